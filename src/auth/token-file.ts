@@ -1,0 +1,234 @@
+/**
+ * `tokens.jsonl` on disk: read whole, appended to under its own lock.
+ *
+ * The lock is held for milliseconds and waited for, so that tokens can be
+ * created and revoked beside a running server and by many processes at once.
+ * An event counts once its line is durable. A last line that is whole but for
+ * its line feed counts too: it may be a revocation.
+ */
+import path from "node:path";
+import { PlantStoreError } from "../core/errors.ts";
+import type { Scope } from "../core/services.ts";
+import { ensureDirectory, ioError, LogFile } from "../log/file.ts";
+import { encodeLine, isBlank } from "../log/format.ts";
+import { DirectoryLock } from "../log/lock.ts";
+import {
+  type LinePosition,
+  LOG_START,
+  positionAfter,
+  readBlocks,
+  visitLines,
+} from "../log/reader.ts";
+import { settleTail } from "../log/recovery.ts";
+import { generateToken, hashToken } from "./token.ts";
+import {
+  decodeTokenEvent,
+  encodeTokenEvent,
+  isLive,
+  isTokenName,
+  type TokenEvent,
+  type TokenRecord,
+  TokenSet,
+} from "./token-log.ts";
+
+const FILE_NAME = "tokens.jsonl";
+const LOCK_NAME = "tokens-lock";
+const LOCK_WAIT_MS = 5000;
+
+export interface NewToken {
+  /** See `isTokenName`; no live token may have it. */
+  readonly name: string;
+  /** Default: `write` alone. */
+  readonly scopes?: readonly Scope[];
+  /** Milliseconds since 1970, UTC; default: never. */
+  readonly expiresAt?: number;
+}
+
+/**
+ * Creates a token and returns it. It is stored nowhere: only its hash is kept.
+ *
+ * @throws PlantStoreError `token_exists` when a live token has this name;
+ * `locked`, `io_error` or `corruption` when the token log cannot be written.
+ * @throws RangeError when the name or the expiry is not possible.
+ */
+export async function createToken(directory: string, newToken: NewToken): Promise<string> {
+  assertNewToken(newToken);
+  return withTokenFile(directory, async (tokens, append) => {
+    if (tokens.findLive(newToken.name, Date.now()) !== undefined) {
+      throw new PlantStoreError(
+        "token_exists",
+        `Cannot create token "${newToken.name}": a live token has this name; ` +
+          "choose another, or revoke that one first",
+      );
+    }
+    return appendToken(newToken, append);
+  });
+}
+
+/** Creates a token if no live one exists; `undefined` otherwise. Fails like `createToken`. */
+export async function createFirstToken(
+  directory: string,
+  newToken: NewToken,
+): Promise<string | undefined> {
+  assertNewToken(newToken);
+  return withTokenFile(directory, async (tokens, append) => {
+    const now = Date.now();
+    if (tokens.tokens.some((token) => isLive(token, now))) return undefined;
+    return appendToken(newToken, append);
+  });
+}
+
+/**
+ * Revokes the live token of this name; a running server obeys within 2 s.
+ *
+ * @throws PlantStoreError `token_unknown`; `locked`, `io_error` or `corruption`
+ * when the token log cannot be written.
+ */
+export async function revokeToken(directory: string, name: string): Promise<void> {
+  await withTokenFile(directory, async (tokens, append) => {
+    const now = Date.now();
+    if (tokens.findLive(name, now) === undefined) {
+      throw new PlantStoreError(
+        "token_unknown",
+        `Cannot revoke token "${name}": no live token has this name; "token list" shows them`,
+      );
+    }
+    await append({ event: "revoked", name, revokedAt: now });
+  });
+}
+
+/** Every token ever created in this directory, oldest first; none where there is no token log. */
+export async function listTokens(directory: string): Promise<readonly TokenRecord[]> {
+  return (await readTokens(tokenPath(directory)))?.tokens ?? [];
+}
+
+export function tokenPath(directory: string): string {
+  return path.join(path.resolve(directory), FILE_NAME);
+}
+
+/**
+ * The tokens in a log; `undefined` where there is no such file.
+ *
+ * @throws PlantStoreError `corruption` or `io_error`.
+ */
+export async function readTokens(filePath: string): Promise<TokenSet | undefined> {
+  const file = await LogFile.openForReading(filePath);
+  if (file === undefined) return undefined;
+  try {
+    const { tokens, tail } = await scanTokens(file);
+    const rest = Buffer.alloc(Math.max(0, file.size() - tail.offset));
+    await file.read(rest, tail.offset);
+    if (!isBlank(rest) && isEvent(rest)) tokens.apply(decodeTokenEvent(rest));
+    return tokens;
+  } catch (cause) {
+    if (cause instanceof PlantStoreError) throw cause;
+    throw ioError(`Cannot read "${filePath}"`, cause);
+  } finally {
+    await file.close();
+  }
+}
+
+type AppendEvent = (event: TokenEvent) => Promise<void>;
+
+/** Runs one change of the token log under its lock. */
+async function withTokenFile<T>(
+  directory: string,
+  change: (tokens: TokenSet, append: AppendEvent) => Promise<T>,
+): Promise<T> {
+  await ensureDirectory(directory);
+  const lock = await DirectoryLock.acquire(directory, {
+    name: LOCK_NAME,
+    command: "token",
+    waitMs: LOCK_WAIT_MS,
+  });
+  try {
+    const file = await LogFile.open(tokenPath(directory));
+    try {
+      const { tokens, tail } = await scanTokens(file);
+      const end = await settleTail(file, tail, isEvent);
+      if (end > tail.offset) await scanTokens(file, tail, tokens);
+      return await change(tokens, (event) => appendEvent(file, event, end));
+    } finally {
+      await file.close();
+    }
+  } finally {
+    await lock.release();
+  }
+}
+
+interface TokenScan {
+  readonly tokens: TokenSet;
+  /** Where the whole lines end. */
+  readonly tail: LinePosition;
+}
+
+async function scanTokens(
+  file: LogFile,
+  start = LOG_START,
+  tokens = new TokenSet(),
+): Promise<TokenScan> {
+  let tail = start;
+  for await (const block of readBlocks(file, start, file.size())) {
+    visitLines(block, (line, position) => tokens.apply(decodeEventAt(line, file.path, position)));
+    tail = positionAfter(block);
+  }
+  return { tokens, tail };
+}
+
+function decodeEventAt(line: Buffer, filePath: string, position: LinePosition): TokenEvent {
+  try {
+    return decodeTokenEvent(line);
+  } catch (cause) {
+    const { message } = cause as PlantStoreError;
+    throw new PlantStoreError(
+      "corruption",
+      `Cannot read "${filePath}": line ${position.line}, byte offset ${position.offset}: ${message}`,
+      { cause },
+    );
+  }
+}
+
+function isEvent(line: Buffer): boolean {
+  try {
+    decodeTokenEvent(line);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+async function appendToken(
+  { name, scopes = ["write"], expiresAt }: NewToken,
+  append: AppendEvent,
+): Promise<string> {
+  const token = generateToken();
+  const expiry = expiresAt === undefined ? {} : { expiresAt };
+  await append({
+    event: "created",
+    name,
+    hash: hashToken(token),
+    scopes,
+    createdAt: Date.now(),
+    ...expiry,
+  });
+  return token;
+}
+
+async function appendEvent(file: LogFile, event: TokenEvent, end: number): Promise<void> {
+  const result = await file.append(encodeLine(encodeTokenEvent(event)), end);
+  if (result.outcome === "durable") return;
+  await file.truncate(end).catch(() => {}); // as best it can; an event that stays is torn or whole
+  throw ioError(`Cannot write "${file.path}"`, result.cause);
+}
+
+function assertNewToken({ name, expiresAt }: NewToken): void {
+  if (!isTokenName(name)) {
+    throw new RangeError(
+      "name: expected 1 to 64 letters, digits, dots, underscores, @ and hyphens, " +
+        `starting with a letter or digit, got "${name}"`,
+    );
+  }
+  if (expiresAt !== undefined && !(expiresAt > Date.now())) {
+    throw new RangeError("expiresAt: expected a time in the future");
+  }
+}

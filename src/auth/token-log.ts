@@ -1,0 +1,143 @@
+/**
+ * The token log: what was created and revoked, one event a line, and the set
+ * of tokens that follows from it.
+ *
+ * The order of the lines is the order of events; the clock decides nothing but
+ * expiry. An unknown member of an event is ignored, an unknown event is damage.
+ * Knows no files: it turns lines into tokens and events into lines.
+ */
+import { PlantStoreError } from "../core/errors.ts";
+import { SCOPES, type Scope } from "../core/services.ts";
+
+/** What people type and logs show, so nothing in it steers a terminal. */
+const TOKEN_NAME = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/;
+
+/**
+ * Whether a token can have this name: 1 to 64 letters, digits, `.`, `_`, `@`
+ * and `-`, the first a letter or digit.
+ */
+export function isTokenName(name: string): boolean {
+  return TOKEN_NAME.test(name);
+}
+
+/** A token as the log knows it: never the token itself. */
+export interface TokenRecord {
+  /** Unique among the tokens that are live; what revocation and logs name. */
+  readonly name: string;
+  /** SHA-256 of the token, in hexadecimal. */
+  readonly hash: string;
+  readonly scopes: readonly Scope[];
+  /** Milliseconds since 1970, UTC. */
+  readonly createdAt: number;
+  /** The first moment at which the token is no longer good; absent: it never expires. */
+  readonly expiresAt?: number;
+  readonly revokedAt?: number;
+}
+
+export type TokenEvent =
+  | ({ readonly event: "created" } & Omit<TokenRecord, "revokedAt">)
+  | { readonly event: "revoked"; readonly name: string; readonly revokedAt: number };
+
+/** Whether the token is good at a time. */
+export function isLive(token: TokenRecord, now: number): boolean {
+  if (token.revokedAt !== undefined) return false;
+  return token.expiresAt === undefined || now < token.expiresAt;
+}
+
+export function encodeTokenEvent(event: TokenEvent): string {
+  return JSON.stringify(event, (key, value) =>
+    key.endsWith("At") ? new Date(value as number).toISOString() : value,
+  );
+}
+
+/** @throws PlantStoreError `corruption` when the line is no event of this log. */
+export function decodeTokenEvent(line: Buffer): TokenEvent {
+  let event: unknown;
+  try {
+    event = JSON.parse(line.toString("utf8"));
+  } catch {
+    throw damage("expected JSON");
+  }
+  if (!isObject(event)) throw damage("expected a JSON object");
+  const name = requireString(event, "name");
+  if (!isTokenName(name)) throw damage("name: expected letters, digits and ._@-");
+  switch (event.event) {
+    case "created":
+      return {
+        event: "created",
+        name,
+        hash: requireHash(event),
+        scopes: requireScopes(event),
+        createdAt: requireTime(event, "createdAt"),
+        ...(event.expiresAt === undefined ? {} : { expiresAt: requireTime(event, "expiresAt") }),
+      };
+    case "revoked":
+      return { event: "revoked", name, revokedAt: requireTime(event, "revokedAt") };
+    default:
+      throw damage('event: expected "created" or "revoked"');
+  }
+}
+
+/** Every token of the log, by order of creation. */
+export class TokenSet {
+  readonly #tokens: TokenRecord[] = [];
+
+  get tokens(): readonly TokenRecord[] {
+    return this.#tokens;
+  }
+
+  apply(event: TokenEvent): void {
+    if (event.event === "created") {
+      const { event: _, ...token } = event;
+      this.#tokens.push(token);
+      return;
+    }
+    // A name may be used again once its token is dead, so a revocation means every bearer of it.
+    for (const [index, token] of this.#tokens.entries()) {
+      if (token.name === event.name && token.revokedAt === undefined) {
+        this.#tokens[index] = { ...token, revokedAt: event.revokedAt };
+      }
+    }
+  }
+
+  /** The live token of this name, or `undefined`. */
+  findLive(name: string, now: number): TokenRecord | undefined {
+    return this.#tokens.find((token) => token.name === name && isLive(token, now));
+  }
+}
+
+type JsonObject = Record<string, unknown>;
+
+function isObject(value: unknown): value is JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function requireString(event: JsonObject, member: string): string {
+  const value = event[member];
+  if (typeof value !== "string") throw damage(`${member}: expected a string`);
+  return value;
+}
+
+function requireHash(event: JsonObject): string {
+  const hash = requireString(event, "hash");
+  if (!/^[0-9a-f]{64}$/.test(hash)) throw damage("hash: expected 64 hexadecimal digits");
+  return hash;
+}
+
+function requireScopes(event: JsonObject): Scope[] {
+  const { scopes } = event;
+  if (!Array.isArray(scopes) || !scopes.every((scope) => SCOPES.includes(scope))) {
+    throw damage(`scopes: expected an array of ${SCOPES.join(", ")}`);
+  }
+  return scopes;
+}
+
+function requireTime(event: JsonObject, member: string): number {
+  const time = Date.parse(requireString(event, member));
+  if (Number.isNaN(time)) throw damage(`${member}: expected an ISO 8601 time`);
+  return time;
+}
+
+function damage(fault: string): PlantStoreError {
+  return new PlantStoreError("corruption", fault);
+}

@@ -1,0 +1,128 @@
+/**
+ * The tokens of a running server: judged in memory, followed on disk.
+ *
+ * Invariants. A change of the token log is in force within 2 s, however it was
+ * made (appended, edited, replaced by a rename): the file is looked at twice a
+ * second, because file system events do not report every one of those. While
+ * the file cannot be read, the last good set stays, with a warning. A file that
+ * is missing for two looks means no tokens; for one, an editor is saving it.
+ */
+import fs from "node:fs/promises";
+import { publishWarning } from "../core/channels.ts";
+import type { TokenVerifier, VerifiedToken } from "../core/services.ts";
+import { hashToken } from "./token.ts";
+import { readTokens, tokenPath } from "./token-file.ts";
+import { isLive, type TokenRecord, type TokenSet } from "./token-log.ts";
+
+const LOOK_INTERVAL_MS = 500;
+
+/**
+ * A file changed this recently may change again within the same tick of its
+ * time stamp, so it is read again at the next look.
+ */
+const SETTLED_AFTER_MS = 2000;
+
+interface JudgedToken {
+  readonly record: TokenRecord;
+  /** What the outside learns of it. */
+  readonly verified: VerifiedToken;
+}
+
+export class TokenRegistry implements TokenVerifier {
+  readonly #path: string;
+  /** By hash. A look-up may take longer for one hash than for another; it tells nothing of a token. */
+  #judged = new Map<string, JudgedToken>();
+  /** What the file looked like when it was read; `undefined`: read it at the next look. */
+  #stamp: string | undefined;
+  #isMissing = false;
+  #lastFault: string | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  #isClosed = false;
+
+  private constructor(filePath: string) {
+    this.#path = filePath;
+  }
+
+  /**
+   * Reads the tokens of a data directory and follows them until `close`. The
+   * directory may be empty: tokens can come later.
+   *
+   * @throws PlantStoreError `corruption` or `io_error` when the log is there
+   * and cannot be read.
+   */
+  static async open(directory: string): Promise<TokenRegistry> {
+    const registry = new TokenRegistry(tokenPath(directory));
+    registry.#stamp = await registry.#readStamp();
+    registry.#use(await readTokens(registry.#path));
+    registry.#scheduleLook();
+    return registry;
+  }
+
+  verify(token: string): VerifiedToken | undefined {
+    const found = this.#judged.get(hashToken(token));
+    if (found === undefined || !isLive(found.record, Date.now())) return undefined;
+    return found.verified;
+  }
+
+  /** Stops following the file. */
+  close(): void {
+    this.#isClosed = true;
+    clearTimeout(this.#timer);
+  }
+
+  #scheduleLook(): void {
+    if (this.#isClosed) return;
+    this.#timer = setTimeout(async () => {
+      await this.#look();
+      this.#scheduleLook();
+    }, LOOK_INTERVAL_MS);
+    this.#timer.unref(); // following a file keeps no process alive
+  }
+
+  async #look(): Promise<void> {
+    try {
+      const stamp = await this.#readStamp();
+      if (stamp !== undefined && stamp === this.#stamp) return;
+      const tokens = await readTokens(this.#path);
+      if (tokens === undefined && !this.#isMissing) {
+        this.#isMissing = true;
+        return;
+      }
+      this.#use(tokens);
+      this.#stamp = stamp;
+      this.#isMissing = tokens === undefined;
+      this.#lastFault = undefined;
+    } catch (error) {
+      this.#warnOnce(error as Error);
+    }
+  }
+
+  #use(tokens: TokenSet | undefined): void {
+    this.#judged = new Map(
+      tokens?.tokens.map((record) => {
+        const { hash, name, scopes } = record;
+        return [hash, { record, verified: { name, scopes } }];
+      }),
+    );
+  }
+
+  /** Identifies a state of the file; `undefined` when it is missing or too fresh to trust. */
+  async #readStamp(): Promise<string | undefined> {
+    try {
+      const { dev, ino, size, mtimeNs, ctimeNs, ctimeMs } = await fs.stat(this.#path, {
+        bigint: true,
+      });
+      if (Date.now() - Number(ctimeMs) < SETTLED_AFTER_MS) return undefined;
+      return [dev, ino, size, mtimeNs, ctimeNs].join(":");
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+      throw error;
+    }
+  }
+
+  #warnOnce(error: Error): void {
+    if (error.message === this.#lastFault) return;
+    this.#lastFault = error.message;
+    publishWarning(`${error.message}; the tokens read last stay in force`, error);
+  }
+}

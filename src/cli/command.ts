@@ -1,0 +1,49 @@
+/**
+ * What a command of the line is: its name, its arguments, its options, and
+ * what it does. `args` reads them, `help` describes them, `main` runs them.
+ */
+
+/** An option; its variable is `PLANT_STORE_` and its name in capitals. */
+export interface Option<T> {
+  /** What stands for the value in the help; absent for a switch, which takes none. */
+  readonly placeholder?: string;
+  readonly help: string;
+  /** What counts when neither flag nor variable is given, as somebody would type it. */
+  readonly defaultText?: string;
+  /** May be given several times; `parse` then gets the values separated by commas. */
+  readonly isRepeatable?: boolean;
+  /** @throws UsageError saying what was expected. */
+  readonly parse: (text: string) => T;
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: a table of options of different types
+export type Options = Readonly<Record<string, Option<any>>>;
+
+/** The value of every option that was given or has a default. */
+export type OptionValues<O extends Options> = {
+  readonly [Name in keyof O]: O[Name] extends Option<infer T> ? T | undefined : never;
+};
+
+export interface Command<O extends Options = Options> {
+  /** As typed, e.g. `token create`. */
+  readonly name: string;
+  readonly summary: string;
+  /** Names of the arguments that must be given, as the help shows them. */
+  readonly arguments: readonly string[];
+  readonly options: O;
+  /** More for the help, behind the options. */
+  readonly details?: string;
+  /** Resolves with the exit status. */
+  run(args: readonly string[], options: OptionValues<O>): Promise<ExitStatus>;
+}
+
+/** Keeps the types of the options when a command is written down. */
+export function defineCommand<O extends Options>(command: Command<O>): Command {
+  return command as unknown as Command;
+}
+
+/** 0: done; 1: it failed; 2: wrong usage; 3: the data needs a person, do not retry. */
+export type ExitStatus = 0 | 1 | 2 | 3;
+
+/** The command line was wrong: status 2. */
+export class UsageError extends Error {}

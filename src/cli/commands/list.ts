@@ -1,0 +1,20 @@
+/** `plant-store list`: every plant, oldest first, also beside a running server. */
+import { encodeNewPlant, readPlants } from "../../index.ts";
+import { defineCommand } from "../command.ts";
+import { DATA } from "../options.ts";
+import { printLines } from "../output.ts";
+
+export const list = defineCommand({
+  name: "list",
+  summary: "print every plant as a line of JSON, oldest first",
+  arguments: [],
+  options: { data: DATA },
+  async run(_, { data = "" }) {
+    await printLines(encodeAll(data));
+    return 0;
+  },
+});
+
+async function* encodeAll(data: string): AsyncGenerator<string> {
+  for await (const plant of readPlants(data)) yield encodeNewPlant(plant);
+}

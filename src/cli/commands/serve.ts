@@ -1,0 +1,201 @@
+/**
+ * `plant-store serve`: the store behind HTTP until a signal ends it.
+ *
+ * Prints one line on standard output when it is ready. SIGTERM or SIGINT
+ * drains and exits 0, a second one ends it at once; a store that failed for
+ * good exits 1, so that a supervisor starts it again from what is on disk.
+ */
+import {
+  createFirstToken,
+  listTokens,
+  PlantServer,
+  PlantStore,
+  type ServerOptions,
+  TokenRegistry,
+} from "../../index.ts";
+import { defineCommand, type ExitStatus, type Option, type OptionValues } from "../command.ts";
+import { DATA, integerBetween, parseSwitch, parseText } from "../options.ts";
+import { printCommand, printLines, printMessage } from "../output.ts";
+
+const MAX_MS = 2 ** 31 - 1; // the longest timer Node has
+const MAX_BYTES = 2 ** 30;
+
+function bytes(help: string, defaultBytes: number, max = MAX_BYTES): Option<number> {
+  const parse = integerBetween(1, max);
+  return { placeholder: "BYTES", help, defaultText: String(defaultBytes), parse };
+}
+
+function milliseconds(help: string, defaultMs: number): Option<number> {
+  const parse = integerBetween(1, MAX_MS);
+  return { placeholder: "MS", help, defaultText: String(defaultMs), parse };
+}
+
+const OPTIONS = {
+  data: DATA,
+  host: {
+    placeholder: "HOST",
+    help: "the address to listen on",
+    defaultText: "127.0.0.1",
+    parse: parseText,
+  },
+  port: {
+    placeholder: "PORT",
+    help: "the port to listen on; 0 picks a free one",
+    defaultText: "8080",
+    parse: integerBetween(0, 65_535),
+  },
+  "base-path": {
+    placeholder: "/PATH",
+    help: "what stands before /plants in the path; nothing without",
+    parse: parseText,
+  },
+  "first-token": {
+    help: "create a token if there is none, and show it once with a curl line",
+    parse: parseSwitch,
+  },
+  "body-bytes-max": bytes("the longest body; beyond it 413", 1_048_576),
+  "header-bytes-max": bytes("request line and headers together; beyond it 431", 16_384),
+  "header-timeout-ms": milliseconds("to receive all headers; beyond it 408", 10_000),
+  "request-timeout-ms": milliseconds("to receive a whole request; beyond it 408", 30_000),
+  "keep-alive-timeout-ms": milliseconds("how long an idle connection is kept", 75_000),
+  "connection-check-interval-ms": milliseconds("how often slow connections are looked for", 1000),
+  "pending-bytes-max": bytes("bodies and records under way together; beyond it 503", 67_108_864),
+  "batch-bytes-max": bytes("what goes out with one sync", 1_048_576, 1_048_576),
+  "drain-timeout-ms": milliseconds("how long a stop waits for what is in flight", 10_000),
+};
+
+export const serve = defineCommand({
+  name: "serve",
+  summary: "serve POST /plants until SIGTERM or SIGINT",
+  arguments: [],
+  options: OPTIONS,
+  async run(_, options) {
+    const { data = "", "first-token": firstToken = false } = options;
+    const store = await PlantStore.open(data, {
+      command: "serve",
+      ...given({
+        batchBytesMax: options["batch-bytes-max"],
+        queueBytesMax: options["pending-bytes-max"],
+      }),
+    });
+    let tokens: TokenRegistry | undefined;
+    try {
+      const token = firstToken ? await createFirstToken(data, { name: "first-token" }) : undefined;
+      tokens = await TokenRegistry.open(data);
+      const server = await startServer(store, tokens, options);
+      if (firstToken) await introduce(server.url, data, token);
+      await printLines([`plant-store listening on ${server.url}`]);
+      return await serveUntilEnd(server, store, options["drain-timeout-ms"]);
+    } finally {
+      tokens?.close();
+      await store.close();
+    }
+  },
+});
+
+type ServeOptions = OptionValues<typeof OPTIONS>;
+
+async function startServer(
+  store: PlantStore,
+  tokens: TokenRegistry,
+  options: ServeOptions,
+): Promise<PlantServer> {
+  const { host = "", port = 0 } = options;
+  try {
+    return await PlantServer.start({
+      plants: store,
+      tokens,
+      host,
+      port,
+      ...given<Partial<ServerOptions>>({
+        basePath: options["base-path"],
+        bodyBytesMax: options["body-bytes-max"],
+        headerBytesMax: options["header-bytes-max"],
+        headerTimeoutMs: options["header-timeout-ms"],
+        requestTimeoutMs: options["request-timeout-ms"],
+        keepAliveTimeoutMs: options["keep-alive-timeout-ms"],
+        connectionCheckIntervalMs: options["connection-check-interval-ms"],
+        pendingBytesMax: options["pending-bytes-max"],
+      }),
+    });
+  } catch (error) {
+    throw describeListenError(error as NodeJS.ErrnoException, `${host}:${port}`);
+  }
+}
+
+/** Without the members that are undefined, as exact optional properties want it. */
+function given<T extends object>(values: { [K in keyof T]: T[K] | undefined }): T {
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as T;
+}
+
+function describeListenError(error: NodeJS.ErrnoException, address: string): Error {
+  switch (error.code) {
+    case "EADDRINUSE":
+      return new Error(
+        `Cannot listen on ${address}: another program does; choose another --port, or stop it`,
+      );
+    case "EACCES":
+      return new Error(
+        `Cannot listen on ${address}: permission denied; choose a --port from 1024 up`,
+      );
+    case "EADDRNOTAVAIL":
+    case "ENOTFOUND":
+    case "EAI_AGAIN":
+      return new Error(`Cannot listen on ${address}: this machine has no such address; see --host`);
+    default:
+      return error;
+  }
+}
+
+/** What a newcomer needs next. */
+async function introduce(url: string, data: string, token: string | undefined): Promise<void> {
+  if (token === undefined) {
+    const live = (await listTokens(data)).length;
+    printMessage(
+      `${live} token${live === 1 ? " exists" : "s exist"}; "token create NAME" makes another`,
+    );
+    return;
+  }
+  printMessage("created a token, shown only now; create a plant with it:");
+  printCommand(
+    `curl -X POST ${url}/plants -H 'Authorization: Bearer ${token}' ` +
+      `-H 'Content-Type: application/json' ` +
+      `-d '{"id":1,"name":"Monstera deliciosa","tag":"tropical"}'`,
+  );
+}
+
+/** Resolves with the exit status once everything is answered and closed. */
+async function serveUntilEnd(
+  server: PlantServer,
+  store: PlantStore,
+  drainTimeoutMs: number | undefined,
+): Promise<ExitStatus> {
+  const failure = await Promise.race([signalled(), store.failed]);
+  await server.close(drainTimeoutMs);
+  if (failure === undefined) return 0;
+  const { cause } = failure;
+  printMessage(
+    `the store has stopped: ${cause instanceof Error ? cause.message : failure.message}`,
+  );
+  return 1;
+}
+
+/** npm hands a terminal's Ctrl-C on to a program that has already got it. */
+const SAME_SIGNAL_MS = 100;
+
+/** Resolves at the first SIGTERM or SIGINT; the second one ends the process at once. */
+function signalled(): Promise<undefined> {
+  return new Promise((resolve) => {
+    let firstAt: number | undefined;
+    const onSignal = (signal: NodeJS.Signals) => {
+      if (firstAt === undefined) {
+        firstAt = performance.now();
+        resolve(undefined);
+      } else if (signal !== "SIGINT" || performance.now() - firstAt > SAME_SIGNAL_MS) {
+        process.off("SIGTERM", onSignal).off("SIGINT", onSignal);
+        process.kill(process.pid, signal);
+      }
+    };
+    process.on("SIGTERM", onSignal).on("SIGINT", onSignal);
+  });
+}

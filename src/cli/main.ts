@@ -1,0 +1,56 @@
+#!/usr/bin/env node
+/**
+ * The program: finds the command, runs it, turns what it throws into one line
+ * and an exit status. The only file that touches `process.exitCode`. A fault
+ * is told in words; a stack never reaches the terminal.
+ */
+import { subscribe } from "node:diagnostics_channel";
+import { PlantStoreError, type WarningMessage } from "../index.ts";
+import { findCommand, readArgs } from "./args.ts";
+import { type Command, type ExitStatus, UsageError } from "./command.ts";
+import { get } from "./commands/get.ts";
+import { list } from "./commands/list.ts";
+import { serve } from "./commands/serve.ts";
+import { tokenCreate } from "./commands/token-create.ts";
+import { tokenList } from "./commands/token-list.ts";
+import { tokenRevoke } from "./commands/token-revoke.ts";
+import { describeCommand, describeProgram } from "./help.ts";
+import { endQuietlyOnClosedPipe, printMessage } from "./output.ts";
+import { VERSION } from "./version.ts";
+
+const COMMANDS: readonly Command[] = [serve, tokenCreate, tokenList, tokenRevoke, get, list];
+
+async function main(words: readonly string[]): Promise<ExitStatus> {
+  const [first] = words;
+  if (first === "--version" || first === "-v") return print(`${VERSION}\n`);
+  if (first === undefined || first === "--help" || first === "-h" || first === "help") {
+    process[first === undefined ? "stderr" : "stdout"].write(describeProgram(COMMANDS));
+    return first === undefined ? 2 : 0;
+  }
+  const { command, rest } = findCommand(words, COMMANDS);
+  const { args, options, wantsHelp } = readArgs(command, rest);
+  if (wantsHelp) return print(describeCommand(command));
+  return command.run(args, options);
+}
+
+function print(text: string): ExitStatus {
+  process.stdout.write(text);
+  return 0;
+}
+
+function exitStatus(error: unknown): ExitStatus {
+  if (error instanceof UsageError) return 2;
+  return error instanceof PlantStoreError && error.code === "corruption" ? 3 : 1;
+}
+
+subscribe("plant-store:warning", (message) => {
+  const { message: text, cause } = message as WarningMessage;
+  printMessage(`warning: ${text}${cause instanceof Error ? `: ${cause.message}` : ""}`);
+});
+endQuietlyOnClosedPipe();
+try {
+  process.exitCode = await main(process.argv.slice(2));
+} catch (error) {
+  printMessage(error instanceof Error ? error.message : String(error));
+  process.exitCode = exitStatus(error);
+}

@@ -1,0 +1,51 @@
+/** Options that several commands share, and readers of option values. */
+import { type Option, UsageError } from "./command.ts";
+
+export const DATA: Option<string> = {
+  placeholder: "DIR",
+  help: "the data directory",
+  defaultText: "./data",
+  parse: parseText,
+};
+
+export const JSON_OUTPUT: Option<boolean> = {
+  help: "print JSON lines instead of a table",
+  parse: parseSwitch,
+};
+
+export function parseText(text: string): string {
+  if (text === "") throw new UsageError("expected some text");
+  return text;
+}
+
+/** Flags arrive as "true"; a variable may also say 1, 0 or false. */
+export function parseSwitch(text: string): boolean {
+  if (text === "true" || text === "1") return true;
+  if (text === "false" || text === "0") return false;
+  throw new UsageError("expected 1, true, 0 or false");
+}
+
+/** A reader of whole numbers between two bounds, both included. */
+export function integerBetween(min: number, max: number): (text: string) => number {
+  return (text) => {
+    const value = Number(text);
+    if (/^[0-9]{1,15}$/.test(text) && value >= min && value <= max) return value;
+    throw new UsageError(`expected a whole number from ${min} to ${max}`);
+  };
+}
+
+const UNIT_MS = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 7 * 86_400_000 };
+
+/** A time in the future: `90d` from now, or `2027-01-31`; in milliseconds since 1970. */
+export function parseExpiry(text: string): number {
+  const [, amount, unit] = /^([1-9][0-9]{0,5})([smhdw])$/.exec(text) ?? [];
+  const isDate = /^[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9:.]+(Z|[+-][0-9:]+))?$/.test(text);
+  const time =
+    amount === undefined
+      ? Date.parse(isDate ? text : "")
+      : Date.now() + Number(amount) * UNIT_MS[unit as keyof typeof UNIT_MS];
+  if (time > Date.now()) return time;
+  throw new UsageError(
+    "expected a time in the future: a number and s, m, h, d or w, such as 90d, or a date, such as 2030-01-31",
+  );
+}

@@ -1,0 +1,38 @@
+/**
+ * What people see. Standard output holds results only; everything else goes to
+ * standard error, one line each, with nothing in it that steers a terminal.
+ */
+
+/** Prints results, waiting while the reader is slower; ends quietly when it has gone. */
+export async function printLines(lines: Iterable<string> | AsyncIterable<string>): Promise<void> {
+  for await (const line of lines) {
+    if (process.stdout.write(`${line}\n`)) continue;
+    await new Promise((resolve) => process.stdout.once("drain", resolve));
+  }
+}
+
+/** One message for the operator. */
+export function printMessage(text: string): void {
+  process.stderr.write(`plant-store: ${escapeControls(text)}\n`);
+}
+
+/** A line to be copied into a shell, so nothing stands before it. */
+export function printCommand(text: string): void {
+  process.stderr.write(`\n  ${escapeControls(text)}\n\n`);
+}
+
+/** A reader that has seen enough (`plant-store list | head`) is no failure. */
+export function endQuietlyOnClosedPipe(): void {
+  process.stdout.on("error", (error: NodeJS.ErrnoException) => {
+    if (error.code !== "EPIPE") throw error;
+    process.exit(0);
+  });
+}
+
+/** Names of files and words of the command line may hold anything. */
+function escapeControls(text: string): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what must not get out
+  return text.replace(/[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g, (character) => {
+    return `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
+  });
+}

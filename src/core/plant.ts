@@ -1,0 +1,182 @@
+/**
+ * What a plant is, and its one JSON form.
+ *
+ * `parseNewPlant` judges bytes that nobody vouches for, a request body or a
+ * line of the log; the `encode` functions write what it reads back to the same
+ * plant. Names and tags are any JSON string and are never trimmed or
+ * normalised; an id is an exact int64. Knows nothing of HTTP or files.
+ */
+import { isUtf8 } from "node:buffer";
+import { PlantStoreError } from "./errors.ts";
+import { INT64_MAX, INT64_MIN, isInt64, parseInt64 } from "./int64.ts";
+import {
+  decodeJsonString,
+  encodeJsonString,
+  type JsonValue,
+  jsonKindAt,
+  scanJson,
+} from "./json.ts";
+
+/** Interface 2.1: what the create operation answers. */
+export interface Plant {
+  readonly name: string;
+  readonly tag?: string;
+}
+
+/** Interface 2.2: what a client creates and the store keeps. */
+export interface NewPlant extends Plant {
+  /** An int64: from -9223372036854775808 to 9223372036854775807. */
+  readonly id: bigint;
+}
+
+/**
+ * Reads a NewPlant from JSON text. Members other than `id`, `name` and `tag`
+ * are ignored, whatever they are called.
+ *
+ * @throws PlantStoreError `invalid_utf8`, `invalid_json`, `duplicate_member` or
+ * `invalid_plant`; the message of the last two names every faulty member at once.
+ */
+export function parseNewPlant(bytes: Buffer): NewPlant {
+  if (!isUtf8(bytes)) {
+    throw new PlantStoreError("invalid_utf8", "body: expected UTF-8, got other bytes");
+  }
+  const members = scanMembers(bytes);
+  const { id, name, tag } = members;
+  // A valid plant pays for no fault report.
+  if (id?.count === 1 && name?.count === 1 && (tag === undefined || tag.count === 1)) {
+    const idValue = readInt64(bytes, id);
+    const nameValue = readString(bytes, name);
+    const tagValue = tag && readString(bytes, tag);
+    if (
+      idValue !== undefined &&
+      nameValue !== undefined &&
+      (tagValue !== undefined || tag === undefined)
+    ) {
+      return newPlant(idValue, nameValue, tagValue);
+    }
+  }
+  throw describeFaults(bytes, members);
+}
+
+/**
+ * Guards the same rules for a plant built in code.
+ *
+ * @throws TypeError or RangeError: a mistake of the calling program.
+ */
+export function assertNewPlant(plant: NewPlant): void {
+  const { id, name, tag } = plant;
+  if (typeof id !== "bigint") throw new TypeError(`id: expected a bigint, got ${typeof id}`);
+  if (!isInt64(id)) {
+    throw new RangeError(`id: expected a bigint from ${INT64_MIN} to ${INT64_MAX}, got ${id}`);
+  }
+  if (typeof name !== "string") throw new TypeError(`name: expected a string, got ${typeof name}`);
+  if (tag !== undefined && typeof tag !== "string") {
+    throw new TypeError(`tag: expected a string or undefined, got ${typeof tag}`);
+  }
+}
+
+/** `{"name":…[,"tag":…]}`: the answer of the create operation. */
+export function encodePlant(plant: Plant): string {
+  return `{${encodeMembers(plant)}}`;
+}
+
+/** `{"id":…,"name":…[,"tag":…]}`: one line of the log, without its newline. */
+export function encodeNewPlant(plant: NewPlant): string {
+  return `{"id":${plant.id},${encodeMembers(plant)}}`;
+}
+
+/** Whether two plants are the same in every member; an absent tag differs from an empty one. */
+export function isSamePlant(a: NewPlant, b: NewPlant): boolean {
+  return a.id === b.id && a.name === b.name && a.tag === b.tag;
+}
+
+function encodeMembers({ name, tag }: Plant): string {
+  const member = `"name":${encodeJsonString(name)}`;
+  return tag === undefined ? member : `${member},"tag":${encodeJsonString(tag)}`;
+}
+
+function newPlant(id: bigint, name: string, tag: string | undefined): NewPlant {
+  return tag === undefined ? { id, name } : { id, name, tag };
+}
+
+/** Where the value of a member stands (of its last occurrence), and how often it was given. */
+interface Member extends Span {
+  readonly count: number;
+}
+
+type Span = Pick<JsonValue, "start" | "end">;
+
+interface Members {
+  id?: Member;
+  name?: Member;
+  tag?: Member;
+}
+
+function scanMembers(bytes: Buffer): Members {
+  const members: Members = {};
+  const whole = scanJson(bytes, (nameStart, nameEnd, start, end) => {
+    const name = decodeJsonString(bytes, nameStart, nameEnd);
+    if (name !== "id" && name !== "name" && name !== "tag") return;
+    members[name] = { start, end, count: (members[name]?.count ?? 0) + 1 };
+  });
+  if (whole.kind === "object") return members;
+  throw new PlantStoreError(
+    "invalid_plant",
+    `body: expected a JSON object, got ${describeValue(bytes, whole)}`,
+  );
+}
+
+function readInt64(bytes: Buffer, { start, end }: Span): bigint | undefined {
+  return parseInt64(bytes.toString("latin1", start, end));
+}
+
+function readString(bytes: Buffer, { start, end }: Span): string | undefined {
+  return jsonKindAt(bytes, start) === "string" ? decodeJsonString(bytes, start, end) : undefined;
+}
+
+function describeFaults(bytes: Buffer, { id, name, tag }: Members): PlantStoreError {
+  const faults: string[] = [];
+  let code: "invalid_plant" | "duplicate_member" = "invalid_plant";
+
+  const judge = (field: string, member: Member | undefined, expected: string, fits: boolean) => {
+    if (member === undefined) {
+      if (field !== "tag") faults.push(`${field}: required`);
+    } else if (member.count > 1) {
+      // RFC 7493 2.3: which of the values counts is anybody's guess, so none does.
+      code = "duplicate_member";
+      faults.push(`${field}: expected once, given ${member.count} times`);
+    } else if (!fits) {
+      faults.push(`${field}: expected ${expected}, got ${describeValue(bytes, member)}`);
+    }
+  };
+  judge("id", id, "an int64", id !== undefined && readInt64(bytes, id) !== undefined);
+  judge("name", name, "a string", name !== undefined && readString(bytes, name) !== undefined);
+  judge("tag", tag, "a string", tag !== undefined && readString(bytes, tag) !== undefined);
+  return new PlantStoreError(code, faults.join("; "));
+}
+
+/** Longer values are cut: a message is read by people. */
+const SHOWN_CHARACTERS_MAX = 60;
+
+function describeValue(bytes: Buffer, { start, end }: Span): string {
+  const kind = jsonKindAt(bytes, start);
+  switch (kind) {
+    case "object":
+      return "an object";
+    case "array":
+      return "an array";
+    case "string":
+      return `the string ${encodeJsonString(cut(decodeJsonString(bytes, start, end)))}`;
+    case "number":
+      return cut(bytes.toString("latin1", start, end));
+    default:
+      return kind;
+  }
+}
+
+function cut(text: string): string {
+  if (text.length <= SHOWN_CHARACTERS_MAX) return text;
+  // A cut through a surrogate pair would show half a character.
+  const head = text.slice(0, SHOWN_CHARACTERS_MAX).replace(/[\ud800-\udbff]$/, "");
+  return `${head}…`;
+}

@@ -1,0 +1,50 @@
+/**
+ * The ports: what the HTTP rooms need from a store and from a token check,
+ * and nothing more.
+ *
+ * `http` and `admin` are written against these interfaces alone, so whoever
+ * embeds the listener may bring another store or another way to judge tokens.
+ */
+import type { NewPlant } from "./plant.ts";
+
+/** What a resolved create means: a new record, or one that was there already. */
+export type CreateOutcome = "created" | "replayed";
+
+/** A store of plants. Nothing in it is ever changed or removed. */
+export interface PlantService {
+  /**
+   * Stores a plant. Resolves only when the plant is durable.
+   *
+   * @throws PlantStoreError `conflict` when the id is taken by another plant,
+   * `overloaded` when too much waits for the disk (nothing was written),
+   * `write_failed` when the outcome is unknown and the same call should be
+   * repeated, `store_failed` or `closed` when this store takes no more.
+   */
+  create(plant: NewPlant): Promise<CreateOutcome>;
+
+  /** The plant with this id, or `undefined`. Sees durable plants only. */
+  get(id: bigint): Promise<NewPlant | undefined>;
+
+  /** Every durable plant, oldest first, in bounded memory. */
+  list(): AsyncIterable<NewPlant>;
+}
+
+/** What a token may do: `write` is the interface's one operation. */
+export type Scope = "write" | "read";
+
+export const SCOPES: readonly Scope[] = ["write", "read"];
+
+/** A token that was found good: who it belongs to, never the token itself. */
+export interface VerifiedToken {
+  readonly name: string;
+  readonly scopes: readonly Scope[];
+}
+
+/** Judges bearer tokens. */
+export interface TokenVerifier {
+  /**
+   * Who the token belongs to, or `undefined` when it is unknown, expired or
+   * revoked; at once where no waiting is needed. A rejection is answered 500.
+   */
+  verify(token: string): VerifiedToken | undefined | Promise<VerifiedToken | undefined>;
+}

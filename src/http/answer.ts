@@ -1,0 +1,60 @@
+/**
+ * Writing an answer so that the client gets it, also when the request was not
+ * read to its end.
+ *
+ * A small rest of a body is read and thrown away, and the connection lives on.
+ * Before a large or unknown rest the connection closes, but not at once:
+ * closing a socket with unread bytes resets it, and the reset can overtake the
+ * answer. So the answer goes out, our side closes, and for a short while what
+ * still comes is thrown away (RFC 9112 section 9.6).
+ */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+import { type Reply, writeReplyHead } from "./reply.ts";
+
+/** A rest of a body that costs less to read than a new connection. */
+const DISCARD_BYTES_MAX = 64 * 1024;
+/** What is thrown away of a larger one before the connection is cut. */
+const LINGER_BYTES_MAX = 256 * 1024;
+const LINGER_MS = 1000;
+
+/** Answers a request that may have an unread body. */
+export function answer(req: IncomingMessage, res: ServerResponse, reply: Reply): void {
+  if (res.headersSent) return; // the connection's own failure was told first
+  if (hasLargeRest(req) && req.method !== "HEAD") {
+    answerAndClose(req, res, reply);
+    return;
+  }
+  writeReplyHead(res, reply);
+  res.end(reply.body); // Node throws a small rest away by itself
+}
+
+/** Answers, and closes the connection whatever else comes on it. */
+export function answerAndClose(req: IncomingMessage, res: ServerResponse, reply: Reply): void {
+  if (res.headersSent) return;
+  res.setHeader("Connection", "close");
+  writeReplyHead(res, reply);
+  // Not end(): that would have Node close the socket at once.
+  res.write(reply.body, () => closeGently(req.socket));
+  let discarded = 0;
+  req.on("data", (chunk: Buffer) => {
+    discarded += chunk.length;
+    if (discarded > LINGER_BYTES_MAX) req.socket.destroy();
+  });
+}
+
+/** Closes our side, perhaps after some last text, and the whole socket when the peer does. */
+export function closeGently(socket: Socket, text = ""): void {
+  const timer = setTimeout(() => socket.destroy(), LINGER_MS);
+  socket.once("close", () => clearTimeout(timer));
+  socket.end(text);
+}
+
+/** Whether more is to come of the body than is worth reading. */
+function hasLargeRest(req: IncomingMessage): boolean {
+  if (req.complete) return false;
+  const { "content-length": length, "transfer-encoding": coding, expect } = req.headers;
+  // A client that waits for 100 Continue may or may not send the body after an error.
+  if (coding !== undefined || expect !== undefined) return true;
+  return Number(length ?? 0) > DISCARD_BYTES_MAX;
+}

@@ -1,0 +1,114 @@
+/**
+ * What the client sees: the one table from error code to HTTP status and
+ * `error` number, and the headers every answer carries.
+ *
+ * Invariant: every failure has the body `{"error": int32, "message": string}`
+ * and nothing else (interface 2.3). A number is status x 100 + n and never
+ * changes. A message reaches the client only under a request code; anything
+ * else is answered `internal`, so no path or stack gets out.
+ */
+import { type ServerResponse, STATUS_CODES } from "node:http";
+import { PlantStoreError, type RequestErrorCode } from "../core/errors.ts";
+import { encodeJsonString } from "../core/json.ts";
+
+export interface Reply {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string;
+}
+
+interface Failure {
+  readonly status: number;
+  readonly error: number;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+/** RFC 6750 section 3. */
+const CHALLENGE = 'Bearer realm="plant-store"';
+const RETRY = { "Retry-After": "1" };
+
+export const FAILURES: Readonly<Record<RequestErrorCode, Failure>> = {
+  bad_request: { status: 400, error: 40001 },
+  invalid_utf8: { status: 400, error: 40002 },
+  invalid_json: { status: 400, error: 40003 },
+  duplicate_member: { status: 400, error: 40004 },
+  invalid_plant: { status: 400, error: 40005 },
+  conflict: { status: 400, error: 40006 },
+  missing_token: { status: 401, error: 40101, headers: { "WWW-Authenticate": CHALLENGE } },
+  invalid_token: {
+    status: 401,
+    error: 40102,
+    headers: { "WWW-Authenticate": `${CHALLENGE}, error="invalid_token"` },
+  },
+  insufficient_scope: {
+    status: 403,
+    error: 40301,
+    headers: { "WWW-Authenticate": `${CHALLENGE}, error="insufficient_scope", scope="write"` },
+  },
+  not_found: { status: 404, error: 40401 },
+  method_not_allowed: { status: 405, error: 40501 },
+  request_timeout: { status: 408, error: 40801 },
+  body_too_large: { status: 413, error: 41301 },
+  // RFC 9110 section 15.5.16: say what would have been accepted.
+  unsupported_media_type: { status: 415, error: 41501, headers: { Accept: "application/json" } },
+  unsupported_encoding: { status: 415, error: 41502, headers: { "Accept-Encoding": "identity" } },
+  expectation_failed: { status: 417, error: 41701 },
+  header_too_large: { status: 431, error: 43101 },
+  internal: { status: 500, error: 50001 },
+  overloaded: { status: 503, error: 50301, headers: RETRY },
+  write_failed: { status: 503, error: 50302, headers: RETRY },
+  store_failed: { status: 503, error: 50303, headers: RETRY },
+  closed: { status: 503, error: 50304, headers: RETRY },
+};
+
+/** A 200 with a JSON body. */
+export function okReply(body: string): Reply {
+  return { status: 200, headers: {}, body };
+}
+
+/** The answer to a failure, whatever was thrown. */
+export function errorReply(cause: unknown): Reply {
+  const error = isRequestError(cause) ? cause : INTERNAL;
+  const failure = FAILURES[error.code];
+  const body = `{"error":${failure.error},"message":${encodeJsonString(error.message)}}`;
+  return { status: failure.status, headers: failure.headers ?? {}, body };
+}
+
+/** Whether a failure was foreseen: one that has a code of its own and a message for the client. */
+export function isRequestError(
+  cause: unknown,
+): cause is PlantStoreError & { code: RequestErrorCode } {
+  return cause instanceof PlantStoreError && Object.hasOwn(FAILURES, cause.code);
+}
+
+const INTERNAL = {
+  code: "internal",
+  message: "the server met a fault of its own; its operator finds the reason in the log",
+} as const;
+
+/** Writes status and headers; the caller writes `reply.body`. */
+export function writeReplyHead(res: ServerResponse, reply: Reply): void {
+  res.writeHead(reply.status, replyHeaders(reply));
+}
+
+/** A whole answer as text, for a connection that has no request to answer. It closes. */
+export function encodeReply(reply: Reply): string {
+  const headers = {
+    ...replyHeaders(reply),
+    Date: new Date().toUTCString(),
+    Connection: "close",
+  };
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+  const statusLine = `HTTP/1.1 ${reply.status} ${STATUS_CODES[reply.status]}\r\n`;
+  return `${statusLine}${lines.join("")}\r\n${reply.body}`;
+}
+
+function replyHeaders({ headers, body }: Reply): Record<string, string | number> {
+  return {
+    "Content-Type": "application/json",
+    "Content-Length": Buffer.byteLength(body),
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    ...headers,
+  };
+}

@@ -1,0 +1,265 @@
+/**
+ * Our own HTTP server around the listener: limits, the parser's refusals, and
+ * an orderly end.
+ *
+ * Invariants. Every failure that can still be written has the Error body, also
+ * those that Node's parser raises. Answers leave in the order of their
+ * requests: a refusal of what was pipelined behind a good request waits for
+ * that one's answer. Nothing behind a refused request is carried out.
+ */
+import http, { type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { AddressInfo, Socket } from "node:net";
+import { publishWarning } from "../core/channels.ts";
+import { PlantStoreError, type RequestErrorCode } from "../core/errors.ts";
+import { answerAndClose, closeGently } from "./answer.ts";
+import { authenticate } from "./bearer.ts";
+import { createHandler, type Handler, type ListenerOptions } from "./listener.ts";
+import { encodeReply, errorReply } from "./reply.ts";
+import { normalizeBasePath } from "./router.ts";
+
+export interface ServerOptions extends ListenerOptions {
+  /** Default: 127.0.0.1. */
+  readonly host?: string;
+  /** Default: 8080; 0 picks a free one. */
+  readonly port?: number;
+  /** Request line and headers together; beyond it 431. Default: 16 KiB. */
+  readonly headerBytesMax?: number;
+  /** To receive all headers; beyond it 408. Default: 10,000. */
+  readonly headerTimeoutMs?: number;
+  /** To receive a whole request; beyond it 408. Default: 30,000. */
+  readonly requestTimeoutMs?: number;
+  /**
+   * An idle connection is closed after this. Default: 75,000, because load
+   * balancers close theirs after 60 s and must be the first to do so.
+   */
+  readonly keepAliveTimeoutMs?: number;
+  /** How often slow connections are looked for. Default: 1,000. */
+  readonly connectionCheckIntervalMs?: number;
+}
+
+/**
+ * How long connections live on after the answers began to say
+ * `Connection: close`: what was sent by then is answered, not reset.
+ */
+const DRAIN_GRACE_MS = 100;
+
+/** What is known of a connection: the exchange that began last on it. */
+interface Connection {
+  req?: IncomingMessage;
+  res?: ServerResponse;
+  /** The parser gave up; it reports the same fault again for whatever still comes. */
+  isBroken: boolean;
+}
+
+export class PlantServer {
+  /** What clients call `{base_url}`. */
+  readonly url: string;
+  readonly #server: Server;
+  readonly #connections: Connections;
+  #closing: Promise<void> | undefined;
+
+  private constructor(server: Server, connections: Connections, basePath: string) {
+    this.#server = server;
+    this.#connections = connections;
+    this.url = `http://${formatAddress(server.address() as AddressInfo)}${basePath}`;
+  }
+
+  /**
+   * Starts to serve. The store stays the caller's to close.
+   *
+   * @throws the system's error when the address cannot be had (`code`
+   * `EADDRINUSE`, `EACCES`, …); RangeError when the base path is not one.
+   */
+  static async start(options: ServerOptions): Promise<PlantServer> {
+    const connections = new Connections(options);
+    const server = createServer(options, connections);
+    await new Promise<void>((resolve, reject) => {
+      server.once("error", reject);
+      server.listen({ host: options.host ?? "127.0.0.1", port: options.port ?? 8080 }, () => {
+        server.off("error", reject);
+        server.on("error", (error) => publishWarning("Cannot accept a connection", error));
+        resolve();
+      });
+    });
+    return new PlantServer(server, connections, normalizeBasePath(options.basePath ?? ""));
+  }
+
+  /**
+   * Drains: answers what is in flight, closes every connection, stops
+   * accepting. Connections that are not done by the deadline are cut.
+   */
+  close(drainTimeoutMs = 10_000): Promise<void> {
+    this.#closing ??= this.#drain(drainTimeoutMs);
+    return this.#closing;
+  }
+
+  async #drain(drainTimeoutMs: number): Promise<void> {
+    const deadline = setTimeout(() => this.#server.closeAllConnections(), drainTimeoutMs);
+    this.#connections.closeAfterAnswers();
+    await new Promise((resolve) => setTimeout(resolve, Math.min(DRAIN_GRACE_MS, drainTimeoutMs)));
+    await new Promise((resolve) => this.#server.close(resolve));
+    clearTimeout(deadline);
+  }
+}
+
+function createServer(options: ServerOptions, connections: Connections): Server {
+  const server = http.createServer({
+    maxHeaderSize: options.headerBytesMax ?? 16 * 1024,
+    headersTimeout: options.headerTimeoutMs ?? 10_000,
+    requestTimeout: options.requestTimeoutMs ?? 30_000,
+    keepAliveTimeout: options.keepAliveTimeoutMs ?? 75_000,
+    connectionsCheckingInterval: options.connectionCheckIntervalMs ?? 1000,
+    // Node's own refusal has no body, and two Host headers it accepts.
+    requireHostHeader: false,
+  });
+  // Node drops the headers behind the 2,000th in silence; their bytes are bounded already.
+  server.maxHeadersCount = 0;
+  server.on("connection", (socket: Socket) => connections.add(socket));
+  server.on("request", (req, res) => connections.handle(req, res));
+  // An unknown expectation: the listener says 417 when its turn comes.
+  server.on("checkExpectation", (req, res) => connections.handle(req, res));
+  server.on("checkContinue", (req: IncomingMessage, res: ServerResponse) => {
+    connections.handle(req, res, () => res.writeContinue());
+  });
+  server.on("connect", (req, socket) => connections.refuseConnect(req, socket as Socket));
+  server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
+    connections.refuse(socket as Socket, error);
+  });
+  return server;
+}
+
+/** The open connections of a server, and what is still carried out on each. */
+class Connections {
+  readonly #options: ListenerOptions;
+  readonly #handle: Handler;
+  readonly #connections = new Map<Socket, Connection>();
+  #isDraining = false;
+
+  constructor(options: ListenerOptions) {
+    this.#options = options;
+    this.#handle = createHandler(options);
+  }
+
+  add(socket: Socket): void {
+    this.#connections.set(socket, { isBroken: false });
+    socket.once("close", () => this.#connections.delete(socket));
+  }
+
+  handle(req: IncomingMessage, res: ServerResponse, sendContinue?: () => void): void {
+    const connection = this.#connections.get(req.socket);
+    // Behind an answer that closes the connection nothing is carried out.
+    if (connection === undefined || isLastAnswer(connection.res)) return;
+    connection.req = req;
+    connection.res = res;
+    if (this.#isDraining) closeAfter(res);
+    const fault = findHostFault(req);
+    if (fault === undefined) void this.#handle(req, res, sendContinue);
+    else answerAndClose(req, res, errorReply(fault));
+  }
+
+  /** The parser gave up on what came last, or the time for it ran out. */
+  refuse(socket: Socket, cause: NodeJS.ErrnoException): void {
+    const connection = this.#connections.get(socket);
+    if (connection === undefined || connection.isBroken) return;
+    connection.isBroken = true;
+    const fault = describeParserFault(cause);
+    if (fault === undefined || !socket.writable) {
+      socket.destroy();
+      return;
+    }
+    const { req, res } = connection;
+    if (req === undefined || res === undefined || req.complete) {
+      if (isLastAnswer(res)) return; // it closes the connection, and what follows it does not count
+      afterAnswer(res, () => closeGently(socket, encodeReply(errorReply(fault))));
+    } else if (res.headersSent) {
+      socket.destroy();
+    } else {
+      // The fault is in this request's body; its answer has its place in the order.
+      answerAndClose(req, res, errorReply(fault));
+    }
+  }
+
+  /** CONNECT names no path of ours, so beyond the token there is nothing to find. */
+  async refuseConnect(req: IncomingMessage, socket: Socket): Promise<void> {
+    socket.on("error", () => socket.destroy()); // the parser has let go of the socket
+    const fault = await authenticate(req, this.#options.tokens).then(
+      () => new PlantStoreError("not_found", "CONNECT: expected a request for a plant store"),
+      (error: unknown) => error,
+    );
+    const res = this.#connections.get(socket)?.res;
+    afterAnswer(res, () => closeGently(socket, encodeReply(errorReply(fault))));
+  }
+
+  /** From now on the last answer of each connection closes it. */
+  closeAfterAnswers(): void {
+    this.#isDraining = true;
+    for (const { res } of this.#connections.values()) closeAfter(res);
+  }
+}
+
+function closeAfter(res: ServerResponse | undefined): void {
+  if (res !== undefined && !res.headersSent) res.setHeader("Connection", "close");
+}
+
+/** Whether the connection closes after this answer. */
+function isLastAnswer(res: ServerResponse | undefined): boolean {
+  return res !== undefined && (!res.shouldKeepAlive || res.getHeader("Connection") === "close");
+}
+
+/** Runs `then` once the answer, and with it every earlier one, is written. */
+function afterAnswer(res: ServerResponse | undefined, then: () => void): void {
+  if (res === undefined || res.writableFinished) then();
+  else res.once("finish", then);
+}
+
+/** `uri-host [":" port]`, RFC 9110 section 7.2; empty where the target has no authority. */
+const HOST = /^(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?$/;
+
+/** RFC 9112 section 3.2: HTTP/1.1 needs exactly one valid Host. */
+function findHostFault(req: IncomingMessage): PlantStoreError | undefined {
+  const count = countHosts(req.rawHeaders);
+  const isValid = HOST.test(req.headers.host ?? "");
+  if (isValid && (count === 1 || (count === 0 && req.httpVersion === "1.0"))) return undefined;
+  const got = isValid ? `${count}` : "an invalid one";
+  return new PlantStoreError("bad_request", `Host: expected one header, got ${got}`);
+}
+
+/** From the raw list: Node keeps only the first of two elsewhere. */
+function countHosts(rawHeaders: readonly string[]): number {
+  let count = 0;
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    if (rawHeaders[at]?.length === 4 && rawHeaders[at]?.toLowerCase() === "host") count++;
+  }
+  return count;
+}
+
+/** What to tell the client about a failure of its connection; `undefined`: nobody is left to tell. */
+function describeParserFault(cause: NodeJS.ErrnoException): PlantStoreError | undefined {
+  const { code = "" } = cause;
+  const fault = PARSER_FAULTS.get(code);
+  if (fault !== undefined) return new PlantStoreError(fault.code, fault.message, { cause });
+  if (!code.startsWith("HPE_")) return undefined;
+  const { reason } = cause as { reason?: string };
+  return new PlantStoreError("bad_request", `HTTP: expected a valid request: ${reason ?? code}`, {
+    cause,
+  });
+}
+
+const PARSER_FAULTS = new Map<string, { code: RequestErrorCode; message: string }>([
+  [
+    "HPE_HEADER_OVERFLOW",
+    { code: "header_too_large", message: "headers: expected fewer bytes of them" },
+  ],
+  [
+    "HPE_CHUNK_EXTENSIONS_OVERFLOW",
+    { code: "body_too_large", message: "body: expected fewer bytes of chunk extensions" },
+  ],
+  [
+    "ERR_HTTP_REQUEST_TIMEOUT",
+    { code: "request_timeout", message: "request: expected all of it sooner" },
+  ],
+]);
+
+function formatAddress({ address, family, port }: AddressInfo): string {
+  return family === "IPv6" ? `[${address}]:${port}` : `${address}:${port}`;
+}

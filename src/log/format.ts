@@ -1,0 +1,23 @@
+/**
+ * One record, one line: the text of the record and a line feed.
+ *
+ * A record never holds a line feed of its own. Lines of white space are not
+ * records: the start blanks out a damaged batch with them, and an editor may
+ * leave them behind. What the text of a record means is not known here.
+ */
+
+export const LINE_FEED = 0x0a;
+
+/** @throws RangeError when the record would break the line: a mistake of the calling program. */
+export function encodeLine(record: string): Buffer {
+  if (record.includes("\n")) throw new RangeError("A record must not hold a line feed");
+  return Buffer.from(`${record}\n`);
+}
+
+/** Whether a line (without its line feed) holds no record. */
+export function isBlank(line: Buffer): boolean {
+  for (const byte of line) {
+    if (byte !== 0x20 && byte !== 0x09 && byte !== 0x0d) return false;
+  }
+  return true;
+}

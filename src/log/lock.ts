@@ -1,0 +1,327 @@
+/**
+ * The lock of a data directory: at most one living process holds it.
+ *
+ * The lock is a listening Unix socket named `<name>.N`, linked into the folder
+ * under the next free number; the highest number is the holder. The kernel
+ * closes the socket with the process, however it died, so a dead holder never
+ * blocks anyone, and whoever connects reads one line about a living one. Only
+ * "connection refused" proves a holder dead. The highest socket file is never
+ * removed, not even at release: a slower rival could otherwise reuse its number
+ * and both would believe they won.
+ *
+ * Not safe on network file systems, where sockets do not reach other machines.
+ * On Windows a named pipe, which one process can create, does the same work.
+ */
+import { createHash, randomBytes } from "node:crypto";
+import fs from "node:fs";
+import net from "node:net";
+import path from "node:path";
+import { PlantStoreError } from "../core/errors.ts";
+import { ioError } from "./file.ts";
+
+/** What a holder tells about itself. */
+export interface LockHolder {
+  readonly pid: number;
+  /** What it does, e.g. `serve`. */
+  readonly command: string;
+  /** ISO 8601, UTC. */
+  readonly since: string;
+  /** The length of the log that is known to be on disk; absent where there is none. */
+  readonly durableBytes?: number;
+}
+
+export interface LockOptions {
+  /** Locks of different names do not meet. */
+  readonly name: string;
+  /** Named to whoever is turned away. */
+  readonly command: string;
+  /** How long to wait for a living holder to go; 0 turns away at once. */
+  readonly waitMs?: number;
+  /** Asked whenever somebody connects. */
+  readonly durableBytes?: () => number | undefined;
+}
+
+/** How long a holder may take to answer before it counts as living and silent. */
+const ANSWER_TIMEOUT_MS = 1000;
+/** Between two looks at a lock that somebody holds for milliseconds. */
+const RETRY_MS = 10;
+
+export class DirectoryLock {
+  readonly #folder: SocketFolder;
+  readonly #server: net.Server;
+
+  private constructor(folder: SocketFolder, server: net.Server) {
+    this.#folder = folder;
+    this.#server = server;
+  }
+
+  /** @throws PlantStoreError `locked`, naming the holder; `io_error` where sockets do not work. */
+  static async acquire(directory: string, options: LockOptions): Promise<DirectoryLock> {
+    const deadline = performance.now() + (options.waitMs ?? 0);
+    for (;;) {
+      const attempt = await tryAcquire(directory, options);
+      if ("server" in attempt) return new DirectoryLock(attempt.folder, attempt.server);
+      if (performance.now() >= deadline) throw lockedError(directory, attempt.holder);
+      await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+    }
+  }
+
+  /** Lets the next process in. */
+  async release(): Promise<void> {
+    await new Promise((resolve) => this.#server.close(resolve));
+    this.#folder.close();
+  }
+}
+
+/**
+ * Who holds the lock, or `undefined` when nobody does.
+ *
+ * @throws PlantStoreError `locked` when a living holder does not answer within 1 s.
+ */
+export async function askHolder(directory: string, name: string): Promise<LockHolder | undefined> {
+  const folder = new SocketFolder(directory, name);
+  try {
+    const highest = folder.highest();
+    if (highest === 0) return undefined;
+    const answer = await connect(folder.address(highest));
+    if (answer === "silent") throw lockedError(directory, undefined);
+    return answer === "dead" ? undefined : answer;
+  } catch (cause) {
+    if (cause instanceof PlantStoreError) throw cause;
+    throw ioError(`Cannot ask who uses "${directory}"`, cause);
+  } finally {
+    folder.close();
+  }
+}
+
+type Attempt =
+  | { readonly server: net.Server; readonly folder: SocketFolder }
+  | { readonly holder: LockHolder | undefined };
+
+async function tryAcquire(directory: string, options: LockOptions): Promise<Attempt> {
+  const folder = new SocketFolder(directory, options.name);
+  const server = answerWith(options);
+  try {
+    const holder = await claim(folder, server);
+    if (holder === "won") return { server, folder };
+    await abandon(server, folder);
+    return { holder: holder === "silent" ? undefined : holder };
+  } catch (cause) {
+    await abandon(server, folder);
+    if (cause instanceof PlantStoreError) throw cause;
+    throw ioError(`Cannot lock "${directory}"`, cause);
+  }
+}
+
+async function abandon(server: net.Server, folder: SocketFolder): Promise<void> {
+  if (server.listening) await new Promise((resolve) => server.close(resolve));
+  folder.close();
+}
+
+/** Either wins the lock or says who has it. */
+async function claim(
+  folder: SocketFolder,
+  server: net.Server,
+): Promise<"won" | LockHolder | "silent"> {
+  if (process.platform === "win32") return claimPipe(folder, server);
+
+  const mine = folder.temporaryName();
+  await listen(server, folder.pathOf(mine));
+  const highest = folder.highest();
+  if (highest > 0) {
+    const answer = await connect(folder.address(highest));
+    if (answer !== "dead") return answer;
+  }
+  const next = highest + 1;
+  if (!folder.link(mine, next)) return whoWas(folder);
+  if (folder.highest() > next) {
+    folder.remove(mine);
+    return whoWas(folder);
+  }
+  folder.removeAllBut(next);
+  return "won";
+}
+
+async function claimPipe(
+  folder: SocketFolder,
+  server: net.Server,
+): Promise<"won" | LockHolder | "silent"> {
+  try {
+    await listen(server, folder.address(1));
+    return "won";
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EADDRINUSE") throw error;
+    return whoWas(folder);
+  }
+}
+
+/** The rival that was faster; it may be gone again by now, and is still not us. */
+async function whoWas(folder: SocketFolder): Promise<LockHolder | "silent"> {
+  const answer = await connect(folder.address(Math.max(folder.highest(), 1)));
+  return answer === "dead" ? "silent" : answer;
+}
+
+function answerWith({ command, durableBytes }: LockOptions): net.Server {
+  const since = new Date().toISOString();
+  const server = net.createServer((socket) => {
+    socket.on("error", () => socket.destroy()); // whoever asked has gone
+    const bytes = durableBytes?.();
+    const holder: LockHolder = {
+      pid: process.pid,
+      command,
+      since,
+      ...(bytes === undefined ? {} : { durableBytes: bytes }),
+    };
+    socket.end(`${JSON.stringify(holder)}\n`);
+  });
+  server.unref(); // a lock alone keeps no process alive
+  // Without a descriptor to spare (EMFILE) nobody is answered; the lock holds all the same.
+  server.on("error", () => {});
+  return server;
+}
+
+function listen(server: net.Server, address: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once("error", reject);
+    // 0666, because the folder (0700) is the guard: a lock that root left behind
+    // must not lock the service out.
+    server.listen({ path: address, readableAll: true, writableAll: true }, () => {
+      server.off("error", reject);
+      resolve();
+    });
+  });
+}
+
+/** Asks the socket. Only a refused connection or a missing file proves its holder dead. */
+function connect(address: string): Promise<LockHolder | "silent" | "dead"> {
+  return new Promise((resolve, reject) => {
+    let answer = "";
+    const socket = net.connect(address);
+    socket.setTimeout(ANSWER_TIMEOUT_MS, () => settle("silent"));
+    socket.setEncoding("utf8");
+    socket.on("data", (text: string) => {
+      answer += text;
+    });
+    socket.on("end", () => settle(parseHolder(answer)));
+    socket.on("error", (error: NodeJS.ErrnoException) => {
+      if (error.code === "ECONNREFUSED" || error.code === "ENOENT") settle("dead");
+      // Its queue is full, or it went while we were connected: it was alive.
+      else if (error.code === "EAGAIN" || error.code === "ECONNRESET") settle("silent");
+      else reject(error);
+    });
+    const settle = (result: LockHolder | "silent" | "dead") => {
+      socket.destroy();
+      resolve(result);
+    };
+  });
+}
+
+function parseHolder(line: string): LockHolder | "silent" {
+  try {
+    return JSON.parse(line);
+  } catch {
+    return "silent";
+  }
+}
+
+function lockedError(directory: string, holder: LockHolder | undefined): PlantStoreError {
+  const who =
+    holder === undefined
+      ? "a process that does not say which"
+      : `"${holder.command}" (process ${holder.pid}, since ${holder.since})`;
+  return new PlantStoreError(
+    "locked",
+    `Cannot use "${directory}": it is in use by ${who}; stop that process, or wait for it`,
+  );
+}
+
+/** The folder as the lock sees it: socket files by number, reachable by short addresses. */
+class SocketFolder {
+  readonly #directory: string;
+  readonly #name: string;
+  #fd: number | undefined;
+
+  constructor(directory: string, name: string) {
+    this.#directory = path.resolve(directory);
+    this.#name = name;
+  }
+
+  /** Where a client connects to the lock with this number. */
+  address(number: number): string {
+    return process.platform === "win32" ? this.#pipe() : this.pathOf(`${this.#name}.${number}`);
+  }
+
+  temporaryName(): string {
+    return `${this.#name}.new-${randomBytes(6).toString("hex")}`;
+  }
+
+  /**
+   * The path of an entry, for a socket address. Those hold 107 bytes: a longer
+   * path goes through the descriptor of the open folder.
+   */
+  pathOf(entry: string): string {
+    const plain = path.join(this.#directory, entry);
+    if (Buffer.byteLength(plain) <= SOCKET_PATH_BYTES_MAX || process.platform !== "linux") {
+      return plain;
+    }
+    this.#fd ??= fs.openSync(this.#directory, fs.constants.O_RDONLY);
+    return `/proc/self/fd/${this.#fd}/${entry}`;
+  }
+
+  /** The highest lock number there is; 0 for none. */
+  highest(): number {
+    let highest = process.platform === "win32" ? 1 : 0;
+    for (const { number } of this.#entries()) highest = Math.max(highest, number);
+    return highest;
+  }
+
+  /** Takes the number for the socket of that name; false when somebody was faster. */
+  link(entry: string, number: number): boolean {
+    try {
+      fs.linkSync(path.join(this.#directory, entry), this.#pathOfNumber(number));
+      return true;
+    } catch (error) {
+      // ENOENT: the winner has swept our temporary name away.
+      const { code } = error as NodeJS.ErrnoException;
+      if (code === "EEXIST" || code === "ENOENT") return false;
+      throw error;
+    }
+  }
+
+  remove(entry: string): void {
+    fs.rmSync(path.join(this.#directory, entry), { force: true });
+  }
+
+  /** Sweeps lower numbers and temporary names, among them those of killed processes. */
+  removeAllBut(number: number): void {
+    for (const entry of this.#entries()) if (entry.number < number) this.remove(entry.name);
+  }
+
+  close(): void {
+    if (this.#fd !== undefined) fs.closeSync(this.#fd);
+    this.#fd = undefined;
+  }
+
+  #pathOfNumber(number: number): string {
+    return path.join(this.#directory, `${this.#name}.${number}`);
+  }
+
+  /** This lock's files; a temporary name has the number 0. */
+  *#entries(): Iterable<{ name: string; number: number }> {
+    const prefix = `${this.#name}.`;
+    for (const name of fs.readdirSync(this.#directory)) {
+      if (!name.startsWith(prefix)) continue;
+      const suffix = name.slice(prefix.length);
+      if (/^[1-9][0-9]*$/.test(suffix)) yield { name, number: Number(suffix) };
+      else if (suffix.startsWith("new-")) yield { name, number: 0 };
+    }
+  }
+
+  #pipe(): string {
+    const id = createHash("sha256").update(fs.realpathSync(this.#directory)).digest("hex");
+    return `\\\\.\\pipe\\plant-store-${this.#name}-${id.slice(0, 32)}`;
+  }
+}
+
+/** `sun_path` holds 108 bytes, the last one a NUL. */
+const SOCKET_PATH_BYTES_MAX = 107;

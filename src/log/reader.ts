@@ -1,0 +1,101 @@
+/**
+ * The one reader of logs: recovery, listing and every command that looks at
+ * the file go through here, so what a line is stands once.
+ *
+ * Reads in large blocks that end at a line feed; memory is bounded by the
+ * block and the longest line. What follows the last line feed is the tail: it
+ * is never given out as a line, and whoever recovers the log decides about it.
+ */
+import type { LogFile } from "./file.ts";
+import { isBlank, LINE_FEED } from "./format.ts";
+
+/** Large enough that the cost of a read disappears, small enough to stay in the cache. */
+const BLOCK_BYTES = 1024 * 1024;
+
+/** Where a line stands, for messages to people and for the index. */
+export interface LinePosition {
+  /** Bytes before the line in its file. */
+  readonly offset: number;
+  /** Counted from 1, as an editor shows it. */
+  readonly line: number;
+}
+
+/** Where every log starts. */
+export const LOG_START: LinePosition = { offset: 0, line: 1 };
+
+/** Called for every line that is not blank, without its line feed. The buffer is only lent. */
+export type LineVisitor = (record: Buffer, position: LinePosition) => void;
+
+/** Whole lines, as they stand in the file; the position is that of the first. */
+export interface LineBlock extends LinePosition {
+  readonly bytes: Buffer;
+}
+
+/** The whole lines from the start of one line up to `end`, block by block. */
+export async function* readBlocks(
+  file: LogFile,
+  start: LinePosition,
+  end: number,
+): AsyncGenerator<LineBlock> {
+  let carried: Buffer = Buffer.alloc(0);
+  let position = start.offset;
+  let { line } = start;
+  while (position < end) {
+    const wanted = Math.min(BLOCK_BYTES, end - position);
+    const chunk = Buffer.allocUnsafe(carried.length + wanted);
+    carried.copy(chunk);
+    const got = await file.read(chunk.subarray(carried.length), position);
+    if (got === 0) return;
+    position += got;
+    const filled = chunk.subarray(0, carried.length + got);
+    const linesEnd = filled.lastIndexOf(LINE_FEED) + 1;
+    carried = filled.subarray(linesEnd);
+    if (linesEnd === 0) continue;
+    const bytes = filled.subarray(0, linesEnd);
+    const block = { bytes, offset: position - carried.length - linesEnd, line };
+    yield block;
+    ({ line } = positionAfter(block));
+  }
+}
+
+/** Visits the lines of a block in order. */
+export function visitLines(block: LineBlock, visit: LineVisitor): void {
+  let { line } = block;
+  let start = 0;
+  while (start < block.bytes.length) {
+    const end = block.bytes.indexOf(LINE_FEED, start);
+    const record = block.bytes.subarray(start, end);
+    if (!isBlank(record)) visit(record, { offset: block.offset + start, line });
+    start = end + 1;
+    line++;
+  }
+}
+
+/** Where the line behind a block starts. */
+export function positionAfter({ bytes, offset, line }: LineBlock): LinePosition {
+  return { offset: offset + bytes.length, line: line + countLines(bytes) };
+}
+
+/** First guess at the length of a record: nearly all fit. */
+const RECORD_BYTES_GUESS = 512;
+
+/** The line that starts at `offset`, without its line feed; it must end before `end`. */
+export async function readLineAt(file: LogFile, offset: number, end: number): Promise<Buffer> {
+  let length = RECORD_BYTES_GUESS;
+  for (;;) {
+    const buffer = Buffer.allocUnsafe(Math.min(length, end - offset));
+    const got = await file.read(buffer, offset);
+    const lineEnd = buffer.subarray(0, got).indexOf(LINE_FEED);
+    if (lineEnd >= 0) return buffer.subarray(0, lineEnd);
+    if (offset + got >= end || got < buffer.length) {
+      throw new Error(`no whole line at byte offset ${offset}`);
+    }
+    length *= 16;
+  }
+}
+
+function countLines(bytes: Buffer): number {
+  let count = 0;
+  for (let at = bytes.indexOf(LINE_FEED); at >= 0; at = bytes.indexOf(LINE_FEED, at + 1)) count++;
+  return count;
+}

@@ -1,0 +1,175 @@
+/**
+ * Group commit: many appends, one sync.
+ *
+ * Invariants. A resolved `append` means the whole record is on disk; there is
+ * no weaker promise. Bytes before `durableBytes` never change. What arrives
+ * while a sync is under way goes out together in the next one: no timer, and
+ * nothing waits while the disk is idle. A batch the system refused is cut away
+ * before anything else is written, so its bytes never stay behind a later one.
+ * After a failed sync, or when the file is no longer where it was, the writer
+ * has failed for good: it never syncs and never acknowledges again.
+ */
+import { PlantStoreError } from "../core/errors.ts";
+import { describeSystemError, type LogFile } from "./file.ts";
+import { encodeLine } from "./format.ts";
+
+export interface LogWriterOptions {
+  /** A batch takes records until it holds this many bytes, so it is at most one record longer. */
+  readonly batchBytesMax: number;
+  /** More bytes than this never wait for the disk. */
+  readonly queueBytesMax: number;
+  /** The length of the log: everything before it is on disk. */
+  readonly durableBytes: number;
+}
+
+interface Waiting {
+  readonly line: Buffer;
+  readonly resolve: (offset: number) => void;
+  readonly reject: (error: PlantStoreError) => void;
+}
+
+export class LogWriter {
+  /** Settles, never rejects, when the writer has failed for good. */
+  readonly failed: Promise<PlantStoreError>;
+
+  readonly #file: LogFile;
+  readonly #batchBytesMax: number;
+  readonly #queueBytesMax: number;
+  #durableBytes: number;
+  #queue: Waiting[] = [];
+  /** Bytes accepted and not yet answered: queued ones and those of the batch under way. */
+  #queuedBytes = 0;
+  #flushing: Promise<void> | undefined;
+  #failure: PlantStoreError | undefined;
+  #reportFailure: (error: PlantStoreError) => void = () => {};
+
+  constructor(file: LogFile, options: LogWriterOptions) {
+    this.#file = file;
+    this.#batchBytesMax = options.batchBytesMax;
+    this.#queueBytesMax = options.queueBytesMax;
+    this.#durableBytes = options.durableBytes;
+    this.failed = new Promise((resolve) => {
+      this.#reportFailure = resolve;
+    });
+  }
+
+  /** The length of the log that is known to be on disk. */
+  get durableBytes(): number {
+    return this.#durableBytes;
+  }
+
+  /** Why the writer takes no more, once it has failed. */
+  get failure(): PlantStoreError | undefined {
+    return this.#failure;
+  }
+
+  /**
+   * Appends one record and resolves with its byte offset once it is durable.
+   *
+   * @throws PlantStoreError `overloaded` (nothing was written), `write_failed`
+   * (cut away again, or its answer was lost: repeat it) or `store_failed`.
+   */
+  append(record: string): Promise<number> {
+    if (this.#failure !== undefined) return Promise.reject(this.#failure);
+    const line = encodeLine(record);
+    if (this.#queuedBytes + line.length > this.#queueBytesMax) {
+      return Promise.reject(
+        new PlantStoreError(
+          "overloaded",
+          "Cannot store the plant now: too much waits for the disk; send the request again later",
+        ),
+      );
+    }
+    this.#queuedBytes += line.length;
+    const durable = new Promise<number>((resolve, reject) => {
+      this.#queue.push({ line, resolve, reject });
+    });
+    this.#flushing ??= this.#flush();
+    return durable;
+  }
+
+  /** Waits until everything accepted so far was answered. */
+  async drain(): Promise<void> {
+    await this.#flushing;
+  }
+
+  async #flush(): Promise<void> {
+    // Every request of one turn of the event loop goes into its first batch.
+    await new Promise(setImmediate);
+    while (this.#queue.length > 0 && this.#failure === undefined) {
+      await this.#writeBatch(this.#takeBatch());
+    }
+    this.#flushing = undefined;
+  }
+
+  #takeBatch(): Waiting[] {
+    let bytes = 0;
+    let count = 0;
+    for (const { line } of this.#queue) {
+      if (bytes >= this.#batchBytesMax) break;
+      bytes += line.length;
+      count++;
+    }
+    return this.#queue.splice(0, count);
+  }
+
+  async #writeBatch(batch: readonly Waiting[]): Promise<void> {
+    const bytes = Buffer.concat(batch.map(({ line }) => line));
+    const result = await this.#file.append(bytes, this.#durableBytes);
+    if (result.outcome === "durable") this.#acknowledge(batch, bytes.length);
+    else if (result.outcome === "refused") await this.#cutBack(batch, result.cause);
+    else await this.#failSync(batch, result);
+    this.#queuedBytes -= bytes.length;
+  }
+
+  #acknowledge(batch: readonly Waiting[], length: number): void {
+    // Looked at after the sync: a file that went away in between is noticed too.
+    const displacement = this.#file.displacement(this.#durableBytes + length);
+    if (displacement !== undefined) {
+      this.#fail(batch, new Error(`"${this.#file.path}" ${displacement}`));
+      return;
+    }
+    let offset = this.#durableBytes;
+    this.#durableBytes += length;
+    for (const { line, resolve } of batch) {
+      resolve(offset);
+      offset += line.length;
+    }
+  }
+
+  /** The system refused the batch: nothing of it may stay behind what comes next. */
+  async #cutBack(batch: readonly Waiting[], cause: unknown): Promise<void> {
+    try {
+      await this.#file.truncate(this.#durableBytes);
+    } catch (cutCause) {
+      this.#fail(batch, cutCause);
+      return;
+    }
+    const error = new PlantStoreError(
+      "write_failed",
+      `Cannot store the plant now: ${describeSystemError(cause)}; ` +
+        "the outcome is unknown: send the identical request again",
+      { cause },
+    );
+    for (const { reject } of batch) reject(error);
+  }
+
+  async #failSync(batch: readonly Waiting[], { cause }: { cause: unknown }): Promise<void> {
+    // As best it can: the next start decides by what is on disk.
+    await this.#file.truncate(this.#durableBytes).catch(() => {});
+    this.#fail(batch, cause);
+  }
+
+  /** Final: this process acknowledges nothing any more. */
+  #fail(batch: readonly Waiting[], cause: unknown): void {
+    const error = new PlantStoreError(
+      "store_failed",
+      "Cannot store the plant: the store has stopped after a disk failure; " +
+        "the outcome is unknown: send the identical request again",
+      { cause },
+    );
+    this.#failure = error;
+    for (const { reject } of [...batch, ...this.#queue.splice(0)]) reject(error);
+    this.#reportFailure(error);
+  }
+}

@@ -1,0 +1,49 @@
+/**
+ * A plant as a record of the log, and back.
+ *
+ * The same rules judge a record as judge a request (core/plant); what differs
+ * is the answer: a record that breaks them is damage, named by path, line and
+ * byte, and never repaired in silence.
+ */
+import { PlantStoreError } from "../core/errors.ts";
+import { type NewPlant, parseNewPlant } from "../core/plant.ts";
+import type { LogFile } from "../log/file.ts";
+import { type LinePosition, readLineAt } from "../log/reader.ts";
+
+/** @throws PlantStoreError `corruption` when the record is not a plant. */
+export function decodeRecord(record: Buffer, path: string, position: LinePosition): NewPlant {
+  try {
+    return parseNewPlant(record);
+  } catch (cause) {
+    if (!(cause instanceof PlantStoreError)) throw cause;
+    throw corruptionError(path, position, cause.message, cause);
+  }
+}
+
+/** The plant whose record starts at `offset`, in a log whose whole lines end at `end`. */
+export async function readPlantAt(file: LogFile, offset: number, end: number): Promise<NewPlant> {
+  return parseNewPlant(await readLineAt(file, offset, end));
+}
+
+/** Whether these bytes are a whole record. */
+export function isRecord(bytes: Buffer): boolean {
+  try {
+    parseNewPlant(bytes);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+export function corruptionError(
+  path: string,
+  { line, offset }: LinePosition,
+  fault: string,
+  cause?: unknown,
+): PlantStoreError {
+  return new PlantStoreError(
+    "corruption",
+    `Cannot read "${path}": line ${line}, byte offset ${offset}: ${fault}`,
+    { cause },
+  );
+}

@@ -1,0 +1,108 @@
+/** The real command line in a process of its own. */
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import type { TestContext } from "node:test";
+import { fileURLToPath } from "node:url";
+
+const MAIN = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
+
+/** The words before the command's own: Node, its loader, the program. */
+export const NODE_ARGS: readonly string[] = ["--import", import.meta.resolve("tsx"), MAIN];
+
+export interface Finished {
+  readonly status: number | null;
+  readonly signal: NodeJS.Signals | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+export interface CliOptions {
+  readonly env?: Record<string, string>;
+  readonly cwd?: string;
+  readonly stdin?: string;
+}
+
+/** Runs a command to its end. */
+export async function runCli(args: readonly string[], options: CliOptions = {}): Promise<Finished> {
+  const child = spawnCli(args, options);
+  child.stdin?.end(options.stdin ?? "");
+  return finish(child);
+}
+
+export interface RunningServer {
+  readonly process: ChildProcess;
+  /** What clients call `{base_url}`. */
+  readonly url: string;
+  readonly port: number;
+  /** Standard output so far. */
+  stdout(): string;
+  stderr(): string;
+  /** Sends a signal and waits for the end. */
+  stop(signal?: NodeJS.Signals): Promise<Finished>;
+}
+
+/**
+ * Starts `plant-store serve` on a free port and waits until it is ready. The
+ * end of the test kills it. `wrapper` runs it under another program (strace).
+ */
+export async function startServer(
+  t: TestContext,
+  args: readonly string[],
+  options: CliOptions & { readonly wrapper?: readonly string[] } = {},
+): Promise<RunningServer> {
+  const child = spawnCli(["serve", "--port", "0", ...args], options, options.wrapper);
+  t.after(() => child.kill("SIGKILL"));
+  const finished = finish(child);
+  let stdout = "";
+  let stderr = "";
+  child.stderr?.on("data", (text: string) => {
+    stderr += text;
+  });
+  const url = await new Promise<string>((resolve, reject) => {
+    child.stdout?.on("data", (text: string) => {
+      stdout += text;
+      const ready = /^plant-store listening on (\S+)\n/.exec(stdout)?.[1];
+      if (ready !== undefined) resolve(ready);
+    });
+    finished.then(
+      (end) => reject(new Error(`the server ended before it was ready: ${end.stderr}`)),
+      reject,
+    );
+  });
+  return {
+    process: child,
+    url,
+    port: Number(new URL(url).port),
+    stdout: () => stdout,
+    stderr: () => stderr,
+    stop: (signal = "SIGTERM") => {
+      child.kill(signal);
+      return finished;
+    },
+  };
+}
+
+function spawnCli(
+  args: readonly string[],
+  { env = {}, cwd }: CliOptions,
+  wrapper: readonly string[] = [],
+): ChildProcess {
+  const [program = "", ...rest] = [...wrapper, process.execPath, ...NODE_ARGS, ...args];
+  const child = spawn(program, rest, { env: { ...process.env, ...env }, cwd });
+  child.stdout?.setEncoding("utf8");
+  child.stderr?.setEncoding("utf8");
+  return child;
+}
+
+async function finish(child: ChildProcess): Promise<Finished> {
+  let stdout = "";
+  let stderr = "";
+  child.stdout?.on("data", (text: string) => {
+    stdout += text;
+  });
+  child.stderr?.on("data", (text: string) => {
+    stderr += text;
+  });
+  const [status, signal] = await once(child, "close");
+  return { status, signal, stdout, stderr };
+}

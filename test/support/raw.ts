@@ -1,0 +1,61 @@
+/** A client that writes bytes to a socket: for requests no HTTP library would send. */
+import net from "node:net";
+
+export interface RawAnswer {
+  readonly status: number;
+  /** Names in lower case; the values of a repeated one are joined by ", ". */
+  readonly headers: Map<string, string>;
+  readonly text: string;
+}
+
+/**
+ * Sends the parts one after the other, each in a packet of its own, and reads
+ * until the server closes or `answers` answers are there.
+ */
+export async function sendRaw(
+  port: number,
+  parts: string | Buffer | readonly (string | Buffer)[],
+  answers = Number.POSITIVE_INFINITY,
+): Promise<RawAnswer[]> {
+  const socket = net.connect({ port, host: "127.0.0.1", noDelay: true });
+  let received = Buffer.alloc(0);
+  const done = new Promise<void>((resolve, reject) => {
+    socket.on("data", (chunk: Buffer) => {
+      received = Buffer.concat([received, chunk]);
+      if (parseAnswers(received).length >= answers) socket.destroy();
+    });
+    socket.on("error", reject);
+    socket.on("close", () => resolve());
+  });
+  for (const part of typeof parts === "string" || Buffer.isBuffer(parts) ? [parts] : parts) {
+    if (socket.destroyed) break;
+    // The write returns when the kernel has it; a turn of the loop lets the server read it alone.
+    await new Promise<void>((resolve) => socket.write(part, () => setImmediate(resolve)));
+  }
+  await done;
+  return parseAnswers(received);
+}
+
+/** The complete answers in what was received; interim ones (1xx) count too. */
+export function parseAnswers(received: Buffer): RawAnswer[] {
+  const answers: RawAnswer[] = [];
+  let rest = received;
+  for (;;) {
+    const headEnd = rest.indexOf("\r\n\r\n");
+    if (headEnd < 0) return answers;
+    const [statusLine = "", ...headerLines] = rest.toString("latin1", 0, headEnd).split("\r\n");
+    const headers = new Map<string, string>();
+    for (const line of headerLines) {
+      const colon = line.indexOf(":");
+      const name = line.slice(0, colon).toLowerCase();
+      const value = line.slice(colon + 1).trim();
+      headers.set(name, headers.has(name) ? `${headers.get(name)}, ${value}` : value);
+    }
+    const bodyStart = headEnd + 4;
+    const bodyEnd = bodyStart + Number(headers.get("content-length") ?? 0);
+    if (rest.length < bodyEnd) return answers;
+    const status = Number(statusLine.split(" ")[1]);
+    answers.push({ status, headers, text: rest.toString("utf8", bodyStart, bodyEnd) });
+    rest = rest.subarray(bodyEnd);
+  }
+}

@@ -1,0 +1,82 @@
+/** The real service inside the test process: store, tokens and server on a free port. */
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import type { TestContext } from "node:test";
+import {
+  createToken,
+  PlantServer,
+  PlantStore,
+  type PlantStoreOptions,
+  type ServerOptions,
+  TokenRegistry,
+} from "../../src/index.ts";
+import { makeFolder } from "./folders.ts";
+
+export interface Service {
+  readonly folder: string;
+  readonly url: string;
+  readonly port: number;
+  /** A live token with the scope `write`. */
+  readonly token: string;
+  readonly store: PlantStore;
+  readonly server: PlantServer;
+  /** The lines of the log as they stand on disk. */
+  logLines(): string[];
+  /** Sends a create with the good token and an `application/json` body. */
+  post(body: string | Uint8Array): Promise<Answer>;
+}
+
+export interface Answer {
+  readonly status: number;
+  readonly headers: Headers;
+  /** The body as text. */
+  readonly text: string;
+}
+
+export type ServiceOptions = Partial<ServerOptions> & PlantStoreOptions;
+
+/** Starts the service; the end of the test stops it. */
+export async function startService(t: TestContext, options: ServiceOptions = {}): Promise<Service> {
+  const folder = makeFolder(t);
+  const token = await createToken(folder, { name: "test" });
+  const store = await PlantStore.open(folder, options);
+  const tokens = await TokenRegistry.open(folder);
+  const server = await PlantServer.start({ port: 0, ...options, plants: store, tokens });
+  t.after(async () => {
+    await server.close(0);
+    tokens.close();
+    await store.close();
+  });
+  return {
+    folder,
+    url: server.url,
+    port: Number(new URL(server.url).port),
+    token,
+    store,
+    server,
+    logLines: () => readFileSync(join(folder, "plants.jsonl"), "utf8").split("\n").slice(0, -1),
+    post: (body) =>
+      send(`${server.url}/plants`, {
+        method: "POST",
+        headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" },
+        body,
+      }),
+  };
+}
+
+/** `fetch`, with the body read. */
+export async function send(url: string, init: RequestInit): Promise<Answer> {
+  const response = await fetch(url, init);
+  return { status: response.status, headers: response.headers, text: await response.text() };
+}
+
+/** The `error` number of an answer, after checking that its body is exactly an Error. */
+export function errorNumber({ text }: Pick<Answer, "text">): number {
+  const body = JSON.parse(text);
+  const members = Object.keys(body).join();
+  if (members !== "error,message" || !Number.isInteger(body.error)) {
+    throw new Error(`expected an Error body, got ${text}`);
+  }
+  if (typeof body.message !== "string") throw new Error(`expected a message, got ${text}`);
+  return body.error;
+}
