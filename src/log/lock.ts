@@ -12,12 +12,10 @@
  * Not safe on network file systems, where sockets do not reach other machines.
  * On Windows a named pipe, which one process can create, does the same work.
  */
-import { createHash, randomBytes } from "node:crypto";
-import fs from "node:fs";
 import net from "node:net";
-import path from "node:path";
 import { PlantStoreError } from "../core/errors.ts";
 import { ioError } from "./file.ts";
+import { SocketFolder } from "./socket-folder.ts";
 
 /** What a holder tells about itself. */
 export interface LockHolder {
@@ -234,94 +232,3 @@ function lockedError(directory: string, holder: LockHolder | undefined): PlantSt
     `Cannot use "${directory}": it is in use by ${who}; stop that process, or wait for it`,
   );
 }
-
-/** The folder as the lock sees it: socket files by number, reachable by short addresses. */
-class SocketFolder {
-  readonly #directory: string;
-  readonly #name: string;
-  #fd: number | undefined;
-
-  constructor(directory: string, name: string) {
-    this.#directory = path.resolve(directory);
-    this.#name = name;
-  }
-
-  /** Where a client connects to the lock with this number. */
-  address(number: number): string {
-    return process.platform === "win32" ? this.#pipe() : this.pathOf(`${this.#name}.${number}`);
-  }
-
-  temporaryName(): string {
-    return `${this.#name}.new-${randomBytes(6).toString("hex")}`;
-  }
-
-  /**
-   * The path of an entry, for a socket address. Those hold 107 bytes: a longer
-   * path goes through the descriptor of the open folder.
-   */
-  pathOf(entry: string): string {
-    const plain = path.join(this.#directory, entry);
-    if (Buffer.byteLength(plain) <= SOCKET_PATH_BYTES_MAX || process.platform !== "linux") {
-      return plain;
-    }
-    this.#fd ??= fs.openSync(this.#directory, fs.constants.O_RDONLY);
-    return `/proc/self/fd/${this.#fd}/${entry}`;
-  }
-
-  /** The highest lock number there is; 0 for none. */
-  highest(): number {
-    let highest = process.platform === "win32" ? 1 : 0;
-    for (const { number } of this.#entries()) highest = Math.max(highest, number);
-    return highest;
-  }
-
-  /** Takes the number for the socket of that name; false when somebody was faster. */
-  link(entry: string, number: number): boolean {
-    try {
-      fs.linkSync(path.join(this.#directory, entry), this.#pathOfNumber(number));
-      return true;
-    } catch (error) {
-      // ENOENT: the winner has swept our temporary name away.
-      const { code } = error as NodeJS.ErrnoException;
-      if (code === "EEXIST" || code === "ENOENT") return false;
-      throw error;
-    }
-  }
-
-  remove(entry: string): void {
-    fs.rmSync(path.join(this.#directory, entry), { force: true });
-  }
-
-  /** Sweeps lower numbers and temporary names, among them those of killed processes. */
-  removeAllBut(number: number): void {
-    for (const entry of this.#entries()) if (entry.number < number) this.remove(entry.name);
-  }
-
-  close(): void {
-    if (this.#fd !== undefined) fs.closeSync(this.#fd);
-    this.#fd = undefined;
-  }
-
-  #pathOfNumber(number: number): string {
-    return path.join(this.#directory, `${this.#name}.${number}`);
-  }
-
-  /** This lock's files; a temporary name has the number 0. */
-  *#entries(): Iterable<{ name: string; number: number }> {
-    const prefix = `${this.#name}.`;
-    for (const name of fs.readdirSync(this.#directory)) {
-      if (!name.startsWith(prefix)) continue;
-      const suffix = name.slice(prefix.length);
-      if (/^[1-9][0-9]*$/.test(suffix)) yield { name, number: Number(suffix) };
-      else if (suffix.startsWith("new-")) yield { name, number: 0 };
-    }
-  }
-
-  #pipe(): string {
-    const id = createHash("sha256").update(fs.realpathSync(this.#directory)).digest("hex");
-    return `\\\\.\\pipe\\plant-store-${this.#name}-${id.slice(0, 32)}`;
-  }
-}
-
-/** `sun_path` holds 108 bytes, the last one a NUL. */
-const SOCKET_PATH_BYTES_MAX = 107;

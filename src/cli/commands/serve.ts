@@ -7,6 +7,7 @@
  */
 import {
   createFirstToken,
+  isLive,
   listTokens,
   PlantServer,
   PlantStore,
@@ -150,7 +151,8 @@ function describeListenError(error: NodeJS.ErrnoException, address: string): Err
 /** What a newcomer needs next. */
 async function introduce(url: string, data: string, token: string | undefined): Promise<void> {
   if (token === undefined) {
-    const live = (await listTokens(data)).length;
+    const now = Date.now();
+    const live = (await listTokens(data)).filter((record) => isLive(record, now)).length;
     printMessage(
       `${live} token${live === 1 ? " exists" : "s exist"}; "token create NAME" makes another`,
     );

@@ -1,0 +1,111 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import {
+  findBannedWords,
+  findCircles,
+  findForbiddenImports,
+  findLongFiles,
+  findMissingHeaders,
+  readSources,
+  type Sources,
+} from "./house.ts";
+
+const sources = readSources();
+
+const RULES: readonly {
+  readonly says: string;
+  readonly find: (sources: Sources) => string[];
+  /** Small houses that break the rule, each once. */
+  readonly broken: readonly Record<string, string>[];
+}[] = [
+  {
+    says: "every file imports only what its room may",
+    find: findForbiddenImports,
+    broken: [
+      { "http/listener.ts": 'import { open } from "../log/file.ts";' },
+      { "store/x.ts": 'import type { Token } from "../auth/token.ts";' },
+      { "cli/main.ts": 'import {\n  a,\n  b,\n} from "../store/plant-store.ts";' },
+      { "log/file.ts": 'export { x } from "../store/x.ts";' },
+      { "admin/x.ts": 'const x = await import("../store/x.ts");' },
+      { "core/json.ts": 'import fs from "node:fs";' },
+      { "log/file.ts": 'import express from "express";' },
+      { "log/file.ts": 'import "../store/x.ts";' },
+      { "somewhere/x.ts": 'import { x } from "../core/x.ts";' },
+    ],
+  },
+  {
+    says: "no file imports itself through others",
+    find: findCircles,
+    broken: [
+      { "core/a.ts": 'import "./b.ts";', "core/b.ts": 'import type { A } from "./a.ts";' },
+      {
+        "log/a.ts": 'import "./b.ts";',
+        "log/b.ts": 'import "./c.ts";',
+        "log/c.ts": 'export * from "./a.ts";',
+      },
+    ],
+  },
+  {
+    says: "every file opens with what it is",
+    find: findMissingHeaders,
+    broken: [
+      { "core/a.ts": "export const A = 1;" },
+      { "core/a.ts": "/** */\nexport const A = 1;" },
+      { "core/a.ts": 'import x from "./x.ts";\n/** A header that stands too late to count. */' },
+    ],
+  },
+  {
+    says: "no file holds what the house bans",
+    find: findBannedWords,
+    broken: [
+      { "core/a.ts": `// TO${"DO"}: later` },
+      { "core/a.ts": "export default 1;" },
+      { "cli/a.ts": "console.log(1);" },
+      { "http/a.ts": "process.exit(1);" },
+      { "store/a.ts": 'process.on("SIGTERM", stop);' },
+    ],
+  },
+  {
+    says: "no file is longer than one concept",
+    find: findLongFiles,
+    broken: [{ "core/a.ts": "\n".repeat(301) }],
+  },
+];
+
+for (const { says, find, broken } of RULES) {
+  test(`in src, ${says}`, () => {
+    assert.deepEqual(find(sources), []);
+  });
+
+  test(`a breach is found: ${says}`, () => {
+    for (const files of broken) {
+      assert.equal(find(new Map(Object.entries(files))).length, 1, JSON.stringify(files));
+    }
+  });
+}
+
+test("the rules see every file and every room there is", () => {
+  assert.ok(sources.size > 40);
+  assert.ok(sources.has("index.ts") && sources.has("cli/commands/serve.ts"));
+});
+
+test("the package has no runtime dependencies, and exact versions of the others", () => {
+  const { dependencies, devDependencies } = readPackageFile("package.json");
+  assert.deepEqual(Object.keys(dependencies ?? {}), []);
+  for (const [name, version] of Object.entries(devDependencies ?? {})) {
+    assert.match(version, /^[0-9]+\.[0-9]+\.[0-9]+$/, name);
+  }
+});
+
+test("the lock file holds no download address", () => {
+  assert.equal(readText("package-lock.json").includes('"resolved"'), false);
+});
+
+function readText(file: string): string {
+  return readFileSync(new URL(`../../${file}`, import.meta.url), "utf8");
+}
+
+function readPackageFile(file: string): Record<string, Record<string, string> | undefined> {
+  return JSON.parse(readText(file));
+}

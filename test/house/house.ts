@@ -1,0 +1,126 @@
+/**
+ * The rules of the house as functions over source files: who may import whom,
+ * no circles, and what a file looks like. Each returns one line per breach, so
+ * that a test can also show that it finds one.
+ */
+import { readdirSync, readFileSync } from "node:fs";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+
+/** Paths below `src`, with forward slashes, and what the files hold. */
+export type Sources = ReadonlyMap<string, string>;
+
+/** The whole architecture: a room may import itself and these. */
+const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
+  core: [],
+  log: ["core"],
+  store: ["core", "log"],
+  auth: ["core", "log"],
+  http: ["core"],
+  admin: ["core", "http"],
+  index: ["core", "store", "auth", "http", "admin"],
+  cli: ["index"],
+};
+
+/** What core may take from Node: neither does I/O, reads a clock or is random. */
+const CORE_MAY_USE = ["node:buffer", "node:diagnostics_channel"];
+
+/** A longer file is more than one concept. */
+const LINES_MAX = 300;
+
+export function readSources(): Sources {
+  const root = fileURLToPath(new URL("../../src/", import.meta.url));
+  const files = readdirSync(root, { recursive: true, encoding: "utf8" });
+  return new Map(
+    files
+      .filter((file) => file.endsWith(".ts"))
+      .sort()
+      .map((file) => [file.replaceAll("\\", "/"), readFileSync(path.join(root, file), "utf8")]),
+  );
+}
+
+export function findForbiddenImports(sources: Sources): string[] {
+  const breaches: string[] = [];
+  for (const [file, text] of sources) {
+    const room = roomOf(file);
+    for (const specifier of importsOf(text)) {
+      const imported = specifier.startsWith(".") ? roomOf(resolve(file, specifier)) : undefined;
+      const allowed =
+        imported === undefined
+          ? specifier.startsWith("node:") && (room !== "core" || CORE_MAY_USE.includes(specifier))
+          : imported === room || MAY_IMPORT[room]?.includes(imported);
+      if (allowed !== true) breaches.push(`${file} imports ${specifier}`);
+    }
+  }
+  return breaches;
+}
+
+/** Files that reach themselves through imports, types included: such files are one file. */
+export function findCircles(sources: Sources): string[] {
+  const circles: string[] = [];
+  const done = new Set<string>();
+  const visit = (file: string, trail: readonly string[]) => {
+    if (trail.includes(file)) {
+      circles.push([...trail.slice(trail.indexOf(file)), file].join(" -> "));
+      return;
+    }
+    if (done.has(file)) return;
+    for (const specifier of importsOf(sources.get(file) ?? "")) {
+      if (specifier.startsWith(".")) visit(resolve(file, specifier), [...trail, file]);
+    }
+    done.add(file);
+  };
+  for (const file of sources.keys()) visit(file, []);
+  return circles;
+}
+
+/** A file opens by saying what it is. */
+export function findMissingHeaders(sources: Sources): string[] {
+  return [...sources]
+    .filter(([, text]) => !/^(#!.*\n)?\/\*\*[^/]{20,}/.test(text))
+    .map(([file]) => `${file} has no header`);
+}
+
+const BANNED: readonly { readonly pattern: RegExp; readonly but: RegExp; readonly why: string }[] =
+  [
+    { pattern: /\b(TODO|FIXME|XXX)\b/, but: /^$/, why: "unfinished work" },
+    { pattern: /^export default\b/m, but: /^$/, why: "a default export" },
+    { pattern: /\bconsole\./, but: /^$/, why: "console" },
+    { pattern: /\bNODE_ENV\b/, but: /^$/, why: "a NODE_ENV switch" },
+    {
+      pattern: /\bprocess\.(exit|on|once|argv|env|stdout|stderr)\b/,
+      but: /^cli\//,
+      why: "process",
+    },
+  ];
+
+export function findBannedWords(sources: Sources): string[] {
+  return [...sources].flatMap(([file, text]) =>
+    BANNED.filter(({ pattern, but }) => !but.test(file) && pattern.test(text)).map(
+      ({ why }) => `${file} holds ${why}`,
+    ),
+  );
+}
+
+export function findLongFiles(sources: Sources): string[] {
+  return [...sources]
+    .filter(([, text]) => text.split("\n").length - 1 > LINES_MAX)
+    .map(([file]) => `${file} has more than ${LINES_MAX} lines`);
+}
+
+/** The folder a file is in; a file in `src` itself is a room of its own. */
+function roomOf(file: string): string {
+  return file.split("/")[0]?.replace(/\.ts$/, "") ?? "";
+}
+
+function resolve(from: string, specifier: string): string {
+  return path.posix.join(path.posix.dirname(from), specifier);
+}
+
+function importsOf(text: string): string[] {
+  const statement =
+    /^(?:import|export)\b[^;"=()]*?\bfrom "([^"]+)"|^import "([^"]+)"|\bimport\("([^"]+)"\)/gm;
+  return [...text.matchAll(statement)].map(
+    ([, from, bare, dynamic]) => from ?? bare ?? dynamic ?? "",
+  );
+}
