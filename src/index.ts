@@ -29,6 +29,17 @@ export {
   type VerifiedToken,
 } from "./core/services.ts";
 export { createRequestListener, type ListenerOptions } from "./http/listener.ts";
+export { normalizeBasePath } from "./http/router.ts";
 export { PlantServer, type ServerOptions } from "./http/server.ts";
-export { readPlants } from "./store/plant-reader.ts";
+export { type BackupReport, backup } from "./store/backup.ts";
+export { type ImportOptions, type ImportReport, importPlants } from "./store/import.ts";
+export type { LineFault } from "./store/log-scan.ts";
+export { exportLines, readPlants } from "./store/plant-reader.ts";
 export { PlantStore, type PlantStoreOptions } from "./store/plant-store.ts";
+export {
+  type RepairOptions,
+  type RepairOutcome,
+  type RepairPlan,
+  repairLog,
+} from "./store/repair.ts";
+export { isSound, type VerifyOptions, type VerifyReport, verifyLog } from "./store/verify.ts";

@@ -6,9 +6,10 @@
  * An event counts once its line is durable. A last line that is whole but for
  * its line feed counts too: it may be a revocation.
  */
+import { existsSync } from "node:fs";
 import path from "node:path";
 import { PlantStoreError } from "../core/errors.ts";
-import type { Scope } from "../core/services.ts";
+import { SCOPES, type Scope } from "../core/services.ts";
 import { ensureDirectory, ioError, LogFile } from "../log/file.ts";
 import { encodeLine, isBlank } from "../log/format.ts";
 import { DirectoryLock } from "../log/lock.ts";
@@ -19,7 +20,7 @@ import {
   readBlocks,
   visitLines,
 } from "../log/reader.ts";
-import { settleTail } from "../log/recovery.ts";
+import { settle } from "../log/recovery.ts";
 import { generateToken, hashToken } from "./token.ts";
 import {
   decodeTokenEvent,
@@ -49,7 +50,7 @@ export interface NewToken {
  *
  * @throws PlantStoreError `token_exists` when a live token has this name;
  * `locked`, `io_error` or `corruption` when the token log cannot be written.
- * @throws RangeError when the name or the expiry is not possible.
+ * @throws TypeError or RangeError when name, scopes or expiry are not possible.
  */
 export async function createToken(directory: string, newToken: NewToken): Promise<string> {
   assertNewToken(newToken);
@@ -85,14 +86,14 @@ export async function createFirstToken(
  * when the token log cannot be written.
  */
 export async function revokeToken(directory: string, name: string): Promise<void> {
+  const unknown = new PlantStoreError(
+    "token_unknown",
+    `Cannot revoke token "${name}": no live token has this name; "token list" shows them`,
+  );
+  if (!existsSync(tokenPath(directory))) throw unknown; // nothing is made where nothing is
   await withTokenFile(directory, async (tokens, append) => {
     const now = Date.now();
-    if (tokens.findLive(name, now) === undefined) {
-      throw new PlantStoreError(
-        "token_unknown",
-        `Cannot revoke token "${name}": no live token has this name; "token list" shows them`,
-      );
-    }
+    if (tokens.findLive(name, now) === undefined) throw unknown;
     await append({ event: "revoked", name, revokedAt: now });
   });
 }
@@ -145,7 +146,7 @@ async function withTokenFile<T>(
     const file = await LogFile.open(tokenPath(directory));
     try {
       const { tokens, tail } = await scanTokens(file);
-      const end = await settleTail(file, tail, isEvent);
+      const end = await settle(file, { damaged: [], tail, isRecord: isEvent });
       if (end > tail.offset) await scanTokens(file, tail, tokens);
       return await change(tokens, (event) => appendEvent(file, event, end));
     } finally {
@@ -221,12 +222,16 @@ async function appendEvent(file: LogFile, event: TokenEvent, end: number): Promi
   throw ioError(`Cannot write "${file.path}"`, result.cause);
 }
 
-function assertNewToken({ name, expiresAt }: NewToken): void {
+function assertNewToken({ name, scopes = [], expiresAt }: NewToken): void {
+  if (typeof name !== "string") throw new TypeError(`name: expected a string, got ${typeof name}`);
   if (!isTokenName(name)) {
     throw new RangeError(
       "name: expected 1 to 64 letters, digits, dots, underscores, @ and hyphens, " +
         `starting with a letter or digit, got "${name}"`,
     );
+  }
+  if (!Array.isArray(scopes) || !scopes.every((scope) => SCOPES.includes(scope))) {
+    throw new RangeError(`scopes: expected an array of ${SCOPES.join(", ")}`);
   }
   if (expiresAt !== undefined && !(expiresAt > Date.now())) {
     throw new RangeError("expiresAt: expected a time in the future");

@@ -64,6 +64,11 @@ export class TokenRegistry implements TokenVerifier {
     return found.verified;
   }
 
+  /** Looks at the file now, for whoever has just changed it. Warns like every look. */
+  async refresh(): Promise<void> {
+    await this.#look();
+  }
+
   /** Stops following the file. */
   close(): void {
     this.#isClosed = true;
@@ -82,7 +87,10 @@ export class TokenRegistry implements TokenVerifier {
   async #look(): Promise<void> {
     try {
       const stamp = await this.#readStamp();
-      if (stamp !== undefined && stamp === this.#stamp) return;
+      if (stamp !== undefined && stamp === this.#stamp) {
+        this.#isMissing = false;
+        return;
+      }
       const tokens = await readTokens(this.#path);
       if (tokens === undefined && !this.#isMissing) {
         this.#isMissing = true;

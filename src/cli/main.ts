@@ -8,17 +8,34 @@ import { subscribe } from "node:diagnostics_channel";
 import { PlantStoreError, type WarningMessage } from "../index.ts";
 import { findCommand, readArgs } from "./args.ts";
 import { type Command, type ExitStatus, UsageError } from "./command.ts";
+import { backup } from "./commands/backup.ts";
+import { exportCommand } from "./commands/export.ts";
 import { get } from "./commands/get.ts";
+import { importCommand } from "./commands/import.ts";
 import { list } from "./commands/list.ts";
+import { repair } from "./commands/repair.ts";
 import { serve } from "./commands/serve.ts";
 import { tokenCreate } from "./commands/token-create.ts";
 import { tokenList } from "./commands/token-list.ts";
 import { tokenRevoke } from "./commands/token-revoke.ts";
+import { verify } from "./commands/verify.ts";
 import { describeCommand, describeProgram } from "./help.ts";
-import { endQuietlyOnClosedPipe, printMessage } from "./output.ts";
+import { printMessage, watchOutputs } from "./output.ts";
 import { VERSION } from "./version.ts";
 
-const COMMANDS: readonly Command[] = [serve, tokenCreate, tokenList, tokenRevoke, get, list];
+const COMMANDS: readonly Command[] = [
+  serve,
+  tokenCreate,
+  tokenList,
+  tokenRevoke,
+  get,
+  list,
+  verify,
+  repair,
+  backup,
+  importCommand,
+  exportCommand,
+];
 
 async function main(words: readonly string[]): Promise<ExitStatus> {
   const [first] = words;
@@ -47,7 +64,7 @@ subscribe("plant-store:warning", (message) => {
   const { message: text, cause } = message as WarningMessage;
   printMessage(`warning: ${text}${cause instanceof Error ? `: ${cause.message}` : ""}`);
 });
-endQuietlyOnClosedPipe();
+watchOutputs();
 try {
   process.exitCode = await main(process.argv.slice(2));
 } catch (error) {

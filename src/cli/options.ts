@@ -39,13 +39,24 @@ const UNIT_MS = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 7 * 86_400
 /** A time in the future: `90d` from now, or `2027-01-31`; in milliseconds since 1970. */
 export function parseExpiry(text: string): number {
   const [, amount, unit] = /^([1-9][0-9]{0,5})([smhdw])$/.exec(text) ?? [];
-  const isDate = /^[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9:.]+(Z|[+-][0-9:]+))?$/.test(text);
   const time =
     amount === undefined
-      ? Date.parse(isDate ? text : "")
+      ? parseDate(text)
       : Date.now() + Number(amount) * UNIT_MS[unit as keyof typeof UNIT_MS];
   if (time > Date.now()) return time;
   throw new UsageError(
     "expected a time in the future: a number and s, m, h, d or w, such as 90d, or a date, such as 2030-01-31",
   );
+}
+
+/** Milliseconds since 1970, or NaN. */
+function parseDate(text: string): number {
+  const [, day] = /^([0-9]{4}-[0-9]{2}-[0-9]{2})(T[0-9:.]+(Z|[+-][0-9:]+))?$/.exec(text) ?? [];
+  // Date.parse makes 3 March of 31 February.
+  const isDay = day !== undefined && formatDay(Date.parse(day)) === day;
+  return isDay ? Date.parse(text) : Number.NaN;
+}
+
+function formatDay(time: number): string {
+  return Number.isNaN(time) ? "" : new Date(time).toISOString().slice(0, 10);
 }

@@ -5,10 +5,17 @@
 
 /** Prints results, waiting while the reader is slower; ends quietly when it has gone. */
 export async function printLines(lines: Iterable<string> | AsyncIterable<string>): Promise<void> {
-  for await (const line of lines) {
-    if (process.stdout.write(`${line}\n`)) continue;
-    await new Promise((resolve) => process.stdout.once("drain", resolve));
-  }
+  for await (const line of lines) await print(`${line}\n`);
+}
+
+/** The same for bytes that are whole lines. */
+export async function printBytes(chunks: AsyncIterable<Buffer>): Promise<void> {
+  for await (const chunk of chunks) await print(chunk);
+}
+
+async function print(text: string | Buffer): Promise<void> {
+  if (process.stdout.write(text)) return;
+  await new Promise((resolve) => process.stdout.once("drain", resolve));
 }
 
 /** One message for the operator. */
@@ -21,12 +28,18 @@ export function printCommand(text: string): void {
   process.stderr.write(`\n  ${escapeControls(text)}\n\n`);
 }
 
-/** A reader that has seen enough (`plant-store list | head`) is no failure. */
-export function endQuietlyOnClosedPipe(): void {
+/**
+ * Decides what becomes of a process whose output cannot be written. A reader
+ * that has seen enough (`plant-store list | head`) is no failure; results that
+ * are lost are one; lost messages end nothing, least of all a server.
+ */
+export function watchOutputs(): void {
   process.stdout.on("error", (error: NodeJS.ErrnoException) => {
-    if (error.code !== "EPIPE") throw error;
-    process.exit(0);
+    if (error.code === "EPIPE") process.exit(0);
+    printMessage(`Cannot write to standard output: ${error.message}`);
+    process.exit(1);
   });
+  process.stderr.on("error", () => {});
 }
 
 /** Names of files and words of the command line may hold anything. */

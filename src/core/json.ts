@@ -8,9 +8,10 @@
  * iterative: depth costs one array slot a level, never the call stack.
  *
  * Knows no plants. Does not check UTF-8 (the caller has), and what a string
- * escape stands for is left to `JSON.parse` on that one literal.
+ * stands for is read elsewhere (see core/json-string).
  */
 import { PlantStoreError } from "./errors.ts";
+import { encodeJsonString } from "./json-string.ts";
 
 export type JsonKind = "object" | "array" | "string" | "number" | "true" | "false" | "null";
 
@@ -56,35 +57,6 @@ export function jsonKindAt(bytes: Buffer, offset: number): JsonKind {
     default:
       return "number";
   }
-}
-
-/** The value of the valid string literal between two offsets, quotes included. */
-export function decodeJsonString(bytes: Buffer, start: number, end: number): string {
-  for (let at = start + 1; at < end - 1; at++) {
-    if (bytes[at] === BACKSLASH) return JSON.parse(bytes.toString("utf8", start, end));
-  }
-  return bytes.toString("utf8", start + 1, end - 1);
-}
-
-/**
- * Characters that `JSON.stringify` leaves as they are but that end a line,
- * steer a terminal or reorder the text around them: DEL and C1 controls, the
- * line and paragraph separators, the bidirectional overrides, the BOM.
- */
-const UNSAFE = /[\u007f-\u009f\u2028-\u202e\u2066-\u2069\ufeff]/;
-const UNSAFE_ALL = new RegExp(UNSAFE.source, "g");
-
-/**
- * A string literal that stays on one line in any editor and does nothing to a
- * terminal. A lone surrogate becomes its escape, so any string survives.
- */
-export function encodeJsonString(text: string): string {
-  const literal = JSON.stringify(text);
-  return UNSAFE.test(literal) ? literal.replace(UNSAFE_ALL, escapeCharacter) : literal;
-}
-
-function escapeCharacter(character: string): string {
-  return `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
 }
 
 const QUOTE = 0x22;

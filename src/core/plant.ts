@@ -9,13 +9,8 @@
 import { isUtf8 } from "node:buffer";
 import { PlantStoreError } from "./errors.ts";
 import { INT64_MAX, INT64_MIN, isInt64, parseInt64 } from "./int64.ts";
-import {
-  decodeJsonString,
-  encodeJsonString,
-  type JsonValue,
-  jsonKindAt,
-  scanJson,
-} from "./json.ts";
+import { type JsonValue, jsonKindAt, scanJson } from "./json.ts";
+import { decodeJsonString, encodeJsonString } from "./json-string.ts";
 
 /** Interface 2.1: what the create operation answers. */
 export interface Plant {

@@ -21,7 +21,7 @@ const LINGER_MS = 1000;
 /** Answers a request that may have an unread body. */
 export function answer(req: IncomingMessage, res: ServerResponse, reply: Reply): void {
   if (res.headersSent) return; // the connection's own failure was told first
-  if (hasLargeRest(req) && req.method !== "HEAD") {
+  if (hasLargeRest(req)) {
     answerAndClose(req, res, reply);
     return;
   }
@@ -34,6 +34,7 @@ export function answerAndClose(req: IncomingMessage, res: ServerResponse, reply:
   if (res.headersSent) return;
   res.setHeader("Connection", "close");
   writeReplyHead(res, reply);
+  res.flushHeaders(); // an answer to HEAD is nothing else
   // Not end(): that would have Node close the socket at once.
   res.write(reply.body, () => closeGently(req.socket));
   let discarded = 0;

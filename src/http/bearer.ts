@@ -8,6 +8,7 @@
 import type { IncomingMessage } from "node:http";
 import { PlantStoreError } from "../core/errors.ts";
 import type { Scope, TokenVerifier, VerifiedToken } from "../core/services.ts";
+import { headerValues } from "./raw-headers.ts";
 
 /** The scheme is case-insensitive (RFC 9110 section 11.1); the token is a `b64token`. */
 const BEARER = /^bearer +([A-Za-z0-9._~+/-]+=*)$/i;
@@ -45,7 +46,7 @@ export function requireScope({ scopes }: VerifiedToken, scope: Scope): void {
 }
 
 function readBearerToken(req: IncomingMessage): string {
-  const values = authorizationHeaders(req);
+  const values = headerValues(req.rawHeaders, "authorization");
   const [value] = values;
   if (values.length > 1) {
     throw new PlantStoreError(
@@ -65,14 +66,4 @@ function readBearerToken(req: IncomingMessage): string {
     "missing_token",
     `Authorization: expected "Bearer <ACCESS_TOKEN>", got ${value === undefined ? "nothing" : "another scheme or no token"}`,
   );
-}
-
-/** From the raw list: Node keeps only the first of two headers elsewhere. */
-function authorizationHeaders({ rawHeaders }: IncomingMessage): string[] {
-  const values: string[] = [];
-  for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
-    const [name = "", value = ""] = rawHeaders.slice(at, at + 2);
-    if (name.length === 13 && name.toLowerCase() === "authorization") values.push(value);
-  }
-  return values;
 }

@@ -7,6 +7,7 @@
  */
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import { PlantStoreError } from "../core/errors.ts";
+import { headerValues } from "./raw-headers.ts";
 
 /** One parameter of a media type, RFC 9110 section 5.6.6. */
 const PARAMETER =
@@ -16,15 +17,17 @@ const PARAMETER =
  * @throws PlantStoreError `expectation_failed`, `unsupported_media_type` or
  * `unsupported_encoding`.
  */
-export function requireJson(headers: IncomingHttpHeaders): void {
-  const { expect, "content-type": type, "content-encoding": encoding } = headers;
+export function requireJson({ headers, rawHeaders }: IncomingMessage): void {
+  const { expect, "content-encoding": encoding } = headers;
   if (expect !== undefined && expect.toLowerCase() !== "100-continue") {
     throw new PlantStoreError("expectation_failed", "Expect: expected 100-continue or nothing");
   }
-  if (type === undefined || !isJsonType(type)) {
+  const [type, ...others] = headerValues(rawHeaders, "content-type");
+  if (type === undefined || others.length > 0 || !isJsonType(type)) {
+    const got = type === undefined ? "nothing" : "another type";
     throw new PlantStoreError(
       "unsupported_media_type",
-      `Content-Type: expected application/json in UTF-8, got ${type === undefined ? "nothing" : "another type"}`,
+      `Content-Type: expected application/json in UTF-8, got ${others.length > 0 ? "several" : got}`,
     );
   }
   if (encoding !== undefined && encoding.toLowerCase() !== "identity") {

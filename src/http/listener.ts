@@ -65,7 +65,7 @@ export function createHandler(options: ListenerOptions): Handler {
     if (!methods.includes(req.method ?? "")) res.setHeader("Allow", methods.join(", "));
     requireMethod(req.method, methods);
     requireScope(sender, "write");
-    requireJson(req.headers);
+    requireJson(req);
     requireLength(req.headers, bodyBytesMax);
     sendContinue?.();
     const body = await readBody(req, bodyBytesMax, pending);

@@ -9,7 +9,7 @@
  */
 import { type ServerResponse, STATUS_CODES } from "node:http";
 import { PlantStoreError, type RequestErrorCode } from "../core/errors.ts";
-import { encodeJsonString } from "../core/json.ts";
+import { encodeJsonString } from "../core/json-string.ts";
 
 export interface Reply {
   readonly status: number;

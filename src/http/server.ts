@@ -10,9 +10,10 @@
 import http, { type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { publishWarning } from "../core/channels.ts";
-import { PlantStoreError, type RequestErrorCode } from "../core/errors.ts";
+import { PlantStoreError } from "../core/errors.ts";
 import { answerAndClose, closeGently } from "./answer.ts";
 import { authenticate } from "./bearer.ts";
+import { describeParserFault, findFramingFault } from "./framing.ts";
 import { createHandler, type Handler, type ListenerOptions } from "./listener.ts";
 import { encodeReply, errorReply } from "./reply.ts";
 import { normalizeBasePath } from "./router.ts";
@@ -33,6 +34,11 @@ export interface ServerOptions extends ListenerOptions {
    * balancers close theirs after 60 s and must be the first to do so.
    */
   readonly keepAliveTimeoutMs?: number;
+  /**
+   * A connection on which nothing moves while an answer is due, because the
+   * client does not read, is cut after this. Default: 120,000.
+   */
+  readonly stallTimeoutMs?: number;
   /** How often slow connections are looked for. Default: 1,000. */
   readonly connectionCheckIntervalMs?: number;
 }
@@ -97,6 +103,7 @@ export class PlantServer {
     const deadline = setTimeout(() => this.#server.closeAllConnections(), drainTimeoutMs);
     this.#connections.closeAfterAnswers();
     await new Promise((resolve) => setTimeout(resolve, Math.min(DRAIN_GRACE_MS, drainTimeoutMs)));
+    this.#connections.closeSilent();
     await new Promise((resolve) => this.#server.close(resolve));
     clearTimeout(deadline);
   }
@@ -114,6 +121,10 @@ function createServer(options: ServerOptions, connections: Connections): Server 
   });
   // Node drops the headers behind the 2,000th in silence; their bytes are bounded already.
   server.maxHeadersCount = 0;
+  server.timeout = options.stallTimeoutMs ?? 120_000;
+  // A client that has sent all it wants to may close its side and wait for the answer
+  // (RFC 9112 section 9.6). Node has the switch, but no word about it in its documentation.
+  Object.assign(server, { httpAllowHalfOpen: true });
   server.on("connection", (socket: Socket) => connections.add(socket));
   server.on("request", (req, res) => connections.handle(req, res));
   // An unknown expectation: the listener says 417 when its turn comes.
@@ -152,7 +163,7 @@ class Connections {
     connection.req = req;
     connection.res = res;
     if (this.#isDraining) closeAfter(res);
-    const fault = findHostFault(req);
+    const fault = findFramingFault(req);
     if (fault === undefined) void this.#handle(req, res, sendContinue);
     else answerAndClose(req, res, errorReply(fault));
   }
@@ -168,8 +179,10 @@ class Connections {
       return;
     }
     const { req, res } = connection;
-    if (req === undefined || res === undefined || req.complete) {
-      if (isLastAnswer(res)) return; // it closes the connection, and what follows it does not count
+    const isInBody = req?.complete === false;
+    // What follows the answer that closes the connection does not count.
+    if (isLastAnswer(res) && (res?.headersSent === true || !isInBody)) return;
+    if (req === undefined || res === undefined || !isInBody) {
       afterAnswer(res, () => closeGently(socket, encodeReply(errorReply(fault))));
     } else if (res.headersSent) {
       socket.destroy();
@@ -182,12 +195,21 @@ class Connections {
   /** CONNECT names no path of ours, so beyond the token there is nothing to find. */
   async refuseConnect(req: IncomingMessage, socket: Socket): Promise<void> {
     socket.on("error", () => socket.destroy()); // the parser has let go of the socket
-    const fault = await authenticate(req, this.#options.tokens).then(
-      () => new PlantStoreError("not_found", "CONNECT: expected a request for a plant store"),
-      (error: unknown) => error,
-    );
+    const fault =
+      findFramingFault(req) ??
+      (await authenticate(req, this.#options.tokens).then(
+        () => new PlantStoreError("not_found", "CONNECT: expected a request for a plant store"),
+        (error: unknown) => error,
+      ));
     const res = this.#connections.get(socket)?.res;
     afterAnswer(res, () => closeGently(socket, encodeReply(errorReply(fault))));
+  }
+
+  /** Closes what never sent anything: Node counts such a connection as busy. */
+  closeSilent(): void {
+    for (const [socket, { req }] of this.#connections) {
+      if (req === undefined && socket.bytesRead === 0) socket.destroy();
+    }
   }
 
   /** From now on the last answer of each connection closes it. */
@@ -211,54 +233,6 @@ function afterAnswer(res: ServerResponse | undefined, then: () => void): void {
   if (res === undefined || res.writableFinished) then();
   else res.once("finish", then);
 }
-
-/** `uri-host [":" port]`, RFC 9110 section 7.2; empty where the target has no authority. */
-const HOST = /^(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?$/;
-
-/** RFC 9112 section 3.2: HTTP/1.1 needs exactly one valid Host. */
-function findHostFault(req: IncomingMessage): PlantStoreError | undefined {
-  const count = countHosts(req.rawHeaders);
-  const isValid = HOST.test(req.headers.host ?? "");
-  if (isValid && (count === 1 || (count === 0 && req.httpVersion === "1.0"))) return undefined;
-  const got = isValid ? `${count}` : "an invalid one";
-  return new PlantStoreError("bad_request", `Host: expected one header, got ${got}`);
-}
-
-/** From the raw list: Node keeps only the first of two elsewhere. */
-function countHosts(rawHeaders: readonly string[]): number {
-  let count = 0;
-  for (let at = 0; at < rawHeaders.length; at += 2) {
-    if (rawHeaders[at]?.length === 4 && rawHeaders[at]?.toLowerCase() === "host") count++;
-  }
-  return count;
-}
-
-/** What to tell the client about a failure of its connection; `undefined`: nobody is left to tell. */
-function describeParserFault(cause: NodeJS.ErrnoException): PlantStoreError | undefined {
-  const { code = "" } = cause;
-  const fault = PARSER_FAULTS.get(code);
-  if (fault !== undefined) return new PlantStoreError(fault.code, fault.message, { cause });
-  if (!code.startsWith("HPE_")) return undefined;
-  const { reason } = cause as { reason?: string };
-  return new PlantStoreError("bad_request", `HTTP: expected a valid request: ${reason ?? code}`, {
-    cause,
-  });
-}
-
-const PARSER_FAULTS = new Map<string, { code: RequestErrorCode; message: string }>([
-  [
-    "HPE_HEADER_OVERFLOW",
-    { code: "header_too_large", message: "headers: expected fewer bytes of them" },
-  ],
-  [
-    "HPE_CHUNK_EXTENSIONS_OVERFLOW",
-    { code: "body_too_large", message: "body: expected fewer bytes of chunk extensions" },
-  ],
-  [
-    "ERR_HTTP_REQUEST_TIMEOUT",
-    { code: "request_timeout", message: "request: expected all of it sooner" },
-  ],
-]);
 
 function formatAddress({ address, family, port }: AddressInfo): string {
   return family === "IPv6" ? `[${address}]:${port}` : `${address}:${port}`;

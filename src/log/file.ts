@@ -75,11 +75,16 @@ export class LogFile {
   static async #openOrCreate(filePath: string, flags: number): Promise<LogFile> {
     const isNew = !fs.existsSync(filePath);
     const handle = await open(filePath, fs.constants.O_RDWR | (O_DSYNC ?? 0) | flags, 0o600);
-    if (isNew) {
-      takeFolderOwner(handle.fd, path.dirname(filePath));
-      await syncDirectory(path.dirname(filePath));
+    try {
+      if (isNew) {
+        takeFolderOwner(handle.fd, path.dirname(filePath));
+        await syncDirectory(path.dirname(filePath));
+      }
+      return new LogFile(filePath, handle);
+    } catch (error) {
+      await handle.close();
+      throw error;
     }
-    return new LogFile(filePath, handle);
   }
 
   size(): number {
@@ -89,11 +94,7 @@ export class LogFile {
   /** Writes all of `bytes` at `position` and waits until the disk has them. Never rejects. */
   async append(bytes: Buffer, position: number): Promise<AppendResult> {
     try {
-      const { bytesWritten } = await this.#handle.write(bytes, 0, bytes.length, position);
-      if (bytesWritten < bytes.length) {
-        const cause = new Error(`short write: ${bytesWritten} of ${bytes.length} bytes`);
-        return { outcome: "refused", cause };
-      }
+      await this.#writeAll(bytes, position);
     } catch (cause) {
       // A write that syncs cannot tell a failed write from a failed sync, but for these.
       const outcome = O_DSYNC === undefined || isRefusal(cause) ? "refused" : "unknown";
@@ -108,6 +109,15 @@ export class LogFile {
     }
   }
 
+  /** Asks again for the rest of a short write: the system then says why it was short. */
+  async #writeAll(bytes: Buffer, position: number): Promise<void> {
+    for (let written = 0; written < bytes.length; ) {
+      const rest = bytes.length - written;
+      const result = await this.#handle.write(bytes, written, rest, position + written);
+      written += result.bytesWritten;
+    }
+  }
+
   /** Cuts everything behind `length`. */
   truncate(length: number): Promise<void> {
     return this.#handle.truncate(length);
@@ -118,16 +128,24 @@ export class LogFile {
     return this.#handle.datasync();
   }
 
-  /** Fills `buffer` from `position`; fewer bytes than it holds only at the end of the file. */
+  /**
+   * Fills `buffer` from `position`; fewer bytes than it holds only at the end of the file.
+   *
+   * @throws PlantStoreError `io_error`.
+   */
   async read(buffer: Buffer, position: number): Promise<number> {
-    let filled = 0;
-    while (filled < buffer.length) {
-      const wanted = buffer.length - filled;
-      const { bytesRead } = await this.#handle.read(buffer, filled, wanted, position + filled);
-      if (bytesRead === 0) break;
-      filled += bytesRead;
+    try {
+      let filled = 0;
+      while (filled < buffer.length) {
+        const wanted = buffer.length - filled;
+        const { bytesRead } = await this.#handle.read(buffer, filled, wanted, position + filled);
+        if (bytesRead === 0) break;
+        filled += bytesRead;
+      }
+      return filled;
+    } catch (cause) {
+      throw ioError(`Cannot read "${this.path}"`, cause);
     }
-    return filled;
   }
 
   /**
@@ -164,13 +182,20 @@ export class LogFile {
  */
 export async function ensureDirectory(directory: string): Promise<{ isOpenToOthers: boolean }> {
   try {
-    const created = fs.mkdirSync(directory, { recursive: true, mode: 0o700 });
-    if (created !== undefined) await syncDirectory(path.dirname(created));
+    const first = fs.mkdirSync(directory, { recursive: true, mode: 0o700 });
+    if (first !== undefined) await syncNewDirectories(first, path.resolve(directory));
     const stat = fs.statSync(directory);
     if (!stat.isDirectory()) throw new Error("not a folder");
     return { isOpenToOthers: process.platform !== "win32" && (stat.mode & 0o077) !== 0 };
   } catch (cause) {
     throw ioError(`Cannot use "${directory}" as a data directory`, cause);
+  }
+}
+
+/** Makes the entries of folders durable, each of which lies in the one before it. */
+async function syncNewDirectories(first: string, last: string): Promise<void> {
+  for (let made = last; made.length >= first.length; made = path.dirname(made)) {
+    await syncDirectory(path.dirname(made));
   }
 }
 
@@ -182,6 +207,31 @@ export async function syncDirectory(directory: string): Promise<void> {
     await handle.sync();
   } finally {
     await handle.close();
+  }
+}
+
+/**
+ * Writes a small file whole: after a power cut at any moment it holds either
+ * the old bytes or the new ones.
+ *
+ * @throws PlantStoreError `io_error`; the old bytes stay then.
+ */
+export async function replaceFile(filePath: string, bytes: Buffer): Promise<void> {
+  const newPath = `${filePath}.new`;
+  try {
+    const handle = await open(newPath, "w", 0o600);
+    try {
+      takeFolderOwner(handle.fd, path.dirname(filePath));
+      await handle.writeFile(bytes);
+      await handle.sync();
+    } finally {
+      await handle.close();
+    }
+    fs.renameSync(newPath, filePath);
+    await syncDirectory(path.dirname(filePath));
+  } catch (cause) {
+    fs.rmSync(newPath, { force: true });
+    throw ioError(`Cannot write "${filePath}"`, cause);
   }
 }
 
@@ -201,8 +251,8 @@ export function describeSystemError(cause: unknown): string {
 
 const { EDQUOT, EFBIG, ENOSPC } = os.constants.errno;
 
-/** By number: libuv has no name for EDQUOT. */
-function isRefusal(cause: unknown): boolean {
+/** Whether the system said no for want of room. By number: libuv has no name for EDQUOT. */
+export function isRefusal(cause: unknown): boolean {
   const { errno } = cause as NodeJS.ErrnoException;
   return errno === -ENOSPC || errno === -EDQUOT || errno === -EFBIG;
 }

@@ -21,3 +21,12 @@ export function isBlank(line: Buffer): boolean {
   }
   return true;
 }
+
+const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf]);
+
+/** How many bytes of a byte order mark stand where a log starts: some editors leave one there. */
+export function markLength(logStart: Buffer): number {
+  return logStart.subarray(0, BYTE_ORDER_MARK.length).equals(BYTE_ORDER_MARK)
+    ? BYTE_ORDER_MARK.length
+    : 0;
+}

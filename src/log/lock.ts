@@ -14,7 +14,7 @@
  */
 import net from "node:net";
 import { PlantStoreError } from "../core/errors.ts";
-import { ioError } from "./file.ts";
+import { ioError, type LogFile } from "./file.ts";
 import { SocketFolder } from "./socket-folder.ts";
 
 /** What a holder tells about itself. */
@@ -72,6 +72,24 @@ export class DirectoryLock {
 }
 
 /**
+ * How much of a log a reader without the lock may see: what the process that
+ * writes it knows to be on disk, or all of it when nobody does.
+ *
+ * @throws PlantStoreError `locked` when a living holder does not answer within
+ * 1 s, or does not know yet.
+ */
+export async function askDurableBytes(
+  directory: string,
+  name: string,
+  file: LogFile,
+): Promise<number> {
+  const holder = await askHolder(directory, name);
+  if (holder === undefined) return file.size();
+  if (holder.durableBytes === undefined) throw lockedError(directory, holder);
+  return holder.durableBytes;
+}
+
+/**
  * Who holds the lock, or `undefined` when nobody does.
  *
  * @throws PlantStoreError `locked` when a living holder does not answer within 1 s.
@@ -124,7 +142,7 @@ async function claim(
   if (process.platform === "win32") return claimPipe(folder, server);
 
   const mine = folder.temporaryName();
-  await listen(server, folder.pathOf(mine));
+  if (!(await listenAs(server, folder.pathOf(mine)))) return whoWas(folder);
   const highest = folder.highest();
   if (highest > 0) {
     const answer = await connect(folder.address(highest));
@@ -170,7 +188,8 @@ function answerWith({ command, durableBytes }: LockOptions): net.Server {
       since,
       ...(bytes === undefined ? {} : { durableBytes: bytes }),
     };
-    socket.end(`${JSON.stringify(holder)}\n`);
+    // Destroyed, because one that asks and does not hang up must not hold a release up.
+    socket.end(`${JSON.stringify(holder)}\n`, () => socket.destroy());
   });
   server.unref(); // a lock alone keeps no process alive
   // Without a descriptor to spare (EMFILE) nobody is answered; the lock holds all the same.
@@ -188,6 +207,18 @@ function listen(server: net.Server, address: string): Promise<void> {
       resolve();
     });
   });
+}
+
+/** False when the winner has swept the socket away before it was given its mode. */
+async function listenAs(server: net.Server, address: string): Promise<boolean> {
+  try {
+    await listen(server, address);
+    return true;
+  } catch (error) {
+    const { code, syscall } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT" && syscall === "uv_pipe_chmod") return false;
+    throw error;
+  }
 }
 
 /** Asks the socket. Only a refused connection or a missing file proves its holder dead. */

@@ -7,7 +7,7 @@
  * is never given out as a line, and whoever recovers the log decides about it.
  */
 import type { LogFile } from "./file.ts";
-import { isBlank, LINE_FEED } from "./format.ts";
+import { isBlank, LINE_FEED, markLength } from "./format.ts";
 
 /** Large enough that the cost of a read disappears, small enough to stay in the cache. */
 const BLOCK_BYTES = 1024 * 1024;
@@ -31,37 +31,50 @@ export interface LineBlock extends LinePosition {
   readonly bytes: Buffer;
 }
 
-/** The whole lines from the start of one line up to `end`, block by block. */
-export async function* readBlocks(
+/** The whole lines of a file from the start of one line up to `end`, block by block. */
+export function readBlocks(
   file: LogFile,
   start: LinePosition,
   end: number,
 ): AsyncGenerator<LineBlock> {
-  let carried: Buffer = Buffer.alloc(0);
-  let position = start.offset;
-  let { line } = start;
-  while (position < end) {
-    const wanted = Math.min(BLOCK_BYTES, end - position);
-    const chunk = Buffer.allocUnsafe(carried.length + wanted);
-    carried.copy(chunk);
-    const got = await file.read(chunk.subarray(carried.length), position);
+  return splitLines(readChunks(file, start.offset, end), start);
+}
+
+async function* readChunks(file: LogFile, start: number, end: number): AsyncGenerator<Buffer> {
+  for (let position = start; position < end; ) {
+    const chunk = Buffer.allocUnsafe(Math.min(BLOCK_BYTES, end - position));
+    const got = await file.read(chunk, position);
     if (got === 0) return;
     position += got;
-    const filled = chunk.subarray(0, carried.length + got);
-    const linesEnd = filled.lastIndexOf(LINE_FEED) + 1;
-    carried = filled.subarray(linesEnd);
-    if (linesEnd === 0) continue;
-    const bytes = filled.subarray(0, linesEnd);
-    const block = { bytes, offset: position - carried.length - linesEnd, line };
+    yield chunk.subarray(0, got);
+  }
+}
+
+/** The same for bytes from anywhere; `start` is where their first line stands. */
+export async function* splitLines(
+  chunks: AsyncIterable<Buffer>,
+  start: LinePosition = LOG_START,
+): AsyncGenerator<LineBlock> {
+  let position = start;
+  let carried: Buffer[] = []; // joined only once: a line may span many chunks
+  for await (const chunk of chunks) {
+    const linesEnd = chunk.lastIndexOf(LINE_FEED) + 1;
+    if (linesEnd === 0) {
+      carried.push(chunk);
+      continue;
+    }
+    const bytes = Buffer.concat([...carried, chunk.subarray(0, linesEnd)]);
+    carried = [chunk.subarray(linesEnd)];
+    const block = { bytes, ...position };
     yield block;
-    ({ line } = positionAfter(block));
+    position = positionAfter(block);
   }
 }
 
 /** Visits the lines of a block in order. */
 export function visitLines(block: LineBlock, visit: LineVisitor): void {
   let { line } = block;
-  let start = 0;
+  let start = block.offset === 0 ? markLength(block.bytes) : 0;
   while (start < block.bytes.length) {
     const end = block.bytes.indexOf(LINE_FEED, start);
     const record = block.bytes.subarray(start, end);

@@ -1,87 +1,145 @@
 /**
  * What a start does to a log before it is served from.
  *
- * Invariant: nothing that was ever acknowledged is removed or changed. The
- * only cut is behind the last line feed, where no acknowledged record can be,
- * and what is cut is kept in a quarantine file first. What makes a text a
- * record is the caller's to say.
+ * Invariant: nothing that was ever acknowledged is removed or changed. A cut is
+ * made only behind the last line feed, where no acknowledged record can be;
+ * lines are blanked only where a batch lost pages in a power cut, so that it
+ * was never acknowledged; and what is taken out is kept in a quarantine file
+ * first. What makes a text a record is the caller's to say.
  */
-import path from "node:path";
 import { publishWarning } from "../core/channels.ts";
-import { ioError, LogFile } from "./file.ts";
-import { LINE_FEED } from "./format.ts";
+import { ioError, type LogFile } from "./file.ts";
+import { isBlank, LINE_FEED, markLength } from "./format.ts";
+import { appendOrThrow, type ByteRange, quarantine } from "./quarantine.ts";
 import type { LinePosition } from "./reader.ts";
 
-/** The most bytes of records a batch holds before its last one; see `rewriteLastBatch`. */
+/** The most bytes of records a batch holds before its last one. */
 export const BATCH_BYTES_LIMIT = 1024 * 1024;
 
 /** A tail longer than this is no record that was cut short, so nobody tries to read it as one. */
 const RECORD_BYTES_MAX = 64 * 1024 * 1024;
 
-const COPY_BYTES = 1024 * 1024;
+const SECTOR_BYTES = 512;
 
 /**
- * Settles what stands behind the last line feed, from `start` on: a whole record gets its line
- * feed, anything else goes to a quarantine file and is cut.
- *
- * @returns the length of the log, all of it whole lines.
- * @throws PlantStoreError `io_error`.
+ * Whether a line holds a whole sector of zeros: a page of its batch never
+ * reached the disk (etcd judges its log by the same rule). The first sector
+ * counts from the start of the line: before it stands what was on disk already.
  */
-export async function settleTail(
-  file: LogFile,
-  start: LinePosition,
-  isRecord: (text: Buffer) => boolean,
-): Promise<number> {
-  const size = file.size();
-  const tailBytes = size - start.offset;
-  if (tailBytes === 0) return size;
-  if (tailBytes <= RECORD_BYTES_MAX) {
-    const tail = Buffer.alloc(tailBytes);
-    await file.read(tail, start.offset);
-    if (isRecord(tail)) {
-      await appendOrThrow(file, Buffer.of(LINE_FEED), size);
-      publishWarning(
-        `"${file.path}": completed line ${start.line}, whose record was whole but for its line feed`,
-      );
-      return size + 1;
-    }
+export function hasLostSector(line: Buffer, offset: number): boolean {
+  let start = 0;
+  let end = SECTOR_BYTES - (offset % SECTOR_BYTES);
+  while (end <= line.length) {
+    if (line.subarray(start, end).every((byte) => byte === 0)) return true;
+    start = end;
+    end += SECTOR_BYTES;
   }
-  const quarantine = await copyToQuarantine(file, start.offset, size);
+  return false;
+}
+
+/**
+ * Where the last batch can have started at the earliest, given the length of
+ * the log. A batch takes records until it holds `BATCH_BYTES_LIMIT` bytes, so
+ * that is at most so far before the start of its last record.
+ */
+export async function earliestBatchStart(file: LogFile, end: number): Promise<number> {
+  return Math.max(0, (await lastLineStart(file, end)) - BATCH_BYTES_LIMIT);
+}
+
+/** What stands in the way of serving a log. */
+export interface Unsettled {
+  /** Whole lines that lost pages, with their line feeds. */
+  readonly damaged: readonly ByteRange[];
+  /** Where the whole lines end. */
+  readonly tail: LinePosition;
+  /** Whether these bytes are a record. */
+  readonly isRecord: (text: Buffer) => boolean;
+}
+
+/**
+ * Settles a log, so that it is whole lines only: damaged lines are overwritten
+ * with spaces; what stands behind the last line feed gets its own when it is a
+ * whole record, and is cut when it is not. Quarantine comes before either.
+ *
+ * @returns the length of the log.
+ * @throws PlantStoreError `io_error`. May be called again then.
+ */
+export async function settle(
+  file: LogFile,
+  { damaged, tail, isRecord }: Unsettled,
+): Promise<number> {
+  const rest = { offset: tail.offset, bytes: file.size() - tail.offset };
+  const text = await readTail(file, tail);
+  const isWhole = text !== undefined && (isBlank(text) || isRecord(text));
+  const isTorn = rest.bytes > 0 && !isWhole;
+  const taken = isTorn ? [...damaged, rest] : damaged;
+  if (taken.length > 0) {
+    const name = await quarantine(file, taken);
+    for (const range of damaged) await blank(file, range, name);
+    if (isTorn) await cut(file, tail, rest.bytes, name);
+  }
+  if (!isWhole) return tail.offset;
+  await appendOrThrow(file, Buffer.of(LINE_FEED), tail.offset + rest.bytes);
+  publishWarning(`"${file.path}": completed line ${tail.line}, which lacked only its line feed`);
+  return tail.offset + rest.bytes + 1;
+}
+
+/** What stands behind the last line feed; `undefined` for nothing, or for more than a record. */
+export async function readTail(
+  file: LogFile,
+  { offset }: LinePosition,
+): Promise<Buffer | undefined> {
+  const bytes = file.size() - offset;
+  if (bytes <= 0 || bytes > RECORD_BYTES_MAX) return undefined;
+  const text = Buffer.alloc(bytes);
+  await file.read(text, offset);
+  return offset === 0 ? text.subarray(markLength(text)) : text;
+}
+
+async function blank(file: LogFile, { offset, bytes }: ByteRange, name: string): Promise<void> {
+  await appendOrThrow(file, Buffer.alloc(bytes - 1, " "), offset);
+  publishWarning(
+    `"${file.path}": blanked ${bytes} bytes at byte offset ${offset}, a batch that was never ` +
+      `acknowledged and lost pages in a power cut; they are kept in "${name}"`,
+  );
+}
+
+async function cut(
+  file: LogFile,
+  { offset, line }: LinePosition,
+  bytes: number,
+  name: string,
+): Promise<void> {
   try {
-    await file.truncate(start.offset);
+    await file.truncate(offset);
     await file.sync();
   } catch (cause) {
     throw ioError(`Cannot cut the torn end of "${file.path}"`, cause);
   }
   publishWarning(
-    `"${file.path}": cut ${tailBytes} bytes of a record that was never acknowledged ` +
-      `(line ${start.line}, byte offset ${start.offset}); they are kept in "${quarantine}"`,
+    `"${file.path}": cut ${bytes} bytes of a record that was never acknowledged ` +
+      `(line ${line}, byte offset ${offset}); they are kept in "${name}"`,
   );
-  return start.offset;
 }
 
 /**
- * Writes the last batch again, unchanged, and syncs it: what the scan has read
- * may be in the page cache only, even marked clean by a sync that failed, and
- * the answer to a replay would vouch for it.
- *
- * A batch takes records until it holds `BATCH_BYTES_LIMIT` bytes, so it starts
- * at most that far before its last line.
+ * Writes what may be the last batch again, unchanged, and syncs it: what the
+ * scan has read may be in the page cache only, even marked clean by a sync that
+ * failed, and the answer to a replay would vouch for it.
  *
  * @throws PlantStoreError `io_error`.
  */
-export async function rewriteLastBatch(file: LogFile, end: number): Promise<void> {
-  const start = Math.max(0, (await lastLineStart(file, end)) - BATCH_BYTES_LIMIT);
-  if (start === end) return;
+export async function rewrite(file: LogFile, start: number, end: number): Promise<void> {
+  if (start >= end) return;
   const bytes = Buffer.alloc(end - start);
   await file.read(bytes, start);
   await appendOrThrow(file, bytes, start);
 }
 
-/** Where the last of the whole lines before `end` starts. */
+/** Where the last of the lines before `end` starts; it may lack its line feed. */
 async function lastLineStart(file: LogFile, end: number): Promise<number> {
-  const bytes = Buffer.alloc(COPY_BYTES);
-  let position = end - 1; // before the line feed that ends the last line
+  const bytes = Buffer.alloc(BATCH_BYTES_LIMIT);
+  let position = end - 1; // before the line feed that may stand there
   while (position > 0) {
     const from = Math.max(0, position - bytes.length);
     const got = await file.read(bytes.subarray(0, position - from), from);
@@ -90,31 +148,4 @@ async function lastLineStart(file: LogFile, end: number): Promise<number> {
     position = from;
   }
   return 0;
-}
-
-async function copyToQuarantine(file: LogFile, start: number, end: number): Promise<string> {
-  const target = await openQuarantine(file.path);
-  try {
-    for (let position = start; position < end; position += COPY_BYTES) {
-      const bytes = Buffer.alloc(Math.min(COPY_BYTES, end - position));
-      await file.read(bytes, position);
-      await appendOrThrow(target, bytes, position - start);
-    }
-    return path.basename(target.path);
-  } finally {
-    await target.close();
-  }
-}
-
-/** The first `<log>.quarantine-N` that is still free. */
-async function openQuarantine(logPath: string): Promise<LogFile> {
-  for (let number = 1; ; number++) {
-    const target = await LogFile.create(`${logPath}.quarantine-${number}`);
-    if (target !== undefined) return target;
-  }
-}
-
-async function appendOrThrow(file: LogFile, bytes: Buffer, position: number): Promise<void> {
-  const result = await file.append(bytes, position);
-  if (result.outcome !== "durable") throw ioError(`Cannot write "${file.path}"`, result.cause);
 }

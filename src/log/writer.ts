@@ -9,7 +9,9 @@
  * After a failed sync, or when the file is no longer where it was, the writer
  * has failed for good: it never syncs and never acknowledges again.
  */
+import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
+import { type Checkpoint, extendCheckpoint } from "./checkpoint.ts";
 import { describeSystemError, type LogFile } from "./file.ts";
 import { encodeLine } from "./format.ts";
 
@@ -18,8 +20,10 @@ export interface LogWriterOptions {
   readonly batchBytesMax: number;
   /** More bytes than this never wait for the disk. */
   readonly queueBytesMax: number;
-  /** The length of the log: everything before it is on disk. */
-  readonly durableBytes: number;
+  /** What the log is: all of it is on disk. */
+  readonly end: Checkpoint;
+  /** Told what the log is after every batch that became durable. */
+  readonly onDurable?: (end: Checkpoint) => void;
 }
 
 interface Waiting {
@@ -35,19 +39,23 @@ export class LogWriter {
   readonly #file: LogFile;
   readonly #batchBytesMax: number;
   readonly #queueBytesMax: number;
-  #durableBytes: number;
+  readonly #onDurable: ((end: Checkpoint) => void) | undefined;
+  #end: Checkpoint;
   #queue: Waiting[] = [];
   /** Bytes accepted and not yet answered: queued ones and those of the batch under way. */
   #queuedBytes = 0;
   #flushing: Promise<void> | undefined;
   #failure: PlantStoreError | undefined;
+  /** The last batch found no room: warned about once, until one finds it again. */
+  #isRefused = false;
   #reportFailure: (error: PlantStoreError) => void = () => {};
 
   constructor(file: LogFile, options: LogWriterOptions) {
     this.#file = file;
     this.#batchBytesMax = options.batchBytesMax;
     this.#queueBytesMax = options.queueBytesMax;
-    this.#durableBytes = options.durableBytes;
+    this.#end = options.end;
+    this.#onDurable = options.onDurable;
     this.failed = new Promise((resolve) => {
       this.#reportFailure = resolve;
     });
@@ -55,7 +63,12 @@ export class LogWriter {
 
   /** The length of the log that is known to be on disk. */
   get durableBytes(): number {
-    return this.#durableBytes;
+    return this.#end.bytes;
+  }
+
+  /** Takes over what somebody else appended and synced, before the first own append. */
+  resume(end: Checkpoint): void {
+    this.#end = end;
   }
 
   /** Why the writer takes no more, once it has failed. */
@@ -115,36 +128,50 @@ export class LogWriter {
 
   async #writeBatch(batch: readonly Waiting[]): Promise<void> {
     const bytes = Buffer.concat(batch.map(({ line }) => line));
-    const result = await this.#file.append(bytes, this.#durableBytes);
-    if (result.outcome === "durable") this.#acknowledge(batch, bytes.length);
-    else if (result.outcome === "refused") await this.#cutBack(batch, result.cause);
-    else await this.#failSync(batch, result);
-    this.#queuedBytes -= bytes.length;
+    // Before the write, else it would fill what somebody cut away, and the size would look right;
+    // and after it, because nobody may be told "stored" about a file that went away meanwhile.
+    if (this.#isDisplaced(batch, this.durableBytes)) return;
+    const result = await this.#file.append(bytes, this.durableBytes);
+    this.#queuedBytes -= bytes.length; // before anybody is answered, who may come back at once
+    if (result.outcome === "refused") await this.#cutBack(batch, result.cause);
+    else if (result.outcome === "unknown") await this.#failSync(batch, result);
+    else if (!this.#isDisplaced(batch, this.durableBytes + bytes.length)) {
+      this.#acknowledge(batch, bytes);
+    }
   }
 
-  #acknowledge(batch: readonly Waiting[], length: number): void {
-    // Looked at after the sync: a file that went away in between is noticed too.
-    const displacement = this.#file.displacement(this.#durableBytes + length);
-    if (displacement !== undefined) {
-      this.#fail(batch, new Error(`"${this.#file.path}" ${displacement}`));
-      return;
-    }
-    let offset = this.#durableBytes;
-    this.#durableBytes += length;
+  #isDisplaced(batch: readonly Waiting[], expectedSize: number): boolean {
+    const displacement = this.#file.displacement(expectedSize);
+    if (displacement === undefined) return false;
+    this.#fail(batch, new Error(`"${this.#file.path}" ${displacement}`));
+    return true;
+  }
+
+  #acknowledge(batch: readonly Waiting[], bytes: Buffer): void {
+    let offset = this.durableBytes;
+    this.#end = extendCheckpoint(this.#end, bytes, batch.length);
     for (const { line, resolve } of batch) {
       resolve(offset);
       offset += line.length;
     }
+    if (this.#isRefused) publishWarning(`"${this.#file.path}" can be written again`);
+    this.#isRefused = false;
+    this.#onDurable?.(this.#end);
   }
 
   /** The system refused the batch: nothing of it may stay behind what comes next. */
   async #cutBack(batch: readonly Waiting[], cause: unknown): Promise<void> {
     try {
-      await this.#file.truncate(this.#durableBytes);
+      await this.#file.truncate(this.durableBytes);
     } catch (cutCause) {
-      this.#fail(batch, cutCause);
+      const why = `${describeSystemError(cause)}, then the cut: ${describeSystemError(cutCause)}`;
+      this.#fail(batch, new Error(`Cannot write "${this.#file.path}": ${why}`, { cause }));
       return;
     }
+    if (!this.#isRefused) {
+      publishWarning(`"${this.#file.path}" cannot be written; new plants are refused`, cause);
+    }
+    this.#isRefused = true;
     const error = new PlantStoreError(
       "write_failed",
       `Cannot store the plant now: ${describeSystemError(cause)}; ` +
@@ -156,12 +183,20 @@ export class LogWriter {
 
   async #failSync(batch: readonly Waiting[], { cause }: { cause: unknown }): Promise<void> {
     // As best it can: the next start decides by what is on disk.
-    await this.#file.truncate(this.#durableBytes).catch(() => {});
+    await this.#file.truncate(this.durableBytes).catch(() => {});
     this.#fail(batch, cause);
   }
 
+  /**
+   * Stops for good, because the log on disk is not what was written: returns
+   * what everybody is told from now on.
+   */
+  fail(cause: unknown): PlantStoreError {
+    return this.#failure ?? this.#fail([], cause);
+  }
+
   /** Final: this process acknowledges nothing any more. */
-  #fail(batch: readonly Waiting[], cause: unknown): void {
+  #fail(batch: readonly Waiting[], cause: unknown): PlantStoreError {
     const error = new PlantStoreError(
       "store_failed",
       "Cannot store the plant: the store has stopped after a disk failure; " +
@@ -171,5 +206,6 @@ export class LogWriter {
     this.#failure = error;
     for (const { reject } of [...batch, ...this.#queue.splice(0)]) reject(error);
     this.#reportFailure(error);
+    return error;
   }
 }

@@ -8,9 +8,9 @@ import path from "node:path";
 import { PlantStoreError } from "../core/errors.ts";
 import type { NewPlant } from "../core/plant.ts";
 import { LogFile } from "../log/file.ts";
-import { askHolder } from "../log/lock.ts";
-import { LOG_START, readBlocks, visitLines } from "../log/reader.ts";
-import { LOCK_NAME, LOG_NAME } from "./plant-store.ts";
+import { askDurableBytes } from "../log/lock.ts";
+import { type LineBlock, LOG_START, readBlocks, visitLines } from "../log/reader.ts";
+import { LOCK_NAME, LOG_NAME } from "./names.ts";
 import { decodeRecord } from "./record.ts";
 
 /**
@@ -20,22 +20,60 @@ import { decodeRecord } from "./record.ts";
  * process that holds the directory does not answer within 1 s, `corruption`.
  */
 export async function* readPlants(directory: string): AsyncGenerator<NewPlant> {
-  const logPath = path.join(path.resolve(directory), LOG_NAME);
-  const file = await LogFile.openForReading(logPath);
-  if (file === undefined) {
-    throw new PlantStoreError(
-      "io_error",
-      `Cannot read "${logPath}": there is no such file; name the data directory with --data`,
-    );
-  }
-  try {
-    const holder = await askHolder(directory, LOCK_NAME);
-    for await (const block of readBlocks(file, LOG_START, holder?.durableBytes ?? file.size())) {
-      const plants: NewPlant[] = [];
+  for await (const { block, logPath } of readDurableBlocks(directory)) {
+    const plants: NewPlant[] = [];
+    let fault: unknown;
+    try {
       visitLines(block, (record, position) => {
         plants.push(decodeRecord(record, logPath, position));
       });
-      yield* plants;
+    } catch (error) {
+      fault = error; // what stands before it is good
+    }
+    yield* plants;
+    if (fault !== undefined) throw fault;
+  }
+}
+
+/**
+ * The lines of the log as they stand there, each one a plant, without blank
+ * ones: bytes of JSON lines, ready to be written somewhere. Fails like `readPlants`.
+ */
+export async function* exportLines(directory: string): AsyncGenerator<Buffer> {
+  for await (const { block, logPath } of readDurableBlocks(directory)) {
+    const lines: Buffer[] = [];
+    visitLines(block, (record, position) => {
+      decodeRecord(record, logPath, position);
+      const start = position.offset - block.offset;
+      lines.push(block.bytes.subarray(start, start + record.length + 1));
+    });
+    yield Buffer.concat(lines);
+  }
+}
+
+/**
+ * The log of a data directory, opened for reading.
+ *
+ * @throws PlantStoreError `io_error` where there is none.
+ */
+export async function openForReading(directory: string): Promise<LogFile> {
+  const logPath = path.join(path.resolve(directory), LOG_NAME);
+  const file = await LogFile.openForReading(logPath);
+  if (file !== undefined) return file;
+  throw new PlantStoreError(
+    "io_error",
+    `Cannot read "${logPath}": there is no such file; name the data directory with --data`,
+  );
+}
+
+async function* readDurableBlocks(
+  directory: string,
+): AsyncGenerator<{ readonly block: LineBlock; readonly logPath: string }> {
+  const file = await openForReading(directory);
+  try {
+    const end = await askDurableBytes(directory, LOCK_NAME, file);
+    for await (const block of readBlocks(file, LOG_START, end)) {
+      yield { block, logPath: file.path };
     }
   } finally {
     await file.close();

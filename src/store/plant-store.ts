@@ -7,24 +7,24 @@
  * wait for its outcome: any earlier answer would say "stored" about a plant
  * that is not. One process at a time has a data directory open for writing.
  */
+import { existsSync } from "node:fs";
 import path from "node:path";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { assertNewPlant, encodeNewPlant, isSamePlant, type NewPlant } from "../core/plant.ts";
 import type { CreateOutcome, PlantService } from "../core/services.ts";
+import { type Checkpoint, readCheckpoint } from "../log/checkpoint.ts";
+import { Checkpointer } from "../log/checkpointer.ts";
 import { ensureDirectory, LogFile } from "../log/file.ts";
 import { DirectoryLock } from "../log/lock.ts";
 import { LOG_START, readBlocks, visitLines } from "../log/reader.ts";
 import { BATCH_BYTES_LIMIT } from "../log/recovery.ts";
 import { LogWriter } from "../log/writer.ts";
 import type { IdIndex } from "./id-index.ts";
+import { LOCK_NAME, LOG_NAME } from "./names.ts";
 import { decodeRecord, readPlantAt } from "./record.ts";
-import { recover } from "./recover.ts";
-
-/** The name of the log in a data directory. */
-export const LOG_NAME = "plants.jsonl";
-/** The name of the directory lock; see log/lock. */
-export const LOCK_NAME = "lock";
+import { type RecoveredLog, recover } from "./recover.ts";
+import { Settling } from "./settling.ts";
 
 export interface PlantStoreOptions {
   /** What this process does, named to whoever finds the directory locked. Default: `library`. */
@@ -33,6 +33,8 @@ export interface PlantStoreOptions {
   readonly batchBytesMax?: number;
   /** More bytes of records than this never wait for the disk. Default: 64 MiB. */
   readonly queueBytesMax?: number;
+  /** Told how much of the log was read while it is opened, about once a MiB. */
+  readonly onProgress?: (bytes: number, total: number) => void;
 }
 
 interface InFlight {
@@ -51,20 +53,21 @@ export class PlantStore implements PlantService {
   readonly #file: LogFile;
   readonly #index: IdIndex;
   readonly #writer: LogWriter;
+  readonly #checkpointer: Checkpointer;
   readonly #lock: DirectoryLock;
   readonly #inFlight = new Map<bigint, InFlight>();
+  readonly #reads = new Set<Promise<unknown>>();
+  /** Present while the end of the log waits for room to be put aside. */
+  #settling: Settling | undefined;
   #closing: Promise<void> | undefined;
 
-  private constructor(parts: {
-    file: LogFile;
-    index: IdIndex;
-    writer: LogWriter;
-    lock: DirectoryLock;
-  }) {
+  private constructor(parts: StoreParts) {
     this.#file = parts.file;
-    this.#index = parts.index;
+    this.#index = parts.log.index;
     this.#writer = parts.writer;
+    this.#checkpointer = parts.checkpointer;
     this.#lock = parts.lock;
+    this.#settling = parts.log.settle && new Settling(parts.log.settle);
     this.failed = parts.writer.failed;
   }
 
@@ -82,10 +85,15 @@ export class PlantStore implements PlantService {
         `batchBytesMax: expected 1 to ${BATCH_BYTES_LIMIT}, got ${batchBytesMax}`,
       );
     }
+    const { onProgress, queueBytesMax = 64 * 1024 * 1024 } = options;
+    if (!(queueBytesMax >= 1)) {
+      throw new RangeError(`queueBytesMax: expected 1 or more, got ${queueBytesMax}`);
+    }
     const { isOpenToOthers } = await ensureDirectory(directory);
     if (isOpenToOthers) {
       publishWarning(`"${directory}" is open to other users; close it: chmod 700 "${directory}"`);
     }
+    let file: LogFile | undefined;
     let writer: LogWriter | undefined;
     const lock = await DirectoryLock.acquire(directory, {
       name: LOCK_NAME,
@@ -93,12 +101,20 @@ export class PlantStore implements PlantService {
       durableBytes: () => writer?.durableBytes,
     });
     try {
-      const file = await LogFile.open(path.join(path.resolve(directory), LOG_NAME));
-      const { index, durableBytes } = await recover(file);
-      const queueBytesMax = options.queueBytesMax ?? 64 * 1024 * 1024;
-      writer = new LogWriter(file, { batchBytesMax, queueBytesMax, durableBytes });
-      return new PlantStore({ file, index, writer, lock });
+      const logPath = path.join(path.resolve(directory), LOG_NAME);
+      const checkpoint = await readCheckpoint(logPath);
+      file = await openLog(logPath, checkpoint);
+      const log = await recover(file, { checkpoint, onProgress });
+      const checkpointer = new Checkpointer(logPath, log.end, checkpoint);
+      writer = new LogWriter(file, {
+        batchBytesMax,
+        queueBytesMax,
+        end: log.end,
+        onDurable: (end) => checkpointer.note(end),
+      });
+      return new PlantStore({ file, log, writer, checkpointer, lock });
     } catch (error) {
+      await file?.close();
       await lock.release();
       throw error;
     }
@@ -118,7 +134,11 @@ export class PlantStore implements PlantService {
       return judgeRepeat(inFlight.plant, plant);
     }
     const offset = this.#index.get(plant.id);
-    if (offset !== undefined) return judgeRepeat(await this.#readPlant(offset), plant);
+    if (offset !== undefined) return judgeRepeat(await this.#readPlant(plant.id, offset), plant);
+    if (this.#settling !== undefined) {
+      await this.#settle(this.#settling);
+      return this.create(plant); // what was settled may hold this very id
+    }
     await this.#append(plant);
     return "created";
   }
@@ -126,19 +146,24 @@ export class PlantStore implements PlantService {
   async get(id: bigint): Promise<NewPlant | undefined> {
     this.#assertUsable();
     const offset = this.#index.get(id);
-    return offset === undefined ? undefined : this.#readPlant(offset);
+    return offset === undefined ? undefined : this.#readPlant(id, offset);
   }
 
   async *list(): AsyncGenerator<NewPlant> {
     this.#assertUsable();
-    for await (const block of readBlocks(this.#file, LOG_START, this.#writer.durableBytes)) {
-      const plants: NewPlant[] = [];
-      visitLines(block, (record, position) => {
-        const plant = decodeRecord(record, this.#file.path, position);
-        // A line that an editor doubled is listed once.
-        if (this.#index.get(plant.id) === position.offset) plants.push(plant);
-      });
-      yield* plants;
+    try {
+      for await (const block of readBlocks(this.#file, LOG_START, this.#writer.durableBytes)) {
+        const plants: NewPlant[] = [];
+        visitLines(block, (record, position) => {
+          const plant = decodeRecord(record, this.#file.path, position);
+          // A line that an editor doubled is listed once.
+          if (this.#index.get(plant.id) === position.offset) plants.push(plant);
+        });
+        yield* plants;
+      }
+    } catch (error) {
+      this.#assertUsable(); // a file that was closed meanwhile is no failure of its own
+      throw error;
     }
   }
 
@@ -150,8 +175,18 @@ export class PlantStore implements PlantService {
 
   async #close(): Promise<void> {
     await this.#writer.drain();
+    await Promise.allSettled(this.#reads);
+    if (this.#writer.failure === undefined) await this.#checkpointer.finish();
+    else await this.#checkpointer.stop();
     await this.#file.close();
     await this.#lock.release();
+  }
+
+  async #settle(settling: Settling): Promise<void> {
+    const end = await settling.attempt();
+    if (this.#settling !== settling) return; // another create has been here
+    this.#settling = undefined;
+    this.#writer.resume(end);
   }
 
   async #append(plant: NewPlant): Promise<void> {
@@ -165,8 +200,24 @@ export class PlantStore implements PlantService {
     }
   }
 
-  #readPlant(offset: number): Promise<NewPlant> {
-    return readPlantAt(this.#file, offset, this.#writer.durableBytes);
+  /**
+   * The plant the index knows at this offset.
+   *
+   * @throws PlantStoreError `store_failed` when it is not there any more: what
+   * is on disk was changed, and nothing can be vouched for.
+   */
+  async #readPlant(id: bigint, offset: number): Promise<NewPlant> {
+    const read = readPlantAt(this.#file, offset, this.#writer.durableBytes);
+    this.#reads.add(read);
+    try {
+      const plant = await read;
+      if (plant.id === id) return plant;
+      throw new Error(`the record at byte offset ${offset} has the id ${plant.id}, not ${id}`);
+    } catch (cause) {
+      throw this.#writer.fail(cause);
+    } finally {
+      this.#reads.delete(read);
+    }
   }
 
   #assertUsable(): void {
@@ -175,6 +226,25 @@ export class PlantStore implements PlantService {
     }
     if (this.#writer.failure !== undefined) throw this.#writer.failure;
   }
+}
+
+interface StoreParts {
+  readonly file: LogFile;
+  readonly log: RecoveredLog;
+  readonly writer: LogWriter;
+  readonly checkpointer: Checkpointer;
+  readonly lock: DirectoryLock;
+}
+
+/** @throws PlantStoreError `corruption` when a log that is known to have held something is gone. */
+async function openLog(logPath: string, checkpoint: Checkpoint | undefined): Promise<LogFile> {
+  const knownBytes = checkpoint?.bytes ?? 0;
+  if (knownBytes === 0 || existsSync(logPath)) return LogFile.open(logPath);
+  throw new PlantStoreError(
+    "corruption",
+    `Cannot open "${logPath}": it is missing, and its checkpoint knows of ${knownBytes} bytes; ` +
+      'restore it from a backup, or accept the loss with "plant-store repair"',
+  );
 }
 
 /** The answer to a create of an id that is taken. */

@@ -2,85 +2,139 @@
  * From a log file on disk to an index that may be served from.
  *
  * Reads every line before it touches anything, so that a log which needs a
- * person is left exactly as it was found. One id may stand twice with the same
- * content (an editor's doing); with two contents it refuses, because either
- * may be the one that was acknowledged.
+ * person is left exactly as it was found. Refuses whatever may concern an
+ * acknowledged plant: a line that cannot be read, one id with two contents
+ * (either may be the one that was acknowledged), a log that is shorter than
+ * its checkpoint or differs from it. What a power cut leaves behind is settled
+ * (see log/recovery).
  */
-import { randomBytes } from "node:crypto";
-import { isSamePlant, type NewPlant } from "../core/plant.ts";
-import type { LogFile } from "../log/file.ts";
+import { publishWarning } from "../core/channels.ts";
+import { PlantStoreError } from "../core/errors.ts";
+import type { Checkpoint } from "../log/checkpoint.ts";
+import { isRefusal, type LogFile } from "../log/file.ts";
+import type { ByteRange } from "../log/quarantine.ts";
 import {
-  type LineBlock,
   type LinePosition,
   LOG_START,
   positionAfter,
   readBlocks,
   visitLines,
 } from "../log/reader.ts";
-import { rewriteLastBatch, settleTail } from "../log/recovery.ts";
-import { IdIndex } from "./id-index.ts";
-import { corruptionError, decodeRecord, isRecord, readPlantAt } from "./record.ts";
+import {
+  earliestBatchStart,
+  hasLostSector,
+  readTail,
+  rewrite,
+  settle,
+  type Unsettled,
+} from "../log/recovery.ts";
+import type { IdIndex } from "./id-index.ts";
+import { type LineFault, LogScan } from "./log-scan.ts";
+import { corruptionError, isRecord } from "./record.ts";
 
 export interface RecoveredLog {
   readonly index: IdIndex;
-  /** The length of the log: whole lines, all of them on disk. */
-  readonly durableBytes: number;
+  /** Where the log ends that may be vouched for: whole lines, all of them on disk. */
+  readonly end: Checkpoint;
+  /**
+   * Present while something behind `end` has to be put aside and there is no
+   * room for that. Tries again, adds to the index, and returns the new end;
+   * nothing may be appended before.
+   *
+   * @throws PlantStoreError `io_error`.
+   */
+  readonly settle?: (() => Promise<Checkpoint>) | undefined;
+}
+
+export interface RecoverOptions {
+  readonly checkpoint: Checkpoint | undefined;
+  readonly onProgress?: ((bytes: number, total: number) => void) | undefined;
 }
 
 /** @throws PlantStoreError `corruption` or `io_error`. */
-export async function recover(file: LogFile): Promise<RecoveredLog> {
-  const index = new IdIndex(randomBytes(4).readUInt32LE());
-  const tail = await indexLines(file, index, LOG_START, file.size());
-  const durableBytes = await settleTail(file, tail, isRecord);
-  await indexLines(file, index, tail, durableBytes); // the tail, when it was a whole record
-  await rewriteLastBatch(file, durableBytes);
-  return { index, durableBytes };
-}
+export async function recover(file: LogFile, options: RecoverOptions): Promise<RecoveredLog> {
+  const { checkpoint, onProgress } = options;
+  const size = file.size();
+  const knownBytes = checkpoint?.bytes ?? 0;
+  if (size < knownBytes) throw shorterError(file.path, size, knownBytes);
 
-/** Adds the whole lines between two places to the index; returns where they end. */
-async function indexLines(
-  file: LogFile,
-  index: IdIndex,
-  start: LinePosition,
-  end: number,
-): Promise<LinePosition> {
-  let reached = start;
-  for await (const block of readBlocks(file, start, end)) {
-    const repeats = indexBlock(file, index, block);
-    for (const { plant, position } of repeats) await checkRepeat(file, index, plant, position, end);
-    reached = positionAfter(block);
-  }
-  return reached;
-}
-
-interface Repeat {
-  readonly plant: NewPlant;
-  readonly position: LinePosition;
-}
-
-/** Adds the new ids of a block; returns the lines whose id was there already. */
-function indexBlock(file: LogFile, index: IdIndex, block: LineBlock): Repeat[] {
-  const repeats: Repeat[] = [];
-  visitLines(block, (record, position) => {
-    const plant = decodeRecord(record, file.path, position);
-    if (index.get(plant.id) === undefined) index.add(plant.id, position.offset);
-    else repeats.push({ plant, position });
+  const windowStart = Math.max(knownBytes, await earliestBatchStart(file, size));
+  const isLost = (line: Buffer, { offset }: LinePosition) =>
+    offset >= windowStart && hasLostSector(line, offset);
+  const scan = new LogScan(file, {
+    checkpoint,
+    endsBefore: isLost,
+    onFault: (fault) => refuse(file.path, fault),
+    onProgress: onProgress && ((bytes) => onProgress(bytes, size)),
   });
-  return repeats;
+  const reached = await scan.run(LOG_START, size);
+  if (!scan.matchesCheckpoint) throw mismatchError(file.path, knownBytes);
+  const unsettled = await survey(file, scan, reached, isLost);
+
+  /** Puts the rest in order and makes it durable. */
+  const finish = async (): Promise<Checkpoint> => {
+    const length = await settle(file, unsettled);
+    await rewrite(file, Math.max(knownBytes, await earliestBatchStart(file, length)), length);
+    await scan.run(reached, length);
+    return scan.end;
+  };
+  try {
+    const end = await finish();
+    return { index: scan.index, end };
+  } catch (error) {
+    if (!(error instanceof PlantStoreError && isRefusal(error.cause))) throw error;
+    publishWarning("No room to put the end of the log aside: new plants are refused", error);
+    const { bytes } = scan.end;
+    await rewrite(file, Math.max(knownBytes, await earliestBatchStart(file, bytes)), bytes);
+    return { index: scan.index, end: scan.end, settle: finish };
+  }
 }
 
-async function checkRepeat(
+/**
+ * What has to be put in order from `start` on: lines that lost pages, and the
+ * tail. What is readable there is judged too, so that nothing is put in order
+ * in a log that needs a person.
+ */
+async function survey(
   file: LogFile,
-  index: IdIndex,
-  plant: NewPlant,
-  position: LinePosition,
-  end: number,
-): Promise<void> {
-  const first = index.get(plant.id) ?? 0;
-  if (isSamePlant(await readPlantAt(file, first, end), plant)) return;
-  throw corruptionError(
-    file.path,
-    position,
-    `id ${plant.id} stands at byte offset ${first} with another name or tag`,
+  scan: LogScan,
+  start: LinePosition,
+  isLost: (line: Buffer, position: LinePosition) => boolean,
+): Promise<Unsettled> {
+  const size = file.size();
+  const damaged: ByteRange[] = [];
+  const readable: { line: Buffer; position: LinePosition }[] = [];
+  let tail = start;
+  for await (const block of readBlocks(file, start, size)) {
+    visitLines(block, (line, position) => {
+      if (isLost(line, position)) damaged.push({ ...position, bytes: line.length + 1 });
+      else readable.push({ line, position });
+    });
+    tail = positionAfter(block);
+  }
+  const rest = await readTail(file, tail);
+  if (rest !== undefined && isRecord(rest)) readable.push({ line: rest, position: tail });
+  for (const { line, position } of readable) await scan.inspect(line, position);
+  return { damaged, tail, isRecord };
+}
+
+function refuse(path: string, { kind, position, reason }: LineFault): void {
+  if (kind !== "repeat") throw corruptionError(path, position, reason);
+}
+
+function shorterError(path: string, size: number, knownBytes: number): PlantStoreError {
+  return new PlantStoreError(
+    "corruption",
+    `Cannot open "${path}": it holds ${size} bytes, and its checkpoint knows of ${knownBytes}; ` +
+      'restore it from a backup, or accept it as it is with "plant-store repair"',
+  );
+}
+
+export function mismatchError(path: string, knownBytes: number): PlantStoreError {
+  return new PlantStoreError(
+    "corruption",
+    `Cannot open "${path}": its first ${knownBytes} bytes are not those its checkpoint knows; ` +
+      "if that was an edit made on purpose, or there is no backup to restore, accept it " +
+      'with "plant-store repair"',
   );
 }

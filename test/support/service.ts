@@ -33,12 +33,17 @@ export interface Answer {
   readonly text: string;
 }
 
-export type ServiceOptions = Partial<ServerOptions> & PlantStoreOptions;
+export type ServiceOptions = Partial<ServerOptions> &
+  PlantStoreOptions & {
+    /** Works on the folder before the store and the tokens are opened. */
+    readonly prepare?: (folder: string) => Promise<void>;
+  };
 
 /** Starts the service; the end of the test stops it. */
 export async function startService(t: TestContext, options: ServiceOptions = {}): Promise<Service> {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "test" });
+  await options.prepare?.(folder);
   const store = await PlantStore.open(folder, options);
   const tokens = await TokenRegistry.open(folder);
   const server = await PlantServer.start({ port: 0, ...options, plants: store, tokens });

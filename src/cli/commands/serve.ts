@@ -9,17 +9,35 @@ import {
   createFirstToken,
   isLive,
   listTokens,
+  normalizeBasePath,
   PlantServer,
   PlantStore,
+  type PlantStoreError,
   type ServerOptions,
   TokenRegistry,
 } from "../../index.ts";
-import { defineCommand, type ExitStatus, type Option, type OptionValues } from "../command.ts";
+import {
+  defineCommand,
+  type ExitStatus,
+  type Option,
+  type OptionValues,
+  UsageError,
+} from "../command.ts";
+import { describeListenError } from "../listen-error.ts";
 import { DATA, integerBetween, parseSwitch, parseText } from "../options.ts";
 import { printCommand, printLines, printMessage } from "../output.ts";
+import { Progress } from "../progress.ts";
 
 const MAX_MS = 2 ** 31 - 1; // the longest timer Node has
 const MAX_BYTES = 2 ** 30;
+
+function parseBasePath(text: string): string {
+  try {
+    return normalizeBasePath(text);
+  } catch {
+    throw new UsageError("expected a path such as /garden");
+  }
+}
 
 function bytes(help: string, defaultBytes: number, max = MAX_BYTES): Option<number> {
   const parse = integerBetween(1, max);
@@ -48,7 +66,7 @@ const OPTIONS = {
   "base-path": {
     placeholder: "/PATH",
     help: "what stands before /plants in the path; nothing without",
-    parse: parseText,
+    parse: parseBasePath,
   },
   "first-token": {
     help: "create a token if there is none, and show it once with a curl line",
@@ -59,6 +77,7 @@ const OPTIONS = {
   "header-timeout-ms": milliseconds("to receive all headers; beyond it 408", 10_000),
   "request-timeout-ms": milliseconds("to receive a whole request; beyond it 408", 30_000),
   "keep-alive-timeout-ms": milliseconds("how long an idle connection is kept", 75_000),
+  "stall-timeout-ms": milliseconds("a client that does not read is cut after this", 120_000),
   "connection-check-interval-ms": milliseconds("how often slow connections are looked for", 1000),
   "pending-bytes-max": bytes("bodies and records under way together; beyond it 503", 67_108_864),
   "batch-bytes-max": bytes("what goes out with one sync", 1_048_576, 1_048_576),
@@ -72,21 +91,25 @@ export const serve = defineCommand({
   options: OPTIONS,
   async run(_, options) {
     const { data = "", "first-token": firstToken = false } = options;
+    const progress = new Progress("reading the log");
     const store = await PlantStore.open(data, {
       command: "serve",
+      onProgress: (bytes, total) => progress.update(bytes, total),
       ...given({
         batchBytesMax: options["batch-bytes-max"],
         queueBytesMax: options["pending-bytes-max"],
       }),
-    });
+    }).finally(() => progress.clear());
     let tokens: TokenRegistry | undefined;
     try {
-      const token = firstToken ? await createFirstToken(data, { name: "first-token" }) : undefined;
       tokens = await TokenRegistry.open(data);
+      const end = Promise.race([signalled(), store.failed]); // a signal drains from the first request on
       const server = await startServer(store, tokens, options);
-      if (firstToken) await introduce(server.url, data, token);
+      if (firstToken) await introduce(server.url, data, tokens);
       await printLines([`plant-store listening on ${server.url}`]);
-      return await serveUntilEnd(server, store, options["drain-timeout-ms"]);
+      const failure = await end;
+      await server.close(options["drain-timeout-ms"]);
+      return failure === undefined ? 0 : reportFailure(failure);
     } finally {
       tokens?.close();
       await store.close();
@@ -115,6 +138,7 @@ async function startServer(
         headerTimeoutMs: options["header-timeout-ms"],
         requestTimeoutMs: options["request-timeout-ms"],
         keepAliveTimeoutMs: options["keep-alive-timeout-ms"],
+        stallTimeoutMs: options["stall-timeout-ms"],
         connectionCheckIntervalMs: options["connection-check-interval-ms"],
         pendingBytesMax: options["pending-bytes-max"],
       }),
@@ -129,27 +153,10 @@ function given<T extends object>(values: { [K in keyof T]: T[K] | undefined }): 
   return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as T;
 }
 
-function describeListenError(error: NodeJS.ErrnoException, address: string): Error {
-  switch (error.code) {
-    case "EADDRINUSE":
-      return new Error(
-        `Cannot listen on ${address}: another program does; choose another --port, or stop it`,
-      );
-    case "EACCES":
-      return new Error(
-        `Cannot listen on ${address}: permission denied; choose a --port from 1024 up`,
-      );
-    case "EADDRNOTAVAIL":
-    case "ENOTFOUND":
-    case "EAI_AGAIN":
-      return new Error(`Cannot listen on ${address}: this machine has no such address; see --host`);
-    default:
-      return error;
-  }
-}
-
-/** What a newcomer needs next. */
-async function introduce(url: string, data: string, token: string | undefined): Promise<void> {
+/** What a newcomer needs next: a token, made only once the server listens, and how to use it. */
+async function introduce(url: string, data: string, tokens: TokenRegistry): Promise<void> {
+  const token = await createFirstToken(data, { name: "first-token" });
+  await tokens.refresh();
   if (token === undefined) {
     const now = Date.now();
     const live = (await listTokens(data)).filter((record) => isLive(record, now)).length;
@@ -160,25 +167,19 @@ async function introduce(url: string, data: string, token: string | undefined): 
   }
   printMessage("created a token, shown only now; create a plant with it:");
   printCommand(
-    `curl -X POST ${url}/plants -H 'Authorization: Bearer ${token}' ` +
+    `curl -X POST ${quoteForShell(`${url}/plants`)} -H 'Authorization: Bearer ${token}' ` +
       `-H 'Content-Type: application/json' ` +
       `-d '{"id":1,"name":"Monstera deliciosa","tag":"tropical"}'`,
   );
 }
 
-/** Resolves with the exit status once everything is answered and closed. */
-async function serveUntilEnd(
-  server: PlantServer,
-  store: PlantStore,
-  drainTimeoutMs: number | undefined,
-): Promise<ExitStatus> {
-  const failure = await Promise.race([signalled(), store.failed]);
-  await server.close(drainTimeoutMs);
-  if (failure === undefined) return 0;
-  const { cause } = failure;
-  printMessage(
-    `the store has stopped: ${cause instanceof Error ? cause.message : failure.message}`,
-  );
+/** A base path may hold what a shell would take for itself. */
+function quoteForShell(text: string): string {
+  return /^[A-Za-z0-9:/._~-]*$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+function reportFailure({ cause, message }: PlantStoreError): ExitStatus {
+  printMessage(`the store has stopped: ${cause instanceof Error ? cause.message : message}`);
   return 1;
 }
 

@@ -1,0 +1,68 @@
+/** `plant-store repair`: the explicit way on where a start refuses. */
+import { type RepairOutcome, type RepairPlan, repairLog } from "../../index.ts";
+import { defineCommand } from "../command.ts";
+import { confirm } from "../confirm.ts";
+import { DATA, parseSwitch } from "../options.ts";
+import { printLines, printMessage } from "../output.ts";
+import { Progress } from "../progress.ts";
+import { describeFault } from "./verify.ts";
+
+export const repair = defineCommand({
+  name: "repair",
+  summary: "accept an edited log, or write a new one of what is readable",
+  arguments: [],
+  options: {
+    data: DATA,
+    yes: { help: "go on without a question", parse: parseSwitch },
+  },
+  details: `Where every line is readable, the log is accepted as it is. Else a new log is
+written without the lines that are not, the first plant of an id winning; the
+old log is kept beside it, and every line left out is printed.`,
+  async run(_, { data = "", yes = false }) {
+    const progress = new Progress("reading");
+    const outcome = await repairLog(data, {
+      confirm: async (plan) => {
+        progress.clear();
+        printMessage(describePlan(plan));
+        return yes || (await confirm("Go on?"));
+      },
+      onLeftOut: (fault) => {
+        progress.clear();
+        printMessage(`left out: ${describeFault(fault)}`);
+      },
+      onProgress: (bytes, total) => progress.update(bytes, total),
+    }).finally(() => progress.clear());
+    await printLines([describeOutcome(outcome)]);
+    return outcome.isDone ? 0 : 1;
+  },
+});
+
+function describePlan({ action, records, leftOut, checkpoint }: RepairPlan): string {
+  const known = checkpoint === undefined ? "" : ` (the checkpoint knew of ${checkpoint.records})`;
+  switch (action) {
+    case "start_empty":
+      return `there is no log any more; the store would start empty${known}`;
+    case "rewrite":
+      return `${count(leftOut, "line")} cannot stay; a new log would hold ${count(records, "plant")}${known}`;
+    default:
+      return `every line is readable; the log would be accepted as it is, with ${count(records, "plant")}${known}`;
+  }
+}
+
+function describeOutcome({ action, isDone, records, leftOut, keptAs }: RepairOutcome): string {
+  if (!isDone) return "nothing was changed";
+  switch (action) {
+    case "nothing":
+      return `nothing to repair: ${count(records, "plant")}`;
+    case "accept":
+      return `accepted: ${count(records, "plant")}`;
+    case "start_empty":
+      return "accepted: the store will start empty";
+    case "rewrite":
+      return `repaired: ${count(records, "plant")}, ${count(leftOut, "line")} left out; the old log is kept as "${keptAs}"`;
+  }
+}
+
+function count(number: number, what: string): string {
+  return `${number} ${what}${number === 1 ? "" : "s"}`;
+}

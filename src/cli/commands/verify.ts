@@ -1,0 +1,48 @@
+/** `plant-store verify`: reads the whole log and reports, also beside a running server. */
+import { isSound, type LineFault, type VerifyReport, verifyLog } from "../../index.ts";
+import { defineCommand } from "../command.ts";
+import { DATA, JSON_OUTPUT } from "../options.ts";
+import { printLines, printMessage } from "../output.ts";
+import { Progress } from "../progress.ts";
+
+export const verify = defineCommand({
+  name: "verify",
+  summary: "read the whole log and report; exit status 1 on damage",
+  arguments: [],
+  options: { data: DATA, json: JSON_OUTPUT },
+  async run(_, { data = "", json = false }) {
+    const progress = new Progress("verifying");
+    const report = await verifyLog(data, {
+      onFault: (fault) => {
+        progress.clear();
+        printMessage(describeFault(fault));
+      },
+      onProgress: (bytes, total) => progress.update(bytes, total),
+    }).finally(() => progress.clear());
+    await printLines(json ? [JSON.stringify(report)] : formatReport(report));
+    return isSound(report) ? 0 : 1;
+  },
+});
+
+/** One line for a person who looks for it in an editor. */
+export function describeFault({ position, reason }: LineFault): string {
+  return `line ${position.line}, byte offset ${position.offset}: ${reason}`;
+}
+
+function formatReport(report: VerifyReport): string[] {
+  const { checkpointBytes = 0 } = report;
+  const checksum = {
+    matches: `matches the checkpoint at ${checkpointBytes} bytes`,
+    differs: `differs from the checkpoint at ${checkpointBytes} bytes: these are not the bytes that were stored`,
+    none: "there is no checkpoint to compare with",
+  };
+  const rows: [string, string | number][] = [
+    ["records", report.records],
+    ["bytes", report.bytes],
+    ["duplicates", report.duplicates],
+    ["damaged", report.damaged],
+    ["torn bytes", report.tornBytes],
+    ["checksum", checksum[report.checksum]],
+  ];
+  return rows.map(([name, value]) => `${name.padEnd(12)}${value}`);
+}

@@ -1,0 +1,36 @@
+/**
+ * JSON string literals: from bytes to text and back, exactly, whatever the
+ * text holds. What a string escape stands for is left to `JSON.parse` on that
+ * one literal.
+ */
+
+const BACKSLASH = 0x5c;
+
+/** The value of the valid string literal between two offsets, quotes included. */
+export function decodeJsonString(bytes: Buffer, start: number, end: number): string {
+  for (let at = start + 1; at < end - 1; at++) {
+    if (bytes[at] === BACKSLASH) return JSON.parse(bytes.toString("utf8", start, end));
+  }
+  return bytes.toString("utf8", start + 1, end - 1);
+}
+
+/**
+ * Characters that `JSON.stringify` leaves as they are but that end a line,
+ * steer a terminal or reorder the text around them: DEL and C1 controls, the
+ * line and paragraph separators, the bidirectional overrides, the BOM.
+ */
+const UNSAFE = /[\u007f-\u009f\u2028-\u202e\u2066-\u2069\ufeff]/;
+const UNSAFE_ALL = new RegExp(UNSAFE.source, "g");
+
+/**
+ * A string literal that stays on one line in any editor and does nothing to a
+ * terminal. A lone surrogate becomes its escape, so any string survives.
+ */
+export function encodeJsonString(text: string): string {
+  const literal = JSON.stringify(text);
+  return UNSAFE.test(literal) ? literal.replace(UNSAFE_ALL, escapeCharacter) : literal;
+}
+
+function escapeCharacter(character: string): string {
+  return `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
+}

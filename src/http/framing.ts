@@ -1,0 +1,66 @@
+/**
+ * Which requests our own server does not let in, though they may have a path
+ * and a token: what Node's parser refuses, and what it lets through that two
+ * programs could read in two ways (RFC 9112 section 11.2, request smuggling).
+ */
+import type { IncomingMessage } from "node:http";
+import { PlantStoreError, type RequestErrorCode } from "../core/errors.ts";
+import { headerValues } from "./raw-headers.ts";
+
+/** `uri-host [":" port]`, RFC 9110 section 7.2; empty where the target has no authority. */
+const HOST = /^(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?$/;
+
+/** What is wrong with a request that the parser let through, if anything is. */
+export function findFramingFault(req: IncomingMessage): PlantStoreError | undefined {
+  const fault = findVersionFault(req) ?? findHostFault(req) ?? findCodingFault(req);
+  return fault === undefined ? undefined : new PlantStoreError("bad_request", fault);
+}
+
+function findVersionFault({ httpVersion }: IncomingMessage): string | undefined {
+  if (httpVersion === "1.1" || httpVersion === "1.0") return undefined;
+  return `HTTP: expected version 1.1 or 1.0, got ${httpVersion}`;
+}
+
+/** RFC 9112 section 3.2: HTTP/1.1 needs exactly one valid Host. */
+function findHostFault({ rawHeaders, httpVersion }: IncomingMessage): string | undefined {
+  const hosts = headerValues(rawHeaders, "host");
+  const isValid = hosts.every((host) => HOST.test(host));
+  const { length: count } = hosts;
+  if (isValid && (count === 1 || (count === 0 && httpVersion === "1.0"))) return undefined;
+  return `Host: expected one header, got ${isValid ? count : "an invalid one"}`;
+}
+
+/** RFC 9112 section 6.1: a coding we do not know would leave the length of the body unknown. */
+function findCodingFault({ rawHeaders }: IncomingMessage): string | undefined {
+  const codings = headerValues(rawHeaders, "transfer-encoding");
+  if (codings.length === 0) return undefined;
+  if (codings.length === 1 && codings[0]?.toLowerCase() === "chunked") return undefined;
+  return "Transfer-Encoding: expected chunked alone, or nothing";
+}
+
+/** What to tell the client about a failure of its connection; `undefined`: nobody is left to tell. */
+export function describeParserFault(cause: NodeJS.ErrnoException): PlantStoreError | undefined {
+  const { code = "" } = cause;
+  const fault = PARSER_FAULTS.get(code);
+  if (fault !== undefined) return new PlantStoreError(fault.code, fault.message, { cause });
+  if (!code.startsWith("HPE_")) return undefined;
+  const { reason } = cause as { reason?: string };
+  return new PlantStoreError("bad_request", `HTTP: expected a valid request: ${reason ?? code}`, {
+    cause,
+  });
+}
+
+const PARSER_FAULTS = new Map<string, { code: RequestErrorCode; message: string }>([
+  [
+    "HPE_HEADER_OVERFLOW",
+    { code: "header_too_large", message: "headers: expected fewer bytes of them" },
+  ],
+  [
+    "HPE_CHUNK_EXTENSIONS_OVERFLOW",
+    { code: "body_too_large", message: "body: expected fewer bytes of chunk extensions" },
+  ],
+  [
+    "ERR_HTTP_REQUEST_TIMEOUT",
+    { code: "request_timeout", message: "request: expected all of it sooner" },
+  ],
+]);

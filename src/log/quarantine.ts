@@ -1,0 +1,65 @@
+/**
+ * `<log>.quarantine-N`: what a start takes out of a log, kept as it was.
+ *
+ * Invariant: what is in a quarantine file was synced before the log is changed,
+ * and no quarantine file is ever written twice.
+ */
+import fs from "node:fs";
+import path from "node:path";
+import { ioError, LogFile } from "./file.ts";
+
+/** Some bytes of a file. */
+export interface ByteRange {
+  readonly offset: number;
+  readonly bytes: number;
+}
+
+const COPY_BYTES = 1024 * 1024;
+
+/**
+ * Copies the ranges, one after the other, into a new quarantine file.
+ *
+ * @returns the file's name.
+ * @throws PlantStoreError `io_error`; nothing is left behind then.
+ */
+export async function quarantine(file: LogFile, ranges: readonly ByteRange[]): Promise<string> {
+  const target = await createNext(file.path);
+  try {
+    let end = 0;
+    for (const range of ranges) end = await copyRange(file, range, target, end);
+  } catch (error) {
+    fs.rmSync(target.path, { force: true });
+    throw error;
+  } finally {
+    await target.close();
+  }
+  return path.basename(target.path);
+}
+
+async function copyRange(
+  file: LogFile,
+  { offset, bytes }: ByteRange,
+  target: LogFile,
+  position: number,
+): Promise<number> {
+  for (let copied = 0; copied < bytes; copied += COPY_BYTES) {
+    const chunk = Buffer.alloc(Math.min(COPY_BYTES, bytes - copied));
+    await file.read(chunk, offset + copied);
+    await appendOrThrow(target, chunk, position + copied);
+  }
+  return position + bytes;
+}
+
+/** The first number that is still free. */
+async function createNext(logPath: string): Promise<LogFile> {
+  for (let number = 1; ; number++) {
+    const target = await LogFile.create(`${logPath}.quarantine-${number}`);
+    if (target !== undefined) return target;
+  }
+}
+
+/** @throws PlantStoreError `io_error` unless the bytes are durable. */
+export async function appendOrThrow(file: LogFile, bytes: Buffer, position: number): Promise<void> {
+  const result = await file.append(bytes, position);
+  if (result.outcome !== "durable") throw ioError(`Cannot write "${file.path}"`, result.cause);
+}

@@ -1,0 +1,116 @@
+/**
+ * `backup`: a copy of a data directory's logs that can be started from.
+ *
+ * Invariants. The copy holds every plant that was acknowledged before the
+ * backup began, whole lines only, synced, with a checkpoint of its own, and
+ * was verified after it was written. It appears under its name all at once, by
+ * a rename; what a killed backup leaves behind has another name. The source is
+ * only read, also beside a running server.
+ */
+import { randomBytes } from "node:crypto";
+import fs from "node:fs";
+import path from "node:path";
+import { PlantStoreError } from "../core/errors.ts";
+import { readCheckpoint, writeCheckpoint } from "../log/checkpoint.ts";
+import { ensureDirectory, ioError, LogFile, syncDirectory } from "../log/file.ts";
+import { askDurableBytes } from "../log/lock.ts";
+import { appendOrThrow } from "../log/quarantine.ts";
+import { LOG_START, readBlocks } from "../log/reader.ts";
+import { LogScan } from "./log-scan.ts";
+import { LOCK_NAME, LOG_NAME } from "./names.ts";
+import { openForReading } from "./plant-reader.ts";
+import { corruptionError } from "./record.ts";
+import { mismatchError } from "./recover.ts";
+
+/** The logs of a data directory, all of them lines that are only ever appended. */
+const LOG_SUFFIX = ".jsonl";
+
+export interface BackupReport {
+  readonly records: number;
+  readonly bytes: number;
+}
+
+/**
+ * Copies the logs of a data directory into a new folder.
+ *
+ * @throws PlantStoreError `io_error` when the target exists or the system
+ * refuses, `locked` when the process that holds the directory does not answer,
+ * `corruption` when the log is damaged: a backup of it would be none.
+ */
+export async function backup(
+  directory: string,
+  target: string,
+  onProgress?: (bytes: number, total: number) => void,
+): Promise<BackupReport> {
+  if (fs.lstatSync(target, { throwIfNoEntry: false }) !== undefined) {
+    throw new PlantStoreError("io_error", `Cannot back up to "${target}": it exists already`);
+  }
+  const partial = `${path.resolve(target)}.partial-${randomBytes(4).toString("hex")}`;
+  await ensureDirectory(partial);
+  try {
+    const report = await copyPlants(directory, partial, onProgress);
+    await copyOtherLogs(directory, partial);
+    await syncDirectory(partial);
+    fs.renameSync(partial, target);
+    await syncDirectory(path.dirname(path.resolve(target)));
+    return report;
+  } catch (cause) {
+    fs.rmSync(partial, { recursive: true, force: true });
+    if (cause instanceof PlantStoreError) throw cause;
+    throw ioError(`Cannot back up to "${target}"`, cause);
+  }
+}
+
+async function copyPlants(
+  directory: string,
+  targetDirectory: string,
+  onProgress: ((bytes: number, total: number) => void) | undefined,
+): Promise<BackupReport> {
+  const source = await openForReading(directory);
+  try {
+    const checkpoint = await readCheckpoint(source.path);
+    const end = await askDurableBytes(directory, LOCK_NAME, source);
+    const copy = await copyLines(source, path.join(targetDirectory, LOG_NAME), end);
+    try {
+      const size = copy.size();
+      const scan = new LogScan(copy, {
+        checkpoint,
+        onFault: ({ kind, position, reason }) => {
+          if (kind !== "repeat") throw corruptionError(source.path, position, reason);
+        },
+        onProgress: onProgress && ((bytes) => onProgress(bytes, size)),
+      });
+      await scan.run(LOG_START, size);
+      if (!scan.matchesCheckpoint) throw mismatchError(source.path, checkpoint?.bytes ?? 0);
+      await writeCheckpoint(copy.path, scan.end);
+      return { records: scan.end.records, bytes: scan.end.bytes };
+    } finally {
+      await copy.close();
+    }
+  } finally {
+    await source.close();
+  }
+}
+
+async function copyOtherLogs(directory: string, targetDirectory: string): Promise<void> {
+  for (const name of fs.readdirSync(directory)) {
+    if (!name.endsWith(LOG_SUFFIX) || name === LOG_NAME) continue;
+    const source = await LogFile.openForReading(path.join(directory, name));
+    if (source === undefined) continue;
+    try {
+      const copy = await copyLines(source, path.join(targetDirectory, name), source.size());
+      await copy.close();
+    } finally {
+      await source.close();
+    }
+  }
+}
+
+/** Copies the whole lines before `end` into a new file, and returns it open. */
+async function copyLines(source: LogFile, targetPath: string, end: number): Promise<LogFile> {
+  const copy = await LogFile.open(targetPath);
+  for await (const { bytes, offset } of readBlocks(source, LOG_START, end)) {
+    await appendOrThrow(copy, bytes, offset);
+  }
+  return copy;
+}

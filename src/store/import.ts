@@ -1,0 +1,101 @@
+/**
+ * `import`: creates the plants of a text of JSON lines, through the same
+ * validator and the same writer as requests.
+ *
+ * May be run again: a plant that is stored already counts as replayed. Memory
+ * is bounded by a block of lines, whose creates go out together.
+ */
+import { PlantStoreError } from "../core/errors.ts";
+import { parseNewPlant } from "../core/plant.ts";
+import type { CreateOutcome, PlantService } from "../core/services.ts";
+import { LINE_FEED } from "../log/format.ts";
+import { type LineBlock, splitLines, visitLines } from "../log/reader.ts";
+
+export interface ImportReport {
+  readonly created: number;
+  /** Were stored already, word for word. */
+  readonly replayed: number;
+  readonly refused: number;
+}
+
+export interface ImportOptions {
+  /** Told why a line was not taken; lines count from 1. */
+  readonly onRefused?: (line: number, reason: string) => void;
+  /** Told how many bytes and lines were dealt with so far. */
+  readonly onProgress?: (bytes: number, lines: number) => void;
+}
+
+/**
+ * Creates every plant of the text; a line that is none is refused and the rest goes on.
+ *
+ * @throws PlantStoreError when the store takes no more (`write_failed`,
+ * `store_failed`, `closed`): the plants before are durable, so run it again.
+ */
+export async function importPlants(
+  plants: PlantService,
+  text: AsyncIterable<Buffer>,
+  { onRefused, onProgress }: ImportOptions = {},
+): Promise<ImportReport> {
+  const report = { created: 0, replayed: 0, refused: 0 };
+  for await (const block of splitLines(withLastLineFeed(text))) {
+    let lines = block.line;
+    for (const { line, outcome } of startCreates(plants, block)) {
+      const result = await outcome;
+      lines = line;
+      if (!(result instanceof PlantStoreError)) report[result]++;
+      else {
+        report.refused++;
+        onRefused?.(line, result.message);
+      }
+    }
+    onProgress?.(block.offset + block.bytes.length, lines);
+  }
+  return report;
+}
+
+interface Started {
+  readonly line: number;
+  /** Resolves with the error where the line itself is at fault. */
+  readonly outcome: Promise<CreateOutcome | PlantStoreError>;
+}
+
+function startCreates(plants: PlantService, block: LineBlock): Started[] {
+  const started: Started[] = [];
+  visitLines(block, (text, { line }) => {
+    const outcome = createFrom(plants, text);
+    outcome.catch(() => {}); // the first failure ends the import; the others are the same
+    started.push({ line, outcome });
+  });
+  return started;
+}
+
+async function createFrom(
+  plants: PlantService,
+  text: Buffer,
+): Promise<CreateOutcome | PlantStoreError> {
+  try {
+    return await plants.create(parseNewPlant(text));
+  } catch (error) {
+    if (error instanceof PlantStoreError && LINE_FAULTS.includes(error.code)) return error;
+    throw error;
+  }
+}
+
+/** What is wrong with a line, rather than with the store. */
+const LINE_FAULTS: readonly string[] = [
+  "invalid_json",
+  "invalid_utf8",
+  "duplicate_member",
+  "invalid_plant",
+  "conflict",
+];
+
+/** The last line of a text counts also without a line feed. */
+async function* withLastLineFeed(text: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  let last: number | undefined;
+  for await (const chunk of text) {
+    last = chunk.at(-1) ?? last;
+    yield chunk;
+  }
+  if (last !== undefined && last !== LINE_FEED) yield Buffer.of(LINE_FEED);
+}

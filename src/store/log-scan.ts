@@ -1,0 +1,158 @@
+/**
+ * One pass over the lines of a log: every line judged, every plant indexed,
+ * the checksum of all bytes kept.
+ *
+ * Recovery, `verify` and `repair` look at a log through here, so what makes a
+ * line good stands once; what to do about one that is not is theirs to say.
+ * One id may stand twice with the same content (an editor's doing).
+ */
+import { crc32 } from "node:zlib";
+import { PlantStoreError } from "../core/errors.ts";
+import { isSamePlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
+import { type Checkpoint, EMPTY_LOG, extendCheckpoint } from "../log/checkpoint.ts";
+import type { LogFile } from "../log/file.ts";
+import {
+  type LineBlock,
+  type LinePosition,
+  positionAfter,
+  readBlocks,
+  visitLines,
+} from "../log/reader.ts";
+import { IdIndex } from "./id-index.ts";
+import { readPlantAt } from "./record.ts";
+
+/** A line that is not the first record of its id. */
+export interface LineFault {
+  /** `repeat`: the same plant again. `conflict`: its id with other content. */
+  readonly kind: "unreadable" | "repeat" | "conflict";
+  readonly position: LinePosition;
+  /** The length of the line, with its line feed. */
+  readonly bytes: number;
+  /** What was expected and what came. */
+  readonly reason: string;
+}
+
+export interface ScanOptions {
+  readonly onFault: (fault: LineFault) => void;
+  /** Asked about each unreadable line; true ends the scan in front of it. */
+  readonly endsBefore?: (line: Buffer, position: LinePosition) => boolean;
+  /** What the log was when its last checkpoint was written. */
+  readonly checkpoint?: Checkpoint | undefined;
+  /** Told how many bytes were read so far, about once a MiB. */
+  readonly onProgress?: ((bytes: number) => void) | undefined;
+}
+
+/** A line whose place in the log needs a second look. */
+interface Suspect {
+  readonly position: LinePosition;
+  readonly bytes: number;
+  /** A plant whose id was there already, or why the line cannot be read. */
+  readonly found: NewPlant | string;
+}
+
+interface Visit {
+  readonly records: number;
+  readonly suspects: readonly Suspect[];
+  /** The line in front of which the scan ends. */
+  readonly stop: LinePosition | undefined;
+}
+
+export class LogScan {
+  readonly index = new IdIndex();
+  readonly #file: LogFile;
+  readonly #options: ScanOptions;
+  #end = EMPTY_LOG;
+  #matchesCheckpoint: boolean;
+
+  constructor(file: LogFile, options: ScanOptions) {
+    this.#file = file;
+    this.#options = options;
+    this.#matchesCheckpoint = (options.checkpoint?.bytes ?? 0) === 0;
+  }
+
+  /** What was scanned so far, as the checkpoint of a log that ends there. */
+  get end(): Checkpoint {
+    return this.#end;
+  }
+
+  /** Whether the bytes up to the checkpoint's length were seen and are the ones it knew. */
+  get matchesCheckpoint(): boolean {
+    return this.#matchesCheckpoint;
+  }
+
+  /** Scans the whole lines between two places; returns where it ended. */
+  async run(start: LinePosition, end: number): Promise<LinePosition> {
+    let reached = start;
+    for await (const block of readBlocks(this.#file, start, end)) {
+      const { records, suspects, stop } = this.#visit(block);
+      reached = stop ?? positionAfter(block);
+      this.#extend(block.bytes.subarray(0, reached.offset - block.offset), records);
+      for (const suspect of suspects) await this.#judge(suspect);
+      this.#options.onProgress?.(reached.offset);
+      if (stop !== undefined) break;
+    }
+    return reached;
+  }
+
+  /** Judges a line without adding it to the index. */
+  async inspect(line: Buffer, position: LinePosition): Promise<void> {
+    const found = readLine(line);
+    if (typeof found === "string" || this.index.get(found.id) !== undefined) {
+      await this.#judge({ position, bytes: line.length + 1, found });
+    }
+  }
+
+  #visit(block: LineBlock): Visit {
+    const suspects: Suspect[] = [];
+    let records = 0;
+    let stop: LinePosition | undefined;
+    visitLines(block, (line, position) => {
+      if (stop !== undefined) return;
+      const bytes = line.length + 1;
+      const found = readLine(line);
+      if (typeof found === "string") {
+        if (this.#options.endsBefore?.(line, position) === true) stop = position;
+        else suspects.push({ position, bytes, found });
+        return;
+      }
+      records++;
+      if (this.index.get(found.id) === undefined) this.index.add(found.id, position.offset);
+      else suspects.push({ position, bytes, found });
+    });
+    return { records, suspects, stop };
+  }
+
+  async #judge({ position, bytes, found }: Suspect): Promise<void> {
+    const { onFault } = this.#options;
+    if (typeof found === "string") {
+      onFault({ kind: "unreadable", position, bytes, reason: found });
+      return;
+    }
+    const offset = this.index.get(found.id) ?? 0;
+    const first = await readPlantAt(this.#file, offset, this.#end.bytes);
+    const isRepeat = isSamePlant(first, found);
+    const what = isRepeat ? "already" : "with another name or tag";
+    const reason = `id ${found.id} stands at byte offset ${offset} ${what}`;
+    onFault({ kind: isRepeat ? "repeat" : "conflict", position, bytes, reason });
+  }
+
+  #extend(bytes: Buffer, records: number): void {
+    const { checkpoint } = this.#options;
+    const missing = (checkpoint?.bytes ?? 0) - this.#end.bytes;
+    if (missing > 0 && missing <= bytes.length) {
+      const sum = crc32(bytes.subarray(0, missing), this.#end.crc32);
+      this.#matchesCheckpoint = sum === checkpoint?.crc32;
+    }
+    this.#end = extendCheckpoint(this.#end, bytes, records);
+  }
+}
+
+/** The plant of a line, or what is wrong with it. */
+function readLine(line: Buffer): NewPlant | string {
+  try {
+    return parseNewPlant(line);
+  } catch (error) {
+    if (error instanceof PlantStoreError) return error.message;
+    throw error;
+  }
+}

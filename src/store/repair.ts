@@ -1,0 +1,217 @@
+/**
+ * `repair`: the explicit way on where a start refuses.
+ *
+ * Invariants. Where every line is readable it only accepts the log as it is,
+ * with a new checkpoint. Else it writes a new log of what is readable, the
+ * first record of an id winning, and keeps the old one whole. A crash at any
+ * moment leaves a folder that starts, or refuses as before: the checkpoint goes
+ * first, the log is replaced by one rename, and the new checkpoint comes last.
+ */
+import fs from "node:fs";
+import path from "node:path";
+import {
+  type Checkpoint,
+  EMPTY_LOG,
+  extendCheckpoint,
+  readCheckpoint,
+  removeCheckpoint,
+  writeCheckpoint,
+} from "../log/checkpoint.ts";
+import { ioError, LogFile, syncDirectory } from "../log/file.ts";
+import { DirectoryLock } from "../log/lock.ts";
+import { appendOrThrow } from "../log/quarantine.ts";
+import {
+  type LineBlock,
+  type LinePosition,
+  LOG_START,
+  readBlocks,
+  visitLines,
+} from "../log/reader.ts";
+import { type LineFault, LogScan } from "./log-scan.ts";
+import { LOCK_NAME, LOG_NAME } from "./names.ts";
+import { openForReading } from "./plant-reader.ts";
+
+/** What a repair is about to do. */
+export interface RepairPlan {
+  /**
+   * `nothing`: the log and its checkpoint agree. `accept`: every line is
+   * readable, so the log stays as it is. `start_empty`: the log is gone.
+   */
+  readonly action: "nothing" | "accept" | "start_empty" | "rewrite";
+  /** Plants that stay. */
+  readonly records: number;
+  /** Lines, and an unfinished end, that a rewrite leaves out. */
+  readonly leftOut: number;
+  readonly checkpoint: Checkpoint | undefined;
+}
+
+export interface RepairOptions {
+  /** Asked before anything is changed; the repair ends where it says no. */
+  readonly confirm: (plan: RepairPlan) => Promise<boolean>;
+  /** Told of every line that would be left out, as it is found. */
+  readonly onLeftOut?: (fault: LineFault) => void;
+  /** Told how much of the log was read, about once a MiB. */
+  readonly onProgress?: (bytes: number, total: number) => void;
+}
+
+export interface RepairOutcome extends RepairPlan {
+  readonly isDone: boolean;
+  /** The name under which the old log was kept, after a rewrite. */
+  readonly keptAs?: string;
+}
+
+/**
+ * @throws PlantStoreError `locked`, or `io_error` where there is nothing to
+ * repair or the system refuses.
+ */
+export async function repairLog(directory: string, options: RepairOptions): Promise<RepairOutcome> {
+  const logPath = path.join(path.resolve(directory), LOG_NAME);
+  const lock = await DirectoryLock.acquire(directory, { name: LOCK_NAME, command: "repair" });
+  try {
+    const checkpoint = await readCheckpoint(logPath);
+    // A log that is gone was known to hold something: an empty one can take its place.
+    const isGone = checkpoint !== undefined && !fs.existsSync(logPath);
+    if (isGone) return await acceptLoss(logPath, checkpoint, options);
+    const file = await openForReading(directory);
+    try {
+      return await repair(file, checkpoint, options);
+    } finally {
+      await file.close();
+    }
+  } finally {
+    await lock.release();
+  }
+}
+
+async function acceptLoss(
+  logPath: string,
+  checkpoint: Checkpoint,
+  { confirm }: RepairOptions,
+): Promise<RepairOutcome> {
+  const plan: RepairPlan = { action: "start_empty", records: 0, leftOut: 0, checkpoint };
+  if (!(await confirm(plan))) return { ...plan, isDone: false };
+  await removeCheckpoint(logPath);
+  return { ...plan, isDone: true };
+}
+
+async function repair(
+  file: LogFile,
+  checkpoint: Checkpoint | undefined,
+  options: RepairOptions,
+): Promise<RepairOutcome> {
+  const { scan, leftOut, conflicts, tail } = await inspect(file, checkpoint, options);
+  const plan: RepairPlan = {
+    action: leftOut.size > 0 ? "rewrite" : scan.matchesCheckpoint ? "nothing" : "accept",
+    records: scan.end.records - conflicts,
+    leftOut: leftOut.size,
+    checkpoint,
+  };
+  if (plan.action === "nothing") return { ...plan, isDone: true };
+  if (!(await options.confirm(plan))) return { ...plan, isDone: false };
+  if (plan.action === "accept") {
+    await removeCheckpoint(file.path);
+    await file.sync();
+    await writeCheckpoint(file.path, scan.end);
+    return { ...plan, isDone: true };
+  }
+  const target = await writeWithout(file, leftOut, tail);
+  const keptAs = keepOld(file.path);
+  await removeCheckpoint(file.path);
+  await replaceLog(target.path, file.path);
+  await writeCheckpoint(file.path, { ...target.end, records: plan.records });
+  return { ...plan, isDone: true, keptAs };
+}
+
+interface Inspection {
+  readonly scan: LogScan;
+  /** Byte offsets of the lines that cannot stay. */
+  readonly leftOut: ReadonlySet<number>;
+  /** How many of them are plants all the same. */
+  readonly conflicts: number;
+  /** Where the whole lines end. */
+  readonly tail: LinePosition;
+}
+
+async function inspect(
+  file: LogFile,
+  checkpoint: Checkpoint | undefined,
+  { onLeftOut, onProgress }: RepairOptions,
+): Promise<Inspection> {
+  const leftOut = new Set<number>();
+  let conflicts = 0;
+  const size = file.size();
+  const scan = new LogScan(file, {
+    checkpoint,
+    onFault: (fault) => {
+      if (fault.kind === "repeat") return;
+      if (fault.kind === "conflict") conflicts++;
+      leftOut.add(fault.position.offset);
+      onLeftOut?.(fault);
+    },
+    onProgress: onProgress && ((bytes) => onProgress(bytes, size)),
+  });
+  const tail = await scan.run(LOG_START, size);
+  return { scan, leftOut, conflicts, tail };
+}
+
+/**
+ * Writes the log again without some lines. What stands behind the last line
+ * feed is copied as it is: the next start settles it by the rule it has for that.
+ */
+async function writeWithout(
+  file: LogFile,
+  leftOut: ReadonlySet<number>,
+  tail: LinePosition,
+): Promise<{ readonly path: string; readonly end: Checkpoint }> {
+  const newPath = `${file.path}.repaired`;
+  fs.rmSync(newPath, { force: true }); // of a repair that was killed
+  const target = await LogFile.open(newPath);
+  try {
+    let end = EMPTY_LOG;
+    for await (const block of readBlocks(file, LOG_START, tail.offset)) {
+      const bytes = linesWithout(block, leftOut);
+      if (bytes.length > 0) await appendOrThrow(target, bytes, end.bytes);
+      end = extendCheckpoint(end, bytes, 0);
+    }
+    const rest = Buffer.alloc(file.size() - tail.offset);
+    await file.read(rest, tail.offset);
+    if (rest.length > 0) await appendOrThrow(target, rest, end.bytes);
+    return { path: newPath, end };
+  } catch (error) {
+    fs.rmSync(newPath, { force: true });
+    throw error;
+  } finally {
+    await target.close();
+  }
+}
+
+function linesWithout(block: LineBlock, leftOut: ReadonlySet<number>): Buffer {
+  const lines: Buffer[] = [];
+  visitLines(block, (record, { offset }) => {
+    if (leftOut.has(offset)) return;
+    const start = offset - block.offset;
+    lines.push(block.bytes.subarray(start, start + record.length + 1));
+  });
+  return Buffer.concat(lines);
+}
+
+/** Gives the old log a second name, which stays when the first one is taken from it. */
+function keepOld(logPath: string): string {
+  const { ino } = fs.statSync(logPath, { bigint: true });
+  for (let number = 1; ; number++) {
+    const keptPath = `${logPath}.before-repair-${number}`;
+    const kept = fs.statSync(keptPath, { bigint: true, throwIfNoEntry: false });
+    // A repair that was killed behind this step has kept it already.
+    if (kept === undefined) fs.linkSync(logPath, keptPath);
+    if (kept === undefined || kept.ino === ino) return path.basename(keptPath);
+  }
+}
+
+async function replaceLog(newPath: string, logPath: string): Promise<void> {
+  try {
+    fs.renameSync(newPath, logPath);
+    await syncDirectory(path.dirname(logPath));
+  } catch (cause) {
+    throw ioError(`Cannot replace "${logPath}"`, cause);
+  }
+}

@@ -1,0 +1,44 @@
+/**
+ * The end of a log that could not be put aside for want of room: tried again
+ * when somebody wants to append, by one at a time and at most once a second.
+ */
+import { PlantStoreError } from "../core/errors.ts";
+import type { Checkpoint } from "../log/checkpoint.ts";
+import { describeSystemError } from "../log/file.ts";
+
+const RETRY_AFTER_MS = 1000;
+
+export class Settling {
+  readonly #settle: () => Promise<Checkpoint>;
+  #attempt: Promise<Checkpoint> | undefined;
+  #failedAt = Number.NEGATIVE_INFINITY;
+
+  constructor(settle: () => Promise<Checkpoint>) {
+    this.#settle = settle;
+  }
+
+  /**
+   * Resolves with the new end of the log once it is settled.
+   *
+   * @throws PlantStoreError `write_failed`.
+   */
+  attempt(): Promise<Checkpoint> {
+    if (this.#attempt === undefined || performance.now() - this.#failedAt > RETRY_AFTER_MS) {
+      this.#failedAt = Number.POSITIVE_INFINITY; // not before this attempt has failed
+      this.#attempt = this.#settle().catch((error: Error) => {
+        this.#failedAt = performance.now();
+        throw refusal(error.cause ?? error);
+      });
+    }
+    return this.#attempt;
+  }
+}
+
+function refusal(cause: unknown): PlantStoreError {
+  return new PlantStoreError(
+    "write_failed",
+    `Cannot store the plant now: ${describeSystemError(cause)}; ` +
+      "nothing was stored: send the request again later",
+    { cause },
+  );
+}

@@ -1,0 +1,84 @@
+/**
+ * `verify`: reads a log from its first byte to its last and reports.
+ *
+ * Takes no lock and changes nothing. Beside a running server it stops at the
+ * bytes that server knows to be durable. What a line is worth is said by
+ * store/log-scan, the same code that a start goes by.
+ */
+import { readCheckpoint } from "../log/checkpoint.ts";
+import { askDurableBytes } from "../log/lock.ts";
+import { LOG_START } from "../log/reader.ts";
+import { type LineFault, LogScan } from "./log-scan.ts";
+import { LOCK_NAME } from "./names.ts";
+import { openForReading } from "./plant-reader.ts";
+
+export interface VerifyReport {
+  /** Lines that hold a plant. */
+  readonly records: number;
+  /** Of whole lines. */
+  readonly bytes: number;
+  /** Lines that repeat a plant word for word: no damage, an editor's doing. */
+  readonly duplicates: number;
+  /** Lines that cannot be read, or that have the id of another plant. */
+  readonly damaged: number;
+  /** Bytes behind the last line feed: never acknowledged, settled by the next start. */
+  readonly tornBytes: number;
+  /** `none` where there is no checkpoint that can be read. */
+  readonly checksum: "matches" | "differs" | "none";
+  /** The length the checkpoint speaks of. */
+  readonly checkpointBytes?: number;
+}
+
+export interface VerifyOptions {
+  /** Told of every damaged or repeated line as it is found. */
+  readonly onFault?: (fault: LineFault) => void;
+  /** Told how much of the log was read, about once a MiB. */
+  readonly onProgress?: (bytes: number, total: number) => void;
+}
+
+/** Whether a log is as it should be. */
+export function isSound({ damaged, checksum }: VerifyReport): boolean {
+  return damaged === 0 && checksum !== "differs";
+}
+
+/**
+ * @throws PlantStoreError `io_error` where there is no log or it cannot be
+ * read, `locked` when the process that holds the directory does not answer.
+ */
+export async function verifyLog(
+  directory: string,
+  { onFault, onProgress }: VerifyOptions = {},
+): Promise<VerifyReport> {
+  const file = await openForReading(directory);
+  try {
+    const checkpoint = await readCheckpoint(file.path);
+    const end = await askDurableBytes(directory, LOCK_NAME, file);
+    let duplicates = 0;
+    let damaged = 0;
+    const scan = new LogScan(file, {
+      checkpoint,
+      onFault: (fault) => {
+        if (fault.kind === "repeat") duplicates++;
+        else damaged++;
+        onFault?.(fault);
+      },
+      onProgress: onProgress && ((bytes) => onProgress(bytes, end)),
+    });
+    const tail = await scan.run(LOG_START, end);
+    return {
+      records: scan.end.records,
+      bytes: scan.end.bytes,
+      duplicates,
+      damaged,
+      tornBytes: end - tail.offset,
+      ...(checkpoint === undefined
+        ? { checksum: "none" }
+        : {
+            checksum: scan.matchesCheckpoint ? "matches" : "differs",
+            checkpointBytes: checkpoint.bytes,
+          }),
+    };
+  } finally {
+    await file.close();
+  }
+}

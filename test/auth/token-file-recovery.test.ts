@@ -1,0 +1,108 @@
+import assert from "node:assert/strict";
+import { appendFileSync, existsSync, readFileSync } from "node:fs";
+import { test } from "node:test";
+import { createFirstToken, createToken, listTokens, revokeToken } from "../../src/index.ts";
+import { makeFolder } from "../support/folders.ts";
+import { readTokenLog, tokenLogPath, writeTokenLog } from "../support/token-logs.ts";
+import { collectWarnings } from "../support/watch.ts";
+
+const REVOCATION = '{"event":"revoked","name":"a","revokedAt":"2026-01-01T00:00:00.000Z"}';
+
+test("a torn last line is not read, and goes to quarantine at the next change", async (t) => {
+  const folder = makeFolder(t);
+  const warnings = collectWarnings(t);
+  await createToken(folder, { name: "a" });
+  const whole = readTokenLog(folder);
+  const torn = '{"event":"revoked","na';
+  appendFileSync(tokenLogPath(folder), torn);
+
+  assert.equal((await listTokens(folder))[0]?.revokedAt, undefined);
+  assert.equal(readTokenLog(folder), whole + torn); // reading changes nothing
+  assert.equal(warnings.length, 0);
+
+  await createToken(folder, { name: "b" });
+  assert.equal(warnings.length, 1);
+  assert.equal(readFileSync(`${tokenLogPath(folder)}.quarantine-1`, "utf8"), torn);
+  assert.deepEqual(
+    (await listTokens(folder)).map(({ name }) => name),
+    ["a", "b"],
+  );
+  assert.ok(readTokenLog(folder).startsWith(whole));
+});
+
+test("a last line that lacks only its line feed counts, and is completed at the next change", async (t) => {
+  const folder = makeFolder(t);
+  await createToken(folder, { name: "a" });
+  appendFileSync(tokenLogPath(folder), REVOCATION);
+  const before = readTokenLog(folder);
+
+  assert.notEqual((await listTokens(folder))[0]?.revokedAt, undefined);
+  assert.equal(readTokenLog(folder), before);
+
+  // The revocation counts for the change itself too: the name is free.
+  await createToken(folder, { name: "a" });
+  assert.ok(readTokenLog(folder).startsWith(`${before}\n{`));
+  assert.equal(existsSync(`${tokenLogPath(folder)}.quarantine-1`), false);
+  assert.deepEqual(
+    (await listTokens(folder)).map(({ revokedAt }) => revokedAt !== undefined),
+    [true, false],
+  );
+});
+
+const READABLE: readonly [says: string, edit: (log: string) => string][] = [
+  ["blank lines", (log) => `\n${log}\n  \n`],
+  ["lines that end in CRLF", (log) => log.replaceAll("\n", "\r\n")],
+  ["a blank end without a line feed", (log) => `${log}  `],
+];
+
+for (const [says, edit] of READABLE) {
+  test(`a token log with ${says} is read and changed as before`, async (t) => {
+    const folder = makeFolder(t);
+    await createToken(folder, { name: "a" });
+    await createToken(folder, { name: "b" });
+    writeTokenLog(folder, edit(readTokenLog(folder)));
+    assert.equal((await listTokens(folder)).length, 2);
+    await revokeToken(folder, "a");
+    await createToken(folder, { name: "c" });
+    assert.deepEqual(
+      (await listTokens(folder)).map(({ name, revokedAt }) => [name, revokedAt !== undefined]),
+      [
+        ["a", true],
+        ["b", false],
+        ["c", false],
+      ],
+    );
+  });
+}
+
+test("a damaged line refuses every use, naming path, line and byte, and changes nothing", async (t) => {
+  const folder = makeFolder(t);
+  await createToken(folder, { name: "a" });
+  const firstLine = readTokenLog(folder);
+  const damaged = `${firstLine}damage\n${REVOCATION}\n`;
+  writeTokenLog(folder, damaged);
+
+  const uses = [
+    () => listTokens(folder),
+    () => createToken(folder, { name: "b" }),
+    () => createFirstToken(folder, { name: "b" }),
+    () => revokeToken(folder, "a"),
+  ];
+  for (const use of uses) {
+    await assert.rejects(use(), (error: Error & { code?: string }) => {
+      assert.equal(error.code, "corruption");
+      assert.ok(error.message.includes(tokenLogPath(folder)));
+      assert.match(error.message, new RegExp(`\\b2\\b.*\\b${firstLine.length}\\b`));
+      return true;
+    });
+  }
+  assert.equal(readTokenLog(folder), damaged);
+});
+
+test("a change that was refused gives the lock free", async (t) => {
+  const folder = makeFolder(t);
+  writeTokenLog(folder, "damage\n");
+  await assert.rejects(createToken(folder, { name: "a" }), { code: "corruption" });
+  writeTokenLog(folder, "");
+  await createToken(folder, { name: "a" });
+});

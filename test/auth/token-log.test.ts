@@ -1,0 +1,237 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import {
+  decodeTokenEvent,
+  encodeTokenEvent,
+  isLive,
+  isTokenName,
+  type TokenEvent,
+  type TokenRecord,
+  TokenSet,
+} from "../../src/auth/token-log.ts";
+
+const HASH = "0123456789abcdef".repeat(4);
+const CREATED = {
+  event: "created",
+  name: "a",
+  hash: HASH,
+  scopes: ["write"],
+  createdAt: "2026-01-02T03:04:05.678Z",
+};
+const REVOKED = { event: "revoked", name: "a", revokedAt: "2026-01-02T03:04:05.678Z" };
+const TIME = Date.UTC(2026, 0, 2, 3, 4, 5, 678);
+
+function decode(event: unknown): TokenEvent {
+  return decodeTokenEvent(Buffer.from(typeof event === "string" ? event : JSON.stringify(event)));
+}
+
+const NAMES = [
+  "a",
+  "A",
+  "0",
+  "ci-server",
+  "a.b_c@d-e",
+  "ann@example.org",
+  "constructor",
+  "hasOwnProperty",
+  `x${"-".repeat(63)}`,
+];
+
+for (const name of NAMES) {
+  test(`${name} is a token name`, () => {
+    assert.equal(isTokenName(name), true);
+    assert.equal(decode({ ...CREATED, name }).name, name);
+  });
+}
+
+const OTHER_NAMES = [
+  "",
+  " ",
+  "-a",
+  ".a",
+  "_a",
+  "@a",
+  "a b",
+  "a\n",
+  "\na",
+  "a/b",
+  "a:b",
+  'a"b',
+  "a\u001b[31m",
+  "\u00e9",
+  "a\u0301",
+  "\uff21",
+  `x${"-".repeat(64)}`,
+];
+
+for (const name of OTHER_NAMES) {
+  test(`${JSON.stringify(name)} is no token name`, () => {
+    assert.equal(isTokenName(name), false);
+    assert.throws(() => decode({ ...CREATED, name }), { code: "corruption" });
+  });
+}
+
+test("a created event is read with its times as milliseconds", () => {
+  assert.deepEqual(decode(CREATED), { ...CREATED, createdAt: TIME });
+  assert.deepEqual(decode({ ...CREATED, expiresAt: "2026-01-02T03:04:05.679Z" }), {
+    ...CREATED,
+    createdAt: TIME,
+    expiresAt: TIME + 1,
+  });
+  assert.deepEqual(decode({ ...CREATED, scopes: [] }), { ...CREATED, scopes: [], createdAt: TIME });
+});
+
+test("a revoked event is read with its time as milliseconds", () => {
+  assert.deepEqual(decode(REVOKED), { ...REVOKED, revokedAt: TIME });
+});
+
+test("members nobody knows are ignored, and do not come back", () => {
+  const line = JSON.stringify(CREATED).replace("{", '{"by":{"id":1},"__proto__":{"name":"b"},');
+  assert.deepEqual(decode(line), { ...CREATED, createdAt: TIME });
+  assert.deepEqual(decode({ ...REVOKED, why: "lost" }), { ...REVOKED, revokedAt: TIME });
+});
+
+/** Each differs from a good event in one thing. */
+const DAMAGED: readonly [says: string, event: unknown][] = [
+  ["no JSON", "created a"],
+  ["nothing", ""],
+  ["half a record", JSON.stringify(CREATED).slice(0, -1)],
+  ["two records", JSON.stringify(REVOKED).repeat(2)],
+  ["an array", [CREATED]],
+  ["null", null],
+  ["a string", '"created"'],
+  ["no event", { ...CREATED, event: undefined }],
+  ["an unknown event", { ...CREATED, event: "renamed" }],
+  ["an event in capitals", { ...CREATED, event: "Created" }],
+  ["no name", { ...CREATED, name: undefined }],
+  ["a number as name", { ...CREATED, name: 7 }],
+  ["no hash", { ...CREATED, hash: undefined }],
+  ["a short hash", { ...CREATED, hash: HASH.slice(1) }],
+  ["a long hash", { ...CREATED, hash: `${HASH}0` }],
+  ["a hash in capitals", { ...CREATED, hash: HASH.toUpperCase() }],
+  ["a token in place of its hash", { ...CREATED, hash: `pst_${"A".repeat(43)}` }],
+  ["no scopes", { ...CREATED, scopes: undefined }],
+  ["a string as scopes", { ...CREATED, scopes: "write" }],
+  ["an unknown scope", { ...CREATED, scopes: ["write", "admin"] }],
+  ["no time of creation", { ...CREATED, createdAt: undefined }],
+  ["a number as time", { ...CREATED, createdAt: TIME }],
+  ["a word as time", { ...CREATED, createdAt: "yesterday" }],
+  ["null as expiry", { ...CREATED, expiresAt: null }],
+  ["an empty expiry", { ...CREATED, expiresAt: "" }],
+  ["no time of revocation", { ...REVOKED, revokedAt: undefined }],
+  ["a revocation of nobody", { ...REVOKED, name: undefined }],
+];
+
+for (const [says, event] of DAMAGED) {
+  test(`an event with ${says} is corruption`, () => {
+    assert.throws(() => decode(event), { code: "corruption" });
+  });
+}
+
+test("encode and decode are inverses, and an event is one line", () => {
+  const name = fc.stringMatching(/^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/);
+  const hash = fc.stringMatching(/^[0-9a-f]{64}$/);
+  const scopes = fc.subarray<"write" | "read">(["write", "read"]);
+  const time = fc.integer({ min: -8.64e15, max: 8.64e15 }); // what a Date can hold
+  const created = fc.tuple(name, hash, scopes, time).map(([name, hash, scopes, createdAt]) => ({
+    event: "created" as const,
+    name,
+    hash,
+    scopes,
+    createdAt,
+  }));
+  const expiring = fc.tuple(created, time).map(([event, expiresAt]) => ({ ...event, expiresAt }));
+  const revoked = fc
+    .tuple(name, time)
+    .map(([name, revokedAt]) => ({ event: "revoked" as const, name, revokedAt }));
+  const anyEvent = fc.oneof<fc.Arbitrary<TokenEvent>[]>(created, expiring, revoked);
+  fc.assert(
+    fc.property(anyEvent, (event) => {
+      const line = encodeTokenEvent(event);
+      assert.equal(line.includes("\n"), false);
+      assert.deepEqual(decode(line), event);
+    }),
+  );
+});
+
+test("times are written as people read them", () => {
+  const line = encodeTokenEvent({ event: "revoked", name: "a", revokedAt: TIME });
+  assert.equal(line, JSON.stringify(REVOKED));
+});
+
+const RECORD: TokenRecord = { name: "a", hash: HASH, scopes: ["write"], createdAt: 0 };
+
+const LIVES: readonly [says: string, token: TokenRecord, now: number, isGood: boolean][] = [
+  ["that never expires", RECORD, Number.MAX_SAFE_INTEGER, true],
+  ["created by a clock that is ahead", { ...RECORD, createdAt: 100 }, 50, true],
+  ["a moment before its expiry", { ...RECORD, expiresAt: 100 }, 99, true],
+  ["at its expiry", { ...RECORD, expiresAt: 100 }, 100, false],
+  ["after its expiry", { ...RECORD, expiresAt: 100 }, 101, false],
+  ["that was revoked", { ...RECORD, revokedAt: 100 }, 100, false],
+  ["revoked by a clock that is ahead", { ...RECORD, revokedAt: 100 }, 50, false],
+];
+
+for (const [says, token, now, isGood] of LIVES) {
+  test(`a token ${says} is ${isGood ? "good" : "not good"}`, () => {
+    assert.equal(isLive(token, now), isGood);
+  });
+}
+
+function created(name: string, createdAt: number, expiresAt?: number): TokenEvent {
+  const expiry = expiresAt === undefined ? {} : { expiresAt };
+  return { event: "created", name, hash: HASH, scopes: ["write"], createdAt, ...expiry };
+}
+
+test("the set holds every token by order of creation, without the event", () => {
+  const set = new TokenSet();
+  set.apply(created("b", 2));
+  set.apply(created("a", 1));
+  assert.deepEqual(set.tokens, [
+    { name: "b", hash: HASH, scopes: ["write"], createdAt: 2 },
+    { name: "a", hash: HASH, scopes: ["write"], createdAt: 1 },
+  ]);
+});
+
+test("a revocation ends the token of its name and no other", () => {
+  const set = new TokenSet();
+  set.apply(created("a", 1));
+  set.apply(created("b", 2));
+  set.apply({ event: "revoked", name: "a", revokedAt: 3 });
+  assert.equal(set.findLive("a", 4), undefined);
+  assert.equal(set.findLive("b", 4)?.createdAt, 2);
+  assert.equal(set.tokens[0]?.revokedAt, 3);
+  assert.equal(set.tokens[1]?.revokedAt, undefined);
+});
+
+test("a name is free again after a revocation, and the next token of it lives", () => {
+  const set = new TokenSet();
+  set.apply(created("a", 1));
+  set.apply({ event: "revoked", name: "a", revokedAt: 2 });
+  set.apply(created("a", 3));
+  assert.equal(set.findLive("a", 4)?.createdAt, 3);
+  set.apply({ event: "revoked", name: "a", revokedAt: 5 });
+  assert.equal(set.findLive("a", 6), undefined);
+  // The first revocation keeps its time.
+  assert.deepEqual(
+    set.tokens.map(({ revokedAt }) => revokedAt),
+    [2, 5],
+  );
+});
+
+test("a name is free again after an expiry", () => {
+  const set = new TokenSet();
+  set.apply(created("a", 1, 10));
+  assert.equal(set.findLive("a", 9)?.createdAt, 1);
+  assert.equal(set.findLive("a", 10), undefined);
+  set.apply(created("a", 11));
+  assert.equal(set.findLive("a", 12)?.createdAt, 11);
+});
+
+test("a revocation of a name nobody has changes nothing", () => {
+  const set = new TokenSet();
+  set.apply(created("a", 1));
+  set.apply({ event: "revoked", name: "b", revokedAt: 2 });
+  assert.equal(set.findLive("a", 3)?.createdAt, 1);
+  assert.equal(set.tokens.length, 1);
+});

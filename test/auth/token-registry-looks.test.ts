@@ -1,0 +1,117 @@
+import assert from "node:assert/strict";
+import { renameSync } from "node:fs";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { createToken, TokenRegistry } from "../../src/index.ts";
+import { makeFolder } from "../support/folders.ts";
+import { readTokenLog, writeTokenLog } from "../support/token-logs.ts";
+import { collectWarnings } from "../support/watch.ts";
+
+/**
+ * A registry whose looks at the file happen when the test says so, one by one:
+ * which look sees what cannot be told from outside while time passes.
+ */
+async function openByHand(
+  t: TestContext,
+  folder: string,
+): Promise<{ registry: TokenRegistry; look: () => Promise<void> }> {
+  const scheduled: (() => unknown)[] = [];
+  t.mock.method(globalThis, "setTimeout", (callback: () => unknown) => {
+    scheduled.push(callback);
+    return { unref() {} };
+  });
+  const registry = await TokenRegistry.open(folder);
+  t.after(() => registry.close());
+  const look = async () => {
+    assert.equal(scheduled.length, 1);
+    await scheduled.pop()?.();
+  };
+  return { registry, look };
+}
+
+/** Lets the file count as old: a fresh one is read at every look whatever it looks like. */
+function ageFiles(t: TestContext): void {
+  const now = Date.now() + 60_000;
+  t.mock.method(Date, "now", () => now);
+}
+
+for (const isOld of [false, true]) {
+  const age = isOld ? "an old" : "a fresh";
+
+  test(`${age} log that is missing for one look keeps its tokens, for two it has none`, async (t) => {
+    const folder = makeFolder(t);
+    const token = await createToken(folder, { name: "a" });
+    if (isOld) ageFiles(t);
+    const { registry, look } = await openByHand(t, folder);
+    const log = join(folder, "tokens.jsonl");
+    renameSync(log, `${log}.away`);
+    await look();
+    assert.equal(registry.verify(token)?.name, "a");
+    await look();
+    assert.equal(registry.verify(token), undefined);
+    renameSync(`${log}.away`, log);
+    await look();
+    assert.equal(registry.verify(token)?.name, "a");
+  });
+
+  test(`${age} log that is edited in place, with its length kept, is read again at the next look`, async (t) => {
+    const folder = makeFolder(t);
+    const token = await createToken(folder, { name: "a" });
+    if (isOld) ageFiles(t);
+    const { registry, look } = await openByHand(t, folder);
+    await look();
+    writeTokenLog(folder, readTokenLog(folder).replace('"a"', '"b"'));
+    await look();
+    assert.equal(registry.verify(token)?.name, "b");
+  });
+
+  test(`${age} log in a folder that is away for a look, now and then, keeps its tokens`, async (t) => {
+    const root = makeFolder(t);
+    const folder = join(root, "data");
+    const token = await createToken(folder, { name: "a" });
+    if (isOld) ageFiles(t);
+    const { registry, look } = await openByHand(t, folder);
+    for (let time = 0; time < 3; time++) {
+      // The folder moves, not the file, so the file comes back looking as it did.
+      renameSync(folder, join(root, "away"));
+      await look();
+      assert.equal(registry.verify(token)?.name, "a", `away for the ${time + 1}. time`);
+      renameSync(join(root, "away"), folder);
+      await look();
+      assert.equal(registry.verify(token)?.name, "a");
+    }
+  });
+}
+
+test("a token is good up to its expiry and not a moment longer, without a look at the file", async (t) => {
+  const folder = makeFolder(t);
+  const expiresAt = Date.now() + 3_600_000;
+  const token = await createToken(folder, { name: "a", expiresAt });
+  const forEver = await createToken(folder, { name: "b" });
+  const { registry } = await openByHand(t, folder);
+  const clock = t.mock.method(Date, "now", () => expiresAt - 1);
+  assert.equal(registry.verify(token)?.name, "a");
+  clock.mock.mockImplementation(() => expiresAt);
+  assert.equal(registry.verify(token), undefined);
+  assert.equal(registry.verify(forEver)?.name, "b");
+});
+
+test("a fault of the log is told once, not at every look; another, or the same again later, anew", async (t) => {
+  const folder = makeFolder(t);
+  const token = await createToken(folder, { name: "a" });
+  const good = readTokenLog(folder);
+  const { registry, look } = await openByHand(t, folder);
+  const warnings = collectWarnings(t);
+  const steps: readonly [content: string, warnings: number][] = [
+    [`damage\n${good}`, 1],
+    [`${good}damage\n`, 2],
+    [good, 2],
+    [`${good}damage\n`, 3],
+  ];
+  for (const [content, count] of steps) {
+    writeTokenLog(folder, content);
+    for (let looks = 0; looks < 3; looks++) await look();
+    assert.equal(warnings.length, count);
+    assert.equal(registry.verify(token)?.name, "a");
+  }
+});

@@ -1,0 +1,216 @@
+import assert from "node:assert/strict";
+import { createHash, randomBytes } from "node:crypto";
+import { appendFileSync, renameSync, symlinkSync, unlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { suite, type TestContext, test } from "node:test";
+import { createToken, revokeToken, TokenRegistry } from "../../src/index.ts";
+import { runCli } from "../support/cli.ts";
+import { makeFolder } from "../support/folders.ts";
+import { readTokenLog, tokenLogPath, writeTokenLog } from "../support/token-logs.ts";
+import { collectWarnings, until } from "../support/watch.ts";
+
+async function openRegistry(t: TestContext, folder: string): Promise<TokenRegistry> {
+  const registry = await TokenRegistry.open(folder);
+  t.after(() => registry.close());
+  return registry;
+}
+
+/** What the file would hold for a token, for logs written by hand. */
+function createdLine(name: string, token: string): string {
+  const hash = createHash("sha256").update(token).digest("hex");
+  const createdAt = "2026-01-01T00:00:00.000Z";
+  return `${JSON.stringify({ event: "created", name, hash, scopes: ["write"], createdAt })}\n`;
+}
+
+function inventToken(): string {
+  return `pst_${randomBytes(32).toString("base64url")}`;
+}
+
+test("a live token is verified as its name and scopes, and nothing else is told of it", async (t) => {
+  const folder = makeFolder(t);
+  const token = await createToken(folder, { name: "ci", scopes: ["read", "write"] });
+  const registry = await openRegistry(t, folder);
+  assert.deepEqual(registry.verify(token), { name: "ci", scopes: ["read", "write"] });
+});
+
+test("what is not a live token to the letter is not verified", async (t) => {
+  const folder = makeFolder(t);
+  const token = await createToken(folder, { name: "ci" });
+  const revoked = await createToken(folder, { name: "old" });
+  await revokeToken(folder, "old");
+  const registry = await openRegistry(t, folder);
+  const hash = createHash("sha256").update(token).digest("hex");
+  const last = token.at(-1) === "A" ? "E" : "A";
+  const others = [
+    "",
+    "ci",
+    hash,
+    revoked,
+    inventToken(),
+    token.toUpperCase(),
+    token.slice(4),
+    token.slice(0, -1),
+    token.slice(0, -1) + last,
+    `${token} `,
+    `${token}=`,
+    `${token}\n`,
+    "constructor",
+    "__proto__",
+  ];
+  for (const other of others) assert.equal(registry.verify(other), undefined, other);
+});
+
+test("several tokens are live at once, each under its own name", async (t) => {
+  const folder = makeFolder(t);
+  const names = ["a", "b", "c"];
+  const tokens = await Promise.all(names.map((name) => createToken(folder, { name })));
+  const registry = await openRegistry(t, folder);
+  assert.deepEqual(
+    tokens.map((token) => registry.verify(token)?.name),
+    names,
+  );
+});
+
+test("a token that was used again under its name after a revocation is the new one alone", async (t) => {
+  const folder = makeFolder(t);
+  const first = await createToken(folder, { name: "a" });
+  await revokeToken(folder, "a");
+  const second = await createToken(folder, { name: "a" });
+  const registry = await openRegistry(t, folder);
+  assert.equal(registry.verify(first), undefined);
+  assert.equal(registry.verify(second)?.name, "a");
+});
+
+// At once, because each of them waits for looks at its file.
+suite("a registry follows its file", { concurrency: true }, () => {
+  test("a revocation is obeyed without a restart, and spares the others", async (t) => {
+    const folder = makeFolder(t);
+    const token = await createToken(folder, { name: "a" });
+    const other = await createToken(folder, { name: "b" });
+    const registry = await openRegistry(t, folder);
+    assert.equal(registry.verify(token)?.name, "a");
+    await revokeToken(folder, "a");
+    await until("the revocation is obeyed", () => registry.verify(token) === undefined);
+    assert.equal(registry.verify(other)?.name, "b");
+  });
+
+  test("the first token of an empty folder is known without a restart", async (t) => {
+    const folder = makeFolder(t);
+    const registry = await openRegistry(t, folder);
+    const token = await createToken(folder, { name: "a" });
+    await until("the token is known", () => registry.verify(token)?.name === "a");
+  });
+
+  test("a token that another process created is known, and its revocation obeyed", async (t) => {
+    const folder = makeFolder(t);
+    const registry = await openRegistry(t, folder);
+    const created = await runCli(["token", "create", "a", "--data", folder]);
+    const token = /pst_[A-Za-z0-9_-]{43}/.exec(created.stdout)?.[0] ?? "";
+    assert.notEqual(token, "", created.stderr);
+    await until("the token is known", () => registry.verify(token)?.name === "a");
+    const revoked = await runCli(["token", "revoke", "a", "--data", folder]);
+    assert.equal(revoked.status, 0, revoked.stderr);
+    await until("the revocation is obeyed", () => registry.verify(token) === undefined);
+  });
+
+  test("a file renamed over the log is noticed, as editors save", async (t) => {
+    const folder = makeFolder(t);
+    const before = await createToken(folder, { name: "a" });
+    const registry = await openRegistry(t, folder);
+    const after = inventToken();
+    const saved = join(folder, "saved");
+    writeFileSync(saved, createdLine("b", after));
+    renameSync(saved, tokenLogPath(folder));
+    await until("the new file is in force", () => registry.verify(after)?.name === "b");
+    assert.equal(registry.verify(before), undefined);
+  });
+
+  test("an edit in place that keeps the length is noticed", async (t) => {
+    const folder = makeFolder(t);
+    const before = inventToken();
+    const after = inventToken();
+    writeTokenLog(folder, createdLine("a", before));
+    const registry = await openRegistry(t, folder);
+    assert.equal(registry.verify(before)?.name, "a");
+    writeTokenLog(folder, createdLine("a", after));
+    await until("the edit is in force", () => registry.verify(after)?.name === "a");
+    assert.equal(registry.verify(before), undefined);
+  });
+
+  test("a line appended by hand without its line feed counts", async (t) => {
+    const folder = makeFolder(t);
+    const token = await createToken(folder, { name: "a" });
+    const registry = await openRegistry(t, folder);
+    const revocation = { event: "revoked", name: "a", revokedAt: "2026-01-01T00:00:00.000Z" };
+    appendFileSync(tokenLogPath(folder), JSON.stringify(revocation));
+    await until("the revocation is obeyed", () => registry.verify(token) === undefined);
+  });
+
+  test("a log that stays away means no tokens; when it is back, its tokens are", async (t) => {
+    const folder = makeFolder(t);
+    const token = await createToken(folder, { name: "a" });
+    const registry = await openRegistry(t, folder);
+    renameSync(tokenLogPath(folder), join(folder, "away"));
+    await until("there are no tokens", () => registry.verify(token) === undefined);
+    renameSync(join(folder, "away"), tokenLogPath(folder));
+    await until("the token is back", () => registry.verify(token)?.name === "a");
+  });
+
+  test("a log that was emptied means no tokens", async (t) => {
+    const folder = makeFolder(t);
+    const token = await createToken(folder, { name: "a" });
+    const registry = await openRegistry(t, folder);
+    writeTokenLog(folder, "");
+    await until("there are no tokens", () => registry.verify(token) === undefined);
+  });
+
+  test("while the log is damaged the last good tokens stay, with one warning; mended, it is followed", async (t) => {
+    const folder = makeFolder(t);
+    const warnings = collectWarnings(t, folder);
+    const token = await createToken(folder, { name: "a" });
+    const good = readTokenLog(folder);
+    const registry = await openRegistry(t, folder);
+
+    writeTokenLog(folder, `damage\n${good}`);
+    await until("a warning is given", () => warnings.length > 0);
+    assert.ok(warnings[0]?.message.includes(tokenLogPath(folder)));
+    assert.equal((warnings[0]?.cause as { code?: string } | undefined)?.code, "corruption");
+    assert.equal(registry.verify(token)?.name, "a");
+
+    const added = inventToken();
+    writeTokenLog(folder, good + createdLine("b", added));
+    await until("the mended log is in force", () => registry.verify(added)?.name === "b");
+    assert.equal(registry.verify(token)?.name, "a");
+    assert.equal(warnings.length, 1);
+  });
+
+  test("a log that cannot be opened leaves the last good tokens, with a warning", async (t) => {
+    const folder = makeFolder(t);
+    const warnings = collectWarnings(t, folder);
+    const token = await createToken(folder, { name: "a" });
+    const registry = await openRegistry(t, folder);
+    // A link to itself cannot be opened by anybody, root included.
+    unlinkSync(tokenLogPath(folder));
+    symlinkSync("tokens.jsonl", tokenLogPath(folder));
+    await until("a warning is given", () => warnings.length > 0);
+    assert.equal(registry.verify(token)?.name, "a");
+  });
+
+  test("a registry does not open on a damaged log", async (t) => {
+    const folder = makeFolder(t);
+    writeTokenLog(folder, "damage\n");
+    await assert.rejects(TokenRegistry.open(folder), { code: "corruption" });
+  });
+
+  test("a closed registry keeps its last tokens and follows nothing more", async (t) => {
+    const folder = makeFolder(t);
+    const token = await createToken(folder, { name: "a" });
+    const closed = await openRegistry(t, folder);
+    const open = await openRegistry(t, folder);
+    closed.close();
+    closed.close();
+    await revokeToken(folder, "a");
+    await until("another registry obeys", () => open.verify(token) === undefined);
+    assert.equal(closed.verify(token)?.name, "a");
+  });
+});

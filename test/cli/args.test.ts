@@ -1,0 +1,210 @@
+import assert from "node:assert/strict";
+import { type TestContext, test } from "node:test";
+import { findCommand, readArgs, variableName } from "../../src/cli/args.ts";
+import { defineCommand, UsageError } from "../../src/cli/command.ts";
+import { integerBetween, parseSwitch, parseText } from "../../src/cli/options.ts";
+
+/** One option of each kind, and one argument. */
+const dig = defineCommand({
+  name: "dig",
+  summary: "dig a hole",
+  arguments: ["ID"],
+  options: {
+    data: { placeholder: "DIR", help: "where", defaultText: "./data", parse: parseText },
+    "depth-max": {
+      placeholder: "N",
+      help: "how deep",
+      defaultText: "10",
+      parse: integerBetween(0, 99),
+    },
+    tool: { placeholder: "TOOL", help: "with what", isRepeatable: true, parse: parseText },
+    json: { help: "as JSON", parse: parseSwitch },
+  },
+  run: async () => 0,
+});
+const rest = defineCommand({ ...dig, name: "rest", arguments: [] });
+const bedAdd = defineCommand({ ...dig, name: "bed add" });
+const bedRemove = defineCommand({ ...dig, name: "bed remove" });
+const COMMANDS = [dig, rest, bedAdd, bedRemove];
+
+const DEFAULTS = { data: "./data", "depth-max": 10, tool: undefined, json: undefined };
+
+/** Sets variables for one test; without this one, none of ours is set. */
+function setVariables(t: TestContext, variables: Readonly<Record<string, string>> = {}): void {
+  const before = { ...process.env };
+  t.after(() => {
+    process.env = before;
+  });
+  const others = Object.entries(before).filter(([name]) => !name.startsWith("PLANT_STORE_"));
+  process.env = { ...Object.fromEntries(others), ...variables };
+}
+
+const FOUND: readonly [words: string[], name: string, rest: string[]][] = [
+  [["dig"], "dig", []],
+  [["dig", "7", "--json"], "dig", ["7", "--json"]],
+  [["dig", "bed", "add"], "dig", ["bed", "add"]],
+  [["bed", "add", "7"], "bed add", ["7"]],
+  [["bed", "remove", "--help"], "bed remove", ["--help"]],
+  [["rest", "add"], "rest", ["add"]],
+];
+
+for (const [words, name, behind] of FOUND) {
+  test(`findCommand() finds "${name}" in front of "${words.join(" ")}"`, () => {
+    const { command, rest } = findCommand(words, COMMANDS);
+    assert.deepEqual([command.name, rest], [name, behind]);
+  });
+}
+
+/** `undefined`: nothing is near enough to be meant. */
+const NOT_FOUND: readonly [words: string[], suggestion: string | undefined][] = [
+  [["dgi"], undefined],
+  [["dg"], "dig"],
+  [["ret"], "rest"],
+  [["bed", "ad"], "bed add"],
+  [["bed", "remov", "7"], "bed remove"],
+  [["bad", "add"], "bed add"],
+  [["bd", "--json"], "bed"],
+  [["--json", "rset"], "rest"],
+  [["nothing", "like", "it"], undefined],
+  [[""], undefined],
+  [["--json"], undefined],
+  [["Dig"], "dig"],
+];
+
+for (const [words, suggestion] of NOT_FOUND) {
+  test(`findCommand() suggests ${suggestion ?? "nothing"} for "${words.join(" ")}"`, () => {
+    assert.throws(
+      () => findCommand(words, COMMANDS),
+      (error) => {
+        assert.ok(error instanceof UsageError);
+        assert.equal(/did you mean "([^"]*)"/.exec(error.message)?.[1], suggestion);
+        return true;
+      },
+    );
+  });
+}
+
+test("findCommand() names every command of a group that is typed alone", () => {
+  for (const words of [["bed"], ["bed", "--json"]]) {
+    assert.throws(
+      () => findCommand(words, COMMANDS),
+      (error) => error instanceof UsageError && /bed add.*bed remove/.test(error.message),
+    );
+  }
+});
+
+const READ: readonly [words: string[], id: string, options: object][] = [
+  [["7"], "7", {}],
+  [["7", "--data", "/d"], "7", { data: "/d" }],
+  [["--data", "/d", "7"], "7", { data: "/d" }],
+  [["--data=/d", "7"], "7", { data: "/d" }],
+  [["--data=-5", "7"], "7", { data: "-5" }],
+  [["--data", "a", "7", "--data", "b"], "7", { data: "b" }],
+  [["7", "--depth-max", "0"], "7", { "depth-max": 0 }],
+  [["7", "--json"], "7", { json: true }],
+  [["7", "--tool", "spade"], "7", { tool: "spade" }],
+  [["--tool", "spade", "7", "--tool=fork"], "7", { tool: "spade,fork" }],
+  [["-7"], "-7", {}],
+  [["-9223372036854775808", "--json"], "-9223372036854775808", { json: true }],
+  [["--data", "/d", "-0"], "-0", { data: "/d" }],
+  [["--", "-7"], "-7", {}],
+  [["--json", "--", "--data"], "--data", { json: true }],
+  [[""], "", {}],
+];
+
+for (const [words, id, options] of READ) {
+  test(`readArgs() reads "${words.join(" ")}"`, (t) => {
+    setVariables(t);
+    assert.deepEqual(readArgs(dig, words), {
+      args: [id],
+      options: { ...DEFAULTS, ...options },
+      wantsHelp: false,
+    });
+  });
+}
+
+for (const words of [["--help"], ["-h"], ["7", "--help"], ["1", "2", "3", "-h", "--data", "/d"]]) {
+  test(`readArgs() sees that "${words.join(" ")}" asks for help, whatever else is there`, (t) => {
+    setVariables(t);
+    assert.equal(readArgs(dig, words).wantsHelp, true);
+  });
+}
+
+const SOURCES: readonly [words: string[], variable: string | undefined, depth: number][] = [
+  [[], undefined, 10],
+  [[], "", 10],
+  [[], "20", 20],
+  [["--depth-max", "30"], undefined, 30],
+  [["--depth-max", "30"], "20", 30],
+  [["--depth-max", "30"], "not a number", 30],
+];
+
+for (const [words, variable, depth] of SOURCES) {
+  const given = `"${words.join(" ")}" beside the variable ${JSON.stringify(variable)}`;
+  test(`readArgs() takes flag, then variable, then default: ${given} is ${depth}`, (t) => {
+    setVariables(t, variable === undefined ? {} : { PLANT_STORE_DEPTH_MAX: variable });
+    assert.equal(readArgs(rest, words).options["depth-max"], depth);
+  });
+}
+
+for (const [variable, value] of [
+  ["1", true],
+  ["true", true],
+  ["0", false],
+  ["false", false],
+] as const) {
+  test(`readArgs() reads a switch from a variable that says ${variable}`, (t) => {
+    setVariables(t, { PLANT_STORE_JSON: variable });
+    assert.equal(readArgs(rest, []).options.json, value);
+  });
+}
+
+test("variableName() is PLANT_STORE_ and the option in capitals", () => {
+  assert.equal(variableName("data"), "PLANT_STORE_DATA");
+  assert.equal(variableName("keep-alive-timeout-ms"), "PLANT_STORE_KEEP_ALIVE_TIMEOUT_MS");
+});
+
+/** What the message must name, so that somebody finds the place. */
+const REFUSED: readonly [words: string[], named: string][] = [
+  [[], "ID"],
+  [["7", "8"], '"8"'],
+  [["7", "-8"], '"-8"'],
+  [["7", "--deep"], "--deep"],
+  [["7", "--deep=3"], "--deep"],
+  [["7", "--jsn"], '"--json"'],
+  [["7", "--hlep"], '"--help"'],
+  [["7", "-x"], "-x"],
+  [["7", "--__proto__"], "--__proto__"],
+  [["7", "--constructor", "x"], "--constructor"],
+  [["7", "--data"], "--data DIR"],
+  [["7", "--data", "--json"], "--data DIR"],
+  [["7", "--data="], "--data"],
+  [["--data", "-5"], "--data DIR"],
+  [["7", "--json=true"], "--json"],
+  [["7", "--no-json"], "--no-json"],
+  [["--help=7"], "--help"],
+  [["7", "--depth-max", "100"], "--depth-max"],
+  [["7", "--depth-max", "many"], '"many"'],
+];
+
+for (const [words, named] of REFUSED) {
+  test(`readArgs() refuses "${words.join(" ")}", naming ${named}`, (t) => {
+    setVariables(t);
+    assert.throws(
+      () => readArgs(dig, words),
+      (error) => {
+        assert.ok(error instanceof UsageError);
+        assert.ok(error.message.includes(named), error.message);
+        return true;
+      },
+    );
+  });
+}
+
+test("readArgs() names the variable that a bad value came from", (t) => {
+  setVariables(t, { PLANT_STORE_DEPTH_MAX: "100" });
+  assert.throws(
+    () => readArgs(rest, []),
+    (error) => error instanceof UsageError && error.message.includes("PLANT_STORE_DEPTH_MAX"),
+  );
+});

@@ -1,0 +1,173 @@
+import assert from "node:assert/strict";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { createToken, TokenRegistry } from "../../src/index.ts";
+import { runCli } from "../support/cli.ts";
+import { makeFolder } from "../support/folders.ts";
+import { readLog, writeLog } from "../support/stores.ts";
+
+/** Most of a run is the start of its process, so some go at once. */
+const AT_ONCE = { concurrency: 4 };
+
+const LINES = [
+  '{"id":7,"name":"Fern","tag":"indoor"}',
+  '{"id":-5,"name":"Moss"}',
+  '{"id":9007199254740993,"name":"","tag":""}',
+  '{"id":-9223372036854775808,"name":"Aloë \\ud800 🌵"}',
+];
+const LOG = `${LINES.join("\n")}\n`;
+
+describe("get prints the plant of an id as its line", AT_ONCE, () => {
+  const IDS: readonly [id: string, line: string | undefined][] = [
+    ["70e-1", LINES[0]],
+    ["-5", LINES[1]],
+    ["9007199254740993", LINES[2]],
+    ["-9223372036854775808", LINES[3]],
+  ];
+  for (const [id, line] of IDS) {
+    test(`id ${id}`, async (t) => {
+      const folder = makeFolder(t);
+      writeLog(folder, LOG);
+      const end = await runCli(["get", id, "--data", folder]);
+      assert.deepEqual(end, { status: 0, signal: null, stdout: `${line}\n`, stderr: "" });
+    });
+  }
+  test("an id that is nobody's: status 1, and only a message", async (t) => {
+    const folder = makeFolder(t);
+    writeLog(folder, LOG);
+    // What a double makes of the third plant's id.
+    const end = await runCli(["get", "9007199254740992", "--data", folder]);
+    assert.deepEqual([end.status, end.stdout], [1, ""]);
+    assert.ok(end.stderr.includes("9007199254740992"));
+  });
+});
+
+test("list prints every plant as a line, oldest first, and nothing of a torn last line", async (t) => {
+  const folder = makeFolder(t);
+  writeLog(folder, `${LOG}{"id":8,"na`);
+  const end = await runCli(["list", "--data", folder]);
+  assert.deepEqual(end, { status: 0, signal: null, stdout: LOG, stderr: "" });
+  assert.equal(readLog(folder), `${LOG}{"id":8,"na`);
+});
+
+test("list prints a log of several blocks whole, also into a slow pipe", async (t) => {
+  const folder = makeFolder(t);
+  const line = (id: number) => `{"id":${id},"name":"${"Fern".repeat(50)}"}\n`;
+  const log = Array.from({ length: 12_000 }, (_, id) => line(id)).join("");
+  writeLog(folder, log);
+  const end = await runCli(["list", "--data", folder]);
+  assert.equal(end.status, 0);
+  assert.equal(end.stdout === log, true, "not assert.equal: its diff of megabytes helps nobody");
+});
+
+test("list of a store without plants prints nothing and succeeds", async (t) => {
+  const folder = makeFolder(t);
+  writeLog(folder, "");
+  const end = await runCli(["list", "--data", folder]);
+  assert.deepEqual(end, { status: 0, signal: null, stdout: "", stderr: "" });
+});
+
+test("token create prints the token alone, which is good at once and stored nowhere", async (t) => {
+  const folder = makeFolder(t);
+  // No --data: the default is the folder `data` where the command is run.
+  const end = await runCli(["token", "create", "gardener"], { cwd: folder });
+  assert.deepEqual([end.status, end.stderr], [0, ""]);
+  assert.match(end.stdout, /^pst_[A-Za-z0-9_-]{43}\n$/);
+  const token = end.stdout.trim();
+  const registry = await TokenRegistry.open(join(folder, "data"));
+  t.after(() => registry.close());
+  assert.deepEqual(registry.verify(token), { name: "gardener", scopes: ["write"] });
+  const stored = readFileSync(join(folder, "data", "tokens.jsonl"), "utf8");
+  assert.ok(!stored.includes(token.slice(4)));
+});
+
+test("token create takes each scope and an expiry, and refuses a name that is taken", async (t) => {
+  const folder = makeFolder(t);
+  const words = ["token", "create", "a.b_c@d-1", "--data", folder];
+  const options = ["--scope", "read", "--scope", "write", "--expires", "2999-12-31"];
+  const first = await runCli([...words, ...options]);
+  assert.equal(first.status, 0);
+  const second = await runCli(words);
+  assert.deepEqual([second.status, second.stdout], [1, ""]);
+  assert.ok(second.stderr.includes('"a.b_c@d-1"'));
+  const list = await runCli(["token", "list", "--json", "--data", folder]);
+  const { created, ...row } = JSON.parse(list.stdout);
+  assert.deepEqual(row, {
+    name: "a.b_c@d-1",
+    scopes: ["write", "read"],
+    state: "live",
+    expires: "2999-12-31T00:00:00.000Z",
+  });
+  assert.ok(Math.abs(Date.parse(created) - Date.now()) < 3_600_000, created);
+});
+
+const EVENTS = [
+  { event: "created", name: "old", expiresAt: "2020-02-01T00:00:00.000Z" },
+  { event: "created", name: "gone" },
+  { event: "revoked", name: "gone", revokedAt: "2020-01-02T00:00:00.000Z" },
+  { event: "created", name: "gardener" },
+].map((event) => {
+  const more = { hash: "0a".repeat(32), scopes: ["write"], createdAt: "2020-01-01T00:00:00.000Z" };
+  return JSON.stringify(event.event === "created" ? { ...more, ...event } : event);
+});
+
+test("token list shows each token on a line under its heading, never a hash", async (t) => {
+  const folder = makeFolder(t);
+  writeFileSync(join(folder, "tokens.jsonl"), `${EVENTS.join("\n")}\n`);
+  const end = await runCli(["token", "list", "--data", folder]);
+  assert.deepEqual([end.status, end.stderr], [0, ""]);
+  const created = "2020-01-01T00:00:00.000Z";
+  const cells = end.stdout.split("\n").map((line) => line.split(/ {2,}/));
+  assert.deepEqual(cells, [
+    ["NAME", "SCOPES", "STATE", "CREATED", "EXPIRES"],
+    ["old", "write", "expired", created, "2020-02-01T00:00:00.000Z"],
+    ["gone", "write", "revoked", created, "never"],
+    ["gardener", "write", "live", created, "never"],
+    [""],
+  ]);
+  const starts = end.stdout
+    .trimEnd()
+    .split("\n")
+    .map((line) => /write|SCOPES/.exec(line)?.index);
+  assert.equal(new Set(starts).size, 1, "the columns stand under each other");
+});
+
+test("token list --json prints the same as a line of JSON for each", async (t) => {
+  const folder = makeFolder(t);
+  writeFileSync(join(folder, "tokens.jsonl"), `${EVENTS.join("\n")}\n`);
+  const end = await runCli(["token", "list", "--json", "--data", folder]);
+  const rows = end.stdout
+    .trimEnd()
+    .split("\n")
+    .map((line) => JSON.parse(line));
+  const row = { scopes: ["write"], created: "2020-01-01T00:00:00.000Z", expires: null };
+  assert.deepEqual(rows, [
+    { ...row, name: "old", state: "expired", expires: "2020-02-01T00:00:00.000Z" },
+    { ...row, name: "gone", state: "revoked" },
+    { ...row, name: "gardener", state: "live" },
+  ]);
+});
+
+test("token list without a token log shows headings alone, and changes nothing", async (t) => {
+  const folder = join(makeFolder(t), "nothing-here");
+  const end = await runCli(["token", "list", "--data", folder]);
+  assert.equal(end.status, 0);
+  assert.equal(end.stdout.split("\n").length, 2);
+  assert.throws(() => readFileSync(folder), { code: "ENOENT" });
+});
+
+test("token revoke ends the live token of a name, in silence, and only once", async (t) => {
+  const folder = makeFolder(t);
+  const token = await createToken(folder, { name: "gardener" });
+  const other = await createToken(folder, { name: "other" });
+  const words = ["token", "revoke", "gardener", "--data", folder];
+  assert.deepEqual(await runCli(words), { status: 0, signal: null, stdout: "", stderr: "" });
+  const registry = await TokenRegistry.open(folder);
+  t.after(() => registry.close());
+  assert.equal(registry.verify(token), undefined);
+  assert.notEqual(registry.verify(other), undefined);
+  const again = await runCli(words);
+  assert.deepEqual([again.status, again.stdout], [1, ""]);
+  assert.ok(again.stderr.includes('"gardener"'));
+});

@@ -1,0 +1,192 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { VERSION } from "../../src/cli/version.ts";
+import { type Finished, NODE_ARGS, runCli } from "../support/cli.ts";
+import { makeFolder } from "../support/folders.ts";
+import { writeLog } from "../support/stores.ts";
+
+/** Most of a run is the start of its process, so some go at once. */
+const AT_ONCE = { concurrency: 4 };
+
+const DEEP = { recursive: true };
+
+/** A message is one line, and never a stack. */
+function assertOneLine(text: string): void {
+  assert.match(text, /^plant-store: [^\n]+\n$/);
+}
+
+test("the version of the program is that of the package", () => {
+  const manifest = readFileSync(new URL("../../package.json", import.meta.url), "utf8");
+  assert.equal(VERSION, JSON.parse(manifest).version);
+});
+
+describe("what is asked for goes to standard output, with status 0", AT_ONCE, () => {
+  const ASKED: readonly [words: string, stdout: RegExp][] = [
+    ["--version", new RegExp(`^${VERSION.replaceAll(".", "\\.")}\n$`)],
+    ["--help", /\bserve\b[\s\S]*\btoken create NAME\b[\s\S]*\bget ID\b/],
+    ["serve --help", /^Usage: plant-store serve [\s\S]*PLANT_STORE_BASE_PATH/],
+    ["token create --help", /^Usage: plant-store token create NAME [\s\S]*PLANT_STORE_EXPIRES/],
+    ["token list --help", /^Usage: plant-store token list [\s\S]*PLANT_STORE_JSON/],
+    ["token revoke --help", /^Usage: plant-store token revoke NAME [\s\S]*PLANT_STORE_DATA/],
+    ["get --help", /^Usage: plant-store get ID [\s\S]*PLANT_STORE_DATA/],
+    ["list --help", /^Usage: plant-store list [\s\S]*PLANT_STORE_DATA/],
+  ];
+  for (const [words, stdout] of ASKED) {
+    test(words, async () => {
+      const end = await runCli(words.split(" "));
+      assert.deepEqual([end.status, end.stderr], [0, ""]);
+      assert.match(end.stdout, stdout);
+    });
+  }
+});
+
+describe("wrong usage is told on standard error in one line, with status 2", AT_ONCE, () => {
+  const WRONG: readonly [words: string[], named: string][] = [
+    [["srve"], '"serve"'],
+    [["token", "crate", "x"], '"token create"'],
+    [["list", "--dtaa", "/d"], '"--data"'],
+    [["list", "--data"], "--data DIR"],
+    [["get", "7.5"], '"7.5"'],
+    [["token", "create", "two words"], '"two words"'],
+  ];
+  for (const [words, named] of WRONG) {
+    test(words.join(" "), async (t) => {
+      const end = await runCli(words, { cwd: makeFolder(t) });
+      assert.deepEqual([end.status, end.stdout], [2, ""]);
+      assertOneLine(end.stderr);
+      assert.ok(end.stderr.includes(named), end.stderr);
+    });
+  }
+});
+
+test("no command at all is wrong usage, and shows the help on standard error", async () => {
+  const end = await runCli([]);
+  assert.deepEqual([end.status, end.stdout], [2, ""]);
+  assert.match(end.stderr, /\btoken create NAME\b/);
+});
+
+describe(
+  "data that needs a person ends a command with status 3, and stays as it is",
+  AT_ONCE,
+  () => {
+    const GOOD = '{"id":1,"name":"Fern"}\n';
+    const DAMAGED: readonly [fault: string, words: string[], file: string, content: string][] = [
+      ["a line that is no plant", ["list"], "plants.jsonl", `${GOOD}{"id":2}\n${GOOD}`],
+      ["one id with two names", ["serve"], "plants.jsonl", `${GOOD}{"id":1,"name":"Moss"}\n`],
+      ["a line that is no event", ["token", "list"], "tokens.jsonl", '{"event":"lost"}\n'],
+      ["a token log that is damaged", ["serve"], "tokens.jsonl", "rubbish\n"],
+    ];
+    for (const [fault, words, file, content] of DAMAGED) {
+      test(`${words.join(" ")}: ${fault}`, async (t) => {
+        const folder = makeFolder(t);
+        writeFileSync(join(folder, file), content);
+        const end = await runCli([...words, "--data", folder], { env: { PLANT_STORE_PORT: "0" } });
+        assert.equal(end.status, 3);
+        assertOneLine(end.stderr);
+        assert.match(
+          end.stderr,
+          new RegExp(`${file}": line ${content.startsWith(GOOD) ? 2 : 1}\\b`),
+        );
+        assert.equal(readFileSync(join(folder, file), "utf8"), content);
+      });
+    }
+  },
+);
+
+describe("what the system refuses ends a command with status 1 and one line", AT_ONCE, () => {
+  const REFUSED: readonly [fault: string, words: string[], prepare: (data: string) => void][] = [
+    ["no such folder", ["list"], () => {}],
+    ["the folder is a file", ["list"], (data) => writeFileSync(data, "")],
+    ["the folder is a file", ["token", "create", "x"], (data) => writeFileSync(data, "")],
+    ["the log is a folder", ["list"], (data) => mkdirSync(join(data, "plants.jsonl"), DEEP)],
+    [
+      "the log is a folder",
+      ["token", "list"],
+      (data) => mkdirSync(join(data, "tokens.jsonl"), DEEP),
+    ],
+  ];
+  for (const [fault, words, prepare] of REFUSED) {
+    test(`${words.join(" ")}: ${fault}`, async (t) => {
+      const data = join(makeFolder(t), "data");
+      prepare(data);
+      const end = await runCli([...words, "--data", data]);
+      assert.deepEqual([end.status, end.stdout], [1, ""]);
+      assertOneLine(end.stderr);
+      assert.ok(end.stderr.includes(data), end.stderr);
+    });
+  }
+});
+
+/** Runs a shell line in which `"$@"` is the program with these words. */
+async function runInShell(line: string, words: readonly string[]): Promise<Finished> {
+  const args = ["-c", line, "sh", process.execPath, ...NODE_ARGS, ...words];
+  const child = spawn("sh", args, { stdio: ["ignore", "pipe", "pipe"] });
+  let stdout = "";
+  let stderr = "";
+  child.stdout.setEncoding("utf8").on("data", (text: string) => {
+    stdout += text;
+  });
+  child.stderr.setEncoding("utf8").on("data", (text: string) => {
+    stderr += text;
+  });
+  const [status, signal] = await once(child, "close");
+  return { status, signal, stdout, stderr };
+}
+
+test("a reader that has seen enough ends list quietly, with status 0", async (t) => {
+  const folder = makeFolder(t);
+  const line = (id: number) => `{"id":${id},"name":"${"Fern ".repeat(100)}"}\n`;
+  // More than any pipe holds, so that list meets the closed one.
+  writeLog(folder, Array.from({ length: 5000 }, (_, id) => line(id)).join(""));
+  const piped = '{ "$@"; echo "status $?" >&2; } | head -n 1';
+  const end = await runInShell(piped, ["list", "--data", folder]);
+  assert.deepEqual([end.stdout, end.stderr], [line(0), "status 0\n"]);
+});
+
+test("a standard output that takes nothing ends a command with status 1 and one line", async (t) => {
+  const folder = makeFolder(t);
+  writeLog(folder, '{"id":1,"name":"Fern"}\n');
+  const end = await runInShell('exec "$@" >/dev/full', ["list", "--data", folder]);
+  assert.equal(end.status, 1);
+  assertOneLine(end.stderr);
+});
+
+describe("nothing that was stored or typed steers the terminal", AT_ONCE, () => {
+  /** Controls that a JSON text may hold as they stand, and those it must escape; bidi overrides. */
+  const RAW = "\u007f\u0080\u009b31m\u009f\u2028\u2029\u202e\u2066";
+  const HOSTILE = `\u0001\u0007\b\u000b\f\r\u001b[31m${RAW}`;
+  const NEVER = /[^\P{Cc}\t\n]|[\u2028-\u202e\u2066-\u2069]/u;
+  const PLANT = { id: 1, name: HOSTILE, tag: HOSTILE };
+  // What JSON.stringify leaves raw stays raw in the file: somebody may have written it by hand.
+  const LOG = `${JSON.stringify(PLANT)}\n`;
+  assert.ok(LOG.includes(RAW));
+
+  const RUNS: readonly [words: string[], log: string, status: number][] = [
+    [["get", "1"], LOG, 0],
+    [["list"], LOG, 0],
+    [["list"], `${LOG}${HOSTILE}\n`, 3],
+    [["get", HOSTILE], LOG, 2],
+    [[HOSTILE], LOG, 2],
+    [["token", "revoke", HOSTILE], LOG, 1],
+    [["serve", "--port", HOSTILE], LOG, 2],
+  ];
+  for (const [words, log, status] of RUNS) {
+    // The name of a test goes to a terminal, too.
+    const typed = words.join(" ").replace(HOSTILE, "(controls)");
+    test(`${typed}, of a log of ${log.length} characters, ends with ${status}`, async (t) => {
+      // In the path as well: messages name it.
+      const folder = join(makeFolder(t), `${HOSTILE}\n`);
+      mkdirSync(folder);
+      writeLog(folder, log);
+      const end = await runCli(words, { env: { PLANT_STORE_DATA: folder } });
+      assert.equal(end.status, status);
+      assert.doesNotMatch(end.stdout + end.stderr, NEVER);
+      if (status === 0) assert.deepEqual(JSON.parse(end.stdout), PLANT);
+      else assertOneLine(end.stderr);
+    });
+  }
+});

@@ -1,0 +1,133 @@
+import assert from "node:assert/strict";
+import { type TestContext, test } from "node:test";
+import { UsageError } from "../../src/cli/command.ts";
+import { integerBetween, parseExpiry, parseSwitch, parseText } from "../../src/cli/options.ts";
+
+const NOW = Date.parse("2026-01-01T00:00:00Z");
+const DAY_MS = 86_400_000;
+
+function stopClock(t: TestContext): void {
+  t.mock.method(Date, "now", () => NOW);
+}
+
+const EXPIRIES: readonly [text: string, time: number][] = [
+  ["1s", NOW + 1000],
+  ["5m", NOW + 5 * 60_000],
+  ["12h", NOW + 12 * 3_600_000],
+  ["1d", NOW + DAY_MS],
+  ["90d", NOW + 90 * DAY_MS],
+  ["2w", NOW + 14 * DAY_MS],
+  ["999999w", NOW + 999_999 * 7 * DAY_MS],
+  ["2026-01-02", NOW + DAY_MS],
+  ["2028-02-29", Date.UTC(2028, 1, 29)],
+  ["2030-01-31", Date.UTC(2030, 0, 31)],
+  ["2030-01-31T12:00Z", Date.UTC(2030, 0, 31, 12)],
+  ["2030-01-31T12:00:30+02:00", Date.UTC(2030, 0, 31, 10, 0, 30)],
+  ["2026-01-01T00:00:00.001Z", NOW + 1],
+  ["9999-12-31", Date.UTC(9999, 11, 31)],
+];
+
+for (const [text, time] of EXPIRIES) {
+  test(`parseExpiry() reads ${text} as ${new Date(time).toISOString()}`, (t) => {
+    stopClock(t);
+    assert.equal(parseExpiry(text), time);
+  });
+}
+
+const NO_EXPIRIES = [
+  "",
+  "d",
+  "90",
+  "0d",
+  "-5d",
+  "+5d",
+  "1.5d",
+  "090d",
+  "1000000d",
+  "1y",
+  "1D",
+  "1d ",
+  " 1d",
+  "1d\n",
+  "1d12h",
+  "٣d",
+  "never",
+  "tomorrow",
+  "2026-01-01",
+  "2026-01-01T00:00:00.000Z",
+  "2025-12-31",
+  "2030-1-1",
+  "2030-13-01",
+  "2030-01-00",
+  "2030-02-31",
+  "2030-01-32",
+  "2027-02-29",
+  "2030-01-31T12:00",
+  "2030-01-31T25:00Z",
+  "2030-01-31 12:00Z",
+  "1893456000000",
+];
+
+for (const text of NO_EXPIRIES) {
+  test(`parseExpiry() refuses ${JSON.stringify(text)}`, (t) => {
+    stopClock(t);
+    assert.throws(() => parseExpiry(text), UsageError);
+  });
+}
+
+for (const [min, max, text, value] of [
+  [0, 65_535, "0", 0],
+  [0, 65_535, "65535", 65_535],
+  [1, 99, "1", 1],
+  [1, 99, "007", 7],
+  [0, 999_999_999_999_999, "999999999999999", 999_999_999_999_999],
+] as const) {
+  test(`integerBetween(${min}, ${max}) reads ${text}`, () => {
+    assert.equal(integerBetween(min, max)(text), value);
+  });
+}
+
+for (const [min, max, text] of [
+  [0, 65_535, "65536"],
+  [1, 99, "0"],
+  [1, 99, "100"],
+  [0, 99, "-1"],
+  [0, 99, "-0"],
+  [0, 99, "+1"],
+  [0, 99, "1.0"],
+  [0, 99, "1e1"],
+  [0, 99, "0x10"],
+  [0, 99, ""],
+  [0, 99, " 1"],
+  [0, 99, "1\n"],
+  [0, 99, "1_0"],
+  [0, 99, "٣"],
+  [0, 99, "NaN"],
+  [0, Number.POSITIVE_INFINITY, "9007199254740993"],
+] as const) {
+  test(`integerBetween(${min}, ${max}) refuses ${JSON.stringify(text)}`, () => {
+    assert.throws(() => integerBetween(min, max)(text), UsageError);
+  });
+}
+
+for (const [text, value] of [
+  ["true", true],
+  ["1", true],
+  ["false", false],
+  ["0", false],
+] as const) {
+  test(`parseSwitch() reads ${text} as ${value}`, () => {
+    assert.equal(parseSwitch(text), value);
+  });
+}
+
+for (const text of ["", "yes", "TRUE", "2", "on", " 1"]) {
+  test(`parseSwitch() refuses ${JSON.stringify(text)}`, () => {
+    assert.throws(() => parseSwitch(text), UsageError);
+  });
+}
+
+test("parseText() takes any text but none", () => {
+  assert.equal(parseText(" a b "), " a b ");
+  assert.throws(() => parseText(""), UsageError);
+});

@@ -1,0 +1,190 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, writeFileSync } from "node:fs";
+import net, { type AddressInfo } from "node:net";
+import { join } from "node:path";
+import { describe, type TestContext, test } from "node:test";
+import { promisify } from "node:util";
+import { readArgs } from "../../src/cli/args.ts";
+import { UsageError } from "../../src/cli/command.ts";
+import { serve } from "../../src/cli/commands/serve.ts";
+import { createToken, listTokens } from "../../src/index.ts";
+import { type RunningServer, runCli, startServer } from "../support/cli.ts";
+import { makeFolder } from "../support/folders.ts";
+import { postPlant } from "../support/post.ts";
+import { send } from "../support/service.ts";
+import { readLog } from "../support/stores.ts";
+import { until } from "../support/watch.ts";
+
+/** Most of a run is the start of its process, so some go at once. */
+const AT_ONCE = { concurrency: 4 };
+
+/** A port that somebody else listens on. */
+async function takePort(t: TestContext): Promise<string> {
+  const server = net.createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  t.after(() => server.close());
+  return String((server.address() as AddressInfo).port);
+}
+
+function makeFile(path: string): string {
+  writeFileSync(path, "");
+  return path;
+}
+
+describe("a start that is refused says why in one line, on standard error alone", AT_ONCE, () => {
+  test("a busy port: status 1, naming it", async (t) => {
+    const port = await takePort(t);
+    const end = await runCli(["serve", "--port", port, "--data", makeFolder(t)]);
+    assert.deepEqual([end.status, end.stdout], [1, ""]);
+    assert.match(end.stderr, new RegExp(`^plant-store: [^\\n]*:${port}\\b[^\\n]*\\n$`));
+  });
+
+  test("an address of no interface here: status 1, naming it", async (t) => {
+    const host = "192.0.2.1"; // kept for documentation, RFC 5737
+    const end = await runCli(["serve", "--port", "0", "--host", host, "--data", makeFolder(t)]);
+    assert.deepEqual([end.status, end.stdout], [1, ""]);
+    assert.match(end.stderr, /^plant-store: [^\n]*192\.0\.2\.1[^\n]*\n$/);
+  });
+
+  const FOLDERS: readonly [fault: string, make: (parent: string) => string][] = [
+    ["a file in the place of the folder", (parent) => makeFile(join(parent, "file"))],
+    // Not even root may do these.
+    ["a folder that cannot be made", () => "/sys/plant-store-test"],
+    ["a folder that cannot be written to", () => "/sys"],
+  ];
+  for (const [fault, make] of FOLDERS) {
+    test(`${fault}: status 1, naming it`, async (t) => {
+      const data = make(makeFolder(t));
+      const end = await runCli(["serve", "--port", "0", "--data", data]);
+      assert.deepEqual([end.status, end.stdout], [1, ""]);
+      const message = end.stderr.replace(/^plant-store: warning: .*\n/, "");
+      assert.match(message, /^plant-store: [^\n]+\n$/);
+      assert.ok(message.includes(`"${data}`), message);
+    });
+  }
+
+  test("a base path that is no path: status 2, and no folder was made", async (t) => {
+    const data = join(makeFolder(t), "data");
+    const end = await runCli(["serve", "--port", "0", "--base-path", "garden", "--data", data]);
+    assert.deepEqual([end.status, end.stdout], [2, ""]);
+    assert.match(end.stderr, /^plant-store: [^\n]*"garden"[^\n]*\n$/);
+    assert.equal(existsSync(data), false);
+  });
+});
+
+const VALUES: readonly [option: string, good: string[], bad: string[]][] = [
+  ["port", ["0", "1", "65535"], ["65536", "80.5", "http", ""]],
+  ["host", ["::1", "localhost"], [""]],
+  ["body-bytes-max", ["1", "1073741824"], ["0", "1073741825", "1M"]],
+  ["header-bytes-max", ["1", "1073741824"], ["0", "1073741825"]],
+  ["pending-bytes-max", ["1", "1073741824"], ["0", "1073741825"]],
+  ["batch-bytes-max", ["1", "1048576"], ["0", "1048577"]],
+  // Node's timers take no more than 2^31-1 ms: beyond it they fire at once.
+  ["header-timeout-ms", ["1", "2147483647"], ["0", "2147483648", "10s"]],
+  ["request-timeout-ms", ["1", "2147483647"], ["0", "2147483648"]],
+  ["keep-alive-timeout-ms", ["1", "2147483647"], ["0", "2147483648"]],
+  ["connection-check-interval-ms", ["1", "2147483647"], ["0", "2147483648"]],
+  ["drain-timeout-ms", ["1", "2147483647"], ["0", "2147483648"]],
+];
+
+for (const [option, good, bad] of VALUES) {
+  test(`serve takes ${good.join(" and ")} for --${option}, not ${JSON.stringify(bad)}`, () => {
+    for (const text of good) {
+      const { options } = readArgs(serve, [`--${option}`, text]);
+      assert.equal(String(options[option]), text);
+    }
+    for (const text of bad) {
+      assert.throws(() => readArgs(serve, [`--${option}=${text}`]), UsageError, text);
+    }
+  });
+}
+
+/** The line to be copied; standard error may arrive a moment after standard output. */
+async function curlLine(server: RunningServer): Promise<string> {
+  const find = () => /^ *(curl .*)$/m.exec(server.stderr())?.[1];
+  await until("the curl line is printed", () => find() !== undefined);
+  return find() ?? "";
+}
+
+/** Does what the line says as a shell does, where there is curl; the body of the answer. */
+async function runCurlLine(line: string): Promise<string> {
+  const run = promisify(execFile);
+  const hasCurl = await run("curl", ["--version"]).then(
+    () => true,
+    () => false,
+  );
+  if (hasCurl) return (await run("sh", ["-c", line])).stdout;
+  const headers = [...line.matchAll(/-H '([^:]+): ([^']+)'/g)].map(([, name, value]) => {
+    return [name, value] as [string, string];
+  });
+  const url = /http:[^\s']+/.exec(line)?.[0] ?? "";
+  const body = /-d '([^']+)'/.exec(line)?.[1] ?? "";
+  return (await send(url, { method: "POST", headers, body })).text;
+}
+
+const MONSTERA = '{"name":"Monstera deliciosa","tag":"tropical"}';
+
+test("--first-token prints a curl line that works as it stands, and never a second one", async (t) => {
+  const folder = join(makeFolder(t), "data");
+  const args = ["--first-token", "--data", folder];
+  const server = await startServer(t, args);
+  assert.equal(await runCurlLine(await curlLine(server)), MONSTERA);
+  assert.equal(readLog(folder), `{"id":1,${MONSTERA.slice(1)}\n`);
+  const end = await server.stop();
+  assert.equal(end.stdout, `plant-store listening on ${server.url}\n`);
+
+  const again = await startServer(t, args);
+  const { stderr } = await again.stop();
+  assert.doesNotMatch(stderr, /pst_/);
+  assert.equal((await listTokens(folder)).length, 1);
+});
+
+test("--first-token leaves a store that has a live token as it is", async (t) => {
+  const folder = makeFolder(t);
+  await createToken(folder, { name: "gardener" });
+  const server = await startServer(t, ["--data", folder], {
+    env: { PLANT_STORE_FIRST_TOKEN: "1" },
+  });
+  const { stderr } = await server.stop();
+  assert.doesNotMatch(stderr, /pst_/);
+  assert.deepEqual(
+    (await listTokens(folder)).map(({ name }) => name),
+    ["gardener"],
+  );
+});
+
+test("a start that fails does not use up the first token unseen", async (t) => {
+  const args = ["--first-token", "--data", makeFolder(t)];
+  const failed = await runCli(["serve", "--port", await takePort(t), ...args]);
+  assert.equal(failed.status, 1);
+  const server = await startServer(t, args);
+  const shown = failed.stderr + (await server.stop()).stderr;
+  assert.equal(shown.match(/\bpst_/g)?.length, 1, shown);
+});
+
+test("the curl line works with a base path that means something to a shell", async (t) => {
+  // Every one of these may stand in a path, RFC 3986 section 3.3.
+  const basePath = "/it's;$(id)&*!/garden";
+  const args = ["--first-token", "--base-path", basePath, "--data", makeFolder(t)];
+  const server = await startServer(t, args);
+  assert.equal(await runCurlLine(await curlLine(server)), MONSTERA);
+});
+
+test("options come from variables too, a flag goes first, and --base-path stands before /plants", async (t) => {
+  const folder = makeFolder(t);
+  const token = await createToken(folder, { name: "gardener" });
+  const server = await startServer(t, [], {
+    // The port of the variable could not be had; startServer gives --port 0.
+    env: {
+      PLANT_STORE_DATA: folder,
+      PLANT_STORE_BASE_PATH: "/garden/",
+      PLANT_STORE_PORT: await takePort(t),
+    },
+  });
+  assert.match(server.url, /^http:\/\/127\.0\.0\.1:[1-9][0-9]*\/garden$/);
+  const fern = '{"id":1,"name":"Fern"}';
+  assert.equal((await postPlant(server.url, token, fern)).status, 200);
+  assert.equal((await postPlant(new URL(server.url).origin, token, fern)).status, 404);
+});

@@ -1,0 +1,183 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { chmodSync, rmSync } from "node:fs";
+import net from "node:net";
+import { describe, test } from "node:test";
+import { createToken } from "../../src/index.ts";
+import { runCli, startServer } from "../support/cli.ts";
+import { Client } from "../support/client.ts";
+import { encodeRequest } from "../support/contract.ts";
+import { makeFolder } from "../support/folders.ts";
+import { postPlant } from "../support/post.ts";
+import { errorNumber } from "../support/service.ts";
+import { logPath, readLog } from "../support/stores.ts";
+import { until } from "../support/watch.ts";
+
+const FERN = '{"id":1,"name":"Fern"}';
+
+/** Beyond any patience: whatever waits for one of these limits never ends a test in time. */
+const PATIENT = [
+  "--drain-timeout-ms=600000",
+  "--header-timeout-ms=600000",
+  "--request-timeout-ms=600000",
+  "--keep-alive-timeout-ms=600000",
+];
+const TIMEOUT = { timeout: 12_000 };
+
+for (const signal of ["SIGTERM", "SIGINT"] as const) {
+  test(`${signal}, right behind the ready line, ends with status 0; the line was all its output`, async (t) => {
+    const server = await startServer(t, ["--data", makeFolder(t)]);
+    assert.notEqual(server.port, 0);
+    const end = await server.stop(signal);
+    assert.deepEqual(end, {
+      status: 0,
+      signal: null,
+      stdout: `plant-store listening on http://127.0.0.1:${server.port}\n`,
+      stderr: "",
+    });
+  });
+}
+
+test("beside a running server: get and list read, a second serve is turned away, naming the first", async (t) => {
+  const folder = makeFolder(t);
+  const token = await createToken(folder, { name: "gardener" });
+  const server = await startServer(t, ["--data", folder]);
+  assert.equal((await postPlant(server.url, token, FERN)).status, 200);
+
+  const args = ["--data", folder];
+  const [get, list, second] = await Promise.all([
+    runCli(["get", "1", ...args]),
+    runCli(["list", ...args]),
+    runCli(["serve", "--port", "0", ...args]),
+  ]);
+  const printed = { status: 0, signal: null, stdout: `${FERN}\n`, stderr: "" };
+  assert.deepEqual([get, list], [printed, printed]);
+  assert.deepEqual([second.status, second.stdout], [1, ""]);
+  const holder = new RegExp(
+    `^plant-store: [^\\n]*serve[^\\n]*\\b${server.process.pid}\\b[^\\n]*\\n$`,
+  );
+  assert.match(second.stderr, holder);
+
+  assert.equal((await postPlant(server.url, token, '{"id":2,"name":"Moss"}')).status, 200);
+});
+
+test("tokens created and revoked beside a running server are in force soon, without a restart", async (t) => {
+  const folder = makeFolder(t);
+  const server = await startServer(t, ["--data", folder]);
+  const answers = async (token: string, status: number) =>
+    (await postPlant(server.url, token, FERN)).status === status;
+
+  const created = await runCli(["token", "create", "gardener", "--data", folder]);
+  const token = created.stdout.trim();
+  await until("the new token is accepted", () => answers(token, 200));
+
+  assert.equal((await runCli(["token", "revoke", "gardener", "--data", folder])).status, 0);
+  await until("the revoked token is refused", () => answers(token, 401));
+});
+
+test("a log that is deleted under the server is never acknowledged into: 503, then status 1", async (t) => {
+  const folder = makeFolder(t);
+  const token = await createToken(folder, { name: "gardener" });
+  const server = await startServer(t, ["--data", folder]);
+  const ended = once(server.process, "close");
+  rmSync(logPath(folder));
+  const answer = await postPlant(server.url, token, FERN);
+  assert.deepEqual([answer.status, errorNumber(answer)], [503, 50303]);
+  assert.deepEqual(await ended, [1, null]);
+  assert.ok(server.stderr().includes(logPath(folder)), server.stderr());
+});
+
+test("a server whose messages can be written nowhere serves all the same", async (t) => {
+  const folder = makeFolder(t);
+  const token = await createToken(folder, { name: "gardener" });
+  chmodSync(folder, 0o755); // a reason to warn
+  const wrapper = ["sh", "-c", 'exec "$@" 2>/dev/full', "sh"];
+  const server = await startServer(t, ["--data", folder], { wrapper });
+  assert.equal((await postPlant(server.url, token, FERN)).status, 200);
+  assert.equal((await server.stop()).status, 0);
+});
+
+describe("a stop waits for what is in flight and for nothing else", () => {
+  test("connections that are idle after an answer do not hold it up", TIMEOUT, async (t) => {
+    const folder = makeFolder(t);
+    const token = await createToken(folder, { name: "gardener" });
+    const server = await startServer(t, ["--data", folder, ...PATIENT]);
+    const clients = await Promise.all([1, 2, 3].map(() => Client.connect(server.port)));
+    for (const client of clients) {
+      await client.send(encodeRequest({ token }, { body: FERN }));
+      assert.equal((await client.next()).status, 200);
+    }
+    assert.equal((await server.stop()).status, 0);
+    for (const client of clients) assert.deepEqual(await client.rest(), []);
+  });
+
+  test("connections that never sent anything do not hold it up", TIMEOUT, async (t) => {
+    const server = await startServer(t, ["--data", makeFolder(t), ...PATIENT]);
+    const socket = net.connect(server.port, "127.0.0.1");
+    t.after(() => socket.destroy());
+    await once(socket, "connect");
+    // An answer on a later connection: by now the server has seen the silent one.
+    assert.equal((await postPlant(server.url, "", FERN)).status, 401);
+    assert.equal((await server.stop()).status, 0);
+  });
+
+  test("a request whose body comes after the signal is stored and answered", TIMEOUT, async (t) => {
+    const folder = makeFolder(t);
+    const token = await createToken(folder, { name: "gardener" });
+    const server = await startServer(t, ["--data", folder, ...PATIENT]);
+    const held = await holdRequest(server.port, token);
+    const end = server.stop("SIGINT");
+    await until("it accepts no more", () => isRefused(server.port));
+    await held.send(FERN.slice(-1));
+    const answer = await held.next();
+    assert.deepEqual([answer.status, answer.headers.get("connection")], [200, "close"]);
+    assert.equal((await end).status, 0);
+    assert.equal(readLog(folder), `${FERN}\n`);
+  });
+
+  test("a second SIGTERM ends it at once, whatever is in flight", TIMEOUT, async (t) => {
+    const folder = makeFolder(t);
+    const token = await createToken(folder, { name: "gardener" });
+    const server = await startServer(t, ["--data", folder, ...PATIENT]);
+    const held = await holdRequest(server.port, token);
+    const end = server.stop();
+    await until("it accepts no more", () => isRefused(server.port));
+    assert.equal(held.isClosed, false);
+    void server.stop();
+    assert.deepEqual([(await end).status, (await end).signal], [null, "SIGTERM"]);
+    await until("the connection is cut", () => held.isClosed);
+    assert.equal(readLog(folder), "");
+  });
+
+  test("the deadline ends it, whatever is in flight, with status 0", TIMEOUT, async (t) => {
+    const folder = makeFolder(t);
+    const token = await createToken(folder, { name: "gardener" });
+    const args = ["--data", folder, ...PATIENT, "--drain-timeout-ms=300"];
+    const server = await startServer(t, args);
+    const held = await holdRequest(server.port, token);
+    assert.equal((await server.stop()).status, 0);
+    await until("the connection is cut", () => held.isClosed);
+  });
+});
+
+/** A create that the server has begun to read: all of it is sent but its last byte. */
+async function holdRequest(port: number, token: string): Promise<Client> {
+  const client = await Client.connect(port);
+  const request = encodeRequest({ token }, { headers: { Expect: "100-continue" }, body: FERN });
+  const bodyStart = request.length - FERN.length;
+  await client.send(request.subarray(0, bodyStart));
+  // Only now is it sure that the signal finds the request there.
+  assert.equal((await client.next()).status, 100);
+  await client.send(request.subarray(bodyStart, -1));
+  return client;
+}
+
+async function isRefused(port: number): Promise<boolean> {
+  try {
+    (await Client.connect(port)).destroy();
+    return false;
+  } catch (error) {
+    assert.equal((error as NodeJS.ErrnoException).code, "ECONNREFUSED");
+    return true;
+  }
+}

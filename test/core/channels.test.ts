@@ -1,0 +1,20 @@
+import assert from "node:assert/strict";
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
+import { test } from "node:test";
+import { publishWarning } from "../../src/core/channels.ts";
+
+test("publishWarning() tells the subscribers of plant-store:warning, and no one who left", () => {
+  const cause = new Error("disk");
+  const messages: unknown[] = [];
+  const listen = (message: unknown) => messages.push(message);
+  publishWarning("before anyone listens");
+  subscribe("plant-store:warning", listen);
+  publishWarning("with a cause", cause);
+  publishWarning("without one");
+  unsubscribe("plant-store:warning", listen);
+  publishWarning("after the last one left");
+  assert.deepEqual(messages, [
+    { message: "with a cause", cause },
+    { message: "without one", cause: undefined },
+  ]);
+});

@@ -1,0 +1,88 @@
+/** What the scanner tells about a text it accepts, and where it finds the fault of another. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { PlantStoreError } from "../../src/core/errors.ts";
+import { type JsonKind, jsonKindAt, scanJson } from "../../src/core/json.ts";
+
+test("scanJson() reports each top-level member, in order, with its exact offsets", () => {
+  const space = fc.stringMatching(/^[ \t\n\r]{0,3}$/);
+  const name = fc.oneof(
+    fc.constantFrom('"a"', '"\\u0061"', '""', '"é\\""'),
+    fc.string().map((text) => JSON.stringify(text)),
+  );
+  const member = fc.tuple(space, name, space, space, fc.json({ maxDepth: 2 }), space);
+  fc.assert(
+    fc.property(space, fc.array(member), space, (before, members, after) => {
+      const spans: number[][] = [];
+      let text = `${before}{`;
+      for (const [beforeName, nameText, beforeColon, afterColon, value, beforeComma] of members) {
+        text += `${spans.length > 0 ? "," : ""}${beforeName}`;
+        const nameStart = Buffer.byteLength(text);
+        text += nameText;
+        const nameEnd = Buffer.byteLength(text);
+        text += `${beforeColon}:${afterColon}`;
+        const valueStart = Buffer.byteLength(text);
+        text += value;
+        spans.push([nameStart, nameEnd, valueStart, Buffer.byteLength(text)]);
+        text += beforeComma;
+      }
+      text += "}";
+      const bytes = Buffer.from(text + after);
+      const seen: number[][] = [];
+      const whole = scanJson(bytes, (...span) => seen.push(span));
+      assert.deepEqual(seen, spans);
+      const [start, end] = [before.length, Buffer.byteLength(text)];
+      assert.deepEqual(whole, { kind: "object", start, end });
+    }),
+  );
+});
+
+test("scanJson() reports no member of an array or of a nested object", () => {
+  const seen: number[][] = [];
+  scanJson(Buffer.from('[{"id":1}]'), (...span) => seen.push(span));
+  scanJson(Buffer.from('{"a":{"id":1,"b":[{"id":2}]}}'), (...span) => seen.push(span));
+  assert.deepEqual(seen, [[1, 4, 5, 28]]);
+});
+
+const KINDS: readonly [text: string, kind: JsonKind][] = [
+  ['{"a":[]}', "object"],
+  ["[{}]", "array"],
+  ['"true"', "string"],
+  ["0", "number"],
+  ["-1.5e3", "number"],
+  ["true", "true"],
+  ["false", "false"],
+  ["null", "null"],
+];
+
+for (const [text, kind] of KINDS) {
+  test(`scanJson() and jsonKindAt() say what ${text} is and where it stands`, () => {
+    const bytes = Buffer.from(` \n${text}\t`);
+    const value = scanJson(bytes, () => {});
+    assert.deepEqual(value, { kind, start: 2, end: 2 + text.length });
+    assert.equal(jsonKindAt(bytes, 2), kind);
+  });
+}
+
+const FAULT_OFFSETS: readonly [text: string, offset: number][] = [
+  ["", 0],
+  ["  x", 2],
+  ['{"é":1,}', 8],
+  ['{"a":1e}', 7],
+  ['["\u{1f33f}", tru]', 12],
+  ["[1] [2]", 4],
+  ['{"a":"b', 7],
+];
+
+for (const [text, offset] of FAULT_OFFSETS) {
+  test(`scanJson() names byte offset ${offset} as the fault of ${JSON.stringify(text)}`, () => {
+    assert.throws(
+      () => scanJson(Buffer.from(text), () => {}),
+      (error) =>
+        error instanceof PlantStoreError &&
+        error.code === "invalid_json" &&
+        /\boffset (\d+)\b/.exec(error.message)?.[1] === String(offset),
+    );
+  });
+}

@@ -1,0 +1,75 @@
+/** The string literals of core/json: what goes out comes back, and does nothing on the way. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { decodeJsonString, encodeJsonString } from "../../src/core/json-string.ts";
+import { anyString } from "../support/arbitraries.ts";
+
+/** Controls, line and paragraph separators, what reorders text, the BOM, half characters. */
+const UNSAFE = /[\p{Cc}\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\p{Cs}]/u;
+
+test("encodeJsonString() writes no character raw that steers a terminal or ends a line", () => {
+  for (let unit = 0; unit <= 0xffff; unit++) {
+    const character = String.fromCharCode(unit);
+    const literal = encodeJsonString(`a${character}b`);
+    assert.equal(UNSAFE.test(literal), false, `U+${unit.toString(16)}`);
+    assert.equal(JSON.parse(literal), `a${character}b`, `U+${unit.toString(16)}`);
+    const isEscaped = UNSAFE.test(character) || character === '"' || character === "\\";
+    assert.equal(literal.includes("\\"), isEscaped, `U+${unit.toString(16)}`);
+  }
+});
+
+test("encodeJsonString() escapes every unsafe character of a string, not the first alone", () => {
+  const unsafe = "\u007f\u0085\u009f\u2028\u2029\u202a\u202e\u2066\u2069\ufeff\u001b\n";
+  const literal = encodeJsonString(unsafe + unsafe);
+  assert.equal(UNSAFE.test(literal), false);
+  assert.equal(JSON.parse(literal), unsafe + unsafe);
+});
+
+test("encodeJsonString() leaves characters beyond the BMP as they are", () => {
+  assert.equal(encodeJsonString("\u{1f33f} Fern"), '"\u{1f33f} Fern"');
+});
+
+test("encodeJsonString() is safe to show and JSON.parse reads it back, whatever the string", () => {
+  fc.assert(
+    fc.property(anyString, (text) => {
+      const literal = encodeJsonString(text);
+      assert.equal(UNSAFE.test(literal), false);
+      assert.equal(JSON.parse(literal), text);
+    }),
+  );
+});
+
+test("decodeJsonString() is the inverse of encodeJsonString() on any string, at any offset", () => {
+  fc.assert(
+    fc.property(anyString, fc.string(), fc.string(), (text, before, after) => {
+      // UTF-8 has no form for a lone surrogate: only its escape survives the bytes.
+      const start = Buffer.byteLength(before);
+      const literal = Buffer.from(encodeJsonString(text));
+      const bytes = Buffer.concat([Buffer.from(before), literal, Buffer.from(after)]);
+      assert.equal(decodeJsonString(bytes, start, start + literal.length), text);
+    }),
+  );
+});
+
+const LITERALS: readonly [literal: string, text: string][] = [
+  ['""', ""],
+  ['"Fern"', "Fern"],
+  ['" \u00a0 "', " \u00a0 "],
+  ['"\\"\\\\\\/\\b\\f\\n\\r\\t"', '"\\/\b\f\n\r\t'],
+  ['"\\u0046\\u0065rn"', "Fern"],
+  ['"\\uD83C\\uDF3F"', "\u{1f33f}"],
+  ['"\u{1f33f}"', "\u{1f33f}"],
+  ['"\\ud83c"', "\ud83c"],
+  ['"\\udf3f\\ud83c"', "\udf3f\ud83c"],
+  ['"\\\\u0046"', "\\u0046"],
+  ['"\ufeff"', "\ufeff"],
+  ['"\u2028"', "\u2028"],
+];
+
+for (const [literal, text] of LITERALS) {
+  test(`decodeJsonString() reads ${JSON.stringify(literal)}`, () => {
+    const bytes = Buffer.from(literal);
+    assert.equal(decodeJsonString(bytes, 0, bytes.length), text);
+  });
+}

@@ -1,0 +1,261 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { PlantStoreError } from "../../src/core/errors.ts";
+import { INT64_MAX, INT64_MIN } from "../../src/core/int64.ts";
+import {
+  assertNewPlant,
+  encodeNewPlant,
+  encodePlant,
+  isSamePlant,
+  type NewPlant,
+  parseNewPlant,
+} from "../../src/core/plant.ts";
+import { anyPlant } from "../support/arbitraries.ts";
+
+test("parseNewPlant() is the inverse of encodeNewPlant() on any plant", () => {
+  fc.assert(
+    fc.property(anyPlant, (plant) => {
+      const parsed = parseNewPlant(Buffer.from(encodeNewPlant(plant)));
+      assert.deepEqual(parsed, { ...plant });
+      assert.deepEqual(Object.keys(parsed).sort(), Object.keys(plant).sort());
+    }),
+  );
+});
+
+test("encodeNewPlant() and encodePlant() stay on one line and never steer a terminal", () => {
+  fc.assert(
+    fc.property(anyPlant, (plant) => {
+      assert.doesNotMatch(encodeNewPlant(plant), /[\p{Cc}\u2028\u2029]/u);
+      assert.doesNotMatch(encodePlant(plant), /[\p{Cc}\u2028\u2029]/u);
+    }),
+  );
+});
+
+test("encodePlant() writes the name and, where there is one, the tag, and nothing else", () => {
+  fc.assert(
+    fc.property(anyPlant, (plant) => {
+      const { name, tag } = plant;
+      const expected = tag === undefined ? { name } : { name, tag };
+      assert.deepEqual(JSON.parse(encodePlant(plant)), expected);
+    }),
+  );
+});
+
+test("encodeNewPlant() and encodePlant() write members in the order of the interface", () => {
+  const plant = { tag: "indoor", name: "Fern", id: -7n };
+  assert.equal(encodeNewPlant(plant), '{"id":-7,"name":"Fern","tag":"indoor"}');
+  assert.equal(encodePlant(plant), '{"name":"Fern","tag":"indoor"}');
+  assert.equal(encodeNewPlant({ name: "", id: INT64_MAX }), '{"id":9223372036854775807,"name":""}');
+});
+
+const FERN = { id: 7n, name: "Fern" };
+
+const PLANTS: readonly [text: string, plant: NewPlant][] = [
+  ['{"id":7,"name":"Fern"}', FERN],
+  [' \r\n{ "name"\t:"Fern" ,\n"id": 7.0 } ', FERN],
+  ['{"\\u0069d":70e-1,"n\\u0061me":"\\u0046ern"}', FERN],
+  ['{"id":7,"name":"Fern","tag":""}', { ...FERN, tag: "" }],
+  ['{"id":-0,"name":""}', { id: 0n, name: "" }],
+  ['{"id":7,"name":" Fern ","tag":"\\u0000"}', { id: 7n, name: " Fern ", tag: "\0" }],
+  ['{"id":7,"name":"\\ud800"}', { id: 7n, name: "\ud800" }],
+  [`{"id":${INT64_MIN},"name":"a"}`, { id: INT64_MIN, name: "a" }],
+  [`{"id":${INT64_MAX},"name":"a"}`, { id: INT64_MAX, name: "a" }],
+  // Other members, whatever they are called and however often they are given.
+  ['{"ID":"x","id":7,"Name":1,"name":"Fern","Tag":null,"x":[{"id":8}],"x":0}', FERN],
+  ['{"__proto__":{"id":9,"tag":"x"},"id":7,"name":"Fern","constructor":{"name":1}}', FERN],
+  ['{"id ":1,"id":7,"name":"Fern","tag\\u0000":1,"":{}}', FERN],
+];
+
+for (const [text, plant] of PLANTS) {
+  test(`parseNewPlant() reads ${JSON.stringify(text)}`, () => {
+    const parsed = parseNewPlant(Buffer.from(text));
+    assert.deepEqual(parsed, plant);
+    assert.equal(Object.getPrototypeOf(parsed), Object.prototype);
+  });
+}
+
+const FAULTS: readonly [text: string, code: string, fields: string][] = [
+  ["", "invalid_json", ""],
+  ['{"id":7,"name":"Fern"', "invalid_json", ""],
+  ['{"id":07,"name":"Fern"}', "invalid_json", ""],
+  ['{"id":7,"name":"Fern"} {}', "invalid_json", ""],
+  // Told before what else is wrong: nobody can say what the members of a broken text are.
+  ['{"id":"7","id":7,', "invalid_json", ""],
+  ["[]", "invalid_plant", "body"],
+  ['[{"id":7,"name":"Fern"}]', "invalid_plant", "body"],
+  ['"Fern"', "invalid_plant", "body"],
+  ["7", "invalid_plant", "body"],
+  ["null", "invalid_plant", "body"],
+  ["true", "invalid_plant", "body"],
+  ["{}", "invalid_plant", "id name"],
+  ['{"name":"Fern"}', "invalid_plant", "id"],
+  ['{"id":7}', "invalid_plant", "name"],
+  ['{"tag":"indoor"}', "invalid_plant", "id name"],
+  ['{"id":"7","name":"Fern"}', "invalid_plant", "id"],
+  ['{"id":7.5,"name":"Fern"}', "invalid_plant", "id"],
+  ['{"id":9007199254740992.5,"name":"Fern"}', "invalid_plant", "id"],
+  ['{"id":1e-400,"name":"Fern"}', "invalid_plant", "id"],
+  ['{"id":9223372036854775808,"name":"Fern"}', "invalid_plant", "id"],
+  ['{"id":-9223372036854775809,"name":"Fern"}', "invalid_plant", "id"],
+  ['{"id":null,"name":"Fern"}', "invalid_plant", "id"],
+  ['{"id":true,"name":"Fern"}', "invalid_plant", "id"],
+  ['{"id":[7],"name":"Fern"}', "invalid_plant", "id"],
+  ['{"id":7,"name":null}', "invalid_plant", "name"],
+  ['{"id":7,"name":8}', "invalid_plant", "name"],
+  ['{"id":7,"name":["Fern"]}', "invalid_plant", "name"],
+  ['{"id":7,"name":"Fern","tag":null}', "invalid_plant", "tag"],
+  ['{"id":7,"name":"Fern","tag":false}', "invalid_plant", "tag"],
+  ['{"id":7,"name":"Fern","tag":{}}', "invalid_plant", "tag"],
+  ['{"tag":1,"name":{},"id":""}', "invalid_plant", "id name tag"],
+  ['{"id":7,"id":7,"name":"Fern"}', "duplicate_member", "id"],
+  ['{"id":"x","id":7,"name":"Fern"}', "duplicate_member", "id"],
+  ['{"id":7,"\\u0069\\u0064":8,"name":"Fern"}', "duplicate_member", "id"],
+  ['{"name":"a","id":7,"name":"a","name":"a"}', "duplicate_member", "name"],
+  ['{"id":7,"name":"Fern","tag":"a","tag":"a"}', "duplicate_member", "tag"],
+  ['{"id":7,"id":8,"name":"a","name":"b","tag":"c","tag":"d"}', "duplicate_member", "id name tag"],
+  ['{"tag":"a","tag":"b"}', "duplicate_member", "id name tag"],
+  ['{"id":7.5,"name":"a","name":"b","tag":null}', "duplicate_member", "id name tag"],
+];
+
+for (const [text, code, fields] of FAULTS) {
+  test(`parseNewPlant() answers ${JSON.stringify(text)} with ${code}: ${fields}`, () => {
+    const error = faultOf(Buffer.from(text));
+    assert.equal(error.code, code);
+    if (code !== "invalid_json") assert.equal(fieldsOf(error), fields);
+  });
+}
+
+const NO_UTF8: readonly [what: string, bytes: string][] = [
+  ["a byte of no character", "ff"],
+  ["a continuation byte alone", "80"],
+  ["an overlong form", "c0af"],
+  ["a character cut short", "e282"],
+  ["an encoded surrogate", "eda080"],
+  ["what lies behind U+10FFFF", "f4908080"],
+];
+
+for (const [what, hex] of NO_UTF8) {
+  test(`parseNewPlant() answers ${what} with invalid_utf8`, () => {
+    const [head, end] = [Buffer.from('{"id":7,"name":"'), Buffer.from('"}')];
+    const error = faultOf(Buffer.concat([head, Buffer.from(hex, "hex"), end]));
+    assert.equal(error.code, "invalid_utf8");
+  });
+}
+
+test("parseNewPlant() takes exactly the objects whose id, name and tag fit the interface", () => {
+  const value = fc.oneof(
+    fc.jsonValue({ maxDepth: 1 }),
+    fc.constantFrom(7, 7.5, -0, "7", "", null, 2 ** 53),
+  );
+  const body = fc.record({ id: value, name: value, tag: value, x: value }, { requiredKeys: [] });
+  fc.assert(
+    fc.property(body, ({ id, name, tag, x }) => {
+      const expected =
+        Number.isInteger(id) &&
+        Number(id) >= -(2 ** 63) &&
+        Number(id) < 2 ** 63 &&
+        typeof name === "string" &&
+        (tag === undefined || typeof tag === "string");
+      const bytes = Buffer.from(JSON.stringify({ x, id, name, tag }));
+      if (expected) assert.equal(parseNewPlant(bytes).name, name);
+      else assert.equal(faultOf(bytes).code, "invalid_plant");
+    }),
+    { numRuns: 500 },
+  );
+});
+
+/** Far more than anybody reads, and far less than a body may hold. */
+const MESSAGE_CHARACTERS_MAX = 1000;
+
+test("parseNewPlant() cuts long values in its messages", () => {
+  const long = "x".repeat(500_000);
+  for (const body of [
+    `{"id":"${long}","name":${"7".repeat(500_000)},"tag":[${"[],".repeat(9999)}0]}`,
+    `{"id":0.${"0".repeat(500_000)}1,"name":{"a":"${long}"}}`,
+    `{"id":"${"\\u0000".repeat(100_000)}"}`,
+    `"${long}"`,
+    `{"${long}"}`,
+  ]) {
+    assert.ok(faultOf(Buffer.from(body)).message.length < MESSAGE_CHARACTERS_MAX);
+  }
+});
+
+test("parseNewPlant() never shows half a character where it cuts a value", () => {
+  for (let before = 0; before < 100; before++) {
+    const text = `${"x".repeat(before)}${"\u{1f33f}".repeat(100)}`;
+    const { message } = faultOf(Buffer.from(JSON.stringify({ id: text, name: "Fern" })));
+    assert.doesNotMatch(message, /\\ud|\p{Cs}/u, `after ${before} characters`);
+  }
+});
+
+test("parseNewPlant() shows a value without the characters that steer a terminal", () => {
+  const text = "\u001b[2J\u0000\n\u0085\u202e\u2028\ufeff";
+  const { message } = faultOf(Buffer.from(JSON.stringify({ id: text })));
+  assert.doesNotMatch(message, /[\p{Cc}\u2028\u202e\ufeff]/u);
+});
+
+const MISTAKES: readonly [what: string, plant: unknown, error: ErrorConstructor][] = [
+  ["a number for an id", { id: 7, name: "Fern" }, TypeError],
+  ["a string for an id", { id: "7", name: "Fern" }, TypeError],
+  ["no id", { name: "Fern" }, TypeError],
+  ["an id below int64", { id: INT64_MIN - 1n, name: "Fern" }, RangeError],
+  ["an id above int64", { id: INT64_MAX + 1n, name: "Fern" }, RangeError],
+  ["no name", { id: 7n }, TypeError],
+  ["null for a name", { id: 7n, name: null }, TypeError],
+  ["an object for a name", { id: 7n, name: new String("Fern") }, TypeError],
+  ["null for a tag", { id: 7n, name: "Fern", tag: null }, TypeError],
+  ["a number for a tag", { id: 7n, name: "Fern", tag: 1 }, TypeError],
+];
+
+for (const [what, plant, error] of MISTAKES) {
+  test(`assertNewPlant() throws a ${error.name} for ${what}`, () => {
+    assert.throws(() => assertNewPlant(plant as NewPlant), error);
+  });
+}
+
+test("assertNewPlant() lets every plant pass", () => {
+  for (const id of [INT64_MIN, -1n, 0n, INT64_MAX]) assertNewPlant({ id, name: "" });
+  assertNewPlant({ id: 7n, name: "Fern", tag: undefined } as unknown as NewPlant);
+  fc.assert(fc.property(anyPlant, assertNewPlant));
+});
+
+const PAIRS: readonly [what: string, other: NewPlant, isSame: boolean][] = [
+  ["an equal copy", { id: 7n, name: "Fern", tag: "indoor" }, true],
+  ["another id", { id: 8n, name: "Fern", tag: "indoor" }, false],
+  ["another name", { id: 7n, name: "fern", tag: "indoor" }, false],
+  ["another tag", { id: 7n, name: "Fern", tag: "indoor " }, false],
+  ["an empty tag", { id: 7n, name: "Fern", tag: "" }, false],
+  ["no tag", { id: 7n, name: "Fern" }, false],
+];
+
+for (const [what, other, isSame] of PAIRS) {
+  test(`isSamePlant() ${isSame ? "finds no difference in" : "tells apart"} ${what}`, () => {
+    const plant = { id: 7n, name: "Fern", tag: "indoor" };
+    assert.equal(isSamePlant(plant, other), isSame);
+    assert.equal(isSamePlant(other, plant), isSame);
+  });
+}
+
+test("isSamePlant() tells an empty tag from none, and one Unicode form from another", () => {
+  assert.equal(isSamePlant({ id: 7n, name: "a", tag: "" }, { id: 7n, name: "a" }), false);
+  assert.equal(isSamePlant({ id: 7n, name: "\u00e9" }, { id: 7n, name: "e\u0301" }), false);
+});
+
+function faultOf(bytes: Buffer): PlantStoreError {
+  try {
+    parseNewPlant(bytes);
+  } catch (error) {
+    if (error instanceof PlantStoreError) return error;
+    throw error;
+  }
+  throw new Error("expected a fault");
+}
+
+/** The fields a message names: each stands before a colon, one fault behind the other. */
+function fieldsOf({ message }: PlantStoreError): string {
+  return message
+    .split("; ")
+    .map((fault) => fault.slice(0, fault.indexOf(":")))
+    .join(" ");
+}

@@ -1,0 +1,237 @@
+/**
+ * How a body arrives: in any pieces, with a length or in chunks, up to the
+ * limit and beyond it, and what happens when the memory for bodies is used up.
+ */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Client } from "../support/client.ts";
+import {
+  assertError,
+  assertPlant,
+  assertServes,
+  chunked,
+  chunkedRequest,
+  encodeRequest,
+  exchange,
+  ownLines,
+} from "../support/contract.ts";
+import { startService } from "../support/service.ts";
+
+// Characters of two, three and four bytes and an escape, so that some cuts fall inside them.
+const PLANT = { name: "Gänse\u2028木🌱", tag: "\ud800\n" };
+const BODY = Buffer.from('{"id":70e-1,"name":"Gänse\u2028木🌱","tag":"\\ud800\\n"}');
+const LINES = ['{"id":7,"name":"Gänse\\u2028木🌱","tag":"\\ud800\\n"}'];
+
+test("a body may be cut into two packets at any byte", async (t) => {
+  const service = await startService(t);
+  const request = encodeRequest(service, { body: BODY });
+  const start = request.length - BODY.length;
+  for (let cut = start; cut < request.length; cut++) {
+    const parts = [request.subarray(0, cut), request.subarray(cut)];
+    assertPlant(await exchange(service, parts), PLANT);
+  }
+  assert.deepEqual(ownLines(service), LINES);
+});
+
+test("a body may be cut into two chunks at any byte", async (t) => {
+  const service = await startService(t);
+  for (let cut = 1; cut < BODY.length; cut++) {
+    const chunks = [BODY.subarray(0, cut), BODY.subarray(cut)];
+    assertPlant(await exchange(service, chunkedRequest(service, ...chunks)), PLANT);
+  }
+  assert.deepEqual(ownLines(service), LINES);
+});
+
+function everyByte(bytes: Buffer): Buffer[] {
+  return Array.from(bytes, (byte) => Buffer.from([byte]));
+}
+
+test("a whole request may arrive byte by byte", async (t) => {
+  const service = await startService(t);
+  const request = encodeRequest(service, { body: BODY });
+  assertPlant(await exchange(service, everyByte(request)), PLANT);
+  assert.deepEqual(ownLines(service), LINES);
+});
+
+test("a chunked request may arrive byte by byte, one byte a chunk", async (t) => {
+  const service = await startService(t);
+  const request = chunkedRequest(service, ...everyByte(BODY));
+  assertPlant(await exchange(service, everyByte(request)), PLANT);
+  assert.deepEqual(ownLines(service), LINES);
+});
+
+const SIZE = BODY.length.toString(16);
+
+const CHUNKED_BODIES: readonly [what: string, body: string][] = [
+  ["a chunk extension", `${SIZE};name=value\r\n${BODY}\r\n0\r\n\r\n`],
+  ["a quoted chunk extension", `${SIZE};name="a;b"\r\n${BODY}\r\n0\r\n\r\n`],
+  ["leading zeros in a chunk size", `000${SIZE}\r\n${BODY}\r\n0\r\n\r\n`],
+  ["a chunk size in upper case", `${SIZE.toUpperCase()}\r\n${BODY}\r\n0\r\n\r\n`],
+  ["a long last chunk", `${SIZE}\r\n${BODY}\r\n0000\r\n\r\n`],
+  ["trailers", `${SIZE}\r\n${BODY}\r\n0\r\nContent-Type: text/plain\r\nX: y\r\n\r\n`],
+];
+
+test("what the chunked coding allows is taken", async (t) => {
+  for (const [what, body] of CHUNKED_BODIES) {
+    await t.test(`a chunked body may have ${what}`, async (t) => {
+      const service = await startService(t);
+      const headers = { "Transfer-Encoding": "Chunked" };
+      assertPlant(await exchange(service, { headers, body }), PLANT);
+      assert.deepEqual(ownLines(service), LINES);
+    });
+  }
+});
+
+/** A plant in exactly so many bytes. */
+function plantOf(bytes: number): string {
+  return '{"id":1,"name":"x"}'.padEnd(bytes);
+}
+
+for (const [limit, bodyBytesMax] of [
+  ["the default limit of 1 MiB", undefined],
+  ["a limit of 100 bytes", 100],
+] as const) {
+  test(`a body may have ${limit} and not a byte more`, async (t) => {
+    const service = await startService(t, bodyBytesMax === undefined ? {} : { bodyBytesMax });
+    const max = bodyBytesMax ?? 1_048_576;
+    const exact = plantOf(max);
+    const longer = plantOf(max + 1);
+    const half = max / 2;
+
+    await t.test("exactly the limit with Content-Length is taken", async () => {
+      assertPlant(await exchange(service, { body: exact }), { name: "x" });
+    });
+    await t.test("exactly the limit in one chunk is taken", async () => {
+      assertPlant(await exchange(service, chunkedRequest(service, exact)), { name: "x" });
+    });
+    await t.test("exactly the limit in two chunks is taken", async () => {
+      const request = chunkedRequest(service, exact.slice(0, half), exact.slice(half));
+      assertPlant(await exchange(service, request), { name: "x" });
+    });
+    await t.test("a byte more with Content-Length is answered 41301", async () => {
+      assertError(await exchange(service, { body: longer }), 41301);
+    });
+    await t.test("a byte more in one chunk is answered 41301", async () => {
+      assertError(await exchange(service, chunkedRequest(service, longer)), 41301);
+    });
+    await t.test("a byte more in a chunk of its own is answered 41301", async () => {
+      assertError(await exchange(service, chunkedRequest(service, exact, " ")), 41301);
+    });
+    assert.deepEqual(ownLines(service), ['{"id":1,"name":"x"}']);
+  });
+}
+
+const DECLARED_LENGTHS = ["1048577", "4294967296", "9007199254740993", "18446744073709551615"];
+
+test("a length beyond the limit is refused before any of the body is there", async (t) => {
+  const service = await startService(t);
+  for (const length of DECLARED_LENGTHS) {
+    await t.test(`Content-Length: ${length} is answered 41301`, async () => {
+      const headers = { "Content-Length": length };
+      const answer = await exchange(service, { headers });
+      assertError(answer, 41301);
+      assert.equal(answer.headers.get("connection"), "close");
+    });
+  }
+});
+
+test("a chunked body beyond the limit is refused before its end", async (t) => {
+  const service = await startService(t, { bodyBytesMax: 100 });
+  const endless = chunkedRequest(service, plantOf(101)).subarray(0, -"0\r\n\r\n".length);
+  assertError(await exchange(service, endless), 41301);
+});
+
+test("bodies that together pass pendingBytesMax are answered 50301 until there is room", async (t) => {
+  const service = await startService(t, { pendingBytesMax: 1000 });
+  const body = plantOf(600);
+  const request = encodeRequest(service, { body, headers: { Expect: "100-continue" } });
+  const head = request.subarray(0, -body.length);
+
+  // The first body is under way: the server asked for it and has most of it.
+  const first = await Client.connect(service.port);
+  await first.send(head);
+  assert.equal((await first.next()).status, 100);
+  await first.send(body.slice(0, 500));
+
+  const second = await exchange(service, { body });
+  assertError(second, 50301);
+  assert.match(second.headers.get("retry-after") ?? "", /^[1-9][0-9]*$/);
+
+  await first.send(body.slice(500));
+  assertPlant(await first.next(), { name: "x" });
+  first.destroy();
+
+  assertPlant(await exchange(service, { body }), { name: "x" });
+});
+
+test("a body whose client goes away gives its room back", async (t) => {
+  const service = await startService(t, { pendingBytesMax: 1000 });
+  const body = plantOf(900);
+  const request = encodeRequest(service, { body });
+  // Each of these leaves 800 bytes behind, if they stay behind.
+  for (let round = 0; round < 5; round++) {
+    const client = await Client.connect(service.port);
+    await client.send(request.subarray(0, -100));
+    client.halfClose();
+    assertError(await client.next(), 40001);
+    await client.rest();
+    client.destroy();
+  }
+  assertPlant(await exchange(service, { body }), { name: "x" });
+});
+
+test("a body that can never fit is answered 50301, and the store goes on", async (t) => {
+  const service = await startService(t, { pendingBytesMax: 200 });
+  for (const request of [
+    encodeRequest(service, { body: plantOf(201) }),
+    chunkedRequest(service, plantOf(100), " ".repeat(101)),
+  ]) {
+    const answer = await exchange(service, request);
+    assertError(answer, 50301);
+    assert.ok(answer.headers.has("retry-after"));
+  }
+  assertPlant(await exchange(service, { body: plantOf(200) }), { name: "x" });
+  assert.deepEqual(ownLines(service), ['{"id":1,"name":"x"}']);
+});
+
+test("records that cannot wait for the disk are answered 50301", async (t) => {
+  const service = await startService(t, { queueBytesMax: 200 });
+  const answer = await exchange(service, { body: `{"id":1,"name":"${"x".repeat(200)}"}` });
+  assertError(answer, 50301);
+  assert.ok(answer.headers.has("retry-after"));
+  assert.deepEqual(ownLines(service), []);
+});
+
+test("an unauthenticated body is answered before it is sent, and never read to its end", async (t) => {
+  const service = await startService(t);
+  const total = 256 * 1024 * 1024;
+  const block = Buffer.alloc(64 * 1024, " ");
+  for (const [how, method, headers, part] of [
+    ["with Content-Length", "POST", { "Content-Length": String(total) }, block],
+    ["in chunks", "POST", { "Transfer-Encoding": "chunked" }, chunked(block).subarray(0, -5)],
+    ["of HEAD with Content-Length", "HEAD", { "Content-Length": String(total) }, block],
+    [
+      "of HEAD in chunks",
+      "HEAD",
+      { "Transfer-Encoding": "chunked" },
+      chunked(block).subarray(0, -5),
+    ],
+  ] as const) {
+    await t.test(`a body of 256 MiB ${how}`, async () => {
+      const client = await Client.connect(service.port);
+      await client.send(
+        encodeRequest(service, { method, headers: { ...headers, Authorization: undefined } }),
+      );
+      const head = await client.head();
+      assert.match(head, /^HTTP\/1\.1 401 /);
+      let sent = 0;
+      while (sent < total && !client.isGone) {
+        await client.send(part);
+        sent += block.length;
+      }
+      client.destroy();
+      assert.ok(sent < total, "the server read all of it");
+      await assertServes(service);
+    });
+  }
+});

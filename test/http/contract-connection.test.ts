@@ -1,0 +1,285 @@
+/**
+ * What happens on one connection: requests one behind the other, clients that
+ * are slow or say no more, connections that are asked to close or to change
+ * their protocol, and the drain at the end.
+ */
+import assert from "node:assert/strict";
+import { type TestContext, test } from "node:test";
+import { Client } from "../support/client.ts";
+import {
+  assertCommonHeaders,
+  assertError,
+  assertPlant,
+  assertServes,
+  encodeRequest,
+  exchange,
+  ownLines,
+  type RequestParts,
+} from "../support/contract.ts";
+import type { RawAnswer } from "../support/raw.ts";
+import { type Service, type ServiceOptions, startService } from "../support/service.ts";
+
+/** A plant's line is also its body. */
+function plant(id: number): string {
+  return `{"id":${id},"name":"plant ${id}"}`;
+}
+
+/** `200`, or the number of the error. */
+function resultOf(answer: RawAnswer): number {
+  assertCommonHeaders(answer);
+  return answer.status === 200 ? 200 : JSON.parse(answer.text).error;
+}
+
+/** Everything in one packet; what is answered until the server closes. */
+async function pipeline(service: Service, requests: readonly (RequestParts | string)[]) {
+  const bytes = requests.map((request) =>
+    typeof request === "string" ? Buffer.from(request) : encodeRequest(service, request),
+  );
+  const client = await Client.connect(service.port);
+  await client.send(Buffer.concat(bytes));
+  const answers = await client.rest();
+  client.destroy();
+  await assertServes(service);
+  return answers.map(resultOf);
+}
+
+const CLOSE = { headers: { Connection: "close" } };
+const GOOD = { body: plant(1) };
+const SECOND = { body: plant(2) };
+const LAST = { ...CLOSE, body: plant(3) };
+const GARBAGE = "garbage\r\n\r\n";
+const NO_TOKEN = { headers: { Authorization: undefined } };
+
+const PIPELINES: readonly [
+  what: string,
+  requests: readonly (RequestParts | string)[],
+  results: readonly number[],
+  stored: readonly number[],
+][] = [
+  [
+    "three creates are answered and stored in order",
+    [GOOD, SECOND, LAST],
+    [200, 200, 200],
+    [1, 2, 3],
+  ],
+  ["a replay waits for its create", [GOOD, GOOD, LAST], [200, 200, 200], [1, 3]],
+  [
+    "a refusal waits for the create before it",
+    [GOOD, { method: "GET" }, LAST],
+    [200, 40501, 200],
+    [1, 3],
+  ],
+  ["a create may follow a refused one", [{ ...NO_TOKEN, body: plant(1) }, LAST], [40101, 200], [3]],
+  [
+    "a create may follow an unknown path",
+    [{ target: "/", body: plant(1) }, LAST],
+    [40401, 200],
+    [3],
+  ],
+  ["a create may follow a bad body", [{ body: "{" }, LAST], [40003, 200], [3]],
+  ["a create may follow a request without a body", [{ method: "DELETE" }, LAST], [40501, 200], [3]],
+  ["garbage behind a create is told after its answer", [GOOD, GARBAGE], [200, 40001], [1]],
+  ["nothing behind garbage is carried out", [GOOD, GARBAGE, LAST], [200, 40001], [1]],
+  ["nothing behind a bad Host is carried out", [{ headers: { Host: "a b" } }, LAST], [40001], []],
+  ["nothing behind large headers is", [{ headers: { X: "x".repeat(20_000) } }, LAST], [43101], []],
+  ["nothing behind Connection: close is", [{ ...CLOSE, body: plant(1) }, SECOND], [200], [1]],
+  [
+    "garbage behind Connection: close is not told",
+    [{ ...CLOSE, body: plant(1) }, GARBAGE],
+    [200],
+    [1],
+  ],
+  ["CONNECT behind Connection: close is not told", [LAST, { method: "CONNECT" }], [200], [3]],
+  [
+    "nothing behind HTTP/1.0 is carried out",
+    [{ version: "HTTP/1.0", ...GOOD }, SECOND],
+    [200],
+    [1],
+  ],
+  ["CONNECT waits for the create before it", [GOOD, { method: "CONNECT" }], [200, 40401], [1]],
+  ["nothing behind CONNECT is carried out", [{ method: "CONNECT" }, LAST], [40401], []],
+];
+
+test("requests in one packet are answered in order", async (t) => {
+  for (const [what, requests, results, stored] of PIPELINES) {
+    await t.test(what, async (t) => {
+      const service = await startService(t);
+      assert.deepEqual(await pipeline(service, requests), results);
+      assert.deepEqual(ownLines(service), stored.map(plant));
+    });
+  }
+});
+
+test("a hundred creates in one packet are answered and stored in order", async (t) => {
+  const service = await startService(t);
+  const client = await Client.connect(service.port);
+  const plants = Array.from({ length: 100 }, (_, index) => plant(index));
+  await client.send(Buffer.concat(plants.map((body) => encodeRequest(service, { body }))));
+  for (const index of plants.keys()) {
+    assertPlant(await client.next(), { name: `plant ${index}` });
+  }
+  assert.deepEqual(ownLines(service), plants);
+  await assertServes(service, client);
+  client.destroy();
+});
+
+test("HTTP/1.0 is answered without a Host, and lives on only when asked to", async (t) => {
+  const service = await startService(t);
+  for (const connection of [undefined, "close", "keep-alive"]) {
+    const headers = { Host: undefined, Connection: connection };
+    const answer = await exchange(service, { version: "HTTP/1.0", headers, ...GOOD });
+    assertPlant(answer, { name: "plant 1" });
+    assert.equal(answer.headers.get("connection"), connection ?? "close");
+  }
+  assertError(await exchange(service, { version: "HTTP/1.0", ...NO_TOKEN }), 40101);
+});
+
+test("an offer of another protocol is ignored", async (t) => {
+  const service = await startService(t);
+  for (const upgrade of ["h2c", "websocket", "TLS/1.0", "x/1, y/2"]) {
+    await t.test(`Upgrade: ${upgrade}`, async () => {
+      const headers = { Connection: "Upgrade, HTTP2-Settings", Upgrade: upgrade };
+      assertPlant(await exchange(service, { headers, ...GOOD }), { name: "plant 1" });
+      assertError(await exchange(service, { method: "GET", headers }), 40501);
+    });
+  }
+});
+
+test("a client that has said all and closes its side gets its answer", async (t) => {
+  const service = await startService(t);
+  for (const [what, parts, result] of [
+    ["a create", GOOD, 200],
+    ["a replay", GOOD, 200],
+    ["a conflict", { body: '{"id":1,"name":"y"}' }, 40006],
+    ["an unknown path", { target: "/nowhere" }, 40401],
+    ["a request without a token", NO_TOKEN, 40101],
+  ] as const) {
+    await t.test(`${what} is answered ${result}, then the server closes too`, async () => {
+      const client = await Client.connect(service.port);
+      await client.send(encodeRequest(service, parts));
+      client.halfClose();
+      assert.deepEqual((await client.rest()).map(resultOf), [result]);
+      await assertServes(service);
+    });
+  }
+  assert.deepEqual(ownLines(service), [plant(1)]);
+});
+
+test("a client that closes its side amid a request is told so with 40001", async (t) => {
+  const service = await startService(t);
+  const whole = encodeRequest(service, GOOD);
+  const headers = { "Transfer-Encoding": "chunked" };
+  for (const [what, bytes, results] of [
+    ["nothing", Buffer.alloc(0), []],
+    ["half a method", whole.subarray(0, 2), [40001]],
+    ["half a head", whole.subarray(0, 30), [40001]],
+    ["a head without its body", whole.subarray(0, -GOOD.body.length), [40001]],
+    ["all but the last byte", whole.subarray(0, -1), [40001]],
+    [
+      "a chunk without the last one",
+      encodeRequest(service, { headers, body: "2\r\n{}\r\n" }),
+      [40001],
+    ],
+    ["a create and half of another", Buffer.concat([whole, whole.subarray(0, -1)]), [200, 40001]],
+  ] as const) {
+    await t.test(`after ${what}`, async () => {
+      const client = await Client.connect(service.port);
+      await client.send(bytes);
+      client.halfClose();
+      assert.deepEqual((await client.rest()).map(resultOf), results);
+      await assertServes(service);
+    });
+  }
+});
+
+function startImpatient(t: TestContext, options: ServiceOptions = {}): Promise<Service> {
+  const limits = { headerTimeoutMs: 100, requestTimeoutMs: 100, connectionCheckIntervalMs: 20 };
+  return startService(t, { ...limits, ...options });
+}
+
+test("a request that takes too long is answered 40801", async (t) => {
+  const service = await startImpatient(t);
+  const whole = encodeRequest(service, GOOD);
+  const headers = { "Transfer-Encoding": "chunked" };
+  for (const [what, bytes, results] of [
+    ["half a method", whole.subarray(0, 2), [40801]],
+    ["half a head", whole.subarray(0, 30), [40801]],
+    ["a head without its body", whole.subarray(0, -GOOD.body.length), [40801]],
+    ["all but the last byte", whole.subarray(0, -1), [40801]],
+    [
+      "a chunk without the last one",
+      encodeRequest(service, { headers, body: "2\r\n{}\r\n" }),
+      [40801],
+    ],
+    ["a create and half of another", Buffer.concat([whole, whole.subarray(0, -1)]), [200, 40801]],
+    [
+      "a head with a bad token",
+      encodeRequest(service, { ...NO_TOKEN, ...GOOD }).subarray(0, -1),
+      [40101],
+    ],
+  ] as const) {
+    await t.test(`after ${what}`, async () => {
+      const client = await Client.connect(service.port);
+      await client.send(bytes);
+      const answers = [];
+      for (const _ of results) answers.push(await client.next());
+      assert.deepEqual(answers.map(resultOf), results);
+      client.destroy();
+      await assertServes(service);
+    });
+  }
+});
+
+test("a client that asked for 100 and then sends nothing is answered 40801", async (t) => {
+  const service = await startImpatient(t);
+  const headers = { Expect: "100-continue", "Content-Length": "19" };
+  const client = await Client.connect(service.port);
+  await client.send(encodeRequest(service, { headers }));
+  assert.equal((await client.next()).status, 100);
+  assert.deepEqual((await client.rest()).map(resultOf), [40801]);
+  await assertServes(service);
+});
+
+test("an idle connection is closed without a word", async (t) => {
+  const service = await startService(t, { keepAliveTimeoutMs: 20, connectionCheckIntervalMs: 20 });
+  const client = await Client.connect(service.port);
+  await client.send(encodeRequest(service, GOOD));
+  assertPlant(await client.next(), { name: "plant 1" });
+  assert.deepEqual(await client.rest(), []);
+  await assertServes(service);
+});
+
+test("a drain answers what is under way with Connection: close, and stops", async (t) => {
+  const service = await startService(t);
+  const client = await Client.connect(service.port);
+  const request = encodeRequest(service, { headers: { Expect: "100-continue" }, ...GOOD });
+  await client.send(request.subarray(0, -GOOD.body.length));
+  assert.equal((await client.next()).status, 100);
+
+  const closed = service.server.close();
+  await client.send(GOOD.body);
+  const [answer, ...others] = await client.rest();
+  assert.ok(answer !== undefined);
+  assertPlant(answer, { name: "plant 1" });
+  assert.equal(answer.headers.get("connection"), "close");
+  assert.deepEqual(others, []);
+  await closed;
+  await assert.rejects(Client.connect(service.port), { code: "ECONNREFUSED" });
+  assert.deepEqual(ownLines(service), [plant(1)]);
+});
+
+test("a request that arrives during a drain is answered with Connection: close", async (t) => {
+  const service = await startService(t);
+  const client = await Client.connect(service.port);
+  await client.send(encodeRequest(service, GOOD));
+  assertPlant(await client.next(), { name: "plant 1" });
+
+  const closed = service.server.close();
+  await client.send(encodeRequest(service, SECOND));
+  const answer = await client.next();
+  assertPlant(answer, { name: "plant 2" });
+  assert.equal(answer.headers.get("connection"), "close");
+  assert.deepEqual(await client.rest(), []);
+  await closed;
+  assert.deepEqual(ownLines(service), [plant(1), plant(2)]);
+});

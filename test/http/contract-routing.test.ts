@@ -1,0 +1,192 @@
+/**
+ * Where the operation is found: one path, compared exactly, below an optional
+ * base path, and one method on it.
+ */
+import assert from "node:assert/strict";
+import { METHODS } from "node:http";
+import { test } from "node:test";
+import { PlantServer } from "../../src/index.ts";
+import { Client } from "../support/client.ts";
+import {
+  assertError,
+  assertPlant,
+  encodeRequest,
+  exchange,
+  ownLines,
+} from "../support/contract.ts";
+import { startService } from "../support/service.ts";
+
+const BODY = '{"id":1,"name":"x"}';
+
+// Every method the parser of this Node knows; HEAD and CONNECT have tests of their own.
+const OTHER_METHODS = METHODS.filter((method) => !["POST", "HEAD", "CONNECT"].includes(method));
+
+test("every method on /plants but POST is answered 40501 and told which one is allowed", async (t) => {
+  const service = await startService(t);
+  for (const method of OTHER_METHODS) {
+    await t.test(`${method} /plants`, async () => {
+      const answer = await exchange(service, { method, body: BODY });
+      assertError(answer, 40501);
+      assert.equal(answer.headers.get("allow"), "POST");
+    });
+  }
+  assert.deepEqual(ownLines(service), []);
+});
+
+for (const [target, status, allow] of [
+  ["/plants", 405, "POST"],
+  ["/nowhere", 404, undefined],
+] as const) {
+  test(`HEAD ${target} is answered ${status} without a body`, async (t) => {
+    const service = await startService(t);
+    const client = await Client.connect(service.port);
+    await client.send(encodeRequest(service, { method: "HEAD", target }));
+    const head = await client.head();
+    assert.match(head, new RegExp(`^HTTP/1\\.1 ${status} `));
+    assert.match(head, /\r\nContent-Length: [1-9][0-9]*\r\n/);
+    assert.equal(/\r\nAllow: (.*)\r\n/.exec(`${head}\r\n`)?.[1], allow);
+    // The connection lives on, and where a body would be stands the next answer.
+    await client.send(encodeRequest(service, { body: BODY, headers: { Connection: "close" } }));
+    await client.rest();
+    assert.match(client.text, /\r\n\r\nHTTP\/1\.1 200 OK\r\n[^{]*\r\n\r\n\{"name":"x"\}$/);
+    client.destroy();
+  });
+}
+
+for (const [what, authorization, error] of [
+  ["a good token", "Bearer TOKEN", 40401],
+  ["no token", undefined, 40101],
+  ["a bad token", "Bearer x", 40102],
+] as const) {
+  for (const target of ["plants.example:443", "/plants"]) {
+    test(`CONNECT ${target} with ${what} is answered ${error} and closes`, async (t) => {
+      const service = await startService(t);
+      const answer = await exchange(service, {
+        method: "CONNECT",
+        target,
+        headers: { Authorization: authorization?.replace("TOKEN", service.token) },
+      });
+      assertError(answer, error);
+      assert.equal(answer.headers.get("connection"), "close");
+    });
+  }
+}
+
+const UNKNOWN_PATHS = [
+  "/",
+  "/plants/",
+  "/Plants",
+  "/PLANTS",
+  "/plant",
+  "/plantsx",
+  "/plants/1",
+  "/plants;a=b",
+  "/plants,",
+  "//plants",
+  "/./plants",
+  "/x/../plants",
+  "/plants/.",
+  "/%70lants",
+  "/plants%20",
+  "/plants%00",
+  "/plants%2f",
+  "/plants%3Fx",
+  "/plants#x",
+  "/garden/plants",
+  "/health",
+  "/__proto__",
+  "/constructor",
+  "/?/plants",
+  "*",
+  "http://localhost",
+  "http://localhost/",
+  "http://localhost//plants",
+  "http://localhost/plants/",
+  "http://localhost?/plants",
+  "ftp://localhost/plants",
+];
+
+test("every path but /plants is answered 40401, whatever the method", async (t) => {
+  const service = await startService(t);
+  for (const target of UNKNOWN_PATHS) {
+    await t.test(target, async () => {
+      for (const method of ["POST", "GET"]) {
+        const answer = await exchange(service, { method, target, body: BODY });
+        assertError(answer, 40401);
+        assert.equal(answer.headers.get("allow"), undefined);
+      }
+    });
+  }
+  assert.deepEqual(ownLines(service), []);
+});
+
+const KNOWN_TARGETS = [
+  "/plants",
+  "/plants?",
+  "/plants?x=1&y",
+  "/plants?/nowhere",
+  "/plants??#x",
+  "http://localhost/plants",
+  "http://localhost/plants?x",
+  "http://other.example:8080/plants",
+  "HTTPS://LOCALHOST/plants",
+  "http://[::1]:80/plants",
+];
+
+test("the query is ignored, and the absolute form means the same path", async (t) => {
+  for (const target of KNOWN_TARGETS) {
+    await t.test(`POST ${target} creates a plant`, async (t) => {
+      const service = await startService(t);
+      assertPlant(await exchange(service, { target, body: BODY }), { name: "x" });
+      assert.deepEqual(ownLines(service), [BODY]);
+    });
+  }
+});
+
+const BASE_PATHS: readonly [option: string, basePath: string][] = [
+  ["/garden", "/garden"],
+  ["/garden/", "/garden"],
+  ["/a/b-c/~d", "/a/b-c/~d"],
+  ["/plants", "/plants"],
+  ["/%C3%A9", "/%C3%A9"],
+  ["/", ""],
+  ["", ""],
+];
+
+test("the operation lies below the base path and nowhere else", async (t) => {
+  for (const [option, basePath] of BASE_PATHS) {
+    await t.test(`the base path "${option}"`, async (t) => {
+      const service = await startService(t, { basePath: option });
+      assert.equal(service.url, `http://127.0.0.1:${service.port}${basePath}`);
+      for (const prefix of [basePath, `http://localhost${basePath}`]) {
+        for (const suffix of ["/plants", "/plants?x"]) {
+          const answer = await exchange(service, { target: prefix + suffix, body: BODY });
+          assertPlant(answer, { name: "x" });
+        }
+      }
+      for (const target of [`${basePath}/`, `${basePath}/plants/`, `/x${basePath}/plants`]) {
+        assertError(await exchange(service, { target, body: BODY }), 40401);
+      }
+      if (basePath !== "") {
+        for (const target of ["/plants", "/", basePath, `${basePath}plants`]) {
+          assertError(await exchange(service, { target, body: BODY }), 40401);
+        }
+      }
+      assertPlant(await service.post(BODY), { name: "x" });
+      assert.deepEqual(ownLines(service), [BODY]);
+    });
+  }
+});
+
+for (const basePath of ["garden", "//", "/a b", "/a?b", "/a#b", "/a//b", "/ä", "http://x/a"]) {
+  test(`the base path "${basePath}" is refused at the start`, async () => {
+    const nobody = { verify: () => undefined };
+    const nothing = { create: unused, get: unused, list: unused };
+    const options = { port: 0, basePath, plants: nothing, tokens: nobody };
+    await assert.rejects(PlantServer.start(options), RangeError);
+  });
+}
+
+function unused(): never {
+  throw new Error("no request gets here");
+}

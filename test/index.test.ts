@@ -1,0 +1,255 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import http, { type RequestListener } from "node:http";
+import type { AddressInfo } from "node:net";
+import { type TestContext, test } from "node:test";
+import * as library from "../src/index.ts";
+import {
+  createRequestListener,
+  createToken,
+  type NewPlant,
+  type PlantService,
+  PlantStore,
+  PlantStoreError,
+  TokenRegistry,
+  type TokenVerifier,
+} from "../src/index.ts";
+import { makeFolder } from "./support/folders.ts";
+import { type Answer, errorNumber, send } from "./support/service.ts";
+import { collect, readLog } from "./support/stores.ts";
+import { collectWarnings } from "./support/watch.ts";
+
+test("the library exports these names and no others", () => {
+  // A name that is added here is a promise; one that is taken away breaks programs.
+  assert.deepEqual(Object.keys(library).sort(), [
+    "PlantServer",
+    "PlantStore",
+    "PlantStoreError",
+    "SCOPES",
+    "TokenRegistry",
+    "backup",
+    "createFirstToken",
+    "createRequestListener",
+    "createToken",
+    "encodeNewPlant",
+    "exportLines",
+    "importPlants",
+    "isLive",
+    "isSound",
+    "isTokenName",
+    "listTokens",
+    "normalizeBasePath",
+    "parseInt64",
+    "readPlants",
+    "repairLog",
+    "revokeToken",
+    "verifyLog",
+  ]);
+});
+
+test("importing the library changes nothing in a process and keeps none alive", async (t) => {
+  // The child compares and prints names alone: values of the environment are nobody's to print.
+  const program = `
+    const look = () => ({
+      globals: Object.getOwnPropertyNames(globalThis),
+      listeners: process.eventNames().map((name) => [String(name), process.listenerCount(name)]),
+      environment: process.env,
+      process: [process.title, process.umask(), process.cwd(), process.exitCode],
+    });
+    const timers = [];
+    for (const name of ["setTimeout", "setInterval"]) {
+      const original = globalThis[name];
+      globalThis[name] = (...args) => (timers.push(name), original(...args));
+    }
+    const before = Object.entries(look()).map(([name, value]) => [name, JSON.stringify(value)]);
+    await import(process.argv[1]);
+    const after = look();
+    const changed = before.filter(([name, text]) => JSON.stringify(after[name]) !== text);
+    process.stdout.write(JSON.stringify({ changed: changed.map(([name]) => name), timers }));`;
+  const index = import.meta.resolve("../src/index.ts");
+  const args = [
+    "--import",
+    import.meta.resolve("tsx"),
+    "--input-type=module",
+    "-e",
+    program,
+    index,
+  ];
+  const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "pipe"] });
+  const killer = setTimeout(() => child.kill("SIGKILL"), 20_000);
+  t.after(() => clearTimeout(killer));
+  let stdout = "";
+  let stderr = "";
+  child.stdout.setEncoding("utf8").on("data", (text: string) => {
+    stdout += text;
+  });
+  child.stderr.setEncoding("utf8").on("data", (text: string) => {
+    stderr += text;
+  });
+  const [status] = await once(child, "close"); // by itself: nothing keeps it alive
+
+  assert.equal(stderr, "");
+  assert.equal(status, 0);
+  // As JSON, so nothing else was printed either.
+  assert.deepEqual(JSON.parse(stdout), { changed: [], timers: [] });
+});
+
+/** Somebody's own server on a free port. */
+async function serve(t: TestContext, listener: RequestListener): Promise<string> {
+  const server = http.createServer(listener);
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  t.after(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+function post(url: string, token: string, body = '{"id":1,"name":"a"}'): Promise<Answer> {
+  return send(url, {
+    method: "POST",
+    headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" },
+    body,
+  });
+}
+
+interface Garden {
+  readonly folder: string;
+  readonly store: PlantStore;
+  readonly tokens: TokenRegistry;
+  readonly token: string;
+}
+
+async function openGarden(t: TestContext): Promise<Garden> {
+  const folder = makeFolder(t);
+  const token = await createToken(folder, { name: "test" });
+  const store = await PlantStore.open(folder);
+  t.after(() => store.close());
+  const tokens = await TokenRegistry.open(folder);
+  t.after(() => tokens.close());
+  return { folder, store, tokens, token };
+}
+
+test("mounted in somebody's server, the listener creates plants and asks for a token", async (t) => {
+  const { folder, store, tokens, token } = await openGarden(t);
+  const url = await serve(t, createRequestListener({ plants: store, tokens }));
+
+  const created = await post(`${url}/plants`, token, '{"id":7,"name":"Fern","tag":"indoor"}');
+  assert.equal(created.status, 200);
+  assert.equal(created.text, '{"name":"Fern","tag":"indoor"}');
+  assert.equal(readLog(folder), '{"id":7,"name":"Fern","tag":"indoor"}\n');
+
+  const refused = await post(`${url}/plants`, "pst_wrong", '{"id":8,"name":"Ivy"}');
+  assert.equal(refused.status, 401);
+  assert.equal(errorNumber(refused), 40102);
+  assert.equal(store.size, 1);
+});
+
+test("mounted twice in one server, each listener has its own store, tokens and path", async (t) => {
+  const front = await openGarden(t);
+  const back = await openGarden(t);
+  const listeners = {
+    front: createRequestListener({ plants: front.store, tokens: front.tokens, basePath: "/front" }),
+    back: createRequestListener({ plants: back.store, tokens: back.tokens, basePath: "/back" }),
+  };
+  const url = await serve(t, (req, res) =>
+    (req.url?.startsWith("/front/") ? listeners.front : listeners.back)(req, res),
+  );
+
+  // The same id with two contents: no conflict, for they are two stores.
+  assert.equal((await post(`${url}/front/plants`, front.token, '{"id":1,"name":"f"}')).status, 200);
+  assert.equal((await post(`${url}/back/plants`, back.token, '{"id":1,"name":"b"}')).status, 200);
+  assert.deepEqual(await collect(front.store.list()), [{ id: 1n, name: "f" }]);
+  assert.deepEqual(await collect(back.store.list()), [{ id: 1n, name: "b" }]);
+  assert.equal((await post(`${url}/back/plants`, front.token)).status, 401);
+});
+
+test("what a framework passes besides request and response does no harm", async (t) => {
+  const { store, tokens, token } = await openGarden(t);
+  const listener = createRequestListener({ plants: store, tokens });
+  const next = () => assert.fail("the listener answers every request itself");
+  const url = await serve(t, (req, res) =>
+    (listener as (...args: unknown[]) => void)(req, res, next),
+  );
+  assert.equal((await post(`${url}/plants`, token)).status, 200);
+  assert.equal((await post(`${url}/elsewhere`, token)).status, 404);
+});
+
+/** A store in memory, as an embedder might bring one. */
+class Shed implements PlantService {
+  readonly plants = new Map<bigint, NewPlant>();
+
+  async create(plant: NewPlant): Promise<"created"> {
+    if (plant.name === "broken") throw new Error("the shed at /secret/path burnt down");
+    if (this.plants.has(plant.id)) throw new PlantStoreError("conflict", "taken");
+    this.plants.set(plant.id, plant);
+    return "created";
+  }
+
+  async get(id: bigint): Promise<NewPlant | undefined> {
+    return this.plants.get(id);
+  }
+
+  async *list(): AsyncGenerator<NewPlant> {
+    yield* this.plants.values();
+  }
+}
+
+const MEMBER = { name: "member", scopes: ["write"] } as const;
+const GUEST = { name: "guest", scopes: ["read"] } as const;
+
+const VERIFIERS: readonly [says: string, tokens: TokenVerifier][] = [
+  ["at once", { verify: (token) => ({ yes: MEMBER, look: GUEST })[token] }],
+  ["later", { verify: async (token) => ({ yes: MEMBER, look: GUEST })[token] }],
+];
+
+for (const [says, tokens] of VERIFIERS) {
+  test(`an embedder's own store and a token check that answers ${says} do their work`, async (t) => {
+    const plants = new Shed();
+    const url = `${await serve(t, createRequestListener({ plants, tokens }))}/plants`;
+    const body = '{"id":-9223372036854775808,"name":"a"}';
+
+    assert.equal((await post(url, "yes", body)).status, 200);
+    assert.deepEqual([...plants.plants.values()], [{ id: -(2n ** 63n), name: "a" }]);
+    assert.equal(errorNumber(await post(url, "yes", body)), 40006);
+    assert.equal(errorNumber(await post(url, "no", body)), 40102);
+    assert.equal(errorNumber(await post(url, "look", body)), 40301);
+    assert.equal(plants.plants.size, 1);
+  });
+}
+
+const FAULT = new Error("cannot reach the directory at /secret/path");
+
+const FAULTS: readonly [says: string, tokens: TokenVerifier, name: string][] = [
+  ["a token check that rejects", { verify: () => Promise.reject(FAULT) }, "a"],
+  [
+    "a token check that throws",
+    {
+      verify: () => {
+        throw FAULT;
+      },
+    },
+    "a",
+  ],
+  ["a store that rejects", { verify: () => MEMBER }, "broken"],
+];
+
+for (const [says, tokens, name] of FAULTS) {
+  test(`${says} is answered 500 with no detail, and the reason goes to the operator`, async (t) => {
+    const warnings = collectWarnings(t);
+    const plants = new Shed();
+    const url = `${await serve(t, createRequestListener({ plants, tokens }))}/plants`;
+
+    const answer = await post(url, "x", JSON.stringify({ id: 1, name }));
+
+    assert.equal(answer.status, 500);
+    assert.equal(errorNumber(answer), 50001);
+    assert.equal(answer.text.includes("secret"), false);
+    assert.equal(warnings.length, 1);
+    assert.ok(String(warnings[0]?.cause).includes("/secret/path"));
+    assert.equal(plants.plants.size, 0);
+    assert.equal((await post(url, "x", JSON.stringify({ id: 1, name }))).status, 500); // goes on
+  });
+}

@@ -1,0 +1,44 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { encodeLine, isBlank, LINE_FEED } from "../../src/log/format.ts";
+
+test("encodeLine() writes any record without a line feed as itself and one line feed", () => {
+  const record = fc.string({ unit: "binary" }).filter((text) => !text.includes("\n"));
+  fc.assert(
+    fc.property(record, (text) => {
+      const line = encodeLine(text);
+      assert.equal(line.indexOf(LINE_FEED), line.length - 1);
+      assert.equal(line.toString("utf8"), `${text}\n`);
+    }),
+  );
+});
+
+for (const record of ["\n", "a\n", "\na", "a\nb", "a\r\nb"]) {
+  test(`encodeLine() refuses ${JSON.stringify(record)}: it would break the line`, () => {
+    assert.throws(() => encodeLine(record), RangeError);
+  });
+}
+
+for (const line of ["", " ", "\t", "\r", "   ", " \t\r", " ".repeat(4096)]) {
+  test(`isBlank() finds no record in ${JSON.stringify(line).slice(0, 20)}`, () => {
+    assert.equal(isBlank(Buffer.from(line)), true);
+  });
+}
+
+// NUL is what a power cut leaves behind: damage, never silence.
+for (const line of [
+  "{}",
+  " {",
+  "\0",
+  " \0 ",
+  "\v",
+  "\f",
+  "\u00a0",
+  "\ufeff",
+  `${" ".repeat(99)}x`,
+]) {
+  test(`isBlank() takes ${JSON.stringify(line).slice(-20)} for a record`, () => {
+    assert.equal(isBlank(Buffer.from(line)), false);
+  });
+}

@@ -1,0 +1,124 @@
+/** The lock between processes: started, killed and stopped for real. */
+import assert from "node:assert/strict";
+import fs from "node:fs";
+import { test } from "node:test";
+import { Worker } from "node:worker_threads";
+import { PlantStoreError } from "../../src/core/errors.ts";
+import { askHolder, DirectoryLock } from "../../src/log/lock.ts";
+import { makeFolder } from "../support/folders.ts";
+import { RIVAL_COMMAND, Rival, seeAttempts } from "../support/lock-process.ts";
+
+const mine = { name: "lock", command: "mine" };
+
+test("DirectoryLock.acquire() names the process that holds the lock, and what it does", async (t) => {
+  const folder = makeFolder(t);
+  const rival = await Rival.start(t);
+  assert.equal(await rival.acquire(folder), "won");
+  await assert.rejects(DirectoryLock.acquire(folder, mine), (error) => {
+    assert.ok(error instanceof PlantStoreError);
+    assert.equal(error.code, "locked");
+    assert.match(error.message, new RegExp(`\\b${rival.pid}\\b`));
+    assert.ok(error.message.includes(RIVAL_COMMAND));
+    return true;
+  });
+  const holder = await askHolder(folder, "lock");
+  assert.deepEqual([holder?.pid, holder?.command], [rival.pid, RIVAL_COMMAND]);
+  await rival.release();
+  await (await DirectoryLock.acquire(folder, mine)).release();
+});
+
+test("DirectoryLock.acquire() waits for another process to give the lock back", async (t) => {
+  const folder = makeFolder(t);
+  const rival = await Rival.start(t);
+  const lock = await DirectoryLock.acquire(folder, mine);
+  const waiting = rival.acquire(folder, 60_000);
+  await seeAttempts(folder, waiting);
+  await lock.release();
+  assert.equal(await waiting, "won");
+});
+
+test("DirectoryLock.acquire() is never blocked by a holder that was killed", async (t) => {
+  const folder = makeFolder(t);
+  const rival = await Rival.start(t);
+  assert.equal(await rival.acquire(folder), "won");
+  await rival.kill();
+  assert.equal(await askHolder(folder, "lock"), undefined);
+  await (await DirectoryLock.acquire(folder, mine)).release();
+});
+
+test("DirectoryLock.acquire() takes a stopped holder for alive, though it does not answer", {
+  skip: process.platform !== "linux",
+}, async (t) => {
+  const folder = makeFolder(t);
+  const rival = await Rival.start(t);
+  assert.equal(await rival.acquire(folder), "won");
+  await stop(rival);
+  await Promise.all([
+    assert.rejects(DirectoryLock.acquire(folder, mine), { code: "locked" }),
+    assert.rejects(askHolder(folder, "lock"), { code: "locked" }),
+  ]);
+  await rival.kill();
+  await (await DirectoryLock.acquire(folder, mine)).release();
+});
+
+const RIVALS = 10;
+const ROUNDS = 8;
+/** The round whose winner is killed: what it leaves behind must not help two of the next one. */
+const CRASH = 3;
+
+test("DirectoryLock.acquire() is won by exactly one of ten processes at once", async (t) => {
+  const folder = makeFolder(t);
+  const rivals = await Promise.all(Array.from({ length: RIVALS }, () => Rival.start(t)));
+  for (let round = 0; round < ROUNDS; round++) {
+    const outcomes = await Promise.all(rivals.map((rival) => rival.acquire(folder)));
+    const winner = outcomes.indexOf("won");
+    const losers = outcomes.filter((_, index) => index !== winner);
+    assert.deepEqual(losers, Array(RIVALS - 1).fill("locked"), `round ${round}`);
+    const rival = rivals[winner];
+    assert.equal((await askHolder(folder, "lock"))?.pid, rival?.pid);
+    if (round !== CRASH) {
+      await rival?.release();
+      continue;
+    }
+    await rival?.kill();
+    rivals[winner] = await Rival.start(t);
+  }
+});
+
+test("DirectoryLock.acquire() is locked, not broken, when a rival sweeps its socket away", async (t) => {
+  // A winner removes the temporary sockets of all others, whatever step those have come to.
+  const folder = makeFolder(t);
+  const lock = await DirectoryLock.acquire(folder, { ...mine, command: "first" });
+  const sweeper = await sweepMeanwhile(folder);
+  try {
+    for (let attempt = 0; attempt < 300; attempt++) {
+      await assert.rejects(DirectoryLock.acquire(folder, mine), { code: "locked" });
+    }
+  } finally {
+    await sweeper.terminate();
+    await lock.release();
+  }
+});
+
+/** Does over and over what a winner does once, in a thread of its own. */
+async function sweepMeanwhile(folder: string): Promise<Worker> {
+  const sweep = `
+    const { parentPort, workerData } = require("node:worker_threads");
+    const fs = require("node:fs");
+    parentPort.postMessage("ready");
+    for (;;) {
+      for (const name of fs.readdirSync(workerData)) {
+        if (name.includes(".new-")) fs.rmSync(workerData + "/" + name, { force: true });
+      }
+    }`;
+  const worker = new Worker(sweep, { eval: true, workerData: folder });
+  await new Promise((resolve) => worker.once("message", resolve));
+  return worker;
+}
+
+/** Sends SIGSTOP and waits until the kernel says that the process has stopped. */
+async function stop(rival: Rival): Promise<void> {
+  rival.process.kill("SIGSTOP");
+  const isStopped = () => / T /.test(fs.readFileSync(`/proc/${rival.pid}/stat`, "utf8"));
+  while (!isStopped()) await new Promise(setImmediate);
+}

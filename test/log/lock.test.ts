@@ -1,0 +1,200 @@
+import assert from "node:assert/strict";
+import fs from "node:fs";
+import { connect, createServer, type Server } from "node:net";
+import path from "node:path";
+import { type TestContext, test } from "node:test";
+import { PlantStoreError } from "../../src/core/errors.ts";
+import { askHolder, DirectoryLock, type LockOptions } from "../../src/log/lock.ts";
+import { makeFolder } from "../support/folders.ts";
+import { seeAttempts } from "../support/lock-process.ts";
+import { openLog } from "../support/logs.ts";
+
+/** A lock that the end of the test gives back. */
+async function hold(
+  t: TestContext,
+  folder: string,
+  options: Partial<LockOptions> = {},
+): Promise<DirectoryLock> {
+  const lock = await DirectoryLock.acquire(folder, { name: "lock", command: "first", ...options });
+  t.after(() => lock.release());
+  return lock;
+}
+
+const second = { name: "lock", command: "second" };
+
+/** A socket that nobody listens on any more, as a killed process leaves it. */
+async function leaveDeadSocket(folder: string, name: string): Promise<void> {
+  const server = await listenAt(path.join(folder, "dying"));
+  // Closing removes the name it was bound to, and no other.
+  fs.linkSync(path.join(folder, "dying"), path.join(folder, name));
+  await new Promise((resolve) => server.close(resolve));
+}
+
+async function listenAt(address: string): Promise<Server> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(address, resolve));
+  return server;
+}
+
+test("DirectoryLock.acquire() refuses a second holder and names the first", async (t) => {
+  const folder = makeFolder(t);
+  await hold(t, folder);
+  await assert.rejects(DirectoryLock.acquire(folder, second), (error) => {
+    assert.ok(error instanceof PlantStoreError);
+    assert.equal(error.code, "locked");
+    assert.match(error.message, new RegExp(`\\b${process.pid}\\b`));
+    assert.match(error.message, /"first"/);
+    return true;
+  });
+});
+
+test("DirectoryLock.release() lets the next in, and again", async (t) => {
+  const folder = makeFolder(t);
+  for (let round = 0; round < 3; round++) {
+    const lock = await DirectoryLock.acquire(folder, second);
+    await assert.rejects(DirectoryLock.acquire(folder, second), { code: "locked" });
+    await lock.release();
+  }
+});
+
+test("DirectoryLock.acquire() keeps locks of other names and other folders apart", async (t) => {
+  const folder = makeFolder(t);
+  await hold(t, folder);
+  await hold(t, folder, { name: "tokens" });
+  await hold(t, folder, { name: "lock.1" });
+  await hold(t, makeFolder(t));
+  await assert.rejects(DirectoryLock.acquire(folder, second), { code: "locked" });
+});
+
+test("DirectoryLock.acquire() finds a lock through any path to the same folder", async (t) => {
+  const folder = makeFolder(t);
+  await hold(t, folder);
+  const link = path.join(makeFolder(t), "link");
+  fs.symlinkSync(folder, link);
+  for (const other of [link, `${folder}/.`, path.relative(process.cwd(), folder)]) {
+    await assert.rejects(DirectoryLock.acquire(other, second), { code: "locked" });
+  }
+});
+
+test("DirectoryLock.acquire() waits for a holder that goes within waitMs", async (t) => {
+  const folder = makeFolder(t);
+  const lock = await DirectoryLock.acquire(folder, second);
+  const waiting = DirectoryLock.acquire(folder, { ...second, waitMs: 60_000 });
+  await seeAttempts(folder, waiting);
+  await lock.release();
+  await (await waiting).release();
+});
+
+test("DirectoryLock.acquire() gives up on a holder that stays longer than waitMs", async (t) => {
+  const folder = makeFolder(t);
+  await hold(t, folder);
+  await assert.rejects(DirectoryLock.acquire(folder, { ...second, waitMs: 30 }), {
+    code: "locked",
+  });
+});
+
+test("askHolder() tells what the holder tells, and nothing when there is none", async (t) => {
+  const folder = makeFolder(t);
+  assert.equal(await askHolder(folder, "lock"), undefined);
+  let durableBytes: number | undefined;
+  const lock = await DirectoryLock.acquire(folder, {
+    name: "lock",
+    command: "serve",
+    durableBytes: () => durableBytes,
+  });
+  const holder = await askHolder(folder, "lock");
+  assert.ok(holder !== undefined);
+  const { since, ...others } = holder;
+  assert.deepEqual(others, { pid: process.pid, command: "serve" });
+  assert.equal(new Date(since).toISOString(), since);
+  durableBytes = 12_345;
+  assert.deepEqual(await askHolder(folder, "lock"), { since, ...others, durableBytes });
+  assert.equal(await askHolder(folder, "tokens"), undefined);
+  await lock.release();
+  assert.equal(await askHolder(folder, "lock"), undefined);
+});
+
+test("DirectoryLock works in a folder whose path is longer than a socket address", async (t) => {
+  const parent = makeFolder(t);
+  const folder = path.join(parent, "long ".repeat(30).trim(), "é".repeat(100));
+  fs.mkdirSync(folder, { recursive: true });
+  const lock = await hold(t, folder);
+  await assert.rejects(DirectoryLock.acquire(folder, second), { code: "locked" });
+  assert.equal((await askHolder(folder, "lock"))?.command, "first");
+  await lock.release();
+  assert.equal(await askHolder(folder, "lock"), undefined);
+  await hold(t, folder);
+  assert.deepEqual(fs.readdirSync(folder), ["lock.2"]);
+});
+
+test("DirectoryLock works at every length of path around that of a socket address", async (t) => {
+  const parent = makeFolder(t);
+  for (let length = 85; length <= 112; length++) {
+    const bytes = length - parent.length - 1;
+    // Two bytes a character: what counts is the length in bytes.
+    const folder = path.join(parent, `${"x".repeat(bytes % 2)}${"é".repeat(bytes / 2)}`);
+    fs.mkdirSync(folder);
+    const lock = await DirectoryLock.acquire(folder, second);
+    await assert.rejects(DirectoryLock.acquire(folder, second), { code: "locked" });
+    await lock.release();
+    assert.deepEqual(fs.readdirSync(folder), ["lock.1"], `${length} bytes`);
+  }
+});
+
+test("DirectoryLock.release() leaves the highest number, which is never used again", async (t) => {
+  const folder = makeFolder(t);
+  for (let number = 1; number <= 12; number++) {
+    const lock = await DirectoryLock.acquire(folder, second);
+    assert.deepEqual(fs.readdirSync(folder), [`lock.${number}`]);
+    await lock.release();
+    assert.deepEqual(fs.readdirSync(folder), [`lock.${number}`]);
+  }
+});
+
+test("DirectoryLock.acquire() sweeps what dead processes left, and nothing else", async (t) => {
+  const folder = makeFolder(t);
+  for (const name of ["lock.3", "lock.9", "lock.10", "lock.new-0123456789ab", "tokens.4"]) {
+    await leaveDeadSocket(folder, name);
+  }
+  const foreign = ["lock.0", "lock.01", "lock.x", "lock", "locks.1", "plants.jsonl"];
+  for (const name of foreign) fs.writeFileSync(path.join(folder, name), "");
+  await hold(t, folder);
+  const left = ["lock.11", "tokens.4", ...foreign];
+  assert.deepEqual(fs.readdirSync(folder).sort(), left.sort());
+});
+
+test("DirectoryLock.acquire() takes a holder that hangs up without a word for alive", async (t) => {
+  const folder = makeFolder(t);
+  const server = createServer((socket) => socket.destroy());
+  await new Promise<void>((resolve) => server.listen(path.join(folder, "lock.1"), resolve));
+  t.after(() => server.close());
+  await assert.rejects(DirectoryLock.acquire(folder, second), { code: "locked" });
+  await assert.rejects(askHolder(folder, "lock"), { code: "locked" });
+});
+
+test("DirectoryLock.acquire() makes a socket that whoever may enter the folder can ask", async (t) => {
+  const folder = makeFolder(t);
+  await hold(t, folder);
+  assert.equal(fs.statSync(path.join(folder, "lock.1")).mode & 0o666, 0o666);
+});
+
+test("DirectoryLock.release() does not wait for one that asked and never hangs up", {
+  timeout: 5000,
+}, async (t) => {
+  const folder = makeFolder(t);
+  const lock = await DirectoryLock.acquire(folder, second);
+  const asking = connect({ path: path.join(folder, "lock.1"), allowHalfOpen: true });
+  t.after(() => asking.destroy());
+  await new Promise((resolve) => asking.once("end", resolve).resume());
+  await lock.release();
+  assert.equal(await askHolder(folder, "lock"), undefined);
+});
+
+test("DirectoryLock.acquire() and askHolder() answer a folder they cannot use with io_error", async (t) => {
+  const missing = path.join(makeFolder(t), "missing");
+  const { path: file } = await openLog(t);
+  for (const folder of [missing, file]) {
+    await assert.rejects(DirectoryLock.acquire(folder, second), { code: "io_error" });
+    await assert.rejects(askHolder(folder, "lock"), { code: "io_error" });
+  }
+});

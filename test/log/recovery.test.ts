@@ -1,0 +1,234 @@
+import assert from "node:assert/strict";
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
+import fs from "node:fs";
+import path from "node:path";
+import { type TestContext, test } from "node:test";
+import { EMPTY_LOG } from "../../src/log/checkpoint.ts";
+import type { LogFile } from "../../src/log/file.ts";
+import { type LinePosition, LOG_START } from "../../src/log/reader.ts";
+import { BATCH_BYTES_LIMIT, earliestBatchStart, rewrite, settle } from "../../src/log/recovery.ts";
+import { LogWriter } from "../../src/log/writer.ts";
+import { openLog } from "../support/logs.ts";
+
+const LINES = '{"id":1}\n{"id":2}\n';
+const TAIL_START = { offset: LINES.length, line: 3 };
+
+/** Stands in for the store's rule: recovery asks, and knows no plants. */
+const isRecord = (text: Buffer) => /^\{.*\}$/.test(text.toString());
+
+/** Settles a log in which no line lost pages. */
+function settleTail(
+  file: LogFile,
+  tail: LinePosition,
+  isRecord: (text: Buffer) => boolean,
+): Promise<number> {
+  return settle(file, { damaged: [], tail, isRecord });
+}
+
+async function rewriteLastBatch(file: LogFile, end: number): Promise<void> {
+  await rewrite(file, await earliestBatchStart(file, end), end);
+}
+
+/** How many warnings an operator has got since the call. */
+function countWarnings(t: TestContext): () => number {
+  let count = 0;
+  const listen = () => {
+    count++;
+  };
+  subscribe("plant-store:warning", listen);
+  t.after(() => unsubscribe("plant-store:warning", listen));
+  return () => count;
+}
+
+/** Every file of the log's folder but the log itself, with its content. */
+function beside(file: LogFile): Record<string, Buffer> {
+  const folder = path.dirname(file.path);
+  const names = fs.readdirSync(folder).filter((name) => name !== path.basename(file.path));
+  return Object.fromEntries(names.map((name) => [name, fs.readFileSync(path.join(folder, name))]));
+}
+
+test("settle() leaves a log alone that ends with a line feed", async (t) => {
+  for (const [content, start] of [
+    ["", LOG_START],
+    [LINES, TAIL_START],
+  ] as const) {
+    const warnings = countWarnings(t);
+    const file = await openLog(t, content);
+    const asked = t.mock.fn(isRecord);
+    assert.equal(await settleTail(file, start, asked), content.length);
+    assert.equal(fs.readFileSync(file.path, "utf8"), content);
+    assert.deepEqual(beside(file), {});
+    assert.equal(asked.mock.callCount() + warnings(), 0);
+  }
+});
+
+test("settle() completes a record that lacks its line feed alone, and says so", async (t) => {
+  for (const [lines, start] of [
+    ["", LOG_START],
+    [LINES, TAIL_START],
+  ] as const) {
+    const warnings = countWarnings(t);
+    const file = await openLog(t, `${lines}{"id":3}`);
+    assert.equal(await settleTail(file, start, isRecord), lines.length + 9);
+    assert.equal(fs.readFileSync(file.path, "utf8"), `${lines}{"id":3}\n`);
+    assert.deepEqual(beside(file), {});
+    assert.equal(warnings(), 1);
+  }
+});
+
+const TORN: Readonly<Record<string, Buffer>> = {
+  "one byte": Buffer.from("{"),
+  "a record cut short": Buffer.from('{"id":3'),
+  "a record with something behind it": Buffer.from('{"id":3} {'),
+  "one NUL byte": Buffer.alloc(1),
+  "a page of NUL bytes": Buffer.alloc(4096),
+  "a record and NUL bytes": Buffer.concat([Buffer.from('{"id":3}'), Buffer.alloc(512)]),
+  "bytes that are not UTF-8": Buffer.from([0xff, 0xfe, 0x80]),
+  "more than is copied at once": Buffer.alloc(2 * 1024 * 1024 + 3, "torn"),
+};
+
+for (const [what, tail] of Object.entries(TORN)) {
+  test(`settle() keeps a tail of ${what} in quarantine, cuts it and says so`, async (t) => {
+    const warnings = countWarnings(t);
+    const file = await openLog(t, Buffer.concat([Buffer.from(LINES), tail]));
+    assert.equal(await settleTail(file, TAIL_START, isRecord), LINES.length);
+    assert.equal(fs.readFileSync(file.path, "utf8"), LINES);
+    const { "test.jsonl.quarantine-1": kept, ...others } = beside(file);
+    assert.equal(kept?.equals(tail), true);
+    assert.deepEqual(others, {});
+    assert.equal(warnings(), 1);
+    const quarantine = `${file.path}.quarantine-1`;
+    assert.equal(fs.statSync(quarantine).mode & 0o777, 0o600);
+  });
+}
+
+test("settle() never writes over an earlier quarantine", async (t) => {
+  const file = await openLog(t, LINES);
+  for (const [index, torn] of ["first", "second", "third"].entries()) {
+    fs.appendFileSync(file.path, torn);
+    assert.equal(await settleTail(file, TAIL_START, isRecord), LINES.length);
+    assert.equal(Object.keys(beside(file)).length, index + 1);
+  }
+  const kept = Object.entries(beside(file)).map(([name, bytes]) => `${name} ${bytes}`);
+  assert.deepEqual(kept.sort(), [
+    "test.jsonl.quarantine-1 first",
+    "test.jsonl.quarantine-2 second",
+    "test.jsonl.quarantine-3 third",
+  ]);
+});
+
+test("settle() has the quarantine on disk before it cuts the log", async (t) => {
+  const file = await openLog(t, `${LINES}torn`);
+  const truncate = file.truncate.bind(file);
+  const atTheCut: unknown[] = [];
+  t.mock.method(file, "truncate", (length: number) => {
+    atTheCut.push(beside(file)["test.jsonl.quarantine-1"]?.toString());
+    return truncate(length);
+  });
+  const sync = t.mock.method(file, "sync");
+  await settleTail(file, TAIL_START, isRecord);
+  assert.deepEqual(atTheCut, ["torn"]);
+  assert.equal(sync.mock.callCount(), 1);
+});
+
+test("settle() does not even look for a record in a tail of more than 64 MiB", async (t) => {
+  const file = await openLog(t, LINES);
+  const limit = 64 * 1024 * 1024;
+  fs.truncateSync(file.path, LINES.length + limit + 1); // a hole: NUL bytes that cost no space
+  const asked = t.mock.fn(isRecord);
+  assert.equal(await settleTail(file, TAIL_START, asked), LINES.length);
+  assert.equal(asked.mock.callCount(), 0);
+  assert.equal(fs.statSync(`${file.path}.quarantine-1`).size, limit + 1);
+  assert.equal(fs.readFileSync(file.path, "utf8"), LINES);
+});
+
+/** FAKE failures below: a disk that fails in the middle of a start is met in test/crash. */
+const DISK_FULL = { outcome: "refused" as const, cause: new Error("disk full") };
+
+test("settle() answers a line feed that cannot be written with io_error (fake refusal)", async (t) => {
+  const file = await openLog(t, `${LINES}{"id":3}`);
+  t.mock.method(file, "append", async () => DISK_FULL);
+  await assert.rejects(settleTail(file, TAIL_START, isRecord), { code: "io_error" });
+  assert.equal(fs.readFileSync(file.path, "utf8"), `${LINES}{"id":3}`);
+});
+
+test("settle() answers a cut that fails with io_error, the tail still there (fake failure)", async (t) => {
+  const file = await openLog(t, `${LINES}torn`);
+  t.mock.method(file, "truncate", async () => {
+    throw new Error("i/o error");
+  });
+  await assert.rejects(settleTail(file, TAIL_START, isRecord), { code: "io_error" });
+  assert.equal(fs.readFileSync(file.path, "utf8"), `${LINES}torn`);
+  assert.equal(beside(file)["test.jsonl.quarantine-1"]?.toString(), "torn");
+});
+
+/** A line of so many bytes, line feed included; what it holds depends on its place. */
+function lineOf(bytes: number, index: number): string {
+  return `${String(index)
+    .repeat(bytes)
+    .slice(0, bytes - 1)}\n`;
+}
+
+const REWRITES: readonly [what: string, lengths: readonly number[], start: number][] = [
+  ["one line", [10], 0],
+  ["one blank line", [1], 0],
+  ["a log of less than a batch", [10, 20, 30], 0],
+  ["one line longer than a batch", [3 * BATCH_BYTES_LIMIT], 0],
+  ["a last line as far behind as a batch is long", [BATCH_BYTES_LIMIT - 7, 7, 5], 0],
+  ["a last line one byte farther behind", [BATCH_BYTES_LIMIT - 7, 8, 5], 1],
+  [
+    "a log of many batches",
+    [BATCH_BYTES_LIMIT, 100, BATCH_BYTES_LIMIT, 50, 5],
+    BATCH_BYTES_LIMIT + 150,
+  ],
+  [
+    "a long line behind a long log",
+    [3 * BATCH_BYTES_LIMIT, 2 * BATCH_BYTES_LIMIT],
+    2 * BATCH_BYTES_LIMIT,
+  ],
+];
+
+for (const [what, lengths, start] of REWRITES) {
+  test(`rewrite() writes the same bytes again where there is ${what}`, async (t) => {
+    const content = Buffer.from(lengths.map(lineOf).join(""));
+    const file = await openLog(t, content);
+    const { mock } = t.mock.method(file, "append");
+    await rewriteLastBatch(file, content.length);
+    assert.equal(mock.callCount(), 1);
+    const [bytes, position] = mock.calls[0]?.arguments ?? [];
+    assert.equal(position, start);
+    assert.equal(bytes?.equals(content.subarray(start)), true);
+    assert.equal(fs.readFileSync(file.path).equals(content), true);
+  });
+}
+
+test("rewrite() writes nothing to an empty log", async (t) => {
+  const file = await openLog(t);
+  const { mock } = t.mock.method(file, "append");
+  await rewriteLastBatch(file, 0);
+  assert.equal(mock.callCount(), 0);
+});
+
+test("rewrite() covers the longest batch a writer makes", async (t) => {
+  const file = await openLog(t, "before\n");
+  const { mock } = t.mock.method(file, "append");
+  const writer = new LogWriter(file, {
+    batchBytesMax: BATCH_BYTES_LIMIT,
+    queueBytesMax: 16 * BATCH_BYTES_LIMIT,
+    end: { ...EMPTY_LOG, bytes: 7 },
+  });
+  // One byte short of full, the batch still takes a record as long as there may be.
+  const records = ["a".repeat(BATCH_BYTES_LIMIT - 2), "b".repeat(3 * BATCH_BYTES_LIMIT)];
+  await Promise.all(records.map((record) => writer.append(record)));
+  await rewriteLastBatch(file, writer.durableBytes);
+  const [written, again] = mock.calls.map(({ arguments: [, position] }) => position);
+  assert.equal(mock.callCount(), 2, "one batch, written twice");
+  assert.ok(again !== undefined && written === 7 && again <= written);
+});
+
+test("rewrite() answers a write that fails with io_error (fake refusal)", async (t) => {
+  const file = await openLog(t, LINES);
+  t.mock.method(file, "append", async () => DISK_FULL);
+  await assert.rejects(rewriteLastBatch(file, LINES.length), { code: "io_error" });
+  assert.equal(fs.readFileSync(file.path, "utf8"), LINES);
+});

@@ -1,0 +1,215 @@
+/**
+ * What a writer does when the disk fails it. Most of it happens to real files;
+ * a write the system cuts short and a sync that fails cannot be had inside a
+ * healthy process, so those tests use a FAKE `append` and say so. The same
+ * faults from the kernel itself are met in test/crash.
+ */
+import assert from "node:assert/strict";
+import fs from "node:fs";
+import { type TestContext, test } from "node:test";
+import { PlantStoreError } from "../../src/core/errors.ts";
+import { EMPTY_LOG } from "../../src/log/checkpoint.ts";
+import { type AppendResult, LogFile } from "../../src/log/file.ts";
+import { LogWriter } from "../../src/log/writer.ts";
+import { openLog } from "../support/logs.ts";
+
+const OLD = "old\n";
+
+function writerOn(file: LogFile, queueBytesMax = 1024): LogWriter {
+  const end = { ...EMPTY_LOG, bytes: file.path === FULL_DEVICE ? 0 : OLD.length };
+  return new LogWriter(file, { batchBytesMax: 8, queueBytesMax, end });
+}
+
+/**
+ * FAKE: the first append of the file writes what `written` makes of the batch
+ * and then reports `result`; later ones are real. `during` runs inside it.
+ */
+function failFirstAppend(
+  t: TestContext,
+  file: LogFile,
+  result: AppendResult,
+  { written = (bytes: Buffer) => bytes, during = () => {} } = {},
+): { callCount(): number } {
+  const append = file.append.bind(file);
+  const spy = t.mock.method(file, "append", async (bytes: Buffer, position: number) => {
+    if (spy.mock.callCount() > 0) return append(bytes, position);
+    during();
+    await append(written(bytes), position);
+    return result;
+  });
+  return spy.mock;
+}
+
+const REFUSED: AppendResult = { outcome: "refused", cause: new Error("disk full") };
+const UNKNOWN: AppendResult = { outcome: "unknown", cause: new Error("i/o error") };
+const half = (bytes: Buffer) => bytes.subarray(0, bytes.length / 2);
+
+/** How each of the appends ended: with its offset or its error code. */
+async function outcomes(appends: readonly Promise<number>[]): Promise<(number | string)[]> {
+  return Promise.all(appends.map((append) => append.catch((error) => error.code)));
+}
+
+test("LogWriter.append() cuts a refused batch away, answers it write_failed and goes on (fake short write)", async (t) => {
+  const file = await openLog(t, OLD);
+  failFirstAppend(t, file, REFUSED, { written: half });
+  const writer = writerOn(file);
+  assert.deepEqual(await outcomes([writer.append("one"), writer.append("two")]), [
+    "write_failed",
+    "write_failed",
+  ]);
+  assert.equal(fs.readFileSync(file.path, "utf8"), OLD);
+  assert.equal(writer.durableBytes, OLD.length);
+  assert.equal(writer.failure, undefined);
+  assert.equal(await writer.append("three"), OLD.length);
+  assert.equal(fs.readFileSync(file.path, "utf8"), `${OLD}three\n`);
+  assert.equal(await isPending(writer.failed), true);
+});
+
+test("LogWriter.append() writes what waited behind a refused batch in its place (fake short write)", async (t) => {
+  const file = await openLog(t, OLD);
+  const late: Promise<number>[] = [];
+  failFirstAppend(t, file, REFUSED, {
+    written: half,
+    during: () => late.push(writer.append("two"), writer.append("three")),
+  });
+  const writer = writerOn(file);
+  assert.deepEqual(await outcomes([writer.append("one")]), ["write_failed"]);
+  assert.deepEqual(await outcomes(late), [4, 8]);
+  assert.equal(fs.readFileSync(file.path, "utf8"), `${OLD}two\nthree\n`);
+});
+
+test("LogWriter.append() no longer counts a refused batch as waiting once it is answered (fake refusal)", async (t) => {
+  const file = await openLog(t, OLD);
+  failFirstAppend(t, file, REFUSED);
+  const writer = writerOn(file, 4);
+  const retried = writer.append("one").catch(() => writer.append("one"));
+  assert.deepEqual(await outcomes([retried]), [OLD.length]);
+});
+
+test("LogWriter.append() fails for good after a failed sync, and the queue shares its answer (fake sync failure)", async (t) => {
+  const file = await openLog(t, OLD);
+  const late: Promise<number>[] = [];
+  const appends = failFirstAppend(t, file, UNKNOWN, {
+    during: () => late.push(writer.append("two"), writer.append("three"), writer.append("four")),
+  });
+  const writer = writerOn(file);
+  const first = writer.append("one");
+  const error = await writer.failed;
+  assert.equal(error.code, "store_failed");
+  assert.equal(writer.failure, error);
+  for (const append of [first, ...late, writer.append("five")]) {
+    await assert.rejects(append, (rejection) => rejection === error);
+  }
+  await writer.drain();
+  assert.equal(appends.callCount(), 1, "nothing may be written or synced any more");
+  assert.equal(writer.durableBytes, OLD.length);
+});
+
+test("LogWriter cuts back what a failed sync left behind, as best it can (fake sync failure)", async (t) => {
+  const file = await openLog(t, OLD);
+  failFirstAppend(t, file, UNKNOWN);
+  const writer = writerOn(file);
+  assert.deepEqual(await outcomes([writer.append("one")]), ["store_failed"]);
+  assert.equal(fs.readFileSync(file.path, "utf8"), OLD);
+});
+
+test("LogWriter.append() fails for good where not even the cut works", async (t) => {
+  const file = await openLog(t, OLD);
+  const writer = writerOn(file);
+  await file.close();
+  const first = writer.append("one");
+  const error = await writer.failed;
+  await assert.rejects(first, (rejection) => rejection === error);
+  assert.deepEqual(await outcomes([writer.append("two")]), ["store_failed"]);
+});
+
+/** Every write to it fails with ENOSPC, and it cannot be cut. */
+const FULL_DEVICE = "/dev/full";
+
+test("LogWriter.append() fails for good where a refused batch cannot be cut away", {
+  skip: !fs.existsSync(FULL_DEVICE),
+}, async (t) => {
+  const file = await LogFile.open(FULL_DEVICE);
+  t.after(() => file.close());
+  const { mock } = t.mock.method(file, "append");
+  const writer = writerOn(file);
+  assert.deepEqual(await outcomes([writer.append("one"), writer.append("two")]), [
+    "store_failed",
+    "store_failed",
+  ]);
+  assert.equal((await writer.failed).code, "store_failed");
+  assert.deepEqual(await outcomes([writer.append("three")]), ["store_failed"]);
+  assert.equal(mock.callCount(), 1);
+});
+
+/** What others do to a log of `OLD` under a running writer, which then appends four bytes. */
+const MEDDLING: Readonly<Record<string, (path: string) => void>> = {
+  deleted: (path) => fs.rmSync(path),
+  renamed: (path) => fs.renameSync(path, `${path}.old`),
+  "replaced by an equal file": (path) => {
+    fs.copyFileSync(path, `${path}.new`);
+    fs.renameSync(`${path}.new`, path);
+  },
+  "saved anew by an editor": (path) => {
+    fs.rmSync(path);
+    fs.writeFileSync(path, OLD);
+  },
+  "replaced by a folder": (path) => {
+    fs.rmSync(path);
+    fs.mkdirSync(path);
+  },
+  "appended to, more than the next batch covers": (path) => fs.appendFileSync(path, "foreign\n"),
+  "appended to, as much as the next batch covers": (path) => fs.appendFileSync(path, "abc\n"),
+  "appended to, less than the next batch covers": (path) => fs.appendFileSync(path, "a\n"),
+  "cut to nothing": (path) => fs.truncateSync(path, 0),
+  "cut short by a byte": (path) => fs.truncateSync(path, OLD.length - 1),
+};
+
+for (const [what, meddle] of Object.entries(MEDDLING)) {
+  test(`LogWriter.append() never says "stored" about a log that was ${what}`, async (t) => {
+    const file = await openLog(t, OLD);
+    const writer = writerOn(file);
+    meddle(file.path);
+    assert.deepEqual(await outcomes([writer.append("one")]), ["store_failed"]);
+    assert.equal((await writer.failed).code, "store_failed");
+    assert.deepEqual(await outcomes([writer.append("two")]), ["store_failed"]);
+    assert.equal(writer.durableBytes, OLD.length);
+  });
+}
+
+for (const what of ["deleted", "replaced by an equal file", "cut to nothing"]) {
+  test(`LogWriter.append() notices a log that is ${what} during the sync`, async (t) => {
+    const file = await openLog(t, OLD);
+    const append = file.append.bind(file);
+    t.mock.method(file, "append", async (bytes: Buffer, position: number) => {
+      const result = await append(bytes, position);
+      MEDDLING[what]?.(file.path);
+      return result;
+    });
+    const writer = writerOn(file);
+    assert.deepEqual(await outcomes([writer.append("one")]), ["store_failed"]);
+  });
+}
+
+test("LogWriter.failed tells the operator which file is meant, and the client no path", async (t) => {
+  const file = await openLog(t, OLD);
+  const writer = writerOn(file);
+  fs.rmSync(file.path);
+  assert.deepEqual(await outcomes([writer.append("one")]), ["store_failed"]);
+  const error = await writer.failed;
+  assert.ok(error instanceof PlantStoreError && error.cause instanceof Error);
+  assert.ok(error.cause.message.includes(file.path));
+  assert.equal(error.message.includes(file.path), false);
+});
+
+test("LogWriter.failed stays open while appends succeed", async (t) => {
+  const writer = writerOn(await openLog(t, OLD));
+  await writer.append("one");
+  assert.equal(await isPending(writer.failed), true);
+  assert.equal(writer.failure, undefined);
+});
+
+async function isPending(promise: Promise<unknown>): Promise<boolean> {
+  const pending = Symbol("pending");
+  return (await Promise.race([promise, Promise.resolve(pending)])) === pending;
+}

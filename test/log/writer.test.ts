@@ -1,0 +1,185 @@
+/** Group commit on real files; test/log/writer-failure.test.ts has what goes wrong. */
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { type TestContext, test } from "node:test";
+import fc from "fast-check";
+import { EMPTY_LOG } from "../../src/log/checkpoint.ts";
+import type { LogFile } from "../../src/log/file.ts";
+import { readLineAt } from "../../src/log/reader.ts";
+import { LogWriter, type LogWriterOptions } from "../../src/log/writer.ts";
+import { openLog } from "../support/logs.ts";
+
+interface Watched {
+  readonly file: LogFile;
+  readonly writer: LogWriter;
+  /** What went to the disk in one write each. */
+  batches(): { bytes: string; position: number }[];
+  content(): string;
+}
+
+/**
+ * A writer on a real file whose writes are noted down. `during` runs inside of
+ * the first write: what it appends arrives while a sync is under way.
+ */
+async function openWriter(
+  t: TestContext,
+  { durableBytes = 0, ...options }: Partial<LogWriterOptions> & { durableBytes?: number } = {},
+  during: () => void = () => {},
+): Promise<Watched> {
+  const file = await openLog(t, "x".repeat(durableBytes));
+  const append = file.append.bind(file);
+  const spy = t.mock.method(file, "append", (bytes: Buffer, position: number) => {
+    if (spy.mock.callCount() === 0) during();
+    return append(bytes, position);
+  });
+  return {
+    file,
+    writer: new LogWriter(file, {
+      batchBytesMax: 1024,
+      queueBytesMax: 1024 * 1024,
+      end: { ...EMPTY_LOG, bytes: durableBytes },
+      ...options,
+    }),
+    batches: () =>
+      spy.mock.calls.map(({ arguments: [bytes, position] }) => ({
+        bytes: String(bytes),
+        position,
+      })),
+    content: () => readFileSync(file.path, "utf8"),
+  };
+}
+
+test("LogWriter.append() resolves with the offset of a record that is in the file", async (t) => {
+  const { writer, content } = await openWriter(t);
+  assert.equal(await writer.append("one"), 0);
+  assert.equal(content(), "one\n");
+  assert.equal(await writer.append("é"), 4);
+  assert.equal(content(), "one\né\n");
+  assert.equal(await writer.append(""), 7);
+  assert.equal(content(), "one\né\n\n");
+});
+
+test("LogWriter.append() goes on behind the log it was given", async (t) => {
+  const { writer, content } = await openWriter(t, { durableBytes: 5 });
+  assert.equal(writer.durableBytes, 5);
+  assert.equal(await writer.append("one"), 5);
+  assert.equal(content(), "xxxxxone\n");
+});
+
+test("LogWriter.append() writes what one turn of the event loop brings at once", async (t) => {
+  const { writer, batches } = await openWriter(t);
+  const offsets = await Promise.all(["one", "two", "three"].map((text) => writer.append(text)));
+  assert.deepEqual(offsets, [0, 4, 8]);
+  assert.deepEqual(batches(), [{ bytes: "one\ntwo\nthree\n", position: 0 }]);
+});
+
+test("LogWriter.append() writes what arrives during a sync together in the next one", async (t) => {
+  const late: Promise<number>[] = [];
+  const { writer, batches } = await openWriter(t, {}, () => {
+    late.push(...["two", "three", "four"].map((text) => writer.append(text)));
+  });
+  assert.equal(await writer.append("one"), 0);
+  assert.deepEqual(await Promise.all(late), [4, 8, 14]);
+  assert.deepEqual(batches(), [
+    { bytes: "one\n", position: 0 },
+    { bytes: "two\nthree\nfour\n", position: 4 },
+  ]);
+});
+
+test("LogWriter.append() takes records until a batch holds batchBytesMax, and one at least", async (t) => {
+  const lengths = fc.array(fc.integer({ min: 0, max: 30 }), { minLength: 1, maxLength: 40 });
+  await fc.assert(
+    fc.asyncProperty(lengths, fc.integer({ min: 1, max: 60 }), async (list, batchBytesMax) => {
+      const { writer, batches, content } = await openWriter(t, { batchBytesMax });
+      await Promise.all(list.map((length) => writer.append("x".repeat(length))));
+      for (const [index, { bytes }] of batches().entries()) {
+        const lastLine = bytes.slice(0, -1).lastIndexOf("\n") + 1;
+        assert.ok(lastLine < batchBytesMax, "the last record found the batch full");
+        const isLast = index === batches().length - 1;
+        assert.ok(isLast || bytes.length >= batchBytesMax, "a record waited without need");
+      }
+      assert.equal(
+        batches()
+          .map(({ bytes }) => bytes)
+          .join(""),
+        content(),
+      );
+      assert.equal(content(), list.map((length) => `${"x".repeat(length)}\n`).join(""));
+    }),
+    { numRuns: 30 },
+  );
+});
+
+test("LogWriter.append() keeps the order of its calls, over many batches and turns", async (t) => {
+  const { file, writer, batches } = await openWriter(t, { batchBytesMax: 50 });
+  const records = Array.from({ length: 300 }, (_, number) => `record ${number}`);
+  const pending: Promise<number>[] = [];
+  for (const [index, record] of records.entries()) {
+    pending.push(writer.append(record));
+    if (index % 17 === 0) await new Promise(setImmediate);
+  }
+  const offsets = await Promise.all(pending);
+  assert.ok(batches().length > 20);
+  assert.equal(readFileSync(file.path, "utf8"), records.map((record) => `${record}\n`).join(""));
+  for (const [index, offset] of offsets.entries()) {
+    const line = await readLineAt(file, offset, writer.durableBytes);
+    assert.equal(line.toString(), records[index]);
+  }
+});
+
+test("LogWriter.durableBytes grows with the sync, not before", async (t) => {
+  const during: number[] = [];
+  const { writer } = await openWriter(t, { durableBytes: 3 }, () => {
+    during.push(writer.durableBytes);
+  });
+  const appended = writer.append("one");
+  assert.equal(writer.durableBytes, 3);
+  await appended;
+  assert.deepEqual(during, [3]);
+  assert.equal(writer.durableBytes, 7);
+});
+
+test("LogWriter.append() refuses what would make more than queueBytesMax wait", async (t) => {
+  const { writer, content } = await openWriter(t, { queueBytesMax: 8 });
+  const taken = [writer.append("one"), writer.append("two")];
+  await assert.rejects(writer.append(""), { code: "overloaded" });
+  assert.deepEqual(await Promise.all(taken), [0, 4]);
+  assert.equal(content(), "one\ntwo\n");
+});
+
+test("LogWriter.append() counts the batch under way as waiting", async (t) => {
+  let late: Promise<PromiseSettledResult<number>[]> | undefined;
+  const { writer, content } = await openWriter(t, { queueBytesMax: 8 }, () => {
+    late = Promise.allSettled([writer.append("two"), writer.append("six")]);
+  });
+  await writer.append("one");
+  const statuses = (await late)?.map(({ status }) => status);
+  assert.deepEqual(statuses, ["fulfilled", "rejected"]);
+  assert.equal(content(), "one\ntwo\n");
+});
+
+test("LogWriter.append() takes a record again as soon as the one before was answered", async (t) => {
+  const { writer } = await openWriter(t, { queueBytesMax: 4 });
+  for (let count = 0; count < 5; count++) assert.equal(await writer.append("one"), 4 * count);
+});
+
+test("LogWriter.append() refuses a record with a line feed and writes nothing of it", async (t) => {
+  const { writer, content } = await openWriter(t);
+  await assert.rejects(async () => writer.append('{"a":\n1}'), RangeError);
+  assert.equal(await writer.append("one"), 0);
+  assert.equal(content(), "one\n");
+});
+
+test("LogWriter.drain() waits for everything accepted, and for nothing when idle", async (t) => {
+  const { writer, content } = await openWriter(t, { batchBytesMax: 1 });
+  await writer.drain();
+  let answered = 0;
+  for (const text of ["one", "two", "three"]) {
+    writer.append(text).then(() => {
+      answered++;
+    });
+  }
+  await writer.drain();
+  assert.equal(answered, 3);
+  assert.equal(content(), "one\ntwo\nthree\n");
+});

@@ -1,0 +1,117 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { INT64_MAX, INT64_MIN } from "../../src/core/int64.ts";
+import { SEED_BYTES } from "../../src/store/id-hash.ts";
+import { IdIndex } from "../../src/store/id-index.ts";
+
+/** Enough to make the index grow several times. */
+const COUNT = 5000;
+
+const SEED = new Uint8Array(SEED_BYTES);
+
+/** Patterns of ids that hash tables and 32-bit arithmetic get wrong. */
+const PATTERNS: readonly [says: string, id: (n: bigint) => bigint][] = [
+  ["that rise from 0", (n) => n],
+  ["that fall from -1", (n) => -1n - n],
+  ["up to the greatest int64", (n) => INT64_MAX - n],
+  ["from the least int64", (n) => INT64_MIN + n],
+  ["that are equal modulo 2^32", (n) => (n << 32n) + 7n],
+  ["that are negative and equal modulo 2^32", (n) => (-n << 32n) - 7n],
+  ["whose low half is zero", (n) => n << 32n],
+  ["whose low half is all ones", (n) => (n << 32n) | 0xffff_ffffn],
+  ["that are equal modulo 2^20", (n) => n << 20n],
+  ["around 2^31 and 2^32", (n) => (n % 2n === 0n ? 2n ** 31n : 2n ** 32n) + n - 2500n],
+  ["that alternate in sign", (n) => (n % 2n === 0n ? n : -n)],
+  ["whose halves are swapped copies", (n) => (n % 2n === 0n ? n : (n - 1n) << 32n)],
+];
+
+for (const [says, idOf] of PATTERNS) {
+  test(`the index finds every one of ${COUNT} ids ${says}, and no other`, () => {
+    const oracle = new Map<bigint, number>();
+    for (let n = 0; n < COUNT; n++) oracle.set(idOf(BigInt(n)), n * 40);
+    const index = new IdIndex(SEED);
+    for (const [id, offset] of oracle) index.add(id, offset);
+
+    assert.equal(index.size, oracle.size);
+    for (const [id, offset] of oracle) {
+      assert.equal(index.get(id), offset);
+      for (const other of [id + 1n, id - 1n, id ^ (1n << 32n), id ^ (1n << 62n), -id]) {
+        const wrapped = BigInt.asIntN(64, other);
+        assert.equal(index.get(wrapped), oracle.get(wrapped), String(wrapped));
+      }
+    }
+  });
+}
+
+test("an empty index knows no id", () => {
+  const index = new IdIndex(SEED);
+  assert.equal(index.size, 0);
+  for (const id of [0n, 1n, -1n, INT64_MIN, INT64_MAX, 2n ** 32n]) {
+    assert.equal(index.get(id), undefined, String(id));
+  }
+});
+
+test("the index keeps offsets at every boundary of 32 bits, and of a terabyte", () => {
+  const offsets = [
+    0,
+    1,
+    2 ** 16 - 1,
+    2 ** 31 - 1,
+    2 ** 31,
+    2 ** 32 - 2,
+    2 ** 32 - 1,
+    2 ** 32,
+    2 ** 32 + 1,
+    2 ** 33 - 1,
+    2 ** 33,
+    2 ** 40 - 2,
+  ];
+  const index = new IdIndex(SEED);
+  for (const [n, offset] of offsets.entries()) index.add(BigInt(n), offset);
+  for (const [n, offset] of offsets.entries()) assert.equal(index.get(BigInt(n)), offset);
+});
+
+test("the index refuses an offset that it could not keep", () => {
+  const index = new IdIndex(SEED);
+  assert.throws(() => index.add(1n, 2 ** 40 - 1), RangeError);
+  assert.equal(index.get(1n), undefined);
+});
+
+test("entries are there from the moment they are added, through every growth", () => {
+  const index = new IdIndex(SEED);
+  for (let n = 0; n < COUNT; n++) {
+    const id = BigInt(n) * 0x1_0000_0001n;
+    assert.equal(index.get(id), undefined);
+    index.add(id, n);
+    assert.equal(index.size, n + 1);
+    assert.equal(index.get(id), n);
+    assert.equal(index.get(0n), 0);
+  }
+});
+
+test("any ids under any seed are found at their offsets, as a Map finds them", () => {
+  const id = fc.oneof(
+    fc.bigInt({ min: INT64_MIN, max: INT64_MAX }),
+    fc.bigInt({ min: -20n, max: 20n }),
+    fc.bigInt({ min: -20n, max: 20n }).map((high) => high << 32n),
+    fc.constantFrom(INT64_MIN, INT64_MAX),
+  );
+  const ids = fc.uniqueArray(id, { maxLength: 3000, size: "max" });
+  // A log only grows, so the offsets of its records rise.
+  const step = fc.constantFrom(1, 40, 2 ** 20, 2 ** 28);
+  const seed = fc.uint8Array({ minLength: SEED_BYTES, maxLength: SEED_BYTES });
+  fc.assert(
+    fc.property(ids, ids, step, seed, (added, others, bytes, seedValue) => {
+      const oracle = new Map(added.map((value, n) => [value, n * bytes]));
+      const index = new IdIndex(seedValue);
+      for (const [value, offset] of oracle) index.add(value, offset);
+      assert.equal(index.size, oracle.size);
+      for (const value of [...added, ...others]) {
+        assert.equal(index.get(value), oracle.get(value), String(value));
+      }
+    }),
+    // Shrinking thousands of ids could take minutes.
+    { numRuns: 60, interruptAfterTimeLimit: 10_000 },
+  );
+});

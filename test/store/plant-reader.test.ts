@@ -1,0 +1,119 @@
+import assert from "node:assert/strict";
+import { appendFileSync, existsSync, mkdirSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { type NewPlant, readPlants } from "../../src/index.ts";
+import { makeFolder } from "../support/folders.ts";
+import { collect, logPath, openFilesIn, openStore, readLog, writeLog } from "../support/stores.ts";
+
+const PLANTS: readonly NewPlant[] = [
+  { id: 2n, name: "b", tag: "t" },
+  { id: 1n, name: "a" },
+];
+
+test("the plants of a store that nobody has open are read in order, and nothing is changed", async (t) => {
+  const folder = makeFolder(t);
+  const store = await openStore(t, folder);
+  for (const plant of PLANTS) await store.create(plant);
+  await store.close();
+  const names = readdirSync(folder);
+  const log = readLog(folder);
+
+  assert.deepEqual(await collect(readPlants(folder)), PLANTS);
+  assert.deepEqual(await collect(readPlants(folder)), PLANTS);
+
+  assert.deepEqual(readdirSync(folder), names);
+  assert.equal(readLog(folder), log);
+});
+
+test("reading needs no lock: a store beside it stays open and can be opened", async (t) => {
+  const folder = makeFolder(t);
+  writeLog(folder, '{"id":1,"name":"a"}\n{"id":2,"name":"b"}\n');
+  const reading = readPlants(folder);
+  await reading.next();
+  const store = await openStore(t, folder);
+  await store.create({ id: 3n, name: "c" });
+  // What was there when the reading began.
+  assert.deepEqual(await collect(reading), [{ id: 2n, name: "b" }]);
+});
+
+test("beside an open store, only what it knows to be durable is read", async (t) => {
+  const folder = makeFolder(t);
+  const store = await openStore(t, folder);
+  for (const plant of PLANTS) await store.create(plant);
+  // As if a batch were on its way: in the file, and not yet synced.
+  appendFileSync(logPath(folder), '{"id":3,"name":"not yet"}\n');
+  assert.deepEqual(await collect(readPlants(folder)), PLANTS);
+});
+
+test("beside an open store, a plant is read as soon as its create is answered", async (t) => {
+  const folder = makeFolder(t);
+  const store = await openStore(t, folder);
+  const created: NewPlant[] = [];
+  for (let id = 0n; id < 10n; id++) {
+    await store.create({ id, name: "x" });
+    created.push({ id, name: "x" });
+    assert.deepEqual(await collect(readPlants(folder)), created);
+  }
+});
+
+test("a torn end is not read, and stays where it is", async (t) => {
+  const folder = makeFolder(t);
+  const log = '{"id":1,"name":"a"}\n{"id":2,"na';
+  writeLog(folder, log);
+  assert.deepEqual(await collect(readPlants(folder)), [{ id: 1n, name: "a" }]);
+  assert.equal(readLog(folder), log);
+  assert.deepEqual(readdirSync(folder), ["plants.jsonl"]);
+});
+
+test("an empty log has no plants", async (t) => {
+  const folder = makeFolder(t);
+  writeLog(folder, "");
+  assert.deepEqual(await collect(readPlants(folder)), []);
+});
+
+test("a log behind a path too long for a socket address is read beside its store", async (t) => {
+  const folder = join(makeFolder(t), "long".repeat(30));
+  const store = await openStore(t, folder);
+  await store.create({ id: 1n, name: "a" });
+  assert.deepEqual(await collect(readPlants(folder)), [{ id: 1n, name: "a" }]);
+});
+
+test("reading where there is no folder is an input error, and makes none", async (t) => {
+  const folder = join(makeFolder(t), "none");
+  await assert.rejects(collect(readPlants(folder)), { code: "io_error" });
+  assert.equal(existsSync(folder), false);
+});
+
+test("reading where there is no log is an input error, and makes none", async (t) => {
+  const folder = makeFolder(t);
+  await assert.rejects(collect(readPlants(folder)), { code: "io_error" });
+  assert.deepEqual(readdirSync(folder), []);
+});
+
+test("reading a folder in the place of the log is an input error", async (t) => {
+  const folder = makeFolder(t);
+  mkdirSync(logPath(folder));
+  await assert.rejects(collect(readPlants(folder)), { code: "io_error" });
+});
+
+test("reading a damaged log is refused, naming path, line and byte", async (t) => {
+  const folder = makeFolder(t);
+  writeLog(folder, '{"id":1,"name":"a"}\ndamage\n');
+  await assert.rejects(collect(readPlants(folder)), (error: Error & { code?: string }) => {
+    assert.equal(error.code, "corruption");
+    assert.ok(error.message.includes(logPath(folder)));
+    assert.match(error.message, /\b2\b.*\b20\b/);
+    return true;
+  });
+});
+
+test("a reading that is given up leaves nothing open", async (t) => {
+  const folder = makeFolder(t);
+  writeLog(folder, '{"id":1,"name":"a"}\n{"id":2,"name":"b"}\n');
+  for await (const plant of readPlants(folder)) {
+    assert.equal(plant.id, 1n);
+    break;
+  }
+  assert.deepEqual(openFilesIn(folder), []);
+});

@@ -1,0 +1,93 @@
+import assert from "node:assert/strict";
+import { appendFileSync, copyFileSync, renameSync, truncateSync, unlinkSync } from "node:fs";
+import { test } from "node:test";
+import { makeFolder } from "../support/folders.ts";
+import { collect, logPath, openStore, readLog } from "../support/stores.ts";
+
+/** What may happen to the log under a running store. */
+const DISPLACEMENTS: readonly [says: string, displace: (log: string) => void][] = [
+  ["is deleted", (log) => unlinkSync(log)],
+  ["is renamed", (log) => renameSync(log, `${log}.old`)],
+  [
+    "is replaced by a copy",
+    (log) => {
+      copyFileSync(log, `${log}.copy`);
+      renameSync(`${log}.copy`, log);
+    },
+  ],
+  ["is appended to by another program", (log) => appendFileSync(log, " ".repeat(1000))],
+  // As long as what the store writes next, so that the length alone does not tell.
+  ["gets a line from an editor", (log) => appendFileSync(log, '{"id":2,"name":"?"}\n')],
+  ["is emptied", (log) => truncateSync(log)],
+];
+
+for (const [says, displace] of DISPLACEMENTS) {
+  test(`a store whose log ${says} fails for good and acknowledges nothing more`, async (t) => {
+    const folder = makeFolder(t);
+    const store = await openStore(t, folder);
+    await store.create({ id: 1n, name: "a" });
+    displace(logPath(folder));
+
+    await assert.rejects(store.create({ id: 2n, name: "b" }), { code: "store_failed" });
+
+    assert.equal((await store.failed).code, "store_failed");
+    // The message reaches clients, the reason is the operator's.
+    assert.ok((await store.failed).cause instanceof Error);
+    assert.equal((await store.failed).message.includes(folder), false);
+    await assert.rejects(store.create({ id: 3n, name: "c" }), { code: "store_failed" });
+    await assert.rejects(store.create({ id: 1n, name: "a" }), { code: "store_failed" });
+    await assert.rejects(store.get(1n), { code: "store_failed" });
+    await assert.rejects(collect(store.list()), { code: "store_failed" });
+  });
+}
+
+test("a log that is deleted while a batch is being written is not acknowledged into", async (t) => {
+  const folder = makeFolder(t);
+  const store = await openStore(t, folder);
+  const creating = store.create({ id: 1n, name: "a" });
+  // The batch sets out at the end of this turn of the loop; its answer takes another one.
+  await new Promise(setImmediate);
+  unlinkSync(logPath(folder));
+  await assert.rejects(creating, { code: "store_failed" });
+});
+
+test("everything that waited for a batch that failed shares its answer", async (t) => {
+  const folder = makeFolder(t);
+  const store = await openStore(t, folder, { batchBytesMax: 1 });
+  unlinkSync(logPath(folder));
+  const settled = await Promise.allSettled([
+    store.create({ id: 1n, name: "a" }),
+    store.create({ id: 1n, name: "a" }),
+    store.create({ id: 1n, name: "other" }), // no conflict: nothing is stored that it could meet
+    store.create({ id: 2n, name: "b" }), // in a later batch
+  ]);
+  for (const result of settled) {
+    assert.equal(result.status === "rejected" && result.reason.code, "store_failed");
+  }
+  assert.equal(store.size, 0);
+});
+
+test("a failed store can be closed, and the folder opened again on what is there", async (t) => {
+  const folder = makeFolder(t);
+  const store = await openStore(t, folder);
+  await store.create({ id: 1n, name: "a" });
+  renameSync(logPath(folder), `${logPath(folder)}.away`);
+  await assert.rejects(store.create({ id: 2n, name: "b" }), { code: "store_failed" });
+  await store.close();
+  renameSync(`${logPath(folder)}.away`, logPath(folder));
+
+  const again = await openStore(t, folder);
+  assert.deepEqual(await again.get(1n), { id: 1n, name: "a" });
+  // Its outcome was unknown; the identical request settles it.
+  await again.create({ id: 2n, name: "b" });
+  assert.equal(readLog(folder), '{"id":1,"name":"a"}\n{"id":2,"name":"b"}\n');
+});
+
+test("a closed store that never failed leaves its failed promise pending", async (t) => {
+  const store = await openStore(t, makeFolder(t));
+  await store.create({ id: 1n, name: "a" });
+  await store.close();
+  const pending = Symbol("pending");
+  const turn = new Promise((resolve) => setImmediate(() => resolve(pending)));
+  assert.equal(await Promise.race([store.failed, turn]), pending);
+});

@@ -1,0 +1,171 @@
+import assert from "node:assert/strict";
+import { chmodSync, chownSync, existsSync, mkdirSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { PlantStore, type PlantStoreOptions } from "../../src/index.ts";
+import { makeFolder } from "../support/folders.ts";
+import { collect, logPath, openFilesIn, openStore, readLog, writeLog } from "../support/stores.ts";
+import { collectWarnings } from "../support/watch.ts";
+
+const NOT_WINDOWS = process.platform === "win32" ? "modes mean nothing here" : false;
+
+test("a second open of the same folder is refused, and the first store goes on", async (t) => {
+  const folder = makeFolder(t);
+  const store = await openStore(t, folder, { command: "water the plants" });
+  await assert.rejects(PlantStore.open(folder), (error: Error & { code?: string }) => {
+    assert.equal(error.code, "locked");
+    // Whoever is turned away learns by whom.
+    assert.ok(error.message.includes("water the plants"));
+    assert.ok(error.message.includes(String(process.pid)));
+    return true;
+  });
+  assert.equal(await store.create({ id: 1n, name: "a" }), "created");
+});
+
+test("of many opens at once one wins, and every other is refused as locked", async (t) => {
+  const folder = makeFolder(t);
+  const settled = await Promise.allSettled(
+    Array.from({ length: 8 }, () => PlantStore.open(folder)),
+  );
+  const stores = settled.flatMap((result) => (result.status === "fulfilled" ? result.value : []));
+  for (const store of stores) t.after(() => store.close());
+  assert.equal(stores.length, 1);
+  for (const result of settled) {
+    if (result.status === "rejected") assert.equal(result.reason.code, "locked");
+  }
+});
+
+test("a closed store gives the folder free", async (t) => {
+  const folder = makeFolder(t);
+  const first = await openStore(t, folder);
+  await first.create({ id: 1n, name: "a" });
+  await first.close();
+  const second = await openStore(t, folder);
+  assert.deepEqual(await second.get(1n), { id: 1n, name: "a" });
+});
+
+test("two folders are two stores", async (t) => {
+  const one = await openStore(t, makeFolder(t));
+  const two = await openStore(t, makeFolder(t));
+  await one.create({ id: 1n, name: "a" });
+  await two.create({ id: 1n, name: "b" });
+  assert.deepEqual(await collect(one.list()), [{ id: 1n, name: "a" }]);
+  assert.deepEqual(await collect(two.list()), [{ id: 1n, name: "b" }]);
+});
+
+test("an open that was refused holds neither the lock nor a file", async (t) => {
+  const folder = makeFolder(t);
+  writeLog(folder, "damage\n");
+  await assert.rejects(PlantStore.open(folder), { code: "corruption" });
+  assert.deepEqual(openFilesIn(folder), []);
+
+  writeLog(folder, "");
+  await openStore(t, folder);
+});
+
+const BAD_OPTIONS: readonly PlantStoreOptions[] = [
+  { batchBytesMax: 0 },
+  { batchBytesMax: -1 },
+  { batchBytesMax: 1024 * 1024 + 1 },
+  { batchBytesMax: Number.NaN },
+  { batchBytesMax: Number.POSITIVE_INFINITY },
+  { queueBytesMax: Number.NaN },
+  { queueBytesMax: -1 },
+];
+
+for (const options of BAD_OPTIONS) {
+  const [name, value] = Object.entries(options)[0] ?? [];
+  test(`open refuses ${name} ${value} before it touches the disk`, async (t) => {
+    const folder = join(makeFolder(t), "new");
+    const opening = PlantStore.open(folder, options);
+    t.after(async () => (await opening.catch(() => undefined))?.close());
+    await assert.rejects(opening, RangeError);
+    assert.equal(existsSync(folder), false);
+  });
+}
+
+for (const batchBytesMax of [1, 100, 1024 * 1024]) {
+  test(`plants are stored in order with batchBytesMax ${batchBytesMax}`, async (t) => {
+    const store = await openStore(t, makeFolder(t), { batchBytesMax });
+    const plants = Array.from({ length: 30 }, (_, n) => ({ id: BigInt(n), name: "x".repeat(40) }));
+    await Promise.all(plants.map((plant) => store.create(plant)));
+    assert.deepEqual(await collect(store.list()), plants);
+  });
+}
+
+test("what does not fit in the queue is refused as overloaded, unwritten, and fits later", async (t) => {
+  const folder = makeFolder(t);
+  const line = '{"id":1,"name":"a"}\n';
+  const store = await openStore(t, folder, { queueBytesMax: line.length });
+  const first = store.create({ id: 1n, name: "a" });
+  await assert.rejects(store.create({ id: 2n, name: "b" }), { code: "overloaded" });
+  await first;
+  assert.equal(readLog(folder), line);
+
+  assert.equal(await store.create({ id: 2n, name: "b" }), "created");
+  await assert.rejects(store.create({ id: 3n, name: "longer" }), { code: "overloaded" });
+  assert.equal(await store.get(3n), undefined);
+});
+
+test("a new folder is closed to others, with the parents it needed, and so is the log", {
+  skip: NOT_WINDOWS,
+}, async (t) => {
+  const warnings = collectWarnings(t);
+  const folder = join(makeFolder(t), "a", "b");
+  const store = await openStore(t, folder);
+  await store.create({ id: 1n, name: "a" });
+  assert.equal(modeOf(folder), 0o700);
+  assert.equal(modeOf(join(folder, "..")), 0o700);
+  assert.equal(modeOf(logPath(folder)), 0o600);
+  assert.deepEqual(warnings, []);
+});
+
+for (const mode of [0o750, 0o705, 0o710, 0o777]) {
+  test(`open warns about a folder of mode ${mode.toString(8)}, and leaves it`, {
+    skip: NOT_WINDOWS,
+  }, async (t) => {
+    const folder = makeFolder(t);
+    chmodSync(folder, mode);
+    const warnings = collectWarnings(t);
+    await openStore(t, folder);
+    assert.equal(warnings.length, 1);
+    assert.ok(warnings[0]?.message.includes(folder));
+    assert.equal(modeOf(folder), mode);
+    assert.equal(modeOf(logPath(folder)), 0o600);
+  });
+}
+
+test("files that root makes belong to the owner of the folder", {
+  skip: process.getuid?.() === 0 ? false : "only root can give files away",
+}, async (t) => {
+  const folder = makeFolder(t);
+  const owner = 12345;
+  writeLog(folder, '{"id":1,"name":"a"}\n{"id":2,'); // a torn tail, so that a quarantine is made
+  chownSync(logPath(folder), owner, owner);
+  chownSync(folder, owner, owner);
+  await openStore(t, folder);
+  for (const name of ["plants.jsonl", "plants.jsonl.quarantine-1"]) {
+    const { uid, gid } = statSync(join(folder, name));
+    assert.deepEqual({ name, uid, gid }, { name, uid: owner, gid: owner });
+  }
+});
+
+test("a file in the place of the folder is an input error, with the path in its message", async (t) => {
+  const file = join(makeFolder(t), "file");
+  writeFileSync(file, "");
+  await assert.rejects(PlantStore.open(file), (error: Error & { code?: string }) => {
+    assert.equal(error.code, "io_error");
+    assert.ok(error.message.includes(file));
+    return true;
+  });
+});
+
+test("a folder in the place of the log is an input error", async (t) => {
+  const folder = makeFolder(t);
+  mkdirSync(logPath(folder));
+  await assert.rejects(PlantStore.open(folder), { code: "io_error" });
+});
+
+function modeOf(path: string): number {
+  return statSync(path).mode & 0o777;
+}

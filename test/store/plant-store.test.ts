@@ -1,0 +1,237 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { NewPlant } from "../../src/index.ts";
+import { makeFolder } from "../support/folders.ts";
+import { collect, openStore, readLog } from "../support/stores.ts";
+
+const FERN: NewPlant = { id: 7n, name: "Fern", tag: "indoor" };
+const IVY: NewPlant = { id: 8n, name: "Ivy" };
+
+test("a created plant is one line, and get and list give it back", async (t) => {
+  const folder = makeFolder(t);
+  const store = await openStore(t, folder);
+
+  assert.equal(await store.create(FERN), "created");
+  assert.equal(await store.create(IVY), "created");
+
+  assert.equal(readLog(folder), '{"id":7,"name":"Fern","tag":"indoor"}\n{"id":8,"name":"Ivy"}\n');
+  assert.deepEqual(await store.get(7n), FERN);
+  assert.deepEqual(await store.get(8n), IVY);
+  assert.deepEqual(await collect(store.list()), [FERN, IVY]);
+  assert.equal(store.size, 2);
+});
+
+test("an id nobody created is unknown", async (t) => {
+  const store = await openStore(t, makeFolder(t));
+  await store.create(FERN);
+  for (const id of [0n, -7n, 8n, 7n + 2n ** 32n, 7n - 2n ** 63n]) {
+    assert.equal(await store.get(id), undefined, String(id));
+  }
+});
+
+test("plants are listed in the order of their creation, not of their ids", async (t) => {
+  const store = await openStore(t, makeFolder(t));
+  const ids = [3n, -1n, 2n, 0n, 1n];
+  for (const id of ids) await store.create({ id, name: "x" });
+  assert.deepEqual(
+    (await collect(store.list())).map(({ id }) => id),
+    ids,
+  );
+});
+
+test("the same plant sent again is answered as stored and writes nothing", async (t) => {
+  const folder = makeFolder(t);
+  const store = await openStore(t, folder);
+  await store.create(FERN);
+  const before = readLog(folder);
+
+  assert.equal(await store.create({ ...FERN }), "replayed");
+  assert.equal(readLog(folder), before);
+  assert.equal(store.size, 1);
+});
+
+test("a tag of undefined is an absent tag", async (t) => {
+  const folder = makeFolder(t);
+  const store = await openStore(t, folder);
+  // What a program in JavaScript may pass, and the type forbids.
+  const untagged = { id: 1n, name: "a", tag: undefined } as unknown as NewPlant;
+  assert.equal(await store.create(untagged), "created");
+  assert.equal(readLog(folder), '{"id":1,"name":"a"}\n');
+  assert.equal(await store.create({ id: 1n, name: "a" }), "replayed");
+});
+
+const OTHERS: readonly [says: string, plant: NewPlant][] = [
+  ["another name", { ...FERN, name: "Ferns" }],
+  ["a name in another case", { ...FERN, name: "fern" }],
+  ["a name with a space behind", { ...FERN, name: "Fern " }],
+  ["another tag", { ...FERN, tag: "outdoor" }],
+  ["an empty tag", { ...FERN, tag: "" }],
+  ["no tag", { id: 7n, name: "Fern" }],
+];
+
+for (const [says, other] of OTHERS) {
+  test(`a taken id with ${says} is a conflict and changes nothing`, async (t) => {
+    const folder = makeFolder(t);
+    const store = await openStore(t, folder);
+    await store.create(FERN);
+    const before = readLog(folder);
+
+    await assert.rejects(store.create(other), { code: "conflict" });
+    assert.equal(readLog(folder), before);
+    assert.deepEqual(await store.get(7n), FERN);
+  });
+}
+
+test("an absent tag and an empty tag are different plants", async (t) => {
+  const store = await openStore(t, makeFolder(t));
+  await store.create(IVY);
+  await assert.rejects(store.create({ ...IVY, tag: "" }), { code: "conflict" });
+});
+
+test("names that Unicode calls equivalent are different names", async (t) => {
+  const store = await openStore(t, makeFolder(t));
+  await store.create({ id: 1n, name: "\u00e9" });
+  await assert.rejects(store.create({ id: 1n, name: "e\u0301" }), { code: "conflict" });
+});
+
+const MISTAKES: readonly [says: string, plant: unknown, error: new () => Error][] = [
+  ["a number as id", { id: 7, name: "x" }, TypeError],
+  ["a string as id", { id: "7", name: "x" }, TypeError],
+  ["an id beyond the greatest int64", { id: 2n ** 63n, name: "x" }, RangeError],
+  ["an id below the least int64", { id: -(2n ** 63n) - 1n, name: "x" }, RangeError],
+  ["no name", { id: 7n }, TypeError],
+  ["null as name", { id: 7n, name: null }, TypeError],
+  ["null as tag", { id: 7n, name: "x", tag: null }, TypeError],
+];
+
+for (const [says, plant, error] of MISTAKES) {
+  test(`a program that creates a plant with ${says} is told so, and nothing is written`, async (t) => {
+    const folder = makeFolder(t);
+    const store = await openStore(t, folder);
+    await assert.rejects(store.create(plant as NewPlant), error);
+    assert.equal(readLog(folder), "");
+  });
+}
+
+test("a hundred identical creates at once make one line; one created it, the others replay", async (t) => {
+  const folder = makeFolder(t);
+  const store = await openStore(t, folder);
+
+  const outcomes = await Promise.all(Array.from({ length: 100 }, () => store.create({ ...FERN })));
+
+  assert.equal(outcomes.filter((outcome) => outcome === "created").length, 1);
+  assert.equal(outcomes.filter((outcome) => outcome === "replayed").length, 99);
+  assert.equal(readLog(folder), '{"id":7,"name":"Fern","tag":"indoor"}\n');
+});
+
+test("of a hundred different plants of one id at once, one is stored and 99 conflict", async (t) => {
+  const folder = makeFolder(t);
+  const store = await openStore(t, folder);
+
+  const settled = await Promise.allSettled(
+    Array.from({ length: 100 }, (_, n) => store.create({ id: 7n, name: `Fern ${n}` })),
+  );
+
+  const created = settled.flatMap(({ status }, n) => (status === "fulfilled" ? [n] : []));
+  assert.equal(created.length, 1);
+  for (const result of settled) {
+    if (result.status === "rejected") assert.equal(result.reason.code, "conflict");
+  }
+  assert.equal(readLog(folder), `{"id":7,"name":"Fern ${created[0]}"}\n`);
+});
+
+test("a repeat in flight is not answered before the plant is durable and can be read", async (t) => {
+  const folder = makeFolder(t);
+  const store = await openStore(t, folder);
+  const first = store.create(FERN);
+  const assertStored = async () => {
+    assert.equal(readLog(folder), '{"id":7,"name":"Fern","tag":"indoor"}\n');
+    assert.deepEqual(await store.get(7n), FERN);
+  };
+  const repeat = store.create({ ...FERN }).then(assertStored);
+  const other = store.create({ ...FERN, tag: "outdoor" }).catch((error) => {
+    assert.equal(error.code, "conflict");
+    return assertStored();
+  });
+  assert.equal(readLog(folder), ""); // they did wait
+  await Promise.all([first, repeat, other]);
+});
+
+test("a plant is seen by get, list and size only once it is durable", async (t) => {
+  const store = await openStore(t, makeFolder(t));
+  await store.create(IVY);
+
+  const creating = store.create(FERN);
+  assert.equal(store.size, 1);
+  assert.deepEqual(await Promise.all([store.get(7n), store.get(8n)]), [undefined, IVY]);
+  await creating;
+
+  assert.equal(store.size, 2);
+  assert.deepEqual(await store.get(7n), FERN);
+  assert.deepEqual(await collect(store.list()), [IVY, FERN]);
+});
+
+test("close finishes what was accepted, also what no batch has taken yet", async (t) => {
+  const folder = makeFolder(t);
+  const store = await openStore(t, folder, { batchBytesMax: 1 });
+  const plants = Array.from({ length: 20 }, (_, n) => ({ id: BigInt(n), name: "x" }));
+  const outcomes = plants.map((plant) => store.create(plant));
+
+  await store.close();
+
+  assert.deepEqual(new Set(await Promise.all(outcomes)), new Set(["created"]));
+  assert.deepEqual(await collect((await openStore(t, folder)).list()), plants);
+});
+
+// Too long to be read back in one piece, so the log is still needed after the first read.
+const LONG: NewPlant = { id: 1n, name: "x".repeat(100_000) };
+
+test("close finishes a repeat of a long plant that was accepted", async (t) => {
+  const store = await openStore(t, makeFolder(t));
+  await store.create(LONG);
+  const repeat = store.create(LONG);
+  const [outcome] = await Promise.all([repeat, store.close()]);
+  assert.equal(outcome, "replayed");
+});
+
+test("close finishes a get of a long plant that was accepted", async (t) => {
+  const store = await openStore(t, makeFolder(t));
+  await store.create(LONG);
+  const found = store.get(1n);
+  const [plant] = await Promise.all([found, store.close()]);
+  assert.deepEqual(plant, LONG);
+});
+
+test("a list under way when the store closes ends with the code closed, or gives every plant", async (t) => {
+  const store = await openStore(t, makeFolder(t));
+  const plants = Array.from({ length: 40 }, (_, n) => ({ id: BigInt(n), name: "x".repeat(1e5) }));
+  await Promise.all(plants.map((plant) => store.create(plant)));
+  const list = store.list();
+  await list.next();
+
+  await store.close();
+
+  const rest = collect(list).then((others) => others.length);
+  const end = await rest.catch((error) => error.code);
+  assert.ok(end === "closed" || end === plants.length - 1, `ended with ${end}`);
+});
+
+test("a closed store refuses every call, and may be closed again", async (t) => {
+  const store = await openStore(t, makeFolder(t));
+  await store.create(FERN);
+  await store.close();
+  await store.close();
+
+  await assert.rejects(store.create(FERN), { code: "closed" });
+  await assert.rejects(store.create(IVY), { code: "closed" });
+  await assert.rejects(store.get(7n), { code: "closed" });
+  await assert.rejects(collect(store.list()), { code: "closed" });
+});
+
+test("a store that is being closed takes nothing more", async (t) => {
+  const store = await openStore(t, makeFolder(t));
+  const first = store.create(FERN);
+  const closing = store.close();
+  await assert.rejects(store.create(IVY), { code: "closed" });
+  await Promise.all([first, closing]);
+});

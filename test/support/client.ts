@@ -1,0 +1,110 @@
+/** A connection driven step by step, for what takes more than one request and one answer. */
+import { once } from "node:events";
+import net from "node:net";
+import { parseAnswers, type RawAnswer } from "./raw.ts";
+
+/** No answer takes this long: a test fails then, instead of waiting for ever. */
+const DEADLINE_MS = 15_000;
+
+export class Client {
+  readonly #socket: net.Socket;
+  #received = Buffer.alloc(0);
+  #taken = 0;
+  #failure: Error | undefined;
+  #notify: () => void = () => {};
+
+  private constructor(socket: net.Socket) {
+    this.#socket = socket;
+    const deadline = setTimeout(() => {
+      socket.destroy(new Error(`no end of the exchange within ${DEADLINE_MS} ms`));
+    }, DEADLINE_MS);
+    socket.on("data", (chunk: Buffer) => {
+      this.#received = Buffer.concat([this.#received, chunk]);
+      this.#notify();
+    });
+    socket.on("end", () => this.#notify());
+    socket.on("error", (error) => {
+      this.#failure = error;
+    });
+    socket.on("close", () => {
+      clearTimeout(deadline);
+      this.#notify();
+    });
+  }
+
+  static async connect(port: number): Promise<Client> {
+    const socket = net.connect({ port, host: "127.0.0.1", noDelay: true });
+    await once(socket, "connect");
+    return new Client(socket);
+  }
+
+  /** Whether the server has closed its side, or the connection is gone. */
+  get isClosed(): boolean {
+    return this.#socket.readableEnded || this.#socket.destroyed;
+  }
+
+  /** Whether the connection is gone, by either side's doing. */
+  get isGone(): boolean {
+    return this.#socket.destroyed;
+  }
+
+  /** Everything the server has sent, as text. */
+  get text(): string {
+    return this.#received.toString("latin1");
+  }
+
+  /** Sends the parts, each in a packet of its own. Stops when the connection is gone. */
+  async send(...parts: readonly (string | Buffer)[]): Promise<void> {
+    for (const part of parts) {
+      if (this.#socket.destroyed) return;
+      // A turn of the event loop lets the server, in this process, read the packet alone.
+      await new Promise<void>((resolve) => this.#socket.write(part, () => setImmediate(resolve)));
+    }
+  }
+
+  /** The next answer, interim ones (1xx) included. */
+  async next(): Promise<RawAnswer> {
+    for (;;) {
+      const answer = parseAnswers(this.#received)[this.#taken];
+      if (answer !== undefined) {
+        this.#taken++;
+        return answer;
+      }
+      if (this.isClosed) {
+        throw this.#failure ?? new Error(`the server closed after ${JSON.stringify(this.text)}`);
+      }
+      await this.#change();
+    }
+  }
+
+  /** The first answer's status line and headers, whether or not a body follows. */
+  async head(): Promise<string> {
+    while (!this.text.includes("\r\n\r\n")) {
+      if (this.isClosed) throw this.#failure ?? new Error("the server closed without an answer");
+      await this.#change();
+    }
+    return this.text.slice(0, this.text.indexOf("\r\n\r\n"));
+  }
+
+  /** Waits for the server to close; the answers not yet taken. A reset is a failure. */
+  async rest(): Promise<RawAnswer[]> {
+    while (!this.isClosed) await this.#change();
+    if (this.#failure !== undefined) throw this.#failure;
+    return parseAnswers(this.#received).slice(this.#taken);
+  }
+
+  /** Says that no more will be sent, and goes on reading. */
+  halfClose(): void {
+    this.#socket.end();
+  }
+
+  destroy(): void {
+    this.#socket.destroy();
+  }
+
+  #change(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#notify = resolve;
+    });
+  }
+}

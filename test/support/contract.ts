@@ -1,0 +1,147 @@
+/** What the contract tests share: requests to the byte, and what holds of every answer. */
+import assert from "node:assert/strict";
+import { Client } from "./client.ts";
+import type { RawAnswer } from "./raw.ts";
+import { errorNumber, type Service } from "./service.ts";
+
+export interface RequestParts {
+  readonly method?: string;
+  readonly target?: string;
+  readonly version?: string;
+  /** Replaces or adds a header; an array gives one line each, `undefined` leaves it out. */
+  readonly headers?: Readonly<Record<string, string | readonly string[] | undefined>>;
+  /** Sent as it stands: see `chunked`. */
+  readonly body?: string | Buffer;
+}
+
+/** Where requests go, and a token that is good there. */
+export type Target = Pick<Service, "url" | "port" | "token">;
+
+/** A whole request; unless `parts` say otherwise, a create with the good token. */
+export function encodeRequest({ token }: Pick<Target, "token">, parts: RequestParts = {}): Buffer {
+  const { method = "POST", target = "/plants", version = "HTTP/1.1", body = "" } = parts;
+  const bytes = Buffer.from(body);
+  const isChunked = parts.headers?.["Transfer-Encoding"] !== undefined;
+  const headers = {
+    Host: "localhost",
+    Authorization: `Bearer ${token}`,
+    "Content-Type": "application/json",
+    "Content-Length": isChunked ? undefined : String(bytes.length),
+    ...parts.headers,
+  };
+  const lines = Object.entries(headers).flatMap(([name, value = []]) =>
+    [value].flat().map((text) => `${name}: ${text}\r\n`),
+  );
+  const head = `${method} ${target} ${version}\r\n${lines.join("")}\r\n`;
+  return Buffer.concat([Buffer.from(head, "latin1"), bytes]);
+}
+
+/** The parts as chunks of the chunked coding, with the last chunk behind them. */
+export function chunked(...parts: readonly (string | Buffer)[]): Buffer {
+  const chunks = parts.map((part) => {
+    const bytes = Buffer.from(part);
+    return Buffer.concat([
+      Buffer.from(`${bytes.length.toString(16)}\r\n`),
+      bytes,
+      Buffer.from("\r\n"),
+    ]);
+  });
+  return Buffer.concat([...chunks, Buffer.from("0\r\n\r\n")]);
+}
+
+/** A create whose body is sent by the chunked coding. */
+export function chunkedRequest(
+  target: Pick<Target, "token">,
+  ...chunks: readonly (string | Buffer)[]
+): Buffer {
+  return encodeRequest(target, {
+    headers: { "Transfer-Encoding": "chunked" },
+    body: chunked(...chunks),
+  });
+}
+
+/**
+ * Sends one request on a connection of its own and returns its final answer,
+ * after checking that the server answers the next request correctly: on the
+ * same connection, or on a new one after an answer that closes it.
+ */
+export async function exchange(
+  target: Target,
+  request: RequestParts | string | Buffer | readonly Buffer[],
+): Promise<RawAnswer> {
+  const parts =
+    typeof request === "string" || Buffer.isBuffer(request) || Array.isArray(request)
+      ? [request].flat()
+      : [encodeRequest(target, request as RequestParts)];
+  const client = await Client.connect(target.port);
+  try {
+    await client.send(...parts);
+    const answer = await client.next();
+    assertCommonHeaders(answer);
+    if (answer.headers.get("connection") === "close") {
+      assert.deepEqual(await client.rest(), []);
+      await assertServes(target);
+    } else {
+      await assertServes(target, client);
+    }
+    return answer;
+  } finally {
+    client.destroy();
+  }
+}
+
+let served = 0;
+
+/** Sends a create and expects the right answer to it. */
+export async function assertServes(target: Target, client?: Client): Promise<void> {
+  const name = `${NEXT_NAME} ${served++}`;
+  const body = `{"id":${NEXT_ID + BigInt(served)},"name":"${name}"}`;
+  const own = client ?? (await Client.connect(target.port));
+  try {
+    const path = new URL(`${target.url}/plants`).pathname;
+    await own.send(encodeRequest(target, { target: path, body }));
+    const answer = await own.next();
+    assert.equal(answer.status, 200, `the next request was answered ${answer.text}`);
+    assert.equal(answer.text, `{"name":"${name}"}`);
+  } finally {
+    if (client === undefined) own.destroy();
+  }
+}
+
+const NEXT_NAME = "the next plant";
+const NEXT_ID = 4_000_000_000_000_000_000n;
+
+/** The log without the plants of `assertServes`. */
+export function ownLines({ logLines }: Pick<Service, "logLines">): string[] {
+  return logLines().filter((line) => !line.includes(NEXT_NAME));
+}
+
+/** The answer is a 200 with exactly these members. */
+export function assertPlant(
+  { status, text }: Pick<RawAnswer, "status" | "text">,
+  plant: { name: string; tag?: string },
+): void {
+  assert.equal(status, 200, text.slice(0, 200));
+  assert.deepEqual(JSON.parse(text), plant);
+}
+
+/** The answer is this failure; returns its message. */
+export function assertError(answer: Pick<RawAnswer, "status" | "text">, error: number): string {
+  assert.equal(errorNumber(answer), error, answer.text.slice(0, 200));
+  assert.equal(answer.status, Math.floor(error / 100));
+  return JSON.parse(answer.text).message;
+}
+
+/** What holds of every answer with a body. */
+export function assertCommonHeaders({ headers, text }: AnyAnswer): void {
+  assert.equal(headers.get("content-type"), "application/json");
+  assert.equal(headers.get("content-length"), String(Buffer.byteLength(text)));
+  assert.equal(headers.get("cache-control"), "no-store");
+  assert.equal(headers.get("x-content-type-options"), "nosniff");
+}
+
+/** By `fetch` or by hand. */
+interface AnyAnswer {
+  readonly headers: { get(name: string): string | null | undefined };
+  readonly text: string;
+}
