@@ -19,12 +19,9 @@ const WORDS = ID_BYTES * 256;
 export class IdHash {
   readonly #words: Uint32Array;
 
-  /**
-   * @param seed `SEED_BYTES` random bytes.
-   * @param purpose hashes of one seed and different purposes are independent; 0 to 255.
-   */
-  constructor(seed: Uint8Array, purpose: number) {
-    const cipher = createCipheriv("aes-256-ctr", seed, Buffer.alloc(16, purpose));
+  /** @param seed `SEED_BYTES` random bytes; the same ones make the same hash. */
+  constructor(seed: Uint8Array) {
+    const cipher = createCipheriv("aes-256-ctr", seed, Buffer.alloc(16));
     const bytes = cipher.update(Buffer.alloc(WORDS * 4));
     this.#words = new Uint32Array(WORDS);
     for (let word = 0; word < WORDS; word++) this.#words[word] = bytes.readUInt32LE(word * 4);

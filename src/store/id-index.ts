@@ -1,49 +1,52 @@
 /**
  * int64 -> byte offset of its record.
  *
- * Invariants. No call moves more than `SEGMENT_ENTRIES` entries or allocates
- * more than a small segment, however many ids there are: the index is split
- * into segments by the hash of the id, each of which grows in small steps and
- * is split in two when it is full. A `Map` would end at 16,777,216 entries and
- * cost about 100 bytes each; this costs 16 to 20. Entries are only ever added.
- *
- * The topmost bits of a hash pick a shelf, the next ones a segment on it
- * (extendible hashing): when a segment is split, at most its own shelf doubles.
+ * Invariants. However many ids there are, no call moves more than a run of
+ * slots or allocates more than a page of 1 MiB: growing means a second table,
+ * a third larger, into which every further `add` moves a few slots; pages that
+ * were emptied are used again, so there are never two full copies. A `Map`
+ * would end at 16,777,216 entries and cost about 100 bytes each; this costs 16
+ * to 22. Entries are only ever added.
  */
 import { randomBytes } from "node:crypto";
 import { IdHash, SEED_BYTES } from "./id-hash.ts";
-import { IdSegment, OFFSET_LIMIT } from "./id-segment.ts";
+import { OFFSET_LIMIT, PagePool, SLACK, SlotTable } from "./slot-table.ts";
 
-const SHELF_BITS = 10;
-/** A segment of so many entries is split: 40 us of work, 33 KB of memory. */
-const SEGMENT_ENTRIES = 2048;
-/** The segments of a small index stay tiny. */
-const FIRST_ENTRIES = 4;
-
-/** A segment, and how many of the lowest bits all its hashes have in common. */
-interface Section {
-  readonly bits: number;
-  readonly segment: IdSegment;
-}
-
-/** Sections by the lowest bits of the hash; its length is a power of two. */
-type Shelf = Section[];
+/** Beyond it, the probes for an id that is not there grow long (13 slots on average here). */
+const LOAD_MAX = 0.8;
+/**
+ * What a full table grows by: after it, three slots in five are used, 21.7 bytes an
+ * id. Less would save memory and move every entry more often.
+ */
+const GROWTH = 4 / 3;
+/** With its slack, one page. */
+const HOMES_MIN = 2 ** 16 - SLACK;
+/**
+ * Slots moved with every `add`. A table of `homes` slots is full again after
+ * `homes * LOAD_MAX * (GROWTH - 1)` of them, so four would just empty the old one in time.
+ */
+const MOVES = 5;
 
 export class IdIndex {
-  /** Picks shelf and section. */
-  readonly #place: IdHash;
-  /** Picks the slot in a segment. */
-  readonly #slot: IdHash;
-  readonly #shelves: Shelf[] = [];
+  readonly #hash: IdHash;
+  readonly #pool = new PagePool();
+  #table: SlotTable;
+  /** The table before it, while it is being emptied: ids whose home there is behind `#moved`. */
+  #old: SlotTable | undefined;
+  #moved = 0;
   #size = 0;
+  // An id is split into halves through memory: 64-bit arithmetic costs ten times as much.
+  readonly #id = new BigInt64Array(1);
+  readonly #halves = new Uint32Array(this.#id.buffer);
 
-  /** @param seed `SEED_BYTES` bytes that an attacker cannot guess. */
-  constructor(seed: Uint8Array = randomBytes(SEED_BYTES)) {
-    this.#place = new IdHash(seed, 0);
-    this.#slot = new IdHash(seed, 1);
-    for (let shelf = 0; shelf < 2 ** SHELF_BITS; shelf++) {
-      this.#shelves.push([{ bits: 0, segment: new IdSegment(this.#slot, FIRST_ENTRIES) }]);
-    }
+  /**
+   * @param expected how many ids are likely to come at once.
+   * @param seed `SEED_BYTES` bytes that an attacker cannot guess.
+   */
+  constructor(expected = 0, seed: Uint8Array = randomBytes(SEED_BYTES)) {
+    this.#hash = new IdHash(seed);
+    const homes = Math.max(HOMES_MIN, Math.ceil(expected / LOAD_MAX));
+    this.#table = new SlotTable(homes, this.#hash, this.#pool);
   }
 
   get size(): number {
@@ -52,59 +55,47 @@ export class IdIndex {
 
   /** The byte offset of the record with this id, or `undefined`. */
   get(id: bigint): number | undefined {
-    const low = lowHalf(id);
-    const high = highHalf(id);
-    const hash = this.#place.of(low, high);
-    const offset = findSection(this.#shelfOf(hash), hash).segment.get(low, high);
+    this.#id[0] = id;
+    const low = this.#halves[0] as number;
+    const high = this.#halves[1] as number;
+    const hash = this.#hash.of(low, high);
+    const offset = this.#tableOf(hash).get(hash, low, high);
     return offset < 0 ? undefined : offset;
   }
 
   /**
-   * Adds an id that is not in the index yet.
+   * Adds an id, unless it is there: then the offset it has, which stays, is returned.
    *
    * @throws RangeError for an offset of 1 TiB or more.
    */
-  add(id: bigint, offset: number): void {
+  add(id: bigint, offset: number): number | undefined {
     if (offset >= OFFSET_LIMIT) throw new RangeError(`offset: expected less, got ${offset}`);
-    const low = lowHalf(id);
-    const high = highHalf(id);
-    const hash = this.#place.of(low, high);
-    const shelf = this.#shelfOf(hash);
-    const section = findSection(shelf, hash);
-    if (section.segment.size >= SEGMENT_ENTRIES) this.#split(shelf, section);
-    findSection(shelf, hash).segment.add(low, high, offset);
+    this.#makeRoom();
+    this.#id[0] = id;
+    const low = this.#halves[0] as number;
+    const high = this.#halves[1] as number;
+    const hash = this.#hash.of(low, high);
+    const table = this.#tableOf(hash);
+    const present = table.get(hash, low, high);
+    if (present >= 0) return present;
+    table.add(hash, low, high, offset);
     this.#size++;
+    return undefined;
   }
 
-  #shelfOf(hash: number): Shelf {
-    return this.#shelves[hash >>> (32 - SHELF_BITS)] as Shelf;
+  #tableOf(hash: number): SlotTable {
+    const old = this.#old;
+    return old !== undefined && old.homeOf(hash) >= this.#moved ? old : this.#table;
   }
 
-  /** Puts two sections in the place of one, by the next bit of the hash. */
-  #split(shelf: Shelf, full: Section): void {
-    if (shelf.length === 2 ** full.bits) shelf.push(...shelf);
-    const halves = [0, 1].map(() => ({
-      bits: full.bits + 1,
-      segment: new IdSegment(this.#slot, SEGMENT_ENTRIES / 2),
-    }));
-    full.segment.forEach((low, high, offset) => {
-      const bit = (this.#place.of(low, high) >>> full.bits) & 1;
-      halves[bit]?.segment.add(low, high, offset);
-    });
-    for (const [place, section] of shelf.entries()) {
-      if (section === full) shelf[place] = halves[(place >>> full.bits) & 1] as Section;
+  #makeRoom(): void {
+    if (this.#old !== undefined) {
+      this.#moved = this.#old.moveTo(this.#table, this.#moved, MOVES);
+      if (this.#moved >= this.#old.homes) this.#old = undefined;
+    } else if (this.#size >= this.#table.homes * LOAD_MAX) {
+      this.#old = this.#table;
+      this.#moved = 0;
+      this.#table = new SlotTable(Math.ceil(this.#old.homes * GROWTH), this.#hash, this.#pool);
     }
   }
-}
-
-function findSection(shelf: Shelf, hash: number): Section {
-  return shelf[hash & (shelf.length - 1)] as Section;
-}
-
-function lowHalf(id: bigint): number {
-  return Number(BigInt.asUintN(32, id));
-}
-
-function highHalf(id: bigint): number {
-  return Number(BigInt.asUintN(32, id >> 32n));
 }

@@ -58,7 +58,7 @@ interface Visit {
 }
 
 export class LogScan {
-  readonly index = new IdIndex();
+  readonly index: IdIndex;
   readonly #file: LogFile;
   readonly #options: ScanOptions;
   #end = EMPTY_LOG;
@@ -67,6 +67,7 @@ export class LogScan {
   constructor(file: LogFile, options: ScanOptions) {
     this.#file = file;
     this.#options = options;
+    this.index = new IdIndex(options.checkpoint?.records);
     this.#matchesCheckpoint = (options.checkpoint?.bytes ?? 0) === 0;
   }
 
@@ -116,8 +117,8 @@ export class LogScan {
         return;
       }
       records++;
-      if (this.index.get(found.id) === undefined) this.index.add(found.id, position.offset);
-      else suspects.push({ position, bytes, found });
+      const first = this.index.add(found.id, position.offset);
+      if (first !== undefined) suspects.push({ position, bytes, found });
     });
     return { records, suspects, stop };
   }

@@ -30,7 +30,7 @@ for (const [says, idOf] of PATTERNS) {
   test(`the index finds every one of ${COUNT} ids ${says}, and no other`, () => {
     const oracle = new Map<bigint, number>();
     for (let n = 0; n < COUNT; n++) oracle.set(idOf(BigInt(n)), n * 40);
-    const index = new IdIndex(SEED);
+    const index = new IdIndex(0, SEED);
     for (const [id, offset] of oracle) index.add(id, offset);
 
     assert.equal(index.size, oracle.size);
@@ -45,7 +45,7 @@ for (const [says, idOf] of PATTERNS) {
 }
 
 test("an empty index knows no id", () => {
-  const index = new IdIndex(SEED);
+  const index = new IdIndex(0, SEED);
   assert.equal(index.size, 0);
   for (const id of [0n, 1n, -1n, INT64_MIN, INT64_MAX, 2n ** 32n]) {
     assert.equal(index.get(id), undefined, String(id));
@@ -67,19 +67,19 @@ test("the index keeps offsets at every boundary of 32 bits, and of a terabyte", 
     2 ** 33,
     2 ** 40 - 2,
   ];
-  const index = new IdIndex(SEED);
+  const index = new IdIndex(0, SEED);
   for (const [n, offset] of offsets.entries()) index.add(BigInt(n), offset);
   for (const [n, offset] of offsets.entries()) assert.equal(index.get(BigInt(n)), offset);
 });
 
 test("the index refuses an offset that it could not keep", () => {
-  const index = new IdIndex(SEED);
+  const index = new IdIndex(0, SEED);
   assert.throws(() => index.add(1n, 2 ** 40 - 1), RangeError);
   assert.equal(index.get(1n), undefined);
 });
 
 test("entries are there from the moment they are added, through every growth", () => {
-  const index = new IdIndex(SEED);
+  const index = new IdIndex(0, SEED);
   for (let n = 0; n < COUNT; n++) {
     const id = BigInt(n) * 0x1_0000_0001n;
     assert.equal(index.get(id), undefined);
@@ -104,7 +104,7 @@ test("any ids under any seed are found at their offsets, as a Map finds them", (
   fc.assert(
     fc.property(ids, ids, step, seed, (added, others, bytes, seedValue) => {
       const oracle = new Map(added.map((value, n) => [value, n * bytes]));
-      const index = new IdIndex(seedValue);
+      const index = new IdIndex(0, seedValue);
       for (const [value, offset] of oracle) index.add(value, offset);
       assert.equal(index.size, oracle.size);
       for (const value of [...added, ...others]) {

@@ -1,0 +1,142 @@
+/**
+ * A hash table of a fixed size, ids to byte offsets, in pages.
+ *
+ * Open addressing with linear probing. The home of an id is its hash as a
+ * fraction of the table, so two tables of different sizes hold their entries
+ * in the same order, and moving from one to the other is sequential. A slot is
+ * 13 bytes side by side, so that a look costs one cache miss: the id as two
+ * 32-bit halves, then the offset plus one as 40 bits; zero there marks a free
+ * slot. Entries are only ever added. When to move to another table is not
+ * known here (see store/id-index).
+ */
+import type { IdHash } from "./id-hash.ts";
+
+const SLOT_BYTES = 13;
+/** Where in a slot the parts stand. */
+const HIGH = 4;
+const OFFSET = 8;
+const OFFSET_TOP = 12;
+
+const PAGE_SLOTS = 2 ** 16;
+const PAGE_MASK = PAGE_SLOTS - 1;
+const PAGE_BITS = 16;
+/** Below 1 MiB: no more is ever allocated at once. */
+const PAGE_BYTES = PAGE_SLOTS * SLOT_BYTES;
+
+/**
+ * Slots behind the last home, because probes do not wrap around. At a load of
+ * 0.8 a run of so many used slots has a probability below 10^-40.
+ */
+export const SLACK = 4096;
+
+/** The first offset that does not fit: one byte short of 1 TiB. */
+export const OFFSET_LIMIT = 2 ** 40 - 1;
+
+/** Pages of tables that were emptied, for the next ones: growing leaves no garbage. */
+export class PagePool {
+  readonly #pages: DataView[] = [];
+
+  take(): DataView {
+    return this.#pages.pop() ?? new DataView(new ArrayBuffer(PAGE_BYTES));
+  }
+
+  give(page: DataView): void {
+    new Uint8Array(page.buffer).fill(0);
+    this.#pages.push(page);
+  }
+}
+
+export class SlotTable {
+  /** How many homes there are. */
+  readonly homes: number;
+  readonly #hash: IdHash;
+  readonly #pool: PagePool;
+  readonly #homesPerHash: number;
+  /** A page that holds nothing yet is not there. */
+  readonly #pages: (DataView | undefined)[];
+
+  constructor(homes: number, hash: IdHash, pool: PagePool) {
+    this.homes = homes;
+    this.#hash = hash;
+    this.#pool = pool;
+    this.#homesPerHash = homes / 2 ** 32;
+    this.#pages = new Array(Math.ceil((homes + SLACK) / PAGE_SLOTS)).fill(undefined);
+  }
+
+  /** The slot in which the search for an id with this hash begins. */
+  homeOf(hash: number): number {
+    return Math.floor(hash * this.#homesPerHash);
+  }
+
+  /** The offset of an id, or -1. */
+  get(hash: number, low: number, high: number): number {
+    for (let slot = this.homeOf(hash); ; slot++) {
+      const page = this.#pages[slot >>> PAGE_BITS];
+      if (page === undefined) return -1;
+      const at = (slot & PAGE_MASK) * SLOT_BYTES;
+      if (isFree(page, at)) return -1;
+      if (page.getUint32(at, true) === low && page.getUint32(at + HIGH, true) === high) {
+        return page.getUint8(at + OFFSET_TOP) * 2 ** 32 + page.getUint32(at + OFFSET, true) - 1;
+      }
+    }
+  }
+
+  /** Adds an id that is not there yet. */
+  add(hash: number, low: number, high: number, offset: number): void {
+    const stored = offset + 1;
+    this.#put(hash, low, high, stored % 2 ** 32, Math.floor(stored / 2 ** 32));
+  }
+
+  /**
+   * Moves what stands from a slot on into another table: at least `count` slots,
+   * and on to the next free one, so that no run of slots is torn apart.
+   *
+   * @returns the first slot that was left; the number of slots when there is none.
+   */
+  moveTo(target: SlotTable, start: number, count: number): number {
+    const end = this.homes + SLACK;
+    for (let slot = start; slot < end; slot++) {
+      const page = this.#pages[slot >>> PAGE_BITS];
+      const at = (slot & PAGE_MASK) * SLOT_BYTES;
+      if (page === undefined || isFree(page, at)) {
+        if (slot - start >= count) return slot + 1;
+      } else {
+        const low = page.getUint32(at, true);
+        const high = page.getUint32(at + HIGH, true);
+        const digits = page.getUint32(at + OFFSET, true);
+        target.#put(this.#hash.of(low, high), low, high, digits, page.getUint8(at + OFFSET_TOP));
+      }
+      if ((slot & PAGE_MASK) === PAGE_MASK) this.#release(slot >>> PAGE_BITS);
+    }
+    this.#release(this.#pages.length - 1);
+    return end;
+  }
+
+  #put(hash: number, low: number, high: number, digits: number, top: number): void {
+    for (let slot = this.homeOf(hash); ; slot++) {
+      const index = slot >>> PAGE_BITS;
+      let page = this.#pages[index];
+      if (page === undefined) {
+        page = this.#pool.take();
+        this.#pages[index] = page;
+      }
+      const at = (slot & PAGE_MASK) * SLOT_BYTES;
+      if (!isFree(page, at)) continue;
+      page.setUint32(at, low, true);
+      page.setUint32(at + HIGH, high, true);
+      page.setUint32(at + OFFSET, digits, true);
+      page.setUint8(at + OFFSET_TOP, top);
+      return;
+    }
+  }
+
+  #release(index: number): void {
+    const page = this.#pages[index];
+    if (page !== undefined) this.#pool.give(page);
+    this.#pages[index] = undefined;
+  }
+}
+
+function isFree(page: DataView, at: number): boolean {
+  return page.getUint32(at + OFFSET, true) === 0 && page.getUint8(at + OFFSET_TOP) === 0;
+}
