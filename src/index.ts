@@ -32,7 +32,13 @@ export { createRequestListener, type ListenerOptions } from "./http/listener.ts"
 export { normalizeBasePath } from "./http/router.ts";
 export { PlantServer, type ServerOptions } from "./http/server.ts";
 export { type BackupReport, backup } from "./store/backup.ts";
-export { type ImportOptions, type ImportReport, importPlants } from "./store/import.ts";
+export {
+  type ImportFile,
+  type ImportOptions,
+  type ImportReport,
+  importPlants,
+  openImportFile,
+} from "./store/import.ts";
 export type { LineFault } from "./store/log-scan.ts";
 export { exportLines, readPlants } from "./store/plant-reader.ts";
 export { PlantStore, type PlantStoreOptions } from "./store/plant-store.ts";

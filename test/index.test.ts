@@ -40,6 +40,7 @@ test("the library exports these names and no others", () => {
     "isTokenName",
     "listTokens",
     "normalizeBasePath",
+    "openImportFile",
     "parseInt64",
     "readPlants",
     "repairLog",
@@ -253,3 +254,14 @@ for (const [says, tokens, name] of FAULTS) {
     assert.equal((await post(url, "x", JSON.stringify({ id: 1, name }))).status, 500); // goes on
   });
 }
+
+test("a body that somebody else has read is answered 500, not waited for", async (t) => {
+  const warnings = collectWarnings(t);
+  const listener = createRequestListener({ plants: new Shed(), tokens: { verify: () => MEMBER } });
+  const url = await serve(t, (req, res) => {
+    req.on("end", () => listener(req, res)).resume();
+  });
+  const answer = await post(`${url}/plants`, "x", '{"id":1,"name":"a"}');
+  assert.equal(errorNumber(answer), 50001);
+  assert.equal(warnings.length, 1);
+});

@@ -20,7 +20,7 @@ import {
   readBlocks,
   visitLines,
 } from "../log/reader.ts";
-import { settle } from "../log/recovery.ts";
+import { earliestBatchStart, rewrite, settle } from "../log/recovery.ts";
 import { generateToken, hashToken } from "./token.ts";
 import {
   decodeTokenEvent,
@@ -147,6 +147,8 @@ async function withTokenFile<T>(
     try {
       const { tokens, tail } = await scanTokens(file);
       const end = await settle(file, { damaged: [], tail, isRecord: isEvent });
+      // An event that was never synced must not be answered by "it is done already".
+      await rewrite(file, await earliestBatchStart(file, end), end);
       if (end > tail.offset) await scanTokens(file, tail, tokens);
       return await change(tokens, (event) => appendEvent(file, event, end));
     } finally {
@@ -183,7 +185,8 @@ function decodeEventAt(line: Buffer, filePath: string, position: LinePosition): 
     const { message } = cause as PlantStoreError;
     throw new PlantStoreError(
       "corruption",
-      `Cannot read "${filePath}": line ${position.line}, byte offset ${position.offset}: ${message}`,
+      `Cannot read "${filePath}": line ${position.line}, byte offset ${position.offset}: ${message}; ` +
+        "mend or remove that line with an editor",
       { cause },
     );
   }

@@ -3,6 +3,8 @@
  * what it does. `args` reads them, `help` describes them, `main` runs them.
  */
 
+import type { OutputUse } from "./output.ts";
+
 /** An option; its variable is `PLANT_STORE_` and its name in capitals. */
 export interface Option<T> {
   /** What stands for the value in the help; absent for a switch, which takes none. */
@@ -31,6 +33,8 @@ export interface Command<O extends Options = Options> {
   /** Names of the arguments that must be given, as the help shows them. */
   readonly arguments: readonly string[];
   readonly options: O;
+  /** What standard output is to the command; `result` without. */
+  readonly outputUse?: OutputUse;
   /** More for the help, behind the options. */
   readonly details?: string;
   /** Resolves with the exit status. */

@@ -40,17 +40,23 @@ const COMMANDS: readonly Command[] = [
 async function main(words: readonly string[]): Promise<ExitStatus> {
   const [first] = words;
   if (first === "--version" || first === "-v") return print(`${VERSION}\n`);
-  if (first === undefined || first === "--help" || first === "-h" || first === "help") {
-    process[first === undefined ? "stderr" : "stdout"].write(describeProgram(COMMANDS));
-    return first === undefined ? 2 : 0;
+  if (first === "--help" || first === "-h" || first === "help") {
+    return print(describeProgram(COMMANDS));
+  }
+  if (first === undefined) {
+    process.stderr.write(describeProgram(COMMANDS));
+    return 2;
   }
   const { command, rest } = findCommand(words, COMMANDS);
   const { args, options, wantsHelp } = readArgs(command, rest);
   if (wantsHelp) return print(describeCommand(command));
+  watchOutputs(command.outputUse ?? "result");
   return command.run(args, options);
 }
 
+/** A help text. */
 function print(text: string): ExitStatus {
+  watchOutputs("listing");
   process.stdout.write(text);
   return 0;
 }
@@ -64,7 +70,6 @@ subscribe("plant-store:warning", (message) => {
   const { message: text, cause } = message as WarningMessage;
   printMessage(`warning: ${text}${cause instanceof Error ? `: ${cause.message}` : ""}`);
 });
-watchOutputs();
 try {
   process.exitCode = await main(process.argv.slice(2));
 } catch (error) {

@@ -28,18 +28,24 @@ export function printCommand(text: string): void {
   process.stderr.write(`\n  ${escapeControls(text)}\n\n`);
 }
 
-/**
- * Decides what becomes of a process whose output cannot be written. A reader
- * that has seen enough (`plant-store list | head`) is no failure; results that
- * are lost are one; lost messages end nothing, least of all a server.
- */
-export function watchOutputs(): void {
+/** What a command's standard output is to it, which decides what its loss means. */
+export type OutputUse =
+  /** Long: a reader that has seen enough (`plant-store list | head`) is no failure. */
+  | "listing"
+  /** Short, and the point of the command: a lost one is a failure. */
+  | "result"
+  /** A sign of life: whoever started a server may stop to read. */
+  | "notice";
+
+/** Decides what becomes of a process whose output cannot be written. Lost messages end nothing. */
+export function watchOutputs(use: OutputUse): void {
+  process.stderr.on("error", () => {});
   process.stdout.on("error", (error: NodeJS.ErrnoException) => {
-    if (error.code === "EPIPE") process.exit(0);
+    if (use === "notice") return;
+    if (use === "listing" && error.code === "EPIPE") process.exit(0);
     printMessage(`Cannot write to standard output: ${error.message}`);
     process.exit(1);
   });
-  process.stderr.on("error", () => {});
 }
 
 /** Names of files and words of the command line may hold anything. */

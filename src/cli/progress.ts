@@ -45,9 +45,9 @@ export function describe(
   const perSecond = bytes / Math.max(seconds, 0.001);
   const rate = `${megabytes(perSecond)}/s`;
   if (total === undefined) return `${what} ${megabytes(bytes)}, ${rate}`;
-  const share = total === 0 ? 1 : bytes / total;
+  const share = total === 0 ? 1 : Math.min(bytes / total, 1);
   const bar = "#".repeat(Math.floor(share * BAR_CELLS)).padEnd(BAR_CELLS, "-");
-  const left = Math.ceil((total - bytes) / Math.max(perSecond, 1));
+  const left = Math.ceil(Math.max(total - bytes, 0) / Math.max(perSecond, 1));
   const percent = Math.floor(share * 100);
   return `${what} [${bar}] ${percent} % of ${megabytes(total)}, ${rate}, ${left} s left`;
 }

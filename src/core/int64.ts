@@ -24,6 +24,18 @@ export function isInt64(value: bigint): boolean {
 }
 
 /**
+ * Guards an id that comes from code.
+ *
+ * @throws TypeError or RangeError: a mistake of the calling program.
+ */
+export function assertInt64(id: bigint): void {
+  if (typeof id !== "bigint") throw new TypeError(`id: expected a bigint, got ${typeof id}`);
+  if (!isInt64(id)) {
+    throw new RangeError(`id: expected a bigint from ${INT64_MIN} to ${INT64_MAX}, got ${id}`);
+  }
+}
+
+/**
  * The int64 that a JSON number stands for, or `undefined` when the text is no
  * JSON number, has a fractional value, or lies outside the int64 range.
  */

@@ -8,9 +8,10 @@
  */
 import { isUtf8 } from "node:buffer";
 import { PlantStoreError } from "./errors.ts";
-import { INT64_MAX, INT64_MIN, isInt64, parseInt64 } from "./int64.ts";
+import { assertInt64, parseInt64 } from "./int64.ts";
 import { type JsonValue, jsonKindAt, scanJson } from "./json.ts";
 import { decodeJsonString, encodeJsonString } from "./json-string.ts";
+import { PlainPlantFinder } from "./plain-plant.ts";
 
 /** Interface 2.1: what the create operation answers. */
 export interface Plant {
@@ -32,6 +33,27 @@ export interface NewPlant extends Plant {
  * `invalid_plant`; the message of the last two names every faulty member at once.
  */
 export function parseNewPlant(bytes: Buffer): NewPlant {
+  return parsePlain(bytes) ?? parseAny(bytes);
+}
+
+/** The plant, where it is written as nearly every one is. */
+function parsePlain(bytes: Buffer): NewPlant | undefined {
+  const finder = new PlainPlantFinder();
+  if (finder.find(bytes, 0) !== bytes.length) return undefined;
+  if (!finder.isAscii && !isUtf8(bytes)) return undefined;
+  const { id, nameStart, nameEnd, tagStart, tagEnd } = finder;
+  if (!finder.isAscii) {
+    const name = bytes.toString("utf8", nameStart, nameEnd);
+    const tag = tagStart < 0 ? undefined : bytes.toString("utf8", tagStart, tagEnd);
+    return newPlant(BigInt(id), name, tag);
+  }
+  // One call into Node for both strings.
+  const text = bytes.toString("latin1");
+  const tag = tagStart < 0 ? undefined : text.slice(tagStart, tagEnd);
+  return newPlant(BigInt(id), text.slice(nameStart, nameEnd), tag);
+}
+
+function parseAny(bytes: Buffer): NewPlant {
   if (!isUtf8(bytes)) {
     throw new PlantStoreError("invalid_utf8", "body: expected UTF-8, got other bytes");
   }
@@ -60,10 +82,7 @@ export function parseNewPlant(bytes: Buffer): NewPlant {
  */
 export function assertNewPlant(plant: NewPlant): void {
   const { id, name, tag } = plant;
-  if (typeof id !== "bigint") throw new TypeError(`id: expected a bigint, got ${typeof id}`);
-  if (!isInt64(id)) {
-    throw new RangeError(`id: expected a bigint from ${INT64_MIN} to ${INT64_MAX}, got ${id}`);
-  }
+  assertInt64(id);
   if (typeof name !== "string") throw new TypeError(`name: expected a string, got ${typeof name}`);
   if (tag !== undefined && typeof tag !== "string") {
     throw new TypeError(`tag: expected a string or undefined, got ${typeof tag}`);
@@ -110,8 +129,8 @@ interface Members {
 function scanMembers(bytes: Buffer): Members {
   const members: Members = {};
   const whole = scanJson(bytes, (nameStart, nameEnd, start, end) => {
-    const name = decodeJsonString(bytes, nameStart, nameEnd);
-    if (name !== "id" && name !== "name" && name !== "tag") return;
+    const name = readMemberName(bytes, nameStart, nameEnd);
+    if (name === undefined) return;
     members[name] = { start, end, count: (members[name]?.count ?? 0) + 1 };
   });
   if (whole.kind === "object") return members;
@@ -119,6 +138,15 @@ function scanMembers(bytes: Buffer): Members {
     "invalid_plant",
     `body: expected a JSON object, got ${describeValue(bytes, whole)}`,
   );
+}
+
+/** `"\u006e\u0061\u006d\u0065"` is "name" at its longest; other members need no decoding. */
+const MEMBER_NAME_BYTES_MAX = 26;
+
+function readMemberName(bytes: Buffer, start: number, end: number): keyof Members | undefined {
+  if (end - start > MEMBER_NAME_BYTES_MAX) return undefined;
+  const name = decodeJsonString(bytes, start, end);
+  return name === "id" || name === "name" || name === "tag" ? name : undefined;
 }
 
 function readInt64(bytes: Buffer, { start, end }: Span): bigint | undefined {

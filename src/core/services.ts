@@ -19,10 +19,16 @@ export interface PlantService {
    * `overloaded` when too much waits for the disk (nothing was written),
    * `write_failed` when the outcome is unknown and the same call should be
    * repeated, `store_failed` or `closed` when this store takes no more.
+   * @throws TypeError or RangeError when this is no plant.
    */
   create(plant: NewPlant): Promise<CreateOutcome>;
 
-  /** The plant with this id, or `undefined`. Sees durable plants only. */
+  /**
+   * The plant with this id, or `undefined`. Sees durable plants only.
+   *
+   * @throws TypeError or RangeError when the id is no int64; PlantStoreError
+   * `store_failed` or `closed`.
+   */
   get(id: bigint): Promise<NewPlant | undefined>;
 
   /** Every durable plant, oldest first, in bounded memory. */

@@ -62,18 +62,31 @@ function isJsonType(type: string): boolean {
   return true;
 }
 
-/** Bytes of bodies whose requests are not answered yet, of one listener. */
-export class PendingBytes {
-  readonly #max: number;
+/** Requests that are under way in one listener, and the bytes of their bodies. */
+export class Pending {
+  readonly #bytesMax: number;
+  readonly #requestsMax: number;
   #bytes = 0;
+  #requests = 0;
 
-  constructor(max: number) {
-    this.#max = max;
+  constructor(bytesMax: number, requestsMax: number) {
+    this.#bytesMax = bytesMax;
+    this.#requestsMax = requestsMax;
+  }
+
+  /** @throws PlantStoreError `overloaded` when as many are under way as may be. */
+  enter(): void {
+    if (this.#requests >= this.#requestsMax) throw overloaded();
+    this.#requests++;
+  }
+
+  leave(): void {
+    this.#requests--;
   }
 
   /** False, and nothing taken, when the bound is reached. */
   take(bytes: number): boolean {
-    if (this.#bytes + bytes > this.#max) return false;
+    if (this.#bytes + bytes > this.#bytesMax) return false;
     this.#bytes += bytes;
     return true;
   }
@@ -88,14 +101,17 @@ export class PendingBytes {
  * its end: nobody is left to answer.
  *
  * @throws PlantStoreError `body_too_large`, before all of it is read, or
- * `overloaded`. What was taken from `pending` is given back then.
+ * `overloaded`; what was taken from `pending` is given back then.
+ * @throws TypeError when somebody else, a body parser perhaps, has read it.
  */
 export function readBody(
   req: IncomingMessage,
   bytesMax: number,
-  pending: PendingBytes,
+  pending: Pending,
 ): Promise<Buffer | undefined> {
   return new Promise((resolve, reject) => {
+    if (req.readableEnded) throw new TypeError("the body was read before the listener was called");
+    if (req.destroyed) return resolve(undefined);
     const chunks: Buffer[] = [];
     let size = 0;
 
@@ -139,6 +155,6 @@ function tooLarge(bytesMax: number): PlantStoreError {
 function overloaded(): PlantStoreError {
   return new PlantStoreError(
     "overloaded",
-    "Cannot take the request now: too many bodies are under way; send it again later",
+    "Cannot take the request now: too many are under way; send it again later",
   );
 }

@@ -12,7 +12,7 @@ import { publishWarning } from "../core/channels.ts";
 import type { PlantService, TokenVerifier } from "../core/services.ts";
 import { answer } from "./answer.ts";
 import { authenticate, requireScope } from "./bearer.ts";
-import { PendingBytes, readBody, requireJson, requireLength } from "./body.ts";
+import { Pending, readBody, requireJson, requireLength } from "./body.ts";
 import { createPlant } from "./create-plant.ts";
 import { errorReply, isRequestError, type Reply } from "./reply.ts";
 import { findMethods, normalizeBasePath, requireMethod } from "./router.ts";
@@ -29,6 +29,11 @@ export interface ListenerOptions {
    * requests are answered; beyond it 503. Default: 64 MiB.
    */
   readonly pendingBytesMax?: number;
+  /**
+   * More requests than this are never under way at once, because each costs
+   * about 4 KiB besides its body; beyond it 503. Default: 16,384.
+   */
+  readonly pendingRequestsMax?: number;
 }
 
 /** Handles one request; `sendContinue` is called before the body is read. Never rejects. */
@@ -53,7 +58,10 @@ export function createRequestListener(options: ListenerOptions): RequestListener
 export function createHandler(options: ListenerOptions): Handler {
   const { plants, tokens, bodyBytesMax = 1024 * 1024 } = options;
   const basePath = normalizeBasePath(options.basePath ?? "");
-  const pending = new PendingBytes(options.pendingBytesMax ?? 64 * 1024 * 1024);
+  const pending = new Pending(
+    options.pendingBytesMax ?? 64 * 1024 * 1024,
+    options.pendingRequestsMax ?? 16_384,
+  );
 
   const reply = async (
     req: IncomingMessage,
@@ -67,13 +75,18 @@ export function createHandler(options: ListenerOptions): Handler {
     requireScope(sender, "write");
     requireJson(req);
     requireLength(req.headers, bodyBytesMax);
-    sendContinue?.();
-    const body = await readBody(req, bodyBytesMax, pending);
-    if (body === undefined) return undefined;
+    pending.enter();
     try {
-      return await createPlant(plants, body);
+      sendContinue?.();
+      const body = await readBody(req, bodyBytesMax, pending);
+      if (body === undefined) return undefined;
+      try {
+        return await createPlant(plants, body);
+      } finally {
+        pending.giveBack(body.length);
+      }
     } finally {
-      pending.giveBack(body.length);
+      pending.leave();
     }
   };
 

@@ -25,7 +25,7 @@ export interface ServerOptions extends ListenerOptions {
   readonly port?: number;
   /** Request line and headers together; beyond it 431. Default: 16 KiB. */
   readonly headerBytesMax?: number;
-  /** To receive all headers; beyond it 408. Default: 10,000. */
+  /** To receive all headers; beyond it 408. Default: 10,000; never more than `requestTimeoutMs`. */
   readonly headerTimeoutMs?: number;
   /** To receive a whole request; beyond it 408. Default: 30,000. */
   readonly requestTimeoutMs?: number;
@@ -49,8 +49,18 @@ export interface ServerOptions extends ListenerOptions {
  */
 const DRAIN_GRACE_MS = 100;
 
+/**
+ * More requests than this never wait for their answers on one connection: each
+ * costs some 6 KiB, and Node reads on while the first of them is carried out.
+ */
+const UNANSWERED_MAX = 1000;
+/** For the answers before the last one to be read. */
+const UNANSWERED_GRACE_MS = 1000;
+
 /** What is known of a connection: the exchange that began last on it. */
 interface Connection {
+  /** Requests whose answers are not sent yet. */
+  unanswered: number;
   req?: IncomingMessage;
   res?: ServerResponse;
   /** The parser gave up; it reports the same fault again for whatever still comes. */
@@ -93,6 +103,8 @@ export class PlantServer {
   /**
    * Drains: answers what is in flight, closes every connection, stops
    * accepting. Connections that are not done by the deadline are cut.
+   *
+   * @param drainTimeoutMs the deadline; a second call changes nothing.
    */
   close(drainTimeoutMs = 10_000): Promise<void> {
     this.#closing ??= this.#drain(drainTimeoutMs);
@@ -110,10 +122,11 @@ export class PlantServer {
 }
 
 function createServer(options: ServerOptions, connections: Connections): Server {
+  const { requestTimeoutMs = 30_000 } = options;
   const server = http.createServer({
     maxHeaderSize: options.headerBytesMax ?? 16 * 1024,
-    headersTimeout: options.headerTimeoutMs ?? 10_000,
-    requestTimeout: options.requestTimeoutMs ?? 30_000,
+    headersTimeout: Math.min(options.headerTimeoutMs ?? 10_000, requestTimeoutMs),
+    requestTimeout: requestTimeoutMs,
     keepAliveTimeout: options.keepAliveTimeoutMs ?? 75_000,
     connectionsCheckingInterval: options.connectionCheckIntervalMs ?? 1000,
     // Node's own refusal has no body, and two Host headers it accepts.
@@ -152,7 +165,7 @@ class Connections {
   }
 
   add(socket: Socket): void {
-    this.#connections.set(socket, { isBroken: false });
+    this.#connections.set(socket, { unanswered: 0, isBroken: false });
     socket.once("close", () => this.#connections.delete(socket));
   }
 
@@ -162,10 +175,20 @@ class Connections {
     if (connection === undefined || isLastAnswer(connection.res)) return;
     connection.req = req;
     connection.res = res;
+    this.#countUnanswered(connection, req.socket, res);
     if (this.#isDraining) closeAfter(res);
     const fault = findFramingFault(req);
     if (fault === undefined) void this.#handle(req, res, sendContinue);
     else answerAndClose(req, res, errorReply(fault));
+  }
+
+  /** Ends a connection on which requests come and come while their answers are not read. */
+  #countUnanswered(connection: Connection, socket: Socket, res: ServerResponse): void {
+    connection.unanswered++;
+    res.once("close", () => connection.unanswered--);
+    if (connection.unanswered < UNANSWERED_MAX) return;
+    closeAfter(res);
+    setTimeout(() => socket.destroy(), UNANSWERED_GRACE_MS).unref();
   }
 
   /** The parser gave up on what came last, or the time for it ran out. */

@@ -76,7 +76,8 @@ export class Checkpointer {
       this.#written = checkpoint;
       this.#hasWarned = false;
     } catch (error) {
-      if (!this.#hasWarned) publishWarning("The checkpoint stays behind the log", error);
+      if (!this.#hasWarned)
+        publishWarning("The checkpoint stays behind the log; no plant is at risk", error);
       this.#hasWarned = true;
     }
   }

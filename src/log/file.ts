@@ -76,10 +76,9 @@ export class LogFile {
     const isNew = !fs.existsSync(filePath);
     const handle = await open(filePath, fs.constants.O_RDWR | (O_DSYNC ?? 0) | flags, 0o600);
     try {
-      if (isNew) {
-        takeFolderOwner(handle.fd, path.dirname(filePath));
-        await syncDirectory(path.dirname(filePath));
-      }
+      if (isNew) takeFolderOwner(filePath);
+      // Always: whoever made the file may have died before this.
+      await syncDirectory(path.dirname(filePath));
       return new LogFile(filePath, handle);
     } catch (error) {
       await handle.close();
@@ -107,6 +106,12 @@ export class LogFile {
     } catch (cause) {
       return { outcome: "unknown", cause };
     }
+  }
+
+  /** The same for whoever can do nothing about a failure. @throws PlantStoreError `io_error`. */
+  async appendOrThrow(bytes: Buffer, position: number): Promise<void> {
+    const result = await this.append(bytes, position);
+    if (result.outcome !== "durable") throw ioError(`Cannot write "${this.path}"`, result.cause);
   }
 
   /** Asks again for the rest of a short write: the system then says why it was short. */
@@ -150,10 +155,10 @@ export class LogFile {
 
   /**
    * What is wrong with the path, or `undefined` while it still names this very
-   * file at this size: nobody may be told "stored" about a file that was
+   * file, at this size where one is given: nobody may be told "stored" about a file that was
    * deleted, replaced or written to by somebody else. Costs about 4 µs.
    */
-  displacement(expectedSize: number): string | undefined {
+  displacement(expectedSize?: number): string | undefined {
     let found: fs.BigIntStats | undefined;
     try {
       found = fs.statSync(this.path, { bigint: true, throwIfNoEntry: false });
@@ -162,7 +167,7 @@ export class LogFile {
     }
     if (found === undefined) return "was deleted or renamed";
     if (found.ino !== this.#identity.ino || found.dev !== this.#identity.dev) return "was replaced";
-    if (found.size !== BigInt(expectedSize)) {
+    if (expectedSize !== undefined && found.size !== BigInt(expectedSize)) {
       return `was changed by another program (expected ${expectedSize} bytes, got ${found.size})`;
     }
     return undefined;
@@ -175,16 +180,17 @@ export class LogFile {
 }
 
 /**
- * Makes the folder if it is missing (0700), and says when others may enter an
- * existing one.
+ * Makes the folder if it is missing (0700, its parent's owner), and says when
+ * others may enter an existing one.
  *
  * @throws PlantStoreError `io_error`.
  */
 export async function ensureDirectory(directory: string): Promise<{ isOpenToOthers: boolean }> {
   try {
-    const first = fs.mkdirSync(directory, { recursive: true, mode: 0o700 });
-    if (first !== undefined) await syncNewDirectories(first, path.resolve(directory));
-    const stat = fs.statSync(directory);
+    const target = path.resolve(directory);
+    const first = fs.mkdirSync(target, { recursive: true, mode: 0o700 });
+    if (first !== undefined) await settleNewDirectories(first, target);
+    const stat = fs.statSync(target);
     if (!stat.isDirectory()) throw new Error("not a folder");
     return { isOpenToOthers: process.platform !== "win32" && (stat.mode & 0o077) !== 0 };
   } catch (cause) {
@@ -192,10 +198,13 @@ export async function ensureDirectory(directory: string): Promise<{ isOpenToOthe
   }
 }
 
-/** Makes the entries of folders durable, each of which lies in the one before it. */
-async function syncNewDirectories(first: string, last: string): Promise<void> {
-  for (let made = last; made.length >= first.length; made = path.dirname(made)) {
-    await syncDirectory(path.dirname(made));
+/** Gives new folders, each of which lies in the one before it, their owner, and makes them durable. */
+async function settleNewDirectories(first: string, last: string): Promise<void> {
+  const made = [last];
+  while (made[0] !== first) made.unshift(path.dirname(made[0] as string));
+  for (const directory of made) {
+    takeFolderOwner(directory);
+    await syncDirectory(path.dirname(directory));
   }
 }
 
@@ -221,7 +230,7 @@ export async function replaceFile(filePath: string, bytes: Buffer): Promise<void
   try {
     const handle = await open(newPath, "w", 0o600);
     try {
-      takeFolderOwner(handle.fd, path.dirname(filePath));
+      takeFolderOwner(newPath);
       await handle.writeFile(bytes);
       await handle.sync();
     } finally {
@@ -230,9 +239,16 @@ export async function replaceFile(filePath: string, bytes: Buffer): Promise<void
     fs.renameSync(newPath, filePath);
     await syncDirectory(path.dirname(filePath));
   } catch (cause) {
-    fs.rmSync(newPath, { force: true });
+    removeLeftover(newPath);
     throw ioError(`Cannot write "${filePath}"`, cause);
   }
+}
+
+/** As best it can: what it stands for has failed already. */
+function removeLeftover(filePath: string): void {
+  try {
+    fs.rmSync(filePath, { force: true });
+  } catch {}
 }
 
 /** An `io_error` that says what could not be done and, in words, why. */
@@ -245,7 +261,8 @@ export function describeSystemError(cause: unknown): string {
   if (!(cause instanceof Error)) return String(cause);
   const { code, errno } = cause as NodeJS.ErrnoException;
   if (errno === -EDQUOT) return "disk quota exceeded (EDQUOT)";
-  const words = /^[A-Z0-9]+: (.*?), /.exec(cause.message)?.[1];
+  // Node's own calls say "CODE: words, call"; its sockets "call CODE: words path".
+  const words = /^(?:\w+ )?[A-Z0-9]+: ([^,/]*?)(?:,| \/|$)/.exec(cause.message)?.[1];
   return code !== undefined && words !== undefined ? `${words} (${code})` : cause.message;
 }
 
@@ -253,14 +270,14 @@ const { EDQUOT, EFBIG, ENOSPC } = os.constants.errno;
 
 /** Whether the system said no for want of room. By number: libuv has no name for EDQUOT. */
 export function isRefusal(cause: unknown): boolean {
-  const { errno } = cause as NodeJS.ErrnoException;
+  const errno = (cause as NodeJS.ErrnoException | undefined)?.errno;
   return errno === -ENOSPC || errno === -EDQUOT || errno === -EFBIG;
 }
 
-/** Only root can give a file away, and only root's files need it. */
-function takeFolderOwner(fd: number, directory: string): void {
+/** Gives an entry to the owner of its folder. Only root can give away, and only root's need it. */
+function takeFolderOwner(entry: string): void {
   if (process.getuid?.() !== 0) return;
-  const { uid, gid } = fs.statSync(directory);
-  const own = fs.fstatSync(fd);
-  if (own.uid !== uid || own.gid !== gid) fs.fchownSync(fd, uid, gid);
+  const { uid, gid } = fs.statSync(path.dirname(entry));
+  const own = fs.statSync(entry);
+  if (own.uid !== uid || own.gid !== gid) fs.chownSync(entry, uid, gid);
 }

@@ -12,6 +12,7 @@
  * Not safe on network file systems, where sockets do not reach other machines.
  * On Windows a named pipe, which one process can create, does the same work.
  */
+import fs from "node:fs";
 import net from "node:net";
 import { PlantStoreError } from "../core/errors.ts";
 import { ioError, type LogFile } from "./file.ts";
@@ -97,11 +98,14 @@ export async function askDurableBytes(
 export async function askHolder(directory: string, name: string): Promise<LockHolder | undefined> {
   const folder = new SocketFolder(directory, name);
   try {
-    const highest = folder.highest();
-    if (highest === 0) return undefined;
-    const answer = await connect(folder.address(highest));
-    if (answer === "silent") throw lockedError(directory, undefined);
-    return answer === "dead" ? undefined : answer;
+    for (let highest = folder.highest(); ; ) {
+      const answer = highest === 0 ? "dead" : await connect(folder.address(highest));
+      if (answer === "silent") throw lockedError(directory, undefined);
+      if (answer !== "dead") return answer;
+      const asked = highest;
+      highest = folder.highest();
+      if (highest === asked) return undefined; // else somebody has taken the next number meanwhile
+    }
   } catch (cause) {
     if (cause instanceof PlantStoreError) throw cause;
     throw ioError(`Cannot ask who uses "${directory}"`, cause);
@@ -115,6 +119,12 @@ type Attempt =
   | { readonly holder: LockHolder | undefined };
 
 async function tryAcquire(directory: string, options: LockOptions): Promise<Attempt> {
+  if (!fs.existsSync(directory)) {
+    throw new PlantStoreError(
+      "io_error",
+      `Cannot use "${directory}": there is no such folder; name the data directory with --data`,
+    );
+  }
   const folder = new SocketFolder(directory, options.name);
   const server = answerWith(options);
   try {
@@ -256,7 +266,7 @@ function parseHolder(line: string): LockHolder | "silent" {
 function lockedError(directory: string, holder: LockHolder | undefined): PlantStoreError {
   const who =
     holder === undefined
-      ? "a process that does not say which"
+      ? `a process that does not answer (find it with: fuser "${directory}"/*lock.*)`
       : `"${holder.command}" (process ${holder.pid}, since ${holder.since})`;
   return new PlantStoreError(
     "locked",

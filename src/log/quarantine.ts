@@ -6,7 +6,7 @@
  */
 import fs from "node:fs";
 import path from "node:path";
-import { ioError, LogFile } from "./file.ts";
+import { LogFile } from "./file.ts";
 
 /** Some bytes of a file. */
 export interface ByteRange {
@@ -36,7 +36,8 @@ export async function quarantine(file: LogFile, ranges: readonly ByteRange[]): P
   return path.basename(target.path);
 }
 
-async function copyRange(
+/** Copies a range to a position of another file; returns where it ends there. */
+export async function copyRange(
   file: LogFile,
   { offset, bytes }: ByteRange,
   target: LogFile,
@@ -45,7 +46,7 @@ async function copyRange(
   for (let copied = 0; copied < bytes; copied += COPY_BYTES) {
     const chunk = Buffer.alloc(Math.min(COPY_BYTES, bytes - copied));
     await file.read(chunk, offset + copied);
-    await appendOrThrow(target, chunk, position + copied);
+    await target.appendOrThrow(chunk, position + copied);
   }
   return position + bytes;
 }
@@ -56,10 +57,4 @@ async function createNext(logPath: string): Promise<LogFile> {
     const target = await LogFile.create(`${logPath}.quarantine-${number}`);
     if (target !== undefined) return target;
   }
-}
-
-/** @throws PlantStoreError `io_error` unless the bytes are durable. */
-export async function appendOrThrow(file: LogFile, bytes: Buffer, position: number): Promise<void> {
-  const result = await file.append(bytes, position);
-  if (result.outcome !== "durable") throw ioError(`Cannot write "${file.path}"`, result.cause);
 }

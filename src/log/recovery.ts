@@ -10,7 +10,7 @@
 import { publishWarning } from "../core/channels.ts";
 import { ioError, type LogFile } from "./file.ts";
 import { isBlank, LINE_FEED, markLength } from "./format.ts";
-import { appendOrThrow, type ByteRange, quarantine } from "./quarantine.ts";
+import { type ByteRange, quarantine } from "./quarantine.ts";
 import type { LinePosition } from "./reader.ts";
 
 /** The most bytes of records a batch holds before its last one. */
@@ -27,14 +27,25 @@ const SECTOR_BYTES = 512;
  * counts from the start of the line: before it stands what was on disk already.
  */
 export function hasLostSector(line: Buffer, offset: number): boolean {
-  let start = 0;
-  let end = SECTOR_BYTES - (offset % SECTOR_BYTES);
-  while (end <= line.length) {
-    if (line.subarray(start, end).every((byte) => byte === 0)) return true;
-    start = end;
-    end += SECTOR_BYTES;
-  }
+  for (const { isLost } of sectorsOf(line, offset)) if (isLost) return true;
   return false;
+}
+
+/** A sector of the disk that a line lies in, as a range of the line. */
+interface Sector {
+  readonly start: number;
+  readonly end: number;
+  readonly isLost: boolean;
+}
+
+function* sectorsOf(line: Buffer, offset: number): Iterable<Sector> {
+  let start = 0;
+  for (let end = SECTOR_BYTES - (offset % SECTOR_BYTES); start < line.length; end += SECTOR_BYTES) {
+    // The last sector counts only where the line reaches its end.
+    const isLost = end <= line.length && line.subarray(start, end).every((byte) => byte === 0);
+    yield { start, end: Math.min(end, line.length), isLost };
+    start = end;
+  }
 }
 
 /**
@@ -79,7 +90,7 @@ export async function settle(
     if (isTorn) await cut(file, tail, rest.bytes, name);
   }
   if (!isWhole) return tail.offset;
-  await appendOrThrow(file, Buffer.of(LINE_FEED), tail.offset + rest.bytes);
+  await file.appendOrThrow(Buffer.of(LINE_FEED), tail.offset + rest.bytes);
   publishWarning(`"${file.path}": completed line ${tail.line}, which lacked only its line feed`);
   return tail.offset + rest.bytes + 1;
 }
@@ -96,12 +107,33 @@ export async function readTail(
   return offset === 0 ? text.subarray(markLength(text)) : text;
 }
 
+/**
+ * Overwrites a damaged line with spaces, its lost sectors last: cut short at any
+ * moment, the line is one that lost pages still.
+ */
 async function blank(file: LogFile, { offset, bytes }: ByteRange, name: string): Promise<void> {
-  await appendOrThrow(file, Buffer.alloc(bytes - 1, " "), offset);
+  const line = Buffer.alloc(bytes - 1);
+  await file.read(line, offset);
+  for (const [start, end] of textRanges(line, offset)) {
+    await file.appendOrThrow(Buffer.alloc(end - start, " "), offset + start);
+  }
+  await file.appendOrThrow(Buffer.alloc(bytes - 1, " "), offset);
   publishWarning(
     `"${file.path}": blanked ${bytes} bytes at byte offset ${offset}, a batch that was never ` +
       `acknowledged and lost pages in a power cut; they are kept in "${name}"`,
   );
+}
+
+/** What of a line is no lost sector, as ranges of it. */
+function textRanges(line: Buffer, offset: number): [start: number, end: number][] {
+  const ranges: [number, number][] = [];
+  for (const { start, end, isLost } of sectorsOf(line, offset)) {
+    if (isLost) continue;
+    const last = ranges.at(-1);
+    if (last?.[1] === start) last[1] = end;
+    else ranges.push([start, end]);
+  }
+  return ranges;
 }
 
 async function cut(
@@ -133,13 +165,18 @@ export async function rewrite(file: LogFile, start: number, end: number): Promis
   if (start >= end) return;
   const bytes = Buffer.alloc(end - start);
   await file.read(bytes, start);
-  await appendOrThrow(file, bytes, start);
+  await file.appendOrThrow(bytes, start);
 }
 
 /** Where the last of the lines before `end` starts; it may lack its line feed. */
-async function lastLineStart(file: LogFile, end: number): Promise<number> {
+function lastLineStart(file: LogFile, end: number): Promise<number> {
+  return endOfLines(file, end - 1); // before the line feed that may stand there
+}
+
+/** Where the whole lines before `end` end. */
+export async function endOfLines(file: LogFile, end: number): Promise<number> {
   const bytes = Buffer.alloc(BATCH_BYTES_LIMIT);
-  let position = end - 1; // before the line feed that may stand there
+  let position = end;
   while (position > 0) {
     const from = Math.max(0, position - bytes.length);
     const got = await file.read(bytes.subarray(0, position - from), from);

@@ -85,11 +85,12 @@ export class LogWriter {
   append(record: string): Promise<number> {
     if (this.#failure !== undefined) return Promise.reject(this.#failure);
     const line = encodeLine(record);
-    if (this.#queuedBytes + line.length > this.#queueBytesMax) {
+    // A record of any length finds its way through an empty queue.
+    if (this.#queuedBytes > 0 && this.#queuedBytes + line.length > this.#queueBytesMax) {
       return Promise.reject(
         new PlantStoreError(
           "overloaded",
-          "Cannot store the plant now: too much waits for the disk; send the request again later",
+          "Cannot store it now: too much waits for the disk; send the request again later",
         ),
       );
     }
@@ -135,6 +136,7 @@ export class LogWriter {
     this.#queuedBytes -= bytes.length; // before anybody is answered, who may come back at once
     if (result.outcome === "refused") await this.#cutBack(batch, result.cause);
     else if (result.outcome === "unknown") await this.#failSync(batch, result);
+    else if (this.#failure !== undefined) this.#fail(batch, this.#failure.cause);
     else if (!this.#isDisplaced(batch, this.durableBytes + bytes.length)) {
       this.#acknowledge(batch, bytes);
     }
@@ -169,12 +171,15 @@ export class LogWriter {
       return;
     }
     if (!this.#isRefused) {
-      publishWarning(`"${this.#file.path}" cannot be written; new plants are refused`, cause);
+      publishWarning(
+        `"${this.#file.path}" cannot be written, so what is new is refused until it can: ` +
+          describeSystemError(cause),
+      );
     }
     this.#isRefused = true;
     const error = new PlantStoreError(
       "write_failed",
-      `Cannot store the plant now: ${describeSystemError(cause)}; ` +
+      `Cannot store it now: ${describeSystemError(cause)}; ` +
         "the outcome is unknown: send the identical request again",
       { cause },
     );
@@ -184,7 +189,8 @@ export class LogWriter {
   async #failSync(batch: readonly Waiting[], { cause }: { cause: unknown }): Promise<void> {
     // As best it can: the next start decides by what is on disk.
     await this.#file.truncate(this.durableBytes).catch(() => {});
-    this.#fail(batch, cause);
+    const why = `Cannot sync "${this.#file.path}": ${describeSystemError(cause)}`;
+    this.#fail(batch, new Error(`${why}; check the disk, then start again`, { cause }));
   }
 
   /**
@@ -199,7 +205,7 @@ export class LogWriter {
   #fail(batch: readonly Waiting[], cause: unknown): PlantStoreError {
     const error = new PlantStoreError(
       "store_failed",
-      "Cannot store the plant: the store has stopped after a disk failure; " +
+      "Cannot store it: the store has stopped after a disk failure; " +
         "the outcome is unknown: send the identical request again",
       { cause },
     );

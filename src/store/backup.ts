@@ -14,8 +14,9 @@ import { PlantStoreError } from "../core/errors.ts";
 import { readCheckpoint, writeCheckpoint } from "../log/checkpoint.ts";
 import { ensureDirectory, ioError, LogFile, syncDirectory } from "../log/file.ts";
 import { askDurableBytes } from "../log/lock.ts";
-import { appendOrThrow } from "../log/quarantine.ts";
-import { LOG_START, readBlocks } from "../log/reader.ts";
+import { copyRange } from "../log/quarantine.ts";
+import { LOG_START } from "../log/reader.ts";
+import { endOfLines } from "../log/recovery.ts";
 import { LogScan } from "./log-scan.ts";
 import { LOCK_NAME, LOG_NAME } from "./names.ts";
 import { openForReading } from "./plant-reader.ts";
@@ -26,13 +27,18 @@ import { mismatchError } from "./recover.ts";
 const LOG_SUFFIX = ".jsonl";
 
 export interface BackupReport {
-  readonly records: number;
+  readonly plants: number;
+  /** The length of the copied log. */
   readonly bytes: number;
 }
 
 /**
  * Copies the logs of a data directory into a new folder.
  *
+ * @param directory the data directory.
+ * @param target the folder to make; it must not exist.
+ * @param onProgress told how many bytes of the copy are verified, and of how
+ * many, about once a MiB.
  * @throws PlantStoreError `io_error` when the target exists or the system
  * refuses, `locked` when the process that holds the directory does not answer,
  * `corruption` when the log is damaged: a backup of it would be none.
@@ -42,7 +48,7 @@ export async function backup(
   target: string,
   onProgress?: (bytes: number, total: number) => void,
 ): Promise<BackupReport> {
-  if (fs.lstatSync(target, { throwIfNoEntry: false }) !== undefined) {
+  if (isThere(target)) {
     throw new PlantStoreError("io_error", `Cannot back up to "${target}": it exists already`);
   }
   const partial = `${path.resolve(target)}.partial-${randomBytes(4).toString("hex")}`;
@@ -61,6 +67,14 @@ export async function backup(
   }
 }
 
+function isThere(target: string): boolean {
+  try {
+    return fs.lstatSync(target, { throwIfNoEntry: false }) !== undefined;
+  } catch {
+    return false; // making it will say why it cannot be
+  }
+}
+
 async function copyPlants(
   directory: string,
   targetDirectory: string,
@@ -69,8 +83,8 @@ async function copyPlants(
   const source = await openForReading(directory);
   try {
     const checkpoint = await readCheckpoint(source.path);
-    const end = await askDurableBytes(directory, LOCK_NAME, source);
-    const copy = await copyLines(source, path.join(targetDirectory, LOG_NAME), end);
+    const end = await endOfLines(source, await askDurableBytes(directory, LOCK_NAME, source));
+    const copy = await copyFile(source, path.join(targetDirectory, LOG_NAME), end);
     try {
       const size = copy.size();
       const scan = new LogScan(copy, {
@@ -83,7 +97,7 @@ async function copyPlants(
       await scan.run(LOG_START, size);
       if (!scan.matchesCheckpoint) throw mismatchError(source.path, checkpoint?.bytes ?? 0);
       await writeCheckpoint(copy.path, scan.end);
-      return { records: scan.end.records, bytes: scan.end.bytes };
+      return { plants: scan.index.size, bytes: scan.end.bytes };
     } finally {
       await copy.close();
     }
@@ -92,13 +106,14 @@ async function copyPlants(
   }
 }
 
+/** Copies the other logs byte for byte: a last event counts also without its line feed. */
 async function copyOtherLogs(directory: string, targetDirectory: string): Promise<void> {
-  for (const name of fs.readdirSync(directory)) {
-    if (!name.endsWith(LOG_SUFFIX) || name === LOG_NAME) continue;
-    const source = await LogFile.openForReading(path.join(directory, name));
+  for (const entry of fs.readdirSync(directory, { withFileTypes: true })) {
+    if (!entry.isFile() || !entry.name.endsWith(LOG_SUFFIX) || entry.name === LOG_NAME) continue;
+    const source = await LogFile.openForReading(path.join(directory, entry.name));
     if (source === undefined) continue;
     try {
-      const copy = await copyLines(source, path.join(targetDirectory, name), source.size());
+      const copy = await copyFile(source, path.join(targetDirectory, entry.name), source.size());
       await copy.close();
     } finally {
       await source.close();
@@ -106,11 +121,14 @@ async function copyOtherLogs(directory: string, targetDirectory: string): Promis
   }
 }
 
-/** Copies the whole lines before `end` into a new file, and returns it open. */
-async function copyLines(source: LogFile, targetPath: string, end: number): Promise<LogFile> {
+/** Copies the first bytes of a file into a new one, and returns it open. */
+async function copyFile(source: LogFile, targetPath: string, bytes: number): Promise<LogFile> {
   const copy = await LogFile.open(targetPath);
-  for await (const { bytes, offset } of readBlocks(source, LOG_START, end)) {
-    await appendOrThrow(copy, bytes, offset);
+  try {
+    await copyRange(source, { offset: 0, bytes }, copy, 0);
+    return copy;
+  } catch (error) {
+    await copy.close();
+    throw error;
   }
-  return copy;
 }

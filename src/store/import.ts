@@ -5,9 +5,11 @@
  * May be run again: a plant that is stored already counts as replayed. Memory
  * is bounded by a block of lines, whose creates go out together.
  */
+import { open } from "node:fs/promises";
 import { PlantStoreError } from "../core/errors.ts";
 import { parseNewPlant } from "../core/plant.ts";
 import type { CreateOutcome, PlantService } from "../core/services.ts";
+import { ioError } from "../log/file.ts";
 import { LINE_FEED } from "../log/format.ts";
 import { type LineBlock, splitLines, visitLines } from "../log/reader.ts";
 
@@ -29,7 +31,7 @@ export interface ImportOptions {
  * Creates every plant of the text; a line that is none is refused and the rest goes on.
  *
  * @throws PlantStoreError when the store takes no more (`write_failed`,
- * `store_failed`, `closed`): the plants before are durable, so run it again.
+ * `overloaded`, `store_failed`, `closed`): the plants before are durable, so run it again.
  */
 export async function importPlants(
   plants: PlantService,
@@ -37,7 +39,7 @@ export async function importPlants(
   { onRefused, onProgress }: ImportOptions = {},
 ): Promise<ImportReport> {
   const report = { created: 0, replayed: 0, refused: 0 };
-  for await (const block of splitLines(withLastLineFeed(text))) {
+  for await (const block of splitLines(inPieces(withLastLineFeed(text)))) {
     let lines = block.line;
     for (const { line, outcome } of startCreates(plants, block)) {
       const result = await outcome;
@@ -51,6 +53,31 @@ export async function importPlants(
     onProgress?.(block.offset + block.bytes.length, lines);
   }
   return report;
+}
+
+export interface ImportFile {
+  readonly text: AsyncIterable<Buffer>;
+  /** Its length, where it has one: a pipe has none. */
+  readonly bytes: number | undefined;
+}
+
+/**
+ * Opens a file of JSON lines; what is read from it goes to `importPlants`.
+ *
+ * @throws PlantStoreError `io_error`.
+ */
+export async function openImportFile(filePath: string): Promise<ImportFile> {
+  try {
+    const handle = await open(filePath);
+    const stat = await handle.stat();
+    if (stat.isDirectory()) throw new Error("expected a file, got a folder");
+    return {
+      text: handle.createReadStream({ highWaterMark: PIECE_BYTES }),
+      bytes: stat.isFile() ? stat.size : undefined,
+    };
+  } catch (cause) {
+    throw ioError(`Cannot read "${filePath}"`, cause);
+  }
 }
 
 interface Started {
@@ -89,6 +116,17 @@ const LINE_FAULTS: readonly string[] = [
   "invalid_plant",
   "conflict",
 ];
+
+/** Creates of so many bytes go out together, however long the chunks are. */
+const PIECE_BYTES = 1024 * 1024;
+
+async function* inPieces(text: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  for await (const chunk of text) {
+    for (let at = 0; at < chunk.length; at += PIECE_BYTES) {
+      yield chunk.subarray(at, at + PIECE_BYTES);
+    }
+  }
+}
 
 /** The last line of a text counts also without a line feed. */
 async function* withLastLineFeed(text: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {

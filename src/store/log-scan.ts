@@ -59,6 +59,8 @@ interface Visit {
 
 export class LogScan {
   readonly index: IdIndex;
+  /** Plants that were only inspected. */
+  readonly #inspected = new Map<bigint, NewPlant>();
   readonly #file: LogFile;
   readonly #options: ScanOptions;
   #end = EMPTY_LOG;
@@ -98,9 +100,14 @@ export class LogScan {
   /** Judges a line without adding it to the index. */
   async inspect(line: Buffer, position: LinePosition): Promise<void> {
     const found = readLine(line);
+    const bytes = line.length + 1;
     if (typeof found === "string" || this.index.get(found.id) !== undefined) {
-      await this.#judge({ position, bytes: line.length + 1, found });
+      await this.#judge({ position, bytes, found });
+      return;
     }
+    const first = this.#inspected.get(found.id);
+    if (first === undefined) this.#inspected.set(found.id, found);
+    else this.#tell({ position, bytes, found }, first, "before");
   }
 
   #visit(block: LineBlock): Visit {
@@ -131,10 +138,18 @@ export class LogScan {
     }
     const offset = this.index.get(found.id) ?? 0;
     const first = await readPlantAt(this.#file, offset, this.#end.bytes);
+    this.#tell({ position, bytes, found }, first, `at byte offset ${offset}`);
+  }
+
+  #tell(
+    { position, bytes, found }: { position: LinePosition; bytes: number; found: NewPlant },
+    first: NewPlant,
+    where: string,
+  ): void {
     const isRepeat = isSamePlant(first, found);
     const what = isRepeat ? "already" : "with another name or tag";
-    const reason = `id ${found.id} stands at byte offset ${offset} ${what}`;
-    onFault({ kind: isRepeat ? "repeat" : "conflict", position, bytes, reason });
+    const reason = `id ${found.id} stands ${where} ${what}`;
+    this.#options.onFault({ kind: isRepeat ? "repeat" : "conflict", position, bytes, reason });
   }
 
   #extend(bytes: Buffer, records: number): void {

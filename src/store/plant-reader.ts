@@ -9,7 +9,13 @@ import { PlantStoreError } from "../core/errors.ts";
 import type { NewPlant } from "../core/plant.ts";
 import { LogFile } from "../log/file.ts";
 import { askDurableBytes } from "../log/lock.ts";
-import { type LineBlock, LOG_START, readBlocks, visitLines } from "../log/reader.ts";
+import {
+  type LineBlock,
+  type LineVisitor,
+  LOG_START,
+  readBlocks,
+  visitLines,
+} from "../log/reader.ts";
 import { LOCK_NAME, LOG_NAME } from "./names.ts";
 import { decodeRecord } from "./record.ts";
 
@@ -22,14 +28,9 @@ import { decodeRecord } from "./record.ts";
 export async function* readPlants(directory: string): AsyncGenerator<NewPlant> {
   for await (const { block, logPath } of readDurableBlocks(directory)) {
     const plants: NewPlant[] = [];
-    let fault: unknown;
-    try {
-      visitLines(block, (record, position) => {
-        plants.push(decodeRecord(record, logPath, position));
-      });
-    } catch (error) {
-      fault = error; // what stands before it is good
-    }
+    const fault = visitUntilFault(block, (record, position) => {
+      plants.push(decodeRecord(record, logPath, position));
+    });
     yield* plants;
     if (fault !== undefined) throw fault;
   }
@@ -42,12 +43,23 @@ export async function* readPlants(directory: string): AsyncGenerator<NewPlant> {
 export async function* exportLines(directory: string): AsyncGenerator<Buffer> {
   for await (const { block, logPath } of readDurableBlocks(directory)) {
     const lines: Buffer[] = [];
-    visitLines(block, (record, position) => {
+    const fault = visitUntilFault(block, (record, position) => {
       decodeRecord(record, logPath, position);
       const start = position.offset - block.offset;
       lines.push(block.bytes.subarray(start, start + record.length + 1));
     });
     yield Buffer.concat(lines);
+    if (fault !== undefined) throw fault;
+  }
+}
+
+/** What stands before a damaged line is good, so it is given out before the fault is told. */
+function visitUntilFault(block: LineBlock, visit: LineVisitor): unknown {
+  try {
+    visitLines(block, visit);
+    return undefined;
+  } catch (fault) {
+    return fault;
   }
 }
 

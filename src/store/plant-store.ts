@@ -11,6 +11,7 @@ import { existsSync } from "node:fs";
 import path from "node:path";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
+import { assertInt64 } from "../core/int64.ts";
 import { assertNewPlant, encodeNewPlant, isSamePlant, type NewPlant } from "../core/plant.ts";
 import type { CreateOutcome, PlantService } from "../core/services.ts";
 import { type Checkpoint, readCheckpoint } from "../log/checkpoint.ts";
@@ -25,6 +26,7 @@ import { LOCK_NAME, LOG_NAME } from "./names.ts";
 import { decodeRecord, readPlantAt } from "./record.ts";
 import { type RecoveredLog, recover } from "./recover.ts";
 import { Settling } from "./settling.ts";
+import { OFFSET_LIMIT } from "./slot-table.ts";
 
 export interface PlantStoreOptions {
   /** What this process does, named to whoever finds the directory locked. Default: `library`. */
@@ -133,19 +135,26 @@ export class PlantStore implements PlantService {
       await inFlight.durable;
       return judgeRepeat(inFlight.plant, plant);
     }
-    const offset = this.#index.get(plant.id);
-    if (offset !== undefined) return judgeRepeat(await this.#readPlant(plant.id, offset), plant);
+    const offset = this.#findOffset(plant.id);
+    if (offset !== undefined) {
+      // A replay vouches for the log as much as an append does.
+      const displacement = this.#file.displacement();
+      if (displacement !== undefined) throw this.#writer.fail(logError(this.#file, displacement));
+      return judgeRepeat(await this.#readPlant(plant.id, offset), plant);
+    }
     if (this.#settling !== undefined) {
       await this.#settle(this.#settling);
       return this.create(plant); // what was settled may hold this very id
     }
+    if (this.#writer.durableBytes >= LOG_BYTES_MAX) throw logFull();
     await this.#append(plant);
     return "created";
   }
 
   async get(id: bigint): Promise<NewPlant | undefined> {
+    assertInt64(id);
     this.#assertUsable();
-    const offset = this.#index.get(id);
+    const offset = this.#findOffset(id);
     return offset === undefined ? undefined : this.#readPlant(id, offset);
   }
 
@@ -176,8 +185,9 @@ export class PlantStore implements PlantService {
   async #close(): Promise<void> {
     await this.#writer.drain();
     await Promise.allSettled(this.#reads);
-    if (this.#writer.failure === undefined) await this.#checkpointer.finish();
-    else await this.#checkpointer.stop();
+    await this.#settling?.drain();
+    // Also where the log was taken away: the next start has to know that there was one.
+    await this.#checkpointer.finish();
     await this.#file.close();
     await this.#lock.release();
   }
@@ -193,11 +203,16 @@ export class PlantStore implements PlantService {
     const durable = this.#writer.append(encodeNewPlant(plant));
     this.#inFlight.set(plant.id, { plant, durable });
     try {
-      const offset = await durable;
-      this.#index.add(plant.id, offset);
+      this.#index.add(plant.id, await durable);
     } finally {
       this.#inFlight.delete(plant.id);
     }
+  }
+
+  /** Where the record of an id stands; while the log is being settled the index runs ahead of it. */
+  #findOffset(id: bigint): number | undefined {
+    const offset = this.#index.get(id);
+    return offset !== undefined && offset < this.#writer.durableBytes ? offset : undefined;
   }
 
   /**
@@ -214,7 +229,8 @@ export class PlantStore implements PlantService {
       if (plant.id === id) return plant;
       throw new Error(`the record at byte offset ${offset} has the id ${plant.id}, not ${id}`);
     } catch (cause) {
-      throw this.#writer.fail(cause);
+      const fault = `no longer holds the plant stored at byte offset ${offset}`;
+      throw this.#writer.fail(logError(this.#file, fault, cause));
     } finally {
       this.#reads.delete(read);
     }
@@ -244,6 +260,20 @@ async function openLog(logPath: string, checkpoint: Checkpoint | undefined): Pro
     "corruption",
     `Cannot open "${logPath}": it is missing, and its checkpoint knows of ${knownBytes} bytes; ` +
       'restore it from a backup, or accept the loss with "plant-store repair"',
+  );
+}
+
+function logError(file: LogFile, fault: string, cause?: unknown): Error {
+  return new Error(`"${file.path}" ${fault}`, { cause });
+}
+
+/** What is under way beside it still fits the index's offsets. */
+const LOG_BYTES_MAX = OFFSET_LIMIT - 2 ** 32;
+
+function logFull(): PlantStoreError {
+  return new PlantStoreError(
+    "write_failed",
+    "Cannot store it: the log is as long as a log may be; nothing was stored",
   );
 }
 

@@ -22,6 +22,7 @@ import {
 } from "../log/reader.ts";
 import {
   earliestBatchStart,
+  endOfLines,
   hasLostSector,
   readTail,
   rewrite,
@@ -67,7 +68,7 @@ export async function recover(file: LogFile, options: RecoverOptions): Promise<R
     onFault: (fault) => refuse(file.path, fault),
     onProgress: onProgress && ((bytes) => onProgress(bytes, size)),
   });
-  const reached = await scan.run(LOG_START, size);
+  const reached = await scan.run(LOG_START, await endOfLines(file, size));
   if (!scan.matchesCheckpoint) throw mismatchError(file.path, knownBytes);
   const unsettled = await survey(file, scan, reached, isLost);
 
@@ -83,9 +84,9 @@ export async function recover(file: LogFile, options: RecoverOptions): Promise<R
     return { index: scan.index, end };
   } catch (error) {
     if (!(error instanceof PlantStoreError && isRefusal(error.cause))) throw error;
-    publishWarning("No room to put the end of the log aside: new plants are refused", error);
     const { bytes } = scan.end;
     await rewrite(file, Math.max(knownBytes, await earliestBatchStart(file, bytes)), bytes);
+    publishWarning("No room to put the end of the log aside: new plants are refused", error);
     return { index: scan.index, end: scan.end, settle: finish };
   }
 }
@@ -101,11 +102,11 @@ async function survey(
   start: LinePosition,
   isLost: (line: Buffer, position: LinePosition) => boolean,
 ): Promise<Unsettled> {
-  const size = file.size();
+  const end = await endOfLines(file, file.size());
   const damaged: ByteRange[] = [];
   const readable: { line: Buffer; position: LinePosition }[] = [];
   let tail = start;
-  for await (const block of readBlocks(file, start, size)) {
+  for await (const block of readBlocks(file, start, end)) {
     visitLines(block, (line, position) => {
       if (isLost(line, position)) damaged.push({ ...position, bytes: line.length + 1 });
       else readable.push({ line, position });
@@ -119,7 +120,10 @@ async function survey(
 }
 
 function refuse(path: string, { kind, position, reason }: LineFault): void {
-  if (kind !== "repeat") throw corruptionError(path, position, reason);
+  if (kind === "repeat") return;
+  const advice =
+    'restore the log from a backup, or have "plant-store repair" write one of what is readable';
+  throw corruptionError(path, position, `${reason}; ${advice}`);
 }
 
 function shorterError(path: string, size: number, knownBytes: number): PlantStoreError {

@@ -19,7 +19,7 @@ import {
 } from "../log/checkpoint.ts";
 import { ioError, LogFile, syncDirectory } from "../log/file.ts";
 import { DirectoryLock } from "../log/lock.ts";
-import { appendOrThrow } from "../log/quarantine.ts";
+import { copyRange } from "../log/quarantine.ts";
 import {
   type LineBlock,
   type LinePosition,
@@ -27,6 +27,7 @@ import {
   readBlocks,
   visitLines,
 } from "../log/reader.ts";
+import { endOfLines } from "../log/recovery.ts";
 import { type LineFault, LogScan } from "./log-scan.ts";
 import { LOCK_NAME, LOG_NAME } from "./names.ts";
 import { openForReading } from "./plant-reader.ts";
@@ -39,7 +40,7 @@ export interface RepairPlan {
    */
   readonly action: "nothing" | "accept" | "start_empty" | "rewrite";
   /** Plants that stay. */
-  readonly records: number;
+  readonly plants: number;
   /** Lines, and an unfinished end, that a rewrite leaves out. */
   readonly leftOut: number;
   readonly checkpoint: Checkpoint | undefined;
@@ -88,7 +89,7 @@ async function acceptLoss(
   checkpoint: Checkpoint,
   { confirm }: RepairOptions,
 ): Promise<RepairOutcome> {
-  const plan: RepairPlan = { action: "start_empty", records: 0, leftOut: 0, checkpoint };
+  const plan: RepairPlan = { action: "start_empty", plants: 0, leftOut: 0, checkpoint };
   if (!(await confirm(plan))) return { ...plan, isDone: false };
   await removeCheckpoint(logPath);
   return { ...plan, isDone: true };
@@ -102,7 +103,7 @@ async function repair(
   const { scan, leftOut, conflicts, tail } = await inspect(file, checkpoint, options);
   const plan: RepairPlan = {
     action: leftOut.size > 0 ? "rewrite" : scan.matchesCheckpoint ? "nothing" : "accept",
-    records: scan.end.records - conflicts,
+    plants: scan.index.size,
     leftOut: leftOut.size,
     checkpoint,
   };
@@ -115,10 +116,8 @@ async function repair(
     return { ...plan, isDone: true };
   }
   const target = await writeWithout(file, leftOut, tail);
-  const keptAs = keepOld(file.path);
-  await removeCheckpoint(file.path);
-  await replaceLog(target.path, file.path);
-  await writeCheckpoint(file.path, { ...target.end, records: plan.records });
+  const keptAs = await replaceLog(target.path, file.path);
+  await writeCheckpoint(file.path, { ...target.end, records: scan.end.records - conflicts });
   return { ...plan, isDone: true, keptAs };
 }
 
@@ -150,7 +149,7 @@ async function inspect(
     },
     onProgress: onProgress && ((bytes) => onProgress(bytes, size)),
   });
-  const tail = await scan.run(LOG_START, size);
+  const tail = await scan.run(LOG_START, await endOfLines(file, size));
   return { scan, leftOut, conflicts, tail };
 }
 
@@ -170,12 +169,11 @@ async function writeWithout(
     let end = EMPTY_LOG;
     for await (const block of readBlocks(file, LOG_START, tail.offset)) {
       const bytes = linesWithout(block, leftOut);
-      if (bytes.length > 0) await appendOrThrow(target, bytes, end.bytes);
+      if (bytes.length > 0) await target.appendOrThrow(bytes, end.bytes);
       end = extendCheckpoint(end, bytes, 0);
     }
-    const rest = Buffer.alloc(file.size() - tail.offset);
-    await file.read(rest, tail.offset);
-    if (rest.length > 0) await appendOrThrow(target, rest, end.bytes);
+    const rest = { offset: tail.offset, bytes: file.size() - tail.offset };
+    await copyRange(file, rest, target, end.bytes);
     return { path: newPath, end };
   } catch (error) {
     fs.rmSync(newPath, { force: true });
@@ -207,11 +205,16 @@ function keepOld(logPath: string): string {
   }
 }
 
-async function replaceLog(newPath: string, logPath: string): Promise<void> {
+/** Puts the new log in the place of the old one, and returns the name the old one is kept under. */
+async function replaceLog(newPath: string, logPath: string): Promise<string> {
   try {
+    const keptAs = keepOld(logPath);
+    await removeCheckpoint(logPath);
     fs.renameSync(newPath, logPath);
     await syncDirectory(path.dirname(logPath));
+    return keptAs;
   } catch (cause) {
+    fs.rmSync(newPath, { force: true });
     throw ioError(`Cannot replace "${logPath}"`, cause);
   }
 }

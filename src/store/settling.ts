@@ -32,6 +32,11 @@ export class Settling {
     }
     return this.#attempt;
   }
+
+  /** Waits for an attempt under way. */
+  async drain(): Promise<void> {
+    await this.#attempt?.catch(() => {});
+  }
 }
 
 function refusal(cause: unknown): PlantStoreError {

@@ -8,6 +8,7 @@
 import { readCheckpoint } from "../log/checkpoint.ts";
 import { askDurableBytes } from "../log/lock.ts";
 import { LOG_START } from "../log/reader.ts";
+import { endOfLines } from "../log/recovery.ts";
 import { type LineFault, LogScan } from "./log-scan.ts";
 import { LOCK_NAME } from "./names.ts";
 import { openForReading } from "./plant-reader.ts";
@@ -64,7 +65,7 @@ export async function verifyLog(
       },
       onProgress: onProgress && ((bytes) => onProgress(bytes, end)),
     });
-    const tail = await scan.run(LOG_START, end);
+    const tail = await scan.run(LOG_START, await endOfLines(file, end));
     return {
       records: scan.end.records,
       bytes: scan.end.bytes,

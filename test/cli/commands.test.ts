@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { createToken, TokenRegistry } from "../../src/index.ts";
@@ -170,4 +170,15 @@ test("token revoke ends the live token of a name, in silence, and only once", as
   const again = await runCli(words);
   assert.deepEqual([again.status, again.stdout], [1, ""]);
   assert.ok(again.stderr.includes('"gardener"'));
+});
+
+test("a data directory may have a short relative name, and folders that are missing", async (t) => {
+  const folder = makeFolder(t);
+  for (const data of ["d", "a/b/c"]) {
+    const { status, stderr } = await runCli(["token", "create", "x", "--data", data], {
+      cwd: folder,
+    });
+    assert.equal(status, 0, stderr);
+    assert.equal(statSync(join(folder, data)).mode & 0o777, 0o700);
+  }
 });

@@ -196,10 +196,36 @@ test("a body that can never fit is answered 50301, and the store goes on", async
 
 test("records that cannot wait for the disk are answered 50301", async (t) => {
   const service = await startService(t, { queueBytesMax: 200 });
-  const answer = await exchange(service, { body: `{"id":1,"name":"${"x".repeat(200)}"}` });
+  const client = await Client.connect(service.port);
+  // In one packet, so that the second comes while the first waits.
+  const requests = [1, 2].map((id) =>
+    encodeRequest(service, { body: `{"id":${id},"name":"${"x".repeat(150)}"}` }),
+  );
+  await client.send(Buffer.concat(requests));
+  assertPlant(await client.next(), { name: "x".repeat(150) });
+  const answer = await client.next();
   assertError(answer, 50301);
   assert.ok(answer.headers.has("retry-after"));
-  assert.deepEqual(ownLines(service), []);
+  client.destroy();
+  // Alone, a record of any length finds its way.
+  const name = "y".repeat(300);
+  assertPlant(await exchange(service, { body: `{"id":3,"name":"${name}"}` }), { name });
+});
+
+test("more requests than pendingRequestsMax are answered 50301 until there is room", async (t) => {
+  const service = await startService(t, { pendingRequestsMax: 1 });
+  const first = await Client.connect(service.port);
+  const request = encodeRequest(service, { body: plantOf(100) });
+  await first.send(request.subarray(0, -10));
+  const body = '{"id":2,"name":"y"}';
+  const busy = await Client.connect(service.port);
+  await busy.send(encodeRequest(service, { body }));
+  assertError(await busy.next(), 50301);
+  busy.destroy();
+  await first.send(request.subarray(-10));
+  assertPlant(await first.next(), { name: "x" });
+  first.destroy();
+  assertPlant(await exchange(service, { body }), { name: "y" });
 });
 
 test("an unauthenticated body is answered before it is sent, and never read to its end", async (t) => {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { appendFileSync, existsSync, mkdirSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { type NewPlant, readPlants } from "../../src/index.ts";
+import { exportLines, type NewPlant, readPlants } from "../../src/index.ts";
 import { makeFolder } from "../support/folders.ts";
 import { collect, logPath, openFilesIn, openStore, readLog, writeLog } from "../support/stores.ts";
 
@@ -116,4 +116,61 @@ test("a reading that is given up leaves nothing open", async (t) => {
     break;
   }
   assert.deepEqual(openFilesIn(folder), []);
+});
+
+const A_LINE = '{"id":1,"name":"a"}\n';
+const B_LINE = '{ "tag":"t", "name":"\\u0062","id":2.0,"more":[1] }\n';
+
+/** What is exported of a log: its lines to the byte, but for what is no line of it. */
+const EXPORTS: readonly [says: string, log: string, exported: string][] = [
+  ["an empty log", "", ""],
+  ["lines in any spelling", A_LINE + B_LINE, A_LINE + B_LINE],
+  ["blank lines", `\n${A_LINE}  \n\t\r\n${B_LINE}\n`, A_LINE + B_LINE],
+  ["nothing but blank lines", "\n \n", ""],
+  [
+    "CRLF endings",
+    (A_LINE + B_LINE).replaceAll("\n", "\r\n"),
+    (A_LINE + B_LINE).replaceAll("\n", "\r\n"),
+  ],
+  ["a byte order mark", `\ufeff${A_LINE}${B_LINE}`, A_LINE + B_LINE],
+  ["one plant twice", A_LINE + A_LINE, A_LINE + A_LINE],
+  ["a torn end", `${A_LINE}{"id":2`, A_LINE],
+];
+
+for (const [says, log, exported] of EXPORTS) {
+  test(`the export of ${says} holds every plant's line as it stands there`, async (t) => {
+    const folder = makeFolder(t);
+    writeLog(folder, log);
+    const bytes = Buffer.concat(await collect(exportLines(folder)));
+    assert.equal(bytes.toString(), exported);
+    assert.equal(readLog(folder), log);
+    assert.deepEqual(readdirSync(folder), ["plants.jsonl"]);
+  });
+}
+
+test("the export of a log of several blocks is that log, byte for byte", async (t) => {
+  const folder = makeFolder(t);
+  const log = Array.from({ length: 6000 }, (_, id) => {
+    return `{"id":${id},"name":"${"x".repeat((id * 7919) % 900)}"}\n`;
+  }).join("");
+  writeLog(folder, log);
+  const blocks = await collect(exportLines(folder));
+  assert.ok(blocks.length > 1, "in bounded memory");
+  assert.equal(Buffer.concat(blocks).equals(Buffer.from(log)), true);
+});
+
+test("beside an open store, the export ends with what is known to be durable", async (t) => {
+  const folder = makeFolder(t);
+  const store = await openStore(t, folder);
+  await store.create({ id: 1n, name: "a" });
+  appendFileSync(logPath(folder), '{"id":3,"name":"not yet"}\n');
+  assert.equal(Buffer.concat(await collect(exportLines(folder))).toString(), A_LINE);
+});
+
+test("the export of a damaged log is refused where the damage stands", async (t) => {
+  const folder = makeFolder(t);
+  writeLog(folder, `${A_LINE}damage\n`);
+  await assert.rejects(collect(exportLines(folder)), { code: "corruption" });
+  assert.deepEqual(openFilesIn(folder), []);
+  await assert.rejects(collect(exportLines(join(folder, "none"))), { code: "io_error" });
 });

@@ -91,3 +91,22 @@ test("a closed store that never failed leaves its failed promise pending", async
   const turn = new Promise((resolve) => setImmediate(() => resolve(pending)));
   assert.equal(await Promise.race([store.failed, turn]), pending);
 });
+
+for (const [says, displace] of DISPLACEMENTS.slice(0, 3)) {
+  test(`a replay is not vouched for by a log that ${says}`, async (t) => {
+    const folder = makeFolder(t);
+    const store = await openStore(t, folder);
+    await store.create({ id: 1n, name: "a" });
+    displace(logPath(folder));
+    await assert.rejects(store.create({ id: 1n, name: "a" }), { code: "store_failed" });
+    await assert.rejects(store.create({ id: 2n, name: "b" }), { code: "store_failed" });
+  });
+}
+
+test("an id that is no int64 is the caller's mistake, and harms nothing", async (t) => {
+  const store = await openStore(t, makeFolder(t));
+  await store.create({ id: 7n, name: "a" });
+  await assert.rejects(store.get(2n ** 64n + 7n), RangeError);
+  await assert.rejects(store.get(7 as unknown as bigint), TypeError);
+  assert.deepEqual(await store.get(7n), { id: 7n, name: "a" });
+});

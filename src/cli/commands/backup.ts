@@ -14,10 +14,10 @@ export const backup = defineCommand({
 data directory: restore it by copying it back, or serve it with --data TARGET.`,
   async run([target = ""], { data = "" }) {
     const progress = new Progress("verifying the copy");
-    const { records, bytes } = await backUp(data, target, (done, total) =>
+    const { plants, bytes } = await backUp(data, target, (done, total) =>
       progress.update(done, total),
     ).finally(() => progress.clear());
-    await printLines([`backed up ${records} plants, ${bytes} bytes, to "${target}"`]);
+    await printLines([`backed up ${plants} plants, ${bytes} bytes, to "${target}"`]);
     return 0;
   },
 });

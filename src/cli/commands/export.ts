@@ -8,6 +8,7 @@ export const exportCommand = defineCommand({
   name: "export",
   summary: "print the lines of the log as they are, every one checked",
   arguments: [],
+  outputUse: "listing",
   options: { data: DATA },
   details: "What it prints can be imported: plant-store export > plants.jsonl",
   async run(_, { data = "" }) {

@@ -8,6 +8,7 @@ export const list = defineCommand({
   name: "list",
   summary: "print every plant as a line of JSON, oldest first",
   arguments: [],
+  outputUse: "listing",
   options: { data: DATA },
   async run(_, { data = "" }) {
     await printLines(encodeAll(data));

@@ -17,7 +17,7 @@ export const repair = defineCommand({
   },
   details: `Where every line is readable, the log is accepted as it is. Else a new log is
 written without the lines that are not, the first plant of an id winning; the
-old log is kept beside it, and every line left out is printed.`,
+old log is kept beside it, and every line left out is printed. Tokens are not touched.`,
   async run(_, { data = "", yes = false }) {
     const progress = new Progress("reading");
     const outcome = await repairLog(data, {
@@ -37,29 +37,29 @@ old log is kept beside it, and every line left out is printed.`,
   },
 });
 
-function describePlan({ action, records, leftOut, checkpoint }: RepairPlan): string {
+function describePlan({ action, plants, leftOut, checkpoint }: RepairPlan): string {
   const known = checkpoint === undefined ? "" : ` (the checkpoint knew of ${checkpoint.records})`;
   switch (action) {
     case "start_empty":
       return `there is no log any more; the store would start empty${known}`;
     case "rewrite":
-      return `${count(leftOut, "line")} cannot stay; a new log would hold ${count(records, "plant")}${known}`;
+      return `${count(leftOut, "line")} cannot stay; a new log would hold ${count(plants, "plant")}${known}`;
     default:
-      return `every line is readable; the log would be accepted as it is, with ${count(records, "plant")}${known}`;
+      return `every line is readable; the log would be accepted as it is, with ${count(plants, "plant")}${known}`;
   }
 }
 
-function describeOutcome({ action, isDone, records, leftOut, keptAs }: RepairOutcome): string {
+function describeOutcome({ action, isDone, plants, leftOut, keptAs }: RepairOutcome): string {
   if (!isDone) return "nothing was changed";
   switch (action) {
     case "nothing":
-      return `nothing to repair: ${count(records, "plant")}`;
+      return `nothing to repair: ${count(plants, "plant")}`;
     case "accept":
-      return `accepted: ${count(records, "plant")}`;
+      return `accepted: ${count(plants, "plant")}`;
     case "start_empty":
       return "accepted: the store will start empty";
     case "rewrite":
-      return `repaired: ${count(records, "plant")}, ${count(leftOut, "line")} left out; the old log is kept as "${keptAs}"`;
+      return `repaired: ${count(plants, "plant")}, ${count(leftOut, "line")} left out; the old log is kept as "${keptAs}"`;
   }
 }
 

@@ -16,13 +16,7 @@ import {
   type ServerOptions,
   TokenRegistry,
 } from "../../index.ts";
-import {
-  defineCommand,
-  type ExitStatus,
-  type Option,
-  type OptionValues,
-  UsageError,
-} from "../command.ts";
+import { defineCommand, type Option, type OptionValues, UsageError } from "../command.ts";
 import { describeListenError } from "../listen-error.ts";
 import { DATA, integerBetween, parseSwitch, parseText } from "../options.ts";
 import { printCommand, printLines, printMessage } from "../output.ts";
@@ -80,6 +74,12 @@ const OPTIONS = {
   "stall-timeout-ms": milliseconds("a client that does not read is cut after this", 120_000),
   "connection-check-interval-ms": milliseconds("how often slow connections are looked for", 1000),
   "pending-bytes-max": bytes("bodies and records under way together; beyond it 503", 67_108_864),
+  "pending-requests-max": {
+    placeholder: "COUNT",
+    help: "requests under way together; beyond it 503",
+    defaultText: "16384",
+    parse: integerBetween(1, 1_000_000),
+  },
   "batch-bytes-max": bytes("what goes out with one sync", 1_048_576, 1_048_576),
   "drain-timeout-ms": milliseconds("how long a stop waits for what is in flight", 10_000),
 };
@@ -88,9 +88,11 @@ export const serve = defineCommand({
   name: "serve",
   summary: "serve POST /plants until SIGTERM or SIGINT",
   arguments: [],
+  outputUse: "notice",
   options: OPTIONS,
   async run(_, options) {
     const { data = "", "first-token": firstToken = false } = options;
+    requireRoom(options);
     const progress = new Progress("reading the log");
     const store = await PlantStore.open(data, {
       command: "serve",
@@ -101,16 +103,19 @@ export const serve = defineCommand({
       }),
     }).finally(() => progress.clear());
     let tokens: TokenRegistry | undefined;
+    let server: PlantServer | undefined;
     try {
       tokens = await TokenRegistry.open(data);
       const end = Promise.race([signalled(), store.failed]); // a signal drains from the first request on
-      const server = await startServer(store, tokens, options);
+      server = await startServer(store, tokens, options);
       if (firstToken) await introduce(server.url, data, tokens);
       await printLines([`plant-store listening on ${server.url}`]);
       const failure = await end;
-      await server.close(options["drain-timeout-ms"]);
-      return failure === undefined ? 0 : reportFailure(failure);
+      if (failure === undefined) return 0;
+      printMessage(describeFailure(failure));
+      return 1;
     } finally {
+      await server?.close(options["drain-timeout-ms"]);
       tokens?.close();
       await store.close();
     }
@@ -118,6 +123,17 @@ export const serve = defineCommand({
 });
 
 type ServeOptions = OptionValues<typeof OPTIONS>;
+
+/** A body that can never be taken would be told to come again for ever. */
+function requireRoom({
+  "body-bytes-max": body = 0,
+  "pending-bytes-max": pending = 0,
+}: ServeOptions): void {
+  if (body <= pending) return;
+  throw new UsageError(
+    `serve: expected --pending-bytes-max to be at least --body-bytes-max, got ${pending} and ${body}`,
+  );
+}
 
 async function startServer(
   store: PlantStore,
@@ -141,6 +157,7 @@ async function startServer(
         stallTimeoutMs: options["stall-timeout-ms"],
         connectionCheckIntervalMs: options["connection-check-interval-ms"],
         pendingBytesMax: options["pending-bytes-max"],
+        pendingRequestsMax: options["pending-requests-max"],
       }),
     });
   } catch (error) {
@@ -178,9 +195,8 @@ function quoteForShell(text: string): string {
   return /^[A-Za-z0-9:/._~-]*$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-function reportFailure({ cause, message }: PlantStoreError): ExitStatus {
-  printMessage(`the store has stopped: ${cause instanceof Error ? cause.message : message}`);
-  return 1;
+function describeFailure({ cause, message }: PlantStoreError): string {
+  return `the store has stopped: ${cause instanceof Error ? cause.message : message}`;
 }
 
 /** npm hands a terminal's Ctrl-C on to a program that has already got it. */

@@ -1,0 +1,209 @@
+/** The token log under the care that the log of plants has: crashes, crowds, hands and clocks. */
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import {
+  appendFileSync,
+  chmodSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
+import { type TestContext, test } from "node:test";
+import { createToken, listTokens, revokeToken, TokenRegistry } from "../../src/index.ts";
+import { makeFolder } from "../support/folders.ts";
+import { readTokenLog, tokenLogPath, writeTokenLog } from "../support/token-logs.ts";
+import { collectWarnings, until } from "../support/watch.ts";
+
+async function openRegistry(t: TestContext, folder: string): Promise<TokenRegistry> {
+  const registry = await TokenRegistry.open(folder);
+  t.after(() => registry.close());
+  return registry;
+}
+
+/** What a crash may leave behind the last line feed. */
+const TAILS: readonly [says: string, tail: string][] = [
+  ["one NUL byte", "\0"],
+  ["a page of NUL bytes", "\0".repeat(4096)],
+  ["the beginning of a line and NUL bytes", `{"event":"rev${"\0".repeat(600)}`],
+  ["the beginning of a line", '{"event":"revoked","name":"a"'],
+];
+
+for (const [says, tail] of TAILS) {
+  test(`a token log that ends in ${says} is read without it; the next change puts it aside`, async (t) => {
+    const folder = makeFolder(t);
+    const token = await createToken(folder, { name: "a" });
+    const whole = readTokenLog(folder);
+    appendFileSync(tokenLogPath(folder), tail);
+    const registry = await openRegistry(t, folder);
+    assert.equal(registry.verify(token)?.name, "a");
+    assert.equal(readTokenLog(folder), whole + tail, "reading changes nothing");
+
+    const warnings = collectWarnings(t);
+    const second = await createToken(folder, { name: "b" });
+    assert.equal(warnings.length, 1);
+    assert.equal(readFileSync(`${tokenLogPath(folder)}.quarantine-1`, "utf8"), tail);
+    await registry.refresh();
+    assert.equal(registry.verify(token)?.name, "a");
+    assert.equal(registry.verify(second)?.name, "b");
+  });
+}
+
+test("a token log that is cut at any byte of its last line keeps every token before it", async (t) => {
+  const folder = makeFolder(t);
+  await createToken(folder, { name: "a" });
+  const before = readTokenLog(folder);
+  await createToken(folder, { name: "b" });
+  const whole = readTokenLog(folder);
+  for (let length = before.length; length <= whole.length; length++) {
+    writeTokenLog(folder, whole.slice(0, length));
+    const isThere = length >= whole.length - 1; // a line that lacks only its line feed counts
+    const expected = isThere ? ["a", "b"] : ["a"];
+    const names = async () => (await listTokens(folder)).map(({ name }) => name);
+    assert.deepEqual(await names(), expected, `${length} bytes`);
+    if (length % 16 !== 0 && !isThere) continue;
+    await createToken(folder, { name: "c" });
+    assert.deepEqual(await names(), [...expected, "c"], `${length} bytes`);
+  }
+});
+
+test("tokens that many processes create at once are all known to a registry that follows", async (t) => {
+  const folder = makeFolder(t);
+  const registry = await openRegistry(t, folder);
+  const warnings = collectWarnings(t);
+  const printed = await Promise.all([1, 2, 3, 4].map((n) => createInProcess(t, folder, `p${n}`)));
+  const tokens = printed.flatMap((output) => JSON.parse(output) as [name: string, token: string][]);
+  assert.equal(tokens.length, 20);
+  await until("the registry knows them all", () =>
+    tokens.every(([name, token]) => registry.verify(token)?.name === name),
+  );
+  assert.equal(warnings.length, 0);
+  assert.equal(readTokenLog(folder).split("\n").length, 21);
+});
+
+/** Five tokens from a process of its own, one after the other; resolves with what it printed. */
+async function createInProcess(t: TestContext, folder: string, prefix: string): Promise<string> {
+  const program = `
+    import { createToken } from ${JSON.stringify(import.meta.resolve("../../src/index.ts"))};
+    const made = [];
+    for (let n = 0; n < 5; n++) {
+      const name = ${JSON.stringify(prefix)} + "-" + n;
+      made.push([name, await createToken(${JSON.stringify(folder)}, { name })]);
+    }
+    process.stdout.write(JSON.stringify(made));`;
+  const args = ["--import", import.meta.resolve("tsx"), "--input-type=module", "-e", program];
+  const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] });
+  t.after(() => child.kill("SIGKILL"));
+  let printed = "";
+  child.stdout.setEncoding("utf8").on("data", (text: string) => {
+    printed += text;
+  });
+  const [status] = await once(child, "close");
+  assert.equal(status, 0);
+  return printed;
+}
+
+test("a token log that was replaced by a rename takes the next change, and keeps it", async (t) => {
+  const folder = makeFolder(t);
+  const first = await createToken(folder, { name: "a" });
+  const registry = await openRegistry(t, folder);
+  for (const name of ["b", "c"]) {
+    const copy = `${tokenLogPath(folder)}.edited`;
+    writeFileSync(copy, readTokenLog(folder), { mode: 0o600 });
+    renameSync(copy, tokenLogPath(folder));
+    const token = await createToken(folder, { name });
+    await registry.refresh();
+    assert.equal(registry.verify(token)?.name, name);
+  }
+  assert.equal(registry.verify(first)?.name, "a");
+  assert.deepEqual(
+    (await listTokens(folder)).map(({ name }) => name),
+    ["a", "b", "c"],
+  );
+});
+
+test("an existing token log keeps its mode through every change", {
+  skip: process.platform === "win32" ? "modes mean nothing here" : false,
+}, async (t) => {
+  for (const mode of [0o600, 0o640, 0o400]) {
+    const folder = makeFolder(t);
+    await createToken(folder, { name: "a" });
+    chmodSync(tokenLogPath(folder), mode);
+    if (mode === 0o400 && process.getuid?.() !== 0) continue; // nobody else could write it
+    await createToken(folder, { name: "b" });
+    appendFileSync(tokenLogPath(folder), "torn");
+    await revokeToken(folder, "a");
+    assert.equal(statSync(tokenLogPath(folder)).mode & 0o777, mode);
+  }
+});
+
+const YEAR_MS = 365 * 24 * 3_600_000;
+
+/** How far the clock jumps between two changes. */
+const JUMPS: readonly [says: string, byMs: number][] = [
+  ["set back by a year", -YEAR_MS],
+  ["set back by an hour", -3_600_000],
+  ["set forward by a year", YEAR_MS],
+];
+
+for (const [says, byMs] of JUMPS) {
+  test(`with a clock ${says}, the order of the lines says which tokens are live`, async (t) => {
+    const folder = makeFolder(t);
+    const first = await createToken(folder, { name: "a" });
+    const kept = await createToken(folder, { name: "kept" });
+    const registry = await openRegistry(t, folder);
+    const { now } = Date;
+    t.mock.method(Date, "now", () => now() + byMs);
+
+    await assert.rejects(createToken(folder, { name: "a" }), { code: "token_exists" });
+    await revokeToken(folder, "a");
+    const second = await createToken(folder, { name: "a" });
+    await registry.refresh();
+    assert.equal(registry.verify(first), undefined, "revoked, though at an earlier hour");
+    assert.equal(registry.verify(second)?.name, "a");
+    assert.equal(registry.verify(kept)?.name, "kept");
+    await revokeToken(folder, "a");
+    await registry.refresh();
+    assert.equal(registry.verify(second), undefined);
+  });
+}
+
+/** Times that a clock, a copy with its times kept or a hand may have left on the file. */
+const TIMES: readonly [says: string, at: Date][] = [
+  ["of 1971", new Date("1971-01-01T00:00:00Z")],
+  ["of ten years ahead", new Date(Date.now() + 10 * YEAR_MS)],
+];
+
+for (const [says, at] of TIMES) {
+  for (const clockMs of [-YEAR_MS, 0, YEAR_MS]) {
+    test(`a change is seen behind a time stamp ${says}, with the clock off by ${clockMs} ms`, async (t) => {
+      const folder = makeFolder(t);
+      const token = await createToken(folder, { name: "a" });
+      utimesSync(tokenLogPath(folder), at, at);
+      const { now } = Date;
+      t.mock.method(Date, "now", () => now() + clockMs);
+      const registry = await openRegistry(t, folder);
+      for (const name of ["b", "c", "d"]) {
+        const last = String.fromCharCode(name.charCodeAt(0) - 1);
+        editInPlace(folder, readTokenLog(folder).replace(`"${last}"`, `"${name}"`), at);
+        for (let look = 0; look < 2; look++) {
+          await registry.refresh();
+          assert.equal(registry.verify(token)?.name, name);
+        }
+      }
+    });
+  }
+}
+
+/** Of the same length and with the same time stamp; what tells is when the system was told. */
+function editInPlace(folder: string, content: string, at: Date): void {
+  const changedAt = () => statSync(tokenLogPath(folder), { bigint: true }).ctimeNs;
+  const before = changedAt();
+  // Again while it counts as the same tick of the system's clock, which lasts some milliseconds.
+  for (let time = 0; time < 100_000 && changedAt() === before; time++) {
+    writeTokenLog(folder, content);
+    utimesSync(tokenLogPath(folder), at, at);
+  }
+}

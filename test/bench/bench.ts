@@ -1,0 +1,71 @@
+/**
+ * Durable creates per second against the floor: a bare `node:http` server that
+ * reads the body and answers a constant (floor.mjs).
+ *
+ *   npm run bench -- --runs 5 --seconds 2
+ *   npm run bench -- --mounted
+ *   npm run bench -- --against ../other-checkout   (built there before)
+ *   npm run bench -- --node /path/to/another/node
+ *   npm run bench -- --profile DIRECTORY           (a .cpuprofile of the server)
+ *
+ * How the runs alternate and when one counts: support/compare.
+ */
+import path from "node:path";
+import { compare } from "./support/compare.ts";
+import { loadName } from "./support/load.ts";
+import { describeMachine, withFolder } from "./support/machine.ts";
+import { positive, positives, readOptions } from "./support/options.ts";
+import { runNode } from "./support/program.ts";
+import { formatRows, writePlot } from "./support/report.ts";
+import { checkSyncs } from "./support/strace-check.ts";
+import { startFloor, startMounted, startServer, type Target } from "./support/targets.ts";
+
+const options = readOptions({
+  seconds: "whole seconds of a run (2)",
+  runs: "rounds that count; one more warms up (5)",
+  connections: "numbers of connections (16,64,256,1024)",
+  node: "another Node binary to measure with",
+  mounted: "switch: the listener in a plain node:http server instead of ours",
+  against: "another built checkout, measured beside this one",
+  profile: "a folder for a CPU profile of the server",
+  svg: "a file for the plot",
+  dir: "where to make the data directories (the system's folder for such)",
+});
+
+const start = options.mounted === undefined ? startServer : startMounted;
+const name = options.mounted === undefined ? "plant store" : "plant store, mounted";
+const node = options.node;
+
+await withFolder(options.dir, async (folder) => {
+  const version = node === undefined ? process.version : (await runNode(["-v"], { node })).trim();
+  const machine = describeMachine(folder, version);
+  const checkFolder = path.join(folder, "check");
+  const checked = await checkSyncs(checkFolder, "plants.jsonl", (wrapper) =>
+    start({ name, folder: checkFolder, node, wrapper }),
+  );
+  const targets: Target[] = [];
+  try {
+    targets.push(await startFloor({ node }));
+    const nodeArgs = profileFlags(options.profile);
+    targets.push(await start({ name, folder: path.join(folder, "own"), node, nodeArgs }));
+    if (options.against !== undefined) {
+      const other = { name: "the other", folder: path.join(folder, "other"), node };
+      targets.push(await start(other, options.against));
+    }
+    const rows = await compare(targets, {
+      connections: positives(options.connections, [16, 64, 256, 1024]),
+      runs: positive(options.runs, 5),
+      seconds: positive(options.seconds, 2),
+    });
+    const head = `${machine}\nload: ${loadName}\nunder strace, 64 connections: ${checked}`;
+    const second = options.against === undefined ? undefined : "plant store";
+    process.stdout.write(`${head}\n\n${formatRows(rows, second)}\n`);
+    if (options.svg !== undefined) writePlot(options.svg, rows, machine);
+  } finally {
+    for (const target of targets) await target.stop();
+  }
+});
+
+function profileFlags(directory: string | undefined): string[] {
+  return directory === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${path.resolve(directory)}`];
+}

@@ -1,0 +1,103 @@
+/**
+ * Durable creates per second against what one would use otherwise: fastify 5
+ * over better-sqlite3, one transaction for all requests of a turn of the event
+ * loop and one for each request, and a plain group commit of `fs.write` then
+ * `fs.fdatasync`. The last column is the plant store's rate over each peer's.
+ *
+ *   npm run bench:peers -- --runs 5 --seconds 2
+ *
+ * The peers have their own package file and lock in `peers`; what they need is
+ * installed there, and only there, when it is missing. better-sqlite3 is
+ * compiled from the package's own source (python3, make and g++ have to be
+ * there), never downloaded ready-made.
+ */
+import { spawnSync } from "node:child_process";
+import fs from "node:fs";
+import path from "node:path";
+import { compare } from "./support/compare.ts";
+import { loadName } from "./support/load.ts";
+import { describeMachine, note, withFolder } from "./support/machine.ts";
+import { positive, positives, readOptions } from "./support/options.ts";
+import { formatRows, writePlot } from "./support/report.ts";
+import { checkSyncs } from "./support/strace-check.ts";
+import {
+  PEERS,
+  startFloor,
+  startGroupCommit,
+  startServer,
+  startSqlite,
+  type Target,
+  type TargetOptions,
+} from "./support/targets.ts";
+
+const options = readOptions({
+  seconds: "whole seconds of a run (2)",
+  runs: "rounds that count; one more warms up (5)",
+  connections: "numbers of connections (16,64,256,1024)",
+  svg: "a file for the plot",
+  dir: "where to make the data directories (the system's folder for such)",
+});
+
+/** The plant store first: the last column compares with it. */
+const PROGRAMS: readonly {
+  readonly name: string;
+  /** What it writes before it answers. */
+  readonly file: string;
+  readonly start: (options: TargetOptions) => Promise<Target>;
+}[] = [
+  { name: "plant store", file: "plants.jsonl", start: (own) => startServer(own) },
+  {
+    name: "sqlite, per turn",
+    file: "plants.db-wal",
+    start: (peer) => startSqlite(peer, "turn"),
+  },
+  {
+    name: "sqlite, per request",
+    file: "plants.db-wal",
+    start: (peer) => startSqlite(peer, "request"),
+  },
+  { name: "group commit", file: "plants.jsonl", start: startGroupCommit },
+];
+
+install();
+await withFolder(options.dir, async (folder) => {
+  const machine = describeMachine(folder);
+  const checks: string[] = [];
+  const targets: Target[] = [];
+  try {
+    for (const { name, file, start } of PROGRAMS) {
+      const checkFolder = path.join(folder, `check ${name}`);
+      const checked = await checkSyncs(checkFolder, file, (wrapper) =>
+        start({ name, folder: checkFolder, wrapper }),
+      );
+      checks.push(`under strace, 64 connections, ${name}: ${checked}`);
+    }
+    targets.push(await startFloor());
+    for (const { name, start } of PROGRAMS) {
+      targets.push(await start({ name, folder: path.join(folder, name) }));
+    }
+    const rows = await compare(targets, {
+      connections: positives(options.connections, [16, 64, 256, 1024]),
+      runs: positive(options.runs, 5),
+      seconds: positive(options.seconds, 2),
+    });
+    const head = [machine, `load: ${loadName}`, ...checks].join("\n");
+    process.stdout.write(`${head}\n\n${formatRows(rows, "plant store")}\n`);
+    if (options.svg !== undefined) writePlot(options.svg, rows, machine);
+  } finally {
+    for (const target of targets) await target.stop();
+  }
+});
+
+function install(): void {
+  if (fs.existsSync(path.join(PEERS, "node_modules"))) return;
+  note("installing the peers; better-sqlite3 is compiled, which takes some minutes");
+  const { status } = spawnSync("npm", ["ci", "--loglevel=error"], {
+    cwd: PEERS,
+    stdio: ["ignore", "ignore", "inherit"],
+    env: { ...process.env, npm_config_build_from_source: "true" },
+  });
+  if (status === 0) return;
+  fs.rmSync(path.join(PEERS, "node_modules"), { recursive: true, force: true });
+  throw new Error("the peers cannot be installed; python3, make and g++ are needed");
+}

@@ -1,0 +1,69 @@
+/**
+ * Fills an id index from 0 to N in slices of a turn of the event loop each, or
+ * runs the same loop with the index left empty, and tells what memory it took
+ * and how long the loop stood still.
+ *
+ * Usage: node --expose-gc fill-index.mjs DIST N full|empty scattered|sequential|modulo
+ * Prints one line of JSON: resident and highest resident bytes, `arrayBuffers`,
+ * milliseconds, and the gaps between turns above 10 ms, longest first.
+ */
+import fs from "node:fs";
+import path from "node:path";
+import { pathToFileURL } from "node:url";
+
+const [dist, count, mode, kind] = process.argv.slice(2);
+const module = pathToFileURL(path.resolve(dist, "store/id-index.js")).href;
+const { IdIndex } = await import(module);
+
+const ADDS_PER_TURN = 1000;
+const LINE_BYTES = 64;
+const GAP_MS = 10;
+const index = new IdIndex();
+const isFull = mode === "full";
+const id = new BigInt64Array(1);
+const halves = new Uint32Array(id.buffer);
+
+/** No id comes twice. `modulo`: all are equal modulo 2^32. */
+const setId = {
+  sequential: (at) => {
+    halves[0] = at;
+  },
+  scattered: (at) => {
+    halves[0] = Math.imul(at, 2_654_435_761);
+    halves[1] = Math.imul(at, 2_246_822_519);
+  },
+  modulo: (at) => {
+    halves[0] = 7;
+    halves[1] = at;
+  },
+}[kind];
+
+let sink = 0n;
+const gaps = [];
+globalThis.gc();
+const start = performance.now();
+let last = start;
+for (let done = 0; done < Number(count); ) {
+  const end = Math.min(Number(count), done + ADDS_PER_TURN);
+  for (; done < end; done++) {
+    setId(done);
+    if (isFull) index.add(id[0], done * LINE_BYTES);
+    else sink ^= id[0];
+  }
+  await new Promise(setImmediate);
+  const now = performance.now();
+  if (now - last > GAP_MS) gaps.push(now - last);
+  last = now;
+}
+const ms = performance.now() - start;
+if (isFull && index.size !== Number(count)) throw new Error(`it holds ${index.size}`);
+globalThis.gc();
+globalThis.gc();
+await new Promise((resolve) => setTimeout(resolve, 100)); // freed pages go back meanwhile
+const { rss, arrayBuffers } = process.memoryUsage();
+const peak = /VmHWM:\s+([0-9]+)/.exec(fs.readFileSync("/proc/self/status", "utf8"));
+gaps.sort((a, b) => b - a);
+const result = { rss, peak: Number(peak[1]) * 1024, arrayBuffers, ms, gaps };
+process.stdout.write(`${JSON.stringify(result)}\n`);
+// Keeps both alive up to here.
+if (index.size === -1 || sink === 1n) process.exitCode = 1;

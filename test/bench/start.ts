@@ -1,0 +1,147 @@
+/**
+ * From spawn to the ready line, and to the first plant that is stored, for
+ * logs of many lines: with the log alone, and with whatever a clean stop
+ * leaves beside it; with a warm page cache and, where the system permits to
+ * empty it, with a cold one. An empty log tells what Node itself takes.
+ *
+ *   npm run bench:start             1 M and 10 M lines
+ *   npm run bench:start -- --full   also 50 M
+ *
+ * The cases take turns; each number is a median. A cold start also reads Node
+ * from the disk, so compare it with the cold start of the empty log.
+ */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import fs from "node:fs";
+import http from "node:http";
+import path from "node:path";
+import { generateLogFile, logBytes } from "./generate.ts";
+import { describeMachine, note, pinned, withFolder } from "./support/machine.ts";
+import { formatRound, formatSpread, spread } from "./support/numbers.ts";
+import { positive, positives, readOptions } from "./support/options.ts";
+import { readPort, runToEnd } from "./support/program.ts";
+import { formatTable } from "./support/table.ts";
+import { builtMain, createToken, ROOT } from "./support/targets.ts";
+
+const options = readOptions({
+  full: "switch: also 50 M lines",
+  lines: "lengths of logs (0,1_000_000,10_000_000)",
+  runs: "starts of each case (5)",
+  dir: "where to make the data directories (the system's folder for such)",
+});
+
+const DROP_CACHES = "/proc/sys/vm/drop_caches";
+const CASES = [
+  { files: "log alone", cache: "warm" },
+  { files: "after a clean stop", cache: "warm" },
+  { files: "log alone", cache: "cold" },
+  { files: "after a clean stop", cache: "cold" },
+] as const;
+type Case = (typeof CASES)[number];
+
+interface Start {
+  readonly readyMs: number;
+  readonly firstMs: number;
+}
+
+const main = builtMain(ROOT);
+const runs = positive(options.runs, 5);
+const canDrop = canDropCaches();
+let plants = 0;
+
+await withFolder(options.dir, async (folder) => {
+  process.stdout.write(`${describeMachine(folder)}\n\n`);
+  const lengths = positives(options.lines?.replace(/^0,/, ""), [1e6, 1e7]);
+  if (options.full !== undefined && !lengths.includes(5e7)) lengths.push(5e7);
+  const rows: string[][] = [];
+  for (const lines of [0, ...lengths]) rows.push(...(await measureLength(folder, lines)));
+  const head = ["log", "files", "page cache", "ready s", "first plant s"];
+  process.stdout.write(`${formatTable(head, rows)}\n`);
+  if (!canDrop) process.stdout.write("\nThe page cache cannot be emptied here: no cold starts.\n");
+});
+
+async function measureLength(folder: string, lines: number): Promise<string[][]> {
+  const data = path.join(folder, `lines-${lines}`);
+  fs.mkdirSync(data, { mode: 0o700 });
+  note(`generating ${formatRound(lines)} lines, ${logBytes(lines) / 1e6} MB`);
+  generateLogFile(path.join(data, "plants.jsonl"), lines);
+  const token = await createToken(data, main);
+  await start(data, token); // leaves what a clean stop leaves
+  const cases = CASES.filter(({ cache }) => cache === "warm" || canDrop);
+  const samples = new Map<Case, Start[]>(cases.map((each) => [each, []]));
+  for (let round = 0; round < runs; round++) {
+    note(`  round ${round + 1} of ${runs}`);
+    for (const each of cases) {
+      await prepare(data, each);
+      samples.get(each)?.push(await start(data, token));
+    }
+  }
+  fs.rmSync(data, { recursive: true });
+  return cases.map((each) => describe(lines, each, samples.get(each) ?? []));
+}
+
+function describe(lines: number, { files, cache }: Case, starts: readonly Start[]): string[] {
+  const seconds = (value: (start: Start) => number) =>
+    formatSpread(spread(starts.map((each) => value(each) / 1000)));
+  const ready = seconds(({ readyMs }) => readyMs);
+  return [formatRound(lines), files, cache, ready, seconds(({ firstMs }) => firstMs)];
+}
+
+/** Puts the folder and the cache into the state that a case begins with. */
+async function prepare(data: string, { files, cache }: Case): Promise<void> {
+  if (files === "log alone") {
+    for (const name of fs.readdirSync(data)) {
+      if (!/^(plants|tokens)\.jsonl$/.test(name)) fs.rmSync(path.join(data, name));
+    }
+  }
+  if (cache === "cold") {
+    await runToEnd(["sync", "-f", data]);
+    fs.writeFileSync(DROP_CACHES, "3");
+    return;
+  }
+  for (const name of fs.readdirSync(data)) {
+    if (name.startsWith("plants."))
+      await runToEnd(["dd", "status=none", "bs=1M", "of=/dev/null", `if=${path.join(data, name)}`]);
+  }
+}
+
+function canDropCaches(): boolean {
+  try {
+    fs.writeFileSync(DROP_CACHES, "3");
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** One start, one create, one clean stop. */
+async function start(data: string, token: string): Promise<Start> {
+  const words = [...pinned(0), process.execPath, main, "serve", "--port", "0", "--data", data];
+  const [program = "", ...rest] = words;
+  const begin = performance.now();
+  const child = spawn(program, rest, { stdio: ["ignore", "pipe", "inherit"] });
+  const kill = () => child.kill("SIGKILL");
+  process.once("exit", kill);
+  try {
+    const port = await readPort(child);
+    const readyMs = performance.now() - begin;
+    await createPlant(port, token);
+    const firstMs = performance.now() - begin;
+    const ended = once(child, "exit");
+    child.kill("SIGTERM");
+    await ended;
+    return { readyMs, firstMs };
+  } finally {
+    kill();
+    process.off("exit", kill);
+  }
+}
+
+async function createPlant(port: number, token: string): Promise<void> {
+  const headers = { Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
+  const request = http.request({ port, path: "/plants", method: "POST", headers, agent: false });
+  request.end(`{"id":${++plants},"name":"Fern"}`);
+  const [response] = (await once(request, "response")) as [http.IncomingMessage];
+  response.resume();
+  if (response.statusCode !== 200) throw new Error(`the answer was ${response.statusCode}`);
+}

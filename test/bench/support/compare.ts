@@ -1,0 +1,169 @@
+/**
+ * Several servers under the same load, by turns.
+ *
+ * All of them run all the time, and short runs alternate between them, their
+ * order turned by one each round: whatever else the machine does meets all of
+ * them, so a ratio within a round means something where the numbers themselves
+ * do not. The first round is thrown away. A run counts only if
+ *
+ * - every request was answered 200;
+ * - the store grew by exactly as many records as were answered (with `wrk`: by
+ *   no less, and by no more than one for each connection it closed on);
+ * - what the log grew by was synced, to the byte. Whether a sync is one is
+ *   shown by support/strace-check, once for each server.
+ */
+import { type LoadResult, load } from "./load.ts";
+import { note } from "./machine.ts";
+import { median, type Spread, spread } from "./numbers.ts";
+import type { Durable, Target } from "./targets.ts";
+
+export interface CompareOptions {
+  readonly connections: readonly number[];
+  readonly runs: number;
+  readonly seconds: number;
+}
+
+/** One run of one server. */
+interface Sample extends LoadResult {
+  readonly syncs: number;
+  readonly records: number;
+  /** Processor time of the server for one request; steadier than the rate on a busy machine. */
+  readonly cpuUs: number;
+}
+
+/** One server at one number of connections; ratios are to the first server in the same round. */
+export interface Row {
+  readonly connections: number;
+  readonly name: string;
+  readonly perSecond: number;
+  readonly rate: Spread;
+  readonly p50Ms: number;
+  readonly p50: Spread;
+  readonly p99Ms: number;
+  readonly p99: Spread;
+  readonly cpuUs: number;
+  readonly cpu: Spread;
+  /** How much more than this one the second server does. */
+  readonly lead: Spread;
+  readonly syncsPerSecond: number;
+  readonly recordsPerSync: number;
+}
+
+/** How often a run may be refused before the whole comparison is. */
+const REFUSALS_MAX = 3;
+
+export async function compare(targets: readonly Target[], options: CompareOptions): Promise<Row[]> {
+  const rows: Row[] = [];
+  for (const connections of options.connections) {
+    note(`${connections} connections, ${options.runs} rounds of ${options.seconds} s each`);
+    const rounds: Sample[][] = [];
+    for (let round = 0; round <= options.runs; round++) {
+      const samples = await measureRound(targets, connections, options.seconds, round);
+      if (round > 0) rounds.push(samples);
+    }
+    targets.forEach((target, index) => {
+      rows.push(summarize(target.name, connections, rounds, index));
+    });
+  }
+  return rows;
+}
+
+async function measureRound(
+  targets: readonly Target[],
+  connections: number,
+  seconds: number,
+  round: number,
+): Promise<Sample[]> {
+  const samples: Sample[] = [];
+  for (let turn = 0; turn < targets.length; turn++) {
+    const index = (turn + round) % targets.length;
+    samples[index] = await measureChecked(targets[index] as Target, connections, seconds);
+  }
+  return samples;
+}
+
+async function measureChecked(
+  target: Target,
+  connections: number,
+  seconds: number,
+): Promise<Sample> {
+  for (let refusals = 1; ; refusals++) {
+    try {
+      return await measure(target, connections, seconds);
+    } catch (error) {
+      note(`  a run of ${target.name} does not count: ${(error as Error).message}`);
+      if (refusals === REFUSALS_MAX) throw error;
+    }
+  }
+}
+
+/** One run. @throws Error when it does not count. */
+export async function measure(
+  target: Target,
+  connections: number,
+  seconds: number,
+): Promise<Sample> {
+  const before = await settled(target);
+  const cpuBefore = target.cpuUs();
+  const result = await load({ port: target.port, token: target.token, connections, seconds });
+  const cpuUs = (target.cpuUs() - cpuBefore) / result.requests;
+  const after = await settled(target);
+  const records = (after?.records ?? 0) - (before?.records ?? 0);
+  const syncs = (after?.syncs ?? 0) - (before?.syncs ?? 0);
+  if (after !== undefined) check(result, records, syncs, after);
+  return { ...result, records, syncs, cpuUs };
+}
+
+function check(result: LoadResult, records: number, syncs: number, after: Durable): void {
+  const { requests, inFlightMax } = result;
+  if (records < requests || records > requests + inFlightMax) {
+    throw new Error(`${requests} were answered 200, and ${records} records stored`);
+  }
+  if (syncs === 0) throw new Error("nothing was synced");
+  if (after.syncedBytes !== after.bytes) {
+    throw new Error(`the log grew by ${after.bytes} bytes, and ${after.syncedBytes} were synced`);
+  }
+}
+
+/** What is stored once nothing is in flight any more. */
+async function settled({ durable }: Target): Promise<Durable | undefined> {
+  if (durable === undefined) return undefined;
+  let last = await durable();
+  for (let looks = 0; looks < 100; looks++) {
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    const next = await durable();
+    if (next.records === last.records && next.syncs === last.syncs) return next;
+    last = next;
+  }
+  throw new Error("it does not come to rest");
+}
+
+function summarize(
+  name: string,
+  connections: number,
+  rounds: readonly (readonly Sample[])[],
+  index: number,
+): Row {
+  const own = rounds.map((samples) => samples[index] as Sample);
+  const ratios = (value: (sample: Sample) => number) =>
+    spread(own.map((sample, round) => value(sample) / value(rounds[round]?.[0] as Sample)));
+  return {
+    connections,
+    name,
+    perSecond: median(own.map((sample) => sample.perSecond)),
+    rate: ratios((sample) => sample.perSecond),
+    p50Ms: median(own.map((sample) => sample.p50Ms)),
+    p50: ratios((sample) => sample.p50Ms),
+    p99Ms: median(own.map((sample) => sample.p99Ms)),
+    p99: ratios((sample) => sample.p99Ms),
+    cpuUs: median(own.map((sample) => sample.cpuUs)),
+    cpu: ratios((sample) => sample.cpuUs),
+    lead: spread(
+      own.map(({ perSecond }, round) => (rounds[round]?.[1]?.perSecond ?? 0) / perSecond),
+    ),
+    syncsPerSecond: median(
+      own.map(({ syncs, records, perSecond }) => (syncs / records) * perSecond),
+    ),
+    recordsPerSync: median(own.map(({ syncs, records }) => records / syncs)),
+  };
+}

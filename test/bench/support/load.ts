@@ -1,0 +1,73 @@
+/**
+ * Load on one server for some seconds: by `wrk` where it is installed, else by
+ * load/client.mjs. Every request has an id that no other of this bench has.
+ *
+ * `wrk` closes its connections with requests in flight, so it knows what was
+ * answered but the server may have carried out one more on each connection;
+ * the own client waits for them and is exact. `h2load` cannot give every
+ * request its own body, so it is of no use here.
+ */
+import { fileURLToPath } from "node:url";
+import { isInstalled, pinned } from "./machine.ts";
+import { runToEnd } from "./program.ts";
+
+export interface LoadResult {
+  /** Answers with status 200. */
+  readonly requests: number;
+  /** How many more may have been carried out, unanswered. */
+  readonly inFlightMax: number;
+  readonly perSecond: number;
+  readonly p50Ms: number;
+  readonly p99Ms: number;
+}
+
+export interface LoadOptions {
+  readonly port: number;
+  readonly token: string;
+  readonly connections: number;
+  readonly seconds: number;
+}
+
+const SCRIPT = fileURLToPath(new URL("../load/unique-ids.lua", import.meta.url));
+const CLIENT = fileURLToPath(new URL("../load/client.mjs", import.meta.url));
+
+const hasWrk = isInstalled("wrk", ["-v"]);
+
+export const loadName = hasWrk
+  ? "wrk, one thread"
+  : "a client of its own in Node, which may be the bottleneck (apt-get install wrk is better)";
+
+/** 16 digits from the first to the last; a run has room for 100 million. */
+const FIRST_ID = 1_000_000_000_000_000;
+const IDS_PER_RUN = 100_000_000;
+let runs = 0;
+
+/** @throws Error when any request was not answered 200. */
+export async function load(options: LoadOptions): Promise<LoadResult> {
+  const firstId = FIRST_ID + runs++ * IDS_PER_RUN;
+  const words = hasWrk ? wrkWords(options, firstId) : clientWords(options, firstId);
+  const text = await runToEnd([...pinned(1), ...words]);
+  const result = JSON.parse(text.trim().split("\n").at(-1) ?? "") as Record<string, number>;
+  const { requests = 0, us = 1, p50 = 0, p99 = 0, failures = 0 } = result;
+  if (failures > 0 || requests === 0) {
+    throw new Error(`${failures} requests failed, ${requests} were answered 200`);
+  }
+  return {
+    requests,
+    inFlightMax: hasWrk ? options.connections : 0,
+    perSecond: requests / (us / 1e6),
+    p50Ms: p50 / 1000,
+    p99Ms: p99 / 1000,
+  };
+}
+
+function wrkWords({ port, token, connections, seconds }: LoadOptions, firstId: number): string[] {
+  const url = `http://127.0.0.1:${port}`;
+  const size = ["-t1", `-c${connections}`, `-d${Math.ceil(seconds)}s`, "--timeout", "10s"];
+  return ["wrk", ...size, "-s", SCRIPT, url, "--", String(firstId), token];
+}
+
+function clientWords(options: LoadOptions, firstId: number): string[] {
+  const { port, token, connections, seconds } = options;
+  return [process.execPath, CLIENT, ...[port, token, connections, seconds, firstId].map(String)];
+}

@@ -1,0 +1,129 @@
+/**
+ * What is measured: the floor, the built server, the same mounted in a plain
+ * `node:http` server, and the peers. Each in a process and a folder of its own.
+ */
+import fs from "node:fs";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import { LineCounter } from "./line-counter.ts";
+import { freePort, Program, type ProgramOptions, runNode } from "./program.ts";
+
+/** What a target has stored since it was started. */
+export interface Durable {
+  readonly records: number;
+  readonly syncs: number;
+  /** What its file grew by and how much of that was synced; where there is a plain file. */
+  readonly bytes?: number;
+  readonly syncedBytes?: number;
+}
+
+export interface Target {
+  readonly name: string;
+  readonly port: number;
+  readonly token: string;
+  /** `undefined` for the floor, which stores nothing. */
+  readonly durable: (() => Promise<Durable>) | undefined;
+  /** See `Program.cpuUs`. */
+  cpuUs(): number;
+  stop(): Promise<void>;
+}
+
+export interface TargetOptions extends ProgramOptions {
+  readonly name: string;
+  /** The data directory; made where it is missing. */
+  readonly folder: string;
+}
+
+export const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
+const FLOOR = local("../floor.mjs");
+const COUNT_SYNCS = new URL("../programs/count-syncs.mjs", import.meta.url).href;
+const MOUNTED = local("../programs/mounted.mjs");
+export const PEERS = local("../peers");
+
+function local(relative: string): string {
+  return fileURLToPath(new URL(relative, import.meta.url));
+}
+
+/** The built command line of a checkout. */
+export function builtMain(root: string): string {
+  const main = path.resolve(root, "dist/cli/main.js");
+  if (!fs.existsSync(main)) throw new Error(`there is no "${main}": run npm run build there`);
+  return main;
+}
+
+export async function startFloor(options: ProgramOptions = {}): Promise<Target> {
+  const port = await freePort();
+  const program = await Program.start([FLOOR, String(port)], { ...options, port });
+  return { name: "floor", token: "none", durable: undefined, ...access(program) };
+}
+
+/** The server as an operator runs it, of this checkout or another. */
+export async function startServer(options: TargetOptions, root = ROOT): Promise<Target> {
+  const main = builtMain(root);
+  const token = await createToken(options.folder, main);
+  const args = [main, "serve", "--port", "0", "--data", options.folder];
+  return startLogged(args, token, options);
+}
+
+/** The listener as an embedder mounts it. */
+export async function startMounted(options: TargetOptions, root = ROOT): Promise<Target> {
+  const token = await createToken(options.folder, builtMain(root));
+  return startLogged([MOUNTED, path.resolve(root, "dist"), options.folder], token, options);
+}
+
+export async function startGroupCommit(options: TargetOptions): Promise<Target> {
+  fs.mkdirSync(options.folder, { recursive: true });
+  return startLogged([path.join(PEERS, "group-commit.mjs"), options.folder], "any", options);
+}
+
+export async function startSqlite(
+  options: TargetOptions,
+  transaction: "turn" | "request",
+): Promise<Target> {
+  fs.mkdirSync(options.folder, { recursive: true });
+  const args = [path.join(PEERS, "fastify-sqlite.mjs"), options.folder, transaction];
+  const program = await Program.start(args, options);
+  const durable = async (): Promise<Durable> => {
+    const { records = 0, syncs = 0 } = await program.ask();
+    return { records, syncs };
+  };
+  return { name: options.name, token: "any", durable, ...access(program) };
+}
+
+/** A program whose store is the file `plants.jsonl` of its folder. */
+async function startLogged(
+  args: readonly string[],
+  token: string,
+  options: TargetOptions,
+): Promise<Target> {
+  const log = path.join(options.folder, "plants.jsonl");
+  const env = { ...options.env, BENCH_LOG: log };
+  const counter = new LineCounter(log);
+  const start = counter.bytes;
+  const program = await Program.start(["--import", COUNT_SYNCS, ...args], { ...options, env });
+  const { syncs: startSyncs = 0, syncedBytes: startSynced = 0 } = await program.ask();
+  const durable = async (): Promise<Durable> => {
+    counter.look();
+    const { syncs = 0, syncedBytes = 0 } = await program.ask();
+    return {
+      records: counter.lines,
+      syncs: syncs - startSyncs,
+      bytes: counter.bytes - start,
+      syncedBytes: syncedBytes - startSynced,
+    };
+  };
+  return { name: options.name, token, durable, ...access(program) };
+}
+
+function access(program: Program): Pick<Target, "port" | "cpuUs" | "stop"> {
+  return { port: program.port, cpuUs: () => program.cpuUs(), stop: () => program.stop() };
+}
+
+/** A token for a data directory, made by the command line. */
+export async function createToken(folder: string, main: string): Promise<string> {
+  const name = `bench-${process.pid}-${performance.now().toFixed(0)}`;
+  const text = await runNode([main, "token", "create", name, "--data", folder]);
+  const token = /\bpst_[A-Za-z0-9_-]+/.exec(text)?.[0];
+  if (token === undefined) throw new Error(`no token in "${text}"`);
+  return token;
+}

@@ -1,0 +1,230 @@
+import assert from "node:assert/strict";
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, type TestContext, test } from "node:test";
+import { isSound, PlantStore, verifyLog } from "../../src/index.ts";
+import { NODE_ARGS, runCli } from "../support/cli.ts";
+import { makeFolder } from "../support/folders.ts";
+import { snapshot } from "../support/snapshot.ts";
+import { collect, logPath, openStore, readLog, writeLog } from "../support/stores.ts";
+
+/** Most of a run is the start of its process, so some go at once. */
+const AT_ONCE = { concurrency: 2 };
+
+const A = '{"id":1,"name":"a"}\n';
+const B = '{"id":2,"name":"b","tag":"t"}\n';
+
+/** A folder with this log; `edited` takes the place of it after a clean stop. */
+async function prepare(t: TestContext, log: string, edited = log): Promise<string> {
+  const folder = makeFolder(t);
+  writeLog(folder, log);
+  await (await PlantStore.open(folder)).close();
+  writeLog(folder, edited);
+  return folder;
+}
+
+describe("verify", AT_ONCE, () => {
+  test("of a sound log prints its report, names a line that stands twice, and ends with 0", async (t) => {
+    const folder = await prepare(t, A + B + A);
+    const { status, stdout, stderr } = await runCli(["verify", "--data", folder]);
+    assert.equal(status, 0);
+    assert.match(stderr, /^[^\n]*\b3\b.*\b50\b[^\n]*\n$/);
+    const rows = new Map(
+      stdout.split("\n").map((row) => row.split(/ {2,}/) as [string, string | undefined]),
+    );
+    assert.deepEqual(
+      ["records", "bytes", "duplicates", "damaged"].map((name) => rows.get(name)),
+      ["3", "70", "1", "0"],
+    );
+  });
+
+  test("--json of a damaged log prints one object, names each fault, and ends with 1", async (t) => {
+    const folder = makeFolder(t);
+    writeLog(folder, `${A}x\n${B}{"id":`);
+    const { status, stdout, stderr } = await runCli(["verify", "--json", "--data", folder]);
+    assert.equal(status, 1);
+    assert.deepEqual(JSON.parse(stdout), {
+      records: 2,
+      bytes: 52,
+      duplicates: 0,
+      damaged: 1,
+      tornBytes: 6,
+      checksum: "none",
+    });
+    assert.equal(stdout.split("\n").length, 2);
+    assert.match(stderr, /\b2\b.*\b20\b/);
+    assert.equal(stderr.split("\n").length, 2);
+  });
+
+  test("of a log that is not what its checkpoint knows ends with 1", async (t) => {
+    const folder = await prepare(t, A, A.replace('"a"', '"b"'));
+    const { status, stdout } = await runCli(["verify", "--json", "--data", folder]);
+    assert.equal(status, 1);
+    assert.equal(JSON.parse(stdout).checksum, "differs");
+  });
+
+  test("where there is no log ends with 1, a message and no result", async (t) => {
+    const { status, stdout, stderr } = await runCli(["verify", "--data", makeFolder(t)]);
+    assert.deepEqual([status, stdout], [1, ""]);
+    assert.notEqual(stderr, "");
+  });
+});
+
+describe("serve", AT_ONCE, () => {
+  const REFUSED: readonly [says: string, log: string, edited: string][] = [
+    ["is damaged", A, `${A}x\n`],
+    ["was edited", A + B, A],
+  ];
+  for (const [says, log, edited] of REFUSED) {
+    test(`of a log that ${says} ends with 3, names it, and changes nothing`, async (t) => {
+      const folder = await prepare(t, log, edited);
+      const before = snapshot(folder);
+      const { status, stdout, stderr } = await runCli(["serve", "--port", "0", "--data", folder]);
+      assert.deepEqual([status, stdout], [3, ""]);
+      assert.ok(stderr.includes(logPath(folder)));
+      assert.match(stderr, /plant-store repair/, "what to do is said");
+      assert.deepEqual(snapshot(folder), before);
+    });
+  }
+});
+
+describe("repair", AT_ONCE, () => {
+  test("where nobody can be asked wants --yes: status 2, and nothing is changed", async (t) => {
+    const folder = await prepare(t, A, `${A}x\n`);
+    const before = snapshot(folder);
+    const { status, stdout, stderr } = await runCli(["repair", "--data", folder], { stdin: "y\n" });
+    assert.deepEqual([status, stdout], [2, ""]);
+    assert.ok(stderr.includes("--yes"));
+    assert.deepEqual(snapshot(folder), before);
+  });
+
+  test("--yes writes a new log, prints what it left out, and ends with 0", async (t) => {
+    const folder = await prepare(t, A, `${A}x\u001b[2J\n${B}`);
+    const { status, stdout, stderr } = await runCli(["repair", "--yes", "--data", folder]);
+    assert.equal(status, 0);
+    assert.ok(stdout.includes("plants.jsonl.before-repair-1"));
+    assert.match(stderr, /\b2\b.*\b20\b/);
+    assert.equal(stderr.includes("\u001b"), false, "nothing steers the terminal");
+    assert.equal(readLog(folder), A + B);
+    assert.equal(isSound(await verifyLog(folder)), true);
+  });
+
+  test("--yes accepts an edit; where there is nothing to do it needs no --yes", async (t) => {
+    const folder = await prepare(t, A + B, A);
+    assert.equal((await runCli(["repair", "--yes", "--data", folder])).status, 0);
+    assert.equal((await runCli(["repair", "--data", folder])).status, 0);
+    assert.equal(readLog(folder), A);
+    await openStore(t, folder);
+  });
+
+  const ANSWERS: readonly [answer: string, status: number, isDone: boolean][] = [
+    ["n\r", 1, false],
+    ["\r", 1, false],
+    ["\u0004", 1, false], // Ctrl-D
+    ["y\r", 0, true],
+  ];
+  for (const [answer, status, isDone] of ANSWERS) {
+    const keys = JSON.stringify(answer);
+    test(`at a terminal asks, and the answer ${keys} ${isDone ? "goes on" : "ends it"}`, async (t) => {
+      if (spawnSync("script", ["--version"]).error !== undefined) {
+        t.skip("needs script, from util-linux");
+        return;
+      }
+      const folder = await prepare(t, A, `${A}x\n${B}`);
+      const before = snapshot(folder);
+      assert.equal(await runAtTerminal(t, ["repair", "--data", folder], answer), status);
+      if (isDone) assert.equal(readLog(folder), A + B);
+      else assert.deepEqual(snapshot(folder), before);
+    });
+  }
+});
+
+/** Runs a command at a terminal of its own, and types once it is asked; resolves with its status. */
+async function runAtTerminal(
+  t: TestContext,
+  args: readonly string[],
+  answer: string,
+): Promise<number | null> {
+  const words = [process.execPath, ...NODE_ARGS, ...args].map((word) => `'${word}'`);
+  const child = spawn("script", ["-qec", words.join(" "), "/dev/null"]);
+  t.after(() => child.kill("SIGKILL"));
+  let shown = "";
+  child.stdout.setEncoding("utf8").on("data", (text: string) => {
+    const wasAsked = shown.includes("?");
+    shown += text;
+    if (!wasAsked && shown.includes("?")) child.stdin.write(answer);
+  });
+  const [status] = await once(child, "exit");
+  return status;
+}
+
+describe("backup", AT_ONCE, () => {
+  test("makes a folder that verify finds sound, and will not write over it", async (t) => {
+    const folder = await prepare(t, A + B);
+    const target = join(makeFolder(t), "copy");
+    const store = await openStore(t, folder); // beside a process that has it open
+    const first = await runCli(["backup", target, "--data", folder]);
+    assert.deepEqual([first.status, first.stderr], [0, ""]);
+    assert.match(first.stdout, /\b2\b.*\b50\b/);
+    assert.equal((await runCli(["verify", "--data", target])).status, 0);
+    const before = snapshot(target);
+    const second = await runCli(["backup", target, "--data", folder]);
+    assert.deepEqual([second.status, second.stdout], [1, ""]);
+    assert.ok(second.stderr.includes(target));
+    assert.deepEqual(snapshot(target), before);
+    await store.close();
+  });
+
+  test("of a damaged log ends with 3 and leaves nothing behind", async (t) => {
+    const folder = await prepare(t, A, `${A}x\n`);
+    const target = join(makeFolder(t), "copy");
+    const { status, stdout } = await runCli(["backup", target, "--data", folder]);
+    assert.deepEqual([status, stdout], [3, ""]);
+    assert.equal(existsSync(target), false);
+  });
+});
+
+describe("import and export", AT_ONCE, () => {
+  test("import of a file creates its plants, names each refused line, and ends with 1", async (t) => {
+    const folder = makeFolder(t);
+    const file = join(makeFolder(t), "plants.txt");
+    writeFileSync(file, `\ufeff${A}\nx\n${B.trimEnd()}`);
+    const { status, stdout, stderr } = await runCli(["import", file, "--data", folder]);
+    assert.equal(status, 1);
+    assert.match(stdout, /\b2\b.*\b0\b.*\b1\b/);
+    assert.match(stderr, /\b3\b/);
+    assert.equal(stderr.split("\n").length, 2);
+    assert.equal(readLog(folder), A + B);
+  });
+
+  test("what export prints is imported from standard input, and once more without a change", async (t) => {
+    const source = await prepare(t, `${A}\n${B}`);
+    const exported = await runCli(["export", "--data", source]);
+    assert.deepEqual(exported, { status: 0, signal: null, stdout: A + B, stderr: "" });
+    const target = makeFolder(t);
+    for (const counts of [/\b2\b.*\b0\b.*\b0\b/, /\b0\b.*\b2\b.*\b0\b/]) {
+      const { status, stdout, stderr } = await runCli(["import", "-", "--data", target], {
+        stdin: exported.stdout,
+      });
+      assert.deepEqual([status, stderr], [0, ""]);
+      assert.match(stdout, counts);
+    }
+    assert.equal(readLog(target), A + B);
+    const store = await openStore(t, target);
+    assert.equal((await collect(store.list())).length, 2);
+  });
+
+  test("export of a damaged log ends with 3", async (t) => {
+    const folder = await prepare(t, A, `${A}x\n`);
+    assert.equal((await runCli(["export", "--data", folder])).status, 3);
+  });
+
+  test("import of a file that is not there ends with 1 and makes no store", async (t) => {
+    const folder = join(makeFolder(t), "data");
+    const { status } = await runCli(["import", join(folder, "none.jsonl"), "--data", folder]);
+    assert.equal(status, 1);
+    assert.equal(existsSync(folder), false);
+  });
+});

@@ -1,0 +1,32 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { describe } from "../../src/cli/progress.ts";
+
+const MB = 1_000_000;
+
+const LINES: readonly [bytes: number, total: number | undefined, seconds: number, line: string][] =
+  [
+    [0, 10 * MB, 1, "[------------------------] 0 % of 10.0 MB, 0.0 MB/s, 10000000 s left"],
+    [5 * MB, 10 * MB, 2, "[############------------] 50 % of 10.0 MB, 2.5 MB/s, 2 s left"],
+    [42 * MB, 120 * MB, 1, "[########----------------] 35 % of 120.0 MB, 42.0 MB/s, 2 s left"],
+    [10 * MB - 1, 10 * MB, 2, "[#######################-] 99 % of 10.0 MB, 5.0 MB/s, 1 s left"],
+    [10 * MB, 10 * MB, 2, "[########################] 100 % of 10.0 MB, 5.0 MB/s, 0 s left"],
+    [0, 0, 0, "[########################] 100 % of 0.0 MB, 0.0 MB/s, 0 s left"],
+    [MB, 2 * MB, 0, "[############------------] 50 % of 2.0 MB, 1000.0 MB/s, 1 s left"],
+    [5 * MB, undefined, 2, "5.0 MB, 2.5 MB/s"],
+    [0, undefined, 0, "0.0 MB, 0.0 MB/s"],
+  ];
+
+for (const [bytes, total, seconds, line] of LINES) {
+  test(`${bytes} of ${total ?? "unknown many"} bytes after ${seconds} s are shown as "${line}"`, () => {
+    assert.equal(describe("importing", bytes, total, seconds), `importing ${line}`);
+  });
+}
+
+test("more bytes than were expected, of a file that grows, never burst the bar", () => {
+  for (const bytes of [11, 12, 100]) {
+    const line = describe("importing", bytes, 10, 1);
+    assert.match(line, /\[#{24}\] 100 % /);
+    assert.match(line, / 0 s left$/);
+  }
+});

@@ -1,0 +1,101 @@
+/** `backup` and `import`: what was killed can be done again, and harms nothing. */
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { type FolderState, makeClean } from "./folder-states.ts";
+import { judgeFolder } from "./judge.ts";
+import type { PlantBook } from "./plant-book.ts";
+import { Run, runProgram } from "./program.ts";
+import type { Scenario } from "./scenario.ts";
+import { describeEnd } from "./server.ts";
+
+const SOURCE_FILES = ["plants.jsonl", "tokens.jsonl", "plants.jsonl.checkpoint"] as const;
+const PLANTS = 300;
+/** Several reads of the file, and as many batches. */
+const IMPORTED = 12_000;
+
+function backupScenario(): Scenario {
+  let state: FolderState | undefined;
+  return {
+    name: "backup",
+    async prepare(root) {
+      state = await makeClean(join(root, "data"), PLANTS);
+    },
+    async attempt(root, { program, surroundings }) {
+      if (state === undefined) throw new Error("not prepared");
+      const before = state;
+      const source = join(root, "data");
+      const target = join(root, "copy");
+      const original = readFiles(source);
+      const args = ["backup", target, "--data", source];
+      const ended = await new Run(program, args, surroundings).ended;
+      return {
+        ended,
+        acknowledged: 0,
+        judge: async (totals) => {
+          if (readFiles(source) !== original) totals.faults.push("the source was changed");
+          if (!existsSync(target)) {
+            const again = await runProgram(program, args);
+            if (again.status !== 0) totals.faults.push(`another backup ${describeEnd(again)}`);
+          }
+          const verified = await runProgram(program, ["verify", "--data", target]);
+          if (!/checksum +matches/.test(verified.stdout)) {
+            totals.faults.push(`verify of the copy: ${verified.stdout} ${verified.stderr}`);
+          }
+          await judgeFolder(program, target, { ...before, book: before.book.copy() }, totals);
+        },
+      };
+    },
+  };
+}
+
+function readFiles(folder: string): string {
+  return SOURCE_FILES.map((name) => readFileSync(join(folder, name), "utf8")).join("\0");
+}
+
+/** A file that repeats what is stored already and goes on with new plants. */
+function importScenario(name: string, plantsBefore: number): Scenario {
+  let state: FolderState | undefined;
+  let book: PlantBook | undefined;
+  return {
+    name: `import: ${name}`,
+    async prepare(root) {
+      state = await makeClean(join(root, "data"), plantsBefore);
+      book = state.book;
+      while (book.taken < IMPORTED) book.take();
+      const { taken } = book;
+      const lines = Array.from({ length: taken }, (_, plant) => `${book?.line(plant)}\n`);
+      writeFileSync(join(root, "plants"), lines.join(""));
+    },
+    async attempt(root, { program, surroundings }) {
+      if (state === undefined) throw new Error("not prepared");
+      const before = state;
+      const folder = join(root, "data");
+      const args = ["import", join(root, "plants"), "--data", folder];
+      const ended = await new Run(program, args, surroundings).ended;
+      const after = before.book.copy();
+      if (/^created /m.test(ended.stdout)) acknowledgeAll(after);
+      const acknowledged = after.acknowledged - before.book.acknowledged;
+      return {
+        ended,
+        acknowledged,
+        judge: async (totals) => {
+          await judgeFolder(program, folder, { ...before, book: after }, totals);
+          const again = await runProgram(program, args);
+          if (again.status !== 0) totals.faults.push(`another import ${describeEnd(again)}`);
+          acknowledgeAll(after);
+          await judgeFolder(program, folder, { ...before, tokens: [], book: after }, totals);
+        },
+      };
+    },
+  };
+}
+
+function acknowledgeAll(book: PlantBook): void {
+  for (let plant = 0; plant < book.taken; plant++) book.acknowledge(plant);
+}
+
+export const COPIES: readonly Scenario[] = [
+  backupScenario(),
+  importScenario("into an empty store", 0),
+  importScenario("of plants that are stored in part", 100),
+];

@@ -1,0 +1,114 @@
+/** Data directories as a start may find them. */
+import { appendFileSync, existsSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { createToken, PlantStore } from "../../src/index.ts";
+import { PlantBook } from "./plant-book.ts";
+
+export interface FolderState {
+  readonly book: PlantBook;
+  /** Live ones. */
+  readonly tokens: readonly string[];
+  /** Never acknowledged, and kept in quarantine all the same. */
+  readonly aside: readonly Buffer[];
+  /** The same of the token log. */
+  readonly asideOfTokens?: readonly Buffer[];
+}
+
+export type MakeState = (folder: string) => Promise<FolderState>;
+
+const PLANTS = 12;
+
+/** Stopped cleanly: plants, a token, a checkpoint, and the lock files of dead processes. */
+export async function makeClean(folder: string, plants = PLANTS): Promise<FolderState> {
+  const book = new PlantBook({ hasLongNames: false });
+  const token = await createToken(folder, { name: "first" });
+  const store = await PlantStore.open(folder);
+  for (let made = 0; made < plants; made++) {
+    const plant = book.take();
+    await store.create(book.plant(plant));
+    book.acknowledge(plant);
+  }
+  await store.close();
+  return { book, tokens: [token], aside: [] };
+}
+
+async function makeAbsent(): Promise<FolderState> {
+  return { book: new PlantBook({ hasLongNames: false }), tokens: [], aside: [] };
+}
+
+async function makeUnused(folder: string): Promise<FolderState> {
+  const token = await createToken(folder, { name: "first" });
+  return { ...(await makeAbsent()), tokens: [token] };
+}
+
+/** As after a kill: the log grew behind its checkpoint. */
+function withTail(makeTail: (book: PlantBook) => { tail: Buffer; aside?: Buffer[] }): MakeState {
+  return async (folder) => {
+    const state = await makeClean(folder);
+    const { tail, aside = [] } = makeTail(state.book);
+    appendFileSync(join(folder, "plants.jsonl"), tail);
+    return { ...state, aside };
+  };
+}
+
+function withoutCheckpoint(make: MakeState): MakeState {
+  return async (folder) => {
+    const state = await make(folder);
+    rmSync(join(folder, "plants.jsonl.checkpoint"));
+    if (existsSync(join(folder, "plants.jsonl.snapshot"))) {
+      rmSync(join(folder, "plants.jsonl.snapshot"));
+    }
+    return state;
+  };
+}
+
+const torn = withTail((book) => {
+  const tail = Buffer.from(book.line(book.take()).slice(0, 30));
+  return { tail, aside: [tail] };
+});
+
+const wholeTail = withTail((book) => ({ tail: Buffer.from(book.line(book.take())) }));
+
+const zeros = withTail(() => {
+  const tail = Buffer.alloc(700);
+  return { tail, aside: [tail] };
+});
+
+/** Two sectors of zeros in the middle of a line, between lines that are whole. */
+function lostPages(book: PlantBook): { tail: Buffer; aside: Buffer[] } {
+  const lost = Buffer.from(`{"id":5,"name":"${"y".repeat(3000)}"}\n`);
+  lost.fill(0, 600, 600 + 2 * 1024);
+  const before = Buffer.from(`${book.line(book.take())}\n`);
+  const behind = Buffer.from(`${book.line(book.take())}\n`);
+  return { tail: Buffer.concat([before, lost, behind]), aside: [lost] };
+}
+
+const lostPagesAndTorn = withTail((book) => {
+  const { tail, aside } = lostPages(book);
+  const torn = Buffer.from(book.line(book.take()).slice(0, 40));
+  return { tail: Buffer.concat([tail, torn]), aside: [...aside, torn] };
+});
+
+/** What kills at other moments leave lying about. */
+async function makeLittered(folder: string): Promise<FolderState> {
+  const state = await makeClean(folder);
+  writeFileSync(join(folder, "plants.jsonl.checkpoint"), '{"bytes":1');
+  writeFileSync(join(folder, "plants.jsonl.checkpoint.new"), '{"by');
+  writeFileSync(join(folder, "plants.jsonl.quarantine-1"), "older");
+  writeFileSync(join(folder, "lock.new-0123456789ab"), "");
+  return state;
+}
+
+export const START_STATES: Readonly<Record<string, MakeState>> = {
+  "no folder": makeAbsent,
+  "tokens only": makeUnused,
+  clean: makeClean,
+  "no checkpoint": withoutCheckpoint(makeClean),
+  "torn tail": torn,
+  "torn tail, no checkpoint": withoutCheckpoint(torn),
+  "tail without line feed": wholeTail,
+  "tail of zeros": zeros,
+  "lost pages": withTail(lostPages),
+  "lost pages and torn tail, no checkpoint": withoutCheckpoint(lostPagesAndTorn),
+  litter: makeLittered,
+};

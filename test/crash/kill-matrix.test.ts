@@ -1,0 +1,37 @@
+/** The short form of `npm run crash -- --matrix`: SIGKILL at every call that changes files. */
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import { runMatrix } from "./matrix.ts";
+import { buildProgram } from "./program.ts";
+import { SCENARIOS } from "./scenarios.ts";
+import { CHANGING_CALLS, hasStrace } from "./strace.ts";
+
+/** Both at once make a busy machine of two cores, and no more. */
+const OPTIONS = { calls: CHANGING_CALLS, seesEnd: false, jobs: 2 };
+
+const program = buildProgram();
+after(() => program.remove());
+
+const CASES: Readonly<Record<string, { readonly kills: readonly string[] }>> = {
+  "start, create, stop: torn tail, no checkpoint": {
+    kills: ["openat", "pwrite64", "fsync", "ftruncate", "rename", "link", "unlink"],
+  },
+  "token create: two tokens": { kills: ["openat", "pwrite64", "link", "unlink"] },
+};
+
+for (const [name, { kills }] of Object.entries(CASES)) {
+  const scenario = SCENARIOS.find((one) => one.name === name);
+
+  test(`killed at any call that changes files, nothing acknowledged is lost: ${name}`, {
+    skip: hasStrace() ? false : "needs strace",
+    timeout: 120_000,
+  }, async () => {
+    assert.ok(scenario !== undefined);
+    const report = await runMatrix(program, scenario, OPTIONS);
+    const { lost, duplicated, unparsable, failedStarts, faults } = report.totals;
+    assert.deepEqual(faults, []);
+    assert.deepEqual([lost, duplicated, unparsable, failedStarts], [0, 0, 0, 0]);
+    assert.ok(report.totals.acknowledged > 0, "some kills came behind an acknowledgement");
+    for (const call of kills) assert.ok(report.kills.has(call), `a kill fell on ${call}`);
+  });
+}

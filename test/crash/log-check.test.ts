@@ -1,0 +1,66 @@
+/** The checks of the crash runs find what they look for. */
+import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { makeFolder } from "../support/folders.ts";
+import { checkLog } from "./log-check.ts";
+import { lateGrowth } from "./memory.ts";
+import { PlantBook } from "./plant-book.ts";
+import { readPlaces } from "./strace.ts";
+
+test("checkLog() counts what is lost, what stands twice and what is no plant", (t) => {
+  const book = new PlantBook({ hasLongNames: true });
+  for (let plant = 0; plant < 5; plant++) {
+    book.take();
+    if (plant < 4) book.acknowledge(plant); // the last one may be there or not
+  }
+  const check = (...lines: string[]) => {
+    const path = join(makeFolder(t), "plants.jsonl");
+    writeFileSync(path, lines.map((line) => `${line}\n`).join(""));
+    const { lines: count, lost, duplicated, unparsable } = checkLog(path, book);
+    return [count, lost, duplicated, unparsable];
+  };
+  const [a = "", b = "", c = "", d = "", e = ""] = [0, 1, 2, 3, 4].map((plant) => book.line(plant));
+  assert.deepEqual(check(a, b, c, d), [4, 0, 0, 0]);
+  assert.deepEqual(check(d, e, c, "   ", b, a), [5, 0, 0, 0]);
+  assert.deepEqual(check(a, b, d), [3, 1, 0, 0]);
+  assert.deepEqual(check(a, b, c, d, b), [5, 0, 1, 0]);
+  assert.deepEqual(check(a, b, c, d.slice(0, -1)), [4, 1, 0, 1]);
+  assert.deepEqual(check(a, b, c, d.replace("Fern", "Moss")), [4, 1, 0, 1]);
+  assert.deepEqual(check(a, b, c, d, '{"id":1,"name":"a stranger"}'), [5, 0, 0, 1]);
+});
+
+test("readPlaces() finds every call below the root, counted by thread", () => {
+  const trace = [
+    '7 openat(AT_FDCWD</x>, "/tmp/r/data", O_RDONLY) = 20</tmp/r/data>',
+    '7 openat(AT_FDCWD</x>, "/tmp/r/data", O_RDONLY <unfinished ...>',
+    '8 openat(AT_FDCWD</x>, "/tmp/r/data", O_RDONLY) = 20</tmp/r/data>',
+    "7 <... openat resumed>) = 21</tmp/r/data>",
+    '8 pwrite64(21</tmp/r/data/plants.jsonl>, "{}", 2, 0) = 2',
+    '7 link("/tmp/r/data/lock.new", "/tmp/r/data/lock.2") = 0',
+    '7 bind(19<socket:[1]>, {sa_family=AF_UNIX, sun_path="/tmp/r/data/lock.new"}, 110) = 0',
+    '7 openat(AT_FDCWD</x>, "/etc/passwd", O_RDONLY) = 22</etc/passwd>',
+    "+++ exited with 0 +++",
+  ];
+  assert.deepEqual(readPlaces(trace.join("\n"), "/tmp/r"), [
+    { call: "openat", path: "/data", count: 2 },
+    { call: "pwrite64", path: "/data/plants.jsonl", count: 1 },
+    { call: "link", path: "/data/lock.new", count: 1 },
+    { call: "bind", path: undefined, count: 1 },
+  ]);
+});
+
+test("lateGrowth() tells memory that plants take from memory that leaks", () => {
+  const grow = (bytesPerSecond: number, plantsPerSecond: number) =>
+    lateGrowth(
+      Array.from({ length: 240 }, (_, seconds) => ({
+        seconds,
+        residentBytes: 100e6 + seconds * bytesPerSecond,
+        plants: seconds * plantsPerSecond,
+      })),
+    ).isLevel;
+  assert.equal(grow(0, 0), true);
+  assert.equal(grow(1e6, 1e5), true, "the index of a hundred thousand plants a second");
+  assert.equal(grow(1e6, 100), false);
+});

@@ -1,0 +1,119 @@
+/** A kill at every single call of a scenario, one after the other. */
+import { mkdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { makeTemporaryFolder } from "./leftovers.ts";
+import type { Program, Surroundings } from "./program.ts";
+import { addTotals, newTotals, type Totals } from "./report.ts";
+import { copyTree, type Scenario } from "./scenario.ts";
+import { describeEnd } from "./server.ts";
+import { killing, type Place, readPlaces, recording, wasKilled } from "./strace.ts";
+
+export interface MatrixOptions {
+  /** The kinds of calls. */
+  readonly calls: readonly string[];
+  /** Goes on at each place until a run comes through; else up to the number that were seen. */
+  readonly seesEnd: boolean;
+  /** Runs at a time. */
+  readonly jobs: number;
+}
+
+export interface MatrixReport {
+  readonly totals: Totals;
+  /** How many kills fell on each kind of call. */
+  readonly kills: ReadonlyMap<string, number>;
+}
+
+/** No scenario makes a call on one path so often: an end for a loop that would have none. */
+const NTH_MAX = 200;
+
+export async function runMatrix(
+  program: Program,
+  scenario: Scenario,
+  options: MatrixOptions,
+): Promise<MatrixReport> {
+  const { path: scratch, remove } = makeTemporaryFolder("kill");
+  try {
+    const matrix = new Matrix({ program, scenario, options, scratch });
+    await matrix.run();
+    return matrix;
+  } finally {
+    remove();
+  }
+}
+
+interface MatrixParts {
+  readonly program: Program;
+  readonly scenario: Scenario;
+  readonly options: MatrixOptions;
+  readonly scratch: string;
+}
+
+class Matrix implements MatrixReport {
+  readonly totals = newTotals();
+  readonly kills = new Map<string, number>();
+  readonly #parts: MatrixParts;
+
+  constructor(parts: MatrixParts) {
+    this.#parts = parts;
+  }
+
+  async run(): Promise<void> {
+    const { scratch, scenario, options } = this.#parts;
+    mkdirSync(join(scratch, "template"));
+    await scenario.prepare(join(scratch, "template"));
+    const places = await this.#record();
+    if (places.length === 0) this.totals.faults.push(`${scenario.name}: no call was seen`);
+    const work = async (slot: number) => {
+      for (let place = places.shift(); place !== undefined; place = places.shift()) {
+        await this.#killAt(place, slot);
+      }
+    };
+    await Promise.all(Array.from({ length: options.jobs }, (_, slot) => work(slot)));
+  }
+
+  async #record(): Promise<Place[]> {
+    const { options } = this.#parts;
+    const { root, trace } = this.#slot(0);
+    await this.#attempt(0, recording(trace, options.calls), "recording");
+    return readPlaces(readFileSync(trace, "utf8"), root);
+  }
+
+  async #killAt(place: Place, slot: number): Promise<void> {
+    const { root, trace } = this.#slot(slot);
+    const last = this.#parts.options.seesEnd ? NTH_MAX : place.count;
+    for (let nth = 1; nth <= last; nth++) {
+      const what = `${place.call} ${place.path ?? ""} #${nth}`;
+      const isKilled = await this.#attempt(slot, killing(trace, root, place, nth), what);
+      if (isKilled) {
+        this.kills.set(place.call, (this.kills.get(place.call) ?? 0) + 1);
+        this.totals.points++;
+      } else {
+        // How many batches there are depends on how requests meet.
+        if (nth === 1) this.totals.faults.push(`${what}: the kill did not hit`);
+        break;
+      }
+    }
+  }
+
+  /** One run from a fresh copy, and what is thought of what it left behind. */
+  async #attempt(slot: number, surroundings: Surroundings, what: string): Promise<boolean> {
+    const { program, scenario, scratch } = this.#parts;
+    const { root, trace } = this.#slot(slot);
+    copyTree(join(scratch, "template"), root);
+    const totals = newTotals();
+    const attempt = await scenario.attempt(root, { program, surroundings });
+    const { ended, acknowledged } = attempt;
+    const isKilled = ended.signal === "SIGKILL" && wasKilled(readFileSync(trace, "utf8"));
+    if (ended.isLate || (!isKilled && ended.status !== 0)) totals.faults.push(describeEnd(ended));
+    await attempt.judge(totals);
+    const faults = totals.faults.map((fault) => `${scenario.name}, ${what}: ${fault}`);
+    addTotals(this.totals, { ...totals, acknowledged, faults });
+    return isKilled && !ended.isLate;
+  }
+
+  /** Where one of the runs that go on at a time has its files; the paths are of one length. */
+  #slot(slot: number): { root: string; trace: string } {
+    const { scratch } = this.#parts;
+    return { root: join(scratch, `run-${slot}`), trace: join(scratch, `trace-${slot}`) };
+  }
+}

@@ -1,0 +1,119 @@
+/**
+ * What a run knows of its plants: which it has sent, and which the server has
+ * acknowledged.
+ *
+ * A plant is a number, and everything about it follows from that: so millions
+ * are remembered in a byte each, and a line of the log is compared to the byte.
+ */
+import type { NewPlant } from "../../src/index.ts";
+import { Random } from "./random.ts";
+
+/** Beyond what a double tells apart: an id that lost its last digit would be another plant. */
+const FIRST_ID = 9_007_199_254_740_993n;
+
+const SENT = 0;
+const ACKNOWLEDGED = 1;
+
+export class PlantBook {
+  /** How many plants were sent, so their numbers are those below. */
+  taken = 0;
+  acknowledged = 0;
+  #states = new Uint8Array(1024);
+  readonly #hasLongNames: boolean;
+
+  /** With long names, one plant in a hundred fills pages, and one in a thousand many of them. */
+  constructor({ hasLongNames }: { readonly hasLongNames: boolean }) {
+    this.#hasLongNames = hasLongNames;
+  }
+
+  /** The number of a plant that is about to be sent for the first time. */
+  take(): number {
+    if (this.taken === this.#states.length) {
+      const larger = new Uint8Array(this.taken * 2);
+      larger.set(this.#states);
+      this.#states = larger;
+    }
+    this.#states[this.taken] = SENT;
+    return this.taken++;
+  }
+
+  acknowledge(plant: number): void {
+    if (this.#states[plant] === SENT) this.acknowledged++;
+    this.#states[plant] = ACKNOWLEDGED;
+  }
+
+  isAcknowledged(plant: number): boolean {
+    return plant < this.taken && this.#states[plant] === ACKNOWLEDGED;
+  }
+
+  /** An acknowledged plant, or `undefined` where chance finds none. */
+  pickAcknowledged(random: Random): number | undefined {
+    for (let attempt = 0; attempt < 8; attempt++) {
+      const plant = random.below(this.taken);
+      if (this.isAcknowledged(plant)) return plant;
+    }
+    return undefined;
+  }
+
+  /** Acknowledged plants: the newest ones, and as many that chance picks. */
+  sample(count: number, random: Random): number[] {
+    const sample = new Set<number>();
+    for (let plant = this.taken - 1; plant >= 0 && sample.size < count / 2; plant--) {
+      if (this.isAcknowledged(plant)) sample.add(plant);
+    }
+    for (let picked = 0; picked < count / 2; picked++) {
+      const plant = this.pickAcknowledged(random);
+      if (plant !== undefined) sample.add(plant);
+    }
+    return [...sample];
+  }
+
+  /** As the store takes it. */
+  plant(plant: number): NewPlant {
+    return { ...JSON.parse(this.answer(plant)), id: FIRST_ID + BigInt(plant) };
+  }
+
+  /** The line of the log, which is also a body that creates it. */
+  line(plant: number): string {
+    return `{"id":${FIRST_ID + BigInt(plant)},${this.#members(plant)}}`;
+  }
+
+  /** The answer to its create. */
+  answer(plant: number): string {
+    return `{${this.#members(plant)}}`;
+  }
+
+  /** A body that claims its id for another plant. */
+  conflict(plant: number): string {
+    return `{"id":${FIRST_ID + BigInt(plant)},"name":"not plant ${plant}"}`;
+  }
+
+  /** The plant whose id a line has; `undefined` where it has none of ours. */
+  numberOf(line: string): number | undefined {
+    const id = /^\{"id":(-?[0-9]{1,19}),/.exec(line)?.[1];
+    const plant = id === undefined ? -1 : Number(BigInt(id) - FIRST_ID);
+    return plant >= 0 && plant < this.taken ? plant : undefined;
+  }
+
+  /** What is known now, to go on from in another way. */
+  copy(): PlantBook {
+    const copy = new PlantBook({ hasLongNames: this.#hasLongNames });
+    copy.#states = this.#states.slice();
+    copy.taken = this.taken;
+    copy.acknowledged = this.acknowledged;
+    return copy;
+  }
+
+  #members(plant: number): string {
+    const tag = plant % 3 === 0 ? "" : `,"tag":"bed ${plant % 97}"`;
+    return `"name":"Fern ${plant} ü🌿${"x".repeat(this.#fillerLength(plant))}"${tag}`;
+  }
+
+  #fillerLength(plant: number): number {
+    const random = new Random(plant);
+    const kind = this.#hasLongNames ? random.next() : 1;
+    if (kind < 0.001) return random.below(200_000);
+    if (kind < 0.01) return random.below(20_000);
+    return random.below(100);
+  }
+}

@@ -1,0 +1,159 @@
+/**
+ * The program under test, built from the sources as they are now, and its
+ * processes: each has an end, by itself or by a deadline.
+ */
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { makeTemporaryFolder, removeAtExit } from "./leftovers.ts";
+
+export interface Program {
+  /** The file that Node runs. */
+  readonly main: string;
+  remove(): void;
+}
+
+/** Compiles `src` into a temporary folder: through a loader every start would take far longer. */
+export function buildProgram(): Program {
+  const { path: folder, remove } = makeTemporaryFolder("build");
+  const compiler = fileURLToPath(import.meta.resolve("typescript/package.json"));
+  const tsc = join(compiler, "..", "bin", "tsc");
+  const source = fileURLToPath(new URL("../../src", import.meta.url));
+  const built = spawnSync(process.execPath, [tsc, "-p", source, "--outDir", folder], {
+    encoding: "utf8",
+  });
+  if (built.status !== 0) throw new Error(`cannot build the program: ${built.stdout}`);
+  writeFileSync(join(folder, "package.json"), '{"type":"module"}');
+  return { main: join(folder, "cli", "main.js"), remove };
+}
+
+/** How a process ended. */
+export interface Ended {
+  readonly status: number | null;
+  readonly signal: NodeJS.Signals | null;
+  readonly stdout: string;
+  readonly stderr: string;
+  /** It did not end by itself in time. */
+  readonly isLate: boolean;
+}
+
+/** What a process may be run under (strace), and with. */
+export interface Surroundings {
+  readonly wrapper?: readonly string[];
+  readonly nodeArgs?: readonly string[];
+  readonly env?: Readonly<Record<string, string>>;
+}
+
+/** Nothing here takes longer, also not under strace on a busy machine. */
+const DEADLINE_MS = 60_000;
+
+/** One run of the program. */
+export class Run {
+  readonly ended: Promise<Ended>;
+  readonly #child: ChildProcess;
+  readonly #isWrapped: boolean;
+  #stdout = "";
+  #stderr = "";
+  #isLate = false;
+
+  constructor(
+    program: Program,
+    args: readonly string[],
+    surroundings: Surroundings = {},
+    deadlineMs = DEADLINE_MS,
+  ) {
+    const { wrapper = [], nodeArgs = [], env = {} } = surroundings;
+    const words = [...wrapper, process.execPath, ...nodeArgs, program.main, ...args];
+    const [command = "", ...rest] = words;
+    this.#isWrapped = wrapper.length > 0;
+    this.#child = spawn(command, rest, {
+      env: { ...process.env, ...env },
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    this.#child.stdout?.setEncoding("utf8").on("data", (text: string) => {
+      this.#stdout += text;
+    });
+    this.#child.stderr?.setEncoding("utf8").on("data", (text: string) => {
+      this.#stderr += text;
+    });
+    this.ended = this.#watch(deadlineMs);
+  }
+
+  get stdout(): string {
+    return this.#stdout;
+  }
+
+  get stderr(): string {
+    return this.#stderr;
+  }
+
+  get pid(): number {
+    return this.#child.pid ?? 0;
+  }
+
+  /** Sends a signal to the program itself, not to what it runs under. */
+  kill(signal: NodeJS.Signals): void {
+    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
+    if (!this.#isWrapped) {
+      this.#child.kill(signal);
+      return;
+    }
+    const wrapped = childOf(this.pid);
+    if (wrapped !== undefined) signalProcess(wrapped, signal);
+    else if (signal === "SIGKILL") this.#child.kill(signal);
+  }
+
+  /** What standard output showed once it matched; `undefined` when the process ended before. */
+  async output(pattern: RegExp): Promise<RegExpExecArray | undefined> {
+    const shown = new Promise<RegExpExecArray>((resolve) => {
+      const look = () => {
+        const match = pattern.exec(this.#stdout);
+        if (match !== null) resolve(match);
+      };
+      this.#child.stdout?.on("data", look);
+      look();
+    });
+    return Promise.race([shown, this.ended.then(() => undefined)]);
+  }
+
+  async #watch(deadlineMs: number): Promise<Ended> {
+    const killNow = removeAtExit(() => this.kill("SIGKILL"));
+    const deadline = setTimeout(() => {
+      this.#isLate = true;
+      killNow();
+    }, deadlineMs);
+    const [status, signal] = await new Promise<[number | null, NodeJS.Signals | null]>(
+      (resolve, reject) => {
+        this.#child.once("error", reject);
+        this.#child.once("close", (...end) => resolve(end));
+      },
+    ).finally(() => {
+      clearTimeout(deadline);
+      killNow(); // forgets it: there is nothing left to kill
+    });
+    const { stdout, stderr } = this;
+    return { status, signal, stdout, stderr, isLate: this.#isLate };
+  }
+}
+
+/** Runs a command of the program to its end. */
+export function runProgram(program: Program, args: readonly string[]): Promise<Ended> {
+  return new Run(program, args).ended;
+}
+
+/** The one child of a process; `undefined` when there is none (any more). */
+function childOf(pid: number): number | undefined {
+  try {
+    const children = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim();
+    return children === "" ? undefined : Number(children.split(" ")[0]);
+  } catch {
+    return undefined;
+  }
+}
+
+function signalProcess(pid: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(pid, signal);
+  } catch {} // it has just ended
+}

@@ -1,0 +1,83 @@
+/** What a run found, added up and as a table. */
+import type { LogFindings } from "./log-check.ts";
+
+export interface Totals {
+  /** Rounds, or places at which the program was killed. */
+  points: number;
+  acknowledged: number;
+  lost: number;
+  duplicated: number;
+  unparsable: number;
+  failedStarts: number;
+  /** Everything that was wrong, in words. */
+  readonly faults: string[];
+  readonly startedAt: number;
+}
+
+export function newTotals(): Totals {
+  return {
+    points: 0,
+    acknowledged: 0,
+    lost: 0,
+    duplicated: 0,
+    unparsable: 0,
+    failedStarts: 0,
+    faults: [],
+    startedAt: performance.now(),
+  };
+}
+
+export function addFindings(totals: Totals, findings: Omit<LogFindings, "lines">): void {
+  totals.lost += findings.lost;
+  totals.duplicated += findings.duplicated;
+  totals.unparsable += findings.unparsable;
+  totals.faults.push(...findings.faults);
+}
+
+export function addTotals(totals: Totals, more: Totals): void {
+  totals.points += more.points;
+  totals.acknowledged += more.acknowledged;
+  totals.failedStarts += more.failedStarts;
+  addFindings(totals, more);
+}
+
+export function isClean({ lost, duplicated, unparsable, failedStarts, faults }: Totals): boolean {
+  return lost + duplicated + unparsable + failedStarts + faults.length === 0;
+}
+
+/** Columns as wide as their widest cell; numbers to the right. */
+export function formatTable(rows: readonly (readonly (string | number)[])[]): string {
+  const widths: number[] = [];
+  for (const row of rows) {
+    for (const [at, cell] of row.entries()) {
+      widths[at] = Math.max(widths[at] ?? 0, String(cell).length);
+    }
+  }
+  const formatCell = (cell: string | number, at: number) =>
+    at === 0 ? String(cell).padEnd(widths[at] ?? 0) : String(cell).padStart(widths[at] ?? 0);
+  return rows.map((row) => row.map(formatCell).join("  ").trimEnd()).join("\n");
+}
+
+export const TOTALS_HEAD = [
+  "kills",
+  "acknowledged",
+  "lost",
+  "duplicated",
+  "unparsable",
+  "failed starts",
+  "other faults",
+  "seconds",
+] as const;
+
+export function totalsRow(totals: Totals): (string | number)[] {
+  const { points, acknowledged, lost, duplicated, unparsable, failedStarts, faults } = totals;
+  const seconds = ((performance.now() - totals.startedAt) / 1000).toFixed(1);
+  const others = faults.length;
+  return [points, acknowledged, lost, duplicated, unparsable, failedStarts, others, seconds];
+}
+
+/** The faults in words, the first ones of many. */
+export function formatFaults({ faults }: Totals, most = 20): string {
+  const shown = faults.slice(0, most).map((fault) => `  fault: ${fault}\n`);
+  return shown.join("") + (faults.length > most ? `  and ${faults.length - most} more\n` : "");
+}

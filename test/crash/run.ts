@@ -1,0 +1,116 @@
+/**
+ * `npm run crash`: the long form of what the tests of this folder do briefly.
+ * Prints a table; the exit status is 1 when anything was lost, doubled or wrong.
+ *
+ *   npm run crash -- --rounds 500 --seed 7        SIGKILL at random moments under load
+ *   npm run crash -- --matrix --only repair       SIGKILL at every single system call
+ *   npm run crash -- --soak 600                   ten minutes of kills, full disks, tokens
+ */
+import { parseArgs } from "node:util";
+import { runKillRounds } from "./kill-rounds.ts";
+import { runMatrix } from "./matrix.ts";
+import { buildProgram, type Program } from "./program.ts";
+import {
+  addTotals,
+  formatFaults,
+  formatTable,
+  isClean,
+  newTotals,
+  TOTALS_HEAD,
+  type Totals,
+  totalsRow,
+} from "./report.ts";
+import { SCENARIOS } from "./scenarios.ts";
+import { runSoak } from "./soak.ts";
+import { CHANGING_CALLS, hasStrace, OTHER_CALLS } from "./strace.ts";
+
+const HELP = `Options:
+  --rounds N        kills at random moments (500)
+  --connections N   keep-alive connections of the load (64)
+  --seed N          repeats the choices of a run
+  --matrix          a kill at every call that changes files, by strace, instead
+  --only TEXT       of the matrix, only what has this in its name
+  --all-calls       of the matrix, also at the calls between those
+  --jobs N          of the matrix, runs at a time (2)
+  --soak SECONDS    kills, full disks and token changes under full load, instead
+`;
+
+const { values } = parseArgs({
+  options: {
+    rounds: { type: "string", default: "500" },
+    connections: { type: "string", default: "64" },
+    seed: { type: "string", default: String(Math.floor(Math.random() * 2 ** 32)) },
+    matrix: { type: "boolean", default: false },
+    only: { type: "string", default: "" },
+    "all-calls": { type: "boolean", default: false },
+    jobs: { type: "string", default: "2" },
+    soak: { type: "string" },
+    help: { type: "boolean", default: false },
+  },
+});
+
+const seed = Number(values.seed);
+const connections = Number(values.connections);
+
+function print(line: string): void {
+  process.stdout.write(`${line}\n`);
+}
+
+async function rounds(program: Program): Promise<Totals> {
+  const totals = await runKillRounds(program, {
+    rounds: Number(values.rounds),
+    seed,
+    connections,
+    onRound: (done, { acknowledged, faults }) => {
+      if (done % 50 === 0) {
+        print(`round ${done}: ${acknowledged} acknowledged, ${faults.length} faults`);
+      }
+    },
+  });
+  print(formatTable([TOTALS_HEAD, totalsRow(totals)]));
+  return totals;
+}
+
+async function matrix(program: Program): Promise<Totals> {
+  if (!hasStrace()) throw new Error("the matrix needs strace");
+  const all = newTotals();
+  const rows: (string | number)[][] = [["", ...TOTALS_HEAD]];
+  const calls = values["all-calls"] ? [...CHANGING_CALLS, ...OTHER_CALLS] : CHANGING_CALLS;
+  for (const scenario of SCENARIOS.filter(({ name }) => name.includes(values.only))) {
+    const options = { calls, seesEnd: true, jobs: Number(values.jobs) };
+    const { totals, kills } = await runMatrix(program, scenario, options);
+    rows.push([scenario.name, ...totalsRow(totals)]);
+    addTotals(all, totals);
+    print(`${scenario.name}: ${[...kills].map(([call, count]) => `${call} ${count}`).join(", ")}`);
+    process.stdout.write(formatFaults(totals));
+  }
+  print(formatTable([...rows, ["all", ...totalsRow(all)]]));
+  return all;
+}
+
+async function soak(program: Program, seconds: number): Promise<Totals> {
+  const totals = await runSoak(program, { seconds, seed, connections, print });
+  print(formatTable([TOTALS_HEAD, totalsRow(totals)]));
+  return totals;
+}
+
+async function main(): Promise<void> {
+  const program = buildProgram();
+  try {
+    print(`seed ${seed}, Node ${process.version}`);
+    const { soak: seconds } = values;
+    const part = seconds !== undefined ? "soak" : values.matrix ? "matrix" : "rounds";
+    const totals =
+      part === "soak"
+        ? await soak(program, Number(seconds))
+        : await (part === "matrix" ? matrix : rounds)(program);
+    process.stdout.write(formatFaults(totals));
+    process.exitCode = isClean(totals) && totals.points > 0 ? 0 : 1;
+  } finally {
+    program.remove();
+  }
+}
+
+for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => process.exit(130));
+if (values.help) process.stdout.write(HELP);
+else await main();

@@ -1,0 +1,39 @@
+/** Something that the program does and that a kill may end at any call. */
+import { copyFileSync, linkSync, mkdirSync, readdirSync, rmSync, statSync } from "node:fs";
+import { join } from "node:path";
+import type { Ended, Program, Surroundings } from "./program.ts";
+import type { Totals } from "./report.ts";
+
+export interface Scenario {
+  readonly name: string;
+  /** Makes what every run begins with, below a root that each gets a copy of. */
+  prepare(root: string): Promise<void>;
+  /** Does it once. */
+  attempt(root: string, launch: Launch): Promise<Attempt>;
+}
+
+export interface Launch {
+  readonly program: Program;
+  readonly surroundings: Surroundings;
+}
+
+export interface Attempt {
+  readonly ended: Ended;
+  /** How many plants and tokens it acknowledged. */
+  readonly acknowledged: number;
+  /** Looks at what it left behind. */
+  judge(totals: Totals): Promise<void>;
+}
+
+/** Copies a tree, the sockets of dead processes too. */
+export function copyTree(from: string, to: string): void {
+  rmSync(to, { recursive: true, force: true });
+  mkdirSync(to, { recursive: true, mode: 0o700 });
+  for (const entry of readdirSync(from, { withFileTypes: true })) {
+    const source = join(from, entry.name);
+    const target = join(to, entry.name);
+    if (entry.isDirectory()) copyTree(source, target);
+    else if (statSync(source).isSocket()) linkSync(source, target);
+    else copyFileSync(source, target);
+  }
+}

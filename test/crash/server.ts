@@ -1,0 +1,45 @@
+/** A server in a process of its own, to be killed. */
+import { type Ended, type Program, Run, type Surroundings } from "./program.ts";
+
+/** A server is given this long in all, unless it is told otherwise. */
+const DEADLINE_MS = 60_000;
+
+export interface ServerOptions extends Surroundings {
+  readonly args?: readonly string[];
+  readonly deadlineMs?: number;
+}
+
+export class Server {
+  readonly run: Run;
+  /** The port, once the server listens; `undefined` when it ended before. */
+  readonly ready: Promise<number | undefined>;
+
+  constructor(program: Program, folder: string, options: ServerOptions = {}) {
+    const { args = [], deadlineMs = DEADLINE_MS, ...surroundings } = options;
+    const words = ["serve", "--port", "0", "--data", folder, ...args];
+    this.run = new Run(program, words, surroundings, deadlineMs);
+    this.ready = this.run
+      .output(/^plant-store listening on \S+:([0-9]+)\n/)
+      .then((match) => (match === undefined ? undefined : Number(match[1])));
+  }
+
+  get ended(): Promise<Ended> {
+    return this.run.ended;
+  }
+
+  async kill(): Promise<Ended> {
+    this.run.kill("SIGKILL");
+    return this.ended;
+  }
+
+  async stop(): Promise<Ended> {
+    this.run.kill("SIGTERM");
+    return this.ended;
+  }
+}
+
+/** In one line, how a process ended that should have gone on. */
+export function describeEnd({ status, signal, stderr, isLate }: Ended): string {
+  const how = isLate ? "did not end in time" : `ended with ${signal ?? `status ${status}`}`;
+  return `${how}: ${stderr.trim().slice(-300)}`;
+}

@@ -1,0 +1,45 @@
+/** A disk that can be filled and given room again: a tmpfs whose size is changed. */
+import { spawnSync } from "node:child_process";
+import { statfsSync } from "node:fs";
+import { makeTemporaryFolder, removeAtExit } from "./leftovers.ts";
+
+const ROOM = "4g";
+const LEFT_KIB = 256;
+
+export class SmallDisk {
+  readonly folder: string;
+  /** Where mounting is not permitted, this is an ordinary folder that never fills. */
+  readonly canFill: boolean;
+  readonly remove: () => void;
+
+  constructor() {
+    const { path, remove } = makeTemporaryFolder("soak");
+    this.folder = path;
+    this.canFill = mount(["-t", "tmpfs", "-o", `size=${ROOM},mode=700`, "tmpfs", path]);
+    this.remove = removeAtExit(() => {
+      // Lazily: at an exit a server may not be quite gone yet.
+      if (this.canFill) spawnSync("umount", ["--lazy", path]);
+      remove();
+    });
+  }
+
+  /** Leaves room for a moment's records only. */
+  fill(): void {
+    const { blocks, bfree, bsize } = statfsSync(this.folder);
+    const usedKib = Math.ceil(((blocks - bfree) * bsize) / 1024);
+    this.#resize(`${usedKib + LEFT_KIB}k`);
+  }
+
+  giveRoom(): void {
+    this.#resize(ROOM);
+  }
+
+  #resize(size: string): void {
+    const isDone = mount(["-o", `remount,size=${size}`, this.folder]);
+    if (!isDone) throw new Error(`cannot make the disk ${size} large`);
+  }
+}
+
+function mount(args: readonly string[]): boolean {
+  return spawnSync("mount", args).status === 0;
+}

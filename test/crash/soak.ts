@@ -1,0 +1,248 @@
+/**
+ * A server under full load for minutes, with kills, full disks and tokens that
+ * come and go. The last two fifths of the time belong to one process, whose
+ * memory has to stay level.
+ */
+import { join } from "node:path";
+import { createToken, revokeToken } from "../../src/index.ts";
+import { Connection } from "./connection.ts";
+import { Load, type Mix, replay } from "./load.ts";
+import { checkLog } from "./log-check.ts";
+import { lateGrowth, residentBytes, type Sample } from "./memory.ts";
+import { PlantBook } from "./plant-book.ts";
+import type { Program } from "./program.ts";
+import { Random } from "./random.ts";
+import { addFindings, newTotals, type Totals } from "./report.ts";
+import { describeEnd, Server } from "./server.ts";
+import { SmallDisk } from "./small-disk.ts";
+
+export interface SoakOptions {
+  readonly seconds: number;
+  readonly seed: number;
+  readonly connections: number;
+  readonly print: (line: string) => void;
+}
+
+/** Full load, most of which the log does not grow by. */
+const MIX: Mix = { replay: 0.6, conflict: 0.05, twin: 0.05 };
+const KILLS_UNTIL = 0.6;
+const FULL_SECONDS = 4;
+/** A change of a token has to be in force by then. */
+const TOKEN_DEADLINE_MS = 5000;
+const HEAL_DEADLINE_MS = 20_000;
+const REPLAYS = 2000;
+
+export async function runSoak(program: Program, options: SoakOptions): Promise<Totals> {
+  const disk = new SmallDisk();
+  try {
+    if (!disk.canFill) options.print("mounting is not permitted: no full disks in this run");
+    const soak = new Soak(program, disk, options);
+    await soak.run();
+    return soak.totals;
+  } finally {
+    disk.remove();
+  }
+}
+
+class Soak {
+  readonly totals = newTotals();
+  readonly #program: Program;
+  readonly #disk: SmallDisk;
+  readonly #options: SoakOptions;
+  readonly #random: Random;
+  readonly #folder: string;
+  readonly #target = { port: 0, token: "", book: new PlantBook({ hasLongNames: false }) };
+  #server: Server | undefined;
+  #load: Load | undefined;
+  /** Of the process that runs now. */
+  #samples: Sample[] = [];
+  #tokens = 0;
+  #refused = 0;
+  #fullDisks = 0;
+
+  constructor(program: Program, disk: SmallDisk, options: SoakOptions) {
+    this.#program = program;
+    this.#disk = disk;
+    this.#options = options;
+    this.#random = new Random(options.seed);
+    this.#folder = join(disk.folder, "data");
+  }
+
+  async run(): Promise<void> {
+    const { seconds } = this.#options;
+    this.#target.token = await createToken(this.#folder, { name: "token-0" });
+    await this.#start();
+    const meter = setInterval(() => this.#measure(), 1000);
+    try {
+      while (this.#elapsed() < seconds * KILLS_UNTIL) await this.#step(true);
+      await this.#restart(); // the process whose memory counts
+      while (this.#elapsed() < seconds) await this.#step(false);
+      await this.#finish();
+    } finally {
+      clearInterval(meter);
+      await this.#server?.kill();
+      await this.#load?.stop();
+    }
+  }
+
+  /** One thing that happens to a server, after some seconds of nothing but load. */
+  async #step(kills: boolean): Promise<void> {
+    await passed(1000 + this.#random.below(4000));
+    const event = this.#random.pick(["token", "token", "full", kills ? "kill" : "full"]);
+    if (event === "token") await this.#changeToken();
+    else if (event === "kill") await this.#restart();
+    else if (this.#disk.canFill) await this.#fillDisk(kills && this.#random.next() < 0.5);
+  }
+
+  async #start(): Promise<void> {
+    const { seconds } = this.#options;
+    const deadlineMs = (seconds + 120) * 1000;
+    const server = new Server(this.#program, this.#folder, { deadlineMs });
+    const port = await server.ready;
+    if (port === undefined) {
+      this.totals.failedStarts++;
+      throw new Error(`a start ${describeEnd(await server.ended)}`);
+    }
+    this.#server = server;
+    this.#target.port = port;
+    this.#samples = [];
+    await this.#startLoad();
+  }
+
+  async #startLoad(): Promise<void> {
+    const { connections } = this.#options;
+    const options = Object.assign(this.#target, { connections, random: this.#random, mix: MIX });
+    this.#load = await Load.start(options);
+  }
+
+  async #endLoad(): Promise<void> {
+    const tally = await this.#load?.stop();
+    this.totals.faults.push(...(tally?.wrong ?? []));
+    this.#refused += tally?.refused ?? 0;
+  }
+
+  /** SIGKILL under load, and a new server on what it left behind. */
+  async #restart(): Promise<void> {
+    await this.#server?.kill();
+    await this.#endLoad();
+    this.totals.points++;
+    await this.#start();
+    this.#print("killed and started again");
+  }
+
+  /** The disk is full for a while: 503, and it heals by itself, also over a kill. */
+  async #fillDisk(kills: boolean): Promise<void> {
+    const refused = this.#load?.tally.refused ?? 0;
+    this.#disk.fill();
+    await this.#until("requests are refused", HEAL_DEADLINE_MS, () => {
+      return (this.#load?.tally.refused ?? 0) > refused;
+    });
+    await passed(FULL_SECONDS * 1000 * this.#random.next());
+    if (kills) await this.#restart();
+    this.#disk.giveRoom();
+    const { acknowledged } = this.#target.book;
+    await this.#until("plants are stored again", HEAL_DEADLINE_MS, () => {
+      return this.#target.book.acknowledged > acknowledged + 100;
+    });
+    this.#fullDisks++;
+    this.#print(kills ? "disk full, killed meanwhile, healed" : "disk full, healed");
+  }
+
+  /** A new token is accepted, and the one before it refused once it is revoked. */
+  async #changeToken(): Promise<void> {
+    const before = this.#target.token;
+    const token = await createToken(this.#folder, { name: `token-${++this.#tokens}` });
+    await this.#until("the new token is accepted", TOKEN_DEADLINE_MS, async () => {
+      return (await this.#statusWith(token)) !== 401;
+    });
+    this.#target.token = token;
+    await passed(500); // requests with the old one are answered
+    await revokeToken(this.#folder, `token-${this.#tokens - 1}`);
+    await this.#until("the old token is refused", TOKEN_DEADLINE_MS, async () => {
+      return (await this.#statusWith(before)) === 401;
+    });
+  }
+
+  async #statusWith(token: string): Promise<number | undefined> {
+    const connection = await Connection.open(this.#target.port);
+    const answer = await connection?.post(token, "{}");
+    connection?.close();
+    return answer?.status;
+  }
+
+  async #until(
+    what: string,
+    deadlineMs: number,
+    condition: () => boolean | Promise<boolean>,
+  ): Promise<void> {
+    const deadline = performance.now() + deadlineMs;
+    while (!(await condition())) {
+      if (performance.now() > deadline) throw new Error(`not within ${deadlineMs} ms: ${what}`);
+      await passed(20);
+    }
+  }
+
+  async #finish(): Promise<void> {
+    const growth = lateGrowth(this.#samples);
+    await this.#endLoad();
+    const ended = (await this.#server?.stop()) as Awaited<Server["ended"]>;
+    if (ended.status !== 0) this.totals.faults.push(`a clean stop ${describeEnd(ended)}`);
+    await this.#startAndCheck();
+    const mib = (growth.bytes / 2 ** 20).toFixed(1);
+    this.#options.print(
+      `the last process, third quarter to last: ${mib} MiB for ${Math.round(growth.plants)} new plants`,
+    );
+    if (!growth.isLevel) this.totals.faults.push(`memory grew by ${mib} MiB`);
+    this.#options.print(
+      `${this.#tokens} token changes, ${this.#fullDisks} full disks, ${this.#refused} answers 503`,
+    );
+  }
+
+  async #startAndCheck(): Promise<void> {
+    await this.#start();
+    await this.#endLoad();
+    const { book } = this.#target;
+    this.totals.faults.push(...(await replay(this.#target, book.sample(REPLAYS, this.#random))));
+    await this.#server?.stop();
+    this.totals.acknowledged = book.acknowledged;
+    addFindings(this.totals, checkLog(join(this.#folder, "plants.jsonl"), book));
+  }
+
+  #measure(): void {
+    const pid = this.#server?.run.pid ?? 0;
+    const seconds = this.#elapsed();
+    const sample = { seconds, residentBytes: safeResident(pid), plants: this.#target.book.taken };
+    if (sample.residentBytes === 0) return;
+    this.#samples.push(sample);
+    if (Math.round(seconds) % Math.max(1, Math.round(this.#options.seconds / 20)) === 0) {
+      this.#print("");
+    }
+  }
+
+  #print(event: string): void {
+    const { book } = this.#target;
+    const bytes = this.#samples.at(-1)?.residentBytes;
+    const resident = bytes === undefined ? "-" : (bytes / 2 ** 20).toFixed(0);
+    this.#options.print(
+      `${this.#elapsed().toFixed(0).padStart(5)} s  ${resident.padStart(5)} MiB  ` +
+        `${book.acknowledged} acknowledged  ${event}`,
+    );
+  }
+
+  #elapsed(): number {
+    return (performance.now() - this.totals.startedAt) / 1000;
+  }
+}
+
+function safeResident(pid: number): number {
+  try {
+    return residentBytes(pid);
+  } catch {
+    return 0; // between a kill and the next start
+  }
+}
+
+/** Time under load. */
+function passed(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}

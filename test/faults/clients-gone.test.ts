@@ -1,0 +1,78 @@
+/** Clients that go away before they are answered, by the thousand. */
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import net from "node:net";
+import { test } from "node:test";
+import { encodeRequest } from "../support/contract.ts";
+import { readLog } from "../support/stores.ts";
+import { until } from "../support/watch.ts";
+import { openSockets } from "./machine.ts";
+import { assertKept, plant, Trial } from "./trial.ts";
+
+const TIMEOUT = { timeout: 90_000 };
+
+const GONE = 3000;
+const AT_A_TIME = 50;
+/** Of a body; the bound holds so many of them, so a leak of one in two hundred would be found. */
+const BODY_BYTES = 4000;
+const BODIES_MAX = 16;
+
+const NAME = "n".repeat(BODY_BYTES - plant(1000, "").length);
+
+/** Connects, sends so much of a request, and is gone: politely or by a reset. */
+async function leave(port: number, bytes: Buffer, isReset: boolean): Promise<void> {
+  const socket = net.connect(port, "127.0.0.1").on("error", () => {});
+  await once(socket, "connect");
+  await new Promise((resolve) => socket.write(bytes, resolve));
+  if (isReset) socket.resetAndDestroy();
+  else socket.destroy();
+}
+
+test(
+  `${GONE} clients that go away at any point of a request leave nothing behind`,
+  TIMEOUT,
+  async (t) => {
+    const bound = BODY_BYTES * BODIES_MAX;
+    const trial = await Trial.start(t, {
+      args: [`--pending-bytes-max=${bound}`, `--body-bytes-max=${bound}`],
+    });
+    const before = openSockets(trial.pid);
+    for (let at = 0; at < GONE; at += AT_A_TIME) {
+      const leaving = Array.from({ length: AT_A_TIME }, (_, n) => {
+        const request = encodeRequest(trial, { body: plant(1000 + at + n, NAME) });
+        const bodyStart = request.length - BODY_BYTES;
+        // In the headers, in the body, and behind it: before the answer.
+        const ends = [
+          bodyStart - 10,
+          bodyStart,
+          bodyStart + 2000,
+          request.length - 1,
+          request.length,
+        ];
+        return leave(trial.server.port, request.subarray(0, ends[n % ends.length]), n % 2 === 0);
+      });
+      await Promise.all(leaving);
+    }
+    await until("none of them is left", () => openSockets(trial.pid) <= before);
+
+    // All of the bound is free again: so many bodies can be under way, and not one more.
+    const ids = Array.from({ length: BODIES_MAX }, (_, at) => at + 100);
+    const held = await Promise.all(ids.map((id) => trial.hold(id, NAME.slice(0, -10))));
+    await until("all of them are under way", async () => {
+      return (await trial.create(1, "x".repeat(BODY_BYTES))) === 50301;
+    });
+    for (const { finish } of held) assert.equal(await finish(), 200);
+
+    // Whatever the gone ones sent is there whole, once, or not at all; and can be sent again.
+    const ends = readLog(trial.folder)
+      .split("\n")
+      .slice(0, -1)
+      .map((line) => JSON.parse(line).id);
+    assert.equal(new Set(ends).size, ends.length);
+    for (const id of [1000, 1001, 1002, 1003, 1004]) {
+      assert.equal(await trial.create(id, NAME), 200);
+    }
+    assert.deepEqual(await trial.stop(), { status: 0, signal: null, messages: [] });
+    assertKept(trial.folder, trial.acknowledged);
+  },
+);

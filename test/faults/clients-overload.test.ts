@@ -1,0 +1,43 @@
+/** More than the disk can take, for a while. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { makeFolder } from "../support/folders.ts";
+import { canTrace, faulty } from "./machine.ts";
+import { assertLog, plant, Trial } from "./trial.ts";
+
+const TIMEOUT = { timeout: 60_000 };
+
+const CREATES = 60;
+const NAME = "n".repeat(900);
+/** About ten of them at a time. */
+const BOUND = 10_000;
+
+test(
+  "beyond the bound creates are answered 503 at once and nothing of them is stored; sent again they all are",
+  TIMEOUT,
+  async (t) => {
+    if (!canTrace(t)) return;
+    const folder = makeFolder(t);
+    const { read, ...under } = faulty(t, folder, "pwrite64:delay_enter=1000000:when=1..2");
+    const trial = await Trial.start(t, {
+      folder,
+      ...under,
+      args: [`--pending-bytes-max=${BOUND}`, `--body-bytes-max=${BOUND}`],
+    });
+    const ids = Array.from({ length: CREATES }, (_, at) => at + 1);
+    const outcomes = await trial.createAll(ids, NAME);
+    const refused = ids.filter((_, at) => outcomes[at] === 50301);
+    assert.equal(refused.length + trial.acknowledged.length, CREATES, outcomes.join(" "));
+    assert.ok(trial.acknowledged.length > 0, "some were taken");
+    assert.ok(refused.length > CREATES / 2, `${refused.length} were refused`);
+    assert.match(read(), /DELAYED/);
+
+    assertLog(folder, trial.acknowledged);
+    // As a client does that heeds Retry-After: again and again, here one at a time.
+    for (const id of refused) assert.equal(await trial.create(id, NAME), 200);
+    assert.deepEqual(await trial.stop(), { status: 0, signal: null, messages: [] });
+    assert.equal(trial.acknowledged.length, CREATES);
+    assertLog(folder, trial.acknowledged);
+    assert.ok(trial.acknowledged.includes(plant(CREATES, NAME)), "the last of them, too");
+  },
+);

@@ -1,0 +1,77 @@
+/** A process that may open no more files (`ulimit -n`). */
+import assert from "node:assert/strict";
+import net from "node:net";
+import { test } from "node:test";
+import { createToken } from "../../src/index.ts";
+import { runCli } from "../support/cli.ts";
+import { Client } from "../support/client.ts";
+import { encodeRequest } from "../support/contract.ts";
+import { until } from "../support/watch.ts";
+import { canRun, limit, nextDescriptor } from "./machine.ts";
+import { assertLog, plant, Trial } from "./trial.ts";
+
+const TIMEOUT = { timeout: 60_000 };
+const SPARE = 4;
+const CROWD = 40;
+
+test(
+  "without a descriptor to spare: whoever is connected is served, the others are turned away, and all is well again after",
+  TIMEOUT,
+  async (t) => {
+    if (!canRun(t, "prlimit", "--version")) return;
+    const trial = await Trial.start(t);
+    const client = await Client.connect(trial.server.port);
+    const create = async (id: number) => {
+      await client.send(encodeRequest(trial, { body: plant(id) }));
+      return trial.account(plant(id), await client.next());
+    };
+    assert.equal(await create(1), 200);
+
+    limit(trial.pid, `--nofile=${nextDescriptor(trial.pid) + SPARE}:`);
+    const crowd = Array.from({ length: CROWD }, () => net.connect(trial.server.port, "127.0.0.1"));
+    t.after(() => {
+      for (const socket of crowd) socket.destroy();
+    });
+    let turnedAway = 0;
+    for (const socket of crowd) {
+      socket.on("error", () => {}).on("close", () => turnedAway++);
+      socket.resume();
+    }
+    // Those that were accepted took what there was; the others are closed, not left to wait.
+    await until("most were turned away", () => turnedAway >= CROWD - SPARE - 1);
+    assert.equal(await create(2), 200);
+    assert.equal(await create(1), 200);
+
+    // The token log cannot be read: the tokens read last stay good, with one warning.
+    const token = await createToken(trial.folder, { name: "later" });
+    await until("there is a warning", () => trial.messages.some((line) => /EMFILE/.test(line)));
+    assert.equal(await create(3), 200);
+    // The holder of the lock can be asked nothing, and counts as alive.
+    const [get, second] = await Promise.all([
+      runCli(["get", "1", "--data", trial.folder]),
+      runCli(["serve", "--port", "0", "--data", trial.folder]),
+    ]);
+    assert.deepEqual([get.status, get.stdout], [1, ""]);
+    assert.deepEqual([second.status, second.stdout], [1, ""]);
+
+    limit(trial.pid, `--nofile=1024:`);
+    await until("the new token is good", async () => {
+      const other = await Client.connect(trial.server.port);
+      await other.send(encodeRequest({ token }, { body: plant(4) }));
+      const { status } = await other.next();
+      other.destroy();
+      return status === 200;
+    });
+    const read = await runCli(["get", "4", "--data", trial.folder]);
+    assert.deepEqual([read.status, read.stdout], [0, `${plant(4)}\n`]);
+    for (const socket of crowd) socket.destroy();
+    client.destroy();
+    const end = await trial.stop();
+    assert.equal(end.status, 0);
+    assert.ok(end.messages.length <= 2, end.messages.join("\n"));
+    assertLog(
+      trial.folder,
+      [1, 2, 3, 4].map((id) => plant(id)),
+    );
+  },
+);

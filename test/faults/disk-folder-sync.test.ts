@@ -1,0 +1,162 @@
+/**
+ * By trace: the folder is synced after every file that is made or renamed in
+ * it, before anything relies on it. Only a power cut would tell otherwise, and
+ * on few file systems.
+ */
+import assert from "node:assert/strict";
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { createToken } from "../../src/index.ts";
+import { makeFolder } from "../support/folders.ts";
+import { logPath, writeLog } from "../support/stores.ts";
+import { canTrace, traced } from "./machine.ts";
+import { type Call, readCalls } from "./trace.ts";
+import { assertGoesOn, plant, startRefused, Trial } from "./trial.ts";
+
+const AT_ONCE = { concurrency: 3, timeout: 30_000 };
+
+/** With `-y` every descriptor is shown with its path. */
+const CALLS = [
+  "-y",
+  "-e",
+  "trace=openat,mkdir,rename,pwrite64,ftruncate,fsync,fdatasync,write,sendto,writev",
+];
+
+class Trace {
+  readonly #calls: readonly Call[];
+
+  constructor(text: string) {
+    this.#calls = readCalls(text);
+  }
+
+  /** The one call of this name that succeeded and whose arguments hold all of these. */
+  one(name: string, ...parts: readonly string[]): Call {
+    const found = this.#calls.filter((call) => {
+      const isMeant = call.name === name && parts.every((part) => call.args.includes(part));
+      return isMeant && !call.result.startsWith("-1 ");
+    });
+    assert.equal(found.length, 1, `${name} ${parts.join(" ")}: ${found.length} calls`);
+    return found[0] as Call;
+  }
+
+  /** The first message that says so: an answer, or a line on standard output. */
+  message(text: string): Call {
+    const found = this.#calls.find(({ name, args }) => {
+      return /^(write|writev|sendto)$/.test(name) && args.includes(text);
+    });
+    assert.ok(found !== undefined, `nobody said ${text}`);
+    return found;
+  }
+
+  assertFolderSynced(folder: string, after: Call, before: Call): void {
+    const isSynced = this.#calls.some(({ name, args, result, begin, end }) => {
+      const isSync = name === "fsync" && args.endsWith(`<${folder}>`) && result === "0";
+      return isSync && begin > after.end && end < before.begin;
+    });
+    assert.ok(isSynced, `no sync of ${folder} between ${after.name} and ${before.name}`);
+  }
+}
+
+describe("the folder is synced", AT_ONCE, () => {
+  test("after the log, the token log and the checkpoint are made, and its parent after itself", async (t) => {
+    if (!canTrace(t)) return;
+    const parent = makeFolder(t);
+    const folder = join(parent, "garden", "data");
+    const { read, ...under } = traced(t, CALLS);
+    // The first token is created by the server, after it listens and before it says so.
+    const trial = await Trial.start(t, {
+      folder,
+      reuseToken: "none",
+      args: ["--first-token"],
+      ...under,
+    });
+    assert.equal((await trial.stop()).status, 0);
+
+    const trace = new Trace(read());
+    const ready = trace.message("plant-store listening on");
+    const log = trace.one("openat", `"${logPath(folder)}"`, "O_CREAT");
+    const made = trace.one("mkdir", `"${folder}"`);
+    trace.assertFolderSynced(parent, trace.one("mkdir", `"${join(parent, "garden")}"`), log);
+    trace.assertFolderSynced(join(parent, "garden"), made, log);
+    trace.assertFolderSynced(folder, log, ready);
+    const tokens = trace.one("openat", `"${join(folder, "tokens.jsonl")}"`, "O_CREAT");
+    trace.assertFolderSynced(folder, tokens, trace.message("Bearer pst_"));
+  });
+
+  test("after the checkpoint is renamed; what it holds is synced before", async (t) => {
+    if (!canTrace(t)) return;
+    const folder = makeFolder(t);
+    const { read, ...under } = traced(t, ["-y", "-e", "trace=rename,fsync,exit_group"]);
+    const trial = await Trial.start(t, { folder, ...under });
+    assert.equal(await trial.create(1), 200);
+    assert.equal((await trial.stop()).status, 0);
+
+    const path = `${logPath(folder)}.checkpoint`;
+    const calls = readCalls(read()).filter(({ args }) => args.includes(folder));
+    const names = calls.map(({ name, args }) => `${name} ${args.replaceAll(/\d+</g, "<")}`);
+    assert.deepEqual(names.slice(-3), [
+      `fsync <${path}.new>`,
+      `rename "${path}.new", "${path}"`,
+      `fsync <${folder}>`,
+    ]);
+  });
+
+  test("after a quarantine is made and before the log is cut; the cut is synced before serving", async (t) => {
+    if (!canTrace(t)) return;
+    const folder = makeFolder(t);
+    writeLog(folder, `${plant(1)}\n{"id":2,"na`);
+    const { read, ...under } = traced(t, CALLS);
+    const trial = await Trial.start(t, { folder, ...under });
+    assert.equal((await trial.stop()).status, 0);
+
+    const trace = new Trace(read());
+    const ready = trace.message("plant-store listening on");
+    const made = trace.one("openat", `"${logPath(folder)}.quarantine-1"`, "O_CREAT");
+    assert.match(made.args, /\bO_DSYNC\b/);
+    const kept = trace.one("pwrite64", `<${logPath(folder)}.quarantine-1>`);
+    const cut = trace.one("ftruncate", `<${logPath(folder)}>`);
+    trace.assertFolderSynced(folder, made, cut);
+    assert.ok(kept.end < cut.begin, "kept before it was cut");
+    const synced = trace.one("fdatasync", `<${logPath(folder)}>`);
+    assert.ok(cut.end < synced.begin && synced.end < ready.begin, "synced before it was ready");
+    const rewritten = trace.one("pwrite64", `<${logPath(folder)}>`);
+    assert.ok(cut.end < rewritten.begin && rewritten.end < ready.begin, "and written again");
+  });
+
+  test("by the start after one that was killed before it came to that", async (t) => {
+    if (!canTrace(t)) return;
+    const folder = makeFolder(t);
+    const token = await createToken(folder, { name: "gardener" });
+    const killed = traced(t, ["-P", folder, "-e", "trace=fsync", "-e", "inject=fsync:signal=KILL"]);
+    const end = await startRefused(t, folder, killed);
+    assert.equal(end.signal, "SIGKILL");
+
+    const { read, ...under } = traced(t, CALLS);
+    const trial = await Trial.start(t, { folder, reuseToken: token, ...under });
+    assert.equal(await trial.create(1), 200);
+    assert.equal((await trial.stop()).status, 0);
+    const trace = new Trace(read());
+    const log = trace.one("openat", `"${logPath(folder)}"`, "O_CREAT");
+    trace.assertFolderSynced(folder, log, trace.message("plant-store listening on"));
+  });
+});
+
+test("a start that cannot sync the folder is refused with status 1, and the next one goes on", async (t) => {
+  if (!canTrace(t)) return;
+  const folder = join(makeFolder(t), "data");
+  mkdirSync(folder, 0o700);
+  const { read, ...under } = traced(t, [
+    "-P",
+    folder,
+    "-e",
+    "trace=fsync",
+    "-e",
+    "inject=fsync:error=EIO",
+  ]);
+  const end = await startRefused(t, folder, under);
+  assert.deepEqual([end.status, end.messages.length], [1, 1], end.messages.join("\n"));
+  assert.match(end.messages[0] ?? "", /\bEIO\b/);
+  assert.match(read(), /INJECTED/);
+  await assertGoesOn(t, folder, []);
+});

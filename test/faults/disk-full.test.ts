@@ -1,0 +1,160 @@
+/** A disk that is full for real, and has room again. */
+import assert from "node:assert/strict";
+import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { createToken } from "../../src/index.ts";
+import { runCli } from "../support/cli.ts";
+import { logPath, readLog, writeLog } from "../support/stores.ts";
+import { mountSmallDisk, remount } from "./machine.ts";
+import { assertGoesOn, assertKept, assertLog, plant, startRefused, Trial } from "./trial.ts";
+
+const AT_ONCE = { concurrency: 3, timeout: 30_000 };
+
+/** More than a page, so that the disk is full after a few. */
+const LONG_NAME = "Fern".repeat(2500);
+const ROUNDS_MAX = 50;
+const PAGE_BYTES = 4096;
+
+/** Takes what room there is left on the disk. */
+function fill(folder: string): void {
+  try {
+    writeFileSync(join(folder, "filler"), Buffer.alloc(1024 * 1024));
+    throw new Error("expected a small disk");
+  } catch (error) {
+    assert.equal((error as NodeJS.ErrnoException).code, "ENOSPC");
+  }
+}
+
+describe("a full disk", AT_ONCE, () => {
+  test("new plants are refused, stored ones are answered; with room again all goes on, without a restart", async (t) => {
+    const folder = mountSmallDisk(t, "64k");
+    if (folder === undefined) return;
+    const trial = await Trial.start(t, { folder });
+    let id = 1;
+    while (id < ROUNDS_MAX && (await trial.create(id, LONG_NAME)) === 200) id++;
+    assert.ok(id > 1 && id < ROUNDS_MAX, `${id} plants`);
+    assert.equal(await trial.create(id, LONG_NAME), 50302);
+    const lines = Array.from({ length: id - 1 }, (_, at) => plant(at + 1, LONG_NAME));
+    assertLog(folder, lines);
+    assert.equal(await trial.create(1, LONG_NAME), 200, "a replay needs no room");
+    assert.equal(trial.messages.length, 1, trial.messages.join("\n"));
+
+    remount(folder, "size=1m");
+    assert.deepEqual(await trial.createAll([id, id + 1]), [200, 200]);
+    assert.equal(await trial.create(id, LONG_NAME), 40006, "the first one of this id stands");
+    const end = await trial.stop();
+    assert.equal(end.status, 0);
+    assert.equal(end.messages.length, 2, end.messages.join("\n"));
+    assert.match(end.messages[0] ?? "", /\bENOSPC\b/);
+    assertKept(folder, trial.acknowledged);
+    assert.equal(readLog(folder).split("\n").length - 1, id + 1);
+  });
+
+  test("a stop succeeds without room for the checkpoint, and a start without one too", async (t) => {
+    const folder = mountSmallDisk(t, "64k");
+    if (folder === undefined) return;
+    const trial = await Trial.start(t, { folder });
+    assert.equal(await trial.create(1), 200);
+    fill(folder);
+    const end = await trial.stop();
+    assert.equal(end.status, 0);
+    assert.equal(end.messages.length, 1, end.messages.join("\n"));
+    assert.deepEqual(
+      readdirSync(folder).filter((name) => name.includes("checkpoint")),
+      [],
+    );
+    // Full as it is: what fits into the last page of the log is stored.
+    const next = await Trial.start(t, { folder, reuseToken: trial.token });
+    assert.equal(await next.create(1), 200);
+    assert.equal(await next.create(2), 200);
+    await next.stop();
+    assertLog(folder, [plant(1), plant(2)]);
+  });
+
+  test("without room to put a torn record aside, replays are 200 and creates 503, until there is", async (t) => {
+    const folder = mountSmallDisk(t, "64k");
+    if (folder === undefined) return;
+    const token = await createToken(folder, { name: "gardener" });
+    const torn = `{"id":2,"name":"${LONG_NAME}`;
+    writeLog(folder, `${plant(1)}\n${torn}`);
+    fill(folder);
+    const trial = await Trial.start(t, { folder, reuseToken: token });
+    assert.equal(await trial.create(1), 200);
+    assert.equal(await trial.create(2), 50302);
+    assert.equal(readLog(folder), `${plant(1)}\n${torn}`, "left alone");
+    assert.equal(existsSync(join(folder, "plants.jsonl.quarantine-1")), false);
+
+    rmSync(join(folder, "filler"));
+    // It tries again once a second at most.
+    const deadline = performance.now() + 10_000;
+    while ((await trial.create(2)) === 50302 && performance.now() < deadline);
+    assert.equal((await trial.stop()).status, 0);
+    assertLog(folder, [plant(1), plant(2)]);
+    assert.equal(readFileSync(join(folder, "plants.jsonl.quarantine-1"), "utf8"), torn);
+  });
+
+  test("a token that finds no room is refused with status 1, and the others stay good", async (t) => {
+    const folder = mountSmallDisk(t, "64k");
+    if (folder === undefined) return;
+    const path = join(folder, "tokens.jsonl");
+    const trial = await Trial.start(t, { folder });
+    // An event takes about 200 bytes: the next one fits into the last page in part.
+    for (let at = 0; PAGE_BYTES - (statSync(path).size % PAGE_BYTES) > 100; at++) {
+      await createToken(folder, { name: `t${at}` });
+    }
+    const tokens = readFileSync(path, "utf8");
+    fill(folder);
+    const end = await runCli(["token", "create", "n".repeat(64), "--data", folder]);
+    assert.deepEqual([end.status, end.stdout], [1, ""]);
+    assert.match(end.stderr, /^plant-store: [^\n]*\bENOSPC\b[^\n]*\n$/);
+    assert.equal(readFileSync(path, "utf8"), tokens, "no part of the event stays");
+    assert.equal(await trial.create(1), 50302); // its log has no page yet
+    rmSync(join(folder, "filler"));
+    assert.equal(await trial.create(1), 200);
+    assert.equal((await trial.stop()).status, 0);
+  });
+});
+
+describe("a disk that can only be read", AT_ONCE, () => {
+  const WRITING: readonly (readonly string[])[] = [
+    ["serve", "--port", "0"],
+    ["token", "create", "gardener"],
+    ["repair", "--yes"],
+    ["import", "-"],
+  ];
+  const READING: readonly (readonly string[])[] = [["list"], ["verify"]];
+
+  test("commands that write are refused with status 1 and one line; those that read work", async (t) => {
+    const folder = mountSmallDisk(t, "64k");
+    if (folder === undefined) return;
+    await createToken(folder, { name: "trial" });
+    writeLog(folder, `${plant(1)}\n`);
+    remount(folder, "ro");
+    const names = readdirSync(folder);
+    const run = (words: readonly string[]) => runCli([...words, "--data", folder]);
+
+    for (const [at, end] of (await Promise.all(WRITING.map(run))).entries()) {
+      assert.deepEqual([end.status, end.stdout], [1, ""], WRITING[at]?.join(" "));
+      assert.match(end.stderr, /^plant-store: [^\n]*\bEROFS\b[^\n]*\n$/);
+      assert.ok(end.stderr.includes(folder), end.stderr);
+    }
+    for (const [at, end] of (await Promise.all(READING.map(run))).entries()) {
+      assert.deepEqual([end.status, end.stderr], [0, ""], READING[at]?.join(" "));
+    }
+    assert.deepEqual(readdirSync(folder), names);
+    assertLog(folder, [plant(1)]);
+    remount(folder, "rw");
+    await assertGoesOn(t, folder, [plant(1)]);
+  });
+
+  test("a data directory that cannot be made there is refused with status 1 and one line", async (t) => {
+    const disk = mountSmallDisk(t, "64k");
+    if (disk === undefined) return;
+    remount(disk, "ro");
+    const end = await startRefused(t, join(disk, "data"));
+    assert.deepEqual([end.status, end.messages.length], [1, 1], end.messages.join("\n"));
+    assert.ok(end.messages[0]?.includes(`"${join(disk, "data")}"`), end.messages[0]);
+    assert.equal(existsSync(logPath(join(disk, "data"))), false);
+  });
+});

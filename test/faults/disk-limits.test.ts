@@ -1,0 +1,87 @@
+/** The limit of a file's size (`ulimit -f`): real short writes, and the error behind them. */
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { makeFolder } from "../support/folders.ts";
+import { logPath, readLog, writeLog } from "../support/stores.ts";
+import { canRun, chattr, limit, statusField } from "./machine.ts";
+import { assertGoesOn, assertLog, plant, startRefused, Trial } from "./trial.ts";
+
+const AT_ONCE = { concurrency: 3, timeout: 30_000 };
+
+/** Bytes of the next record that still fit. */
+const ROOM = 10;
+
+/** Makes the log longer than a checkpoint, which the limit is not meant for. */
+const NAME = "Fern".repeat(50);
+
+const SIGXFSZ = 25;
+
+describe("a log that has come to the limit of a file's size", AT_ONCE, () => {
+  test("a record that fits in part is refused and cut away, and stored once the limit is raised", async (t) => {
+    if (!canRun(t, "prlimit", "--version")) return;
+    const trial = await Trial.start(t);
+    assert.deepEqual(await trial.createAll([1]), [200]);
+    const ignored = BigInt(`0x${statusField(trial.pid, "SigIgn")}`);
+    assert.equal((ignored >> BigInt(SIGXFSZ - 1)) & 1n, 1n, "the signal does not end the server");
+
+    limit(trial.pid, `--fsize=${readLog(trial.folder).length + ROOM}:`);
+    for (const id of [2, 3]) {
+      assert.equal(await trial.create(id), 50302);
+      assertLog(trial.folder, [plant(1)]);
+    }
+    limit(trial.pid, "--fsize=unlimited:");
+    for (const id of [2, 3]) assert.equal(await trial.create(id), 200);
+
+    const end = await trial.stop();
+    assert.equal(end.status, 0);
+    assert.equal(end.messages.length, 2, end.messages.join("\n"));
+    assert.match(end.messages[0] ?? "", /\bEFBIG\b/);
+    assertLog(
+      trial.folder,
+      [1, 2, 3].map((id) => plant(id)),
+    );
+  });
+
+  test("where it cannot be cut back the store stops, and the next start puts the torn record aside", async (t) => {
+    const folder = makeFolder(t);
+    writeLog(folder, "");
+    if (!canRun(t, "prlimit", "--version")) return;
+    if (!canRun(t, "chattr", "-a", logPath(folder))) return;
+    const trial = await Trial.start(t, { folder });
+    assert.equal(await trial.create(1, NAME), 200);
+    limit(trial.pid, `--fsize=${readLog(folder).length + ROOM}:`);
+    chattr("+a", logPath(folder)); // may be written through an open descriptor, never cut
+    try {
+      assert.equal(await trial.create(2), 50303);
+      const end = await trial.ended;
+      assert.deepEqual([end.status, end.signal], [1, null]);
+      assert.equal(end.messages.length, 1, end.messages.join("\n"));
+      assert.match(end.messages[0] ?? "", /\bEFBIG\b.*\bEPERM\b/);
+    } finally {
+      chattr("-a", logPath(folder));
+    }
+    const torn = plant(2).slice(0, ROOM);
+    assert.equal(readLog(folder), `${plant(1, NAME)}\n${torn}`, "the write was short");
+
+    const warnings = await assertGoesOn(t, folder, trial.acknowledged);
+    assert.equal(warnings.length, 1, warnings.join("\n"));
+    assert.equal(readFileSync(join(folder, "plants.jsonl.quarantine-1"), "utf8"), torn);
+  });
+
+  test("a start that cannot write the last batch again is refused with status 1, and harms nothing", async (t) => {
+    const folder = makeFolder(t);
+    const log = [1, 2, 3].map((id) => `${plant(id)}\n`).join("");
+    writeLog(folder, log);
+    if (!canRun(t, "prlimit", "--version")) return;
+    const end = await startRefused(t, folder, {
+      wrapper: ["prlimit", "--fsize=30"],
+      env: { TSX_DISABLE_CACHE: "1" }, // the loader writes files too
+    });
+    assert.deepEqual([end.status, end.signal], [1, null]);
+    assert.match(end.messages.at(-1) ?? "", /\bEFBIG\b/);
+    assert.ok(end.messages.at(-1)?.includes(logPath(folder)), end.messages.join("\n"));
+    assert.equal(readLog(folder), log);
+  });
+});

@@ -1,0 +1,146 @@
+/** Errors of the call that writes and syncs, one by one, as the system reports them. */
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { makeFolder } from "../support/folders.ts";
+import { canTrace, faulty } from "./machine.ts";
+import { assertGoesOn, assertLog, plant, Trial } from "./trial.ts";
+
+/** Most of a trial is the start of its process, so some go at once. */
+const AT_ONCE = { concurrency: 3, timeout: 30_000 };
+
+/** The calls on the log, by name, with `!` where the fault was produced. */
+function callsIn(trace: string): string[] {
+  return trace.split("\n").flatMap((line) => {
+    const [, name, result = ""] = /^\d+ +(\w+)\(.*\) += (.*)$/.exec(line) ?? [];
+    return name === undefined ? [] : [name + (result.includes("INJECTED") ? "!" : "")];
+  });
+}
+
+describe(
+  "a write that the system refuses is answered 503 and undone; the service goes on by itself",
+  AT_ONCE,
+  () => {
+    for (const error of ["ENOSPC", "EDQUOT", "EFBIG"]) {
+      test(`${error}, twice in a row`, async (t) => {
+        if (!canTrace(t)) return;
+        const folder = makeFolder(t);
+        const { read, ...under } = faulty(t, folder, `pwrite64:error=${error}:when=2..3`);
+        const trial = await Trial.start(t, { folder, ...under });
+        const outcomes: number[] = [];
+        for (const id of [1, 2, 3, 2, 4]) outcomes.push(await trial.create(id));
+        assert.deepEqual(outcomes, [200, 50302, 50302, 200, 200]);
+        assertLog(
+          folder,
+          [1, 2, 4].map((id) => plant(id)),
+        );
+
+        const end = await trial.stop();
+        assert.equal(end.status, 0);
+        // One on the way in, which says why, and one on the way out.
+        assert.equal(end.messages.length, 2, end.messages.join("\n"));
+        assert.match(end.messages[0] ?? "", new RegExp(`\\b${error}\\b`));
+        assert.deepEqual(callsIn(read()), [
+          "pwrite64",
+          "pwrite64!",
+          "ftruncate",
+          "pwrite64!",
+          "ftruncate",
+          "pwrite64",
+          "pwrite64",
+        ]);
+        assertLog(folder, trial.acknowledged);
+      });
+    }
+
+    test("a batch of several plants is refused whole", async (t) => {
+      if (!canTrace(t)) return;
+      const folder = makeFolder(t);
+      const { read, ...under } = faulty(
+        t,
+        folder,
+        "pwrite64:delay_enter=300000:error=ENOSPC:when=1..2",
+      );
+      const trial = await Trial.start(t, { folder, ...under });
+      // The first goes out alone; what comes while it is under way is the second batch.
+      assert.deepEqual(await trial.createAll([1, 2, 3, 4, 5, 6]), Array(6).fill(50302));
+      assertLog(folder, []);
+      assert.deepEqual(await trial.createAll([1, 2, 3, 4, 5, 6]), Array(6).fill(200));
+      assert.equal((await trial.stop()).status, 0);
+      assert.equal(callsIn(read()).filter((call) => call === "pwrite64!").length, 2);
+      assert.deepEqual(
+        [...trial.acknowledged].sort(),
+        [1, 2, 3, 4, 5, 6].map((id) => plant(id)),
+      );
+    });
+  },
+);
+
+describe(
+  "after a write whose outcome nobody knows, nothing is acknowledged: 503, status 1",
+  AT_ONCE,
+  () => {
+    for (const error of ["EIO", "EROFS"]) {
+      test(error, async (t) => {
+        if (!canTrace(t)) return;
+        const folder = makeFolder(t);
+        const { read, ...under } = faulty(
+          t,
+          folder,
+          `pwrite64:delay_enter=300000:error=${error}:when=2`,
+        );
+        const trial = await Trial.start(t, { folder, ...under });
+        assert.equal(await trial.create(1), 200);
+        // Some are in the batch that fails, the others wait behind it, one of them for the same id.
+        assert.deepEqual(await trial.createAll([2, 3, 4, 5, 6, 2]), Array(6).fill(50303));
+        const end = await trial.ended;
+        assert.deepEqual([end.status, end.signal], [1, null]);
+        assert.equal(end.messages.length, 1, end.messages.join("\n"));
+        assert.match(end.messages[0] ?? "", new RegExp(`\\b${error}\\b`));
+        // Cut back, and never written or synced again.
+        assert.deepEqual(callsIn(read()), ["pwrite64", "pwrite64!", "ftruncate"]);
+        assertLog(folder, [plant(1)]);
+        if (error === "EIO") assert.deepEqual(await assertGoesOn(t, folder, [plant(1)]), []);
+      });
+    }
+
+    test("what a client had begun to send before is refused too, a replay like a new plant", async (t) => {
+      if (!canTrace(t)) return;
+      const folder = makeFolder(t);
+      const { read, ...under } = faulty(t, folder, "pwrite64:error=EIO:when=2");
+      const trial = await Trial.start(t, { folder, ...under });
+      assert.equal(await trial.create(1), 200);
+      const replay = await trial.hold(1);
+      const other = await trial.hold(3);
+      assert.equal(await trial.create(2), 50303);
+      // The server waits for these two; both find the store as it is.
+      assert.equal(await replay.finish(), 50303);
+      assert.equal(await other.finish(), 50303);
+      assert.equal((await trial.ended).status, 1);
+      assert.deepEqual(callsIn(read()), ["pwrite64", "pwrite64!", "ftruncate"]);
+      assertLog(folder, [plant(1)]);
+    });
+  },
+);
+
+describe("a refused write that cannot be undone stops the store: 503, status 1", AT_ONCE, () => {
+  test("the cut fails, too", async (t) => {
+    if (!canTrace(t)) return;
+    const folder = makeFolder(t);
+    const { read, ...under } = faulty(
+      t,
+      folder,
+      "pwrite64:error=ENOSPC:when=2",
+      "ftruncate:error=EPERM",
+    );
+    const trial = await Trial.start(t, { folder, ...under });
+    assert.equal(await trial.create(1), 200);
+    assert.equal(await trial.create(2), 50303);
+    const end = await trial.ended;
+    assert.deepEqual([end.status, end.signal], [1, null]);
+    assert.equal(end.messages.length, 1, end.messages.join("\n"));
+    for (const code of ["ENOSPC", "EPERM"]) assert.ok(end.messages[0]?.includes(code), code);
+    assert.deepEqual(callsIn(read()), ["pwrite64", "pwrite64!", "ftruncate!"]);
+    assertLog(folder, [plant(1)]);
+    await assertGoesOn(t, folder, trial.acknowledged);
+  });
+});

@@ -1,0 +1,68 @@
+/** A holder of the data directory that was killed, or that is stopped and says nothing. */
+import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { makeFolder } from "../support/folders.ts";
+import { until } from "../support/watch.ts";
+import { statusField } from "./machine.ts";
+import { assertLog, assertTurnedAway, plant, runOn, Trial } from "./trial.ts";
+
+const TIMEOUT = { timeout: 60_000 };
+const KILLS = 2;
+
+test("a holder that was killed never blocks the start right behind it", TIMEOUT, async (t) => {
+  const folder = makeFolder(t);
+  const acknowledged: string[] = [];
+  for (let id = 1; id <= KILLS; id++) {
+    const trial = await Trial.start(t, { folder });
+    for (const line of acknowledged) {
+      assert.equal(await trial.create(JSON.parse(line).id), 200);
+    }
+    assert.equal(await trial.create(id), 200);
+    acknowledged.push(plant(id));
+    const killed = await trial.stop("SIGKILL");
+    assert.deepEqual([killed.signal, killed.messages], ["SIGKILL", []]);
+  }
+  // Readers need nobody's leave either.
+  assert.equal(
+    (await runOn(folder, "list")).stdout,
+    acknowledged.map((line) => `${line}\n`).join(""),
+  );
+  assertLog(folder, acknowledged);
+});
+
+test(
+  "beside a holder that is stopped, readers and writers say so and end with status 1; tokens can be created",
+  TIMEOUT,
+  async (t) => {
+    const trial = await Trial.start(t);
+    const { folder } = trial;
+    assert.equal(await trial.create(1), 200);
+    trial.server.process.kill("SIGSTOP");
+    await until("it has stopped", () => statusField(trial.pid, "State").startsWith("T"));
+
+    const target = join(makeFolder(t), "copy");
+    const COMMANDS: readonly (readonly string[])[] = [
+      ["get", "1"],
+      ["list"],
+      ["export"],
+      ["verify"],
+      ["backup", target],
+      ["serve", "--port", "0"],
+    ];
+    const started = performance.now();
+    const ends = await Promise.all(COMMANDS.map((words) => runOn(folder, ...words)));
+    // A second for the answer that does not come; the rest is the start of so many processes.
+    assert.ok(performance.now() - started < 20_000, "in bounded time");
+    for (const end of ends) assertTurnedAway(end);
+    assert.equal(existsSync(target), false);
+    assert.equal((await runOn(folder, "token", "create", "later")).status, 0);
+
+    trial.server.process.kill("SIGCONT");
+    assert.equal(await trial.create(2), 200);
+    assert.equal((await runOn(folder, "get", "2")).stdout, `${plant(2)}\n`);
+    assert.deepEqual(await trial.stop(), { status: 0, signal: null, messages: [] });
+    assertLog(folder, [plant(1), plant(2)]);
+  },
+);

@@ -1,0 +1,127 @@
+/**
+ * What the machine is asked for: traced processes, limits, small disks. A test
+ * that needs what is not permitted here is skipped and says so.
+ */
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { TestContext } from "node:test";
+import { makeFolder } from "../support/folders.ts";
+import { logPath, writeLog } from "../support/stores.ts";
+
+/** Whether a program can do its work here; skips the test when it cannot. */
+export function canRun(t: TestContext, program: string, ...args: readonly string[]): boolean {
+  const { error, status } = spawnSync(program, args, { stdio: "ignore" });
+  if (error === undefined && status === 0) return true;
+  t.skip(`needs ${program}, ${error === undefined ? "which is not permitted" : "not found"} here`);
+  return false;
+}
+
+export function canTrace(t: TestContext): boolean {
+  return canRun(t, "strace", "-D", "-qq", "-o", "/dev/null", "true");
+}
+
+export interface Traced {
+  readonly wrapper: readonly string[];
+  readonly env: Record<string, string>;
+  /** The trace so far. */
+  read(): string;
+}
+
+/** One thread does the work on files, so that `when=` counts all of it; none goes past the trace. */
+const TRACEABLE = { UV_THREADPOOL_SIZE: "1", UV_USE_IO_URING: "0" };
+
+/**
+ * Runs a process under strace with these options. The process stays the child
+ * of whoever starts it (-D), so signals and exit statuses are its own.
+ */
+export function traced(t: TestContext, options: readonly string[]): Traced {
+  const path = join(makeFolder(t), "trace");
+  return {
+    wrapper: ["strace", "-D", "-f", "-qq", "--seccomp-bpf", "-s", "300", "-o", path, ...options],
+    env: TRACEABLE,
+    read: () => readFileSync(path, "utf8"),
+  };
+}
+
+/** The same for faults of the calls on the log of a folder, which is made first. */
+export function faulty(t: TestContext, folder: string, ...injections: readonly string[]): Traced {
+  writeLog(folder, ""); // so that strace knows the file
+  const injects = injections.flatMap((injection) => ["-e", `inject=${injection}`]);
+  const calls = "trace=pwrite64,ftruncate,fdatasync,fsync";
+  return traced(t, ["-P", logPath(folder), "-e", calls, ...injects]);
+}
+
+/** Sets a limit of a running process, as `prlimit` calls it. */
+export function limit(pid: number, limits: string): void {
+  run("prlimit", "--pid", String(pid), limits);
+}
+
+/** A folder that is a file system in memory of its own, until the test ends. */
+export function mountSmallDisk(t: TestContext, size: string): string | undefined {
+  const folder = mkdtempSync(join(tmpdir(), "plant-store-disk-"));
+  t.after(() => {
+    spawnSync("umount", ["-l", folder]); // lazily, because a server may still be there
+    rmSync(folder, { recursive: true, force: true });
+  });
+  if (!canRun(t, "mount", "-t", "tmpfs", "-o", `size=${size},mode=700`, "tmpfs", folder)) {
+    return undefined;
+  }
+  return folder;
+}
+
+export function remount(folder: string, options: string): void {
+  run("mount", "-o", `remount,${options}`, folder);
+}
+
+/** Sets or takes an attribute of a file, as `chattr` calls it. */
+export function chattr(change: string, path: string): void {
+  run("chattr", change, path);
+}
+
+/** The descriptor that a process would be given next. */
+export function nextDescriptor(pid: number): number {
+  const open = new Set(readdirSync(`/proc/${pid}/fd`));
+  let next = 0;
+  while (open.has(String(next))) next++;
+  return next;
+}
+
+/** How many sockets a process has open. */
+export function openSockets(pid: number): number {
+  return readdirSync(`/proc/${pid}/fd`).filter((fd) => {
+    try {
+      return readlinkSync(`/proc/${pid}/fd/${fd}`).startsWith("socket:");
+    } catch {
+      return false; // closed meanwhile
+    }
+  }).length;
+}
+
+/** A field of `/proc/PID/status`. */
+export function statusField(pid: number, name: string): string {
+  const text = readFileSync(`/proc/${pid}/status`, "utf8");
+  return new RegExp(`^${name}:\\s*(.*)$`, "m").exec(text)?.[1] ?? "";
+}
+
+/** How much of the processor a process has used; the same for ever once it has ended. */
+export function processorTicks(pid: number): number {
+  try {
+    const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1]?.split(" ") ?? [];
+    return Number(fields[11]) + Number(fields[12]);
+  } catch {
+    return 0;
+  }
+}
+
+/** How many files this process, and a child of it, may have open. */
+export function openFilesMax(): number {
+  const line = /^Max open files\s+(\d+)/m.exec(readFileSync("/proc/self/limits", "utf8"));
+  return Number(line?.[1] ?? 0);
+}
+
+function run(program: string, ...args: readonly string[]): void {
+  const { status, stderr } = spawnSync(program, args, { encoding: "utf8" });
+  if (status !== 0) throw new Error(`${program} ${args.join(" ")}: ${stderr}`);
+}

@@ -1,0 +1,248 @@
+/** Lines that lost pages in a power cut: how they are known, and what is done about them. */
+import assert from "node:assert/strict";
+import fs from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+import fc from "fast-check";
+import {
+  BATCH_BYTES_LIMIT,
+  earliestBatchStart,
+  hasLostSector,
+  settle,
+} from "../../src/log/recovery.ts";
+import { openLog } from "../support/logs.ts";
+import { snapshot } from "../support/snapshot.ts";
+import { collectWarnings } from "../support/watch.ts";
+
+/** Text as it is, a number as so many NUL bytes. */
+type Piece = string | number;
+
+function bytesOf(pieces: readonly Piece[]): Buffer {
+  return Buffer.concat(
+    pieces.map((piece) =>
+      typeof piece === "number" ? Buffer.alloc(piece) : Buffer.from(piece, "latin1"),
+    ),
+  );
+}
+
+const SECTOR = "x".repeat(512);
+
+const LINES: readonly [says: string, offset: number, line: readonly Piece[], isLost: boolean][] = [
+  ["an empty line", 0, [], false],
+  ["text", 0, [SECTOR, SECTOR], false],
+  ["a sector of zeros alone", 0, [512], true],
+  ["one byte less than a sector of zeros", 0, [511], false],
+  ["a sector with one byte that is not zero, its first", 0, ["x", 511], false],
+  ["a sector with one byte that is not zero, its last", 0, [511, "x"], false],
+  ["a sector of zeros behind one of text", 0, [SECTOR, 512, "x"], true],
+  ["a sector of zeros between two of text", 0, [SECTOR, 512, SECTOR], true],
+  ["as many zeros that stand across a border", 0, ["x", 512, "x"], false],
+  ["as many zeros as hide no whole sector", 0, ["x", 1022, "x"], false],
+  ["one zero more, with a whole sector in them", 0, ["x", 1023, "x"], true],
+  ["zeros at its end that reach a border", 0, [SECTOR, "x", 1023], true],
+  ["zeros at its end that end short of a border", 0, [SECTOR, "x", 1022], false],
+  ["zeros up to the first border", 500, [12, "x"], true],
+  ["zeros up to one byte before the first border", 500, [11, "x"], false],
+  ["zeros up to one byte before the first border, and nothing else", 500, [11], false],
+  ["zeros up to the first border, and nothing else", 500, [12], true],
+  ["text up to the first border, then a sector of zeros", 500, ["x".repeat(12), 512], true],
+  ["text up to the first border, then a byte too few", 500, ["x".repeat(12), 511], false],
+  ["a zero as the last byte before a border", 511, [1, "x"], true],
+  ["text as the last byte before a border, then a sector of zeros", 511, ["x", 512], true],
+  ["a page of zeros", 4096, [4096, SECTOR], true],
+  ["a sector of zeros beyond 4 GiB", 2 ** 32 + 500, ["x".repeat(12), 512, "x"], true],
+  ["zeros across a border beyond 4 GiB", 2 ** 32 + 500, ["x".repeat(11), 512, "x"], false],
+];
+
+for (const [says, offset, line, isLost] of LINES) {
+  test(`a line at ${offset} that holds ${says} ${isLost ? "has lost a sector" : "is whole"}`, () => {
+    assert.equal(hasLostSector(bytesOf(line), offset), isLost);
+  });
+}
+
+test("a line has lost a sector exactly when the disk's sector, as far as it is the line's, is zeros", () => {
+  const anyPiece = fc.oneof(fc.integer({ min: 0, max: 1200 }), fc.constantFrom("x", SECTOR));
+  fc.assert(
+    fc.property(fc.nat(2000), fc.array(anyPiece, { maxLength: 6 }), (offset, pieces) => {
+      const line = bytesOf(pieces);
+      const disk = Buffer.concat([Buffer.alloc(offset), line]); // what is before counts as zeros
+      let expected = false;
+      for (let end = 512; end <= disk.length; end += 512) {
+        const isZero = disk.subarray(end - 512, end).equals(Buffer.alloc(512));
+        if (end > offset && isZero) expected = true;
+      }
+      assert.equal(hasLostSector(line, offset), expected);
+    }),
+  );
+});
+
+const A = '{"id":1}\n';
+const B = '{"id":2}\n';
+const DAMAGED = `{"i${"\0".repeat(600)}:3}\n`;
+const isRecord = (text: Buffer) => /^\{.*\}$/.test(text.toString());
+
+/** A log of these lines, and the ranges of the damaged ones among them. */
+function logOf(...lines: readonly string[]) {
+  let offset = 0;
+  const damaged: { offset: number; bytes: number }[] = [];
+  for (const line of lines) {
+    if (line.includes("\0")) damaged.push({ offset, bytes: line.length });
+    offset += line.length;
+  }
+  return { content: lines.join(""), damaged, tail: { offset, line: lines.length + 1 } };
+}
+
+function blankLine(line: string): string {
+  return `${" ".repeat(line.length - 1)}\n`;
+}
+
+const SETTLED: readonly [
+  says: string,
+  lines: readonly string[],
+  rest: string,
+  kept: string,
+  quarantined: string,
+][] = [
+  ["the only line", [DAMAGED], "", blankLine(DAMAGED), DAMAGED],
+  ["a line in the middle", [A, DAMAGED, B], "", A + blankLine(DAMAGED) + B, DAMAGED],
+  [
+    "two lines with a good one between them",
+    [DAMAGED, A, `${DAMAGED}`],
+    "",
+    blankLine(DAMAGED) + A + blankLine(DAMAGED),
+    DAMAGED + DAMAGED,
+  ],
+  ["a line before a torn end", [A, DAMAGED], '{"id"', A + blankLine(DAMAGED), `${DAMAGED}{"id"`],
+  [
+    "a line before a record without its line feed",
+    [A, DAMAGED],
+    '{"id":4}',
+    `${A}${blankLine(DAMAGED)}{"id":4}\n`,
+    DAMAGED,
+  ],
+  [
+    "a line longer than what is copied at once",
+    [A, `{${"\0".repeat(1024 * 1024 + 1)}\n`],
+    "",
+    `${A} ${" ".repeat(1024 * 1024 + 1)}\n`,
+    `{${"\0".repeat(1024 * 1024 + 1)}\n`,
+  ],
+];
+
+for (const [says, lines, rest, kept, quarantined] of SETTLED) {
+  test(`settle() keeps ${says} in one quarantine file and puts spaces in its place`, async (t) => {
+    const { content, damaged, tail } = logOf(...lines);
+    const file = await openLog(t, content + rest);
+    const warnings = collectWarnings(t, file.path);
+    assert.equal(await settle(file, { damaged, tail, isRecord }), kept.length);
+    const {
+      "test.jsonl": log,
+      "test.jsonl.quarantine-1": put,
+      ...others
+    } = snapshot(path.dirname(file.path));
+    assert.equal(log === kept, true);
+    assert.equal(put === quarantined, true);
+    assert.deepEqual(others, {});
+    assert.equal(warnings.length, damaged.length + (rest === "" ? 0 : 1)); // a line for each change
+  });
+}
+
+test("settle() has the quarantine whole before it overwrites a byte", async (t) => {
+  const { content, damaged, tail } = logOf(DAMAGED, A, DAMAGED);
+  const file = await openLog(t, content);
+  const append = file.append.bind(file);
+  const atEachWrite: (string | undefined)[] = [];
+  t.mock.method(file, "append", (bytes: Buffer, position: number) => {
+    atEachWrite.push(snapshot(path.dirname(file.path))["test.jsonl.quarantine-1"]);
+    return append(bytes, position);
+  });
+  await settle(file, { damaged, tail, isRecord });
+  assert.ok(atEachWrite.length >= 2, "each line is overwritten");
+  assert.deepEqual(new Set(atEachWrite), new Set([DAMAGED + DAMAGED]));
+});
+
+test("settle() that cannot read for the quarantine leaves the log as it is (fake read failure)", async (t) => {
+  const { content, damaged, tail } = logOf(A, DAMAGED, B);
+  const file = await openLog(t, content);
+  t.mock.method(file, "read", async () => {
+    throw new Error("i/o error");
+  });
+  await assert.rejects(settle(file, { damaged, tail, isRecord }));
+  assert.deepEqual(snapshot(path.dirname(file.path)), { "test.jsonl": content });
+});
+
+test("settle() that was refused at any write does its work when it is called again (fake refusal)", async (t) => {
+  const rest = '{"id":4}';
+  for (const refusedAt of [0, 1, 2]) {
+    const { content, damaged, tail } = logOf(DAMAGED, A, DAMAGED);
+    const file = await openLog(t, content + rest);
+    const append = file.append.bind(file);
+    let writes = 0;
+    const { mock } = t.mock.method(file, "append", (bytes: Buffer, position: number) =>
+      writes++ === refusedAt
+        ? Promise.resolve({ outcome: "refused", cause: new Error("disk full") })
+        : append(bytes, position),
+    );
+    await assert.rejects(settle(file, { damaged, tail, isRecord }), { code: "io_error" });
+    mock.restore();
+    const length = await settle(file, { damaged, tail, isRecord });
+    const kept = `${blankLine(DAMAGED)}${A}${blankLine(DAMAGED)}${rest}\n`;
+    assert.equal(length, kept.length);
+    const { "test.jsonl": log, "test.jsonl.quarantine-1": first } = snapshot(
+      path.dirname(file.path),
+    );
+    assert.deepEqual([log, first], [kept, DAMAGED + DAMAGED], `refused at write ${refusedAt}`);
+  }
+});
+
+const LIMIT = BATCH_BYTES_LIMIT;
+
+/** Lengths of lines, line feeds included; where the earliest batch may start. */
+const STARTS: readonly [lengths: readonly number[], torn: number, start: number][] = [
+  [[], 0, 0],
+  [[1], 0, 0],
+  [[], 1, 0],
+  [[10, 20], 0, 0],
+  [[LIMIT, 5], 0, 0],
+  [[LIMIT + 1, 5], 0, 1],
+  [[LIMIT, 5], 1, 5],
+  [[LIMIT, 5], 3 * LIMIT, 5],
+  [[2 * LIMIT, 100, 7], 0, LIMIT + 100],
+  [[2 * LIMIT, 100, 1], 0, LIMIT + 100],
+  [[3 * LIMIT], 0, 0],
+  [[100, 3 * LIMIT], 0, 0],
+  [[LIMIT, 100, 3 * LIMIT], 0, 100],
+];
+
+for (const [lengths, torn, start] of STARTS) {
+  test(`the last batch starts at ${start} or later behind lines of ${lengths.join(", ") || "no"} bytes and ${torn} torn`, async (t) => {
+    const lines = lengths.map((length) => Buffer.alloc(length, "x").fill("\n", length - 1));
+    const content = Buffer.concat([...lines, Buffer.alloc(torn, "t")]);
+    const file = await openLog(t, content);
+    assert.equal(await earliestBatchStart(file, content.length), start);
+    // What stands behind the given end does not count.
+    fs.appendFileSync(file.path, "\nmore\n");
+    assert.equal(await earliestBatchStart(file, content.length), start);
+  });
+}
+
+test("settle() cut short while it blanks a line leaves one that has lost a sector", async (t) => {
+  const line = bytesOf(['{"id":1,"name":"', SECTOR, 4096, SECTOR, '"}']);
+  const file = await openLog(t, Buffer.concat([line, Buffer.from("\n")]));
+  const unsettled = {
+    damaged: [{ offset: 0, bytes: line.length + 1 }],
+    tail: { offset: line.length + 1, line: 2 },
+    isRecord: () => false,
+  };
+  const append = file.append.bind(file);
+  const between: boolean[] = [];
+  t.mock.method(file, "append", async (bytes: Buffer, position: number) => {
+    const result = await append(bytes, position);
+    between.push(hasLostSector(fs.readFileSync(file.path).subarray(0, -1), 0));
+    return result;
+  });
+  await settle(file, unsettled);
+  // Text before the zeros, text behind them, and only then the zeros too.
+  assert.deepEqual(between, [true, true, false]);
+  assert.equal(fs.readFileSync(file.path, "latin1"), `${" ".repeat(line.length)}\n`);
+});

@@ -1,0 +1,215 @@
+import assert from "node:assert/strict";
+import fs from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { crc32 } from "node:zlib";
+import {
+  backup,
+  createToken,
+  isSound,
+  listTokens,
+  type NewPlant,
+  revokeToken,
+  TokenRegistry,
+  verifyLog,
+} from "../../src/index.ts";
+import { checkpointPath, encodeCheckpoint } from "../../src/log/checkpoint.ts";
+import { makeFolder } from "../support/folders.ts";
+import { snapshot } from "../support/snapshot.ts";
+import { collect, logPath, openFilesIn, openStore, readLog, writeLog } from "../support/stores.ts";
+import { readTokenLog, tokenLogPath } from "../support/token-logs.ts";
+
+const A = '{"id":1,"name":"a"}\n';
+const B = '{"id":2,"name":"b","tag":"t"}\n';
+
+test("a backup holds plants and tokens, with a checkpoint of its own, and can be started from", async (t) => {
+  const folder = makeFolder(t);
+  const target = join(makeFolder(t), "copy");
+  const store = await openStore(t, folder);
+  const plants: NewPlant[] = Array.from({ length: 100 }, (_, n) => ({ id: BigInt(n), name: "x" }));
+  for (const plant of plants) await store.create(plant);
+  const token = await createToken(folder, { name: "a" });
+  await createToken(folder, { name: "b" });
+  await revokeToken(folder, "b");
+  await store.close();
+  const before = snapshot(folder);
+
+  const report = await backup(folder, target);
+  assert.deepEqual(report, { plants: 100, bytes: readLog(folder).length });
+  assert.deepEqual(snapshot(folder), before, "the source is only read");
+  assert.deepEqual(snapshot(target), before, "a checkpoint of the same bytes is the same");
+  const verified = await verifyLog(target);
+  assert.deepEqual([isSound(verified), verified.checksum], [true, "matches"]);
+  assert.equal(verified.checkpointBytes, report.bytes);
+
+  const copy = await openStore(t, target);
+  assert.deepEqual(await collect(copy.list()), plants);
+  assert.equal(await copy.create({ id: 1000n, name: "new" }), "created");
+  const registry = await TokenRegistry.open(target);
+  t.after(() => registry.close());
+  assert.equal(registry.verify(token)?.name, "a");
+  assert.deepEqual(await listTokens(target), await listTokens(folder));
+});
+
+test("a backup is closed to others, whatever the modes of its source", {
+  skip: process.platform === "win32" ? "modes mean nothing here" : false,
+}, async (t) => {
+  const folder = makeFolder(t);
+  const target = join(makeFolder(t), "copy");
+  writeLog(folder, A);
+  await createToken(folder, { name: "a" });
+  fs.chmodSync(logPath(folder), 0o644);
+  fs.chmodSync(tokenLogPath(folder), 0o644);
+  fs.chmodSync(folder, 0o755);
+  await backup(folder, target);
+  assert.equal(fs.statSync(target).mode & 0o777, 0o700);
+  for (const name of ["plants.jsonl", "plants.jsonl.checkpoint", "tokens.jsonl"]) {
+    assert.equal(fs.statSync(join(target, name)).mode & 0o777, 0o600, name);
+  }
+});
+
+test("beside an open store that takes creates, a backup holds all that was answered before it", async (t) => {
+  const folder = makeFolder(t);
+  const targets = makeFolder(t);
+  const store = await openStore(t, folder, { batchBytesMax: 200 });
+  let answered = 0;
+  for (let round = 0; round < 8; round++) {
+    const before = answered;
+    const creates = Array.from({ length: 50 }, (_, n) =>
+      store.create({ id: BigInt(round * 50 + n), name: "x".repeat(n) }).then(() => answered++),
+    );
+    const target = join(targets, String(round));
+    const { plants: records, bytes } = await backup(folder, target);
+    await Promise.all(creates);
+    assert.ok(records >= before && records <= before + 50);
+    assert.equal(readLog(target), readLog(folder).slice(0, bytes), "whole lines of the source");
+    assert.equal(readLog(target).split("\n").length - 1, records);
+    assert.equal(isSound(await verifyLog(target)), true);
+    assert.equal((await verifyLog(target)).checksum, "matches");
+  }
+});
+
+test("beside an open store, a backup leaves out what is not known to be durable", async (t) => {
+  const folder = makeFolder(t);
+  const target = join(makeFolder(t), "copy");
+  const store = await openStore(t, folder);
+  await store.create({ id: 1n, name: "a" });
+  fs.appendFileSync(logPath(folder), B); // as if a batch were on its way
+  assert.deepEqual(await backup(folder, target), { plants: 1, bytes: A.length });
+  assert.equal(readLog(target), A);
+});
+
+const SOURCES: readonly [says: string, log: string, copy: string, plants: number][] = [
+  ["an empty log", "", "", 0],
+  ["a torn end", `${A}{"id":2`, A, 1],
+  ["blank lines and a repeat", `\n${A}  \n${A}`, `\n${A}  \n${A}`, 1],
+  ["CRLF endings", `${A.trimEnd()}\r\n`, `${A.trimEnd()}\r\n`, 1],
+];
+
+for (const [says, log, copied, plants] of SOURCES) {
+  test(`a backup of ${says} holds its whole lines as they are`, async (t) => {
+    const folder = makeFolder(t);
+    const target = join(makeFolder(t), "copy");
+    writeLog(folder, log);
+    assert.deepEqual(await backup(folder, target), { plants, bytes: copied.length });
+    assert.equal(readLog(target), copied);
+    assert.deepEqual(Object.keys(snapshot(target)), ["plants.jsonl", "plants.jsonl.checkpoint"]);
+  });
+}
+
+test("a backup leaves quarantines, old logs and locks behind", async (t) => {
+  const folder = makeFolder(t);
+  const target = join(makeFolder(t), "copy");
+  writeLog(folder, `${A}torn`);
+  await (await openStore(t, folder)).close();
+  fs.writeFileSync(`${logPath(folder)}.before-repair-1`, "old");
+  await backup(folder, target);
+  assert.deepEqual(fs.readdirSync(target).sort(), ["plants.jsonl", "plants.jsonl.checkpoint"]);
+});
+
+const OBSTACLES: readonly [says: string, make: (target: string) => void][] = [
+  ["a folder", (target) => fs.mkdirSync(target)],
+  ["a file", (target) => fs.writeFileSync(target, "mine")],
+  ["a link that leads nowhere", (target) => fs.symlinkSync("nowhere", target)],
+];
+
+for (const [says, make] of OBSTACLES) {
+  test(`a backup to where there is ${says} is refused, and that stays as it is`, async (t) => {
+    const folder = makeFolder(t);
+    const parent = makeFolder(t);
+    writeLog(folder, A);
+    make(join(parent, "copy"));
+    const before = fs.lstatSync(join(parent, "copy"));
+    await assert.rejects(backup(folder, join(parent, "copy")), { code: "io_error" });
+    assert.deepEqual(fs.readdirSync(parent), ["copy"]);
+    const after = fs.lstatSync(join(parent, "copy"));
+    assert.deepEqual([after.ino, after.mtimeMs], [before.ino, before.mtimeMs]);
+  });
+}
+
+const DAMAGED: readonly [says: string, log: string, known: string | undefined][] = [
+  ["an unreadable line", `${A}x\n${B}`, undefined],
+  ["one id with two contents", `${A}{"id":1,"name":"b"}\n`, undefined],
+  ["another letter than its checkpoint knows", A, A.replace('"a"', '"b"')],
+  ["less than its checkpoint knows", A, A + B],
+];
+
+for (const [says, log, known] of DAMAGED) {
+  test(`a backup of a log that holds ${says} is refused and leaves nothing behind`, async (t) => {
+    const folder = makeFolder(t);
+    const parent = makeFolder(t);
+    writeLog(folder, log);
+    if (known !== undefined) {
+      const checkpoint = { bytes: known.length, records: 1, crc32: crc32(known) };
+      fs.writeFileSync(checkpointPath(logPath(folder)), encodeCheckpoint(checkpoint));
+    }
+    const before = snapshot(folder);
+    await assert.rejects(backup(folder, join(parent, "copy")), (error: Error) => {
+      assert.equal((error as Error & { code?: string }).code, "corruption");
+      assert.ok(error.message.includes(logPath(folder)), "the source is named, not the copy");
+      return true;
+    });
+    assert.deepEqual(fs.readdirSync(parent), []);
+    assert.deepEqual(snapshot(folder), before);
+    assert.deepEqual([...openFilesIn(folder), ...openFilesIn(parent)], []);
+  });
+}
+
+test("a backup where there is no log is an input error and leaves nothing behind", async (t) => {
+  const parent = makeFolder(t);
+  await assert.rejects(backup(makeFolder(t), join(parent, "copy")), { code: "io_error" });
+  assert.deepEqual(fs.readdirSync(parent), []);
+});
+
+test("a backup to where no folder can be made is an input error", async (t) => {
+  const folder = makeFolder(t);
+  const parent = makeFolder(t);
+  writeLog(folder, A);
+  fs.writeFileSync(join(parent, "file"), "");
+  await assert.rejects(backup(folder, join(parent, "file", "copy")), { code: "io_error" });
+  assert.deepEqual(fs.readdirSync(parent), ["file"]);
+});
+
+test("a backup keeps a revocation that lacks only its line feed: it counts in the source too", async (t) => {
+  const folder = makeFolder(t);
+  const target = join(makeFolder(t), "copy");
+  writeLog(folder, A);
+  const token = await createToken(folder, { name: "a" });
+  fs.appendFileSync(
+    tokenLogPath(folder),
+    '{"event":"revoked","name":"a","revokedAt":"2026-01-01T00:00:00.000Z"}',
+  );
+  await backup(folder, target);
+  assert.ok(readTokenLog(target).includes('"created"'));
+  const registry = await TokenRegistry.open(target);
+  t.after(() => registry.close());
+  assert.equal(registry.verify(token), undefined);
+});
+
+test("a backup tells how far its check of the copy is", async (t) => {
+  const folder = makeFolder(t);
+  writeLog(folder, A + B);
+  const told: [number, number][] = [];
+  await backup(folder, join(makeFolder(t), "copy"), (bytes, total) => told.push([bytes, total]));
+  assert.deepEqual(told, [[50, 50]]);
+});

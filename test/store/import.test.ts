@@ -1,0 +1,184 @@
+import assert from "node:assert/strict";
+import { type TestContext, test } from "node:test";
+import {
+  type ImportReport,
+  importPlants,
+  type PlantService,
+  PlantStoreError,
+} from "../../src/index.ts";
+import { makeFolder } from "../support/folders.ts";
+import { collect, openStore, readLog } from "../support/stores.ts";
+
+const A = '{"id":1,"name":"a"}';
+const B = '{"id":2,"name":"b","tag":"t"}';
+
+async function* chunksOf(text: string | Buffer, ...cuts: number[]): AsyncGenerator<Buffer> {
+  const bytes = Buffer.from(text);
+  const places = [0, ...cuts, bytes.length];
+  for (const [n, place] of places.slice(0, -1).entries()) {
+    yield bytes.subarray(place, places[n + 1]);
+  }
+}
+
+/** Imports the text into a new store. */
+async function importInto(t: TestContext, text: string | Buffer) {
+  const folder = makeFolder(t);
+  const store = await openStore(t, folder);
+  const refusedLines: number[] = [];
+  const reasons: string[] = [];
+  const report = await importPlants(store, chunksOf(text), {
+    onRefused: (line, reason) => {
+      refusedLines.push(line);
+      reasons.push(reason);
+    },
+  });
+  return { folder, store, report, refusedLines, reasons };
+}
+
+function reportOf(created: number, replayed = 0, refused = 0): ImportReport {
+  return { created, replayed, refused };
+}
+
+const TEXTS: readonly {
+  readonly says: string;
+  readonly text: string | Buffer;
+  readonly report: ImportReport;
+  readonly refused?: readonly number[];
+}[] = [
+  { says: "nothing", text: "", report: reportOf(0) },
+  { says: "a line feed", text: "\n", report: reportOf(0) },
+  { says: "a byte order mark", text: "\ufeff", report: reportOf(0) },
+  { says: "plants", text: `${A}\n${B}\n`, report: reportOf(2) },
+  { says: "plants, the last without its line feed", text: `${A}\n${B}`, report: reportOf(2) },
+  { says: "one plant without its line feed", text: A, report: reportOf(1) },
+  { says: "CRLF endings", text: `${A}\r\n${B}\r\n`, report: reportOf(2) },
+  { says: "CRLF endings but for the last", text: `${A}\r\n${B}`, report: reportOf(2) },
+  { says: "plants behind a byte order mark", text: `\ufeff${A}\n${B}\n`, report: reportOf(2) },
+  { says: "one plant behind a byte order mark", text: `\ufeff${A}`, report: reportOf(1) },
+  { says: "blank lines", text: `\n${A}\n \t\r\n\n${B}\n\n  `, report: reportOf(2) },
+  { says: "a plant twice", text: `${A}\n${B}\n${A}\n`, report: reportOf(2, 1) },
+  {
+    says: "other content for an id",
+    text: `${A}\n{"id":1,"name":"b"}\n${B}\n`,
+    report: reportOf(2, 0, 1),
+    refused: [2],
+  },
+  {
+    says: "every kind of line that is no plant",
+    text: Buffer.concat([
+      Buffer.from(`x\n${A}\n{"id":3}\n\n{"id":4,"id":4,"name":"d"}\n`),
+      Buffer.from('{"id":5,"name":"\xff"}\n', "latin1"),
+      Buffer.from(`{"id":"6","name":"f"}\n${B}\n[]\n{"id":7,"na`),
+    ]),
+    report: reportOf(2, 0, 7),
+    refused: [1, 3, 5, 6, 7, 9, 10],
+  },
+  {
+    says: "a byte order mark that stands on a later line",
+    text: `${A}\n\ufeff${B}\n`,
+    report: reportOf(1, 0, 1),
+    refused: [2],
+  },
+];
+
+for (const { says, text, report, refused = [] } of TEXTS) {
+  test(`a text that holds ${says} is imported line by line, the refused ones by number`, async (t) => {
+    const result = await importInto(t, text);
+    assert.deepEqual(result.report, report);
+    assert.deepEqual(result.refusedLines, refused);
+    for (const reason of result.reasons) assert.notEqual(reason, "");
+    assert.equal(result.store.size, report.created);
+  });
+
+  test(`an import of ${says}, run again, creates nothing and refuses the same lines`, async (t) => {
+    const { store, folder } = await importInto(t, text);
+    const log = readLog(folder);
+    const again: number[] = [];
+    const second = await importPlants(store, chunksOf(text), {
+      onRefused: (line) => again.push(line),
+    });
+    assert.deepEqual(second, reportOf(0, report.created + report.replayed, report.refused));
+    assert.deepEqual(again, refused);
+    assert.equal(readLog(folder), log);
+  });
+}
+
+test("an import keeps the order of the text and writes plants as requests do", async (t) => {
+  const { folder } = await importInto(
+    t,
+    '{"tag":"t","extra":1,"name":"b","id":2.0}\r\n{"name":"a","id":1}',
+  );
+  assert.equal(readLog(folder), `${B}\n${A}\n`);
+});
+
+test("a text cut into chunks at any two bytes is imported the same", async (t) => {
+  const text = `\ufeff${A}\r\n\n{"id":3,"name":"\u00e9\ud83c\udf35"}\nx\n${B}`;
+  const bytes = Buffer.byteLength(text);
+  const store = await openStore(t, makeFolder(t));
+  await importPlants(store, chunksOf(text));
+  for (let first = 0; first <= bytes; first++) {
+    for (const second of [first, first + 1, first + 7, bytes]) {
+      if (second > bytes) continue;
+      const refused: number[] = [];
+      const report = await importPlants(store, chunksOf(text, first, second), {
+        onRefused: (line) => refused.push(line),
+      });
+      assert.deepEqual(report, reportOf(0, 3, 1), `${first}, ${second}`);
+      assert.deepEqual(refused, [4]);
+    }
+  }
+});
+
+test("a text that comes byte by byte is imported the same", async (t) => {
+  const text = `${A}\n${B}\nx`;
+  const store = await openStore(t, makeFolder(t));
+  const cuts = Array.from({ length: text.length - 1 }, (_, n) => n + 1);
+  assert.deepEqual(await importPlants(store, chunksOf(text, ...cuts)), reportOf(2, 0, 1));
+});
+
+test("an import tells how many bytes and lines it has dealt with", async (t) => {
+  const store = await openStore(t, makeFolder(t));
+  const told: [number, number][] = [];
+  const text = `${A}\n${B}\n{"id":3,"name":"c"}\n`;
+  await importPlants(store, chunksOf(text, 25), {
+    onProgress: (bytes, lines) => told.push([bytes, lines]),
+  });
+  assert.deepEqual(told, [
+    [20, 1],
+    [70, 3],
+  ]);
+});
+
+test("an import ends at the first failure of the store; what was created before it stays", async (t) => {
+  const store = await openStore(t, makeFolder(t));
+  for (const code of ["write_failed", "store_failed", "closed", "overloaded"] as const) {
+    const failing: PlantService = {
+      create: (plant) =>
+        plant.id === 2n ? Promise.reject(new PlantStoreError(code, "no")) : store.create(plant),
+      get: (id) => store.get(id),
+      list: () => store.list(),
+    };
+    await assert.rejects(importPlants(failing, chunksOf(`${A}\n${B}\n`)), { code });
+    assert.deepEqual(await collect(store.list()), [{ id: 1n, name: "a" }]);
+  }
+  assert.deepEqual(await importPlants(store, chunksOf(`${A}\n${B}\n`)), reportOf(1, 1));
+});
+
+test("an import of a text that cannot be read ends with that failure", async (t) => {
+  const store = await openStore(t, makeFolder(t));
+  async function* broken(): AsyncGenerator<Buffer> {
+    yield Buffer.from(`${A}\n`);
+    throw new Error("the stream broke");
+  }
+  await assert.rejects(importPlants(store, broken()), /the stream broke/);
+  assert.equal(store.size, 1);
+});
+
+test("a chunk of more bytes than may wait for the disk is imported all the same", async (t) => {
+  const MIB = 1024 * 1024;
+  const store = await openStore(t, makeFolder(t), { queueBytesMax: 3 * MIB });
+  const name = "x".repeat(2000);
+  const text = Array.from({ length: 2500 }, (_, id) => `{"id":${id},"name":"${name}"}\n`).join("");
+  assert.ok(text.length > 4 * MIB);
+  assert.deepEqual(await importPlants(store, chunksOf(text)), reportOf(2500));
+});

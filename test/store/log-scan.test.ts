@@ -1,0 +1,217 @@
+import assert from "node:assert/strict";
+import { type TestContext, test } from "node:test";
+import { crc32 } from "node:zlib";
+import { type Checkpoint, EMPTY_LOG } from "../../src/log/checkpoint.ts";
+import { LOG_START } from "../../src/log/reader.ts";
+import { type LineFault, LogScan, type ScanOptions } from "../../src/store/log-scan.ts";
+import { openLog } from "../support/logs.ts";
+
+const A = '{"id":1,"name":"a"}\n'; // 20 bytes
+const B = '{"id":2,"name":"b","tag":"t"}\n'; // 30 bytes
+
+async function scanLog(
+  t: TestContext,
+  content: string,
+  options: Partial<ScanOptions> = {},
+): Promise<{ scan: LogScan; faults: LineFault[]; reached: { offset: number; line: number } }> {
+  const faults: LineFault[] = [];
+  const file = await openLog(t, content);
+  const scan = new LogScan(file, { onFault: (fault) => faults.push(fault), ...options });
+  const reached = await scan.run(LOG_START, content.length);
+  return { scan, faults, reached };
+}
+
+/** The checkpoint of a log that holds exactly this; `records` counts for nothing here. */
+function checkpointOf(content: string): Checkpoint {
+  return { bytes: content.length, records: 0, crc32: crc32(content) };
+}
+
+const FAULTS: readonly {
+  readonly says: string;
+  readonly log: string;
+  /** Kind, line, byte offset, bytes. */
+  readonly faults: readonly (readonly [LineFault["kind"], number, number, number])[];
+  readonly records: number;
+  readonly ids: number;
+}[] = [
+  { says: "nothing", log: "", faults: [], records: 0, ids: 0 },
+  { says: "plants", log: A + B, faults: [], records: 2, ids: 2 },
+  { says: "blank lines", log: `\n${A} \t\r\n${B}\n`, faults: [], records: 2, ids: 2 },
+  { says: "a torn end", log: `${A}{"id":2`, faults: [], records: 1, ids: 1 },
+  {
+    says: "an unreadable line",
+    log: `${A}x\n${B}`,
+    faults: [["unreadable", 2, 20, 2]],
+    records: 2,
+    ids: 2,
+  },
+  {
+    says: "a repeat",
+    log: `${A}${B}${A}`,
+    faults: [["repeat", 3, 50, 20]],
+    records: 3,
+    ids: 2,
+  },
+  {
+    says: "a repeat in another spelling",
+    log: `${A}{"name":"\\u0061","id":1.0}\r\n`,
+    faults: [["repeat", 2, 20, 28]],
+    records: 2,
+    ids: 1,
+  },
+  {
+    says: "another name for an id",
+    log: `${A}{"id":1,"name":"b"}\n`,
+    faults: [["conflict", 2, 20, 20]],
+    records: 2,
+    ids: 1,
+  },
+  {
+    says: "a tag for a plant without one",
+    log: `${A}{"id":1,"name":"a","tag":""}\n`,
+    faults: [["conflict", 2, 20, 29]],
+    records: 2,
+    ids: 1,
+  },
+  {
+    says: "everything, each judged by the first plant of its id",
+    log: `x\n${A}\n{"id":1,"name":"b"}\n${A}{"id":1,"name":"b"}\n[]\n`,
+    faults: [
+      ["unreadable", 1, 0, 2],
+      ["conflict", 4, 23, 20],
+      ["repeat", 5, 43, 20],
+      ["conflict", 6, 63, 20],
+      ["unreadable", 7, 83, 3],
+    ],
+    records: 4,
+    ids: 1,
+  },
+];
+
+for (const { says, log, faults, records, ids } of FAULTS) {
+  test(`a scan of a log that holds ${says} tells every fault by kind and place`, async (t) => {
+    const { scan, faults: found } = await scanLog(t, log);
+    const byOffset = found.toSorted((a, b) => a.position.offset - b.position.offset);
+    assert.deepEqual(
+      byOffset.map(({ kind, position, bytes }) => [kind, position.line, position.offset, bytes]),
+      faults,
+    );
+    for (const { reason } of found) assert.notEqual(reason, "");
+    const whole = log.slice(0, log.lastIndexOf("\n") + 1);
+    assert.deepEqual(scan.end, { ...checkpointOf(whole), records });
+    assert.equal(scan.index.size, ids);
+  });
+}
+
+test("the first plant of an id stays the one of the index", async (t) => {
+  const { scan } = await scanLog(t, `${B}${A}${B}{"id":1,"name":"c"}\n`);
+  assert.deepEqual([scan.index.get(1n), scan.index.get(2n)], [30, 0]);
+});
+
+test("a scan ends in front of the first unreadable line that it is told to", async (t) => {
+  const asked: number[] = [];
+  const endsBefore = (_: Buffer, { line }: { line: number }) => {
+    asked.push(line);
+    return line === 4;
+  };
+  const { scan, faults, reached } = await scanLog(t, `${A}x\n${B}y\nz\n${A}`, { endsBefore });
+  assert.deepEqual(asked, [2, 4], "unreadable lines alone, and nothing behind the end");
+  assert.deepEqual(reached, { offset: 52, line: 4 });
+  assert.deepEqual(
+    faults.map(({ position }) => position.line),
+    [2],
+  );
+  assert.deepEqual(scan.end, { ...checkpointOf(`${A}x\n${B}`), records: 2 });
+});
+
+test("a scan that ended in front of a line goes on from there with the same sums", async (t) => {
+  const content = `${A}y\n${B}`;
+  const file = await openLog(t, content);
+  const faults: LineFault[] = [];
+  let ends = true;
+  const scan = new LogScan(file, {
+    onFault: (fault) => faults.push(fault),
+    endsBefore: () => ends,
+    checkpoint: checkpointOf(content),
+  });
+  const reached = await scan.run(LOG_START, content.length);
+  assert.equal(scan.matchesCheckpoint, false);
+  ends = false;
+  assert.deepEqual(await scan.run(reached, content.length), { offset: 52, line: 4 });
+  assert.deepEqual(scan.end, { ...checkpointOf(content), records: 2 });
+  assert.equal(scan.matchesCheckpoint, true);
+  assert.equal(scan.index.get(2n), 22);
+  assert.deepEqual(
+    faults.map(({ position }) => position),
+    [{ offset: 20, line: 2 }],
+  );
+});
+
+test("a scan compares the checksum at every byte of its whole lines, and never in its torn end", async (t) => {
+  const whole = `${A}\n${B}x\n${A}`;
+  const content = `${whole}{"id":3`;
+  for (let bytes = 1; bytes <= content.length + 1; bytes++) {
+    const right = { ...checkpointOf(content.slice(0, bytes)), bytes };
+    const wrong = { ...right, crc32: (right.crc32 ^ 1) >>> 0 };
+    const { scan } = await scanLog(t, content, { checkpoint: right });
+    assert.equal(scan.matchesCheckpoint, bytes <= whole.length, `${bytes} bytes`);
+    const { scan: other } = await scanLog(t, content, { checkpoint: wrong });
+    assert.equal(other.matchesCheckpoint, false, `${bytes} bytes`);
+  }
+});
+
+test("a scan without a checkpoint, or with that of an empty log, has nothing to miss", async (t) => {
+  for (const checkpoint of [undefined, EMPTY_LOG]) {
+    for (const content of ["", A, `x\n${B}`]) {
+      const { scan } = await scanLog(t, content, { checkpoint });
+      assert.equal(scan.matchesCheckpoint, true);
+    }
+  }
+});
+
+/** Lines of many lengths, some longer than a block, of 3 MiB and more. */
+function longLog(): string[] {
+  return Array.from({ length: 3000 }, (_, n) => {
+    const length = n === 1500 ? 1_500_000 : (n * 7919) % 1200;
+    return `{"id":${n},"name":"${"x".repeat(length)}"}\n`;
+  });
+}
+
+test("a scan of several blocks compares the checksum at borders of lines and of blocks alike", async (t) => {
+  const lines = longLog();
+  const content = lines.join("");
+  const file = await openLog(t, content);
+  const borders = [1, 1499, 1500, 1501, 2999, 3000].map((n) => lines.slice(0, n).join("").length);
+  const edges = [1, 2, 3].map((mib) => mib * 1024 * 1024);
+  for (const bytes of [...borders, ...edges, ...edges.map((edge) => edge + 1)]) {
+    const checkpoint = checkpointOf(content.slice(0, bytes));
+    const scan = new LogScan(file, { onFault: () => assert.fail(), checkpoint });
+    await scan.run(LOG_START, content.length);
+    assert.equal(scan.matchesCheckpoint, true, `${bytes} bytes`);
+    assert.deepEqual(scan.end, { ...checkpointOf(content), records: lines.length });
+  }
+});
+
+test("a scan tells how far it is about once a MiB, and last of all that it is done", async (t) => {
+  const content = longLog().join("");
+  const told: number[] = [];
+  await scanLog(t, content, { onProgress: (bytes) => told.push(bytes) });
+  assert.equal(told.at(-1), content.length);
+  assert.ok(told.length >= 2 && told.length <= content.length / 1024 / 1024 + 1);
+  assert.deepEqual(
+    told,
+    told.toSorted((a, b) => a - b),
+  );
+});
+
+test("a line that is only inspected is judged, and neither counted nor indexed", async (t) => {
+  const { scan, faults } = await scanLog(t, A);
+  const lines = ["x", '{"id":1,"name":"a"}', '{"id":1,"name":"b"}', '{"id":9,"name":"new"}'];
+  for (const line of lines) await scan.inspect(Buffer.from(line), { offset: 20, line: 2 });
+  assert.deepEqual(
+    faults.map(({ kind }) => kind),
+    ["unreadable", "repeat", "conflict"],
+  );
+  assert.equal(scan.index.get(9n), undefined);
+  assert.deepEqual(scan.end, { ...checkpointOf(A), records: 1 });
+});

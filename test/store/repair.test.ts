@@ -1,0 +1,285 @@
+import assert from "node:assert/strict";
+import fs from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { crc32 } from "node:zlib";
+import {
+  isSound,
+  type LineFault,
+  PlantStore,
+  type RepairPlan,
+  repairLog,
+  verifyLog,
+} from "../../src/index.ts";
+import { checkpointPath, encodeCheckpoint, readCheckpoint } from "../../src/log/checkpoint.ts";
+import { makeFolder } from "../support/folders.ts";
+import { snapshot } from "../support/snapshot.ts";
+import { collect, logPath, openFilesIn, openStore, readLog, writeLog } from "../support/stores.ts";
+
+const A = '{"id":1,"name":"a"}\n';
+const B = '{"id":2,"name":"b","tag":"t"}\n';
+const A_OTHER = '{"id":1,"name":"other"}\n';
+
+const YES = async () => true;
+
+function writeCheckpointOf(folder: string, known: string): void {
+  const checkpoint = { bytes: known.length, records: 7, crc32: crc32(known) };
+  fs.writeFileSync(checkpointPath(logPath(folder)), encodeCheckpoint(checkpoint));
+}
+
+/** Lines that differ: a plant that stands twice is one. */
+function countPlants(log: string): number {
+  return new Set(log.split("\n").filter((line) => line.includes("{"))).size;
+}
+
+/** Repairs that keep the log as it is. */
+const ACCEPTED: readonly [says: string, log: string, known: string, records: number][] = [
+  ["a changed letter", A.replace('"a"', '"c"') + B, A + B, 2],
+  ["a removed line", A, A + B, 1],
+  ["everything removed", "", A + B, 0],
+  ["a line put before the others", B + A, A, 2],
+  ["a plant doubled in the middle", A + A + B, A + B, 3],
+  ["CRLF endings", (A + B).replaceAll("\n", "\r\n"), A + B, 2],
+  ["a byte order mark", `\ufeff${A}`, A, 1],
+];
+
+for (const [says, log, known, records] of ACCEPTED) {
+  test(`repair accepts ${says}, where a start refuses, and changes no byte of the log`, async (t) => {
+    const folder = makeFolder(t);
+    writeLog(folder, log);
+    writeCheckpointOf(folder, known);
+    await assert.rejects(PlantStore.open(folder), { code: "corruption" });
+    const before = readLog(folder);
+    const { ino } = fs.statSync(logPath(folder));
+
+    const outcome = await repairLog(folder, { confirm: YES });
+    assert.deepEqual(
+      { ...outcome, checkpoint: outcome.checkpoint?.bytes },
+      {
+        action: "accept",
+        plants: countPlants(log),
+        leftOut: 0,
+        checkpoint: known.length,
+        isDone: true,
+      },
+    );
+    assert.equal(readLog(folder), before);
+    assert.equal(fs.statSync(logPath(folder)).ino, ino);
+    const bytes = Buffer.from(before);
+    assert.deepEqual(await readCheckpoint(logPath(folder)), {
+      bytes: bytes.length,
+      records,
+      crc32: crc32(bytes),
+    });
+    await openStore(t, folder);
+  });
+}
+
+/** Repairs that write a new log. `torn`: what stands behind its last line feed. */
+const REWRITTEN: readonly {
+  readonly says: string;
+  readonly log: string;
+  readonly torn?: string;
+  readonly kept: string;
+  readonly leftOut: readonly (readonly [LineFault["kind"], line: number, byte: number])[];
+  readonly records: number;
+}[] = [
+  {
+    says: "unreadable lines at both ends and between",
+    log: `x\n${A}{"id":\n${B}[]\n`,
+    kept: A + B,
+    leftOut: [
+      ["unreadable", 1, 0],
+      ["unreadable", 3, 22],
+      ["unreadable", 5, 59],
+    ],
+    records: 2,
+  },
+  {
+    says: "an id with other content",
+    log: A + A_OTHER + B,
+    kept: A + B,
+    leftOut: [["conflict", 2, 20]],
+    records: 2,
+  },
+  {
+    says: "an id with other content, and then its first again",
+    log: A + A_OTHER + A + B,
+    kept: A + A + B,
+    leftOut: [["conflict", 2, 20]],
+    records: 3,
+  },
+  {
+    says: "nothing that is readable",
+    log: "x\ny\n",
+    kept: "",
+    leftOut: [
+      ["unreadable", 1, 0],
+      ["unreadable", 2, 2],
+    ],
+    records: 0,
+  },
+  {
+    says: "an unreadable line and a torn end",
+    log: `${A}x\n`,
+    torn: '{"id":3,"na',
+    kept: A,
+    leftOut: [["unreadable", 2, 20]],
+    records: 1,
+  },
+  {
+    says: "an unreadable line and a last plant without its line feed",
+    log: `x\n${A}`,
+    torn: B.trimEnd(),
+    kept: A,
+    leftOut: [["unreadable", 1, 0]],
+    records: 1,
+  },
+  {
+    says: "sectors of zeros before the checkpoint",
+    log: `${A}${"\0".repeat(2000)}\n${B}`,
+    kept: A + B,
+    leftOut: [["unreadable", 2, 20]],
+    records: 2,
+  },
+  {
+    says: "a byte order mark and an unreadable line",
+    log: `\ufeff${A}x\n${B}`,
+    kept: A + B,
+    leftOut: [["unreadable", 2, 23]],
+    records: 2,
+  },
+];
+
+for (const { says, log, torn = "", kept, leftOut, records } of REWRITTEN) {
+  test(`repair of a log that holds ${says} writes a new one and keeps the old`, async (t) => {
+    const folder = makeFolder(t);
+    writeLog(folder, log + torn);
+    writeCheckpointOf(folder, log);
+    const { "plants.jsonl": old } = snapshot(folder);
+    const found: LineFault[] = [];
+    const plans: RepairPlan[] = [];
+    const outcome = await repairLog(folder, {
+      confirm: async (plan) => {
+        plans.push(plan);
+        return true;
+      },
+      onLeftOut: (fault) => found.push(fault),
+    });
+
+    const { "plants.jsonl": written, "plants.jsonl.before-repair-1": before } = snapshot(folder);
+    assert.equal(written, kept + torn);
+    assert.equal(before, old);
+    assert.deepEqual(
+      found
+        .map(({ kind, position }) => [kind, position.line, position.offset])
+        .sort((a, b) => Number(a[2]) - Number(b[2])),
+      leftOut,
+    );
+    const [plan, ...others] = plans;
+    assert.deepEqual(others, [], "asked once");
+    assert.deepEqual(
+      [plan?.action, plan?.plants, plan?.leftOut],
+      ["rewrite", countPlants(kept), leftOut.length],
+    );
+    assert.deepEqual(outcome, { ...plan, isDone: true, keptAs: "plants.jsonl.before-repair-1" });
+    assert.deepEqual(await readCheckpoint(logPath(folder)), {
+      bytes: kept.length,
+      records,
+      crc32: crc32(kept),
+    });
+    assert.equal(fs.statSync(logPath(folder)).mode & 0o777, 0o600);
+    assert.equal(isSound(await verifyLog(folder)), true);
+    assert.deepEqual(openFilesIn(folder), []);
+
+    const store = await openStore(t, folder); // settles the torn end by its own rule
+    assert.equal(await store.create({ id: 1_000_000n, name: "fresh" }), "created");
+  });
+}
+
+test("repair of a log of several blocks leaves out exactly the lines that cannot stay", async (t) => {
+  const folder = makeFolder(t);
+  const lines = Array.from({ length: 9000 }, (_, n) =>
+    n % 1000 === 500 ? `damage ${n}\n` : `{"id":${n},"name":"${"x".repeat(n % 500)}"}\n`,
+  );
+  writeLog(folder, lines.join(""));
+  const outcome = await repairLog(folder, { confirm: YES });
+  assert.deepEqual([outcome.plants, outcome.leftOut], [8991, 9]);
+  const kept = lines.filter((line) => line.startsWith("{")).join("");
+  assert.equal(readLog(folder) === kept, true);
+  assert.equal((await openStore(t, folder)).size, 8991);
+});
+
+test("repair where the log is gone and was known asks, and lets the store start empty", async (t) => {
+  const folder = makeFolder(t);
+  writeCheckpointOf(folder, A + B);
+  await assert.rejects(PlantStore.open(folder), { code: "corruption" });
+  const no = await repairLog(folder, { confirm: async () => false });
+  assert.deepEqual([no.action, no.isDone], ["start_empty", false]);
+  await assert.rejects(PlantStore.open(folder), { code: "corruption" });
+  const yes = await repairLog(folder, { confirm: YES });
+  assert.deepEqual([yes.action, yes.plants, yes.isDone], ["start_empty", 0, true]);
+  assert.deepEqual(await collect((await openStore(t, folder)).list()), []);
+});
+
+const NOTHING: readonly [says: string, log: string, known: string | undefined][] = [
+  ["that its checkpoint knows", A + B, A + B],
+  ["without a checkpoint", A + B, undefined],
+  ["that has grown", A + B, A],
+  ["with a plant twice", A + B + A, undefined],
+  ["with a torn end, which a start settles", `${A}{"id"`, A],
+  ["that is empty", "", undefined],
+];
+
+for (const [says, log, known] of NOTHING) {
+  test(`repair finds nothing to do for a log ${says}, asks nobody and changes nothing`, async (t) => {
+    const folder = makeFolder(t);
+    writeLog(folder, log);
+    if (known !== undefined) writeCheckpointOf(folder, known);
+    const before = snapshot(folder);
+    const outcome = await repairLog(folder, { confirm: () => assert.fail("asked") });
+    assert.deepEqual([outcome.action, outcome.isDone], ["nothing", true]);
+    assert.deepEqual(snapshot(folder), before);
+  });
+}
+
+const REFUSED: readonly [says: string, log: string][] = [
+  ["an edit", A],
+  ["an unreadable line", `${A}x\n`],
+];
+
+for (const [says, log] of REFUSED) {
+  test(`repair of ${says} that is told no, or whose question fails, changes no byte`, async (t) => {
+    const folder = makeFolder(t);
+    writeLog(folder, log);
+    writeCheckpointOf(folder, A + B);
+    const before = snapshot(folder);
+    const outcome = await repairLog(folder, { confirm: async () => false });
+    assert.deepEqual([outcome.isDone, outcome.keptAs], [false, undefined]);
+    assert.deepEqual(snapshot(folder), before);
+    const nobody = () => Promise.reject(new Error("nobody there"));
+    await assert.rejects(repairLog(folder, { confirm: nobody }), /nobody there/);
+    assert.deepEqual(snapshot(folder), before);
+    assert.deepEqual(openFilesIn(folder), []);
+  });
+}
+
+test("repair needs the directory for itself, and gives it back", async (t) => {
+  const folder = makeFolder(t);
+  const store = await openStore(t, folder);
+  await assert.rejects(repairLog(folder, { confirm: YES }), { code: "locked" });
+  await store.close();
+  await repairLog(folder, {
+    confirm: async () => true,
+    onProgress: (bytes, total) => assert.ok(bytes <= total),
+  });
+  await openStore(t, folder);
+});
+
+test("repair where there is no log and none was known is an input error", async (t) => {
+  const folder = makeFolder(t);
+  for (const place of [folder, join(folder, "none")]) {
+    await assert.rejects(repairLog(place, { confirm: YES }), { code: "io_error" });
+  }
+  assert.deepEqual(snapshot(folder), {});
+});

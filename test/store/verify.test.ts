@@ -1,0 +1,212 @@
+import assert from "node:assert/strict";
+import { appendFileSync, existsSync, readdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { crc32 } from "node:zlib";
+import { isSound, type LineFault, type VerifyReport, verifyLog } from "../../src/index.ts";
+import { checkpointPath, encodeCheckpoint } from "../../src/log/checkpoint.ts";
+import { makeFolder } from "../support/folders.ts";
+import { snapshot } from "../support/snapshot.ts";
+import { logPath, openFilesIn, openStore, writeLog } from "../support/stores.ts";
+
+const A = '{"id":1,"name":"a"}\n'; // 20 bytes
+const B = '{"id":2,"name":"b","tag":"t"}\n'; // 30 bytes
+
+function writeCheckpointOf(folder: string, known: string): void {
+  const checkpoint = { bytes: known.length, records: 1, crc32: crc32(known) };
+  writeFileSync(checkpointPath(logPath(folder)), encodeCheckpoint(checkpoint));
+}
+
+const SOUND = { duplicates: 0, damaged: 0, tornBytes: 0, checksum: "none" } as const;
+
+const CASES: readonly {
+  readonly says: string;
+  readonly log: string;
+  /** What the checkpoint knew; none without. */
+  readonly known?: string;
+  readonly report: VerifyReport;
+  readonly isSound: boolean;
+}[] = [
+  {
+    says: "empty, without a checkpoint",
+    log: "",
+    report: { ...SOUND, records: 0, bytes: 0 },
+    isSound: true,
+  },
+  {
+    says: "empty, as its checkpoint knows",
+    log: "",
+    known: "",
+    report: { ...SOUND, records: 0, bytes: 0, checksum: "matches", checkpointBytes: 0 },
+    isSound: true,
+  },
+  {
+    says: "plants, without a checkpoint",
+    log: A + B,
+    report: { ...SOUND, records: 2, bytes: 50 },
+    isSound: true,
+  },
+  {
+    says: "plants, as its checkpoint knows",
+    log: A + B,
+    known: A + B,
+    report: { ...SOUND, records: 2, bytes: 50, checksum: "matches", checkpointBytes: 50 },
+    isSound: true,
+  },
+  {
+    says: "longer than its checkpoint",
+    log: A + B,
+    known: A,
+    report: { ...SOUND, records: 2, bytes: 50, checksum: "matches", checkpointBytes: 20 },
+    isSound: true,
+  },
+  {
+    says: "blank lines, CRLF and a byte order mark",
+    log: `\ufeff\n${A.replace("\n", "\r\n")}  \n`,
+    report: { ...SOUND, records: 1, bytes: 28 },
+    isSound: true,
+  },
+  {
+    says: "one plant twice",
+    log: A + B + A,
+    report: { ...SOUND, records: 3, bytes: 70, duplicates: 1 },
+    isSound: true,
+  },
+  {
+    says: "a torn end",
+    log: `${A}{"id":2`,
+    known: A,
+    report: {
+      ...SOUND,
+      records: 1,
+      bytes: 20,
+      tornBytes: 7,
+      checksum: "matches",
+      checkpointBytes: 20,
+    },
+    isSound: true,
+  },
+  {
+    says: "an unreadable line",
+    log: `${A}x\n${B}`,
+    report: { ...SOUND, records: 2, bytes: 52, damaged: 1 },
+    isSound: false,
+  },
+  {
+    says: "one id with two contents",
+    log: `${A}{"id":1,"name":"b"}\n`,
+    report: { ...SOUND, records: 2, bytes: 40, damaged: 1 },
+    isSound: false,
+  },
+  {
+    says: "a letter that its checkpoint did not know",
+    log: A.replace('"a"', '"c"') + B,
+    known: A + B,
+    report: { ...SOUND, records: 2, bytes: 50, checksum: "differs", checkpointBytes: 50 },
+    isSound: false,
+  },
+  {
+    says: "fewer plants than its checkpoint knows",
+    log: A,
+    known: A + B,
+    report: { ...SOUND, records: 1, bytes: 20, checksum: "differs", checkpointBytes: 50 },
+    isSound: false,
+  },
+  {
+    says: "its last line feed lost, which its checkpoint knew",
+    log: (A + B).trimEnd(),
+    known: A + B,
+    report: {
+      ...SOUND,
+      records: 1,
+      bytes: 20,
+      tornBytes: 29,
+      checksum: "differs",
+      checkpointBytes: 50,
+    },
+    isSound: false,
+  },
+];
+
+for (const { says, log, known, report, isSound: sound } of CASES) {
+  test(`a log that holds, or is, ${says} is reported ${sound ? "sound" : "damaged"}, and left alone`, async (t) => {
+    const folder = makeFolder(t);
+    writeLog(folder, log);
+    if (known !== undefined) writeCheckpointOf(folder, known);
+    const before = snapshot(folder);
+    const found = await verifyLog(folder);
+    assert.deepEqual(found, report);
+    assert.equal(isSound(found), sound);
+    assert.deepEqual(snapshot(folder), before);
+    assert.deepEqual(openFilesIn(folder), []);
+    assert.equal(readdirSync(folder).length, Object.keys(before).length, "no lock was taken");
+  });
+}
+
+test("verify tells every fault with its place, and how far it is", async (t) => {
+  const folder = makeFolder(t);
+  writeLog(folder, `${A}x\n${A}{"id":1,"name":"b"}\n`);
+  const faults: LineFault[] = [];
+  const told: [number, number][] = [];
+  await verifyLog(folder, {
+    onFault: (fault) => faults.push(fault),
+    onProgress: (bytes, total) => told.push([bytes, total]),
+  });
+  assert.deepEqual(
+    faults.map(({ kind, position }) => [kind, position.line, position.offset]),
+    [
+      ["unreadable", 2, 20],
+      ["repeat", 3, 22],
+      ["conflict", 4, 42],
+    ],
+  );
+  assert.deepEqual(told, [[62, 62]]);
+});
+
+test("a log after a clean stop matches its checkpoint; a torn checkpoint is no damage", async (t) => {
+  const folder = makeFolder(t);
+  const store = await openStore(t, folder);
+  for (let id = 0n; id < 20n; id++) await store.create({ id, name: "x" });
+  await store.close();
+  const report = await verifyLog(folder);
+  assert.deepEqual([report.records, report.checksum], [20, "matches"]);
+  assert.equal(report.checkpointBytes, report.bytes);
+  for (const torn of ["", "{", '{"bytes":10']) {
+    writeFileSync(checkpointPath(logPath(folder)), torn);
+    const { checksum, checkpointBytes } = await verifyLog(folder);
+    assert.deepEqual([checksum, checkpointBytes], ["none", undefined]);
+  }
+});
+
+test("beside an open store, verify reads what that knows to be durable and nothing behind it", async (t) => {
+  const folder = makeFolder(t);
+  const store = await openStore(t, folder);
+  await store.create({ id: 1n, name: "a" });
+  appendFileSync(logPath(folder), "a batch on its wa"); // as if it were being written
+  assert.deepEqual(await verifyLog(folder), { ...SOUND, records: 1, bytes: 20 });
+});
+
+test("beside a store that takes creates, every verify finds it sound", async (t) => {
+  const folder = makeFolder(t);
+  const store = await openStore(t, folder, { batchBytesMax: 100 });
+  let records = 0;
+  for (let round = 0n; round < 10n; round++) {
+    const creates = Array.from({ length: 20 }, (_, n) =>
+      store.create({ id: round * 100n + BigInt(n), name: "x" }),
+    );
+    const report = await verifyLog(folder);
+    assert.equal(isSound(report), true);
+    assert.equal(report.tornBytes, 0);
+    assert.ok(report.records >= records && report.records <= records + 20);
+    await Promise.all(creates);
+    records += 20;
+  }
+});
+
+test("verify where there is no log is an input error, and makes nothing", async (t) => {
+  const folder = makeFolder(t);
+  await assert.rejects(verifyLog(folder), { code: "io_error" });
+  await assert.rejects(verifyLog(join(folder, "none")), { code: "io_error" });
+  assert.deepEqual(readdirSync(folder), []);
+  assert.equal(existsSync(join(folder, "none")), false);
+});

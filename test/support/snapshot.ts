@@ -1,0 +1,18 @@
+/** What a folder holds, to show that something was left byte for byte as it was. */
+import { readdirSync, readFileSync, statSync } from "node:fs";
+import { join } from "node:path";
+
+/** The content of every file by its name; sockets of the locks are none. */
+export function snapshot(folder: string): Record<string, string> {
+  const files = readdirSync(folder).filter((name) => statSync(join(folder, name)).isFile());
+  return Object.fromEntries(
+    files.sort().map((name) => [name, readFileSync(join(folder, name), "latin1")]),
+  );
+}
+
+/** The content of the quarantine files in the order of their numbers. */
+export function readQuarantines(folder: string): string[] {
+  return Object.entries(snapshot(folder))
+    .filter(([name]) => name.includes(".quarantine-"))
+    .map(([, content]) => content);
+}
