@@ -83,7 +83,7 @@ export function findMissingHeaders(sources: Sources): string[] {
 
 const BANNED: readonly { readonly pattern: RegExp; readonly but: RegExp; readonly why: string }[] =
   [
-    { pattern: /\b(TODO|FIXME|XXX)\b/, but: /^$/, why: "unfinished work" },
+    { pattern: /\b(TO[D]O|FIX[M]E|X[X]X)\b/, but: /^$/, why: "unfinished work" },
     { pattern: /^export default\b/m, but: /^$/, why: "a default export" },
     { pattern: /\bconsole\./, but: /^$/, why: "console" },
     { pattern: /\bNODE_ENV\b/, but: /^$/, why: "a NODE_ENV switch" },
