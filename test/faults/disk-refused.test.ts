@@ -61,9 +61,11 @@ describe(
         "pwrite64:delay_enter=300000:error=ENOSPC:when=1..2",
       );
       const trial = await Trial.start(t, { folder, ...under });
-      // The first goes out alone; what comes while it is under way is the second batch.
+      // The first goes out alone, and what comes while it is under way is the second batch; or, on
+      // a busy machine, all of them are the first, and the next ones meet the second refusal.
       assert.deepEqual(await trial.createAll([1, 2, 3, 4, 5, 6]), Array(6).fill(50302));
       assertLog(folder, []);
+      await trial.createAll([1, 2, 3, 4, 5, 6]);
       assert.deepEqual(await trial.createAll([1, 2, 3, 4, 5, 6]), Array(6).fill(200));
       assert.equal((await trial.stop()).status, 0);
       assert.equal(callsIn(read()).filter((call) => call === "pwrite64!").length, 2);
