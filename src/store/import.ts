@@ -70,7 +70,10 @@ export async function openImportFile(filePath: string): Promise<ImportFile> {
   try {
     const handle = await open(filePath);
     const stat = await handle.stat();
-    if (stat.isDirectory()) throw new Error("expected a file, got a folder");
+    if (stat.isDirectory()) {
+      await handle.close();
+      throw new Error("expected a file, got a folder");
+    }
     return {
       text: handle.createReadStream({ highWaterMark: PIECE_BYTES }),
       bytes: stat.isFile() ? stat.size : undefined,

@@ -18,8 +18,9 @@ import {
   readBlocks,
   visitLines,
 } from "../log/reader.ts";
+import { readTail } from "../log/recovery.ts";
 import { IdIndex } from "./id-index.ts";
-import { readPlantAt } from "./record.ts";
+import { isRecord, readPlantAt } from "./record.ts";
 
 /** A line that is not the first record of its id. */
 export interface LineFault {
@@ -95,6 +96,17 @@ export class LogScan {
       if (stop !== undefined) break;
     }
     return reached;
+  }
+
+  /** How many plants there are, among them those that were only inspected. */
+  get plants(): number {
+    return this.index.size + this.#inspected.size;
+  }
+
+  /** Judges what stands behind the last line feed, where it is a record that a start completes. */
+  async inspectTail(tail: LinePosition): Promise<void> {
+    const rest = await readTail(this.#file, tail);
+    if (rest !== undefined && isRecord(rest)) await this.inspect(rest, tail);
   }
 
   /** Judges a line without adding it to the index. */

@@ -24,7 +24,6 @@ import {
   earliestBatchStart,
   endOfLines,
   hasLostSector,
-  readTail,
   rewrite,
   settle,
   type Unsettled,
@@ -113,9 +112,8 @@ async function survey(
     });
     tail = positionAfter(block);
   }
-  const rest = await readTail(file, tail);
-  if (rest !== undefined && isRecord(rest)) readable.push({ line: rest, position: tail });
   for (const { line, position } of readable) await scan.inspect(line, position);
+  await scan.inspectTail(tail);
   return { damaged, tail, isRecord };
 }
 

@@ -103,7 +103,7 @@ async function repair(
   const { scan, leftOut, conflicts, tail } = await inspect(file, checkpoint, options);
   const plan: RepairPlan = {
     action: leftOut.size > 0 ? "rewrite" : scan.matchesCheckpoint ? "nothing" : "accept",
-    plants: scan.index.size,
+    plants: scan.plants,
     leftOut: leftOut.size,
     checkpoint,
   };
@@ -125,7 +125,7 @@ interface Inspection {
   readonly scan: LogScan;
   /** Byte offsets of the lines that cannot stay. */
   readonly leftOut: ReadonlySet<number>;
-  /** How many of them are plants all the same. */
+  /** How many of them are whole lines and plants all the same. */
   readonly conflicts: number;
   /** Where the whole lines end. */
   readonly tail: LinePosition;
@@ -150,12 +150,15 @@ async function inspect(
     onProgress: onProgress && ((bytes) => onProgress(bytes, size)),
   });
   const tail = await scan.run(LOG_START, await endOfLines(file, size));
-  return { scan, leftOut, conflicts, tail };
+  const inspection = { scan, leftOut, conflicts, tail };
+  await scan.inspectTail(tail);
+  return inspection;
 }
 
 /**
  * Writes the log again without some lines. What stands behind the last line
- * feed is copied as it is: the next start settles it by the rule it has for that.
+ * feed is copied as it is, unless it is left out too: the next start settles it
+ * by the rule it has for that.
  */
 async function writeWithout(
   file: LogFile,
@@ -172,8 +175,10 @@ async function writeWithout(
       if (bytes.length > 0) await target.appendOrThrow(bytes, end.bytes);
       end = extendCheckpoint(end, bytes, 0);
     }
-    const rest = { offset: tail.offset, bytes: file.size() - tail.offset };
-    await copyRange(file, rest, target, end.bytes);
+    if (!leftOut.has(tail.offset)) {
+      const rest = { offset: tail.offset, bytes: file.size() - tail.offset };
+      await copyRange(file, rest, target, end.bytes);
+    }
     return { path: newPath, end };
   } catch (error) {
     fs.rmSync(newPath, { force: true });

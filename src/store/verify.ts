@@ -66,6 +66,7 @@ export async function verifyLog(
       onProgress: onProgress && ((bytes) => onProgress(bytes, end)),
     });
     const tail = await scan.run(LOG_START, await endOfLines(file, end));
+    if (end > tail.offset) await scan.inspectTail(tail);
     return {
       records: scan.end.records,
       bytes: scan.end.bytes,

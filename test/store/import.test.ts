@@ -3,11 +3,12 @@ import { type TestContext, test } from "node:test";
 import {
   type ImportReport,
   importPlants,
+  openImportFile,
   type PlantService,
   PlantStoreError,
 } from "../../src/index.ts";
 import { makeFolder } from "../support/folders.ts";
-import { collect, openStore, readLog } from "../support/stores.ts";
+import { collect, openFilesIn, openStore, readLog } from "../support/stores.ts";
 
 const A = '{"id":1,"name":"a"}';
 const B = '{"id":2,"name":"b","tag":"t"}';
@@ -181,4 +182,10 @@ test("a chunk of more bytes than may wait for the disk is imported all the same"
   const text = Array.from({ length: 2500 }, (_, id) => `{"id":${id},"name":"${name}"}\n`).join("");
   assert.ok(text.length > 4 * MIB);
   assert.deepEqual(await importPlants(store, chunksOf(text)), reportOf(2500));
+});
+
+test("openImportFile() refuses a folder and leaves nothing open", async (t) => {
+  const folder = makeFolder(t);
+  await assert.rejects(openImportFile(folder), { code: "io_error", message: /got a folder/ });
+  assert.deepEqual(openFilesIn(folder), []);
 });
