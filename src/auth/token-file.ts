@@ -219,7 +219,7 @@ async function appendToken(
 }
 
 async function appendEvent(file: LogFile, event: TokenEvent, end: number): Promise<void> {
-  const result = await file.append(encodeLine(encodeTokenEvent(event)), end);
+  const result = await file.append(Buffer.from(encodeLine(encodeTokenEvent(event))), end);
   if (result.outcome === "durable") return;
   await file.truncate(end).catch(() => {}); // as best it can; an event that stays is torn or whole
   throw ioError(`Cannot write "${file.path}"`, result.cause);

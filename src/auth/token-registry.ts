@@ -32,6 +32,8 @@ export class TokenRegistry implements TokenVerifier {
   readonly #path: string;
   /** By hash. A look-up may take longer for one hash than for another; it tells nothing of a token. */
   #judged = new Map<string, JudgedToken>();
+  /** What `verify` gave out of this very set: a later set knows none of it. */
+  #givenOut = new Map<VerifiedToken, TokenRecord>();
   /** What the file looked like when it was read; `undefined`: read it at the next look. */
   #stamp: string | undefined;
   #isMissing = false;
@@ -62,6 +64,11 @@ export class TokenRegistry implements TokenVerifier {
     const found = this.#judged.get(hashToken(token));
     if (found === undefined || !isLive(found.record, Date.now())) return undefined;
     return found.verified;
+  }
+
+  isCurrent(verified: VerifiedToken): boolean {
+    const record = this.#givenOut.get(verified);
+    return record !== undefined && isLive(record, Date.now());
   }
 
   /** Looks at the file now, for whoever has just changed it. Warns like every look. */
@@ -106,12 +113,12 @@ export class TokenRegistry implements TokenVerifier {
   }
 
   #use(tokens: TokenSet | undefined): void {
-    this.#judged = new Map(
-      tokens?.tokens.map((record) => {
-        const { hash, name, scopes } = record;
-        return [hash, { record, verified: { name, scopes } }];
-      }),
-    );
+    const judged = (tokens?.tokens ?? []).map((record): JudgedToken => {
+      const { name, scopes } = record;
+      return { record, verified: { name, scopes } };
+    });
+    this.#judged = new Map(judged.map((token) => [token.record.hash, token]));
+    this.#givenOut = new Map(judged.map(({ record, verified }) => [verified, record]));
   }
 
   /** Identifies a state of the file; `undefined` when it is missing or too fresh to trust. */

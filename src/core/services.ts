@@ -53,4 +53,12 @@ export interface TokenVerifier {
    * revoked; at once where no waiting is needed. A rejection is answered 500.
    */
   verify(token: string): VerifiedToken | undefined | Promise<VerifiedToken | undefined>;
+
+  /**
+   * Whether an answer of `verify` still stands: the token is neither revoked
+   * nor expired meanwhile. Where it is offered, the same header on the same
+   * connection is not verified again as long as this says so; it must know its
+   * own answers by identity, and refuse every other object.
+   */
+  isCurrent?(verified: VerifiedToken): boolean;
 }

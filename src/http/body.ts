@@ -1,5 +1,5 @@
 /**
- * The body of a request: what it may be, and its bytes within the limits.
+ * The body of a request: its bytes, within the limits.
  *
  * A body counts against the shared bound from its first byte until its request
  * is answered, so bodies being read and records waiting for the disk are
@@ -7,36 +7,6 @@
  */
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import { PlantStoreError } from "../core/errors.ts";
-import { headerValues } from "./raw-headers.ts";
-
-/** One parameter of a media type, RFC 9110 section 5.6.6. */
-const PARAMETER =
-  /[ \t]*;[ \t]*(?:([!#$%&'*+.^_`|~0-9A-Za-z-]+)=([!#$%&'*+.^_`|~0-9A-Za-z-]+|"(?:[^"\\]|\\.)*"))?/y;
-
-/**
- * @throws PlantStoreError `expectation_failed`, `unsupported_media_type` or
- * `unsupported_encoding`.
- */
-export function requireJson({ headers, rawHeaders }: IncomingMessage): void {
-  const { expect, "content-encoding": encoding } = headers;
-  if (expect !== undefined && expect.toLowerCase() !== "100-continue") {
-    throw new PlantStoreError("expectation_failed", "Expect: expected 100-continue or nothing");
-  }
-  const [type, ...others] = headerValues(rawHeaders, "content-type");
-  if (type === undefined || others.length > 0 || !isJsonType(type)) {
-    const got = type === undefined ? "nothing" : "another type";
-    throw new PlantStoreError(
-      "unsupported_media_type",
-      `Content-Type: expected application/json in UTF-8, got ${others.length > 0 ? "several" : got}`,
-    );
-  }
-  if (encoding !== undefined && encoding.toLowerCase() !== "identity") {
-    throw new PlantStoreError(
-      "unsupported_encoding",
-      "Content-Encoding: expected identity or nothing, got another coding",
-    );
-  }
-}
 
 /**
  * Refuses a declared length before the body is read, or even sent.
@@ -47,19 +17,9 @@ export function requireLength(headers: IncomingHttpHeaders, bytesMax: number): v
   if (Number(headers["content-length"] ?? 0) > bytesMax) throw tooLarge(bytesMax);
 }
 
-/** `application/json` with any parameters but a charset other than UTF-8. */
-function isJsonType(type: string): boolean {
-  const [essence = ""] = type.split(";", 1);
-  if (essence.trim().toLowerCase() !== "application/json") return false;
-  PARAMETER.lastIndex = essence.length;
-  while (PARAMETER.lastIndex < type.trimEnd().length) {
-    const parameter = PARAMETER.exec(type);
-    if (parameter === null) return false;
-    const [, name, value = ""] = parameter;
-    const text = value.replace(/^"|"$/g, "").toLowerCase();
-    if (name?.toLowerCase() === "charset" && text !== "utf-8" && text !== "utf8") return false;
-  }
-  return true;
+/** @throws TypeError when somebody else, a body parser perhaps, has read the body. */
+export function requireUnread(req: IncomingMessage): void {
+  if (req.readableEnded) throw new TypeError("the body was read before the listener was called");
 }
 
 /** Requests that are under way in one listener, and the bytes of their bodies. */
@@ -97,52 +57,100 @@ export class Pending {
 }
 
 /**
- * Collects a body. Resolves with `undefined` when the client went away before
- * its end: nobody is left to answer.
- *
- * @throws PlantStoreError `body_too_large`, before all of it is read, or
- * `overloaded`; what was taken from `pending` is given back then.
- * @throws TypeError when somebody else, a body parser perhaps, has read it.
+ * Told once how a body ended: its bytes; a failure (`body_too_large`,
+ * `overloaded`), as soon as it is known; or neither, when the client went away
+ * before the end and nobody is left to answer.
  */
-export function readBody(
-  req: IncomingMessage,
-  bytesMax: number,
-  pending: Pending,
-): Promise<Buffer | undefined> {
-  return new Promise((resolve, reject) => {
-    if (req.readableEnded) throw new TypeError("the body was read before the listener was called");
-    if (req.destroyed) return resolve(undefined);
-    const chunks: Buffer[] = [];
-    let size = 0;
+export type BodyHandler = (body: Buffer | undefined, failure?: PlantStoreError) => void;
 
-    const onData = (chunk: Buffer) => {
-      if (size + chunk.length > bytesMax) stop(tooLarge(bytesMax));
-      else if (!pending.take(chunk.length)) stop(overloaded());
-      else {
-        size += chunk.length;
-        chunks.push(chunk);
-      }
-    };
-    const onEnd = () => {
-      detach();
-      resolve(chunks.length === 1 ? chunks[0] : Buffer.concat(chunks));
-    };
-    const onClose = () => {
-      detach();
-      pending.giveBack(size);
-      resolve(undefined);
-    };
-    const stop = (error: PlantStoreError) => {
-      detach();
-      pending.giveBack(size);
-      reject(error);
-    };
-    const detach = () => {
-      req.off("data", onData).off("end", onEnd).off("close", onClose);
-    };
-    req.on("data", onData).on("end", onEnd).on("close", onClose);
-    req.on("error", () => {}); // "close" follows
-  });
+/** Puts a body together from chunks, within the limits. */
+export class BodyCollector {
+  readonly #bytesMax: number;
+  readonly #pending: Pending;
+  readonly #onEnd: BodyHandler;
+  /** Its first `#size` bytes are the body so far. */
+  #body: Buffer = NOTHING;
+  #size = 0;
+  #isDone = false;
+
+  /** @param pending what the body counts against; given back unless `onEnd` is told its bytes. */
+  constructor(bytesMax: number, pending: Pending, onEnd: BodyHandler) {
+    this.#bytesMax = bytesMax;
+    this.#pending = pending;
+    this.#onEnd = onEnd;
+  }
+
+  /** Whether nothing more is wanted. */
+  get isDone(): boolean {
+    return this.#isDone;
+  }
+
+  add(chunk: Buffer): void {
+    if (this.#isDone) return;
+    if (this.#size + chunk.length > this.#bytesMax) this.#stop(tooLarge(this.#bytesMax));
+    else if (!this.#pending.take(chunk.length)) this.#stop(overloaded());
+    else {
+      this.#body = join(this.#body, this.#size, chunk);
+      this.#size += chunk.length;
+    }
+  }
+
+  end(): void {
+    if (this.#isDone) return;
+    this.#isDone = true;
+    this.#onEnd(this.#body.subarray(0, this.#size));
+  }
+
+  /** The client went away. */
+  leave(): void {
+    if (!this.#isDone) this.#stop();
+  }
+
+  #stop(failure?: PlantStoreError): void {
+    this.#isDone = true;
+    this.#pending.giveBack(this.#size);
+    this.#onEnd(undefined, failure);
+  }
+}
+
+const NOTHING = Buffer.alloc(0);
+
+/**
+ * The first bytes of a body and the chunk behind them, in at most twice the
+ * room. Kept as they come, chunks of one byte would cost some 250 each.
+ */
+function join(body: Buffer, size: number, chunk: Buffer): Buffer {
+  if (size === 0) return chunk; // nearly every body comes whole
+  const end = size + chunk.length;
+  const target = end <= body.length ? body : Buffer.allocUnsafe(2 * end);
+  if (target !== body) body.copy(target, 0, 0, size);
+  chunk.copy(target, size);
+  return target;
+}
+
+/** Feeds a collector from the stream that a request is. */
+export function collectStream(req: IncomingMessage, collector: BodyCollector): void {
+  if (req.destroyed) {
+    collector.leave();
+    return;
+  }
+  const detach = () => {
+    req.off("data", onData).off("end", onEnd).off("close", onClose);
+  };
+  const onData = (chunk: Buffer) => {
+    collector.add(chunk);
+    if (collector.isDone) detach();
+  };
+  const onEnd = () => {
+    detach();
+    collector.end();
+  };
+  const onClose = () => {
+    detach();
+    collector.leave();
+  };
+  req.on("data", onData).on("end", onEnd).on("close", onClose);
+  req.on("error", () => {}); // "close" follows
 }
 
 function tooLarge(bytesMax: number): PlantStoreError {

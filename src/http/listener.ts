@@ -9,12 +9,14 @@
  */
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
 import { publishWarning } from "../core/channels.ts";
-import type { PlantService, TokenVerifier } from "../core/services.ts";
+import type { PlantService, TokenVerifier, VerifiedToken } from "../core/services.ts";
 import { answer } from "./answer.ts";
-import { authenticate, requireScope } from "./bearer.ts";
-import { Pending, readBody, requireJson, requireLength } from "./body.ts";
+import { Authenticator, requireScope } from "./bearer.ts";
+import { BodyCollector, collectStream, Pending, requireLength, requireUnread } from "./body.ts";
 import { createPlant } from "./create-plant.ts";
-import { errorReply, isRequestError, type Reply } from "./reply.ts";
+import { DirectRequest } from "./direct-request.ts";
+import { requireJson } from "./media-type.ts";
+import { errorReply, isRequestError } from "./reply.ts";
 import { findMethods, normalizeBasePath, requireMethod } from "./router.ts";
 
 export interface ListenerOptions {
@@ -36,12 +38,12 @@ export interface ListenerOptions {
   readonly pendingRequestsMax?: number;
 }
 
-/** Handles one request; `sendContinue` is called before the body is read. Never rejects. */
+/** Handles one request; `sendContinue` is called before the body is read. Never throws. */
 export type Handler = (
   req: IncomingMessage,
   res: ServerResponse,
   sendContinue?: () => void,
-) => Promise<void>;
+) => void;
 
 /**
  * A request listener for any `node:http` server.
@@ -51,52 +53,96 @@ export type Handler = (
 export function createRequestListener(options: ListenerOptions): RequestListener {
   const handle = createHandler(options);
   // Frameworks pass a third argument of their own, which must not arrive as sendContinue.
-  return (req, res) => void handle(req, res);
+  return (req, res) => handle(req, res);
 }
 
-/** The same for our own server, which says 100 Continue itself. */
+/** The same for our own server, which says 100 Continue itself and may have direct requests. */
 export function createHandler(options: ListenerOptions): Handler {
-  const { plants, tokens, bodyBytesMax = 1024 * 1024 } = options;
-  const basePath = normalizeBasePath(options.basePath ?? "");
-  const pending = new Pending(
-    options.pendingBytesMax ?? 64 * 1024 * 1024,
-    options.pendingRequestsMax ?? 16_384,
-  );
+  const listener = new Listener(options);
+  return (req, res, sendContinue) => listener.handle({ req, res, sendContinue });
+}
 
-  const reply = async (
-    req: IncomingMessage,
-    res: ServerResponse,
-    sendContinue?: () => void,
-  ): Promise<Reply | undefined> => {
-    const sender = await authenticate(req, tokens);
-    const methods = findMethods(req.url ?? "", basePath);
+/** One request on its way to its answer. */
+interface Exchange {
+  readonly req: IncomingMessage;
+  readonly res: ServerResponse;
+  readonly sendContinue: (() => void) | undefined;
+}
+
+class Listener {
+  readonly #plants: PlantService;
+  readonly #authenticator: Authenticator;
+  readonly #basePath: string;
+  readonly #bodyBytesMax: number;
+  readonly #pending: Pending;
+
+  constructor(options: ListenerOptions) {
+    this.#plants = options.plants;
+    this.#authenticator = new Authenticator(options.tokens);
+    this.#basePath = normalizeBasePath(options.basePath ?? "");
+    this.#bodyBytesMax = options.bodyBytesMax ?? 1024 * 1024;
+    this.#pending = new Pending(
+      options.pendingBytesMax ?? 64 * 1024 * 1024,
+      options.pendingRequestsMax ?? 16_384,
+    );
+  }
+
+  handle(exchange: Exchange): void {
+    try {
+      const sender = this.#authenticator.authenticate(exchange.req);
+      if (!(sender instanceof Promise)) this.#admit(exchange, sender);
+      else {
+        sender
+          .then((verified) => this.#admit(exchange, verified))
+          .catch((error: unknown) => this.#fail(exchange, error));
+      }
+    } catch (error) {
+      this.#fail(exchange, error);
+    }
+  }
+
+  /** Everything that is judged before the body is read. */
+  #admit(exchange: Exchange, sender: VerifiedToken): void {
+    const { req, res } = exchange;
+    const methods = findMethods(req.url ?? "", this.#basePath);
     if (!methods.includes(req.method ?? "")) res.setHeader("Allow", methods.join(", "));
     requireMethod(req.method, methods);
     requireScope(sender, "write");
     requireJson(req);
-    requireLength(req.headers, bodyBytesMax);
-    pending.enter();
-    try {
-      sendContinue?.();
-      const body = await readBody(req, bodyBytesMax, pending);
-      if (body === undefined) return undefined;
-      try {
-        return await createPlant(plants, body);
-      } finally {
-        pending.giveBack(body.length);
-      }
-    } finally {
-      pending.leave();
-    }
-  };
+    requireLength(req.headers, this.#bodyBytesMax);
+    requireUnread(req);
+    this.#receive(exchange);
+  }
 
-  return async (req, res, sendContinue) => {
+  #receive(exchange: Exchange): void {
+    const { req, sendContinue } = exchange;
+    this.#pending.enter();
+    const collector = new BodyCollector(this.#bodyBytesMax, this.#pending, (body, failure) => {
+      if (body !== undefined) void this.#create(exchange, body);
+      else {
+        this.#pending.leave();
+        if (failure !== undefined) this.#fail(exchange, failure);
+      }
+    });
+    sendContinue?.();
+    if (req instanceof DirectRequest) req.collect(collector);
+    else collectStream(req, collector);
+  }
+
+  async #create(exchange: Exchange, body: Buffer): Promise<void> {
     try {
-      const result = await reply(req, res, sendContinue);
-      if (result !== undefined) answer(req, res, result);
+      const reply = await createPlant(this.#plants, body);
+      answer(exchange.req, exchange.res, reply);
     } catch (error) {
-      if (!isRequestError(error)) publishWarning("Cannot answer a request", error);
-      answer(req, res, errorReply(error));
+      this.#fail(exchange, error);
+    } finally {
+      this.#pending.giveBack(body.length);
+      this.#pending.leave();
     }
-  };
+  }
+
+  #fail({ req, res }: Exchange, error: unknown): void {
+    if (!isRequestError(error)) publishWarning("Cannot answer a request", error);
+    answer(req, res, errorReply(error));
+  }
 }

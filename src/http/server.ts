@@ -12,7 +12,8 @@ import type { AddressInfo, Socket } from "node:net";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { answerAndClose, closeGently } from "./answer.ts";
-import { authenticate } from "./bearer.ts";
+import { Authenticator } from "./bearer.ts";
+import { DirectRequest } from "./direct-request.ts";
 import { describeParserFault, findFramingFault } from "./framing.ts";
 import { createHandler, type Handler, type ListenerOptions } from "./listener.ts";
 import { encodeReply, errorReply } from "./reply.ts";
@@ -124,6 +125,7 @@ export class PlantServer {
 function createServer(options: ServerOptions, connections: Connections): Server {
   const { requestTimeoutMs = 30_000 } = options;
   const server = http.createServer({
+    IncomingMessage: DirectRequest,
     maxHeaderSize: options.headerBytesMax ?? 16 * 1024,
     headersTimeout: Math.min(options.headerTimeoutMs ?? 10_000, requestTimeoutMs),
     requestTimeout: requestTimeoutMs,
@@ -154,13 +156,13 @@ function createServer(options: ServerOptions, connections: Connections): Server 
 
 /** The open connections of a server, and what is still carried out on each. */
 class Connections {
-  readonly #options: ListenerOptions;
+  readonly #authenticator: Authenticator;
   readonly #handle: Handler;
   readonly #connections = new Map<Socket, Connection>();
   #isDraining = false;
 
   constructor(options: ListenerOptions) {
-    this.#options = options;
+    this.#authenticator = new Authenticator(options.tokens);
     this.#handle = createHandler(options);
   }
 
@@ -178,7 +180,7 @@ class Connections {
     this.#countUnanswered(connection, req.socket, res);
     if (this.#isDraining) closeAfter(res);
     const fault = findFramingFault(req);
-    if (fault === undefined) void this.#handle(req, res, sendContinue);
+    if (fault === undefined) this.#handle(req, res, sendContinue);
     else answerAndClose(req, res, errorReply(fault));
   }
 
@@ -218,14 +220,18 @@ class Connections {
   /** CONNECT names no path of ours, so beyond the token there is nothing to find. */
   async refuseConnect(req: IncomingMessage, socket: Socket): Promise<void> {
     socket.on("error", () => socket.destroy()); // the parser has let go of the socket
-    const fault =
-      findFramingFault(req) ??
-      (await authenticate(req, this.#options.tokens).then(
-        () => new PlantStoreError("not_found", "CONNECT: expected a request for a plant store"),
-        (error: unknown) => error,
-      ));
+    const fault = findFramingFault(req) ?? (await this.#judgeConnect(req));
     const res = this.#connections.get(socket)?.res;
     afterAnswer(res, () => closeGently(socket, encodeReply(errorReply(fault))));
+  }
+
+  async #judgeConnect(req: IncomingMessage): Promise<unknown> {
+    try {
+      await this.#authenticator.authenticate(req);
+    } catch (error) {
+      return error;
+    }
+    return new PlantStoreError("not_found", "CONNECT: expected a request for a plant store");
   }
 
   /** Closes what never sent anything: Node counts such a connection as busy. */

@@ -9,9 +9,9 @@
 export const LINE_FEED = 0x0a;
 
 /** @throws RangeError when the record would break the line: a mistake of the calling program. */
-export function encodeLine(record: string): Buffer {
+export function encodeLine(record: string): string {
   if (record.includes("\n")) throw new RangeError("A record must not hold a line feed");
-  return Buffer.from(`${record}\n`);
+  return `${record}\n`;
 }
 
 /** Whether a line (without its line feed) holds no record. */

@@ -147,8 +147,14 @@ export class PlantStore implements PlantService {
       return this.create(plant); // what was settled may hold this very id
     }
     if (this.#writer.durableBytes >= LOG_BYTES_MAX) throw logFull();
-    await this.#append(plant);
-    return "created";
+    const durable = this.#writer.append(encodeNewPlant(plant));
+    this.#inFlight.set(plant.id, { plant, durable });
+    try {
+      this.#index.add(plant.id, await durable);
+      return "created";
+    } finally {
+      this.#inFlight.delete(plant.id);
+    }
   }
 
   async get(id: bigint): Promise<NewPlant | undefined> {
@@ -197,16 +203,6 @@ export class PlantStore implements PlantService {
     if (this.#settling !== settling) return; // another create has been here
     this.#settling = undefined;
     this.#writer.resume(end);
-  }
-
-  async #append(plant: NewPlant): Promise<void> {
-    const durable = this.#writer.append(encodeNewPlant(plant));
-    this.#inFlight.set(plant.id, { plant, durable });
-    try {
-      this.#index.add(plant.id, await durable);
-    } finally {
-      this.#inFlight.delete(plant.id);
-    }
   }
 
   /** Where the record of an id stands; while the log is being settled the index runs ahead of it. */

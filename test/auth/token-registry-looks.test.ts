@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { renameSync } from "node:fs";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
-import { createToken, TokenRegistry } from "../../src/index.ts";
+import { createToken, revokeToken, TokenRegistry } from "../../src/index.ts";
 import { makeFolder } from "../support/folders.ts";
 import { readTokenLog, writeTokenLog } from "../support/token-logs.ts";
 import { collectWarnings } from "../support/watch.ts";
@@ -94,6 +94,24 @@ test("a token is good up to its expiry and not a moment longer, without a look a
   clock.mock.mockImplementation(() => expiresAt);
   assert.equal(registry.verify(token), undefined);
   assert.equal(registry.verify(forEver)?.name, "b");
+});
+
+test("a verdict is current until its token is revoked or expires, and no longer", async (t) => {
+  const folder = makeFolder(t);
+  const expiresAt = Date.now() + 3_600_000;
+  const token = await createToken(folder, { name: "a", expiresAt });
+  const forEver = await createToken(folder, { name: "b" });
+  const { registry, look } = await openByHand(t, folder);
+  const [a, b] = [registry.verify(token), registry.verify(forEver)];
+  assert.ok(a !== undefined && b !== undefined);
+  assert.deepEqual([registry.isCurrent(a), registry.isCurrent(b)], [true, true]);
+  assert.equal(registry.isCurrent({ ...b }), false, "a copy is no verdict of the registry");
+  const clock = t.mock.method(Date, "now", () => expiresAt);
+  assert.deepEqual([registry.isCurrent(a), registry.isCurrent(b)], [false, true]);
+  clock.mock.restore();
+  await revokeToken(folder, "b");
+  await look();
+  assert.equal(registry.isCurrent(b), false);
 });
 
 test("a fault of the log is told once, not at every look; another, or the same again later, anew", async (t) => {

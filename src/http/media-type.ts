@@ -1,0 +1,52 @@
+/**
+ * Whether the body that is announced is one of ours: JSON in UTF-8, in no
+ * other coding, without further expectations. Judged before any of it is read.
+ */
+import type { IncomingMessage } from "node:http";
+import { PlantStoreError } from "../core/errors.ts";
+import { headerValues } from "./raw-headers.ts";
+
+/** One parameter of a media type, RFC 9110 section 5.6.6. */
+const PARAMETER =
+  /[ \t]*;[ \t]*(?:([!#$%&'*+.^_`|~0-9A-Za-z-]+)=([!#$%&'*+.^_`|~0-9A-Za-z-]+|"(?:[^"\\]|\\.)*"))?/y;
+
+/**
+ * @throws PlantStoreError `expectation_failed`, `unsupported_media_type` or
+ * `unsupported_encoding`.
+ */
+export function requireJson({ headers, rawHeaders }: IncomingMessage): void {
+  const { expect, "content-encoding": encoding } = headers;
+  if (expect !== undefined && expect.toLowerCase() !== "100-continue") {
+    throw new PlantStoreError("expectation_failed", "Expect: expected 100-continue or nothing");
+  }
+  const [type, ...others] = headerValues(rawHeaders, "content-type");
+  if (type === undefined || others.length > 0 || !isJsonType(type)) {
+    const got = type === undefined ? "nothing" : "another type";
+    throw new PlantStoreError(
+      "unsupported_media_type",
+      `Content-Type: expected application/json in UTF-8, got ${others.length > 0 ? "several" : got}`,
+    );
+  }
+  if (encoding !== undefined && encoding.toLowerCase() !== "identity") {
+    throw new PlantStoreError(
+      "unsupported_encoding",
+      "Content-Encoding: expected identity or nothing, got another coding",
+    );
+  }
+}
+
+/** `application/json` with any parameters but a charset other than UTF-8. */
+function isJsonType(type: string): boolean {
+  if (type === "application/json") return true;
+  const [essence = ""] = type.split(";", 1);
+  if (essence.trim().toLowerCase() !== "application/json") return false;
+  PARAMETER.lastIndex = essence.length;
+  while (PARAMETER.lastIndex < type.trimEnd().length) {
+    const parameter = PARAMETER.exec(type);
+    if (parameter === null) return false;
+    const [, name, value = ""] = parameter;
+    const text = value.replace(/^"|"$/g, "").toLowerCase();
+    if (name?.toLowerCase() === "charset" && text !== "utf-8" && text !== "utf8") return false;
+  }
+  return true;
+}

@@ -1,0 +1,139 @@
+/** What a connection remembers of a token that was accepted on it, and for how long. */
+import assert from "node:assert/strict";
+import { createServer } from "node:http";
+import { type TestContext, test } from "node:test";
+import { createRequestListener, PlantServer, type TokenVerifier } from "../../src/index.ts";
+import { Client } from "../support/client.ts";
+import { encodeRequest, type RequestParts } from "../support/contract.ts";
+import { makeFolder } from "../support/folders.ts";
+import type { RawAnswer } from "../support/raw.ts";
+import { openStore } from "../support/stores.ts";
+
+const VERIFIED = { name: "test", scopes: ["write"] as const };
+
+/** A token check that notes what it was asked, and takes back its verdicts on demand. */
+class Verifier implements TokenVerifier {
+  readonly asked: string[] = [];
+  readonly good = new Set(["good", "other"]);
+
+  verify(token: string) {
+    this.asked.push(token);
+    return this.good.has(token) ? VERIFIED : undefined;
+  }
+}
+
+class RememberedVerifier extends Verifier {
+  isGoodStill = true;
+
+  isCurrent(): boolean {
+    return this.isGoodStill;
+  }
+}
+
+/** One connection to a server with this token check. */
+async function connect(t: TestContext, tokens: TokenVerifier) {
+  const plants = await openStore(t, makeFolder(t));
+  const server = await PlantServer.start({ port: 0, plants, tokens });
+  t.after(() => server.close(0));
+  const client = await Client.connect(Number(new URL(server.url).port));
+  t.after(() => client.destroy());
+  let id = 0;
+  const create = async (token: string, parts: RequestParts = {}): Promise<RawAnswer> => {
+    const body = `{"id":${++id},"name":"x"}`;
+    await client.send(encodeRequest({ token }, { body, ...parts }));
+    return client.next();
+  };
+  return { client, create, plants };
+}
+
+test("a token is verified once a connection, while its verifier stands by its verdict", async (t) => {
+  const tokens = new RememberedVerifier();
+  const { create } = await connect(t, tokens);
+  for (let time = 0; time < 3; time++) assert.equal((await create("good")).status, 200);
+  assert.deepEqual(tokens.asked, ["good"]);
+});
+
+test("a verdict that was taken back is asked for again with the next request", async (t) => {
+  const tokens = new RememberedVerifier();
+  const { create } = await connect(t, tokens);
+  assert.equal((await create("good")).status, 200);
+  tokens.isGoodStill = false;
+  tokens.good.delete("good");
+  assert.equal((await create("good")).status, 401);
+  assert.deepEqual(tokens.asked, ["good", "good"]);
+});
+
+test("what was accepted vouches for no other token on the connection", async (t) => {
+  const tokens = new RememberedVerifier();
+  const { create } = await connect(t, tokens);
+  assert.equal((await create("good")).status, 200);
+  for (const other of ["gooe", "goo", "goodd", "Good", "other"]) {
+    assert.equal((await create(other)).status, other === "other" ? 200 : 401, other);
+  }
+  assert.equal((await create("good", { headers: { Authorization: undefined } })).status, 401);
+  assert.equal((await create("good")).status, 200);
+});
+
+test("a verifier that says nothing of its earlier verdicts is asked every time", async (t) => {
+  const tokens = new Verifier();
+  const { create } = await connect(t, tokens);
+  for (let time = 0; time < 3; time++) assert.equal((await create("good")).status, 200);
+  assert.deepEqual(tokens.asked, ["good", "good", "good"]);
+});
+
+test("two listeners on one connection know nothing of each other's verdicts", async (t) => {
+  const plants = await openStore(t, makeFolder(t));
+  const strict = new RememberedVerifier();
+  strict.good.clear();
+  const open = createRequestListener({ plants, tokens: new RememberedVerifier() });
+  const closed = createRequestListener({ plants, tokens: strict });
+  const server = createServer((req, res) => {
+    if (req.headers["x-listener"] === "closed") closed(req, res);
+    else open(req, res);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.after(() => new Promise((resolve) => server.close(resolve)));
+  const client = await Client.connect((server.address() as { port: number }).port);
+  t.after(() => client.destroy());
+  const create = async (listener: string) => {
+    const headers = { "X-Listener": listener };
+    const body = '{"id":1,"name":"x"}';
+    await client.send(encodeRequest({ token: "good" }, { headers, body }));
+    return (await client.next()).status;
+  };
+  assert.equal(await create("open"), 200);
+  assert.equal(await create("closed"), 401);
+});
+
+/** Verdicts that come when the body, or some of it, has come before them. */
+const LATE: readonly [says: string, verify: TokenVerifier["verify"]][] = [
+  ["a promise", (token) => later(() => (token === "good" ? VERIFIED : undefined))],
+  [
+    "another library's promise",
+    // biome-ignore lint/suspicious/noThenProperty: a foreign thenable is what is tested
+    () => ({ then: (tell: (v: unknown) => void) => setImmediate(tell, VERIFIED) }) as never,
+  ],
+];
+
+function later<T>(make: () => T): Promise<T> {
+  return new Promise((resolve) => setImmediate(() => setImmediate(() => resolve(make()))));
+}
+
+for (const [says, verify] of LATE) {
+  test(`a verdict may be ${says}, and a body that came before it is read all the same`, async (t) => {
+    const { client, create, plants } = await connect(t, { verify });
+    const name = "x".repeat(100_000);
+    assert.equal((await create("good", { body: `{"id":1,"name":"${name}"}` })).status, 200);
+    assert.equal((await plants.get(1n))?.name, name);
+    const whole = encodeRequest({ token: "good" }, { body: '{"id":2,"name":"two"}' });
+    await client.send(whole.subarray(0, -10), whole.subarray(-10));
+    assert.equal((await client.next()).status, 200);
+    assert.equal((await create("good", { body: "" })).status, 400);
+    assert.equal((await create("good", { body: '{"id":3,"name":"three"}' })).status, 200);
+  });
+}
+
+test("a late verdict that is no good is answered 401", async (t) => {
+  const { create } = await connect(t, { verify: () => later(() => undefined) });
+  assert.equal((await create("bad")).status, 401);
+});

@@ -1,0 +1,75 @@
+/** How a body is put together, and what it costs meanwhile. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import fc from "fast-check";
+import { BodyCollector, Pending } from "../../src/http/body.ts";
+
+setFlagsFromString("--expose-gc");
+const gc = runInNewContext("gc") as () => void;
+
+function usedBytes(): number {
+  gc();
+  const { heapUsed, arrayBuffers } = process.memoryUsage();
+  return heapUsed + arrayBuffers;
+}
+
+/** A collector, and what it told. */
+function collect(bytesMax: number, pending = new Pending(bytesMax, 1)) {
+  const told: { body: Buffer | undefined; code: string | undefined }[] = [];
+  const collector = new BodyCollector(bytesMax, pending, (body, failure) => {
+    told.push({ body, code: failure?.code });
+  });
+  return { collector, told, pending };
+}
+
+test("a body is its chunks one behind the other, however it was cut", () => {
+  fc.assert(
+    fc.property(fc.array(fc.uint8Array({ maxLength: 40 })), (chunks) => {
+      const { collector, told } = collect(10_000);
+      for (const chunk of chunks) collector.add(Buffer.from(chunk));
+      collector.end();
+      assert.deepEqual(told, [{ body: Buffer.concat(chunks), code: undefined }]);
+    }),
+  );
+});
+
+test("a body of as many bytes as may be is taken, one more is too large at once", () => {
+  const { collector, told, pending } = collect(5, new Pending(100, 1));
+  collector.add(Buffer.from("12345"));
+  assert.deepEqual(told, []);
+  collector.add(Buffer.from("6"));
+  collector.add(Buffer.from("7"));
+  collector.end();
+  collector.leave();
+  assert.deepEqual(told, [{ body: undefined, code: "body_too_large" }]);
+  assert.equal(pending.take(100), true, "its bytes were given back");
+});
+
+test("a body for which there is no room is refused and gives back what it took", () => {
+  const { collector, told, pending } = collect(100, new Pending(5, 1));
+  collector.add(Buffer.from("1234"));
+  collector.add(Buffer.from("56"));
+  assert.deepEqual(told, [{ body: undefined, code: "overloaded" }]);
+  assert.equal(pending.take(5), true);
+});
+
+test("a body whose client leaves gives back what it took, and there is nobody to answer", () => {
+  const { collector, told, pending } = collect(5);
+  collector.add(Buffer.from("123"));
+  collector.leave();
+  assert.deepEqual(told, [{ body: undefined, code: undefined }]);
+  assert.equal(pending.take(5), true);
+});
+
+test("a body in pieces of one byte costs about what it holds", () => {
+  const size = 200_000;
+  const { collector, told } = collect(size);
+  const before = usedBytes();
+  for (let at = 0; at < size; at++) collector.add(Buffer.from([at % 251]));
+  const grown = usedBytes() - before;
+  assert.ok(grown < 10 * size, `${grown} bytes for a body of ${size}`);
+  collector.end();
+  assert.deepEqual(told[0]?.body, Buffer.from(Array.from({ length: size }, (_, at) => at % 251)));
+});
