@@ -12,8 +12,8 @@ const TIMEOUT = { timeout: 90_000 };
 /** Each client that floods would send so much, far beyond what the sockets between hold. */
 const BYTES = 64 * 1024 * 1024;
 const PIECE_BYTES = 256 * 1024;
-/** The server ends where its memory is not bounded: it has this much, a third of it in use. */
-const SMALL_HEAP = { NODE_OPTIONS: "--max-old-space-size=72" };
+/** The server ends where its memory is not bounded: it has this much, a quarter of it in use. */
+const SMALL_HEAP = { NODE_OPTIONS: "--max-old-space-size=112" };
 
 const FLOODS: readonly ((trial: Trial) => Buffer)[] = [
   // Refused, with an answer ten times as long.
