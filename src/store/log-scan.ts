@@ -12,14 +12,15 @@ import { isSamePlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import { type Checkpoint, EMPTY_LOG, extendCheckpoint } from "../log/checkpoint.ts";
 import type { LogFile } from "../log/file.ts";
 import {
+  estimateLines,
   type LineBlock,
   type LinePosition,
   positionAfter,
   readBlocks,
-  visitLines,
 } from "../log/reader.ts";
 import { readTail } from "../log/recovery.ts";
 import { IdIndex } from "./id-index.ts";
+import { checkLines } from "./line-check.ts";
 import { isRecord, readPlantAt } from "./record.ts";
 
 /** A line that is not the first record of its id. */
@@ -58,20 +59,31 @@ interface Visit {
   readonly stop: LinePosition | undefined;
 }
 
+/** How far apart the reports of progress are. */
+const PROGRESS_BYTES = 1024 * 1024;
+
 export class LogScan {
-  readonly index: IdIndex;
+  /** Made by the first run, which knows how large to make it. */
+  #index: IdIndex | undefined;
   /** Plants that were only inspected. */
   readonly #inspected = new Map<bigint, NewPlant>();
   readonly #file: LogFile;
   readonly #options: ScanOptions;
   #end = EMPTY_LOG;
   #matchesCheckpoint: boolean;
+  /** What `onProgress` was told last. */
+  #told = 0;
 
   constructor(file: LogFile, options: ScanOptions) {
     this.#file = file;
     this.#options = options;
-    this.index = new IdIndex(options.checkpoint?.records);
     this.#matchesCheckpoint = (options.checkpoint?.bytes ?? 0) === 0;
+  }
+
+  /** The ids of what was scanned so far; the same object for every run. */
+  get index(): IdIndex {
+    this.#index ??= new IdIndex();
+    return this.#index;
   }
 
   /** What was scanned so far, as the checkpoint of a log that ends there. */
@@ -86,13 +98,14 @@ export class LogScan {
 
   /** Scans the whole lines between two places; returns where it ended. */
   async run(start: LinePosition, end: number): Promise<LinePosition> {
+    this.#index ??= new IdIndex(await this.#expectedIds(end));
     let reached = start;
     for await (const block of readBlocks(this.#file, start, end)) {
       const { records, suspects, stop } = this.#visit(block);
       reached = stop ?? positionAfter(block);
       this.#extend(block.bytes.subarray(0, reached.offset - block.offset), records);
       for (const suspect of suspects) await this.#judge(suspect);
-      this.#options.onProgress?.(reached.offset);
+      this.#tellProgress(reached.offset, end);
       if (stop !== undefined) break;
     }
     return reached;
@@ -122,11 +135,23 @@ export class LogScan {
     else this.#tell({ position, bytes, found }, first, "before");
   }
 
+  /** An index that grows meanwhile moves every id several times: 150 ns an id. */
+  async #expectedIds(end: number): Promise<number> {
+    return this.#options.checkpoint?.records ?? (await estimateLines(this.#file, end));
+  }
+
   #visit(block: LineBlock): Visit {
+    const { index } = this;
     const suspects: Suspect[] = [];
     let records = 0;
     let stop: LinePosition | undefined;
-    visitLines(block, (line, position) => {
+    const take = (id: number, start: number) => {
+      if (stop !== undefined) return false;
+      if (index.addNumber(id, block.offset + start) !== undefined) return false;
+      records++;
+      return true;
+    };
+    checkLines(block, take, (line, position) => {
       if (stop !== undefined) return;
       const bytes = line.length + 1;
       const found = readLine(line);
@@ -136,7 +161,7 @@ export class LogScan {
         return;
       }
       records++;
-      const first = this.index.add(found.id, position.offset);
+      const first = index.add(found.id, position.offset);
       if (first !== undefined) suspects.push({ position, bytes, found });
     });
     return { records, suspects, stop };
@@ -162,6 +187,12 @@ export class LogScan {
     const what = isRepeat ? "already" : "with another name or tag";
     const reason = `id ${found.id} stands ${where} ${what}`;
     this.#options.onFault({ kind: isRepeat ? "repeat" : "conflict", position, bytes, reason });
+  }
+
+  #tellProgress(bytes: number, end: number): void {
+    if (bytes < this.#told + PROGRESS_BYTES && bytes < end) return;
+    this.#told = bytes;
+    this.#options.onProgress?.(bytes);
   }
 
   #extend(bytes: Buffer, records: number): void {

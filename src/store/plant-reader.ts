@@ -9,13 +9,8 @@ import { PlantStoreError } from "../core/errors.ts";
 import type { NewPlant } from "../core/plant.ts";
 import { LogFile } from "../log/file.ts";
 import { askDurableBytes } from "../log/lock.ts";
-import {
-  type LineBlock,
-  type LineVisitor,
-  LOG_START,
-  readBlocks,
-  visitLines,
-} from "../log/reader.ts";
+import { type LineBlock, LOG_START, readBlocks, visitLines } from "../log/reader.ts";
+import { checkLines, type PlantTaker } from "./line-check.ts";
 import { LOCK_NAME, LOG_NAME } from "./names.ts";
 import { decodeRecord } from "./record.ts";
 
@@ -28,8 +23,10 @@ import { decodeRecord } from "./record.ts";
 export async function* readPlants(directory: string): AsyncGenerator<NewPlant> {
   for await (const { block, logPath } of readDurableBlocks(directory)) {
     const plants: NewPlant[] = [];
-    const fault = visitUntilFault(block, (record, position) => {
-      plants.push(decodeRecord(record, logPath, position));
+    const fault = faultOf(() => {
+      visitLines(block, (record, position) => {
+        plants.push(decodeRecord(record, logPath, position));
+      });
     });
     yield* plants;
     if (fault !== undefined) throw fault;
@@ -42,21 +39,60 @@ export async function* readPlants(directory: string): AsyncGenerator<NewPlant> {
  */
 export async function* exportLines(directory: string): AsyncGenerator<Buffer> {
   for await (const { block, logPath } of readDurableBlocks(directory)) {
-    const lines: Buffer[] = [];
-    const fault = visitUntilFault(block, (record, position) => {
-      decodeRecord(record, logPath, position);
-      const start = position.offset - block.offset;
-      lines.push(block.bytes.subarray(start, start + record.length + 1));
+    const lines = new LineRuns(block.bytes);
+    const fault = faultOf(() => {
+      const take: PlantTaker = (_, start, end) => {
+        lines.add(start, end + 1);
+        return true;
+      };
+      checkLines(block, take, (record, position) => {
+        decodeRecord(record, logPath, position);
+        const start = position.offset - block.offset;
+        lines.add(start, start + record.length + 1);
+      });
     });
-    yield Buffer.concat(lines);
+    const bytes = lines.join();
+    if (bytes.length > 0) yield bytes;
     if (fault !== undefined) throw fault;
   }
 }
 
+/** Lines of a block, kept as the pieces of it in which they stand side by side. */
+class LineRuns {
+  readonly #bytes: Buffer;
+  readonly #runs: Buffer[] = [];
+  #start = 0;
+  #end = 0;
+
+  constructor(bytes: Buffer) {
+    this.#bytes = bytes;
+  }
+
+  add(start: number, end: number): void {
+    if (start !== this.#end) {
+      this.#finish();
+      this.#start = start;
+    }
+    this.#end = end;
+  }
+
+  /** All of them; without a copy where nothing stands between them, as nearly everywhere. */
+  join(): Buffer {
+    this.#finish();
+    const [first] = this.#runs;
+    return first !== undefined && this.#runs.length === 1 ? first : Buffer.concat(this.#runs);
+  }
+
+  #finish(): void {
+    if (this.#end > this.#start) this.#runs.push(this.#bytes.subarray(this.#start, this.#end));
+    this.#start = this.#end;
+  }
+}
+
 /** What stands before a damaged line is good, so it is given out before the fault is told. */
-function visitUntilFault(block: LineBlock, visit: LineVisitor): unknown {
+function faultOf(visit: () => void): unknown {
   try {
-    visitLines(block, visit);
+    visit();
     return undefined;
   } catch (fault) {
     return fault;

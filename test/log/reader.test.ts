@@ -5,6 +5,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import type { LogFile } from "../../src/log/file.ts";
 import {
+  estimateLines,
   type LineBlock,
   type LinePosition,
   LOG_START,
@@ -16,7 +17,7 @@ import {
 import { openLog } from "../support/logs.ts";
 
 /** What the reader reads at once; only lines that lie across such a border are hard. */
-const BLOCK = 1024 * 1024;
+const BLOCK = 256 * 1024;
 
 interface Line extends LinePosition {
   readonly text: string;
@@ -201,4 +202,43 @@ test("readLineAt() refuses a line that has no end in the file", async (t) => {
     await assert.rejects(readLineAt(file, 7, 7 + bytes));
     await assert.rejects(readLineAt(file, 7, 5 * BLOCK));
   }
+});
+
+test("visitLines() leaves out the lines that are taken, and counts them", () => {
+  const content = "one\n\ntwo\nthree\nfour\n";
+  const block: LineBlock = { bytes: Buffer.from(content), offset: 10, line: 3 };
+  const offered: number[] = [];
+  const visited: [string, LinePosition][] = [];
+  visitLines(
+    block,
+    (record, position) => visited.push([record.toString(), position]),
+    (start) => {
+      offered.push(start);
+      return content.startsWith("t", start) ? content.indexOf("\n", start) : -1;
+    },
+  );
+  assert.deepEqual(offered, [0, 4, 5, 9, 15]);
+  assert.deepEqual(visited, [
+    ["one", { offset: 10, line: 3 }],
+    ["four", { offset: 25, line: 7 }],
+  ]);
+  assert.deepEqual(positionAfter(block), { offset: 30, line: 8 });
+});
+
+test("readBlocks() can be given up, and the file closed, while it reads ahead", async (t) => {
+  const file = await openLog(t, lineOf(1000).repeat(2000));
+  for await (const block of readBlocks(file, LOG_START, file.size())) {
+    assert.equal(block.line, 1);
+    break;
+  }
+  await file.close();
+});
+
+test("estimateLines() is exact for lines of one length, and near for those that differ", async (t) => {
+  const even = await openLog(t, lineOf(64).repeat(100_000));
+  assert.equal(await estimateLines(even, even.size()), 100_000);
+  const rising = Array.from({ length: 20_000 }, (_, n) => lineOf(2 + (n >> 5))).join("");
+  const estimate = await estimateLines(await openLog(t, rising), rising.length);
+  assert.ok(estimate > 15_000 && estimate < 25_000, String(estimate));
+  assert.equal(await estimateLines(await openLog(t, ""), 0), 0);
 });

@@ -215,3 +215,39 @@ test("a line that is only inspected is judged, and neither counted nor indexed",
   assert.equal(scan.index.get(9n), undefined);
   assert.deepEqual(scan.end, { ...checkpointOf(A), records: 1 });
 });
+
+test("a scan finds every plant and every fault wherever a block ends in a line", async (t) => {
+  // The border of the first block of 256 KiB goes through every byte of these lines.
+  const lines = [
+    '{"id":123456789,"name":"Fern","tag":"é"}\n',
+    "x\n",
+    '{"id":-98765,"name":"b"}\r\n',
+    '{"id":123456789012345678,"name":"c"}\n',
+    '{"id":123456789,"name":"Fern","tag":"é"}\n',
+  ];
+  const end = Buffer.from(lines.join(""));
+  for (let before = 0; before <= end.length; before++) {
+    const filler = 256 * 1024 - before - A.length;
+    const content = Buffer.concat([Buffer.from(`${A}${" ".repeat(filler - 1)}\n`), end]);
+    const file = await openLog(t, content);
+    const faults: LineFault[] = [];
+    const scan = new LogScan(file, { onFault: (fault) => faults.push(fault) });
+    const start = A.length + filler;
+    assert.deepEqual(await scan.run(LOG_START, content.length), {
+      offset: content.length,
+      line: 8,
+    });
+    assert.deepEqual(
+      faults.map(({ kind, position }) => [kind, position.offset - start, position.line]),
+      [
+        ["unreadable", 42, 4],
+        ["repeat", 107, 7],
+      ],
+    );
+    const offsets = [1n, 123456789n, -98765n, 123456789012345678n].map((id) => scan.index.get(id));
+    assert.deepEqual(offsets, [0, start, start + 44, start + 70]);
+    assert.deepEqual([scan.index.size, scan.end.records], [4, 5]);
+    assert.equal(scan.end.crc32, crc32(content));
+    await file.close();
+  }
+});

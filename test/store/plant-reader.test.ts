@@ -174,3 +174,20 @@ test("the export of a damaged log is refused where the damage stands", async (t)
   assert.deepEqual(openFilesIn(folder), []);
   await assert.rejects(collect(exportLines(join(folder, "none"))), { code: "io_error" });
 });
+
+test("what stands before a damaged line is exported, and the fault names path, line and byte", async (t) => {
+  const folder = makeFolder(t);
+  const bad = Buffer.from('{"id":2,"name":"\xe9"}\n', "latin1");
+  writeLog(folder, Buffer.concat([Buffer.from(`${A_LINE}\n${B_LINE}`), bad, Buffer.from(A_LINE)]));
+  const given: Buffer[] = [];
+  const reading = async () => {
+    for await (const bytes of exportLines(folder)) given.push(bytes);
+  };
+  await assert.rejects(reading, (error: Error & { code?: string }) => {
+    assert.equal(error.code, "corruption");
+    assert.ok(error.message.includes(logPath(folder)));
+    assert.match(error.message, /\b4\b.*\b72\b/);
+    return true;
+  });
+  assert.equal(Buffer.concat(given).toString(), A_LINE + B_LINE);
+});

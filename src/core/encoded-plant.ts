@@ -1,0 +1,132 @@
+/**
+ * The very form in which `encodeNewPlant` writes nearly every plant,
+ * recognised four bytes at a time.
+ *
+ * That is `{"id":7,"name":"Fern"}` or `{"id":7,"name":"Fern","tag":"indoor"}`
+ * without a space, with an id of up to 15 digits and strings without escapes.
+ * Whatever else there is, faults included, is no concern of this file: it is
+ * left to core/plant, with which this one agrees on everything it takes (a
+ * property test holds them together).
+ *
+ * It exists for the speed of scans alone: 65 ns for a line of 64 bytes, where
+ * `PlainPlantFinder` takes 165 and `parseNewPlant`, which makes strings, 900.
+ * The views it reads through cost too much to be made for a single plant.
+ */
+export class EncodedPlantFinder {
+  /** The id; exact, because 15 digits fit a double. */
+  id = 0;
+  /** Whether the strings are ASCII; if not, they may not even be UTF-8. */
+  isAscii = true;
+  readonly #bytes: Uint8Array;
+  readonly #words: DataView;
+
+  /** @param bytes holds many plants; what lies around it in memory is never read. */
+  constructor(bytes: Uint8Array) {
+    this.#bytes = bytes;
+    this.#words = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  }
+
+  /**
+   * Looks for a plant that starts at `start`.
+   *
+   * @returns the offset behind its closing brace, or -1 when this is none; the
+   * fields mean something only after the former.
+   */
+  find(start: number): number {
+    this.isAscii = true;
+    let at = this.#skipIdMember(start);
+    if (at < 0) return -1;
+    at = this.#skipNameMember(at);
+    if (at < 0) return -1;
+    if (this.#bytes[at] === COMMA) at = this.#skipTagMember(at);
+    if (at < 0) return -1;
+    return this.#bytes[at] === CLOSE_BRACE ? at + 1 : -1;
+  }
+
+  /** Returns the offset behind what it skips, or -1, like everything below. */
+  #skipIdMember(at: number): number {
+    // What is too short for a name behind it is no plant.
+    if (at + NAME_OPENING_BYTES > this.#bytes.length) return -1;
+    const isThere =
+      this.#words.getInt32(at, true) === 0x6469227b && // {"id
+      this.#words.getInt16(at + 4, true) === 0x3a22; // ":
+    return isThere ? this.#skipId(at + 6) : -1;
+  }
+
+  #skipNameMember(at: number): number {
+    if (at + NAME_OPENING_BYTES > this.#bytes.length) return -1;
+    const isThere =
+      this.#words.getInt32(at, true) === 0x616e222c && // ,"na
+      this.#words.getInt32(at + 4, true) === 0x3a22656d && // me":
+      this.#bytes[at + 8] === QUOTE;
+    return isThere ? this.#skipText(at + NAME_OPENING_BYTES) : -1;
+  }
+
+  #skipTagMember(at: number): number {
+    if (at + TAG_OPENING_BYTES > this.#bytes.length) return -1;
+    const isThere =
+      this.#words.getInt32(at, true) === 0x6174222c && // ,"ta
+      this.#words.getInt32(at + 4, true) === 0x223a2267; // g":"
+    return isThere ? this.#skipText(at + TAG_OPENING_BYTES) : -1;
+  }
+
+  #skipId(start: number): number {
+    const bytes = this.#bytes;
+    const isNegative = bytes[start] === MINUS;
+    const first = isNegative ? start + 1 : start;
+    let value = 0;
+    let at = first;
+    for (;;) {
+      const digit = (bytes[at] as number) - ZERO;
+      // Said this way round, the end of the bytes counts too.
+      if (!(digit >= 0 && digit <= 9)) break;
+      value = value * 10 + digit;
+      at++;
+    }
+    const digits = at - first;
+    if (digits < 1 || digits > ID_DIGITS_MAX) return -1;
+    // A leading zero is no JSON, and -0 no number of its own.
+    if (bytes[first] === ZERO && (digits > 1 || isNegative)) return -1;
+    this.id = isNegative ? -value : value;
+    return at;
+  }
+
+  /** Skips the text of a string, and the quote that ends it. */
+  #skipText(start: number): number {
+    let at = start;
+    const lastWord = this.#bytes.length - 4;
+    while (at <= lastWord && isOrdinary(this.#words.getInt32(at, true))) at += 4;
+    for (; ; at++) {
+      const byte = this.#bytes[at] as number;
+      if (byte === QUOTE) return at + 1;
+      // Said this way round, the end of the bytes counts too.
+      if (!(byte >= 0x20) || byte === BACKSLASH) return -1;
+      if (byte >= 0x80) this.isAscii = false;
+    }
+  }
+}
+
+const ID_DIGITS_MAX = 15;
+const NAME_OPENING_BYTES = 9;
+const TAG_OPENING_BYTES = 8;
+
+const QUOTE = 0x22;
+const COMMA = 0x2c;
+const MINUS = 0x2d;
+const ZERO = 0x30;
+const BACKSLASH = 0x5c;
+const CLOSE_BRACE = 0x7d;
+
+/**
+ * Whether four bytes are ASCII, none of them a control character, a quote or a
+ * backslash. The highest bit of a byte tells: it is set in a byte from 0x80 on,
+ * in one below 0x20 less 0x20, and in a zero, which is what the exclusive or
+ * makes of a quote, less one. A borrow from the byte before comes only from one
+ * that is not ordinary either.
+ */
+function isOrdinary(word: number): boolean {
+  const controls = word - 0x20202020;
+  const quotes = (word ^ 0x22222222) - 0x01010101;
+  const backslashes = (word ^ 0x5c5c5c5c) - 0x01010101;
+  return ((word | controls | quotes | backslashes) & 0x80808080) === 0;
+}

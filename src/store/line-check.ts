@@ -1,0 +1,37 @@
+/**
+ * A quick look at the lines of a block: which of them are plants, and of what id.
+ *
+ * Nearly every line is written as the store writes it, and is recognised where
+ * it stands, without an object or a string of its own. Every other line goes
+ * to a visitor, who judges it by the full rule (core/plant); what is recognised
+ * here is a plant by that rule too.
+ */
+import { isUtf8 } from "node:buffer";
+import { EncodedPlantFinder } from "../core/encoded-plant.ts";
+import { LINE_FEED } from "../log/format.ts";
+import { type LineBlock, type LineVisitor, visitLines } from "../log/reader.ts";
+
+/**
+ * Told of a line that is a plant: its id, and where in the block it starts and
+ * its line feed stands. False has the line visited all the same.
+ */
+export type PlantTaker = (id: number, start: number, end: number) => boolean;
+
+/** Goes through the lines of a block in order, each to one of the two. */
+export function checkLines(block: LineBlock, take: PlantTaker, visit: LineVisitor): void {
+  const { bytes } = block;
+  const finder = new EncodedPlantFinder(bytes);
+  // One look for all: no character of several bytes holds a line feed. Where the block is
+  // not UTF-8, the visitor finds the line that is to blame.
+  let isText: boolean | undefined;
+  const takeLine = (start: number) => {
+    const end = finder.find(start);
+    if (bytes[end] !== LINE_FEED) return -1;
+    if (!finder.isAscii) {
+      isText ??= isUtf8(bytes);
+      if (!isText) return -1;
+    }
+    return take(finder.id, start, end) ? end : -1;
+  };
+  visitLines(block, visit, takeLine);
+}

@@ -1,0 +1,143 @@
+/** The quick look at lines is held against the full rule: every line, wherever it stands. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { encodeNewPlant, parseNewPlant } from "../../src/core/plant.ts";
+import type { LineBlock, LinePosition } from "../../src/log/reader.ts";
+import { positionAfter, visitLines } from "../../src/log/reader.ts";
+import { checkLines } from "../../src/store/line-check.ts";
+import { anyPlant } from "../support/arbitraries.ts";
+
+/** Where a line stands, and the id of its plant where it is one. */
+type Judged = readonly [place: number, line: number | undefined, id: bigint | undefined];
+
+function idOf(record: Buffer): bigint | undefined {
+  try {
+    return parseNewPlant(record).id;
+  } catch {
+    return undefined;
+  }
+}
+
+function judgeFully(block: LineBlock): Judged[] {
+  const judged: Judged[] = [];
+  visitLines(block, (record, { offset, line }) => {
+    judged.push([offset - block.offset, line, idOf(record)]);
+  });
+  return judged;
+}
+
+/** What is taken has no line number of its own: that of its neighbours is compared. */
+function judgeQuickly(block: LineBlock): { judged: Judged[]; taken: number; after: LinePosition } {
+  const judged: Judged[] = [];
+  let taken = 0;
+  checkLines(
+    block,
+    (id, start, end) => {
+      assert.equal(block.bytes[end], 0x0a);
+      assert.equal(block.bytes.indexOf(0x0a, start), end);
+      judged.push([start, undefined, BigInt(id)]);
+      taken++;
+      return true;
+    },
+    (record, { offset, line }) => judged.push([offset - block.offset, line, idOf(record)]),
+  );
+  return { judged, taken, after: positionAfter(block) };
+}
+
+function assertAgreed(bytes: Buffer, offset = 0): number {
+  const block = { bytes, offset, line: 5 };
+  const { judged, taken, after } = judgeQuickly({ ...block });
+  const expected = judgeFully(block).map(([place, line, id], index) => {
+    return [place, judged[index]?.[1] === undefined ? undefined : line, id];
+  });
+  assert.deepEqual(judged, expected, bytes.toString("latin1"));
+  assert.deepEqual(after, positionAfter({ ...block }));
+  return taken;
+}
+
+const HARD_LINES: readonly string[] = [
+  "",
+  " \t",
+  "\r",
+  '{"id":1,"name":"a"}',
+  '{"id":1,"name":"a"}\r',
+  ' {"id":1,"name":"a"}',
+  '{"id":1,"name":"a"} ',
+  '{"id":1,"name":"a"}x',
+  '{"id":1,"name":"a"}{"id":1,"name":"a"}',
+  '{"name":"a","id":1}',
+  '{"id":1,"name":"a","tag":"b","more":[]}',
+  '{"id":-0,"name":"a"}',
+  '{"id":0,"name":"é"}',
+  '{"id":999999999999999,"name":"a"}',
+  '{"id":-999999999999999,"name":"a"}',
+  '{"id":1000000000000000,"name":"a"}',
+  '{"id":9007199254740993,"name":"a"}',
+  '{"id":9223372036854775807,"name":"a"}',
+  '{"id":-9223372036854775808,"name":"a"}',
+  '{"id":9223372036854775808,"name":"a"}',
+  '{"id":12',
+  "x",
+];
+
+test("checkLines() agrees with the full rule on every pair of hard lines, at a log's start and within", () => {
+  for (const first of HARD_LINES) {
+    for (const second of HARD_LINES) {
+      for (const mark of ["", "\ufeff"]) {
+        const bytes = Buffer.from(`${mark}${first}\n${second}\n`);
+        for (const offset of [0, 2 ** 33]) assertAgreed(bytes, offset);
+      }
+    }
+  }
+});
+
+test("checkLines() has a line that is not UTF-8 visited, and judges its neighbours as ever", () => {
+  const good = Buffer.from('{"id":1,"name":"é"}\n');
+  const bad = Buffer.from('{"id":2,"name":"\xe9"}\n', "latin1");
+  // The two halves of one character: UTF-8 only if the lines were read as one.
+  const torn = [Buffer.from('{"id":3,"name":"\xc3"}\n', "latin1"), Buffer.from("\xa9\n", "latin1")];
+  for (const lines of [
+    [bad],
+    [good, bad, good],
+    [bad, good],
+    torn,
+    [good, ...torn],
+    [good, good],
+  ]) {
+    assertAgreed(Buffer.concat(lines));
+  }
+});
+
+test("checkLines() visits a line that is refused when it is offered", () => {
+  const bytes = Buffer.from('{"id":1,"name":"a"}\n{"id":2,"name":"b"}\n');
+  const visited: unknown[] = [];
+  checkLines(
+    { bytes, offset: 100, line: 7 },
+    (id) => id !== 2,
+    (record, position) => visited.push([record.toString(), position]),
+  );
+  assert.deepEqual(visited, [['{"id":2,"name":"b"}', { offset: 120, line: 8 }]]);
+});
+
+test("checkLines() agrees with the full rule on any lines with any bytes changed", () => {
+  const line = fc.oneof(
+    { weight: 3, arbitrary: anyPlant.map(encodeNewPlant) },
+    { weight: 2, arbitrary: fc.nat(2e15).map((id) => `{"id":${id},"name":"Fern","tag":"é"}`) },
+    { weight: 1, arbitrary: fc.constantFrom(...HARD_LINES) },
+  );
+  const end = fc.constantFrom("\n", "\n", "\n", "\r\n", "\n\n", " \n");
+  const lines = fc.array(fc.tuple(line, end), { minLength: 1, maxLength: 12 });
+  const changes = fc.array(fc.tuple(fc.nat(), fc.integer({ min: 0, max: 255 })), { maxLength: 2 });
+  let taken = 0;
+  fc.assert(
+    fc.property(lines, changes, (written, changed) => {
+      const bytes = Buffer.from(`${written.flat().join("")}\n`);
+      // The last byte stays a line feed: a block is whole lines.
+      for (const [at, byte] of changed) bytes[at % (bytes.length - 1)] = byte;
+      taken += assertAgreed(bytes, 1);
+    }),
+    { numRuns: 3000 },
+  );
+  assert.ok(taken > 1000);
+});
