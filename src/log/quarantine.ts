@@ -36,19 +36,25 @@ export async function quarantine(file: LogFile, ranges: readonly ByteRange[]): P
   return path.basename(target.path);
 }
 
-/** Copies a range to a position of another file; returns where it ends there. */
+/**
+ * Copies a range to a position of another file; returns where it ends there,
+ * which is earlier where the file ends within the range.
+ */
 export async function copyRange(
   file: LogFile,
   { offset, bytes }: ByteRange,
   target: LogFile,
   position: number,
 ): Promise<number> {
-  for (let copied = 0; copied < bytes; copied += COPY_BYTES) {
+  let copied = 0;
+  while (copied < bytes) {
     const chunk = Buffer.alloc(Math.min(COPY_BYTES, bytes - copied));
-    await file.read(chunk, offset + copied);
-    await target.appendOrThrow(chunk, position + copied);
+    const got = await file.read(chunk, offset + copied);
+    if (got === 0) break;
+    await target.appendOrThrow(chunk.subarray(0, got), position + copied);
+    copied += got;
   }
-  return position + bytes;
+  return position + copied;
 }
 
 /** The first number that is still free. */

@@ -125,8 +125,12 @@ async function copyOtherLogs(directory: string, targetDirectory: string): Promis
 async function copyFile(source: LogFile, targetPath: string, bytes: number): Promise<LogFile> {
   const copy = await LogFile.open(targetPath);
   try {
-    await copyRange(source, { offset: 0, bytes }, copy, 0);
-    return copy;
+    const copied = await copyRange(source, { offset: 0, bytes }, copy, 0);
+    if (copied === bytes) return copy;
+    throw new PlantStoreError(
+      "io_error",
+      `Cannot copy "${source.path}": it had ${bytes} bytes, and now has ${copied}`,
+    );
   } catch (error) {
     await copy.close();
     throw error;

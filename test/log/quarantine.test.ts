@@ -22,6 +22,8 @@ const RANGES: readonly [says: string, ranges: readonly ByteRange[], kept: string
     ],
     "12abcf",
   ],
+  ["what there is of a range beyond the end", [{ offset: 12, bytes: 1_048_580 }], "cdef"],
+  ["nothing of a range behind the end", [{ offset: 16, bytes: 4 }], ""],
 ];
 
 for (const [says, ranges, kept] of RANGES) {

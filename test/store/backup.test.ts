@@ -14,6 +14,7 @@ import {
   verifyLog,
 } from "../../src/index.ts";
 import { checkpointPath, encodeCheckpoint } from "../../src/log/checkpoint.ts";
+import { LogFile } from "../../src/log/file.ts";
 import { makeFolder } from "../support/folders.ts";
 import { snapshot } from "../support/snapshot.ts";
 import { collect, logPath, openFilesIn, openStore, readLog, writeLog } from "../support/stores.ts";
@@ -204,6 +205,19 @@ test("a backup keeps a revocation that lacks only its line feed: it counts in th
   const registry = await TokenRegistry.open(target);
   t.after(() => registry.close());
   assert.equal(registry.verify(token), undefined);
+});
+
+test("a backup of a log that gets shorter while it is copied is refused (fake size)", async (t) => {
+  const folder = makeFolder(t);
+  const parent = makeFolder(t);
+  writeLog(folder, A);
+  await createToken(folder, { name: "a" });
+  const size = LogFile.prototype.size;
+  t.mock.method(LogFile.prototype, "size", function (this: LogFile) {
+    return size.call(this) + (this.path === tokenLogPath(folder) ? 1 : 0);
+  });
+  await assert.rejects(backup(folder, join(parent, "copy")), { code: "io_error" });
+  assert.deepEqual(fs.readdirSync(parent), []);
 });
 
 test("a backup tells how far its check of the copy is", async (t) => {
