@@ -9,6 +9,7 @@
 import { existsSync } from "node:fs";
 import path from "node:path";
 import { PlantStoreError } from "../core/errors.ts";
+import { TOKEN_LOCK_NAME, TOKEN_LOG_NAME } from "../core/file-names.ts";
 import { SCOPES, type Scope } from "../core/services.ts";
 import { ensureDirectory, ioError, LogFile } from "../log/file.ts";
 import { encodeLine, isBlank } from "../log/format.ts";
@@ -32,8 +33,6 @@ import {
   TokenSet,
 } from "./token-log.ts";
 
-const FILE_NAME = "tokens.jsonl";
-const LOCK_NAME = "tokens-lock";
 const LOCK_WAIT_MS = 5000;
 
 export interface NewToken {
@@ -104,7 +103,7 @@ export async function listTokens(directory: string): Promise<readonly TokenRecor
 }
 
 export function tokenPath(directory: string): string {
-  return path.join(path.resolve(directory), FILE_NAME);
+  return path.join(path.resolve(directory), TOKEN_LOG_NAME);
 }
 
 /**
@@ -138,7 +137,7 @@ async function withTokenFile<T>(
 ): Promise<T> {
   await ensureDirectory(directory);
   const lock = await DirectoryLock.acquire(directory, {
-    name: LOCK_NAME,
+    name: TOKEN_LOCK_NAME,
     command: "token",
     waitMs: LOCK_WAIT_MS,
   });

@@ -1,5 +1,5 @@
 /**
- * `backup`: a copy of a data directory's logs that can be started from.
+ * `backup`: a copy of a data directory's plants and tokens that can be started from.
  *
  * Invariants. The copy holds every plant that was acknowledged before the
  * backup began, whole lines only, synced, with a checkpoint of its own, and
@@ -11,6 +11,7 @@ import { randomBytes } from "node:crypto";
 import fs from "node:fs";
 import path from "node:path";
 import { PlantStoreError } from "../core/errors.ts";
+import { LOCK_NAME, LOG_NAME, TOKEN_LOG_NAME } from "../core/file-names.ts";
 import { readCheckpoint, writeCheckpoint } from "../log/checkpoint.ts";
 import { ensureDirectory, ioError, LogFile, syncDirectory } from "../log/file.ts";
 import { askDurableBytes } from "../log/lock.ts";
@@ -18,13 +19,9 @@ import { copyRange } from "../log/quarantine.ts";
 import { LOG_START } from "../log/reader.ts";
 import { endOfLines } from "../log/recovery.ts";
 import { LogScan } from "./log-scan.ts";
-import { LOCK_NAME, LOG_NAME } from "./names.ts";
 import { openForReading } from "./plant-reader.ts";
 import { corruptionError } from "./record.ts";
 import { mismatchError } from "./recover.ts";
-
-/** The logs of a data directory, all of them lines that are only ever appended. */
-const LOG_SUFFIX = ".jsonl";
 
 export interface BackupReport {
   readonly plants: number;
@@ -33,7 +30,7 @@ export interface BackupReport {
 }
 
 /**
- * Copies the logs of a data directory into a new folder.
+ * Copies the plants and tokens of a data directory into a new folder, and nothing else.
  *
  * @param directory the data directory.
  * @param target the folder to make; it must not exist.
@@ -55,7 +52,7 @@ export async function backup(
   await ensureDirectory(partial);
   try {
     const report = await copyPlants(directory, partial, onProgress);
-    await copyOtherLogs(directory, partial);
+    await copyTokens(directory, partial);
     await syncDirectory(partial);
     fs.renameSync(partial, target);
     await syncDirectory(path.dirname(path.resolve(target)));
@@ -106,18 +103,15 @@ async function copyPlants(
   }
 }
 
-/** Copies the other logs byte for byte: a last event counts also without its line feed. */
-async function copyOtherLogs(directory: string, targetDirectory: string): Promise<void> {
-  for (const entry of fs.readdirSync(directory, { withFileTypes: true })) {
-    if (!entry.isFile() || !entry.name.endsWith(LOG_SUFFIX) || entry.name === LOG_NAME) continue;
-    const source = await LogFile.openForReading(path.join(directory, entry.name));
-    if (source === undefined) continue;
-    try {
-      const copy = await copyFile(source, path.join(targetDirectory, entry.name), source.size());
-      await copy.close();
-    } finally {
-      await source.close();
-    }
+/** Copies the token log, if there is one, as it is: a last event counts also without its line feed. */
+async function copyTokens(directory: string, targetDirectory: string): Promise<void> {
+  const source = await LogFile.openForReading(path.join(path.resolve(directory), TOKEN_LOG_NAME));
+  if (source === undefined) return;
+  try {
+    const copy = await copyFile(source, path.join(targetDirectory, TOKEN_LOG_NAME), source.size());
+    await copy.close();
+  } finally {
+    await source.close();
   }
 }
 

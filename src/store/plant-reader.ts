@@ -6,12 +6,12 @@
  */
 import path from "node:path";
 import { PlantStoreError } from "../core/errors.ts";
+import { LOCK_NAME, LOG_NAME } from "../core/file-names.ts";
 import type { NewPlant } from "../core/plant.ts";
 import { LogFile } from "../log/file.ts";
 import { askDurableBytes } from "../log/lock.ts";
 import { type LineBlock, LOG_START, readBlocks, visitLines } from "../log/reader.ts";
 import { checkLines, type PlantTaker } from "./line-check.ts";
-import { LOCK_NAME, LOG_NAME } from "./names.ts";
 import { decodeRecord } from "./record.ts";
 
 /**

@@ -9,6 +9,7 @@
  */
 import fs from "node:fs";
 import path from "node:path";
+import { LOCK_NAME, LOG_NAME } from "../core/file-names.ts";
 import {
   type Checkpoint,
   EMPTY_LOG,
@@ -29,7 +30,6 @@ import {
 } from "../log/reader.ts";
 import { endOfLines } from "../log/recovery.ts";
 import { type LineFault, LogScan } from "./log-scan.ts";
-import { LOCK_NAME, LOG_NAME } from "./names.ts";
 import { openForReading } from "./plant-reader.ts";
 
 /** What a repair is about to do. */

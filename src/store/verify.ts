@@ -5,12 +5,13 @@
  * bytes that server knows to be durable. What a line is worth is said by
  * store/log-scan, the same code that a start goes by.
  */
+
+import { LOCK_NAME } from "../core/file-names.ts";
 import { readCheckpoint } from "../log/checkpoint.ts";
 import { askDurableBytes } from "../log/lock.ts";
 import { LOG_START } from "../log/reader.ts";
 import { endOfLines } from "../log/recovery.ts";
 import { type LineFault, LogScan } from "./log-scan.ts";
-import { LOCK_NAME } from "./names.ts";
 import { openForReading } from "./plant-reader.ts";
 
 export interface VerifyReport {

@@ -118,12 +118,13 @@ for (const [says, log, copied, plants] of SOURCES) {
   });
 }
 
-test("a backup leaves quarantines, old logs and locks behind", async (t) => {
+test("a backup leaves quarantines, old logs, locks and what else lies there behind", async (t) => {
   const folder = makeFolder(t);
   const target = join(makeFolder(t), "copy");
   writeLog(folder, `${A}torn`);
   await (await openStore(t, folder)).close();
   fs.writeFileSync(`${logPath(folder)}.before-repair-1`, "old");
+  fs.writeFileSync(join(folder, "export.jsonl"), A);
   await backup(folder, target);
   assert.deepEqual(fs.readdirSync(target).sort(), ["plants.jsonl", "plants.jsonl.checkpoint"]);
 });
