@@ -23,6 +23,11 @@ export function printMessage(text: string): void {
   process.stderr.write(`plant-store: ${escapeControls(text)}\n`);
 }
 
+/** `1 plant`, `2 plants`. */
+export function count(number: number, what: string): string {
+  return `${number} ${what}${number === 1 ? "" : "s"}`;
+}
+
 /** A line to be copied into a shell, so nothing stands before it. */
 export function printCommand(text: string): void {
   process.stderr.write(`\n  ${escapeControls(text)}\n\n`);

@@ -15,7 +15,7 @@
 import fs from "node:fs";
 import net from "node:net";
 import { PlantStoreError } from "../core/errors.ts";
-import { ioError, type LogFile } from "./file.ts";
+import { ioError } from "./file.ts";
 import { SocketFolder } from "./socket-folder.ts";
 
 /** What a holder tells about itself. */
@@ -73,8 +73,8 @@ export class DirectoryLock {
 }
 
 /**
- * How much of a log a reader without the lock may see: what the process that
- * writes it knows to be on disk, or all of it when nobody does.
+ * How much of a log the process that writes it knows to be on disk; `undefined`
+ * while there is none.
  *
  * @throws PlantStoreError `locked` when a living holder does not answer within
  * 1 s, or does not know yet.
@@ -82,12 +82,12 @@ export class DirectoryLock {
 export async function askDurableBytes(
   directory: string,
   name: string,
-  file: LogFile,
-): Promise<number> {
+): Promise<number | undefined> {
   const holder = await askHolder(directory, name);
-  if (holder === undefined) return file.size();
-  if (holder.durableBytes === undefined) throw lockedError(directory, holder);
-  return holder.durableBytes;
+  if (holder !== undefined && holder.durableBytes === undefined) {
+    throw lockedError(directory, holder);
+  }
+  return holder?.durableBytes;
 }
 
 /**

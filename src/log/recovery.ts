@@ -79,8 +79,9 @@ export async function settle(
   file: LogFile,
   { damaged, tail, isRecord }: Unsettled,
 ): Promise<number> {
-  const rest = { offset: tail.offset, bytes: file.size() - tail.offset };
-  const text = await readTail(file, tail);
+  const size = file.size();
+  const rest = { offset: tail.offset, bytes: size - tail.offset };
+  const text = await readTail(file, tail.offset, size);
   const isWhole = text !== undefined && (isBlank(text) || isRecord(text));
   const isTorn = rest.bytes > 0 && !isWhole;
   const taken = isTorn ? [...damaged, rest] : damaged;
@@ -95,12 +96,16 @@ export async function settle(
   return tail.offset + rest.bytes + 1;
 }
 
-/** What stands behind the last line feed; `undefined` for nothing, or for more than a record. */
+/**
+ * What stands between the last line feed and the end of a log; `undefined` for
+ * nothing, or for more than a record.
+ */
 export async function readTail(
   file: LogFile,
-  { offset }: LinePosition,
+  offset: number,
+  end: number,
 ): Promise<Buffer | undefined> {
-  const bytes = file.size() - offset;
+  const bytes = end - offset;
   if (bytes <= 0 || bytes > RECORD_BYTES_MAX) return undefined;
   const text = Buffer.alloc(bytes);
   await file.read(text, offset);

@@ -11,15 +11,14 @@ import { randomBytes } from "node:crypto";
 import fs from "node:fs";
 import path from "node:path";
 import { PlantStoreError } from "../core/errors.ts";
-import { LOCK_NAME, LOG_NAME, TOKEN_LOG_NAME } from "../core/file-names.ts";
+import { LOG_NAME, TOKEN_LOG_NAME } from "../core/file-names.ts";
 import { readCheckpoint, writeCheckpoint } from "../log/checkpoint.ts";
 import { ensureDirectory, ioError, LogFile, syncDirectory } from "../log/file.ts";
-import { askDurableBytes } from "../log/lock.ts";
 import { copyRange } from "../log/quarantine.ts";
 import { LOG_START } from "../log/reader.ts";
-import { endOfLines } from "../log/recovery.ts";
 import { LogScan } from "./log-scan.ts";
 import { openForReading } from "./plant-reader.ts";
+import { findReadable } from "./readable.ts";
 import { corruptionError } from "./record.ts";
 import { mismatchError } from "./recover.ts";
 
@@ -80,9 +79,10 @@ async function copyPlants(
   const source = await openForReading(directory);
   try {
     const checkpoint = await readCheckpoint(source.path);
-    const end = await endOfLines(source, await askDurableBytes(directory, LOCK_NAME, source));
+    const { end, lastLine } = await findReadable(directory, source);
     const copy = await copyFile(source, path.join(targetDirectory, LOG_NAME), end);
     try {
+      if (lastLine.length > 0) await copy.appendOrThrow(lastLine, end);
       const size = copy.size();
       const scan = new LogScan(copy, {
         checkpoint,

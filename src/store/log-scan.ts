@@ -118,7 +118,7 @@ export class LogScan {
 
   /** Judges what stands behind the last line feed, where it is a record that a start completes. */
   async inspectTail(tail: LinePosition): Promise<void> {
-    const rest = await readTail(this.#file, tail);
+    const rest = await readTail(this.#file, tail.offset, this.#file.size());
     if (rest !== undefined && isRecord(rest)) await this.inspect(rest, tail);
   }
 

@@ -1,17 +1,16 @@
 /**
  * Reading a data directory that another process may be writing.
  *
- * Takes no lock and changes nothing. While a server runs it stops at the bytes
- * that server knows to be durable; without one, at the last line feed.
+ * Takes no lock and changes nothing; where it stops is said by store/readable.
  */
 import path from "node:path";
 import { PlantStoreError } from "../core/errors.ts";
-import { LOCK_NAME, LOG_NAME } from "../core/file-names.ts";
+import { LOG_NAME } from "../core/file-names.ts";
 import type { NewPlant } from "../core/plant.ts";
 import { LogFile } from "../log/file.ts";
-import { askDurableBytes } from "../log/lock.ts";
-import { type LineBlock, LOG_START, readBlocks, visitLines } from "../log/reader.ts";
+import { type LineBlock, LOG_START, positionAfter, readBlocks, visitLines } from "../log/reader.ts";
 import { checkLines, type PlantTaker } from "./line-check.ts";
+import { findReadable } from "./readable.ts";
 import { decodeRecord } from "./record.ts";
 
 /**
@@ -119,10 +118,15 @@ async function* readDurableBlocks(
 ): AsyncGenerator<{ readonly block: LineBlock; readonly logPath: string }> {
   const file = await openForReading(directory);
   try {
-    const end = await askDurableBytes(directory, LOCK_NAME, file);
+    const { end, lastLine } = await findReadable(directory, file);
+    let before: LineBlock | undefined;
     for await (const block of readBlocks(file, LOG_START, end)) {
       yield { block, logPath: file.path };
+      before = block;
     }
+    if (lastLine.length === 0) return;
+    const position = before === undefined ? LOG_START : positionAfter(before);
+    yield { block: { bytes: lastLine, ...position }, logPath: file.path };
   } finally {
     await file.close();
   }

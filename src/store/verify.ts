@@ -54,7 +54,7 @@ export async function verifyLog(
   const file = await openForReading(directory);
   try {
     const checkpoint = await readCheckpoint(file.path);
-    const end = await askDurableBytes(directory, LOCK_NAME, file);
+    const end = (await askDurableBytes(directory, LOCK_NAME)) ?? file.size();
     let duplicates = 0;
     let damaged = 0;
     const scan = new LogScan(file, {

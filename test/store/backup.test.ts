@@ -92,29 +92,44 @@ test("beside an open store that takes creates, a backup holds all that was answe
 
 test("beside an open store, a backup leaves out what is not known to be durable", async (t) => {
   const folder = makeFolder(t);
-  const target = join(makeFolder(t), "copy");
+  const targets = makeFolder(t);
   const store = await openStore(t, folder);
   await store.create({ id: 1n, name: "a" });
-  fs.appendFileSync(logPath(folder), B); // as if a batch were on its way
-  assert.deepEqual(await backup(folder, target), { plants: 1, bytes: A.length });
-  assert.equal(readLog(target), A);
+  for (const [n, bytes] of [B.trimEnd(), "\n"].entries()) {
+    fs.appendFileSync(logPath(folder), bytes); // as if a batch were on its way
+    const target = join(targets, String(n));
+    assert.deepEqual(await backup(folder, target), { plants: 1, bytes: A.length });
+    assert.equal(readLog(target), A);
+  }
 });
 
 const SOURCES: readonly [says: string, log: string, copy: string, plants: number][] = [
   ["an empty log", "", "", 0],
   ["a torn end", `${A}{"id":2`, A, 1],
   ["blank lines and a repeat", `\n${A}  \n${A}`, `\n${A}  \n${A}`, 1],
+  ["a last record without its line feed", `${A}${B.trimEnd()}`, A + B, 2],
+  ["one record without its line feed", A.trimEnd(), A, 1],
+  [
+    "a last record without its line feed, with spaces",
+    `${A}${B.trimEnd()} \r`,
+    `${A}${B.trimEnd()} \r\n`,
+    2,
+  ],
+  ["blanks behind the last line feed", `${A}  `, A, 1],
   ["CRLF endings", `${A.trimEnd()}\r\n`, `${A.trimEnd()}\r\n`, 1],
 ];
 
 for (const [says, log, copied, plants] of SOURCES) {
-  test(`a backup of ${says} holds its whole lines as they are`, async (t) => {
+  test(`a backup of ${says} holds what a start would make of it`, async (t) => {
     const folder = makeFolder(t);
     const target = join(makeFolder(t), "copy");
     writeLog(folder, log);
     assert.deepEqual(await backup(folder, target), { plants, bytes: copied.length });
     assert.equal(readLog(target), copied);
     assert.deepEqual(Object.keys(snapshot(target)), ["plants.jsonl", "plants.jsonl.checkpoint"]);
+    const { checksum, checkpointBytes } = await verifyLog(target);
+    assert.deepEqual([checksum, checkpointBytes], ["matches", copied.length]);
+    assert.equal(readLog(folder), log);
   });
 }
 
@@ -152,6 +167,11 @@ for (const [says, make] of OBSTACLES) {
 const DAMAGED: readonly [says: string, log: string, known: string | undefined][] = [
   ["an unreadable line", `${A}x\n${B}`, undefined],
   ["one id with two contents", `${A}{"id":1,"name":"b"}\n`, undefined],
+  [
+    "one id with two contents, the last without its line feed",
+    `${A}{"id":1,"name":"b"}`,
+    undefined,
+  ],
   ["another letter than its checkpoint knows", A, A.replace('"a"', '"b"')],
   ["less than its checkpoint knows", A, A + B],
 ];

@@ -42,8 +42,10 @@ test("beside an open store, only what it knows to be durable is read", async (t)
   const store = await openStore(t, folder);
   for (const plant of PLANTS) await store.create(plant);
   // As if a batch were on its way: in the file, and not yet synced.
-  appendFileSync(logPath(folder), '{"id":3,"name":"not yet"}\n');
-  assert.deepEqual(await collect(readPlants(folder)), PLANTS);
+  for (const bytes of ['{"id":3,"name":"not yet"}', "\n"]) {
+    appendFileSync(logPath(folder), bytes);
+    assert.deepEqual(await collect(readPlants(folder)), PLANTS);
+  }
 });
 
 test("beside an open store, a plant is read as soon as its create is answered", async (t) => {
@@ -64,6 +66,14 @@ test("a torn end is not read, and stays where it is", async (t) => {
   assert.deepEqual(await collect(readPlants(folder)), [{ id: 1n, name: "a" }]);
   assert.equal(readLog(folder), log);
   assert.deepEqual(readdirSync(folder), ["plants.jsonl"]);
+});
+
+test("a last record that lacks only its line feed is read: the next start completes it", async (t) => {
+  const folder = makeFolder(t);
+  const log = '{"id":2,"name":"b","tag":"t"}\n{"id":1,"name":"a"}';
+  writeLog(folder, log);
+  assert.deepEqual(await collect(readPlants(folder)), PLANTS);
+  assert.equal(readLog(folder), log);
 });
 
 test("an empty log has no plants", async (t) => {
@@ -135,6 +145,10 @@ const EXPORTS: readonly [says: string, log: string, exported: string][] = [
   ["a byte order mark", `\ufeff${A_LINE}${B_LINE}`, A_LINE + B_LINE],
   ["one plant twice", A_LINE + A_LINE, A_LINE + A_LINE],
   ["a torn end", `${A_LINE}{"id":2`, A_LINE],
+  ["a last line without its line feed", A_LINE + B_LINE.trimEnd(), A_LINE + B_LINE],
+  ["one line without its line feed", A_LINE.trimEnd(), A_LINE],
+  ["a byte order mark and one line without its line feed", `\ufeff${A_LINE.trimEnd()}`, A_LINE],
+  ["blanks behind the last line feed", `${A_LINE}  `, A_LINE],
 ];
 
 for (const [says, log, exported] of EXPORTS) {

@@ -2,7 +2,7 @@
 import { backup as backUp } from "../../index.ts";
 import { defineCommand } from "../command.ts";
 import { DATA } from "../options.ts";
-import { printLines } from "../output.ts";
+import { count, printLines } from "../output.ts";
 import { Progress } from "../progress.ts";
 
 export const backup = defineCommand({
@@ -17,7 +17,9 @@ data directory: restore it by copying it back, or serve it with --data TARGET.`,
     const { plants, bytes } = await backUp(data, target, (done, total) =>
       progress.update(done, total),
     ).finally(() => progress.clear());
-    await printLines([`backed up ${plants} plants, ${bytes} bytes, to "${target}"`]);
+    await printLines([
+      `backed up ${count(plants, "plant")}, ${count(bytes, "byte")}, to "${target}"`,
+    ]);
     return 0;
   },
 });

@@ -3,7 +3,7 @@ import { type RepairOutcome, type RepairPlan, repairLog } from "../../index.ts";
 import { defineCommand } from "../command.ts";
 import { confirm } from "../confirm.ts";
 import { DATA, parseSwitch } from "../options.ts";
-import { printLines, printMessage } from "../output.ts";
+import { count, printLines, printMessage } from "../output.ts";
 import { Progress } from "../progress.ts";
 import { describeFault } from "./verify.ts";
 
@@ -61,8 +61,4 @@ function describeOutcome({ action, isDone, plants, leftOut, keptAs }: RepairOutc
     case "rewrite":
       return `repaired: ${count(plants, "plant")}, ${count(leftOut, "line")} left out; the old log is kept as "${keptAs}"`;
   }
-}
-
-function count(number: number, what: string): string {
-  return `${number} ${what}${number === 1 ? "" : "s"}`;
 }

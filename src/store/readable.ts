@@ -1,0 +1,30 @@
+/**
+ * How much of a log a reader without the lock may see.
+ *
+ * While a process holds the directory, that is what it knows to be on disk.
+ * While none does, it is every whole line, and a last record that lacks only
+ * its line feed: the next start completes it, so no reader may leave it out.
+ */
+import { LOCK_NAME } from "../core/file-names.ts";
+import type { LogFile } from "../log/file.ts";
+import { LINE_FEED } from "../log/format.ts";
+import { askDurableBytes } from "../log/lock.ts";
+import { endOfLines, readTail } from "../log/recovery.ts";
+import { isRecord } from "./record.ts";
+
+export interface Readable {
+  /** Where the whole lines end. */
+  readonly end: number;
+  /** The line behind them, with a line feed of its own; empty where there is none. */
+  readonly lastLine: Buffer;
+}
+
+/** @throws PlantStoreError `locked` when the holder does not answer; `io_error`. */
+export async function findReadable(directory: string, file: LogFile): Promise<Readable> {
+  const durableBytes = await askDurableBytes(directory, LOCK_NAME);
+  const size = durableBytes ?? file.size();
+  const end = await endOfLines(file, size);
+  const tail = durableBytes === undefined ? await readTail(file, end, size) : undefined;
+  const isWhole = tail !== undefined && isRecord(tail);
+  return { end, lastLine: Buffer.concat(isWhole ? [tail, Buffer.of(LINE_FEED)] : []) };
+}
