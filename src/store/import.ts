@@ -40,17 +40,15 @@ export async function importPlants(
 ): Promise<ImportReport> {
   const report = { created: 0, replayed: 0, refused: 0 };
   for await (const block of splitLines(inPieces(withLastLineFeed(text)))) {
-    let lines = block.line;
-    for (const { line, outcome } of startCreates(plants, block)) {
-      const result = await outcome;
-      lines = line;
-      if (!(result instanceof PlantStoreError)) report[result]++;
+    const lines = linesOf(block);
+    for (const [at, outcome] of (await createAll(plants, lines)).entries()) {
+      if (!(outcome instanceof PlantStoreError)) report[outcome]++;
       else {
         report.refused++;
-        onRefused?.(line, result.message);
+        onRefused?.(lines[at]?.line ?? 0, outcome.message);
       }
     }
-    onProgress?.(block.offset + block.bytes.length, lines);
+    onProgress?.(block.offset + block.bytes.length, lines.at(-1)?.line ?? block.line);
   }
   return report;
 }
@@ -83,35 +81,57 @@ export async function openImportFile(filePath: string): Promise<ImportFile> {
   }
 }
 
-interface Started {
+interface Line {
   readonly line: number;
-  /** Resolves with the error where the line itself is at fault. */
-  readonly outcome: Promise<CreateOutcome | PlantStoreError>;
+  readonly text: Buffer;
 }
 
-function startCreates(plants: PlantService, block: LineBlock): Started[] {
-  const started: Started[] = [];
-  visitLines(block, (text, { line }) => {
-    const outcome = createFrom(plants, text);
-    outcome.catch(() => {}); // the first failure ends the import; the others are the same
-    started.push({ line, outcome });
+function linesOf(block: LineBlock): Line[] {
+  const lines: Line[] = [];
+  visitLines(block, (text, { line }) => lines.push({ line, text }));
+  return lines;
+}
+
+/** What became of a line; an error where it was not taken. */
+type LineOutcome = CreateOutcome | PlantStoreError;
+
+/**
+ * The creates of a block go out together. A record may be six times as long as
+ * its line, so what the store had no room for then goes out once it has.
+ *
+ * @throws PlantStoreError what is not the line's fault; every create has ended then.
+ */
+async function createAll(plants: PlantService, lines: readonly Line[]): Promise<LineOutcome[]> {
+  const outcomes = await Promise.all(lines.map(({ text }) => createFrom(plants, text)));
+  const failure = outcomes.find((outcome) => !isOfLine(outcome) && !isOverloaded(outcome));
+  if (failure !== undefined) throw failure;
+  const waiting = lines.filter((_, at) => isOverloaded(outcomes[at]));
+  if (waiting.length === 0) return outcomes;
+  if (waiting.length === lines.length) throw outcomes[0]; // it is not us who fill it
+  const later = (await createAll(plants, waiting)).values();
+  return outcomes.map((outcome) => {
+    return isOverloaded(outcome) ? (later.next().value as LineOutcome) : outcome;
   });
-  return started;
 }
 
-async function createFrom(
-  plants: PlantService,
-  text: Buffer,
-): Promise<CreateOutcome | PlantStoreError> {
+async function createFrom(plants: PlantService, text: Buffer): Promise<LineOutcome> {
   try {
     return await plants.create(parseNewPlant(text));
   } catch (error) {
-    if (error instanceof PlantStoreError && LINE_FAULTS.includes(error.code)) return error;
+    if (error instanceof PlantStoreError) return error;
     throw error;
   }
 }
 
-/** What is wrong with a line, rather than with the store. */
+function isOverloaded(outcome: LineOutcome | undefined): boolean {
+  return outcome instanceof PlantStoreError && outcome.code === "overloaded";
+}
+
+/** Whether it was stored, or the line is at fault rather than the store. */
+function isOfLine(outcome: LineOutcome): boolean {
+  return !(outcome instanceof PlantStoreError) || LINE_FAULTS.includes(outcome.code);
+}
+
 const LINE_FAULTS: readonly string[] = [
   "invalid_json",
   "invalid_utf8",

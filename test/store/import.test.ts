@@ -184,6 +184,28 @@ test("a chunk of more bytes than may wait for the disk is imported all the same"
   assert.deepEqual(await importPlants(store, chunksOf(text)), reportOf(2500));
 });
 
+test("lines that find no room beside a long record are created once it is stored, in order", async (t) => {
+  const folder = makeFolder(t);
+  const store = await openStore(t, folder, { queueBytesMax: 1000 });
+  const name = "\u007f".repeat(200); // each one six bytes of the record
+  const lines = [
+    `{"id":3,"name":"${name}"}`,
+    A,
+    "x",
+    ...Array.from({ length: 50 }, (_, n) => `{"id":${10 + n},"name":"${"n".repeat(60)}"}`),
+    '{"id":1,"name":"another"}',
+    B,
+  ];
+  const refused: number[] = [];
+  const report = await importPlants(store, chunksOf(lines.join("\n")), {
+    onRefused: (line) => refused.push(line),
+  });
+  assert.deepEqual(report, reportOf(53, 0, 2));
+  assert.deepEqual(refused, [3, 54]);
+  const ids = (await collect(store.list())).map(({ id }) => Number(id));
+  assert.deepEqual(ids, [3, 1, ...Array.from({ length: 50 }, (_, n) => 10 + n), 2]);
+});
+
 test("openImportFile() refuses a folder and leaves nothing open", async (t) => {
   const folder = makeFolder(t);
   await assert.rejects(openImportFile(folder), { code: "io_error", message: /got a folder/ });
