@@ -116,8 +116,7 @@ export class PlantStore implements PlantService {
       });
       return new PlantStore({ file, log, writer, checkpointer, lock });
     } catch (error) {
-      await file?.close();
-      await lock.release();
+      await closeAndRelease(file, lock);
       throw error;
     }
   }
@@ -194,8 +193,7 @@ export class PlantStore implements PlantService {
     await this.#settling?.drain();
     // Also where the log was taken away: the next start has to know that there was one.
     await this.#checkpointer.finish();
-    await this.#file.close();
-    await this.#lock.release();
+    await closeAndRelease(this.#file, this.#lock);
   }
 
   async #settle(settling: Settling): Promise<void> {
@@ -257,6 +255,15 @@ async function openLog(logPath: string, checkpoint: Checkpoint | undefined): Pro
     `Cannot open "${logPath}": it is missing, and its checkpoint knows of ${knownBytes} bytes; ` +
       'restore it from a backup, or accept the loss with "plant-store repair"',
   );
+}
+
+/** The directory goes free also where the system cannot close the log. */
+async function closeAndRelease(file: LogFile | undefined, lock: DirectoryLock): Promise<void> {
+  try {
+    await file?.close();
+  } finally {
+    await lock.release();
+  }
 }
 
 function logError(file: LogFile, fault: string, cause?: unknown): Error {

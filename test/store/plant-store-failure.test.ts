@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { appendFileSync, copyFileSync, renameSync, truncateSync, unlinkSync } from "node:fs";
 import { test } from "node:test";
+import { PlantStore } from "../../src/index.ts";
+import { LogFile } from "../../src/log/file.ts";
 import { makeFolder } from "../support/folders.ts";
 import { collect, logPath, openStore, readLog } from "../support/stores.ts";
 
@@ -49,6 +51,20 @@ test("a log that is deleted while a batch is being written is not acknowledged i
   await new Promise(setImmediate);
   unlinkSync(logPath(folder));
   await assert.rejects(creating, { code: "store_failed" });
+});
+
+test("a store whose log cannot be closed gives the directory free (fake close failure)", async (t) => {
+  const folder = makeFolder(t);
+  const store = await PlantStore.open(folder);
+  await store.create({ id: 1n, name: "a" });
+  const close = LogFile.prototype.close;
+  const closing = t.mock.method(LogFile.prototype, "close", async function (this: LogFile) {
+    await close.call(this);
+    throw new Error("i/o error");
+  });
+  await assert.rejects(store.close(), /i\/o error/);
+  closing.mock.restore();
+  assert.equal((await openStore(t, folder)).size, 1);
 });
 
 test("everything that waited for a batch that failed shares its answer", async (t) => {
