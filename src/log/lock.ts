@@ -14,13 +14,16 @@
  */
 import fs from "node:fs";
 import net from "node:net";
+import os from "node:os";
 import { PlantStoreError } from "../core/errors.ts";
 import { ioError } from "./file.ts";
 import { SocketFolder } from "./socket-folder.ts";
 
 /** What a holder tells about itself. */
-export interface LockHolder {
+interface LockHolder {
   readonly pid: number;
+  /** The machine, or container, in which that number means something. */
+  readonly host: string;
   /** What it does, e.g. `serve`. */
   readonly command: string;
   /** ISO 8601, UTC. */
@@ -42,6 +45,8 @@ export interface LockOptions {
 
 /** How long a holder may take to answer before it counts as living and silent. */
 const ANSWER_TIMEOUT_MS = 1000;
+/** Of rivals that were faster and died at once; more in a row are no accident. */
+const DEAD_RIVALS_MAX = 10;
 /** Between two looks at a lock that somebody holds for milliseconds. */
 const RETRY_MS = 10;
 
@@ -57,9 +62,10 @@ export class DirectoryLock {
   /** @throws PlantStoreError `locked`, naming the holder; `io_error` where sockets do not work. */
   static async acquire(directory: string, options: LockOptions): Promise<DirectoryLock> {
     const deadline = performance.now() + (options.waitMs ?? 0);
-    for (;;) {
+    for (let deadRivals = 0; ; ) {
       const attempt = await tryAcquire(directory, options);
       if ("server" in attempt) return new DirectoryLock(attempt.folder, attempt.server);
+      if (attempt.holder === "dead" && ++deadRivals < DEAD_RIVALS_MAX) continue;
       if (performance.now() >= deadline) throw lockedError(directory, attempt.holder);
       await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
     }
@@ -100,7 +106,7 @@ export async function askHolder(directory: string, name: string): Promise<LockHo
   try {
     for (let highest = folder.highest(); ; ) {
       const answer = highest === 0 ? "dead" : await connect(folder.address(highest));
-      if (answer === "silent") throw lockedError(directory, undefined);
+      if (answer === "silent") throw lockedError(directory, answer);
       if (answer !== "dead") return answer;
       const asked = highest;
       highest = folder.highest();
@@ -116,7 +122,10 @@ export async function askHolder(directory: string, name: string): Promise<LockHo
 
 type Attempt =
   | { readonly server: net.Server; readonly folder: SocketFolder }
-  | { readonly holder: LockHolder | undefined };
+  | { readonly holder: Answer };
+
+/** What somebody else's socket said. */
+type Answer = LockHolder | "silent" | "dead";
 
 async function tryAcquire(directory: string, options: LockOptions): Promise<Attempt> {
   if (!fs.existsSync(directory)) {
@@ -131,7 +140,7 @@ async function tryAcquire(directory: string, options: LockOptions): Promise<Atte
     const holder = await claim(folder, server);
     if (holder === "won") return { server, folder };
     await abandon(server, folder);
-    return { holder: holder === "silent" ? undefined : holder };
+    return { holder };
   } catch (cause) {
     await abandon(server, folder);
     if (cause instanceof PlantStoreError) throw cause;
@@ -144,11 +153,8 @@ async function abandon(server: net.Server, folder: SocketFolder): Promise<void> 
   folder.close();
 }
 
-/** Either wins the lock or says who has it. */
-async function claim(
-  folder: SocketFolder,
-  server: net.Server,
-): Promise<"won" | LockHolder | "silent"> {
+/** Either wins the lock or says who has it: a `dead` one has lost it again. */
+async function claim(folder: SocketFolder, server: net.Server): Promise<"won" | Answer> {
   if (process.platform === "win32") return claimPipe(folder, server);
 
   const mine = folder.temporaryName();
@@ -168,10 +174,7 @@ async function claim(
   return "won";
 }
 
-async function claimPipe(
-  folder: SocketFolder,
-  server: net.Server,
-): Promise<"won" | LockHolder | "silent"> {
+async function claimPipe(folder: SocketFolder, server: net.Server): Promise<"won" | Answer> {
   try {
     await listen(server, folder.address(1));
     return "won";
@@ -182,9 +185,8 @@ async function claimPipe(
 }
 
 /** The rival that was faster; it may be gone again by now, and is still not us. */
-async function whoWas(folder: SocketFolder): Promise<LockHolder | "silent"> {
-  const answer = await connect(folder.address(Math.max(folder.highest(), 1)));
-  return answer === "dead" ? "silent" : answer;
+function whoWas(folder: SocketFolder): Promise<Answer> {
+  return connect(folder.address(Math.max(folder.highest(), 1)));
 }
 
 function answerWith({ command, durableBytes }: LockOptions): net.Server {
@@ -194,6 +196,7 @@ function answerWith({ command, durableBytes }: LockOptions): net.Server {
     const bytes = durableBytes?.();
     const holder: LockHolder = {
       pid: process.pid,
+      host: os.hostname(),
       command,
       since,
       ...(bytes === undefined ? {} : { durableBytes: bytes }),
@@ -232,7 +235,7 @@ async function listenAs(server: net.Server, address: string): Promise<boolean> {
 }
 
 /** Asks the socket. Only a refused connection or a missing file proves its holder dead. */
-function connect(address: string): Promise<LockHolder | "silent" | "dead"> {
+function connect(address: string): Promise<Answer> {
   return new Promise((resolve, reject) => {
     let answer = "";
     const socket = net.connect(address);
@@ -248,7 +251,7 @@ function connect(address: string): Promise<LockHolder | "silent" | "dead"> {
       else if (error.code === "EAGAIN" || error.code === "ECONNRESET") settle("silent");
       else reject(error);
     });
-    const settle = (result: LockHolder | "silent" | "dead") => {
+    const settle = (result: Answer) => {
       socket.destroy();
       resolve(result);
     };
@@ -263,13 +266,18 @@ function parseHolder(line: string): LockHolder | "silent" {
   }
 }
 
-function lockedError(directory: string, holder: LockHolder | undefined): PlantStoreError {
+function lockedError(directory: string, holder: Answer): PlantStoreError {
   const who =
-    holder === undefined
+    typeof holder === "string"
       ? `a process that does not answer (find it with: fuser "${directory}"/*lock.*)`
-      : `"${holder.command}" (process ${holder.pid}, since ${holder.since})`;
+      : `"${holder.command}" (process ${holder.pid}${placeOf(holder)}, since ${holder.since})`;
   return new PlantStoreError(
     "locked",
     `Cannot use "${directory}": it is in use by ${who}; stop that process, or wait for it`,
   );
+}
+
+/** A process number says nothing to whoever looks for it in another container. */
+function placeOf({ host }: LockHolder): string {
+  return host === os.hostname() ? "" : ` on "${host}"`;
 }

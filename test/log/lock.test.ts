@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import fs from "node:fs";
 import { connect, createServer, type Server } from "node:net";
+import os from "node:os";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { PlantStoreError } from "../../src/core/errors.ts";
@@ -105,7 +106,7 @@ test("askHolder() tells what the holder tells, and nothing when there is none", 
   const holder = await askHolder(folder, "lock");
   assert.ok(holder !== undefined);
   const { since, ...others } = holder;
-  assert.deepEqual(others, { pid: process.pid, command: "serve" });
+  assert.deepEqual(others, { pid: process.pid, host: os.hostname(), command: "serve" });
   assert.equal(new Date(since).toISOString(), since);
   durableBytes = 12_345;
   assert.deepEqual(await askHolder(folder, "lock"), { since, ...others, durableBytes });
@@ -170,6 +171,50 @@ test("DirectoryLock.acquire() takes a holder that hangs up without a word for al
   t.after(() => server.close());
   await assert.rejects(DirectoryLock.acquire(folder, second), { code: "locked" });
   await assert.rejects(askHolder(folder, "lock"), { code: "locked" });
+});
+
+test("DirectoryLock.acquire() names the host of a holder on another one, and not our own", async (t) => {
+  const folder = makeFolder(t);
+  const host = `not-${os.hostname()}`;
+  const since = new Date().toISOString();
+  const answer = JSON.stringify({ pid: 1, host, command: "serve", since });
+  const server = createServer((socket) => socket.end(`${answer}\n`));
+  await new Promise<void>((resolve) => server.listen(path.join(folder, "lock.1"), resolve));
+  t.after(() => server.close());
+  await assert.rejects(DirectoryLock.acquire(folder, second), (error: Error) => {
+    return error.message.includes(`"${host}"`);
+  });
+  const own = makeFolder(t);
+  await hold(t, own);
+  await assert.rejects(DirectoryLock.acquire(own, second), (error: Error) => {
+    return !error.message.includes(`"${os.hostname()}"`);
+  });
+});
+
+/** Has somebody else take the next number just before we do, and die. */
+async function outrun(t: TestContext, folder: string, times: number): Promise<() => number> {
+  await leaveDeadSocket(folder, "dead");
+  const link = fs.linkSync;
+  let outruns = 0;
+  t.mock.method(fs, "linkSync", (from: string, to: string) => {
+    if (outruns++ < times) link(path.join(folder, "dead"), to);
+    link(from, to);
+  });
+  return () => outruns;
+}
+
+test("DirectoryLock.acquire() tries again at once when the rival that was faster has died", async (t) => {
+  const folder = makeFolder(t);
+  await outrun(t, folder, 3);
+  await hold(t, folder);
+  assert.equal((await askHolder(folder, "lock"))?.pid, process.pid);
+});
+
+test("DirectoryLock.acquire() gives up when rivals come and die without end", async (t) => {
+  const folder = makeFolder(t);
+  const outruns = await outrun(t, folder, Number.POSITIVE_INFINITY);
+  await assert.rejects(DirectoryLock.acquire(folder, second), { code: "locked" });
+  assert.equal(outruns(), 10);
 });
 
 test("DirectoryLock.acquire() makes a socket that whoever may enter the folder can ask", async (t) => {
