@@ -188,8 +188,7 @@ export class LogFile {
 export async function ensureDirectory(directory: string): Promise<{ isOpenToOthers: boolean }> {
   try {
     const target = path.resolve(directory);
-    const first = fs.mkdirSync(target, { recursive: true, mode: 0o700 });
-    if (first !== undefined) await settleNewDirectories(first, target);
+    for (const missing of missingDirectories(target)) await makeDirectory(missing);
     const stat = fs.statSync(target);
     if (!stat.isDirectory()) throw new Error("not a folder");
     return { isOpenToOthers: process.platform !== "win32" && (stat.mode & 0o077) !== 0 };
@@ -198,14 +197,25 @@ export async function ensureDirectory(directory: string): Promise<{ isOpenToOthe
   }
 }
 
-/** Gives new folders, each of which lies in the one before it, their owner, and makes them durable. */
-async function settleNewDirectories(first: string, last: string): Promise<void> {
-  const made = [last];
-  while (made[0] !== first) made.unshift(path.dirname(made[0] as string));
-  for (const directory of made) {
-    takeFolderOwner(directory);
-    await syncDirectory(path.dirname(directory));
+/**
+ * What has to be made for a folder to be there, the outermost first. One by one,
+ * because Node's recursive `mkdir` says ENOENT of a file system that is read-only.
+ */
+function missingDirectories(target: string): string[] {
+  const parent = path.dirname(target);
+  if (fs.existsSync(target) || parent === target) return [];
+  return [...missingDirectories(parent), target];
+}
+
+/** Makes a folder durably, unless somebody else was faster. */
+async function makeDirectory(directory: string): Promise<void> {
+  try {
+    fs.mkdirSync(directory, 0o700);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
   }
+  takeFolderOwner(directory);
+  await syncDirectory(path.dirname(directory));
 }
 
 /** Makes a created, renamed or removed entry of the folder durable. */

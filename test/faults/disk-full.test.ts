@@ -155,6 +155,7 @@ describe("a disk that can only be read", AT_ONCE, () => {
     const end = await startRefused(t, join(disk, "data"));
     assert.deepEqual([end.status, end.messages.length], [1, 1], end.messages.join("\n"));
     assert.ok(end.messages[0]?.includes(`"${join(disk, "data")}"`), end.messages[0]);
+    assert.match(end.messages[0] ?? "", /\bEROFS\b/);
     assert.equal(existsSync(logPath(join(disk, "data"))), false);
   });
 });

@@ -213,6 +213,11 @@ test("ensureDirectory() answers a path that cannot be a folder with io_error", a
   const { path: filePath } = await openLog(t);
   await assert.rejects(ensureDirectory(filePath), { code: "io_error" });
   await assert.rejects(ensureDirectory(path.join(filePath, "a")), { code: "io_error" });
+  const link = path.join(makeFolder(t), "link");
+  fs.symlinkSync("nowhere", link);
+  for (const folder of [link, path.join(link, "a")]) {
+    await assert.rejects(ensureDirectory(folder), { code: "io_error" });
+  }
 });
 
 test("describeSystemError() says what happened without the call and the path", (t) => {
