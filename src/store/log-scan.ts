@@ -25,8 +25,11 @@ import { isRecord, readPlantAt } from "./record.ts";
 
 /** A line that is not the first record of its id. */
 export interface LineFault {
-  /** `repeat`: the same plant again. `conflict`: its id with other content. */
-  readonly kind: "unreadable" | "repeat" | "conflict";
+  /**
+   * `repeat`: the same plant again. `conflict`: its id with other content.
+   * `mendable`: unreadable, and put aside by the next start (told by `verify`).
+   */
+  readonly kind: "unreadable" | "mendable" | "repeat" | "conflict";
   readonly position: LinePosition;
   /** The length of the line, with its line feed. */
   readonly bytes: number;

@@ -46,7 +46,7 @@ export interface RecoveredLog {
   readonly settle?: (() => Promise<Checkpoint>) | undefined;
 }
 
-export interface RecoverOptions {
+interface RecoverOptions {
   readonly checkpoint: Checkpoint | undefined;
   readonly onProgress?: ((bytes: number, total: number) => void) | undefined;
 }
@@ -58,9 +58,7 @@ export async function recover(file: LogFile, options: RecoverOptions): Promise<R
   const knownBytes = checkpoint?.bytes ?? 0;
   if (size < knownBytes) throw shorterError(file.path, size, knownBytes);
 
-  const windowStart = Math.max(knownBytes, await earliestBatchStart(file, size));
-  const isLost = (line: Buffer, { offset }: LinePosition) =>
-    offset >= windowStart && hasLostSector(line, offset);
+  const isLost = await lostLineJudge(file, size, checkpoint);
   const scan = new LogScan(file, {
     checkpoint,
     endsBefore: isLost,
@@ -90,6 +88,19 @@ export async function recover(file: LogFile, options: RecoverOptions): Promise<R
   }
 }
 
+/** Whether a line that cannot be read lost pages in a power cut: a start puts it aside. */
+export type LostLineJudge = (line: Buffer, position: LinePosition) => boolean;
+
+/** The judge of a log of this size: only the last batch can have lost pages, behind the checkpoint. */
+export async function lostLineJudge(
+  file: LogFile,
+  size: number,
+  checkpoint: Checkpoint | undefined,
+): Promise<LostLineJudge> {
+  const start = Math.max(checkpoint?.bytes ?? 0, await earliestBatchStart(file, size));
+  return (line, { offset }) => offset >= start && hasLostSector(line, offset);
+}
+
 /**
  * What has to be put in order from `start` on: lines that lost pages, and the
  * tail. What is readable there is judged too, so that nothing is put in order
@@ -99,7 +110,7 @@ async function survey(
   file: LogFile,
   scan: LogScan,
   start: LinePosition,
-  isLost: (line: Buffer, position: LinePosition) => boolean,
+  isLost: LostLineJudge,
 ): Promise<Unsettled> {
   const end = await endOfLines(file, file.size());
   const damaged: ByteRange[] = [];

@@ -13,6 +13,7 @@ import { LOG_START } from "../log/reader.ts";
 import { endOfLines } from "../log/recovery.ts";
 import { type LineFault, LogScan } from "./log-scan.ts";
 import { openForReading } from "./plant-reader.ts";
+import { lostLineJudge } from "./recover.ts";
 
 export interface VerifyReport {
   /** Lines that hold a plant. */
@@ -21,8 +22,10 @@ export interface VerifyReport {
   readonly bytes: number;
   /** Lines that repeat a plant word for word: no damage, an editor's doing. */
   readonly duplicates: number;
-  /** Lines that cannot be read, or that have the id of another plant. */
+  /** Lines that cannot be read, or that have the id of another plant: a person has to look. */
   readonly damaged: number;
+  /** Lines that lost pages in a power cut: never acknowledged, put aside by the next start. */
+  readonly mendable: number;
   /** Bytes behind the last line feed: never acknowledged, settled by the next start. */
   readonly tornBytes: number;
   /** `none` where there is no checkpoint that can be read. */
@@ -38,7 +41,10 @@ export interface VerifyOptions {
   readonly onProgress?: (bytes: number, total: number) => void;
 }
 
-/** Whether a log is as it should be. */
+const MENDABLE =
+  "lost pages in a power cut, so it was never acknowledged; the next start puts it aside by itself";
+
+/** Whether a log needs nobody: what a start mends by itself counts as sound. */
 export function isSound({ damaged, checksum }: VerifyReport): boolean {
   return damaged === 0 && checksum !== "differs";
 }
@@ -54,15 +60,25 @@ export async function verifyLog(
   const file = await openForReading(directory);
   try {
     const checkpoint = await readCheckpoint(file.path);
-    const end = (await askDurableBytes(directory, LOCK_NAME)) ?? file.size();
+    const durableBytes = await askDurableBytes(directory, LOCK_NAME);
+    const end = durableBytes ?? file.size();
+    // What a running server vouches for has lost nothing.
+    const isLost =
+      durableBytes === undefined ? await lostLineJudge(file, end, checkpoint) : () => false;
+    const mendable = new Set<number>();
     let duplicates = 0;
     let damaged = 0;
     const scan = new LogScan(file, {
       checkpoint,
+      endsBefore: (line, position) => {
+        if (isLost(line, position)) mendable.add(position.offset);
+        return false;
+      },
       onFault: (fault) => {
+        const isMendable = mendable.has(fault.position.offset);
         if (fault.kind === "repeat") duplicates++;
-        else damaged++;
-        onFault?.(fault);
+        else if (!isMendable) damaged++;
+        onFault?.(isMendable ? { ...fault, kind: "mendable", reason: MENDABLE } : fault);
       },
       onProgress: onProgress && ((bytes) => onProgress(bytes, end)),
     });
@@ -73,6 +89,7 @@ export async function verifyLog(
       bytes: scan.end.bytes,
       duplicates,
       damaged,
+      mendable: mendable.size,
       tornBytes: end - tail.offset,
       ...(checkpoint === undefined
         ? { checksum: "none" }

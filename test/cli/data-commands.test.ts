@@ -50,6 +50,7 @@ describe("verify", AT_ONCE, () => {
       bytes: 52,
       duplicates: 0,
       damaged: 1,
+      mendable: 0,
       tornBytes: 6,
       checksum: "none",
     });

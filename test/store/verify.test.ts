@@ -7,17 +7,20 @@ import { isSound, type LineFault, type VerifyReport, verifyLog } from "../../src
 import { checkpointPath, encodeCheckpoint } from "../../src/log/checkpoint.ts";
 import { makeFolder } from "../support/folders.ts";
 import { snapshot } from "../support/snapshot.ts";
-import { logPath, openFilesIn, openStore, writeLog } from "../support/stores.ts";
+import { logPath, openFilesIn, openStore, readLog, writeLog } from "../support/stores.ts";
 
 const A = '{"id":1,"name":"a"}\n'; // 20 bytes
 const B = '{"id":2,"name":"b","tag":"t"}\n'; // 30 bytes
+
+/** A record of a batch whose pages did not all reach the disk. */
+const LOST = `{"id":3,"name":"${"\0".repeat(1100)}"}\n`;
 
 function writeCheckpointOf(folder: string, known: string): void {
   const checkpoint = { bytes: known.length, records: 1, crc32: crc32(known) };
   writeFileSync(checkpointPath(logPath(folder)), encodeCheckpoint(checkpoint));
 }
 
-const SOUND = { duplicates: 0, damaged: 0, tornBytes: 0, checksum: "none" } as const;
+const SOUND = { duplicates: 0, damaged: 0, mendable: 0, tornBytes: 0, checksum: "none" } as const;
 
 const CASES: readonly {
   readonly says: string;
@@ -87,6 +90,46 @@ const CASES: readonly {
     isSound: true,
   },
   {
+    says: "lines that lost pages in a power cut, behind its checkpoint",
+    log: `${A}${LOST}${B}${LOST}`,
+    known: A,
+    report: {
+      ...SOUND,
+      records: 2,
+      bytes: 50 + 2 * LOST.length,
+      mendable: 2,
+      checksum: "matches",
+      checkpointBytes: 20,
+    },
+    isSound: true,
+  },
+  {
+    says: "lost pages farther from its end than a batch",
+    log: `${A}${LOST}${" ".repeat(2 ** 20)}\n${B}`,
+    report: { ...SOUND, records: 2, bytes: 51 + LOST.length + 2 ** 20, damaged: 1 },
+    isSound: false,
+  },
+  {
+    says: "lost pages that its checkpoint knew whole",
+    log: A + LOST,
+    known: A + LOST.replaceAll("\0", "x"),
+    report: {
+      ...SOUND,
+      records: 1,
+      bytes: 20 + LOST.length,
+      damaged: 1,
+      checksum: "differs",
+      checkpointBytes: 20 + LOST.length,
+    },
+    isSound: false,
+  },
+  {
+    says: "lost pages, and a line that cannot be read",
+    log: `${LOST}x\n`,
+    report: { ...SOUND, records: 0, bytes: 2 + LOST.length, damaged: 1, mendable: 1 },
+    isSound: false,
+  },
+  {
     says: "an unreadable line",
     log: `${A}x\n${B}`,
     report: { ...SOUND, records: 2, bytes: 52, damaged: 1 },
@@ -145,7 +188,7 @@ for (const { says, log, known, report, isSound: sound } of CASES) {
 
 test("verify tells every fault with its place, and how far it is", async (t) => {
   const folder = makeFolder(t);
-  writeLog(folder, `${A}x\n${A}{"id":1,"name":"b"}\n`);
+  writeLog(folder, `${A}x\n${A}{"id":1,"name":"b"}\n${LOST}`);
   const faults: LineFault[] = [];
   const told: [number, number][] = [];
   await verifyLog(folder, {
@@ -158,9 +201,31 @@ test("verify tells every fault with its place, and how far it is", async (t) => 
       ["unreadable", 2, 20],
       ["repeat", 3, 22],
       ["conflict", 4, 42],
+      ["mendable", 5, 62],
     ],
   );
-  assert.deepEqual(told, [[62, 62]]);
+  const size = 62 + LOST.length;
+  assert.deepEqual(told, [[size, size]]);
+});
+
+test("what verify calls mendable is mended by the next start, and verify finds nothing then", async (t) => {
+  const folder = makeFolder(t);
+  writeLog(folder, A + LOST + B);
+  assert.equal((await verifyLog(folder)).mendable, 1);
+  const store = await openStore(t, folder);
+  assert.equal(store.size, 2);
+  await store.close();
+  const { records, mendable, damaged } = await verifyLog(folder);
+  assert.deepEqual([records, mendable, damaged], [2, 0, 0]);
+});
+
+test("beside an open store no line counts as mendable: what it vouches for has lost nothing", async (t) => {
+  const folder = makeFolder(t);
+  const store = await openStore(t, folder);
+  await store.create({ id: 1n, name: "x".repeat(1100) });
+  writeLog(folder, readLog(folder).replaceAll("x", "\0"));
+  const { mendable, damaged } = await verifyLog(folder);
+  assert.deepEqual([mendable, damaged], [0, 1]);
 });
 
 test("a log after a clean stop matches its checkpoint; a torn checkpoint is no damage", async (t) => {

@@ -10,6 +10,9 @@ export const verify = defineCommand({
   summary: "read the whole log and report; exit status 1 on damage",
   arguments: [],
   options: { data: DATA, json: JSON_OUTPUT },
+  details: `Damage is what needs a person: a line that cannot be read, one id with two contents,
+another checksum than the checkpoint's. What a power cut leaves behind is none: the
+next start puts mendable lines and torn bytes aside by itself.`,
   async run(_, { data = "", json = false }) {
     const progress = new Progress("verifying");
     const report = await verifyLog(data, {
@@ -41,6 +44,7 @@ function formatReport(report: VerifyReport): string[] {
     ["bytes", report.bytes],
     ["duplicates", report.duplicates],
     ["damaged", report.damaged],
+    ["mendable", report.mendable],
     ["torn bytes", report.tornBytes],
     ["checksum", checksum[report.checksum]],
   ];
