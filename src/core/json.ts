@@ -16,7 +16,7 @@ import { encodeJsonString } from "./json-string.ts";
 export type JsonKind = "object" | "array" | "string" | "number" | "true" | "false" | "null";
 
 /** Told of each member of the top-level object: byte offsets of name (with quotes) and value. */
-export type MemberVisitor = (
+type MemberVisitor = (
   nameStart: number,
   nameEnd: number,
   valueStart: number,
@@ -33,7 +33,8 @@ export interface JsonValue {
 /**
  * Checks one JSON text and says what it is.
  *
- * @throws PlantStoreError `invalid_json` with the byte offset of the first fault.
+ * @throws PlantStoreError `invalid_json` with the byte of the first fault,
+ * counted from 1 within the text: where that stands is not known here.
  */
 export function scanJson(bytes: Buffer, onMember: MemberVisitor): JsonValue {
   return new Scanner(bytes).scanText(onMember);
@@ -250,7 +251,7 @@ class Scanner {
   #fail(expected: string): never {
     throw new PlantStoreError(
       "invalid_json",
-      `malformed JSON at byte offset ${this.#at}: expected ${expected}, got ${this.#got()}`,
+      `malformed JSON: expected ${expected} at its byte ${this.#at + 1}, got ${this.#got()}`,
     );
   }
 

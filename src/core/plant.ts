@@ -55,7 +55,7 @@ function parsePlain(bytes: Buffer): NewPlant | undefined {
 
 function parseAny(bytes: Buffer): NewPlant {
   if (!isUtf8(bytes)) {
-    throw new PlantStoreError("invalid_utf8", "body: expected UTF-8, got other bytes");
+    throw new PlantStoreError("invalid_utf8", "expected text in UTF-8, got other bytes");
   }
   const members = scanMembers(bytes);
   const { id, name, tag } = members;
@@ -136,7 +136,7 @@ function scanMembers(bytes: Buffer): Members {
   if (whole.kind === "object") return members;
   throw new PlantStoreError(
     "invalid_plant",
-    `body: expected a JSON object, got ${describeValue(bytes, whole)}`,
+    `expected a JSON object, got ${describeValue(bytes, whole)}`,
   );
 }
 

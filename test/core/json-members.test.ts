@@ -65,24 +65,25 @@ for (const [text, kind] of KINDS) {
   });
 }
 
-const FAULT_OFFSETS: readonly [text: string, offset: number][] = [
-  ["", 0],
-  ["  x", 2],
-  ['{"é":1,}', 8],
-  ['{"a":1e}', 7],
-  ['["\u{1f33f}", tru]', 12],
-  ["[1] [2]", 4],
-  ['{"a":"b', 7],
+/** Counted from 1, as an editor does. */
+const FAULT_BYTES: readonly [text: string, byte: number][] = [
+  ["", 1],
+  ["  x", 3],
+  ['{"é":1,}', 9],
+  ['{"a":1e}', 8],
+  ['["\u{1f33f}", tru]', 13],
+  ["[1] [2]", 5],
+  ['{"a":"b', 8],
 ];
 
-for (const [text, offset] of FAULT_OFFSETS) {
-  test(`scanJson() names byte offset ${offset} as the fault of ${JSON.stringify(text)}`, () => {
+for (const [text, byte] of FAULT_BYTES) {
+  test(`scanJson() names byte ${byte} as the fault of ${JSON.stringify(text)}`, () => {
     assert.throws(
       () => scanJson(Buffer.from(text), () => {}),
       (error) =>
         error instanceof PlantStoreError &&
         error.code === "invalid_json" &&
-        /\boffset (\d+)\b/.exec(error.message)?.[1] === String(offset),
+        /\bbyte (\d+)\b/.exec(error.message)?.[1] === String(byte),
     );
   });
 }

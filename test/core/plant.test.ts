@@ -82,12 +82,12 @@ const FAULTS: readonly [text: string, code: string, fields: string][] = [
   ['{"id":7,"name":"Fern"} {}', "invalid_json", ""],
   // Told before what else is wrong: nobody can say what the members of a broken text are.
   ['{"id":"7","id":7,', "invalid_json", ""],
-  ["[]", "invalid_plant", "body"],
-  ['[{"id":7,"name":"Fern"}]', "invalid_plant", "body"],
-  ['"Fern"', "invalid_plant", "body"],
-  ["7", "invalid_plant", "body"],
-  ["null", "invalid_plant", "body"],
-  ["true", "invalid_plant", "body"],
+  ["[]", "invalid_plant", ""],
+  ['[{"id":7,"name":"Fern"}]', "invalid_plant", ""],
+  ['"Fern"', "invalid_plant", ""],
+  ["7", "invalid_plant", ""],
+  ["null", "invalid_plant", ""],
+  ["true", "invalid_plant", ""],
   ["{}", "invalid_plant", "id name"],
   ['{"name":"Fern"}', "invalid_plant", "id"],
   ['{"id":7}', "invalid_plant", "name"],
@@ -256,6 +256,6 @@ function faultOf(bytes: Buffer): PlantStoreError {
 function fieldsOf({ message }: PlantStoreError): string {
   return message
     .split("; ")
-    .map((fault) => fault.slice(0, fault.indexOf(":")))
+    .flatMap((fault) => /^\w+(?=:)/.exec(fault) ?? [])
     .join(" ");
 }
