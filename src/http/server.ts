@@ -36,8 +36,9 @@ export interface ServerOptions extends ListenerOptions {
    */
   readonly keepAliveTimeoutMs?: number;
   /**
-   * A connection on which nothing moves while an answer is due, because the
-   * client does not read, is cut after this. Default: 120,000.
+   * A connection on which nothing moves while an answer is due is cut after
+   * this: the client does not read, or its create waits longer than this for
+   * the disk, and is to be repeated. Default: 120,000.
    */
   readonly stallTimeoutMs?: number;
   /** How often slow connections are looked for. Default: 1,000. */
@@ -147,7 +148,11 @@ function createServer(options: ServerOptions, connections: Connections): Server 
   server.on("checkContinue", (req: IncomingMessage, res: ServerResponse) => {
     connections.handle(req, res, () => res.writeContinue());
   });
-  server.on("connect", (req, socket) => connections.refuseConnect(req, socket as Socket));
+  server.on("connect", (req, socket: Socket) => {
+    // Node lets go of the socket, and with it of the time it gives one.
+    socket.setTimeout(server.timeout, () => socket.destroy());
+    void connections.refuseConnect(req, socket);
+  });
   server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
     connections.refuse(socket as Socket, error);
   });

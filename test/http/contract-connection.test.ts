@@ -249,6 +249,20 @@ test("an idle connection is closed without a word", async (t) => {
   await assertServes(service);
 });
 
+for (const [says, behind] of [
+  ["alone", []],
+  ["with CONNECT behind it", [{ method: "CONNECT" }]],
+] as const) {
+  test(`a create that takes longer than the stall timeout, ${says}, is cut (fake create)`, async (t) => {
+    const service = await startService(t, { stallTimeoutMs: 50 });
+    t.mock.method(service.store, "create", () => new Promise(() => {}));
+    const client = await Client.connect(service.port);
+    const requests = [GOOD, ...behind].map((request) => encodeRequest(service, request));
+    await client.send(Buffer.concat(requests));
+    assert.deepEqual(await client.rest(), []);
+  });
+}
+
 test("a drain answers what is under way with Connection: close, and stops", async (t) => {
   const service = await startService(t);
   const client = await Client.connect(service.port);
