@@ -71,9 +71,9 @@ const OPTIONS = {
   "header-timeout-ms": milliseconds("to receive all headers; beyond it 408", 10_000),
   "request-timeout-ms": milliseconds("to receive a whole request; beyond it 408", 30_000),
   "keep-alive-timeout-ms": milliseconds("how long an idle connection is kept", 75_000),
-  "stall-timeout-ms": milliseconds("a client that does not read is cut after this", 120_000),
+  "stall-timeout-ms": milliseconds("a connection that stands still is cut after this", 120_000),
   "connection-check-interval-ms": milliseconds("how often slow connections are looked for", 1000),
-  "pending-bytes-max": bytes("bodies and records under way together; beyond it 503", 67_108_864),
+  "pending-bytes-max": bytes("bodies under way, and records that wait; beyond it 503", 67_108_864),
   "pending-requests-max": {
     placeholder: "COUNT",
     help: "requests under way together; beyond it 503",
