@@ -13,6 +13,7 @@ import { TOKEN_LOCK_NAME, TOKEN_LOG_NAME } from "../core/file-names.ts";
 import { SCOPES, type Scope } from "../core/services.ts";
 import { ensureDirectory, ioError, LogFile } from "../log/file.ts";
 import { encodeLine, isBlank } from "../log/format.ts";
+import { lineError } from "../log/line-error.ts";
 import { DirectoryLock } from "../log/lock.ts";
 import {
   type LinePosition,
@@ -182,12 +183,8 @@ function decodeEventAt(line: Buffer, filePath: string, position: LinePosition): 
     return decodeTokenEvent(line);
   } catch (cause) {
     const { message } = cause as PlantStoreError;
-    throw new PlantStoreError(
-      "corruption",
-      `Cannot read "${filePath}": line ${position.line}, byte offset ${position.offset}: ${message}; ` +
-        "mend or remove that line with an editor",
-      { cause },
-    );
+    const advice = "mend or remove that line with an editor";
+    throw lineError(filePath, position, `${message}; ${advice}`, cause);
   }
 }
 

@@ -8,7 +8,7 @@ import { parseArgs } from "node:util";
 import { type Command, type Options, type OptionValues, UsageError } from "./command.ts";
 import { suggest } from "./suggest.ts";
 
-export interface Invocation {
+interface Invocation {
   readonly args: readonly string[];
   readonly options: OptionValues<Options>;
   readonly wantsHelp: boolean;

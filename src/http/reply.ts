@@ -27,7 +27,7 @@ interface Failure {
 const CHALLENGE = 'Bearer realm="plant-store"';
 const RETRY = { "Retry-After": "1" };
 
-export const FAILURES: Readonly<Record<RequestErrorCode, Failure>> = {
+const FAILURES: Readonly<Record<RequestErrorCode, Failure>> = {
   bad_request: { status: 400, error: 40001 },
   invalid_utf8: { status: 400, error: 40002 },
   invalid_json: { status: 400, error: 40003 },

@@ -14,12 +14,12 @@ import { PlantStoreError } from "../core/errors.ts";
 import { LOG_NAME, TOKEN_LOG_NAME } from "../core/file-names.ts";
 import { readCheckpoint, writeCheckpoint } from "../log/checkpoint.ts";
 import { ensureDirectory, ioError, LogFile, syncDirectory } from "../log/file.ts";
+import { lineError } from "../log/line-error.ts";
 import { copyRange } from "../log/quarantine.ts";
 import { LOG_START } from "../log/reader.ts";
 import { LogScan } from "./log-scan.ts";
 import { openForReading } from "./plant-reader.ts";
 import { findReadable } from "./readable.ts";
-import { corruptionError } from "./record.ts";
 import { mismatchError } from "./recover.ts";
 
 export interface BackupReport {
@@ -87,7 +87,7 @@ async function copyPlants(
       const scan = new LogScan(copy, {
         checkpoint,
         onFault: ({ kind, position, reason }) => {
-          if (kind !== "repeat") throw corruptionError(source.path, position, reason);
+          if (kind !== "repeat") throw lineError(source.path, position, reason);
         },
         onProgress: onProgress && ((bytes) => onProgress(bytes, size)),
       });

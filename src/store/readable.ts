@@ -12,7 +12,7 @@ import { askDurableBytes } from "../log/lock.ts";
 import { endOfLines, readTail } from "../log/recovery.ts";
 import { isRecord } from "./record.ts";
 
-export interface Readable {
+interface Readable {
   /** Where the whole lines end. */
   readonly end: number;
   /** The line behind them, with a line feed of its own; empty where there is none. */

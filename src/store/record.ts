@@ -8,6 +8,7 @@
 import { PlantStoreError } from "../core/errors.ts";
 import { type NewPlant, parseNewPlant } from "../core/plant.ts";
 import type { LogFile } from "../log/file.ts";
+import { lineError } from "../log/line-error.ts";
 import { type LinePosition, readLineAt } from "../log/reader.ts";
 
 /** @throws PlantStoreError `corruption` when the record is not a plant. */
@@ -16,7 +17,7 @@ export function decodeRecord(record: Buffer, path: string, position: LinePositio
     return parseNewPlant(record);
   } catch (cause) {
     if (!(cause instanceof PlantStoreError)) throw cause;
-    throw corruptionError(path, position, cause.message, cause);
+    throw lineError(path, position, cause.message, cause);
   }
 }
 
@@ -33,17 +34,4 @@ export function isRecord(bytes: Buffer): boolean {
   } catch {
     return false;
   }
-}
-
-export function corruptionError(
-  path: string,
-  { line, offset }: LinePosition,
-  fault: string,
-  cause?: unknown,
-): PlantStoreError {
-  return new PlantStoreError(
-    "corruption",
-    `Cannot read "${path}": line ${line}, byte offset ${offset}: ${fault}`,
-    { cause },
-  );
 }

@@ -12,6 +12,7 @@ import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import type { Checkpoint } from "../log/checkpoint.ts";
 import { isRefusal, type LogFile } from "../log/file.ts";
+import { lineError } from "../log/line-error.ts";
 import type { ByteRange } from "../log/quarantine.ts";
 import {
   type LinePosition,
@@ -30,7 +31,7 @@ import {
 } from "../log/recovery.ts";
 import type { IdIndex } from "./id-index.ts";
 import { type LineFault, LogScan } from "./log-scan.ts";
-import { corruptionError, isRecord } from "./record.ts";
+import { isRecord } from "./record.ts";
 
 export interface RecoveredLog {
   readonly index: IdIndex;
@@ -89,7 +90,7 @@ export async function recover(file: LogFile, options: RecoverOptions): Promise<R
 }
 
 /** Whether a line that cannot be read lost pages in a power cut: a start puts it aside. */
-export type LostLineJudge = (line: Buffer, position: LinePosition) => boolean;
+type LostLineJudge = (line: Buffer, position: LinePosition) => boolean;
 
 /** The judge of a log of this size: only the last batch can have lost pages, behind the checkpoint. */
 export async function lostLineJudge(
@@ -132,7 +133,7 @@ function refuse(path: string, { kind, position, reason }: LineFault): void {
   if (kind === "repeat") return;
   const advice =
     'restore the log from a backup, or have "plant-store repair" write one of what is readable';
-  throw corruptionError(path, position, `${reason}; ${advice}`);
+  throw lineError(path, position, `${reason}; ${advice}`);
 }
 
 function shorterError(path: string, size: number, knownBytes: number): PlantStoreError {

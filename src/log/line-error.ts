@@ -1,0 +1,20 @@
+/** A line of a log that is not what it should be, told to the person who has to look at it. */
+import { PlantStoreError } from "../core/errors.ts";
+import type { LinePosition } from "./reader.ts";
+
+/**
+ * @param fault what is wrong with the line, and what to do about it.
+ * @returns a `corruption` that names path, line and byte offset.
+ */
+export function lineError(
+  path: string,
+  { line, offset }: LinePosition,
+  fault: string,
+  cause?: unknown,
+): PlantStoreError {
+  return new PlantStoreError(
+    "corruption",
+    `Cannot read "${path}": line ${line}, byte offset ${offset}: ${fault}`,
+    { cause },
+  );
+}
