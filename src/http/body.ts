@@ -1,9 +1,8 @@
 /**
  * The body of a request: its bytes, within the limits.
  *
- * A body counts against the shared bound from its first byte until its request
- * is answered, so bodies being read and records waiting for the disk are
- * bounded together. Knows nothing of JSON.
+ * A body counts against the bound of its listener from its first byte until
+ * its request is answered. Knows nothing of JSON.
  */
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import { PlantStoreError } from "../core/errors.ts";
