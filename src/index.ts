@@ -31,6 +31,7 @@ export {
 export { createRequestListener, type ListenerOptions } from "./http/listener.ts";
 export { normalizeBasePath } from "./http/router.ts";
 export { PlantServer, type ServerOptions } from "./http/server.ts";
+export type { TlsOptions } from "./http/tls.ts";
 export { type BackupReport, backup } from "./store/backup.ts";
 export {
   type ImportFile,

@@ -8,22 +8,22 @@
  * that one's answer. Nothing behind a refused request is carried out.
  */
 import http, { type IncomingMessage, type Server, type ServerResponse } from "node:http";
-import type { AddressInfo, Socket } from "node:net";
+import type { Socket } from "node:net";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { answerAndClose, closeGently } from "./answer.ts";
 import { Authenticator } from "./bearer.ts";
 import { DirectRequest } from "./direct-request.ts";
 import { describeParserFault, findFramingFault } from "./framing.ts";
+import { addressOf, type ListenOptions, listen, stopAccepting } from "./listen.ts";
 import { createHandler, type Handler, type ListenerOptions } from "./listener.ts";
 import { encodeReply, errorReply } from "./reply.ts";
 import { normalizeBasePath } from "./router.ts";
+import { createTlsServer, Handshakes, replaceCertificate, type TlsOptions } from "./tls.ts";
 
-export interface ServerOptions extends ListenerOptions {
-  /** Default: 127.0.0.1. */
-  readonly host?: string;
-  /** Default: 8080; 0 picks a free one. */
-  readonly port?: number;
+export interface ServerOptions extends ListenerOptions, ListenOptions {
+  /** Serve HTTPS, TLS 1.2 or later, with this certificate; plain HTTP without. */
+  readonly tls?: TlsOptions;
   /** Request line and headers together; beyond it 431. Default: 16 KiB. */
   readonly headerBytesMax?: number;
   /** To receive all headers; beyond it 408. Default: 10,000; never more than `requestTimeoutMs`. */
@@ -74,32 +74,43 @@ export class PlantServer {
   readonly url: string;
   readonly #server: Server;
   readonly #connections: Connections;
+  readonly #handshakes: Handshakes | undefined;
+  readonly #isSocketHeld: boolean;
   #closing: Promise<void> | undefined;
 
-  private constructor(server: Server, connections: Connections, basePath: string) {
+  private constructor(server: Server, connections: Connections, options: ServerOptions) {
     this.#server = server;
     this.#connections = connections;
-    this.url = `http://${formatAddress(server.address() as AddressInfo)}${basePath}`;
+    this.#isSocketHeld = options.fd !== undefined;
+    if (options.tls !== undefined) this.#handshakes = new Handshakes(server);
+    const scheme = options.tls === undefined ? "http" : "https";
+    this.url = `${scheme}://${addressOf(server)}${normalizeBasePath(options.basePath ?? "")}`;
   }
 
   /**
    * Starts to serve. The store stays the caller's to close.
    *
    * @throws the system's error when the address cannot be had (`code`
-   * `EADDRINUSE`, `EACCES`, …); RangeError when the base path is not one.
+   * `EADDRINUSE`, `EACCES`, …); Error when certificate and key are no
+   * pair; RangeError when the base path is not one.
    */
   static async start(options: ServerOptions): Promise<PlantServer> {
     const connections = new Connections(options);
     const server = createServer(options, connections);
-    await new Promise<void>((resolve, reject) => {
-      server.once("error", reject);
-      server.listen({ host: options.host ?? "127.0.0.1", port: options.port ?? 8080 }, () => {
-        server.off("error", reject);
-        server.on("error", (error) => publishWarning("Cannot accept a connection", error));
-        resolve();
-      });
-    });
-    return new PlantServer(server, connections, normalizeBasePath(options.basePath ?? ""));
+    await listen(server, options);
+    server.on("error", (error) => publishWarning("Cannot accept a connection", error));
+    return new PlantServer(server, connections, options);
+  }
+
+  /**
+   * Takes another certificate and key for the connections to come; those that
+   * are open live on. A server that was started with `tls` only.
+   *
+   * @throws Error when they are no pair, and the old pair stays;
+   * TypeError when the server speaks plain HTTP.
+   */
+  replaceCertificate(tls: TlsOptions): void {
+    replaceCertificate(this.#server, tls);
   }
 
   /**
@@ -116,16 +127,19 @@ export class PlantServer {
   async #drain(drainTimeoutMs: number): Promise<void> {
     const deadline = setTimeout(() => this.#server.closeAllConnections(), drainTimeoutMs);
     this.#connections.closeAfterAnswers();
+    // What comes from now on waits for the next process; a socket of our own resets its queue.
+    if (this.#isSocketHeld) stopAccepting(this.#server);
     await new Promise((resolve) => setTimeout(resolve, Math.min(DRAIN_GRACE_MS, drainTimeoutMs)));
     this.#connections.closeSilent();
+    this.#handshakes?.closeAll();
     await new Promise((resolve) => this.#server.close(resolve));
     clearTimeout(deadline);
   }
 }
 
 function createServer(options: ServerOptions, connections: Connections): Server {
-  const { requestTimeoutMs = 30_000 } = options;
-  const server = http.createServer({
+  const { requestTimeoutMs = 30_000, tls } = options;
+  const settings = {
     IncomingMessage: DirectRequest,
     maxHeaderSize: options.headerBytesMax ?? 16 * 1024,
     headersTimeout: Math.min(options.headerTimeoutMs ?? 10_000, requestTimeoutMs),
@@ -134,14 +148,16 @@ function createServer(options: ServerOptions, connections: Connections): Server 
     connectionsCheckingInterval: options.connectionCheckIntervalMs ?? 1000,
     // Node's own refusal has no body, and two Host headers it accepts.
     requireHostHeader: false,
-  });
+  };
+  const server = tls === undefined ? http.createServer(settings) : createTlsServer(settings, tls);
   // Node drops the headers behind the 2,000th in silence; their bytes are bounded already.
   server.maxHeadersCount = 0;
   server.timeout = options.stallTimeoutMs ?? 120_000;
   // A client that has sent all it wants to may close its side and wait for the answer
   // (RFC 9112 section 9.6). Node has the switch, but no word about it in its documentation.
   Object.assign(server, { httpAllowHalfOpen: true });
-  server.on("connection", (socket: Socket) => connections.add(socket));
+  const connected = tls === undefined ? "connection" : "secureConnection";
+  server.on(connected, (socket: Socket) => connections.add(socket));
   server.on("request", (req, res) => connections.handle(req, res));
   // An unknown expectation: the listener says 417 when its turn comes.
   server.on("checkExpectation", (req, res) => connections.handle(req, res));
@@ -266,8 +282,4 @@ function isLastAnswer(res: ServerResponse | undefined): boolean {
 function afterAnswer(res: ServerResponse | undefined, then: () => void): void {
   if (res === undefined || res.writableFinished) then();
   else res.once("finish", then);
-}
-
-function formatAddress({ address, family, port }: AddressInfo): string {
-  return family === "IPv6" ? `[${address}]:${port}` : `${address}:${port}`;
 }

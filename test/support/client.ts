@@ -1,6 +1,7 @@
 /** A connection driven step by step, for what takes more than one request and one answer. */
 import { once } from "node:events";
 import net from "node:net";
+import tls from "node:tls";
 import { parseAnswers, type RawAnswer } from "./raw.ts";
 
 /** No answer takes this long: a test fails then, instead of waiting for ever. */
@@ -36,6 +37,20 @@ export class Client {
     const socket = net.connect({ port, host: "127.0.0.1", noDelay: true });
     await once(socket, "connect");
     return new Client(socket);
+  }
+
+  /** The same over TLS, trusting this certificate alone. */
+  static async connectSecurely(port: number, ca: Buffer): Promise<Client> {
+    const socket = tls.connect({ port, host: "127.0.0.1", ca, ALPNProtocols: ["http/1.1"] });
+    socket.setNoDelay(true);
+    await once(socket, "secureConnect");
+    return new Client(socket);
+  }
+
+  /** The name that the server's certificate is made out to. */
+  get peerName(): string | undefined {
+    if (!(this.#socket instanceof tls.TLSSocket)) return undefined;
+    return this.#socket.getPeerX509Certificate()?.subject.replace(/^CN=/, "");
   }
 
   /** Whether the server has closed its side, or the connection is gone. */

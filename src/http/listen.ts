@@ -1,0 +1,46 @@
+/** Where a server listens: an address of its own, or a socket that somebody else holds open. */
+import type { Server } from "node:http";
+import net, { type AddressInfo } from "node:net";
+
+export interface ListenOptions {
+  /** Default: 127.0.0.1. */
+  readonly host?: string;
+  /** Default: 8080; 0 picks a free one. */
+  readonly port?: number;
+  /**
+   * The descriptor of a listening socket that this process was given, as
+   * systemd's socket activation does (sd_listen_fds(3): the first is 3); then
+   * `host` and `port` do not count. Who holds the socket too, and the next
+   * process that is given it, find there what this server did not accept: a
+   * restart refuses no connection.
+   */
+  readonly fd?: number;
+}
+
+/** The kernel's own bound (net.core.somaxconn): whoever holds the socket has chosen a smaller one. */
+const HELD_BACKLOG = 4096;
+
+/** @throws the system's error when the address cannot be had. */
+export async function listen(server: Server, options: ListenOptions): Promise<void> {
+  const { host = "127.0.0.1", port = 8080, fd } = options;
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(fd === undefined ? { host, port } : { fd, backlog: HELD_BACKLOG }, () => {
+      server.off("error", reject);
+      resolve();
+    });
+  });
+}
+
+/** Stops to accept, and leaves what is open and what waits in the queue of a shared socket. */
+export function stopAccepting(server: Server): void {
+  net.Server.prototype.close.call(server);
+}
+
+/** `127.0.0.1:8080`, `[::1]:8080`; `localhost` where the socket has no such address (unix(7)). */
+export function addressOf(server: Server): string {
+  const address = server.address() as AddressInfo | string | null;
+  if (address === null || typeof address === "string") return "localhost";
+  const host = address.family === "IPv6" ? `[${address.address}]` : address.address;
+  return `${host}:${address.port}`;
+}

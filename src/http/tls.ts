@@ -1,0 +1,80 @@
+/**
+ * HTTPS: the certificate of a server, and the connections that still shake hands.
+ *
+ * Invariant. A pair of certificate and key that does not fit is refused before
+ * anything changes: a running server keeps the pair it has. Connections that
+ * are open live on under the pair they began with.
+ */
+import { createPrivateKey, X509Certificate } from "node:crypto";
+import type { Server, ServerOptions } from "node:http";
+import https from "node:https";
+import type { Socket } from "node:net";
+import { createSecureContext } from "node:tls";
+
+/** A certificate and its private key, both as PEM. */
+export interface TlsOptions {
+  /** The server's certificate, with those between it and the root behind it. */
+  readonly cert: string | Buffer;
+  /** The private key of that certificate, not encrypted. */
+  readonly key: string | Buffer;
+}
+
+/** Older versions of the protocol are broken (RFC 8996). */
+const MIN_VERSION = "TLSv1.2";
+
+/** @throws Error, sometimes in OpenSSL's words, when certificate and key are no pair. */
+export function createTlsServer(settings: ServerOptions, tls: TlsOptions): Server {
+  return https.createServer({
+    ...settings,
+    ...secureContextOf(tls),
+    // A client that never finishes its handshake is slow with its headers.
+    handshakeTimeout: settings.headersTimeout,
+    // What node:http does by itself for plain connections.
+    noDelay: true,
+    allowHalfOpen: true,
+  } as https.ServerOptions);
+}
+
+/** @throws as `createTlsServer`, and then nothing has changed. */
+export function replaceCertificate(server: Server, tls: TlsOptions): void {
+  if (!(server instanceof https.Server)) {
+    throw new TypeError("Cannot replace the certificate: the server was started without one");
+  }
+  server.setSecureContext(secureContextOf(tls));
+}
+
+function secureContextOf({ cert, key }: TlsOptions) {
+  // By ourselves: Node takes an empty key or certificate for none.
+  if (!new X509Certificate(cert).checkPrivateKey(createPrivateKey(key))) {
+    throw new Error("the private key is not that of the certificate");
+  }
+  const context = { cert, key, minVersion: MIN_VERSION } as const;
+  createSecureContext(context); // throws before a server has taken half of a bad pair
+  return context;
+}
+
+/** Connections before the end of their handshake: the HTTP server knows nothing of them. */
+export class Handshakes {
+  readonly #sockets = new Map<string, Socket>();
+
+  constructor(server: Server) {
+    server.on("connection", (socket: Socket) => {
+      const peer = peerOf(socket);
+      this.#sockets.set(peer, socket);
+      socket.once("close", () => {
+        if (this.#sockets.get(peer) === socket) this.#sockets.delete(peer);
+      });
+    });
+    server.on("secureConnection", (socket: Socket) => this.#sockets.delete(peerOf(socket)));
+    server.on("tlsClientError", (_: Error, socket: Socket) => socket.destroy());
+  }
+
+  closeAll(): void {
+    for (const socket of this.#sockets.values()) socket.destroy();
+  }
+}
+
+/** The same for a connection and for what TLS makes of it. */
+function peerOf({ remoteAddress, remotePort }: Socket): string {
+  return `${remoteAddress} ${remotePort}`;
+}

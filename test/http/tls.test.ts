@@ -1,0 +1,168 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import net from "node:net";
+import { describe, type TestContext, test } from "node:test";
+import tls from "node:tls";
+import { type Certificate, makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";
+import { Client } from "../support/client.ts";
+import { assertCommonHeaders, assertError, encodeRequest } from "../support/contract.ts";
+import { type Service, type ServiceOptions, startService } from "../support/service.ts";
+
+/** Beyond any patience: what waits for one of these limits never ends a test in time. */
+const PATIENT = {
+  headerTimeoutMs: 600_000,
+  requestTimeoutMs: 600_000,
+  keepAliveTimeoutMs: 600_000,
+};
+const TIMEOUT = { timeout: 15_000 };
+
+interface SecureService extends Service {
+  readonly certificate: Certificate;
+  connect(ca?: Buffer): Promise<Client>;
+}
+
+async function startSecure(t: TestContext, options: ServiceOptions = {}): Promise<SecureService> {
+  const certificate = makeCertificate(t, "first");
+  const service = await startService(t, { ...options, tls: certificate });
+  const connect = (ca = certificate.cert) => Client.connectSecurely(service.port, ca);
+  return { ...service, certificate, connect };
+}
+
+function create(service: Service, id: number): Buffer {
+  return encodeRequest(service, { body: `{"id":${id},"name":"Fern"}` });
+}
+
+describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {
+  test("serves HTTPS, and says so in its address", async (t) => {
+    const service = await startSecure(t, { basePath: "/garden" });
+    assert.equal(service.url, `https://127.0.0.1:${service.port}/garden`);
+    const client = await service.connect();
+    const body = '{"id":1,"name":"Fern"}';
+    await client.send(encodeRequest(service, { target: "/garden/plants", body }));
+    const answer = await client.next();
+    assert.deepEqual([answer.status, answer.text], [200, '{"name":"Fern"}']);
+    assertCommonHeaders(answer);
+    assert.deepEqual(service.logLines(), [body]);
+    client.destroy();
+  });
+
+  test("refuses what is older than TLS 1.2, and takes what is not", async (t) => {
+    const service = await startSecure(t);
+    const connectBy = async (version: tls.SecureVersion) => {
+      const versions = { minVersion: version, maxVersion: version };
+      const socket = tls.connect({
+        ...versions,
+        port: service.port,
+        host: "127.0.0.1",
+        ca: service.certificate.cert,
+        ciphers: "DEFAULT@SECLEVEL=0", // else the client itself refuses old versions
+      });
+      t.after(() => socket.destroy());
+      await once(socket, "secureConnect");
+      return socket.getProtocol();
+    };
+    await assert.rejects(connectBy("TLSv1"), { code: /ALERT_PROTOCOL_VERSION$/ });
+    await assert.rejects(connectBy("TLSv1.1"), { code: /ALERT_PROTOCOL_VERSION$/ });
+    assert.deepEqual(
+      [await connectBy("TLSv1.2"), await connectBy("TLSv1.3")],
+      ["TLSv1.2", "TLSv1.3"],
+    );
+  });
+
+  test("answers broken HTTP with an Error body, behind the answers before it", async (t) => {
+    const service = await startSecure(t);
+    const client = await service.connect();
+    await client.send(Buffer.concat([create(service, 1), Buffer.from("RUBBISH\r\n\r\n")]));
+    assert.equal((await client.next()).status, 200);
+    assertError(await client.next(), 40001);
+    assert.deepEqual(await client.rest(), []);
+  });
+
+  test("answers a client that has closed its sending side", async (t) => {
+    const service = await startSecure(t);
+    const client = await service.connect();
+    await client.send(create(service, 1));
+    client.halfClose();
+    assert.equal((await client.next()).status, 200);
+    assert.deepEqual(await client.rest(), []);
+  });
+
+  test("closes what speaks plain HTTP, and goes on", async (t) => {
+    const service = await startSecure(t);
+    const plain = await Client.connect(service.port);
+    await plain.send(create(service, 1));
+    await plain.rest().catch(() => {});
+    assert.equal(plain.text.startsWith("HTTP/"), false);
+    const client = await service.connect();
+    await client.send(create(service, 2));
+    assert.equal((await client.next()).status, 200);
+    client.destroy();
+  });
+
+  test("closes a handshake that takes longer than the headers may", async (t) => {
+    const service = await startSecure(t, { headerTimeoutMs: 50 });
+    const socket = net.connect(service.port, "127.0.0.1").resume();
+    t.after(() => socket.destroy());
+    await once(socket, "close");
+  });
+
+  test("ends without waiting for idle, silent or half-open connections", async (t) => {
+    const service = await startSecure(t, PATIENT);
+    const idle = await service.connect();
+    await idle.send(create(service, 1));
+    assert.equal((await idle.next()).status, 200);
+    const silent = await service.connect();
+    const shaking = net.connect(service.port, "127.0.0.1").resume();
+    await once(shaking, "connect");
+    // An answer on a later connection: by now the server has seen the other ones.
+    const last = await service.connect();
+    await last.send(create(service, 1));
+    await last.next();
+    await service.server.close(600_000);
+    for (const client of [idle, silent, last]) assert.deepEqual(await client.rest(), []);
+    if (!shaking.closed) await once(shaking, "close");
+  });
+});
+
+describe("replaceCertificate()", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {
+  test("shows new connections the new certificate, and drops no open one", async (t) => {
+    const service = await startSecure(t);
+    const old = await service.connect();
+    await old.send(create(service, 1));
+    assert.equal((await old.next()).status, 200);
+
+    const second = makeCertificate(t, "second");
+    service.server.replaceCertificate(second);
+    const fresh = await service.connect(second.cert);
+    assert.deepEqual([old.peerName, fresh.peerName], ["first", "second"]);
+    for (const client of [old, fresh]) {
+      await client.send(create(service, 2));
+      assert.equal((await client.next()).status, 200);
+      client.destroy();
+    }
+    await assert.rejects(service.connect(), { code: "DEPTH_ZERO_SELF_SIGNED_CERT" });
+  });
+
+  const BAD: readonly [fault: string, pair: (a: Certificate, b: Certificate) => object][] = [
+    ["another's key", (a, b) => ({ cert: a.cert, key: b.key })],
+    ["no certificate at all", (_, b) => ({ cert: "rubbish", key: b.key })],
+    ["an empty key", (_, b) => ({ cert: b.cert, key: "" })],
+  ];
+  for (const [fault, pair] of BAD) {
+    test(`refuses ${fault}, and keeps the pair there is`, async (t) => {
+      const service = await startSecure(t);
+      const other = makeCertificate(t, "second");
+      const bad = pair(service.certificate, other) as Certificate;
+      assert.throws(() => service.server.replaceCertificate(bad), Error);
+      const client = await service.connect();
+      assert.equal(client.peerName, "first");
+      client.destroy();
+      await assert.rejects(startService(t, { tls: bad }), Error);
+    });
+  }
+
+  test("is a TypeError where the server speaks plain HTTP", async (t) => {
+    const { server } = await startService(t);
+    assert.throws(() => server.replaceCertificate(makeCertificate(t, "first")), TypeError);
+  });
+});

@@ -1,0 +1,31 @@
+/** Certificates made by openssl, as an operator makes them. */
+import { execFileSync, spawnSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import type { TestContext } from "node:test";
+import { makeFolder } from "./folders.ts";
+
+export interface Certificate {
+  /** What the certificate is made out to. */
+  readonly name: string;
+  readonly certPath: string;
+  readonly keyPath: string;
+  readonly cert: Buffer;
+  readonly key: Buffer;
+}
+
+/** Skips the tests where there is no openssl. */
+export const NEEDS_OPENSSL =
+  spawnSync("openssl", ["version"]).status === 0 ? {} : { skip: "needs openssl, not found here" };
+
+/** A certificate for 127.0.0.1 that signs itself, in files of its own. */
+export function makeCertificate(t: TestContext, name: string): Certificate {
+  const folder = makeFolder(t);
+  const certPath = join(folder, "cert.pem");
+  const keyPath = join(folder, "key.pem");
+  const kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
+  const subject = ["-subj", `/CN=${name}`, "-addext", "subjectAltName=IP:127.0.0.1"];
+  const files = ["-days", "2", "-keyout", keyPath, "-out", certPath];
+  execFileSync("openssl", ["req", "-x509", ...kind, ...subject, ...files], { stdio: "ignore" });
+  return { name, certPath, keyPath, cert: readFileSync(certPath), key: readFileSync(keyPath) };
+}
