@@ -2,7 +2,8 @@
  * From the words of the command line to a command, its arguments and options.
  *
  * An option comes from its flag, else from its `PLANT_STORE_` variable, else
- * from its default; the same reader judges all three.
+ * from what a supervisor sets, else from its default; the same reader judges
+ * them all.
  */
 import { parseArgs } from "node:util";
 import { type Command, type Options, type OptionValues, UsageError } from "./command.ts";
@@ -62,11 +63,15 @@ export function variableName(option: string): string {
 }
 
 function readOption(command: Command, name: string, flag: string | undefined): unknown {
-  const { parse, defaultText } = command.options[name] ?? {};
+  const { parse, defaultText, supervisorVariable = "" } = command.options[name] ?? {};
   const variable = variableName(name);
   const sources = [
     { label: `--${name}`, text: flag },
     { label: variable, text: process.env[variable] || undefined },
+    {
+      label: supervisorVariable,
+      text: process.env[supervisorVariable]?.split(":")[0] || undefined,
+    },
     { label: `the default of --${name}`, text: defaultText },
   ];
   const source = sources.find(({ text }) => text !== undefined);

@@ -7,11 +7,16 @@ import type { OutputUse } from "./output.ts";
 
 /** An option; its variable is `PLANT_STORE_` and its name in capitals. */
 export interface Option<T> {
-  /** What stands for the value in the help; absent for a switch, which takes none. */
+  /**
+   * What stands for the value in the help; absent for a switch, which takes
+   * none. Values with bars between are all there are: `service|socket`.
+   */
   readonly placeholder?: string;
   readonly help: string;
   /** What counts when neither flag nor variable is given, as somebody would type it. */
   readonly defaultText?: string;
+  /** A variable that a supervisor sets: a list with colons, whose first counts before the default. */
+  readonly supervisorVariable?: string;
   /** May be given several times; `parse` then gets the values separated by commas. */
   readonly isRepeatable?: boolean;
   /** @throws UsageError saying what was expected. */
@@ -30,7 +35,7 @@ export interface Command<O extends Options = Options> {
   /** As typed, e.g. `token create`. */
   readonly name: string;
   readonly summary: string;
-  /** Names of the arguments that must be given, as the help shows them. */
+  /** Names of the arguments that must be given, as the help shows them; bars as in a placeholder. */
   readonly arguments: readonly string[];
   readonly options: O;
   /** What standard output is to the command; `result` without. */

@@ -22,7 +22,10 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 3 the data needs a person.
 export function describeCommand(command: Command): string {
   const options = Object.entries(command.options).map(([name, option]) => {
     const flag = option.placeholder === undefined ? `--${name}` : `--${name} ${option.placeholder}`;
-    const fallback = option.defaultText === undefined ? "" : `; default ${option.defaultText}`;
+    const supervisor =
+      option.supervisorVariable === undefined ? "" : `$${option.supervisorVariable} or `;
+    const fallback =
+      option.defaultText === undefined ? "" : `; default ${supervisor}${option.defaultText}`;
     return `  ${flag}\n      ${option.help}${fallback} [${variableName(name)}]\n`;
   });
   const details = command.details === undefined ? "" : `\n${command.details}\n`;

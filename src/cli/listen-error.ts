@@ -14,6 +14,10 @@ export function describeListenError(error: NodeJS.ErrnoException, address: strin
     case "ENOTFOUND":
     case "EAI_AGAIN":
       return new Error(`Cannot listen on ${address}: this machine has no such address; see --host`);
+    case "EBADF":
+    case "EINVAL":
+    case "ENOTSOCK":
+      return new Error(`Cannot listen on ${address}: it is no listening socket`);
     default:
       return error;
   }

@@ -11,8 +11,11 @@ import { type Command, type ExitStatus, UsageError } from "./command.ts";
 import { backup } from "./commands/backup.ts";
 import { exportCommand } from "./commands/export.ts";
 import { get } from "./commands/get.ts";
+import { health } from "./commands/health.ts";
 import { importCommand } from "./commands/import.ts";
 import { list } from "./commands/list.ts";
+import { definePrintCompletion } from "./commands/print-completion.ts";
+import { printSystemdUnit } from "./commands/print-systemd-unit.ts";
 import { repair } from "./commands/repair.ts";
 import { serve } from "./commands/serve.ts";
 import { tokenCreate } from "./commands/token-create.ts";
@@ -35,6 +38,9 @@ const COMMANDS: readonly Command[] = [
   backup,
   importCommand,
   exportCommand,
+  health,
+  printSystemdUnit,
+  definePrintCompletion(() => COMMANDS),
 ];
 
 async function main(words: readonly string[]): Promise<ExitStatus> {

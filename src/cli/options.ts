@@ -1,10 +1,38 @@
 /** Options that several commands share, and readers of option values. */
+import { normalizeBasePath } from "../index.ts";
 import { type Option, UsageError } from "./command.ts";
 
 export const DATA: Option<string> = {
   placeholder: "DIR",
   help: "the data directory",
   defaultText: "./data",
+  supervisorVariable: "STATE_DIRECTORY", // systemd.exec(5), StateDirectory=
+  parse: parseText,
+};
+
+export const HOST: Option<string> = {
+  placeholder: "HOST",
+  help: "the address to listen on",
+  defaultText: "127.0.0.1",
+  parse: parseText,
+};
+
+export const PORT: Option<number> = {
+  placeholder: "PORT",
+  help: "the port to listen on; 0 picks a free one",
+  defaultText: "8080",
+  parse: integerBetween(0, 65_535),
+};
+
+export const BASE_PATH: Option<string> = {
+  placeholder: "/PATH",
+  help: "what stands before /plants in the path; nothing without",
+  parse: parseBasePath,
+};
+
+export const TLS_CERT: Option<string> = {
+  placeholder: "FILE",
+  help: "serve HTTPS with this certificate (PEM, what signed it behind it); SIGHUP reads it again",
   parse: parseText,
 };
 
@@ -18,11 +46,32 @@ export function parseText(text: string): string {
   return text;
 }
 
+function parseBasePath(text: string): string {
+  try {
+    return normalizeBasePath(text);
+  } catch {
+    throw new UsageError("expected a path such as /garden");
+  }
+}
+
 /** Flags arrive as "true"; a variable may also say 1, 0 or false. */
 export function parseSwitch(text: string): boolean {
   if (text === "true" || text === "1") return true;
   if (text === "false" || text === "0") return false;
   throw new UsageError("expected 1, true, 0 or false");
+}
+
+/** An option that takes one of these words. */
+export function oneOf<const Word extends string>(
+  words: readonly Word[],
+  help: string,
+): Option<Word> {
+  const parse = (text: string): Word => {
+    const word = words.find((candidate) => candidate === text);
+    if (word === undefined) throw new UsageError(`expected ${words.join(" or ")}`);
+    return word;
+  };
+  return { placeholder: words.join("|"), help, parse };
 }
 
 /** A reader of whole numbers between two bounds, both included. */
@@ -32,6 +81,13 @@ export function integerBetween(min: number, max: number): (text: string) => numb
     if (/^[0-9]{1,15}$/.test(text) && value >= min && value <= max) return value;
     throw new UsageError(`expected a whole number from ${min} to ${max}`);
   };
+}
+
+const MAX_MS = 2 ** 31 - 1; // the longest timer Node has
+
+export function milliseconds(help: string, defaultMs: number): Option<number> {
+  const parse = integerBetween(1, MAX_MS);
+  return { placeholder: "MS", help, defaultText: String(defaultMs), parse };
 }
 
 const UNIT_MS = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 7 * 86_400_000 };

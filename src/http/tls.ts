@@ -22,7 +22,7 @@ export interface TlsOptions {
 /** Older versions of the protocol are broken (RFC 8996). */
 const MIN_VERSION = "TLSv1.2";
 
-/** @throws Error, sometimes in OpenSSL's words, when certificate and key are no pair. */
+/** @throws Error when certificate and key are no pair. */
 export function createTlsServer(settings: ServerOptions, tls: TlsOptions): Server {
   return https.createServer({
     ...settings,
@@ -44,12 +44,17 @@ export function replaceCertificate(server: Server, tls: TlsOptions): void {
 }
 
 function secureContextOf({ cert, key }: TlsOptions) {
-  // By ourselves: Node takes an empty key or certificate for none.
-  if (!new X509Certificate(cert).checkPrivateKey(createPrivateKey(key))) {
-    throw new Error("the private key is not that of the certificate");
-  }
   const context = { cert, key, minVersion: MIN_VERSION } as const;
-  createSecureContext(context); // throws before a server has taken half of a bad pair
+  try {
+    // By ourselves: Node takes an empty key or certificate for none.
+    if (!new X509Certificate(cert).checkPrivateKey(createPrivateKey(key))) {
+      throw new Error("the key belongs to another certificate");
+    }
+    createSecureContext(context); // throws before a server has taken half of a bad pair
+  } catch (cause) {
+    const reason = (cause as Error).message;
+    throw new Error(`Cannot use the certificate and its key: ${reason}`, { cause });
+  }
   return context;
 }
 

@@ -4,12 +4,12 @@
  * Prints one line on standard output when it is ready. SIGTERM or SIGINT
  * drains and exits 0, a second one ends it at once; a store that failed for
  * good exits 1, so that a supervisor starts it again from what is on disk.
+ * SIGHUP reads the certificate again.
  */
 import {
   createFirstToken,
   isLive,
   listTokens,
-  normalizeBasePath,
   PlantServer,
   PlantStore,
   type PlantStoreError,
@@ -18,49 +18,40 @@ import {
 } from "../../index.ts";
 import { defineCommand, type Option, type OptionValues, UsageError } from "../command.ts";
 import { describeListenError } from "../listen-error.ts";
-import { DATA, integerBetween, parseSwitch, parseText } from "../options.ts";
+import {
+  BASE_PATH,
+  DATA,
+  HOST,
+  integerBetween,
+  milliseconds,
+  PORT,
+  parseSwitch,
+  parseText,
+  TLS_CERT,
+} from "../options.ts";
 import { printCommand, printLines, printMessage } from "../output.ts";
 import { Progress } from "../progress.ts";
+import { onReloadSignal, stopSignal } from "../signals.ts";
+import { takeHeldSocket } from "../systemd.ts";
+import { readTlsFiles } from "../tls-files.ts";
 
-const MAX_MS = 2 ** 31 - 1; // the longest timer Node has
 const MAX_BYTES = 2 ** 30;
-
-function parseBasePath(text: string): string {
-  try {
-    return normalizeBasePath(text);
-  } catch {
-    throw new UsageError("expected a path such as /garden");
-  }
-}
 
 function bytes(help: string, defaultBytes: number, max = MAX_BYTES): Option<number> {
   const parse = integerBetween(1, max);
   return { placeholder: "BYTES", help, defaultText: String(defaultBytes), parse };
 }
 
-function milliseconds(help: string, defaultMs: number): Option<number> {
-  const parse = integerBetween(1, MAX_MS);
-  return { placeholder: "MS", help, defaultText: String(defaultMs), parse };
-}
-
 const OPTIONS = {
   data: DATA,
-  host: {
-    placeholder: "HOST",
-    help: "the address to listen on",
-    defaultText: "127.0.0.1",
+  host: HOST,
+  port: PORT,
+  "base-path": BASE_PATH,
+  "tls-cert": TLS_CERT,
+  "tls-key": {
+    placeholder: "FILE",
+    help: "the private key of the certificate (PEM, not encrypted)",
     parse: parseText,
-  },
-  port: {
-    placeholder: "PORT",
-    help: "the port to listen on; 0 picks a free one",
-    defaultText: "8080",
-    parse: integerBetween(0, 65_535),
-  },
-  "base-path": {
-    placeholder: "/PATH",
-    help: "what stands before /plants in the path; nothing without",
-    parse: parseBasePath,
   },
   "first-token": {
     help: "create a token if there is none, and show it once with a curl line",
@@ -93,6 +84,11 @@ export const serve = defineCommand({
   async run(_, options) {
     const { data = "", "first-token": firstToken = false } = options;
     requireRoom(options);
+    const fd = takeHeldSocket();
+    const tls = readTlsFiles(options);
+    let server: PlantServer | undefined;
+    // From the beginning on: what asks for a reload must not end a server that is not ready.
+    onReloadSignal(tls && (() => reloadCertificate(server, options)));
     const progress = new Progress("reading the log");
     const store = await PlantStore.open(data, {
       command: "serve",
@@ -103,11 +99,10 @@ export const serve = defineCommand({
       }),
     }).finally(() => progress.clear());
     let tokens: TokenRegistry | undefined;
-    let server: PlantServer | undefined;
     try {
       tokens = await TokenRegistry.open(data);
-      const end = Promise.race([signalled(), store.failed]); // a signal drains from the first request on
-      server = await startServer(store, tokens, options);
+      const end = Promise.race([stopSignal(), store.failed]); // a signal drains from the first request on
+      server = await startServer({ plants: store, tokens, ...given({ fd, tls }) }, options);
       if (firstToken) await introduce(server.url, data, tokens);
       await printLines([`plant-store listening on ${server.url}`]);
       const failure = await end;
@@ -135,16 +130,11 @@ function requireRoom({
   );
 }
 
-async function startServer(
-  store: PlantStore,
-  tokens: TokenRegistry,
-  options: ServeOptions,
-): Promise<PlantServer> {
+async function startServer(parts: ServerOptions, options: ServeOptions): Promise<PlantServer> {
   const { host = "", port = 0 } = options;
   try {
     return await PlantServer.start({
-      plants: store,
-      tokens,
+      ...parts,
       host,
       port,
       ...given<Partial<ServerOptions>>({
@@ -161,7 +151,19 @@ async function startServer(
       }),
     });
   } catch (error) {
-    throw describeListenError(error as NodeJS.ErrnoException, `${host}:${port}`);
+    const address = parts.fd === undefined ? `${host}:${port}` : "the socket of the supervisor";
+    throw describeListenError(error as NodeJS.ErrnoException, address);
+  }
+}
+
+/** Connections that are open live on; a bad new pair leaves everything as it is. */
+function reloadCertificate(server: PlantServer | undefined, options: ServeOptions): void {
+  try {
+    const tls = readTlsFiles(options);
+    if (tls !== undefined) server?.replaceCertificate(tls);
+    printMessage("read the certificate again");
+  } catch (error) {
+    printMessage(`warning: keeping the certificate there is: ${(error as Error).message}`);
   }
 }
 
@@ -197,24 +199,4 @@ function quoteForShell(text: string): string {
 
 function describeFailure({ cause, message }: PlantStoreError): string {
   return `the store has stopped: ${cause instanceof Error ? cause.message : message}`;
-}
-
-/** npm hands a terminal's Ctrl-C on to a program that has already got it. */
-const SAME_SIGNAL_MS = 100;
-
-/** Resolves at the first SIGTERM or SIGINT; the second one ends the process at once. */
-function signalled(): Promise<undefined> {
-  return new Promise((resolve) => {
-    let firstAt: number | undefined;
-    const onSignal = (signal: NodeJS.Signals) => {
-      if (firstAt === undefined) {
-        firstAt = performance.now();
-        resolve(undefined);
-      } else if (signal !== "SIGINT" || performance.now() - firstAt > SAME_SIGNAL_MS) {
-        process.off("SIGTERM", onSignal).off("SIGINT", onSignal);
-        process.kill(process.pid, signal);
-      }
-    };
-    process.on("SIGTERM", onSignal).on("SIGINT", onSignal);
-  });
 }

@@ -1,0 +1,96 @@
+/**
+ * `plant-store health`: whether a server answers, for supervisors and people.
+ *
+ * It asks without a token and expects to be turned away in our own words: only
+ * a plant store that carries out requests says that.
+ */
+import http from "node:http";
+import https from "node:https";
+import { isIP } from "node:net";
+import { defineCommand, type OptionValues, UsageError } from "../command.ts";
+import { BASE_PATH, HOST, milliseconds, PORT, TLS_CERT } from "../options.ts";
+import { printLines } from "../output.ts";
+
+/** Beyond any answer of ours; another service may send whatever it likes. */
+const ANSWER_BYTES_MAX = 4096;
+const MISSING_TOKEN = 40101;
+
+const OPTIONS = {
+  url: {
+    placeholder: "URL",
+    help: "the server's base URL; without, the four options below make it",
+    parse: parseUrl,
+  },
+  host: { ...HOST, help: "the address the server listens on" },
+  port: { ...PORT, help: "the port the server listens on" },
+  "base-path": BASE_PATH,
+  "tls-cert": { ...TLS_CERT, help: "the server has a certificate: ask by https" },
+  "timeout-ms": milliseconds("how long an answer may take", 2000),
+};
+
+export const health = defineCommand({
+  name: "health",
+  summary: "ask a running server whether it answers; exit status 1 if not",
+  arguments: [],
+  options: OPTIONS,
+  details: "Needs no token. Over https the certificate is not judged: nothing secret is sent.",
+  async run(_, options) {
+    const url = options.url ?? baseUrl(options);
+    const answer = await ask(`${url}/plants`, options["timeout-ms"] ?? 0).catch((error: Error) => {
+      throw new Error(`${url} does not answer: ${describe(error)}`);
+    });
+    if (!isOurs(answer)) throw new Error(`${url} answers, but not as a plant store does`);
+    await printLines([`${url} answers`]);
+    return 0;
+  },
+});
+
+interface Answer {
+  readonly status: number | undefined;
+  readonly text: string;
+}
+
+function isOurs({ status, text }: Answer): boolean {
+  try {
+    return status === 401 && JSON.parse(text).error === MISSING_TOKEN;
+  } catch {
+    return false; // no JSON
+  }
+}
+
+function ask(url: string, timeoutMs: number): Promise<Answer> {
+  const client = url.startsWith("https:") ? https : http;
+  const options = { signal: AbortSignal.timeout(timeoutMs), rejectUnauthorized: false };
+  return new Promise((resolve, reject) => {
+    const req = client.get(url, options, (res) => {
+      let text = "";
+      res.setEncoding("utf8").on("data", (part: string) => {
+        text += part;
+        if (text.length > ANSWER_BYTES_MAX) req.destroy(new Error("its answer has no end"));
+      });
+      res.on("end", () => resolve({ status: res.statusCode, text }));
+      res.on("error", reject);
+    });
+    req.on("error", reject);
+  });
+}
+
+function describe(error: NodeJS.ErrnoException): string {
+  if (error.name === "AbortError" || error.name === "TimeoutError") return "it takes too long";
+  return error.code === "ECONNREFUSED" ? "nobody listens there" : error.message;
+}
+
+/** Where a server with the same options is reached from this machine. */
+function baseUrl(options: OptionValues<typeof OPTIONS>): string {
+  const { host = "", port, "base-path": basePath = "", "tls-cert": cert } = options;
+  const reached = { "0.0.0.0": "127.0.0.1", "::": "::1" }[host] ?? host;
+  const scheme = cert === undefined ? "http" : "https";
+  return `${scheme}://${isIP(reached) === 6 ? `[${reached}]` : reached}:${port}${basePath}`;
+}
+
+function parseUrl(text: string): string {
+  if (!/^https?:\/\/[^/]/.test(text) || !URL.canParse(text)) {
+    throw new UsageError("expected a URL such as http://127.0.0.1:8080");
+  }
+  return text.replace(/\/+$/, "");
+}

@@ -1,0 +1,46 @@
+/** `plant-store print systemd-unit`: the unit files for this very program, ready to install. */
+import { isIP } from "node:net";
+import { defineCommand, UsageError } from "../command.ts";
+import { HOST, oneOf, PORT } from "../options.ts";
+import { printLines } from "../output.ts";
+import { serviceUnit, socketUnit } from "../systemd-unit.ts";
+
+const FOLDER = "/etc/systemd/system";
+
+export const printSystemdUnit = defineCommand({
+  name: "print systemd-unit",
+  summary: "print a hardened unit for systemd, and its socket unit",
+  arguments: [],
+  options: {
+    unit: oneOf(["service", "socket"], "print this one alone, as its file has it; both without"),
+    host: HOST,
+    port: PORT,
+  },
+  details: `The service starts the program that printed it. To install both:
+  plant-store print systemd-unit --unit service > ${FOLDER}/plant-store.service
+  plant-store print systemd-unit --unit socket > ${FOLDER}/plant-store.socket
+  systemctl daemon-reload && systemctl enable --now plant-store.socket plant-store.service`,
+  async run(_, { unit, host = "", port = 0 }) {
+    if (isIP(host) === 0 || port === 0) {
+      throw new UsageError(
+        `print systemd-unit: expected --host to be an IP address and --port to be above 0, got ${host} and ${port}`,
+      );
+    }
+    const address = isIP(host) === 6 ? `[${host}]:${port}` : `${host}:${port}`;
+    const units = { service: serviceUnit(ownCommand()), socket: socketUnit(address) };
+    const text =
+      unit === undefined
+        ? Object.entries(units).map(([kind, text]) => `# ${FOLDER}/plant-store.${kind}\n${text}`)
+        : [units[unit]];
+    await printLines([text.join("\n").trimEnd()]);
+    return 0;
+  },
+});
+
+/** How this program was started: by itself as one executable, else as a script by Node. */
+function ownCommand(): readonly string[] {
+  const [, script = process.execPath] = process.argv;
+  return script === process.execPath
+    ? [process.execPath, "serve"]
+    : [process.execPath, ...process.execArgv, script, "serve"];
+}

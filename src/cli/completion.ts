@@ -1,0 +1,145 @@
+/**
+ * Completion scripts for bash and zsh, made from the table of commands that
+ * `args` reads by, so that they offer what the program takes.
+ *
+ * Both scripts hold the same three functions as tables: the commands, the
+ * options of a command, and the values behind an option or in the place of an
+ * argument. Only how candidates reach the shell differs.
+ */
+import type { Command } from "./command.ts";
+
+export const SHELLS = ["bash", "zsh"] as const;
+export type Shell = (typeof SHELLS)[number];
+
+export function completionScript(shell: Shell, commands: readonly Command[]): string {
+  return shell === "bash" ? bashScript(commands) : zshScript(commands);
+}
+
+/** What may stand for a placeholder or an argument: words, the shell's own paths, or anything. */
+function valuesOf(placeholder: string): string {
+  if (placeholder.includes("|")) return placeholder.replaceAll("|", " ");
+  if (placeholder === "DIR" || placeholder === "TARGET") return "<folders>";
+  return placeholder === "FILE" ? "<files>" : "";
+}
+
+/** `case` branches of a shell: what is printed where `$1` is one of these words. */
+function branches(rows: readonly (readonly [pattern: string, text: string])[]): string {
+  return rows
+    .filter(([, text]) => text !== "")
+    .map(([pattern, text]) => `    "${pattern}") echo "${text}" ;;\n`)
+    .join("");
+}
+
+function tables(commands: readonly Command[]): string {
+  const heads = [...new Set(commands.map(({ name }) => name.split(" ")[0] ?? ""))];
+  const tails = heads.map((head): [string, string] => [
+    head,
+    commands
+      .filter(({ name }) => name.startsWith(`${head} `))
+      .map(({ name }) => name.slice(head.length + 1))
+      .join(" "),
+  ]);
+  const options = commands.map(({ name, options }): [string, string] => [
+    name,
+    ["help", ...Object.keys(options)].map((option) => `--${option}`).join(" "),
+  ]);
+  const values = commands.flatMap(({ name, options }) =>
+    Object.entries(options).map(([option, { placeholder }]): [string, string] => [
+      `${name} --${option}`,
+      placeholder === undefined ? "<none>" : valuesOf(placeholder) || "<text>",
+    ]),
+  );
+  const places = commands.flatMap(({ name, arguments: names }) =>
+    names.map((word, at): [string, string] => [`${name} ${at}`, valuesOf(word)]),
+  );
+  return `_plant_store_words() { # the words of commands, behind those there are
+  case "$1" in
+    "") echo "${heads.join(" ")} help --help --version" ;;
+${branches(tails)}  esac
+}
+_plant_store_options() { # of a command
+  case "$1" in
+${branches(options)}  esac
+}
+_plant_store_values() { # of an option of a command; <none> for a switch
+  case "$1" in
+${branches(values)}  esac
+}
+_plant_store_arguments() { # of a command, by its place
+  case "$1" in
+${branches(places)}  esac
+}
+# What the first word may become behind the others: candidates, <files>, <folders> or nothing.
+_plant_store_candidates() {
+  local current="$1" command="" word option="" place=0
+  shift
+  for word in "$@"; do
+    if [ -n "$option" ]; then option=""; continue; fi
+    case "$word" in
+      --*=*) ;;
+      --*)
+        case "$(_plant_store_values "$command $word")" in ""|"<none>") ;; *) option="$word" ;; esac ;;
+      *)
+        if [ -n "$(_plant_store_words "$command")" ]; then command="\${command:+$command }$word"
+        else place=$((place + 1)); fi ;;
+    esac
+  done
+  if [ -n "$option" ]; then _plant_store_values "$command $option"
+  elif [ -n "$(_plant_store_words "$command")" ]; then _plant_store_words "$command"
+  else
+    word="$(_plant_store_arguments "$command $place")"
+    case "$current" in -*) word="" ;; esac
+    if [ -n "$word" ]; then echo "$word"; else _plant_store_options "$command"; fi
+  fi
+}
+`;
+}
+
+function bashScript(commands: readonly Command[]): string {
+  return `# bash completion for plant-store, to be read by a shell:
+#   source <(plant-store print completion bash)
+${tables(commands)}_plant_store() {
+  local current="\${COMP_WORDS[COMP_CWORD]}" words=() word candidate
+  # Bash makes three words of --data=x.
+  for word in "\${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+    [ "$word" = "=" ] || words+=("$word")
+  done
+  [ "$current" != "=" ] || current=""
+  COMPREPLY=()
+  for candidate in $(_plant_store_candidates "$current" "\${words[@]}"); do
+    case "$candidate" in
+      "<files>") compopt -o filenames; mapfile -t -O "\${#COMPREPLY[@]}" COMPREPLY < <(compgen -f -- "$current") ;;
+      "<folders>") compopt -o filenames; mapfile -t -O "\${#COMPREPLY[@]}" COMPREPLY < <(compgen -d -- "$current") ;;
+      "<"*) ;;
+      *) [[ "$candidate" != "$current"* ]] || COMPREPLY+=("$candidate") ;;
+    esac
+  done
+}
+complete -F _plant_store plant-store
+`;
+}
+
+function zshScript(commands: readonly Command[]): string {
+  return `#compdef plant-store
+# zsh completion for plant-store: as a file _plant-store in a folder of $fpath, or
+#   source <(plant-store print completion zsh)
+${tables(commands)}_plant_store() {
+  local current="\${words[CURRENT]}" candidate
+  local -a before candidates
+  before=("\${(@)words[2,CURRENT-1]}")
+  case "$current" in
+    --*=*) before+=("\${current%%=*}"); compset -P '*=' ;;
+  esac
+  candidates=(\${=:-$(_plant_store_candidates "$current" "\${before[@]}")})
+  for candidate in $candidates; do
+    case "$candidate" in
+      "<files>") _files ;;
+      "<folders>") _files -/ ;;
+      "<"*) ;;
+      *) compadd -- "$candidate" ;;
+    esac
+  done
+}
+if [ "\${funcstack[1]}" = _plant-store ]; then _plant_store "$@"; else compdef _plant_store plant-store; fi
+`;
+}

@@ -1,0 +1,33 @@
+/**
+ * What signals mean to a server: SIGTERM and SIGINT end it, SIGHUP has it read
+ * its certificate again, and ends nothing.
+ *
+ * A server without a certificate at a terminal keeps the meaning that SIGHUP
+ * has there: the terminal is gone, and so is who would stop the server.
+ */
+
+/** npm hands a terminal's Ctrl-C on to a program that has already got it. */
+const SAME_SIGNAL_MS = 100;
+
+/** Resolves at the first SIGTERM or SIGINT; the second one ends the process at once. */
+export function stopSignal(): Promise<undefined> {
+  return new Promise((resolve) => {
+    let firstAt: number | undefined;
+    const onSignal = (signal: NodeJS.Signals) => {
+      if (firstAt === undefined) {
+        firstAt = performance.now();
+        resolve(undefined);
+      } else if (signal !== "SIGINT" || performance.now() - firstAt > SAME_SIGNAL_MS) {
+        process.off("SIGTERM", onSignal).off("SIGINT", onSignal);
+        process.kill(process.pid, signal);
+      }
+    };
+    process.on("SIGTERM", onSignal).on("SIGINT", onSignal);
+  });
+}
+
+/** Calls at every SIGHUP; without anything to reload it is ignored, but at a terminal. */
+export function onReloadSignal(reload: (() => void) | undefined): void {
+  if (reload === undefined && process.stdin.isTTY) return;
+  process.on("SIGHUP", reload ?? (() => {}));
+}

@@ -1,0 +1,105 @@
+/**
+ * The unit files that run the store under systemd: a service that may do
+ * nothing but its work, and the socket that outlives it.
+ *
+ * The service needs the network, its state directory, and memory that is both
+ * writable and executable, which is where V8 puts the code it compiles.
+ */
+
+/** Room for the machine itself, however large it is: what leaks is ended before the rest is. */
+const MEMORY_MAX = "80%";
+
+/** Every connection takes one; the default of 1,024 would refuse the next. */
+const OPEN_FILES_MAX = 65_536;
+
+/** @param command the program and its words, each as the kernel takes it. */
+export function serviceUnit(command: readonly string[]): string {
+  return `[Unit]
+Description=Plant store
+Requires=plant-store.socket
+After=network.target plant-store.socket
+
+[Service]
+# Not notify: Node has no datagram sockets of the unix family to say "ready" by. Nobody needs
+# it: the socket is there before the service, and clients wait in its queue.
+Type=exec
+ExecStart=${command.map(quote).join(" ")}
+ExecReload=/bin/kill -HUP $MAINPID
+# Status 3: the data needs a person, and another start would change nothing.
+Restart=on-failure
+RestartSec=1
+RestartPreventExitStatus=3
+# A stop answers what is in flight, for 10 seconds at most.
+TimeoutStopSec=30
+
+# A user of its own, who owns /var/lib/plant-store and nothing else.
+DynamicUser=yes
+StateDirectory=plant-store
+StateDirectoryMode=0700
+UMask=0077
+
+# Limits.
+LimitNOFILE=${OPEN_FILES_MAX}
+MemoryMax=${MEMORY_MAX}
+TasksMax=64
+
+# Nothing to write but the state directory, nothing to see of other users and processes.
+ProtectSystem=strict
+ProtectHome=yes
+PrivateTmp=yes
+PrivateDevices=yes
+DevicePolicy=closed
+ProtectProc=invisible
+ProcSubset=pid
+ProtectClock=yes
+ProtectControlGroups=yes
+ProtectHostname=yes
+ProtectKernelLogs=yes
+ProtectKernelModules=yes
+ProtectKernelTunables=yes
+RemoveIPC=yes
+
+# No privilege, now or later.
+CapabilityBoundingSet=
+AmbientCapabilities=
+NoNewPrivileges=yes
+PrivateUsers=yes
+RestrictSUIDSGID=yes
+RestrictNamespaces=yes
+RestrictRealtime=yes
+LockPersonality=yes
+KeyringMode=private
+# The unix family is for the lock of the data directory.
+RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+SystemCallFilter=~@privileged @resources
+SystemCallErrorNumber=EPERM
+# V8 compiles to memory that it then executes.
+MemoryDenyWriteExecute=no
+
+[Install]
+WantedBy=multi-user.target
+`;
+}
+
+/** @param address what to listen on, as ListenStream= takes it. */
+export function socketUnit(address: string): string {
+  return `[Unit]
+Description=Plant store socket
+
+[Socket]
+ListenStream=${address}
+NoDelay=yes
+Backlog=4096
+
+[Install]
+WantedBy=sockets.target
+`;
+}
+
+/** A word of ExecStart=: its quotes, specifiers and variables mean nothing (systemd.service(5)). */
+function quote(word: string): string {
+  const escaped = word.replace(/["\\]/g, "\\$&").replaceAll("%", "%%").replaceAll("$", "$$$$");
+  return /^[A-Za-z0-9_./@%$:+=-]+$/.test(escaped) ? escaped : `"${escaped}"`;
+}

@@ -1,0 +1,146 @@
+/** The scripts in the shells they are for, at a terminal, with keys pressed. */
+import assert from "node:assert/strict";
+import { execFileSync, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { before, describe, type TestContext, test } from "node:test";
+import { runCli } from "../support/cli.ts";
+import { makeFolder } from "../support/folders.ts";
+
+/** What a shell is started with, and how its start file is read. */
+const SHELLS = [
+  { shell: "bash", args: "--norc --noprofile -i", setUp: [] },
+  {
+    shell: "zsh",
+    args: "-f -i",
+    setUp: ["autoload -Uz compinit", "compinit -u -D", "setopt noautoremoveslash"],
+  },
+] as const;
+
+const TIMEOUT = { timeout: 30_000 };
+
+/** Everything before the last Tab is typed; what the command line is then. */
+const TYPED: readonly [typed: string, completed: string][] = [
+  ["ser", "serve"],
+  ["imp", "import"],
+  ["tok", "token"],
+  ["token cr", "token create"],
+  ["token l", "token list"],
+  ["print sys", "print systemd-unit"],
+  ["serve --hea\t", "serve --header-"],
+  ["serve --por", "serve --port"],
+  ["serve --port 0 --drain", "serve --port 0 --drain-timeout-ms"],
+  ["serve --first-token --tls-k", "serve --first-token --tls-key"],
+  ["token create fern --exp", "token create fern --expires"],
+  ["token create --expires 90d fern --sc", "token create --expires 90d fern --scope"],
+  ["print completion z", "print completion zsh"],
+  ["print systemd-unit --unit so", "print systemd-unit --unit socket"],
+  ["print systemd-unit --unit=ser", "print systemd-unit --unit=service"],
+  ["import pla", "import plants.jsonl"],
+  ["import --data gar", "import --data garden/"],
+  ["serve --tls-cert=pla", "serve --tls-cert=plants.jsonl"],
+  ["verify --js", "verify --json"],
+  ["list --he", "list --help"],
+  // Nothing to offer, nothing made up.
+  ["get x", "get x"],
+  ["serve --port 80", "serve --port 80"],
+  ["list --token", "list --token"],
+];
+
+/** Types lines into an interactive shell; what it took the words of each to be. */
+async function typeInto(
+  t: TestContext,
+  { shell, args, setUp }: (typeof SHELLS)[number],
+  lines: readonly string[],
+): Promise<string[]> {
+  const folder = makeFolder(t);
+  mkdirSync(join(folder, "garden"));
+  writeFileSync(join(folder, "plants.jsonl"), "");
+  const script = join(makeFolder(t), "completion");
+  writeFileSync(script, (await runCli(["print", "completion", shell])).stdout);
+  const child = spawn("script", ["-qec", `${shell} ${args}`, "/dev/null"], {
+    cwd: folder,
+    env: { ...process.env, TERM: "dumb", HOME: folder, PS1: "", INPUTRC: "/dev/null" },
+  });
+  t.after(() => child.kill("SIGKILL"));
+  let screen = "";
+  let notify = () => {};
+  child.stdout.setEncoding("utf8").on("data", (text: string) => {
+    screen += text;
+    notify();
+  });
+  /** A key pressed while the shell is busy is not a key pressed at its prompt. */
+  const shown = async (text: string) => {
+    while (!screen.includes(text)) {
+      await new Promise<void>((resolve) => {
+        notify = resolve;
+      });
+    }
+  };
+  const start = [...setUp, 'plant-store() { echo "took:<$*>"; }', `source '${script}'`];
+  child.stdin.write(`${start.join("\n")}\necho read''y\n`);
+  await shown("ready\r\n");
+  for (const [at, line] of lines.entries()) {
+    child.stdin.write(`plant-store ${line}\t\necho do''ne ${at}.\n`);
+    await shown(`done ${at}.\r\n`);
+  }
+  child.stdin.end("exit\n");
+  await once(child, "close");
+  return [...screen.matchAll(/^took:<(.*)>\r$/gm)].map(([, words = ""]) => words.trimEnd());
+}
+
+for (const each of SHELLS) {
+  const isMissing = spawnSync(each.shell, ["-c", "true"]).status !== 0;
+  const isMute = spawnSync("script", ["-qec", "true", "/dev/null"]).status !== 0;
+  const skip = isMissing || isMute ? `needs ${each.shell} and script, not found here` : false;
+
+  test(`${each.shell} completes commands, options and values`, { skip, ...TIMEOUT }, async (t) => {
+    const lines = TYPED.map(([typed]) => typed);
+    const taken = await typeInto(t, each, lines);
+    assert.deepEqual(
+      taken,
+      TYPED.map(([, completed]) => completed),
+    );
+  });
+}
+
+describe("the tables behind both scripts", () => {
+  let script = "";
+  before(async () => {
+    script = (await runCli(["print", "completion", "bash"])).stdout;
+  });
+
+  /** What a function of the script prints. */
+  function ask(name: string, words: readonly string[]): string[] {
+    const text = execFileSync("bash", ["-c", `${script}\n_plant_store_${name} "$@"`, "", ...words]);
+    return text.toString().split(/\s+/).filter(Boolean);
+  }
+
+  for (const name of ["serve", "token create", "print systemd-unit", "export"]) {
+    test(`hold every option that the help of ${name} shows`, async () => {
+      const help = (await runCli([...name.split(" "), "--help"])).stdout;
+      const options = [...help.matchAll(/^ {2}(--[a-z-]+)/gm)].map(([, option]) => option);
+      assert.ok(options.length > 0);
+      assert.deepEqual(ask("candidates", ["-", ...name.split(" ")]), ["--help", ...options]);
+    });
+  }
+
+  test("hold every command that the help shows", async () => {
+    const help = (await runCli(["--help"])).stdout;
+    const names = [...help.matchAll(/^ {2}([a-z]+(?: [a-z-]+)?)(?: [^ ]+)? {2,}/gm)].map(
+      ([, name = ""]) => name,
+    );
+    assert.ok(names.includes("serve") && names.includes("token create"), names.join());
+    for (const name of names) {
+      const [head = "", ...tail] = name.split(" ");
+      assert.ok(ask("words", [""]).includes(head), name);
+      for (const word of tail) assert.ok(ask("words", [head]).includes(word), name);
+    }
+  });
+
+  test("know the end of a command: nothing is a command behind it", () => {
+    assert.deepEqual(ask("candidates", ["", "get"]).includes("serve"), false);
+    assert.deepEqual(ask("candidates", ["", "print", "completion"]), ["bash", "zsh"]);
+  });
+});

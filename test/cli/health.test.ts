@@ -1,0 +1,78 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import http from "node:http";
+import net, { type AddressInfo } from "node:net";
+import { describe, type TestContext, test } from "node:test";
+import { makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";
+import { runCli, startServer } from "../support/cli.ts";
+import { makeFolder } from "../support/folders.ts";
+import { startService } from "../support/service.ts";
+
+/** Most of a run is the start of its process, so some go at once. */
+const AT_ONCE = { concurrency: 3 };
+
+async function listen(t: TestContext, server: net.Server): Promise<string> {
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  t.after(() => server.close());
+  return String((server.address() as AddressInfo).port);
+}
+
+describe("health says in one line, and by its status, whether a store answers", AT_ONCE, () => {
+  test("a running server: 0, by address, by URL and by the variables of serve", async (t) => {
+    const { port, url } = await startService(t, { basePath: "/garden" });
+    const env = { PLANT_STORE_HOST: "0.0.0.0", PLANT_STORE_PORT: String(port) };
+    const ends = await Promise.all([
+      runCli(["health", "--port", String(port), "--base-path", "/garden"]),
+      runCli(["health", "--url", `${url}/`]),
+      runCli(["health"], { env: { ...env, PLANT_STORE_BASE_PATH: "/garden" } }),
+    ]);
+    for (const end of ends) {
+      assert.deepEqual([end.status, end.stdout, end.stderr], [0, `${url} answers\n`, ""]);
+    }
+  });
+
+  test("a server with a certificate: 0", NEEDS_OPENSSL, async (t) => {
+    const { certPath, keyPath } = makeCertificate(t, "plants.example");
+    const tls = ["--tls-cert", certPath, "--tls-key", keyPath];
+    const server = await startServer(t, ["--data", makeFolder(t), ...tls]);
+    const end = await runCli(["health", "--port", String(server.port), "--tls-cert", certPath]);
+    assert.deepEqual([end.status, end.stdout], [0, `${server.url} answers\n`]);
+    // By plain HTTP it is no store that answers.
+    assert.equal((await runCli(["health", "--port", String(server.port)])).status, 1);
+  });
+
+  const OTHERS: readonly [who: string, make: () => net.Server][] = [
+    ["a server of something else", () => http.createServer((_, res) => res.end("hello"))],
+    [
+      "one that refuses in other words",
+      () => http.createServer((_, res) => res.writeHead(401).end('{"error":"who are you"}')),
+    ],
+    ["one without an end", () => http.createServer((_, res) => res.end("x".repeat(1e6)))],
+    ["one that says nothing", () => net.createServer((socket) => socket.resume())],
+    ["one that hangs up", () => net.createServer((socket) => socket.destroy())],
+  ];
+  for (const [who, make] of OTHERS) {
+    test(`${who}: 1`, async (t) => {
+      const port = await listen(t, make());
+      const end = await runCli(["health", "--port", port, "--timeout-ms", "300"]);
+      assert.deepEqual([end.status, end.stdout], [1, ""]);
+      assert.match(end.stderr, /^plant-store: [^\n]+\n$/);
+    });
+  }
+
+  test("nobody: 1", async (t) => {
+    const server = net.createServer();
+    const port = await listen(t, server);
+    server.close();
+    const end = await runCli(["health", "--port", port]);
+    assert.deepEqual([end.status, end.stdout], [1, ""]);
+    assert.match(end.stderr, new RegExp(`^plant-store: [^\\n]*:${port} [^\\n]+\\n$`));
+  });
+
+  test("no URL: 2", async () => {
+    for (const url of ["127.0.0.1:8080", "ftp://x", "http://", "http:///x"]) {
+      assert.equal((await runCli(["health", "--url", url])).status, 2, url);
+    }
+  });
+});

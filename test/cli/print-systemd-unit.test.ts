@@ -1,0 +1,93 @@
+/** The units, judged by systemd's own tools. */
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, type TestContext, test } from "node:test";
+import { serviceUnit, socketUnit } from "../../src/cli/systemd-unit.ts";
+import { runCli } from "../support/cli.ts";
+import { makeFolder } from "../support/folders.ts";
+
+const NEEDS_SYSTEMD =
+  spawnSync("systemd-analyze", ["--version"]).status === 0
+    ? {}
+    : { skip: "needs systemd-analyze, not found here" };
+
+/** The worst exposure allowed, in tenths as systemd-analyze takes it. */
+const EXPOSURE_MAX = 19;
+
+async function print(...options: string[]): Promise<string> {
+  const end = await runCli(["print", "systemd-unit", ...options]);
+  assert.deepEqual([end.status, end.stderr], [0, ""]);
+  return end.stdout;
+}
+
+/** Runs systemd-analyze on unit files in a folder of their own. */
+function analyze(t: TestContext, units: Record<string, string>, ...words: string[]) {
+  const folder = makeFolder(t);
+  const paths = Object.entries(units).map(([name, text]) => {
+    writeFileSync(join(folder, name), text);
+    return join(folder, name);
+  });
+  return spawnSync("systemd-analyze", [...words, ...paths], { encoding: "utf8" });
+}
+
+describe("print systemd-unit, as systemd judges it", NEEDS_SYSTEMD, () => {
+  test("both units are accepted without a word", async (t) => {
+    const [service, socket] = await Promise.all([print("--unit=service"), print("--unit=socket")]);
+    const units = { "plant-store.service": service, "plant-store.socket": socket };
+    const { status, stdout, stderr } = analyze(t, units, "verify");
+    assert.deepEqual([status, stdout, stderr], [0, "", ""]);
+  });
+
+  test("the service is exposed below 2.0", async (t) => {
+    const units = { "plant-store.service": await print("--unit=service") };
+    const words = ["security", "--offline=true", `--threshold=${EXPOSURE_MAX}`];
+    const { status, stdout } = analyze(t, units, ...words);
+    assert.equal(status, 0, stdout);
+    const naked = { "plant-store.service": "[Service]\nExecStart=/bin/true\n" };
+    assert.notEqual(analyze(t, naked, ...words).status, 0, "the judge lets everything pass");
+  });
+
+  test("a program at an odd path is accepted", (t) => {
+    // systemd looks the program up, so the odd words stand behind one that is there.
+    const command = [process.execPath, '/srv/a "b" 50% $HOME\\c.js', "serve"];
+    const units = {
+      "plant-store.service": serviceUnit(command),
+      "plant-store.socket": socketUnit("[::1]:80"),
+    };
+    const { status, stderr } = analyze(t, units, "verify");
+    assert.deepEqual([status, stderr], [0, ""]);
+  });
+});
+
+test("the service is started again after a failure, but not on status 3, and can compile", async () => {
+  const text = await print("--unit=service");
+  for (const line of [
+    "Restart=on-failure",
+    "RestartPreventExitStatus=3",
+    "DynamicUser=yes",
+    "StateDirectory=plant-store",
+    "ProtectSystem=strict",
+    "CapabilityBoundingSet=",
+    "LimitNOFILE=65536",
+    "MemoryDenyWriteExecute=no",
+  ]) {
+    assert.ok(text.split("\n").includes(line), line);
+  }
+  assert.match(text, /^ExecStart=\S.* serve$/m);
+});
+
+test("both units are printed under the names of their files; the socket is where it was asked for", async () => {
+  const [both, socket] = await Promise.all([print(), print("--unit=socket", "--host=::1")]);
+  assert.match(both, /^# \S+\/plant-store\.service\n\[Unit\]/);
+  assert.match(both, /^ListenStream=127\.0\.0\.1:8080$/m);
+  assert.match(socket, /^ListenStream=\[::1\]:8080$/m);
+});
+
+test("what systemd cannot listen on is wrong usage", async () => {
+  for (const words of [["--host=localhost"], ["--port=0"], ["--unit=timer"]]) {
+    const end = await runCli(["print", "systemd-unit", ...words]);
+    assert.deepEqual([end.status, end.stdout], [2, ""], words.join());
+  }
+});
