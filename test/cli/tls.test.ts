@@ -1,0 +1,100 @@
+import assert from "node:assert/strict";
+import { copyFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { createToken } from "../../src/index.ts";
+import { makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";
+import { runCli, startServer } from "../support/cli.ts";
+import { Client } from "../support/client.ts";
+import { encodeRequest } from "../support/contract.ts";
+import { makeFolder } from "../support/folders.ts";
+import { postPlant } from "../support/post.ts";
+import { until } from "../support/watch.ts";
+
+const TIMEOUT = { timeout: 30_000 };
+
+describe("serve with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {
+  test("SIGHUP reads it again: new connections meet the new one, open ones live on, a bad one changes nothing", async (t) => {
+    const folder = makeFolder(t);
+    const token = await createToken(folder, { name: "gardener" });
+    const [first, second] = [makeCertificate(t, "first"), makeCertificate(t, "second")];
+    const files = makeFolder(t);
+    const [cert, key] = [join(files, "cert.pem"), join(files, "key.pem")];
+    copyFileSync(first.certPath, cert);
+    copyFileSync(first.keyPath, key);
+    const server = await startServer(t, ["--data", folder, "--tls-cert", cert, "--tls-key", key]);
+    assert.equal(server.url, `https://127.0.0.1:${server.port}`);
+    let id = 0;
+    const serves = async (client: Client) => {
+      await client.send(encodeRequest({ token }, { body: `{"id":${id++},"name":"Fern"}` }));
+      assert.equal((await client.next()).status, 200);
+    };
+    const open = await Client.connectSecurely(server.port, first.cert);
+    await serves(open);
+
+    const messages = () => server.stderr().split("\n").length - 1;
+    const reload = async () => {
+      const before = messages();
+      server.process.kill("SIGHUP");
+      await until("the reload is reported", () => messages() > before);
+    };
+    copyFileSync(second.certPath, cert); // with the key of the first
+    await reload();
+    assert.match(server.stderr(), /warning: /);
+    assert.equal((await Client.connectSecurely(server.port, first.cert)).peerName, "first");
+    rmSync(key);
+    await reload();
+    assert.equal((await Client.connectSecurely(server.port, first.cert)).peerName, "first");
+
+    copyFileSync(second.keyPath, key);
+    await reload();
+    const fresh = await Client.connectSecurely(server.port, second.cert);
+    assert.equal(fresh.peerName, "second");
+    await serves(open);
+    await serves(fresh);
+    assert.equal((await server.stop()).status, 0);
+  });
+
+  test("files that are missing, or no pair: status 1, one line, and no folder was made", async (t) => {
+    const [first, second] = [makeCertificate(t, "first"), makeCertificate(t, "second")];
+    const files = makeFolder(t);
+    writeFileSync(join(files, "rubbish"), "rubbish");
+    const pairs = [
+      [first.certPath, second.keyPath],
+      [first.certPath, join(files, "gone")],
+      [join(files, "rubbish"), first.keyPath],
+      [first.keyPath, first.certPath],
+    ] as const;
+    for (const [cert, key] of pairs) {
+      const args = ["--tls-cert", cert, "--tls-key", key, "--port=0", "--data", makeFolder(t)];
+      const end = await runCli(["serve", ...args]);
+      assert.deepEqual([end.status, end.stdout], [1, ""]);
+      assert.match(end.stderr, /^plant-store: [^\n]+\n$/);
+    }
+  });
+});
+
+test("a certificate without its key, or a key without its certificate: status 2", async (t) => {
+  for (const [given, missing] of [
+    ["--tls-cert", "--tls-key"],
+    ["--tls-key", "--tls-cert"],
+  ] as const) {
+    const end = await runCli(["serve", "--port=0", given, "x.pem"], { cwd: makeFolder(t) });
+    assert.equal(end.status, 2);
+    assert.ok(end.stderr.includes(given) && end.stderr.includes(missing), end.stderr);
+  }
+});
+
+test("SIGHUP ends no server that has nothing to read again", TIMEOUT, async (t) => {
+  const folder = makeFolder(t);
+  const token = await createToken(folder, { name: "gardener" });
+  const server = await startServer(t, ["--data", folder]);
+  server.process.kill("SIGHUP");
+  assert.equal((await postPlant(server.url, token, '{"id":1,"name":"Fern"}')).status, 200);
+  assert.deepEqual(await server.stop(), {
+    status: 0,
+    signal: null,
+    stdout: server.stdout(),
+    stderr: "",
+  });
+});
