@@ -76,9 +76,12 @@ subscribe("plant-store:warning", (message) => {
   const { message: text, cause } = message as WarningMessage;
   printMessage(`warning: ${text}${cause instanceof Error ? `: ${cause.message}` : ""}`);
 });
-try {
-  process.exitCode = await main(process.argv.slice(2));
-} catch (error) {
-  printMessage(error instanceof Error ? error.message : String(error));
-  process.exitCode = exitStatus(error);
-}
+// Not by a top-level await: the one file of the executable is CommonJS, which has none.
+main(process.argv.slice(2))
+  .catch((error: unknown) => {
+    printMessage(error instanceof Error ? error.message : String(error));
+    return exitStatus(error);
+  })
+  .then((status) => {
+    process.exitCode = status;
+  });

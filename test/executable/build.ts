@@ -1,0 +1,124 @@
+/**
+ * Builds `dist/plant-store`: one executable with Node inside.
+ *
+ *   npm run build:executable
+ *   npm run build:executable -- --node /path/to/another/node --output FILE
+ *
+ * The command line is bundled into one script, and Node puts the script into a
+ * copy of itself (single executable application): in one step where it can
+ * (`--build-sea`, Node 25.5), else as a blob that postject injects. The copy is
+ * stripped of its symbols first, where there is `strip`: it is some 15 %
+ * smaller then and runs the same. For Linux, and for the processor it is built on.
+ */
+import { execFileSync, spawnSync } from "node:child_process";
+import fs from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { build } from "esbuild";
+
+const HERE = path.dirname(fileURLToPath(import.meta.url));
+const ROOT = path.join(HERE, "../..");
+
+const POSTJECT = path.join(HERE, "node_modules/postject/dist/cli.js");
+
+/** Where Node looks for the blob, and the mark that says it is there (its documentation names both). */
+const RESOURCE = "NODE_SEA_BLOB";
+const FUSE = "NODE_SEA_FUSE_fce680ab2cc467b6e072b8b5df1996b2";
+
+export interface BuildOptions {
+  /** The Node that will be inside. */
+  readonly node: string;
+  readonly output: string;
+}
+
+/** @throws when a tool fails; its own words are on standard error then. */
+export async function buildExecutable({ node, output }: BuildOptions): Promise<void> {
+  const folder = fs.mkdtempSync(path.join(tmpdir(), "plant-store-executable-"));
+  try {
+    const script = path.join(folder, "plant-store.cjs");
+    await bundle(script);
+    const stripped = path.join(folder, "node");
+    fs.copyFileSync(node, stripped);
+    fs.chmodSync(stripped, 0o755);
+    strip(stripped);
+    fs.mkdirSync(path.dirname(output), { recursive: true });
+    fs.rmSync(output, { force: true });
+    const config = path.join(folder, "sea.json");
+    // No code cache: it gains no measurable time, and Node warns of it under other flags of V8.
+    const settings = { main: script, disableExperimentalSEAWarning: true };
+    if (canInjectItself(node)) {
+      fs.writeFileSync(config, JSON.stringify({ ...settings, executable: stripped, output }));
+      run(node, "--build-sea", config);
+    } else {
+      const blob = path.join(folder, "blob");
+      fs.writeFileSync(config, JSON.stringify({ ...settings, output: blob }));
+      run(node, "--experimental-sea-config", config);
+      inject(stripped, blob);
+      fs.copyFileSync(stripped, output);
+    }
+    fs.chmodSync(output, 0o755);
+  } finally {
+    fs.rmSync(folder, { recursive: true });
+  }
+}
+
+/** One script of everything the command line imports; CommonJS, which every supported Node takes. */
+async function bundle(output: string): Promise<void> {
+  await build({
+    entryPoints: [path.join(ROOT, "src/cli/main.ts")],
+    outfile: output,
+    bundle: true,
+    platform: "node",
+    format: "cjs",
+    target: "node20",
+    logLevel: "warning",
+  });
+}
+
+function strip(file: string): void {
+  const { error, status } = spawnSync("strip", [file], { stdio: ["ignore", "ignore", "inherit"] });
+  if (error !== undefined)
+    process.stderr.write("there is no strip: the executable keeps symbols\n");
+  else if (status !== 0) throw new Error(`strip ended with ${status}`);
+}
+
+function canInjectItself(node: string): boolean {
+  return execFileSync(node, ["--help"], { encoding: "utf8" }).includes("--build-sea");
+}
+
+/**
+ * Installs what the Node cannot do itself, where it is not there.
+ *
+ * @throws when there is no registry to install it from.
+ */
+export function installTools(node: string): void {
+  if (canInjectItself(node) || fs.existsSync(POSTJECT)) return;
+  run("npm", "ci", "--loglevel=error", "--prefix", HERE);
+}
+
+function inject(executable: string, blob: string): void {
+  run(process.execPath, POSTJECT, executable, RESOURCE, blob, "--sentinel-fuse", FUSE);
+}
+
+/** Runs a tool; what it says of its progress is shown only when it fails. */
+function run(program: string, ...args: readonly string[]): void {
+  const { status, error, stdout, stderr } = spawnSync(program, args, { encoding: "utf8" });
+  if (status === 0) return;
+  process.stderr.write(`${stdout ?? ""}${stderr ?? ""}`);
+  throw error ?? new Error(`${path.basename(program)} ended with ${status}`);
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const { values } = parseArgs({
+    options: {
+      node: { type: "string", default: process.execPath },
+      output: { type: "string", default: path.join(ROOT, "dist/plant-store") },
+    },
+  });
+  installTools(values.node);
+  await buildExecutable(values);
+  const { size } = fs.statSync(values.output);
+  process.stdout.write(`${values.output}: ${(size / 1e6).toFixed(0)} MB\n`);
+}
