@@ -6,6 +6,7 @@
  *
  *   npm run bench:start             1 M and 10 M lines
  *   npm run bench:start -- --full   also 50 M
+ *   npm run bench:start -- --executable --lines 0   the executable, built for it, with an empty log
  *
  * The cases take turns; each number is a median. A cold start also reads Node
  * from the disk, so compare it with the cold start of the empty log.
@@ -15,6 +16,7 @@ import { once } from "node:events";
 import fs from "node:fs";
 import http from "node:http";
 import path from "node:path";
+import { buildExecutable, installTools } from "../executable/build.ts";
 import { generateLogFile, logBytes } from "./generate.ts";
 import { describeMachine, note, pinned, withFolder } from "./support/machine.ts";
 import { formatRound, formatSpread, spread } from "./support/numbers.ts";
@@ -26,6 +28,7 @@ import { builtMain, createToken, ROOT } from "./support/targets.ts";
 const options = readOptions({
   full: "switch: also 50 M lines",
   lines: "lengths of logs (0,1_000_000,10_000_000)",
+  executable: "switch: start the single executable instead of the built script",
   runs: "starts of each case (5)",
   dir: "where to make the data directories (the system's folder for such)",
 });
@@ -47,11 +50,14 @@ interface Start {
 const main = builtMain(ROOT);
 const runs = positive(options.runs, 5);
 const canDrop = canDropCaches();
+let program: readonly string[] = [process.execPath, main];
 let plants = 0;
 
 await withFolder(options.dir, async (folder) => {
   process.stdout.write(`${describeMachine(folder)}\n\n`);
-  const lengths = positives(options.lines?.replace(/^0,/, ""), [1e6, 1e7]);
+  if (options.executable !== undefined) program = [await makeExecutable(folder)];
+  const isEmptyOnly = options.lines === "0";
+  const lengths = isEmptyOnly ? [] : positives(options.lines?.replace(/^0,/, ""), [1e6, 1e7]);
   if (options.full !== undefined && !lengths.includes(5e7)) lengths.push(5e7);
   const rows: string[][] = [];
   for (const lines of [0, ...lengths]) rows.push(...(await measureLength(folder, lines)));
@@ -59,6 +65,14 @@ await withFolder(options.dir, async (folder) => {
   process.stdout.write(`${formatTable(head, rows)}\n`);
   if (!canDrop) process.stdout.write("\nThe page cache cannot be emptied here: no cold starts.\n");
 });
+
+async function makeExecutable(folder: string): Promise<string> {
+  note("building the executable");
+  const output = path.join(folder, "plant-store");
+  installTools(process.execPath);
+  await buildExecutable({ node: process.execPath, output });
+  return output;
+}
 
 async function measureLength(folder: string, lines: number): Promise<string[][]> {
   const data = path.join(folder, `lines-${lines}`);
@@ -116,10 +130,10 @@ function canDropCaches(): boolean {
 
 /** One start, one create, one clean stop. */
 async function start(data: string, token: string): Promise<Start> {
-  const words = [...pinned(0), process.execPath, main, "serve", "--port", "0", "--data", data];
-  const [program = "", ...rest] = words;
+  const words = [...pinned(0), ...program, "serve", "--port", "0", "--data", data];
+  const [first = "", ...rest] = words;
   const begin = performance.now();
-  const child = spawn(program, rest, { stdio: ["ignore", "pipe", "inherit"] });
+  const child = spawn(first, rest, { stdio: ["ignore", "pipe", "inherit"] });
   const kill = () => child.kill("SIGKILL");
   process.once("exit", kill);
   try {
