@@ -55,7 +55,7 @@ describe("serve with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {
     assert.equal((await server.stop()).status, 0);
   });
 
-  test("files that are missing, or no pair: status 1, one line, and no folder was made", async (t) => {
+  test("files that are missing, or no pair: status 1 and one line", async (t) => {
     const [first, second] = [makeCertificate(t, "first"), makeCertificate(t, "second")];
     const files = makeFolder(t);
     writeFileSync(join(files, "rubbish"), "rubbish");

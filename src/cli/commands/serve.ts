@@ -85,10 +85,10 @@ export const serve = defineCommand({
     const { data = "", "first-token": firstToken = false } = options;
     requireRoom(options);
     const fd = takeHeldSocket();
-    const tls = readTlsFiles(options);
+    const hasTls = readTlsFiles(options) !== undefined;
     let server: PlantServer | undefined;
     // From the beginning on: what asks for a reload must not end a server that is not ready.
-    onReloadSignal(tls && (() => reloadCertificate(server, options)));
+    onReloadSignal(hasTls ? () => reloadCertificate(server, options) : undefined);
     const progress = new Progress("reading the log");
     const store = await PlantStore.open(data, {
       command: "serve",
@@ -102,6 +102,7 @@ export const serve = defineCommand({
     try {
       tokens = await TokenRegistry.open(data);
       const end = Promise.race([stopSignal(), store.failed]); // a signal drains from the first request on
+      const tls = readTlsFiles(options); // again, as it may be long since
       server = await startServer({ plants: store, tokens, ...given({ fd, tls }) }, options);
       if (firstToken) await introduce(server.url, data, tokens);
       await printLines([`plant-store listening on ${server.url}`]);
@@ -158,9 +159,10 @@ async function startServer(parts: ServerOptions, options: ServeOptions): Promise
 
 /** Connections that are open live on; a bad new pair leaves everything as it is. */
 function reloadCertificate(server: PlantServer | undefined, options: ServeOptions): void {
+  if (server === undefined) return; // it reads the files when it starts
   try {
     const tls = readTlsFiles(options);
-    if (tls !== undefined) server?.replaceCertificate(tls);
+    if (tls !== undefined) server.replaceCertificate(tls);
     printMessage("read the certificate again");
   } catch (error) {
     printMessage(`warning: keeping the certificate there is: ${(error as Error).message}`);
