@@ -61,8 +61,10 @@ describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => 
       await once(socket, "secureConnect");
       return socket.getProtocol();
     };
-    await assert.rejects(connectBy("TLSv1"), { code: /ALERT_PROTOCOL_VERSION$/ });
-    await assert.rejects(connectBy("TLSv1.1"), { code: /ALERT_PROTOCOL_VERSION$/ });
+    // The end of the connection may overtake the alert that says why.
+    const refused = { code: /ALERT_PROTOCOL_VERSION$|^ECONNRESET$/ };
+    await assert.rejects(connectBy("TLSv1"), refused);
+    await assert.rejects(connectBy("TLSv1.1"), refused);
     assert.deepEqual(
       [await connectBy("TLSv1.2"), await connectBy("TLSv1.3")],
       ["TLSv1.2", "TLSv1.3"],
