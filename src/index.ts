@@ -19,6 +19,12 @@ export {
   type RequestErrorCode,
 } from "./core/errors.ts";
 export { parseInt64 } from "./core/int64.ts";
+export {
+  DEFAULT_HOST,
+  NUMBER_OPTIONS,
+  type NumberOption,
+  type NumberOptionName,
+} from "./core/options.ts";
 export { encodeNewPlant, type NewPlant, type Plant } from "./core/plant.ts";
 export {
   type CreateOutcome,

@@ -1,6 +1,18 @@
 /** Options that several commands share, and readers of option values. */
-import { normalizeBasePath } from "../index.ts";
+import {
+  DEFAULT_HOST,
+  NUMBER_OPTIONS,
+  type NumberOptionName,
+  normalizeBasePath,
+} from "../index.ts";
 import { type Option, UsageError } from "./command.ts";
+
+const PLACEHOLDERS: readonly [unit: RegExp, placeholder: string][] = [
+  [/BytesMax$/, "BYTES"],
+  [/Ms$/, "MS"],
+  [/Max$/, "COUNT"],
+  [/^port$/, "PORT"],
+];
 
 export const DATA: Option<string> = {
   placeholder: "DIR",
@@ -13,16 +25,11 @@ export const DATA: Option<string> = {
 export const HOST: Option<string> = {
   placeholder: "HOST",
   help: "the address to listen on",
-  defaultText: "127.0.0.1",
+  defaultText: DEFAULT_HOST,
   parse: parseText,
 };
 
-export const PORT: Option<number> = {
-  placeholder: "PORT",
-  help: "the port to listen on; 0 picks a free one",
-  defaultText: "8080",
-  parse: integerBetween(0, 65_535),
-};
+export const PORT = number("port", "the port to listen on; 0 picks a free one");
 
 export const BASE_PATH: Option<string> = {
   placeholder: "/PATH",
@@ -83,11 +90,11 @@ export function integerBetween(min: number, max: number): (text: string) => numb
   };
 }
 
-const MAX_MS = 2 ** 31 - 1; // the longest timer Node has
-
-export function milliseconds(help: string, defaultMs: number): Option<number> {
-  const parse = integerBetween(1, MAX_MS);
-  return { placeholder: "MS", help, defaultText: String(defaultMs), parse };
+/** An option whose default and bounds are the library's. */
+export function number(name: NumberOptionName, help: string): Option<number> {
+  const { default: byDefault, min, max } = NUMBER_OPTIONS[name];
+  const placeholder = PLACEHOLDERS.find(([unit]) => unit.test(name))?.[1] ?? "NUMBER";
+  return { placeholder, help, defaultText: String(byDefault), parse: integerBetween(min, max) };
 }
 
 const UNIT_MS = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 7 * 86_400_000 };

@@ -1,6 +1,7 @@
 /** Where a server listens: an address of its own, or a socket that somebody else holds open. */
 import type { Server } from "node:http";
 import net, { type AddressInfo } from "node:net";
+import { DEFAULT_HOST, readNumber, requireText } from "../core/options.ts";
 
 export interface ListenOptions {
   /** Default: 127.0.0.1. */
@@ -22,7 +23,9 @@ const HELD_BACKLOG = 4096;
 
 /** @throws the system's error when the address cannot be had. */
 export async function listen(server: Server, options: ListenOptions): Promise<void> {
-  const { host = "127.0.0.1", port = 8080, fd } = options;
+  const { host = DEFAULT_HOST, fd } = options;
+  requireText("host", host);
+  const port = readNumber("port", options.port);
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);
     server.listen(fd === undefined ? { host, port } : { fd, backlog: HELD_BACKLOG }, () => {

@@ -9,6 +9,7 @@
  */
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
 import { publishWarning } from "../core/channels.ts";
+import { readNumber, requireMember } from "../core/options.ts";
 import type { PlantService, TokenVerifier, VerifiedToken } from "../core/services.ts";
 import { answer } from "./answer.ts";
 import { Authenticator, requireScope } from "./bearer.ts";
@@ -48,7 +49,8 @@ export type Handler = (
 /**
  * A request listener for any `node:http` server.
  *
- * @throws RangeError when the base path is not one.
+ * @throws TypeError or RangeError for an option of the wrong type or out of
+ * its range (`NUMBER_OPTIONS`), or a base path that is none.
  */
 export function createRequestListener(options: ListenerOptions): RequestListener {
   const handle = createHandler(options);
@@ -77,13 +79,16 @@ class Listener {
   readonly #pending: Pending;
 
   constructor(options: ListenerOptions) {
-    this.#plants = options.plants;
-    this.#authenticator = new Authenticator(options.tokens);
-    this.#basePath = normalizeBasePath(options.basePath ?? "");
-    this.#bodyBytesMax = options.bodyBytesMax ?? 1024 * 1024;
+    const { plants, tokens, basePath = "" } = options;
+    requireMember("plants", plants, "create");
+    requireMember("tokens", tokens, "verify");
+    this.#plants = plants;
+    this.#authenticator = new Authenticator(tokens);
+    this.#basePath = normalizeBasePath(basePath);
+    this.#bodyBytesMax = readNumber("bodyBytesMax", options.bodyBytesMax);
     this.#pending = new Pending(
-      options.pendingBytesMax ?? 64 * 1024 * 1024,
-      options.pendingRequestsMax ?? 16_384,
+      readNumber("pendingBytesMax", options.pendingBytesMax),
+      readNumber("pendingRequestsMax", options.pendingRequestsMax),
     );
   }
 

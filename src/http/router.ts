@@ -6,6 +6,7 @@
  * `/plants` and `http://host/plants`. Knows no methods' meaning, only their names.
  */
 import { PlantStoreError } from "../core/errors.ts";
+import { requireString } from "../core/options.ts";
 
 /** What each path below the base path allows. */
 const METHODS = new Map<string, readonly string[]>([["/plants", ["POST"]]]);
@@ -38,9 +39,11 @@ export function requireMethod(method: string | undefined, methods: readonly stri
 /**
  * A base path as the router wants it: empty, or with a slash in front and none behind.
  *
- * @throws RangeError when it holds what no path can (RFC 3986 section 3.3).
+ * @throws TypeError when it is no string; RangeError when it holds what no path
+ * can (RFC 3986 section 3.3).
  */
 export function normalizeBasePath(basePath: string): string {
+  requireString("basePath", basePath);
   const path = basePath.replace(/\/$/, "");
   if (path !== "" && !/^(?:\/[A-Za-z0-9._~!$&'()*+,;=:@%-]+)+$/.test(path)) {
     throw new RangeError(`basePath: expected a path like /garden, got "${basePath}"`);

@@ -11,6 +11,7 @@ import http, { type IncomingMessage, type Server, type ServerResponse } from "no
 import type { Socket } from "node:net";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
+import { readNumber } from "../core/options.ts";
 import { answerAndClose, closeGently } from "./answer.ts";
 import { Authenticator } from "./bearer.ts";
 import { DirectRequest } from "./direct-request.ts";
@@ -91,8 +92,9 @@ export class PlantServer {
    * Starts to serve. The store stays the caller's to close.
    *
    * @throws the system's error when the address cannot be had (`code`
-   * `EADDRINUSE`, `EACCES`, …); Error when certificate and key are no
-   * pair; RangeError when the base path is not one.
+   * `EADDRINUSE`, `EACCES`, …); TypeError or RangeError for an option of the
+   * wrong type or out of its range (`NUMBER_OPTIONS`); Error when certificate
+   * and key are no pair.
    */
   static async start(options: ServerOptions): Promise<PlantServer> {
     const connections = new Connections(options);
@@ -117,10 +119,13 @@ export class PlantServer {
    * Drains: answers what is in flight, closes every connection, stops
    * accepting. Connections that are not done by the deadline are cut.
    *
-   * @param drainTimeoutMs the deadline; a second call changes nothing.
+   * @param drainTimeoutMs the deadline, by default 10,000; 0 cuts at once. A
+   * second call changes nothing.
+   * @throws TypeError or RangeError when it is no time (`NUMBER_OPTIONS`).
    */
-  close(drainTimeoutMs = 10_000): Promise<void> {
-    this.#closing ??= this.#drain(drainTimeoutMs);
+  async close(drainTimeoutMs?: number): Promise<void> {
+    const timeoutMs = readNumber("drainTimeoutMs", drainTimeoutMs);
+    this.#closing ??= this.#drain(timeoutMs);
     return this.#closing;
   }
 
@@ -138,21 +143,28 @@ export class PlantServer {
 }
 
 function createServer(options: ServerOptions, connections: Connections): Server {
-  const { requestTimeoutMs = 30_000, tls } = options;
+  const { tls } = options;
+  const requestTimeoutMs = readNumber("requestTimeoutMs", options.requestTimeoutMs);
   const settings = {
     IncomingMessage: DirectRequest,
-    maxHeaderSize: options.headerBytesMax ?? 16 * 1024,
-    headersTimeout: Math.min(options.headerTimeoutMs ?? 10_000, requestTimeoutMs),
+    maxHeaderSize: readNumber("headerBytesMax", options.headerBytesMax),
+    headersTimeout: Math.min(
+      readNumber("headerTimeoutMs", options.headerTimeoutMs),
+      requestTimeoutMs,
+    ),
     requestTimeout: requestTimeoutMs,
-    keepAliveTimeout: options.keepAliveTimeoutMs ?? 75_000,
-    connectionsCheckingInterval: options.connectionCheckIntervalMs ?? 1000,
+    keepAliveTimeout: readNumber("keepAliveTimeoutMs", options.keepAliveTimeoutMs),
+    connectionsCheckingInterval: readNumber(
+      "connectionCheckIntervalMs",
+      options.connectionCheckIntervalMs,
+    ),
     // Node's own refusal has no body, and two Host headers it accepts.
     requireHostHeader: false,
   };
   const server = tls === undefined ? http.createServer(settings) : createTlsServer(settings, tls);
   // Node drops the headers behind the 2,000th in silence; their bytes are bounded already.
   server.maxHeadersCount = 0;
-  server.timeout = options.stallTimeoutMs ?? 120_000;
+  server.timeout = readNumber("stallTimeoutMs", options.stallTimeoutMs);
   // A client that has sent all it wants to may close its side and wait for the answer
   // (RFC 9112 section 9.6). Node has the switch, but no word about it in its documentation.
   Object.assign(server, { httpAllowHalfOpen: true });

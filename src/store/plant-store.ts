@@ -13,6 +13,7 @@ import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { LOCK_NAME, LOG_NAME } from "../core/file-names.ts";
 import { assertInt64 } from "../core/int64.ts";
+import { readNumber, requireFunction, requireText } from "../core/options.ts";
 import { assertNewPlant, encodeNewPlant, isSamePlant, type NewPlant } from "../core/plant.ts";
 import type { CreateOutcome, PlantService } from "../core/services.ts";
 import { type Checkpoint, readCheckpoint } from "../log/checkpoint.ts";
@@ -20,7 +21,6 @@ import { Checkpointer } from "../log/checkpointer.ts";
 import { ensureDirectory, LogFile } from "../log/file.ts";
 import { DirectoryLock } from "../log/lock.ts";
 import { LOG_START, readBlocks, visitLines } from "../log/reader.ts";
-import { BATCH_BYTES_LIMIT } from "../log/recovery.ts";
 import { LogWriter } from "../log/writer.ts";
 import type { IdIndex } from "./id-index.ts";
 import { decodeRecord, readPlantAt } from "./record.ts";
@@ -31,7 +31,7 @@ import { OFFSET_LIMIT } from "./slot-table.ts";
 export interface PlantStoreOptions {
   /** What this process does, named to whoever finds the directory locked. Default: `library`. */
   readonly command?: string;
-  /** A batch takes records until it holds this many bytes; 1 to 1,048,576, the default. */
+  /** A batch takes records until it holds this many bytes. Default, and most: 1 MiB. */
   readonly batchBytesMax?: number;
   /** More bytes of records than this never wait for the disk. Default: 64 MiB. */
   readonly queueBytesMax?: number;
@@ -78,19 +78,16 @@ export class PlantStore implements PlantService {
    *
    * @throws PlantStoreError `locked` when another process has it, `corruption`
    * when a person has to look at the log, `io_error` when the system refuses.
-   * @throws RangeError for an option out of its range.
+   * @throws TypeError or RangeError, before anything is touched, for an option
+   * of the wrong type or out of its range (`NUMBER_OPTIONS`).
    */
   static async open(directory: string, options: PlantStoreOptions = {}): Promise<PlantStore> {
-    const batchBytesMax = options.batchBytesMax ?? BATCH_BYTES_LIMIT;
-    if (!(batchBytesMax >= 1 && batchBytesMax <= BATCH_BYTES_LIMIT)) {
-      throw new RangeError(
-        `batchBytesMax: expected 1 to ${BATCH_BYTES_LIMIT}, got ${batchBytesMax}`,
-      );
-    }
-    const { onProgress, queueBytesMax = 64 * 1024 * 1024 } = options;
-    if (!(queueBytesMax >= 1)) {
-      throw new RangeError(`queueBytesMax: expected 1 or more, got ${queueBytesMax}`);
-    }
+    const { command = "library", onProgress } = options;
+    requireText("directory", directory);
+    requireText("command", command);
+    requireFunction("onProgress", onProgress);
+    const batchBytesMax = readNumber("batchBytesMax", options.batchBytesMax);
+    const queueBytesMax = readNumber("queueBytesMax", options.queueBytesMax);
     const { isOpenToOthers } = await ensureDirectory(directory);
     if (isOpenToOthers) {
       publishWarning(`"${directory}" is open to other users; close it: chmod 700 "${directory}"`);
@@ -99,7 +96,7 @@ export class PlantStore implements PlantService {
     let writer: LogWriter | undefined;
     const lock = await DirectoryLock.acquire(directory, {
       name: LOCK_NAME,
-      command: options.command ?? "library",
+      command,
       durableBytes: () => writer?.durableBytes,
     });
     try {

@@ -86,7 +86,7 @@ const VALUES: readonly [option: string, good: string[], bad: string[]][] = [
   ["request-timeout-ms", ["1", "2147483647"], ["0", "2147483648"]],
   ["keep-alive-timeout-ms", ["1", "2147483647"], ["0", "2147483648"]],
   ["connection-check-interval-ms", ["1", "2147483647"], ["0", "2147483648"]],
-  ["drain-timeout-ms", ["1", "2147483647"], ["0", "2147483648"]],
+  ["drain-timeout-ms", ["0", "1", "2147483647"], ["2147483648"]],
 ];
 
 for (const [option, good, bad] of VALUES) {

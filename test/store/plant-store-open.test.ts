@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { chmodSync, chownSync, existsSync, mkdirSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { PlantStore, type PlantStoreOptions } from "../../src/index.ts";
+import { PlantStore } from "../../src/index.ts";
 import { makeFolder } from "../support/folders.ts";
 import { collect, logPath, openFilesIn, openStore, readLog, writeLog } from "../support/stores.ts";
 import { collectWarnings } from "../support/watch.ts";
@@ -63,26 +63,36 @@ test("an open that was refused holds neither the lock nor a file", async (t) => 
   await openStore(t, folder);
 });
 
-const BAD_OPTIONS: readonly PlantStoreOptions[] = [
-  { batchBytesMax: 0 },
-  { batchBytesMax: -1 },
-  { batchBytesMax: 1024 * 1024 + 1 },
-  { batchBytesMax: Number.NaN },
-  { batchBytesMax: Number.POSITIVE_INFINITY },
-  { queueBytesMax: Number.NaN },
-  { queueBytesMax: -1 },
+/** Options as a program without types might give them. */
+const BAD_OPTIONS: readonly [name: string, value: unknown, error: "TypeError" | "RangeError"][] = [
+  ["batchBytesMax", 0, "RangeError"],
+  ["batchBytesMax", -1, "RangeError"],
+  ["batchBytesMax", 1024 * 1024 + 1, "RangeError"],
+  ["batchBytesMax", Number.NaN, "RangeError"],
+  ["batchBytesMax", Number.POSITIVE_INFINITY, "RangeError"],
+  ["batchBytesMax", "1024", "TypeError"],
+  ["queueBytesMax", Number.NaN, "RangeError"],
+  ["queueBytesMax", -1, "RangeError"],
+  ["queueBytesMax", null, "TypeError"],
+  ["command", 7, "TypeError"],
+  ["onProgress", "loud", "TypeError"],
 ];
 
-for (const options of BAD_OPTIONS) {
-  const [name, value] = Object.entries(options)[0] ?? [];
+for (const [name, value, error] of BAD_OPTIONS) {
   test(`open refuses ${name} ${value} before it touches the disk`, async (t) => {
     const folder = join(makeFolder(t), "new");
-    const opening = PlantStore.open(folder, options);
+    const opening = PlantStore.open(folder, { [name]: value });
     t.after(async () => (await opening.catch(() => undefined))?.close());
-    await assert.rejects(opening, RangeError);
+    await assert.rejects(opening, { name: error, message: new RegExp(`^${name}: expected `) });
     assert.equal(existsSync(folder), false);
   });
 }
+
+test("open refuses a directory that is no text", async () => {
+  for (const directory of [undefined, 7, ""]) {
+    await assert.rejects(PlantStore.open(directory as string), /^(Type|Range)Error: directory: /);
+  }
+});
 
 for (const batchBytesMax of [1, 100, 1024 * 1024]) {
   test(`plants are stored in order with batchBytesMax ${batchBytesMax}`, async (t) => {

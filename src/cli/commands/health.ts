@@ -8,7 +8,7 @@ import http from "node:http";
 import https from "node:https";
 import { isIP } from "node:net";
 import { defineCommand, type OptionValues, UsageError } from "../command.ts";
-import { BASE_PATH, HOST, milliseconds, PORT, TLS_CERT } from "../options.ts";
+import { BASE_PATH, HOST, integerBetween, PORT, TLS_CERT } from "../options.ts";
 import { printLines } from "../output.ts";
 
 /** Beyond any answer of ours; another service may send whatever it likes. */
@@ -25,7 +25,12 @@ const OPTIONS = {
   port: { ...PORT, help: "the port the server listens on" },
   "base-path": BASE_PATH,
   "tls-cert": { ...TLS_CERT, help: "the server has a certificate: ask by https" },
-  "timeout-ms": milliseconds("how long an answer may take", 2000),
+  "timeout-ms": {
+    placeholder: "MS",
+    help: "how long an answer may take",
+    defaultText: "2000",
+    parse: integerBetween(1, 600_000),
+  },
 };
 
 export const health = defineCommand({

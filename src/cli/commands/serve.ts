@@ -16,14 +16,13 @@ import {
   type ServerOptions,
   TokenRegistry,
 } from "../../index.ts";
-import { defineCommand, type Option, type OptionValues, UsageError } from "../command.ts";
+import { defineCommand, type OptionValues, UsageError } from "../command.ts";
 import { describeListenError } from "../listen-error.ts";
 import {
   BASE_PATH,
   DATA,
   HOST,
-  integerBetween,
-  milliseconds,
+  number,
   PORT,
   parseSwitch,
   parseText,
@@ -34,13 +33,6 @@ import { Progress } from "../progress.ts";
 import { onReloadSignal, stopSignal } from "../signals.ts";
 import { takeHeldSocket } from "../systemd.ts";
 import { readTlsFiles } from "../tls-files.ts";
-
-const MAX_BYTES = 2 ** 30;
-
-function bytes(help: string, defaultBytes: number, max = MAX_BYTES): Option<number> {
-  const parse = integerBetween(1, max);
-  return { placeholder: "BYTES", help, defaultText: String(defaultBytes), parse };
-}
 
 const OPTIONS = {
   data: DATA,
@@ -57,22 +49,26 @@ const OPTIONS = {
     help: "create a token if there is none, and show it once with a curl line",
     parse: parseSwitch,
   },
-  "body-bytes-max": bytes("the longest body; beyond it 413", 1_048_576),
-  "header-bytes-max": bytes("request line and headers together; beyond it 431", 16_384),
-  "header-timeout-ms": milliseconds("to receive all headers; beyond it 408", 10_000),
-  "request-timeout-ms": milliseconds("to receive a whole request; beyond it 408", 30_000),
-  "keep-alive-timeout-ms": milliseconds("how long an idle connection is kept", 75_000),
-  "stall-timeout-ms": milliseconds("a connection that stands still is cut after this", 120_000),
-  "connection-check-interval-ms": milliseconds("how often slow connections are looked for", 1000),
-  "pending-bytes-max": bytes("bodies under way, and records that wait; beyond it 503", 67_108_864),
-  "pending-requests-max": {
-    placeholder: "COUNT",
-    help: "requests under way together; beyond it 503",
-    defaultText: "16384",
-    parse: integerBetween(1, 1_000_000),
-  },
-  "batch-bytes-max": bytes("what goes out with one sync", 1_048_576, 1_048_576),
-  "drain-timeout-ms": milliseconds("how long a stop waits for what is in flight", 10_000),
+  "body-bytes-max": number("bodyBytesMax", "the longest body; beyond it 413"),
+  "header-bytes-max": number("headerBytesMax", "request line and headers together; beyond it 431"),
+  "header-timeout-ms": number("headerTimeoutMs", "to receive all headers; beyond it 408"),
+  "request-timeout-ms": number("requestTimeoutMs", "to receive a whole request; beyond it 408"),
+  "keep-alive-timeout-ms": number("keepAliveTimeoutMs", "how long an idle connection is kept"),
+  "stall-timeout-ms": number("stallTimeoutMs", "a connection that stands still is cut after this"),
+  "connection-check-interval-ms": number(
+    "connectionCheckIntervalMs",
+    "how often slow connections are looked for",
+  ),
+  "pending-bytes-max": number(
+    "pendingBytesMax",
+    "bodies under way, and records that wait; beyond it 503",
+  ),
+  "pending-requests-max": number(
+    "pendingRequestsMax",
+    "requests under way together; beyond it 503",
+  ),
+  "batch-bytes-max": number("batchBytesMax", "what goes out with one sync"),
+  "drain-timeout-ms": number("drainTimeoutMs", "how long a stop waits for what is in flight"),
 };
 
 export const serve = defineCommand({

@@ -1,0 +1,101 @@
+/**
+ * What an option may be: the one table of every number that can be set, with
+ * its default and its bounds, and guards for options of other kinds.
+ *
+ * The library, the command line and the README all take their figures from
+ * this table (a test holds the README to it). A wrong option is a mistake of
+ * the calling program, so it is refused by name before anything is opened.
+ */
+
+export interface NumberOption {
+  /** What counts when the option is not given. */
+  readonly default: number;
+  /** The least value, itself allowed. */
+  readonly min: number;
+  /** The greatest value, itself allowed. */
+  readonly max: number;
+}
+
+const KIB = 1024;
+const MIB = 1024 * KIB;
+const GIB = 1024 * MIB;
+
+function bytes(byDefault: number, max = GIB): NumberOption {
+  return { default: byDefault, min: 1, max };
+}
+
+/** The longest timer Node has; beyond it one fires at once. */
+const TIMER_MS_MAX = 2 ** 31 - 1;
+
+function milliseconds(byDefault: number, min = 1): NumberOption {
+  return { default: byDefault, min, max: TIMER_MS_MAX };
+}
+
+/**
+ * Every option that is a number, under its name in the library; a unit stands
+ * last in the name. On the command line `bodyBytesMax` is `--body-bytes-max`.
+ */
+export const NUMBER_OPTIONS = {
+  port: { default: 8080, min: 0, max: 65_535 },
+  bodyBytesMax: bytes(MIB),
+  headerBytesMax: bytes(16 * KIB),
+  headerTimeoutMs: milliseconds(10_000),
+  requestTimeoutMs: milliseconds(30_000),
+  keepAliveTimeoutMs: milliseconds(75_000),
+  stallTimeoutMs: milliseconds(120_000),
+  connectionCheckIntervalMs: milliseconds(1000),
+  pendingBytesMax: bytes(64 * MIB),
+  pendingRequestsMax: { default: 16_384, min: 1, max: 1_000_000 },
+  // A start writes this much again, whatever the process before it had set.
+  batchBytesMax: bytes(MIB, MIB),
+  queueBytesMax: bytes(64 * MIB),
+  drainTimeoutMs: milliseconds(10_000, 0),
+} as const satisfies Record<string, NumberOption>;
+
+export type NumberOptionName = keyof typeof NUMBER_OPTIONS;
+
+/** The address that is listened on when none is given: reachable from this machine alone. */
+export const DEFAULT_HOST = "127.0.0.1";
+
+/**
+ * The value of an option, or its default.
+ *
+ * @throws TypeError when it is no number; RangeError when it is no whole number
+ * between its bounds.
+ */
+export function readNumber(name: NumberOptionName, value: number | undefined): number {
+  const { default: byDefault, min, max } = NUMBER_OPTIONS[name];
+  if (value === undefined) return byDefault;
+  if (typeof value !== "number") throw typeFault(name, "a number", value);
+  if (Number.isInteger(value) && value >= min && value <= max) return value;
+  throw new RangeError(`${name}: expected a whole number from ${min} to ${max}, got ${value}`);
+}
+
+/** @throws TypeError when it is no string. */
+export function requireString(name: string, value: string): void {
+  if (typeof value !== "string") throw typeFault(name, "a string", value);
+}
+
+/** @throws TypeError when it is no string; RangeError when it is an empty one. */
+export function requireText(name: string, value: string): void {
+  requireString(name, value);
+  if (value === "") throw new RangeError(`${name}: expected some text, got an empty string`);
+}
+
+/** @throws TypeError when it is neither absent nor a function. */
+export function requireFunction(name: string, value: unknown): void {
+  if (value !== undefined && typeof value !== "function") {
+    throw typeFault(name, "a function", value);
+  }
+}
+
+/** @throws TypeError when it is no object with this method. */
+export function requireMember(name: string, value: unknown, method: string): void {
+  const found = (value as Record<string, unknown> | null | undefined)?.[method];
+  if (typeof found !== "function") throw typeFault(name, `an object with ${method}()`, value);
+}
+
+function typeFault(name: string, expected: string, value: unknown): TypeError {
+  const got = value === null ? "null" : typeof value;
+  return new TypeError(`${name}: expected ${expected}, got ${got}`);
+}

@@ -1,0 +1,81 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import {
+  NUMBER_OPTIONS,
+  type NumberOptionName,
+  readNumber,
+  requireFunction,
+  requireMember,
+  requireString,
+  requireText,
+} from "../../src/core/options.ts";
+
+const NAMES = Object.keys(NUMBER_OPTIONS) as NumberOptionName[];
+
+for (const name of NAMES) {
+  const { default: byDefault, min, max } = NUMBER_OPTIONS[name];
+
+  test(`${name} is ${byDefault} by default, and takes whole numbers from ${min} to ${max}`, () => {
+    assert.equal(readNumber(name, undefined), byDefault);
+    for (const value of [min, byDefault, max]) assert.equal(readNumber(name, value), value);
+    for (const value of [min - 1, max + 1, min + 0.5, -1, NaN, Infinity, -Infinity]) {
+      assert.throws(() => readNumber(name, value), { name: "RangeError", message: namedBy(name) });
+    }
+    for (const value of ["8080", null, 1n, true, {}]) {
+      const wrong = value as unknown as number;
+      assert.throws(() => readNumber(name, wrong), { name: "TypeError", message: namedBy(name) });
+    }
+  });
+}
+
+const README = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
+/** Held to their defaults elsewhere: the one in the quick start, the other in the library alone. */
+const NOT_IN_TABLE: readonly NumberOptionName[] = ["port", "queueBytesMax"];
+
+for (const name of NAMES.filter((name) => !NOT_IN_TABLE.includes(name))) {
+  const flag = `--${name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+
+  test(`the README's table of limits names ${flag} with its default`, () => {
+    const row = README.split("\n").find((line) => line.startsWith("|") && line.includes(flag));
+    const [, , byDefault = ""] = row?.split("|") ?? [];
+    const figure = asPeopleWrite(name);
+    assert.ok(byDefault.includes(figure), `expected "${figure}" in "${byDefault}"`);
+  });
+}
+
+test("text must be a string, and not an empty one", () => {
+  requireText("host", "::1");
+  assert.throws(() => requireText("host", ""), { name: "RangeError", message: namedBy("host") });
+  requireString("basePath", "");
+  for (const value of [7, null, undefined, ["a"]]) {
+    const wrong = value as unknown as string;
+    assert.throws(() => requireText("host", wrong), {
+      name: "TypeError",
+      message: namedBy("host"),
+    });
+  }
+});
+
+test("a function may be absent, and an object must have its method", () => {
+  requireFunction("onProgress", undefined);
+  requireFunction("onProgress", () => {});
+  assert.throws(() => requireFunction("onProgress", "no"), { message: namedBy("onProgress") });
+  requireMember("plants", { create: () => {} }, "create");
+  for (const value of [undefined, null, {}, { create: true }, 7]) {
+    const fault = { name: "TypeError", message: namedBy("plants") };
+    assert.throws(() => requireMember("plants", value, "create"), fault);
+  }
+});
+
+function namedBy(name: string): RegExp {
+  return new RegExp(`^${name}: expected `);
+}
+
+/** `1 MiB`, `10 s`, `16,384`. */
+function asPeopleWrite(name: NumberOptionName): string {
+  const { default: figure } = NUMBER_OPTIONS[name];
+  if (name.endsWith("Ms")) return `${figure / 1000} s`;
+  if (!name.endsWith("BytesMax")) return figure.toLocaleString("en-GB");
+  return figure >= 1024 * 1024 ? `${figure / 1024 / 1024} MiB` : `${figure / 1024} KiB`;
+}

@@ -1,0 +1,65 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createRequestListener, PlantServer, type ServerOptions } from "../../src/index.ts";
+
+const PARTS = {
+  plants: { create: async () => "created", get: async () => undefined, async *list() {} },
+  tokens: { verify: () => undefined },
+} satisfies Pick<ServerOptions, "plants" | "tokens">;
+
+/** Options as a program without types might give them. */
+const OF_THE_LISTENER: readonly [
+  name: string,
+  value: unknown,
+  error: "TypeError" | "RangeError",
+][] = [
+  ["plants", undefined, "TypeError"],
+  ["plants", {}, "TypeError"],
+  ["tokens", null, "TypeError"],
+  ["tokens", { verify: "pst_" }, "TypeError"],
+  ["basePath", 7, "TypeError"],
+  ["basePath", "garden", "RangeError"],
+  ["bodyBytesMax", "1024", "TypeError"],
+  ["bodyBytesMax", Number.NaN, "RangeError"],
+  ["pendingBytesMax", -1, "RangeError"],
+  ["pendingRequestsMax", 0.5, "RangeError"],
+];
+
+const OF_THE_SERVER: typeof OF_THE_LISTENER = [
+  ["host", "", "RangeError"],
+  ["host", 7, "TypeError"],
+  ["port", "8080", "TypeError"],
+  ["port", 65_536, "RangeError"],
+  ["headerBytesMax", 0, "RangeError"],
+  ["headerTimeoutMs", Number.NaN, "RangeError"],
+  ["requestTimeoutMs", Number.POSITIVE_INFINITY, "RangeError"],
+  ["keepAliveTimeoutMs", -1, "RangeError"],
+  ["stallTimeoutMs", 2 ** 31, "RangeError"],
+  ["connectionCheckIntervalMs", null, "TypeError"],
+];
+
+for (const [name, value, error] of OF_THE_LISTENER) {
+  test(`a listener with ${name} ${JSON.stringify(value)} is refused with a ${error}`, () => {
+    const options = { ...PARTS, [name]: value };
+    const message = new RegExp(`^${name}: expected `);
+    assert.throws(() => createRequestListener(options), { name: error, message });
+  });
+}
+
+for (const [name, value, error] of [...OF_THE_LISTENER, ...OF_THE_SERVER]) {
+  test(`a server with ${name} ${JSON.stringify(value)} is refused with a ${error}`, async (t) => {
+    const starting = PlantServer.start({ port: 0, ...PARTS, [name]: value });
+    t.after(async () => (await starting.catch(() => undefined))?.close());
+    await assert.rejects(starting, { name: error, message: new RegExp(`^${name}: expected `) });
+  });
+}
+
+test("a drain time that is none is refused, and the server goes on", async (t) => {
+  const server = await PlantServer.start({ ...PARTS, port: 0 });
+  t.after(() => server.close(0));
+  await assert.rejects(server.close(Number.NaN), {
+    name: "RangeError",
+    message: /^drainTimeoutMs:/,
+  });
+  assert.equal((await fetch(`${server.url}/plants`)).status, 401);
+});
