@@ -11,7 +11,12 @@ export {
 } from "./auth/token-file.ts";
 export { isLive, isTokenName, type TokenRecord } from "./auth/token-log.ts";
 export { TokenRegistry } from "./auth/token-registry.ts";
-export type { WarningMessage } from "./core/channels.ts";
+export type {
+  BatchMessage,
+  CreateMessage,
+  RequestMessage,
+  WarningMessage,
+} from "./core/channels.ts";
 export {
   type DataErrorCode,
   type ErrorCode,
@@ -32,6 +37,7 @@ export {
   SCOPES,
   type Scope,
   type TokenVerifier,
+  type Verdict,
   type VerifiedToken,
 } from "./core/services.ts";
 export { createRequestListener, type ListenerOptions } from "./http/listener.ts";

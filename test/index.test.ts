@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import http, { type RequestListener } from "node:http";
+import http, { type IncomingMessage, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
 import { type TestContext, test } from "node:test";
 import * as library from "../src/index.ts";
@@ -9,11 +9,13 @@ import {
   createRequestListener,
   createToken,
   type NewPlant,
+  PlantServer,
   type PlantService,
   PlantStore,
   PlantStoreError,
   TokenRegistry,
   type TokenVerifier,
+  type VerifiedToken,
 } from "../src/index.ts";
 import { makeFolder } from "./support/folders.ts";
 import { type Answer, errorNumber, send } from "./support/service.ts";
@@ -203,9 +205,28 @@ class Shed implements PlantService {
 const MEMBER = { name: "member", scopes: ["write"] } as const;
 const GUEST = { name: "guest", scopes: ["read"] } as const;
 
+function judge(token: string): VerifiedToken | undefined {
+  return { yes: MEMBER, look: GUEST }[token];
+}
+
+/** Resolves later, as a promise does, and is none. */
+class Foreign<T> implements PromiseLike<T> {
+  readonly #value: T;
+
+  constructor(value: T) {
+    this.#value = value;
+  }
+
+  // biome-ignore lint/suspicious/noThenProperty: a thenable is what is tested
+  then: PromiseLike<T>["then"] = (onResolved, onRejected) =>
+    new Promise<T>((resolve) => setImmediate(resolve, this.#value)).then(onResolved, onRejected);
+}
+
 const VERIFIERS: readonly [says: string, tokens: TokenVerifier][] = [
-  ["at once", { verify: (token) => ({ yes: MEMBER, look: GUEST })[token] }],
-  ["later", { verify: async (token) => ({ yes: MEMBER, look: GUEST })[token] }],
+  ["at once", { verify: judge }],
+  ["later", { verify: async (token) => judge(token) }],
+  ["by a promise of another library", { verify: (token) => new Foreign(judge(token)) }],
+  ["with null for no", { verify: (token) => judge(token) ?? null }],
 ];
 
 for (const [says, tokens] of VERIFIERS) {
@@ -257,13 +278,43 @@ for (const [says, tokens, name] of FAULTS) {
   });
 }
 
-test("a body that somebody else has read is answered 500, not waited for", async (t) => {
-  const warnings = collectWarnings(t);
-  const listener = createRequestListener({ plants: new Shed(), tokens: { verify: () => MEMBER } });
-  const url = await serve(t, (req, res) => {
-    req.on("end", () => listener(req, res)).resume();
+const READERS: readonly [says: string, read: (req: IncomingMessage, then: () => void) => void][] = [
+  ["all", (req, then) => req.on("end", then).resume()],
+  ["the beginning", (req, then) => req.once("data", () => then())],
+  [
+    "all by iteration",
+    async (req, then) => {
+      for await (const _ of req);
+      then();
+    },
+  ],
+];
+
+for (const [says, read] of READERS) {
+  test(`a body of which somebody else has read ${says} is answered 500 that names the mistake`, async (t) => {
+    const warnings = collectWarnings(t);
+    const tokens = { verify: () => MEMBER };
+    const listener = createRequestListener({ plants: new Shed(), tokens });
+    const url = await serve(t, (req, res) => read(req, () => listener(req, res)));
+    const answer = await post(`${url}/plants`, "x", '{"id":1,"name":"a"}');
+    assert.equal(errorNumber(answer), 50001);
+    assert.match(answer.text, /before any body parser/); // for the developer who tries it first
+    assert.equal(warnings.length, 1);
+    assert.match(String(warnings[0]?.cause), /before any body parser/);
   });
-  const answer = await post(`${url}/plants`, "x", '{"id":1,"name":"a"}');
-  assert.equal(errorNumber(answer), 50001);
-  assert.equal(warnings.length, 1);
+}
+
+test("a store, its tokens and a server are closed at the end of their block", async (t) => {
+  const folder = makeFolder(t);
+  let url = "";
+  {
+    await using plants = await PlantStore.open(folder);
+    using tokens = await TokenRegistry.open(folder);
+    await using server = await PlantServer.start({ plants, tokens, port: 0 });
+    url = `${server.url}/plants`;
+    assert.equal((await post(url, "x")).status, 401);
+  }
+  await assert.rejects(fetch(url));
+  const again = await PlantStore.open(folder); // nobody holds it
+  await again.close();
 });

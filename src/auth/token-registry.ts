@@ -82,6 +82,11 @@ export class TokenRegistry implements TokenVerifier {
     clearTimeout(this.#timer);
   }
 
+  /** `close()`, for `using` and `await using`. */
+  [Symbol.dispose](): void {
+    this.close();
+  }
+
   #scheduleLook(): void {
     if (this.#isClosed) return;
     this.#timer = setTimeout(async () => {

@@ -1,18 +1,67 @@
 /**
  * What the rooms tell whoever listens, over named `node:diagnostics_channel`
  * channels: nothing is logged, and a channel nobody subscribes to costs one
- * comparison. Names and message shapes are part of the public interface.
+ * comparison, so a publisher asks `hasSubscribers` before it makes a message
+ * or reads a clock. Names and message shapes are part of the public interface:
+ * members may be added, none changes or goes.
  */
 import { channel } from "node:diagnostics_channel";
 
-/** Something the operator should know and the store survives. */
+/** On `plant-store:warning`: something the operator should know and the store survives. */
 export interface WarningMessage {
   /** For people; one line, may name paths, never a token. */
   readonly message: string;
   readonly cause?: unknown;
 }
 
+/** On `plant-store:request`: a request that was answered, when its answer was handed over. */
+export interface RequestMessage {
+  /** `undefined` where the bytes on the connection never became a request. */
+  readonly method: string | undefined;
+  /** As sent and as the listener sees it, without the query; `undefined` like `method`. */
+  readonly path: string | undefined;
+  /** The HTTP status. */
+  readonly status: number;
+  /** The number in the Error body; `undefined` after a success. */
+  readonly error: number | undefined;
+  /**
+   * From the call of the listener to the answer; `undefined` for what the
+   * listener never saw, or what began before anybody subscribed.
+   */
+  readonly durationMs: number | undefined;
+  /** The length of the request's body; 0 where it was not taken whole. */
+  readonly bodyBytes: number;
+  /** The name of the token, once it was found good; never the token. */
+  readonly token: string | undefined;
+}
+
+/** On `plant-store:create`: a new plant that has just become durable; none for a replay. */
+export interface CreateMessage {
+  /** The path of the log: it tells the stores of one process apart. */
+  readonly log: string;
+  readonly id: bigint;
+  readonly name: string;
+  readonly tag: string | undefined;
+  /** Where the plant's line begins in the log. */
+  readonly offset: number;
+  /** The length of the line, its line feed included. */
+  readonly bytes: number;
+}
+
+/** On `plant-store:batch`: records that one sync has just made durable. */
+export interface BatchMessage {
+  /** The path of the log. */
+  readonly log: string;
+  readonly records: number;
+  readonly bytes: number;
+  /** How long the write that syncs took. */
+  readonly syncMs: number;
+}
+
 const warnings = channel("plant-store:warning");
+export const requests = channel("plant-store:request");
+export const creates = channel("plant-store:create");
+export const batches = channel("plant-store:batch");
 
 /** Publishes on `plant-store:warning`. */
 export function publishWarning(message: string, cause?: unknown): void {

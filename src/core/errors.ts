@@ -34,7 +34,7 @@ export type RequestErrorCode =
   | "unsupported_encoding"
   | "expectation_failed"
   | "header_too_large"
-  /** A defect of this program; the details are the operator's to read. */
+  /** A defect of this program, or of the one it is mounted in; the details are the operator's. */
   | "internal"
   /** More bytes wait for the disk, or for the rest of a body, than the limit allows. */
   | "overloaded"
@@ -65,7 +65,7 @@ export class PlantStoreError extends Error {
   /** Stable for ever; see the table in the README. */
   readonly code: ErrorCode;
 
-  constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
+  constructor(code: ErrorCode, message: string, options?: { readonly cause?: unknown }) {
     super(message, options);
     this.name = "PlantStoreError";
     this.code = code;

@@ -46,13 +46,17 @@ export interface VerifiedToken {
   readonly scopes: readonly Scope[];
 }
 
+/** What a look at a token may come to. */
+export type Verdict = VerifiedToken | undefined | null;
+
 /** Judges bearer tokens. */
 export interface TokenVerifier {
   /**
-   * Who the token belongs to, or `undefined` when it is unknown, expired or
-   * revoked; at once where no waiting is needed. A rejection is answered 500.
+   * Who the token belongs to, or `undefined` (`null` will do) when it is
+   * unknown, expired or revoked; at once where no waiting is needed. A throw
+   * or a rejection is answered 500.
    */
-  verify(token: string): VerifiedToken | undefined | Promise<VerifiedToken | undefined>;
+  verify(token: string): Verdict | PromiseLike<Verdict>;
 
   /**
    * Whether an answer of `verify` still stands: the token is neither revoked

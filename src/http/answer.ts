@@ -10,7 +10,8 @@
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import { type Reply, writeReplyHead } from "./reply.ts";
+import { encodeReply, type Reply, writeReplyHead } from "./reply.ts";
+import { publishAnswer } from "./request-message.ts";
 
 /** A rest of a body that costs less to read than a new connection. */
 const DISCARD_BYTES_MAX = 64 * 1024;
@@ -27,6 +28,7 @@ export function answer(req: IncomingMessage, res: ServerResponse, reply: Reply):
   }
   writeReplyHead(res, reply);
   res.end(reply.body); // Node throws a small rest away by itself
+  publishAnswer(reply, req);
 }
 
 /** Answers, and closes the connection whatever else comes on it. */
@@ -37,6 +39,7 @@ export function answerAndClose(req: IncomingMessage, res: ServerResponse, reply:
   res.flushHeaders(); // an answer to HEAD is nothing else
   // Not end(): that would have Node close the socket at once.
   res.write(reply.body, () => closeGently(req.socket));
+  publishAnswer(reply, req);
   let discarded = 0;
   req.on("data", (chunk: Buffer) => {
     discarded += chunk.length;
@@ -44,8 +47,14 @@ export function answerAndClose(req: IncomingMessage, res: ServerResponse, reply:
   });
 }
 
+/** Answers on a connection that has no request to answer, or none with a response, and closes it. */
+export function answerSocket(socket: Socket, reply: Reply, req?: IncomingMessage): void {
+  closeGently(socket, encodeReply(reply));
+  publishAnswer(reply, req);
+}
+
 /** Closes our side, perhaps after some last text, and the whole socket when the peer does. */
-export function closeGently(socket: Socket, text = ""): void {
+function closeGently(socket: Socket, text = ""): void {
   const timer = setTimeout(() => socket.destroy(), LINGER_MS);
   socket.once("close", () => clearTimeout(timer));
   socket.end(text);

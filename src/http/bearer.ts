@@ -8,7 +8,7 @@
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { PlantStoreError } from "../core/errors.ts";
-import type { Scope, TokenVerifier, VerifiedToken } from "../core/services.ts";
+import type { Scope, TokenVerifier, Verdict, VerifiedToken } from "../core/services.ts";
 import { headerValues } from "./raw-headers.ts";
 
 /** The scheme is case-insensitive (RFC 9110 section 11.1); the token is a `b64token`. */
@@ -52,7 +52,7 @@ export class Authenticator {
       return accepted.verified;
     }
     const verdict = this.#tokens.verify(parseBearer(header));
-    const accept = (verified: VerifiedToken | undefined) => {
+    const accept = (verified: Verdict) => {
       const good = requireGood(verified);
       if (this.#tokens.isCurrent !== undefined) {
         this.#accepted.set(req.socket, { header, verified: good });
@@ -71,18 +71,18 @@ function isSameText(a: string, b: string): boolean {
   return difference === 0;
 }
 
-function isThenable<T extends object>(
-  value: T | undefined | PromiseLike<T | undefined>,
-): value is PromiseLike<T | undefined> {
-  return value !== undefined && "then" in value;
-}
-
-function requireGood(verified: VerifiedToken | undefined): VerifiedToken {
-  if (verified !== undefined) return verified;
+function requireGood(verified: Verdict): VerifiedToken {
+  // Look-ups of JavaScript programs often say null.
+  if (verified !== undefined && verified !== null) return verified;
   throw new PlantStoreError(
     "invalid_token",
     "Authorization: expected a live token, got one that is unknown, expired or revoked",
   );
+}
+
+/** Also of another realm or library; a verdict that is there already is not waited for. */
+function isThenable<T>(value: T | PromiseLike<T>): value is PromiseLike<T> {
+  return typeof (value as Partial<PromiseLike<T>> | null | undefined)?.then === "function";
 }
 
 /** @throws PlantStoreError `insufficient_scope`. */

@@ -16,9 +16,13 @@ export function requireLength(headers: IncomingHttpHeaders, bytesMax: number): v
   if (Number(headers["content-length"] ?? 0) > bytesMax) throw tooLarge(bytesMax);
 }
 
-/** @throws TypeError when somebody else, a body parser perhaps, has read the body. */
+/**
+ * @throws PlantStoreError `internal` when somebody else, a body parser perhaps,
+ * has read some of the body: what such a parser makes of it has lost the digits
+ * of large ids.
+ */
 export function requireUnread(req: IncomingMessage): void {
-  if (req.readableEnded) throw new TypeError("the body was read before the listener was called");
+  if (req.readableEnded || req.readableDidRead) throw readAlready();
 }
 
 /** Requests that are under way in one listener, and the bytes of their bodies. */
@@ -150,6 +154,15 @@ export function collectStream(req: IncomingMessage, collector: BodyCollector): v
   };
   req.on("data", onData).on("end", onEnd).on("close", onClose);
   req.on("error", () => {}); // "close" follows
+}
+
+/** Told to the client too: whoever sends the first request is the one who mounted the listener. */
+function readAlready(): PlantStoreError {
+  return new PlantStoreError(
+    "internal",
+    "body: expected one that nobody has read, got one that other code of this server has read; " +
+      "its developer must mount the plant store's listener before any body parser",
+  );
 }
 
 function tooLarge(bytesMax: number): PlantStoreError {

@@ -18,6 +18,7 @@ import { createPlant } from "./create-plant.ts";
 import { DirectRequest } from "./direct-request.ts";
 import { requireJson } from "./media-type.ts";
 import { errorReply, isRequestError } from "./reply.ts";
+import { noteArrival, noteBody, noteSender } from "./request-message.ts";
 import { findMethods, normalizeBasePath, requireMethod } from "./router.ts";
 
 export interface ListenerOptions {
@@ -93,6 +94,7 @@ class Listener {
   }
 
   handle(exchange: Exchange): void {
+    noteArrival(exchange.req);
     try {
       const sender = this.#authenticator.authenticate(exchange.req);
       if (!(sender instanceof Promise)) this.#admit(exchange, sender);
@@ -109,6 +111,7 @@ class Listener {
   /** Everything that is judged before the body is read. */
   #admit(exchange: Exchange, sender: VerifiedToken): void {
     const { req, res } = exchange;
+    noteSender(req, sender);
     const methods = findMethods(req.url ?? "", this.#basePath);
     if (!methods.includes(req.method ?? "")) res.setHeader("Allow", methods.join(", "));
     requireMethod(req.method, methods);
@@ -135,6 +138,7 @@ class Listener {
   }
 
   async #create(exchange: Exchange, body: Buffer): Promise<void> {
+    noteBody(exchange.req, body.length);
     try {
       const reply = await createPlant(this.#plants, body);
       answer(exchange.req, exchange.res, reply);
@@ -147,7 +151,9 @@ class Listener {
   }
 
   #fail({ req, res }: Exchange, error: unknown): void {
-    if (!isRequestError(error)) publishWarning("Cannot answer a request", error);
+    if (!isRequestError(error) || error.code === "internal") {
+      publishWarning("Cannot answer a request", error);
+    }
     answer(req, res, errorReply(error));
   }
 }

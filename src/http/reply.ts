@@ -15,6 +15,8 @@ export interface Reply {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
+  /** The number in an Error body. */
+  readonly error?: number;
 }
 
 interface Failure {
@@ -69,9 +71,9 @@ export function okReply(body: string): Reply {
 /** The answer to a failure, whatever was thrown. */
 export function errorReply(cause: unknown): Reply {
   const error = isRequestError(cause) ? cause : INTERNAL;
-  const failure = FAILURES[error.code];
-  const body = `{"error":${failure.error},"message":${encodeJsonString(error.message)}}`;
-  return { status: failure.status, headers: failure.headers ?? {}, body };
+  const { status, error: number, headers = {} } = FAILURES[error.code];
+  const body = `{"error":${number},"message":${encodeJsonString(error.message)}}`;
+  return { status, headers, body, error: number };
 }
 
 /** Whether a failure was foreseen: one that has a code of its own and a message for the client. */

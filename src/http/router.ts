@@ -51,7 +51,8 @@ export function normalizeBasePath(basePath: string): string {
   return path;
 }
 
-function pathOf(target: string): string {
+/** The path of a request target, of either form, without the query. */
+export function pathOf(target: string): string {
   const path = target.startsWith("/") ? target : target.replace(AUTHORITY, "");
   const query = path.indexOf("?");
   return query < 0 ? path : path.slice(0, query);

@@ -12,13 +12,13 @@ import type { Socket } from "node:net";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { readNumber } from "../core/options.ts";
-import { answerAndClose, closeGently } from "./answer.ts";
+import { answerAndClose, answerSocket } from "./answer.ts";
 import { Authenticator } from "./bearer.ts";
 import { DirectRequest } from "./direct-request.ts";
 import { describeParserFault, findFramingFault } from "./framing.ts";
 import { addressOf, type ListenOptions, listen, stopAccepting } from "./listen.ts";
 import { createHandler, type Handler, type ListenerOptions } from "./listener.ts";
-import { encodeReply, errorReply } from "./reply.ts";
+import { errorReply } from "./reply.ts";
 import { normalizeBasePath } from "./router.ts";
 import { createTlsServer, Handshakes, replaceCertificate, type TlsOptions } from "./tls.ts";
 
@@ -127,6 +127,11 @@ export class PlantServer {
     const timeoutMs = readNumber("drainTimeoutMs", drainTimeoutMs);
     this.#closing ??= this.#drain(timeoutMs);
     return this.#closing;
+  }
+
+  /** `close()`, for `await using`. */
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
   }
 
   async #drain(drainTimeoutMs: number): Promise<void> {
@@ -241,7 +246,7 @@ class Connections {
     // What follows the answer that closes the connection does not count.
     if (isLastAnswer(res) && (res?.headersSent === true || !isInBody)) return;
     if (req === undefined || res === undefined || !isInBody) {
-      afterAnswer(res, () => closeGently(socket, encodeReply(errorReply(fault))));
+      afterAnswer(res, () => answerSocket(socket, errorReply(fault)));
     } else if (res.headersSent) {
       socket.destroy();
     } else {
@@ -255,7 +260,7 @@ class Connections {
     socket.on("error", () => socket.destroy()); // the parser has let go of the socket
     const fault = findFramingFault(req) ?? (await this.#judgeConnect(req));
     const res = this.#connections.get(socket)?.res;
-    afterAnswer(res, () => closeGently(socket, encodeReply(errorReply(fault))));
+    afterAnswer(res, () => answerSocket(socket, errorReply(fault), req));
   }
 
   async #judgeConnect(req: IncomingMessage): Promise<unknown> {

@@ -9,7 +9,7 @@
  * After a failed sync, or when the file is no longer where it was, the writer
  * has failed for good: it never syncs and never acknowledges again.
  */
-import { publishWarning } from "../core/channels.ts";
+import { type BatchMessage, batches, publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { type Checkpoint, extendCheckpoint } from "./checkpoint.ts";
 import { describeSystemError, type LogFile } from "./file.ts";
@@ -135,13 +135,16 @@ export class LogWriter {
     // Before the write, else it would fill what somebody cut away, and the size would look right;
     // and after it, because nobody may be told "stored" about a file that went away meanwhile.
     if (this.#isDisplaced(batch, this.durableBytes)) return;
+    const startedAt = batches.hasSubscribers ? performance.now() : undefined;
     const result = await this.#file.append(bytes, this.durableBytes);
+    const syncMs = startedAt === undefined ? undefined : performance.now() - startedAt;
     this.#queuedBytes -= bytes.length; // before anybody is answered, who may come back at once
     if (result.outcome === "refused") await this.#cutBack(batch, result.cause);
     else if (result.outcome === "unknown") await this.#failSync(batch, result);
     else if (this.#failure !== undefined) this.#fail(batch, this.#failure.cause);
     else if (!this.#isDisplaced(batch, this.durableBytes + bytes.length)) {
       this.#acknowledge(batch, bytes);
+      if (syncMs !== undefined) this.#publish(batch.length, bytes.length, syncMs);
     }
   }
 
@@ -162,6 +165,10 @@ export class LogWriter {
     if (this.#isRefused) publishWarning(`"${this.#file.path}" can be written again`);
     this.#isRefused = false;
     this.#onDurable?.(this.#end);
+  }
+
+  #publish(records: number, bytes: number, syncMs: number): void {
+    batches.publish({ log: this.#file.path, records, bytes, syncMs } satisfies BatchMessage);
   }
 
   /** The system refused the batch: nothing of it may stay behind what comes next. */

@@ -9,7 +9,7 @@
  */
 import { existsSync } from "node:fs";
 import path from "node:path";
-import { publishWarning } from "../core/channels.ts";
+import { creates, publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { LOCK_NAME, LOG_NAME } from "../core/file-names.ts";
 import { assertInt64 } from "../core/int64.ts";
@@ -23,7 +23,7 @@ import { DirectoryLock } from "../log/lock.ts";
 import { LOG_START, readBlocks, visitLines } from "../log/reader.ts";
 import { LogWriter } from "../log/writer.ts";
 import type { IdIndex } from "./id-index.ts";
-import { decodeRecord, readPlantAt } from "./record.ts";
+import { decodeRecord, publishCreate, readPlantAt } from "./record.ts";
 import { type RecoveredLog, recover } from "./recover.ts";
 import { Settling } from "./settling.ts";
 import { OFFSET_LIMIT } from "./slot-table.ts";
@@ -146,7 +146,9 @@ export class PlantStore implements PlantService {
     const durable = this.#writer.append(encodeNewPlant(plant));
     this.#inFlight.set(plant.id, { plant, durable });
     try {
-      this.#index.add(plant.id, await durable);
+      const offset = await durable;
+      this.#index.add(plant.id, offset);
+      if (creates.hasSubscribers) publishCreate(this.#file.path, plant, offset);
       return "created";
     } finally {
       this.#inFlight.delete(plant.id);
@@ -182,6 +184,11 @@ export class PlantStore implements PlantService {
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;
+  }
+
+  /** `close()`, for `await using`. */
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
   }
 
   async #close(): Promise<void> {

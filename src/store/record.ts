@@ -5,8 +5,9 @@
  * is the answer: a record that breaks them is damage, named by path, line and
  * byte, and never repaired in silence.
  */
+import { type CreateMessage, creates } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import { type NewPlant, parseNewPlant } from "../core/plant.ts";
+import { encodeNewPlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import type { LogFile } from "../log/file.ts";
 import { lineError } from "../log/line-error.ts";
 import { type LinePosition, readLineAt } from "../log/reader.ts";
@@ -24,6 +25,13 @@ export function decodeRecord(record: Buffer, path: string, position: LinePositio
 /** The plant whose record starts at `offset`, in a log whose whole lines end at `end`. */
 export async function readPlantAt(file: LogFile, offset: number, end: number): Promise<NewPlant> {
   return parseNewPlant(await readLineAt(file, offset, end));
+}
+
+/** Tells who listens that a new plant is durable. */
+export function publishCreate(log: string, plant: NewPlant, offset: number): void {
+  const { id, name, tag } = plant;
+  const bytes = Buffer.byteLength(encodeNewPlant(plant)) + 1; // and its line feed
+  creates.publish({ log, id, name, tag, offset, bytes } satisfies CreateMessage);
 }
 
 /** Whether these bytes are a whole record. */

@@ -3,11 +3,13 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { type TestContext, test } from "node:test";
 import fc from "fast-check";
+import type { BatchMessage } from "../../src/core/channels.ts";
 import { EMPTY_LOG } from "../../src/log/checkpoint.ts";
 import type { LogFile } from "../../src/log/file.ts";
 import { readLineAt } from "../../src/log/reader.ts";
 import { LogWriter, type LogWriterOptions } from "../../src/log/writer.ts";
 import { openLog } from "../support/logs.ts";
+import { collectMessages } from "../support/watch.ts";
 
 interface Watched {
   readonly file: LogFile;
@@ -182,4 +184,28 @@ test("LogWriter.drain() waits for everything accepted, and for nothing when idle
   await writer.drain();
   assert.equal(answered, 3);
   assert.equal(content(), "one\ntwo\nthree\n");
+});
+
+test("every synced batch is published on plant-store:batch, and a refused one is not", async (t) => {
+  const { writer, file } = await openWriter(t, { batchBytesMax: 8 }, () => {
+    void writer.append("three");
+  });
+  const { append } = file;
+  const messages = collectMessages<BatchMessage>(t, "plant-store:batch");
+  await Promise.all([writer.append("one"), writer.append("two")]);
+  await writer.drain();
+  file.append = async () => ({ outcome: "refused", cause: new Error("full") });
+  await assert.rejects(writer.append("four"), { code: "write_failed" });
+  file.append = append;
+  await writer.append("five");
+
+  const log = file.path;
+  assert.deepEqual(
+    messages.map(({ syncMs, ...message }) => ({ ...message, isTimed: syncMs > 0 })),
+    [
+      { log, records: 2, bytes: 8, isTimed: true },
+      { log, records: 1, bytes: 6, isTimed: true },
+      { log, records: 1, bytes: 5, isTimed: true },
+    ],
+  );
 });

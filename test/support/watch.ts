@@ -19,14 +19,22 @@ export async function until(
   }
 }
 
+/** What is published on a channel until the test ends, perhaps only what is `ours`. */
+export function collectMessages<Message>(
+  t: TestContext,
+  channel: string,
+  ours: (message: Message) => boolean = () => true,
+): readonly Message[] {
+  const messages: Message[] = [];
+  const listener = (published: unknown) => {
+    if (ours(published as Message)) messages.push(published as Message);
+  };
+  subscribe(channel, listener);
+  t.after(() => unsubscribe(channel, listener));
+  return messages;
+}
+
 /** What is published on `plant-store:warning` until the test ends, perhaps only what names a path. */
 export function collectWarnings(t: TestContext, path = ""): readonly WarningMessage[] {
-  const warnings: WarningMessage[] = [];
-  const listener = (published: unknown) => {
-    const warning = published as WarningMessage;
-    if (warning.message.includes(path)) warnings.push(warning);
-  };
-  subscribe("plant-store:warning", listener);
-  t.after(() => unsubscribe("plant-store:warning", listener));
-  return warnings;
+  return collectMessages(t, "plant-store:warning", ({ message }) => message.includes(path));
 }

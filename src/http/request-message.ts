@@ -1,0 +1,55 @@
+/**
+ * What `plant-store:request` tells of a request, gathered on its way.
+ *
+ * Whoever answers publishes, so there is one message an answer, wherever in
+ * this room it is given. While nobody listens each function is one comparison:
+ * no clock is read and nothing is kept. What is kept goes with its request.
+ */
+import type { IncomingMessage } from "node:http";
+import { type RequestMessage, requests } from "../core/channels.ts";
+import type { VerifiedToken } from "../core/services.ts";
+import type { Reply } from "./reply.ts";
+import { pathOf } from "./router.ts";
+
+interface Noted {
+  readonly startedAt: number;
+  token: string | undefined;
+  bodyBytes: number;
+}
+
+const noted = new WeakMap<IncomingMessage, Noted>();
+
+/** The listener was called. */
+export function noteArrival(req: IncomingMessage): void {
+  if (!requests.hasSubscribers) return;
+  noted.set(req, { startedAt: performance.now(), token: undefined, bodyBytes: 0 });
+}
+
+/** The token was found good. */
+export function noteSender(req: IncomingMessage, { name }: VerifiedToken): void {
+  if (!requests.hasSubscribers) return;
+  const known = noted.get(req);
+  if (known !== undefined) known.token = name;
+}
+
+/** The body was taken whole. */
+export function noteBody(req: IncomingMessage, bytes: number): void {
+  if (!requests.hasSubscribers) return;
+  const known = noted.get(req);
+  if (known !== undefined) known.bodyBytes = bytes;
+}
+
+/** The answer was handed over; `req` is absent where the bytes never became a request. */
+export function publishAnswer({ status, error }: Reply, req?: IncomingMessage): void {
+  if (!requests.hasSubscribers) return;
+  const known = req && noted.get(req);
+  requests.publish({
+    method: req?.method,
+    path: req && pathOf(req.url ?? ""),
+    status,
+    error,
+    durationMs: known && performance.now() - known.startedAt,
+    bodyBytes: known?.bodyBytes ?? 0,
+    token: known?.token,
+  } satisfies RequestMessage);
+}

@@ -1,0 +1,187 @@
+/** What `plant-store:request` tells of every answer, in our own server and in somebody else's. */
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import http from "node:http";
+import type { AddressInfo } from "node:net";
+import { type TestContext, test } from "node:test";
+import { createRequestListener, type RequestMessage } from "../../src/index.ts";
+import { Client } from "../support/client.ts";
+import { chunked, encodeRequest, type RequestParts } from "../support/contract.ts";
+import { type Service, startService } from "../support/service.ts";
+import { collectMessages, until } from "../support/watch.ts";
+
+const BODY = '{"id":1,"name":"a"}';
+
+interface Told {
+  readonly method?: string;
+  readonly path?: string;
+  readonly status: number;
+  readonly error?: number;
+  readonly bodyBytes?: number;
+  readonly token?: string | undefined;
+  /** The listener never saw it. */
+  readonly isUntimed?: boolean;
+}
+
+const GOOD = { method: "POST", path: "/plants", token: "test" };
+
+const REQUESTS: readonly [says: string, parts: RequestParts, told: Told][] = [
+  ["a create", { body: BODY }, { ...GOOD, status: 200, bodyBytes: BODY.length }],
+  ["a body that is no plant", { body: "{}" }, { ...GOOD, status: 400, error: 40005, bodyBytes: 2 }],
+  [
+    "a create in chunks",
+    { headers: { "Transfer-Encoding": "chunked" }, body: chunked(BODY) },
+    { ...GOOD, status: 200, bodyBytes: BODY.length },
+  ],
+  [
+    "a query, which may hold a secret",
+    { target: "/plants?access_token=secret", body: BODY },
+    { ...GOOD, status: 200, bodyBytes: BODY.length },
+  ],
+  [
+    "the absolute form",
+    { target: "http://localhost/plants", body: BODY },
+    { ...GOOD, status: 200, bodyBytes: BODY.length },
+  ],
+  [
+    "a bad token",
+    { headers: { Authorization: "Bearer wrong" }, body: BODY },
+    { ...GOOD, token: undefined, status: 401, error: 40102 },
+  ],
+  [
+    "another path",
+    { method: "GET", target: "/elsewhere" },
+    { ...GOOD, method: "GET", path: "/elsewhere", status: 404, error: 40401 },
+  ],
+  [
+    "another method",
+    { method: "DELETE" },
+    { ...GOOD, method: "DELETE", status: 405, error: 40501 },
+  ],
+  [
+    "a body that is too long",
+    { headers: { "Content-Length": "2000000" } },
+    { ...GOOD, status: 413, error: 41301 },
+  ],
+];
+
+const OURS_ALONE: readonly [says: string, request: RequestParts | string, told: Told][] = [
+  ["two hosts", { headers: { Host: ["a", "b"] } }, { ...GOOD, ...refused(400, 40001) }],
+  ["what is no HTTP", "GARDEN\r\n\r\n", refused(400, 40001)],
+  ["too many headers", { headers: { X: "x".repeat(20_000) } }, refused(431, 43101)],
+  [
+    "a connect",
+    { method: "CONNECT", target: "garden.test:443" },
+    { method: "CONNECT", path: "garden.test:443", ...refused(404, 40401) },
+  ],
+];
+
+function refused(status: number, error: number) {
+  return { status, error, token: undefined, isUntimed: true };
+}
+
+async function mount(t: TestContext, { store, token }: Service): Promise<number> {
+  const tokens = {
+    verify: (sent: string) =>
+      sent === token ? { name: "test", scopes: ["write"] as const } : null,
+  };
+  const server = http.createServer(createRequestListener({ plants: store, tokens }));
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  t.after(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  return (server.address() as AddressInfo).port;
+}
+
+async function send(service: Service, port: number, request: RequestParts | string) {
+  const client = await Client.connect(port);
+  try {
+    await client.send(typeof request === "string" ? request : encodeRequest(service, request));
+    return await client.next();
+  } finally {
+    client.destroy();
+  }
+}
+
+function assertTold(messages: readonly RequestMessage[], { isUntimed = false, ...told }: Told) {
+  assert.deepEqual(
+    messages.map(({ durationMs, ...message }) => ({
+      ...message,
+      isUntimed: !(Number(durationMs) > 0),
+    })),
+    [
+      {
+        method: undefined,
+        path: undefined,
+        error: undefined,
+        token: undefined,
+        bodyBytes: 0,
+        ...told,
+        isUntimed,
+      },
+    ],
+  );
+}
+
+for (const [says, request, told] of [...REQUESTS, ...OURS_ALONE]) {
+  test(`our server tells of ${says}, once`, async (t) => {
+    const service = await startService(t);
+    const messages = collectMessages<RequestMessage>(t, "plant-store:request");
+    const answer = await send(service, service.port, request);
+    assert.equal(answer.status, told.status);
+    assertTold(messages, told);
+  });
+}
+
+for (const [says, request, told] of REQUESTS) {
+  test(`a mounted listener tells of ${says}, once`, async (t) => {
+    const service = await startService(t);
+    const port = await mount(t, service);
+    const messages = collectMessages<RequestMessage>(t, "plant-store:request");
+    const answer = await send(service, port, request);
+    assert.equal(answer.status, told.status);
+    assertTold(messages, told);
+  });
+}
+
+test("a body that breaks off in the parser is told with its request", async (t) => {
+  const service = await startService(t);
+  const messages = collectMessages<RequestMessage>(t, "plant-store:request");
+  const client = await Client.connect(service.port);
+  t.after(() => client.destroy());
+  const headers = { "Transfer-Encoding": "chunked", Expect: "100-continue" };
+  await client.send(encodeRequest(service, { headers }));
+  assert.equal((await client.next()).status, 100);
+  await client.send("zzz\r\n");
+  assert.equal((await client.next()).status, 400);
+  assertTold(messages, { ...GOOD, status: 400, error: 40001 });
+});
+
+test("a request that began before anybody subscribed is told without its duration", async (t) => {
+  const service = await startService(t);
+  const client = await Client.connect(service.port);
+  t.after(() => client.destroy());
+  const request = encodeRequest(service, { headers: { Expect: "100-continue" }, body: BODY });
+  await client.send(request.subarray(0, request.length - BODY.length));
+  assert.equal((await client.next()).status, 100);
+  const messages = collectMessages<RequestMessage>(t, "plant-store:request");
+  await client.send(BODY);
+  assert.equal((await client.next()).status, 200);
+  assertTold(messages, { method: "POST", path: "/plants", status: 200, isUntimed: true });
+});
+
+test("while nobody listens no clock is read for a request", async (t) => {
+  const service = await startService(t);
+  const clock = t.mock.method(performance, "now");
+  assert.equal((await service.post(BODY)).status, 200);
+  const ours = clock.mock.calls.filter(({ stack }) => stack.stack?.includes("/src/"));
+  assert.equal(ours.length, 0);
+  const messages = collectMessages<RequestMessage>(t, "plant-store:request");
+  assert.equal((await service.post(BODY)).status, 200);
+  await until("it is told", () => messages.length === 1);
+  assert.ok(
+    clock.mock.calls.some(({ stack }) => stack.stack?.includes("/src/http/request-message")),
+  );
+});
