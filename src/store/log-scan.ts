@@ -23,6 +23,8 @@ import { IdIndex } from "./id-index.ts";
 import { checkLines } from "./line-check.ts";
 import { isRecord, readPlantAt } from "./record.ts";
 
+export type { LinePosition };
+
 /** A line that is not the first record of its id. */
 export interface LineFault {
   /**

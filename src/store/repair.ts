@@ -32,6 +32,8 @@ import { endOfLines } from "../log/recovery.ts";
 import { type LineFault, LogScan } from "./log-scan.ts";
 import { openForReading } from "./plant-reader.ts";
 
+export type { Checkpoint };
+
 /** What a repair is about to do. */
 export interface RepairPlan {
   /**

@@ -38,6 +38,8 @@ const options = readOptions({
 const isFull = options.full !== undefined;
 const runs = positive(options.runs, 5);
 const DIST = path.join(ROOT, "dist");
+/** The index is no part of the library's face, so no built file has it. */
+const SOURCE = path.join(ROOT, "src");
 
 await withFolder(options.dir, async (folder) => {
   process.stdout.write(`${describeMachine(folder)}\nload: ${loadName}\n\n`);
@@ -75,7 +77,8 @@ async function measureIndex(): Promise<void> {
 
 async function fill(size: number, mode: "full" | "empty"): Promise<Filled> {
   const program = fileURLToPath(new URL("./programs/fill-index.mjs", import.meta.url));
-  const args = ["--expose-gc", program, DIST, String(size), mode, options.ids ?? "scattered"];
+  const flags = ["--expose-gc", "--import", import.meta.resolve("tsx")];
+  const args = [...flags, program, SOURCE, String(size), mode, options.ids ?? "scattered"];
   return JSON.parse(await runNode(args, { wrapper: pinned(0) }));
 }
 

@@ -98,9 +98,23 @@ test("the package has no runtime dependencies, and exact versions of the others"
   }
 });
 
-test("the lock file holds no download address", () => {
-  assert.equal(readText("package-lock.json").includes('"resolved"'), false);
-});
+/** What only one check needs is installed by that check, from a package file of its own. */
+const OTHERS = ["test/bench/peers", "test/embedding", "test/package"];
+
+for (const folder of OTHERS) {
+  test(`the package file of ${folder} has exact versions`, () => {
+    const { dependencies } = readPackageFile(`${folder}/package.json`);
+    for (const [name, version] of Object.entries(dependencies ?? {})) {
+      assert.match(version, /^[0-9]+\.[0-9]+\.[0-9]+$/, name);
+    }
+  });
+}
+
+for (const folder of [".", ...OTHERS]) {
+  test(`the lock file of ${folder} holds no download address`, () => {
+    assert.equal(readText(`${folder}/package-lock.json`).includes('"resolved"'), false);
+  });
+}
 
 function readText(file: string): string {
   return readFileSync(new URL(`../../${file}`, import.meta.url), "utf8");

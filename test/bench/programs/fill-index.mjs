@@ -3,7 +3,7 @@
  * runs the same loop with the index left empty, and tells what memory it took
  * and how long the loop stood still.
  *
- * Usage: node --expose-gc fill-index.mjs DIST N full|empty scattered|sequential|modulo
+ * Usage: node --expose-gc --import tsx fill-index.mjs SOURCE N full|empty scattered|sequential|modulo
  * Prints one line of JSON: resident and highest resident bytes, `arrayBuffers`,
  * milliseconds, and the gaps between turns above 10 ms, longest first.
  */
@@ -11,8 +11,8 @@ import fs from "node:fs";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
 
-const [dist, count, mode, kind] = process.argv.slice(2);
-const module = pathToFileURL(path.resolve(dist, "store/id-index.js")).href;
+const [source, count, mode, kind] = process.argv.slice(2);
+const module = pathToFileURL(path.resolve(source, "store/id-index.ts")).href;
 const { IdIndex } = await import(module);
 
 const ADDS_PER_TURN = 1000;

@@ -1,0 +1,60 @@
+/**
+ * Prints, as JSON, the types that a user of a package meets in its public
+ * signatures and cannot name: declared in the package, reachable from what its
+ * index exports, and not exported there.
+ *
+ * Usage: node forgotten-types.mjs INDEX.d.ts
+ */
+import path from "node:path";
+import ts from "typescript";
+
+const index = path.resolve(process.argv[2]);
+const program = ts.createProgram([index], {
+  module: ts.ModuleKind.NodeNext,
+  target: ts.ScriptTarget.ES2023,
+  types: ["node"],
+  typeRoots: [path.join(import.meta.dirname, "../../node_modules/@types")],
+  strict: true,
+});
+const checker = program.getTypeChecker();
+const home = path.dirname(index);
+
+const exported = checker.getExportsOfModule(
+  checker.getSymbolAtLocation(program.getSourceFile(index)),
+);
+const nameable = new Set(exported.map(original));
+const forgotten = new Set();
+for (const symbol of nameable) for (const declaration of symbol.declarations) visit(declaration);
+process.stdout.write(JSON.stringify({ exported: exported.length, forgotten: [...forgotten] }));
+
+/** Behind the names that imports and exports give it. */
+function original(symbol) {
+  return symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol;
+}
+
+function visit(node) {
+  // What is private is named in a declaration, but no part of the face.
+  if (ts.getCombinedModifierFlags(node) & ts.ModifierFlags.Private) return;
+  if (ts.isIdentifier(node) && isReference(node)) judge(node);
+  ts.forEachChild(node, visit);
+}
+
+/** Whether the identifier names a type, or a value whose type is asked for. */
+function isReference({ parent }) {
+  return (
+    ts.isTypeReferenceNode(parent) ||
+    ts.isExpressionWithTypeArguments(parent) ||
+    ts.isTypeQueryNode(parent) ||
+    ts.isImportTypeNode(parent) ||
+    ts.isQualifiedName(parent)
+  );
+}
+
+function judge(identifier) {
+  const symbol = original(checker.getSymbolAtLocation(identifier));
+  if (symbol.flags & ts.SymbolFlags.TypeParameter || nameable.has(symbol)) return;
+  const isOurs = symbol.declarations?.some((declaration) =>
+    declaration.getSourceFile().fileName.startsWith(home),
+  );
+  if (isOurs) forgotten.add(symbol.name);
+}

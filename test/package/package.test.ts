@@ -1,0 +1,141 @@
+/** The package, packed and installed: what is in it, and how it is loaded. */
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+import { installLibrary, ROOT, runIn } from "../support/package.ts";
+import { postPlant } from "../support/post.ts";
+
+const BYTES_MAX = 250_000;
+
+/** Scripts that npm runs on the machine of whoever installs. */
+const INSTALL_SCRIPTS = ["preinstall", "install", "postinstall", "prepare", "dependencies"];
+
+test("the package holds what a user needs, small, and runs nothing when it is installed", async (t) => {
+  const folder = await installLibrary(t);
+  const root = path.join(folder, "node_modules/plant-store");
+  const files = readdirSync(root, { recursive: true, encoding: "utf8" }).filter((file) =>
+    statSync(path.join(root, file)).isFile(),
+  );
+  const others = files.filter((file) => !/^dist\/.*\.(js|js\.map|d\.ts)$/.test(file));
+  assert.deepEqual(others.sort(), ["LICENSE", "README.md", "package.json"]);
+
+  const maps = files.filter((file) => file.endsWith(".map"));
+  const bytes = files
+    .filter((file) => !maps.includes(file))
+    .reduce((sum, file) => sum + statSync(path.join(root, file)).size, 0);
+  assert.ok(bytes < BYTES_MAX, `${bytes} bytes without maps`);
+
+  const { scripts, dependencies } = JSON.parse(
+    readFileSync(path.join(root, "package.json"), "utf8"),
+  );
+  assert.equal(dependencies, undefined);
+  assert.deepEqual(
+    INSTALL_SCRIPTS.filter((name) => name in scripts),
+    [],
+  );
+
+  for (const file of files.filter((file) => file.endsWith(".js"))) {
+    const text = readFileSync(path.join(root, file), "utf8");
+    const map = `${file}.map`;
+    assert.ok(maps.includes(map) && text.includes(path.basename(map)), `${file} has no map`);
+    assert.ok(!text.includes(ROOT), `${file} names the machine that built it`);
+    const { sources, sourcesContent } = JSON.parse(readFileSync(path.join(root, map), "utf8"));
+    assert.equal(sourcesContent.length, sources.length, `${map} leaves its source out`);
+    assert.ok(!sources.some((source: string) => path.isAbsolute(source)), map);
+  }
+});
+
+test("npm ls --all shows one package", async (t) => {
+  const folder = await installLibrary(t);
+  const { status, stdout } = await runIn(folder, ["npm", "ls", "--all", "--parseable"]);
+  assert.equal(status, 0);
+  assert.deepEqual(stdout.trim().split("\n").slice(1), [
+    path.join(folder, "node_modules/plant-store"),
+  ]);
+});
+
+const LOADERS: readonly [says: string, file: string, load: string][] = [
+  ["import", "load.mjs", 'await import("plant-store")'],
+  ["require()", "load.cjs", 'require("plant-store")'],
+];
+
+for (const [says, file, load] of LOADERS) {
+  test(`${says} gives the library, and leaves nothing open, printed or changed`, async (t) => {
+    const folder = await installLibrary(t);
+    const look = `JSON.stringify([
+      Object.getOwnPropertyNames(globalThis),
+      process.eventNames().map((name) => [String(name), process.listenerCount(name)]),
+      process.getActiveResourcesInfo().filter((kind) => !/^(Pipe|FSReq|CloseReq)/.test(kind)),
+      process.exitCode,
+    ])`;
+    const program = `
+      const before = ${look};
+      const library = ${load};
+      const after = ${look};
+      process.on("exit", () => process.stdout.write(JSON.stringify({
+        isSame: before === after, before, after,
+        store: typeof library.PlantStore.open,
+        hasDefault: "default" in library,
+      })));`;
+    writeFileSync(path.join(folder, file), program);
+    const { status, stdout, stderr } = await runIn(folder, [process.execPath, file]);
+    assert.equal(stderr, "");
+    assert.equal(status, 0);
+    const { isSame, before, after, store, hasDefault } = JSON.parse(stdout);
+    assert.ok(isSame, `${before} became ${after}`);
+    assert.deepEqual([store, hasDefault], ["function", false]);
+  });
+}
+
+test("what is not exported cannot be reached, but for package.json", async (t) => {
+  const folder = await installLibrary(t);
+  writeFileSync(
+    path.join(folder, "reach.cjs"),
+    `const { version } = require("plant-store/package.json");
+     try { require("plant-store/dist/cli/main.js"); } catch ({ code }) {
+       process.stdout.write(version + " " + code);
+     }`,
+  );
+  const { stdout } = await runIn(folder, [process.execPath, "reach.cjs"]);
+  const { version } = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "utf8"));
+  assert.equal(stdout, `${version} ERR_PACKAGE_PATH_NOT_EXPORTED`);
+});
+
+test("npx plant-store serve works", async (t) => {
+  const folder = await installLibrary(t);
+  const args = ["--no-install", "plant-store", "serve", "--port", "0", "--first-token"];
+  // A group of its own: npx, a shell and the server are stopped together.
+  const child = spawn("npx", args, {
+    cwd: folder,
+    stdio: ["ignore", "pipe", "pipe"],
+    detached: true,
+  });
+  const stop = (signal: NodeJS.Signals) => {
+    if (child.exitCode === null && child.pid !== undefined) process.kill(-child.pid, signal);
+  };
+  t.after(() => stop("SIGKILL"));
+  let text = "";
+  const find = (pattern: RegExp) => pattern.exec(text)?.[1] ?? "";
+  await new Promise<void>((resolve) => {
+    child.once("close", resolve);
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.setEncoding("utf8").on("data", (chunk: string) => {
+        text += chunk;
+        if (find(/listening on (\S+)\n/) !== "" && find(/(pst_[\w-]+)/) !== "") resolve();
+      });
+    }
+  });
+  const url = find(/listening on (\S+)\n/);
+  const token = find(/(pst_[\w-]+)/);
+  assert.ok(url !== "" && token !== "", text);
+  assert.equal((await postPlant(url, token, '{"id":1,"name":"a"}')).status, 200);
+  stop("SIGTERM");
+  await once(child, "close");
+  assert.equal(
+    readFileSync(path.join(folder, "data/plants.jsonl"), "utf8"),
+    '{"id":1,"name":"a"}\n',
+  );
+});

@@ -1,0 +1,99 @@
+/** The package as a stranger gets it: packed from a copy of the clone, installed in an empty folder. */
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import type { TestContext } from "node:test";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import type { Finished } from "./cli.ts";
+import { makeFolder } from "./folders.ts";
+
+export const ROOT = fileURLToPath(new URL("../../", import.meta.url));
+
+/** All that goes into the package, and what it is made with. */
+const SOURCES = [
+  "package.json",
+  "README.md",
+  "CHANGELOG.md",
+  "LICENSE",
+  "tsconfig.json",
+  "src",
+  "test/package/build.mjs",
+];
+
+const run = promisify(execFile);
+
+/** One for each test file, made by the first test that asks; it goes when the process ends. */
+let packing: Promise<string> | undefined;
+
+/** The path of the tarball that `npm pack` makes. */
+export function packLibrary(): Promise<string> {
+  packing ??= pack();
+  return packing;
+}
+
+async function pack(): Promise<string> {
+  const folder = mkdtempSync(path.join(tmpdir(), "plant-store-pack-"));
+  process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
+  const clone = path.join(folder, "clone");
+  for (const source of SOURCES) {
+    const target = path.join(clone, source);
+    mkdirSync(path.dirname(target), { recursive: true });
+    cpSync(path.join(ROOT, source), target, { recursive: true });
+  }
+  symlinkSync(path.join(ROOT, "node_modules"), path.join(clone, "node_modules"));
+  await run("npm", ["pack", "--silent", "--pack-destination", folder], { cwd: clone });
+  const tarball = readdirSync(folder).find((file) => file.endsWith(".tgz")) ?? "";
+  return path.join(folder, tarball);
+}
+
+/** A folder of the test's own with the package installed in it, and nothing from a registry. */
+export async function installLibrary(t: TestContext): Promise<string> {
+  const folder = makeFolder(t);
+  const tarball = await packLibrary();
+  writeFileSync(path.join(folder, "package.json"), '{ "name": "somebody", "private": true }\n');
+  await run("npm", ["install", "--offline", "--no-audit", "--no-fund", tarball], { cwd: folder });
+  return folder;
+}
+
+/** Lets programs in the folder import a package that a check of ours has installed. */
+export function linkPackages(folder: string, from: string, names: readonly string[]): void {
+  for (const name of names) {
+    const link = path.join(folder, "node_modules", name);
+    mkdirSync(path.dirname(link), { recursive: true });
+    symlinkSync(path.join(from, "node_modules", name), link);
+  }
+}
+
+/** Why the tests behind a package file of their own cannot run; `false` when they can. */
+export function whyNotInstalled(folder: string): string | false {
+  if (existsSync(path.join(ROOT, folder, "node_modules"))) return false;
+  return `not installed: npm ci --prefix ${folder}`;
+}
+
+/** Runs a program to its end. */
+export async function runIn(folder: string, words: readonly string[]): Promise<Finished> {
+  const [program = "", ...args] = words;
+  const child = spawn(program, args, { cwd: folder, stdio: ["ignore", "pipe", "pipe"] });
+  let stdout = "";
+  let stderr = "";
+  child.stdout.setEncoding("utf8").on("data", (text: string) => {
+    stdout += text;
+  });
+  child.stderr.setEncoding("utf8").on("data", (text: string) => {
+    stderr += text;
+  });
+  const [status, signal] = await once(child, "close");
+  return { status, signal, stdout, stderr };
+}
