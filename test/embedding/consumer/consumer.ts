@@ -1,0 +1,150 @@
+/** A program of somebody's, to be compiled: every part of the library, and every type by its name. */
+import { createServer, type RequestListener } from "node:http";
+import {
+  type BackupReport,
+  type BatchMessage,
+  backup,
+  type Checkpoint,
+  type CreateMessage,
+  type CreateOutcome,
+  createFirstToken,
+  createRequestListener,
+  createToken,
+  type DataErrorCode,
+  DEFAULT_HOST,
+  type ErrorCode,
+  encodeNewPlant,
+  exportLines,
+  type ImportFile,
+  type ImportOptions,
+  type ImportReport,
+  importPlants,
+  isLive,
+  isSound,
+  isTokenName,
+  type LineFault,
+  type LinePosition,
+  type ListenerOptions,
+  listTokens,
+  type NewPlant,
+  type NewToken,
+  NUMBER_OPTIONS,
+  type NumberOption,
+  type NumberOptionName,
+  normalizeBasePath,
+  openImportFile,
+  type Plant,
+  PlantServer,
+  type PlantService,
+  PlantStore,
+  PlantStoreError,
+  type PlantStoreOptions,
+  parseInt64,
+  type RepairOptions,
+  type RepairOutcome,
+  type RepairPlan,
+  type RequestErrorCode,
+  type RequestMessage,
+  readPlants,
+  repairLog,
+  revokeToken,
+  SCOPES,
+  type Scope,
+  type ServerOptions,
+  type TokenRecord,
+  TokenRegistry,
+  type TokenVerifier,
+  type Verdict,
+  type VerifiedToken,
+  type VerifyOptions,
+  type VerifyReport,
+  verifyLog,
+  type WarningMessage,
+} from "plant-store";
+
+class Shed implements PlantService {
+  readonly #plants = new Map<bigint, NewPlant>();
+
+  async create(plant: NewPlant): Promise<CreateOutcome> {
+    if (this.#plants.has(plant.id)) throw new PlantStoreError("conflict", "taken");
+    this.#plants.set(plant.id, plant);
+    return "created";
+  }
+
+  async get(id: bigint): Promise<NewPlant | undefined> {
+    return this.#plants.get(id);
+  }
+
+  async *list(): AsyncIterable<NewPlant> {
+    yield* this.#plants.values();
+  }
+}
+
+const atOnce: TokenVerifier = { verify: (token) => (token === "x" ? member() : null) };
+const later: TokenVerifier = { verify: async (token) => (token === "x" ? member() : undefined) };
+
+function member(): VerifiedToken {
+  const scopes: readonly Scope[] = SCOPES;
+  return { name: "member", scopes };
+}
+
+export async function main(data: string): Promise<void> {
+  const storeOptions: PlantStoreOptions = { batchBytesMax: NUMBER_OPTIONS.batchBytesMax.max };
+  const store = await PlantStore.open(data, storeOptions);
+  const outcome: CreateOutcome = await store.create({ id: BigInt(7), name: "Fern" });
+  const plant: NewPlant | undefined = await store.get(BigInt(7));
+  for await (const { id, name, tag } of store.list()) {
+    const both: [bigint, string, string | undefined] = [id, name, tag];
+    void both;
+  }
+  const token: string = await createToken(data, { name: "a" } satisfies NewToken);
+  const tokens = await TokenRegistry.open(data);
+  const options: ListenerOptions = { plants: store, tokens, basePath: normalizeBasePath("/a/") };
+  const listener: RequestListener = createRequestListener(options);
+  createServer(listener);
+  createRequestListener({ plants: new Shed(), tokens: atOnce });
+  createRequestListener({ plants: new Shed(), tokens: later });
+  const serverOptions: ServerOptions = { ...options, host: DEFAULT_HOST, port: 0 };
+  const server = await PlantServer.start(serverOptions);
+  const url: string = server.url;
+  await server.close(0);
+  tokens.close();
+  const why: PlantStoreError = await store.failed;
+  const code: ErrorCode = why.code;
+  await store.close();
+  void [outcome, plant, token, url, code, parseInt64("7"), isTokenName("a")];
+}
+
+export async function care(data: string): Promise<void> {
+  const report: VerifyReport = await verifyLog(data, {
+    onFault: ({ position }: LineFault) => void (position satisfies LinePosition),
+  } satisfies VerifyOptions);
+  const repair: RepairOptions = { confirm: async (plan: RepairPlan) => plan.leftOut === 0 };
+  const done: RepairOutcome = await repairLog(data, repair);
+  const checkpoint: Checkpoint | undefined = done.checkpoint;
+  const copy: BackupReport = await backup(data, `${data}.copy`);
+  const file: ImportFile = await openImportFile("plants.jsonl");
+  const quiet: ImportOptions = {};
+  const taken: ImportReport = await importPlants(new Shed(), file.text, quiet);
+  for await (const one of readPlants(data)) encodeNewPlant(one);
+  const live: readonly TokenRecord[] = (await listTokens(data)).filter((one) => isLive(one, 0));
+  const first: string | undefined = await createFirstToken(data, { name: "a" });
+  await revokeToken(data, "a");
+  void [isSound(report), checkpoint, copy, taken, live, first, exportLines];
+}
+
+/** A mistake in types must be one: the compiler is asked to find each of these. */
+export async function mistakes(store: PlantStore): Promise<void> {
+  // @ts-expect-error a number cannot hold every id
+  await store.create({ id: 7, name: "Fern" });
+  // @ts-expect-error there is no such code
+  const code: RequestErrorCode | DataErrorCode = "lost";
+  // @ts-expect-error a plant is never changed
+  (({ name: "a" }) as Plant).name = "b";
+  // @ts-expect-error there is no such option
+  const name: NumberOptionName = "colour";
+  void [code, name];
+}
+
+export type Messages = WarningMessage | RequestMessage | CreateMessage | BatchMessage;
+export type Others = Verdict | NumberOption;

@@ -1,0 +1,34 @@
+/**
+ * An Express application with the parser that the argument names in front of
+ * the plant store, or none: mostly a mistake, made to see what comes of it.
+ * Warnings are printed on standard error.
+ */
+import { subscribe } from "node:diagnostics_channel";
+import express from "express";
+import { createRequestListener, PlantStore, TokenRegistry } from "plant-store";
+
+const PARSERS = {
+  none: [],
+  json: [express.json()],
+  raw: [express.raw({ type: "*/*" })],
+  text: [express.text({ type: "*/*" })],
+  urlencoded: [express.urlencoded()],
+};
+
+subscribe("plant-store:warning", ({ cause }) => process.stderr.write(`${cause?.message}\n`));
+
+const plants = await PlantStore.open(process.env.DATA);
+const tokens = await TokenRegistry.open(process.env.DATA);
+const app = express();
+app.use(...PARSERS[process.argv[2]], createRequestListener({ plants, tokens }));
+
+const server = app.listen(process.env.PORT, "127.0.0.1", () => {
+  process.stdout.write(`listening on http://127.0.0.1:${server.address().port}\n`);
+});
+
+process.once("SIGTERM", () => {
+  server.close(async () => {
+    tokens.close();
+    await plants.close();
+  });
+});
