@@ -1,0 +1,143 @@
+/**
+ * The data directory that version 1.0.0 wrote, hand edits and all: every later
+ * version opens it in place, finds the same plants and tokens, and changes none
+ * of its bytes. The fixture is never written again; a later form of the files
+ * gets a folder beside it.
+ */
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { chmodSync, cpSync, readdirSync, readFileSync } from "node:fs";
+import path from "node:path";
+import { type TestContext, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import {
+  backup,
+  isSound,
+  type NewPlant,
+  PlantStore,
+  readPlants,
+  TokenRegistry,
+  type VerifiedToken,
+  verifyLog,
+} from "../src/index.ts";
+import { makeFolder } from "./support/folders.ts";
+import { collect, openStore } from "./support/stores.ts";
+import { collectWarnings } from "./support/watch.ts";
+
+const GOLDEN = fileURLToPath(new URL("fixtures/golden-1.0.0/", import.meta.url));
+const FILES = ["plants.jsonl", "plants.jsonl.checkpoint", "tokens.jsonl"];
+
+/** A fixture that is made anew proves nothing of the version it is named after. */
+const SHA256: Readonly<Record<string, string>> = {
+  "expected.json": "542fe98329a6a4a91bc80cd3eda9542e2d2d078d70d605e9125cc532ccabc79d",
+  "plants.jsonl": "fc722b7b4b11f3f03bb45793e00f60b76533acb0cf59904a002e824bd2b75120",
+  "plants.jsonl.checkpoint": "144f3a21ef3a1ed197985182cb2d93eacfd755dfdf4059f2f202456700cf65ef",
+  "tokens.jsonl": "173739d855b4cfac1db2e9d3f85d028466a9857edc8eb030f1916d94194c2133",
+};
+
+/** What was created and edited in, with ids as text because numbers of JSON lose digits. */
+const expected: {
+  readonly plants: readonly { readonly id: string; readonly name: string; readonly tag?: string }[];
+  readonly tokens: readonly ({ readonly token: string } & Partial<VerifiedToken>)[];
+} = JSON.parse(readFileSync(path.join(GOLDEN, "expected.json"), "utf8"));
+
+const PLANTS: readonly NewPlant[] = expected.plants.map((plant) => ({
+  ...plant,
+  id: BigInt(plant.id),
+}));
+
+function copyGolden(t: TestContext): string {
+  const folder = makeFolder(t);
+  for (const file of FILES) {
+    cpSync(path.join(GOLDEN, file), path.join(folder, file));
+    chmodSync(path.join(folder, file), 0o600);
+  }
+  return folder;
+}
+
+function read(folder: string, file: string): Buffer {
+  return readFileSync(path.join(folder, file));
+}
+
+test("the plants of version 1.0.0 are all there, and opening changes no byte", async (t) => {
+  const warnings = collectWarnings(t);
+  const folder = copyGolden(t);
+  const store = await PlantStore.open(folder);
+  assert.deepEqual(await collect(store.list()), PLANTS);
+  assert.equal(store.size, PLANTS.length);
+  for (const plant of PLANTS) assert.deepEqual(await store.get(plant.id), plant);
+  await store.close();
+  assert.deepEqual(read(folder, "plants.jsonl"), read(GOLDEN, "plants.jsonl"));
+  assert.deepEqual(warnings, []);
+});
+
+test("a plant of version 1.0.0 is replayed, and its id is taken", async (t) => {
+  const folder = copyGolden(t);
+  const store = await openStore(t, folder);
+  for (const plant of PLANTS) {
+    assert.equal(await store.create(plant), "replayed", String(plant.id));
+    const other = { ...plant, name: `${plant.name}, another` };
+    await assert.rejects(store.create(other), { code: "conflict" }, String(plant.id));
+  }
+  assert.deepEqual(read(folder, "plants.jsonl"), read(GOLDEN, "plants.jsonl"));
+});
+
+test("a new plant goes behind those of version 1.0.0", async (t) => {
+  const folder = copyGolden(t);
+  const store = await openStore(t, folder);
+  assert.equal(await store.create({ id: 99n, name: "new" }), "created");
+  const line = Buffer.from('{"id":99,"name":"new"}\n');
+  const golden = read(GOLDEN, "plants.jsonl");
+  assert.deepEqual(read(folder, "plants.jsonl"), Buffer.concat([golden, line]));
+});
+
+test("plants written again from those of version 1.0.0 stand in the form they had", async (t) => {
+  const folder = makeFolder(t);
+  const store = await openStore(t, folder);
+  const untouched = read(GOLDEN, "plants.jsonl").toString().replace("\ufeff", "").split("\n", 13);
+  for (const plant of PLANTS.slice(0, untouched.length)) await store.create(plant);
+  assert.deepEqual(read(folder, "plants.jsonl").toString().split("\n").slice(0, -1), untouched);
+});
+
+test("the tokens of version 1.0.0 are good or dead as they were", async (t) => {
+  const folder = copyGolden(t);
+  const tokens = await TokenRegistry.open(folder);
+  t.after(() => tokens.close());
+  for (const { token, ...verified } of expected.tokens) {
+    assert.deepEqual(tokens.verify(token) ?? {}, verified);
+  }
+  assert.deepEqual(read(folder, "tokens.jsonl"), read(GOLDEN, "tokens.jsonl"));
+});
+
+test("the directory of version 1.0.0 verifies, checksum and all, and can be backed up", async (t) => {
+  const folder = copyGolden(t);
+  const report = await verifyLog(folder);
+  assert.ok(isSound(report));
+  const { records, bytes, duplicates, checksum, checkpointBytes } = report;
+  const length = read(GOLDEN, "plants.jsonl").length;
+  assert.deepEqual(
+    { records, bytes, duplicates, checksum, checkpointBytes },
+    {
+      records: PLANTS.length + 1,
+      bytes: length,
+      duplicates: 1,
+      checksum: "matches",
+      checkpointBytes: length,
+    },
+  );
+  const copy = path.join(makeFolder(t), "copy");
+  await backup(folder, copy);
+  for (const file of ["plants.jsonl", "tokens.jsonl"]) {
+    assert.deepEqual(read(copy, file), read(GOLDEN, file), file);
+  }
+  // Read from another process's side, a line that stands twice comes twice.
+  assert.equal((await collect(readPlants(copy))).length, PLANTS.length + 1);
+});
+
+test("the golden files are, to the byte, those that were kept then", () => {
+  const names = Object.keys(SHA256);
+  assert.deepEqual(readdirSync(GOLDEN).sort(), [".gitattributes", ...names].sort());
+  for (const file of names) {
+    assert.equal(createHash("sha256").update(read(GOLDEN, file)).digest("hex"), SHA256[file], file);
+  }
+});
