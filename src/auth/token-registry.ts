@@ -28,6 +28,7 @@ interface JudgedToken {
   readonly verified: VerifiedToken;
 }
 
+/** The token check that comes with the store: judges in memory by the token log, and follows it. */
 export class TokenRegistry implements TokenVerifier {
   readonly #path: string;
   /** By hash. A look-up may take longer for one hash than for another; it tells nothing of a token. */

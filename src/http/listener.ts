@@ -22,7 +22,9 @@ import { noteArrival, noteBody, noteSender } from "./request-message.ts";
 import { findMethods, normalizeBasePath, requireMethod } from "./router.ts";
 
 export interface ListenerOptions {
+  /** Where plants go; it stays the caller's to close. */
   readonly plants: PlantService;
+  /** Who may create them; it stays the caller's to close. */
   readonly tokens: TokenVerifier;
   /** What stands before `/plants` in the path, e.g. `/garden`. Default: nothing. */
   readonly basePath?: string;

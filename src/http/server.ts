@@ -70,6 +70,10 @@ interface Connection {
   isBroken: boolean;
 }
 
+/**
+ * A server of our own: the listener, and the limits and answers that the
+ * listener in somebody else's server leaves to that one.
+ */
 export class PlantServer {
   /** What clients call `{base_url}`. */
   readonly url: string;

@@ -44,6 +44,11 @@ interface InFlight {
   readonly durable: Promise<unknown>;
 }
 
+/**
+ * A durable store of plants in a data directory, which this process alone
+ * writes while it is open. `create`, `get` and `list` are those of the port
+ * `PlantService`; `list` takes memory for one block of the log, however long it is.
+ */
 export class PlantStore implements PlantService {
   /**
    * Settles, never rejects, when the store has failed for good: a sync failed,
