@@ -68,3 +68,19 @@ function hasLargeRest(req: IncomingMessage): boolean {
   if (coding !== undefined || expect !== undefined) return true;
   return Number(length ?? 0) > DISCARD_BYTES_MAX;
 }
+
+/** Has the connection close after this answer, if that can still be said. */
+export function closeAfter(res: ServerResponse | undefined): void {
+  if (res !== undefined && !res.headersSent) res.setHeader("Connection", "close");
+}
+
+/** Whether the connection closes after this answer. */
+export function isLastAnswer(res: ServerResponse | undefined): boolean {
+  return res !== undefined && (!res.shouldKeepAlive || res.getHeader("Connection") === "close");
+}
+
+/** Runs `then` once the answer, and with it every earlier one, is written. */
+export function afterAnswer(res: ServerResponse | undefined, then: () => void): void {
+  if (res === undefined || res.writableFinished) then();
+  else res.once("finish", then);
+}

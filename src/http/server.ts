@@ -12,7 +12,7 @@ import type { Socket } from "node:net";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { readNumber } from "../core/options.ts";
-import { answerAndClose, answerSocket } from "./answer.ts";
+import { afterAnswer, answerAndClose, answerSocket, closeAfter, isLastAnswer } from "./answer.ts";
 import { Authenticator } from "./bearer.ts";
 import { DirectRequest } from "./direct-request.ts";
 import { describeParserFault, findFramingFault } from "./framing.ts";
@@ -288,19 +288,4 @@ class Connections {
     this.#isDraining = true;
     for (const { res } of this.#connections.values()) closeAfter(res);
   }
-}
-
-function closeAfter(res: ServerResponse | undefined): void {
-  if (res !== undefined && !res.headersSent) res.setHeader("Connection", "close");
-}
-
-/** Whether the connection closes after this answer. */
-function isLastAnswer(res: ServerResponse | undefined): boolean {
-  return res !== undefined && (!res.shouldKeepAlive || res.getHeader("Connection") === "close");
-}
-
-/** Runs `then` once the answer, and with it every earlier one, is written. */
-function afterAnswer(res: ServerResponse | undefined, then: () => void): void {
-  if (res === undefined || res.writableFinished) then();
-  else res.once("finish", then);
 }
