@@ -17,10 +17,11 @@ const HIGH = 4;
 const OFFSET = 8;
 const OFFSET_TOP = 12;
 
-const PAGE_SLOTS = 2 ** 16;
+const PAGE_BITS = 15;
+/** Slots in a page. */
+export const PAGE_SLOTS = 2 ** PAGE_BITS;
 const PAGE_MASK = PAGE_SLOTS - 1;
-const PAGE_BITS = 16;
-/** Below 1 MiB: no more is ever allocated at once. */
+/** Two are below 1 MiB: no more is ever allocated at once. */
 const PAGE_BYTES = PAGE_SLOTS * SLOT_BYTES;
 
 /**
@@ -106,25 +107,24 @@ export class SlotTable {
    * Moves what stands from a slot on into another table: at least `count` slots,
    * and on to the next free one, so that no run of slots is torn apart.
    *
-   * @returns the first slot that was left; the number of slots when there is none.
+   * @returns the first slot that was left; `homes` or more when nothing was.
    */
   moveTo(target: SlotTable, start: number, count: number): number {
-    const end = this.homes + SLACK;
-    for (let slot = start; slot < end; slot++) {
-      const page = this.#pages[slot >>> PAGE_BITS];
+    for (let slot = start; ; slot++) {
+      const index = slot >>> PAGE_BITS;
+      const page = this.#pages[index];
       const at = (slot & PAGE_MASK) * SLOT_BYTES;
-      if (page === undefined || isFree(page, at)) {
-        if (slot - start >= count) return slot + 1;
-      } else {
+      const isRunEnd = page === undefined || isFree(page, at);
+      if (!isRunEnd) {
         const low = page.getUint32(at, true);
         const high = page.getUint32(at + HIGH, true);
         const digits = page.getUint32(at + OFFSET, true);
         target.#put(this.#hash.of(low, high), low, high, digits, page.getUint8(at + OFFSET_TOP));
       }
-      if ((slot & PAGE_MASK) === PAGE_MASK) this.#release(slot >>> PAGE_BITS);
+      const isEnd = isRunEnd && slot + 1 >= this.homes;
+      if (isEnd || (slot & PAGE_MASK) === PAGE_MASK) this.#release(index);
+      if (isEnd || (isRunEnd && slot - start >= count)) return slot + 1;
     }
-    this.#release(this.#pages.length - 1);
-    return end;
   }
 
   #put(hash: number, low: number, high: number, digits: number, top: number): void {

@@ -6,7 +6,7 @@ import { SEED_BYTES } from "../../src/store/id-hash.ts";
 import { IdIndex } from "../../src/store/id-index.ts";
 
 /** Enough to make the index grow several times. */
-const COUNT = 5000;
+const COUNT = 50_000;
 
 const SEED = new Uint8Array(SEED_BYTES);
 
@@ -21,7 +21,7 @@ const PATTERNS: readonly [says: string, id: (n: bigint) => bigint][] = [
   ["whose low half is zero", (n) => n << 32n],
   ["whose low half is all ones", (n) => (n << 32n) | 0xffff_ffffn],
   ["that are equal modulo 2^20", (n) => n << 20n],
-  ["around 2^31 and 2^32", (n) => (n % 2n === 0n ? 2n ** 31n : 2n ** 32n) + n - 2500n],
+  ["around 2^31 and 2^32", (n) => (n % 2n === 0n ? 2n ** 31n : 2n ** 32n) + n - 25_000n],
   ["that alternate in sign", (n) => (n % 2n === 0n ? n : -n)],
   ["whose halves are swapped copies", (n) => (n % 2n === 0n ? n : (n - 1n) << 32n)],
 ];

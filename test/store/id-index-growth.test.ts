@@ -1,0 +1,99 @@
+/** What one call of the index costs at most, while it grows over and over. */
+import assert from "node:assert/strict";
+import { type TestContext, test } from "node:test";
+import { SEED_BYTES } from "../../src/store/id-hash.ts";
+import { IdIndex } from "../../src/store/id-index.ts";
+
+const SEED = new Uint8Array(SEED_BYTES);
+const MIB = 1024 * 1024;
+/** From one page to twenty and more. */
+const COUNT = 400_000;
+/** Some moves with every add, and on to the end of a run of used slots. */
+const MOVES_MAX = 600;
+
+const PATTERNS: readonly [says: string, id: (n: number) => bigint][] = [
+  ["that rise", (n) => BigInt(n)],
+  ["that are scattered", (n) => BigInt(n) * 0x9e37_79b9_7f4a_7c15n],
+  ["that are equal modulo 2^32", (n) => (BigInt(n) << 32n) + 7n],
+];
+
+/** What is allocated from now on; the sizes are taken out as they are read. */
+function watchAllocations(t: TestContext): () => number {
+  const Original = globalThis.ArrayBuffer;
+  let bytes = 0;
+  globalThis.ArrayBuffer = class extends Original {
+    constructor(length: number) {
+      super(length);
+      bytes += length;
+    }
+  } as ArrayBufferConstructor;
+  t.after(() => {
+    globalThis.ArrayBuffer = Original;
+  });
+  return () => {
+    const taken = bytes;
+    bytes = 0;
+    return taken;
+  };
+}
+
+/** How many slots were written since it was asked last: each ends with one such call. */
+function watchSlots(t: TestContext): () => number {
+  const { setUint8 } = DataView.prototype;
+  let slots = 0;
+  DataView.prototype.setUint8 = function (this: DataView, at: number, value: number) {
+    slots++;
+    setUint8.call(this, at, value);
+  };
+  t.after(() => {
+    DataView.prototype.setUint8 = setUint8;
+  });
+  return () => {
+    const taken = slots;
+    slots = 0;
+    return taken;
+  };
+}
+
+for (const [says, idOf] of PATTERNS) {
+  test(`no add of ids ${says} moves more than a few slots, however much the index grows`, (t) => {
+    const written = watchSlots(t);
+    const index = new IdIndex(0, SEED);
+    let most = 0;
+    let total = 0;
+    for (let n = 0; n < COUNT; n++) {
+      index.add(BigInt.asIntN(64, idOf(n)), n);
+      const slots = written();
+      most = Math.max(most, slots);
+      total += slots;
+    }
+    assert.equal(index.size, COUNT);
+    assert.ok(most <= MOVES_MAX, `${most} in one call`);
+    assert.ok(total >= 3 * COUNT, "it has grown, so that slots were moved");
+    assert.ok(total <= 6 * COUNT, `${total / COUNT} writes for each add`);
+  });
+
+  test(`no add of ids ${says} allocates more than 1 MiB, and all together 24 bytes an id`, (t) => {
+    const allocated = watchAllocations(t);
+    const index = new IdIndex(0, SEED);
+    let most = allocated();
+    let total = most;
+    for (let n = 0; n < COUNT; n++) {
+      index.add(BigInt.asIntN(64, idOf(n)), n);
+      const bytes = allocated();
+      most = Math.max(most, bytes);
+      total += bytes;
+      // The rest is a few pages: those of a small index, and one on either side of a move.
+      assert.ok(total <= 24 * n + 2 * MIB, `${total} bytes for ${n} ids`);
+    }
+    assert.ok(most > 0 && most <= MIB, `${most} in one call`);
+  });
+}
+
+test("an index that expects many ids allocates nothing for them beforehand", (t) => {
+  const allocated = watchAllocations(t);
+  const index = new IdIndex(50_000_000, SEED);
+  assert.ok(allocated() < MIB);
+  assert.equal(index.add(1n, 40), undefined);
+  assert.equal(index.get(1n), 40);
+});
