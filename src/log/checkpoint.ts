@@ -10,7 +10,8 @@
 import fs from "node:fs/promises";
 import path from "node:path";
 import { crc32 } from "node:zlib";
-import { ioError, replaceFile, syncDirectory } from "./file.ts";
+import { ioError, syncDirectory } from "./file.ts";
+import { replaceFile } from "./replace-file.ts";
 
 export interface Checkpoint {
   /** The length of the log; a line starts there. */

@@ -86,6 +86,11 @@ export class LogFile {
     }
   }
 
+  /** What tells this file from a copy of it. */
+  get inode(): bigint {
+    return this.#identity.ino;
+  }
+
   size(): number {
     return fs.fstatSync(this.#handle.fd).size;
   }
@@ -229,38 +234,6 @@ export async function syncDirectory(directory: string): Promise<void> {
   }
 }
 
-/**
- * Writes a small file whole: after a power cut at any moment it holds either
- * the old bytes or the new ones.
- *
- * @throws PlantStoreError `io_error`; the old bytes stay then.
- */
-export async function replaceFile(filePath: string, bytes: Buffer): Promise<void> {
-  const newPath = `${filePath}.new`;
-  try {
-    const handle = await open(newPath, "w", 0o600);
-    try {
-      takeFolderOwner(newPath);
-      await handle.writeFile(bytes);
-      await handle.sync();
-    } finally {
-      await handle.close();
-    }
-    fs.renameSync(newPath, filePath);
-    await syncDirectory(path.dirname(filePath));
-  } catch (cause) {
-    removeLeftover(newPath);
-    throw ioError(`Cannot write "${filePath}"`, cause);
-  }
-}
-
-/** As best it can: what it stands for has failed already. */
-function removeLeftover(filePath: string): void {
-  try {
-    fs.rmSync(filePath, { force: true });
-  } catch {}
-}
-
 /** An `io_error` that says what could not be done and, in words, why. */
 export function ioError(action: string, cause: unknown): PlantStoreError {
   return new PlantStoreError("io_error", `${action}: ${describeSystemError(cause)}`, { cause });
@@ -285,7 +258,7 @@ export function isRefusal(cause: unknown): boolean {
 }
 
 /** Gives an entry to the owner of its folder. Only root can give away, and only root's need it. */
-function takeFolderOwner(entry: string): void {
+export function takeFolderOwner(entry: string): void {
   if (process.getuid?.() !== 0) return;
   const { uid, gid } = fs.statSync(path.dirname(entry));
   const own = fs.statSync(entry);

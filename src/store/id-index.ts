@@ -11,7 +11,7 @@
  */
 import { randomBytes } from "node:crypto";
 import { IdHash, SEED_BYTES } from "./id-hash.ts";
-import { OFFSET_LIMIT, PAGE_SLOTS, PagePool, SLACK, SlotTable } from "./slot-table.ts";
+import { keepBelow, OFFSET_LIMIT, PAGE_SLOTS, PagePool, SLACK, SlotTable } from "./slot-table.ts";
 
 /** Beyond it, the probes for an id that is not there grow long (13 slots on average here). */
 const LOAD_MAX = 0.8;
@@ -27,8 +27,31 @@ const HOMES_MIN = PAGE_SLOTS - SLACK;
  * `homes * LOAD_MAX * (GROWTH - 1)` of them, so four would just empty the old one in time.
  */
 const MOVES = 5;
+/**
+ * How many ids, as a share of the homes, may be added while the index is being
+ * copied and nothing is moved. The load is then 0.85 at most, 22 slots for an id
+ * that is not there.
+ */
+const COPY_ADDS_MAX = 0.05;
+
+/** What makes an index besides the pages of its tables. */
+export interface IndexShape {
+  readonly seed: Uint8Array;
+  readonly homes: number;
+  /** Of the table that is being emptied; 0 where there is none. */
+  readonly oldHomes: number;
+  /** Homes of that table that are empty already. */
+  readonly moved: number;
+}
+
+/** Where a page of a copied index belongs. */
+export interface PagePlace {
+  readonly isOld: boolean;
+  readonly page: number;
+}
 
 export class IdIndex {
+  readonly #seed: Uint8Array;
   readonly #hash: IdHash;
   readonly #pool = new PagePool();
   #table: SlotTable;
@@ -36,6 +59,9 @@ export class IdIndex {
   #old: SlotTable | undefined;
   #moved = 0;
   #size = 0;
+  /** The copy that is being made, and the size at which nothing can wait for it any more. */
+  #copy: IndexCopy | undefined;
+  #copySizeMax = 0;
   // An id is split into halves through memory: 64-bit arithmetic costs ten times as much.
   readonly #id = new BigInt64Array(1);
   readonly #halves = new Uint32Array(this.#id.buffer);
@@ -45,9 +71,50 @@ export class IdIndex {
    * @param seed `SEED_BYTES` bytes that an attacker cannot guess.
    */
   constructor(expected = 0, seed: Uint8Array = randomBytes(SEED_BYTES)) {
+    this.#seed = seed;
     this.#hash = new IdHash(seed);
     const homes = Math.max(HOMES_MIN, Math.ceil(expected / LOAD_MAX));
     this.#table = new SlotTable(homes, this.#hash, this.#pool);
+  }
+
+  /** An index from the pages of a copy, which hold so many ids. */
+  static fromPages(
+    { seed, homes, oldHomes, moved }: IndexShape,
+    pages: Iterable<PagePlace & { readonly bytes: ArrayBuffer }>,
+    size: number,
+  ): IdIndex {
+    const index = new IdIndex(0, seed);
+    index.#table = new SlotTable(homes, index.#hash, index.#pool);
+    if (oldHomes > 0) index.#old = new SlotTable(oldHomes, index.#hash, index.#pool);
+    index.#moved = moved;
+    index.#size = size;
+    for (const { isOld, page, bytes } of pages) {
+      (isOld ? index.#old : index.#table)?.setPage(page, bytes);
+    }
+    return index;
+  }
+
+  /**
+   * Begins a copy of the index as it is now. Ids may be added while it is made;
+   * nothing is moved between the tables meanwhile, else an id could go from a
+   * page that is not copied yet to one that is. One copy at a time.
+   *
+   * @param limit an offset above all that the index holds and not above any to come.
+   */
+  beginCopy(limit: number): IndexCopy {
+    const old = this.#old;
+    const shape = {
+      seed: this.#seed,
+      homes: this.#table.homes,
+      oldHomes: old?.homes ?? 0,
+      moved: this.#moved,
+    };
+    const end = () => {
+      this.#copy = undefined;
+    };
+    this.#copySizeMax = this.#size + (old ?? this.#table).homes * COPY_ADDS_MAX;
+    this.#copy = new IndexCopy(shape, [this.#table, old], limit, end);
+    return this.#copy;
   }
 
   get size(): number {
@@ -99,6 +166,10 @@ export class IdIndex {
   }
 
   #makeRoom(): void {
+    if (this.#copy !== undefined) {
+      if (this.#size < this.#copySizeMax) return;
+      this.#copy.giveUp();
+    }
     if (this.#old !== undefined) {
       this.#moved = this.#old.moveTo(this.#table, this.#moved, MOVES);
       if (this.#moved >= this.#old.homes) this.#old = undefined;
@@ -107,5 +178,57 @@ export class IdIndex {
       this.#moved = 0;
       this.#table = new SlotTable(Math.ceil(this.#old.homes * GROWTH), this.#hash, this.#pool);
     }
+  }
+}
+
+/** A copy of an index, made page by page: what it held when the copy began, and nothing else. */
+export class IndexCopy {
+  readonly shape: IndexShape;
+  readonly #tables: readonly (SlotTable | undefined)[];
+  readonly #limit: number;
+  readonly #end: () => void;
+  #isLost = false;
+
+  constructor(
+    shape: IndexShape,
+    tables: readonly (SlotTable | undefined)[],
+    limit: number,
+    end: () => void,
+  ) {
+    this.shape = shape;
+    this.#tables = tables;
+    this.#limit = limit;
+    this.#end = end;
+  }
+
+  /** So many ids were added that the index had to go on moving: the copy is worth nothing. */
+  get isLost(): boolean {
+    return this.#isLost;
+  }
+
+  /** At most so many pages. */
+  get pageCount(): number {
+    return this.#tables.reduce((count, table) => count + (table?.pageCount ?? 0), 0);
+  }
+
+  /** Copies one page after the other into `target`, each when it is asked for. */
+  *pages(target: Uint8Array): Generator<PagePlace & { readonly used: number }> {
+    for (const [at, table] of this.#tables.entries()) {
+      for (let page = 0; page < (table?.pageCount ?? 0); page++) {
+        const isOld = at === 1;
+        if (table?.copyPage(page, isOld ? this.shape.moved : 0, target) !== true) continue;
+        yield { isOld, page, used: keepBelow(this.#limit, target) };
+      }
+    }
+  }
+
+  /** Lets the index move again. */
+  end(): void {
+    this.#end();
+  }
+
+  giveUp(): void {
+    this.#isLost = true;
+    this.#end();
   }
 }

@@ -22,7 +22,7 @@ const PAGE_BITS = 15;
 export const PAGE_SLOTS = 2 ** PAGE_BITS;
 const PAGE_MASK = PAGE_SLOTS - 1;
 /** Two are below 1 MiB: no more is ever allocated at once. */
-const PAGE_BYTES = PAGE_SLOTS * SLOT_BYTES;
+export const PAGE_BYTES = PAGE_SLOTS * SLOT_BYTES;
 
 /**
  * Slots behind the last home, because probes do not wrap around. At a load of
@@ -62,6 +62,28 @@ export class SlotTable {
     this.#pool = pool;
     this.#homesPerHash = homes / 2 ** 32;
     this.#pages = new Array(Math.ceil((homes + SLACK) / PAGE_SLOTS)).fill(undefined);
+  }
+
+  /** How many pages there are, those that hold nothing yet counted too. */
+  get pageCount(): number {
+    return this.#pages.length;
+  }
+
+  /**
+   * Copies a page without what was moved away, which is what stands before the
+   * slot `start`; false where it holds nothing yet.
+   */
+  copyPage(index: number, start: number, target: Uint8Array): boolean {
+    const page = this.#pages[index];
+    if (page === undefined) return false;
+    target.set(new Uint8Array(page.buffer));
+    target.fill(0, 0, Math.max(0, start - index * PAGE_SLOTS) * SLOT_BYTES);
+    return true;
+  }
+
+  /** Takes over a page of a table that was copied: one with as many homes and the same hash. */
+  setPage(index: number, page: ArrayBuffer): void {
+    this.#pages[index] = new DataView(page);
   }
 
   /** The slot in which the search for an id with this hash begins. */
@@ -152,6 +174,27 @@ export class SlotTable {
     if (page !== undefined) this.#pool.give(page);
     this.#pages[index] = undefined;
   }
+}
+
+/**
+ * Empties the slots of a copied page whose offset is `limit` or more, and counts
+ * what is left. They must have been added after all that is to stay, so that no
+ * search for what stays leads over them.
+ */
+export function keepBelow(limit: number, bytes: Uint8Array): number {
+  const page = new DataView(bytes.buffer, bytes.byteOffset, PAGE_BYTES);
+  const limitTop = Math.floor(limit / 2 ** 32);
+  const limitDigits = limit % 2 ** 32;
+  let kept = 0;
+  for (let at = 0; at < PAGE_BYTES; at += SLOT_BYTES) {
+    // What is stored is the offset plus one: "not above the limit" is "below it".
+    const digits = page.getUint32(at + OFFSET, true);
+    const top = page.getUint8(at + OFFSET_TOP);
+    if (digits === 0 && top === 0) continue;
+    if (top < limitTop || (top === limitTop && digits <= limitDigits)) kept++;
+    else bytes.fill(0, at, at + SLOT_BYTES);
+  }
+  return kept;
 }
 
 function isFree(page: DataView, at: number): boolean {

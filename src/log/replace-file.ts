@@ -1,0 +1,75 @@
+/**
+ * Files that are written anew as a whole: the new one is written under another
+ * name and takes the place of the old one when it is complete. What a process
+ * that was killed leaves under that other name is overwritten by the next.
+ */
+import fs from "node:fs";
+import { type FileHandle, open, rename, rm } from "node:fs/promises";
+import path from "node:path";
+import { ioError, syncDirectory, takeFolderOwner } from "./file.ts";
+
+/**
+ * Writes a small file whole: after a power cut at any moment it holds either
+ * the old bytes or the new ones.
+ *
+ * @throws PlantStoreError `io_error`; the old bytes stay then.
+ */
+export async function replaceFile(filePath: string, bytes: Buffer): Promise<void> {
+  try {
+    const newPath = await writeNew(filePath, async (handle) => {
+      await handle.writeFile(bytes);
+      await handle.sync();
+    });
+    fs.renameSync(newPath, filePath);
+    await syncDirectory(path.dirname(filePath));
+  } catch (cause) {
+    removeLeftover(`${filePath}.new`);
+    throw ioError(`Cannot write "${filePath}"`, cause);
+  }
+}
+
+/**
+ * The same for a large file that may be lost: nothing is synced, so after a
+ * power cut it may hold anything. `write` appends to it; when that fails, the
+ * old file stays.
+ *
+ * @throws whatever `write` throws, or the system's error.
+ */
+export async function replaceCache(
+  filePath: string,
+  write: (handle: FileHandle) => Promise<void>,
+): Promise<void> {
+  try {
+    const newPath = await writeNew(filePath, write);
+    // A rename onto another file would have some file systems write it all out at
+    // once (ext4's auto_da_alloc), and the syncs of the log wait behind that.
+    await rm(filePath, { force: true });
+    await rename(newPath, filePath);
+  } catch (cause) {
+    removeLeftover(`${filePath}.new`);
+    throw cause;
+  }
+}
+
+/** Writes the file that is to take the place of another, and returns its path. */
+async function writeNew(
+  filePath: string,
+  write: (handle: FileHandle) => Promise<void>,
+): Promise<string> {
+  const newPath = `${filePath}.new`;
+  const handle = await open(newPath, "w", 0o600);
+  try {
+    takeFolderOwner(newPath);
+    await write(handle);
+  } finally {
+    await handle.close();
+  }
+  return newPath;
+}
+
+/** As best it can: what it stands for has failed already. */
+function removeLeftover(filePath: string): void {
+  try {
+    fs.rmSync(filePath, { force: true });
+  } catch {}
+}
