@@ -1,0 +1,31 @@
+/**
+ * Work in the background that leaves the machine to whoever is waited for.
+ *
+ * Done in small pieces with a rest after each: as long as it takes for the work
+ * to be a given share of the time. A piece that takes long, because others keep
+ * processor or disk busy, is followed by a long rest. Keeps no process alive.
+ */
+import timers from "node:timers/promises";
+
+export class Pace {
+  readonly #restPerWork: number;
+  readonly #signal: AbortSignal;
+  #since = performance.now();
+
+  /**
+   * @param share of the time that may be worked, above 0 and at most 1.
+   * @param signal ends a rest at once.
+   */
+  constructor(share: number, signal: AbortSignal) {
+    this.#restPerWork = 1 / share - 1;
+    this.#signal = signal;
+  }
+
+  /** Rests for what was worked since the last rest. @throws the signal's reason once it is aborted. */
+  async rest(): Promise<void> {
+    this.#signal.throwIfAborted();
+    const ms = (performance.now() - this.#since) * this.#restPerWork;
+    if (ms > 0) await timers.setTimeout(ms, undefined, { ref: false, signal: this.#signal });
+    this.#since = performance.now();
+  }
+}
