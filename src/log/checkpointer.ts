@@ -34,6 +34,17 @@ export class Checkpointer {
     this.#waitForQuiet();
   }
 
+  /**
+   * Resolves once a checkpoint of this length or more is on disk.
+   *
+   * @throws Error where it cannot be written; warned about already.
+   */
+  async save(bytes: number): Promise<void> {
+    await this.#writing;
+    if ((this.#written?.bytes ?? 0) < bytes) await this.#write();
+    if ((this.#written?.bytes ?? 0) < bytes) throw new Error("its checkpoint cannot be written");
+  }
+
   /** Stops, leaving things as they are on disk. */
   async stop(): Promise<void> {
     clearTimeout(this.#quiet);

@@ -45,6 +45,8 @@ export interface ScanOptions {
   readonly endsBefore?: (line: Buffer, position: LinePosition) => boolean;
   /** What the log was when its last checkpoint was written. */
   readonly checkpoint?: Checkpoint | undefined;
+  /** What is known of the start of the log, so that the scan begins behind it. */
+  readonly known?: { readonly index: IdIndex; readonly end: Checkpoint } | undefined;
   /** Told how many bytes were read so far, about once a MiB. */
   readonly onProgress?: ((bytes: number) => void) | undefined;
 }
@@ -74,7 +76,7 @@ export class LogScan {
   readonly #inspected = new Map<bigint, NewPlant>();
   readonly #file: LogFile;
   readonly #options: ScanOptions;
-  #end = EMPTY_LOG;
+  #end: Checkpoint;
   #matchesCheckpoint: boolean;
   /** What `onProgress` was told last. */
   #told = 0;
@@ -82,7 +84,11 @@ export class LogScan {
   constructor(file: LogFile, options: ScanOptions) {
     this.#file = file;
     this.#options = options;
-    this.#matchesCheckpoint = (options.checkpoint?.bytes ?? 0) === 0;
+    const { checkpoint = EMPTY_LOG, known } = options;
+    this.#index = known?.index;
+    this.#end = known?.end ?? EMPTY_LOG;
+    this.#matchesCheckpoint =
+      checkpoint.bytes === this.#end.bytes && checkpoint.crc32 === this.#end.crc32;
   }
 
   /** The ids of what was scanned so far; the same object for every run. */

@@ -7,7 +7,6 @@
  * wait for its outcome: any earlier answer would say "stored" about a plant
  * that is not. One process at a time has a data directory open for writing.
  */
-import { existsSync } from "node:fs";
 import path from "node:path";
 import { creates, publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
@@ -16,17 +15,18 @@ import { assertInt64 } from "../core/int64.ts";
 import { readNumber, requireFunction, requireText } from "../core/options.ts";
 import { assertNewPlant, encodeNewPlant, isSamePlant, type NewPlant } from "../core/plant.ts";
 import type { CreateOutcome, PlantService } from "../core/services.ts";
-import { type Checkpoint, readCheckpoint } from "../log/checkpoint.ts";
-import { Checkpointer } from "../log/checkpointer.ts";
-import { ensureDirectory, LogFile } from "../log/file.ts";
+import { readCheckpoint } from "../log/checkpoint.ts";
+import { ensureDirectory, type LogFile } from "../log/file.ts";
 import { DirectoryLock } from "../log/lock.ts";
 import { LOG_START, readBlocks, visitLines } from "../log/reader.ts";
 import { LogWriter } from "../log/writer.ts";
 import type { IdIndex } from "./id-index.ts";
+import { readSnapshot } from "./index-snapshot.ts";
 import { decodeRecord, publishCreate, readPlantAt } from "./record.ts";
-import { type RecoveredLog, recover } from "./recover.ts";
+import { openLog, type RecoveredLog, recover } from "./recover.ts";
 import { Settling } from "./settling.ts";
 import { OFFSET_LIMIT } from "./slot-table.ts";
+import { Upkeep } from "./upkeep.ts";
 
 export interface PlantStoreOptions {
   /** What this process does, named to whoever finds the directory locked. Default: `library`. */
@@ -35,6 +35,11 @@ export interface PlantStoreOptions {
   readonly batchBytesMax?: number;
   /** More bytes of records than this never wait for the disk. Default: 64 MiB. */
   readonly queueBytesMax?: number;
+  /**
+   * The shortest log, in bytes, that gets a snapshot of its index, for a fast
+   * start; 1 TiB, which no log reaches, for none. Default: 16 MiB.
+   */
+  readonly snapshotBytesMin?: number;
   /** Told how much of the log was read while it is opened, about once a MiB. */
   readonly onProgress?: (bytes: number, total: number) => void;
 }
@@ -60,7 +65,7 @@ export class PlantStore implements PlantService {
   readonly #file: LogFile;
   readonly #index: IdIndex;
   readonly #writer: LogWriter;
-  readonly #checkpointer: Checkpointer;
+  readonly #upkeep: Upkeep;
   readonly #lock: DirectoryLock;
   readonly #inFlight = new Map<bigint, InFlight>();
   readonly #reads = new Set<Promise<unknown>>();
@@ -72,7 +77,7 @@ export class PlantStore implements PlantService {
     this.#file = parts.file;
     this.#index = parts.log.index;
     this.#writer = parts.writer;
-    this.#checkpointer = parts.checkpointer;
+    this.#upkeep = parts.upkeep;
     this.#lock = parts.lock;
     this.#settling = parts.log.settle && new Settling(parts.log.settle);
     this.failed = parts.writer.failed;
@@ -93,6 +98,7 @@ export class PlantStore implements PlantService {
     requireFunction("onProgress", onProgress);
     const batchBytesMax = readNumber("batchBytesMax", options.batchBytesMax);
     const queueBytesMax = readNumber("queueBytesMax", options.queueBytesMax);
+    const snapshotBytesMin = readNumber("snapshotBytesMin", options.snapshotBytesMin);
     const { isOpenToOthers } = await ensureDirectory(directory);
     if (isOpenToOthers) {
       publishWarning(`"${directory}" is open to other users; close it: chmod 700 "${directory}"`);
@@ -108,15 +114,18 @@ export class PlantStore implements PlantService {
       const logPath = path.join(path.resolve(directory), LOG_NAME);
       const checkpoint = await readCheckpoint(logPath);
       file = await openLog(logPath, checkpoint);
-      const log = await recover(file, { checkpoint, onProgress });
-      const checkpointer = new Checkpointer(logPath, log.end, checkpoint);
+      const snapshot = await readSnapshot(file, checkpoint);
+      const log = await recover(file, { checkpoint, snapshot, onProgress });
       writer = new LogWriter(file, {
         batchBytesMax,
         queueBytesMax,
         end: log.end,
-        onDurable: (end) => checkpointer.note(end),
+        onDurable: (end) => upkeep.note(end),
       });
-      return new PlantStore({ file, log, writer, checkpointer, lock });
+      const onDamage = writer.fail.bind(writer);
+      const upkeep = new Upkeep({ file, log, checkpoint, snapshotBytesMin, onDamage });
+      void writer.failed.then(() => upkeep.abandon());
+      return new PlantStore({ file, log, writer, upkeep, lock });
     } catch (error) {
       await closeAndRelease(file, lock);
       throw error;
@@ -200,8 +209,7 @@ export class PlantStore implements PlantService {
     await this.#writer.drain();
     await Promise.allSettled(this.#reads);
     await this.#settling?.drain();
-    // Also where the log was taken away: the next start has to know that there was one.
-    await this.#checkpointer.finish();
+    await this.#upkeep.finish();
     await closeAndRelease(this.#file, this.#lock);
   }
 
@@ -210,6 +218,7 @@ export class PlantStore implements PlantService {
     if (this.#settling !== settling) return; // another create has been here
     this.#settling = undefined;
     this.#writer.resume(end);
+    this.#upkeep.resume(end);
   }
 
   /** Where the record of an id stands; while the log is being settled the index runs ahead of it. */
@@ -251,19 +260,8 @@ interface StoreParts {
   readonly file: LogFile;
   readonly log: RecoveredLog;
   readonly writer: LogWriter;
-  readonly checkpointer: Checkpointer;
+  readonly upkeep: Upkeep;
   readonly lock: DirectoryLock;
-}
-
-/** @throws PlantStoreError `corruption` when a log that is known to have held something is gone. */
-async function openLog(logPath: string, checkpoint: Checkpoint | undefined): Promise<LogFile> {
-  const knownBytes = checkpoint?.bytes ?? 0;
-  if (knownBytes === 0 || existsSync(logPath)) return LogFile.open(logPath);
-  throw new PlantStoreError(
-    "corruption",
-    `Cannot open "${logPath}": it is missing, and its checkpoint knows of ${knownBytes} bytes; ` +
-      'restore it from a backup, or accept the loss with "plant-store repair"',
-  );
 }
 
 /** The directory goes free also where the system cannot close the log. */

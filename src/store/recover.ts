@@ -8,10 +8,11 @@
  * its checkpoint or differs from it. What a power cut leaves behind is settled
  * (see log/recovery).
  */
+import { existsSync } from "node:fs";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import type { Checkpoint } from "../log/checkpoint.ts";
-import { isRefusal, type LogFile } from "../log/file.ts";
+import { isRefusal, LogFile } from "../log/file.ts";
 import { lineError } from "../log/line-error.ts";
 import type { ByteRange } from "../log/quarantine.ts";
 import {
@@ -30,13 +31,16 @@ import {
   type Unsettled,
 } from "../log/recovery.ts";
 import type { IdIndex } from "./id-index.ts";
+import type { IndexSnapshot, LogEnd } from "./index-snapshot.ts";
 import { type LineFault, LogScan } from "./log-scan.ts";
 import { isRecord } from "./record.ts";
 
 export interface RecoveredLog {
   readonly index: IdIndex;
   /** Where the log ends that may be vouched for: whole lines, all of them on disk. */
-  readonly end: Checkpoint;
+  readonly end: LogEnd;
+  /** The start of the log, where a snapshot stands for it and it was not read. */
+  readonly unread?: Checkpoint | undefined;
   /**
    * Present while something behind `end` has to be put aside and there is no
    * room for that. Tries again, adds to the index, and returns the new end;
@@ -44,17 +48,41 @@ export interface RecoveredLog {
    *
    * @throws PlantStoreError `io_error`.
    */
-  readonly settle?: (() => Promise<Checkpoint>) | undefined;
+  readonly settle?: (() => Promise<LogEnd>) | undefined;
 }
 
 interface RecoverOptions {
   readonly checkpoint: Checkpoint | undefined;
+  /** The index of the start of the log; where it leads to a fault, the whole log is read instead. */
+  readonly snapshot?: IndexSnapshot | undefined;
   readonly onProgress?: ((bytes: number, total: number) => void) | undefined;
 }
 
 /** @throws PlantStoreError `corruption` or `io_error`. */
 export async function recover(file: LogFile, options: RecoverOptions): Promise<RecoveredLog> {
-  const { checkpoint, onProgress } = options;
+  const { snapshot } = options;
+  if (snapshot === undefined) return putInOrder(file, await read(file, options));
+  const found = await read(file, options).catch(() =>
+    read(file, { ...options, snapshot: undefined }),
+  );
+  return putInOrder(file, found);
+}
+
+/** What a log was found to be; nothing was touched yet. */
+interface Found {
+  readonly scan: LogScan;
+  /** Where the scan ended. */
+  readonly reached: LinePosition;
+  readonly unsettled: Unsettled;
+  /** The length that was on disk for certain. */
+  readonly knownBytes: number;
+  readonly unread: Checkpoint | undefined;
+}
+
+async function read(
+  file: LogFile,
+  { checkpoint, snapshot, onProgress }: RecoverOptions,
+): Promise<Found> {
   const size = file.size();
   const knownBytes = checkpoint?.bytes ?? 0;
   if (size < knownBytes) throw shorterError(file.path, size, knownBytes);
@@ -62,30 +90,38 @@ export async function recover(file: LogFile, options: RecoverOptions): Promise<R
   const isLost = await lostLineJudge(file, size, checkpoint);
   const scan = new LogScan(file, {
     checkpoint,
+    known: snapshot,
     endsBefore: isLost,
     onFault: (fault) => refuse(file.path, fault),
     onProgress: onProgress && ((bytes) => onProgress(bytes, size)),
   });
-  const reached = await scan.run(LOG_START, await endOfLines(file, size));
+  const start = snapshot && { offset: snapshot.end.bytes, line: snapshot.end.line };
+  const reached = await scan.run(start ?? LOG_START, await endOfLines(file, size));
   if (!scan.matchesCheckpoint) throw mismatchError(file.path, knownBytes);
   const unsettled = await survey(file, scan, reached, isLost);
+  return { scan, reached, unsettled, knownBytes, unread: snapshot?.end };
+}
 
+async function putInOrder(
+  file: LogFile,
+  { scan, reached, unsettled, knownBytes, unread }: Found,
+): Promise<RecoveredLog> {
+  const { index } = scan;
   /** Puts the rest in order and makes it durable. */
-  const finish = async (): Promise<Checkpoint> => {
+  const finish = async (): Promise<LogEnd> => {
     const length = await settle(file, unsettled);
     await rewrite(file, Math.max(knownBytes, await earliestBatchStart(file, length)), length);
-    await scan.run(reached, length);
-    return scan.end;
+    const { line } = await scan.run(reached, length);
+    return { ...scan.end, line };
   };
   try {
-    const end = await finish();
-    return { index: scan.index, end };
+    return { index, end: await finish(), unread };
   } catch (error) {
     if (!(error instanceof PlantStoreError && isRefusal(error.cause))) throw error;
-    const { bytes } = scan.end;
-    await rewrite(file, Math.max(knownBytes, await earliestBatchStart(file, bytes)), bytes);
+    const end = { ...scan.end, line: reached.line };
+    await rewrite(file, Math.max(knownBytes, await earliestBatchStart(file, end.bytes)), end.bytes);
     publishWarning("No room to put the end of the log aside: new plants are refused", error);
-    return { index: scan.index, end: scan.end, settle: finish };
+    return { index, end, unread, settle: finish };
   }
 }
 
@@ -134,6 +170,25 @@ function refuse(path: string, { kind, position, reason }: LineFault): void {
   const advice =
     'restore the log from a backup, or have "plant-store repair" write one of what is readable';
   throw lineError(path, position, `${reason}; ${advice}`);
+}
+
+/**
+ * Opens a log for appending, and makes it where there never was one.
+ *
+ * @throws PlantStoreError `corruption` when a log that is known to have held
+ * something is gone, `io_error`.
+ */
+export async function openLog(
+  logPath: string,
+  checkpoint: Checkpoint | undefined,
+): Promise<LogFile> {
+  const knownBytes = checkpoint?.bytes ?? 0;
+  if (knownBytes === 0 || existsSync(logPath)) return LogFile.open(logPath);
+  throw new PlantStoreError(
+    "corruption",
+    `Cannot open "${logPath}": it is missing, and its checkpoint knows of ${knownBytes} bytes; ` +
+      'restore it from a backup, or accept the loss with "plant-store repair"',
+  );
 }
 
 function shorterError(path: string, size: number, knownBytes: number): PlantStoreError {

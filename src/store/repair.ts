@@ -4,8 +4,9 @@
  * Invariants. Where every line is readable it only accepts the log as it is,
  * with a new checkpoint. Else it writes a new log of what is readable, the
  * first record of an id winning, and keeps the old one whole. A crash at any
- * moment leaves a folder that starts, or refuses as before: the checkpoint goes
- * first, the log is replaced by one rename, and the new checkpoint comes last.
+ * moment leaves a folder that starts, or refuses as before: snapshot and
+ * checkpoint go first, the log is replaced by one rename, and the new checkpoint
+ * comes last.
  */
 import fs from "node:fs";
 import path from "node:path";
@@ -29,6 +30,7 @@ import {
   visitLines,
 } from "../log/reader.ts";
 import { endOfLines } from "../log/recovery.ts";
+import { removeSnapshot } from "./index-snapshot.ts";
 import { type LineFault, LogScan } from "./log-scan.ts";
 import { openForReading } from "./plant-reader.ts";
 
@@ -93,7 +95,7 @@ async function acceptLoss(
 ): Promise<RepairOutcome> {
   const plan: RepairPlan = { action: "start_empty", plants: 0, leftOut: 0, checkpoint };
   if (!(await confirm(plan))) return { ...plan, isDone: false };
-  await removeCheckpoint(logPath);
+  await forget(logPath);
   return { ...plan, isDone: true };
 }
 
@@ -112,7 +114,7 @@ async function repair(
   if (plan.action === "nothing") return { ...plan, isDone: true };
   if (!(await options.confirm(plan))) return { ...plan, isDone: false };
   if (plan.action === "accept") {
-    await removeCheckpoint(file.path);
+    await forget(file.path);
     await file.sync();
     await writeCheckpoint(file.path, scan.end);
     return { ...plan, isDone: true };
@@ -200,6 +202,12 @@ function linesWithout(block: LineBlock, leftOut: ReadonlySet<number>): Buffer {
   return Buffer.concat(lines);
 }
 
+/** Removes what is known of the log, durably. */
+async function forget(logPath: string): Promise<void> {
+  await removeSnapshot(logPath);
+  await removeCheckpoint(logPath);
+}
+
 /** Gives the old log a second name, which stays when the first one is taken from it. */
 function keepOld(logPath: string): string {
   const { ino } = fs.statSync(logPath, { bigint: true });
@@ -216,7 +224,7 @@ function keepOld(logPath: string): string {
 async function replaceLog(newPath: string, logPath: string): Promise<string> {
   try {
     const keptAs = keepOld(logPath);
-    await removeCheckpoint(logPath);
+    await forget(logPath);
     fs.renameSync(newPath, logPath);
     await syncDirectory(path.dirname(logPath));
     return keptAs;

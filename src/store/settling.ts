@@ -3,17 +3,17 @@
  * when somebody wants to append, by one at a time and at most once a second.
  */
 import { PlantStoreError } from "../core/errors.ts";
-import type { Checkpoint } from "../log/checkpoint.ts";
 import { describeSystemError } from "../log/file.ts";
+import type { LogEnd } from "./index-snapshot.ts";
 
 const RETRY_AFTER_MS = 1000;
 
 export class Settling {
-  readonly #settle: () => Promise<Checkpoint>;
-  #attempt: Promise<Checkpoint> | undefined;
+  readonly #settle: () => Promise<LogEnd>;
+  #attempt: Promise<LogEnd> | undefined;
   #failedAt = Number.NEGATIVE_INFINITY;
 
-  constructor(settle: () => Promise<Checkpoint>) {
+  constructor(settle: () => Promise<LogEnd>) {
     this.#settle = settle;
   }
 
@@ -22,7 +22,7 @@ export class Settling {
    *
    * @throws PlantStoreError `write_failed`.
    */
-  attempt(): Promise<Checkpoint> {
+  attempt(): Promise<LogEnd> {
     if (this.#attempt === undefined || performance.now() - this.#failedAt > RETRY_AFTER_MS) {
       this.#failedAt = Number.POSITIVE_INFINITY; // not before this attempt has failed
       this.#attempt = this.#settle().catch((error: Error) => {

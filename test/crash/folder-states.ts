@@ -1,5 +1,5 @@
 /** Data directories as a start may find them. */
-import { appendFileSync, existsSync, rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createToken, PlantStore } from "../../src/index.ts";
 import { PlantBook } from "./plant-book.ts";
@@ -12,6 +12,8 @@ export interface FolderState {
   readonly aside: readonly Buffer[];
   /** The same of the token log. */
   readonly asideOfTokens?: readonly Buffer[];
+  /** Done to each copy of the folder, because it would not outlive the copying. */
+  readonly inPlace?: (folder: string) => Promise<void>;
 }
 
 export type MakeState = (folder: string) => Promise<FolderState>;
@@ -55,9 +57,6 @@ function withoutCheckpoint(make: MakeState): MakeState {
   return async (folder) => {
     const state = await make(folder);
     rmSync(join(folder, "plants.jsonl.checkpoint"));
-    if (existsSync(join(folder, "plants.jsonl.snapshot"))) {
-      rmSync(join(folder, "plants.jsonl.snapshot"));
-    }
     return state;
   };
 }
@@ -89,11 +88,30 @@ const lostPagesAndTorn = withTail((book) => {
   return { tail: Buffer.concat([tail, torn]), aside: [...aside, torn] };
 });
 
+/** Long enough that a stop writes a snapshot of the index. */
+const longLog = withTail(() => ({ tail: Buffer.from(`${" ".repeat(1024 * 1024)}\n`.repeat(17)) }));
+
+/** A snapshot of the index, which speaks of this very file and not of a copy, and then a torn tail. */
+async function makeSnapshot(folder: string): Promise<FolderState> {
+  const state = await makeClean(folder);
+  const tail = Buffer.from(state.book.line(state.book.take()).slice(0, 30));
+  return {
+    ...state,
+    aside: [tail],
+    inPlace: async (copy) => {
+      await (await PlantStore.open(copy, { snapshotBytesMin: 1 })).close();
+      appendFileSync(join(copy, "plants.jsonl"), tail);
+    },
+  };
+}
+
 /** What kills at other moments leave lying about. */
 async function makeLittered(folder: string): Promise<FolderState> {
   const state = await makeClean(folder);
   writeFileSync(join(folder, "plants.jsonl.checkpoint"), '{"bytes":1');
   writeFileSync(join(folder, "plants.jsonl.checkpoint.new"), '{"by');
+  writeFileSync(join(folder, "plants.jsonl.index"), "torn");
+  writeFileSync(join(folder, "plants.jsonl.index.new"), "torn");
   writeFileSync(join(folder, "plants.jsonl.quarantine-1"), "older");
   writeFileSync(join(folder, "lock.new-0123456789ab"), "");
   return state;
@@ -110,5 +128,7 @@ export const START_STATES: Readonly<Record<string, MakeState>> = {
   "tail of zeros": zeros,
   "lost pages": withTail(lostPages),
   "lost pages and torn tail, no checkpoint": withoutCheckpoint(lostPagesAndTorn),
+  "long log": longLog,
+  snapshot: makeSnapshot,
   litter: makeLittered,
 };

@@ -16,6 +16,9 @@ const CASES: Readonly<Record<string, { readonly kills: readonly string[] }>> = {
   "start, create, stop: torn tail, no checkpoint": {
     kills: ["openat", "pwrite64", "fsync", "ftruncate", "rename", "link", "unlink"],
   },
+  "start, create, stop: long log": {
+    kills: ["openat", "pwrite64", "write", "rename", "unlink"],
+  },
   "token create: two tokens": { kills: ["openat", "pwrite64", "link", "unlink"] },
 };
 

@@ -159,6 +159,30 @@ test("Checkpointer.finish() waits for a write under way, then writes what came a
   assert.deepEqual(await readCheckpoint(logPath), at(MIB_16 + 1));
 });
 
+test("Checkpointer.save() resolves once as much is on disk as was asked for, and writes no more than that needs", async (t) => {
+  fakeTimers(t);
+  const { logPath, checkpointer } = makeCheckpointer(t, EMPTY_LOG, EMPTY_LOG);
+  checkpointer.note(at(MIB_16));
+  checkpointer.note(at(MIB_16 + 1)); // while the first is being written
+  await checkpointer.save(MIB_16 + 1);
+  assert.deepEqual(await readCheckpoint(logPath), at(MIB_16 + 1));
+  checkpointer.note(at(MIB_16 + 2));
+  await checkpointer.save(MIB_16 + 1);
+  assert.deepEqual(await readCheckpoint(logPath), at(MIB_16 + 1));
+  await checkpointer.stop();
+});
+
+test("Checkpointer.save() rejects where it cannot be written", async (t) => {
+  fakeTimers(t);
+  const { logPath, checkpointer } = makeCheckpointer(t, EMPTY_LOG, EMPTY_LOG);
+  checkpointer.note(at(1));
+  const folder = path.dirname(logPath);
+  fs.renameSync(folder, `${folder}.away`);
+  await assert.rejects(checkpointer.save(1));
+  fs.renameSync(`${folder}.away`, folder);
+  await checkpointer.save(1);
+});
+
 test("Checkpointer.finish() leaves a checkpoint alone that is right already", async (t) => {
   fakeTimers(t);
   const { logPath, checkpointer } = makeCheckpointer(t, EMPTY_LOG, EMPTY_LOG);

@@ -74,6 +74,8 @@ const BAD_OPTIONS: readonly [name: string, value: unknown, error: "TypeError" | 
   ["queueBytesMax", Number.NaN, "RangeError"],
   ["queueBytesMax", -1, "RangeError"],
   ["queueBytesMax", null, "TypeError"],
+  ["snapshotBytesMin", 0, "RangeError"],
+  ["snapshotBytesMin", Number.POSITIVE_INFINITY, "RangeError"],
   ["command", 7, "TypeError"],
   ["onProgress", "loud", "TypeError"],
 ];

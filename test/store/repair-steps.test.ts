@@ -54,6 +54,7 @@ const STEPS: readonly [says: string, log: string, steps: readonly string[]][] = 
     DAMAGED,
     [
       "keep as plants.jsonl.before-repair-1",
+      "remove plants.jsonl.index",
       "remove plants.jsonl.checkpoint",
       "plants.jsonl.repaired becomes plants.jsonl",
       "plants.jsonl.checkpoint.new becomes plants.jsonl.checkpoint",
@@ -63,6 +64,7 @@ const STEPS: readonly [says: string, log: string, steps: readonly string[]][] = 
     "accepts an edit",
     EDITED,
     [
+      "remove plants.jsonl.index",
       "remove plants.jsonl.checkpoint",
       "plants.jsonl.checkpoint.new becomes plants.jsonl.checkpoint",
     ],

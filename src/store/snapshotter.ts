@@ -1,0 +1,153 @@
+/**
+ * When a snapshot of the index is written: at a clean stop, and in the
+ * background as the log grows; never so that a create waits for it.
+ *
+ * In the background it is written anew when the log has grown by a quarter, so
+ * each byte of the log costs about one of snapshots in all: 13 bytes in 16 to 22
+ * for a line of 60, four times over. A log that is short is read again sooner
+ * than this is worth. A snapshot that cannot be written is warned about once and
+ * tried again with the next occasion: nothing depends on it.
+ */
+import fs from "node:fs/promises";
+import path from "node:path";
+import { publishWarning } from "../core/channels.ts";
+import type { Checkpoint } from "../log/checkpoint.ts";
+import type { LogFile } from "../log/file.ts";
+import { Pace } from "../log/pace.ts";
+import type { IdIndex, IndexCopy } from "./id-index.ts";
+import { type LogEnd, removeSnapshot, snapshotBytes, writeSnapshot } from "./index-snapshot.ts";
+
+/** How much the log grows at least between two in the background, in shortest logs. */
+const GROWTH_MIN = 4;
+/** And as a share of its length. */
+const GROWTH_SHARE = 1 / 4;
+/** Of the time: what one in the background takes from creates. Writes about 70 MB a second. */
+const SHARE = 0.1;
+
+export interface SnapshotterOptions {
+  readonly file: LogFile;
+  /** Holds the ids of the log up to `end`. */
+  readonly index: IdIndex;
+  readonly end: LogEnd;
+  /** The length of the log that the snapshot on disk covers; 0 where there is none. */
+  readonly coveredBytes: number;
+  /** The shortest log that gets one. */
+  readonly bytesMin: number;
+  /** Sees to it that a checkpoint of this length or more is on disk. */
+  readonly saveCheckpoint: (bytes: number) => Promise<void>;
+}
+
+export class Snapshotter {
+  readonly #options: SnapshotterOptions;
+  /** Where the log ended, and how many ids it held, when only records were to come. */
+  #base: LogEnd & { readonly ids: number };
+  #latest: Checkpoint;
+  #coveredBytes: number;
+  /** The length at the last attempt, whatever became of it. */
+  #triedBytes: number;
+  #writing: Promise<void> | undefined;
+  readonly #stop = new AbortController();
+  #hasWarned = false;
+
+  constructor(options: SnapshotterOptions) {
+    this.#options = options;
+    this.#base = { ...options.end, ids: options.index.size };
+    this.#latest = options.end;
+    this.#coveredBytes = options.coveredBytes;
+    this.#triedBytes = options.coveredBytes;
+    this.note(options.end);
+  }
+
+  /** Told after every batch that became durable. */
+  note(latest: Checkpoint): void {
+    this.#latest = latest;
+    if (this.#writing !== undefined || this.#stop.signal.aborted || !this.#isDue()) return;
+    this.#writing = this.#write(SHARE, this.#stop.signal).finally(() => {
+      this.#writing = undefined;
+    });
+  }
+
+  /** Told when the end of the log was put in order, so that it is another one. */
+  rebase(end: LogEnd): void {
+    this.#base = { ...end, ids: this.#options.index.size };
+    this.#latest = end;
+  }
+
+  /** Stops, with a snapshot where it is worth it: nothing is appended any more. */
+  async finish(): Promise<void> {
+    await this.#abort();
+    const { bytesMin } = this.#options;
+    // What came since the last one is read in no time, and writing takes longer.
+    if (this.#latest.bytes - this.#coveredBytes < bytesMin) return;
+    await this.#write(1, new AbortController().signal);
+  }
+
+  /** Stops, and leaves none: the log is not what it was. Never rejects. */
+  async discard(): Promise<void> {
+    await this.#abort();
+    await removeSnapshot(this.#options.file.path).catch(() => {});
+  }
+
+  async #abort(): Promise<void> {
+    this.#stop.abort();
+    await this.#writing;
+  }
+
+  #isDue(): boolean {
+    const { bytes } = this.#latest;
+    const growthMin = Math.max(this.#options.bytesMin * GROWTH_MIN, bytes * GROWTH_SHARE);
+    return bytes - this.#triedBytes >= growthMin;
+  }
+
+  /** Never rejects. */
+  async #write(share: number, signal: AbortSignal): Promise<void> {
+    try {
+      // What was told to be durable enters the index before the next turn of the loop.
+      await new Promise(setImmediate);
+      await this.#writeLatest(share, signal);
+      this.#hasWarned = false;
+    } catch (error) {
+      if (signal.aborted) return;
+      if (!this.#hasWarned) {
+        publishWarning(
+          "No snapshot of the index, so a start takes longer; no plant is at risk",
+          error,
+        );
+      }
+      this.#hasWarned = true;
+    }
+  }
+
+  async #writeLatest(share: number, signal: AbortSignal): Promise<void> {
+    const { file, index, saveCheckpoint } = this.#options;
+    const { bytes, records, crc32 } = this.#latest;
+    this.#triedBytes = bytes;
+    const added = records - this.#base.records;
+    const size = this.#base.ids + added;
+    if (index.size !== size) return; // the end of the log is being put in order
+    const end = { bytes, records, crc32, line: this.#base.line + added };
+    const pace = new Pace(share, signal);
+    const copy = index.beginCopy(bytes);
+    try {
+      await requireRoom(path.dirname(file.path), copy);
+      await writeSnapshot(file, {
+        copy,
+        end,
+        size,
+        rest: () => pace.rest(),
+        saveCheckpoint: () => saveCheckpoint(bytes),
+      });
+      this.#coveredBytes = bytes;
+    } finally {
+      copy.end();
+    }
+  }
+}
+
+/** The last room of a disk is the log's. */
+async function requireRoom(directory: string, copy: IndexCopy): Promise<void> {
+  const { bavail, bsize } = await fs.statfs(directory);
+  const bytes = snapshotBytes(copy);
+  if (bavail * bsize >= 2 * bytes) return;
+  throw new Error(`expected ${2 * bytes} bytes of room on the disk, got ${bavail * bsize}`);
+}

@@ -1,0 +1,92 @@
+/**
+ * What goes on beside a store: its checkpoints, the snapshots of its index, and
+ * the look at what a start with a snapshot did not read.
+ *
+ * Nothing that is served waits for it, and it keeps no process alive.
+ */
+import type { Checkpoint } from "../log/checkpoint.ts";
+import { Checkpointer } from "../log/checkpointer.ts";
+import type { LogFile } from "../log/file.ts";
+import { scrub } from "../log/scrub.ts";
+import type { LogEnd } from "./index-snapshot.ts";
+import type { RecoveredLog } from "./recover.ts";
+import { Snapshotter } from "./snapshotter.ts";
+
+export interface UpkeepOptions {
+  readonly file: LogFile;
+  readonly log: RecoveredLog;
+  /** What is on disk. */
+  readonly checkpoint: Checkpoint | undefined;
+  /** The shortest log that gets a snapshot. */
+  readonly snapshotBytesMin: number;
+  /** Told when the log does not hold what was stored. */
+  readonly onDamage: (cause: Error) => void;
+}
+
+export class Upkeep {
+  readonly #checkpointer: Checkpointer;
+  readonly #snapshotter: Snapshotter;
+  readonly #stop = new AbortController();
+  #abandoning: Promise<void> | undefined;
+
+  constructor({ file, log, checkpoint, snapshotBytesMin, onDamage }: UpkeepOptions) {
+    const { index, end, unread } = log;
+    const checkpointer = new Checkpointer(file.path, end, checkpoint);
+    this.#checkpointer = checkpointer;
+    this.#snapshotter = new Snapshotter({
+      file,
+      index,
+      end,
+      coveredBytes: unread?.bytes ?? 0,
+      bytesMin: snapshotBytesMin,
+      saveCheckpoint: (bytes) => checkpointer.save(bytes),
+    });
+    if (unread !== undefined) void this.#check(file, unread, onDamage);
+  }
+
+  /** Told what the log is after every batch that became durable. */
+  note(end: Checkpoint): void {
+    this.#checkpointer.note(end);
+    this.#snapshotter.note(end);
+  }
+
+  /** Told when the end of the log was put in order. */
+  resume(end: LogEnd): void {
+    this.#snapshotter.rebase(end);
+  }
+
+  /** The store has failed: there is no snapshot from now on, so the next start reads the whole log. */
+  abandon(): Promise<void> {
+    this.#stop.abort();
+    this.#abandoning ??= this.#snapshotter.discard();
+    return this.#abandoning;
+  }
+
+  /** Ends it: nothing is appended any more. */
+  async finish(): Promise<void> {
+    this.#stop.abort();
+    // Also where the log was taken away: the next start has to know that there was one.
+    await this.#checkpointer.finish();
+    await (this.#abandoning ?? this.#snapshotter.finish());
+  }
+
+  async #check(
+    file: LogFile,
+    known: Checkpoint,
+    onDamage: UpkeepOptions["onDamage"],
+  ): Promise<void> {
+    const { signal } = this.#stop;
+    let cause = new Error(
+      `"${file.path}" was changed or damaged: its first ${known.bytes} bytes are not those that ` +
+        "were stored; start again, which reads all of it and tells what to do",
+    );
+    try {
+      if (await scrub(file, known, signal)) return;
+    } catch (error) {
+      if (signal.aborted) return;
+      cause = error as Error;
+    }
+    await this.abandon(); // before anybody hears of it and starts again
+    onDamage(cause);
+  }
+}
