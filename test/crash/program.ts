@@ -2,10 +2,11 @@
  * The program under test, built from the sources as they are now, and its
  * processes: each has an end, by itself or by a deadline.
  */
-import { type ChildProcess, spawn, spawnSync } from "node:child_process";
-import { readFileSync, writeFileSync } from "node:fs";
+import { type ChildProcess, spawn } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { buildSync } from "esbuild";
 import { makeTemporaryFolder, removeAtExit } from "./leftovers.ts";
 
 export interface Program {
@@ -14,18 +15,19 @@ export interface Program {
   remove(): void;
 }
 
-/** Compiles `src` into a temporary folder: through a loader every start would take far longer. */
+/** Bundles `src` into a temporary folder: through a loader every start would take far longer. */
 export function buildProgram(): Program {
   const { path: folder, remove } = makeTemporaryFolder("build");
-  const compiler = fileURLToPath(import.meta.resolve("typescript/package.json"));
-  const tsc = join(compiler, "..", "bin", "tsc");
-  const source = fileURLToPath(new URL("../../src", import.meta.url));
-  const built = spawnSync(process.execPath, [tsc, "-p", source, "--outDir", folder], {
-    encoding: "utf8",
+  const main = join(folder, "main.mjs");
+  buildSync({
+    entryPoints: [fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url))],
+    outfile: main,
+    bundle: true,
+    format: "esm",
+    platform: "node",
+    logLevel: "warning",
   });
-  if (built.status !== 0) throw new Error(`cannot build the program: ${built.stdout}`);
-  writeFileSync(join(folder, "package.json"), '{"type":"module"}');
-  return { main: join(folder, "cli", "main.js"), remove };
+  return { main, remove };
 }
 
 /** How a process ended. */
