@@ -12,6 +12,8 @@ export interface WarningMessage {
   /** For people; one line, may name paths, never a token. */
   readonly message: string;
   readonly cause?: unknown;
+  /** The `X-Request-Id` of the answer, where it is about a request. */
+  readonly requestId?: string | undefined;
 }
 
 /** On `plant-store:request`: a request that was answered, when its answer was handed over. */
@@ -31,6 +33,8 @@ export interface RequestMessage {
   readonly durationMs: number | undefined;
   /** The length of the request's body; 0 where it was not taken whole. */
   readonly bodyBytes: number;
+  /** What the answer's `X-Request-Id` says: the client's own where that was safe, else ours. */
+  readonly requestId: string;
   /** The name of the token, once it was found good; never the token. */
   readonly token: string | undefined;
 }
@@ -64,6 +68,7 @@ export const creates = channel("plant-store:create");
 export const batches = channel("plant-store:batch");
 
 /** Publishes on `plant-store:warning`. */
-export function publishWarning(message: string, cause?: unknown): void {
-  if (warnings.hasSubscribers) warnings.publish({ message, cause } satisfies WarningMessage);
+export function publishWarning(message: string, cause?: unknown, requestId?: string): void {
+  if (!warnings.hasSubscribers) return;
+  warnings.publish({ message, cause, requestId } satisfies WarningMessage);
 }

@@ -11,6 +11,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { encodeReply, type Reply, writeReplyHead } from "./reply.ts";
+import { nameRequest } from "./request-id.ts";
 import { publishAnswer } from "./request-message.ts";
 
 /** A rest of a body that costs less to read than a new connection. */
@@ -19,38 +20,52 @@ const DISCARD_BYTES_MAX = 64 * 1024;
 const LINGER_BYTES_MAX = 256 * 1024;
 const LINGER_MS = 1000;
 
-/** Answers a request that may have an unread body. */
-export function answer(req: IncomingMessage, res: ServerResponse, reply: Reply): void {
-  if (res.headersSent) return; // the connection's own failure was told first
-  if (hasLargeRest(req)) {
-    answerAndClose(req, res, reply);
-    return;
-  }
-  writeReplyHead(res, reply);
+/**
+ * Answers a request that may have an unread body.
+ *
+ * @returns the request's id, as the answer tells it.
+ */
+export function answer(
+  req: IncomingMessage,
+  res: ServerResponse,
+  reply: Reply,
+): string | undefined {
+  if (res.headersSent) return undefined; // the connection's own failure was told first
+  if (hasLargeRest(req)) return answerAndClose(req, res, reply);
+  const requestId = nameRequest(req);
+  writeReplyHead(res, reply, requestId);
   res.end(reply.body); // Node throws a small rest away by itself
-  publishAnswer(reply, req);
+  publishAnswer(reply, requestId, req);
+  return requestId;
 }
 
 /** Answers, and closes the connection whatever else comes on it. */
-export function answerAndClose(req: IncomingMessage, res: ServerResponse, reply: Reply): void {
-  if (res.headersSent) return;
+export function answerAndClose(
+  req: IncomingMessage,
+  res: ServerResponse,
+  reply: Reply,
+): string | undefined {
+  if (res.headersSent) return undefined;
+  const requestId = nameRequest(req);
   res.setHeader("Connection", "close");
-  writeReplyHead(res, reply);
+  writeReplyHead(res, reply, requestId);
   res.flushHeaders(); // an answer to HEAD is nothing else
   // Not end(): that would have Node close the socket at once.
   res.write(reply.body, () => closeGently(req.socket));
-  publishAnswer(reply, req);
+  publishAnswer(reply, requestId, req);
   let discarded = 0;
   req.on("data", (chunk: Buffer) => {
     discarded += chunk.length;
     if (discarded > LINGER_BYTES_MAX) req.socket.destroy();
   });
+  return requestId;
 }
 
 /** Answers on a connection that has no request to answer, or none with a response, and closes it. */
 export function answerSocket(socket: Socket, reply: Reply, req?: IncomingMessage): void {
-  closeGently(socket, encodeReply(reply));
-  publishAnswer(reply, req);
+  const requestId = nameRequest(req);
+  closeGently(socket, encodeReply(reply, requestId));
+  publishAnswer(reply, requestId, req);
 }
 
 /** Closes our side, perhaps after some last text, and the whole socket when the peer does. */

@@ -153,9 +153,9 @@ class Listener {
   }
 
   #fail({ req, res }: Exchange, error: unknown): void {
+    const requestId = answer(req, res, errorReply(error));
     if (!isRequestError(error) || error.code === "internal") {
-      publishWarning("Cannot answer a request", error);
+      publishWarning("Cannot answer a request", error, requestId);
     }
-    answer(req, res, errorReply(error));
   }
 }

@@ -29,7 +29,7 @@ interface Failure {
 const CHALLENGE = 'Bearer realm="plant-store"';
 const RETRY = { "Retry-After": "1" };
 
-const FAILURES: Readonly<Record<RequestErrorCode, Failure>> = {
+export const FAILURES: Readonly<Record<RequestErrorCode, Failure>> = {
   bad_request: { status: 400, error: 40001 },
   invalid_utf8: { status: 400, error: 40002 },
   invalid_json: { status: 400, error: 40003 },
@@ -89,14 +89,14 @@ const INTERNAL = {
 } as const;
 
 /** Writes status and headers; the caller writes `reply.body`. */
-export function writeReplyHead(res: ServerResponse, reply: Reply): void {
-  res.writeHead(reply.status, replyHeaders(reply));
+export function writeReplyHead(res: ServerResponse, reply: Reply, requestId: string): void {
+  res.writeHead(reply.status, replyHeaders(reply, requestId));
 }
 
 /** A whole answer as text, for a connection that has no request to answer. It closes. */
-export function encodeReply(reply: Reply): string {
+export function encodeReply(reply: Reply, requestId: string): string {
   const headers = {
-    ...replyHeaders(reply),
+    ...replyHeaders(reply, requestId),
     Date: new Date().toUTCString(),
     Connection: "close",
   };
@@ -105,12 +105,16 @@ export function encodeReply(reply: Reply): string {
   return `${statusLine}${lines.join("")}\r\n${reply.body}`;
 }
 
-function replyHeaders({ headers, body }: Reply): Record<string, string | number> {
+function replyHeaders(
+  { headers, body }: Reply,
+  requestId: string,
+): Record<string, string | number> {
   return {
     "Content-Type": "application/json",
     "Content-Length": Buffer.byteLength(body),
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
+    "X-Request-Id": requestId,
     ...headers,
   };
 }

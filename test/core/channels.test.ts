@@ -10,11 +10,11 @@ test("publishWarning() tells the subscribers of plant-store:warning, and no one 
   publishWarning("before anyone listens");
   subscribe("plant-store:warning", listen);
   publishWarning("with a cause", cause);
-  publishWarning("without one");
+  publishWarning("without one", undefined, "a-1");
   unsubscribe("plant-store:warning", listen);
   publishWarning("after the last one left");
   assert.deepEqual(messages, [
-    { message: "with a cause", cause },
-    { message: "without one", cause: undefined },
+    { message: "with a cause", cause, requestId: undefined },
+    { message: "without one", cause: undefined, requestId: "a-1" },
   ]);
 });

@@ -199,6 +199,7 @@ test("unknown, expired and revoked tokens get the same answer to the byte", asyn
     const answer = await tryWith(service, `Bearer ${token}`);
     assertInvalid(answer);
     answer.headers.delete("date");
+    answer.headers.delete("x-request-id");
     answers.push(answer);
   }
   assert.deepEqual(answers[1], answers[0]);

@@ -210,6 +210,7 @@ test("every answer has the headers it should, and no others", async (t) => {
         "content-type",
         "date",
         "x-content-type-options",
+        "x-request-id",
         ...(answer.headers.get("connection") === "close" ? [] : ["keep-alive"]),
         ...more,
       ];

@@ -107,7 +107,7 @@ async function send(service: Service, port: number, request: RequestParts | stri
 
 function assertTold(messages: readonly RequestMessage[], { isUntimed = false, ...told }: Told) {
   assert.deepEqual(
-    messages.map(({ durationMs, ...message }) => ({
+    messages.map(({ durationMs, requestId: _, ...message }) => ({
       ...message,
       isUntimed: !(Number(durationMs) > 0),
     })),

@@ -138,6 +138,7 @@ export function assertCommonHeaders({ headers, text }: AnyAnswer): void {
   assert.equal(headers.get("content-length"), String(Buffer.byteLength(text)));
   assert.equal(headers.get("cache-control"), "no-store");
   assert.equal(headers.get("x-content-type-options"), "nosniff");
+  assert.match(headers.get("x-request-id") ?? "", /^[\w.~+/=:@-]{1,64}$/);
 }
 
 /** By `fetch` or by hand. */
