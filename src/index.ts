@@ -13,6 +13,8 @@
  * `readPlants`. Messages on `node:diagnostics_channel`: the types in `Message`.
  */
 /// <reference types="node" preserve="true" />
+export { type AdminAddress, formatAdminAddress, parseAdminAddress } from "./admin/address.ts";
+export { type AdminOptions, AdminServer } from "./admin/server.ts";
 export {
   createFirstToken,
   createToken,
@@ -35,6 +37,7 @@ export {
   type RequestErrorCode,
 } from "./core/errors.ts";
 export { parseInt64 } from "./core/int64.ts";
+export { encodeJsonString } from "./core/json-string.ts";
 export {
   DEFAULT_HOST,
   NUMBER_OPTIONS,
@@ -47,6 +50,10 @@ export {
   type PlantService,
   SCOPES,
   type Scope,
+  type ServiceState,
+  type Status,
+  type StoreStatus,
+  type TokenStatus,
   type TokenVerifier,
   type Verdict,
   type VerifiedToken,

@@ -25,6 +25,7 @@ import { collectWarnings } from "./support/watch.ts";
 test("the library exports these names and no others", () => {
   // A name that is added here is a promise; one that is taken away breaks programs.
   assert.deepEqual(Object.keys(library).sort(), [
+    "AdminServer",
     "DEFAULT_HOST",
     "NUMBER_OPTIONS",
     "PlantServer",
@@ -36,8 +37,10 @@ test("the library exports these names and no others", () => {
     "createFirstToken",
     "createRequestListener",
     "createToken",
+    "encodeJsonString",
     "encodeNewPlant",
     "exportLines",
+    "formatAdminAddress",
     "importPlants",
     "isLive",
     "isSound",
@@ -45,6 +48,7 @@ test("the library exports these names and no others", () => {
     "listTokens",
     "normalizeBasePath",
     "openImportFile",
+    "parseAdminAddress",
     "parseInt64",
     "readPlants",
     "repairLog",

@@ -9,7 +9,7 @@
  */
 import fs from "node:fs/promises";
 import { publishWarning } from "../core/channels.ts";
-import type { TokenVerifier, VerifiedToken } from "../core/services.ts";
+import type { TokenStatus, TokenVerifier, VerifiedToken } from "../core/services.ts";
 import { hashToken } from "./token.ts";
 import { readTokens, tokenPath } from "./token-file.ts";
 import { isLive, type TokenRecord, type TokenSet } from "./token-log.ts";
@@ -70,6 +70,14 @@ export class TokenRegistry implements TokenVerifier {
   isCurrent(verified: VerifiedToken): boolean {
     const record = this.#givenOut.get(verified);
     return record !== undefined && isLive(record, Date.now());
+  }
+
+  /** The live tokens, for their operator. */
+  list(): TokenStatus[] {
+    const now = Date.now();
+    return [...this.#givenOut.values()]
+      .filter((record) => isLive(record, now))
+      .map(({ name, scopes, expiresAt }) => ({ name, scopes, expiresAt }));
   }
 
   /** Looks at the file now, for whoever has just changed it. Warns like every look. */

@@ -66,3 +66,36 @@ export interface TokenVerifier {
    */
   isCurrent?(verified: VerifiedToken): boolean;
 }
+
+/** What a server is at. */
+export type ServiceState = "starting" | "ready" | "draining" | "failed";
+
+/** What an operator is shown of a store, at one moment. */
+export interface StoreStatus {
+  readonly plants: number;
+  /** Durable bytes of the log. */
+  readonly logBytes: number;
+  /** Bytes of records that wait for the disk. */
+  readonly queueBytes: number;
+  /** How much of the log the newest checkpoint on disk covers; `undefined` when there is none. */
+  readonly checkpointBytes: number | undefined;
+}
+
+/** What an operator is shown of a token: never the token. */
+export interface TokenStatus {
+  readonly name: string;
+  readonly scopes: readonly Scope[];
+  /** Milliseconds since 1970; `undefined` for one that does not expire. */
+  readonly expiresAt: number | undefined;
+}
+
+/** What the admin listener shows. All but the disk is known at once. */
+export interface Status {
+  state(): ServiceState;
+  /** `undefined` until the store is open. */
+  store(): StoreStatus | undefined;
+  /** The live ones. */
+  tokens(): readonly TokenStatus[];
+  /** Room for plants on the disk; `undefined` where it cannot be told. */
+  freeBytes(): Promise<number | undefined>;
+}

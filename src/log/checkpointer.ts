@@ -27,6 +27,11 @@ export class Checkpointer {
     if (!this.#isUpToDate()) this.#waitForQuiet();
   }
 
+  /** The length of the log that the newest one on disk covers. */
+  get writtenBytes(): number | undefined {
+    return this.#written?.bytes;
+  }
+
   /** Told after every batch that became durable. */
   note(latest: Checkpoint): void {
     this.#latest = latest;

@@ -67,6 +67,11 @@ export class LogWriter {
     return this.#end.bytes;
   }
 
+  /** Bytes that were accepted and are not yet answered. */
+  get queuedBytes(): number {
+    return this.#queuedBytes;
+  }
+
   /** Takes over what somebody else appended and synced, before the first own append. */
   resume(end: Checkpoint): void {
     this.#end = end;

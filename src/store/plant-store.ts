@@ -13,8 +13,8 @@ import { PlantStoreError } from "../core/errors.ts";
 import { LOCK_NAME, LOG_NAME } from "../core/file-names.ts";
 import { assertInt64 } from "../core/int64.ts";
 import { readNumber, requireFunction, requireText } from "../core/options.ts";
-import { assertNewPlant, encodeNewPlant, isSamePlant, type NewPlant } from "../core/plant.ts";
-import type { CreateOutcome, PlantService } from "../core/services.ts";
+import { assertNewPlant, encodeNewPlant, type NewPlant } from "../core/plant.ts";
+import type { CreateOutcome, PlantService, StoreStatus } from "../core/services.ts";
 import { readCheckpoint } from "../log/checkpoint.ts";
 import { ensureDirectory, type LogFile } from "../log/file.ts";
 import { DirectoryLock } from "../log/lock.ts";
@@ -24,6 +24,7 @@ import type { IdIndex } from "./id-index.ts";
 import { readSnapshot } from "./index-snapshot.ts";
 import { decodeRecord, publishCreate, readPlantAt } from "./record.ts";
 import { openLog, type RecoveredLog, recover } from "./recover.ts";
+import { judgeRepeat } from "./repeat.ts";
 import { Settling } from "./settling.ts";
 import { OFFSET_LIMIT } from "./slot-table.ts";
 import { Upkeep } from "./upkeep.ts";
@@ -135,6 +136,16 @@ export class PlantStore implements PlantService {
   /** How many plants there are. */
   get size(): number {
     return this.#index.size;
+  }
+
+  /** For the operator. */
+  status(): StoreStatus {
+    return {
+      plants: this.size,
+      logBytes: this.#writer.durableBytes,
+      queueBytes: this.#writer.queuedBytes,
+      checkpointBytes: this.#upkeep.checkpointBytes,
+    };
   }
 
   async create(plant: NewPlant): Promise<CreateOutcome> {
@@ -284,14 +295,5 @@ function logFull(): PlantStoreError {
   return new PlantStoreError(
     "write_failed",
     "Cannot store it: the log is as long as a log may be; nothing was stored",
-  );
-}
-
-/** The answer to a create of an id that is taken. */
-function judgeRepeat(stored: NewPlant, repeated: NewPlant): CreateOutcome {
-  if (isSamePlant(stored, repeated)) return "replayed";
-  throw new PlantStoreError(
-    "conflict",
-    `Cannot create plant ${repeated.id}: the id belongs to a plant with another name or tag`,
   );
 }

@@ -44,6 +44,11 @@ export class Upkeep {
     if (unread !== undefined) void this.#check(file, unread, onDamage);
   }
 
+  /** How much of the log the newest checkpoint on disk covers. */
+  get checkpointBytes(): number | undefined {
+    return this.#checkpointer.writtenBytes;
+  }
+
   /** Told what the log is after every batch that became durable. */
   note(end: Checkpoint): void {
     this.#checkpointer.note(end);

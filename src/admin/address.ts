@@ -1,0 +1,68 @@
+/**
+ * Where the admin listener is reached: an address and a port, or the path of a
+ * Unix socket. It asks nobody for a token, so who can reach it is all its
+ * protection.
+ */
+import { isIP } from "node:net";
+
+export type AdminAddress =
+  | { readonly host: string; readonly port: number }
+  | { readonly socketPath: string };
+
+/** More than sun_path of unix(7) takes, with its NUL. */
+const SOCKET_PATH_BYTES_MAX = 107;
+
+/**
+ * Reads `127.0.0.1:9180`, `[::1]:9180`, `localhost:9180` or a path with a slash
+ * in it, `/run/plant-store/admin.sock`. Port 0 picks a free one.
+ *
+ * @throws RangeError when the text is neither.
+ */
+export function parseAdminAddress(text: string): AdminAddress {
+  if (text.includes("/")) return { socketPath: requireSocketPath(text) };
+  const [, host = "", port = ""] = /^(.+):([0-9]{1,5})$/.exec(text) ?? [];
+  const bare = host.replace(/^\[(.*)\]$/, "$1");
+  const isAddress = host === bare ? isIP(host) === 4 || NAME.test(host) : isIP(bare) === 6;
+  if (isAddress && Number(port) <= 65_535) return { host: bare, port: Number(port) };
+  throw new RangeError(
+    `admin: expected HOST:PORT or the path of a socket with a slash in it, got "${text}"`,
+  );
+}
+
+const NAME = /^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$/;
+
+function requireSocketPath(path: string): string {
+  if (Buffer.byteLength(path) <= SOCKET_PATH_BYTES_MAX && !path.includes("\0")) return path;
+  throw new RangeError(
+    `admin: expected a path of at most ${SOCKET_PATH_BYTES_MAX} bytes, as sockets have them, got "${path}"`,
+  );
+}
+
+/** `http://[::1]:9180`, or `unix:` and the path. */
+export function formatAdminAddress(address: AdminAddress): string {
+  if ("socketPath" in address) return `unix:${address.socketPath}`;
+  const { host, port } = address;
+  return `http://${isIP(host) === 6 ? `[${host}]` : host}:${port}`;
+}
+
+/** Whether only this machine reaches it. */
+export function isLocal(address: AdminAddress): boolean {
+  return "socketPath" in address || isLoopback(address.host);
+}
+
+function isLoopback(host: string): boolean {
+  return /^127\.|^::1$|^localhost$/.test(host);
+}
+
+/**
+ * Whether a Host header names this listener itself. A page of another origin
+ * can have its own name resolve to our address (DNS rebinding), and would be
+ * let read the answers; it cannot make its name an IP address or `localhost`.
+ */
+export function isOwnHost(header: string | undefined, address: AdminAddress): boolean {
+  if ("socketPath" in address) return true; // no browser gets there
+  if (header === undefined) return false;
+  const host = header.replace(/:[0-9]*$/, "").toLowerCase();
+  const literal = host.replace(/^\[(.*)\]$/, "$1");
+  return isIP(literal) !== 0 || host === "localhost" || host === address.host.toLowerCase();
+}

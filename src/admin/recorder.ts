@@ -1,0 +1,95 @@
+/**
+ * What the channels tell, counted: the only memory the admin listener has.
+ *
+ * Bounded: statuses and error numbers come from our own table, histograms have
+ * fixed buckets, the history fixed seconds. What no client sends becomes a label.
+ */
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
+import type { BatchMessage, RequestMessage } from "../core/channels.ts";
+import { FAILURES } from "../http/reply.ts";
+import { Histogram } from "./histogram.ts";
+import { History } from "./history.ts";
+
+/** The answers with one status and error number. */
+export interface AnswerCount {
+  readonly status: number;
+  readonly error: number | undefined;
+  count: number;
+  /** Milliseconds since 1970. */
+  lastAt: number;
+}
+
+/** From a replay in memory to the longest a request may take. */
+const REQUEST_SECONDS = [
+  0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30,
+];
+/** From a disk with a battery to one that is dying. */
+const SYNC_SECONDS = [
+  0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5,
+];
+const BATCH_RECORDS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 16_384];
+const BATCH_BYTES = [64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576];
+
+export class Recorder {
+  readonly requestSeconds = new Histogram(REQUEST_SECONDS);
+  readonly syncSeconds = new Histogram(SYNC_SECONDS);
+  readonly batchRecords = new Histogram(BATCH_RECORDS);
+  readonly batchBytes = new Histogram(BATCH_BYTES);
+  readonly history = new History();
+  bodyBytes = 0;
+  warnings = 0;
+  readonly #answers = new Map<number, AnswerCount>();
+  #refusedAt: number | undefined;
+
+  readonly #onRequest = (message: unknown) => this.#countRequest(message as RequestMessage);
+  readonly #onBatch = (message: unknown) => this.#countBatch(message as BatchMessage);
+  readonly #onWarning = () => {
+    this.warnings++;
+  };
+
+  /** Listens until `close`. */
+  constructor() {
+    subscribe("plant-store:request", this.#onRequest);
+    subscribe("plant-store:batch", this.#onBatch);
+    subscribe("plant-store:warning", this.#onWarning);
+  }
+
+  close(): void {
+    unsubscribe("plant-store:request", this.#onRequest);
+    unsubscribe("plant-store:batch", this.#onBatch);
+    unsubscribe("plant-store:warning", this.#onWarning);
+  }
+
+  get answers(): readonly AnswerCount[] {
+    return [...this.#answers.values()];
+  }
+
+  /**
+   * How long ago the disk refused a write, if it has taken none since. It may
+   * have room again: nobody knows before somebody tries.
+   */
+  get refusedMsAgo(): number | undefined {
+    return this.#refusedAt === undefined ? undefined : performance.now() - this.#refusedAt;
+  }
+
+  #countRequest({ status, error, durationMs, bodyBytes }: RequestMessage): void {
+    const answer = this.#answers.get(error ?? status);
+    if (answer === undefined) {
+      this.#answers.set(error ?? status, { status, error, count: 1, lastAt: Date.now() });
+    } else {
+      answer.count++;
+      if (error !== undefined) answer.lastAt = Date.now();
+    }
+    if (durationMs !== undefined) this.requestSeconds.observe(durationMs / 1000);
+    this.bodyBytes += bodyBytes;
+    if (error === FAILURES.write_failed.error) this.#refusedAt = performance.now();
+  }
+
+  #countBatch({ records, bytes, syncMs }: BatchMessage): void {
+    this.#refusedAt = undefined;
+    this.syncSeconds.observe(syncMs / 1000);
+    this.batchRecords.observe(records);
+    this.batchBytes.observe(bytes);
+    this.history.note(Date.now(), records, syncMs);
+  }
+}

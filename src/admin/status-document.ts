@@ -1,0 +1,77 @@
+/** The JSON document that the status page polls: what is shown there, and nothing else. */
+import type { Status, TokenStatus } from "../core/services.ts";
+import { FAILURES } from "../http/reply.ts";
+import type { HistoryDocument } from "./history.ts";
+import { judgeState, STATE_MESSAGES, type State } from "./readiness.ts";
+import type { Recorder } from "./recorder.ts";
+
+/** Times are milliseconds since 1970; what is not known is `null`. */
+export interface StatusDocument {
+  readonly version: string;
+  readonly now: number;
+  readonly startedAt: number;
+  readonly state: State;
+  readonly message: string;
+  readonly plants: number | null;
+  readonly logBytes: number | null;
+  readonly queueBytes: number | null;
+  readonly checkpointBytes: number | null;
+  readonly freeBytes: number | null;
+  readonly refusedMsAgo: number | null;
+  readonly history: HistoryDocument;
+  /** The newest first. */
+  readonly errors: readonly ErrorDocument[];
+  readonly tokens: readonly TokenDocument[];
+}
+
+export interface ErrorDocument {
+  readonly error: number;
+  readonly code: string;
+  readonly count: number;
+  readonly lastAt: number;
+}
+
+export interface TokenDocument extends Pick<TokenStatus, "name" | "scopes"> {
+  readonly expiresAt: number | null;
+}
+
+const CODES = new Map(Object.entries(FAILURES).map(([code, { error }]) => [error, code]));
+
+export function readStatusDocument(
+  status: Status,
+  recorder: Recorder,
+  version: string,
+  freeBytes: number | undefined,
+): StatusDocument {
+  const now = Date.now();
+  const state = judgeState(status, recorder);
+  const store = status.store();
+  return {
+    version,
+    now,
+    startedAt: Math.round(now - process.uptime() * 1000),
+    state,
+    message: STATE_MESSAGES[state],
+    plants: store?.plants ?? null,
+    logBytes: store?.logBytes ?? null,
+    queueBytes: store?.queueBytes ?? null,
+    checkpointBytes: store?.checkpointBytes ?? null,
+    freeBytes: freeBytes ?? null,
+    refusedMsAgo: recorder.refusedMsAgo ?? null,
+    history: recorder.history.read(now),
+    errors: readErrors(recorder),
+    tokens: status.tokens().map(({ name, scopes, expiresAt = null }) => ({
+      name,
+      scopes,
+      expiresAt,
+    })),
+  };
+}
+
+function readErrors({ answers }: Recorder): ErrorDocument[] {
+  return answers
+    .flatMap(({ error, count, lastAt }) =>
+      error === undefined ? [] : [{ error, code: CODES.get(error) ?? "", count, lastAt }],
+    )
+    .sort((a, b) => b.lastAt - a.lastAt);
+}

@@ -1,0 +1,142 @@
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { type TestContext, test } from "node:test";
+import { batches, requests } from "../../src/core/channels.ts";
+import { FAILURES } from "../../src/http/reply.ts";
+import { type Admin, startAdmin } from "../support/admin.ts";
+
+const REQUEST = {
+  method: "POST",
+  path: "/plants",
+  status: 200,
+  error: undefined,
+  durationMs: 2,
+  bodyBytes: 50,
+  requestId: "a-1",
+  token: "gardener",
+};
+
+/** Everything that can be told, once, with a token whose name is odd. */
+async function startBusy(t: TestContext): Promise<Admin> {
+  const admin = await startAdmin(t);
+  admin.status.listed = [
+    { name: "gardener", scopes: ["write"], expiresAt: 1_800_000_000_000 },
+    { name: "for-ever", scopes: ["read", "write"], expiresAt: undefined },
+  ];
+  requests.publish(REQUEST);
+  requests.publish({ ...REQUEST, durationMs: 100_000 });
+  requests.publish({ ...REQUEST, durationMs: undefined });
+  for (const { status, error } of Object.values(FAILURES)) {
+    requests.publish({ ...REQUEST, status, error, bodyBytes: 0 });
+  }
+  batches.publish({ log: "x", records: 3, bytes: 120, syncMs: 0.5 });
+  return admin;
+}
+
+/** Samples by their name and labels, as they stand. */
+function samplesOf(text: string): Map<string, number> {
+  return new Map(
+    text
+      .split("\n")
+      .filter((line) => line !== "" && !line.startsWith("#"))
+      .map((line) => {
+        const at = line.lastIndexOf(" ");
+        return [line.slice(0, at), Number(line.slice(at + 1))];
+      }),
+  );
+}
+
+test("what happened is counted, under its status and error number", async (t) => {
+  const admin = await startBusy(t);
+  const samples = samplesOf((await admin.get("/metrics")).text);
+  const expected: readonly [name: string, value: number][] = [
+    ['plant_store_http_requests_total{status="200",error=""}', 3],
+    ['plant_store_http_requests_total{status="400",error="40006"}', 1],
+    ['plant_store_http_requests_total{status="503",error="50303"}', 1],
+    ['plant_store_http_request_duration_seconds_bucket{le="0.001"}', 0],
+    ["plant_store_http_request_body_bytes_total", 150],
+    ['plant_store_sync_duration_seconds_bucket{le="0.00025"}', 0],
+    ['plant_store_sync_duration_seconds_bucket{le="0.0005"}', 1],
+    ["plant_store_sync_duration_seconds_sum", 0.0005],
+    ['plant_store_batch_records_bucket{le="2"}', 0],
+    ['plant_store_batch_records_bucket{le="4"}', 1],
+    ["plant_store_batch_bytes_sum", 120],
+    ["plant_store_plants", 7],
+    ["plant_store_log_bytes", 400],
+    ["plant_store_checkpoint_bytes", 0],
+    ["plant_store_queue_bytes", 0],
+    ["plant_store_disk_free_bytes", 1024],
+    ["plant_store_tokens", 2],
+    ['plant_store_token_expiry_timestamp_seconds{token="gardener"}', 1_800_000_000],
+    [`plant_store_build_info{version="1.2.3",node="${process.version}"}`, 1],
+  ];
+  for (const [name, value] of expected) assert.equal(samples.get(name), value, name);
+  const all = Object.keys(FAILURES).length + 3;
+  assert.equal(samples.get("plant_store_http_request_duration_seconds_count"), all - 1);
+  for (const name of ["process_resident_memory_bytes", "process_cpu_seconds_total"]) {
+    assert.ok(Number(samples.get(name)) > 0, name);
+  }
+});
+
+test("before the store is open there are no plants to tell of, not none", async (t) => {
+  const admin = await startAdmin(t);
+  admin.status.known = undefined;
+  const samples = samplesOf((await admin.get("/metrics")).text);
+  assert.equal(samples.has("plant_store_plants"), false);
+  assert.equal(samples.get('plant_store_state{state="ready"}'), 1);
+});
+
+test("every metric keeps the rules of the text format and of naming", async (t) => {
+  const admin = await startBusy(t);
+  const { text } = await admin.get("/metrics");
+  assert.ok(text.endsWith("\n"));
+  const seen = new Set<string>();
+  for (const block of text.split(/(?=^# HELP )/m)) {
+    const [help = "", type = "", ...samples] = block.trimEnd().split("\n");
+    const [, name = "", says = ""] = /^# HELP ([a-z][a-z0-9_]*) (\S.*)$/.exec(help) ?? [];
+    const [, kind = ""] = /^# TYPE [a-z0-9_]+ (counter|gauge|histogram)$/.exec(type) ?? [];
+    assert.equal(type, `# TYPE ${name} ${kind}`);
+    assert.equal(seen.has(name), false, `${name} stands once`);
+    seen.add(name);
+    assert.match(says, /\.$/);
+    assert.equal(name.endsWith("_total"), kind === "counter", name);
+    assert.doesNotMatch(name, /_(ms|milliseconds|kib|mib|minutes)(_|$)/, "base units");
+    assert.ok(samples.length > 0, name);
+    const suffix = kind === "histogram" ? "(_bucket|_sum|_count)" : "";
+    const sample = new RegExp(
+      `^${name}${suffix}(\\{[a-z]+="[^"\\n]*"(,[a-z]+="[^"\\n]*")*\\})? [0-9.e+-]+$`,
+    );
+    for (const line of samples) assert.match(line, sample);
+  }
+  assert.ok(seen.size > 20);
+});
+
+test("a histogram's buckets grow up to its count, the last of them without a bound", async (t) => {
+  const admin = await startBusy(t);
+  const { text } = await admin.get("/metrics");
+  const samples = samplesOf(text);
+  for (const [, name = ""] of text.matchAll(/^# TYPE (\S+) histogram$/gm)) {
+    const counts = [...samples]
+      .filter(([sample]) => sample.startsWith(`${name}_bucket`))
+      .map(([, count]) => count);
+    assert.deepEqual(
+      counts,
+      counts.toSorted((a, b) => a - b),
+      name,
+    );
+    assert.equal(samples.get(`${name}_bucket{le="+Inf"}`), samples.get(`${name}_count`), name);
+  }
+});
+
+const hasPromtool = spawnSync("promtool", ["--version"]).status === 0;
+
+test("promtool finds nothing", {
+  skip: hasPromtool ? false : "there is no promtool",
+}, async (t) => {
+  const admin = await startBusy(t);
+  const { text } = await admin.get("/metrics");
+  const judged = spawnSync("promtool", ["check", "metrics"], { input: text, encoding: "utf8" });
+  assert.deepEqual([judged.status, judged.stdout + judged.stderr], [0, ""]);
+  const broken = spawnSync("promtool", ["check", "metrics"], { input: "a_total{ 1\n" });
+  assert.notEqual(broken.status, 0); // it does judge
+});

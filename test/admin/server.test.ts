@@ -1,0 +1,165 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { existsSync, linkSync, mkdirSync, renameSync, statSync, writeFileSync } from "node:fs";
+import net from "node:net";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { requests } from "../../src/core/channels.ts";
+import { AdminServer, type ServiceState } from "../../src/index.ts";
+import { startAdmin, TestStatus } from "../support/admin.ts";
+import { makeFolder } from "../support/folders.ts";
+import { errorNumber } from "../support/service.ts";
+import { collectWarnings } from "../support/watch.ts";
+
+const JSON_TYPE = "application/json";
+
+const ROUTES: readonly [path: string, type: string][] = [
+  ["/", "text/html; charset=utf-8"],
+  ["/healthz", JSON_TYPE],
+  ["/readyz", JSON_TYPE],
+  ["/metrics", "text/plain; version=0.0.4; charset=utf-8"],
+  ["/status.json", JSON_TYPE],
+];
+
+for (const [path, type] of ROUTES) {
+  test(`GET ${path} is answered without a token, HEAD alike but for the body, POST by 405`, async (t) => {
+    const admin = await startAdmin(t);
+    const answer = await admin.get(`${path}?x=1`);
+    assert.deepEqual([answer.status, answer.headers["content-type"]], [200, type]);
+    assert.equal(answer.headers["cache-control"], "no-store");
+    assert.equal(answer.headers["x-content-type-options"], "nosniff");
+    assert.equal(answer.headers["cross-origin-resource-policy"], "same-origin");
+    assert.equal(answer.headers["access-control-allow-origin"], undefined);
+    assert.match(String(answer.headers["content-security-policy"]), /default-src 'none'/);
+
+    const head = await admin.get(path, { method: "HEAD" });
+    assert.deepEqual([head.status, head.text], [200, ""]);
+    assert.ok(Number(head.headers["content-length"]) > 0);
+
+    const post = await admin.get(path, { method: "POST" });
+    assert.deepEqual(
+      [post.status, errorNumber(post), post.headers.allow],
+      [405, 40501, "GET, HEAD"],
+    );
+  });
+}
+
+for (const path of ["/nowhere", "/metrics/", "/__proto__", "//", "*"]) {
+  test(`${path} is answered 404 with the Error body`, async (t) => {
+    const answer = await (await startAdmin(t)).get(path);
+    assert.deepEqual([answer.status, errorNumber(answer)], [404, 40401]);
+  });
+}
+
+test("a name that somebody has resolve to this machine is refused, whatever it asks for", async (t) => {
+  const admin = await startAdmin(t);
+  for (const path of ["/", "/metrics", "/nowhere"]) {
+    const answer = await admin.get(path, { headers: { Host: "evil.example:9180" } });
+    assert.deepEqual([answer.status, errorNumber(answer)], [400, 40001]);
+  }
+});
+
+test("what is no HTTP is answered 400 with the Error body", async (t) => {
+  const admin = await startAdmin(t);
+  const socket = net.connect(Number(new URL(admin.server.url).port), "127.0.0.1");
+  socket.end("nonsense\r\n\r\n");
+  let text = "";
+  for await (const chunk of socket) text += chunk;
+  assert.match(text, /^HTTP\/1\.1 400 [\s\S]*\{"error":40001,"message":"[^"]+"\}$/);
+});
+
+const STATES: readonly [state: ServiceState, status: number][] = [
+  ["starting", 503],
+  ["ready", 200],
+  ["draining", 503],
+  ["failed", 503],
+];
+
+for (const [state, expected] of STATES) {
+  test(`a server that is ${state} is healthy, and answers ${expected} to /readyz, naming it`, async (t) => {
+    const admin = await startAdmin(t);
+    admin.status.current = state;
+    if (state === "starting") admin.status.known = undefined;
+    assert.equal((await admin.get("/healthz")).status, 200);
+    const { status, text } = await admin.get("/readyz");
+    assert.deepEqual([status, JSON.parse(text).state], [expected, state]);
+    const { text: metrics } = await admin.get("/metrics");
+    assert.ok(metrics.includes(`plant_store_state{state="${state}"} 1\n`));
+  });
+}
+
+function publishRefusal(): void {
+  requests.publish({
+    method: "POST",
+    path: "/plants",
+    status: 503,
+    error: 50302,
+    durationMs: 1,
+    bodyBytes: 9,
+    requestId: "a-1",
+    token: "gardener",
+  });
+}
+
+test("a refused write counts as out of disk for ten seconds; then requests may come and try", async (t) => {
+  const admin = await startAdmin(t);
+  const state = async () => JSON.parse((await admin.get("/readyz")).text).state;
+  const clock = performance.now();
+  const now = t.mock.method(performance, "now", () => clock);
+  publishRefusal();
+  assert.equal(await state(), "out-of-disk");
+  assert.equal((await admin.get("/readyz")).status, 503);
+  now.mock.mockImplementation(() => clock + 9_999);
+  assert.equal(await state(), "out-of-disk");
+  now.mock.mockImplementation(() => clock + 10_000);
+  assert.equal(await state(), "ready");
+});
+
+async function listenAt(t: TestContext, socketPath: string): Promise<AdminServer> {
+  const address = { socketPath };
+  const server = await AdminServer.start({ address, status: new TestStatus(), version: "1.2.3" });
+  t.after(() => server.close());
+  return server;
+}
+
+test("a socket is for its owner alone, answers, and is gone after the stop", async (t) => {
+  const path = join(makeFolder(t), "admin.sock");
+  const admin = await startAdmin(t, { socketPath: path });
+  assert.equal(admin.server.url, `unix:${path}`);
+  assert.equal(statSync(path).mode & 0o777, 0o600);
+  assert.equal((await admin.get("/healthz", { headers: { Host: "whatever" } })).status, 200);
+  await admin.server.close();
+  assert.equal(existsSync(path), false);
+});
+
+test("a socket that a dead process left is replaced; one that somebody answers is not", async (t) => {
+  const path = join(makeFolder(t), "admin.sock");
+  const dead = net.createServer().listen(path);
+  await once(dead, "listening");
+  linkSync(path, `${path}.kept`); // Node removes the one it made
+  dead.close();
+  await once(dead, "close");
+  renameSync(`${path}.kept`, path);
+  await listenAt(t, path);
+  await assert.rejects(listenAt(t, path), { code: "EADDRINUSE" });
+  assert.ok(existsSync(path));
+});
+
+test("what stands at the path and is no socket stays as it is", async (t) => {
+  const folder = makeFolder(t);
+  writeFileSync(join(folder, "file"), "kept", { mode: 0o644 });
+  mkdirSync(join(folder, "folder"));
+  for (const name of ["file", "folder"]) {
+    const before = statSync(join(folder, name)).mode;
+    await assert.rejects(listenAt(t, join(folder, name)), { code: "EADDRINUSE" });
+    assert.equal(statSync(join(folder, name)).mode, before);
+  }
+});
+
+test("a listener that other machines may reach says so", async (t) => {
+  const warnings = collectWarnings(t, "0.0.0.0");
+  await startAdmin(t, { host: "0.0.0.0", port: 0 });
+  assert.equal(warnings.length, 1);
+  await startAdmin(t, { host: "127.0.0.1", port: 0 });
+  assert.equal(warnings.length, 1);
+});

@@ -1,0 +1,85 @@
+/** An admin listener of the test's own, before a status that the test sets. */
+import { request as httpRequest } from "node:http";
+import type { TestContext } from "node:test";
+import {
+  type AdminAddress,
+  AdminServer,
+  type ServiceState,
+  type Status,
+  type StoreStatus,
+} from "../../src/index.ts";
+
+/** A status that is whatever the test says: the real ones are shown by the tests of the program. */
+export class TestStatus implements Status {
+  current: ServiceState = "ready";
+  known: StoreStatus | undefined = {
+    plants: 7,
+    logBytes: 400,
+    queueBytes: 0,
+    checkpointBytes: undefined,
+  };
+  listed: ReturnType<Status["tokens"]> = [];
+
+  state(): ServiceState {
+    return this.current;
+  }
+  store(): StoreStatus | undefined {
+    return this.known;
+  }
+  tokens(): ReturnType<Status["tokens"]> {
+    return this.listed;
+  }
+  async freeBytes(): Promise<number | undefined> {
+    return 1024;
+  }
+}
+
+export interface Admin {
+  readonly status: TestStatus;
+  readonly server: AdminServer;
+  get(path: string, request?: AdminRequest): Promise<AdminAnswer>;
+}
+
+export interface AdminRequest {
+  readonly method?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+export interface AdminAnswer {
+  readonly status: number | undefined;
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  readonly text: string;
+}
+
+export async function startAdmin(
+  t: TestContext,
+  address: AdminAddress = { host: "127.0.0.1", port: 0 },
+): Promise<Admin> {
+  const status = new TestStatus();
+  const server = await AdminServer.start({ address, status, version: "1.2.3" });
+  t.after(() => server.close());
+  return { status, server, get: (path, request) => ask(server.url, path, request) };
+}
+
+/** One request to an admin listener, by its URL as it says it. */
+export function ask(
+  url: string,
+  path: string,
+  { method = "GET", headers = {} }: AdminRequest = {},
+): Promise<AdminAnswer> {
+  const socketPath = /^unix:(.*)$/.exec(url)?.[1];
+  const target =
+    socketPath === undefined
+      ? { host: new URL(url).hostname.replace(/^\[|\]$/g, ""), port: new URL(url).port }
+      : { socketPath };
+  return new Promise((resolve, reject) => {
+    const req = httpRequest({ ...target, path, method, headers, agent: false }, (res) => {
+      let text = "";
+      res.setEncoding("utf8").on("data", (part: string) => {
+        text += part;
+      });
+      res.on("end", () => resolve({ status: res.statusCode, headers: res.headers, text }));
+    });
+    req.on("error", reject).end();
+  });
+}
