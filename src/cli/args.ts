@@ -6,7 +6,13 @@
  * them all.
  */
 import { parseArgs } from "node:util";
-import { type Command, type Options, type OptionValues, UsageError } from "./command.ts";
+import {
+  type Command,
+  type OptionSource,
+  type Options,
+  type OptionValues,
+  UsageError,
+} from "./command.ts";
 import { suggest } from "./suggest.ts";
 
 interface Invocation {
@@ -62,25 +68,42 @@ export function variableName(option: string): string {
   return `PLANT_STORE_${option.toUpperCase().replaceAll("-", "_")}`;
 }
 
-function readOption(command: Command, name: string, flag: string | undefined): unknown {
-  const { parse, defaultText, supervisorVariable = "" } = command.options[name] ?? {};
-  const variable = variableName(name);
+/**
+ * Where the value of every option of a command comes from.
+ *
+ * @throws UsageError.
+ */
+export function explainOptions(command: Command, words: readonly string[]): OptionSource[] {
+  const { flags } = splitWords(command, words);
+  return Object.keys(command.options).map((name) => findSource(command, name, flags.get(name)));
+}
+
+function findSource(command: Command, option: string, flag: string | undefined): OptionSource {
+  const { defaultText, supervisorVariable = "" } = command.options[option] ?? {};
+  const variable = variableName(option);
   const sources = [
-    { label: `--${name}`, text: flag },
-    { label: variable, text: process.env[variable] || undefined },
+    { source: `--${option}`, text: flag },
+    { source: variable, text: process.env[variable] || undefined },
     {
-      label: supervisorVariable,
+      source: supervisorVariable,
       text: process.env[supervisorVariable]?.split(":")[0] || undefined,
     },
-    { label: `the default of --${name}`, text: defaultText },
+    { source: "default", text: defaultText },
   ];
-  const source = sources.find(({ text }) => text !== undefined);
-  if (source?.text === undefined || parse === undefined) return undefined;
+  const found = sources.find(({ text }) => text !== undefined);
+  return { option, text: found?.text, source: found?.source };
+}
+
+function readOption(command: Command, name: string, flag: string | undefined): unknown {
+  const { text, source } = findSource(command, name, flag);
+  const parse = command.options[name]?.parse;
+  if (text === undefined || parse === undefined) return undefined;
   try {
-    return parse(source.text);
+    return parse(text);
   } catch (error) {
     if (!(error instanceof UsageError)) throw error;
-    throw new UsageError(`${source.label}: ${error.message}, got "${source.text}"`);
+    const where = source === "default" ? `the default of --${name}` : source;
+    throw new UsageError(`${where}: ${error.message}, got "${text}"`);
   }
 }
 

@@ -31,6 +31,15 @@ export type OptionValues<O extends Options> = {
   readonly [Name in keyof O]: O[Name] extends Option<infer T> ? T | undefined : never;
 };
 
+/** An option as it was given. */
+export interface OptionSource {
+  readonly option: string;
+  /** As typed; `undefined` where nobody said anything and there is no default. */
+  readonly text: string | undefined;
+  /** The flag, the variable, or "default". */
+  readonly source: string | undefined;
+}
+
 export interface Command<O extends Options = Options> {
   /** As typed, e.g. `token create`. */
   readonly name: string;
@@ -42,8 +51,16 @@ export interface Command<O extends Options = Options> {
   readonly outputUse?: OutputUse;
   /** More for the help, behind the options. */
   readonly details?: string;
-  /** Resolves with the exit status. */
-  run(args: readonly string[], options: OptionValues<O>): Promise<ExitStatus>;
+  /**
+   * Resolves with the exit status.
+   *
+   * @param explain tells where the value of every option came from.
+   */
+  run(
+    args: readonly string[],
+    options: OptionValues<O>,
+    explain: () => readonly OptionSource[],
+  ): Promise<ExitStatus>;
 }
 
 /** Keeps the types of the options when a command is written down. */

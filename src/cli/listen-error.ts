@@ -1,19 +1,26 @@
 /** Why an address cannot be had, for the person who chose it. */
 
-export function describeListenError(error: NodeJS.ErrnoException, address: string): Error {
+/** @param option what chose the port. */
+export function describeListenError(
+  error: NodeJS.ErrnoException,
+  address: string,
+  option = "--port",
+): Error {
   switch (error.code) {
     case "EADDRINUSE":
       return new Error(
-        `Cannot listen on ${address}: another program does; choose another --port, or stop it`,
+        `Cannot listen on ${address}: another program does; choose another ${option}, or stop it`,
       );
     case "EACCES":
       return new Error(
-        `Cannot listen on ${address}: permission denied; choose a --port from 1024 up`,
+        `Cannot listen on ${address}: permission denied; choose a port from 1024 up in ${option}`,
       );
     case "EADDRNOTAVAIL":
     case "ENOTFOUND":
     case "EAI_AGAIN":
-      return new Error(`Cannot listen on ${address}: this machine has no such address; see --host`);
+      return new Error(
+        `Cannot listen on ${address}: this machine has no such address; see ${option === "--port" ? "--host" : option}`,
+      );
     case "EBADF":
     case "EINVAL":
     case "ENOTSOCK":

@@ -6,7 +6,7 @@
  */
 import { subscribe } from "node:diagnostics_channel";
 import { PlantStoreError, type WarningMessage } from "../index.ts";
-import { findCommand, readArgs } from "./args.ts";
+import { explainOptions, findCommand, readArgs } from "./args.ts";
 import { type Command, type ExitStatus, UsageError } from "./command.ts";
 import { backup } from "./commands/backup.ts";
 import { exportCommand } from "./commands/export.ts";
@@ -23,7 +23,7 @@ import { tokenList } from "./commands/token-list.ts";
 import { tokenRevoke } from "./commands/token-revoke.ts";
 import { verify } from "./commands/verify.ts";
 import { describeCommand, describeProgram } from "./help.ts";
-import { printMessage, watchOutputs } from "./output.ts";
+import { report, watchOutputs } from "./output.ts";
 import { VERSION } from "./version.ts";
 
 const COMMANDS: readonly Command[] = [
@@ -57,7 +57,7 @@ async function main(words: readonly string[]): Promise<ExitStatus> {
   const { args, options, wantsHelp } = readArgs(command, rest);
   if (wantsHelp) return print(describeCommand(command));
   watchOutputs(command.outputUse ?? "result");
-  return command.run(args, options);
+  return command.run(args, options, () => explainOptions(command, rest));
 }
 
 /** A help text. */
@@ -73,13 +73,16 @@ function exitStatus(error: unknown): ExitStatus {
 }
 
 subscribe("plant-store:warning", (message) => {
-  const { message: text, cause } = message as WarningMessage;
-  printMessage(`warning: ${text}${cause instanceof Error ? `: ${cause.message}` : ""}`);
+  const { message: text, cause, requestId } = message as WarningMessage;
+  const why = cause instanceof Error ? `: ${cause.message}` : "";
+  const fields = requestId === undefined ? {} : { requestId };
+  report({ level: "warn", event: "warning", message: text + why, fields });
 });
 // Not by a top-level await: the one file of the executable is CommonJS, which has none.
 main(process.argv.slice(2))
   .catch((error: unknown) => {
-    printMessage(error instanceof Error ? error.message : String(error));
+    const message = error instanceof Error ? error.message : String(error);
+    report({ level: "error", event: "failed", message });
     return exitStatus(error);
   })
   .then((status) => {

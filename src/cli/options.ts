@@ -1,9 +1,11 @@
 /** Options that several commands share, and readers of option values. */
 import {
+  type AdminAddress,
   DEFAULT_HOST,
   NUMBER_OPTIONS,
   type NumberOptionName,
   normalizeBasePath,
+  parseAdminAddress,
 } from "../index.ts";
 import { type Option, UsageError } from "./command.ts";
 
@@ -37,6 +39,12 @@ export const BASE_PATH: Option<string> = {
   parse: parseBasePath,
 };
 
+export const ADMIN: Option<AdminAddress> = {
+  placeholder: "ADDRESS",
+  help: "HOST:PORT or the path of a socket for health, metrics and the status page; off without",
+  parse: parseAdmin,
+};
+
 export const TLS_CERT: Option<string> = {
   placeholder: "FILE",
   help: "serve HTTPS with this certificate (PEM, what signed it behind it); SIGHUP reads it again",
@@ -51,6 +59,14 @@ export const JSON_OUTPUT: Option<boolean> = {
 export function parseText(text: string): string {
   if (text === "") throw new UsageError("expected some text");
   return text;
+}
+
+function parseAdmin(text: string): AdminAddress {
+  try {
+    return parseAdminAddress(text);
+  } catch {
+    throw new UsageError("expected HOST:PORT, or the path of a socket with a slash in it");
+  }
 }
 
 function parseBasePath(text: string): string {

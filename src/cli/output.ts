@@ -3,6 +3,8 @@
  * standard error, one line each, with nothing in it that steers a terminal.
  */
 
+import type { Notice } from "./notice.ts";
+
 /** Prints results, waiting while the reader is slower; ends quietly when it has gone. */
 export async function printLines(lines: Iterable<string> | AsyncIterable<string>): Promise<void> {
   for await (const line of lines) await print(`${line}\n`);
@@ -18,9 +20,23 @@ async function print(text: string | Buffer): Promise<void> {
   await new Promise((resolve) => process.stdout.once("drain", resolve));
 }
 
+/** Tells the operator something; `tell` is how every command does it. */
+export type Reporter = (notice: Notice, tell: (notice: Notice) => void) => void;
+
+let reporter: Reporter = (notice) => tell(notice);
+
+/** From now on another one tells the operator: the log of a server. */
+export function reportTo(next: Reporter): void {
+  reporter = next;
+}
+
+export function report(notice: Notice): void {
+  reporter(notice, tell);
+}
+
 /** One message for the operator. */
-export function printMessage(text: string): void {
-  process.stderr.write(`plant-store: ${escapeControls(text)}\n`);
+export function printMessage(message: string): void {
+  report({ level: "info", event: "message", message });
 }
 
 /** `1 plant`, `2 plants`. */
@@ -28,9 +44,9 @@ export function count(number: number, what: string): string {
   return `${number} ${what}${number === 1 ? "" : "s"}`;
 }
 
-/** A line to be copied into a shell, so nothing stands before it. */
-export function printCommand(text: string): void {
-  process.stderr.write(`\n  ${escapeControls(text)}\n\n`);
+function tell({ level, message }: Notice): void {
+  const label = level === "warn" ? "warning: " : "";
+  process.stderr.write(`plant-store: ${label}${escapeControls(message)}\n`);
 }
 
 /** What a command's standard output is to it, which decides what its loss means. */
@@ -53,10 +69,14 @@ export function watchOutputs(use: OutputUse): void {
   });
 }
 
-/** Names of files and words of the command line may hold anything. */
-function escapeControls(text: string): string {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what must not get out
-  return text.replace(/[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g, (character) => {
+/** Names of files and words of the command line may hold anything: so it is one line, and harmless. */
+export function escapeControls(text: string): string {
+  return text.replace(UNSAFE, (character) => {
     return `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
   });
 }
+
+/** Control characters, lone surrogates, and what ends lines or reorders the text around it. */
+const UNSAFE =
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what must not get out
+  /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;

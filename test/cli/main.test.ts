@@ -7,6 +7,7 @@ import { describe, test } from "node:test";
 import { VERSION } from "../../src/cli/version.ts";
 import { type Finished, NODE_ARGS, runCli } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
+import { messagesOf } from "../support/messages.ts";
 import { writeLog } from "../support/stores.ts";
 
 /** Most of a run is the start of its process, so some go at once. */
@@ -86,11 +87,9 @@ describe(
         writeFileSync(join(folder, file), content);
         const end = await runCli([...words, "--data", folder], { env: { PLANT_STORE_PORT: "0" } });
         assert.equal(end.status, 3);
-        assertOneLine(end.stderr);
-        assert.match(
-          end.stderr,
-          new RegExp(`${file}": line ${content.startsWith(GOOD) ? 2 : 1}\\b`),
-        );
+        const [message = "", ...others] = messagesOf(end.stderr);
+        assert.deepEqual(others, []);
+        assert.match(message, new RegExp(`${file}": line ${content.startsWith(GOOD) ? 2 : 1}\\b`));
         assert.equal(readFileSync(join(folder, file), "utf8"), content);
       });
     }

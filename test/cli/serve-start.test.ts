@@ -10,12 +10,12 @@ import { readArgs } from "../../src/cli/args.ts";
 import { UsageError } from "../../src/cli/command.ts";
 import { serve } from "../../src/cli/commands/serve.ts";
 import { createToken, listTokens } from "../../src/index.ts";
-import { type RunningServer, runCli, startServer } from "../support/cli.ts";
+import { type Finished, type RunningServer, runCli, startServer } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
+import { messagesOf } from "../support/messages.ts";
 import { postPlant } from "../support/post.ts";
 import { send } from "../support/service.ts";
 import { readLog } from "../support/stores.ts";
-import { until } from "../support/watch.ts";
 
 /** Most of a run is the start of its process, so some go at once. */
 const AT_ONCE = { concurrency: 4 };
@@ -38,14 +38,14 @@ describe("a start that is refused says why in one line, on standard error alone"
     const port = await takePort(t);
     const end = await runCli(["serve", "--port", port, "--data", makeFolder(t)]);
     assert.deepEqual([end.status, end.stdout], [1, ""]);
-    assert.match(end.stderr, new RegExp(`^plant-store: [^\\n]*:${port}\\b[^\\n]*\\n$`));
+    assert.match(onlyMessage(end), new RegExp(`:${port}\\b`));
   });
 
   test("an address of no interface here: status 1, naming it", async (t) => {
     const host = "192.0.2.1"; // kept for documentation, RFC 5737
     const end = await runCli(["serve", "--port", "0", "--host", host, "--data", makeFolder(t)]);
     assert.deepEqual([end.status, end.stdout], [1, ""]);
-    assert.match(end.stderr, /^plant-store: [^\n]*192\.0\.2\.1[^\n]*\n$/);
+    assert.match(onlyMessage(end), /\b192\.0\.2\.1\b/);
   });
 
   const FOLDERS: readonly [fault: string, make: (parent: string) => string][] = [
@@ -59,9 +59,8 @@ describe("a start that is refused says why in one line, on standard error alone"
       const data = make(makeFolder(t));
       const end = await runCli(["serve", "--port", "0", "--data", data]);
       assert.deepEqual([end.status, end.stdout], [1, ""]);
-      const message = end.stderr.replace(/^plant-store: warning: .*\n/, "");
-      assert.match(message, /^plant-store: [^\n]+\n$/);
-      assert.ok(message.includes(`"${data}`), message);
+      const message = messagesOf(end.stderr).at(-1) ?? "";
+      assert.ok(message.includes(`"${data}"`), message);
     });
   }
 
@@ -101,11 +100,15 @@ for (const [option, good, bad] of VALUES) {
   });
 }
 
-/** The line to be copied; standard error may arrive a moment after standard output. */
-async function curlLine(server: RunningServer): Promise<string> {
-  const find = () => /^ *(curl .*)$/m.exec(server.stderr())?.[1];
-  await until("the curl line is printed", () => find() !== undefined);
-  return find() ?? "";
+/** The line to be copied, which comes with the ready line. */
+function curlLine(server: RunningServer): string {
+  return /^ *(curl .*)$/m.exec(server.stdout())?.[1] ?? "";
+}
+
+function onlyMessage({ stderr }: Finished): string {
+  const [message = "", ...others] = messagesOf(stderr);
+  assert.deepEqual(others, []);
+  return message;
 }
 
 /** Does what the line says as a shell does, where there is curl; the body of the answer. */
@@ -130,14 +133,15 @@ test("--first-token prints a curl line that works as it stands, and never a seco
   const folder = join(makeFolder(t), "data");
   const args = ["--first-token", "--data", folder];
   const server = await startServer(t, args);
-  assert.equal(await runCurlLine(await curlLine(server)), MONSTERA);
+  assert.equal(await runCurlLine(curlLine(server)), MONSTERA);
   assert.equal(readLog(folder), `{"id":1,${MONSTERA.slice(1)}\n`);
   const end = await server.stop();
-  assert.equal(end.stdout, `plant-store listening on ${server.url}\n`);
+  assert.equal(end.stdout.match(/\bpst_/g)?.length, 1, end.stdout);
+  assert.doesNotMatch(end.stderr, /pst_/); // a log is no place for a token
 
   const again = await startServer(t, args);
-  const { stderr } = await again.stop();
-  assert.doesNotMatch(stderr, /pst_/);
+  const { stdout, stderr } = await again.stop();
+  assert.doesNotMatch(stdout + stderr, /pst_/);
   assert.equal((await listTokens(folder)).length, 1);
 });
 
@@ -147,8 +151,8 @@ test("--first-token leaves a store that has a live token as it is", async (t) =>
   const server = await startServer(t, ["--data", folder], {
     env: { PLANT_STORE_FIRST_TOKEN: "1" },
   });
-  const { stderr } = await server.stop();
-  assert.doesNotMatch(stderr, /pst_/);
+  const { stdout, stderr } = await server.stop();
+  assert.doesNotMatch(stdout + stderr, /pst_/);
   assert.deepEqual(
     (await listTokens(folder)).map(({ name }) => name),
     ["gardener"],
@@ -160,7 +164,7 @@ test("a start that fails does not use up the first token unseen", async (t) => {
   const failed = await runCli(["serve", "--port", await takePort(t), ...args]);
   assert.equal(failed.status, 1);
   const server = await startServer(t, args);
-  const shown = failed.stderr + (await server.stop()).stderr;
+  const shown = failed.stdout + failed.stderr + (await server.stop()).stdout;
   assert.equal(shown.match(/\bpst_/g)?.length, 1, shown);
 });
 
@@ -169,7 +173,7 @@ test("the curl line works with a base path that means something to a shell", asy
   const basePath = "/it's;$(id)&*!/garden";
   const args = ["--first-token", "--base-path", basePath, "--data", makeFolder(t)];
   const server = await startServer(t, args);
-  assert.equal(await runCurlLine(await curlLine(server)), MONSTERA);
+  assert.equal(await runCurlLine(curlLine(server)), MONSTERA);
 });
 
 test("options come from variables too, a flag goes first, and --base-path stands before /plants", async (t) => {

@@ -35,7 +35,7 @@ async function runSession(
   const args = state.tokens.length === 0 ? ["--first-token"] : [];
   const server = new Server(program, folder, { ...surroundings, args });
   const port = await server.ready;
-  const shown = /\bpst_[\w-]{43}/.exec(server.run.stderr)?.[0];
+  const shown = /\bpst_[\w-]{43}/.exec(server.run.stdout)?.[0];
   const tokens = shown === undefined ? state.tokens : [...state.tokens, shown];
   const tally = newTally();
   const [token] = tokens;

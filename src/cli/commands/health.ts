@@ -2,13 +2,15 @@
  * `plant-store health`: whether a server answers, for supervisors and people.
  *
  * It asks without a token and expects to be turned away in our own words: only
- * a plant store that carries out requests says that.
+ * a plant store that carries out requests says that. Where the server has an
+ * admin listener, that one knows more: it says what the server is at.
  */
 import http from "node:http";
 import https from "node:https";
 import { isIP } from "node:net";
+import { type AdminAddress, formatAdminAddress } from "../../index.ts";
 import { defineCommand, type OptionValues, UsageError } from "../command.ts";
-import { BASE_PATH, HOST, integerBetween, PORT, TLS_CERT } from "../options.ts";
+import { ADMIN, BASE_PATH, HOST, integerBetween, PORT, TLS_CERT } from "../options.ts";
 import { printLines } from "../output.ts";
 
 /** Beyond any answer of ours; another service may send whatever it likes. */
@@ -24,6 +26,7 @@ const OPTIONS = {
   host: { ...HOST, help: "the address the server listens on" },
   port: { ...PORT, help: "the port the server listens on" },
   "base-path": BASE_PATH,
+  admin: { ...ADMIN, help: "ask the admin listener there whether the server is ready, instead" },
   "tls-cert": { ...TLS_CERT, help: "the server has a certificate: ask by https" },
   "timeout-ms": {
     placeholder: "MS",
@@ -40,6 +43,10 @@ export const health = defineCommand({
   options: OPTIONS,
   details: "Needs no token. Over https the certificate is not judged: nothing secret is sent.",
   async run(_, options) {
+    if (options.admin !== undefined) {
+      await printLines([await askAdmin(options.admin, options["timeout-ms"] ?? 0)]);
+      return 0;
+    }
     const url = options.url ?? baseUrl(options);
     const answer = await ask(`${url}/plants`, options["timeout-ms"] ?? 0).catch((error: Error) => {
       throw new Error(`${url} does not answer: ${describe(error)}`);
@@ -49,6 +56,28 @@ export const health = defineCommand({
     return 0;
   },
 });
+
+/** @throws Error saying what the server is at, where it is not ready. */
+async function askAdmin(address: AdminAddress, timeoutMs: number): Promise<string> {
+  const url = formatAdminAddress(address);
+  const target = "socketPath" in address ? address : { host: address.host, port: address.port };
+  const answer = await request({ ...target, path: "/readyz" }, timeoutMs).catch((error: Error) => {
+    throw new Error(`${url} does not answer: ${describe(error)}`);
+  });
+  const { state, message } = readState(answer);
+  if (state === undefined) throw new Error(`${url} answers, but not as a plant store does`);
+  if (answer.status !== 200) throw new Error(`${url} is not ready, it is ${state}: ${message}`);
+  return `${url} is ready`;
+}
+
+function readState({ text }: Answer): { readonly state?: string; readonly message?: string } {
+  try {
+    const { state, message } = JSON.parse(text);
+    return { state, message };
+  } catch {
+    return {};
+  }
+}
 
 interface Answer {
   readonly status: number | undefined;
@@ -64,10 +93,19 @@ function isOurs({ status, text }: Answer): boolean {
 }
 
 function ask(url: string, timeoutMs: number): Promise<Answer> {
-  const client = url.startsWith("https:") ? https : http;
-  const options = { signal: AbortSignal.timeout(timeoutMs), rejectUnauthorized: false };
+  const { protocol, hostname, port, pathname: path } = new URL(url);
+  const target = { host: hostname.replace(/^\[|\]$/g, ""), port, path, rejectUnauthorized: false };
+  return request(target, timeoutMs, protocol === "https:" ? https : http);
+}
+
+function request(
+  target: https.RequestOptions,
+  timeoutMs: number,
+  client: typeof http | typeof https = http,
+): Promise<Answer> {
+  const signal = AbortSignal.timeout(timeoutMs);
   return new Promise((resolve, reject) => {
-    const req = client.get(url, options, (res) => {
+    const req = client.get({ ...target, signal }, (res) => {
       let text = "";
       res.setEncoding("utf8").on("data", (part: string) => {
         text += part;

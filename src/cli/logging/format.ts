@@ -1,0 +1,92 @@
+/**
+ * One event, one line: JSON for programs, short text for people.
+ *
+ * Invariant: whatever an event holds, its line is one line, one record, and
+ * moves no cursor. The members of a JSON line are part of the interface: some
+ * may be added, none changes or goes.
+ */
+import { encodeJsonString, type RequestMessage } from "../../index.ts";
+import type { Level, Notice } from "../notice.ts";
+import { escapeControls } from "../output.ts";
+
+/** How lines look. Times are milliseconds since 1970. */
+export interface Format {
+  notice(notice: Notice, time: number): string;
+  request(request: RequestMessage, time: number): string;
+}
+
+export const JSON_FORMAT: Format = {
+  notice({ level, event, message, fields = {} }, time) {
+    const members = Object.entries({ message, ...fields }).map(
+      ([name, value]) => `,${encodeJsonString(name)}:${encodeValue(value)}`,
+    );
+    return `${jsonStart(level, event, time)}${members.join("")}}`;
+  },
+
+  // Written out, for speed: one of these a request.
+  request({ method, path, status, error, durationMs, bodyBytes, requestId, token }, time) {
+    const number = error === undefined ? "" : `,"error":${error}`;
+    const took = durationMs === undefined ? null : formatMs(durationMs);
+    return `{"time":"${isoTime(time)}","level":"info","event":"request","method":${encodeText(method)},"path":${encodeText(path)},"status":${status}${number},"durationMs":${took},"bytes":${bodyBytes},"requestId":${encodeJsonString(requestId)},"token":${encodeText(token)}}`;
+  },
+};
+
+export function textFormat(hasColours: boolean): Format {
+  const paint = hasColours
+    ? (code: number, text: string) => `\u001b[${code}m${text}\u001b[0m`
+    : (_: number, text: string) => text;
+  const start = (time: number) => paint(GREY, new Date(time).toTimeString().slice(0, 8));
+  return {
+    notice({ level, message }, time) {
+      const label = level === "info" ? "" : `${paint(LEVEL_COLOURS[level], LABELS[level])} `;
+      return `${start(time)} ${label}${escapeControls(message)}`;
+    },
+    request({ method, path, status, error, durationMs, bodyBytes, requestId, token }, time) {
+      const what = escapeControls(`${method ?? "-"} ${path ?? "-"}`);
+      const outcome = paint(statusColour(status), `${status}${error ? ` ${error}` : ""}`);
+      const took = durationMs === undefined ? "-" : `${durationMs.toFixed(1)} ms`;
+      const rest = escapeControls(`${took} ${bodyBytes} B ${token ?? "-"} ${requestId}`);
+      return `${start(time)} ${what} ${outcome} ${paint(GREY, rest)}`;
+    },
+  };
+}
+
+const GREY = 90;
+const [RED, GREEN, YELLOW] = [31, 32, 33];
+const LEVEL_COLOURS: Readonly<Record<Level, number>> = { error: RED, warn: YELLOW, info: GREEN };
+const LABELS: Readonly<Record<Level, string>> = { error: "error:", warn: "warning:", info: "" };
+
+function statusColour(status: number): number {
+  if (status >= 500) return RED;
+  return status >= 400 ? YELLOW : GREEN;
+}
+
+function jsonStart(level: Level, event: string, time: number): string {
+  return `{"time":"${isoTime(time)}","level":"${level}","event":"${event}"`;
+}
+
+let lastTime = Number.NaN;
+let lastIsoTime = "";
+
+/** Many events share a millisecond, and making its text costs as much as the rest of the line. */
+function isoTime(time: number): string {
+  if (time !== lastTime) {
+    lastTime = time;
+    lastIsoTime = new Date(time).toISOString();
+  }
+  return lastIsoTime;
+}
+
+function encodeText(text: string | undefined): string {
+  return text === undefined ? "null" : encodeJsonString(text);
+}
+
+function encodeValue(value: string | number | undefined): string {
+  return typeof value === "number" ? String(value) : encodeText(value);
+}
+
+/** To the microsecond; of whole numbers, whose digits are found faster. */
+function formatMs(ms: number): string {
+  const us = Math.round(ms * 1000);
+  return `${Math.floor(us / 1000)}.${String(us % 1000).padStart(3, "0")}`;
+}

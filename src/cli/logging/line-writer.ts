@@ -1,0 +1,89 @@
+/**
+ * Lines to standard error that never make anybody wait.
+ *
+ * Invariants. Nothing blocks: a reader that is slow or has stopped leaves the
+ * lines here. Memory is bounded: beyond the bound whole lines are dropped, and
+ * a later line says how many. What is written is whole lines in their order,
+ * one write for all that a turn of the event loop brings. Holds no process.
+ */
+import { writeSync } from "node:fs";
+
+/** What waits for a reader at most: some five thousand requests. */
+const WAITING_BYTES_MAX = 1024 * 1024;
+/** Soon enough for a reader that is merely slow: a pipe holds 64 KiB. */
+const BLOCKED_RETRY_MS = 10;
+/** A disk that is full, or a reader that has gone, does not change so fast. */
+const FAULT_RETRY_MS = 1000;
+
+export class LineWriter {
+  readonly #fd: number;
+  /** Makes the line that tells of dropped ones. */
+  readonly #describeLoss: (lines: number) => string;
+  #lines: string[] = [];
+  /** What is left of a write that the reader did not take whole. */
+  #rest: Buffer = NOTHING;
+  /** UTF-16 units of the lines, which are what they take in memory, and bytes of the rest. */
+  #waiting = 0;
+  #dropped = 0;
+  #isScheduled = false;
+
+  /** @param fd a descriptor that does not block (see `openStandardError`). */
+  constructor(fd: number, describeLoss: (lines: number) => string) {
+    this.#fd = fd;
+    this.#describeLoss = describeLoss;
+  }
+
+  /** @param line without its line feed, and with no other in it. */
+  write(line: string): void {
+    if (this.#waiting + line.length >= WAITING_BYTES_MAX) {
+      this.#dropped++;
+      return;
+    }
+    this.#waiting += line.length + 1;
+    this.#lines.push(line);
+    if (this.#isScheduled) return;
+    this.#isScheduled = true;
+    setImmediate(() => this.#flushScheduled());
+  }
+
+  /** Writes what the reader takes at once; for the end of the process, too. */
+  flush(): void {
+    this.#attempt();
+  }
+
+  #flushScheduled(): void {
+    const retryMs = this.#attempt();
+    if (retryMs === undefined) this.#isScheduled = false;
+    else setTimeout(() => this.#flushScheduled(), retryMs).unref();
+  }
+
+  /** Returns when to try again, if not everything was taken. */
+  #attempt(): number | undefined {
+    try {
+      while (this.#take()) {
+        const written = writeSync(this.#fd, this.#rest);
+        this.#waiting -= written;
+        this.#rest = this.#rest.subarray(written);
+      }
+      return undefined;
+    } catch (error) {
+      return (error as NodeJS.ErrnoException).code === "EAGAIN" ? BLOCKED_RETRY_MS : FAULT_RETRY_MS;
+    }
+  }
+
+  /** Whether there is something to write. */
+  #take(): boolean {
+    if (this.#rest.length > 0) return true;
+    if (this.#dropped > 0) {
+      this.#lines.push(this.#describeLoss(this.#dropped));
+      this.#dropped = 0;
+    }
+    if (this.#lines.length === 0) return false;
+    this.#rest = Buffer.from(`${this.#lines.join("\n")}\n`);
+    this.#waiting = this.#rest.length;
+    this.#lines = [];
+    return true;
+  }
+}
+
+const NOTHING = Buffer.alloc(0);

@@ -1,0 +1,58 @@
+/**
+ * The log of a running server, on standard error: what it tells of itself, and
+ * one line for every request it answers.
+ *
+ * Requests are heard on `plant-store:request`, and only where their lines are
+ * wanted, so a server that does not log them does not pay for them.
+ */
+import { subscribe } from "node:diagnostics_channel";
+import type { RequestMessage } from "../../index.ts";
+import { LEVELS, type Level, type Notice } from "../notice.ts";
+import { reportTo } from "../output.ts";
+import { type Format, JSON_FORMAT, textFormat } from "./format.ts";
+import { LineWriter } from "./line-writer.ts";
+import { openStandardError, wantsColours } from "./standard-error.ts";
+
+export const LOG_FORMATS = ["json", "text", "off"] as const;
+
+export interface LogOptions {
+  /** Default: text on a terminal, else JSON. */
+  readonly format: (typeof LOG_FORMATS)[number] | undefined;
+  readonly level: Level;
+}
+
+/** From now on everything that is reported is a line of the log. */
+export function startLog(options: LogOptions): void {
+  const isTerminal = process.stderr.isTTY === true;
+  const { format = isTerminal ? "text" : "json", level } = options;
+  if (format === "off") {
+    // Why a process ends is told all the same, as every command tells it.
+    reportTo((notice, tell) => {
+      if (notice.level === "error") tell(notice);
+    });
+    return;
+  }
+  const lines = format === "json" ? JSON_FORMAT : textFormat(wantsColours(process.env, isTerminal));
+  writeLog(lines, level);
+}
+
+function writeLog(format: Format, level: Level): void {
+  const writer = new LineWriter(openStandardError(), (lines) =>
+    format.notice(describeLoss(lines), Date.now()),
+  );
+  const isWanted = (noticed: Level) => LEVELS.indexOf(noticed) <= LEVELS.indexOf(level);
+  reportTo((notice) => {
+    if (isWanted(notice.level)) writer.write(format.notice(notice, Date.now()));
+  });
+  if (isWanted("info")) {
+    subscribe("plant-store:request", (message) => {
+      writer.write(format.request(message as RequestMessage, Date.now()));
+    });
+  }
+  process.once("exit", () => writer.flush());
+}
+
+function describeLoss(lines: number): Notice {
+  const message = `dropped ${lines} line${lines === 1 ? "" : "s"} of this log: its reader was too slow`;
+  return { level: "warn", event: "log-dropped", message, fields: { lines } };
+}

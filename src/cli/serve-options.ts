@@ -1,0 +1,76 @@
+/** The options of `serve`, and what holds between them. */
+import { type OptionValues, UsageError } from "./command.ts";
+import { LOG_FORMATS } from "./logging/log.ts";
+import { LEVELS } from "./notice.ts";
+import {
+  ADMIN,
+  BASE_PATH,
+  DATA,
+  HOST,
+  number,
+  oneOf,
+  PORT,
+  parseSwitch,
+  parseText,
+  TLS_CERT,
+} from "./options.ts";
+
+export const SERVE_OPTIONS = {
+  data: DATA,
+  host: HOST,
+  port: PORT,
+  "base-path": BASE_PATH,
+  "tls-cert": TLS_CERT,
+  "tls-key": {
+    placeholder: "FILE",
+    help: "the private key of the certificate (PEM, not encrypted)",
+    parse: parseText,
+  },
+  "first-token": {
+    help: "create a token if there is none, and show it once with a curl line",
+    parse: parseSwitch,
+  },
+  admin: ADMIN,
+  log: oneOf(
+    LOG_FORMATS,
+    "what the log looks like; without, text on a terminal and json elsewhere",
+  ),
+  "log-level": { ...oneOf(LEVELS, "what the log holds; requests are info"), defaultText: "info" },
+  "print-config": {
+    help: "show every option with its value and where it came from, and end",
+    parse: parseSwitch,
+  },
+  "body-bytes-max": number("bodyBytesMax", "the longest body; beyond it 413"),
+  "header-bytes-max": number("headerBytesMax", "request line and headers together; beyond it 431"),
+  "header-timeout-ms": number("headerTimeoutMs", "to receive all headers; beyond it 408"),
+  "request-timeout-ms": number("requestTimeoutMs", "to receive a whole request; beyond it 408"),
+  "keep-alive-timeout-ms": number("keepAliveTimeoutMs", "how long an idle connection is kept"),
+  "stall-timeout-ms": number("stallTimeoutMs", "a connection that stands still is cut after this"),
+  "connection-check-interval-ms": number(
+    "connectionCheckIntervalMs",
+    "how often slow connections are looked for",
+  ),
+  "pending-bytes-max": number(
+    "pendingBytesMax",
+    "bodies under way, and records that wait; beyond it 503",
+  ),
+  "pending-requests-max": number(
+    "pendingRequestsMax",
+    "requests under way together; beyond it 503",
+  ),
+  "batch-bytes-max": number("batchBytesMax", "what goes out with one sync"),
+  "drain-timeout-ms": number("drainTimeoutMs", "how long a stop waits for what is in flight"),
+};
+
+export type ServeOptions = OptionValues<typeof SERVE_OPTIONS>;
+
+/** A body that can never be taken would be told to come again for ever. */
+export function requireRoom({
+  "body-bytes-max": body = 0,
+  "pending-bytes-max": pending = 0,
+}: ServeOptions): void {
+  if (body <= pending) return;
+  throw new UsageError(
+    `serve: expected --pending-bytes-max to be at least --body-bytes-max, got ${pending} and ${body}`,
+  );
+}

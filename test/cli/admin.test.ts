@@ -1,0 +1,113 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { existsSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { createToken } from "../../src/index.ts";
+import { ask } from "../support/admin.ts";
+import { type RunningServer, runCli, startServer } from "../support/cli.ts";
+import { Client } from "../support/client.ts";
+import { encodeRequest } from "../support/contract.ts";
+import { makeFolder } from "../support/folders.ts";
+import { logLinesOf, messagesOf } from "../support/messages.ts";
+import { postPlant } from "../support/post.ts";
+import { logPath } from "../support/stores.ts";
+import { until } from "../support/watch.ts";
+
+const PORT_0 = ["--admin", "127.0.0.1:0"];
+
+async function adminUrl(server: RunningServer): Promise<string> {
+  await until("the log says where", () => /"event":"listening".*\n/.test(server.stderr()));
+  return String(logLinesOf(server.stderr()).find(({ event }) => event === "listening")?.admin);
+}
+
+test("serve --admin tells of the real store: plants, bytes, tokens, requests", async (t) => {
+  const folder = makeFolder(t);
+  const token = await createToken(folder, { name: "gardener", expiresAt: Date.now() + 86_400_000 });
+  const server = await startServer(t, ["--data", folder, ...PORT_0]);
+  const url = await adminUrl(server);
+  await postPlant(server.url, token, '{"id":1,"name":"a"}');
+  await postPlant(server.url, token, '{"id":1,"name":"b"}');
+  const { text } = await ask(url, "/metrics");
+  for (const sample of [
+    "plant_store_plants 1",
+    `plant_store_log_bytes ${'{"id":1,"name":"a"}\n'.length}`,
+    "plant_store_tokens 1",
+    'plant_store_http_requests_total{status="200",error=""} 1',
+    'plant_store_http_requests_total{status="400",error="40006"} 1',
+    "plant_store_sync_duration_seconds_count 1",
+  ]) {
+    assert.ok(text.includes(`\n${sample}\n`), sample);
+  }
+  const status = JSON.parse((await ask(url, "/status.json")).text);
+  assert.deepEqual([status.state, status.plants, status.tokens[0].name], ["ready", 1, "gardener"]);
+  assert.deepEqual([status.errors[0].error, status.errors[0].code], [40006, "conflict"]);
+  assert.ok(status.freeBytes > 0);
+  assert.doesNotMatch(JSON.stringify(status), /pst_|hash/);
+});
+
+test("the admin listener answers while the server drains, and is gone with it", async (t) => {
+  const folder = makeFolder(t);
+  const path = join(folder, "admin.sock");
+  const token = await createToken(folder, { name: "gardener" });
+  const args = ["--data", folder, "--admin", path, "--drain-timeout-ms=60000"];
+  const server = await startServer(t, args);
+  assert.equal((await ask(`unix:${path}`, "/readyz")).status, 200);
+  const health = await runCli(["health", "--admin", path]);
+  assert.deepEqual([health.status, health.stdout], [0, `unix:${path} is ready\n`]);
+
+  const client = await Client.connect(server.port);
+  t.after(() => client.destroy());
+  const request = encodeRequest({ token }, { body: '{"id":1,"name":"a"}' });
+  await client.send(request.subarray(0, -1)); // it is in flight for as long as we like
+  const ended = server.stop();
+  await until("it drains", async () => (await ask(`unix:${path}`, "/readyz")).status === 503);
+  assert.equal(JSON.parse((await ask(`unix:${path}`, "/readyz")).text).state, "draining");
+  assert.equal((await ask(`unix:${path}`, "/healthz")).status, 200);
+  const draining = await runCli(["health", "--admin", path]);
+  assert.equal(draining.status, 1);
+  assert.match(draining.stderr, /\bdraining\b/);
+
+  await client.send(request.subarray(-1));
+  assert.equal((await client.next()).status, 200);
+  assert.equal((await ended).status, 0);
+  assert.equal(existsSync(path), false);
+  assert.equal((await runCli(["health", "--admin", path])).status, 1);
+});
+
+test("a server that could not be started leaves no socket, and names the holder before the address", async (t) => {
+  const folder = makeFolder(t);
+  const path = join(folder, "admin.sock");
+  const first = await startServer(t, ["--data", folder, "--admin", path]);
+  const args = ["serve", "--port", "0", "--data", folder, "--admin"];
+  for (const address of [path, join(folder, "other.sock")]) {
+    const second = await runCli([...args, address]);
+    assert.equal(second.status, 1);
+    assert.match(messagesOf(second.stderr).join("\n"), new RegExp(`\\b${first.process.pid}\\b`));
+  }
+  assert.equal(existsSync(join(folder, "other.sock")), false);
+  assert.equal((await ask(`unix:${path}`, "/healthz")).status, 200);
+});
+
+test("an admin address that is taken ends the start with status 1, naming it and the option", async (t) => {
+  const folder = makeFolder(t);
+  writeFileSync(join(folder, "file"), "");
+  const args = ["serve", "--port", "0", "--data", join(folder, "data"), "--admin"];
+  const end = await runCli([...args, join(folder, "file")]);
+  assert.equal(end.status, 1);
+  const [message = ""] = messagesOf(end.stderr);
+  assert.ok(message.includes(join(folder, "file")) && message.includes("--admin"), message);
+});
+
+test("a failed store is told in the log as it ends the server", async (t) => {
+  const folder = makeFolder(t);
+  const token = await createToken(folder, { name: "gardener" });
+  const server = await startServer(t, ["--data", folder, ...PORT_0]);
+  const ended = once(server.process, "close");
+  rmSync(logPath(folder));
+  assert.equal((await postPlant(server.url, token, '{"id":1,"name":"a"}')).status, 503);
+  assert.deepEqual(await ended, [1, null]);
+  const events = logLinesOf(server.stderr()).map(({ event, level }) => `${event},${level}`);
+  assert.ok(events.includes("failed,error"), events.join(" "));
+  assert.equal(events.at(-1), "stopped,info");
+});

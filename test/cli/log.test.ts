@@ -1,0 +1,96 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createToken } from "../../src/index.ts";
+import { startServer } from "../support/cli.ts";
+import { Client } from "../support/client.ts";
+import { encodeRequest } from "../support/contract.ts";
+import { makeFolder } from "../support/folders.ts";
+import { logLinesOf } from "../support/messages.ts";
+import { postPlant } from "../support/post.ts";
+import { until } from "../support/watch.ts";
+
+const FERN = '{"id":1,"name":"Fern of a secret garden"}';
+
+test("a server's log holds its life and every request, one JSON record a line", async (t) => {
+  const folder = makeFolder(t);
+  const token = await createToken(folder, { name: "gardener" });
+  const server = await startServer(t, ["--data", folder]);
+  await postPlant(server.url, token, FERN);
+  await postPlant(server.url, `${token.slice(0, -1)}?`, FERN);
+  const { stderr } = await server.stop();
+  const lines = logLinesOf(stderr);
+  assert.deepEqual(
+    lines.map(({ event, level }) => [event, level].join()),
+    ["listening,info", "request,info", "request,info", "draining,info", "stopped,info"],
+  );
+  const [listening, created, refused] = lines;
+  assert.deepEqual([listening?.url, listening?.plants], [server.url, 0]);
+  assert.deepEqual(
+    [created?.method, created?.path, created?.status, created?.token, created?.bytes],
+    ["POST", "/plants", 200, "gardener", FERN.length],
+  );
+  assert.deepEqual([refused?.status, refused?.error, refused?.token], [401, 40102, null]);
+  for (const line of lines) assert.match(line.time, /^[0-9-]{10}T[0-9:]{8}\.[0-9]{3}Z$/);
+  assert.doesNotMatch(stderr, /pst_|secret garden/); // neither a token nor a body
+});
+
+test("--log text is for people, --log-level warn leaves requests out, --log off is silent", async (t) => {
+  const folder = makeFolder(t);
+  const token = await createToken(folder, { name: "gardener" });
+  const run = async (...args: string[]) => {
+    const server = await startServer(t, ["--data", folder, ...args]);
+    await postPlant(server.url, token, FERN);
+    return (await server.stop()).stderr.split("\n").slice(0, -1);
+  };
+  const text = await run("--log", "text");
+  assert.equal(text.length, 4);
+  assert.match(text[1] ?? "", /^[0-9:]{8} POST \/plants 200 [0-9.]+ ms 41 B gardener \S+$/);
+  assert.deepEqual(await run("--log-level", "warn"), []);
+  assert.deepEqual(await run("--log", "off"), []);
+});
+
+/** Bytes that Node's parser lets through in a request line, and some that it does not. */
+const PATHS = ["/\u009b31m", "/\u0085x", "/\u00a0\u00ad", '/"},{"level":"error"', "/%0d%0a", "/\\"];
+
+for (const format of ["json", "text"]) {
+  test(`whatever a client sends, each line of the ${format} log is one record`, async (t) => {
+    const folder = makeFolder(t);
+    const token = await createToken(folder, { name: "gardener" });
+    const server = await startServer(t, ["--data", folder, "--log", format]);
+    for (const target of PATHS) {
+      const client = await Client.connect(server.port);
+      const headers = { "X-Request-Id": "a\u009b[2Jb", "User-Agent": "\u0085\u009b" };
+      await client.send(encodeRequest({ token }, { target, headers }));
+      await client.next();
+      client.destroy();
+    }
+    const { stderr } = await server.stop();
+    const lines = stderr.split("\n").slice(0, -1);
+    assert.equal(lines.length, PATHS.length + 3);
+    assert.doesNotMatch(stderr, /[^\P{Cc}\n]|[\u2028-\u202e\u2066-\u2069]/u);
+    if (format === "json") assert.equal(logLinesOf(stderr).length, lines.length);
+  });
+}
+
+test("a reader of the log that has stopped keeps nobody from an answer, and the server from no stop", async (t) => {
+  const folder = makeFolder(t);
+  const token = await createToken(folder, { name: "gardener" });
+  const server = await startServer(t, ["--data", folder]);
+  server.process.stderr?.pause();
+  const client = await Client.connect(server.port);
+  t.after(() => client.destroy());
+  // Some 4 MB of lines: more than a pipe, its reader's buffer and the bound hold together.
+  const target = `/${"x".repeat(8000)}`;
+  for (let at = 0; at < 500; at++) {
+    await client.send(encodeRequest({ token }, { target }));
+    assert.equal((await client.next()).status, 404);
+  }
+  assert.equal((await postPlant(server.url, token, FERN)).status, 200);
+  server.process.stderr?.resume();
+  await until("the loss is told", () => server.stderr().includes('"event":"log-dropped"'));
+  const end = await server.stop();
+  assert.equal(end.status, 0);
+  const lines = logLinesOf(end.stderr);
+  const lost = lines.find(({ event }) => event === "log-dropped")?.lines;
+  assert.ok(Number(lost) > 0);
+});

@@ -1,0 +1,128 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type Format, JSON_FORMAT, textFormat } from "../../../src/cli/logging/format.ts";
+import { wantsColours } from "../../../src/cli/logging/standard-error.ts";
+import type { RequestMessage } from "../../../src/index.ts";
+
+const TIME = Date.UTC(2026, 10, 21, 4, 5, 6, 7);
+
+const REQUEST: RequestMessage = {
+  method: "POST",
+  path: "/plants",
+  status: 400,
+  error: 40005,
+  durationMs: 1.23456,
+  bodyBytes: 47,
+  requestId: "abc-1",
+  token: "gardener",
+};
+
+test("a request in JSON has every member, under a name that stays", () => {
+  assert.deepEqual(JSON.parse(JSON_FORMAT.request(REQUEST, TIME)), {
+    time: "2026-11-21T04:05:06.007Z",
+    level: "info",
+    event: "request",
+    method: "POST",
+    path: "/plants",
+    status: 400,
+    error: 40005,
+    durationMs: 1.235,
+    bytes: 47,
+    requestId: "abc-1",
+    token: "gardener",
+  });
+});
+
+test("what never became a request has nulls, and a success no error", () => {
+  const nothing = { method: undefined, path: undefined, durationMs: undefined, token: undefined };
+  const line = JSON_FORMAT.request({ ...REQUEST, ...nothing, status: 200, error: undefined }, TIME);
+  const { method, path, durationMs, token, ...rest } = JSON.parse(line);
+  assert.deepEqual([method, path, durationMs, token], [null, null, null, null]);
+  assert.equal("error" in rest, false);
+});
+
+test("a notice in JSON has its message and its fields", () => {
+  const fields = { url: "http://[::1]:8080", plants: 7, admin: undefined };
+  const notice = { level: "info", event: "listening", message: "listening", fields } as const;
+  assert.deepEqual(JSON.parse(JSON_FORMAT.notice(notice, TIME)), {
+    time: "2026-11-21T04:05:06.007Z",
+    level: "info",
+    event: "listening",
+    message: "listening",
+    url: "http://[::1]:8080",
+    plants: 7,
+    admin: null,
+  });
+});
+
+test("text is short, and coloured only where colours are wanted", () => {
+  const plain = textFormat(false).request(REQUEST, TIME);
+  assert.match(plain, /^[0-9]{2}:[0-9]{2}:06 POST \/plants 400 40005 1\.2 ms 47 B gardener abc-1$/);
+  const coloured = textFormat(true).request(REQUEST, TIME);
+  assert.equal(coloured.replace(SGR, ""), plain);
+  assert.notEqual(coloured, plain);
+});
+
+// biome-ignore lint/suspicious/noControlCharactersInRegex: that is what colours are
+const SGR = /\u001b\[[0-9]+m/g;
+
+/** What has forged a log somewhere, or somebody's terminal. */
+const NAUGHTY: readonly [what: string, text: string][] = [
+  ["a line feed", "a\n{}"],
+  ["a carriage return", "a\r\nb"],
+  ["NUL", "a\0b"],
+  ["a sequence that clears the screen", "\u001b[2J\u001b[H"],
+  ["a sequence of one C1 byte", "\u009b31m"],
+  ["a title sequence", "\u001b]0;owned\u0007"],
+  ["DEL and backspace", "\u007f\b\b"],
+  ["the next-line control", "a\u0085b"],
+  ["a line and a paragraph separator", "a\u2028b\u2029c"],
+  ["bidirectional overrides", "\u202e\u2066gpj.exe\u2069\u202c"],
+  ["a byte order mark", "\ufeffa"],
+  ["lone surrogates", "\ud83c-\udf31"],
+  ["quotes and backslashes", 'a"b\\","level":"error'],
+  ["a vertical tab and a form feed", "\v\f"],
+];
+
+const FORMATS: readonly [name: string, format: Format][] = [
+  ["JSON", JSON_FORMAT],
+  ["text", textFormat(false)],
+  ["coloured text", textFormat(true)],
+];
+
+const UNSAFE =
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what must not get out
+  /[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069\ufeff]/;
+
+for (const [name, format] of FORMATS) {
+  for (const [what, text] of NAUGHTY) {
+    test(`${what} forges no line and moves no cursor in ${name}`, () => {
+      const request = { ...REQUEST, method: text, path: text, token: text, requestId: text };
+      const notice = { level: "warn", event: "x", message: text, fields: { path: text } } as const;
+      for (const line of [format.request(request, TIME), format.notice(notice, TIME)]) {
+        assert.doesNotMatch(line.replace(SGR, ""), UNSAFE);
+        assert.equal(Buffer.from(line).toString(), line); // no lone surrogate
+        if (name === "JSON") assert.equal(JSON.parse(line).path, text);
+      }
+    });
+  }
+}
+
+const COLOURS: readonly [env: Record<string, string>, terminal: boolean, wanted: boolean][] = [
+  [{}, true, true],
+  [{}, false, false],
+  [{ NO_COLOR: "1" }, true, false],
+  [{ NO_COLOR: "" }, true, true],
+  [{ TERM: "dumb" }, true, false],
+  [{ FORCE_COLOR: "1" }, false, true],
+  [{ FORCE_COLOR: "0" }, true, false],
+  [{ FORCE_COLOR: "false" }, true, false],
+  [{ FORCE_COLOR: "1", NO_COLOR: "1" }, false, true],
+];
+
+for (const [env, isTerminal, wanted] of COLOURS) {
+  const where = isTerminal ? "on a terminal" : "elsewhere";
+  test(`${JSON.stringify(env)} ${where} ${wanted ? "wants" : "wants no"} colours`, () => {
+    assert.equal(wantsColours(env, isTerminal), wanted);
+  });
+}
