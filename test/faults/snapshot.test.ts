@@ -21,7 +21,7 @@ const NAME = "Fern".repeat(256);
 /** A log so long that a stop leaves a snapshot. */
 const PLANTS = 16_500;
 /** What the check in the background reads at once, which is none of the start's. */
-const CHECK_BYTES = 128 * 1024;
+const CHECK_BYTES = 512 * 1024;
 
 function writeLongLog(folder: string): void {
   writeLog(folder, Array.from({ length: PLANTS }, (_, id) => `${plant(id, NAME)}\n`).join(""));

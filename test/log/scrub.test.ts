@@ -6,7 +6,7 @@ import { type Checkpoint, EMPTY_LOG } from "../../src/log/checkpoint.ts";
 import { scrub } from "../../src/log/scrub.ts";
 import { openLog } from "../support/logs.ts";
 
-const CHUNK = 128 * 1024;
+const CHUNK = 512 * 1024;
 const signal = new AbortController().signal;
 /** As fast as it can: how it rests is the matter of Pace. */
 const SHARE = 1;
