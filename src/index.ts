@@ -70,7 +70,7 @@ export {
   importPlants,
   openImportFile,
 } from "./store/import.ts";
-export type { LineFault, LinePosition } from "./store/log-scan.ts";
+export type { LineFault, LinePosition } from "./store/line-fault.ts";
 export { exportLines, readPlants } from "./store/plant-reader.ts";
 export { PlantStore, type PlantStoreOptions } from "./store/plant-store.ts";
 export {

@@ -21,23 +21,8 @@ import {
 import { readTail } from "../log/recovery.ts";
 import { IdIndex } from "./id-index.ts";
 import { checkLines } from "./line-check.ts";
+import type { LineFault } from "./line-fault.ts";
 import { isRecord, readPlantAt } from "./record.ts";
-
-export type { LinePosition };
-
-/** A line that is not the first record of its id. */
-export interface LineFault {
-  /**
-   * `repeat`: the same plant again. `conflict`: its id with other content.
-   * `mendable`: unreadable, and put aside by the next start (told by `verify`).
-   */
-  readonly kind: "unreadable" | "mendable" | "repeat" | "conflict";
-  readonly position: LinePosition;
-  /** The length of the line, with its line feed. */
-  readonly bytes: number;
-  /** What was expected and what came. */
-  readonly reason: string;
-}
 
 export interface ScanOptions {
   readonly onFault: (fault: LineFault) => void;

@@ -32,7 +32,8 @@ import {
 } from "../log/recovery.ts";
 import type { IdIndex } from "./id-index.ts";
 import type { IndexSnapshot, LogEnd } from "./index-snapshot.ts";
-import { type LineFault, LogScan } from "./log-scan.ts";
+import type { LineFault } from "./line-fault.ts";
+import { LogScan } from "./log-scan.ts";
 import { isRecord } from "./record.ts";
 
 export interface RecoveredLog {

@@ -31,7 +31,8 @@ import {
 } from "../log/reader.ts";
 import { endOfLines } from "../log/recovery.ts";
 import { removeSnapshot } from "./index-snapshot.ts";
-import { type LineFault, LogScan } from "./log-scan.ts";
+import type { LineFault } from "./line-fault.ts";
+import { LogScan } from "./log-scan.ts";
 import { openForReading } from "./plant-reader.ts";
 
 export type { Checkpoint };

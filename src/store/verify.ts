@@ -11,7 +11,8 @@ import { readCheckpoint } from "../log/checkpoint.ts";
 import { askDurableBytes } from "../log/lock.ts";
 import { LOG_START } from "../log/reader.ts";
 import { endOfLines } from "../log/recovery.ts";
-import { type LineFault, LogScan } from "./log-scan.ts";
+import type { LineFault } from "./line-fault.ts";
+import { LogScan } from "./log-scan.ts";
 import { openForReading } from "./plant-reader.ts";
 import { lostLineJudge } from "./recover.ts";
 

@@ -3,7 +3,8 @@ import { type TestContext, test } from "node:test";
 import { crc32 } from "node:zlib";
 import { type Checkpoint, EMPTY_LOG } from "../../src/log/checkpoint.ts";
 import { LOG_START } from "../../src/log/reader.ts";
-import { type LineFault, LogScan, type ScanOptions } from "../../src/store/log-scan.ts";
+import type { LineFault } from "../../src/store/line-fault.ts";
+import { LogScan, type ScanOptions } from "../../src/store/log-scan.ts";
 import { openLog } from "../support/logs.ts";
 
 const A = '{"id":1,"name":"a"}\n'; // 20 bytes
