@@ -47,6 +47,7 @@ export {
 export { encodeNewPlant, type NewPlant, type Plant } from "./core/plant.ts";
 export {
   type CreateOutcome,
+  type ListOptions,
   type PlantService,
   SCOPES,
   type Scope,
@@ -58,6 +59,7 @@ export {
   type Verdict,
   type VerifiedToken,
 } from "./core/services.ts";
+export { requireOrigins } from "./http/cors.ts";
 export { createRequestListener, type ListenerOptions } from "./http/listener.ts";
 export { normalizeBasePath } from "./http/router.ts";
 export { PlantServer, type ServerOptions } from "./http/server.ts";

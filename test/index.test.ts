@@ -52,6 +52,7 @@ test("the library exports these names and no others", () => {
     "parseInt64",
     "readPlants",
     "repairLog",
+    "requireOrigins",
     "revokeToken",
     "verifyLog",
   ]);

@@ -6,6 +6,7 @@ import {
   type NumberOptionName,
   normalizeBasePath,
   parseAdminAddress,
+  requireOrigins,
 } from "../index.ts";
 import { type Option, UsageError } from "./command.ts";
 
@@ -45,6 +46,13 @@ export const ADMIN: Option<AdminAddress> = {
   parse: parseAdmin,
 };
 
+export const CORS_ORIGIN: Option<readonly string[]> = {
+  placeholder: "ORIGIN",
+  help: "an origin whose pages may use the service, or * for any; may be given several times",
+  isRepeatable: true,
+  parse: parseOrigins,
+};
+
 export const TLS_CERT: Option<string> = {
   placeholder: "FILE",
   help: "serve HTTPS with this certificate (PEM, what signed it behind it); SIGHUP reads it again",
@@ -74,6 +82,16 @@ function parseBasePath(text: string): string {
     return normalizeBasePath(text);
   } catch {
     throw new UsageError("expected a path such as /garden");
+  }
+}
+
+function parseOrigins(text: string): readonly string[] {
+  const origins = text.split(",");
+  try {
+    requireOrigins(origins);
+    return origins;
+  } catch {
+    throw new UsageError("expected origins such as https://app.example, or *");
   }
 }
 

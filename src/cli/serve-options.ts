@@ -5,6 +5,7 @@ import { LEVELS } from "./notice.ts";
 import {
   ADMIN,
   BASE_PATH,
+  CORS_ORIGIN,
   DATA,
   HOST,
   number,
@@ -58,6 +59,11 @@ export const SERVE_OPTIONS = {
     "pendingRequestsMax",
     "requests under way together; beyond it 503",
   ),
+  "read-bytes-max": number(
+    "readBytesMax",
+    "answers to reads that wait to be sent, together; beyond it 503",
+  ),
+  "cors-origin": CORS_ORIGIN,
   "batch-bytes-max": number("batchBytesMax", "what goes out with one sync"),
   "drain-timeout-ms": number("drainTimeoutMs", "how long a stop waits for what is in flight"),
 };

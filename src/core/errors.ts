@@ -22,11 +22,17 @@ export type RequestErrorCode =
   | "invalid_plant"
   /** The id is taken by a plant with another name or tag. */
   | "conflict"
+  /** `limit` or `after` in the query of a list is not what it may be. */
+  | "invalid_query"
+  /** A list is to go on behind a plant that is not there. */
+  | "unknown_cursor"
   | "missing_token"
   /** Unknown, expired and revoked look the same to the client. */
   | "invalid_token"
   | "insufficient_scope"
   | "not_found"
+  /** The path is one of ours, and no plant has its id. */
+  | "unknown_plant"
   | "method_not_allowed"
   | "request_timeout"
   | "body_too_large"

@@ -59,6 +59,18 @@ export function parseInt64(text: string): bigint | undefined {
   return isInt64(value) ? value : undefined;
 }
 
+/**
+ * The int64 that this very text is written for, or `undefined`: of all the
+ * spellings of a number only the shortest counts, as in a path.
+ */
+export function parseCanonicalInt64(text: string): bigint | undefined {
+  if (!CANONICAL.test(text)) return undefined;
+  const value = BigInt(text);
+  return isInt64(value) ? value : undefined;
+}
+
+const CANONICAL = /^(?:0|-?[1-9][0-9]{0,18})$/;
+
 // Loops, not /0+$/: that pattern takes quadratic time on a megabyte of inner zeros.
 
 function skipZeros(digits: string): number {

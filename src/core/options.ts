@@ -46,6 +46,7 @@ export const NUMBER_OPTIONS = {
   connectionCheckIntervalMs: milliseconds(1000),
   pendingBytesMax: bytes(64 * MIB),
   pendingRequestsMax: { default: 16_384, min: 1, max: 1_000_000 },
+  readBytesMax: { default: 32 * MIB, min: MIB, max: GIB },
   // A start writes this much again, whatever the process before it had set.
   batchBytesMax: bytes(MIB, MIB),
   queueBytesMax: bytes(64 * MIB),

@@ -31,8 +31,20 @@ export interface PlantService {
    */
   get(id: bigint): Promise<NewPlant | undefined>;
 
-  /** Every durable plant, oldest first, in bounded memory. */
-  list(): AsyncIterable<NewPlant>;
+  /**
+   * Durable plants, oldest first, in bounded memory: all there are when it is
+   * called, or those behind one of them. To start behind a plant must cost no
+   * more than to find it. Whoever has enough stops: no more is read then.
+   *
+   * @throws PlantStoreError, while it is iterated: `unknown_cursor` when there
+   * is no plant with the id `after`, `store_failed` or `closed`.
+   */
+  list(options?: ListOptions): AsyncIterable<NewPlant>;
+}
+
+export interface ListOptions {
+  /** The id of the plant behind which the list begins. Default: the whole of it. */
+  readonly after?: bigint | undefined;
 }
 
 /** What a token may do: `write` is the interface's one operation. */

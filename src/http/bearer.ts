@@ -85,10 +85,9 @@ function isThenable<T>(value: T | PromiseLike<T>): value is PromiseLike<T> {
   return typeof (value as Partial<PromiseLike<T>> | null | undefined)?.then === "function";
 }
 
-/** @throws PlantStoreError `insufficient_scope`. */
-export function requireScope({ scopes }: VerifiedToken, scope: Scope): void {
-  if (scopes.includes(scope)) return;
-  throw new PlantStoreError(
+/** The token is good, and not good for this. */
+export function insufficientScope({ scopes }: VerifiedToken, scope: Scope): PlantStoreError {
+  return new PlantStoreError(
     "insufficient_scope",
     `Authorization: expected a token with the scope "${scope}", got one with "${scopes.join(" ")}"`,
   );

@@ -31,16 +31,23 @@ export class Pending {
   readonly #requestsMax: number;
   #bytes = 0;
   #requests = 0;
+  #entered = 0;
 
   constructor(bytesMax: number, requestsMax: number) {
     this.#bytesMax = bytesMax;
     this.#requestsMax = requestsMax;
   }
 
+  /** How many requests have entered so far. */
+  get entered(): number {
+    return this.#entered;
+  }
+
   /** @throws PlantStoreError `overloaded` when as many are under way as may be. */
   enter(): void {
     if (this.#requests >= this.#requestsMax) throw overloaded();
     this.#requests++;
+    this.#entered++;
   }
 
   leave(): void {
@@ -172,7 +179,8 @@ function tooLarge(bytesMax: number): PlantStoreError {
   );
 }
 
-function overloaded(): PlantStoreError {
+/** More is under way than may be. */
+export function overloaded(): PlantStoreError {
   return new PlantStoreError(
     "overloaded",
     "Cannot take the request now: too many are under way; send it again later",

@@ -1,9 +1,9 @@
 /**
  * From a request to its answer: the order in which faults are told.
  *
- * 401, 404, 405, 403, 417, 415, 413, 400, 503: a client and a test need one
- * order, and nothing is said about paths, nor a body read, before the token is
- * accepted. Works mounted in anybody's `node:http` server; what the HTTP
+ * A preflight where CORS is on, 401, 404, 405, 403, 417, 415, 413, 400, 503: a
+ * client and a test need one order, and nothing is said about paths, nor a body
+ * read, before the token is accepted. Works mounted in anybody's `node:http` server; what the HTTP
  * parser refuses is that server's to answer (see http/server for ours). Keeps
  * no state but the bytes of bodies under way.
  */
@@ -12,14 +12,16 @@ import { publishWarning } from "../core/channels.ts";
 import { readNumber, requireMember } from "../core/options.ts";
 import type { PlantService, TokenVerifier, VerifiedToken } from "../core/services.ts";
 import { answer } from "./answer.ts";
-import { Authenticator, requireScope } from "./bearer.ts";
+import { Authenticator, insufficientScope } from "./bearer.ts";
 import { BodyCollector, collectStream, Pending, requireLength, requireUnread } from "./body.ts";
+import { Cors } from "./cors.ts";
 import { createPlant } from "./create-plant.ts";
 import { DirectRequest } from "./direct-request.ts";
-import { requireJson } from "./media-type.ts";
-import { errorReply, isRequestError } from "./reply.ts";
+import { requireExpectation, requireJson } from "./media-type.ts";
+import { Reader } from "./reader.ts";
+import { errorReply, isRequestError, scopeChallenge } from "./reply.ts";
 import { noteArrival, noteBody, noteSender } from "./request-message.ts";
-import { findMethods, normalizeBasePath, requireMethod } from "./router.ts";
+import { findRoute, methodNotAllowed, methodsOf, normalizeBasePath, notFound } from "./router.ts";
 
 export interface ListenerOptions {
   /** Where plants go; it stays the caller's to close. */
@@ -40,6 +42,16 @@ export interface ListenerOptions {
    * about 4 KiB besides its body; beyond it 503. Default: 16,384.
    */
   readonly pendingRequestsMax?: number;
+  /**
+   * Answers to reads, streams among them, never hold more bytes than this
+   * together while they wait to be sent; beyond it 503. Default: 32 MiB.
+   */
+  readonly readBytesMax?: number;
+  /**
+   * The origins whose pages may use the service from a browser, such as
+   * `https://app.example`, or `*` for any. Default: none, which costs nothing.
+   */
+  readonly corsOrigins?: readonly string[];
 }
 
 /** Handles one request; `sendContinue` is called before the body is read. Never throws. */
@@ -76,7 +88,9 @@ interface Exchange {
 
 class Listener {
   readonly #plants: PlantService;
+  readonly #reader: Reader;
   readonly #authenticator: Authenticator;
+  readonly #cors: Cors | undefined;
   readonly #basePath: string;
   readonly #bodyBytesMax: number;
   readonly #pending: Pending;
@@ -87,16 +101,20 @@ class Listener {
     requireMember("tokens", tokens, "verify");
     this.#plants = plants;
     this.#authenticator = new Authenticator(tokens);
+    this.#cors = Cors.of(options.corsOrigins);
     this.#basePath = normalizeBasePath(basePath);
     this.#bodyBytesMax = readNumber("bodyBytesMax", options.bodyBytesMax);
     this.#pending = new Pending(
       readNumber("pendingBytesMax", options.pendingBytesMax),
       readNumber("pendingRequestsMax", options.pendingRequestsMax),
     );
+    const readBytesMax = readNumber("readBytesMax", options.readBytesMax);
+    this.#reader = new Reader(plants, readBytesMax, () => this.#pending.entered);
   }
 
   handle(exchange: Exchange): void {
     noteArrival(exchange.req);
+    if (this.#cors !== undefined && this.#isPreflight(exchange, this.#cors)) return;
     try {
       const sender = this.#authenticator.authenticate(exchange.req);
       if (!(sender instanceof Promise)) this.#admit(exchange, sender);
@@ -110,14 +128,38 @@ class Listener {
     }
   }
 
-  /** Everything that is judged before the body is read. */
+  /** Marks what will be answered for the browser; whether it was answered already. */
+  #isPreflight({ req, res }: Exchange, cors: Cors): boolean {
+    cors.mark(req, res);
+    const route = findRoute(req.url ?? "", this.#basePath);
+    const reply = route && cors.preflight(req, route.resource);
+    if (reply === undefined) return false;
+    answer(req, res, reply);
+    return true;
+  }
+
+  /** Everything that is judged before a body is. */
   #admit(exchange: Exchange, sender: VerifiedToken): void {
     const { req, res } = exchange;
     noteSender(req, sender);
-    const methods = findMethods(req.url ?? "", this.#basePath);
-    if (!methods.includes(req.method ?? "")) res.setHeader("Allow", methods.join(", "));
-    requireMethod(req.method, methods);
-    requireScope(sender, "write");
+    const route = findRoute(req.url ?? "", this.#basePath);
+    if (route === undefined) throw notFound(this.#basePath);
+    const operation = route.resource.operations.get(req.method ?? "");
+    if (operation === undefined) {
+      res.setHeader("Allow", methodsOf(route.resource));
+      throw methodNotAllowed(route.resource, req.method ?? "");
+    }
+    if (!sender.scopes.includes(operation.scope)) {
+      res.setHeader("WWW-Authenticate", scopeChallenge(operation.scope));
+      throw insufficientScope(sender, operation.scope);
+    }
+    requireExpectation(req);
+    if (operation.name === "createPlant") this.#admitCreate(exchange);
+    else this.#reader.read(req, res, route.id).catch((error) => this.#fail(exchange, error));
+  }
+
+  #admitCreate(exchange: Exchange): void {
+    const { req } = exchange;
     requireJson(req);
     requireLength(req.headers, this.#bodyBytesMax);
     requireUnread(req);

@@ -1,6 +1,6 @@
 /**
  * Whether the body that is announced is one of ours: JSON in UTF-8, in no
- * other coding, without further expectations. Judged before any of it is read.
+ * other coding. Judged before any of it is read.
  */
 import type { IncomingMessage } from "node:http";
 import { PlantStoreError } from "../core/errors.ts";
@@ -10,15 +10,15 @@ import { headerValues } from "./raw-headers.ts";
 const PARAMETER =
   /[ \t]*;[ \t]*(?:([!#$%&'*+.^_`|~0-9A-Za-z-]+)=([!#$%&'*+.^_`|~0-9A-Za-z-]+|"(?:[^"\\]|\\.)*"))?/y;
 
-/**
- * @throws PlantStoreError `expectation_failed`, `unsupported_media_type` or
- * `unsupported_encoding`.
- */
+/** @throws PlantStoreError `expectation_failed`, whether or not there is a body. */
+export function requireExpectation({ headers: { expect } }: IncomingMessage): void {
+  if (expect === undefined || expect.toLowerCase() === "100-continue") return;
+  throw new PlantStoreError("expectation_failed", "Expect: expected 100-continue or nothing");
+}
+
+/** @throws PlantStoreError `unsupported_media_type` or `unsupported_encoding`. */
 export function requireJson({ headers, rawHeaders }: IncomingMessage): void {
-  const { expect, "content-encoding": encoding } = headers;
-  if (expect !== undefined && expect.toLowerCase() !== "100-continue") {
-    throw new PlantStoreError("expectation_failed", "Expect: expected 100-continue or nothing");
-  }
+  const { "content-encoding": encoding } = headers;
   const [type, ...others] = headerValues(rawHeaders, "content-type");
   if (type === undefined || others.length > 0 || !isJsonType(type)) {
     const got = type === undefined ? "nothing" : "another type";

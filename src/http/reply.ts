@@ -10,6 +10,7 @@
 import { type ServerResponse, STATUS_CODES } from "node:http";
 import { PlantStoreError, type RequestErrorCode } from "../core/errors.ts";
 import { encodeJsonString } from "../core/json-string.ts";
+import type { Scope } from "../core/services.ts";
 
 export interface Reply {
   readonly status: number;
@@ -36,18 +37,18 @@ export const FAILURES: Readonly<Record<RequestErrorCode, Failure>> = {
   duplicate_member: { status: 400, error: 40004 },
   invalid_plant: { status: 400, error: 40005 },
   conflict: { status: 400, error: 40006 },
+  invalid_query: { status: 400, error: 40007 },
+  unknown_cursor: { status: 400, error: 40008 },
   missing_token: { status: 401, error: 40101, headers: { "WWW-Authenticate": CHALLENGE } },
   invalid_token: {
     status: 401,
     error: 40102,
     headers: { "WWW-Authenticate": `${CHALLENGE}, error="invalid_token"` },
   },
-  insufficient_scope: {
-    status: 403,
-    error: 40301,
-    headers: { "WWW-Authenticate": `${CHALLENGE}, error="insufficient_scope", scope="write"` },
-  },
+  // Their WWW-Authenticate and Allow depend on the operation: see http/listener.
+  insufficient_scope: { status: 403, error: 40301 },
   not_found: { status: 404, error: 40401 },
+  unknown_plant: { status: 404, error: 40402 },
   method_not_allowed: { status: 405, error: 40501 },
   request_timeout: { status: 408, error: 40801 },
   body_too_large: { status: 413, error: 41301 },
@@ -63,9 +64,19 @@ export const FAILURES: Readonly<Record<RequestErrorCode, Failure>> = {
   closed: { status: 503, error: 50304, headers: RETRY },
 };
 
+/** What a token must have besides what it has, RFC 6750 section 3. */
+export function scopeChallenge(scope: Scope): string {
+  return `${CHALLENGE}, error="insufficient_scope", scope="${scope}"`;
+}
+
 /** A 200 with a JSON body. */
-export function okReply(body: string): Reply {
-  return { status: 200, headers: {}, body };
+export function okReply(body: string, headers: Reply["headers"] = {}): Reply {
+  return { status: 200, headers, body };
+}
+
+/** An answer that has no body, nor the headers of one. */
+export function emptyReply(status: 204 | 304, headers: Reply["headers"]): Reply {
+  return { status, headers, body: "" };
 }
 
 /** The answer to a failure, whatever was thrown. */
@@ -105,10 +116,21 @@ export function encodeReply(reply: Reply, requestId: string): string {
   return `${statusLine}${lines.join("")}\r\n${reply.body}`;
 }
 
+/** The head of an answer that is written piece by piece: its length is not known. */
+export function streamHeaders(type: string, requestId: string): Record<string, string> {
+  return {
+    "Content-Type": type,
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "X-Request-Id": requestId,
+  };
+}
+
 function replyHeaders(
   { headers, body }: Reply,
   requestId: string,
 ): Record<string, string | number> {
+  if (body === "") return { "Cache-Control": "no-store", "X-Request-Id": requestId, ...headers };
   return {
     "Content-Type": "application/json",
     "Content-Length": Buffer.byteLength(body),

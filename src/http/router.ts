@@ -1,40 +1,108 @@
 /**
- * Which resource a request is for.
+ * Which operation a request is for.
  *
  * Paths are compared exactly: no decoding, no trailing slash, the query
- * ignored. Both forms of RFC 9112 section 3.2 that name a path are understood,
- * `/plants` and `http://host/plants`. Knows no methods' meaning, only their names.
+ * ignored, and of all spellings of an id only the canonical one has a path.
+ * Both forms of RFC 9112 section 3.2 that name a path are understood,
+ * `/plants` and `http://host/plants`. Says what an operation needs, and not
+ * what it does.
  */
 import { PlantStoreError } from "../core/errors.ts";
+import { parseCanonicalInt64 } from "../core/int64.ts";
 import { requireString } from "../core/options.ts";
+import type { Scope } from "../core/services.ts";
 
-/** What each path below the base path allows. */
-const METHODS = new Map<string, readonly string[]>([["/plants", ["POST"]]]);
+export interface Operation {
+  /** As the OpenAPI description calls it. */
+  readonly name: "createPlant" | "listPlants" | "getPlant";
+  /** What the token must have. */
+  readonly scope: Scope;
+  /** What a browser may be asked to send for it from a page of another origin. */
+  readonly headers: readonly string[];
+}
+
+/** A path, as the OpenAPI description writes it, and what can be done there by which method. */
+export interface Resource {
+  readonly path: string;
+  readonly operations: ReadonlyMap<string, Operation>;
+}
+
+/** Where a request leads. */
+export interface Route {
+  readonly resource: Resource;
+  /** What stands for `{id}` in the path. */
+  readonly id?: bigint;
+}
+
+const CREATE_PLANT: Operation = {
+  name: "createPlant",
+  scope: "write",
+  headers: ["Authorization", "Content-Type"],
+};
+const LIST_PLANTS: Operation = { name: "listPlants", scope: "read", headers: ["Authorization"] };
+const GET_PLANT: Operation = {
+  name: "getPlant",
+  scope: "read",
+  headers: ["Authorization", "If-None-Match"],
+};
+
+/** Every path there is below the base path. The first is asked for most. */
+export const RESOURCES: readonly Resource[] = [
+  {
+    path: "/plants",
+    operations: new Map([
+      ["GET", LIST_PLANTS],
+      ["HEAD", LIST_PLANTS],
+      ["POST", CREATE_PLANT],
+    ]),
+  },
+  {
+    path: "/plants/{id}",
+    operations: new Map([
+      ["GET", GET_PLANT],
+      ["HEAD", GET_PLANT],
+    ]),
+  },
+];
+
+/** Where a request target leads; `undefined` where there is nothing. */
+export function findRoute(target: string, basePath: string): Route | undefined {
+  const path = pathOf(target);
+  if (!path.startsWith(basePath)) return undefined;
+  const rest = path.slice(basePath.length);
+  for (const resource of RESOURCES) {
+    if (!resource.path.endsWith(ID)) {
+      if (rest === resource.path) return { resource };
+      continue;
+    }
+    const prefix = resource.path.slice(0, -ID.length);
+    const id = rest.startsWith(prefix) ? parseCanonicalInt64(rest.slice(prefix.length)) : undefined;
+    if (id !== undefined) return { resource, id };
+  }
+  return undefined;
+}
+
+const ID = "{id}";
+
+export function notFound(basePath: string): PlantStoreError {
+  const known = RESOURCES.map(({ path }) => basePath + path);
+  return new PlantStoreError("not_found", `path: expected ${known.join(" or ")}`);
+}
+
+/** The methods of a resource, as `Allow` has them. */
+export function methodsOf({ operations }: Resource): string {
+  return [...operations.keys()].join(", ");
+}
+
+export function methodNotAllowed(resource: Resource, method: string): PlantStoreError {
+  return new PlantStoreError(
+    "method_not_allowed",
+    `method: expected one of ${methodsOf(resource)}, got ${method}`,
+  );
+}
 
 /** Scheme and authority of an absolute-form target. */
 const AUTHORITY = /^https?:\/\/[^/?#]*/i;
-
-/**
- * The methods of the resource that a request target names.
- *
- * @throws PlantStoreError `not_found`.
- */
-export function findMethods(target: string, basePath: string): readonly string[] {
-  const path = pathOf(target);
-  const methods = path.startsWith(basePath) ? METHODS.get(path.slice(basePath.length)) : undefined;
-  if (methods !== undefined) return methods;
-  const known = [...METHODS.keys()].map((known) => basePath + known);
-  throw new PlantStoreError("not_found", `path: expected ${known.join(" or ")}`);
-}
-
-/** @throws PlantStoreError `method_not_allowed`. */
-export function requireMethod(method: string | undefined, methods: readonly string[]): void {
-  if (method !== undefined && methods.includes(method)) return;
-  throw new PlantStoreError(
-    "method_not_allowed",
-    `method: expected ${methods.join(" or ")}, got ${method}`,
-  );
-}
 
 /**
  * A base path as the router wants it: empty, or with a slash in front and none behind.

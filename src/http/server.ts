@@ -2,23 +2,17 @@
  * Our own HTTP server around the listener: limits, the parser's refusals, and
  * an orderly end.
  *
- * Invariants. Every failure that can still be written has the Error body, also
- * those that Node's parser raises. Answers leave in the order of their
- * requests: a refusal of what was pipelined behind a good request waits for
- * that one's answer. Nothing behind a refused request is carried out.
+ * Invariant. Every failure that can still be written has the Error body, also
+ * those that Node's parser raises (see http/connections).
  */
 import http, { type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { publishWarning } from "../core/channels.ts";
-import { PlantStoreError } from "../core/errors.ts";
 import { readNumber } from "../core/options.ts";
-import { afterAnswer, answerAndClose, answerSocket, closeAfter, isLastAnswer } from "./answer.ts";
-import { Authenticator } from "./bearer.ts";
+import { Connections } from "./connections.ts";
 import { DirectRequest } from "./direct-request.ts";
-import { describeParserFault, findFramingFault } from "./framing.ts";
 import { addressOf, type ListenOptions, listen, stopAccepting } from "./listen.ts";
-import { createHandler, type Handler, type ListenerOptions } from "./listener.ts";
-import { errorReply } from "./reply.ts";
+import type { ListenerOptions } from "./listener.ts";
 import { normalizeBasePath } from "./router.ts";
 import { createTlsServer, Handshakes, replaceCertificate, type TlsOptions } from "./tls.ts";
 
@@ -52,28 +46,6 @@ export interface ServerOptions extends ListenerOptions, ListenOptions {
  */
 const DRAIN_GRACE_MS = 100;
 
-/**
- * More requests than this never wait for their answers on one connection: each
- * costs some 6 KiB, and Node reads on while the first of them is carried out.
- */
-const UNANSWERED_MAX = 1000;
-/** For the answers before the last one to be read. */
-const UNANSWERED_GRACE_MS = 1000;
-
-/** What is known of a connection: the exchange that began last on it. */
-interface Connection {
-  /** Requests whose answers are not sent yet. */
-  unanswered: number;
-  req?: IncomingMessage;
-  res?: ServerResponse;
-  /** The parser gave up; it reports the same fault again for whatever still comes. */
-  isBroken: boolean;
-}
-
-/**
- * A server of our own: the listener, and the limits and answers that the
- * listener in somebody else's server leaves to that one.
- */
 export class PlantServer {
   /** What clients call `{base_url}`. */
   readonly url: string;
@@ -194,98 +166,4 @@ function createServer(options: ServerOptions, connections: Connections): Server 
     connections.refuse(socket as Socket, error);
   });
   return server;
-}
-
-/** The open connections of a server, and what is still carried out on each. */
-class Connections {
-  readonly #authenticator: Authenticator;
-  readonly #handle: Handler;
-  readonly #connections = new Map<Socket, Connection>();
-  #isDraining = false;
-
-  constructor(options: ListenerOptions) {
-    this.#authenticator = new Authenticator(options.tokens);
-    this.#handle = createHandler(options);
-  }
-
-  add(socket: Socket): void {
-    this.#connections.set(socket, { unanswered: 0, isBroken: false });
-    socket.once("close", () => this.#connections.delete(socket));
-  }
-
-  handle(req: IncomingMessage, res: ServerResponse, sendContinue?: () => void): void {
-    const connection = this.#connections.get(req.socket);
-    // Behind an answer that closes the connection nothing is carried out.
-    if (connection === undefined || isLastAnswer(connection.res)) return;
-    connection.req = req;
-    connection.res = res;
-    this.#countUnanswered(connection, req.socket, res);
-    if (this.#isDraining) closeAfter(res);
-    const fault = findFramingFault(req);
-    if (fault === undefined) this.#handle(req, res, sendContinue);
-    else answerAndClose(req, res, errorReply(fault));
-  }
-
-  /** Ends a connection on which requests come and come while their answers are not read. */
-  #countUnanswered(connection: Connection, socket: Socket, res: ServerResponse): void {
-    connection.unanswered++;
-    res.once("close", () => connection.unanswered--);
-    if (connection.unanswered < UNANSWERED_MAX) return;
-    closeAfter(res);
-    setTimeout(() => socket.destroy(), UNANSWERED_GRACE_MS).unref();
-  }
-
-  /** The parser gave up on what came last, or the time for it ran out. */
-  refuse(socket: Socket, cause: NodeJS.ErrnoException): void {
-    const connection = this.#connections.get(socket);
-    if (connection === undefined || connection.isBroken) return;
-    connection.isBroken = true;
-    const fault = describeParserFault(cause);
-    if (fault === undefined || !socket.writable) {
-      socket.destroy();
-      return;
-    }
-    const { req, res } = connection;
-    const isInBody = req?.complete === false;
-    // What follows the answer that closes the connection does not count.
-    if (isLastAnswer(res) && (res?.headersSent === true || !isInBody)) return;
-    if (req === undefined || res === undefined || !isInBody) {
-      afterAnswer(res, () => answerSocket(socket, errorReply(fault)));
-    } else if (res.headersSent) {
-      socket.destroy();
-    } else {
-      // The fault is in this request's body; its answer has its place in the order.
-      answerAndClose(req, res, errorReply(fault));
-    }
-  }
-
-  /** CONNECT names no path of ours, so beyond the token there is nothing to find. */
-  async refuseConnect(req: IncomingMessage, socket: Socket): Promise<void> {
-    socket.on("error", () => socket.destroy()); // the parser has let go of the socket
-    const fault = findFramingFault(req) ?? (await this.#judgeConnect(req));
-    const res = this.#connections.get(socket)?.res;
-    afterAnswer(res, () => answerSocket(socket, errorReply(fault), req));
-  }
-
-  async #judgeConnect(req: IncomingMessage): Promise<unknown> {
-    try {
-      await this.#authenticator.authenticate(req);
-    } catch (error) {
-      return error;
-    }
-    return new PlantStoreError("not_found", "CONNECT: expected a request for a plant store");
-  }
-
-  /** Closes what never sent anything: Node counts such a connection as busy. */
-  closeSilent(): void {
-    for (const [socket, { req }] of this.#connections) {
-      if (req === undefined && socket.bytesRead === 0) socket.destroy();
-    }
-  }
-
-  /** From now on the last answer of each connection closes it. */
-  closeAfterAnswers(): void {
-    this.#isDraining = true;
-    for (const { res } of this.#connections.values()) closeAfter(res);
-  }
 }

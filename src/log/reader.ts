@@ -48,25 +48,30 @@ export function readBlocks(
   file: LogFile,
   start: LinePosition,
   end: number,
+  blockBytes = BLOCK_BYTES,
 ): AsyncGenerator<LineBlock> {
-  return splitLines(readChunks(file, start.offset, end), start);
+  return splitLines(readChunks(file, start.offset, end, blockBytes), start);
 }
 
-async function* readChunks(file: LogFile, start: number, end: number): AsyncGenerator<Buffer> {
-  let chunk = await readChunk(file, start, end);
+async function* readChunks(
+  file: LogFile,
+  start: number,
+  end: number,
+  bytes: number,
+): AsyncGenerator<Buffer> {
+  const readChunk = async (position: number): Promise<Buffer> => {
+    const chunk = Buffer.allocUnsafe(Math.max(0, Math.min(bytes, end - position)));
+    return chunk.subarray(0, await file.read(chunk, position));
+  };
+  let chunk = await readChunk(start);
   for (let position = start; chunk.length > 0; ) {
     position += chunk.length;
     // Read while this one is looked at.
-    const next = readChunk(file, position, end);
+    const next = readChunk(position);
     next.catch(() => {}); // whoever has seen enough never asks for it
     yield chunk;
     chunk = await next;
   }
-}
-
-async function readChunk(file: LogFile, position: number, end: number): Promise<Buffer> {
-  const chunk = Buffer.allocUnsafe(Math.max(0, Math.min(BLOCK_BYTES, end - position)));
-  return chunk.subarray(0, await file.read(chunk, position));
 }
 
 /** The same for bytes from anywhere; `start` is where their first line stands. */

@@ -14,15 +14,15 @@ import { LOCK_NAME, LOG_NAME } from "../core/file-names.ts";
 import { assertInt64 } from "../core/int64.ts";
 import { readNumber, requireFunction, requireText } from "../core/options.ts";
 import { assertNewPlant, encodeNewPlant, type NewPlant } from "../core/plant.ts";
-import type { CreateOutcome, PlantService, StoreStatus } from "../core/services.ts";
+import type { CreateOutcome, ListOptions, PlantService, StoreStatus } from "../core/services.ts";
 import { readCheckpoint } from "../log/checkpoint.ts";
 import { ensureDirectory, type LogFile } from "../log/file.ts";
 import { DirectoryLock } from "../log/lock.ts";
-import { LOG_START, readBlocks, visitLines } from "../log/reader.ts";
 import { LogWriter } from "../log/writer.ts";
 import type { IdIndex } from "./id-index.ts";
 import { readSnapshot } from "./index-snapshot.ts";
-import { decodeRecord, publishCreate, readPlantAt } from "./record.ts";
+import { listBlocks, unknownCursor } from "./plant-list.ts";
+import { publishCreate, readPlantAt } from "./record.ts";
 import { openLog, type RecoveredLog, recover } from "./recover.ts";
 import { judgeRepeat } from "./repeat.ts";
 import { Settling } from "./settling.ts";
@@ -187,17 +187,15 @@ export class PlantStore implements PlantService {
     return offset === undefined ? undefined : this.#readPlant(id, offset);
   }
 
-  async *list(): AsyncGenerator<NewPlant> {
+  async *list({ after }: ListOptions = {}): AsyncGenerator<NewPlant> {
+    if (after !== undefined) assertInt64(after);
     this.#assertUsable();
+    const start = after === undefined ? 0 : this.#findOffset(after);
+    if (start === undefined) throw unknownCursor(after);
+    const end = this.#writer.durableBytes;
     try {
-      for await (const block of readBlocks(this.#file, LOG_START, this.#writer.durableBytes)) {
-        const plants: NewPlant[] = [];
-        visitLines(block, (record, position) => {
-          const plant = decodeRecord(record, this.#file.path, position);
-          // A line that an editor doubled is listed once.
-          if (this.#index.get(plant.id) === position.offset) plants.push(plant);
-        });
-        yield* plants;
+      for await (const plants of listBlocks(this.#file, this.#index, { start, end, after })) {
+        for (const plant of plants) yield plant; // yield* takes three times as long
       }
     } catch (error) {
       this.#assertUsable(); // a file that was closed meanwhile is no failure of its own

@@ -9,16 +9,16 @@ import { type CreateMessage, creates } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { encodeNewPlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import type { LogFile } from "../log/file.ts";
-import { lineError } from "../log/line-error.ts";
-import { type LinePosition, readLineAt } from "../log/reader.ts";
+import { type LinePlace, lineError } from "../log/line-error.ts";
+import { readLineAt } from "../log/reader.ts";
 
 /** @throws PlantStoreError `corruption` when the record is not a plant. */
-export function decodeRecord(record: Buffer, path: string, position: LinePosition): NewPlant {
+export function decodeRecord(record: Buffer, path: string, place: LinePlace): NewPlant {
   try {
     return parseNewPlant(record);
   } catch (cause) {
     if (!(cause instanceof PlantStoreError)) throw cause;
-    throw lineError(path, position, cause.message, cause);
+    throw lineError(path, place, cause.message, cause);
   }
 }
 

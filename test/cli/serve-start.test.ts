@@ -78,6 +78,8 @@ const VALUES: readonly [option: string, good: string[], bad: string[]][] = [
   ["host", ["::1", "localhost"], [""]],
   ["body-bytes-max", ["1", "1073741824"], ["0", "1073741825", "1M"]],
   ["header-bytes-max", ["1", "1073741824"], ["0", "1073741825"]],
+  ["read-bytes-max", ["1048576", "1073741824"], ["1048575", "1073741825"]],
+  ["cors-origin", ["https://app.example", "*"], ["app.example", "https://app.example/", "a,b"]],
   ["pending-bytes-max", ["1", "1073741824"], ["0", "1073741825"]],
   ["batch-bytes-max", ["1", "1048576"], ["0", "1048577"]],
   // Node's timers take no more than 2^31-1 ms: beyond it they fire at once.
@@ -191,4 +193,15 @@ test("options come from variables too, a flag goes first, and --base-path stands
   const fern = '{"id":1,"name":"Fern"}';
   assert.equal((await postPlant(server.url, token, fern)).status, 200);
   assert.equal((await postPlant(new URL(server.url).origin, token, fern)).status, 404);
+});
+
+test("pages of every origin that is named are let in, and of no other", async (t) => {
+  const named = ["https://a.example", "https://b.example:8443"];
+  const args = named.map((origin) => `--cors-origin=${origin}`);
+  const { url } = await startServer(t, [...args, "--data", makeFolder(t)]);
+  for (const origin of [...named, "https://c.example"]) {
+    const { headers } = await send(`${url}/plants`, { headers: { Origin: origin } });
+    const expected = named.includes(origin) ? origin : null;
+    assert.equal(headers.get("access-control-allow-origin"), expected);
+  }
 });

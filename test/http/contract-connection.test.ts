@@ -65,7 +65,7 @@ const PIPELINES: readonly [
   ["a replay waits for its create", [GOOD, GOOD, LAST], [200, 200, 200], [1, 3]],
   [
     "a refusal waits for the create before it",
-    [GOOD, { method: "GET" }, LAST],
+    [GOOD, { method: "PUT" }, LAST],
     [200, 40501, 200],
     [1, 3],
   ],
@@ -140,7 +140,7 @@ test("an offer of another protocol is ignored", async (t) => {
     await t.test(`Upgrade: ${upgrade}`, async () => {
       const headers = { Connection: "Upgrade, HTTP2-Settings", Upgrade: upgrade };
       assertPlant(await exchange(service, { headers, ...GOOD }), { name: "plant 1" });
-      assertError(await exchange(service, { method: "GET", headers }), 40501);
+      assertError(await exchange(service, { method: "PUT", headers }), 40501);
     });
   }
 });

@@ -134,6 +134,8 @@ async function startServer(parts: ServerOptions, options: ServeOptions): Promise
         connectionCheckIntervalMs: options["connection-check-interval-ms"],
         pendingBytesMax: options["pending-bytes-max"],
         pendingRequestsMax: options["pending-requests-max"],
+        readBytesMax: options["read-bytes-max"],
+        corsOrigins: options["cors-origin"],
       }),
     });
   } catch (error) {

@@ -1,0 +1,142 @@
+/**
+ * The open connections of our own server, and what is still carried out on each.
+ *
+ * Invariants. Answers leave in the order of their requests: a refusal of what
+ * was pipelined behind a good request waits for that one's answer. Nothing
+ * behind a refused request is carried out.
+ */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+import { PlantStoreError } from "../core/errors.ts";
+import { afterAnswer, answerAndClose, answerSocket, closeAfter, isLastAnswer } from "./answer.ts";
+import { Authenticator } from "./bearer.ts";
+import { Cors } from "./cors.ts";
+import { describeParserFault, findFramingFault } from "./framing.ts";
+import { createHandler, type Handler, type ListenerOptions } from "./listener.ts";
+import { errorReply, type Reply } from "./reply.ts";
+
+/**
+ * More requests than this never wait for their answers on one connection: each
+ * costs some 6 KiB, and Node reads on while the first of them is carried out.
+ */
+const UNANSWERED_MAX = 1000;
+/** For the answers before the last one to be read. */
+const UNANSWERED_GRACE_MS = 1000;
+
+/** What is known of a connection: the exchange that began last on it. */
+interface Connection {
+  /** Requests whose answers are not sent yet. */
+  unanswered: number;
+  req?: IncomingMessage;
+  res?: ServerResponse;
+  /** The parser gave up; it reports the same fault again for whatever still comes. */
+  isBroken: boolean;
+}
+
+/**
+ * A server of our own: the listener, and the limits and answers that the
+ * listener in somebody else's server leaves to that one.
+ */
+export class Connections {
+  readonly #authenticator: Authenticator;
+  readonly #cors: Cors | undefined;
+  readonly #handle: Handler;
+  readonly #connections = new Map<Socket, Connection>();
+  #isDraining = false;
+
+  constructor(options: ListenerOptions) {
+    this.#authenticator = new Authenticator(options.tokens);
+    this.#cors = Cors.of(options.corsOrigins);
+    this.#handle = createHandler(options);
+  }
+
+  add(socket: Socket): void {
+    this.#connections.set(socket, { unanswered: 0, isBroken: false });
+    socket.once("close", () => this.#connections.delete(socket));
+  }
+
+  handle(req: IncomingMessage, res: ServerResponse, sendContinue?: () => void): void {
+    const connection = this.#connections.get(req.socket);
+    // Behind an answer that closes the connection nothing is carried out.
+    if (connection === undefined || isLastAnswer(connection.res)) return;
+    connection.req = req;
+    connection.res = res;
+    this.#countUnanswered(connection, req.socket, res);
+    if (this.#isDraining) closeAfter(res);
+    const fault = findFramingFault(req);
+    if (fault === undefined) this.#handle(req, res, sendContinue);
+    else answerAndClose(req, res, this.#errorReply(fault, req.headers.origin));
+  }
+
+  /** Ends a connection on which requests come and come while their answers are not read. */
+  #countUnanswered(connection: Connection, socket: Socket, res: ServerResponse): void {
+    connection.unanswered++;
+    res.once("close", () => connection.unanswered--);
+    if (connection.unanswered < UNANSWERED_MAX) return;
+    closeAfter(res);
+    setTimeout(() => socket.destroy(), UNANSWERED_GRACE_MS).unref();
+  }
+
+  /** The parser gave up on what came last, or the time for it ran out. */
+  refuse(socket: Socket, cause: NodeJS.ErrnoException): void {
+    const connection = this.#connections.get(socket);
+    if (connection === undefined || connection.isBroken) return;
+    connection.isBroken = true;
+    const fault = describeParserFault(cause);
+    if (fault === undefined || !socket.writable) {
+      socket.destroy();
+      return;
+    }
+    const { req, res } = connection;
+    const isInBody = req?.complete === false;
+    const { rawPacket } = cause as { rawPacket?: Buffer };
+    const origin = req?.headers.origin ?? this.#cors?.guessOrigin(rawPacket);
+    const reply = this.#errorReply(fault, origin);
+    // What follows the answer that closes the connection does not count.
+    if (isLastAnswer(res) && (res?.headersSent === true || !isInBody)) return;
+    if (req === undefined || res === undefined || !isInBody) {
+      afterAnswer(res, () => answerSocket(socket, reply));
+    } else if (res.headersSent) {
+      socket.destroy();
+    } else {
+      // The fault is in this request's body; its answer has its place in the order.
+      answerAndClose(req, res, reply);
+    }
+  }
+
+  #errorReply(fault: unknown, origin: string | undefined): Reply {
+    const reply = errorReply(fault);
+    return this.#cors?.markReply(reply, origin) ?? reply;
+  }
+
+  /** CONNECT names no path of ours, so beyond the token there is nothing to find. */
+  async refuseConnect(req: IncomingMessage, socket: Socket): Promise<void> {
+    socket.on("error", () => socket.destroy()); // the parser has let go of the socket
+    const fault = findFramingFault(req) ?? (await this.#judgeConnect(req));
+    const res = this.#connections.get(socket)?.res;
+    const reply = this.#errorReply(fault, req.headers.origin);
+    afterAnswer(res, () => answerSocket(socket, reply, req));
+  }
+
+  async #judgeConnect(req: IncomingMessage): Promise<unknown> {
+    try {
+      await this.#authenticator.authenticate(req);
+    } catch (error) {
+      return error;
+    }
+    return new PlantStoreError("not_found", "CONNECT: expected a request for a plant store");
+  }
+
+  /** Closes what never sent anything: Node counts such a connection as busy. */
+  closeSilent(): void {
+    for (const [socket, { req }] of this.#connections) {
+      if (req === undefined && socket.bytesRead === 0) socket.destroy();
+    }
+  }
+
+  /** From now on the last answer of each connection closes it. */
+  closeAfterAnswers(): void {
+    this.#isDraining = true;
+    for (const { res } of this.#connections.values()) closeAfter(res);
+  }
+}

@@ -1,0 +1,113 @@
+/**
+ * Which pages of other origins may use the service from a browser (the CORS
+ * protocol of the Fetch standard).
+ *
+ * Off unless origins are named, and then nothing here is called. A page of
+ * another origin that is not named gets what it would get without: the browser
+ * keeps it from the answer. Cookies play no part, so `*` is no more than it says.
+ */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { emptyReply, type Reply } from "./reply.ts";
+import { methodsOf, type Resource } from "./router.ts";
+
+/** Headers of answers that a page may read besides those it always may. */
+const EXPOSED = "ETag, Link, Retry-After, WWW-Authenticate, X-Request-Id";
+/** How long a browser remembers a preflight: two hours, the most that Chromium takes. */
+const MAX_AGE_S = 7200;
+
+/** Any origin at all. */
+export const ANY_ORIGIN = "*";
+
+/** `scheme://host[:port]`, as a browser sends it. */
+const ORIGIN = /^[a-z][a-z0-9+.-]*:\/\/[^\s/?#,*@]+$/;
+
+/**
+ * Guards the origins that a program names.
+ *
+ * @throws TypeError or RangeError for what no browser sends as an origin.
+ */
+export function requireOrigins(origins: readonly string[]): void {
+  if (!Array.isArray(origins)) {
+    throw new TypeError(`corsOrigins: expected an array of strings, got ${typeof origins}`);
+  }
+  for (const origin of origins) {
+    if (origin === ANY_ORIGIN || isOrigin(origin)) continue;
+    throw new RangeError(
+      `corsOrigins: expected an origin such as https://app.example, or *, got "${origin}"`,
+    );
+  }
+}
+
+function isOrigin(text: string): boolean {
+  if (typeof text !== "string" || !ORIGIN.test(text)) return false;
+  // A browser leaves a default port out, and writes the host in lower case.
+  return !/^https?:/.test(text) || (URL.canParse(text) && new URL(text).origin === text);
+}
+
+export class Cors {
+  readonly #origins: ReadonlySet<string>;
+
+  private constructor(origins: readonly string[]) {
+    this.#origins = new Set(origins);
+  }
+
+  /**
+   * `undefined` where no origin is named.
+   *
+   * @throws TypeError or RangeError like `requireOrigins`.
+   */
+  static of(origins: readonly string[] | undefined): Cors | undefined {
+    if (origins === undefined) return undefined;
+    requireOrigins(origins);
+    return origins.length === 0 ? undefined : new Cors(origins);
+  }
+
+  /** What every answer to this request carries, whatever becomes of it. */
+  mark(req: IncomingMessage, res: ServerResponse): void {
+    for (const [name, value] of Object.entries(this.#headersFor(req.headers.origin))) {
+      res.setHeader(name, value);
+    }
+  }
+
+  /** The same for an answer that the listener has no part in. */
+  markReply(reply: Reply, origin: string | undefined): Reply {
+    return { ...reply, headers: { ...reply.headers, ...this.#headersFor(origin) } };
+  }
+
+  /**
+   * The likely origin of bytes that never became a request: as they say, else
+   * the only one that is named. A wrong guess shows nothing to anybody.
+   */
+  guessOrigin(bytes: Buffer | undefined): string | undefined {
+    const said = /\norigin:[ \t]*(\S+)/i.exec(bytes?.toString("latin1") ?? "")?.[1];
+    return said ?? (this.#origins.size === 1 ? [...this.#origins][0] : undefined);
+  }
+
+  /** The answer, where a browser asks what a page of a named origin may send to this resource. */
+  preflight({ method, headers }: IncomingMessage, resource: Resource): Reply | undefined {
+    const isAsked = method === "OPTIONS" && headers["access-control-request-method"] !== undefined;
+    if (!isAsked || this.#allowed(headers.origin) === undefined) return undefined;
+    const allowed = [...resource.operations.values()].flatMap((operation) => operation.headers);
+    return emptyReply(204, {
+      "Access-Control-Allow-Methods": methodsOf(resource),
+      "Access-Control-Allow-Headers": [...new Set([...allowed, "X-Request-Id"])].join(", "),
+      "Access-Control-Max-Age": String(MAX_AGE_S),
+    });
+  }
+
+  #allowed(origin: string | undefined): string | undefined {
+    if (origin === undefined) return undefined;
+    if (this.#origins.has(ANY_ORIGIN)) return ANY_ORIGIN;
+    return this.#origins.has(origin) ? origin : undefined;
+  }
+
+  #headersFor(origin: string | undefined): Record<string, string> {
+    const allowed = this.#origins.has(ANY_ORIGIN) ? ANY_ORIGIN : this.#allowed(origin);
+    const headers: Record<string, string> = allowed === ANY_ORIGIN ? {} : { Vary: "Origin" };
+    if (allowed !== undefined) {
+      headers["Access-Control-Allow-Origin"] = allowed;
+      headers["Access-Control-Expose-Headers"] = EXPOSED;
+    }
+    return headers;
+  }
+}

@@ -1,0 +1,231 @@
+/** Reading one plant back: which paths there are, its tag, who may, and in which order faults are told. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createToken } from "../../src/index.ts";
+import { Client } from "../support/client.ts";
+import { assertCommonHeaders, assertError, encodeRequest, exchange } from "../support/contract.ts";
+import { manyPlants, read, startReadable } from "../support/reading.ts";
+
+const FERN = { id: 7n, name: "Fern", tag: "indoor" };
+
+const PLANTS = [
+  [FERN, '{"id":7,"name":"Fern","tag":"indoor"}'],
+  [{ id: 0n, name: "" }, '{"id":0,"name":""}'],
+  [{ id: -1n, name: "x", tag: "" }, '{"id":-1,"name":"x","tag":""}'],
+  [{ id: 9007199254740993n, name: "🌱" }, '{"id":9007199254740993,"name":"🌱"}'],
+  [{ id: 2n ** 63n - 1n, name: "a\0\u2028b" }, undefined],
+  [{ id: -(2n ** 63n), name: "\ud800" }, undefined],
+] as const;
+
+test("a plant is read back under its id, every digit and character of it", async (t) => {
+  const service = await startReadable(
+    t,
+    PLANTS.map(([plant]) => plant),
+  );
+  for (const [plant, body] of PLANTS) {
+    const answer = await read(service, `/plants/${plant.id}`);
+    assert.equal(answer.status, 200);
+    const { id, ...members } = plant;
+    assert.ok(answer.text.startsWith(`{"id":${id},`), answer.text);
+    if (body !== undefined) assert.equal(answer.text, body);
+    const { id: _, ...got } = JSON.parse(answer.text);
+    assert.deepEqual(got, members);
+  }
+});
+
+for (const id of ["007", "+7", "7.0", "70e-1", "-0", "00", "", "x", "%37", "7 ", "７", "0x7"]) {
+  test(`the spelling "${id}" of an id is no path`, async (t) => {
+    const service = await startReadable(t, [FERN, { id: 0n, name: "zero" }]);
+    const answer = await read(service, `/plants/${id.replaceAll(" ", "%20")}`);
+    assertError(answer, 40401);
+  });
+}
+
+for (const id of ["9223372036854775808", "-9223372036854775809", "1".repeat(5000)]) {
+  test(`an id beyond int64 is no path: ${id.slice(0, 30)}`, async (t) => {
+    assertError(await read(await startReadable(t, []), `/plants/${id}`), 40401);
+  });
+}
+
+test("an id nobody has is answered 40402, whatever store is behind", async (t) => {
+  const service = await startReadable(t, [FERN]);
+  for (const id of ["8", "-7", "9223372036854775807", "-9223372036854775808"]) {
+    assertError(await read(service, `/plants/${id}`), 40402);
+  }
+});
+
+test("the query is ignored, and the absolute form means the same path", async (t) => {
+  const service = await startReadable(t, [FERN]);
+  const headers = { Authorization: `Bearer ${service.readToken}` };
+  for (const target of [
+    "/plants/7?x",
+    "http://other.example/plants/7",
+    "http://localhost/plants/7?",
+  ]) {
+    const client = await Client.connect(service.port);
+    await client.send(encodeRequest(service, { method: "GET", target, headers }));
+    assert.equal((await client.next()).text, '{"id":7,"name":"Fern","tag":"indoor"}');
+    client.destroy();
+  }
+});
+
+test("a plant has a strong tag of its content, and may be kept but must be asked about", async (t) => {
+  const other = { id: 8n, name: "Fern", tag: "indoor" };
+  const service = await startReadable(t, [FERN, other]);
+  const { headers } = await read(service, "/plants/7");
+  const tag = headers.get("etag") ?? "";
+  assert.match(tag, /^"[A-Za-z0-9_-]{22}"$/);
+  assert.equal(headers.get("cache-control"), "private, no-cache");
+  assert.equal(headers.get("content-type"), "application/json");
+  assert.equal(headers.get("x-content-type-options"), "nosniff");
+  assert.equal((await read(service, "/plants/7")).headers.get("etag"), tag);
+  assert.notEqual((await read(service, "/plants/8")).headers.get("etag"), tag);
+
+  // The same plant in another store, hence after a restart or a restore, has the same tag.
+  const again = await startReadable(t, [FERN]);
+  assert.equal((await read(again, "/plants/7")).headers.get("etag"), tag);
+});
+
+const CONDITIONS: readonly [ifNoneMatch: string, status: number][] = [
+  ["TAG", 304],
+  ["W/TAG", 304],
+  ["*", 304],
+  [' "x" , TAG', 304],
+  ['"a, b", W/TAG', 304],
+  ['"x"', 200],
+  ['"x", W/"y"', 200],
+  ["", 200],
+];
+
+test("If-None-Match with the plant's tag is answered 304 without a body", async (t) => {
+  const service = await startReadable(t, [FERN]);
+  const tag = (await read(service, "/plants/7")).headers.get("etag") ?? "";
+  for (const [condition, status] of CONDITIONS) {
+    for (const method of ["GET", "HEAD"]) {
+      await t.test(`${method} with ${condition} is answered ${status}`, async () => {
+        const headers = { "If-None-Match": condition.replace("TAG", tag) };
+        const answer = await read(service, "/plants/7", headers, method);
+        assert.equal(answer.status, status);
+        assert.equal(answer.headers.get("etag"), tag);
+        assert.equal(answer.headers.get("cache-control"), "private, no-cache");
+        if (status === 304) {
+          assert.equal(answer.text, "");
+          assert.equal(answer.headers.get("content-type"), null);
+          assert.equal(answer.headers.get("content-length"), null);
+        }
+      });
+    }
+  }
+});
+
+test("a condition is judged only where there is a plant", async (t) => {
+  const service = await startReadable(t, []);
+  assertError(await read(service, "/plants/7", { "If-None-Match": "*" }), 40402);
+});
+
+test("HEAD is answered like GET, without the body", async (t) => {
+  const service = await startReadable(t, manyPlants(10));
+  for (const path of [
+    "/plants/7",
+    "/plants/99",
+    "/plants/007",
+    "/plants",
+    "/plants?limit=3",
+    "/plants?limit=x",
+  ]) {
+    await t.test(path, async () => {
+      const get = await read(service, path);
+      const head = await read(service, path, {}, "HEAD");
+      assert.equal(head.status, get.status);
+      assert.equal(head.text, "");
+      // The client closes after a HEAD, and says so.
+      const others = ["date", "connection", "keep-alive", "x-request-id"];
+      const [ofGet, ofHead] = [get, head].map(({ headers }) =>
+        [...headers].filter(([name]) => !others.includes(name)),
+      );
+      assert.deepEqual(ofHead, ofGet);
+    });
+  }
+});
+
+test("a write token can do exactly what the interface says, and no more", async (t) => {
+  const service = await startReadable(t, [FERN]);
+  const writer = { ...service, readToken: service.token };
+  for (const path of ["/plants/7", "/plants/99", "/plants", "/plants?limit=x"]) {
+    for (const accept of ["*/*", "application/x-ndjson"]) {
+      const answer = await read(writer, path, { Accept: accept });
+      assertError(answer, 40301);
+      assertCommonHeaders(answer);
+      assert.equal(
+        answer.headers.get("www-authenticate"),
+        'Bearer realm="plant-store", error="insufficient_scope", scope="read"',
+      );
+    }
+  }
+});
+
+test("a token with both scopes may do both, and one without a token nothing", async (t) => {
+  let both = "";
+  const service = await startReadable(t, [FERN], {
+    prepare: async (folder) => {
+      both = await createToken(folder, { name: "both", scopes: ["read", "write"] });
+    },
+  });
+  assert.equal((await read({ ...service, readToken: both }, "/plants/7")).status, 200);
+  const body = '{"id":8,"name":"Ivy"}';
+  const headers = { Authorization: `Bearer ${both}` };
+  assert.equal((await exchange(service, { headers, body })).text, '{"name":"Ivy"}');
+  for (const path of ["/plants/7", "/plants/007", "/plants?limit=x"]) {
+    assertError(await read(service, path, { Authorization: "" }), 40101);
+  }
+});
+
+test("of several faults of a read the first in the order is told", async (t) => {
+  const service = await startReadable(t, []);
+  const reader = { Authorization: `Bearer ${service.readToken}` };
+  const other = { Authorization: `Bearer ${service.token}` };
+  for (const [error, method, target, headers] of [
+    [40102, "PUT", "/plants/007", { Authorization: "Bearer x", Expect: "x" }],
+    [40401, "PUT", "/plants/007", { ...other, Expect: "x" }],
+    [40501, "PUT", "/plants/7", { ...other, Expect: "x" }],
+    [40301, "GET", "/plants/7", { ...other, Expect: "x" }],
+    [41701, "GET", "/plants?limit=x", { ...reader, Expect: "x" }],
+    [40007, "GET", "/plants?limit=x&after=1", reader],
+    [40008, "GET", "/plants?limit=1&after=1", reader],
+    [40402, "GET", "/plants/7", reader],
+  ] as const) {
+    const client = await Client.connect(service.port);
+    await client.send(encodeRequest(service, { method, target, headers }));
+    assertError(await client.next(), error);
+    client.destroy();
+  }
+});
+
+test("a read needs no content type, and its body, if it has one, is not looked at", async (t) => {
+  const service = await startReadable(t, [FERN]);
+  for (const [type, body] of [
+    [undefined, ""],
+    ["text/plain", "no plant"],
+    ["application/json", "x".repeat(100_000)],
+  ] as const) {
+    const headers = { Authorization: `Bearer ${service.readToken}`, "Content-Type": type };
+    const client = await Client.connect(service.port);
+    await client.send(
+      encodeRequest(service, { method: "GET", target: "/plants/7", headers, body }),
+    );
+    assert.equal((await client.next()).status, 200);
+    client.destroy();
+  }
+});
+
+test("a store that is closed answers every read 50304", async (t) => {
+  const service = await startReadable(t, [FERN]);
+  await service.store.close();
+  for (const path of ["/plants/7", "/plants", "/plants?after=7"]) {
+    for (const accept of ["application/json", "application/x-ndjson"]) {
+      const answer = await read(service, path, { Accept: accept });
+      assertError(answer, 50304);
+      assert.equal(answer.headers.get("retry-after"), "1");
+    }
+  }
+});

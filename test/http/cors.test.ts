@@ -1,0 +1,244 @@
+/** Pages of other origins: which are let in, what a preflight is told, and that every answer says so. */
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import http from "node:http";
+import type { AddressInfo } from "node:net";
+import { test } from "node:test";
+import { createRequestListener, PlantServer, requireOrigins } from "../../src/index.ts";
+import { Client } from "../support/client.ts";
+import { assertError, encodeRequest, exchange, type RequestParts } from "../support/contract.ts";
+import type { RawAnswer } from "../support/raw.ts";
+import { read, startReadable } from "../support/reading.ts";
+import { type Service, send } from "../support/service.ts";
+
+const APP = "https://app.example";
+const OTHER = "http://localhost:3000";
+const STRANGER = "https://stranger.example";
+const EXPOSED = "ETag, Link, Retry-After, WWW-Authenticate, X-Request-Id";
+
+/** What the answer says to a browser. */
+function marksOf({ headers }: Pick<RawAnswer, "headers">): Record<string, string> {
+  const marks = [...headers].filter(
+    ([name]) => name.startsWith("access-control") || name === "vary",
+  );
+  return Object.fromEntries(marks);
+}
+
+const MARKED = {
+  vary: "Origin",
+  "access-control-allow-origin": APP,
+  "access-control-expose-headers": EXPOSED,
+};
+
+/** The answer to one request, which need not be a request at all. */
+async function ask(service: Service, parts: RequestParts | Buffer): Promise<RawAnswer> {
+  const client = await Client.connect(service.port);
+  await client.send(Buffer.isBuffer(parts) ? parts : encodeRequest(service, parts));
+  const answer = await client.next();
+  client.destroy();
+  return answer;
+}
+
+function preflightFrom(origin: string, target = "/plants"): RequestParts {
+  const headers = {
+    Origin: origin,
+    Authorization: undefined,
+    "Access-Control-Request-Method": "POST",
+    "Access-Control-Request-Headers": "authorization,content-type",
+  };
+  return { method: "OPTIONS", target, headers };
+}
+
+for (const [target, methods, headers] of [
+  ["/plants", "GET, HEAD, POST", "Authorization, Content-Type, X-Request-Id"],
+  ["/plants?limit=1", "GET, HEAD, POST", "Authorization, Content-Type, X-Request-Id"],
+  ["/plants/7", "GET, HEAD", "Authorization, If-None-Match, X-Request-Id"],
+] as const) {
+  test(`a preflight of ${target} is answered 204 without a token, with its methods and headers`, async (t) => {
+    const service = await startReadable(t, [], { corsOrigins: [APP, OTHER] });
+    for (const origin of [APP, OTHER]) {
+      const answer = await ask(service, preflightFrom(origin, target));
+      assert.equal(answer.status, 204);
+      assert.equal(answer.text, "");
+      assert.equal(answer.headers.get("content-length"), undefined);
+      assert.equal(answer.headers.get("content-type"), undefined);
+      assert.deepEqual(marksOf(answer), {
+        ...MARKED,
+        "access-control-allow-origin": origin,
+        "access-control-allow-methods": methods,
+        "access-control-allow-headers": headers,
+        "access-control-max-age": "7200",
+      });
+    }
+  });
+}
+
+test("what is no preflight of a named origin and a known path needs a token like any request", async (t) => {
+  const service = await startReadable(t, [], { corsOrigins: [APP] });
+  const { headers } = preflightFrom(APP);
+  for (const [error, parts] of [
+    [40101, preflightFrom(STRANGER)],
+    [40101, preflightFrom("null")],
+    [40101, preflightFrom(APP.toUpperCase())],
+    [40101, preflightFrom(APP, "/nowhere")],
+    [40101, preflightFrom(APP, "/plants/007")],
+    [
+      40101,
+      { method: "OPTIONS", headers: { ...headers, "Access-Control-Request-Method": undefined } },
+    ],
+    [40101, { method: "OPTIONS", headers: { ...headers, Origin: undefined } }],
+    [40501, { method: "OPTIONS", headers: { Origin: APP } }],
+    [40001, { ...preflightFrom(APP), headers: { ...headers, Host: ["a", "b"] } }],
+  ] as const) {
+    assertError(await ask(service, parts), error);
+  }
+});
+
+const ANSWERS: readonly [status: number, parts: RequestParts | Buffer][] = [
+  [200, { body: '{"id":1,"name":"x"}' }],
+  [400, { body: "{}" }],
+  [401, { headers: { Authorization: undefined } }],
+  [401, { headers: { Authorization: "Bearer x" } }],
+  [403, { method: "GET" }],
+  [404, { target: "/nowhere" }],
+  [405, { method: "PUT" }],
+  [413, { headers: { "Content-Length": "1048577" } }],
+  [415, { headers: { "Content-Type": "text/plain" } }],
+  [417, { headers: { Expect: "x" } }],
+  [431, { headers: { X: "x".repeat(20_000) } }],
+  [400, { headers: { Host: undefined } }],
+  [400, { headers: { "Content-Length": "x" } }],
+  [400, { headers: { "Transfer-Encoding": "chunked" }, body: "no chunk" }],
+  [400, Buffer.from(`GET /plants HTTP/1.1\r\nno header\r\nOrigin: ${APP}\r\n\r\n`)],
+  [404, { method: "CONNECT" }],
+];
+
+function fromApp(parts: RequestParts | Buffer): RequestParts | Buffer {
+  if (Buffer.isBuffer(parts)) return parts;
+  return { ...parts, headers: { Origin: APP, ...parts.headers } };
+}
+
+for (const origins of [[APP], [OTHER, APP]]) {
+  test(`every answer to a page of one of ${origins.length} named origins names it, refusals too`, async (t) => {
+    const service = await startReadable(t, [], { corsOrigins: origins });
+    for (const [status, parts] of ANSWERS) {
+      const answer = await ask(service, fromApp(parts));
+      assert.equal(answer.status, status);
+      assert.deepEqual(marksOf(answer), MARKED, String(status));
+    }
+  });
+}
+
+test("every answer names any origin where all are let in, and does not vary", async (t) => {
+  const service = await startReadable(t, [], { corsOrigins: ["*"] });
+  for (const [status, parts] of [...ANSWERS, [400, Buffer.from("x\r\n\r\n")] as const]) {
+    const answer = await ask(service, fromApp(parts));
+    assert.equal(answer.status, status);
+    assert.deepEqual(marksOf(answer), {
+      "access-control-allow-origin": "*",
+      "access-control-expose-headers": EXPOSED,
+    });
+  }
+});
+
+test("an answer to anybody else only says that it varies", async (t) => {
+  const service = await startReadable(t, [], { corsOrigins: [APP, OTHER] });
+  for (const origin of [undefined, STRANGER, "null", `${APP}.stranger.example`, `${APP}, ${APP}`]) {
+    const answer = await ask(service, { headers: { Origin: origin }, body: '{"id":1,"name":"x"}' });
+    assert.equal(answer.status, 200);
+    assert.deepEqual(marksOf(answer), { vary: "Origin" });
+  }
+});
+
+test("a request that comes too slowly is refused in the name of its origin", async (t) => {
+  const service = await startReadable(t, [], {
+    corsOrigins: [OTHER, APP],
+    headerTimeoutMs: 50,
+    requestTimeoutMs: 50,
+    connectionCheckIntervalMs: 10,
+  });
+  const headers = { Origin: APP, "Content-Length": "10" };
+  const answer = await ask(service, { headers, body: "{" });
+  assertError(answer, 40801);
+  assert.deepEqual(marksOf(answer), MARKED);
+});
+
+test("what is read back is marked too: a plant, a page, a stream, and what has not changed", async (t) => {
+  const service = await startReadable(t, [{ id: 7n, name: "Fern" }], { corsOrigins: [APP] });
+  const { headers } = await read(service, "/plants/7");
+  for (const [path, more] of [
+    ["/plants/7", {}],
+    ["/plants/7", { "If-None-Match": headers.get("etag") ?? "" }],
+    ["/plants", {}],
+    ["/plants", { Accept: "application/x-ndjson" }],
+  ] as const) {
+    const answer = await read(service, path, { Origin: APP, ...more });
+    assert.deepEqual(marksOf({ headers: new Map([...answer.headers]) }), MARKED);
+  }
+});
+
+for (const origins of [undefined, []]) {
+  test(`with ${origins === undefined ? "nothing" : "no origin"} named there is no CORS at all`, async (t) => {
+    const service = await startReadable(
+      t,
+      [],
+      origins === undefined ? {} : { corsOrigins: origins },
+    );
+    for (const [status, parts] of ANSWERS) {
+      const answer = await ask(service, fromApp(parts));
+      assert.equal(answer.status, status);
+      assert.deepEqual(marksOf(answer), {});
+    }
+    assertError(await exchange(service, preflightFrom(APP)), 40101);
+  });
+}
+
+test("a listener in somebody's server answers preflights and marks its answers", async (t) => {
+  const tokens = { verify: () => undefined };
+  const { store } = await startReadable(t, []);
+  const listener = createRequestListener({ plants: store, tokens, corsOrigins: [APP] });
+  const server = http.createServer(listener).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  t.after(() => server.close());
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/plants`;
+  const headers = { Origin: APP, "Access-Control-Request-Method": "POST" };
+  const preflight = await send(url, { method: "OPTIONS", headers });
+  assert.equal(preflight.status, 204);
+  const refusal = await send(url, { headers });
+  assertError(refusal, 40101);
+  assert.deepEqual(marksOf({ headers: new Map([...refusal.headers]) }), MARKED);
+});
+
+const NO_ORIGINS = [
+  "",
+  "app.example",
+  "https://app.example/",
+  "https://app.example/path",
+  "https://App.example",
+  "https://app.example:443",
+  "http://app.example:80",
+  "https://app.example, https://b.example",
+  "https://user@app.example",
+  "https://*.example",
+  "null",
+  "**",
+];
+
+for (const origin of NO_ORIGINS) {
+  test(`"${origin}" is refused as an origin`, async () => {
+    assert.throws(() => requireOrigins([APP, origin]), RangeError);
+    const plants = { create: unused, get: unused, list: unused };
+    const options = { port: 0, plants, tokens: { verify: () => undefined } };
+    await assert.rejects(PlantServer.start({ ...options, corsOrigins: [origin] }), RangeError);
+  });
+}
+
+test("origins are an array of strings", () => {
+  requireOrigins([APP, OTHER, "*", "http://[::1]:8080", "capacitor://localhost"]);
+  assert.throws(() => requireOrigins("*" as unknown as string[]), TypeError);
+  assert.throws(() => requireOrigins([7] as unknown as string[]), RangeError);
+});
+
+function unused(): never {
+  throw new Error("no request gets here");
+}

@@ -1,0 +1,225 @@
+/** All plants as JSON lines: whole, resumed, and with clients that do not read or that leave. */
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import net from "node:net";
+import { type TestContext, test } from "node:test";
+import { type NewPlant, PlantServer, PlantStoreError } from "../../src/index.ts";
+import { assertError, assertPlant, encodeRequest, type Target } from "../support/contract.ts";
+import { manyPlants, read, startReadable } from "../support/reading.ts";
+import { send } from "../support/service.ts";
+import { collectWarnings, until } from "../support/watch.ts";
+
+const NDJSON = { Accept: "application/x-ndjson" };
+
+test("the stream is the log, line by line", async (t) => {
+  const odd = [
+    { id: -(2n ** 63n), name: "a\n\u2028b", tag: "" },
+    { id: 2n ** 63n - 1n, name: "\ud800" },
+    { id: 0n, name: "n".repeat(300_000) },
+  ];
+  const service = await startReadable(t, [...odd, ...manyPlants(5000)]);
+  const answer = await read(service, "/plants", NDJSON);
+  assert.equal(answer.status, 200);
+  assert.equal(answer.headers.get("content-type"), "application/x-ndjson");
+  assert.equal(answer.headers.get("cache-control"), "no-store");
+  assert.equal(answer.headers.get("x-content-type-options"), "nosniff");
+  assert.deepEqual(answer.text.split("\n").slice(0, -1), service.logLines());
+});
+
+test("a store that is empty is streamed as nothing", async (t) => {
+  const answer = await read(await startReadable(t, []), "/plants", NDJSON);
+  assert.deepEqual([answer.status, answer.text], [200, ""]);
+});
+
+test("a stream goes on behind a plant, and ends after its limit", async (t) => {
+  const service = await startReadable(t, manyPlants(3000));
+  const lines = service.logLines();
+  for (const [query, expected] of [
+    ["?after=2000", lines.slice(2000)],
+    ["?limit=3", lines.slice(0, 3)],
+    ["?limit=1000&after=2", lines.slice(2, 1002)],
+    ["?after=3000", []],
+  ] as const) {
+    const { text } = await read(service, `/plants${query}`, NDJSON);
+    assert.deepEqual(text.split("\n").slice(0, -1), expected);
+  }
+});
+
+test("HEAD of a stream has its headers and reads no more than a first slice", async (t) => {
+  const source = new Source();
+  const target = await startWith(t, source);
+  const answer = await send(`${target.url}/plants`, { method: "HEAD", headers: headersOf(target) });
+  assert.equal(answer.status, 200);
+  assert.equal(answer.headers.get("content-type"), "application/x-ndjson");
+  assert.ok(source.given < 100);
+  assert.equal(source.open, 0);
+});
+
+const NAME = "n".repeat(2000);
+
+/** Plants without end, counted. A fake: no real store is so large, or fails when it should. */
+class Source {
+  given = 0;
+  /** Lists that are under way. */
+  open = 0;
+  readonly #failure: (given: number) => void;
+
+  constructor(failure: (given: number) => void = () => {}) {
+    this.#failure = failure;
+  }
+
+  async *list(): AsyncGenerator<NewPlant> {
+    this.open++;
+    try {
+      for (;;) {
+        this.#failure(this.given);
+        if (this.given % 20 === 0) await new Promise(setImmediate); // as a disk would
+        yield { id: BigInt(this.given++), name: NAME };
+      }
+    } finally {
+      this.open--;
+    }
+  }
+
+  /** Waits until nothing more is asked for. */
+  async settle(): Promise<void> {
+    let before = -1;
+    await until("nothing more is read", async () => {
+      const isQuiet = before === this.given;
+      before = this.given;
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      return isQuiet && before > 0;
+    });
+  }
+}
+
+async function startWith(t: TestContext, source: Source, readBytesMax = 1 << 20): Promise<Target> {
+  const server = await PlantServer.start({
+    port: 0,
+    readBytesMax,
+    plants: {
+      create: async () => "created",
+      get: async () => undefined,
+      list: () => source.list(),
+    },
+    tokens: { verify: () => ({ name: "test", scopes: ["read", "write"] }) },
+  });
+  t.after(() => server.close(0));
+  return { url: server.url, port: Number(new URL(server.url).port), token: "any" };
+}
+
+function headersOf({ token }: Target): Record<string, string> {
+  return { ...NDJSON, Authorization: `Bearer ${token}` };
+}
+
+/** Asks for streams, on one connection, and reads nothing. */
+async function askAndWait(t: TestContext, target: Target, requests = 1): Promise<net.Socket> {
+  const socket = net.connect(target.port, "127.0.0.1");
+  t.after(() => socket.destroy());
+  socket.pause();
+  socket.on("error", () => {});
+  await once(socket, "connect");
+  const request = encodeRequest(target, { method: "GET", headers: NDJSON });
+  socket.write(Buffer.concat(Array.from({ length: requests }, () => request)));
+  return socket;
+}
+
+async function assertCreates(target: Target): Promise<void> {
+  const headers = { ...headersOf(target), "Content-Type": "application/json" };
+  const body = '{"id":1,"name":"x"}';
+  assertPlant(await send(`${target.url}/plants`, { method: "POST", headers, body }), { name: "x" });
+}
+
+test("a client that does not read is not read ahead for, and one that leaves ends the reading", async (t) => {
+  const source = new Source();
+  const target = await startWith(t, source);
+  const socket = await askAndWait(t, target);
+  await source.settle();
+  // What the sockets between hold, some MiB, and no more.
+  assert.ok(source.given < 10_000, `${source.given} were read`);
+  assert.equal(source.open, 1);
+  await assertCreates(target);
+  socket.destroy();
+  await until("the reading has ended", () => source.open === 0);
+});
+
+test("a stream that is read goes on, and creates are answered beside it", async (t) => {
+  const source = new Source();
+  const target = await startWith(t, source);
+  const socket = await askAndWait(t, target);
+  await source.settle();
+  const before = source.given;
+  socket.resume();
+  await until("more is read", () => source.given > 2 * before);
+  await assertCreates(target);
+});
+
+for (const requests of [1, 20]) {
+  test(`what waits for clients is bounded, and given back when they leave, ${requests} a connection`, async (t) => {
+    const source = new Source();
+    const target = await startWith(t, source);
+    const sockets = [];
+    for (let count = 0; count < 8; count++) sockets.push(await askAndWait(t, target, requests));
+    const page = () =>
+      send(`${target.url}/plants`, { headers: { ...headersOf(target), Accept: "*/*" } });
+    await until("no more reads are taken", async () => (await page()).status === 503);
+    const refused = await page();
+    assertError(refused, 50301);
+    assert.equal(refused.headers.get("retry-after"), "1");
+    await assertCreates(target);
+    await source.settle();
+    assert.ok(source.open <= 4, `${source.open} lists are under way`);
+    for (const socket of sockets) socket.destroy();
+    await until("reads are taken again", async () => (await page()).status === 200);
+    await until("no list is under way", () => source.open === 0);
+  });
+}
+
+test("a page counts with what it holds", async (t) => {
+  const service = await startReadable(t, manyPlants(3, 700_000), { readBytesMax: 1 << 20 });
+  assertError(await read(service, "/plants"), 50301);
+  assert.equal((await read(service, "/plants?limit=1")).status, 200);
+  assert.equal((await read(service, "/plants/3")).status, 200);
+});
+
+test("a stream that cannot go on is cut, and the operator is warned", async (t) => {
+  const warnings = collectWarnings(t, "stream");
+  const source = new Source((given) => {
+    if (given === 500) throw new Error("the disk is gone");
+  });
+  const target = await startWith(t, source);
+  await assert.rejects(send(`${target.url}/plants`, { headers: headersOf(target) }));
+  assert.equal(warnings.length, 1);
+  assert.equal(source.open, 0);
+});
+
+for (const [error, failure] of [
+  [50303, new PlantStoreError("store_failed", "gone")],
+  [50001, new Error("the disk is gone")],
+] as const) {
+  test(`a stream that cannot begin is answered ${error}`, async (t) => {
+    const source = new Source(() => {
+      throw failure;
+    });
+    const target = await startWith(t, source);
+    assertError(await send(`${target.url}/plants`, { headers: headersOf(target) }), error);
+  });
+}
+
+test("a server that stops cuts a stream that does not end in time", async (t) => {
+  const source = new Source();
+  const server = await PlantServer.start({
+    port: 0,
+    plants: {
+      create: async () => "created",
+      get: async () => undefined,
+      list: () => source.list(),
+    },
+    tokens: { verify: () => ({ name: "test", scopes: ["read"] }) },
+  });
+  const port = Number(new URL(server.url).port);
+  await askAndWait(t, { url: server.url, port, token: "any" });
+  await source.settle();
+  await server.close(50);
+  await until("the reading has ended", () => source.open === 0);
+});

@@ -1,0 +1,54 @@
+/** Listing from the middle of an open store. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { makeFolder } from "../support/folders.ts";
+import { collect, openStore, writeLog } from "../support/stores.ts";
+
+test("a list goes on behind any plant of a store of many blocks", async (t) => {
+  const store = await openStore(t, makeFolder(t));
+  const plants = Array.from({ length: 400 }, (_, index) => ({
+    // Ids in no order; lines of many lengths, some of them longer than a block.
+    id: BigInt((index * 7919) % 400),
+    name: "x".repeat(index % 50 === 0 ? 200_000 : index),
+  }));
+  await Promise.all(plants.map((plant) => store.create(plant)));
+  for (const start of [0, 1, 49, 50, 51, 199, 398, 399]) {
+    const after = plants[start]?.id;
+    assert.deepEqual(await collect(store.list({ after })), plants.slice(start + 1));
+  }
+  assert.deepEqual(await collect(store.list({ after: undefined })), plants);
+});
+
+test("a list behind an id that nobody has, or none can have, is refused", async (t) => {
+  const store = await openStore(t, makeFolder(t));
+  await store.create({ id: 1n, name: "a" });
+  await assert.rejects(collect(store.list({ after: 2n })), { code: "unknown_cursor" });
+  await assert.rejects(collect(store.list({ after: 2n ** 63n })), RangeError);
+  await assert.rejects(collect(store.list({ after: 1 as unknown as bigint })), TypeError);
+});
+
+test("a list begins behind a plant at once, however much stands before it", async (t) => {
+  const folder = makeFolder(t);
+  writeLog(folder, `${"\n".repeat(2 ** 20)}{"id":1,"name":"a"}\n{"id":2,"name":"b"}\n`);
+  const store = await openStore(t, folder);
+  assert.deepEqual(await collect(store.list({ after: 1n })), [{ id: 2n, name: "b" }]);
+});
+
+test("what an editor doubled or wrote in another form is listed once, from anywhere", async (t) => {
+  const folder = makeFolder(t);
+  const lines = [
+    '\ufeff{"id":1,"name":"a"}',
+    '{"name":"b","id":2.0,"more":1}\r',
+    "",
+    '{"id":1,"name":"a"}',
+    '  {"id":3,"name":"c"}',
+    '{"id":2,"name":"b"}',
+  ];
+  writeLog(folder, `${lines.join("\n")}\n`);
+  const store = await openStore(t, folder);
+  const ids = async (after?: bigint) => (await collect(store.list({ after }))).map(({ id }) => id);
+  assert.deepEqual(await ids(), [1n, 2n, 3n]);
+  assert.deepEqual(await ids(1n), [2n, 3n]);
+  assert.deepEqual(await ids(2n), [3n]);
+  assert.deepEqual(await ids(3n), []);
+});
