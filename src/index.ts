@@ -59,8 +59,8 @@ export {
   type Verdict,
   type VerifiedToken,
 } from "./core/services.ts";
-export { requireOrigins } from "./http/cors.ts";
 export { createRequestListener, type ListenerOptions } from "./http/listener.ts";
+export { requireOrigins } from "./http/origins.ts";
 export { normalizeBasePath } from "./http/router.ts";
 export { PlantServer, type ServerOptions } from "./http/server.ts";
 export type { TlsOptions } from "./http/tls.ts";

@@ -7,6 +7,7 @@
  * keeps it from the answer. Cookies play no part, so `*` is no more than it says.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { ANY_ORIGIN, requireOrigins } from "./origins.ts";
 import { emptyReply, type Reply } from "./reply.ts";
 import { methodsOf, type Resource } from "./router.ts";
 
@@ -14,35 +15,6 @@ import { methodsOf, type Resource } from "./router.ts";
 const EXPOSED = "ETag, Link, Retry-After, WWW-Authenticate, X-Request-Id";
 /** How long a browser remembers a preflight: two hours, the most that Chromium takes. */
 const MAX_AGE_S = 7200;
-
-/** Any origin at all. */
-export const ANY_ORIGIN = "*";
-
-/** `scheme://host[:port]`, as a browser sends it. */
-const ORIGIN = /^[a-z][a-z0-9+.-]*:\/\/[^\s/?#,*@]+$/;
-
-/**
- * Guards the origins that a program names.
- *
- * @throws TypeError or RangeError for what no browser sends as an origin.
- */
-export function requireOrigins(origins: readonly string[]): void {
-  if (!Array.isArray(origins)) {
-    throw new TypeError(`corsOrigins: expected an array of strings, got ${typeof origins}`);
-  }
-  for (const origin of origins) {
-    if (origin === ANY_ORIGIN || isOrigin(origin)) continue;
-    throw new RangeError(
-      `corsOrigins: expected an origin such as https://app.example, or *, got "${origin}"`,
-    );
-  }
-}
-
-function isOrigin(text: string): boolean {
-  if (typeof text !== "string" || !ORIGIN.test(text)) return false;
-  // A browser leaves a default port out, and writes the host in lower case.
-  return !/^https?:/.test(text) || (URL.canParse(text) && new URL(text).origin === text);
-}
 
 export class Cors {
   readonly #origins: ReadonlySet<string>;

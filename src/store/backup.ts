@@ -18,8 +18,7 @@ import { lineError } from "../log/line-error.ts";
 import { copyRange } from "../log/quarantine.ts";
 import { LOG_START } from "../log/reader.ts";
 import { LogScan } from "./log-scan.ts";
-import { openForReading } from "./plant-reader.ts";
-import { findReadable } from "./readable.ts";
+import { findReadable, openForReading } from "./readable.ts";
 import { mismatchError } from "./recover.ts";
 
 export interface BackupReport {

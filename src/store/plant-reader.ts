@@ -1,16 +1,7 @@
-/**
- * Reading a data directory that another process may be writing.
- *
- * Takes no lock and changes nothing; where it stops is said by store/readable.
- */
-import path from "node:path";
-import { PlantStoreError } from "../core/errors.ts";
-import { LOG_NAME } from "../core/file-names.ts";
 import type { NewPlant } from "../core/plant.ts";
-import { LogFile } from "../log/file.ts";
 import { type LineBlock, LOG_START, positionAfter, readBlocks, visitLines } from "../log/reader.ts";
 import { checkLines, type PlantTaker } from "./line-check.ts";
-import { findReadable } from "./readable.ts";
+import { findReadable, openForReading } from "./readable.ts";
 import { decodeRecord } from "./record.ts";
 
 /**
@@ -96,21 +87,6 @@ function faultOf(visit: () => void): unknown {
   } catch (fault) {
     return fault;
   }
-}
-
-/**
- * The log of a data directory, opened for reading.
- *
- * @throws PlantStoreError `io_error` where there is none.
- */
-export async function openForReading(directory: string): Promise<LogFile> {
-  const logPath = path.join(path.resolve(directory), LOG_NAME);
-  const file = await LogFile.openForReading(logPath);
-  if (file !== undefined) return file;
-  throw new PlantStoreError(
-    "io_error",
-    `Cannot read "${logPath}": there is no such file; name the data directory with --data`,
-  );
 }
 
 async function* readDurableBlocks(

@@ -5,8 +5,10 @@
  * While none does, it is every whole line, and a last record that lacks only
  * its line feed: the next start completes it, so no reader may leave it out.
  */
-import { LOCK_NAME } from "../core/file-names.ts";
-import type { LogFile } from "../log/file.ts";
+import path from "node:path";
+import { PlantStoreError } from "../core/errors.ts";
+import { LOCK_NAME, LOG_NAME } from "../core/file-names.ts";
+import { LogFile } from "../log/file.ts";
 import { LINE_FEED } from "../log/format.ts";
 import { askDurableBytes } from "../log/lock.ts";
 import { endOfLines, readTail } from "../log/recovery.ts";
@@ -27,4 +29,19 @@ export async function findReadable(directory: string, file: LogFile): Promise<Re
   const tail = durableBytes === undefined ? await readTail(file, end, size) : undefined;
   const isWhole = tail !== undefined && isRecord(tail);
   return { end, lastLine: Buffer.concat(isWhole ? [tail, Buffer.of(LINE_FEED)] : []) };
+}
+
+/**
+ * The log of a data directory, opened for reading.
+ *
+ * @throws PlantStoreError `io_error` where there is none.
+ */
+export async function openForReading(directory: string): Promise<LogFile> {
+  const logPath = path.join(path.resolve(directory), LOG_NAME);
+  const file = await LogFile.openForReading(logPath);
+  if (file !== undefined) return file;
+  throw new PlantStoreError(
+    "io_error",
+    `Cannot read "${logPath}": there is no such file; name the data directory with --data`,
+  );
 }

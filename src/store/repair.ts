@@ -33,7 +33,7 @@ import { endOfLines } from "../log/recovery.ts";
 import { removeSnapshot } from "./index-snapshot.ts";
 import type { LineFault } from "./line-fault.ts";
 import { LogScan } from "./log-scan.ts";
-import { openForReading } from "./plant-reader.ts";
+import { openForReading } from "./readable.ts";
 
 export type { Checkpoint };
 

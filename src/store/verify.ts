@@ -13,7 +13,7 @@ import { LOG_START } from "../log/reader.ts";
 import { endOfLines } from "../log/recovery.ts";
 import type { LineFault } from "./line-fault.ts";
 import { LogScan } from "./log-scan.ts";
-import { openForReading } from "./plant-reader.ts";
+import { openForReading } from "./readable.ts";
 import { lostLineJudge } from "./recover.ts";
 
 export interface VerifyReport {

@@ -62,8 +62,17 @@ function keepReached(all, file, kept = new Set()) {
   const text = readFileSync(path.join(all, file), "utf8");
   const target = path.join(DIST, file);
   mkdirSync(path.dirname(target), { recursive: true });
-  writeFileSync(target, text.replace(IMPORT, "$1.js"));
+  // What a file is tells the source; the library's own header is for its users.
+  const own = file === "index.d.ts" ? "" : headerOf(file);
+  const shown = text.startsWith(own) ? text.slice(own.length).trimStart() : text;
+  writeFileSync(target, shown.replace(IMPORT, "$1.js"));
   for (const [, imported] of text.matchAll(IMPORT)) {
     keepReached(all, `${path.join(path.dirname(file), imported)}.d.ts`, kept);
   }
+}
+
+/** The comment that a source file opens with. */
+function headerOf(file) {
+  const source = readFileSync(path.join(SOURCE, file.replace(/\.d\.ts$/, ".ts")), "utf8");
+  return source.slice(0, source.indexOf("*/") + 2);
 }
