@@ -59,6 +59,7 @@ export {
   type Verdict,
   type VerifiedToken,
 } from "./core/services.ts";
+export type { ListenOptions } from "./http/listen.ts";
 export { createRequestListener, type ListenerOptions } from "./http/listener.ts";
 export { requireOrigins } from "./http/origins.ts";
 export { normalizeBasePath } from "./http/router.ts";

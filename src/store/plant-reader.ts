@@ -1,3 +1,8 @@
+/**
+ * Reading a data directory that another process may be writing.
+ *
+ * Takes no lock and changes nothing; where it stops is said by store/readable.
+ */
 import type { NewPlant } from "../core/plant.ts";
 import { type LineBlock, LOG_START, positionAfter, readBlocks, visitLines } from "../log/reader.ts";
 import { checkLines, type PlantTaker } from "./line-check.ts";

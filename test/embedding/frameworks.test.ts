@@ -33,7 +33,7 @@ describe("mounted", { skip: whyNotInstalled("test/embedding") }, () => {
       assertError(await postPlant(url, garden.token, "{"), 40003);
       assertError(await postPlant(url, garden.token, `"${"x".repeat(1024 * 1024)}"`), 41301);
       assertError(await postPlant(`${url}/else`, garden.token, body), 40401);
-      assertError(await send(`${url}/plants`, { headers: bearer(garden) }), 40501);
+      assertError(await send(`${url}/plants`, { method: "PUT", headers: bearer(garden) }), 40501);
 
       const many = Array.from({ length: 50 }, (_, n) => `{"id":${n},"name":"a"}`);
       const answers = await Promise.all(many.map((one) => postPlant(url, garden.token, one)));
