@@ -61,6 +61,7 @@ export {
 } from "./core/services.ts";
 export type { ListenOptions } from "./http/listen.ts";
 export { createRequestListener, type ListenerOptions } from "./http/listener.ts";
+export { OPENAPI } from "./http/openapi.ts";
 export { requireOrigins } from "./http/origins.ts";
 export { normalizeBasePath } from "./http/router.ts";
 export { PlantServer, type ServerOptions } from "./http/server.ts";

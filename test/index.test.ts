@@ -28,6 +28,7 @@ test("the library exports these names and no others", () => {
     "AdminServer",
     "DEFAULT_HOST",
     "NUMBER_OPTIONS",
+    "OPENAPI",
     "PlantServer",
     "PlantStore",
     "PlantStoreError",

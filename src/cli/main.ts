@@ -15,6 +15,7 @@ import { health } from "./commands/health.ts";
 import { importCommand } from "./commands/import.ts";
 import { list } from "./commands/list.ts";
 import { definePrintCompletion } from "./commands/print-completion.ts";
+import { printOpenapi } from "./commands/print-openapi.ts";
 import { printSystemdUnit } from "./commands/print-systemd-unit.ts";
 import { repair } from "./commands/repair.ts";
 import { serve } from "./commands/serve.ts";
@@ -39,6 +40,7 @@ const COMMANDS: readonly Command[] = [
   importCommand,
   exportCommand,
   health,
+  printOpenapi,
   printSystemdUnit,
   definePrintCompletion(() => COMMANDS),
 ];

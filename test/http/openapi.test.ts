@@ -1,0 +1,290 @@
+/**
+ * The description held against the code: every path, method, scope, status,
+ * header and error number of one is in the other. What answers look like is
+ * taken from a real server.
+ */
+import assert from "node:assert/strict";
+import { type TestContext, test } from "node:test";
+import { FAILURES } from "../../src/http/reply.ts";
+import { RESOURCES } from "../../src/http/router.ts";
+import { OPENAPI, PlantServer, type PlantService, PlantStoreError } from "../../src/index.ts";
+import { Client } from "../support/client.ts";
+import { encodeRequest, type RequestParts } from "../support/contract.ts";
+
+interface Described {
+  readonly description: string;
+  readonly headers: Record<string, unknown>;
+  readonly content?: Record<string, { examples: Record<string, { value: unknown }> }>;
+}
+
+interface DescribedOperation {
+  readonly operationId: string;
+  readonly tags: readonly string[];
+  readonly security: readonly { bearerAuth?: readonly string[] }[];
+  readonly responses: Record<string, Described>;
+}
+
+/** The document without references. */
+const DOCUMENT = resolve(OPENAPI) as {
+  paths: Record<string, Record<string, DescribedOperation>>;
+  components: Record<"responses" | "headers" | "schemas", Record<string, Described>>;
+};
+
+function resolve(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(resolve);
+  if (typeof value !== "object" || value === null) return value;
+  if ("$ref" in value) {
+    const [, ...names] = String(value.$ref).split("/");
+    // biome-ignore lint/suspicious/noExplicitAny: a walk through a document of any shape
+    const part = names.reduce((inner: any, name) => inner[name], OPENAPI);
+    assert.ok(part !== undefined, String(value.$ref));
+    return resolve(part);
+  }
+  return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, resolve(inner)]));
+}
+
+const METHODS = ["get", "head", "post", "put", "patch", "delete", "options", "trace"];
+
+const OPERATIONS = Object.entries(DOCUMENT.paths).flatMap(([path, item]) =>
+  METHODS.filter((method) => method in item).map((method) => {
+    return { path, method: method.toUpperCase(), operation: item[method] as DescribedOperation };
+  }),
+);
+
+test("every path and method that is described is there, and the other way round", () => {
+  const described = OPERATIONS.map(({ path, method }) => `${method} ${path}`);
+  const routed = RESOURCES.flatMap(({ path, operations }) =>
+    // Preflights are answered for every path, and are no operations.
+    [...operations.keys(), "OPTIONS"].map((method) => `${method} ${path}`),
+  );
+  assert.deepEqual(described.sort(), routed.sort());
+});
+
+test("every operation has its name and its scope, and additions are marked", () => {
+  for (const { path, method, operation } of OPERATIONS) {
+    const found = RESOURCES.find((resource) => resource.path === path)?.operations.get(method);
+    if (found === undefined) {
+      assert.deepEqual([method, operation.security], ["OPTIONS", []]);
+    } else {
+      assert.deepEqual(operation.security, [{ bearerAuth: [found.scope] }]);
+      if (method !== "HEAD") assert.equal(operation.operationId, found.name);
+    }
+    const isInterface = `${method} ${path}` === "POST /plants";
+    assert.deepEqual(operation.tags, [isInterface ? "interface" : "additions"]);
+  }
+});
+
+/** The numbers of the examples of an answer, with the codes they are named after. */
+function failuresOf({ content }: Described): [code: string, error: number][] {
+  return Object.entries(content?.["application/json"]?.examples ?? {}).flatMap(
+    ([code, { value }]) => {
+      const { error, message } = value as { error?: number; message?: unknown };
+      return error !== undefined && typeof message === "string" ? [[code, error]] : [];
+    },
+  );
+}
+
+test("every error number is described at its status, by the name of its code, and no other", () => {
+  const described = new Map<string, number>();
+  for (const { operation } of OPERATIONS) {
+    for (const [status, response] of Object.entries(operation.responses)) {
+      if (Number(status) < 400) continue;
+      assert.notEqual(failuresOf(response).length, 0);
+      for (const [code, error] of failuresOf(response)) {
+        assert.equal(Math.floor(error / 100), Number(status), code);
+        described.set(code, error);
+      }
+    }
+  }
+  const known = Object.entries(FAILURES).map(([code, { error }]) => [code, error]);
+  assert.deepEqual([...described].sort(), known.sort());
+});
+
+test("the interface's own schemas are described to the letter", () => {
+  const { schemas } = OPENAPI.components;
+  const shapes = Object.entries(schemas).map(([name, { type, required, properties }]) => [
+    name,
+    type,
+    required,
+    Object.fromEntries(
+      Object.entries(properties).map(([member, { description: _, ...rest }]) => [member, rest]),
+    ),
+  ]);
+  const string = { type: "string" };
+  const id = { type: "integer", format: "int64" };
+  const error = { type: "integer", format: "int32" };
+  assert.deepEqual(shapes, [
+    ["Plant", "object", ["name"], { name: string, tag: string }],
+    ["NewPlant", "object", ["id", "name"], { id, name: string, tag: string }],
+    ["Error", "object", ["error", "message"], { error, message: string }],
+  ]);
+  const { openapi, info } = OPENAPI;
+  assert.deepEqual(
+    [openapi, info.title, info.version, info.license.name],
+    ["3.1.0", "OpenAPI Plant Store", "1.0.0", "MIT"],
+  );
+  const { type, scheme } = OPENAPI.components.securitySchemes.bearerAuth;
+  assert.deepEqual([type, scheme], ["http", "bearer"]);
+});
+
+const APP = "https://app.example";
+const STORED = { id: 7n, name: "Fern" };
+const BODY = '{"id":7,"name":"Fern"}';
+
+/** Fails on demand: no real store fails as these answers want it. */
+const PLANTS: PlantService = {
+  create: async ({ id, name }) => {
+    fail(id);
+    if (id === 7n && name !== "Fern") throw new PlantStoreError("conflict", "taken");
+    return "created";
+  },
+  get: async (id) => {
+    fail(id);
+    return id === STORED.id ? STORED : undefined;
+  },
+  async *list({ after } = {}) {
+    fail(after);
+    if (after === 9n) throw new PlantStoreError("unknown_cursor", "none");
+    yield STORED;
+    yield { id: 8n, name: "Ivy" };
+  },
+};
+
+function fail(id: bigint | undefined): void {
+  if (id === 500n) throw new Error("a defect");
+  if (id === 503n) throw new PlantStoreError("store_failed", "gone");
+}
+
+async function start(t: TestContext) {
+  const server = await PlantServer.start({
+    port: 0,
+    plants: PLANTS,
+    corsOrigins: [APP],
+    headerTimeoutMs: 200,
+    requestTimeoutMs: 200,
+    connectionCheckIntervalMs: 20,
+    tokens: {
+      verify: (token) => {
+        if (token === "failing") throw new Error("a defect");
+        if (token === "nothing") return { name: token, scopes: [] };
+        return token === "good" ? { name: token, scopes: ["read", "write"] } : undefined;
+      },
+    },
+  });
+  t.after(() => server.close(0));
+  return { url: server.url, port: Number(new URL(server.url).port), token: "good" };
+}
+
+const TAG = { "If-None-Match": "*" };
+const TOKEN = (token: string) => ({ Authorization: `Bearer ${token}` });
+
+/** What any operation can be asked, and with what. */
+const ANY: readonly RequestParts[] = [
+  {},
+  { headers: { Authorization: undefined } },
+  { headers: TOKEN("wrong") },
+  { headers: TOKEN("failing") },
+  { headers: TOKEN("nothing") },
+  { headers: { Host: ["a", "b"] } },
+  { headers: { Expect: "x" } },
+  { headers: { X: "x".repeat(20_000) } },
+  { headers: TAG },
+];
+
+const MORE: Readonly<Record<string, readonly RequestParts[]>> = {
+  "POST /plants": [
+    ...[
+      '{"id":500,"name":"x"}',
+      '{"id":503,"name":"x"}',
+      '{"id":7,"name":"x"}',
+      "{}",
+      "{",
+      "[]",
+    ].map((body) => ({ body })),
+    { body: '{"id":1,"id":1,"name":"x"}' },
+    { body: Buffer.from([0xff]) },
+    { headers: { "Content-Type": "text/plain" } },
+    { headers: { "Content-Encoding": "gzip" } },
+    { headers: { "Content-Length": "1048577" } },
+  ],
+  "/plants": [
+    { target: "/plants?limit=1" },
+    { target: "/plants?limit=x" },
+    { target: "/plants?after=9" },
+    { target: "/plants?after=500" },
+    { target: "/plants?after=503" },
+    { headers: { Accept: "application/x-ndjson" } },
+  ],
+  "/plants/{id}": ["8", "007", "500", "503"].map((id) => ({ target: `/plants/${id}` })),
+  OPTIONS: [{ headers: { "Access-Control-Request-Method": "POST" } }],
+};
+
+/** Everything to ask of an operation. */
+function requestsFor(method: string, path: string): RequestParts[] {
+  const target = path.replace("{id}", "7");
+  const more = method === "OPTIONS" ? MORE.OPTIONS : (MORE[`${method} ${path}`] ?? MORE[path]);
+  return [...ANY, ...(more ?? [])].map((parts) => ({
+    target,
+    ...(method === "POST" ? { body: BODY } : {}),
+    ...parts,
+    method,
+    headers: { Origin: APP, ...parts.headers },
+  }));
+}
+
+/** Of the connection, or of any message with a body. */
+const UNDESCRIBED = /^(connection|keep-alive|date|transfer-encoding|content-length|content-type): /;
+
+async function ask(
+  target: Awaited<ReturnType<typeof start>>,
+  parts: RequestParts,
+  isCut: boolean,
+): Promise<{ status: string; names: string[] }> {
+  const client = await Client.connect(target.port);
+  const request = encodeRequest(target, parts);
+  await client.send(isCut ? request.subarray(0, request.indexOf("\r\n\r\n")) : request);
+  const head = await client.head(); // an answer to HEAD has no more
+  client.destroy();
+  const [statusLine = "", ...lines] = head.toLowerCase().split("\r\n");
+  const names = lines.filter((line) => !UNDESCRIBED.test(line)).map((line) => line.split(":")[0]);
+  return { status: statusLine.split(" ")[1] ?? "", names: names as string[] };
+}
+
+for (const { path, method, operation } of OPERATIONS) {
+  test(`${method} ${path} is answered as it is described, and never otherwise`, async (t) => {
+    const target = await start(t);
+    const seen = new Map<string, Set<string>>();
+    const requests = requestsFor(method, path);
+    // The last one never gets to the end of its headers.
+    for (const [index, parts] of [...requests, ...requests.slice(0, 1)].entries()) {
+      const { status, names } = await ask(target, parts, index === requests.length);
+      const described = operation.responses[status];
+      assert.ok(described !== undefined, `${status} is not described: ${JSON.stringify(parts)}`);
+      const known = Object.keys(described.headers).map((name) => name.toLowerCase());
+      const unknown = names.filter((name) => !known.includes(name));
+      assert.deepEqual(unknown, [], `headers of ${status} that are not described`);
+      const all = seen.get(status) ?? new Set();
+      for (const name of names) all.add(name);
+      seen.set(status, all);
+    }
+    assert.deepEqual([...seen.keys()].sort(), Object.keys(operation.responses).sort());
+    for (const [status, names] of seen) {
+      const described = Object.keys(operation.responses[status]?.headers ?? {});
+      assert.deepEqual(
+        [...names].sort(),
+        described.map((name) => name.toLowerCase()).sort(),
+        status,
+      );
+    }
+  });
+}
+
+test("every shared part is used", () => {
+  const text = JSON.stringify(OPENAPI);
+  for (const [kind, parts] of Object.entries(OPENAPI.components)) {
+    if (kind === "securitySchemes") continue;
+    for (const name of Object.keys(parts)) {
+      assert.ok(text.includes(`"#/components/${kind}/${name}"`), `${kind}/${name}`);
+    }
+  }
+});

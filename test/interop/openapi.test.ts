@@ -1,0 +1,213 @@
+/** What other people's tools make of the description, each with a real server behind it. */
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { copyFileSync, writeFileSync } from "node:fs";
+import net, { type AddressInfo } from "node:net";
+import path from "node:path";
+import { describe, type TestContext, test } from "node:test";
+import { createToken } from "../../src/index.ts";
+import { runCli } from "../support/cli.ts";
+import { BODIES_OF_ONE_PLANT, INT64_IDS, OTHER_IDS, STRINGS } from "../support/contract-bodies.ts";
+import { makeFolder } from "../support/folders.ts";
+import { linkPackages, ROOT, runIn, whyNotInstalled } from "../support/package.ts";
+import { startReadable } from "../support/reading.ts";
+import { send } from "../support/service.ts";
+
+const HERE = path.join(ROOT, "test/interop");
+const tool = (name: string) => path.join(HERE, "node_modules/.bin", name);
+
+/** What the command prints, in a folder of the test's own. */
+async function printDocument(t: TestContext): Promise<string> {
+  const folder = makeFolder(t);
+  const { status, stdout, stderr } = await runCli(["print", "openapi"]);
+  assert.equal(status, 0, stderr);
+  writeFileSync(path.join(folder, "openapi.json"), stdout);
+  return folder;
+}
+
+/** A service with a token that may do everything. */
+async function startOpen(t: TestContext, plants: Parameters<typeof startReadable>[1]) {
+  let token = "";
+  const service = await startReadable(t, plants, {
+    prepare: async (folder) => {
+      token = await createToken(folder, { name: "both", scopes: ["read", "write"] });
+    },
+  });
+  return { ...service, token };
+}
+
+describe("the description, with the tools of others", {
+  skip: whyNotInstalled("test/interop"),
+}, () => {
+  test("Redocly's lint finds nothing, by its strict rules", async (t) => {
+    const folder = await printDocument(t);
+    const words = [tool("redocly"), "lint", "openapi.json", "--extends", "recommended-strict"];
+    const { status, stdout, stderr } = await runIn(folder, [...words, "--format", "json"]);
+    assert.equal(status, 0, stdout + stderr);
+    assert.deepEqual(JSON.parse(stdout).problems, []);
+  });
+
+  test("a client made by openapi-typescript and openapi-fetch compiles and talks to the server", async (t) => {
+    const folder = await printDocument(t);
+    linkPackages(folder, HERE, ["openapi-fetch", "openapi-typescript-helpers"]);
+    linkPackages(folder, ROOT, ["@types/node", "undici-types"]);
+    copyFileSync(path.join(HERE, "client/client.ts"), path.join(folder, "client.ts"));
+    writeFileSync(path.join(folder, "package.json"), '{ "type": "module" }');
+    const settings = { module: "nodenext", target: "es2022", strict: true, types: ["node"] };
+    writeFileSync(
+      path.join(folder, "tsconfig.json"),
+      JSON.stringify({ compilerOptions: settings, files: ["client.ts"] }),
+    );
+    for (const words of [
+      [tool("openapi-typescript"), "openapi.json", "--output", "schema.d.ts"],
+      [tool("tsc"), "-p", "."],
+    ]) {
+      const { status, stdout, stderr } = await runIn(folder, words);
+      assert.equal(status, 0, stdout + stderr);
+    }
+    const { url, token } = await startOpen(t, []);
+    const words = [process.execPath, "client.js", url, token];
+    const { status, stdout, stderr } = await runIn(folder, words);
+    assert.equal(status, 0, stderr);
+    const fern = { id: 7, name: "Fern", tag: "indoor" };
+    assert.deepEqual(JSON.parse(stdout), {
+      name: "Fern",
+      number: 40006,
+      got: fern,
+      missing: 40402,
+      page: [fern],
+      unnamed: 40005,
+    });
+  });
+
+  test("Prism, between a client and the server, finds no answer that is not as described", async (t) => {
+    const folder = await printDocument(t);
+    const service = await startOpen(t, [{ id: -70n, name: "stored" }]);
+    const proxy = await startPrism(t, folder, service.url);
+    let count = 0;
+    for (const call of calls(service.token)) {
+      const answer = await send(`${proxy}${call.path}`, call.init);
+      assert.equal(answer.status, call.status, what(call));
+      assert.deepEqual(violations(answer.headers, call.status < 400), [], answer.text);
+      count++;
+    }
+    assert.ok(count > 50, `${count} calls`);
+  });
+
+  test("Prism would find one", async (t) => {
+    const folder = await printDocument(t);
+    const other = net.createServer((socket) => {
+      socket.end(
+        'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 8\r\n\r\n{"id":1}',
+      );
+    });
+    other.listen(0, "127.0.0.1");
+    await once(other, "listening");
+    t.after(() => other.close());
+    const { port } = other.address() as AddressInfo;
+    const proxy = await startPrism(t, folder, `http://127.0.0.1:${port}`);
+    const { init, path: target } = create("any", '{"id":1,"name":"x"}', 200);
+    const answer = await send(`${proxy}${target}`, init);
+    assert.notDeepEqual(violations(answer.headers, true), []);
+  });
+});
+
+/** Starts the validating proxy; the end of the test ends it. */
+async function startPrism(t: TestContext, folder: string, upstream: string): Promise<string> {
+  const port = await freePort();
+  const words = ["proxy", "openapi.json", upstream, "--port", String(port), "--cors", "false"];
+  const child = spawn(tool("prism"), words, { cwd: folder, stdio: ["ignore", "pipe", "inherit"] });
+  t.after(async () => {
+    child.kill("SIGKILL");
+    await once(child, "close");
+  });
+  let printed = "";
+  await new Promise<void>((resolve, reject) => {
+    child.on("close", () => reject(new Error(`Prism ended: ${printed}`)));
+    child.stdout.setEncoding("utf8").on("data", (text: string) => {
+      printed += text;
+      if (printed.includes("Prism is listening")) resolve();
+    });
+  });
+  return `http://127.0.0.1:${port}`;
+}
+
+async function freePort(): Promise<number> {
+  const server = net.createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  return port;
+}
+
+interface Violation {
+  readonly location: readonly string[];
+  readonly message: string;
+}
+
+/** What Prism says of an answer; and of its request, where that is as it should be. */
+function violations(headers: Headers, isGood: boolean): Violation[] {
+  const all: Violation[] = JSON.parse(headers.get("sl-violations") ?? "[]");
+  return all.filter(({ location }) => isGood || location[0] === "response");
+}
+
+function what({ path, init: { body } }: Call): string {
+  return body instanceof Uint8Array ? Buffer.from(body).toString("utf8", 0, 80) : path;
+}
+
+interface Call {
+  readonly path: string;
+  readonly init: RequestInit;
+  readonly status: number;
+}
+
+function create(token: string, body: string | Buffer, status: number): Call {
+  const headers = { Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
+  return {
+    path: "/plants",
+    init: { method: "POST", headers, body: new Uint8Array(Buffer.from(body)) },
+    status,
+  };
+}
+
+function get(
+  token: string,
+  target: string,
+  status: number,
+  more: Record<string, string> = {},
+): Call {
+  return { path: target, init: { headers: { Authorization: `Bearer ${token}`, ...more } }, status };
+}
+
+/** The cases of the contract that a proxy lets through as they are. */
+function* calls(token: string): Generator<Call> {
+  // Prism hands a body on as JavaScript reads it, so ids beyond 2^53 may meet an earlier one.
+  const exact = INT64_IDS.filter(([, id]) => Number.isSafeInteger(Number(id)));
+  for (const [spelling] of exact) yield create(token, `{"id":${spelling},"name":"x"}`, 200);
+  for (const id of OTHER_IDS.filter((id) => !LOSSY.test(id))) {
+    yield create(token, `{"id":${id},"name":"x"}`, 400);
+  }
+  let id = 1000;
+  for (const [, literal] of STRINGS.filter(([, text]) => !text.includes("\\u"))) {
+    yield create(token, `{"id":${++id},"name":${literal}}`, 200);
+  }
+  for (const [what, body] of BODIES_OF_ONE_PLANT.filter(([what]) => !/deep|any order/.test(what))) {
+    if (!/double/.test(what)) yield create(token, body, 200);
+  }
+  yield create("wrong", "{}", 401);
+  yield create(token, '{"id":1,"name":"other"}', 400);
+  yield get(token, "/plants", 200);
+  yield get(token, "/plants?limit=2", 200);
+  yield get(token, "/plants?after=-70&limit=1", 200);
+  yield get(token, "/plants?limit=0", 400);
+  yield get(token, "/plants?after=123456", 400);
+  yield get(token, "/plants", 200, { Accept: "application/x-ndjson" });
+  yield get(token, "/plants/-70", 200);
+  yield get(token, "/plants/-70", 304, { "If-None-Match": "*" });
+  yield get(token, "/plants/123456", 404);
+  yield get("wrong", "/plants/-70", 401);
+}
+
+/** Ids that become others in JavaScript's hands. */
+const LOSSY = /^-?[0-9]{16,}|\.[0-9]{10,}|e-?[0-9]{3,}/i;
