@@ -12,16 +12,11 @@ import { PlantStoreError } from "../core/errors.ts";
 import { TOKEN_LOCK_NAME, TOKEN_LOG_NAME } from "../core/file-names.ts";
 import { SCOPES, type Scope } from "../core/services.ts";
 import { ensureDirectory, ioError, LogFile } from "../log/file.ts";
+import type { LinePosition } from "../log/format.ts";
 import { encodeLine, isBlank } from "../log/format.ts";
 import { lineError } from "../log/line-error.ts";
 import { DirectoryLock } from "../log/lock.ts";
-import {
-  type LinePosition,
-  LOG_START,
-  positionAfter,
-  readBlocks,
-  visitLines,
-} from "../log/reader.ts";
+import { LOG_START, positionAfter, readBlocks, visitLines } from "../log/reader.ts";
 import { earliestBatchStart, rewrite, settle } from "../log/recovery.ts";
 import { generateToken, hashToken } from "./token.ts";
 import {

@@ -155,7 +155,8 @@ const PREFLIGHT = {
   },
 };
 
-export const OPENAPI = {
+/** For any OpenAPI tool; its members are those of OpenAPI 3.1.0. */
+export const OPENAPI: Readonly<Record<string, unknown>> = {
   openapi: "3.1.0",
   info: {
     title: "OpenAPI Plant Store",

@@ -8,6 +8,14 @@
 
 export const LINE_FEED = 0x0a;
 
+/** Where a line stands, for messages to people and for the index. */
+export interface LinePosition {
+  /** Bytes before the line in its file. */
+  readonly offset: number;
+  /** Counted from 1, as an editor shows it. */
+  readonly line: number;
+}
+
 /** @throws RangeError when the record would break the line: a mistake of the calling program. */
 export function encodeLine(record: string): string {
   if (record.includes("\n")) throw new RangeError("A record must not hold a line feed");

@@ -7,7 +7,7 @@
  * is never given out as a line, and whoever recovers the log decides about it.
  */
 import type { LogFile } from "./file.ts";
-import { isBlank, LINE_FEED, markLength } from "./format.ts";
+import { isBlank, LINE_FEED, type LinePosition, markLength } from "./format.ts";
 
 /**
  * Large enough that the cost of a read disappears, small enough to stay in the
@@ -15,14 +15,6 @@ import { isBlank, LINE_FEED, markLength } from "./format.ts";
  * with 1 MiB, on a machine as busy at both times.
  */
 const BLOCK_BYTES = 256 * 1024;
-
-/** Where a line stands, for messages to people and for the index. */
-export interface LinePosition {
-  /** Bytes before the line in its file. */
-  readonly offset: number;
-  /** Counted from 1, as an editor shows it. */
-  readonly line: number;
-}
 
 /** Where every log starts. */
 export const LOG_START: LinePosition = { offset: 0, line: 1 };

@@ -10,9 +10,9 @@
 import { publishWarning } from "../core/channels.ts";
 import { NUMBER_OPTIONS } from "../core/options.ts";
 import { ioError, type LogFile } from "./file.ts";
+import type { LinePosition } from "./format.ts";
 import { isBlank, LINE_FEED, markLength } from "./format.ts";
 import { type ByteRange, quarantine } from "./quarantine.ts";
-import type { LinePosition } from "./reader.ts";
 
 /** The most bytes of records a batch holds before its last one. */
 export const BATCH_BYTES_LIMIT = NUMBER_OPTIONS.batchBytesMax.max;

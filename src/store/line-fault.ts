@@ -3,7 +3,7 @@
  * `verify` and by `repair`. A file of its own, because it is all of store/log-scan
  * that the library shows.
  */
-import type { LinePosition } from "../log/reader.ts";
+import type { LinePosition } from "../log/format.ts";
 
 export type { LinePosition };
 

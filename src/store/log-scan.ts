@@ -11,13 +11,8 @@ import { PlantStoreError } from "../core/errors.ts";
 import { isSamePlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import { type Checkpoint, EMPTY_LOG, extendCheckpoint } from "../log/checkpoint.ts";
 import type { LogFile } from "../log/file.ts";
-import {
-  estimateLines,
-  type LineBlock,
-  type LinePosition,
-  positionAfter,
-  readBlocks,
-} from "../log/reader.ts";
+import type { LinePosition } from "../log/format.ts";
+import { estimateLines, type LineBlock, positionAfter, readBlocks } from "../log/reader.ts";
 import { readTail } from "../log/recovery.ts";
 import { IdIndex } from "./id-index.ts";
 import { checkLines } from "./line-check.ts";

@@ -13,15 +13,10 @@ import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import type { Checkpoint } from "../log/checkpoint.ts";
 import { isRefusal, LogFile } from "../log/file.ts";
+import type { LinePosition } from "../log/format.ts";
 import { lineError } from "../log/line-error.ts";
 import type { ByteRange } from "../log/quarantine.ts";
-import {
-  type LinePosition,
-  LOG_START,
-  positionAfter,
-  readBlocks,
-  visitLines,
-} from "../log/reader.ts";
+import { LOG_START, positionAfter, readBlocks, visitLines } from "../log/reader.ts";
 import {
   earliestBatchStart,
   endOfLines,

@@ -20,15 +20,10 @@ import {
   writeCheckpoint,
 } from "../log/checkpoint.ts";
 import { ioError, LogFile, syncDirectory } from "../log/file.ts";
+import type { LinePosition } from "../log/format.ts";
 import { DirectoryLock } from "../log/lock.ts";
 import { copyRange } from "../log/quarantine.ts";
-import {
-  type LineBlock,
-  type LinePosition,
-  LOG_START,
-  readBlocks,
-  visitLines,
-} from "../log/reader.ts";
+import { type LineBlock, LOG_START, readBlocks, visitLines } from "../log/reader.ts";
 import { endOfLines } from "../log/recovery.ts";
 import { removeSnapshot } from "./index-snapshot.ts";
 import type { LineFault } from "./line-fault.ts";

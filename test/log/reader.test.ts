@@ -4,10 +4,10 @@ import { createHash } from "node:crypto";
 import { test } from "node:test";
 import fc from "fast-check";
 import type { LogFile } from "../../src/log/file.ts";
+import type { LinePosition } from "../../src/log/format.ts";
 import {
   estimateLines,
   type LineBlock,
-  type LinePosition,
   LOG_START,
   positionAfter,
   readBlocks,

@@ -38,7 +38,8 @@ function buildPrograms() {
     // The package has a bound. Traces have lines, and `node --enable-source-maps` gives them back
     // their names; the maps hold the whole source.
     minify: true,
-    lineLimit: 120,
+    charset: "utf8",
+    lineLimit: 500,
     logLevel: "warning",
   });
   chmodSync(path.join(DIST, "cli/main.js"), 0o755);
@@ -65,7 +66,9 @@ function keepReached(all, file, kept = new Set()) {
   // What a file is tells the source; the library's own header is for its users.
   const own = file === "index.d.ts" ? "" : headerOf(file);
   const shown = text.startsWith(own) ? text.slice(own.length).trimStart() : text;
-  writeFileSync(target, shown.replace(IMPORT, "$1.js"));
+  // Indented as the source is: half of what the compiler takes.
+  const indented = shown.replace(/^( {4})+/gm, (spaces) => spaces.slice(spaces.length / 2));
+  writeFileSync(target, indented.replace(IMPORT, "$1.js"));
   for (const [, imported] of text.matchAll(IMPORT)) {
     keepReached(all, `${path.join(path.dirname(file), imported)}.d.ts`, kept);
   }
