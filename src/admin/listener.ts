@@ -10,6 +10,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import type { Status } from "../core/services.ts";
+import { OPENAPI } from "../http/openapi.ts";
 import { errorReply } from "../http/reply.ts";
 import { type AdminAddress, isOwnHost } from "./address.ts";
 import { EXPOSITION_TYPE, encodeMetrics } from "./exposition.ts";
@@ -47,6 +48,7 @@ const ROUTES: Readonly<
     body: STATUS_PAGE,
     headers: { "Content-Security-Policy": STATUS_PAGE_POLICY },
   }),
+  "/openapi.json": () => ({ status: 200, type: JSON_TYPE, body: `${JSON.stringify(OPENAPI)}\n` }),
   "/healthz": () => ({ status: 200, type: JSON_TYPE, body: '{"status":"ok"}\n' }),
   "/readyz": ({ status, recorder }) => {
     const state = judgeState(status, recorder);

@@ -5,7 +5,7 @@ import net from "node:net";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { requests } from "../../src/core/channels.ts";
-import { AdminServer, type ServiceState } from "../../src/index.ts";
+import { AdminServer, OPENAPI, type ServiceState } from "../../src/index.ts";
 import { startAdmin, TestStatus } from "../support/admin.ts";
 import { makeFolder } from "../support/folders.ts";
 import { errorNumber } from "../support/service.ts";
@@ -15,6 +15,7 @@ const JSON_TYPE = "application/json";
 
 const ROUTES: readonly [path: string, type: string][] = [
   ["/", "text/html; charset=utf-8"],
+  ["/openapi.json", JSON_TYPE],
   ["/healthz", JSON_TYPE],
   ["/readyz", JSON_TYPE],
   ["/metrics", "text/plain; version=0.0.4; charset=utf-8"],
@@ -43,6 +44,11 @@ for (const [path, type] of ROUTES) {
     );
   });
 }
+
+test("the description that is served is the one of the library", async (t) => {
+  const { text } = await (await startAdmin(t)).get("/openapi.json");
+  assert.deepEqual(JSON.parse(text), JSON.parse(JSON.stringify(OPENAPI)));
+});
 
 for (const path of ["/nowhere", "/metrics/", "/__proto__", "//", "*"]) {
   test(`${path} is answered 404 with the Error body`, async (t) => {
