@@ -4,6 +4,7 @@
  *
  *   npm run bench -- --runs 5 --seconds 2
  *   npm run bench -- --mounted
+ *   npm run bench -- --watched
  *   npm run bench -- --against ../other-checkout   (built there before)
  *   npm run bench -- --node /path/to/another/node
  *   npm run bench -- --profile DIRECTORY           (a .cpuprofile of the server)
@@ -18,7 +19,13 @@ import { positive, positives, readOptions } from "./support/options.ts";
 import { runNode } from "./support/program.ts";
 import { formatRows, writePlot } from "./support/report.ts";
 import { checkSyncs } from "./support/strace-check.ts";
-import { startFloor, startMounted, startServer, type Target } from "./support/targets.ts";
+import {
+  startFloor,
+  startMounted,
+  startServer,
+  startWatchedServer,
+  type Target,
+} from "./support/targets.ts";
 
 const options = readOptions({
   seconds: "whole seconds of a run (2)",
@@ -26,6 +33,7 @@ const options = readOptions({
   connections: "numbers of connections (16,64,256,1024)",
   node: "another Node binary to measure with",
   mounted: "switch: the listener in a plain node:http server instead of ours",
+  watched: "switch: beside it, the same server with its log, metrics and admin listener",
   against: "another built checkout, measured beside this one",
   profile: "a folder for a CPU profile of the server",
   svg: "a file for the plot",
@@ -48,6 +56,11 @@ await withFolder(options.dir, async (folder) => {
     targets.push(await startFloor({ node }));
     const nodeArgs = profileFlags(options.profile);
     targets.push(await start({ name, folder: path.join(folder, "own"), node, nodeArgs }));
+    if (options.watched !== undefined) {
+      targets.push(
+        await startWatchedServer({ name: "watched", folder: path.join(folder, "w"), node }),
+      );
+    }
     if (options.against !== undefined) {
       const other = { name: "the other", folder: path.join(folder, "other"), node };
       targets.push(await start(other, options.against));
@@ -58,7 +71,8 @@ await withFolder(options.dir, async (folder) => {
       seconds: positive(options.seconds, 2),
     });
     const head = `${machine}\nload: ${loadName}\nunder strace, 64 connections: ${checked}`;
-    const second = options.against === undefined ? undefined : "plant store";
+    const isPair = options.against !== undefined || options.watched !== undefined;
+    const second = isPair ? "plant store" : undefined;
     process.stdout.write(`${head}\n\n${formatRows(rows, second)}\n`);
     if (options.svg !== undefined) writePlot(options.svg, rows, machine);
   } finally {

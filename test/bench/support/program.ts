@@ -18,6 +18,8 @@ export interface ProgramOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** Run under another program, such as strace. */
   readonly wrapper?: readonly string[];
+  /** What becomes of its standard error; default: it is the bench's own. */
+  readonly stderr?: "inherit" | "ignore";
   /** The port of a program that does not say when it is ready. */
   readonly port?: number;
 }
@@ -106,11 +108,11 @@ export async function runToEnd(words: readonly string[]): Promise<string> {
 }
 
 function spawnNode(args: readonly string[], options: ProgramOptions): ChildProcess {
-  const { node = process.execPath, nodeArgs = [], env = {}, wrapper = [] } = options;
+  const { node = process.execPath, nodeArgs = [], env = {}, wrapper = [], stderr } = options;
   const [program = "", ...rest] = [...pinned(0), ...wrapper, node, ...nodeArgs, ...args];
   const child = spawn(program, rest, {
     env: { ...process.env, ...env },
-    stdio: ["ignore", "pipe", "inherit", "ipc"],
+    stdio: ["ignore", "pipe", stderr ?? "inherit", "ipc"],
   });
   endWithBench(child);
   return child;

@@ -57,11 +57,26 @@ export async function startFloor(options: ProgramOptions = {}): Promise<Target> 
   return { name: "floor", token: "none", durable: undefined, ...access(program) };
 }
 
-/** The server as an operator runs it, of this checkout or another. */
+/** The server of the command line without its log, of this checkout or another. */
 export async function startServer(options: TargetOptions, root = ROOT): Promise<Target> {
+  return startServe(options, ["--log", "off"], root);
+}
+
+/** The same as an operator watches it: a line for every request, and metrics. */
+export async function startWatchedServer(options: TargetOptions): Promise<Target> {
+  const admin = path.join(options.folder, "admin.sock");
+  const watched = ["--log", "json", "--admin", admin];
+  return startServe({ ...options, stderr: "ignore" }, watched, ROOT);
+}
+
+async function startServe(
+  options: TargetOptions,
+  words: readonly string[],
+  root: string,
+): Promise<Target> {
   const main = builtMain(root);
   const token = await createToken(options.folder, main);
-  const args = [main, "serve", "--port", "0", "--data", options.folder];
+  const args = [main, "serve", "--port", "0", "--data", options.folder, ...words];
   return startLogged(args, token, options);
 }
 
