@@ -35,7 +35,7 @@ test("a sync under way holds up creates that need it, and no other answer", TIME
     [{ headers: { Authorization: undefined }, body: plant(2) }, 401],
     [{ headers: { Authorization: "Bearer pst_unknown" }, body: plant(2) }, 401],
     [{ target: "/nowhere", body: plant(2) }, 404],
-    [{ method: "GET" }, 405],
+    [{ method: "PUT" }, 405],
     [{ body: "{" }, 400],
     [{ body: plant(1) }, 200],
     [{ body: plant(1, "another") }, 400],
