@@ -74,6 +74,14 @@ export function readNumber(name: NumberOptionName, value: number | undefined): n
   throw new RangeError(`${name}: expected a whole number from ${min} to ${max}, got ${value}`);
 }
 
+/** @throws TypeError when it is neither absent nor a number; RangeError when no file can have it. */
+export function requireDescriptor(name: string, value: number | undefined): void {
+  if (value === undefined) return;
+  if (typeof value !== "number") throw typeFault(name, "a number", value);
+  if (Number.isInteger(value) && value >= 0) return;
+  throw new RangeError(`${name}: expected the number of an open file, got ${value}`);
+}
+
 /** @throws TypeError when it is no string. */
 export function requireString(name: string, value: string): void {
   if (typeof value !== "string") throw typeFault(name, "a string", value);

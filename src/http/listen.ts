@@ -1,7 +1,7 @@
 /** Where a server listens: an address of its own, or a socket that somebody else holds open. */
 import type { Server } from "node:http";
 import net, { type AddressInfo } from "node:net";
-import { DEFAULT_HOST, readNumber, requireText } from "../core/options.ts";
+import { DEFAULT_HOST, readNumber, requireDescriptor, requireText } from "../core/options.ts";
 
 export interface ListenOptions {
   /** Default: 127.0.0.1. */
@@ -21,11 +21,15 @@ export interface ListenOptions {
 /** The kernel's own bound (net.core.somaxconn): whoever holds the socket has chosen a smaller one. */
 const HELD_BACKLOG = 4096;
 
-/** @throws the system's error when the address cannot be had. */
+/**
+ * @throws the system's error when the address cannot be had; TypeError or
+ * RangeError for an option of the wrong type or out of its range.
+ */
 export async function listen(server: Server, options: ListenOptions): Promise<void> {
   const { host = DEFAULT_HOST, fd } = options;
   requireText("host", host);
   const port = readNumber("port", options.port);
+  requireDescriptor("fd", fd);
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);
     server.listen(fd === undefined ? { host, port } : { fd, backlog: HELD_BACKLOG }, () => {

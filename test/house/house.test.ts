@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
 import {
   findBannedWords,
@@ -99,13 +99,17 @@ test("the package has no runtime dependencies, and exact versions of the others"
 });
 
 /** What only one check needs is installed by that check, from a package file of its own. */
-const OTHERS = ["test/bench/peers", "test/embedding", "test/package"];
+const OTHERS = findPackageFolders("test");
+
+test("the rules see the package files that there are", () => {
+  assert.ok(OTHERS.includes("test/package") && OTHERS.includes("test/bench/peers"));
+});
 
 for (const folder of OTHERS) {
   test(`the package file of ${folder} has exact versions`, () => {
-    const { dependencies } = readPackageFile(`${folder}/package.json`);
-    for (const [name, version] of Object.entries(dependencies ?? {})) {
-      assert.match(version, /^[0-9]+\.[0-9]+\.[0-9]+$/, name);
+    const { dependencies, devDependencies } = readPackageFile(`${folder}/package.json`);
+    for (const [name, version] of Object.entries({ ...dependencies, ...devDependencies })) {
+      assert.match(version, /^[0-9]+\.[0-9]+\.[0-9]+(-[a-z]+\.[0-9]+)?$/, name);
     }
   });
 }
@@ -114,6 +118,17 @@ for (const folder of [".", ...OTHERS]) {
   test(`the lock file of ${folder} holds no download address`, () => {
     assert.equal(readText(`${folder}/package-lock.json`).includes('"resolved"'), false);
   });
+}
+
+/** Folders with a package file of their own, but for what is installed. */
+function findPackageFolders(folder: string): string[] {
+  const entries = readdirSync(new URL(`../../${folder}/`, import.meta.url), {
+    withFileTypes: true,
+  });
+  const below = entries
+    .filter((entry) => entry.isDirectory() && entry.name !== "node_modules")
+    .flatMap(({ name }) => findPackageFolders(`${folder}/${name}`));
+  return entries.some(({ name }) => name === "package.json") ? [folder, ...below] : below;
 }
 
 function readText(file: string): string {
