@@ -25,10 +25,11 @@ After=network.target plant-store.socket
 Type=exec
 ExecStart=${command.map(quote).join(" ")}
 ExecReload=/bin/kill -HUP $MAINPID
-# Status 3: the data needs a person, and another start would change nothing.
+# Status 2 and 3: another start would change nothing, a person has to.
+# Five starts fit no 10 seconds, so a disk fault of a minute does not end it for good.
 Restart=on-failure
-RestartSec=1
-RestartPreventExitStatus=3
+RestartSec=3
+RestartPreventExitStatus=2 3
 # A stop answers what is in flight, for 10 seconds at most.
 TimeoutStopSec=30
 
@@ -90,6 +91,7 @@ Description=Plant store socket
 
 [Socket]
 ListenStream=${address}
+FreeBind=yes
 NoDelay=yes
 Backlog=4096
 

@@ -65,7 +65,7 @@ test("the service is started again after a failure, but not on status 3, and can
   const text = await print("--unit=service");
   for (const line of [
     "Restart=on-failure",
-    "RestartPreventExitStatus=3",
+    "RestartPreventExitStatus=2 3",
     "DynamicUser=yes",
     "StateDirectory=plant-store",
     "ProtectSystem=strict",

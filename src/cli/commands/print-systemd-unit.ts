@@ -1,5 +1,7 @@
 /** `plant-store print systemd-unit`: the unit files for this very program, ready to install. */
 import { isIP } from "node:net";
+import path from "node:path";
+import { isSea } from "node:sea";
 import { defineCommand, UsageError } from "../command.ts";
 import { HOST, oneOf, PORT } from "../options.ts";
 import { printLines } from "../output.ts";
@@ -39,8 +41,7 @@ export const printSystemdUnit = defineCommand({
 
 /** How this program was started: by itself as one executable, else as a script by Node. */
 function ownCommand(): readonly string[] {
-  const [, script = process.execPath] = process.argv;
-  return script === process.execPath
-    ? [process.execPath, "serve"]
-    : [process.execPath, ...process.execArgv, script, "serve"];
+  // Not by comparing paths: an executable finds in argv[1] what was typed, whatever that leads to.
+  if (isSea()) return [process.execPath, "serve"];
+  return [process.execPath, ...process.execArgv, path.resolve(process.argv[1] ?? ""), "serve"];
 }
