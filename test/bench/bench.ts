@@ -33,7 +33,7 @@ const options = readOptions({
   connections: "numbers of connections (16,64,256,1024)",
   node: "another Node binary to measure with",
   mounted: "switch: the listener in a plain node:http server instead of ours",
-  watched: "switch: beside it, the same server with its log, metrics and admin listener",
+  watched: "switch: beside it, the same server with its log read and its metrics scraped",
   against: "another built checkout, measured beside this one",
   profile: "a folder for a CPU profile of the server",
   svg: "a file for the plot",

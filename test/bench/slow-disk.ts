@@ -7,9 +7,8 @@
  *
  *   npm run bench:slow-disk
  */
-import { once } from "node:events";
-import http from "node:http";
 import path from "node:path";
+import { type Asking, askAgain } from "./support/ask-again.ts";
 import { measure } from "./support/compare.ts";
 import { describeMachine, isInstalled, withFolder } from "./support/machine.ts";
 import { formatCount } from "./support/numbers.ts";
@@ -70,31 +69,7 @@ async function measureBeside(
   ];
 }
 
-/** Asks again and again until it is stopped; resolves with how long each answer took. */
-function probe(port: number): { stop(): Promise<number[]> } {
-  let isOver = false;
-  const run = async () => {
-    const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
-    const answers: number[] = [];
-    while (!isOver) {
-      const sent = performance.now();
-      const [answer] = await once(
-        http.request({ port, host: "127.0.0.1", method: "POST", path: "/plants", agent }).end(),
-        "response",
-      );
-      answers.push(performance.now() - sent);
-      if (answer.statusCode !== 401) throw new Error(`expected 401, got ${answer.statusCode}`);
-      await once(answer.resume(), "end");
-      await new Promise((resolve) => setTimeout(resolve, PROBE_INTERVAL_MS));
-    }
-    agent.destroy();
-    return answers;
-  };
-  const running = run();
-  return {
-    stop: () => {
-      isOver = true;
-      return running;
-    },
-  };
+function probe(port: number): Asking {
+  const create = { port, host: "127.0.0.1", method: "POST", path: "/plants" };
+  return askAgain(create, 401, PROBE_INTERVAL_MS);
 }

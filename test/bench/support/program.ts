@@ -18,8 +18,8 @@ export interface ProgramOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** Run under another program, such as strace. */
   readonly wrapper?: readonly string[];
-  /** What becomes of its standard error; default: it is the bench's own. */
-  readonly stderr?: "inherit" | "ignore";
+  /** A descriptor to be its standard error; default: the bench's own. */
+  readonly stderr?: number;
   /** The port of a program that does not say when it is ready. */
   readonly port?: number;
 }

@@ -5,7 +5,10 @@
 import fs from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
+import { askAgain } from "./ask-again.ts";
+import { openDrainedPipe } from "./drained-pipe.ts";
 import { LineCounter } from "./line-counter.ts";
+import { note } from "./machine.ts";
 import { freePort, Program, type ProgramOptions, runNode } from "./program.ts";
 
 /** What a target has stored since it was started. */
@@ -35,6 +38,8 @@ export interface TargetOptions extends ProgramOptions {
 }
 
 export const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
+/** Far more often than Prometheus by default, which is once a minute. */
+const SCRAPE_INTERVAL_MS = 1000;
 const FLOOR = local("../floor.mjs");
 const COUNT_SYNCS = new URL("../programs/count-syncs.mjs", import.meta.url).href;
 const MOUNTED = local("../programs/mounted.mjs");
@@ -62,11 +67,25 @@ export async function startServer(options: TargetOptions, root = ROOT): Promise<
   return startServe(options, ["--log", "off"], root);
 }
 
-/** The same as an operator watches it: a line for every request, and metrics. */
+/**
+ * The same as an operator watches it: a line for every request, which somebody
+ * reads, and metrics, which somebody scrapes.
+ */
 export async function startWatchedServer(options: TargetOptions): Promise<Target> {
   const admin = path.join(options.folder, "admin.sock");
+  const pipe = await openDrainedPipe(`${options.folder}.log`);
   const watched = ["--log", "json", "--admin", admin];
-  return startServe({ ...options, stderr: "ignore" }, watched, ROOT);
+  const target = await startServe({ ...options, stderr: pipe.fd }, watched, ROOT);
+  fs.closeSync(pipe.fd);
+  const scraping = askAgain({ socketPath: admin, path: "/metrics" }, 200, SCRAPE_INTERVAL_MS);
+  const stop = async () => {
+    const scrapes = await scraping.stop();
+    const { records = 0 } = (await target.durable?.()) ?? {};
+    await target.stop();
+    const logged = `${await pipe.lines} lines logged of ${records} creates`;
+    note(`${target.name}: ${logged}, ${scrapes.length} scrapes answered`);
+  };
+  return { ...target, stop };
 }
 
 async function startServe(

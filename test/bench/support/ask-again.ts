@@ -1,0 +1,36 @@
+/** One request again and again, on a connection of its own, beside whatever else is measured. */
+import { once } from "node:events";
+import http from "node:http";
+
+export interface Asking {
+  /** Resolves with how long each answer took to begin, in milliseconds. */
+  stop(): Promise<number[]>;
+}
+
+/** Asks until it is stopped; an answer with another status ends the bench. */
+export function askAgain(request: http.RequestOptions, status: number, intervalMs: number): Asking {
+  let isOver = false;
+  const run = async () => {
+    const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
+    const answers: number[] = [];
+    while (!isOver) {
+      const sent = performance.now();
+      const [answer] = await once(http.request({ ...request, agent }).end(), "response");
+      answers.push(performance.now() - sent);
+      if (answer.statusCode !== status) {
+        throw new Error(`expected ${status}, got ${answer.statusCode}`);
+      }
+      await once(answer.resume(), "end");
+      await new Promise((resolve) => setTimeout(resolve, intervalMs));
+    }
+    agent.destroy();
+    return answers;
+  };
+  const running = run();
+  return {
+    stop: () => {
+      isOver = true;
+      return running;
+    },
+  };
+}
