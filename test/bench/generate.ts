@@ -5,7 +5,10 @@
  *   node --import tsx test/bench/generate.ts LINES > plants.jsonl
  */
 import fs from "node:fs";
+import path from "node:path";
 import { pathToFileURL } from "node:url";
+import { note } from "./support/machine.ts";
+import { formatRound } from "./support/numbers.ts";
 
 /** Added to each id, so that all have 11 digits; the ids of the load have 16. */
 const ID_BASE = 10_000_000_000;
@@ -60,9 +63,11 @@ function writeAll(fd: number, bytes: Buffer): void {
   }
 }
 
-/** A synced log in a file that is not there yet. */
-export function generateLogFile(file: string, lines: number): void {
-  const fd = fs.openSync(file, "wx", 0o600);
+/** A data directory that is not there yet, with a synced log. */
+export function generateStore(folder: string, lines: number): void {
+  note(`generating ${formatRound(lines)} lines, ${logBytes(lines) / 1e6} MB`);
+  fs.mkdirSync(folder, { mode: 0o700 });
+  const fd = fs.openSync(path.join(folder, "plants.jsonl"), "wx", 0o600);
   try {
     generateLog(fd, lines);
     fs.fsyncSync(fd);

@@ -12,7 +12,7 @@
 import fs from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
-import { generateLogFile, logBytes } from "./generate.ts";
+import { generateStore, logBytes } from "./generate.ts";
 import { compare } from "./support/compare.ts";
 import { loadName } from "./support/load.ts";
 import { describeMachine, note, pinned, withFolder } from "./support/machine.ts";
@@ -126,7 +126,7 @@ function describeGaps(runs: readonly (readonly number[])[]): string {
 async function measureCreates(folder: string): Promise<void> {
   const size = positive(options.store, isFull ? 2e7 : 2e6);
   const full = path.join(folder, "many");
-  generate(full, size);
+  generateStore(full, size);
   const targets: Target[] = [];
   try {
     targets.push(await startServer({ name: "no plants", folder: path.join(folder, "none") }));
@@ -147,7 +147,7 @@ async function measureCreates(folder: string): Promise<void> {
 async function measureReading(folder: string): Promise<void> {
   const size = positive(options.log, isFull ? 1e7 : 2e6);
   const data = path.join(folder, "reading");
-  generate(data, size);
+  generateStore(data, size);
   const program = fileURLToPath(new URL("./programs/get-plants.mjs", import.meta.url));
   const gets: { p50: number; p99: number }[] = [];
   const speeds: number[] = [];
@@ -170,10 +170,4 @@ async function exportSpeed(data: string, size: number): Promise<number> {
   const start = performance.now();
   await runToEnd([...pinned(0), "sh", "-c", '"$@" > /dev/null', "sh", ...words]);
   return logBytes(size) / 1e6 / ((performance.now() - start) / 1000);
-}
-
-function generate(data: string, size: number): void {
-  note(`generating ${formatRound(size)} lines`);
-  fs.mkdirSync(data, { mode: 0o700 });
-  generateLogFile(path.join(data, "plants.jsonl"), size);
 }

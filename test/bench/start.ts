@@ -17,7 +17,7 @@ import fs from "node:fs";
 import http from "node:http";
 import path from "node:path";
 import { buildExecutable, installTools } from "../executable/build.ts";
-import { generateLogFile, logBytes } from "./generate.ts";
+import { generateStore } from "./generate.ts";
 import { describeMachine, note, pinned, withFolder } from "./support/machine.ts";
 import { formatRound, formatSpread, spread } from "./support/numbers.ts";
 import { positive, positives, readOptions } from "./support/options.ts";
@@ -76,9 +76,7 @@ async function makeExecutable(folder: string): Promise<string> {
 
 async function measureLength(folder: string, lines: number): Promise<string[][]> {
   const data = path.join(folder, `lines-${lines}`);
-  fs.mkdirSync(data, { mode: 0o700 });
-  note(`generating ${formatRound(lines)} lines, ${logBytes(lines) / 1e6} MB`);
-  generateLogFile(path.join(data, "plants.jsonl"), lines);
+  generateStore(data, lines);
   const token = await createToken(data, main);
   await start(data, token); // leaves what a clean stop leaves
   const cases = CASES.filter(({ cache }) => cache === "warm" || canDrop);
