@@ -104,14 +104,24 @@ export async function measure(
   seconds: number,
 ): Promise<Sample> {
   const before = await settled(target);
-  const cpuBefore = target.cpuUs();
-  const result = await load({ port: target.port, token: target.token, connections, seconds });
-  const cpuUs = (target.cpuUs() - cpuBefore) / result.requests;
+  const { result, cpuUs } = await loadBeside(target, connections, seconds);
   const after = await settled(target);
   const records = (after?.records ?? 0) - (before?.records ?? 0);
   const syncs = (after?.syncs ?? 0) - (before?.syncs ?? 0);
   if (after !== undefined) check(result, records, syncs, after);
   return { ...result, records, syncs, cpuUs };
+}
+
+/** The load, and beside it whatever the target has beside it. */
+async function loadBeside(target: Target, connections: number, seconds: number) {
+  const end = await target.beside?.();
+  try {
+    const cpuBefore = target.cpuUs();
+    const result = await load({ port: target.port, token: target.token, connections, seconds });
+    return { result, cpuUs: (target.cpuUs() - cpuBefore) / result.requests };
+  } finally {
+    await end?.();
+  }
 }
 
 function check(result: LoadResult, records: number, syncs: number, after: Durable): void {

@@ -24,6 +24,11 @@ export interface ProgramOptions {
   readonly port?: number;
 }
 
+export interface Resident {
+  readonly now: number;
+  readonly peak: number;
+}
+
 /** What a program prints when it is ready, whichever it is. */
 const READY = /listening on (http:\/\/\S+)\n/;
 const STOP_MS = 120_000;
@@ -67,6 +72,19 @@ export class Program {
       ns += Number(fs.readFileSync(`${tasks}/${task}/schedstat`, "utf8").split(" ")[0]);
     }
     return ns / 1000;
+  }
+
+  /** What it holds in memory, and the most it held since `forgetPeak`. */
+  residentBytes(): Resident {
+    const status = fs.readFileSync(`/proc/${this.#child.pid}/status`, "utf8");
+    const bytes = (name: string) =>
+      Number(new RegExp(`^${name}:\\s+([0-9]+) kB$`, "m").exec(status)?.[1]) * 1024;
+    return { now: bytes("VmRSS"), peak: bytes("VmHWM") };
+  }
+
+  /** See proc_pid_clear_refs(5). */
+  forgetPeak(): void {
+    fs.writeFileSync(`/proc/${this.#child.pid}/clear_refs`, "5");
   }
 
   /** Ends it cleanly: the program itself, because `strace` keeps signals from itself. */
@@ -118,7 +136,8 @@ function spawnNode(args: readonly string[], options: ProgramOptions): ChildProce
   return child;
 }
 
-function endWithBench(child: ChildProcess): void {
+/** What was started here goes with the bench, however that ends. */
+export function endWithBench(child: ChildProcess): void {
   const end = () => child.kill("SIGKILL");
   process.once("exit", end);
   child.once("exit", () => process.off("exit", end));

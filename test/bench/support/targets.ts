@@ -9,7 +9,7 @@ import { askAgain } from "./ask-again.ts";
 import { openDrainedPipe } from "./drained-pipe.ts";
 import { LineCounter } from "./line-counter.ts";
 import { note } from "./machine.ts";
-import { freePort, Program, type ProgramOptions, runNode } from "./program.ts";
+import { freePort, Program, type ProgramOptions, type Resident, runNode } from "./program.ts";
 
 /** What a target has stored since it was started. */
 export interface Durable {
@@ -26,8 +26,14 @@ export interface Target {
   readonly token: string;
   /** `undefined` for the floor, which stores nothing. */
   readonly durable: (() => Promise<Durable>) | undefined;
+  /** Begins what is to go on beside each run, and resolves with what ends it. */
+  readonly beside?: () => Promise<() => Promise<void>>;
   /** See `Program.cpuUs`. */
   cpuUs(): number;
+  /** See `Program.residentBytes`. */
+  residentBytes(): Resident;
+  /** See `Program.forgetPeak`. */
+  forgetPeak(): void;
   stop(): Promise<void>;
 }
 
@@ -35,6 +41,8 @@ export interface TargetOptions extends ProgramOptions {
   readonly name: string;
   /** The data directory; made where it is missing. */
   readonly folder: string;
+  /** Of its token, where it has tokens; default: `write` alone. */
+  readonly scopes?: readonly string[];
 }
 
 export const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
@@ -94,7 +102,7 @@ async function startServe(
   root: string,
 ): Promise<Target> {
   const main = builtMain(root);
-  const token = await createToken(options.folder, main);
+  const token = await createToken(options.folder, main, options.scopes);
   const args = [main, "serve", "--port", "0", "--data", options.folder, ...words];
   return startLogged(args, token, options);
 }
@@ -149,14 +157,27 @@ async function startLogged(
   return { name: options.name, token, durable, ...access(program) };
 }
 
-function access(program: Program): Pick<Target, "port" | "cpuUs" | "stop"> {
-  return { port: program.port, cpuUs: () => program.cpuUs(), stop: () => program.stop() };
+function access(
+  program: Program,
+): Pick<Target, "port" | "cpuUs" | "residentBytes" | "forgetPeak" | "stop"> {
+  return {
+    port: program.port,
+    cpuUs: () => program.cpuUs(),
+    residentBytes: () => program.residentBytes(),
+    forgetPeak: () => program.forgetPeak(),
+    stop: () => program.stop(),
+  };
 }
 
 /** A token for a data directory, made by the command line. */
-export async function createToken(folder: string, main: string): Promise<string> {
+export async function createToken(
+  folder: string,
+  main: string,
+  scopes: readonly string[] = ["write"],
+): Promise<string> {
   const name = `bench-${process.pid}-${performance.now().toFixed(0)}`;
-  const text = await runNode([main, "token", "create", name, "--data", folder]);
+  const flags = ["--data", folder, "--scope", scopes.join()];
+  const text = await runNode([main, "token", "create", name, ...flags]);
   const token = /\bpst_[A-Za-z0-9_-]+/.exec(text)?.[0];
   if (token === undefined) throw new Error(`no token in "${text}"`);
   return token;

@@ -1,0 +1,60 @@
+/**
+ * Reads all plants of a server as a stream of JSON lines, and counts them.
+ *
+ * Usage: node read-stream.mjs PORT TOKEN once|again
+ * `again` begins anew after each end, until SIGTERM. Prints "reading" with the
+ * first bytes, and at the end one line of JSON: the plants and bytes that came,
+ * milliseconds from the first request, and the longest that no byte came.
+ */
+import http from "node:http";
+
+const [port, token, times] = process.argv.slice(2);
+const LINE_FEED = 10;
+const request = {
+  port: Number(port),
+  host: "127.0.0.1",
+  path: "/plants",
+  agent: new http.Agent({ keepAlive: true }),
+  headers: { Authorization: `Bearer ${token}`, Accept: "application/x-ndjson" },
+};
+
+let plants = 0;
+let bytes = 0;
+let silenceMs = 0;
+const start = performance.now();
+let last = start;
+
+function take(chunk) {
+  if (bytes === 0) process.stdout.write("reading\n");
+  bytes += chunk.length;
+  for (let at = chunk.indexOf(LINE_FEED); at >= 0; at = chunk.indexOf(LINE_FEED, at + 1)) plants++;
+  noteSilence();
+}
+
+function noteSilence() {
+  const now = performance.now();
+  silenceMs = Math.max(silenceMs, now - last);
+  last = now;
+}
+
+function read() {
+  http.get(request, (answer) => {
+    if (answer.statusCode !== 200) throw new Error(`the answer was ${answer.statusCode}`);
+    // A stream that is cut has an error instead of an end.
+    answer.on("data", take).on("end", () => {
+      if (times === "again") read();
+      else report();
+    });
+  });
+}
+
+function report() {
+  noteSilence(); // one that lasts still
+  const ms = performance.now() - start;
+  process.stdout.write(`${JSON.stringify({ plants, bytes, ms, silenceMs })}\n`, () =>
+    process.exit(),
+  );
+}
+
+process.once("SIGTERM", report);
+read();

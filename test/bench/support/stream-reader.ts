@@ -1,0 +1,54 @@
+/** Somebody on the core of the load who reads all plants of a server as a stream. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+import { pinned } from "./machine.ts";
+import { endWithBench, runToEnd } from "./program.ts";
+import type { Target } from "./targets.ts";
+
+/** What came: see load/read-stream. */
+export interface StreamRead {
+  readonly plants: number;
+  readonly bytes: number;
+  readonly ms: number;
+  readonly silenceMs: number;
+}
+
+type Readable = Pick<Target, "port" | "token">;
+
+const READER = fileURLToPath(new URL("../load/read-stream.mjs", import.meta.url));
+
+/** Reads one stream to its end. */
+export async function readStream(target: Readable): Promise<StreamRead> {
+  return parseRead(await runToEnd(words(target, "once")));
+}
+
+/** Reads one stream after the other, from when the first bytes are there until it is told to stop. */
+export async function startReading(target: Readable): Promise<{ stop(): Promise<StreamRead> }> {
+  const [program = "", ...args] = words(target, "again");
+  const child = spawn(program, args, { stdio: ["ignore", "pipe", "inherit"] });
+  endWithBench(child);
+  let text = "";
+  child.stdout.setEncoding("utf8").on("data", (chunk: string) => {
+    text += chunk;
+  });
+  const ended = once(child, "close").then(([status]) => {
+    if (status !== 0) throw new Error(`the reader of the stream ended with ${status}`);
+    return parseRead(text);
+  });
+  await Promise.race([once(child.stdout, "data"), ended]);
+  return {
+    stop: () => {
+      child.kill();
+      return ended;
+    },
+  };
+}
+
+function words({ port, token }: Readable, times: "once" | "again"): string[] {
+  return [...pinned(1), process.execPath, READER, String(port), token, times];
+}
+
+function parseRead(text: string): StreamRead {
+  return JSON.parse(text.trim().split("\n").at(-1) ?? "");
+}
