@@ -1,10 +1,11 @@
 /** Copies of an index that are made page by page while ids are added. */
 import assert from "node:assert/strict";
-import { type TestContext, test } from "node:test";
+import { test } from "node:test";
 import fc from "fast-check";
 import { SEED_BYTES } from "../../src/store/id-hash.ts";
 import { IdIndex, type IndexCopy } from "../../src/store/id-index.ts";
 import { PAGE_BYTES } from "../../src/store/slot-table.ts";
+import { watchSlots } from "../support/written-slots.ts";
 
 const SEED = new Uint8Array(SEED_BYTES).fill(7);
 
@@ -105,20 +106,6 @@ test("a copy keeps offsets at every boundary, and leaves those from its limit on
     }
   }
 });
-
-/** How many slots were written so far. */
-function watchSlots(t: TestContext): () => number {
-  const { setUint8 } = DataView.prototype;
-  let slots = 0;
-  DataView.prototype.setUint8 = function (this: DataView, at: number, value: number) {
-    slots++;
-    setUint8.call(this, at, value);
-  };
-  t.after(() => {
-    DataView.prototype.setUint8 = setUint8;
-  });
-  return () => slots;
-}
 
 test("nothing is moved while a copy is made, and all the more afterwards", (t) => {
   const count = 23_500; // in the middle of a move
