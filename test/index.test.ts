@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
 import { once } from "node:events";
 import http, { type IncomingMessage, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -18,6 +17,7 @@ import {
   type VerifiedToken,
 } from "../src/index.ts";
 import { makeFolder } from "./support/folders.ts";
+import { runToEnd } from "./support/run.ts";
 import { type Answer, errorNumber, send } from "./support/service.ts";
 import { collect, readLog } from "./support/stores.ts";
 import { collectWarnings } from "./support/watch.ts";
@@ -59,7 +59,7 @@ test("the library exports these names and no others", () => {
   ]);
 });
 
-test("importing the library changes nothing in a process and keeps none alive", async (t) => {
+test("importing the library changes nothing in a process and keeps none alive", async () => {
   // The child compares and prints names alone: values of the environment are nobody's to print.
   const program = `
     const look = () => ({
@@ -87,18 +87,9 @@ test("importing the library changes nothing in a process and keeps none alive", 
     program,
     index,
   ];
-  const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "pipe"] });
-  const killer = setTimeout(() => child.kill("SIGKILL"), 20_000);
-  t.after(() => clearTimeout(killer));
-  let stdout = "";
-  let stderr = "";
-  child.stdout.setEncoding("utf8").on("data", (text: string) => {
-    stdout += text;
-  });
-  child.stderr.setEncoding("utf8").on("data", (text: string) => {
-    stderr += text;
-  });
-  const [status] = await once(child, "close"); // by itself: nothing keeps it alive
+  // By itself: nothing keeps it alive.
+  const words = [process.execPath, ...args];
+  const { status, stdout, stderr } = await runToEnd(words, { timeout: 20_000 });
 
   assert.equal(stderr, "");
   assert.equal(status, 0);

@@ -1,13 +1,12 @@
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { VERSION } from "../../src/cli/version.ts";
-import { type Finished, NODE_ARGS, runCli } from "../support/cli.ts";
+import { NODE_ARGS, runCli } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
 import { messagesOf } from "../support/messages.ts";
+import { type Finished, runToEnd } from "../support/run.ts";
 import { writeLog } from "../support/stores.ts";
 
 /** Most of a run is the start of its process, so some go at once. */
@@ -121,19 +120,8 @@ describe("what the system refuses ends a command with status 1 and one line", AT
 });
 
 /** Runs a shell line in which `"$@"` is the program with these words. */
-async function runInShell(line: string, words: readonly string[]): Promise<Finished> {
-  const args = ["-c", line, "sh", process.execPath, ...NODE_ARGS, ...words];
-  const child = spawn("sh", args, { stdio: ["ignore", "pipe", "pipe"] });
-  let stdout = "";
-  let stderr = "";
-  child.stdout.setEncoding("utf8").on("data", (text: string) => {
-    stdout += text;
-  });
-  child.stderr.setEncoding("utf8").on("data", (text: string) => {
-    stderr += text;
-  });
-  const [status, signal] = await once(child, "close");
-  return { status, signal, stdout, stderr };
+function runInShell(line: string, words: readonly string[]): Promise<Finished> {
+  return runToEnd(["sh", "-c", line, "sh", process.execPath, ...NODE_ARGS, ...words]);
 }
 
 test("a reader that has seen enough ends list quietly, with status 0", async (t) => {

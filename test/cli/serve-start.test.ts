@@ -10,10 +10,11 @@ import { readArgs } from "../../src/cli/args.ts";
 import { UsageError } from "../../src/cli/command.ts";
 import { serve } from "../../src/cli/commands/serve.ts";
 import { createToken, listTokens } from "../../src/index.ts";
-import { type Finished, type RunningServer, runCli, startServer } from "../support/cli.ts";
+import { type RunningServer, runCli, startServer } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
 import { messagesOf } from "../support/messages.ts";
 import { postPlant } from "../support/post.ts";
+import type { Finished } from "../support/run.ts";
 import { send } from "../support/service.ts";
 import { readLog } from "../support/stores.ts";
 

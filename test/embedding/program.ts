@@ -5,8 +5,8 @@ import { cpSync, mkdirSync } from "node:fs";
 import path from "node:path";
 import type { TestContext } from "node:test";
 import { createToken } from "../../src/index.ts";
-import type { Finished } from "../support/cli.ts";
 import { installLibrary, linkPackages, ROOT } from "../support/package.ts";
+import type { Finished } from "../support/run.ts";
 
 const HERE = path.join(ROOT, "test/embedding");
 

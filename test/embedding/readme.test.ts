@@ -5,8 +5,9 @@ import path from "node:path";
 import { test } from "node:test";
 import { readPlants } from "../../src/index.ts";
 import { assertError, assertPlant } from "../support/contract.ts";
-import { ROOT, runIn } from "../support/package.ts";
+import { ROOT } from "../support/package.ts";
 import { postPlant } from "../support/post.ts";
+import { runToEnd } from "../support/run.ts";
 import { collect } from "../support/stores.ts";
 import { until } from "../support/watch.ts";
 import { type Garden, settleGarden, startProgram } from "./program.ts";
@@ -53,7 +54,7 @@ test("examples/without-http.mjs says what came of each call, and may be run agai
   const garden = await settleGarden(t);
   for (const first of ["created", "replayed"]) {
     const program = ["env", `DATA=${garden.data}`, process.execPath, "examples/without-http.mjs"];
-    const { status, stdout, stderr } = await runIn(garden.folder, program);
+    const { status, stdout, stderr } = await runToEnd(program, { cwd: garden.folder });
     assert.deepEqual([status, stderr], [0, ""]);
     const [outcome, conflict, ...rest] = stdout.split("\n");
     assert.equal(outcome, first);

@@ -3,7 +3,8 @@ import assert from "node:assert/strict";
 import { cpSync, existsSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import { installLibrary, linkPackages, ROOT, runIn, whyNotInstalled } from "../support/package.ts";
+import { installLibrary, linkPackages, ROOT, whyNotInstalled } from "../support/package.ts";
+import { runToEnd } from "../support/run.ts";
 
 const CONSUMER = path.join(ROOT, "test/embedding/consumer");
 
@@ -82,5 +83,5 @@ async function settle(t: TestContext, settings: object, files: readonly string[]
 
 function compile(folder: string, home: string) {
   const compiler = path.join(home, "node_modules/typescript/bin/tsc");
-  return runIn(folder, [process.execPath, compiler, "-p", "."]);
+  return runToEnd([process.execPath, compiler, "-p", "."], { cwd: folder });
 }

@@ -7,18 +7,13 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import type { TestContext } from "node:test";
 import { createToken } from "../../src/index.ts";
-import {
-  type Finished,
-  NODE_ARGS,
-  type RunningServer,
-  runCli,
-  startServer,
-} from "../support/cli.ts";
+import { NODE_ARGS, type RunningServer, runCli, startServer } from "../support/cli.ts";
 import { Client } from "../support/client.ts";
 import { assertError, encodeRequest } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
 import { messagesOf } from "../support/messages.ts";
 import type { RawAnswer } from "../support/raw.ts";
+import type { Finished } from "../support/run.ts";
 import { errorNumber } from "../support/service.ts";
 import { readLog } from "../support/stores.ts";
 

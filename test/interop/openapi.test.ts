@@ -10,8 +10,9 @@ import { createToken } from "../../src/index.ts";
 import { runCli } from "../support/cli.ts";
 import { BODIES_OF_ONE_PLANT, INT64_IDS, OTHER_IDS, STRINGS } from "../support/contract-bodies.ts";
 import { makeFolder } from "../support/folders.ts";
-import { linkPackages, ROOT, runIn, whyNotInstalled } from "../support/package.ts";
+import { linkPackages, ROOT, whyNotInstalled } from "../support/package.ts";
 import { startReadable } from "../support/reading.ts";
+import { runToEnd } from "../support/run.ts";
 import { send } from "../support/service.ts";
 
 const HERE = path.join(ROOT, "test/interop");
@@ -43,7 +44,9 @@ describe("the description, with the tools of others", {
   test("Redocly's lint finds nothing, by its strict rules", async (t) => {
     const folder = await printDocument(t);
     const words = [tool("redocly"), "lint", "openapi.json", "--extends", "recommended-strict"];
-    const { status, stdout, stderr } = await runIn(folder, [...words, "--format", "json"]);
+    const { status, stdout, stderr } = await runToEnd([...words, "--format", "json"], {
+      cwd: folder,
+    });
     assert.equal(status, 0, stdout + stderr);
     assert.deepEqual(JSON.parse(stdout).problems, []);
   });
@@ -63,12 +66,12 @@ describe("the description, with the tools of others", {
       [tool("openapi-typescript"), "openapi.json", "--output", "schema.d.ts"],
       [tool("tsc"), "-p", "."],
     ]) {
-      const { status, stdout, stderr } = await runIn(folder, words);
+      const { status, stdout, stderr } = await runToEnd(words, { cwd: folder });
       assert.equal(status, 0, stdout + stderr);
     }
     const { url, token } = await startOpen(t, []);
     const words = [process.execPath, "client.js", url, token];
-    const { status, stdout, stderr } = await runIn(folder, words);
+    const { status, stdout, stderr } = await runToEnd(words, { cwd: folder });
     assert.equal(status, 0, stderr);
     const fern = { id: 7, name: "Fern", tag: "indoor" };
     assert.deepEqual(JSON.parse(stdout), {

@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import path from "node:path";
 import { describe, test } from "node:test";
-import { installLibrary, packLibrary, ROOT, runIn, whyNotInstalled } from "../support/package.ts";
+import { installLibrary, packLibrary, ROOT, whyNotInstalled } from "../support/package.ts";
+import { runToEnd } from "../support/run.ts";
 
 const HERE = path.join(ROOT, "test/package");
 const tool = (name: string) => path.join(HERE, "node_modules/.bin", name);
@@ -10,7 +11,7 @@ const tool = (name: string) => path.join(HERE, "node_modules/.bin", name);
 describe("the package, judged", { skip: whyNotInstalled("test/package") }, () => {
   test("publint finds nothing", async () => {
     const words = [tool("publint"), await packLibrary(), "--strict", "--level", "suggestion"];
-    const { status, stdout, stderr } = await runIn(HERE, words);
+    const { status, stdout, stderr } = await runToEnd(words, { cwd: HERE });
     assert.equal(status, 0, stdout + stderr);
     assert.match(stdout, /All good!/);
   });
@@ -19,7 +20,7 @@ describe("the package, judged", { skip: whyNotInstalled("test/package") }, () =>
     // Which is what every Node from 20.19 on can do; the package's test shows it.
     const rules = ["--ignore-rules", "cjs-resolves-to-esm"];
     const words = [tool("attw"), await packLibrary(), ...rules, "--format", "json"];
-    const { status, stdout, stderr } = await runIn(HERE, words);
+    const { status, stdout, stderr } = await runToEnd(words, { cwd: HERE });
     assert.equal(status, 0, stdout + stderr);
     const { problems = {} } = JSON.parse(stdout);
     const others = Object.keys(problems).filter((kind) => kind !== "CJSResolvesToESM");
@@ -29,7 +30,7 @@ describe("the package, judged", { skip: whyNotInstalled("test/package") }, () =>
   test("every type that a public signature names is exported", async (t) => {
     const index = path.join(await installLibrary(t), "node_modules/plant-store/dist/index.d.ts");
     const words = [process.execPath, path.join(HERE, "forgotten-types.mjs"), index];
-    const { status, stdout, stderr } = await runIn(HERE, words);
+    const { status, stdout, stderr } = await runToEnd(words, { cwd: HERE });
     assert.equal(status, 0, stderr);
     const { exported, forgotten } = JSON.parse(stdout);
     assert.ok(exported > 40, `${exported} names were seen`);

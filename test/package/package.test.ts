@@ -5,8 +5,9 @@ import { once } from "node:events";
 import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { installLibrary, ROOT, runIn } from "../support/package.ts";
+import { installLibrary, ROOT } from "../support/package.ts";
 import { postPlant } from "../support/post.ts";
+import { runToEnd } from "../support/run.ts";
 
 const BYTES_MAX = 250_000;
 
@@ -50,7 +51,7 @@ test("the package holds what a user needs, small, and runs nothing when it is in
 
 test("npm ls --all shows one package", async (t) => {
   const folder = await installLibrary(t);
-  const { status, stdout } = await runIn(folder, ["npm", "ls", "--all", "--parseable"]);
+  const { status, stdout } = await runToEnd(["npm", "ls", "--all", "--parseable"], { cwd: folder });
   assert.equal(status, 0);
   assert.deepEqual(stdout.trim().split("\n").slice(1), [
     path.join(folder, "node_modules/plant-store"),
@@ -81,7 +82,7 @@ for (const [says, file, load] of LOADERS) {
         hasDefault: "default" in library,
       })));`;
     writeFileSync(path.join(folder, file), program);
-    const { status, stdout, stderr } = await runIn(folder, [process.execPath, file]);
+    const { status, stdout, stderr } = await runToEnd([process.execPath, file], { cwd: folder });
     assert.equal(stderr, "");
     assert.equal(status, 0);
     const { isSame, before, after, store, hasDefault } = JSON.parse(stdout);
@@ -99,7 +100,7 @@ test("what is not exported cannot be reached, but for package.json", async (t) =
        process.stdout.write(version + " " + code);
      }`,
   );
-  const { stdout } = await runIn(folder, [process.execPath, "reach.cjs"]);
+  const { stdout } = await runToEnd([process.execPath, "reach.cjs"], { cwd: folder });
   const { version } = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "utf8"));
   assert.equal(stdout, `${version} ERR_PACKAGE_PATH_NOT_EXPORTED`);
 });

@@ -1,20 +1,13 @@
 /** The real command line in a process of its own. */
 import { type ChildProcess, spawn } from "node:child_process";
-import { once } from "node:events";
 import type { TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
+import { type Finished, finish } from "./run.ts";
 
 const MAIN = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
 
 /** The words before the command's own: Node, its loader, the program. */
 export const NODE_ARGS: readonly string[] = ["--import", import.meta.resolve("tsx"), MAIN];
-
-export interface Finished {
-  readonly status: number | null;
-  readonly signal: NodeJS.Signals | null;
-  readonly stdout: string;
-  readonly stderr: string;
-}
 
 export interface CliOptions {
   readonly env?: Record<string, string>;
@@ -88,21 +81,5 @@ function spawnCli(
   wrapper: readonly string[] = [],
 ): ChildProcess {
   const [program = "", ...rest] = [...wrapper, process.execPath, ...NODE_ARGS, ...args];
-  const child = spawn(program, rest, { env: { ...process.env, ...env }, cwd });
-  child.stdout?.setEncoding("utf8");
-  child.stderr?.setEncoding("utf8");
-  return child;
-}
-
-async function finish(child: ChildProcess): Promise<Finished> {
-  let stdout = "";
-  let stderr = "";
-  child.stdout?.on("data", (text: string) => {
-    stdout += text;
-  });
-  child.stderr?.on("data", (text: string) => {
-    stderr += text;
-  });
-  const [status, signal] = await once(child, "close");
-  return { status, signal, stdout, stderr };
+  return spawn(program, rest, { env: { ...process.env, ...env }, cwd });
 }

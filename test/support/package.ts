@@ -1,6 +1,5 @@
 /** The package as a stranger gets it: packed from a copy of the clone, installed in an empty folder. */
-import { execFile, spawn } from "node:child_process";
-import { once } from "node:events";
+import { execFile } from "node:child_process";
 import {
   cpSync,
   existsSync,
@@ -16,7 +15,6 @@ import path from "node:path";
 import type { TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import type { Finished } from "./cli.ts";
 import { makeFolder } from "./folders.ts";
 
 export const ROOT = fileURLToPath(new URL("../../", import.meta.url));
@@ -80,20 +78,4 @@ export function linkPackages(folder: string, from: string, names: readonly strin
 export function whyNotInstalled(folder: string): string | false {
   if (existsSync(path.join(ROOT, folder, "node_modules"))) return false;
   return `not installed: npm ci --prefix ${folder}`;
-}
-
-/** Runs a program to its end. */
-export async function runIn(folder: string, words: readonly string[]): Promise<Finished> {
-  const [program = "", ...args] = words;
-  const child = spawn(program, args, { cwd: folder, stdio: ["ignore", "pipe", "pipe"] });
-  let stdout = "";
-  let stderr = "";
-  child.stdout.setEncoding("utf8").on("data", (text: string) => {
-    stdout += text;
-  });
-  child.stderr.setEncoding("utf8").on("data", (text: string) => {
-    stderr += text;
-  });
-  const [status, signal] = await once(child, "close");
-  return { status, signal, stdout, stderr };
 }

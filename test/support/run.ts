@@ -1,0 +1,37 @@
+/** Programs in processes of their own, and how they end. */
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+
+export interface Finished {
+  readonly status: number | null;
+  readonly signal: NodeJS.Signals | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+export interface RunOptions {
+  readonly cwd?: string;
+  /** When it is killed, in milliseconds; default: never. */
+  readonly timeout?: number;
+}
+
+/** Runs a program to its end, with nothing to read. */
+export function runToEnd(words: readonly string[], options: RunOptions = {}): Promise<Finished> {
+  const [program = "", ...args] = words;
+  const stdio: ["ignore", "pipe", "pipe"] = ["ignore", "pipe", "pipe"];
+  return finish(spawn(program, args, { ...options, stdio, killSignal: "SIGKILL" }));
+}
+
+/** Waits for the end of a program, and collects from now on what it prints. */
+export async function finish(child: ChildProcess): Promise<Finished> {
+  let stdout = "";
+  let stderr = "";
+  child.stdout?.setEncoding("utf8").on("data", (text: string) => {
+    stdout += text;
+  });
+  child.stderr?.setEncoding("utf8").on("data", (text: string) => {
+    stderr += text;
+  });
+  const [status, signal] = await once(child, "close");
+  return { status, signal, stdout, stderr };
+}
