@@ -17,7 +17,7 @@ import {
   type VerifiedToken,
 } from "../src/index.ts";
 import { makeFolder } from "./support/folders.ts";
-import { runToEnd } from "./support/run.ts";
+import { runModule } from "./support/run.ts";
 import { type Answer, errorNumber, send } from "./support/service.ts";
 import { collect, readLog } from "./support/stores.ts";
 import { collectWarnings } from "./support/watch.ts";
@@ -79,17 +79,8 @@ test("importing the library changes nothing in a process and keeps none alive", 
     const changed = before.filter(([name, text]) => JSON.stringify(after[name]) !== text);
     process.stdout.write(JSON.stringify({ changed: changed.map(([name]) => name), timers }));`;
   const index = import.meta.resolve("../src/index.ts");
-  const args = [
-    "--import",
-    import.meta.resolve("tsx"),
-    "--input-type=module",
-    "-e",
-    program,
-    index,
-  ];
   // By itself: nothing keeps it alive.
-  const words = [process.execPath, ...args];
-  const { status, stdout, stderr } = await runToEnd(words, { timeout: 20_000 });
+  const { status, stdout, stderr } = await runModule(program, [index]);
 
   assert.equal(stderr, "");
   assert.equal(status, 0);

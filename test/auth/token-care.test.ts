@@ -1,7 +1,5 @@
 /** The token log under the care that the log of plants has: crashes, crowds, hands and clocks. */
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
-import { once } from "node:events";
 import {
   appendFileSync,
   chmodSync,
@@ -14,6 +12,7 @@ import {
 import { type TestContext, test } from "node:test";
 import { createToken, listTokens, revokeToken, TokenRegistry } from "../../src/index.ts";
 import { makeFolder } from "../support/folders.ts";
+import { readModule } from "../support/run.ts";
 import { readTokenLog, tokenLogPath, writeTokenLog } from "../support/token-logs.ts";
 import { collectWarnings, until } from "../support/watch.ts";
 
@@ -73,8 +72,8 @@ test("tokens that many processes create at once are all known to a registry that
   const folder = makeFolder(t);
   const registry = await openRegistry(t, folder);
   const warnings = collectWarnings(t);
-  const printed = await Promise.all([1, 2, 3, 4].map((n) => createInProcess(t, folder, `p${n}`)));
-  const tokens = printed.flatMap((output) => JSON.parse(output) as [name: string, token: string][]);
+  const created = await Promise.all([1, 2, 3, 4].map((n) => createInProcess(folder, `p${n}`)));
+  const tokens = created.flat();
   assert.equal(tokens.length, 20);
   await until("the registry knows them all", () =>
     tokens.every(([name, token]) => registry.verify(token)?.name === name),
@@ -83,26 +82,16 @@ test("tokens that many processes create at once are all known to a registry that
   assert.equal(readTokenLog(folder).split("\n").length, 21);
 });
 
-/** Five tokens from a process of its own, one after the other; resolves with what it printed. */
-async function createInProcess(t: TestContext, folder: string, prefix: string): Promise<string> {
-  const program = `
+/** Five tokens from a process of its own, one after the other. */
+function createInProcess(folder: string, prefix: string): Promise<[name: string, token: string][]> {
+  return readModule(`
     import { createToken } from ${JSON.stringify(import.meta.resolve("../../src/index.ts"))};
     const made = [];
     for (let n = 0; n < 5; n++) {
       const name = ${JSON.stringify(prefix)} + "-" + n;
       made.push([name, await createToken(${JSON.stringify(folder)}, { name })]);
     }
-    process.stdout.write(JSON.stringify(made));`;
-  const args = ["--import", import.meta.resolve("tsx"), "--input-type=module", "-e", program];
-  const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] });
-  t.after(() => child.kill("SIGKILL"));
-  let printed = "";
-  child.stdout.setEncoding("utf8").on("data", (text: string) => {
-    printed += text;
-  });
-  const [status] = await once(child, "close");
-  assert.equal(status, 0);
-  return printed;
+    process.stdout.write(JSON.stringify(made));`);
 }
 
 test("a token log that was replaced by a rename takes the next change, and keeps it", async (t) => {

@@ -1,10 +1,8 @@
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
-import { once } from "node:events";
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { type TestContext, test } from "node:test";
+import { test } from "node:test";
 import {
   createFirstToken,
   createToken,
@@ -14,6 +12,7 @@ import {
   revokeToken,
 } from "../../src/index.ts";
 import { makeFolder } from "../support/folders.ts";
+import { readModule } from "../support/run.ts";
 import { readTokenLog, tokenLogPath } from "../support/token-logs.ts";
 
 const FAR = Date.UTC(2100, 0, 1);
@@ -171,10 +170,8 @@ test("twenty tokens created at once in one process are all there", async (t) => 
 
 test("twenty tokens created at once by five processes are all there", async (t) => {
   const folder = makeFolder(t);
-  const printed = await Promise.all(
-    [1, 2, 3, 4, 5].map((n) => createInProcess(t, folder, `p${n}`)),
-  );
-  const tokens = new Map(printed.flatMap((output) => JSON.parse(output) as [string, string][]));
+  const created = await Promise.all([1, 2, 3, 4, 5].map((n) => createInProcess(folder, `p${n}`)));
+  const tokens = new Map(created.flat());
   assert.equal(tokens.size, 20);
   await assertAllThere(folder, tokens);
 });
@@ -188,23 +185,13 @@ async function assertAllThere(folder: string, tokens: ReadonlyMap<string, string
   }
 }
 
-/** Four tokens from a process of its own; resolves with what it printed. */
-async function createInProcess(t: TestContext, folder: string, prefix: string): Promise<string> {
-  const program = `
+/** Four tokens from a process of its own, all at once. */
+function createInProcess(folder: string, prefix: string): Promise<[name: string, token: string][]> {
+  return readModule(`
     import { createToken } from ${JSON.stringify(import.meta.resolve("../../src/index.ts"))};
     const names = [0, 1, 2, 3].map((n) => ${JSON.stringify(prefix)} + "-" + n);
     const create = async (name) => [name, await createToken(${JSON.stringify(folder)}, { name })];
-    process.stdout.write(JSON.stringify(await Promise.all(names.map(create))));`;
-  const args = ["--import", import.meta.resolve("tsx"), "--input-type=module", "-e", program];
-  const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] });
-  t.after(() => child.kill("SIGKILL"));
-  let printed = "";
-  child.stdout.setEncoding("utf8").on("data", (text: string) => {
-    printed += text;
-  });
-  const [status] = await once(child, "close");
-  assert.equal(status, 0);
-  return printed;
+    process.stdout.write(JSON.stringify(await Promise.all(names.map(create))));`);
 }
 
 test("of many tokens of one name at once, one is created", async (t) => {

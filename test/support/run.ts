@@ -35,3 +35,20 @@ export async function finish(child: ChildProcess): Promise<Finished> {
   const [status, signal] = await once(child, "close");
   return { status, signal, stdout, stderr };
 }
+
+/** Far beyond what any such program takes. */
+const MODULE_TIMEOUT_MS = 20_000;
+
+/** Runs the text of an ES module, which may import our sources, in a process of its own. */
+export function runModule(text: string, args: readonly string[] = []): Promise<Finished> {
+  const loader = ["--import", import.meta.resolve("tsx"), "--input-type=module"];
+  const words = [process.execPath, ...loader, "-e", text, ...args];
+  return runToEnd(words, { timeout: MODULE_TIMEOUT_MS });
+}
+
+/** What such a module prints as JSON, and nothing else. @throws when it does not end well. */
+export async function readModule<Value>(text: string): Promise<Value> {
+  const { status, signal, stdout, stderr } = await runModule(text);
+  if (status === 0) return JSON.parse(stdout);
+  throw new Error(`expected status 0, got ${status ?? signal}: ${stderr}`);
+}
