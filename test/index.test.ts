@@ -1,7 +1,5 @@
 import assert from "node:assert/strict";
-import { once } from "node:events";
-import http, { type IncomingMessage, type RequestListener } from "node:http";
-import type { AddressInfo } from "node:net";
+import type { IncomingMessage } from "node:http";
 import { type TestContext, test } from "node:test";
 import * as library from "../src/index.ts";
 import {
@@ -18,6 +16,7 @@ import {
 } from "../src/index.ts";
 import { makeFolder } from "./support/folders.ts";
 import { runModule } from "./support/run.ts";
+import { serve } from "./support/serve.ts";
 import { type Answer, errorNumber, send } from "./support/service.ts";
 import { collect, readLog } from "./support/stores.ts";
 import { collectWarnings } from "./support/watch.ts";
@@ -88,18 +87,6 @@ test("importing the library changes nothing in a process and keeps none alive", 
   assert.deepEqual(JSON.parse(stdout), { changed: [], timers: [] });
 });
 
-/** Somebody's own server on a free port. */
-async function serve(t: TestContext, listener: RequestListener): Promise<string> {
-  const server = http.createServer(listener);
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  t.after(() => {
-    server.close();
-    server.closeAllConnections();
-  });
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-}
-
 function post(url: string, token: string, body = '{"id":1,"name":"a"}'): Promise<Answer> {
   return send(url, {
     method: "POST",
@@ -127,7 +114,7 @@ async function openGarden(t: TestContext): Promise<Garden> {
 
 test("mounted in somebody's server, the listener creates plants and asks for a token", async (t) => {
   const { folder, store, tokens, token } = await openGarden(t);
-  const url = await serve(t, createRequestListener({ plants: store, tokens }));
+  const { url } = await serve(t, createRequestListener({ plants: store, tokens }));
 
   const created = await post(`${url}/plants`, token, '{"id":7,"name":"Fern","tag":"indoor"}');
   assert.equal(created.status, 200);
@@ -147,7 +134,7 @@ test("mounted twice in one server, each listener has its own store, tokens and p
     front: createRequestListener({ plants: front.store, tokens: front.tokens, basePath: "/front" }),
     back: createRequestListener({ plants: back.store, tokens: back.tokens, basePath: "/back" }),
   };
-  const url = await serve(t, (req, res) =>
+  const { url } = await serve(t, (req, res) =>
     (req.url?.startsWith("/front/") ? listeners.front : listeners.back)(req, res),
   );
 
@@ -163,7 +150,7 @@ test("what a framework passes besides request and response does no harm", async 
   const { store, tokens, token } = await openGarden(t);
   const listener = createRequestListener({ plants: store, tokens });
   const next = () => assert.fail("the listener answers every request itself");
-  const url = await serve(t, (req, res) =>
+  const { url } = await serve(t, (req, res) =>
     (listener as (...args: unknown[]) => void)(req, res, next),
   );
   assert.equal((await post(`${url}/plants`, token)).status, 200);
@@ -220,7 +207,8 @@ const VERIFIERS: readonly [says: string, tokens: TokenVerifier][] = [
 for (const [says, tokens] of VERIFIERS) {
   test(`an embedder's own store and a token check that answers ${says} do their work`, async (t) => {
     const plants = new Shed();
-    const url = `${await serve(t, createRequestListener({ plants, tokens }))}/plants`;
+    const { url: base } = await serve(t, createRequestListener({ plants, tokens }));
+    const url = `${base}/plants`;
     const body = '{"id":-9223372036854775808,"name":"a"}';
 
     assert.equal((await post(url, "yes", body)).status, 200);
@@ -252,7 +240,8 @@ for (const [says, tokens, name] of FAULTS) {
   test(`${says} is answered 500 with no detail, and the reason goes to the operator`, async (t) => {
     const warnings = collectWarnings(t);
     const plants = new Shed();
-    const url = `${await serve(t, createRequestListener({ plants, tokens }))}/plants`;
+    const { url: base } = await serve(t, createRequestListener({ plants, tokens }));
+    const url = `${base}/plants`;
 
     const answer = await post(url, "x", JSON.stringify({ id: 1, name }));
 
@@ -283,7 +272,7 @@ for (const [says, read] of READERS) {
     const warnings = collectWarnings(t);
     const tokens = { verify: () => MEMBER };
     const listener = createRequestListener({ plants: new Shed(), tokens });
-    const url = await serve(t, (req, res) => read(req, () => listener(req, res)));
+    const { url } = await serve(t, (req, res) => read(req, () => listener(req, res)));
     const answer = await post(`${url}/plants`, "x", '{"id":1,"name":"a"}');
     assert.equal(errorNumber(answer), 50001);
     assert.match(answer.text, /before any body parser/); // for the developer who tries it first

@@ -1,12 +1,12 @@
 /** What a connection remembers of a token that was accepted on it, and for how long. */
 import assert from "node:assert/strict";
-import { createServer } from "node:http";
 import { type TestContext, test } from "node:test";
 import { createRequestListener, PlantServer, type TokenVerifier } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
 import { encodeRequest, type RequestParts } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
 import type { RawAnswer } from "../support/raw.ts";
+import { serve } from "../support/serve.ts";
 import { openStore } from "../support/stores.ts";
 
 const VERIFIED = { name: "test", scopes: ["write"] as const };
@@ -87,13 +87,11 @@ test("two listeners on one connection know nothing of each other's verdicts", as
   strict.good.clear();
   const open = createRequestListener({ plants, tokens: new RememberedVerifier() });
   const closed = createRequestListener({ plants, tokens: strict });
-  const server = createServer((req, res) => {
+  const { port } = await serve(t, (req, res) => {
     if (req.headers["x-listener"] === "closed") closed(req, res);
     else open(req, res);
   });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  t.after(() => new Promise((resolve) => server.close(resolve)));
-  const client = await Client.connect((server.address() as { port: number }).port);
+  const client = await Client.connect(port);
   t.after(() => client.destroy());
   const create = async (listener: string) => {
     const headers = { "X-Listener": listener };

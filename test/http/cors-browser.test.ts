@@ -1,12 +1,10 @@
 /** The service used from a real page of another origin, in a real browser. */
 import assert from "node:assert/strict";
-import { once } from "node:events";
-import http from "node:http";
-import type { AddressInfo } from "node:net";
 import { type TestContext, test } from "node:test";
 import { createToken } from "../../src/index.ts";
 import { missingBrowser, startBrowser } from "../support/browser.ts";
 import { startReadable } from "../support/reading.ts";
+import { type Served, serve } from "../support/serve.ts";
 
 const BROWSER = { skip: missingBrowser(), timeout: 60_000 };
 
@@ -40,19 +38,12 @@ const SCRIPT = `async (base, calls) => {
   return seen;
 }`;
 
-/** Serves an empty page on a free port, and returns that. */
-async function servePage(t: TestContext): Promise<number> {
-  const server = http.createServer((_, res) => {
+/** Serves an empty page. */
+function servePage(t: TestContext): Promise<Served> {
+  return serve(t, (_, res) => {
     res.setHeader("Content-Type", "text/html");
     res.end("<!doctype html><title>a page</title>");
   });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  t.after(() => {
-    server.close();
-    server.closeAllConnections();
-  });
-  return (server.address() as AddressInfo).port;
 }
 
 /** What a page sees that lies on `pageHost`, when pages of 127.0.0.1 are let in. */
@@ -61,7 +52,7 @@ async function visit(
   pageHost: string,
   callsFor: (token: string) => Call[],
 ): Promise<readonly Seen[]> {
-  const port = await servePage(t);
+  const { port } = await servePage(t);
   let token = "";
   const plants = [1n, 2n, 3n].map((id) => ({ id, name: `plant ${id}` }));
   const service = await startReadable(t, plants, {

@@ -1,14 +1,12 @@
 /** Pages of other origins: which are let in, what a preflight is told, and that every answer says so. */
 import assert from "node:assert/strict";
-import { once } from "node:events";
-import http from "node:http";
-import type { AddressInfo } from "node:net";
 import { test } from "node:test";
 import { createRequestListener, PlantServer, requireOrigins } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
 import { assertError, encodeRequest, exchange, type RequestParts } from "../support/contract.ts";
 import type { RawAnswer } from "../support/raw.ts";
 import { read, startReadable } from "../support/reading.ts";
+import { serve } from "../support/serve.ts";
 import { type Service, send } from "../support/service.ts";
 
 const APP = "https://app.example";
@@ -197,10 +195,8 @@ test("a listener in somebody's server answers preflights and marks its answers",
   const tokens = { verify: () => undefined };
   const { store } = await startReadable(t, []);
   const listener = createRequestListener({ plants: store, tokens, corsOrigins: [APP] });
-  const server = http.createServer(listener).listen(0, "127.0.0.1");
-  await once(server, "listening");
-  t.after(() => server.close());
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/plants`;
+  const { url: base } = await serve(t, listener);
+  const url = `${base}/plants`;
   const headers = { Origin: APP, "Access-Control-Request-Method": "POST" };
   const preflight = await send(url, { method: "OPTIONS", headers });
   assert.equal(preflight.status, 204);

@@ -1,12 +1,10 @@
 /** What `plant-store:request` tells of every answer, in our own server and in somebody else's. */
 import assert from "node:assert/strict";
-import { once } from "node:events";
-import http from "node:http";
-import type { AddressInfo } from "node:net";
 import { type TestContext, test } from "node:test";
 import { createRequestListener, type RequestMessage } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
 import { chunked, encodeRequest, type RequestParts } from "../support/contract.ts";
+import { type Served, serve } from "../support/serve.ts";
 import { type Service, startService } from "../support/service.ts";
 import { collectMessages, until } from "../support/watch.ts";
 
@@ -80,19 +78,12 @@ function refused(status: number, error: number) {
   return { status, error, token: undefined, isUntimed: true };
 }
 
-async function mount(t: TestContext, { store, token }: Service): Promise<number> {
+function mount(t: TestContext, { store, token }: Service): Promise<Served> {
   const tokens = {
     verify: (sent: string) =>
       sent === token ? { name: "test", scopes: ["write"] as const } : null,
   };
-  const server = http.createServer(createRequestListener({ plants: store, tokens }));
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  t.after(() => {
-    server.close();
-    server.closeAllConnections();
-  });
-  return (server.address() as AddressInfo).port;
+  return serve(t, createRequestListener({ plants: store, tokens }));
 }
 
 async function send(service: Service, port: number, request: RequestParts | string) {
@@ -138,7 +129,7 @@ for (const [says, request, told] of [...REQUESTS, ...OURS_ALONE]) {
 for (const [says, request, told] of REQUESTS) {
   test(`a mounted listener tells of ${says}, once`, async (t) => {
     const service = await startService(t);
-    const port = await mount(t, service);
+    const { port } = await mount(t, service);
     const messages = collectMessages<RequestMessage>(t, "plant-store:request");
     const answer = await send(service, port, request);
     assert.equal(answer.status, told.status);
