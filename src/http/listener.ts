@@ -167,14 +167,17 @@ class Listener {
   }
 
   #receive(exchange: Exchange): void {
-    const { req, sendContinue } = exchange;
+    const { req, res, sendContinue } = exchange;
     this.#pending.enter();
     const collector = new BodyCollector(this.#bodyBytesMax, this.#pending, (body, failure) => {
-      if (body !== undefined) void this.#create(exchange, body);
-      else {
-        this.#pending.leave();
-        if (failure !== undefined) this.#fail(exchange, failure);
+      // Whoever was told that the request failed, as one that took too long is, was told the truth.
+      if (body !== undefined && !res.headersSent) {
+        void this.#create(exchange, body);
+        return;
       }
+      this.#pending.giveBack(body?.length ?? 0);
+      this.#pending.leave();
+      if (failure !== undefined) this.#fail(exchange, failure);
     });
     sendContinue?.();
     if (req instanceof DirectRequest) req.collect(collector);

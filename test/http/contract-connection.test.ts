@@ -230,6 +230,18 @@ test("a request that takes too long is answered 40801", async (t) => {
   }
 });
 
+test("a request that was answered 40801 stores nothing, also when the rest of it comes then", async (t) => {
+  const service = await startImpatient(t);
+  const whole = encodeRequest(service, GOOD);
+  const client = await Client.connect(service.port);
+  await client.send(whole.subarray(0, -1));
+  assert.equal(resultOf(await client.next()), 40801);
+  await client.send(whole.subarray(-1));
+  await client.rest();
+  await assertServes(service);
+  assert.deepEqual(ownLines(service), []);
+});
+
 test("a client that asked for 100 and then sends nothing is answered 40801", async (t) => {
   const service = await startImpatient(t);
   const headers = { Expect: "100-continue", "Content-Length": "19" };
