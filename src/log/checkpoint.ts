@@ -47,6 +47,19 @@ export async function readCheckpoint(logPath: string): Promise<Checkpoint | unde
   }
 }
 
+/**
+ * Whether a log was written to after its checkpoint was: where it is no longer than that says, by
+ * somebody else, or by nobody who was acknowledged.
+ *
+ * @throws the system's error where one of them is missing.
+ */
+export async function isNewerThanCheckpoint(logPath: string): Promise<boolean> {
+  const [log, checkpoint] = await Promise.all(
+    [logPath, checkpointPath(logPath)].map((file) => fs.stat(file, { bigint: true })),
+  );
+  return (log?.mtimeNs ?? 0n) > (checkpoint?.mtimeNs ?? 0n);
+}
+
 /** @throws PlantStoreError `io_error`; the checkpoint before it stays then. */
 export async function writeCheckpoint(logPath: string, checkpoint: Checkpoint): Promise<void> {
   await replaceFile(checkpointPath(logPath), Buffer.from(encodeCheckpoint(checkpoint)));

@@ -18,7 +18,7 @@
 import fs, { type FileHandle } from "node:fs/promises";
 import { crc32 } from "node:zlib";
 import { publishWarning } from "../core/channels.ts";
-import type { Checkpoint } from "../log/checkpoint.ts";
+import { type Checkpoint, isNewerThanCheckpoint } from "../log/checkpoint.ts";
 import { ioError, type LogFile } from "../log/file.ts";
 import { replaceCache } from "../log/replace-file.ts";
 import { IdIndex, type IndexCopy, type IndexShape, type PagePlace } from "./id-index.ts";
@@ -169,6 +169,8 @@ async function isOfLog(
 ): Promise<boolean> {
   if (inode !== String(file.inode) || checkpoint === undefined) return false;
   if (end.bytes > checkpoint.bytes || end.bytes > file.size()) return false;
+  // An edit by hand keeps the length at best, never the time.
+  if (file.size() === checkpoint.bytes && (await isNewerThanCheckpoint(file.path))) return false;
   return (await sumOfTail(file, end.bytes)) === logTail;
 }
 

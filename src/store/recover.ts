@@ -26,7 +26,7 @@ import {
   type Unsettled,
 } from "../log/recovery.ts";
 import type { IdIndex } from "./id-index.ts";
-import type { IndexSnapshot, LogEnd } from "./index-snapshot.ts";
+import { type IndexSnapshot, type LogEnd, removeSnapshot } from "./index-snapshot.ts";
 import type { LineFault } from "./line-fault.ts";
 import { LogScan } from "./log-scan.ts";
 import { isRecord } from "./record.ts";
@@ -58,9 +58,10 @@ interface RecoverOptions {
 export async function recover(file: LogFile, options: RecoverOptions): Promise<RecoveredLog> {
   const { snapshot } = options;
   if (snapshot === undefined) return putInOrder(file, await read(file, options));
-  const found = await read(file, options).catch(() =>
-    read(file, { ...options, snapshot: undefined }),
-  );
+  const found = await read(file, options).catch(async () => {
+    await removeSnapshot(file.path).catch(() => {}); // all it would do is cost the next start a read
+    return read(file, { ...options, snapshot: undefined });
+  });
   return putInOrder(file, found);
 }
 

@@ -74,9 +74,12 @@ async function readsAll(t: TestContext, folder: string): Promise<boolean> {
   return first === 0;
 }
 
+/** As a disk does it: in its place, and without a trace in the time of the last change. */
 function overwrite(folder: string, position: number, text: string): void {
+  const { atime, mtime } = fs.statSync(logPath(folder));
   const fd = fs.openSync(logPath(folder), "r+");
   fs.writeSync(fd, text, position);
+  fs.futimesSync(fd, atime, mtime);
   fs.closeSync(fd);
 }
 
@@ -297,6 +300,24 @@ test("a record that is another one than the index says fails the store, and the 
   await store.close();
   assert.equal(fs.existsSync(snapshotPath(logPath(folder))), false);
   await assert.rejects(PlantStore.open(folder), { code: "corruption" });
+});
+
+test("an edit by hand is refused by the start itself, because the log is newer than its checkpoint", async (t) => {
+  const folder = await makeStopped(t);
+  const log = readLog(folder);
+  fs.writeFileSync(logPath(folder), log.replace('"id":7919,', '"id":9999,'));
+  assert.equal(readLog(folder).length, log.length);
+  await assert.rejects(PlantStore.open(folder, ANY), { code: "corruption" });
+});
+
+test("a log that is newer than its checkpoint and was not changed is read whole, and serves", async (t) => {
+  const folder = await makeStopped(t);
+  fs.utimesSync(logPath(folder), new Date(), new Date());
+  assert.equal(await readsAll(t, folder), true);
+  const { size } = fs.statSync(logPath(folder));
+  const store = await openStore(t, folder, ANY);
+  await store.create({ id: 1n, name: "new" });
+  assert.ok(fs.statSync(logPath(folder)).size > size);
 });
 
 test("an edit that moves what stands behind it is refused by the start itself", async (t) => {

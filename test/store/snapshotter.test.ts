@@ -3,7 +3,7 @@ import fs from "node:fs";
 import fsPromises from "node:fs/promises";
 import { dirname } from "node:path";
 import { type TestContext, test } from "node:test";
-import type { Checkpoint } from "../../src/log/checkpoint.ts";
+import { type Checkpoint, writeCheckpoint } from "../../src/log/checkpoint.ts";
 import type { LogFile } from "../../src/log/file.ts";
 import { IdIndex } from "../../src/store/id-index.ts";
 import { readSnapshot, snapshotPath } from "../../src/store/index-snapshot.ts";
@@ -44,6 +44,7 @@ async function start(
     crc32: length,
   });
   addUpTo(at(bytes).records);
+  await writeCheckpoint(file.path, at(20_000));
   const beginCopy = t.mock.method(index, "beginCopy");
   const snapshotter = new Snapshotter({
     file,
