@@ -24,7 +24,7 @@ import type { LinePosition } from "../log/format.ts";
 import { DirectoryLock } from "../log/lock.ts";
 import { copyRange } from "../log/quarantine.ts";
 import { type LineBlock, LOG_START, readBlocks, visitLines } from "../log/reader.ts";
-import { endOfLines } from "../log/recovery.ts";
+import { earliestBatchStart, endOfLines, rewrite } from "../log/recovery.ts";
 import { removeSnapshot } from "./index-snapshot.ts";
 import type { LineFault } from "./line-fault.ts";
 import { LogScan } from "./log-scan.ts";
@@ -112,6 +112,7 @@ async function repair(
   if (plan.action === "accept") {
     await forget(file.path);
     await file.sync();
+    await rewriteLastBatch(file.path, scan.end.bytes);
     await writeCheckpoint(file.path, scan.end);
     return { ...plan, isDone: true };
   }
@@ -119,6 +120,16 @@ async function repair(
   const keptAs = await replaceLog(target.path, file.path);
   await writeCheckpoint(file.path, { ...target.end, records: scan.end.records - conflicts });
   return { ...plan, isDone: true, keptAs };
+}
+
+/** As a start does: after a sync that failed, the next one proves nothing. */
+async function rewriteLastBatch(logPath: string, end: number): Promise<void> {
+  const file = await LogFile.open(logPath);
+  try {
+    await rewrite(file, await earliestBatchStart(file, end), end);
+  } finally {
+    await file.close();
+  }
 }
 
 interface Inspection {

@@ -12,6 +12,7 @@ import {
   verifyLog,
 } from "../../src/index.ts";
 import { checkpointPath, encodeCheckpoint, readCheckpoint } from "../../src/log/checkpoint.ts";
+import { LogFile } from "../../src/log/file.ts";
 import { makeFolder } from "../support/folders.ts";
 import { snapshot } from "../support/snapshot.ts";
 import { collect, logPath, openFilesIn, openStore, readLog, writeLog } from "../support/stores.ts";
@@ -51,6 +52,12 @@ for (const [says, log, known, records] of ACCEPTED) {
     await assert.rejects(PlantStore.open(folder), { code: "corruption" });
     const before = readLog(folder);
     const { ino } = fs.statSync(logPath(folder));
+    const written: string[] = [];
+    const { append } = LogFile.prototype;
+    t.mock.method(LogFile.prototype, "append", function (this: LogFile, bytes: Buffer, at: number) {
+      written.push(bytes.toString());
+      return append.call(this, bytes, at);
+    });
 
     const outcome = await repairLog(folder, { confirm: YES });
     assert.deepEqual(
@@ -65,6 +72,7 @@ for (const [says, log, known, records] of ACCEPTED) {
     );
     assert.equal(readLog(folder), before);
     assert.equal(fs.statSync(logPath(folder)).ino, ino);
+    assert.equal(written.join(""), before, "what may be in memory only was written again");
     const bytes = Buffer.from(before);
     assert.deepEqual(await readCheckpoint(logPath(folder)), {
       bytes: bytes.length,
