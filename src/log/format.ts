@@ -8,6 +8,9 @@
 
 export const LINE_FEED = 0x0a;
 
+/** The longest line, its line feed counted: nothing longer is written, or read as a torn one. */
+export const RECORD_BYTES_MAX = 64 * 1024 * 1024;
+
 /** Where a line stands, for messages to people and for the index. */
 export interface LinePosition {
   /** Bytes before the line in its file. */

@@ -11,14 +11,11 @@ import { publishWarning } from "../core/channels.ts";
 import { NUMBER_OPTIONS } from "../core/options.ts";
 import { ioError, type LogFile } from "./file.ts";
 import type { LinePosition } from "./format.ts";
-import { isBlank, LINE_FEED, markLength } from "./format.ts";
+import { isBlank, LINE_FEED, markLength, RECORD_BYTES_MAX } from "./format.ts";
 import { type ByteRange, quarantine } from "./quarantine.ts";
 
 /** The most bytes of records a batch holds before its last one. */
 export const BATCH_BYTES_LIMIT = NUMBER_OPTIONS.batchBytesMax.max;
-
-/** A tail longer than this is no record that was cut short, so nobody tries to read it as one. */
-const RECORD_BYTES_MAX = 64 * 1024 * 1024;
 
 const SECTOR_BYTES = 512;
 

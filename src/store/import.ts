@@ -10,7 +10,7 @@ import { PlantStoreError } from "../core/errors.ts";
 import { parseNewPlant } from "../core/plant.ts";
 import type { CreateOutcome, PlantService } from "../core/services.ts";
 import { ioError } from "../log/file.ts";
-import { LINE_FEED } from "../log/format.ts";
+import { LINE_FEED, RECORD_BYTES_MAX } from "../log/format.ts";
 import { type LineBlock, splitLines, visitLines } from "../log/reader.ts";
 
 export interface ImportReport {
@@ -31,7 +31,8 @@ export interface ImportOptions {
  * Creates every plant of the text; a line that is none is refused and the rest goes on.
  *
  * @throws PlantStoreError when the store takes no more (`write_failed`,
- * `overloaded`, `store_failed`, `closed`): the plants before are durable, so run it again.
+ * `overloaded`, `store_failed`, `closed`), or the text is none of lines
+ * (`invalid_json`): the plants before are durable, so run it again.
  */
 export async function importPlants(
   plants: PlantService,
@@ -143,12 +144,26 @@ const LINE_FAULTS: readonly string[] = [
 /** Creates of so many bytes go out together, however long the chunks are. */
 const PIECE_BYTES = 1024 * 1024;
 
+/** @throws PlantStoreError `invalid_json` for a line that no log could hold: it would be held whole. */
 async function* inPieces(text: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  let bytes = 0; // of a line that goes on
   for await (const chunk of text) {
     for (let at = 0; at < chunk.length; at += PIECE_BYTES) {
-      yield chunk.subarray(at, at + PIECE_BYTES);
+      const piece = chunk.subarray(at, at + PIECE_BYTES);
+      const lineEnd = piece.lastIndexOf(LINE_FEED);
+      bytes = lineEnd < 0 ? bytes + piece.length : piece.length - lineEnd - 1;
+      if (bytes > RECORD_BYTES_MAX) throw tooLong();
+      yield piece;
     }
   }
+}
+
+function tooLong(): PlantStoreError {
+  return new PlantStoreError(
+    "invalid_json",
+    `Expected one plant a line, got a line of more than ${RECORD_BYTES_MAX} bytes; ` +
+      "write the plants of an array one a line, without brackets and commas",
+  );
 }
 
 /** The last line of a text counts also without a line feed. */

@@ -175,6 +175,18 @@ test("an import of a text that cannot be read ends with that failure", async (t)
   assert.equal(store.size, 1);
 });
 
+test("an import of one endless line ends before it fills the memory, and keeps the lines before it", async (t) => {
+  const store = await openStore(t, makeFolder(t));
+  let pieces = 0;
+  async function* endless(): AsyncGenerator<Buffer> {
+    yield Buffer.from(`${A}\n[`);
+    for (; pieces < 1000; pieces++) yield Buffer.alloc(1024 * 1024, " ");
+  }
+  await assert.rejects(importPlants(store, endless()), { code: "invalid_json" });
+  assert.ok(pieces < 100, `${pieces} MiB`);
+  assert.equal(store.size, 1);
+});
+
 test("a chunk of more bytes than may wait for the disk is imported all the same", async (t) => {
   const MIB = 1024 * 1024;
   const store = await openStore(t, makeFolder(t), { queueBytesMax: 3 * MIB });
