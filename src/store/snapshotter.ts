@@ -85,7 +85,9 @@ export class Snapshotter {
   /** Stops, and leaves none: the log is not what it was. Never rejects. */
   async discard(): Promise<void> {
     await this.#abort();
-    await removeSnapshot(this.#options.file.path).catch(() => {});
+    await removeSnapshot(this.#options.file.path).catch((error: unknown) => {
+      publishWarning("Remove it by hand, so that the next start reads the whole log", error);
+    });
   }
 
   async #abort(): Promise<void> {

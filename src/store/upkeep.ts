@@ -57,6 +57,7 @@ export class Upkeep {
 
   /** Told when the end of the log was put in order. */
   resume(end: LogEnd): void {
+    this.#checkpointer.note(end);
     this.#snapshotter.rebase(end);
   }
 

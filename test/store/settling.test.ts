@@ -5,6 +5,7 @@ import { existsSync, readFileSync, rmSync, statfsSync, writeFileSync } from "nod
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { type NewPlant, verifyLog } from "../../src/index.ts";
+import { readCheckpoint } from "../../src/log/checkpoint.ts";
 import { LogFile } from "../../src/log/file.ts";
 import { makeFolder } from "../support/folders.ts";
 import { readQuarantines } from "../support/snapshot.ts";
@@ -113,6 +114,10 @@ for (const { says, log, known, quarantined, settled } of CASES) {
     assert.deepEqual(readQuarantines(folder), [quarantined]);
     assert.equal(readLog(folder).startsWith(settled), true);
     await store.close();
+    assert.equal(
+      (await readCheckpoint(logPath(folder)))?.bytes,
+      Buffer.byteLength(readLog(folder)),
+    );
 
     const report = await verifyLog(folder);
     assert.deepEqual([report.damaged, report.duplicates, report.checksum], [0, 0, "matches"]);
@@ -142,6 +147,20 @@ function refuseQuarantine(t: TestContext): { attempts: number; hasRoom: boolean 
   });
   return disk;
 }
+
+test("a stop leaves a checkpoint of an end that was settled, also where nothing was stored behind it (fake disk)", async (t) => {
+  const folder = makeFolder(t);
+  writeLog(folder, `${A}${LOST}${C}`);
+  const disk = refuseQuarantine(t);
+  const store = await openStore(t, folder);
+  disk.hasRoom = true;
+  passTime(t);
+  assert.equal(await store.create(PLANT_C), "replayed");
+  t.mock.restoreAll();
+  await store.close();
+  assert.equal(readLog(folder).endsWith(` \n${C}`), true);
+  assert.equal((await readCheckpoint(logPath(folder)))?.bytes, readLog(folder).length);
+});
 
 test("the end of a log is tried again at most once a second, by one create at a time (fake disk)", async (t) => {
   const folder = makeFolder(t);
