@@ -80,13 +80,13 @@ function parseAny(bytes: Buffer): NewPlant {
  *
  * @throws TypeError or RangeError: a mistake of the calling program.
  */
-export function assertNewPlant(plant: NewPlant): void {
-  const { id, name, tag } = plant;
+export function takeNewPlant({ id, name, tag }: NewPlant): NewPlant {
   assertInt64(id);
   if (typeof name !== "string") throw new TypeError(`name: expected a string, got ${typeof name}`);
   if (tag !== undefined && typeof tag !== "string") {
     throw new TypeError(`tag: expected a string or undefined, got ${typeof tag}`);
   }
+  return newPlant(id, name, tag);
 }
 
 /** `{"name":…[,"tag":…]}`: the answer of the create operation. */

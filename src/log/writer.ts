@@ -13,7 +13,7 @@ import { type BatchMessage, batches, publishWarning } from "../core/channels.ts"
 import { PlantStoreError } from "../core/errors.ts";
 import { type Checkpoint, extendCheckpoint } from "./checkpoint.ts";
 import { type AppendResult, describeSystemError, type LogFile } from "./file.ts";
-import { encodeLine } from "./format.ts";
+import { encodeLine, RECORD_BYTES_MAX } from "./format.ts";
 
 export interface LogWriterOptions {
   /** A batch takes records until it holds this many bytes, so it is at most one record longer. */
@@ -94,13 +94,14 @@ export class LogWriter {
   /**
    * Appends one record and resolves with its byte offset once it is durable.
    *
-   * @throws PlantStoreError `overloaded` (nothing was written), `write_failed`
+   * @throws PlantStoreError `body_too_large`, `overloaded` (nothing was written), `write_failed`
    * (cut away again, or its answer was lost: repeat it) or `store_failed`.
    */
   append(record: string): Promise<number> {
     if (this.#failure !== undefined) return Promise.reject(this.#failure);
     const line = encodeLine(record);
     const bytes = Buffer.byteLength(line);
+    if (bytes > RECORD_BYTES_MAX) return Promise.reject(tooLong(bytes));
     // A record of any length finds its way through an empty queue.
     if (this.#queuedBytes > 0 && this.#queuedBytes + bytes > this.#queueBytesMax) {
       return Promise.reject(
@@ -255,4 +256,11 @@ export class LogWriter {
     this.#reportFailure(error);
     return error;
   }
+}
+
+function tooLong(bytes: number): PlantStoreError {
+  return new PlantStoreError(
+    "body_too_large",
+    `The plant: expected at most ${RECORD_BYTES_MAX} bytes as a line of the log, got ${bytes}`,
+  );
 }

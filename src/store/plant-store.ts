@@ -13,7 +13,7 @@ import { PlantStoreError } from "../core/errors.ts";
 import { LOCK_NAME, LOG_NAME } from "../core/file-names.ts";
 import { assertInt64 } from "../core/int64.ts";
 import { readNumber, requireFunction, requireText } from "../core/options.ts";
-import { assertNewPlant, encodeNewPlant, type NewPlant } from "../core/plant.ts";
+import { encodeNewPlant, type NewPlant, takeNewPlant } from "../core/plant.ts";
 import type { CreateOutcome, ListOptions, PlantService, StoreStatus } from "../core/services.ts";
 import { readCheckpoint } from "../log/checkpoint.ts";
 import { ensureDirectory, type LogFile } from "../log/file.ts";
@@ -148,8 +148,8 @@ export class PlantStore implements PlantService {
     };
   }
 
-  async create(plant: NewPlant): Promise<CreateOutcome> {
-    assertNewPlant(plant);
+  async create(given: NewPlant): Promise<CreateOutcome> {
+    const plant = takeNewPlant(given);
     this.#assertUsable();
     const inFlight = this.#inFlight.get(plant.id);
     if (inFlight !== undefined) {
@@ -167,7 +167,7 @@ export class PlantStore implements PlantService {
       await this.#settle(this.#settling);
       return this.create(plant); // what was settled may hold this very id
     }
-    if (this.#writer.durableBytes >= LOG_BYTES_MAX) throw logFull();
+    if (this.#writer.durableBytes >= LOG_BYTES_MAX || this.size >= IDS_MAX) throw logFull();
     const durable = this.#writer.append(encodeNewPlant(plant));
     this.#inFlight.set(plant.id, { plant, durable });
     try {
@@ -286,12 +286,13 @@ function logError(file: LogFile, fault: string, cause?: unknown): Error {
   return new Error(`"${file.path}" ${fault}`, { cause });
 }
 
-/** What is under way beside it still fits the index's offsets. */
+/** What is under way beside them still fits the index's offsets and slots. */
 const LOG_BYTES_MAX = OFFSET_LIMIT - 2 ** 32;
+const IDS_MAX = 2 ** 31;
 
 function logFull(): PlantStoreError {
   return new PlantStoreError(
     "write_failed",
-    "Cannot store it: the log is as long as a log may be; nothing was stored",
+    "Cannot store it: the log is as long as it may be, or holds as many plants; nothing was stored",
   );
 }

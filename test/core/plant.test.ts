@@ -4,12 +4,12 @@ import fc from "fast-check";
 import { PlantStoreError } from "../../src/core/errors.ts";
 import { INT64_MAX, INT64_MIN } from "../../src/core/int64.ts";
 import {
-  assertNewPlant,
   encodeNewPlant,
   encodePlant,
   isSamePlant,
   type NewPlant,
   parseNewPlant,
+  takeNewPlant,
 } from "../../src/core/plant.ts";
 import { anyPlant } from "../support/arbitraries.ts";
 
@@ -209,15 +209,23 @@ const MISTAKES: readonly [what: string, plant: unknown, error: ErrorConstructor]
 ];
 
 for (const [what, plant, error] of MISTAKES) {
-  test(`assertNewPlant() throws a ${error.name} for ${what}`, () => {
-    assert.throws(() => assertNewPlant(plant as NewPlant), error);
+  test(`takeNewPlant() throws a ${error.name} for ${what}`, () => {
+    assert.throws(() => takeNewPlant(plant as NewPlant), error);
   });
 }
 
-test("assertNewPlant() lets every plant pass", () => {
-  for (const id of [INT64_MIN, -1n, 0n, INT64_MAX]) assertNewPlant({ id, name: "" });
-  assertNewPlant({ id: 7n, name: "Fern", tag: undefined } as unknown as NewPlant);
-  fc.assert(fc.property(anyPlant, assertNewPlant));
+test("takeNewPlant() copies every plant, and nothing else", () => {
+  for (const id of [INT64_MIN, -1n, 0n, INT64_MAX]) {
+    assert.deepEqual(takeNewPlant({ id, name: "" }), { id, name: "" });
+  }
+  const more = { id: 7n, name: "Fern", tag: undefined, height: 3 } as unknown as NewPlant;
+  assert.deepEqual(takeNewPlant(more), { id: 7n, name: "Fern" });
+  const isCopied = (plant: NewPlant) => {
+    const copy = takeNewPlant(plant);
+    assert.deepEqual(copy, { ...plant });
+    assert.notEqual(copy, plant);
+  };
+  fc.assert(fc.property(anyPlant, isCopied));
 });
 
 const PAIRS: readonly [what: string, other: NewPlant, isSame: boolean][] = [

@@ -157,6 +157,30 @@ test("a repeat in flight is not answered before the plant is durable and can be 
   await Promise.all([first, repeat, other]);
 });
 
+test("a plant that its giver changes after the call is stored as it was given", async (t) => {
+  const folder = makeFolder(t);
+  const store = await openStore(t, folder);
+  const given: { id: bigint; name: string } = { id: 1n, name: "a" };
+  const first = store.create(given);
+  given.id = 2n;
+  const second = store.create(given);
+  given.name = "b";
+  assert.deepEqual(await Promise.all([first, second]), ["created", "created"]);
+  assert.deepEqual(await store.get(1n), { id: 1n, name: "a" });
+  assert.deepEqual(await store.get(2n), { id: 2n, name: "a" });
+  assert.equal(store.size, 2);
+  assert.equal(await store.create({ id: 1n, name: "a" }), "replayed");
+});
+
+test("a plant that is longer than a line may be is refused, and the next one stored", async (t) => {
+  const folder = makeFolder(t);
+  const store = await openStore(t, folder);
+  const name = "\u007f".repeat(11 * 1024 * 1024); // each one six bytes of the record
+  await assert.rejects(store.create({ id: 1n, name }), { code: "body_too_large" });
+  assert.equal(await store.create({ id: 1n, name: "a" }), "created");
+  assert.equal(readLog(folder), '{"id":1,"name":"a"}\n');
+});
+
 test("a plant is seen by get, list and size only once it is durable", async (t) => {
   const store = await openStore(t, makeFolder(t));
   await store.create(IVY);
