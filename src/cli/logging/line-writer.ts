@@ -1,10 +1,11 @@
 /**
- * Lines to standard error that never make anybody wait.
+ * Lines to standard error that never make anybody wait for their reader.
  *
- * Invariants. Nothing blocks: a reader that is slow or has stopped leaves the
- * lines here. Memory is bounded: beyond the bound whole lines are dropped, and
- * a later line says how many. What is written is whole lines in their order,
- * one write for all that a turn of the event loop brings. Holds no process.
+ * Invariants. A reader that is slow or has stopped leaves the lines here; a
+ * file takes them by one plain write, never a sync. Memory is bounded: beyond
+ * the bound, where nothing more is taken, whole lines are dropped, and a later
+ * line says how many. What is written is whole lines in their order, one write
+ * for all that a turn of the event loop brings. Holds no process.
  */
 import { writeSync } from "node:fs";
 
@@ -12,8 +13,12 @@ import { writeSync } from "node:fs";
 const WAITING_BYTES_MAX = 1024 * 1024;
 /** Soon enough for a reader that is merely slow: a pipe holds 64 KiB. */
 const BLOCKED_RETRY_MS = 10;
+/** While lines are about to be dropped: a reader that keeps up has taken some by then. */
+const FULL_RETRY_MS = 1;
 /** A disk that is full, or a reader that has gone, does not change so fast. */
 const FAULT_RETRY_MS = 1000;
+/** How long the end of the process waits for a reader that is slow: it may have stopped. */
+const END_MS = 1000;
 
 export class LineWriter {
   readonly #fd: number;
@@ -26,6 +31,8 @@ export class LineWriter {
   #waiting = 0;
   #dropped = 0;
   #isScheduled = false;
+  /** Before which a line that finds no room need not try again. */
+  #retryAt = 0;
 
   /** @param fd a descriptor that does not block (see `openStandardError`). */
   constructor(fd: number, describeLoss: (lines: number) => string) {
@@ -35,7 +42,8 @@ export class LineWriter {
 
   /** @param line without its line feed, and with no other in it. */
   write(line: string): void {
-    if (this.#waiting + line.length >= WAITING_BYTES_MAX) {
+    if (this.#isFull(line) && performance.now() >= this.#retryAt) this.#attempt();
+    if (this.#isFull(line)) {
       this.#dropped++;
       return;
     }
@@ -46,9 +54,16 @@ export class LineWriter {
     setImmediate(() => this.#flushScheduled());
   }
 
-  /** Writes what the reader takes at once; for the end of the process, too. */
-  flush(): void {
-    this.#attempt();
+  /** Writes all there is, at the end of the process: for a while it waits for a slow reader. */
+  end(): void {
+    const deadline = performance.now() + END_MS;
+    while (this.#attempt() === BLOCKED_RETRY_MS && performance.now() < deadline) {
+      Atomics.wait(NEVER, 0, 0, BLOCKED_RETRY_MS);
+    }
+  }
+
+  #isFull(line: string): boolean {
+    return this.#waiting + line.length >= WAITING_BYTES_MAX;
   }
 
   #flushScheduled(): void {
@@ -67,7 +82,9 @@ export class LineWriter {
       }
       return undefined;
     } catch (error) {
-      return (error as NodeJS.ErrnoException).code === "EAGAIN" ? BLOCKED_RETRY_MS : FAULT_RETRY_MS;
+      const isBlocked = (error as NodeJS.ErrnoException).code === "EAGAIN";
+      this.#retryAt = performance.now() + (isBlocked ? FULL_RETRY_MS : FAULT_RETRY_MS);
+      return isBlocked ? BLOCKED_RETRY_MS : FAULT_RETRY_MS;
     }
   }
 
@@ -87,3 +104,5 @@ export class LineWriter {
 }
 
 const NOTHING = Buffer.alloc(0);
+/** Nobody changes it: to wait for that is to sleep. */
+const NEVER = new Int32Array(new SharedArrayBuffer(4));

@@ -49,7 +49,7 @@ function writeLog(format: Format, level: Level): void {
       writer.write(format.request(message as RequestMessage, Date.now()));
     });
   }
-  process.once("exit", () => writer.flush());
+  process.once("exit", () => writer.end());
 }
 
 function describeLoss(lines: number): Notice {

@@ -3,7 +3,7 @@
  *
  * A pipe or a socket is made non-blocking by Node, when it makes its stream of
  * it. A terminal Node keeps blocking, and the mode would be shared with the
- * shell, so it is opened a second time. Files never block.
+ * shell, so it is opened a second time. A file takes what it is given.
  */
 import { constants, openSync } from "node:fs";
 

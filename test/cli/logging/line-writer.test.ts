@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { closeSync, openSync, readFileSync } from "node:fs";
+import { closeSync, constants, openSync, readFileSync, readSync } from "node:fs";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { LineWriter } from "../../../src/cli/logging/line-writer.ts";
@@ -41,27 +41,54 @@ test("lines of one turn leave behind it, whole and in their order", async (t) =>
   assert.equal(read(), "one\nzwölf \u{1f331}\n");
 });
 
-test("flush() writes at once what waits, for a process that ends", (t) => {
+test("end() writes at once what waits", (t) => {
   const { fd, read } = openFile(t);
   const writer = new LineWriter(fd, describeLoss);
   writer.write("last words");
-  writer.flush();
+  writer.end();
   assert.equal(read(), "last words\n");
 });
 
-test("lines beyond the bound are dropped, and a later line says how many", (t) => {
+const LINE = "x".repeat(1023);
+
+test("more than the bound in one turn is no loss where it is taken", (t) => {
   const { fd, read } = openFile(t);
   const writer = new LineWriter(fd, describeLoss);
-  const line = "x".repeat(1023);
-  for (let at = 0; at < 1024 + 7; at++) writer.write(line);
-  writer.flush();
-  const lines = read().split("\n");
-  assert.equal(lines.filter((text) => text === line).length, 1024);
-  assert.deepEqual(lines.slice(-2), ["lost 7", ""]);
-  writer.write("again");
-  writer.flush();
-  assert.deepEqual(read().split("\n").slice(-3), ["lost 7", "again", ""]);
+  for (let at = 0; at < 5000; at++) writer.write(LINE);
+  writer.end();
+  assert.ok(read() === `${LINE}\n`.repeat(5000));
 });
+
+test("lines beyond the bound that nobody takes are dropped, and a later line says how many", async (t) => {
+  const path = join(makeFolder(t), "pipe");
+  assert.equal(spawnSync("mkfifo", [path]).status, 0);
+  const fd = openSync(path, constants.O_RDWR | constants.O_NONBLOCK);
+  t.after(() => closeSync(fd));
+  const writer = new LineWriter(fd, describeLoss);
+  for (let at = 0; at < 5000; at++) writer.write(LINE);
+  let text = "";
+  const read = () => {
+    text += readSome(fd);
+    return text;
+  };
+  await until("the loss is told", () => /^lost [0-9]+\n$/m.test(read()));
+  const lines = text.split("\n");
+  const kept = lines.filter((line) => line === LINE).length;
+  assert.ok(kept >= 1024 && kept < 5000, `${kept} were kept`);
+  assert.deepEqual(lines.slice(kept), [`lost ${5000 - kept}`, ""]);
+  writer.write("again");
+  await until("the next line comes", () => read().endsWith("\nagain\n"));
+});
+
+/** What is in a pipe now. */
+function readSome(fd: number): string {
+  const chunk = Buffer.alloc(1 << 20);
+  try {
+    return chunk.toString("latin1", 0, readSync(fd, chunk));
+  } catch {
+    return "";
+  }
+}
 
 test("a reader that has stopped holds nobody up; when it goes on, it gets whole lines", async (t) => {
   const child = writeUnread(
@@ -88,6 +115,22 @@ test("a reader that has stopped holds nobody up; when it goes on, it gets whole 
     .filter((line) => line !== `lost ${lost}`);
   assert.equal(kept.length + lost, 4000);
   for (const line of kept) assert.match(line, /^(?=.{999}$)-+[0-9]{1,3}$/);
+});
+
+test("a process that ends waits for a reader that is slow, and so loses no line", async (t) => {
+  const child = writeUnread(
+    t,
+    `for (let at = 0; at < 900; at++) writer.write(String(at).padStart(999, "-"));
+     process.once("exit", () => writer.end());
+     process.stdout.write("ends", () => process.exit(0));`,
+  );
+  await once(child.stdout, "data");
+  let text = "";
+  child.stderr.setEncoding("utf8").on("data", (chunk: string) => {
+    text += chunk;
+  });
+  await once(child, "close");
+  assert.equal(text.split("\n").length - 1, 900);
 });
 
 test("lines that nobody reads keep no process from its end", async (t) => {
