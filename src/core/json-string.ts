@@ -35,6 +35,17 @@ export function encodeJsonString(text: string): string {
   return UNSAFE.test(literal) ? literal.replace(UNSAFE_ALL, escapeCharacter) : literal;
 }
 
+/** Longer values are cut: a message is read by people. */
+const SHOWN_CHARACTERS_MAX = 60;
+
+/** So much of a text as a message shows. */
+export function cut(text: string): string {
+  if (text.length <= SHOWN_CHARACTERS_MAX) return text;
+  // A cut through a surrogate pair would show half a character.
+  const head = text.slice(0, SHOWN_CHARACTERS_MAX).replace(/[\ud800-\udbff]$/, "");
+  return `${head}…`;
+}
+
 function escapeCharacter(character: string): string {
   return `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
 }

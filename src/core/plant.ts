@@ -10,7 +10,7 @@ import { isUtf8 } from "node:buffer";
 import { PlantStoreError } from "./errors.ts";
 import { assertInt64, parseInt64 } from "./int64.ts";
 import { type JsonValue, jsonKindAt, scanJson } from "./json.ts";
-import { decodeJsonString, encodeJsonString } from "./json-string.ts";
+import { cut, decodeJsonString, encodeJsonString } from "./json-string.ts";
 import { PlainPlantFinder } from "./plain-plant.ts";
 
 /** Interface 2.1: what the create operation answers. */
@@ -178,9 +178,6 @@ function describeFaults(bytes: Buffer, { id, name, tag }: Members): PlantStoreEr
   return new PlantStoreError(code, faults.join("; "));
 }
 
-/** Longer values are cut: a message is read by people. */
-const SHOWN_CHARACTERS_MAX = 60;
-
 function describeValue(bytes: Buffer, { start, end }: Span): string {
   const kind = jsonKindAt(bytes, start);
   switch (kind) {
@@ -195,11 +192,4 @@ function describeValue(bytes: Buffer, { start, end }: Span): string {
     default:
       return kind;
   }
-}
-
-function cut(text: string): string {
-  if (text.length <= SHOWN_CHARACTERS_MAX) return text;
-  // A cut through a surrogate pair would show half a character.
-  const head = text.slice(0, SHOWN_CHARACTERS_MAX).replace(/[\ud800-\udbff]$/, "");
-  return `${head}…`;
 }

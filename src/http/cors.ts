@@ -37,7 +37,8 @@ export class Cors {
   /** What every answer to this request carries, whatever becomes of it. */
   mark(req: IncomingMessage, res: ServerResponse): void {
     for (const [name, value] of Object.entries(this.#headersFor(req.headers.origin))) {
-      res.setHeader(name, value);
+      if (name === "Vary") res.appendHeader(name, value);
+      else res.setHeader(name, value);
     }
   }
 

@@ -8,6 +8,7 @@
  */
 import { PlantStoreError } from "../core/errors.ts";
 import { INT64_MAX, INT64_MIN, parseCanonicalInt64 } from "../core/int64.ts";
+import { cut, encodeJsonString } from "../core/json-string.ts";
 
 export const LIMIT_DEFAULT = 100;
 export const LIMIT_MAX = 1000;
@@ -27,7 +28,10 @@ export function parseListQuery(target: string): ListQuery {
     const [text, ...others] = parameters.getAll(name);
     if (text === undefined) return undefined;
     const value = others.length === 0 ? parse(text) : undefined;
-    if (value === undefined) faults.push(`${name}: expected ${expected}`);
+    if (value === undefined) {
+      const got = others.length === 0 ? encodeJsonString(cut(text)) : `${others.length + 1} values`;
+      faults.push(`${name}: expected ${expected}, got ${got}`);
+    }
     return value;
   };
   const limit = read("limit", parseLimit, `one whole number from 1 to ${LIMIT_MAX}`);

@@ -20,7 +20,7 @@ import { DirectRequest } from "./direct-request.ts";
 import { requireExpectation, requireJson } from "./media-type.ts";
 import { Reader } from "./reader.ts";
 import { errorReply, isRequestError, scopeChallenge } from "./reply.ts";
-import { noteArrival, noteBody, noteSender } from "./request-message.ts";
+import { noteArrival, noteBody, noteOperation, noteSender } from "./request-message.ts";
 import { findRoute, methodNotAllowed, methodsOf, normalizeBasePath, notFound } from "./router.ts";
 
 export interface ListenerOptions {
@@ -149,6 +149,7 @@ class Listener {
       res.setHeader("Allow", methodsOf(route.resource));
       throw methodNotAllowed(route.resource, req.method ?? "");
     }
+    noteOperation(req, operation);
     if (!sender.scopes.includes(operation.scope)) {
       res.setHeader("WWW-Authenticate", scopeChallenge(operation.scope));
       throw insufficientScope(sender, operation.scope);

@@ -96,7 +96,7 @@ const LIST_PLANTS = {
     },
     400: failure("The request is not valid HTTP, or its query not a list's.", {
       bad_request: [40001, "Host: expected one header, got 2"],
-      invalid_query: [40007, "limit: expected one whole number from 1 to 1000"],
+      invalid_query: [40007, 'limit: expected one whole number from 1 to 1000, got "x"'],
       unknown_cursor: [40008, "after: expected the id of a plant, got 9"],
     }),
     ...FAILURES,

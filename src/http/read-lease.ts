@@ -4,24 +4,34 @@
  * A lease lasts from the first look into the store until the answer is sent or
  * its client has gone. The bound is not the one of creates: clients that ask
  * for plants and never read them may keep others from reading, but nobody
- * from writing.
+ * from writing. What is counted is what an answer holds while it waits, in
+ * bytes as they are sent, and what a list reads ahead; one plant's bytes are
+ * known only when they were read, and counted then.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { overloaded, type Pending } from "./body.ts";
 
-/** For what a store reads ahead, and a socket has not taken yet. */
-const BASE_BYTES = 256 * 1024;
+/** What a read takes at least; up to half of it is the answer's. */
+export const LEASE_BYTES = {
+  /** A request that waits, and a plant like most. */
+  plant: 4 * 1024,
+  /** What a store reads ahead, and a slice that a socket has not taken yet. */
+  list: 256 * 1024,
+} as const;
 
 export class ReadLease {
   readonly #pending: Pending;
-  #bytes = 0;
+  readonly #base: number;
+  #bytes: number;
   #isOver = false;
   #onOver: () => void = () => {};
 
   /** @throws PlantStoreError `overloaded` when no more may be held. */
-  constructor(pending: Pending, req: IncomingMessage, res: ServerResponse) {
+  constructor(pending: Pending, base: number, req: IncomingMessage, res: ServerResponse) {
+    if (!pending.take(base)) throw overloaded();
     this.#pending = pending;
-    this.grow(BASE_BYTES);
+    this.#base = base;
+    this.#bytes = base;
     // A response that waits behind others does not hear that its connection has
     // closed. Its request does, unless somebody has read it to its end.
     const witness = req.closed ? req.socket : req;
@@ -40,11 +50,16 @@ export class ReadLease {
     return this.#isOver;
   }
 
-  /** @throws PlantStoreError `overloaded`. */
-  grow(bytes: number): void {
+  /**
+   * So many bytes of the answer wait from now on.
+   *
+   * @throws PlantStoreError `overloaded`.
+   */
+  hold(bytes: number): void {
     if (this.#isOver) return;
-    if (!this.#pending.take(bytes)) throw overloaded();
-    this.#bytes += bytes;
+    const wanted = Math.max(this.#base, this.#base / 2 + bytes);
+    if (!this.#pending.take(wanted - this.#bytes)) throw overloaded();
+    this.#bytes = wanted;
   }
 
   /** Resolves when there is room again behind `res`, or the lease is over. */

@@ -11,7 +11,7 @@ import type { IncomingMessage } from "node:http";
 import { PlantStoreError } from "../core/errors.ts";
 import { encodeNewPlant } from "../core/plant.ts";
 import type { PlantService } from "../core/services.ts";
-import { LIMIT_DEFAULT, parseListQuery } from "./list-query.ts";
+import { LIMIT_DEFAULT, type ListQuery } from "./list-query.ts";
 import type { ReadLease } from "./read-lease.ts";
 import { emptyReply, okReply, type Reply } from "./reply.ts";
 
@@ -35,7 +35,7 @@ export async function getPlant(
     throw new PlantStoreError("unknown_plant", `id: there is no plant ${id}`);
   }
   const body = encodeNewPlant(plant);
-  lease.grow(body.length);
+  lease.hold(Buffer.byteLength(body));
   const headers = { ETag: entityTag(body), "Cache-Control": KEPT_BY_ITS_READER };
   return isMatch(req.headers["if-none-match"], headers.ETag)
     ? emptyReply(304, headers)
@@ -54,13 +54,12 @@ function isMatch(ifNoneMatch: string | undefined, tag: string): boolean {
   return [...ifNoneMatch.matchAll(/"[^"]*"/g)].some(([listed]) => listed === tag);
 }
 
-/** A page. @throws PlantStoreError `invalid_query`, and from `PlantService.list`. */
+/** A page. @throws PlantStoreError `overloaded`, and from `PlantService.list`. */
 export async function listPlants(
   plants: PlantService,
-  { url = "" }: IncomingMessage,
+  { limit = LIMIT_DEFAULT, after }: ListQuery,
   lease: ReadLease,
 ): Promise<Reply> {
-  const { limit = LIMIT_DEFAULT, after } = parseListQuery(url);
   const page: string[] = [];
   let last = after;
   let bytes = 0;
@@ -69,9 +68,9 @@ export async function listPlants(
     hasMore = page.length >= limit || bytes >= PAGE_BYTES_MAX;
     if (hasMore) break;
     const text = encodeNewPlant(plant);
-    lease.grow(text.length);
+    bytes += Buffer.byteLength(text);
+    lease.hold(bytes);
     page.push(text);
-    bytes += text.length;
     last = plant.id;
   }
   // Relative to the page itself (RFC 3986 section 5.3), so that it is right

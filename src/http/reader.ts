@@ -5,17 +5,17 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { PlantService } from "../core/services.ts";
 import { answer } from "./answer.ts";
 import { Pending } from "./body.ts";
-import { parseListQuery } from "./list-query.ts";
-import { ReadLease } from "./read-lease.ts";
+import { type ListQuery, parseListQuery } from "./list-query.ts";
+import { LEASE_BYTES, ReadLease } from "./read-lease.ts";
 import { getPlant, listPlants } from "./read-plants.ts";
-import { okReply } from "./reply.ts";
 import { publishAnswer } from "./request-message.ts";
+import { StreamPace } from "./stream-pace.ts";
 import { streamPlants, wantsStream } from "./stream-plants.ts";
 
 export class Reader {
   readonly #plants: PlantService;
   readonly #pending: Pending;
-  readonly #countCreates: () => number;
+  readonly #pace: StreamPace;
 
   /**
    * @param bytesMax what all answers that are not sent yet may hold together.
@@ -24,7 +24,7 @@ export class Reader {
   constructor(plants: PlantService, bytesMax: number, countCreates: () => number) {
     this.#plants = plants;
     this.#pending = new Pending(bytesMax, Number.POSITIVE_INFINITY);
-    this.#countCreates = countCreates;
+    this.#pace = new StreamPace(countCreates);
   }
 
   /**
@@ -32,17 +32,27 @@ export class Reader {
    * @throws PlantStoreError, or whatever the store throws, before anything was answered.
    */
   async read(req: IncomingMessage, res: ServerResponse, id: bigint | undefined): Promise<void> {
-    const lease = new ReadLease(this.#pending, req, res);
-    if (id !== undefined) answer(req, res, await getPlant(this.#plants, id, req, lease));
-    else if (wantsStream(req)) await this.#stream(req, res, lease);
-    else answer(req, res, await listPlants(this.#plants, req, lease));
+    if (id === undefined) return this.#list(req, res);
+    const lease = new ReadLease(this.#pending, LEASE_BYTES.plant, req, res);
+    answer(req, res, await getPlant(this.#plants, id, req, lease));
   }
 
-  async #stream(req: IncomingMessage, res: ServerResponse, lease: ReadLease): Promise<void> {
-    const { limit = Number.POSITIVE_INFINITY, after } = parseListQuery(req.url ?? "");
+  async #list(req: IncomingMessage, res: ServerResponse): Promise<void> {
+    if (!res.headersSent) res.appendHeader("Vary", "Accept");
+    const query = parseListQuery(req.url ?? "");
+    const lease = new ReadLease(this.#pending, LEASE_BYTES.list, req, res);
+    if (wantsStream(req)) await this.#stream(req, res, query, lease);
+    else answer(req, res, await listPlants(this.#plants, query, lease));
+  }
+
+  async #stream(
+    req: IncomingMessage,
+    res: ServerResponse,
+    { limit = Number.POSITIVE_INFINITY, after }: ListQuery,
+    lease: ReadLease,
+  ): Promise<void> {
     const plants = this.#plants.list({ after });
-    const countCreates = this.#countCreates;
-    const requestId = await streamPlants(res, { plants, limit, lease, countCreates });
-    if (requestId !== undefined) publishAnswer(okReply(""), requestId, req);
+    const sent = await streamPlants(res, { plants, limit, lease, pace: this.#pace });
+    if (sent !== undefined) publishAnswer({ status: 200, cut: sent.isCut }, sent.requestId, req);
   }
 }

@@ -8,13 +8,20 @@
 import type { IncomingMessage } from "node:http";
 import { type RequestMessage, requests } from "../core/channels.ts";
 import type { VerifiedToken } from "../core/services.ts";
-import type { Reply } from "./reply.ts";
-import { pathOf } from "./router.ts";
+import { type Operation, pathOf } from "./router.ts";
 
 interface Noted {
   readonly startedAt: number;
   token: string | undefined;
   bodyBytes: number;
+  operation: Operation["name"] | undefined;
+}
+
+/** What was answered. */
+interface Answered {
+  readonly status: number;
+  readonly error?: number;
+  readonly cut?: boolean;
 }
 
 const NOTED = Symbol("plant-store:request");
@@ -27,7 +34,12 @@ interface WatchedRequest extends IncomingMessage {
 /** The listener was called. */
 export function noteArrival(req: WatchedRequest): void {
   if (!requests.hasSubscribers) return;
-  req[NOTED] = { startedAt: performance.now(), token: undefined, bodyBytes: 0 };
+  req[NOTED] = {
+    startedAt: performance.now(),
+    token: undefined,
+    bodyBytes: 0,
+    operation: undefined,
+  };
 }
 
 /** The token was found good. */
@@ -35,6 +47,13 @@ export function noteSender(req: WatchedRequest, { name }: VerifiedToken): void {
   if (!requests.hasSubscribers) return;
   const known = req[NOTED];
   if (known !== undefined) known.token = name;
+}
+
+/** What it is for is known. */
+export function noteOperation(req: WatchedRequest, { name }: Operation): void {
+  if (!requests.hasSubscribers) return;
+  const known = req[NOTED];
+  if (known !== undefined) known.operation = name;
 }
 
 /** The body was taken whole. */
@@ -46,7 +65,7 @@ export function noteBody(req: WatchedRequest, bytes: number): void {
 
 /** The answer was handed over; `req` is absent where the bytes never became a request. */
 export function publishAnswer(
-  { status, error }: Reply,
+  { status, error, cut = false }: Answered,
   requestId: string,
   req?: WatchedRequest,
 ): void {
@@ -61,5 +80,7 @@ export function publishAnswer(
     bodyBytes: known?.bodyBytes ?? 0,
     requestId,
     token: known?.token,
+    operation: known?.operation,
+    cut,
   } satisfies RequestMessage);
 }

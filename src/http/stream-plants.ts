@@ -2,26 +2,23 @@
  * All plants as a stream of JSON lines (`application/x-ndjson`).
  *
  * Holds a slice at a time: the next is read when the socket has taken the one
- * before, so a client that does not read costs no memory, and one that leaves
- * ends the reading. Creates come first: while there are any the stream rests
- * between slices. A stream that cannot go on is cut without its last
- * chunk, so that nobody takes the part for the whole.
+ * before, so a client that does not read costs its lease and no more, and one
+ * that leaves ends the reading. A stream that cannot go on is cut without its
+ * last chunk, so that nobody takes the part for the whole.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { setImmediate, setTimeout } from "node:timers/promises";
 import { publishWarning } from "../core/channels.ts";
 import { encodeNewPlant, type NewPlant } from "../core/plant.ts";
 import { prefers } from "./accept.ts";
 import type { ReadLease } from "./read-lease.ts";
 import { streamHeaders } from "./reply.ts";
 import { nameRequest } from "./request-id.ts";
+import type { StreamPace } from "./stream-pace.ts";
 
 const NDJSON = "application/x-ndjson";
 
 /** About a millisecond's work. */
 const SLICE_CHARACTERS = 32 * 1024;
-/** Leaves creates more than nine tenths of the event loop. */
-const REST_MS = 16;
 
 /** Whether the client would rather have a stream than a page. */
 export function wantsStream({ headers }: IncomingMessage): boolean {
@@ -32,26 +29,33 @@ export interface PlantStream {
   readonly plants: AsyncIterable<NewPlant>;
   readonly limit: number;
   readonly lease: ReadLease;
-  /** How many creates there were so far. */
-  readonly countCreates: () => number;
+  readonly pace: StreamPace;
+}
+
+/** What became of a stream that was begun. */
+export interface SentStream {
+  /** As the answer tells it. */
+  readonly requestId: string;
+  /** It broke off before its end. */
+  readonly isCut: boolean;
 }
 
 /**
  * Sends the plants, and resolves when all are sent or the client has gone.
  *
- * @returns the request's id, as the answer tells it; `undefined` where none was begun.
+ * @returns `undefined` where no answer was begun.
  * @throws whatever the reading throws before the first slice is sent.
  */
 export async function streamPlants(
   res: ServerResponse,
   stream: PlantStream,
-): Promise<string | undefined> {
-  const { lease, countCreates } = stream;
-  let creates = countCreates();
+): Promise<SentStream | undefined> {
+  const { lease, pace } = stream;
   let requestId: string | undefined;
   try {
     for await (const slice of sliceLines(stream)) {
-      if (lease.isOver) return requestId;
+      if (lease.isOver) return requestId === undefined ? undefined : { requestId, isCut: true };
+      lease.hold(Buffer.byteLength(slice));
       if (requestId === undefined) {
         if (res.headersSent) return undefined; // the connection's own failure was told first
         requestId = nameRequest(res.req);
@@ -59,18 +63,16 @@ export async function streamPlants(
         if (res.req.method === "HEAD") break;
       }
       if (!res.write(slice)) await lease.room(res);
-      const before = creates;
-      creates = countCreates();
-      // Asking whether any is under way would not do: a batch is answered all at once.
-      await (creates === before ? setImmediate() : setTimeout(REST_MS));
+      await pace.turn(lease);
     }
     res.end();
+    return requestId === undefined ? undefined : { requestId, isCut: lease.isOver };
   } catch (error) {
     if (requestId === undefined) throw error;
-    publishWarning("Cannot go on with a stream of plants", error);
+    publishWarning("Cannot go on with a stream of plants", error, requestId);
     res.destroy();
+    return { requestId, isCut: true };
   }
-  return requestId;
 }
 
 /** Whole lines, a slice at a time; one that is empty where there are none. */

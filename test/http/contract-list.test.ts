@@ -147,8 +147,11 @@ test("a limit or cursor that is none is answered with a number of its own", asyn
       }
     });
   }
-  const { text } = await read(service, "/plants?limit=x&after=y");
-  assert.match(JSON.parse(text).message, /limit.*after/);
+  const long = "y".repeat(5000);
+  const { text } = await read(service, `/plants?limit=1&limit=2&after=${long}`);
+  const { message } = JSON.parse(text);
+  assert.match(message, /limit.*2 values.*after.*"yyy/);
+  assert.ok(message.length < 300); // what came is cut
 });
 
 test("other parameters are ignored, and ours may be percent-encoded", async (t) => {

@@ -164,15 +164,27 @@ test("a request that comes too slowly is refused in the name of its origin", asy
 test("what is read back is marked too: a plant, a page, a stream, and what has not changed", async (t) => {
   const service = await startReadable(t, [{ id: 7n, name: "Fern" }], { corsOrigins: [APP] });
   const { headers } = await read(service, "/plants/7");
-  for (const [path, more] of [
-    ["/plants/7", {}],
-    ["/plants/7", { "If-None-Match": headers.get("etag") ?? "" }],
-    ["/plants", {}],
-    ["/plants", { Accept: "application/x-ndjson" }],
+  for (const [path, more, vary] of [
+    ["/plants/7", {}, "Origin"],
+    ["/plants/7", { "If-None-Match": headers.get("etag") ?? "" }, "Origin"],
+    ["/plants", {}, "Origin, Accept"],
+    ["/plants", { Accept: "application/x-ndjson" }, "Origin, Accept"],
   ] as const) {
     const answer = await read(service, path, { Origin: APP, ...more });
-    assert.deepEqual(marksOf({ headers: new Map([...answer.headers]) }), MARKED);
+    assert.deepEqual(marksOf({ headers: new Map([...answer.headers]) }), { ...MARKED, vary });
   }
+});
+
+test("what somebody else's server says that answers vary by stays said", async (t) => {
+  const { store } = await startReadable(t, []);
+  const tokens = { verify: () => ({ name: "test", scopes: ["read"] as const }) };
+  const listener = createRequestListener({ plants: store, tokens, corsOrigins: [APP] });
+  const { url } = await serve(t, (req, res) => {
+    res.setHeader("Vary", "Cookie");
+    listener(req, res);
+  });
+  const { headers } = await send(`${url}/plants`, { headers: { Authorization: "Bearer any" } });
+  assert.equal(headers.get("vary"), "Cookie, Origin, Accept");
 });
 
 for (const origins of [undefined, []]) {

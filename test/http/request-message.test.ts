@@ -17,11 +17,13 @@ interface Told {
   readonly error?: number;
   readonly bodyBytes?: number;
   readonly token?: string | undefined;
+  readonly operation?: RequestMessage["operation"];
   /** The listener never saw it. */
   readonly isUntimed?: boolean;
 }
 
-const GOOD = { method: "POST", path: "/plants", token: "test" };
+const SENT = { method: "POST", path: "/plants", token: "test" };
+const GOOD = { ...SENT, operation: "createPlant" } as const;
 
 const REQUESTS: readonly [says: string, parts: RequestParts, told: Told][] = [
   ["a create", { body: BODY }, { ...GOOD, status: 200, bodyBytes: BODY.length }],
@@ -44,17 +46,22 @@ const REQUESTS: readonly [says: string, parts: RequestParts, told: Told][] = [
   [
     "a bad token",
     { headers: { Authorization: "Bearer wrong" }, body: BODY },
-    { ...GOOD, token: undefined, status: 401, error: 40102 },
+    { ...SENT, token: undefined, status: 401, error: 40102 },
   ],
   [
     "another path",
     { method: "GET", target: "/elsewhere" },
-    { ...GOOD, method: "GET", path: "/elsewhere", status: 404, error: 40401 },
+    { ...SENT, method: "GET", path: "/elsewhere", status: 404, error: 40401 },
   ],
   [
     "another method",
     { method: "DELETE" },
-    { ...GOOD, method: "DELETE", status: 405, error: 40501 },
+    { ...SENT, method: "DELETE", status: 405, error: 40501 },
+  ],
+  [
+    "a read that its token may not do",
+    { method: "GET", target: "/plants/7" },
+    { ...SENT, method: "GET", path: "/plants/7", operation: "getPlant", status: 403, error: 40301 },
   ],
   [
     "a body that is too long",
@@ -64,7 +71,7 @@ const REQUESTS: readonly [says: string, parts: RequestParts, told: Told][] = [
 ];
 
 const OURS_ALONE: readonly [says: string, request: RequestParts | string, told: Told][] = [
-  ["two hosts", { headers: { Host: ["a", "b"] } }, { ...GOOD, ...refused(400, 40001) }],
+  ["two hosts", { headers: { Host: ["a", "b"] } }, { ...SENT, ...refused(400, 40001) }],
   ["what is no HTTP", "GARDEN\r\n\r\n", refused(400, 40001)],
   ["too many headers", { headers: { X: "x".repeat(20_000) } }, refused(431, 43101)],
   [
@@ -108,7 +115,9 @@ function assertTold(messages: readonly RequestMessage[], { isUntimed = false, ..
         path: undefined,
         error: undefined,
         token: undefined,
+        operation: undefined,
         bodyBytes: 0,
+        cut: false,
         ...told,
         isUntimed,
       },

@@ -3,11 +3,17 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import net from "node:net";
 import { type TestContext, test } from "node:test";
-import { type NewPlant, PlantServer, PlantStoreError } from "../../src/index.ts";
+import { StreamPace } from "../../src/http/stream-pace.ts";
+import {
+  type NewPlant,
+  PlantServer,
+  PlantStoreError,
+  type RequestMessage,
+} from "../../src/index.ts";
 import { assertError, assertPlant, encodeRequest, type Target } from "../support/contract.ts";
 import { manyPlants, read, startReadable } from "../support/reading.ts";
 import { send } from "../support/service.ts";
-import { collectWarnings, until } from "../support/watch.ts";
+import { collectMessages, collectWarnings, until } from "../support/watch.ts";
 
 const NDJSON = { Accept: "application/x-ndjson" };
 
@@ -175,6 +181,49 @@ for (const requests of [1, 20]) {
   });
 }
 
+test("what is wrong with a query is told also where no more reads are taken, and lists vary by Accept", async (t) => {
+  const source = new Source();
+  const target = await startWith(t, source);
+  for (let count = 0; count < 4; count++) await askAndWait(t, target);
+  const page = (query = "") => send(`${target.url}/plants${query}`, { headers: headersOf(target) });
+  await until("no more lists are taken", async () => {
+    const controller = new AbortController();
+    const init = { headers: headersOf(target), signal: controller.signal };
+    const { status } = await fetch(`${target.url}/plants`, init);
+    controller.abort();
+    return status === 503;
+  });
+  const refused = await page();
+  assertError(refused, 50301);
+  assert.equal(refused.headers.get("vary"), "Accept");
+  assertError(await page("?limit=x"), 40007);
+});
+
+test("two hundred plants are asked for at once, and none is refused", async (t) => {
+  let asked = 0;
+  const waiting: (() => void)[] = [];
+  const server = await PlantServer.start({
+    port: 0,
+    readBytesMax: 1 << 20,
+    plants: {
+      create: async () => "created",
+      get: async (id) => {
+        if (++asked === 200) for (const goOn of waiting) goOn();
+        else if (asked < 200) await new Promise<void>((resolve) => waiting.push(resolve));
+        return { id, name: "n".repeat(1000) };
+      },
+      list: () => new Source().list(),
+    },
+    tokens: { verify: () => ({ name: "test", scopes: ["read"] }) },
+  });
+  t.after(() => server.close(0));
+  const headers = { Authorization: "Bearer any" };
+  const answers = await Promise.all(
+    Array.from({ length: 200 }, (_, id) => send(`${server.url}/plants/${id}`, { headers })),
+  );
+  assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set([200]));
+});
+
 test("a page counts with what it holds", async (t) => {
   const service = await startReadable(t, manyPlants(3, 700_000), { readBytesMax: 1 << 20 });
   assertError(await read(service, "/plants"), 50301);
@@ -182,8 +231,9 @@ test("a page counts with what it holds", async (t) => {
   assert.equal((await read(service, "/plants/3")).status, 200);
 });
 
-test("a stream that cannot go on is cut, and the operator is warned", async (t) => {
+test("a stream that cannot go on is cut, and the operator is told which", async (t) => {
   const warnings = collectWarnings(t, "stream");
+  const requests = collectMessages<RequestMessage>(t, "plant-store:request");
   const source = new Source((given) => {
     if (given === 500) throw new Error("the disk is gone");
   });
@@ -191,6 +241,64 @@ test("a stream that cannot go on is cut, and the operator is warned", async (t) 
   await assert.rejects(send(`${target.url}/plants`, { headers: headersOf(target) }));
   assert.equal(warnings.length, 1);
   assert.equal(source.open, 0);
+  const [told] = requests;
+  assert.deepEqual([told?.status, told?.cut, told?.operation], [200, true, "listPlants"]);
+  assert.equal(warnings[0]?.requestId, told?.requestId);
+});
+
+test("a stream whose client leaves is told as cut, one that is sent whole is not", async (t) => {
+  const requests = collectMessages<RequestMessage>(t, "plant-store:request");
+  const service = await startReadable(t, manyPlants(3));
+  await read(service, "/plants", NDJSON);
+  assert.deepEqual(
+    requests.map(({ cut }) => cut),
+    [false],
+  );
+  const source = new Source();
+  const target = await startWith(t, source);
+  const socket = await askAndWait(t, target);
+  await source.settle();
+  socket.destroy();
+  await until("it is told", () => requests.length === 2);
+  assert.equal(requests[1]?.cut, true);
+});
+
+test("plants that are long count for a stream, which is cut where no more may be held", async (t) => {
+  const warnings = collectWarnings(t, "stream");
+  const plants = [...manyPlants(2000, 100), { id: -1n, name: "n".repeat(1_000_000) }];
+  const service = await startReadable(t, plants, { readBytesMax: 1 << 20 });
+  await assert.rejects(read(service, "/plants", NDJSON));
+  assert.equal(warnings.length, 1);
+  assert.equal((await read(service, "/plants?limit=1000", NDJSON)).status, 200);
+});
+
+test("streams take turns, and each turn of one rests for the creates since the last of any", async () => {
+  let creates = 0;
+  const rests: [hasCreates: boolean, end: () => void][] = [];
+  const pace = new StreamPace(
+    () => creates,
+    (hasCreates) => new Promise<void>((resolve) => rests.push([hasCreates, resolve])),
+  );
+  const order: string[] = [];
+  const take = (name: string, isOver = false) => pace.turn({ isOver }).then(() => order.push(name));
+  creates++;
+  const turns = [take("a"), take("gone", true), take("b"), take("c")];
+  const settled = () => new Promise(setImmediate);
+  await settled();
+  assert.deepEqual([rests.length, order], [1, []]);
+  rests[0]?.[1]();
+  await settled();
+  assert.deepEqual([rests.length, order], [2, ["a", "gone"]]);
+  creates++;
+  rests[1]?.[1]();
+  await settled();
+  rests[2]?.[1]();
+  await Promise.all(turns);
+  assert.deepEqual(order, ["a", "gone", "b", "c"]);
+  assert.deepEqual(
+    rests.map(([hasCreates]) => hasCreates),
+    [true, false, true],
+  );
 });
 
 for (const [error, failure] of [

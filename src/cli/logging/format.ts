@@ -24,10 +24,11 @@ export const JSON_FORMAT: Format = {
   },
 
   // Written out, for speed: one of these a request.
-  request({ method, path, status, error, durationMs, bodyBytes, requestId, token }, time) {
+  request({ method, path, status, error, cut, durationMs, bodyBytes, requestId, token }, time) {
     const number = error === undefined ? "" : `,"error":${error}`;
+    const end = cut ? ',"cut":true' : "";
     const took = durationMs === undefined ? null : formatMs(durationMs);
-    return `{"time":"${isoTime(time)}","level":"info","event":"request","method":${encodeText(method)},"path":${encodeText(path)},"status":${status}${number},"durationMs":${took},"bytes":${bodyBytes},"requestId":${encodeJsonString(requestId)},"token":${encodeText(token)}}`;
+    return `{"time":"${isoTime(time)}","level":"info","event":"request","method":${encodeText(method)},"path":${encodeText(path)},"status":${status}${number}${end},"durationMs":${took},"bytes":${bodyBytes},"requestId":${encodeJsonString(requestId)},"token":${encodeText(token)}}`;
   },
 };
 
@@ -41,9 +42,10 @@ export function textFormat(hasColours: boolean): Format {
       const label = level === "info" ? "" : `${paint(LEVEL_COLOURS[level], LABELS[level])} `;
       return `${start(time)} ${label}${escapeControls(message)}`;
     },
-    request({ method, path, status, error, durationMs, bodyBytes, requestId, token }, time) {
+    request({ method, path, status, error, cut, durationMs, bodyBytes, requestId, token }, time) {
       const what = escapeControls(`${method ?? "-"} ${path ?? "-"}`);
-      const outcome = paint(statusColour(status), `${status}${error ? ` ${error}` : ""}`);
+      const more = cut ? " cut" : error ? ` ${error}` : "";
+      const outcome = paint(cut ? YELLOW : statusColour(status), `${status}${more}`);
       const took = durationMs === undefined ? "-" : `${durationMs.toFixed(1)} ms`;
       const rest = escapeControls(`${took} ${bodyBytes} B ${token ?? "-"} ${requestId}`);
       return `${start(time)} ${what} ${outcome} ${paint(GREY, rest)}`;

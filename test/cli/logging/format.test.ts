@@ -41,6 +41,13 @@ test("what never became a request has nulls, and a success no error", () => {
   assert.equal("error" in rest, false);
 });
 
+test("a stream that broke off is a 200 that says so", () => {
+  const request = { ...REQUEST, status: 200, error: undefined };
+  assert.equal(JSON.parse(JSON_FORMAT.request({ ...request, cut: true }, TIME)).cut, true);
+  assert.equal("cut" in JSON.parse(JSON_FORMAT.request({ ...request, cut: false }, TIME)), false);
+  assert.match(textFormat(false).request({ ...request, cut: true }, TIME), / 200 cut 1\.2 ms /);
+});
+
 test("a notice in JSON has its message and its fields", () => {
   const fields = { url: "http://[::1]:8080", plants: 7, admin: undefined };
   const notice = { level: "info", event: "listening", message: "listening", fields } as const;

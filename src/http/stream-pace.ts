@@ -1,0 +1,43 @@
+/**
+ * One pace for all streams of a listener: creates come first.
+ *
+ * Streams take turns, a slice each, so that a hundred of them take no more of
+ * the event loop than one. While there are creates each turn begins with a rest.
+ */
+import { setImmediate, setTimeout } from "node:timers/promises";
+
+/** Leaves creates more than nine tenths of the event loop. */
+const REST_MS = 16;
+
+/** How a turn begins. */
+export type Rest = (hasCreates: boolean) => Promise<unknown>;
+
+const restOnTimer: Rest = (hasCreates) => (hasCreates ? setTimeout(REST_MS) : setImmediate());
+
+export class StreamPace {
+  readonly #countCreates: () => number;
+  readonly #rest: Rest;
+  #creates: number;
+  #last: Promise<unknown> = Promise.resolve();
+
+  /** @param countCreates how many creates there were so far. */
+  constructor(countCreates: () => number, rest: Rest = restOnTimer) {
+    this.#countCreates = countCreates;
+    this.#rest = rest;
+    this.#creates = countCreates();
+  }
+
+  /** Resolves when it is the caller's turn; at once in its place where the caller is over by then. */
+  async turn(caller: { readonly isOver: boolean }): Promise<void> {
+    const turn = this.#last.then(() => (caller.isOver ? undefined : this.#begin()));
+    this.#last = turn;
+    await turn;
+  }
+
+  #begin(): Promise<unknown> {
+    const before = this.#creates;
+    this.#creates = this.#countCreates();
+    // Asking whether any is under way would not do: a batch is answered all at once.
+    return this.#rest(this.#creates !== before);
+  }
+}
