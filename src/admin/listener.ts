@@ -2,18 +2,19 @@
  * From a request to the admin listener to its answer. Everything is read only,
  * so there is GET and HEAD, and no body is ever read.
  *
- * Nobody is asked for a token. Pages of other origins are kept out: they
- * cannot read an answer, and a name of theirs that resolves to this machine is
- * refused.
+ * Nobody is asked for a token. Pages of other origins are kept out: they cannot
+ * read an answer, and a name of theirs that resolves to this machine is refused.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import type { Status } from "../core/services.ts";
+import { findFramingFault } from "../http/framing.ts";
 import { OPENAPI } from "../http/openapi.ts";
 import { errorReply } from "../http/reply.ts";
 import { type AdminAddress, isOwnHost } from "./address.ts";
 import { EXPOSITION_TYPE, encodeMetrics } from "./exposition.ts";
+import type { FreeBytes } from "./free-bytes.ts";
 import { type BuildInfo, readServiceMetrics } from "./metrics.ts";
 import { type EventLoopDelay, readProcessMetrics } from "./process-metrics.ts";
 import { judgeState, STATE_MESSAGES } from "./readiness.ts";
@@ -26,6 +27,7 @@ export interface AdminSources {
   readonly address: AdminAddress;
   readonly build: BuildInfo;
   readonly status: Status;
+  readonly freeBytes: FreeBytes;
   readonly recorder: Recorder;
   readonly delay: EventLoopDelay;
 }
@@ -55,14 +57,14 @@ const ROUTES: Readonly<
     const body = `${JSON.stringify({ state, message: STATE_MESSAGES[state] })}\n`;
     return { status: state === "ready" ? 200 : 503, type: JSON_TYPE, body };
   },
-  "/metrics": async ({ status, recorder, build, delay }) => {
-    const metrics = readServiceMetrics(status, recorder, build, await status.freeBytes());
+  "/metrics": async ({ status, freeBytes, recorder, build, delay }) => {
+    const metrics = readServiceMetrics(status, recorder, build, await freeBytes.read());
     const body = encodeMetrics([...metrics, ...readProcessMetrics(delay)]);
     return { status: 200, type: EXPOSITION_TYPE, body };
   },
-  "/status.json": async ({ status, recorder, build }) => {
-    const freeBytes = await status.freeBytes();
-    const document = readStatusDocument(status, recorder, build.version, freeBytes);
+  "/status.json": async ({ status, freeBytes, recorder, build }) => {
+    const free = await freeBytes.read();
+    const document = readStatusDocument(status, recorder, build.version, free);
     return { status: 200, type: JSON_TYPE, body: JSON.stringify(document) };
   },
 };
@@ -95,6 +97,9 @@ export async function answerAdmin(
 }
 
 async function reply(req: IncomingMessage, sources: AdminSources): Promise<AdminReply> {
+  const fault = findFramingFault(req);
+  if (fault !== undefined) throw fault;
+
   if (!isOwnHost(req.headers.host, sources.address)) {
     throw new PlantStoreError("bad_request", "Host: expected an IP address or localhost");
   }

@@ -34,10 +34,10 @@ export function readServiceMetrics(
     },
     {
       name: "plant_store_http_requests_total",
-      help: "Requests answered, by status and error number; the number of a success is empty.",
+      help: "Requests answered, by operation, status and error number; the number of a success is empty.",
       type: "counter",
-      samples: recorder.answers.map(({ status, error = "", count }) => ({
-        labels: { status, error },
+      samples: recorder.answers.map(({ operation, status, error = "", count }) => ({
+        labels: { operation, status, error },
         value: count,
       })),
     },

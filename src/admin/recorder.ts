@@ -10,8 +10,13 @@ import { FAILURES } from "../http/reply.ts";
 import { Histogram } from "./histogram.ts";
 import { History } from "./history.ts";
 
-/** The answers with one status and error number. */
+/** What requests are for, by the names that OpenAPI has for it and metrics. */
+const OPERATIONS = { createPlant: "create", getPlant: "get", listPlants: "list" } as const;
+
+/** The answers to one operation with one status and error number. */
 export interface AnswerCount {
+  /** `none` for what was refused before it was known. */
+  readonly operation: (typeof OPERATIONS)[keyof typeof OPERATIONS] | "none";
   readonly status: number;
   readonly error: number | undefined;
   count: number;
@@ -38,7 +43,12 @@ export class Recorder {
   readonly history = new History();
   bodyBytes = 0;
   warnings = 0;
-  readonly #answers = new Map<number, AnswerCount>();
+  readonly #answers = {
+    create: knownAnswers("create"),
+    get: knownAnswers("get"),
+    list: knownAnswers("list"),
+    none: new Map<number, AnswerCount>(),
+  };
   #refusedAt: number | undefined;
 
   readonly #onRequest = (message: unknown) => this.#countRequest(message as RequestMessage);
@@ -61,7 +71,7 @@ export class Recorder {
   }
 
   get answers(): readonly AnswerCount[] {
-    return [...this.#answers.values()];
+    return Object.values(this.#answers).flatMap((answers) => [...answers.values()]);
   }
 
   /**
@@ -72,14 +82,12 @@ export class Recorder {
     return this.#refusedAt === undefined ? undefined : performance.now() - this.#refusedAt;
   }
 
-  #countRequest({ status, error, durationMs, bodyBytes }: RequestMessage): void {
-    const answer = this.#answers.get(error ?? status);
-    if (answer === undefined) {
-      this.#answers.set(error ?? status, { status, error, count: 1, lastAt: Date.now() });
-    } else {
-      answer.count++;
-      if (error !== undefined) answer.lastAt = Date.now();
-    }
+  #countRequest({ status, error, durationMs, bodyBytes, operation }: RequestMessage): void {
+    const name = operation === undefined ? "none" : OPERATIONS[operation];
+    const answers = this.#answers[name];
+    const answer = answers.get(error ?? status) ?? newAnswer(name, status, error);
+    if (answer.count++ === 0) answers.set(error ?? status, answer);
+    if (error !== undefined) answer.lastAt = Date.now();
     if (durationMs !== undefined) this.requestSeconds.observe(durationMs / 1000);
     this.bodyBytes += bodyBytes;
     if (error === FAILURES.write_failed.error) this.#refusedAt = performance.now();
@@ -92,4 +100,21 @@ export class Recorder {
     this.batchBytes.observe(bytes);
     this.history.note(Date.now(), records, syncMs);
   }
+}
+
+/** Those that alerts are made of are there from the start: a rate needs a 0 to begin with. */
+function knownAnswers(operation: AnswerCount["operation"]): Map<number, AnswerCount> {
+  const answers = new Map([[200, newAnswer(operation, 200, undefined)]]);
+  for (const { status, error } of Object.values(FAILURES)) {
+    if (status >= 500) answers.set(error, newAnswer(operation, status, error));
+  }
+  return answers;
+}
+
+function newAnswer(
+  operation: AnswerCount["operation"],
+  status: number,
+  error: number | undefined,
+): AnswerCount {
+  return { operation, status, error, count: 0, lastAt: 0 };
 }

@@ -9,11 +9,12 @@ import { once } from "node:events";
 import http, { type Server } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { publishWarning } from "../core/channels.ts";
-import { PlantStoreError } from "../core/errors.ts";
 import type { Status } from "../core/services.ts";
+import { describeParserFault } from "../http/framing.ts";
 import { encodeReply, errorReply } from "../http/reply.ts";
 import { nameRequest } from "../http/request-id.ts";
 import { type AdminAddress, formatAdminAddress, isLocal } from "./address.ts";
+import { FreeBytes } from "./free-bytes.ts";
 import { answerAdmin } from "./listener.ts";
 import { EventLoopDelay } from "./process-metrics.ts";
 import { Recorder } from "./recorder.ts";
@@ -30,7 +31,13 @@ export interface AdminOptions {
 /** More than any scraper and its people need, and no burden. */
 const CONNECTIONS_MAX = 100;
 const REQUEST_TIMEOUT_MS = 10_000;
+const CONNECTION_CHECK_INTERVAL_MS = 1000;
 
+/**
+ * Counts what the channels of `node:diagnostics_channel` tell, and they are the
+ * process's: where several stores or servers live in one, it tells of them all
+ * together. What it asks of `status` is that one's alone.
+ */
 export class AdminServer {
   /** Where it listens: `http://127.0.0.1:9180`, or `unix:` and a path. */
   readonly url: string;
@@ -54,7 +61,8 @@ export class AdminServer {
   static async start({ address, status, version }: AdminOptions): Promise<AdminServer> {
     const recorder = new Recorder();
     const delay = new EventLoopDelay();
-    const sources = { address, status, build: { version }, recorder, delay };
+    const freeBytes = new FreeBytes(status);
+    const sources = { address, status, freeBytes, build: { version }, recorder, delay };
     const server = createServer();
     server.on("request", (req, res) => void answerAdmin(req, res, sources));
     try {
@@ -95,18 +103,18 @@ function createServer(): Server {
   const server = http.createServer({
     headersTimeout: REQUEST_TIMEOUT_MS,
     requestTimeout: REQUEST_TIMEOUT_MS,
+    connectionsCheckingInterval: CONNECTION_CHECK_INTERVAL_MS,
     requireHostHeader: false, // the listener judges it
   });
   server.maxConnections = CONNECTIONS_MAX;
   server.timeout = REQUEST_TIMEOUT_MS;
-  server.on("clientError", (_, socket) => {
-    if (!(socket as Socket).writable) socket.destroy();
-    else socket.end(encodeReply(errorReply(NO_HTTP), nameRequest()));
+  server.on("clientError", (error, socket) => {
+    const fault = describeParserFault(error);
+    if (fault === undefined || !(socket as Socket).writable) socket.destroy();
+    else socket.end(encodeReply(errorReply(fault), nameRequest()));
   });
   return server;
 }
-
-const NO_HTTP = new PlantStoreError("bad_request", "request: expected HTTP/1.1");
 
 async function listen(server: Server, address: AdminAddress): Promise<void> {
   if ("socketPath" in address) return listenOnPath(server, address.socketPath);

@@ -68,10 +68,18 @@ export function readStatusDocument(
   };
 }
 
+/** Of all operations together. */
 function readErrors({ answers }: Recorder): ErrorDocument[] {
-  return answers
-    .flatMap(({ error, count, lastAt }) =>
-      error === undefined ? [] : [{ error, code: CODES.get(error) ?? "", count, lastAt }],
-    )
-    .sort((a, b) => b.lastAt - a.lastAt);
+  const errors = new Map<number, ErrorDocument>();
+  for (const { error, count, lastAt } of answers) {
+    if (error === undefined || count === 0) continue;
+    const other = errors.get(error);
+    errors.set(error, {
+      error,
+      code: CODES.get(error) ?? "",
+      count: count + (other?.count ?? 0),
+      lastAt: Math.max(lastAt, other?.lastAt ?? 0),
+    });
+  }
+  return [...errors.values()].sort((a, b) => b.lastAt - a.lastAt);
 }

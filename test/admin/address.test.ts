@@ -14,6 +14,10 @@ const GOOD: readonly [text: string, url: string, isLocal: boolean][] = [
   ["localhost:9180", "http://localhost:9180", true],
   ["0.0.0.0:9180", "http://0.0.0.0:9180", false],
   ["[::]:65535", "http://[::]:65535", false],
+  ["127.evil.example:80", "http://127.evil.example:80", false],
+  ["LocalHost:80", "http://LocalHost:80", true],
+  ["[0:0::1]:80", "http://[0:0::1]:80", true],
+  ["[::2]:80", "http://[::2]:80", false],
   ["greenhouse.example:80", "http://greenhouse.example:80", false],
   ["./admin.sock", "unix:./admin.sock", true],
   ["/run/plant-store/admin.sock", "unix:/run/plant-store/admin.sock", true],
@@ -47,8 +51,9 @@ const HOSTS: readonly [host: string | undefined, isOwn: boolean][] = [
   ["evil.example:9180", false],
   ["localhost.evil.example", false],
   ["127.0.0.1.evil.example", false],
+  ["127.evil.example", false],
   ["", false],
-  [undefined, false],
+  [undefined, true], // HTTP/1.0 by then, so no browser
 ];
 
 for (const [host, isOwn] of HOSTS) {

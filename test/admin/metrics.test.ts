@@ -4,6 +4,7 @@ import { type TestContext, test } from "node:test";
 import { batches, requests } from "../../src/core/channels.ts";
 import { FAILURES } from "../../src/http/reply.ts";
 import { type Admin, startAdmin } from "../support/admin.ts";
+import { until } from "../support/watch.ts";
 
 const REQUEST = {
   method: "POST",
@@ -14,7 +15,9 @@ const REQUEST = {
   bodyBytes: 50,
   requestId: "a-1",
   token: "gardener",
-};
+  operation: "createPlant",
+  cut: false,
+} as const;
 
 /** Everything that can be told, once, with a token whose name is odd. */
 async function startBusy(t: TestContext): Promise<Admin> {
@@ -29,6 +32,9 @@ async function startBusy(t: TestContext): Promise<Admin> {
   for (const { status, error } of Object.values(FAILURES)) {
     requests.publish({ ...REQUEST, status, error, bodyBytes: 0 });
   }
+  requests.publish({ ...REQUEST, operation: "listPlants", bodyBytes: 0 });
+  const refused = { operation: undefined, token: undefined, status: 401, error: 40101 };
+  requests.publish({ ...REQUEST, ...refused, bodyBytes: 0 });
   batches.publish({ log: "x", records: 3, bytes: 120, syncMs: 0.5 });
   return admin;
 }
@@ -50,9 +56,11 @@ test("what happened is counted, under its status and error number", async (t) =>
   const admin = await startBusy(t);
   const samples = samplesOf((await admin.get("/metrics")).text);
   const expected: readonly [name: string, value: number][] = [
-    ['plant_store_http_requests_total{status="200",error=""}', 3],
-    ['plant_store_http_requests_total{status="400",error="40006"}', 1],
-    ['plant_store_http_requests_total{status="503",error="50303"}', 1],
+    ['plant_store_http_requests_total{operation="create",status="200",error=""}', 3],
+    ['plant_store_http_requests_total{operation="list",status="200",error=""}', 1],
+    ['plant_store_http_requests_total{operation="none",status="401",error="40101"}', 1],
+    ['plant_store_http_requests_total{operation="create",status="400",error="40006"}', 1],
+    ['plant_store_http_requests_total{operation="create",status="503",error="50303"}', 1],
     ['plant_store_http_request_duration_seconds_bucket{le="0.001"}', 0],
     ["plant_store_http_request_body_bytes_total", 150],
     ['plant_store_sync_duration_seconds_bucket{le="0.00025"}', 0],
@@ -71,11 +79,43 @@ test("what happened is counted, under its status and error number", async (t) =>
     [`plant_store_build_info{version="1.2.3",node="${process.version}"}`, 1],
   ];
   for (const [name, value] of expected) assert.equal(samples.get(name), value, name);
-  const all = Object.keys(FAILURES).length + 3;
+  const all = Object.keys(FAILURES).length + 5;
   assert.equal(samples.get("plant_store_http_request_duration_seconds_count"), all - 1);
   for (const name of ["process_resident_memory_bytes", "process_cpu_seconds_total"]) {
     assert.ok(Number(samples.get(name)) > 0, name);
   }
+});
+
+test("successes and the server's own failures are 0 before the first, for a rate to begin with", async (t) => {
+  const samples = samplesOf((await (await startAdmin(t)).get("/metrics")).text);
+  for (const operation of ["create", "get", "list"]) {
+    for (const [status, error] of [
+      [200, ""],
+      ...Object.entries(FAILURES).map(([, failure]) => [failure.status, failure.error]),
+    ]) {
+      const labels = `{operation="${operation}",status="${status}",error="${error}"}`;
+      const expected = status === 200 || Number(status) >= 500 ? 0 : undefined;
+      assert.equal(samples.get(`plant_store_http_requests_total${labels}`), expected, labels);
+    }
+  }
+});
+
+test("a disk that does not answer is left out, asked once at a time, and keeps nothing else back", async (t) => {
+  const admin = await startAdmin(t);
+  const answers: ((bytes: number) => void)[] = [];
+  admin.status.free = () => new Promise((resolve) => answers.push(resolve));
+  const scrapes = await Promise.all([admin.get("/metrics"), admin.get("/metrics")]);
+  for (const { text } of scrapes) {
+    const samples = samplesOf(text);
+    assert.equal(samples.has("plant_store_disk_free_bytes"), false);
+    assert.equal(samples.get("plant_store_plants"), 7);
+  }
+  assert.equal(answers.length, 1);
+  answers[0]?.(256);
+  admin.status.free = async () => 512;
+  await until("it is asked again", async () => {
+    return JSON.parse((await admin.get("/status.json")).text).freeBytes === 512;
+  });
 });
 
 test("before the store is open there are no plants to tell of, not none", async (t) => {

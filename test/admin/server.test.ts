@@ -65,14 +65,32 @@ test("a name that somebody has resolve to this machine is refused, whatever it a
   }
 });
 
-test("what is no HTTP is answered 400 with the Error body", async (t) => {
-  const admin = await startAdmin(t);
-  const socket = net.connect(Number(new URL(admin.server.url).port), "127.0.0.1");
-  socket.end("nonsense\r\n\r\n");
-  let text = "";
-  for await (const chunk of socket) text += chunk;
-  assert.match(text, /^HTTP\/1\.1 400 [\s\S]*\{"error":40001,"message":"[^"]+"\}$/);
-});
+const RAW: readonly [says: string, bytes: string, status: number, error: number | undefined][] = [
+  ["what is no HTTP", "nonsense\r\n\r\n", 400, 40001],
+  ["HTTP/1.1 without a Host", "GET /healthz HTTP/1.1\r\n\r\n", 400, 40001],
+  ["two Hosts", "GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n", 400, 40001],
+  ["too many headers", `GET / HTTP/1.1\r\nX: ${"x".repeat(20_000)}\r\n\r\n`, 431, 43101],
+  ["HTTP/1.0 without a Host, a balancer's check", "GET /healthz HTTP/1.0\r\n\r\n", 200, undefined],
+];
+
+for (const [says, bytes, status, error] of RAW) {
+  test(`${says} is answered ${status}${error === undefined ? "" : " with the Error body"}`, async (t) => {
+    const admin = await startAdmin(t);
+    const socket = net.connect(Number(new URL(admin.server.url).port), "127.0.0.1");
+    socket.write(bytes);
+    let text = "";
+    socket
+      .on("error", () => {})
+      .on("data", (chunk) => {
+        text += chunk;
+        if (/\}\n?$/.test(text)) socket.destroy();
+      });
+    await once(socket, "close");
+    const [head = "", body = ""] = text.split("\r\n\r\n");
+    assert.equal(Number(head.split(" ")[1]), status);
+    if (error !== undefined) assert.equal(errorNumber({ text: body }), error);
+  });
+}
 
 const STATES: readonly [state: ServiceState, status: number][] = [
   ["starting", 503],
@@ -136,6 +154,29 @@ test("a socket is for its owner alone, answers, and is gone after the stop", asy
   assert.equal((await admin.get("/healthz", { headers: { Host: "whatever" } })).status, 200);
   await admin.server.close();
   assert.equal(existsSync(path), false);
+});
+
+test("a socket is nobody else's from the moment it is there", async (t) => {
+  const path = join(makeFolder(t), "admin.sock");
+  const modes: number[] = [];
+  const listen = net.Server.prototype.listen;
+  t.mock.method(
+    net.Server.prototype,
+    "listen",
+    function (this: net.Server, options: net.ListenOptions) {
+      const server = listen.call(this, options);
+      modes.push(statSync(path).mode & 0o077);
+      return server;
+    },
+  );
+  const before = process.umask(0);
+  try {
+    await listenAt(t, path);
+    assert.equal(process.umask(), 0); // as it was
+  } finally {
+    process.umask(before);
+  }
+  assert.deepEqual(modes, [0]);
 });
 
 test("a socket that a dead process left is replaced; one that somebody answers is not", async (t) => {

@@ -33,8 +33,8 @@ test("serve --admin tells of the real store: plants, bytes, tokens, requests", a
     "plant_store_plants 1",
     `plant_store_log_bytes ${'{"id":1,"name":"a"}\n'.length}`,
     "plant_store_tokens 1",
-    'plant_store_http_requests_total{status="200",error=""} 1',
-    'plant_store_http_requests_total{status="400",error="40006"} 1',
+    'plant_store_http_requests_total{operation="create",status="200",error=""} 1',
+    'plant_store_http_requests_total{operation="create",status="400",error="40006"} 1',
     "plant_store_sync_duration_seconds_count 1",
   ]) {
     assert.ok(text.includes(`\n${sample}\n`), sample);

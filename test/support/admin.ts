@@ -29,8 +29,10 @@ export class TestStatus implements Status {
   tokens(): ReturnType<Status["tokens"]> {
     return this.listed;
   }
-  async freeBytes(): Promise<number | undefined> {
-    return 1024;
+  free: () => Promise<number | undefined> = async () => 1024;
+
+  freeBytes(): Promise<number | undefined> {
+    return this.free();
   }
 }
 
