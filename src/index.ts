@@ -37,7 +37,7 @@ export {
   type RequestErrorCode,
 } from "./core/errors.ts";
 export { parseInt64 } from "./core/int64.ts";
-export { encodeJsonString } from "./core/json-string.ts";
+export { encodeJsonString, escapeControls } from "./core/json-string.ts";
 export {
   DEFAULT_HOST,
   NUMBER_OPTIONS,

@@ -39,6 +39,7 @@ test("the library exports these names and no others", () => {
     "createToken",
     "encodeJsonString",
     "encodeNewPlant",
+    "escapeControls",
     "exportLines",
     "formatAdminAddress",
     "importPlants",

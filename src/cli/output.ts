@@ -2,7 +2,7 @@
  * What people see. Standard output holds results only; everything else goes to
  * standard error, one line each, with nothing in it that steers a terminal.
  */
-
+import { escapeControls } from "../index.ts";
 import type { Notice } from "./notice.ts";
 
 /** Prints results, waiting while the reader is slower; ends quietly when it has gone. */
@@ -68,15 +68,3 @@ export function watchOutputs(use: OutputUse): void {
     process.exit(1);
   });
 }
-
-/** Names of files and words of the command line may hold anything: so it is one line, and harmless. */
-export function escapeControls(text: string): string {
-  return text.replace(UNSAFE, (character) => {
-    return `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
-  });
-}
-
-/** Control characters, lone surrogates, and what ends lines or reorders the text around it. */
-const UNSAFE =
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what must not get out
-  /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;

@@ -1,6 +1,7 @@
 /** Every option with its value and where it came from, as a table. */
+
+import { escapeControls } from "../index.ts";
 import type { OptionSource } from "./command.ts";
-import { escapeControls } from "./output.ts";
 
 const HEAD: Row = ["OPTION", "VALUE", "FROM"];
 

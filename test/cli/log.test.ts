@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { test } from "node:test";
 import { createToken } from "../../src/index.ts";
 import { startServer } from "../support/cli.ts";
@@ -94,3 +95,34 @@ test("a reader of the log that has stopped keeps nobody from an answer, and the 
   const lost = lines.find(({ event }) => event === "log-dropped")?.lines;
   assert.ok(Number(lost) > 0);
 });
+
+/** A defect in the server's own process, at a signal. */
+const DEFECTS: readonly [says: string, script: string][] = [
+  ["an exception", 'throw new RangeError("one\\ntwo")'],
+  ["a rejection", 'Promise.reject(new RangeError("one\\ntwo"))'],
+  ["a rejection without an error", 'Promise.reject("one\\ntwo")'],
+];
+
+for (const [says, script] of DEFECTS) {
+  for (const format of ["json", "text", "off"]) {
+    test(`${says} that nobody caught, and a warning of Node, are a line each of --log ${format}, and end it with 1`, async (t) => {
+      const source = `process.on("SIGUSR2", () => {
+        process.emitWarning("red\\nblue");
+        setImmediate(() => { ${script} });
+      })`;
+      const env = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(source)}` };
+      const server = await startServer(t, ["--data", makeFolder(t), "--log", format], { env });
+      const ended = once(server.process, "close");
+      server.process.kill("SIGUSR2");
+      assert.deepEqual(await ended, [1, null]);
+      const lines = server.stderr().split("\n").slice(0, -1);
+      assert.equal(lines.length, format === "off" ? 1 : 3, server.stderr()); // and that it listens
+      assert.match(lines.at(-1) ?? "", /\bone\\(n|u000a)two\b/);
+      if (format !== "off") assert.match(lines.at(-2) ?? "", /\bred\\(n|u000a)blue\b/);
+      if (format === "json") {
+        const events = logLinesOf(server.stderr()).map(({ event, level }) => [event, level].join());
+        assert.deepEqual(events.slice(1), ["warning,warn", "failed,error"]);
+      }
+    });
+  }
+}

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { decodeJsonString, encodeJsonString } from "../../src/core/json-string.ts";
+import { decodeJsonString, encodeJsonString, escapeControls } from "../../src/core/json-string.ts";
 import { anyString } from "../support/arbitraries.ts";
 
 /** Controls, line and paragraph separators, what reorders text, the BOM, half characters. */
@@ -37,6 +37,23 @@ test("encodeJsonString() is safe to show and JSON.parse reads it back, whatever 
       assert.equal(UNSAFE.test(literal), false);
       assert.equal(JSON.parse(literal), text);
     }),
+  );
+});
+
+test("escapeControls() lets nothing through that steers, reorders or is half a character", () => {
+  const UNSHOWN = /[\p{Cc}\p{Bidi_Control}\u2028\u2029\ufeff\p{Cs}]/u;
+  for (let unit = 0; unit <= 0xffff; unit++) {
+    const character = String.fromCharCode(unit);
+    const shown = escapeControls(`a${character}b`);
+    const isEscaped = UNSHOWN.test(character);
+    assert.equal(UNSHOWN.test(shown), false, `U+${unit.toString(16)}`);
+    assert.equal(shown.startsWith("a\\u"), isEscaped, `U+${unit.toString(16)}`);
+    const literal = escapeControls(encodeJsonString(character));
+    assert.equal(JSON.parse(literal), character, `U+${unit.toString(16)}`);
+  }
+  assert.equal(
+    escapeControls("\u{1f33f} \ud83c\u{1f33f}\udf3f"),
+    "\u{1f33f} \\ud83c\u{1f33f}\\udf3f",
   );
 });
 

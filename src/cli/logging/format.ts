@@ -5,9 +5,8 @@
  * moves no cursor. The members of a JSON line are part of the interface: some
  * may be added, none changes or goes.
  */
-import { encodeJsonString, type RequestMessage } from "../../index.ts";
+import { encodeJsonString, escapeControls, type RequestMessage } from "../../index.ts";
 import type { Level, Notice } from "../notice.ts";
-import { escapeControls } from "../output.ts";
 
 /** How lines look. Times are milliseconds since 1970. */
 export interface Format {
@@ -18,7 +17,7 @@ export interface Format {
 export const JSON_FORMAT: Format = {
   notice({ level, event, message, fields = {} }, time) {
     const members = Object.entries({ message, ...fields }).map(
-      ([name, value]) => `,${encodeJsonString(name)}:${encodeValue(value)}`,
+      ([name, value]) => `,${encodeText(name)}:${encodeValue(value)}`,
     );
     return `${jsonStart(level, event, time)}${members.join("")}}`;
   },
@@ -28,7 +27,7 @@ export const JSON_FORMAT: Format = {
     const number = error === undefined ? "" : `,"error":${error}`;
     const end = cut ? ',"cut":true' : "";
     const took = durationMs === undefined ? null : formatMs(durationMs);
-    return `{"time":"${isoTime(time)}","level":"info","event":"request","method":${encodeText(method)},"path":${encodeText(path)},"status":${status}${number}${end},"durationMs":${took},"bytes":${bodyBytes},"requestId":${encodeJsonString(requestId)},"token":${encodeText(token)}}`;
+    return `{"time":"${isoTime(time)}","level":"info","event":"request","method":${encodeText(method)},"path":${encodeText(path)},"status":${status}${number}${end},"durationMs":${took},"bytes":${bodyBytes},"requestId":${encodeText(requestId)},"token":${encodeText(token)}}`;
   },
 };
 
@@ -80,7 +79,7 @@ function isoTime(time: number): string {
 }
 
 function encodeText(text: string | undefined): string {
-  return text === undefined ? "null" : encodeJsonString(text);
+  return text === undefined ? "null" : escapeControls(encodeJsonString(text));
 }
 
 function encodeValue(value: string | number | undefined): string {

@@ -11,6 +11,7 @@ import { LEVELS, type Level, type Notice } from "../notice.ts";
 import { reportTo } from "../output.ts";
 import { type Format, JSON_FORMAT, textFormat } from "./format.ts";
 import { LineWriter } from "./line-writer.ts";
+import { reportProcessFaults } from "./process-faults.ts";
 import { openStandardError, wantsColours } from "./standard-error.ts";
 
 export const LOG_FORMATS = ["json", "text", "off"] as const;
@@ -23,6 +24,7 @@ export interface LogOptions {
 
 /** From now on everything that is reported is a line of the log. */
 export function startLog(options: LogOptions): void {
+  reportProcessFaults();
   const isTerminal = process.stderr.isTTY === true;
   const { format = isTerminal ? "text" : "json", level } = options;
   if (format === "off") {

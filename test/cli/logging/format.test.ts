@@ -85,6 +85,7 @@ const NAUGHTY: readonly [what: string, text: string][] = [
   ["the next-line control", "a\u0085b"],
   ["a line and a paragraph separator", "a\u2028b\u2029c"],
   ["bidirectional overrides", "\u202e\u2066gpj.exe\u2069\u202c"],
+  ["marks of direction", "\u061c\u200e\u200f"],
   ["a byte order mark", "\ufeffa"],
   ["lone surrogates", "\ud83c-\udf31"],
   ["quotes and backslashes", 'a"b\\","level":"error'],
@@ -99,7 +100,7 @@ const FORMATS: readonly [name: string, format: Format][] = [
 
 const UNSAFE =
   // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what must not get out
-  /[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069\ufeff]/;
+  /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/;
 
 for (const [name, format] of FORMATS) {
   for (const [what, text] of NAUGHTY) {
