@@ -223,3 +223,18 @@ export const COMPONENTS = {
     ),
   },
 };
+
+type SharedResponse = keyof (typeof COMPONENTS)["responses"];
+
+/** What HEAD is answered: what GET is, without the bodies. */
+export function headResponses(responses: Readonly<Record<string, object>>) {
+  return Object.fromEntries(
+    Object.entries(responses).map(([status, response]) => {
+      const name = "$ref" in response ? String(response.$ref).replace(/.*\//, "") : undefined;
+      const whole: { readonly content?: unknown } =
+        name === undefined ? response : COMPONENTS.responses[name as SharedResponse];
+      const { content: _, ...head } = whole;
+      return [status, head];
+    }),
+  );
+}

@@ -5,7 +5,14 @@
  * the tag `additions`. A test holds it against the code: every path, method,
  * scope, status, header and error number of one is in the other.
  */
-import { bareHeaders, COMPONENTS, failure, headers, ref } from "./openapi-components.ts";
+import {
+  bareHeaders,
+  COMPONENTS,
+  failure,
+  headers,
+  headResponses,
+  ref,
+} from "./openapi-components.ts";
 
 /** Any request may be answered so. */
 const ALWAYS = {
@@ -155,6 +162,10 @@ const PREFLIGHT = {
   },
 };
 
+function headOf<T extends { readonly responses: Readonly<Record<string, object>> }>(operation: T) {
+  return { ...operation, responses: headResponses(operation.responses) };
+}
+
 /** For any OpenAPI tool; its members are those of OpenAPI 3.1.0. */
 export const OPENAPI: Readonly<Record<string, unknown>> = {
   openapi: "3.1.0",
@@ -178,14 +189,14 @@ export const OPENAPI: Readonly<Record<string, unknown>> = {
   paths: {
     "/plants": {
       get: { operationId: "listPlants", ...LIST_PLANTS },
-      head: { operationId: "headPlants", ...LIST_PLANTS },
+      head: { operationId: "headPlants", ...headOf(LIST_PLANTS) },
       post: CREATE_PLANT,
       options: { operationId: "preflightPlants", ...PREFLIGHT },
     },
     "/plants/{id}": {
       parameters: [ref("parameters", "id")],
       get: { operationId: "getPlant", ...GET_PLANT },
-      head: { operationId: "headPlant", ...GET_PLANT },
+      head: { operationId: "headPlant", ...headOf(GET_PLANT) },
       options: { operationId: "preflightPlant", ...PREFLIGHT },
     },
   },

@@ -89,9 +89,9 @@ function failuresOf({ content }: Described): [code: string, error: number][] {
 
 test("every error number is described at its status, by the name of its code, and no other", () => {
   const described = new Map<string, number>();
-  for (const { operation } of OPERATIONS) {
+  for (const { method, operation } of OPERATIONS) {
     for (const [status, response] of Object.entries(operation.responses)) {
-      if (Number(status) < 400) continue;
+      if (Number(status) < 400 || method === "HEAD") continue;
       assert.notEqual(failuresOf(response).length, 0);
       for (const [code, error] of failuresOf(response)) {
         assert.equal(Math.floor(error / 100), Number(status), code);
@@ -101,6 +101,17 @@ test("every error number is described at its status, by the name of its code, an
   }
   const known = Object.entries(FAILURES).map(([code, { error }]) => [code, error]);
   assert.deepEqual([...described].sort(), known.sort());
+});
+
+test("HEAD is described as GET is, without a body", () => {
+  for (const item of Object.values(DOCUMENT.paths).filter(({ head }) => head !== undefined)) {
+    const { head, get } = item as Record<"head" | "get", DescribedOperation>;
+    assert.deepEqual(Object.keys(head.responses), Object.keys(get.responses));
+    for (const [status, response] of Object.entries(head.responses)) {
+      const { content: _, ...rest } = get.responses[status] as Described;
+      assert.deepEqual(response, rest, status);
+    }
+  }
 });
 
 test("the interface's own schemas are described to the letter", () => {
