@@ -3,7 +3,7 @@
  * Unix socket. It asks nobody for a token, so who can reach it is all its
  * protection.
  */
-import { BlockList, isIP } from "node:net";
+import { isIP } from "node:net";
 
 export type AdminAddress =
   | { readonly host: string; readonly port: number }
@@ -50,23 +50,17 @@ export function isLocal(address: AdminAddress): boolean {
   return "socketPath" in address || isLoopback(address.host);
 }
 
-const LOOPBACK = new BlockList();
-LOOPBACK.addSubnet("127.0.0.0", 8, "ipv4");
-LOOPBACK.addAddress("::1", "ipv6");
-
-/** By the address, however it is written; a name proves nothing, but for the one that is reserved. */
+/** A name proves nothing, but for the one that is reserved. */
 function isLoopback(host: string): boolean {
-  const version = isIP(host);
-  if (version === 0) return host.toLowerCase() === "localhost";
-  return LOOPBACK.check(host, version === 4 ? "ipv4" : "ipv6");
+  if (host.startsWith("127.")) return isIP(host) === 4;
+  return host === "::1" || host.toLowerCase() === "localhost";
 }
 
 /**
  * Whether a Host header names this listener itself. A page of another origin
  * can have its own name resolve to our address (DNS rebinding), and would be
  * let read the answers; it cannot make its name an IP address or `localhost`.
- * Without the header it is HTTP/1.0, as simple health checks speak it, and no
- * browser.
+ * No header means HTTP/1.0, and no browser.
  */
 export function isOwnHost(header: string | undefined, address: AdminAddress): boolean {
   if ("socketPath" in address) return true; // no browser gets there

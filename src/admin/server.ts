@@ -33,11 +33,7 @@ const CONNECTIONS_MAX = 100;
 const REQUEST_TIMEOUT_MS = 10_000;
 const CONNECTION_CHECK_INTERVAL_MS = 1000;
 
-/**
- * Counts what the channels of `node:diagnostics_channel` tell, and they are the
- * process's: where several stores or servers live in one, it tells of them all
- * together. What it asks of `status` is that one's alone.
- */
+/** Counts what the channels tell, which are the process's: several servers in one are told together. */
 export class AdminServer {
   /** Where it listens: `http://127.0.0.1:9180`, or `unix:` and a path. */
   readonly url: string;

@@ -37,9 +37,9 @@ export interface RequestMessage {
   readonly requestId: string;
   /** The name of the token, once it was found good; never the token. */
   readonly token: string | undefined;
-  /** As the OpenAPI description calls it; `undefined` for what was refused before it was known. */
+  /** `undefined` for what was refused before it was known. */
   readonly operation?: "createPlant" | "listPlants" | "getPlant" | undefined;
-  /** Whether a stream broke off before its end, whoever ended it; a warning says why, if we did. */
+  /** Whether a stream broke off, whoever ended it. */
   readonly cut?: boolean;
 }
 

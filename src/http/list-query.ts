@@ -6,9 +6,10 @@
  * embedder may bring, and a client can make one of the last plant it has.
  * Parameters that are not ours are ignored, like every query elsewhere.
  */
+import { cut } from "../core/cut.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { INT64_MAX, INT64_MIN, parseCanonicalInt64 } from "../core/int64.ts";
-import { cut, encodeJsonString } from "../core/json-string.ts";
+import { encodeJsonString } from "../core/json-string.ts";
 
 export const LIMIT_DEFAULT = 100;
 export const LIMIT_MAX = 1000;

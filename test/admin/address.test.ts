@@ -16,7 +16,6 @@ const GOOD: readonly [text: string, url: string, isLocal: boolean][] = [
   ["[::]:65535", "http://[::]:65535", false],
   ["127.evil.example:80", "http://127.evil.example:80", false],
   ["LocalHost:80", "http://LocalHost:80", true],
-  ["[0:0::1]:80", "http://[0:0::1]:80", true],
   ["[::2]:80", "http://[::2]:80", false],
   ["greenhouse.example:80", "http://greenhouse.example:80", false],
   ["./admin.sock", "unix:./admin.sock", true],
