@@ -11,7 +11,7 @@ import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync 
 import os from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
-import { buildSync } from "esbuild";
+import { build, transformSync } from "esbuild";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const SOURCE = path.join(ROOT, "src");
@@ -19,12 +19,29 @@ const DIST = path.join(ROOT, "dist");
 /** A relative import, in either of the forms that declarations have. */
 const IMPORT = /(?<=\bfrom "|\bimport\(")(\.[^"]+)\.ts(?=")/g;
 
+/** What the status page holds is text to the bundler, so it is made small by itself. */
+const STATUS_PAGE = {
+  name: "status-page",
+  setup({ onLoad }) {
+    onLoad({ filter: /\/status-page-(script|style)\.ts$/ }, ({ path: file }) => {
+      const isScript = file.endsWith("script.ts");
+      const contents = readFileSync(file, "utf8").replace(/`([^`]*)`/, (_, text) => {
+        const options = isScript ? { loader: "js", format: "iife" } : { loader: "css" };
+        return JSON.stringify(
+          transformSync(text, { ...options, minify: true, charset: "utf8" }).code,
+        );
+      });
+      return { contents, loader: "ts" };
+    });
+  },
+};
+
 rmSync(DIST, { recursive: true, force: true });
-buildPrograms();
+await buildPrograms();
 buildDeclarations();
 
-function buildPrograms() {
-  buildSync({
+async function buildPrograms() {
+  await build({
     absWorkingDir: ROOT,
     entryPoints: ["src/index.ts", "src/cli/main.ts"],
     outdir: "dist",
@@ -36,11 +53,12 @@ function buildPrograms() {
     target: "node20.19",
     sourcemap: true,
     // The package has a bound. Traces have lines, and `node --enable-source-maps` gives them back
-    // their names; the maps hold the whole source.
+    // their names; the maps hold the whole source, but for the status page.
     minify: true,
     charset: "utf8",
     lineLimit: 500,
     logLevel: "warning",
+    plugins: [STATUS_PAGE],
   });
   chmodSync(path.join(DIST, "cli/main.js"), 0o755);
 }

@@ -5,6 +5,8 @@ import { once } from "node:events";
 import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
+import { TestStatus } from "../support/admin.ts";
+import { missingBrowser, startBrowser } from "../support/browser.ts";
 import { installLibrary, ROOT } from "../support/package.ts";
 import { postPlant } from "../support/post.ts";
 import { runToEnd } from "../support/run.ts";
@@ -103,6 +105,34 @@ test("what is not exported cannot be reached, but for package.json", async (t) =
   const { stdout } = await runToEnd([process.execPath, "reach.cjs"], { cwd: folder });
   const { version } = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "utf8"));
   assert.equal(stdout, `${version} ERR_PACKAGE_PATH_NOT_EXPORTED`);
+});
+
+const noBrowser = missingBrowser();
+
+test("the status page, which the package has in small, shows the store", {
+  skip: noBrowser ?? false,
+  timeout: 60_000,
+}, async (t) => {
+  const root = path.join(await installLibrary(t), "node_modules/plant-store");
+  const library: typeof import("../../src/index.ts") = await import(
+    path.join(root, "dist/index.js")
+  );
+  const address = library.parseAdminAddress("127.0.0.1:0");
+  const server = await library.AdminServer.start({
+    address,
+    status: new TestStatus(),
+    version: "1.2.3",
+  });
+  t.after(() => server.close());
+  const page = await (await startBrowser(t)).newPage();
+  const complaints: string[] = [];
+  page.on("console", (message) => complaints.push(message.text()));
+  page.on("pageerror", (error) => complaints.push(error.message));
+  await page.goto(server.url);
+  await page.waitForFunction('document.getElementById("plants").textContent === "7"');
+  const display = 'getComputedStyle(document.querySelector("main")).display';
+  assert.equal(await page.evaluate(display), "grid"); // its style is there
+  assert.deepEqual(complaints, []);
 });
 
 test("npx plant-store serve works", async (t) => {
