@@ -79,7 +79,10 @@ function isoTime(time: number): string {
 }
 
 function encodeText(text: string | undefined): string {
-  return text === undefined ? "null" : escapeControls(encodeJsonString(text));
+  if (text === undefined) return "null";
+  const literal = encodeJsonString(text);
+  // Nearly every text is harmless, and a literal that was just put together is slow to search.
+  return escapeControls(text) === text ? literal : escapeControls(literal);
 }
 
 function encodeValue(value: string | number | undefined): string {
