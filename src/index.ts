@@ -36,6 +36,7 @@ export {
   PlantStoreError,
   type RequestErrorCode,
 } from "./core/errors.ts";
+export { formatHostPort } from "./core/host-port.ts";
 export { parseInt64 } from "./core/int64.ts";
 export { encodeJsonString, escapeControls } from "./core/json-string.ts";
 export {

@@ -42,6 +42,7 @@ test("the library exports these names and no others", () => {
     "escapeControls",
     "exportLines",
     "formatAdminAddress",
+    "formatHostPort",
     "importPlants",
     "isLive",
     "isSound",

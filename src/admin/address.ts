@@ -4,6 +4,7 @@
  * protection.
  */
 import { isIP } from "node:net";
+import { formatHostPort } from "../core/host-port.ts";
 
 export type AdminAddress =
   | { readonly host: string; readonly port: number }
@@ -41,8 +42,7 @@ function requireSocketPath(path: string): string {
 /** `http://[::1]:9180`, or `unix:` and the path. */
 export function formatAdminAddress(address: AdminAddress): string {
   if ("socketPath" in address) return `unix:${address.socketPath}`;
-  const { host, port } = address;
-  return `http://${isIP(host) === 6 ? `[${host}]` : host}:${port}`;
+  return `http://${formatHostPort(address.host, address.port)}`;
 }
 
 /** Whether only this machine reaches it. */

@@ -1,6 +1,7 @@
 /** Where a server listens: an address of its own, or a socket that somebody else holds open. */
 import type { Server } from "node:http";
 import net, { type AddressInfo } from "node:net";
+import { formatHostPort } from "../core/host-port.ts";
 import { DEFAULT_HOST, readNumber, requireDescriptor, requireText } from "../core/options.ts";
 
 export interface ListenOptions {
@@ -48,6 +49,5 @@ export function stopAccepting(server: Server): void {
 export function addressOf(server: Server): string {
   const address = server.address() as AddressInfo | string | null;
   if (address === null || typeof address === "string") return "localhost";
-  const host = address.family === "IPv6" ? `[${address.address}]` : address.address;
-  return `${host}:${address.port}`;
+  return formatHostPort(address.address, address.port);
 }

@@ -42,12 +42,17 @@ describe("a start that is refused says why in one line, on standard error alone"
     assert.match(onlyMessage(end), new RegExp(`:${port}\\b`));
   });
 
-  test("an address of no interface here: status 1, naming it", async (t) => {
-    const host = "192.0.2.1"; // kept for documentation, RFC 5737
-    const end = await runCli(["serve", "--port", "0", "--host", host, "--data", makeFolder(t)]);
-    assert.deepEqual([end.status, end.stdout], [1, ""]);
-    assert.match(onlyMessage(end), /\b192\.0\.2\.1\b/);
-  });
+  const FOREIGN: readonly [host: string, named: string][] = [
+    ["192.0.2.1", " 192.0.2.1:0:"], // both kept for documentation, RFC 5737 and RFC 3849
+    ["2001:db8::1", " [2001:db8::1]:0:"],
+  ];
+  for (const [host, named] of FOREIGN) {
+    test(`an address of no interface here, ${host}: status 1, naming it`, async (t) => {
+      const end = await runCli(["serve", "--port", "0", "--host", host, "--data", makeFolder(t)]);
+      assert.deepEqual([end.status, end.stdout], [1, ""]);
+      assert.ok(onlyMessage(end).includes(named), onlyMessage(end));
+    });
+  }
 
   const FOLDERS: readonly [fault: string, make: (parent: string) => string][] = [
     ["a file in the place of the folder", (parent) => makeFile(join(parent, "file"))],

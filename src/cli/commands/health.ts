@@ -7,8 +7,7 @@
  */
 import http from "node:http";
 import https from "node:https";
-import { isIP } from "node:net";
-import { type AdminAddress, formatAdminAddress } from "../../index.ts";
+import { type AdminAddress, formatAdminAddress, formatHostPort } from "../../index.ts";
 import { defineCommand, type OptionValues, UsageError } from "../command.ts";
 import { ADMIN, BASE_PATH, HOST, integerBetween, PORT, TLS_CERT } from "../options.ts";
 import { printLines } from "../output.ts";
@@ -125,10 +124,10 @@ function describe(error: NodeJS.ErrnoException): string {
 
 /** Where a server with the same options is reached from this machine. */
 function baseUrl(options: OptionValues<typeof OPTIONS>): string {
-  const { host = "", port, "base-path": basePath = "", "tls-cert": cert } = options;
+  const { host = "", port = 0, "base-path": basePath = "", "tls-cert": cert } = options;
   const reached = { "0.0.0.0": "127.0.0.1", "::": "::1" }[host] ?? host;
   const scheme = cert === undefined ? "http" : "https";
-  return `${scheme}://${isIP(reached) === 6 ? `[${reached}]` : reached}:${port}${basePath}`;
+  return `${scheme}://${formatHostPort(reached, port)}${basePath}`;
 }
 
 function parseUrl(text: string): string {

@@ -2,6 +2,7 @@
 import { isIP } from "node:net";
 import path from "node:path";
 import { isSea } from "node:sea";
+import { formatHostPort } from "../../index.ts";
 import { defineCommand, UsageError } from "../command.ts";
 import { HOST, oneOf, PORT } from "../options.ts";
 import { printLines } from "../output.ts";
@@ -28,8 +29,10 @@ export const printSystemdUnit = defineCommand({
         `print systemd-unit: expected --host to be an IP address and --port to be above 0, got ${host} and ${port}`,
       );
     }
-    const address = isIP(host) === 6 ? `[${host}]:${port}` : `${host}:${port}`;
-    const units = { service: serviceUnit(ownCommand()), socket: socketUnit(address) };
+    const units = {
+      service: serviceUnit(ownCommand()),
+      socket: socketUnit(formatHostPort(host, port)),
+    };
     const text =
       unit === undefined
         ? Object.entries(units).map(([kind, text]) => `# ${FOLDER}/plant-store.${kind}\n${text}`)

@@ -11,6 +11,7 @@ import {
   type AdminAddress,
   AdminServer,
   formatAdminAddress,
+  formatHostPort,
   PlantServer,
   PlantStore,
   type PlantStoreError,
@@ -139,7 +140,8 @@ async function startServer(parts: ServerOptions, options: ServeOptions): Promise
       }),
     });
   } catch (error) {
-    const address = parts.fd === undefined ? `${host}:${port}` : "the socket of the supervisor";
+    const address =
+      parts.fd === undefined ? formatHostPort(host, port) : "the socket of the supervisor";
     throw describeListenError(error as NodeJS.ErrnoException, address);
   }
 }
