@@ -60,26 +60,26 @@ function secureContextOf({ cert, key }: TlsOptions) {
 
 /** Connections before the end of their handshake: the HTTP server knows nothing of them. */
 export class Handshakes {
-  readonly #sockets = new Map<string, Socket>();
+  readonly #sockets = new Set<Socket>();
 
   constructor(server: Server) {
     server.on("connection", (socket: Socket) => {
-      const peer = peerOf(socket);
-      this.#sockets.set(peer, socket);
-      socket.once("close", () => {
-        if (this.#sockets.get(peer) === socket) this.#sockets.delete(peer);
-      });
+      this.#sockets.add(socket);
+      socket.once("close", () => this.#sockets.delete(socket));
     });
-    server.on("secureConnection", (socket: Socket) => this.#sockets.delete(peerOf(socket)));
+    server.on("secureConnection", (socket: Socket) => this.#sockets.delete(carrierOf(socket)));
     server.on("tlsClientError", (_: Error, socket: Socket) => socket.destroy());
   }
 
   closeAll(): void {
-    for (const socket of this.#sockets.values()) socket.destroy();
+    for (const socket of this.#sockets) socket.destroy();
   }
 }
 
-/** The same for a connection and for what TLS makes of it. */
-function peerOf({ remoteAddress, remotePort }: Socket): string {
-  return `${remoteAddress} ${remotePort}`;
+/**
+ * The connection that TLS goes over. Node has it, but no word about it in its
+ * documentation; the peer's address, which has, is none on a unix socket.
+ */
+function carrierOf(socket: Socket): Socket {
+  return (socket as Socket & { readonly _parent: Socket })._parent;
 }

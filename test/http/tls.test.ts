@@ -1,11 +1,15 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import net from "node:net";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import net, { type Socket } from "node:net";
+import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
 import tls from "node:tls";
+import { createTlsServer, Handshakes } from "../../src/http/tls.ts";
 import { type Certificate, makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";
 import { Client } from "../support/client.ts";
 import { assertCommonHeaders, assertError, encodeRequest } from "../support/contract.ts";
+import { makeFolder } from "../support/folders.ts";
 import { type Service, type ServiceOptions, startService } from "../support/service.ts";
 
 /** Beyond any patience: what waits for one of these limits never ends a test in time. */
@@ -125,6 +129,33 @@ describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => 
     for (const client of [idle, silent, last]) assert.deepEqual(await client.rest(), []);
     if (!shaking.closed) await once(shaking, "close");
   });
+});
+
+test("what shakes hands still is told from what has, also where no connection has an address", {
+  ...NEEDS_OPENSSL,
+  ...TIMEOUT,
+}, async (t) => {
+  const path = join(makeFolder(t), "socket");
+  const server = createTlsServer({}, makeCertificate(t, "first"));
+  t.after(() => server.close());
+  server.on("request", (_: IncomingMessage, res: ServerResponse) => res.end("done"));
+  const handshakes = new Handshakes(server);
+  server.listen({ path });
+  await once(server, "listening");
+  /** One at a time, so that what the server tells of is this one; the server's end of it. */
+  const connect = async (client: Socket, event: string): Promise<Socket> => {
+    t.after(() => client.destroy());
+    return (await once(server, event))[0];
+  };
+  const first = await connect(net.connect({ path }), "connection");
+  const second = await connect(net.connect({ path }), "connection");
+  const client = tls.connect({ path, rejectUnauthorized: false });
+  await connect(client, "secureConnection");
+
+  handshakes.closeAll();
+  assert.deepEqual([first.destroyed, second.destroyed], [true, true]);
+  client.write("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+  assert.match(String((await once(client, "data"))[0]), /^HTTP\/1\.1 200 /);
 });
 
 describe("replaceCertificate()", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {
