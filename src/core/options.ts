@@ -100,10 +100,11 @@ export function requireFunction(name: string, value: unknown): void {
   }
 }
 
-/** @throws TypeError when it is no object with this method. */
-export function requireMember(name: string, value: unknown, method: string): void {
-  const found = (value as Record<string, unknown> | null | undefined)?.[method];
-  if (typeof found !== "function") throw typeFault(name, `an object with ${method}()`, value);
+/** @throws TypeError when it is no object with these methods, naming the first that it lacks. */
+export function requireMethods(name: string, value: unknown, methods: readonly string[]): void {
+  const members = value as Record<string, unknown> | null | undefined;
+  const missing = methods.find((method) => typeof members?.[method] !== "function");
+  if (missing !== undefined) throw typeFault(name, `an object with ${missing}()`, value);
 }
 
 function typeFault(name: string, expected: string, value: unknown): TypeError {

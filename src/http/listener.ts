@@ -9,7 +9,7 @@
  */
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
 import { publishWarning } from "../core/channels.ts";
-import { readNumber, requireMember } from "../core/options.ts";
+import { readNumber, requireMethods } from "../core/options.ts";
 import type { PlantService, TokenVerifier, VerifiedToken } from "../core/services.ts";
 import { answer } from "./answer.ts";
 import { Authenticator, insufficientScope } from "./bearer.ts";
@@ -97,8 +97,8 @@ class Listener {
 
   constructor(options: ListenerOptions) {
     const { plants, tokens, basePath = "" } = options;
-    requireMember("plants", plants, "create");
-    requireMember("tokens", tokens, "verify");
+    requireMethods("plants", plants, ["create", "get", "list"]);
+    requireMethods("tokens", tokens, ["verify"]);
     this.#plants = plants;
     this.#authenticator = new Authenticator(tokens);
     this.#cors = Cors.of(options.corsOrigins);

@@ -6,7 +6,7 @@ import {
   type NumberOptionName,
   readNumber,
   requireFunction,
-  requireMember,
+  requireMethods,
   requireString,
   requireText,
 } from "../../src/core/options.ts";
@@ -57,14 +57,26 @@ test("text must be a string, and not an empty one", () => {
   }
 });
 
-test("a function may be absent, and an object must have its method", () => {
+test("a function may be absent, and an object must have its methods", () => {
   requireFunction("onProgress", undefined);
   requireFunction("onProgress", () => {});
   assert.throws(() => requireFunction("onProgress", "no"), { message: namedBy("onProgress") });
-  requireMember("plants", { create: () => {} }, "create");
-  for (const value of [undefined, null, {}, { create: true }, 7]) {
-    const fault = { name: "TypeError", message: namedBy("plants") };
-    assert.throws(() => requireMember("plants", value, "create"), fault);
+  const [create, get] = [() => {}, () => {}];
+  requireMethods("plants", { create, get }, ["create", "get"]);
+  const LACKING: readonly [value: unknown, method: string][] = [
+    [undefined, "create"],
+    [null, "create"],
+    [7, "create"],
+    [{ get }, "create"],
+    [{ create }, "get"],
+    [{ create, get: true }, "get"],
+  ];
+  for (const [value, method] of LACKING) {
+    const fault = {
+      name: "TypeError",
+      message: new RegExp(`^plants: expected .*\\b${method}\\(\\)`),
+    };
+    assert.throws(() => requireMethods("plants", value, ["create", "get"]), fault);
   }
 });
 

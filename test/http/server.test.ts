@@ -15,6 +15,8 @@ const OF_THE_LISTENER: readonly [
 ][] = [
   ["plants", undefined, "TypeError"],
   ["plants", {}, "TypeError"],
+  ["plants", { ...PARTS.plants, get: 7 }, "TypeError"],
+  ["plants", { ...PARTS.plants, list: [] }, "TypeError"],
   ["tokens", null, "TypeError"],
   ["tokens", { verify: "pst_" }, "TypeError"],
   ["basePath", 7, "TypeError"],
