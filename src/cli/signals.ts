@@ -6,24 +6,32 @@
  * has there: the terminal is gone, and so is who would stop the server.
  */
 
+import { constants } from "node:os";
+
 /** npm hands a terminal's Ctrl-C on to a program that has already got it. */
 const SAME_SIGNAL_MS = 100;
 
-/** Resolves at the first SIGTERM or SIGINT; the second one ends the process at once. */
-export function stopSignal(): Promise<undefined> {
-  return new Promise((resolve) => {
-    let firstAt: number | undefined;
-    const onSignal = (signal: NodeJS.Signals) => {
-      if (firstAt === undefined) {
-        firstAt = performance.now();
-        resolve(undefined);
-      } else if (signal !== "SIGINT" || performance.now() - firstAt > SAME_SIGNAL_MS) {
-        process.off("SIGTERM", onSignal).off("SIGINT", onSignal);
-        process.kill(process.pid, signal);
-      }
-    };
-    process.on("SIGTERM", onSignal).on("SIGINT", onSignal);
-  });
+/** Aborts at the first SIGTERM or SIGINT; the second one ends the process at once. */
+export function stopSignal(): AbortSignal {
+  const stop = new AbortController();
+  let firstAt: number | undefined;
+  const onSignal = (signal: NodeJS.Signals) => {
+    if (firstAt === undefined) {
+      firstAt = performance.now();
+      stop.abort();
+    } else if (signal !== "SIGINT" || performance.now() - firstAt > SAME_SIGNAL_MS) {
+      process.off("SIGTERM", onSignal).off("SIGINT", onSignal);
+      endBy(signal);
+    }
+  };
+  process.on("SIGTERM", onSignal).on("SIGINT", onSignal);
+  return stop.signal;
+}
+
+function endBy(signal: NodeJS.Signals): void {
+  // Process 1, as in a container, no signal ends by itself: the status is what a shell makes of one.
+  if (process.pid === 1) process.exit(128 + constants.signals[signal]);
+  process.kill(process.pid, signal);
 }
 
 /** Calls at every SIGHUP; without anything to reload it is ignored, but at a terminal. */

@@ -41,7 +41,10 @@ export interface PlantStoreOptions {
    * start; 1 TiB, which no log reaches, for none. Default: 16 MiB.
    */
   readonly snapshotBytesMin?: number;
-  /** Told how much of the log was read while it is opened, about once a MiB. */
+  /**
+   * Told how much of the log was read while it is opened, about once a MiB. What
+   * it throws, `open` throws: so an opening is given up, and leaves nothing open.
+   */
   readonly onProgress?: (bytes: number, total: number) => void;
 }
 

@@ -1,11 +1,18 @@
-/** A disk that takes its time over a sync: who waits for it, and who does not. */
+/** A disk that takes its time over a sync or a read: who waits for it, and who does not. */
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { join } from "node:path";
 import { test } from "node:test";
+import { ask } from "../support/admin.ts";
+import { NODE_ARGS } from "../support/cli.ts";
 import { Client } from "../support/client.ts";
 import { encodeRequest, type RequestParts } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
-import { readLog, writeLog } from "../support/stores.ts";
-import { canTrace, faulty } from "./machine.ts";
+import { logLinesOf } from "../support/messages.ts";
+import { logPath, readLog, writeLog } from "../support/stores.ts";
+import { until } from "../support/watch.ts";
+import { CONTAINER, canRun, canTrace, childOf, faulty, traced } from "./machine.ts";
 import { assertLog, plant, Trial } from "./trial.ts";
 
 const TIMEOUT = { timeout: 60_000 };
@@ -56,6 +63,64 @@ test("a sync under way holds up creates that need it, and no other answer", TIME
     .filter((line) => line.includes('\\"id\\":100,'));
   assert.equal(writes.filter((line) => line.includes("pwrite64(")).length, 1, "written once");
 });
+
+/** Together, long against what is to happen before all is read. */
+const READ_MS = 100;
+const LOG_MIB = 16;
+const READS_PER_MIB = 4;
+
+const STARTS: readonly [where: string, wrapper: readonly string[]][] = [
+  ["on the machine", []],
+  ["as process 1, which no signal ends by itself", CONTAINER],
+];
+
+for (const [where, container] of STARTS) {
+  test(
+    `SIGTERM while the log is read ends the start with status 0, ${where}`,
+    TIMEOUT,
+    async (t) => {
+      const [unshare = "true", ...flags] = container;
+      if (!canTrace(t) || !canRun(t, unshare, ...flags, "true")) return;
+      const folder = makeFolder(t);
+      const line = `${plant(1, "x".repeat(1024 * 1024 - 100))}\n`;
+      const log = Array.from({ length: LOG_MIB }, (_, at) => line.replace("1", String(at))).join(
+        "",
+      );
+      writeLog(folder, log);
+      const delay = `inject=pread64:delay_enter=${READ_MS * 1000}`;
+      const slow = traced(t, ["-P", logPath(folder), "-e", "trace=pread64", "-e", delay]);
+      const admin = join(folder, "admin.sock");
+      const serve = ["serve", "--port=0", "--data", folder, "--admin", admin];
+      const words = [...container, ...slow.wrapper, process.execPath, ...NODE_ARGS, ...serve];
+      const child = spawn(words[0] ?? "", words.slice(1), { env: { ...process.env, ...slow.env } });
+      t.after(() => child.kill("SIGKILL"));
+      let stdout = "";
+      let stderr = "";
+      child.stdout.on("data", (text) => {
+        stdout += text;
+      });
+      child.stderr.on("data", (text) => {
+        stderr += text;
+      });
+      const ended = once(child, "close");
+      const isStarting = async () => (await ask(`unix:${admin}`, "/readyz")).status === 503;
+      await until("it starts", () => isStarting().catch(() => false));
+      const pid = container.length === 0 ? child.pid : childOf(child);
+      process.kill(Number(pid), "SIGTERM");
+
+      assert.deepEqual([await ended, stdout], [[0, null], ""]);
+      assert.deepEqual(
+        logLinesOf(stderr).map(({ event }) => event),
+        ["stopped"],
+      );
+      const reads = slow.read().match(/pread64\(/g)?.length ?? 0;
+      assert.ok(reads > 0 && reads < LOG_MIB * READS_PER_MIB, `given up after ${reads} reads`);
+      assert.equal(readLog(folder), log);
+      const again = await Trial.start(t, { folder });
+      assert.equal(await again.create(LOG_MIB + 1), 200);
+    },
+  );
+}
 
 async function statusOf(trial: Trial, parts: RequestParts): Promise<number> {
   const client = await Client.connect(trial.server.port);

@@ -5,13 +5,11 @@ import { once } from "node:events";
 import { test } from "node:test";
 import { NODE_ARGS } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
-import { canRun } from "./machine.ts";
+import { until } from "../support/watch.ts";
+import { CONTAINER, canRun, childOf } from "./machine.ts";
 import { assertLog, assertTurnedAway, plant, runOn, startRefused, Trial } from "./trial.ts";
 
 const TIMEOUT = { timeout: 60_000 };
-
-/** What ends with the program that was started, whatever ends that. */
-const CONTAINER = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
 
 test(
   "a server in a container holds the directory against other containers and the machine, until it is killed",
@@ -63,4 +61,19 @@ test("a server on the machine holds the directory against a container", TIMEOUT,
   assert.deepEqual(await once(reader, "close"), [0, null]);
   assert.equal(printed, `${plant(1)}\n`);
   assert.equal((await trial.stop()).status, 0);
+});
+
+test("a second SIGTERM ends process 1 at once, as it ends any other", TIMEOUT, async (t) => {
+  const [program = "", ...flags] = CONTAINER;
+  if (!canRun(t, program, ...flags, "true")) return;
+  const args = ["--drain-timeout-ms=600000", "--request-timeout-ms=600000"];
+  const trial = await Trial.start(t, { wrapper: CONTAINER, args });
+  const { client } = await trial.hold(1); // it is in flight for as long as we like
+  t.after(() => client.destroy());
+  const pid = childOf(trial.server.process);
+  process.kill(pid, "SIGTERM");
+  await until("it drains", () => trial.server.stderr().includes('"event":"draining"'));
+  process.kill(pid, "SIGTERM");
+  const { status, signal } = await trial.ended;
+  assert.deepEqual([status, signal], [128 + 15, null]);
 });

@@ -2,7 +2,7 @@
  * What the machine is asked for: traced processes, limits, small disks. A test
  * that needs what is not permitted here is skipped and says so.
  */
-import { spawnSync } from "node:child_process";
+import { type ChildProcess, spawnSync } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -20,6 +20,20 @@ export function canRun(t: TestContext, program: string, ...args: readonly string
 
 export function canTrace(t: TestContext): boolean {
   return canRun(t, "strace", "-D", "-qq", "-o", "/dev/null", "true");
+}
+
+/** Starts a program as process 1; it ends with what started it, whatever ends that. */
+export const CONTAINER: readonly string[] = [
+  "unshare",
+  "--pid",
+  "--fork",
+  "--kill-child",
+  "--mount-proc",
+];
+
+/** The number that a process which a program has started has here, whatever it has there. */
+export function childOf({ pid }: ChildProcess): number {
+  return Number(readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8"));
 }
 
 export interface Traced {

@@ -63,6 +63,18 @@ test("an open that was refused holds neither the lock nor a file", async (t) => 
   await openStore(t, folder);
 });
 
+test("an open is given up by what onProgress throws, and holds nothing", async (t) => {
+  const folder = makeFolder(t);
+  writeLog(folder, '{"id":1,"name":"a"}\n');
+  const enough = new Error("enough");
+  const onProgress = () => {
+    throw enough;
+  };
+  await assert.rejects(PlantStore.open(folder, { onProgress }), (error) => error === enough);
+  assert.deepEqual(openFilesIn(folder), []);
+  assert.equal((await openStore(t, folder)).size, 1);
+});
+
 /** Options as a program without types might give them. */
 const BAD_OPTIONS: readonly [name: string, value: unknown, error: "TypeError" | "RangeError"][] = [
   ["batchBytesMax", 0, "RangeError"],

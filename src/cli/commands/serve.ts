@@ -2,11 +2,13 @@
  * `plant-store serve`: the store behind HTTP until a signal ends it.
  *
  * Prints one line on standard output when it is ready, and its log on standard
- * error. SIGTERM or SIGINT drains and exits 0, a second one ends it at once; a
- * store that failed for good exits 1, so that a supervisor starts it again from
- * what is on disk. SIGHUP reads the certificate again. The admin listener is
- * there before everything else, and ends last.
+ * error. SIGTERM or SIGINT drains and exits 0, or gives up the opening of the
+ * store and exits 0; a second one ends it at once. A store that failed for good
+ * exits 1, so that a supervisor starts it again from what is on disk. SIGHUP
+ * reads the certificate again. The admin listener is there before everything
+ * else, and ends last.
  */
+import { once } from "node:events";
 import {
   type AdminAddress,
   AdminServer,
@@ -45,11 +47,16 @@ export const serve = defineCommand({
       return 0;
     }
     startLog({ format: options.log, level: options["log-level"] ?? "info" });
+    const stop = stopSignal();
     const status = new ServeStatus(options.data ?? "");
     const admin = startAdmin(options.admin, status);
     admin.catch(() => {}); // told when the store is open: a second server has to name the first one
     try {
-      return await serveStore(options, status, admin);
+      return await serveStore(options, status, admin, stop);
+    } catch (error) {
+      if (error !== stop.reason) throw error;
+      report({ level: "info", event: "stopped", message: "stopped before it was ready" });
+      return 0;
     } finally {
       await (await admin.catch(() => undefined))?.close();
     }
@@ -60,6 +67,7 @@ async function serveStore(
   options: ServeOptions,
   status: ServeStatus,
   admin: Promise<AdminServer | undefined>,
+  stop: AbortSignal,
 ): Promise<ExitStatus> {
   const { data = "", "first-token": firstToken = false } = options;
   const fd = takeHeldSocket();
@@ -67,12 +75,13 @@ async function serveStore(
   let server: PlantServer | undefined;
   // From the beginning on: what asks for a reload must not end a server that is not ready.
   onReloadSignal(hasTls ? () => reloadCertificate(server, options) : undefined);
-  const store = await openStore(data, options);
+  const store = await openStore(data, options, stop);
   let tokens: TokenRegistry | undefined;
   try {
     const adminUrl = (await admin)?.url;
     tokens = await TokenRegistry.open(data);
-    const end = Promise.race([stopSignal(), store.failed]); // a signal drains from the first request on
+    stop.throwIfAborted(); // from here on, and from the first request on, a signal drains
+    const end = Promise.race([once(stop, "abort").then(() => undefined), store.failed]);
     const tls = readTlsFiles(options); // again, as it may be long since
     server = await startServer({ plants: store, tokens, ...given({ fd, tls }) }, options);
     status.ready(store, tokens);
@@ -92,11 +101,15 @@ async function serveStore(
   }
 }
 
-function openStore(data: string, options: ServeOptions): Promise<PlantStore> {
+/** @throws the reason of the stop, where that comes while a long log is read. */
+function openStore(data: string, options: ServeOptions, stop: AbortSignal): Promise<PlantStore> {
   const progress = new Progress("reading the log");
   return PlantStore.open(data, {
     command: "serve",
-    onProgress: (bytes, total) => progress.update(bytes, total),
+    onProgress: (bytes, total) => {
+      stop.throwIfAborted();
+      progress.update(bytes, total);
+    },
     ...given({
       batchBytesMax: options["batch-bytes-max"],
       queueBytesMax: options["pending-bytes-max"],
