@@ -78,6 +78,24 @@ test("the service is started again after a failure, but not on status 3, and can
   assert.match(text, /^ExecStart=\S.* serve$/m);
 });
 
+test("what a person has to mend takes the socket along, so that no client starts it again", async (t) => {
+  const unit = await print("--unit=service");
+  const [, script = ""] = /^ExecStopPost=\+\/bin\/sh -c '(.*)'$/m.exec(unit) ?? [];
+  const folder = makeFolder(t);
+  writeFileSync(join(folder, "systemctl"), '#!/bin/sh\necho "$*"\n', { mode: 0o700 });
+  const stop = "--no-block stop plant-store.socket\n";
+  // Of a service that a signal has ended the status is its name (systemd.exec(5)).
+  for (const [status, printed] of Object.entries({ 0: "", 1: "", 2: stop, 3: stop, KILL: "" })) {
+    const env = { PATH: folder, EXIT_STATUS: status };
+    // systemd makes one dollar of two.
+    const end = spawnSync("/bin/sh", ["-c", script.replaceAll("$$", "$")], {
+      env,
+      encoding: "utf8",
+    });
+    assert.deepEqual([end.status, end.stdout, end.stderr], [0, printed, ""], status);
+  }
+});
+
 test("both units are printed under the names of their files; the socket is where it was asked for", async () => {
   const [both, socket] = await Promise.all([print(), print("--unit=socket", "--host=::1")]);
   assert.match(both, /^# \S+\/plant-store\.service\n\[Unit\]/);
