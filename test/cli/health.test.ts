@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import http from "node:http";
 import net, { type AddressInfo } from "node:net";
+import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
 import { makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";
 import { runCli, startServer } from "../support/cli.ts";
@@ -70,9 +71,39 @@ describe("health says in one line, and by its status, whether a store answers", 
     assert.match(end.stderr, new RegExp(`^plant-store: [^\\n]*:${port} [^\\n]+\\n$`));
   });
 
-  test("no URL: 2", async () => {
-    for (const url of ["127.0.0.1:8080", "ftp://x", "http://", "http:///x"]) {
-      assert.equal((await runCli(["health", "--url", url])).status, 2, url);
+  const NO_BASE_URLS = [
+    ...["127.0.0.1:8080", "ftp://x", "http://", "http:///x"],
+    ...["http://a/?", "http://a?b=c", "http://a/#b", "http://b@a", "http://b:c@a/d"],
+  ];
+  for (const url of NO_BASE_URLS) {
+    test(`no base URL, ${url}: 2`, async () => {
+      assert.equal((await runCli(["health", "--url", url])).status, 2);
+    });
+  }
+
+  test("what a flag names goes before what a variable names, the service or the admin listener", async (t) => {
+    const { folder, port, url } = await startService(t, { basePath: "/garden@home" });
+    const nowhere = join(folder, "admin.sock");
+    const service = { PLANT_STORE_BASE_PATH: "/garden@home", PLANT_STORE_PORT: String(port) };
+    const admin = { PLANT_STORE_ADMIN: nowhere };
+    const asked: readonly [args: string[], env: Record<string, string>, answers: boolean][] = [
+      [["--url", url], admin, true],
+      [["--port", String(port)], { ...service, ...admin }, true],
+      [[], { ...service, ...admin }, false],
+      [["--timeout-ms=1000"], { ...service, ...admin }, false],
+      [["--admin", nowhere], { PLANT_STORE_URL: url }, false],
+      [["--admin", nowhere, "--port", String(port)], service, false],
+    ];
+    for (const [args, env, answers] of asked) {
+      const end = await runCli(["health", ...args], { env });
+      const said = answers ? [0, `${url} answers\n`] : [1, ""];
+      assert.deepEqual([end.status, end.stdout], said, args.join(" "));
+      assert.equal(end.stderr.includes(nowhere), !answers, end.stderr);
     }
+  });
+
+  test("both the service and the admin listener by flags: 2", async () => {
+    const end = await runCli(["health", "--url=http://127.0.0.1:1", "--admin=./a.sock"]);
+    assert.deepEqual([end.status, end.stdout], [2, ""]);
   });
 });

@@ -2,13 +2,14 @@
  * `plant-store health`: whether a server answers, for supervisors and people.
  *
  * It asks without a token and expects to be turned away in our own words: only
- * a plant store that carries out requests says that. Where the server has an
- * admin listener, that one knows more: it says what the server is at.
+ * a plant store says that, but one whose disk is full, or whose store is about
+ * to end it, says it too. Where the server has an admin listener, that one
+ * knows more: whether the server is ready, and what it is at if not.
  */
 import http from "node:http";
 import https from "node:https";
 import { type AdminAddress, formatAdminAddress, formatHostPort } from "../../index.ts";
-import { defineCommand, type OptionValues, UsageError } from "../command.ts";
+import { defineCommand, type OptionSource, type OptionValues, UsageError } from "../command.ts";
 import { ADMIN, BASE_PATH, HOST, integerBetween, PORT, TLS_CERT } from "../options.ts";
 import { printLines } from "../output.ts";
 
@@ -25,8 +26,8 @@ const OPTIONS = {
   host: { ...HOST, help: "the address the server listens on" },
   port: { ...PORT, help: "the port the server listens on" },
   "base-path": BASE_PATH,
-  admin: { ...ADMIN, help: "ask the admin listener there whether the server is ready, instead" },
   "tls-cert": { ...TLS_CERT, help: "the server has a certificate: ask by https" },
+  admin: { ...ADMIN, help: "ask the admin listener there whether the server is ready, instead" },
   "timeout-ms": {
     placeholder: "MS",
     help: "how long an answer may take",
@@ -41,8 +42,8 @@ export const health = defineCommand({
   arguments: [],
   options: OPTIONS,
   details: "Needs no token. Over https the certificate is not judged: nothing secret is sent.",
-  async run(_, options) {
-    if (options.admin !== undefined) {
+  async run(_, options, explain) {
+    if (options.admin !== undefined && !isServiceMeant(explain())) {
       await printLines([await askAdmin(options.admin, options["timeout-ms"] ?? 0)]);
       return 0;
     }
@@ -55,6 +56,15 @@ export const health = defineCommand({
     return 0;
   },
 });
+
+/** Whether flags name the service, and the admin listener is named by a variable, if at all. */
+function isServiceMeant(sources: readonly OptionSource[]): boolean {
+  const flags = sources.flatMap(({ option, source }) => (source === `--${option}` ? [option] : []));
+  if (flags.includes("url") && flags.includes("admin")) {
+    throw new UsageError("health: expected --url or --admin, got both; ask one of the two");
+  }
+  return !flags.includes("admin") && flags.some((flag) => flag !== "timeout-ms");
+}
 
 /** @throws Error saying what the server is at, where it is not ready. */
 async function askAdmin(address: AdminAddress, timeoutMs: number): Promise<string> {
@@ -133,6 +143,9 @@ function baseUrl(options: OptionValues<typeof OPTIONS>): string {
 function parseUrl(text: string): string {
   if (!/^https?:\/\/[^/]/.test(text) || !URL.canParse(text)) {
     throw new UsageError("expected a URL such as http://127.0.0.1:8080");
+  }
+  if (/[?#]|^https?:\/\/[^/]*@/.test(text)) {
+    throw new UsageError("expected a base URL, without a user, a query or a fragment");
   }
   return text.replace(/\/+$/, "");
 }
