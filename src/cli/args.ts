@@ -53,7 +53,8 @@ export function readArgs(command: Command, words: readonly string[]): Invocation
   const { positionals, flags, wantsHelp } = splitWords(command, words);
   if (wantsHelp) return { args: [], options: {}, wantsHelp };
   if (positionals.length !== command.arguments.length) {
-    const expected = command.arguments.join(" ") || "no argument";
+    const names = command.arguments.map(({ placeholder }) => placeholder);
+    const expected = names.join(" ") || "no argument";
     const got = positionals.map((word) => `"${word}"`).join(" ") || "none";
     throw new UsageError(`${command.name}: expected ${expected}, got ${got}`);
   }

@@ -5,13 +5,21 @@
 
 import type { OutputUse } from "./output.ts";
 
+/** What may be typed for a value, for completion: these words, or paths; absent where it is anything. */
+export type Values = readonly string[] | "files" | "folders";
+
+/** An argument, which must be given. */
+export interface Argument {
+  /** What stands for it in the help. */
+  readonly placeholder: string;
+  readonly values?: Values;
+}
+
 /** An option; its variable is `PLANT_STORE_` and its name in capitals. */
 export interface Option<T> {
-  /**
-   * What stands for the value in the help; absent for a switch, which takes
-   * none. Values with bars between are all there are: `service|socket`.
-   */
+  /** What stands for the value in the help; absent for a switch, which takes none. */
   readonly placeholder?: string;
+  readonly values?: Values;
   readonly help: string;
   /** What counts when neither flag nor variable is given, as somebody would type it. */
   readonly defaultText?: string;
@@ -44,8 +52,7 @@ export interface Command<O extends Options = Options> {
   /** As typed, e.g. `token create`. */
   readonly name: string;
   readonly summary: string;
-  /** Names of the arguments that must be given, as the help shows them; bars as in a placeholder. */
-  readonly arguments: readonly string[];
+  readonly arguments: readonly Argument[];
   readonly options: O;
   /** What standard output is to the command; `result` without. */
   readonly outputUse?: OutputUse;

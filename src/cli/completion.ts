@@ -6,7 +6,7 @@
  * options of a command, and the values behind an option or in the place of an
  * argument. Only how candidates reach the shell differs.
  */
-import type { Command } from "./command.ts";
+import type { Argument, Command, Option } from "./command.ts";
 
 export const SHELLS = ["bash", "zsh"] as const;
 export type Shell = (typeof SHELLS)[number];
@@ -15,11 +15,9 @@ export function completionScript(shell: Shell, commands: readonly Command[]): st
   return shell === "bash" ? bashScript(commands) : zshScript(commands);
 }
 
-/** What may stand for a placeholder or an argument: words, the shell's own paths, or anything. */
-function valuesOf(placeholder: string): string {
-  if (placeholder.includes("|")) return placeholder.replaceAll("|", " ");
-  if (placeholder === "DIR" || placeholder === "TARGET") return "<folders>";
-  return placeholder === "FILE" ? "<files>" : "";
+/** What stands in a table for a value: words, `<files>`, `<folders>`, or nothing for anything. */
+function valuesOf({ values = [] }: Argument | Option<unknown>): string {
+  return typeof values === "string" ? `<${values}>` : values.join(" ");
 }
 
 /** `case` branches of a shell: what is printed where `$1` is one of these words. */
@@ -43,14 +41,14 @@ function tables(commands: readonly Command[]): string {
     name,
     ["help", ...Object.keys(options)].map((option) => `--${option}`).join(" "),
   ]);
-  const values = commands.flatMap(({ name, options }) =>
-    Object.entries(options).map(([option, { placeholder }]): [string, string] => [
-      `${name} --${option}`,
-      placeholder === undefined ? "<none>" : valuesOf(placeholder) || "<text>",
+  const values = commands.flatMap(({ name: command, options }) =>
+    Object.entries(options).map(([name, option]): [string, string] => [
+      `${command} --${name}`,
+      option.placeholder === undefined ? "<none>" : valuesOf(option) || "<text>",
     ]),
   );
-  const places = commands.flatMap(({ name, arguments: names }) =>
-    names.map((word, at): [string, string] => [`${name} ${at}`, valuesOf(word)]),
+  const places = commands.flatMap(({ name, arguments: all }) =>
+    all.map((argument, at): [string, string] => [`${name} ${at}`, valuesOf(argument)]),
   );
   return `_plant_store_words() { # the words of commands, behind those there are
   case "$1" in
@@ -99,7 +97,7 @@ function bashScript(commands: readonly Command[]): string {
   return `# bash completion for plant-store, to be read by a shell:
 #   source <(plant-store print completion bash)
 ${tables(commands)}_plant_store() {
-  local current="\${COMP_WORDS[COMP_CWORD]}" words=() word candidate
+  local IFS=$' \\t\\n' current="\${COMP_WORDS[COMP_CWORD]}" words=() word candidate
   # Bash makes three words of --data=x.
   for word in "\${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
     [ "$word" = "=" ] || words+=("$word")

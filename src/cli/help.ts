@@ -38,7 +38,7 @@ ${options.join("")}${details}`;
 }
 
 function usage(command: Command): string {
-  return [command.name, ...command.arguments].join(" ");
+  return [command.name, ...command.arguments.map(({ placeholder }) => placeholder)].join(" ");
 }
 
 function usageLength(command: Command): number {

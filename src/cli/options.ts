@@ -19,6 +19,7 @@ const PLACEHOLDERS: readonly [unit: RegExp, placeholder: string][] = [
 
 export const DATA: Option<string> = {
   placeholder: "DIR",
+  values: "folders",
   help: "the data directory",
   defaultText: "./data",
   supervisorVariable: "STATE_DIRECTORY", // systemd.exec(5), StateDirectory=
@@ -55,6 +56,7 @@ export const CORS_ORIGIN: Option<readonly string[]> = {
 
 export const TLS_CERT: Option<string> = {
   placeholder: "FILE",
+  values: "files",
   help: "serve HTTPS with this certificate (PEM, what signed it behind it); SIGHUP reads it again",
   parse: parseText,
 };
@@ -112,7 +114,7 @@ export function oneOf<const Word extends string>(
     if (word === undefined) throw new UsageError(`expected ${words.join(" or ")}`);
     return word;
   };
-  return { placeholder: words.join("|"), help, parse };
+  return { placeholder: words.join("|"), values: words, help, parse };
 }
 
 /** A reader of whole numbers between two bounds, both included. */

@@ -12,7 +12,6 @@ import {
   oneOf,
   PORT,
   parseSwitch,
-  parseText,
   TLS_CERT,
 } from "./options.ts";
 
@@ -22,11 +21,7 @@ export const SERVE_OPTIONS = {
   port: PORT,
   "base-path": BASE_PATH,
   "tls-cert": TLS_CERT,
-  "tls-key": {
-    placeholder: "FILE",
-    help: "the private key of the certificate (PEM, not encrypted)",
-    parse: parseText,
-  },
+  "tls-key": { ...TLS_CERT, help: "the private key of the certificate (PEM, not encrypted)" },
   "first-token": {
     help: "create a token if there is none, and show it once with a curl line",
     parse: parseSwitch,

@@ -8,7 +8,7 @@ import { integerBetween, parseSwitch, parseText } from "../../src/cli/options.ts
 const dig = defineCommand({
   name: "dig",
   summary: "dig a hole",
-  arguments: ["ID"],
+  arguments: [{ placeholder: "ID" }],
   options: {
     data: { placeholder: "DIR", help: "where", defaultText: "./data", parse: parseText },
     "depth-max": {

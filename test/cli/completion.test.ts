@@ -34,6 +34,9 @@ const TYPED: readonly [typed: string, completed: string][] = [
   ["serve --first-token --tls-k", "serve --first-token --tls-key"],
   ["token create fern --exp", "token create fern --expires"],
   ["token create --expires 90d fern --sc", "token create --expires 90d fern --scope"],
+  ["token create fern --scope re", "token create fern --scope read"],
+  ["serve --tls-key pla", "serve --tls-key plants.jsonl"],
+  ["backup gar", "backup garden/"],
   ["print completion z", "print completion zsh"],
   ["print systemd-unit --unit so", "print systemd-unit --unit socket"],
   ["print systemd-unit --unit=ser", "print systemd-unit --unit=service"],
@@ -48,7 +51,7 @@ const TYPED: readonly [typed: string, completed: string][] = [
   ["list --token", "list --token"],
 ];
 
-/** Types lines into an interactive shell; what it took the words of each to be. */
+/** Types lines into an interactive shell; what it took the words of each to be, colons between. */
 async function typeInto(
   t: TestContext,
   { shell, args, setUp }: (typeof SHELLS)[number],
@@ -78,7 +81,9 @@ async function typeInto(
       });
     }
   };
-  const start = [...setUp, 'plant-store() { echo "took:<$*>"; }', `source '${script}'`];
+  // Words are joined by what somebody has set to part them by, before and after all of this.
+  const took = ["IFS=:", 'plant-store() { echo "took:<$*>"; }'];
+  const start = [...setUp, ...took, `source '${script}'`];
   child.stdin.write(`${start.join("\n")}\necho read''y\n`);
   await shown("ready\r\n");
   for (const [at, line] of lines.entries()) {
@@ -87,7 +92,7 @@ async function typeInto(
   }
   child.stdin.end("exit\n");
   await once(child, "close");
-  return [...screen.matchAll(/^took:<(.*)>\r$/gm)].map(([, words = ""]) => words.trimEnd());
+  return [...screen.matchAll(/^took:<(.*)>\r$/gm)].map(([, words = ""]) => words);
 }
 
 for (const each of SHELLS) {
@@ -100,7 +105,7 @@ for (const each of SHELLS) {
     const taken = await typeInto(t, each, lines);
     assert.deepEqual(
       taken,
-      TYPED.map(([, completed]) => completed),
+      TYPED.map(([, completed]) => completed.replaceAll(" ", ":")),
     );
   });
 }

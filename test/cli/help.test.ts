@@ -7,7 +7,7 @@ import { parseSwitch, parseText } from "../../src/cli/options.ts";
 const dig = defineCommand({
   name: "dig",
   summary: "dig a hole",
-  arguments: ["ID"],
+  arguments: [{ placeholder: "ID" }],
   options: {
     "depth-max": { placeholder: "N", help: "how deep", defaultText: "10", parse: parseText },
     tool: { placeholder: "TOOL", help: "with what", parse: parseText },

@@ -8,7 +8,7 @@ import { Progress } from "../progress.ts";
 export const backup = defineCommand({
   name: "backup",
   summary: "copy the data directory into a new folder TARGET, consistently",
-  arguments: ["TARGET"],
+  arguments: [{ placeholder: "TARGET", values: "folders" }],
   options: { data: DATA },
   details: `The copy holds everything acknowledged before the backup began and is itself a
 data directory: restore it by copying it back, or serve it with --data TARGET.`,

@@ -7,7 +7,7 @@ import { printLines, printMessage } from "../output.ts";
 export const get = defineCommand({
   name: "get",
   summary: "print the plant with this id as a line of JSON",
-  arguments: ["ID"],
+  arguments: [{ placeholder: "ID" }],
   options: { data: DATA },
   async run([text = ""], { data = "" }) {
     const id = parseInt64(text);

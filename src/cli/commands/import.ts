@@ -8,7 +8,7 @@ import { Progress } from "../progress.ts";
 export const importCommand = defineCommand({
   name: "import",
   summary: "create the plants of a file of JSON lines; - reads standard input",
-  arguments: ["FILE"],
+  arguments: [{ placeholder: "FILE", values: "files" }],
   options: { data: DATA },
   details: `Stop the server first. Plants that are stored already are counted and left, so an
 import that was interrupted can be run again. Exit status 1 when a line was refused.`,

@@ -8,7 +8,7 @@ export function definePrintCompletion(commands: () => readonly Command[]): Comma
   return defineCommand({
     name: "print completion",
     summary: "print a completion script for a shell",
-    arguments: [SHELLS.join("|")],
+    arguments: [{ placeholder: SHELLS.join("|"), values: SHELLS }],
     options: {},
     details: "For this shell, or in its start file: source <(plant-store print completion bash)",
     async run([word]) {

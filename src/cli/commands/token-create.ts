@@ -7,7 +7,7 @@ import { printLines } from "../output.ts";
 export const tokenCreate = defineCommand({
   name: "token create",
   summary: "create a bearer token and print it, this once",
-  arguments: ["NAME"],
+  arguments: [{ placeholder: "NAME" }],
   options: {
     data: DATA,
     expires: {
@@ -17,6 +17,7 @@ export const tokenCreate = defineCommand({
     },
     scope: {
       placeholder: "SCOPE",
+      values: SCOPES,
       help: `what it may do, ${SCOPES.join(" or ")}; may be given twice`,
       defaultText: "write",
       isRepeatable: true,

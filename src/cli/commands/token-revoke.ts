@@ -6,7 +6,7 @@ import { DATA } from "../options.ts";
 export const tokenRevoke = defineCommand({
   name: "token revoke",
   summary: "revoke the live token of this name",
-  arguments: ["NAME"],
+  arguments: [{ placeholder: "NAME" }],
   options: { data: DATA },
   details: "A running server refuses the token within 2 seconds.",
   async run([name = ""], { data = "" }) {
