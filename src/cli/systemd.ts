@@ -18,7 +18,8 @@ const FIRST_HELD = 3;
  * @throws UsageError when there are several: a server listens on one.
  */
 export function takeHeldSocket(): number | undefined {
-  const { LISTEN_PID: pid, LISTEN_FDS: count = "0" } = process.env;
+  const { LISTEN_PID: pid, LISTEN_FDS } = process.env;
+  const count = LISTEN_FDS || "0"; // an empty variable is none, as everywhere in the program
   for (const name of ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"]) delete process.env[name];
   if (pid !== String(process.pid) || count === "0") return undefined;
   if (count === "1") return FIRST_HELD;

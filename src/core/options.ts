@@ -1,6 +1,6 @@
 /**
- * What an option may be: the one table of every number that can be set, with
- * its default and its bounds, and guards for options of other kinds.
+ * What an option may be: the one table of every number of the library that can
+ * be set, with its default and its bounds, and guards for options of other kinds.
  *
  * The library, the command line and the README all take their figures from
  * this table (a test holds the README to it). A wrong option is a mistake of

@@ -5,6 +5,7 @@ import { once } from "node:events";
 import net, { type AddressInfo } from "node:net";
 import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
+import { takeHeldSocket } from "../../src/cli/systemd.ts";
 import { createToken } from "../../src/index.ts";
 import { NODE_ARGS, runCli } from "../support/cli.ts";
 import { Client } from "../support/client.ts";
@@ -164,6 +165,22 @@ describe("a server that is given its socket", TIMEOUT, () => {
     const end = spawnSync(program, [...args, "--data", makeFolder(t)], { encoding: "utf8" });
     assert.deepEqual([end.status, end.stdout, messagesOf(end.stderr).length], [1, "", 1]);
   });
+
+  for (const [fds, held] of [
+    ["", undefined],
+    ["0", undefined],
+    ["1", 3],
+  ] as const) {
+    test(`finds ${held ?? "no descriptor"} where LISTEN_FDS is "${fds}"`, (t) => {
+      const before = { ...process.env };
+      t.after(() => {
+        process.env = before;
+      });
+      Object.assign(process.env, { LISTEN_PID: String(process.pid), LISTEN_FDS: fds });
+      assert.equal(takeHeldSocket(), held);
+      assert.equal(process.env.LISTEN_FDS, undefined);
+    });
+  }
 
   test("ignores what was meant for another process", async (t) => {
     const env = { LISTEN_PID: "1", LISTEN_FDS: "1", PLANT_STORE_HOST: "192.0.2.1" };
