@@ -115,9 +115,7 @@ interface Words {
 }
 
 function splitWords(command: Command, words: readonly string[]): Words {
-  // A negative id is an argument, not a bundle of short flags.
-  const numbers = words.filter((word) => /^-[0-9]/.test(word));
-  const others = words.filter((word) => !/^-[0-9]/.test(word));
+  const { numbers, others } = takeNumbers(command, words);
   const { values, positionals } = parseWords(command, others);
   const flags = new Map<string, string>();
   for (const [name, value] of Object.entries(values)) {
@@ -128,6 +126,23 @@ function splitWords(command: Command, words: readonly string[]): Words {
     flags,
     wantsHelp: flags.has("help"),
   };
+}
+
+/**
+ * A negative number is no bundle of short flags: behind an option that takes a
+ * value it is that, and elsewhere an argument.
+ */
+function takeNumbers(command: Command, words: readonly string[]) {
+  const numbers: string[] = [];
+  const others: string[] = [];
+  for (const word of words) {
+    const [, option = ""] = /^--(.+)$/.exec(others.at(-1) ?? "") ?? [];
+    const takesValue = command.options[option]?.placeholder !== undefined;
+    if (!/^-[0-9]/.test(word)) others.push(word);
+    else if (takesValue) others.push(`${others.pop()}=${word}`);
+    else numbers.push(word);
+  }
+  return { numbers, others };
 }
 
 function parseWords(command: Command, words: readonly string[]) {
@@ -147,12 +162,12 @@ function parseWords(command: Command, words: readonly string[]) {
       options: { ...options, help: { type: "boolean", short: "h" } },
     });
   } catch (error) {
-    throw describeParseError(command, error as Error);
+    throw describeParseError(command, words, error as Error);
   }
 }
 
 /** In our words: Node's suggest `--` before positionals and differ between versions. */
-function describeParseError(command: Command, error: Error): UsageError {
+function describeParseError(command: Command, words: readonly string[], error: Error): UsageError {
   const flag = /'(--?[^\s'=,<]+)/.exec(error.message)?.[1] ?? "";
   const { code } = error as NodeJS.ErrnoException;
   if (code === "ERR_PARSE_ARGS_UNKNOWN_OPTION") {
@@ -163,11 +178,10 @@ function describeParseError(command: Command, error: Error): UsageError {
   }
   const name = /--([a-z-]+)/.exec(error.message)?.[1] ?? "";
   const takes = command.options[name]?.placeholder;
-  return new UsageError(
-    takes === undefined
-      ? `${command.name}: --${name} takes no value`
-      : `${command.name}: --${name} needs a value: --${name} ${takes}`,
-  );
+  if (takes === undefined) return new UsageError(`${command.name}: --${name} takes no value`);
+  const dashed = words.find((word, at) => word.startsWith("-") && words[at - 1] === `--${name}`);
+  const way = dashed === undefined ? "" : `, or --${name}=${dashed} if that is the value`;
+  return new UsageError(`${command.name}: --${name} needs a value: --${name} ${takes}${way}`);
 }
 
 function hint(nearest: string | undefined): string {
