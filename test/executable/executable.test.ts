@@ -2,7 +2,15 @@
 import assert from "node:assert/strict";
 import { type ChildProcess, execFileSync, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { chmodSync, chownSync, copyFileSync, mkdirSync, readdirSync } from "node:fs";
+import {
+  chmodSync,
+  chownSync,
+  copyFileSync,
+  mkdirSync,
+  readdirSync,
+  realpathSync,
+  symlinkSync,
+} from "node:fs";
 import { dirname, join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { VERSION } from "../../src/cli/version.ts";
@@ -112,6 +120,22 @@ test(
         assert.deepEqual(readdirSync(root).sort(), ["data", "lib", "lib64", "plant-store"]);
       },
     );
+
+    const link = join(makeFolder(t), "plants");
+    symlinkSync(program, link);
+    const WAYS = {
+      "by PATH": "plant-store",
+      "by a link": link,
+      "by a relative path": "./plant-store",
+    };
+    for (const [way, word] of Object.entries(WAYS)) {
+      await t.test(`its unit starts it by its real path, also where it was started ${way}`, () => {
+        const folder = dirname(program);
+        const options = { cwd: folder, env: { PATH: folder }, encoding: "utf8" } as const;
+        const unit = execFileSync(word, ["print", "systemd-unit"], options);
+        assert.match(unit, new RegExp(`^ExecStart=${realpathSync(program)} serve$`, "m"));
+      });
+    }
 
     await t.test("it prints the unit that starts it, and its completion", async () => {
       assert.match(await runThere("print", "systemd-unit"), /^ExecStart=\/plant-store serve$/m);
