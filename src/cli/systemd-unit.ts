@@ -28,8 +28,7 @@ ExecReload=/bin/kill -HUP $MAINPID
 # Five starts fit no 10 seconds, so a disk fault of a minute does not end it for good.
 Restart=on-failure
 RestartSec=3
-# Status 2 and 3: another start would change nothing, a person has to. The next client would
-# bring one about, so the socket is stopped too, with the rights of root (+).
+# Status 2 and 3 need a person: no start by systemd, nor (+: as root) by the socket's next client.
 RestartPreventExitStatus=2 3
 ExecStopPost=+/bin/sh -c 'case $$EXIT_STATUS in 2|3) systemctl --no-block stop plant-store.socket;; esac'
 # A stop answers what is in flight, for 10 seconds at most.

@@ -100,7 +100,7 @@ export function requireFunction(name: string, value: unknown): void {
   }
 }
 
-/** @throws TypeError when it is no object with these methods, naming the first that it lacks. */
+/** @throws TypeError when it is no object with these methods. */
 export function requireMethods(name: string, value: unknown, methods: readonly string[]): void {
   const members = value as Record<string, unknown> | null | undefined;
   const missing = methods.find((method) => typeof members?.[method] !== "function");

@@ -41,10 +41,7 @@ export interface PlantStoreOptions {
    * start; 1 TiB, which no log reaches, for none. Default: 16 MiB.
    */
   readonly snapshotBytesMin?: number;
-  /**
-   * Told how much of the log was read while it is opened, about once a MiB. What
-   * it throws, `open` throws: so an opening is given up, and leaves nothing open.
-   */
+  /** Told how much of the log was read, about once a MiB; what it throws ends the opening. */
   readonly onProgress?: (bytes: number, total: number) => void;
 }
 

@@ -17,7 +17,7 @@ import { printLines } from "../output.ts";
 const ANSWER_BYTES_MAX = 4096;
 const MISSING_TOKEN = 40101;
 
-const OPTIONS = {
+const SERVICE = {
   url: {
     placeholder: "URL",
     help: "the server's base URL; without, the four options below make it",
@@ -27,6 +27,9 @@ const OPTIONS = {
   port: { ...PORT, help: "the port the server listens on" },
   "base-path": BASE_PATH,
   "tls-cert": { ...TLS_CERT, help: "the server has a certificate: ask by https" },
+};
+const OPTIONS = {
+  ...SERVICE,
   admin: { ...ADMIN, help: "ask the admin listener there whether the server is ready, instead" },
   "timeout-ms": {
     placeholder: "MS",
@@ -59,11 +62,10 @@ export const health = defineCommand({
 
 /** Whether flags name the service, and the admin listener is named by a variable, if at all. */
 function isServiceMeant(sources: readonly OptionSource[]): boolean {
-  const flags = sources.flatMap(({ option, source }) => (source === `--${option}` ? [option] : []));
-  if (flags.includes("url") && flags.includes("admin")) {
-    throw new UsageError("health: expected --url or --admin, got both; ask one of the two");
-  }
-  return !flags.includes("admin") && flags.some((flag) => flag !== "timeout-ms");
+  const isFlag = (name: string) => sources.some(({ source }) => source === `--${name}`);
+  if (!isFlag("admin")) return Object.keys(SERVICE).some(isFlag);
+  if (!isFlag("url")) return false;
+  throw new UsageError("health: expected --url or --admin, got both");
 }
 
 /** @throws Error saying what the server is at, where it is not ready. */
@@ -141,11 +143,11 @@ function baseUrl(options: OptionValues<typeof OPTIONS>): string {
 }
 
 function parseUrl(text: string): string {
-  if (!/^https?:\/\/[^/]/.test(text) || !URL.canParse(text)) {
-    throw new UsageError("expected a URL such as http://127.0.0.1:8080");
-  }
-  if (/[?#]|^https?:\/\/[^/]*@/.test(text)) {
-    throw new UsageError("expected a base URL, without a user, a query or a fragment");
+  // No user, no query, no fragment: none of them would be sent.
+  if (!/^https?:\/\/[^/@?#]+(\/[^?#]*)?$/.test(text) || !URL.canParse(text)) {
+    throw new UsageError(
+      "expected a URL such as http://127.0.0.1:8080, without user, query or fragment",
+    );
   }
   return text.replace(/\/+$/, "");
 }
