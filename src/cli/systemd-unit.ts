@@ -20,15 +20,14 @@ Requires=plant-store.socket
 After=network.target plant-store.socket
 
 [Service]
-# Not notify: Node has no datagram sockets of the unix family to say "ready" by. Nobody needs
-# it: the socket is there before the service, and clients wait in its queue.
+# Not notify: Node cannot send its datagram, and clients wait in the queue of the socket.
 Type=exec
 ExecStart=${command.map(quote).join(" ")}
 ExecReload=/bin/kill -HUP $MAINPID
-# Five starts fit no 10 seconds, so a disk fault of a minute does not end it for good.
+# Five starts fit no 10 seconds: a disk fault of a minute does not end it for good.
 Restart=on-failure
 RestartSec=3
-# Status 2 and 3 need a person: no start by systemd, nor (+: as root) by the socket's next client.
+# Status 2 and 3 need a person: no start by systemd, nor by the next client (+: as root).
 RestartPreventExitStatus=2 3
 ExecStopPost=+/bin/sh -c 'case $$EXIT_STATUS in 2|3) systemctl --no-block stop plant-store.socket;; esac'
 # A stop answers what is in flight, for 10 seconds at most.
