@@ -12,6 +12,7 @@ import { publishWarning } from "../core/channels.ts";
 import { readNumber, requireMethods } from "../core/options.ts";
 import type { PlantService, TokenVerifier, VerifiedToken } from "../core/services.ts";
 import { answer } from "./answer.ts";
+import { normalizeBasePath } from "./base-path.ts";
 import { Authenticator, insufficientScope } from "./bearer.ts";
 import { BodyCollector, collectStream, Pending, requireLength, requireUnread } from "./body.ts";
 import { Cors } from "./cors.ts";
@@ -21,7 +22,7 @@ import { requireExpectation, requireJson } from "./media-type.ts";
 import { Reader } from "./reader.ts";
 import { errorReply, isRequestError, scopeChallenge } from "./reply.ts";
 import { noteArrival, noteBody, noteOperation, noteSender } from "./request-message.ts";
-import { findRoute, methodNotAllowed, methodsOf, normalizeBasePath, notFound } from "./router.ts";
+import { findRoute, methodNotAllowed, methodsOf, notFound } from "./router.ts";
 
 export interface ListenerOptions {
   /** Where plants go; it stays the caller's to close. */

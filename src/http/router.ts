@@ -9,7 +9,6 @@
  */
 import { PlantStoreError } from "../core/errors.ts";
 import { parseCanonicalInt64 } from "../core/int64.ts";
-import { requireString } from "../core/options.ts";
 import type { Scope } from "../core/services.ts";
 
 export interface Operation {
@@ -103,21 +102,6 @@ export function methodNotAllowed(resource: Resource, method: string): PlantStore
 
 /** Scheme and authority of an absolute-form target. */
 const AUTHORITY = /^https?:\/\/[^/?#]*/i;
-
-/**
- * A base path as the router wants it: empty, or with a slash in front and none behind.
- *
- * @throws TypeError when it is no string; RangeError when it holds what no path
- * can (RFC 3986 section 3.3).
- */
-export function normalizeBasePath(basePath: string): string {
-  requireString("basePath", basePath);
-  const path = basePath.replace(/\/$/, "");
-  if (path !== "" && !/^(?:\/[A-Za-z0-9._~!$&'()*+,;=:@%-]+)+$/.test(path)) {
-    throw new RangeError(`basePath: expected a path like /garden, got "${basePath}"`);
-  }
-  return path;
-}
 
 /** The path of a request target, of either form, without the query. */
 export function pathOf(target: string): string {

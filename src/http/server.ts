@@ -9,11 +9,11 @@ import http, { type IncomingMessage, type Server, type ServerResponse } from "no
 import type { Socket } from "node:net";
 import { publishWarning } from "../core/channels.ts";
 import { readNumber } from "../core/options.ts";
+import { normalizeBasePath } from "./base-path.ts";
 import { Connections } from "./connections.ts";
 import { DirectRequest } from "./direct-request.ts";
 import { addressOf, type ListenOptions, listen, stopAccepting } from "./listen.ts";
 import type { ListenerOptions } from "./listener.ts";
-import { normalizeBasePath } from "./router.ts";
 import { createTlsServer, Handshakes, replaceCertificate, type TlsOptions } from "./tls.ts";
 
 export interface ServerOptions extends ListenerOptions, ListenOptions {
