@@ -9,12 +9,15 @@
  */
 import { IncomingMessage } from "node:http";
 import { type BodyCollector, collectStream } from "./body.ts";
+import { NOTED, type Noted } from "./request-message.ts";
 
 export class DirectRequest extends IncomingMessage {
   #collector: BodyCollector | undefined;
   #hasBegun = false;
   /** All of the body went to a collector. */
   #isCollected = false;
+  /** Not this file's. */
+  [NOTED]: Noted | undefined = undefined;
 
   /** Feeds a collector; like a stream, where some of the body has come before. */
   collect(collector: BodyCollector): void {
