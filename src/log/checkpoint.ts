@@ -48,8 +48,8 @@ export async function readCheckpoint(logPath: string): Promise<Checkpoint | unde
 }
 
 /**
- * Whether a log was written to after its checkpoint was: where it is no longer than that says, by
- * somebody else, or by nobody who was acknowledged.
+ * Whether a log was changed after its checkpoint was written. Where it is no longer than that
+ * says, somebody has edited it, or its own process was killed before it could renew the checkpoint.
  *
  * @throws the system's error where one of them is missing.
  */

@@ -169,7 +169,7 @@ async function isOfLog(
 ): Promise<boolean> {
   if (inode !== String(file.inode) || checkpoint === undefined) return false;
   if (end.bytes > checkpoint.bytes || end.bytes > file.size()) return false;
-  // An edit by hand keeps the length at best, never the time.
+  // An edit by hand may keep the length, but not the time.
   if (file.size() === checkpoint.bytes && (await isNewerThanCheckpoint(file.path))) return false;
   return (await sumOfTail(file, end.bytes)) === logTail;
 }

@@ -56,11 +56,20 @@ interface RecoverOptions {
 
 /** @throws PlantStoreError `corruption` or `io_error`. */
 export async function recover(file: LogFile, options: RecoverOptions): Promise<RecoveredLog> {
-  const { snapshot } = options;
+  const { snapshot, onProgress } = options;
   if (snapshot === undefined) return putInOrder(file, await read(file, options));
-  const found = await read(file, options).catch(async () => {
-    await removeSnapshot(file.path).catch(() => {}); // all it would do is cost the next start a read
-    return read(file, { ...options, snapshot: undefined });
+  /** Whoever is told of the progress may end it all; the snapshot has no part in that. */
+  let isTelling = false;
+  const tell = (bytes: number, total: number) => {
+    isTelling = true;
+    onProgress?.(bytes, total);
+    isTelling = false;
+  };
+  const found = await read(file, { ...options, onProgress: tell }).catch(async (error: unknown) => {
+    if (isTelling) throw error;
+    const whole = await read(file, { ...options, snapshot: undefined });
+    await removeSnapshot(file.path).catch(() => {}); // it would only cost the next start two reads
+    return whole;
   });
   return putInOrder(file, found);
 }

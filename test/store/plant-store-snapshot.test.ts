@@ -320,6 +320,44 @@ test("a log that is newer than its checkpoint and was not changed is read whole,
   assert.ok(fs.statSync(logPath(folder)).size > size);
 });
 
+test("a batch that the disk refused costs the next start no look at the whole log (fake disk)", async (t) => {
+  const folder = await makeStopped(t);
+  const store = await openStore(t, folder, ANY);
+  const cause = Object.assign(new Error("ENOSPC: no space left on device"), { code: "ENOSPC" });
+  const disk = t.mock.method(LogFile.prototype, "append", async () => {
+    fs.appendFileSync(logPath(folder), '{"id":1'); // a short write
+    return { outcome: "refused", cause };
+  });
+  await assert.rejects(store.create({ id: 1n, name: "new" }), { code: "write_failed" });
+  disk.mock.restore();
+  await store.close();
+  assert.equal(await readsAll(t, folder), false);
+});
+
+test("a torn end that a start has cut costs the start after it no look at the whole log", async (t) => {
+  const folder = await makeStopped(t);
+  fs.appendFileSync(logPath(folder), '{"id":1');
+  assert.equal(await readsAll(t, folder), false);
+  assert.equal(await readsAll(t, folder), false);
+});
+
+test("an open that is given up while it reads leaves the snapshot, and does not begin anew", async (t) => {
+  const folder = await makeStopped(t);
+  fs.appendFileSync(logPath(folder), lineOf({ id: 1n, name: "x".repeat(2 * MIB) }));
+  const enough = new Error("enough");
+  const told: number[] = [];
+  const onProgress = (bytes: number) => {
+    told.push(bytes);
+    throw enough;
+  };
+  await assert.rejects(
+    PlantStore.open(folder, { ...ANY, onProgress }),
+    (error) => error === enough,
+  );
+  assert.equal(told.length, 1);
+  assert.ok(fs.existsSync(snapshotPath(logPath(folder))));
+});
+
 test("an edit that moves what stands behind it is refused by the start itself", async (t) => {
   const folder = await makeStopped(t);
   const lines = readLog(folder).split("\n");
