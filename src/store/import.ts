@@ -138,6 +138,7 @@ const LINE_FAULTS: readonly string[] = [
   "invalid_utf8",
   "duplicate_member",
   "invalid_plant",
+  "body_too_large",
   "conflict",
 ];
 
@@ -146,22 +147,24 @@ const PIECE_BYTES = 1024 * 1024;
 
 /** @throws PlantStoreError `invalid_json` for a line that no log could hold: it would be held whole. */
 async function* inPieces(text: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
-  let bytes = 0; // of a line that goes on
+  let position = 0;
+  let lineStart = 0;
   for await (const chunk of text) {
     for (let at = 0; at < chunk.length; at += PIECE_BYTES) {
       const piece = chunk.subarray(at, at + PIECE_BYTES);
       const lineEnd = piece.lastIndexOf(LINE_FEED);
-      bytes = lineEnd < 0 ? bytes + piece.length : piece.length - lineEnd - 1;
-      if (bytes > RECORD_BYTES_MAX) throw tooLong();
+      if (lineEnd >= 0) lineStart = position + lineEnd + 1;
+      position += piece.length;
+      if (position - lineStart > RECORD_BYTES_MAX) throw tooLong(lineStart);
       yield piece;
     }
   }
 }
 
-function tooLong(): PlantStoreError {
+function tooLong(lineStart: number): PlantStoreError {
   return new PlantStoreError(
     "invalid_json",
-    `Expected one plant a line, got a line of more than ${RECORD_BYTES_MAX} bytes; ` +
+    `Byte offset ${lineStart}: expected one plant a line, got more than ${RECORD_BYTES_MAX} bytes; ` +
       "write the plants of an array one a line, without brackets and commas",
   );
 }
