@@ -5,17 +5,26 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { PlantService } from "../core/services.ts";
 import { answer } from "./answer.ts";
 import { Pending } from "./body.ts";
+import { Gate } from "./gate.ts";
 import { type ListQuery, parseListQuery } from "./list-query.ts";
 import { LEASE_BYTES, ReadLease } from "./read-lease.ts";
 import { getPlant, listPlants } from "./read-plants.ts";
+import { nameRequest } from "./request-id.ts";
 import { publishAnswer } from "./request-message.ts";
 import { StreamPace } from "./stream-pace.ts";
 import { streamPlants, wantsStream } from "./stream-plants.ts";
+
+/**
+ * Gets at once whose plant is still being read, so that nobody knows how much
+ * it holds: more would find no thread that reads for them.
+ */
+const UNKNOWN_MAX = 32;
 
 export class Reader {
   readonly #plants: PlantService;
   readonly #pending: Pending;
   readonly #pace: StreamPace;
+  readonly #gets = new Gate(UNKNOWN_MAX);
 
   /**
    * @param bytesMax what all answers that are not sent yet may hold together.
@@ -34,7 +43,8 @@ export class Reader {
   async read(req: IncomingMessage, res: ServerResponse, id: bigint | undefined): Promise<void> {
     if (id === undefined) return this.#list(req, res);
     const lease = new ReadLease(this.#pending, LEASE_BYTES.plant, req, res);
-    answer(req, res, await getPlant(this.#plants, id, req, lease));
+    const reply = await this.#gets.pass(() => getPlant(this.#plants, id, req, lease));
+    answer(req, res, reply);
   }
 
   async #list(req: IncomingMessage, res: ServerResponse): Promise<void> {
@@ -52,7 +62,9 @@ export class Reader {
     lease: ReadLease,
   ): Promise<void> {
     const plants = this.#plants.list({ after });
-    const sent = await streamPlants(res, { plants, limit, lease, pace: this.#pace });
-    if (sent !== undefined) publishAnswer({ status: 200, cut: sent.isCut }, sent.requestId, req);
+    const requestId = nameRequest(req);
+    const stream = { plants, limit, lease, pace: this.#pace, requestId };
+    const end = await streamPlants(res, stream);
+    if (end !== "unsent") publishAnswer({ status: 200, cut: end === "cut" }, requestId, req);
   }
 }

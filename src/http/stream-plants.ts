@@ -12,7 +12,6 @@ import { encodeNewPlant, type NewPlant } from "../core/plant.ts";
 import { prefers } from "./accept.ts";
 import type { ReadLease } from "./read-lease.ts";
 import { streamHeaders } from "./reply.ts";
-import { nameRequest } from "./request-id.ts";
 import type { StreamPace } from "./stream-pace.ts";
 
 const NDJSON = "application/x-ndjson";
@@ -30,48 +29,47 @@ export interface PlantStream {
   readonly limit: number;
   readonly lease: ReadLease;
   readonly pace: StreamPace;
-}
-
-/** What became of a stream that was begun. */
-export interface SentStream {
   /** As the answer tells it. */
   readonly requestId: string;
-  /** It broke off before its end. */
-  readonly isCut: boolean;
 }
+
+/**
+ * What became of a stream: all of it was sent, or it broke off before its end,
+ * because its client left or it could not go on, or another answer was sent in
+ * its place.
+ */
+export type StreamEnd = "whole" | "cut" | "unsent";
 
 /**
  * Sends the plants, and resolves when all are sent or the client has gone.
  *
- * @returns `undefined` where no answer was begun.
  * @throws whatever the reading throws before the first slice is sent.
  */
-export async function streamPlants(
-  res: ServerResponse,
-  stream: PlantStream,
-): Promise<SentStream | undefined> {
-  const { lease, pace } = stream;
-  let requestId: string | undefined;
+export async function streamPlants(res: ServerResponse, stream: PlantStream): Promise<StreamEnd> {
+  const { lease, pace, requestId } = stream;
+  let hasBegun = false;
   try {
     for await (const slice of sliceLines(stream)) {
-      if (lease.isOver) return requestId === undefined ? undefined : { requestId, isCut: true };
+      if (lease.isOver) return "cut";
       lease.hold(Buffer.byteLength(slice));
-      if (requestId === undefined) {
-        if (res.headersSent) return undefined; // the connection's own failure was told first
-        requestId = nameRequest(res.req);
+      if (!hasBegun) {
+        if (res.headersSent) return "unsent"; // the connection's own failure was told first
+        hasBegun = true;
         res.writeHead(200, streamHeaders(NDJSON, requestId));
         if (res.req.method === "HEAD") break;
       }
       if (!res.write(slice)) await lease.room(res);
       await pace.turn(lease);
+      if (lease.isOver) return "cut";
     }
     res.end();
-    return requestId === undefined ? undefined : { requestId, isCut: lease.isOver };
+    return lease.isOver ? "cut" : "whole";
   } catch (error) {
-    if (requestId === undefined) throw error;
+    if (lease.isOver) return "cut"; // whatever it is, it concerns nobody
+    if (!hasBegun) throw error;
     publishWarning("Cannot go on with a stream of plants", error, requestId);
     res.destroy();
-    return { requestId, isCut: true };
+    return "cut";
   }
 }
 

@@ -5,6 +5,7 @@ import net from "node:net";
 import { type TestContext, test } from "node:test";
 import { StreamPace } from "../../src/http/stream-pace.ts";
 import {
+  createRequestListener,
   type NewPlant,
   PlantServer,
   PlantStoreError,
@@ -12,6 +13,7 @@ import {
 } from "../../src/index.ts";
 import { assertError, assertPlant, encodeRequest, type Target } from "../support/contract.ts";
 import { manyPlants, read, startReadable } from "../support/reading.ts";
+import { serve } from "../support/serve.ts";
 import { send } from "../support/service.ts";
 import { collectMessages, collectWarnings, until } from "../support/watch.ts";
 
@@ -199,8 +201,10 @@ test("what is wrong with a query is told also where no more reads are taken, and
   assertError(await page("?limit=x"), 40007);
 });
 
-test("two hundred plants are asked for at once, and none is refused", async (t) => {
+test("of two hundred plants asked for at once none is refused, and the store is asked for 32 at once", async (t) => {
   let asked = 0;
+  let open = 0;
+  let openMost = 0;
   const waiting: (() => void)[] = [];
   const server = await PlantServer.start({
     port: 0,
@@ -208,8 +212,11 @@ test("two hundred plants are asked for at once, and none is refused", async (t) 
     plants: {
       create: async () => "created",
       get: async (id) => {
-        if (++asked === 200) for (const goOn of waiting) goOn();
-        else if (asked < 200) await new Promise<void>((resolve) => waiting.push(resolve));
+        openMost = Math.max(openMost, ++open);
+        if (++asked === 32) for (const goOn of waiting) goOn();
+        else if (asked < 32) await new Promise<void>((resolve) => waiting.push(resolve));
+        else await new Promise(setImmediate);
+        open--;
         return { id, name: "n".repeat(1000) };
       },
       list: () => new Source().list(),
@@ -221,6 +228,7 @@ test("two hundred plants are asked for at once, and none is refused", async (t) 
   const answers = await Promise.all(
     Array.from({ length: 200 }, (_, id) => send(`${server.url}/plants/${id}`, { headers })),
   );
+  assert.equal(openMost, 32);
   assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set([200]));
 });
 
@@ -261,6 +269,39 @@ test("a stream whose client leaves is told as cut, one that is sent whole is not
   socket.destroy();
   await until("it is told", () => requests.length === 2);
   assert.equal(requests[1]?.cut, true);
+});
+
+test("a stream whose client leaves before anything was sent is told as cut, and nobody is warned", async (t) => {
+  const requests = collectMessages<RequestMessage>(t, "plant-store:request");
+  const warnings = collectWarnings(t, "stream");
+  let leave = () => {};
+  const hasLeft = new Promise<void>((resolve) => {
+    leave = resolve;
+  });
+  let hasBegun = false;
+  const listener = createRequestListener({
+    plants: {
+      create: async () => "created",
+      get: async () => undefined,
+      async *list() {
+        hasBegun = true;
+        await hasLeft;
+        yield* [];
+        throw new Error("the disk is gone");
+      },
+    },
+    tokens: { verify: () => ({ name: "test", scopes: ["read"] }) },
+  });
+  const target = await serve(t, (req, res) => {
+    res.once("close", leave);
+    listener(req, res);
+  });
+  const socket = await askAndWait(t, { ...target, token: "any" });
+  await until("the list was begun", () => hasBegun);
+  socket.destroy();
+  await until("it is told", () => requests.length === 1);
+  assert.deepEqual([requests[0]?.status, requests[0]?.cut], [200, true]);
+  assert.deepEqual(warnings, []);
 });
 
 test("plants that are long count for a stream, which is cut where no more may be held", async (t) => {

@@ -1,0 +1,43 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Gate } from "../../src/http/gate.ts";
+
+interface Work {
+  readonly name: string;
+  end(): void;
+  fail(error: Error): void;
+}
+
+test("a gate lets no more through at once than it has places, and the others in their order", async () => {
+  const gate = new Gate(2);
+  const begun: Work[] = [];
+  const pass = (name: string) =>
+    gate.pass(
+      () =>
+        new Promise<string>((resolve, reject) => {
+          begun.push({ name, end: () => resolve(name), fail: reject });
+        }),
+    );
+  const settled = () => new Promise(setImmediate);
+  const passed = ["a", "b", "c", "d", "e"].map(pass);
+  await settled();
+  assert.deepEqual(
+    begun.map(({ name }) => name),
+    ["a", "b"],
+  );
+  begun[1]?.end();
+  assert.equal(await passed[1], "b");
+  await settled();
+  assert.equal(begun.at(-1)?.name, "c");
+
+  const failure = new Error("no");
+  begun[0]?.fail(failure);
+  await assert.rejects(passed[0] ?? Promise.resolve(), failure);
+  await settled();
+  assert.equal(begun.at(-1)?.name, "d", "a failure frees its place");
+  for (const work of begun) work.end();
+  await settled();
+  for (const work of begun) work.end();
+  assert.deepEqual(await Promise.all(passed.slice(1)), ["b", "c", "d", "e"]);
+  assert.equal(await gate.pass(async () => "f"), "f");
+});
