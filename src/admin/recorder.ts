@@ -20,7 +20,7 @@ export interface AnswerCount {
   readonly status: number;
   readonly error: number | undefined;
   count: number;
-  /** Milliseconds since 1970. */
+  /** Of the last failure, in milliseconds since 1970; 0 without one. */
   lastAt: number;
 }
 
@@ -85,8 +85,12 @@ export class Recorder {
   #countRequest({ status, error, durationMs, bodyBytes, operation }: RequestMessage): void {
     const name = operation === undefined ? "none" : OPERATIONS[operation];
     const answers = this.#answers[name];
-    const answer = answers.get(error ?? status) ?? newAnswer(name, status, error);
-    if (answer.count++ === 0) answers.set(error ?? status, answer);
+    let answer = answers.get(error ?? status);
+    if (answer === undefined) {
+      answer = newAnswer(name, status, error);
+      answers.set(error ?? status, answer);
+    }
+    answer.count++;
     if (error !== undefined) answer.lastAt = Date.now();
     if (durationMs !== undefined) this.requestSeconds.observe(durationMs / 1000);
     this.bodyBytes += bodyBytes;

@@ -138,7 +138,8 @@ function takeNumbers(command: Command, words: readonly string[]) {
   for (const word of words) {
     const [, option = ""] = /^--(.+)$/.exec(others.at(-1) ?? "") ?? [];
     const takesValue = command.options[option]?.placeholder !== undefined;
-    if (!/^-[0-9]/.test(word)) others.push(word);
+    // Behind "--" every word is an argument.
+    if (!/^-[0-9]/.test(word) || others.includes("--")) others.push(word);
     else if (takesValue) others.push(`${others.pop()}=${word}`);
     else numbers.push(word);
   }

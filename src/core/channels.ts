@@ -38,9 +38,9 @@ export interface RequestMessage {
   /** The name of the token, once it was found good; never the token. */
   readonly token: string | undefined;
   /** `undefined` for what was refused before it was known. */
-  readonly operation?: "createPlant" | "listPlants" | "getPlant" | undefined;
+  readonly operation: "createPlant" | "listPlants" | "getPlant" | undefined;
   /** Whether a stream broke off, whoever ended it. */
-  readonly cut?: boolean;
+  readonly cut: boolean;
 }
 
 /** On `plant-store:create`: a new plant that has just become durable; none for a replay. */

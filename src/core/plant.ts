@@ -77,7 +77,8 @@ function parseAny(bytes: Buffer): NewPlant {
 }
 
 /**
- * Guards the same rules for a plant built in code.
+ * A plant built in code, judged by the same rules and copied: its members are
+ * read once, so what is stored is what was judged, whatever its giver does.
  *
  * @throws TypeError or RangeError: a mistake of the calling program.
  */

@@ -37,6 +37,7 @@ export class Cors {
   /** What every answer to this request carries, whatever becomes of it. */
   mark(req: IncomingMessage, res: ServerResponse): void {
     for (const [name, value] of Object.entries(this.#headersFor(req.headers.origin))) {
+      // Where it is mounted, others may have said what else an answer varies by.
       if (name === "Vary") res.appendHeader(name, value);
       else res.setHeader(name, value);
     }

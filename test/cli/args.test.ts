@@ -127,6 +127,11 @@ for (const [words, id, options] of READ) {
   });
 }
 
+test("readArgs() joins no words behind --, so too many of them are told", (t) => {
+  setVariables(t);
+  assert.throws(() => readArgs(dig, ["--", "--data", "-5"]), UsageError);
+});
+
 for (const words of [["--help"], ["-h"], ["7", "--help"], ["1", "2", "3", "-h", "--data", "/d"]]) {
   test(`readArgs() sees that "${words.join(" ")}" asks for help, whatever else is there`, (t) => {
     setVariables(t);

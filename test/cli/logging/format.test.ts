@@ -15,6 +15,8 @@ const REQUEST: RequestMessage = {
   bodyBytes: 47,
   requestId: "abc-1",
   token: "gardener",
+  operation: "createPlant",
+  cut: false,
 };
 
 test("a request in JSON has every member, under a name that stays", () => {
