@@ -14,10 +14,7 @@ import { publishAnswer } from "./request-message.ts";
 import { StreamPace } from "./stream-pace.ts";
 import { streamPlants, wantsStream } from "./stream-plants.ts";
 
-/**
- * Gets at once whose plant is still being read, so that nobody knows how much
- * it holds: more would find no thread that reads for them.
- */
+/** Gets at once whose plant is still being read, so that nobody knows how much it holds. */
 const UNKNOWN_MAX = 32;
 
 export class Reader {

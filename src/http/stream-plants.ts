@@ -50,10 +50,11 @@ export async function streamPlants(res: ServerResponse, stream: PlantStream): Pr
   let hasBegun = false;
   try {
     for await (const slice of sliceLines(stream)) {
+      // The connection's own failure was told first.
+      if (!hasBegun && res.headersSent) return "unsent";
       if (lease.isOver) return "cut";
       lease.hold(Buffer.byteLength(slice));
       if (!hasBegun) {
-        if (res.headersSent) return "unsent"; // the connection's own failure was told first
         hasBegun = true;
         res.writeHead(200, streamHeaders(NDJSON, requestId));
         if (res.req.method === "HEAD") break;
@@ -65,6 +66,7 @@ export async function streamPlants(res: ServerResponse, stream: PlantStream): Pr
     res.end();
     return lease.isOver ? "cut" : "whole";
   } catch (error) {
+    if (!hasBegun && res.headersSent) return "unsent";
     if (lease.isOver) return "cut"; // whatever it is, it concerns nobody
     if (!hasBegun) throw error;
     publishWarning("Cannot go on with a stream of plants", error, requestId);

@@ -49,7 +49,8 @@ export async function readCheckpoint(logPath: string): Promise<Checkpoint | unde
 
 /**
  * Whether a log was changed after its checkpoint was written. Where it is no longer than that
- * says, somebody has edited it, or its own process was killed before it could renew the checkpoint.
+ * says, somebody has edited it, or what was never acknowledged was cut away: a new checkpoint
+ * for the cut would hide the edit.
  *
  * @throws the system's error where one of them is missing.
  */

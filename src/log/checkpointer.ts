@@ -3,9 +3,7 @@
  * at a clean stop; in the background, so that no append ever waits for one.
  *
  * A checkpoint that cannot be written is warned about once and tried again
- * with the next occasion: the log does not depend on it. One that says what is
- * true is written again where the file has changed since, because a log that is
- * newer than its checkpoint looks like one that somebody has edited.
+ * with the next occasion: the log does not depend on it.
  */
 import { publishWarning } from "../core/channels.ts";
 import { type Checkpoint, writeCheckpoint } from "./checkpoint.ts";
@@ -18,23 +16,14 @@ export class Checkpointer {
   /** The newest one on disk. */
   #written: Checkpoint | undefined;
   #latest: Checkpoint;
-  /** The log is newer than what was written, though that is true of it. */
-  #isStale: boolean;
   #writing: Promise<void> | undefined;
   #quiet: NodeJS.Timeout | undefined;
   #hasWarned = false;
 
-  /** @param isStale the log was changed after `written` was, and holds what it should all the same. */
-  constructor(
-    logPath: string,
-    latest: Checkpoint,
-    written: Checkpoint | undefined,
-    isStale = false,
-  ) {
+  constructor(logPath: string, latest: Checkpoint, written: Checkpoint | undefined) {
     this.#logPath = logPath;
     this.#latest = latest;
     this.#written = written;
-    this.#isStale = isStale;
     if (!this.#isUpToDate()) this.#waitForQuiet();
   }
 
@@ -47,12 +36,6 @@ export class Checkpointer {
   note(latest: Checkpoint): void {
     this.#latest = latest;
     if (latest.bytes - (this.#written?.bytes ?? 0) >= EVERY_BYTES) void this.#write();
-    this.#waitForQuiet();
-  }
-
-  /** Told when the file was changed and holds what it held before. */
-  renew(): void {
-    this.#isStale = true;
     this.#waitForQuiet();
   }
 
@@ -90,7 +73,7 @@ export class Checkpointer {
 
   #isUpToDate(): boolean {
     const { bytes, crc32 } = this.#latest;
-    return !this.#isStale && bytes === this.#written?.bytes && crc32 === this.#written.crc32;
+    return bytes === this.#written?.bytes && crc32 === this.#written.crc32;
   }
 
   /** One at a time; never rejects. */
@@ -104,14 +87,11 @@ export class Checkpointer {
   async #writeLatest(): Promise<void> {
     if (this.#isUpToDate()) return;
     const checkpoint = this.#latest;
-    const wasStale = this.#isStale;
-    this.#isStale = false;
     try {
       await writeCheckpoint(this.#logPath, checkpoint);
       this.#written = checkpoint;
       this.#hasWarned = false;
     } catch (error) {
-      this.#isStale ||= wasStale;
       if (!this.#hasWarned)
         publishWarning("The checkpoint stays behind the log; no plant is at risk", error);
       this.#hasWarned = true;

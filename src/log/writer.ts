@@ -24,8 +24,6 @@ export interface LogWriterOptions {
   readonly end: Checkpoint;
   /** Told what the log is after every batch that became durable. */
   readonly onDurable?: (end: Checkpoint) => void;
-  /** Told when a batch was cut away, so that the file has changed and holds what it held before. */
-  readonly onCut?: () => void;
 }
 
 interface Waiting {
@@ -52,7 +50,6 @@ export class LogWriter {
   readonly #batchBytesMax: number;
   readonly #queueBytesMax: number;
   readonly #onDurable: ((end: Checkpoint) => void) | undefined;
-  readonly #onCut: (() => void) | undefined;
   #end: Checkpoint;
   #queue: Waiting[] = [];
   /** Bytes accepted and not yet answered: queued ones and those of the batch under way. */
@@ -69,7 +66,6 @@ export class LogWriter {
     this.#queueBytesMax = options.queueBytesMax;
     this.#end = options.end;
     this.#onDurable = options.onDurable;
-    this.#onCut = options.onCut;
     this.failed = new Promise((resolve) => {
       this.#reportFailure = resolve;
     });
@@ -216,7 +212,6 @@ export class LogWriter {
       this.#fail(batch, new Error(`Cannot write "${this.#file.path}": ${why}`, { cause }));
       return;
     }
-    this.#onCut?.();
     if (!this.#isRefused) {
       publishWarning(
         `"${this.#file.path}" cannot be written, so what is new is refused until it can: ` +

@@ -15,7 +15,7 @@ import { assertInt64 } from "../core/int64.ts";
 import { readNumber, requireFunction, requireText } from "../core/options.ts";
 import { encodeNewPlant, type NewPlant, takeNewPlant } from "../core/plant.ts";
 import type { CreateOutcome, ListOptions, PlantService, StoreStatus } from "../core/services.ts";
-import { isNewerThanCheckpoint, readCheckpoint } from "../log/checkpoint.ts";
+import { readCheckpoint } from "../log/checkpoint.ts";
 import { ensureDirectory, type LogFile } from "../log/file.ts";
 import { DirectoryLock } from "../log/lock.ts";
 import { LogWriter } from "../log/writer.ts";
@@ -122,11 +122,9 @@ export class PlantStore implements PlantService {
         queueBytesMax,
         end: log.end,
         onDurable: (end) => upkeep.note(end),
-        onCut: () => upkeep.noteCut(),
       });
-      const isStale = checkpoint !== undefined && (await isNewerThanCheckpoint(logPath));
       const onDamage = writer.fail.bind(writer);
-      const upkeep = new Upkeep({ file, log, checkpoint, isStale, snapshotBytesMin, onDamage });
+      const upkeep = new Upkeep({ file, log, checkpoint, snapshotBytesMin, onDamage });
       void writer.failed.then(() => upkeep.abandon());
       return new PlantStore({ file, log, writer, upkeep, lock });
     } catch (error) {

@@ -17,8 +17,6 @@ export interface UpkeepOptions {
   readonly log: RecoveredLog;
   /** What is on disk. */
   readonly checkpoint: Checkpoint | undefined;
-  /** Whether the log is newer. */
-  readonly isStale: boolean;
   /** The shortest log that gets a snapshot. */
   readonly snapshotBytesMin: number;
   /** Told when the log does not hold what was stored. */
@@ -31,9 +29,9 @@ export class Upkeep {
   readonly #stop = new AbortController();
   #abandoning: Promise<void> | undefined;
 
-  constructor({ file, log, checkpoint, isStale, snapshotBytesMin, onDamage }: UpkeepOptions) {
+  constructor({ file, log, checkpoint, snapshotBytesMin, onDamage }: UpkeepOptions) {
     const { index, end, unread } = log;
-    const checkpointer = new Checkpointer(file.path, end, checkpoint, isStale);
+    const checkpointer = new Checkpointer(file.path, end, checkpoint);
     this.#checkpointer = checkpointer;
     this.#snapshotter = new Snapshotter({
       file,
@@ -55,11 +53,6 @@ export class Upkeep {
   note(end: Checkpoint): void {
     this.#checkpointer.note(end);
     this.#snapshotter.note(end);
-  }
-
-  /** Told when what was not acknowledged was cut away. */
-  noteCut(): void {
-    this.#checkpointer.renew();
   }
 
   /** Told when the end of the log was put in order. */

@@ -304,6 +304,38 @@ test("a stream whose client leaves before anything was sent is told as cut, and 
   assert.deepEqual(warnings, []);
 });
 
+test("a stream that was refused before it began, for what its body held, is told once", async (t) => {
+  const requests = collectMessages<RequestMessage>(t, "plant-store:request");
+  const source = new Source();
+  let goOn = () => {};
+  const isTold = new Promise<void>((resolve) => {
+    goOn = resolve;
+  });
+  let hasEnded = false;
+  t.mock.method(source, "list", async function* (): AsyncGenerator<NewPlant> {
+    try {
+      await isTold;
+      yield { id: 1n, name: NAME };
+    } finally {
+      hasEnded = true;
+    }
+  });
+  const target = await startWith(t, source);
+  const socket = net.connect(target.port, "127.0.0.1");
+  t.after(() => socket.destroy());
+  const headers = { ...NDJSON, "Transfer-Encoding": "chunked" };
+  socket.write(encodeRequest(target, { method: "GET", headers, body: "no chunk\r\n" }));
+  await once(socket.resume(), "end");
+  assert.deepEqual(
+    requests.map(({ error }) => error),
+    [40001],
+  );
+  goOn();
+  await until("the list has ended", () => hasEnded);
+  await new Promise(setImmediate);
+  assert.equal(requests.length, 1);
+});
+
 test("plants that are long count for a stream, which is cut where no more may be held", async (t) => {
   const warnings = collectWarnings(t, "stream");
   const plants = [...manyPlants(2000, 100), { id: -1n, name: "n".repeat(1_000_000) }];

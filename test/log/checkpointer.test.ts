@@ -194,24 +194,6 @@ test("Checkpointer.finish() leaves a checkpoint alone that is right already", as
   assert.deepEqual([after.ino, after.mtimeMs], [ino, mtimeMs]);
 });
 
-for (const when of ["before it began", "since then"]) {
-  test(`Checkpointer writes the same one again where the log was changed ${when}`, async (t) => {
-    const timers = fakeTimers(t);
-    const folder = makeFolder(t);
-    const logPath = path.join(folder, "plants.jsonl");
-    const isBefore = when === "before it began";
-    const checkpointer = new Checkpointer(logPath, at(7), at(7), isBefore);
-    assert.equal(await readCheckpoint(logPath), undefined);
-    if (!isBefore) checkpointer.renew();
-    timers[0]?.goOff();
-    await checkpointer.stop();
-    assert.deepEqual(await readCheckpoint(logPath), at(7));
-    fs.rmSync(checkpointPath(logPath));
-    await checkpointer.finish();
-    assert.equal(await readCheckpoint(logPath), undefined, "once");
-  });
-}
-
 test("Checkpointer writes one for an empty log that never had any", async (t) => {
   fakeTimers(t);
   const { logPath, checkpointer } = makeCheckpointer(t, EMPTY_LOG, undefined);

@@ -2,8 +2,9 @@
  * `plant-store health`: whether a server answers, for supervisors and people.
  *
  * It asks without a token and expects to be turned away in our own words: only
- * a plant store says that, but also one that can store nothing at the moment. Where the server has an admin listener, that one
- * knows more: whether the server is ready, and what it is at if not.
+ * a plant store says that, but also one that can store nothing at the moment.
+ * Where the server has an admin listener, that one knows more: whether the
+ * server is ready, and what it is at if not.
  */
 import http from "node:http";
 import https from "node:https";
