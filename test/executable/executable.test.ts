@@ -16,6 +16,7 @@ import { type TestContext, test } from "node:test";
 import { VERSION } from "../../src/cli/version.ts";
 import { makeFolder } from "../support/folders.ts";
 import { postPlant } from "../support/post.ts";
+import { finish } from "../support/run.ts";
 import { buildExecutable, installTools } from "./build.ts";
 
 const FERN = '{"id":9007199254740993,"name":"Fern"}';
@@ -68,17 +69,8 @@ test(
     }
 
     async function runThere(...words: string[]): Promise<string> {
-      const child = spawnThere(...words);
-      let stdout = "";
-      let stderr = "";
-      child.stdout?.setEncoding("utf8").on("data", (text: string) => {
-        stdout += text;
-      });
-      child.stderr?.setEncoding("utf8").on("data", (text: string) => {
-        stderr += text;
-      });
-      const ended = await once(child, "close");
-      assert.deepEqual([ended, stderr], [[0, null], ""], words.join(" "));
+      const { status, signal, stdout, stderr } = await finish(spawnThere(...words));
+      assert.deepEqual([[status, signal], stderr], [[0, null], ""], words.join(" "));
       return stdout;
     }
 
