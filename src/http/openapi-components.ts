@@ -8,7 +8,7 @@ export function ref(kind: "schemas" | "responses" | "headers" | "parameters", na
   return { $ref: `#/components/${kind}/${name}` };
 }
 
-/** What any answer carries, the last three only where pages of other origins are let in (`Vary`: and lists). */
+/** What any answer carries, the last three only where pages of other origins are let in, or `Vary` on lists. */
 const COMMON_HEADERS = [
   "Cache-Control",
   "X-Request-Id",

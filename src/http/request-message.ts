@@ -49,21 +49,18 @@ export function noteArrival(req: WatchedRequest): void {
 
 /** The token was found good. */
 export function noteSender(req: WatchedRequest, { name }: VerifiedToken): void {
-  if (!requests.hasSubscribers) return;
   const known = req[NOTED];
   if (known !== undefined) known.token = name;
 }
 
 /** What it is for is known. */
 export function noteOperation(req: WatchedRequest, { name }: Operation): void {
-  if (!requests.hasSubscribers) return;
   const known = req[NOTED];
   if (known !== undefined) known.operation = name;
 }
 
 /** The body was taken whole. */
 export function noteBody(req: WatchedRequest, bytes: number): void {
-  if (!requests.hasSubscribers) return;
   const known = req[NOTED];
   if (known !== undefined) known.bodyBytes = bytes;
 }
