@@ -45,7 +45,7 @@ export function formatAdminAddress(address: AdminAddress): string {
   return `http://${formatHostPort(address.host, address.port)}`;
 }
 
-/** Whether only this machine reaches it. */
+/** Whether only this machine reaches it. @internal */
 export function isLocal(address: AdminAddress): boolean {
   return "socketPath" in address || isLoopback(address.host);
 }
@@ -61,6 +61,7 @@ function isLoopback(host: string): boolean {
  * can have its own name resolve to our address (DNS rebinding), and would be
  * let read the answers; it cannot make its name an IP address or `localhost`.
  * No header means HTTP/1.0, and no browser.
+ * @internal
  */
 export function isOwnHost(header: string | undefined, address: AdminAddress): boolean {
   if ("socketPath" in address) return true; // no browser gets there

@@ -98,6 +98,7 @@ export async function listTokens(directory: string): Promise<readonly TokenRecor
   return (await readTokens(tokenPath(directory)))?.tokens ?? [];
 }
 
+/** @internal */
 export function tokenPath(directory: string): string {
   return path.join(path.resolve(directory), TOKEN_LOG_NAME);
 }
@@ -106,6 +107,7 @@ export function tokenPath(directory: string): string {
  * The tokens in a log; `undefined` where there is no such file.
  *
  * @throws PlantStoreError `corruption` or `io_error`.
+ * @internal
  */
 export async function readTokens(filePath: string): Promise<TokenSet | undefined> {
   const file = await LogFile.openForReading(filePath);

@@ -34,6 +34,7 @@ export interface TokenRecord {
   readonly revokedAt?: number;
 }
 
+/** @internal */
 export type TokenEvent =
   | ({ readonly event: "created" } & Omit<TokenRecord, "revokedAt">)
   | { readonly event: "revoked"; readonly name: string; readonly revokedAt: number };
@@ -44,13 +45,14 @@ export function isLive(token: TokenRecord, now: number): boolean {
   return token.expiresAt === undefined || now < token.expiresAt;
 }
 
+/** @internal */
 export function encodeTokenEvent(event: TokenEvent): string {
   return JSON.stringify(event, (key, value) =>
     key.endsWith("At") ? new Date(value as number).toISOString() : value,
   );
 }
 
-/** @throws PlantStoreError `corruption` when the line is no event of this log. */
+/** @throws PlantStoreError `corruption` when the line is no event of this log. @internal */
 export function decodeTokenEvent(line: Buffer): TokenEvent {
   let event: unknown;
   try {
@@ -78,7 +80,7 @@ export function decodeTokenEvent(line: Buffer): TokenEvent {
   }
 }
 
-/** Every token of the log, by order of creation. */
+/** Every token of the log, by order of creation. @internal */
 export class TokenSet {
   readonly #tokens: TokenRecord[] = [];
 

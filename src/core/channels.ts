@@ -67,11 +67,14 @@ export interface BatchMessage {
 }
 
 const warnings = channel("plant-store:warning");
+/** @internal */
 export const requests = channel("plant-store:request");
+/** @internal */
 export const creates = channel("plant-store:create");
+/** @internal */
 export const batches = channel("plant-store:batch");
 
-/** Publishes on `plant-store:warning`. */
+/** Publishes on `plant-store:warning`. @internal */
 export function publishWarning(message: string, cause?: unknown, requestId?: string): void {
   if (!warnings.hasSubscribers) return;
   warnings.publish({ message, cause, requestId } satisfies WarningMessage);

@@ -7,7 +7,9 @@
  * time linear in the length of the text.
  */
 
+/** @internal */
 export const INT64_MIN = -(2n ** 63n);
+/** @internal */
 export const INT64_MAX = 2n ** 63n - 1n;
 
 /** The longest int64 has 19 digits: 9223372036854775807. */
@@ -27,6 +29,7 @@ function isInt64(value: bigint): boolean {
  * Guards an id that comes from code.
  *
  * @throws TypeError or RangeError: a mistake of the calling program.
+ * @internal
  */
 export function assertInt64(id: bigint): void {
   if (typeof id !== "bigint") throw new TypeError(`id: expected a bigint, got ${typeof id}`);
@@ -62,6 +65,7 @@ export function parseInt64(text: string): bigint | undefined {
 /**
  * The int64 that this very text is written for, or `undefined`: of all the
  * spellings of a number only the shortest counts, as in a path.
+ * @internal
  */
 export function parseCanonicalInt64(text: string): bigint | undefined {
   if (!CANONICAL.test(text)) return undefined;

@@ -6,7 +6,7 @@
 
 const BACKSLASH = 0x5c;
 
-/** The value of the valid string literal between two offsets, quotes included. */
+/** The value of the valid string literal between two offsets, quotes included. @internal */
 export function decodeJsonString(bytes: Buffer, start: number, end: number): string {
   for (let at = start + 1; at < end - 1; at++) {
     if (bytes[at] === BACKSLASH) return JSON.parse(bytes.toString("utf8", start, end));

@@ -65,6 +65,7 @@ export const DEFAULT_HOST = "127.0.0.1";
  *
  * @throws TypeError when it is no number; RangeError when it is no whole number
  * between its bounds.
+ * @internal
  */
 export function readNumber(name: NumberOptionName, value: number | undefined): number {
   const { default: byDefault, min, max } = NUMBER_OPTIONS[name];
@@ -74,7 +75,10 @@ export function readNumber(name: NumberOptionName, value: number | undefined): n
   throw new RangeError(`${name}: expected a whole number from ${min} to ${max}, got ${value}`);
 }
 
-/** @throws TypeError when it is neither absent nor a number; RangeError when no file can have it. */
+/**
+ * @throws TypeError when it is neither absent nor a number; RangeError when no file can have it.
+ * @internal
+ */
 export function requireDescriptor(name: string, value: number | undefined): void {
   if (value === undefined) return;
   if (typeof value !== "number") throw typeFault(name, "a number", value);
@@ -82,25 +86,25 @@ export function requireDescriptor(name: string, value: number | undefined): void
   throw new RangeError(`${name}: expected the number of an open file, got ${value}`);
 }
 
-/** @throws TypeError when it is no string. */
+/** @throws TypeError when it is no string. @internal */
 export function requireString(name: string, value: string): void {
   if (typeof value !== "string") throw typeFault(name, "a string", value);
 }
 
-/** @throws TypeError when it is no string; RangeError when it is an empty one. */
+/** @throws TypeError when it is no string; RangeError when it is an empty one. @internal */
 export function requireText(name: string, value: string): void {
   requireString(name, value);
   if (value === "") throw new RangeError(`${name}: expected some text, got an empty string`);
 }
 
-/** @throws TypeError when it is neither absent nor a function. */
+/** @throws TypeError when it is neither absent nor a function. @internal */
 export function requireFunction(name: string, value: unknown): void {
   if (value !== undefined && typeof value !== "function") {
     throw typeFault(name, "a function", value);
   }
 }
 
-/** @throws TypeError when it is no object with these methods. */
+/** @throws TypeError when it is no object with these methods. @internal */
 export function requireMethods(name: string, value: unknown, methods: readonly string[]): void {
   const members = value as Record<string, unknown> | null | undefined;
   const missing = methods.find((method) => typeof members?.[method] !== "function");

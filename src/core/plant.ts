@@ -32,6 +32,7 @@ export interface NewPlant extends Plant {
  *
  * @throws PlantStoreError `invalid_utf8`, `invalid_json`, `duplicate_member` or
  * `invalid_plant`; the message of the last two names every faulty member at once.
+ * @internal
  */
 export function parseNewPlant(bytes: Buffer): NewPlant {
   return parsePlain(bytes) ?? parseAny(bytes);
@@ -81,6 +82,7 @@ function parseAny(bytes: Buffer): NewPlant {
  * read once, so what is stored is what was judged, whatever its giver does.
  *
  * @throws TypeError or RangeError: a mistake of the calling program.
+ * @internal
  */
 export function takeNewPlant({ id, name, tag }: NewPlant): NewPlant {
   assertInt64(id);
@@ -91,7 +93,7 @@ export function takeNewPlant({ id, name, tag }: NewPlant): NewPlant {
   return newPlant(id, name, tag);
 }
 
-/** `{"name":…[,"tag":…]}`: the answer of the create operation. */
+/** `{"name":…[,"tag":…]}`: the answer of the create operation. @internal */
 export function encodePlant(plant: Plant): string {
   return `{${encodeMembers(plant)}}`;
 }
@@ -101,7 +103,10 @@ export function encodeNewPlant(plant: NewPlant): string {
   return `{"id":${plant.id},${encodeMembers(plant)}}`;
 }
 
-/** Whether two plants are the same in every member; an absent tag differs from an empty one. */
+/**
+ * Whether two plants are the same in every member; an absent tag differs from an empty one.
+ * @internal
+ */
 export function isSamePlant(a: NewPlant, b: NewPlant): boolean {
   return a.id === b.id && a.name === b.name && a.tag === b.tag;
 }

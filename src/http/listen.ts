@@ -25,6 +25,7 @@ const HELD_BACKLOG = 4096;
 /**
  * @throws the system's error when the address cannot be had; TypeError or
  * RangeError for an option of the wrong type or out of its range.
+ * @internal
  */
 export async function listen(server: Server, options: ListenOptions): Promise<void> {
   const { host = DEFAULT_HOST, fd } = options;
@@ -40,12 +41,18 @@ export async function listen(server: Server, options: ListenOptions): Promise<vo
   });
 }
 
-/** Stops to accept, and leaves what is open and what waits in the queue of a shared socket. */
+/**
+ * Stops to accept, and leaves what is open and what waits in the queue of a shared socket.
+ * @internal
+ */
 export function stopAccepting(server: Server): void {
   net.Server.prototype.close.call(server);
 }
 
-/** `127.0.0.1:8080`, `[::1]:8080`; `localhost` where the socket has no such address (unix(7)). */
+/**
+ * `127.0.0.1:8080`, `[::1]:8080`; `localhost` where the socket has no such address (unix(7)).
+ * @internal
+ */
 export function addressOf(server: Server): string {
   const address = server.address() as AddressInfo | string | null;
   if (address === null || typeof address === "string") return "localhost";

@@ -55,7 +55,10 @@ export interface ListenerOptions {
   readonly corsOrigins?: readonly string[];
 }
 
-/** Handles one request; `sendContinue` is called before the body is read. Never throws. */
+/**
+ * Handles one request; `sendContinue` is called before the body is read. Never throws.
+ * @internal
+ */
 export type Handler = (
   req: IncomingMessage,
   res: ServerResponse,
@@ -74,7 +77,10 @@ export function createRequestListener(options: ListenerOptions): RequestListener
   return (req, res) => handle(req, res);
 }
 
-/** The same for our own server, which says 100 Continue itself and may have direct requests. */
+/**
+ * The same for our own server, which says 100 Continue itself and may have direct requests.
+ * @internal
+ */
 export function createHandler(options: ListenerOptions): Handler {
   const listener = new Listener(options);
   return (req, res, sendContinue) => listener.handle({ req, res, sendContinue });

@@ -3,7 +3,7 @@
  * it (RFC 6454 section 7). What is done about it is not known here (see http/cors).
  */
 
-/** Any origin at all. */
+/** Any origin at all. @internal */
 export const ANY_ORIGIN = "*";
 
 /** `scheme://host[:port]`, as a browser sends it. */

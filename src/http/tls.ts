@@ -22,7 +22,7 @@ export interface TlsOptions {
 /** Older versions of the protocol are broken (RFC 8996). */
 const MIN_VERSION = "TLSv1.2";
 
-/** @throws Error when certificate and key are no pair. */
+/** @throws Error when certificate and key are no pair. @internal */
 export function createTlsServer(settings: ServerOptions, tls: TlsOptions): Server {
   return https.createServer({
     ...settings,
@@ -35,7 +35,7 @@ export function createTlsServer(settings: ServerOptions, tls: TlsOptions): Serve
   } as https.ServerOptions);
 }
 
-/** @throws as `createTlsServer`, and then nothing has changed. */
+/** @throws as `createTlsServer`, and then nothing has changed. @internal */
 export function replaceCertificate(server: Server, tls: TlsOptions): void {
   if (!(server instanceof https.Server)) {
     throw new TypeError("Cannot replace the certificate: the server was started without one");
@@ -58,7 +58,10 @@ function secureContextOf({ cert, key }: TlsOptions) {
   return context;
 }
 
-/** Connections before the end of their handshake: the HTTP server knows nothing of them. */
+/**
+ * Connections before the end of their handshake: the HTTP server knows nothing of them.
+ * @internal
+ */
 export class Handshakes {
   readonly #sockets = new Set<Socket>();
 

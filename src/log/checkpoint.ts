@@ -21,10 +21,10 @@ export interface Checkpoint {
   readonly crc32: number;
 }
 
-/** Of a log that holds nothing. */
+/** Of a log that holds nothing. @internal */
 export const EMPTY_LOG: Checkpoint = { bytes: 0, records: 0, crc32: 0 };
 
-/** The checkpoint of a log that has grown by whole lines. */
+/** The checkpoint of a log that has grown by whole lines. @internal */
 export function extendCheckpoint(before: Checkpoint, bytes: Buffer, records: number): Checkpoint {
   return {
     bytes: before.bytes + bytes.length,
@@ -37,6 +37,7 @@ export function extendCheckpoint(before: Checkpoint, bytes: Buffer, records: num
  * The checkpoint that lies beside a log, or `undefined` when there is none that can be read.
  *
  * @throws PlantStoreError `io_error`.
+ * @internal
  */
 export async function readCheckpoint(logPath: string): Promise<Checkpoint | undefined> {
   try {
@@ -53,6 +54,7 @@ export async function readCheckpoint(logPath: string): Promise<Checkpoint | unde
  * for the cut would hide the edit.
  *
  * @throws the system's error where one of them is missing.
+ * @internal
  */
 export async function isNewerThanCheckpoint(logPath: string): Promise<boolean> {
   const [log, checkpoint] = await Promise.all(
@@ -61,7 +63,7 @@ export async function isNewerThanCheckpoint(logPath: string): Promise<boolean> {
   return (log?.mtimeNs ?? 0n) > (checkpoint?.mtimeNs ?? 0n);
 }
 
-/** @throws PlantStoreError `io_error`; the checkpoint before it stays then. */
+/** @throws PlantStoreError `io_error`; the checkpoint before it stays then. @internal */
 export async function writeCheckpoint(logPath: string, checkpoint: Checkpoint): Promise<void> {
   await replaceFile(checkpointPath(logPath), Buffer.from(encodeCheckpoint(checkpoint)));
 }
@@ -70,6 +72,7 @@ export async function writeCheckpoint(logPath: string, checkpoint: Checkpoint): 
  * Removes it durably, so that what is done to the log next cannot contradict it.
  *
  * @throws PlantStoreError `io_error`.
+ * @internal
  */
 export async function removeCheckpoint(logPath: string): Promise<void> {
   try {
@@ -80,11 +83,12 @@ export async function removeCheckpoint(logPath: string): Promise<void> {
   }
 }
 
+/** @internal */
 export function checkpointPath(logPath: string): string {
   return `${logPath}.checkpoint`;
 }
 
-/** One line of JSON; the member `check` is the CRC-32 of the text before it. */
+/** One line of JSON; the member `check` is the CRC-32 of the text before it. @internal */
 export function encodeCheckpoint({ bytes, records, crc32: sum }: Checkpoint): string {
   const text = `{"bytes":${bytes},"records":${records},"crc32":"${hex(sum)}"`;
   return `${text},"check":"${hex(crc32(text))}"}\n`;

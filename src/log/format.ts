@@ -6,9 +6,13 @@
  * leave them behind. What the text of a record means is not known here.
  */
 
+/** @internal */
 export const LINE_FEED = 0x0a;
 
-/** The longest line, its line feed counted: nothing longer is written, or read as a torn one. */
+/**
+ * The longest line, its line feed counted: nothing longer is written, or read as a torn one.
+ * @internal
+ */
 export const RECORD_BYTES_MAX = 64 * 1024 * 1024;
 
 /** Where a line stands, for messages to people and for the index. */
@@ -19,13 +23,16 @@ export interface LinePosition {
   readonly line: number;
 }
 
-/** @throws RangeError when the record would break the line: a mistake of the calling program. */
+/**
+ * @throws RangeError when the record would break the line: a mistake of the calling program.
+ * @internal
+ */
 export function encodeLine(record: string): string {
   if (record.includes("\n")) throw new RangeError("A record must not hold a line feed");
   return `${record}\n`;
 }
 
-/** Whether a line (without its line feed) holds no record. */
+/** Whether a line (without its line feed) holds no record. @internal */
 export function isBlank(line: Buffer): boolean {
   for (const byte of line) {
     if (byte !== 0x20 && byte !== 0x09 && byte !== 0x0d) return false;
@@ -35,7 +42,10 @@ export function isBlank(line: Buffer): boolean {
 
 const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf]);
 
-/** How many bytes of a byte order mark stand where a log starts: some editors leave one there. */
+/**
+ * How many bytes of a byte order mark stand where a log starts: some editors leave one there.
+ * @internal
+ */
 export function markLength(logStart: Buffer): number {
   return logStart.subarray(0, BYTE_ORDER_MARK.length).equals(BYTE_ORDER_MARK)
     ? BYTE_ORDER_MARK.length

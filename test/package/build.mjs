@@ -4,7 +4,8 @@
  * The library and the program are bundled into two entries that share one
  * chunk: a start opens three files instead of seventy, and comments stay in
  * the source maps, which hold the whole source. Of the declarations only those
- * that the library's own reach are kept: what no user can name is nobody's.
+ * that the library's own reach are kept, and of them what the source does not
+ * mark `@internal`: what no user can name is nobody's.
  */
 import { execFileSync } from "node:child_process";
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";

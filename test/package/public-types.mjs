@@ -1,9 +1,11 @@
 /**
- * Prints, as JSON, the types that a user of a package meets in its public
- * signatures and cannot name: declared in the package, reachable from what its
- * index exports, and not exported there.
+ * Holds the declarations of a package against what its index exports, and
+ * prints, as JSON, what the two have apart. `forgotten` are the types that a
+ * user meets in public signatures and cannot name: reachable from what the
+ * index exports, and not exported there. `unreachable` is what the other files
+ * export and the index does not: shipped, and of use to nobody.
  *
- * Usage: node forgotten-types.mjs INDEX.d.ts
+ * Usage: node public-types.mjs INDEX.d.ts
  */
 import path from "node:path";
 import ts from "typescript";
@@ -25,7 +27,19 @@ const exported = checker.getExportsOfModule(
 const nameable = new Set(exported.map(original));
 const forgotten = new Set();
 for (const symbol of nameable) for (const declaration of symbol.declarations) visit(declaration);
-process.stdout.write(JSON.stringify({ exported: exported.length, forgotten: [...forgotten] }));
+const unreachable = program
+  .getSourceFiles()
+  .filter((file) => file.fileName.startsWith(home))
+  .flatMap((file) => checker.getExportsOfModule(checker.getSymbolAtLocation(file)))
+  .map(original)
+  .filter((symbol) => !nameable.has(symbol));
+process.stdout.write(
+  JSON.stringify({
+    exported: exported.length,
+    forgotten: [...forgotten],
+    unreachable: unreachable.map(({ name }) => name),
+  }),
+);
 
 /** Behind the names that imports and exports give it. */
 function original(symbol) {
