@@ -1,13 +1,15 @@
 /**
  * A peer: fastify 5 over better-sqlite3, as one would run it in production:
  * WAL, synchronous=FULL (an fdatasync of the WAL for every commit), schemas for
- * body and answer, a bearer token. Usage: node fastify-sqlite.mjs DIRECTORY
- * turn|request, which says what a transaction holds: every request of one turn
- * of the event loop, or one request. Tells rows and commits over IPC.
+ * body and answer, and the contract (contract.mjs). Usage: node
+ * fastify-sqlite.mjs DIRECTORY turn|request, which says what a transaction
+ * holds: every request of one turn of the event loop, or one request. Tells rows
+ * and commits over IPC.
  */
 import path from "node:path";
 import Database from "better-sqlite3";
 import Fastify from "fastify";
+import { isAllowed, isSame, requestId } from "./contract.mjs";
 
 const [directory, mode] = process.argv.slice(2);
 const database = new Database(path.join(directory, "plants.db"));
@@ -16,27 +18,33 @@ database.pragma("synchronous = FULL");
 if (database.pragma("journal_mode", { simple: true }) !== "wal") throw new Error("no WAL");
 if (database.pragma("synchronous", { simple: true }) !== 2) throw new Error("not FULL");
 database.exec("CREATE TABLE plants (id INTEGER PRIMARY KEY, name TEXT NOT NULL, tag TEXT)");
-const insert = database.prepare("INSERT INTO plants (id, name, tag) VALUES (?, ?, ?)");
+const insert = database.prepare(
+  "INSERT INTO plants (id, name, tag) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING",
+);
+const find = database.prepare("SELECT name, tag FROM plants WHERE id = ?");
 let commits = 0;
 let queue = [];
 
-const commit = database.transaction((batch) => {
-  for (const { id, name, tag } of batch) insert.run(BigInt(id), name, tag ?? null);
-});
+/** Whether each may be answered with 200. */
+const commit = database.transaction((batch) =>
+  batch.map(({ id, name, tag }) => {
+    const { changes } = insert.run(BigInt(id), name, tag ?? null);
+    return changes === 1 || isSame(find.get(BigInt(id)), { name, tag });
+  }),
+);
 
 function commitTurn() {
   const batch = queue;
   queue = [];
-  commit(batch.map(({ plant }) => plant));
+  const stored = commit(batch.map(({ plant }) => plant));
   commits++;
-  for (const { resolve } of batch) resolve();
+  for (const [at, { resolve }] of batch.entries()) resolve(stored[at]);
 }
 
 function create(plant) {
   if (mode === "request") {
-    commit([plant]);
     commits++;
-    return undefined;
+    return commit([plant])[0];
   }
   return new Promise((resolve) => {
     if (queue.length === 0) setImmediate(commitTurn);
@@ -53,13 +61,15 @@ const schema = {
   },
   response: { 200: { type: "object", properties } },
 };
-const app = Fastify();
+const app = Fastify({ genReqId: ({ headers }) => requestId(headers) });
 app.addHook("onRequest", async (req, reply) => {
-  if (req.headers.authorization?.startsWith("Bearer ") !== true) return reply.code(401).send();
+  reply.header("x-request-id", req.id);
+  if (isAllowed(req.headers.authorization)) return;
+  return reply.code(400).send({ error: 40101, message: "expected a valid token" });
 });
-app.post("/plants", { schema }, async ({ body }) => {
-  await create(body);
-  return { name: body.name, tag: body.tag };
+app.post("/plants", { schema }, async ({ body }, reply) => {
+  if (await create(body)) return { name: body.name, tag: body.tag };
+  return reply.code(400).send({ error: 40901, message: "the id belongs to another plant" });
 });
 const url = await app.listen({ port: 0, host: "127.0.0.1" });
 process.stdout.write(`listening on ${url}\n`);
