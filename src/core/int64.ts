@@ -21,7 +21,8 @@ const JSON_NUMBER = /^(-?)(0|[1-9][0-9]*)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?$/
 /** Most ids: short enough that a double holds every digit. */
 const SHORT_INTEGER = /^-?(?:0|[1-9][0-9]{0,14})$/;
 
-function isInt64(value: bigint): boolean {
+/** @internal */
+export function isInt64(value: bigint): boolean {
   return value >= INT64_MIN && value <= INT64_MAX;
 }
 

@@ -2,7 +2,7 @@
  * The form nearly every NewPlant has, recognised in one pass over its bytes.
  *
  * Plain is: one object on one line, of `id`, `name` and at most `tag`, each
- * once, in any order; an id of up to 15 digits; strings without escapes.
+ * once, in any order; an int64 without point and exponent; strings without escapes.
  * Whatever else there is, faults included, is no concern of this file: it is
  * left to the full scanner (core/json), with which this one agrees on
  * everything it takes (a property test holds them together).
@@ -10,9 +10,10 @@
  * It exists for speed alone: a request's body is read five times as fast
  * (0.45 instead of 2.4 us). So what it finds goes into fields, not objects.
  */
+import { isInt64 } from "./int64.ts";
+
 export class PlainPlantFinder {
-  /** The id; exact, because 15 digits fit a double. */
-  id = 0;
+  id = 0n;
   /** Where the strings stand, without their quotes; `tagStart` is -1 where there is no tag. */
   nameStart = -1;
   nameEnd = -1;
@@ -72,17 +73,24 @@ export class PlainPlantFinder {
   #readId(bytes: Uint8Array, start: number): number {
     const isNegative = bytes[start] === MINUS;
     const first = isNegative ? start + 1 : start;
-    let value = 0;
+    let value = 0; // of the first digits, which a double holds exactly
+    let rest = 0;
     let at = first;
     for (let digit = digitAt(bytes, at); digit >= 0; digit = digitAt(bytes, ++at)) {
-      value = value * 10 + digit;
+      if (at < first + DOUBLE_DIGITS) value = value * 10 + digit;
+      else rest = rest * 10 + digit;
     }
     const digits = at - first;
     if (digits < 1 || digits > ID_DIGITS_MAX) return -1;
     // A leading zero is no JSON, and -0 no number of its own.
     if (bytes[first] === ZERO && (digits > 1 || isNegative)) return -1;
-    this.id = isNegative ? -value : value;
-    return at;
+    if (digits <= DOUBLE_DIGITS) {
+      this.id = BigInt(isNegative ? -value : value);
+      return at;
+    }
+    const magnitude = BigInt(value) * 10n ** BigInt(digits - DOUBLE_DIGITS) + BigInt(rest);
+    this.id = isNegative ? -magnitude : magnitude;
+    return isInt64(this.id) ? at : -1;
   }
 
   /** The offset of the quote that ends a string whose text starts at `start`. */
@@ -98,7 +106,9 @@ export class PlainPlantFinder {
   }
 }
 
-const ID_DIGITS_MAX = 15;
+const DOUBLE_DIGITS = 15;
+/** 9223372036854775807 */
+const ID_DIGITS_MAX = 19;
 
 const QUOTE = 0x22;
 const COMMA = 0x2c;

@@ -47,12 +47,12 @@ function parsePlain(bytes: Buffer): NewPlant | undefined {
   if (!finder.isAscii) {
     const name = bytes.toString("utf8", nameStart, nameEnd);
     const tag = tagStart < 0 ? undefined : bytes.toString("utf8", tagStart, tagEnd);
-    return newPlant(BigInt(id), name, tag);
+    return newPlant(id, name, tag);
   }
   // One call into Node for both strings.
   const text = bytes.toString("latin1");
   const tag = tagStart < 0 ? undefined : text.slice(tagStart, tagEnd);
-  return newPlant(BigInt(id), text.slice(nameStart, nameEnd), tag);
+  return newPlant(id, text.slice(nameStart, nameEnd), tag);
 }
 
 function parseAny(bytes: Buffer): NewPlant {
