@@ -19,8 +19,11 @@ export interface ListenOptions {
   readonly fd?: number;
 }
 
-/** The kernel's own bound (net.core.somaxconn): whoever holds the socket has chosen a smaller one. */
-const HELD_BACKLOG = 4096;
+/**
+ * Connections that wait to be accepted, as many as Linux permits by default (net.core.somaxconn).
+ * Node's own 511 has the rest of a thousand that come at once wait a second for their next try.
+ */
+const BACKLOG = 4096;
 
 /**
  * @throws the system's error when the address cannot be had; TypeError or
@@ -34,7 +37,8 @@ export async function listen(server: Server, options: ListenOptions): Promise<vo
   requireDescriptor("fd", fd);
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);
-    server.listen(fd === undefined ? { host, port } : { fd, backlog: HELD_BACKLOG }, () => {
+    const where = fd === undefined ? { host, port } : { fd };
+    server.listen({ ...where, backlog: BACKLOG }, () => {
       server.off("error", reject);
       resolve();
     });

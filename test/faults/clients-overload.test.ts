@@ -1,8 +1,12 @@
 /** More than the disk can take, for a while. */
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { connect } from "node:net";
 import { test } from "node:test";
 import { makeFolder } from "../support/folders.ts";
-import { canTrace, faulty } from "./machine.ts";
+import { until } from "../support/watch.ts";
+import { canTrace, faulty, statusField } from "./machine.ts";
 import { assertLog, plant, Trial } from "./trial.ts";
 
 const TIMEOUT = { timeout: 60_000 };
@@ -39,5 +43,28 @@ test(
     assert.equal(trial.acknowledged.length, CREATES);
     assertLog(folder, trial.acknowledged);
     assert.ok(trial.acknowledged.includes(plant(CREATES, NAME)), "the last of them, too");
+  },
+);
+
+const CROWD = 1000;
+
+test(
+  "a thousand clients who come while the server gets to accept nobody are connected all the same",
+  TIMEOUT,
+  async (t) => {
+    const most = Number(readFileSync("/proc/sys/net/core/somaxconn", "utf8"));
+    if (most < CROWD) return t.skip(`this machine lets ${most} connections wait`);
+    const trial = await Trial.start(t);
+    const { process: server, port } = trial.server;
+    server.kill("SIGSTOP");
+    await until("it has stopped", () => statusField(trial.pid, "State").startsWith("T"));
+    const sockets = Array.from({ length: CROWD }, () => connect(port, "127.0.0.1"));
+    t.after(() => {
+      for (const socket of sockets) socket.destroy();
+    });
+    // One that finds no room is not refused: it tries again for as long as the server stands still.
+    await Promise.all(sockets.map((socket) => once(socket, "connect")));
+    server.kill("SIGCONT");
+    assert.equal(await trial.create(1), 200);
   },
 );
