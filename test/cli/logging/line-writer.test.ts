@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { closeSync, constants, openSync, readFileSync, readSync } from "node:fs";
+import { closeSync, constants, openSync, readFileSync, readSync, writeSync } from "node:fs";
 import { join } from "node:path";
+import { StringDecoder } from "node:string_decoder";
 import { type TestContext, test } from "node:test";
 import { LineWriter } from "../../../src/cli/logging/line-writer.ts";
 import { makeFolder } from "../../support/folders.ts";
@@ -60,34 +61,110 @@ test("more than the bound in one turn is no loss where it is taken", (t) => {
 });
 
 test("lines beyond the bound that nobody takes are dropped, and a later line says how many", async (t) => {
-  const path = join(makeFolder(t), "pipe");
-  assert.equal(spawnSync("mkfifo", [path]).status, 0);
-  const fd = openSync(path, constants.O_RDWR | constants.O_NONBLOCK);
-  t.after(() => closeSync(fd));
-  const writer = new LineWriter(fd, describeLoss);
+  const pipe = openPipe(t);
+  const writer = new LineWriter(pipe.fd, describeLoss);
   for (let at = 0; at < 5000; at++) writer.write(LINE);
-  let text = "";
-  const read = () => {
-    text += readSome(fd);
-    return text;
-  };
-  await until("the loss is told", () => /^lost [0-9]+\n$/m.test(read()));
-  const lines = text.split("\n");
+  await until("the loss is told", () => /^lost [0-9]+\n$/m.test(pipe.read()));
+  const lines = pipe.read().split("\n");
   const kept = lines.filter((line) => line === LINE).length;
   assert.ok(kept >= 1024 && kept < 5000, `${kept} were kept`);
   assert.deepEqual(lines.slice(kept), [`lost ${5000 - kept}`, ""]);
   writer.write("again");
-  await until("the next line comes", () => read().endsWith("\nagain\n"));
+  await until("the next line comes", () => pipe.read().endsWith("\nagain\n"));
 });
 
-/** What is in a pipe now. */
-function readSome(fd: number): string {
-  const chunk = Buffer.alloc(1 << 20);
-  try {
-    return chunk.toString("latin1", 0, readSync(fd, chunk));
-  } catch {
-    return "";
+const BOUND = 1024 * 1024;
+
+/** What comes last, where so many bytes are left. */
+const LAST_LINES: readonly [says: string, left: number, line: string, isKept: boolean][] = [
+  ["that just fits", 12, "x".repeat(11), true],
+  ["one byte too long", 12, "x".repeat(12), false],
+  ["of two bytes a character that just fits", 12, "\u00fc\u00fc\u00fc\u00fc\u00fcx", true],
+  ["of two bytes a character, one too long", 12, "\u00fc".repeat(6), false],
+  ["of four bytes a character that just fits", 12, "\u{1f331}\u{1f331}xxx", true],
+  ["of four bytes a character, one too long", 12, "\u{1f331}".repeat(3), false],
+  ["of nothing in the last byte", 1, "", true],
+  ["of nothing without a byte", 0, "", false],
+  ["as long as the bound", BOUND, "x".repeat(BOUND - 1), true],
+];
+
+for (const [says, left, line, isKept] of LAST_LINES) {
+  test(`where ${left} bytes are left, a line ${says} is ${isKept ? "kept" : "dropped"} whole`, async (t) => {
+    const pipe = openPipe(t);
+    const before = pipe.fill();
+    const writer = new LineWriter(pipe.fd, describeLoss);
+    const first = left === BOUND ? "" : `${"-".repeat(BOUND - left - 1)}\n`;
+    if (first !== "") writer.write(first.slice(0, -1));
+    writer.write(line);
+    const expected = `${before}${first}${isKept ? line : "lost 1"}\n`;
+    await until("all is read", () => pipe.read().length >= expected.length);
+    assert.ok(pipe.read() === expected);
+  });
+}
+
+for (const line of ["x".repeat(BOUND), "\u20ac".repeat(Math.ceil(BOUND / 3))]) {
+  test(`a line of ${line.length} units that is longer than the bound is dropped, and told behind the next`, (t) => {
+    const { fd, read } = openFile(t);
+    const writer = new LineWriter(fd, describeLoss);
+    writer.write(line);
+    writer.write("next");
+    writer.end();
+    assert.equal(read(), "next\nlost 1\n");
+  });
+}
+
+test("a reader that takes a little at a time gets every line in its order", async (t) => {
+  const pipe = openPipe(t);
+  const writer = new LineWriter(pipe.fd, describeLoss);
+  let expected = "";
+  let read = 0;
+  for (let at = 0; at < 9000; at++) {
+    const line = `${at} ${"z\u00fc\u{1f331}".repeat(at % 30)}`;
+    writer.write(line);
+    expected += `${line}\n`;
+    if (at % 300 > 0) continue;
+    const before = read;
+    await until("some is read", () => {
+      read = pipe.read(10_000).length;
+      return read > before;
+    });
   }
+  await until("all is read", () => pipe.read().length >= expected.length);
+  assert.ok(pipe.read() === expected);
+});
+
+/** A pipe that takes what fits into it, and is read only by `read`, which tells all that was read. */
+function openPipe(t: TestContext) {
+  const path = join(makeFolder(t), "pipe");
+  assert.equal(spawnSync("mkfifo", [path]).status, 0);
+  const fd = openSync(path, constants.O_RDWR | constants.O_NONBLOCK);
+  t.after(() => closeSync(fd));
+  const chunk = Buffer.alloc(BOUND);
+  const decoder = new StringDecoder();
+  let text = "";
+  return {
+    fd,
+    read(bytes = chunk.length): string {
+      try {
+        text += decoder.write(chunk.subarray(0, readSync(fd, chunk, 0, bytes, null)));
+      } catch (error) {
+        assert.equal((error as NodeJS.ErrnoException).code, "EAGAIN");
+      }
+      return text;
+    },
+    /** Leaves it no room, and returns what it holds. */
+    fill(): string {
+      let filled = 0;
+      for (const bytes of [4096, 1]) {
+        try {
+          for (;;) filled += writeSync(fd, ".".repeat(bytes));
+        } catch (error) {
+          assert.equal((error as NodeJS.ErrnoException).code, "EAGAIN");
+        }
+      }
+      return ".".repeat(filled);
+    },
+  };
 }
 
 test("a reader that has stopped holds nobody up; when it goes on, it gets whole lines", async (t) => {
