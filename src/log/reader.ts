@@ -19,10 +19,10 @@ export const LOG_START: LinePosition = { offset: 0, line: 1 };
 export type LineVisitor = (record: Buffer, position: LinePosition) => void;
 
 /**
- * Takes a line by itself, where it can: gets the place in the block where the
- * line starts, and returns where its line feed stands, or -1 to have it visited.
+ * Takes a line by itself, where it can: gets the place in the block where the line
+ * starts, and its number; returns where its line feed stands, or -1 to have it visited.
  */
-export type LineTaker = (start: number) => number;
+export type LineTaker = (start: number, line: number) => number;
 
 /** Whole lines, as they stand in the file; the position is that of the first. */
 export interface LineBlock extends LinePosition {
@@ -89,7 +89,7 @@ export function visitLines(block: LineBlock, visit: LineVisitor, take: LineTaker
   let { line } = block;
   let start = offset === 0 ? markLength(bytes) : 0;
   while (start < bytes.length) {
-    let end = take(start);
+    let end = take(start, line);
     if (end < 0) {
       end = bytes.indexOf(LINE_FEED, start);
       const record = bytes.subarray(start, end);

@@ -121,6 +121,21 @@ export class IdIndex {
     return this.#size;
   }
 
+  /** How many slots ids are spread over. */
+  get homes(): number {
+    return this.#table.homes;
+  }
+
+  /** The hash of an id given as two 32-bit halves. */
+  hashOf(low: number, high: number): number {
+    return this.#hash.of(low, high);
+  }
+
+  /** Reads what stands between the homes of two hashes, so that it is near when ids are added. */
+  readAhead(first: number, last: number): void {
+    this.#table.readAhead(first, last);
+  }
+
   /** The byte offset of the record with this id, or `undefined`. */
   get(id: bigint): number | undefined {
     this.#id[0] = id;
@@ -138,22 +153,15 @@ export class IdIndex {
    */
   add(id: bigint, offset: number): number | undefined {
     this.#id[0] = id;
-    return this.#add(this.#halves[0] as number, this.#halves[1] as number, offset);
+    const low = this.#halves[0] as number;
+    const high = this.#halves[1] as number;
+    return this.addHashed(this.#hash.of(low, high), low, high, offset);
   }
 
-  /**
-   * The same for an id that a double holds exactly, so that a scan makes no
-   * bigint a line: 50 ns less.
-   */
-  addNumber(id: number, offset: number): number | undefined {
-    // To unsigned 32 bits is modulo 2^32, so a negative id comes out as its two's complement.
-    return this.#add(id >>> 0, Math.floor(id / 2 ** 32) >>> 0, offset);
-  }
-
-  #add(low: number, high: number, offset: number): number | undefined {
+  /** The same for the halves of an id whose hash is known. */
+  addHashed(hash: number, low: number, high: number, offset: number): number | undefined {
     if (offset >= OFFSET_LIMIT) throw new RangeError(`offset: expected less, got ${offset}`);
     this.#makeRoom();
-    const hash = this.#hash.of(low, high);
     const present = this.#tableOf(hash).addUnlessThere(hash, low, high, offset);
     if (present >= 0) return present;
     this.#size++;

@@ -12,10 +12,10 @@ import { LINE_FEED } from "../log/format.ts";
 import { type LineBlock, type LineVisitor, visitLines } from "../log/reader.ts";
 
 /**
- * Told of a line that is a plant: its id, and where in the block it starts and
- * its line feed stands. False has the line visited all the same.
+ * Told of a line that is a plant: its id, where in the block it starts and its
+ * line feed stands, and its number. False has the line visited all the same.
  */
-export type PlantTaker = (id: number, start: number, end: number) => boolean;
+export type PlantTaker = (id: number, start: number, end: number, line: number) => boolean;
 
 /** Goes through the lines of a block in order, each to one of the two. */
 export function checkLines(block: LineBlock, take: PlantTaker, visit: LineVisitor): void {
@@ -24,14 +24,14 @@ export function checkLines(block: LineBlock, take: PlantTaker, visit: LineVisito
   // One look for all: no character of several bytes holds a line feed. Where the block is
   // not UTF-8, the visitor finds the line that is to blame.
   let isText: boolean | undefined;
-  const takeLine = (start: number) => {
+  const takeLine = (start: number, line: number) => {
     const end = finder.find(start);
     if (bytes[end] !== LINE_FEED) return -1;
     if (!finder.isAscii) {
       isText ??= isUtf8(bytes);
       if (!isText) return -1;
     }
-    return take(finder.id, start, end) ? end : -1;
+    return take(finder.id, start, end, line) ? end : -1;
   };
   visitLines(block, visit, takeLine);
 }

@@ -12,10 +12,17 @@ import { isSamePlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import { type Checkpoint, EMPTY_LOG, extendCheckpoint } from "../log/checkpoint.ts";
 import type { LogFile } from "../log/file.ts";
 import type { LinePosition } from "../log/format.ts";
-import { estimateLines, type LineBlock, positionAfter, readBlocks } from "../log/reader.ts";
+import {
+  estimateLines,
+  type LineBlock,
+  positionAfter,
+  readBlocks,
+  readLineAt,
+} from "../log/reader.ts";
 import { readTail } from "../log/recovery.ts";
 import { IdIndex } from "./id-index.ts";
-import { checkLines } from "./line-check.ts";
+import { IdLoader } from "./id-loader.ts";
+import { checkLines, type PlantTaker } from "./line-check.ts";
 import type { LineFault } from "./line-fault.ts";
 import { isRecord, readPlantAt } from "./record.ts";
 
@@ -41,10 +48,13 @@ interface Suspect {
 
 interface Visit {
   readonly records: number;
-  readonly suspects: readonly Suspect[];
+  readonly unreadable: readonly Suspect[];
   /** The line in front of which the scan ends. */
   readonly stop: LinePosition | undefined;
 }
+
+/** About how long a line is: what a scan of so many bytes gets ready for. */
+const LINE_BYTES_GUESS = 64;
 
 /** How far apart the reports of progress are. */
 const PROGRESS_BYTES = 1024 * 1024;
@@ -90,15 +100,18 @@ export class LogScan {
   /** Scans the whole lines between two places; returns where it ended. */
   async run(start: LinePosition, end: number): Promise<LinePosition> {
     this.#index ??= new IdIndex(await this.#expectedIds(end));
+    const loader = new IdLoader(this.#index, (end - start.offset) / LINE_BYTES_GUESS);
     let reached = start;
     for await (const block of readBlocks(this.#file, start, end)) {
-      const { records, suspects, stop } = this.#visit(block);
+      const { records, unreadable, stop } = this.#visit(block, loader);
       reached = stop ?? positionAfter(block);
       this.#extend(block.bytes.subarray(0, reached.offset - block.offset), records);
-      for (const suspect of suspects) await this.#judge(suspect);
+      // All that waits is settled first, so that faults are told in the order of their places.
+      if (unreadable.length > 0 || loader.hasRepeats) await this.#judgeAll(unreadable, loader);
       this.#tellProgress(reached.offset, end);
       if (stop !== undefined) break;
     }
+    await this.#judgeAll([], loader);
     return reached;
   }
 
@@ -115,8 +128,7 @@ export class LogScan {
 
   /** Judges a line without adding it to the index. */
   async inspect(line: Buffer, position: LinePosition): Promise<void> {
-    const found = readLine(line);
-    const bytes = line.length + 1;
+    const { found, bytes } = suspectOf(line, position);
     if (typeof found === "string" || this.index.get(found.id) !== undefined) {
       await this.#judge({ position, bytes, found });
       return;
@@ -131,31 +143,40 @@ export class LogScan {
     return this.#options.checkpoint?.records ?? (await estimateLines(this.#file, end));
   }
 
-  #visit(block: LineBlock): Visit {
-    const { index } = this;
-    const suspects: Suspect[] = [];
+  #visit(block: LineBlock, loader: IdLoader): Visit {
+    const unreadable: Suspect[] = [];
     let records = 0;
     let stop: LinePosition | undefined;
-    const take = (id: number, start: number) => {
+    const take: PlantTaker = (id, start, _, line) => {
       if (stop !== undefined) return false;
-      if (index.addNumber(id, block.offset + start) !== undefined) return false;
+      loader.addNumber(id, block.offset + start, line);
       records++;
       return true;
     };
-    checkLines(block, take, (line, position) => {
+    checkLines(block, take, (bytes, position) => {
       if (stop !== undefined) return;
-      const bytes = line.length + 1;
-      const found = readLine(line);
-      if (typeof found === "string") {
-        if (this.#options.endsBefore?.(line, position) === true) stop = position;
-        else suspects.push({ position, bytes, found });
-        return;
-      }
-      records++;
-      const first = index.add(found.id, position.offset);
-      if (first !== undefined) suspects.push({ position, bytes, found });
+      const suspect = suspectOf(bytes, position);
+      if (typeof suspect.found !== "string") {
+        loader.add(suspect.found.id, position.offset, position.line);
+        records++;
+      } else if (this.#options.endsBefore?.(bytes, position) === true) stop = position;
+      else unreadable.push(suspect);
     });
-    return { records, suspects, stop };
+    return { records, unreadable, stop };
+  }
+
+  async #judgeAll(unreadable: readonly Suspect[], loader: IdLoader): Promise<void> {
+    const repeats = (await loader.settle()).map((position) => ({ position }));
+    const inOrder = [...unreadable, ...repeats].sort(
+      (a, b) => a.position.offset - b.position.offset,
+    );
+    for (const suspect of inOrder) {
+      await this.#judge("found" in suspect ? suspect : await this.#suspectAt(suspect.position));
+    }
+  }
+
+  async #suspectAt(position: LinePosition): Promise<Suspect> {
+    return suspectOf(await readLineAt(this.#file, position.offset, this.#end.bytes), position);
   }
 
   async #judge({ position, bytes, found }: Suspect): Promise<void> {
@@ -195,6 +216,10 @@ export class LogScan {
     }
     this.#end = extendCheckpoint(this.#end, bytes, records);
   }
+}
+
+function suspectOf(line: Buffer, position: LinePosition): Suspect {
+  return { position, bytes: line.length + 1, found: readLine(line) };
 }
 
 /** The plant of a line, or what is wrong with it. */

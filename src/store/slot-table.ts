@@ -17,6 +17,8 @@ const HIGH = 4;
 const OFFSET = 8;
 const OFFSET_TOP = 12;
 
+const CACHE_LINE_BYTES = 64;
+
 const PAGE_BITS = 15;
 /** Slots in a page. */
 export const PAGE_SLOTS = 2 ** PAGE_BITS;
@@ -55,6 +57,7 @@ export class SlotTable {
   readonly #homesPerHash: number;
   /** A page that holds nothing yet is not there. */
   readonly #pages: (DataView | undefined)[];
+  #lastRead = 0;
 
   constructor(homes: number, hash: IdHash, pool: PagePool) {
     this.homes = homes;
@@ -89,6 +92,20 @@ export class SlotTable {
   /** The slot in which the search for an id with this hash begins. */
   homeOf(hash: number): number {
     return Math.floor(hash * this.#homesPerHash);
+  }
+
+  /** Has the processor fetch what stands between the homes of two hashes, in the order of memory. */
+  readAhead(first: number, last: number): void {
+    const end = this.homeOf(last) + 1;
+    for (let slot = this.homeOf(first); slot < end; slot = (slot | PAGE_MASK) + 1) {
+      const page = this.#pages[slot >>> PAGE_BITS];
+      if (page === undefined) continue;
+      const stop = Math.min(PAGE_SLOTS, end - (slot - (slot & PAGE_MASK))) * SLOT_BYTES;
+      for (let at = (slot & PAGE_MASK) * SLOT_BYTES; at < stop; at += CACHE_LINE_BYTES) {
+        // What nobody keeps, the compiler would not read.
+        this.#lastRead ^= page.getUint8(at);
+      }
+    }
   }
 
   /** The offset of an id, or -1. */

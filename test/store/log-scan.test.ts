@@ -90,11 +90,10 @@ const FAULTS: readonly {
 ];
 
 for (const { says, log, faults, records, ids } of FAULTS) {
-  test(`a scan of a log that holds ${says} tells every fault by kind and place`, async (t) => {
+  test(`a scan of a log that holds ${says} tells every fault by kind and place, the first place first`, async (t) => {
     const { scan, faults: found } = await scanLog(t, log);
-    const byOffset = found.toSorted((a, b) => a.position.offset - b.position.offset);
     assert.deepEqual(
-      byOffset.map(({ kind, position, bytes }) => [kind, position.line, position.offset, bytes]),
+      found.map(({ kind, position, bytes }) => [kind, position.line, position.offset, bytes]),
       faults,
     );
     for (const { reason } of found) assert.notEqual(reason, "");
@@ -107,6 +106,64 @@ for (const { says, log, faults, records, ids } of FAULTS) {
 test("the first plant of an id stays the one of the index", async (t) => {
   const { scan } = await scanLog(t, `${B}${A}${B}{"id":1,"name":"c"}\n`);
   assert.deepEqual([scan.index.get(1n), scan.index.get(2n)], [30, 0]);
+});
+
+/** Lines of 20 bytes and more with ids of their own, over several blocks. */
+function manyLines(): string[] {
+  return Array.from({ length: 40_000 }, (_, n) => `{"id":${n + 10},"name":"plant"}\n`);
+}
+
+test("a scan tells faults of every kind in the order of their places, over all blocks", async (t) => {
+  const lines = manyLines();
+  const put: readonly [number, string, LineFault["kind"]][] = [
+    [2, '{"id":11,"name":"plant"}', "repeat"],
+    [9_000, '{"id":10,"name":"other"}', "conflict"],
+    [20_000, "x", "unreadable"],
+    [20_001, '{"name":"other","id":9011}', "conflict"],
+    [20_002, '{"name":"plant", "id":19010}', "repeat"],
+    [39_000, "y", "unreadable"],
+    [39_999, '{"id":30010,"name":"plant"}', "repeat"],
+  ];
+  for (const [at, line] of put) lines[at] = `${line}\n`;
+  const { scan, faults } = await scanLog(t, lines.join(""));
+  assert.deepEqual(
+    faults.map(({ position, kind }) => [position.line, kind]),
+    put.map(([at, , kind]) => [at + 1, kind]),
+  );
+  for (const { position, bytes } of faults) {
+    assert.equal(position.offset, lines.slice(0, position.line - 1).join("").length);
+    assert.equal(bytes, lines[position.line - 1]?.length);
+  }
+  assert.equal(scan.end.records, lines.length - 2);
+});
+
+test("a scan of a log full of repeats tells them while it goes on", async (t) => {
+  const content = `{"id":1,"name":"${"x".repeat(100)}"}\n`.repeat(12_000);
+  let atFirst: number | undefined;
+  let told = 0;
+  await scanLog(t, content, {
+    onFault: () => told++,
+    onProgress: () => {
+      atFirst ??= told;
+    },
+  });
+  assert.ok((atFirst ?? 0) > 0, "some before the first MiB was reported");
+  assert.equal(told, 11_999);
+});
+
+test("a scan that ends early has indexed and judged all in front of its end, and nothing behind", async (t) => {
+  const lines = manyLines();
+  lines[5] = '{"id":10,"name":"other"}\n';
+  lines[30_000] = "x\n";
+  lines[30_001] = '{"id":10,"name":"another"}\n';
+  const { scan, faults } = await scanLog(t, lines.join(""), { endsBefore: () => true });
+  assert.deepEqual(
+    faults.map(({ position, kind }) => [position.line, kind]),
+    [[6, "conflict"]],
+  );
+  assert.equal(scan.index.size, 29_999);
+  assert.equal(scan.index.get(30_009n), lines.slice(0, 29_999).join("").length);
+  assert.equal(scan.index.get(30_012n), undefined);
 });
 
 test("a scan ends in front of the first unreadable line that it is told to", async (t) => {

@@ -1,0 +1,138 @@
+/**
+ * Bulk loading of an index: ids wait in buckets, and whatever waits in one goes
+ * into the same few hundred KiB of the table, one bucket at a time.
+ *
+ * A table of many ids is larger than every cache, so adding each as it comes
+ * costs a miss or two an id. The home of an id is its hash as a fraction of the
+ * table, so the ids whose hashes begin alike belong side by side: a full bucket
+ * has its part of the table read from end to end, which the processor does
+ * ahead, and its ids are added while that stands in the second cache. At 10 M
+ * ids it takes 190 ns an id instead of 335, at 1 M 260 instead of 290.
+ *
+ * Invariants. Ids that are equal are added in the order they came in, so the
+ * first keeps its offset. Where buckets end depends on the hash alone: the
+ * index may grow meanwhile. What waits is no part of the index before `settle`.
+ */
+import { setImmediate as turn } from "node:timers/promises";
+import type { LinePosition } from "../log/format.ts";
+import type { IdIndex } from "./id-index.ts";
+
+/** An entry: the halves of the id, its hash, the low words of offset and line, and their rests. */
+const WORDS = 6;
+const HIGH = 1;
+const HASH = 2;
+const OFFSET = 3;
+const LINE = 4;
+const RESTS = 5;
+/** Both are below 2^40, because a line is a byte at least. */
+const REST_LIMIT = 2 ** 8;
+
+/** Homes for one bucket at most: 416 KiB of the table. */
+const BUCKET_HOMES = 2 ** 15;
+/** 32 KiB, and 32 MiB in all, which buckets for more than 26 M ids have to share. */
+const BUCKET_IDS_MAX = 1365;
+const ALL_IDS_MAX = 1024 * BUCKET_IDS_MAX;
+/** A part of the table is read ahead where there are so many homes or fewer for each id. */
+const AHEAD_HOMES = 64;
+/** Ids that are settled in one turn of the event loop. */
+const TURN_IDS = 2 ** 13;
+
+interface Bucket {
+  readonly words: Uint32Array;
+  used: number;
+}
+
+export class IdLoader {
+  readonly #index: IdIndex;
+  /** How far a hash is shifted to be the number of its bucket. */
+  readonly #shift: number;
+  readonly #bucketIds: number;
+  /** Each made when its first id comes. */
+  readonly #buckets: (Bucket | undefined)[];
+  #repeats: LinePosition[] = [];
+
+  /** @param expected about how many ids will come: for few of them, few buckets are enough. */
+  constructor(index: IdIndex, expected: number) {
+    this.#index = index;
+    // Two buckets or more, because a hash cannot be shifted by 32.
+    this.#shift = Math.clz32((Math.min(index.homes, expected) / BUCKET_HOMES) | 1);
+    this.#buckets = new Array(2 ** (32 - this.#shift)).fill(undefined);
+    this.#bucketIds = Math.min(BUCKET_IDS_MAX, Math.ceil(ALL_IDS_MAX / this.#buckets.length));
+  }
+
+  /** Whether an id that was added was there before. */
+  get hasRepeats(): boolean {
+    return this.#repeats.length > 0;
+  }
+
+  /**
+   * Has an id wait that stands in a line. One that a double holds exactly, so that a
+   * scan makes no bigint a line: 50 ns less.
+   */
+  addNumber(id: number, offset: number, line: number): void {
+    // To unsigned 32 bits is modulo 2^32, so a negative id comes out as its two's complement.
+    this.#add(id >>> 0, Math.floor(id / 2 ** 32) >>> 0, offset, line);
+  }
+
+  /** The same for any id. */
+  add(id: bigint, offset: number, line: number): void {
+    const low = Number(BigInt.asUintN(32, id));
+    this.#add(low, Number(BigInt.asUintN(32, id >> 32n)), offset, line);
+  }
+
+  /** Adds all that waits, and returns where the ids stand that were there before, in their order. */
+  async settle(): Promise<LinePosition[]> {
+    let ids = 0;
+    for (const [number, bucket] of this.#buckets.entries()) {
+      if (bucket === undefined) continue;
+      ids += bucket.used / WORDS;
+      this.#empty(bucket, number);
+      if (ids < TURN_IDS) continue;
+      ids = 0;
+      await turn();
+    }
+    const repeats = this.#repeats.sort((a, b) => a.offset - b.offset);
+    this.#repeats = [];
+    return repeats;
+  }
+
+  #add(low: number, high: number, offset: number, line: number): void {
+    const hash = this.#index.hashOf(low, high);
+    const number = hash >>> this.#shift;
+    const bucket = this.#buckets[number] ?? this.#makeBucket(number);
+    const { words, used } = bucket;
+    words[used] = low;
+    words[used + HIGH] = high;
+    words[used + HASH] = hash;
+    words[used + OFFSET] = offset;
+    words[used + LINE] = line;
+    words[used + RESTS] = Math.floor(offset / 2 ** 32) * REST_LIMIT + Math.floor(line / 2 ** 32);
+    bucket.used = used + WORDS;
+    if (bucket.used === words.length) this.#empty(bucket, number);
+  }
+
+  #makeBucket(number: number): Bucket {
+    const bucket = { words: new Uint32Array(this.#bucketIds * WORDS), used: 0 };
+    this.#buckets[number] = bucket;
+    return bucket;
+  }
+
+  #empty(bucket: Bucket, number: number): void {
+    const { words, used } = bucket;
+    const index = this.#index;
+    const homes = index.homes / this.#buckets.length;
+    if ((used / WORDS) * AHEAD_HOMES >= homes) {
+      index.readAhead(number * 2 ** this.#shift, (number + 1) * 2 ** this.#shift - 1);
+    }
+    for (let at = 0; at < used; at += WORDS) {
+      const rests = words[at + RESTS] as number;
+      const offset = (words[at + OFFSET] as number) + Math.floor(rests / REST_LIMIT) * 2 ** 32;
+      const hash = words[at + HASH] as number;
+      const first = index.addHashed(hash, words[at] as number, words[at + HIGH] as number, offset);
+      if (first === undefined) continue;
+      const line = (words[at + LINE] as number) + (rests % REST_LIMIT) * 2 ** 32;
+      this.#repeats.push({ offset, line });
+    }
+    bucket.used = 0;
+  }
+}

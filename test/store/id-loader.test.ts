@@ -1,0 +1,131 @@
+/** Ids that are loaded are held against a Map: which stay, where, and which were there before. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { INT64_MAX, INT64_MIN } from "../../src/core/int64.ts";
+import type { LinePosition } from "../../src/log/format.ts";
+import { SEED_BYTES } from "../../src/store/id-hash.ts";
+import { IdIndex } from "../../src/store/id-index.ts";
+import { IdLoader } from "../../src/store/id-loader.ts";
+
+const SEED = new Uint8Array(SEED_BYTES);
+const LINE_BYTES = 40;
+
+interface Log {
+  readonly ids: readonly bigint[];
+  readonly offset?: number;
+  readonly line?: number;
+}
+
+/** Loads ids as those of lines that follow each other, and compares. */
+async function assertLoads(
+  loader: IdLoader,
+  index: IdIndex,
+  { ids, offset: start = 0, line: first = 1 }: Log,
+  oracle = new Map<bigint, number>(),
+): Promise<void> {
+  const expected: LinePosition[] = [];
+  for (const [n, id] of ids.entries()) {
+    const position = { offset: start + n * LINE_BYTES, line: first + n };
+    if (Number.isSafeInteger(Number(id))) {
+      loader.addNumber(Number(id), position.offset, position.line);
+    } else loader.add(id, position.offset, position.line);
+    if (oracle.has(id)) expected.push(position);
+    else oracle.set(id, position.offset);
+  }
+  const repeats = await loader.settle();
+  assert.equal(loader.hasRepeats, false);
+  assert.deepEqual(repeats, expected);
+  assert.equal(index.size, oracle.size);
+  for (const [id, offset] of oracle) assert.equal(index.get(id), offset, String(id));
+}
+
+/** Enough to fill many buckets of a small loader, and to make an index grow. */
+const COUNT = 60_000;
+
+const PATTERNS: readonly [says: string, id: (n: bigint) => bigint][] = [
+  ["that rise", (n) => n],
+  ["that fall from -1", (n) => -1n - n],
+  ["that are equal modulo 2^32", (n) => (n << 32n) + 7n],
+  ["that no double holds", (n) => INT64_MAX - n],
+  ["that are all the same", () => -5n],
+  ["of which every second is a repeat", (n) => (n % 2n === 0n ? n : n / 2n)],
+  ["that come again in the order they came in", (n) => n % 20_000n],
+];
+
+/** What the index and the loader are told to expect. */
+const ESTIMATES: readonly [says: string, ofIndex: number, ofLoader: number][] = [
+  ["as many as come", COUNT, COUNT],
+  ["none", 0, 0],
+  ["far more", 3_000_000, 3_000_000],
+];
+
+for (const [says, idOf] of PATTERNS) {
+  for (const [many, ofIndex, ofLoader] of ESTIMATES) {
+    test(`a loader that expects ${many} loads ids ${says} as a Map does`, async () => {
+      const index = new IdIndex(ofIndex, SEED);
+      const ids = Array.from({ length: COUNT }, (_, n) => idOf(BigInt(n)));
+      await assertLoads(new IdLoader(index, ofLoader), index, { ids });
+    });
+  }
+}
+
+test("a loader keeps offsets and line numbers at every boundary of 32 bits, and of 2^40", async () => {
+  for (const start of [2 ** 32 - 2, 2 ** 32, 2 ** 39, 2 ** 40 - 1000]) {
+    const index = new IdIndex(0, SEED);
+    const log = { ids: [1n, 2n, 1n, 3n, 2n], offset: start, line: start };
+    await assertLoads(new IdLoader(index, 10), index, log);
+  }
+});
+
+test("an id is the same whether it is loaded as a number or as a bigint", async () => {
+  const edges = [0, 1, 2 ** 31, 2 ** 32, 2 ** 33, 2 ** 52, 10 ** 15 - 1, Number.MAX_SAFE_INTEGER];
+  const near = edges.flatMap((edge) => [edge - 1, edge, edge + 1]);
+  const all = [...near, ...near.map((id) => 0 - id)].filter(Number.isSafeInteger);
+  const ids = [...new Set(all)];
+  const index = new IdIndex(0, SEED);
+  const loader = new IdLoader(index, 0);
+  for (const [n, id] of ids.entries()) loader.addNumber(id, n, n);
+  for (const [n, id] of ids.entries()) loader.add(BigInt(id), ids.length + n, n);
+  assert.equal((await loader.settle()).length, ids.length);
+  for (const [n, id] of ids.entries()) assert.equal(index.get(BigInt(id)), n, String(id));
+});
+
+test("a loader adds to what the index holds, and goes on after it was settled", async () => {
+  const index = new IdIndex(0, SEED);
+  const oracle = new Map([[3n, 0]]);
+  index.add(3n, 0);
+  const loader = new IdLoader(index, 10);
+  await assertLoads(loader, index, { ids: [1n, 3n, 2n], offset: 40, line: 2 }, oracle);
+  await assertLoads(loader, index, { ids: [2n, 4n, INT64_MIN], offset: 160, line: 5 }, oracle);
+});
+
+test("a loader tells before it is settled when a repeat was found in a full bucket", () => {
+  const loader = new IdLoader(new IdIndex(0, SEED), 0);
+  assert.equal(loader.hasRepeats, false);
+  for (let line = 1; line <= COUNT; line++) loader.addNumber(7, line * LINE_BYTES, line);
+  assert.equal(loader.hasRepeats, true);
+});
+
+test("any ids under any seed and estimate are loaded as a Map takes them", async () => {
+  const id = fc.oneof(
+    fc.bigInt({ min: INT64_MIN, max: INT64_MAX }),
+    fc.bigInt({ min: -200n, max: 200n }),
+    fc.constantFrom(INT64_MIN, INT64_MAX),
+  );
+  const ids = fc.array(id, { maxLength: 3000, size: "max" });
+  const seed = fc.uint8Array({ minLength: SEED_BYTES, maxLength: SEED_BYTES });
+  const estimate = fc.constantFrom(0, 1000, 100_000, 10_000_000);
+  await fc.assert(
+    fc.asyncProperty(ids, ids, seed, estimate, estimate, async (some, others, secret, a, b) => {
+      const index = new IdIndex(a, secret);
+      const loader = new IdLoader(index, b);
+      const oracle = new Map<bigint, number>();
+      await assertLoads(loader, index, { ids: some }, oracle);
+      const offset = some.length * LINE_BYTES;
+      await assertLoads(loader, index, { ids: others, offset, line: some.length + 1 }, oracle);
+    }),
+    // Shrinking thousands of ids could take minutes.
+    { numRuns: 60, interruptAfterTimeLimit: 10_000 },
+  );
+});
