@@ -12,10 +12,16 @@ import { LINE_FEED } from "../log/format.ts";
 import { type LineBlock, type LineVisitor, visitLines } from "../log/reader.ts";
 
 /**
- * Told of a line that is a plant: its id, where in the block it starts and its
- * line feed stands, and its number. False has the line visited all the same.
+ * Told of a line that is a plant: where in the block it starts and its line feed stands, its
+ * number, and the two words of its id. False has the line visited all the same.
  */
-export type PlantTaker = (id: number, start: number, end: number, line: number) => boolean;
+export type PlantTaker = (
+  start: number,
+  end: number,
+  line: number,
+  idLow: number,
+  idHigh: number,
+) => boolean;
 
 /** Goes through the lines of a block in order, each to one of the two. */
 export function checkLines(block: LineBlock, take: PlantTaker, visit: LineVisitor): void {
@@ -31,7 +37,7 @@ export function checkLines(block: LineBlock, take: PlantTaker, visit: LineVisito
       isText ??= isUtf8(bytes);
       if (!isText) return -1;
     }
-    return take(finder.id, start, end, line) ? end : -1;
+    return take(start, end, line, finder.idLow, finder.idHigh) ? end : -1;
   };
   visitLines(block, visit, takeLine);
 }

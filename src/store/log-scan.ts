@@ -147,9 +147,9 @@ export class LogScan {
     const unreadable: Suspect[] = [];
     let records = 0;
     let stop: LinePosition | undefined;
-    const take: PlantTaker = (id, start, _, line) => {
+    const take: PlantTaker = (start, _, line, idLow, idHigh) => {
       if (stop !== undefined) return false;
-      loader.addNumber(id, block.offset + start, line);
+      loader.addWords(idLow, idHigh, block.offset + start, line);
       records++;
       return true;
     };

@@ -36,7 +36,7 @@ export async function* exportLines(directory: string): AsyncGenerator<Buffer> {
   for await (const { block, logPath } of readDurableBlocks(directory)) {
     const lines = new LineRuns(block.bytes);
     const fault = faultOf(() => {
-      const take: PlantTaker = (_, start, end) => {
+      const take: PlantTaker = (start, end) => {
         lines.add(start, end + 1);
         return true;
       };
