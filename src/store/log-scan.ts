@@ -10,7 +10,7 @@ import { crc32 } from "node:zlib";
 import { PlantStoreError } from "../core/errors.ts";
 import { isSamePlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import { type Checkpoint, EMPTY_LOG, extendCheckpoint } from "../log/checkpoint.ts";
-import type { LogFile } from "../log/file.ts";
+import { ioError, type LogFile } from "../log/file.ts";
 import type { LinePosition } from "../log/format.ts";
 import {
   estimateLines,
@@ -24,7 +24,7 @@ import { IdIndex } from "./id-index.ts";
 import { IdLoader } from "./id-loader.ts";
 import { checkLines, type PlantTaker } from "./line-check.ts";
 import type { LineFault } from "./line-fault.ts";
-import { isRecord, readPlantAt } from "./record.ts";
+import { isRecord } from "./record.ts";
 
 export interface ScanOptions {
   readonly onFault: (fault: LineFault) => void;
@@ -102,17 +102,30 @@ export class LogScan {
     this.#index ??= new IdIndex(await this.#expectedIds(end));
     const loader = new IdLoader(this.#index, (end - start.offset) / LINE_BYTES_GUESS);
     let reached = start;
-    for await (const block of readBlocks(this.#file, start, end)) {
+    let hasRepeats = false;
+    for await (const block of this.#blocks(start, end, loader)) {
       const { records, unreadable, stop } = this.#visit(block, loader);
       reached = stop ?? positionAfter(block);
       this.#extend(block.bytes.subarray(0, reached.offset - block.offset), records);
+      // A log that has a repeat may be full of them: from the first on, none waits.
+      hasRepeats ||= loader.hasRepeats;
       // All that waits is settled first, so that faults are told in the order of their places.
-      if (unreadable.length > 0 || loader.hasRepeats) await this.#judgeAll(unreadable, loader);
+      if (unreadable.length > 0 || hasRepeats) await this.#judgeAll(unreadable, loader);
       this.#tellProgress(reached.offset, end);
       if (stop !== undefined) break;
     }
     await this.#judgeAll([], loader);
     return reached;
+  }
+
+  /** Where the file cannot be read on, what was read is judged before that is told. */
+  async *#blocks(start: LinePosition, end: number, loader: IdLoader): AsyncGenerator<LineBlock> {
+    try {
+      yield* readBlocks(this.#file, start, end);
+    } catch (error) {
+      await this.#judgeAll([], loader);
+      throw error;
+    }
   }
 
   /** How many plants there are, among them those that were only inspected. */
@@ -171,12 +184,23 @@ export class LogScan {
       (a, b) => a.position.offset - b.position.offset,
     );
     for (const suspect of inOrder) {
-      await this.#judge("found" in suspect ? suspect : await this.#suspectAt(suspect.position));
+      const isRepeat = !("found" in suspect);
+      await this.#judge(
+        isRepeat ? { ...suspect, ...(await this.#readAgain(suspect.position.offset)) } : suspect,
+      );
     }
   }
 
-  async #suspectAt(position: LinePosition): Promise<Suspect> {
-    return suspectOf(await readLineAt(this.#file, position.offset, this.#end.bytes), position);
+  /** The plant of a line that was read before, and how long that is. */
+  async #readAgain(offset: number): Promise<{ readonly found: NewPlant; readonly bytes: number }> {
+    try {
+      const line = await readLineAt(this.#file, offset, this.#end.bytes);
+      const found = parseNewPlant(line);
+      if (this.index.get(found.id) !== undefined) return { found, bytes: line.length + 1 };
+    } catch (cause) {
+      if (cause instanceof PlantStoreError && cause.code === "io_error") throw cause;
+    }
+    throw ioError(`Cannot read "${this.#file.path}"`, "it was changed while it was read");
   }
 
   async #judge({ position, bytes, found }: Suspect): Promise<void> {
@@ -185,8 +209,8 @@ export class LogScan {
       onFault({ kind: "unreadable", position, bytes, reason: found });
       return;
     }
-    const offset = this.index.get(found.id) ?? 0;
-    const first = await readPlantAt(this.#file, offset, this.#end.bytes);
+    const offset = this.index.get(found.id) as number;
+    const { found: first } = await this.#readAgain(offset);
     this.#tell({ position, bytes, found }, first, `at byte offset ${offset}`);
   }
 

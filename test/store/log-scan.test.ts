@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
+import { closeSync, openSync, writeSync } from "node:fs";
 import { type TestContext, test } from "node:test";
 import { crc32 } from "node:zlib";
 import { type Checkpoint, EMPTY_LOG } from "../../src/log/checkpoint.ts";
+import { ioError, type LogFile } from "../../src/log/file.ts";
 import { LOG_START } from "../../src/log/reader.ts";
 import type { LineFault } from "../../src/store/line-fault.ts";
 import { LogScan, type ScanOptions } from "../../src/store/log-scan.ts";
@@ -150,6 +152,71 @@ test("a scan of a log full of repeats tells them while it goes on", async (t) =>
   assert.ok((atFirst ?? 0) > 0, "some before the first MiB was reported");
   assert.equal(told, 11_999);
 });
+
+test("a scan of a log that stands in its file twice judges the repeats block by block", async (t) => {
+  const half = Array.from({ length: 60_000 }, (_, n) => `{"id":${n},"name":"plant"}\n`).join("");
+  let told = 0;
+  const between: number[] = [];
+  const { faults } = await scanLog(t, half + half, {
+    onProgress: () => {
+      between.push(told);
+      told = 0;
+    },
+    onFault: () => told++,
+  });
+  assert.deepEqual(faults, []);
+  // The last report comes before the rest is judged; a MiB and a quarter holds some 45,000 lines.
+  assert.equal(
+    between.reduce((sum, count) => sum + count, told),
+    60_000,
+  );
+  assert.ok(Math.max(...between, told) < 50_000, between.join());
+});
+
+/** A disk with a sector that cannot be read cannot be had here: this stands for its file. */
+function unreadableFrom(file: LogFile, limit: number): LogFile {
+  const read = async (buffer: Buffer, position: number) => {
+    if (position + buffer.length > limit) throw ioError("Cannot read", new Error("EIO"));
+    return file.read(buffer, position);
+  };
+  return { path: file.path, size: () => file.size(), read } as LogFile;
+}
+
+test("a scan that cannot read on tells first what it has found", async (t) => {
+  const content = `${A}{"id":1,"name":"b"}\n${manyLines().join("")}`;
+  const file = unreadableFrom(await openLog(t, content), 600_000);
+  const faults: LineFault[] = [];
+  const options = { onFault: (fault: LineFault) => faults.push(fault), checkpoint: EMPTY_LOG };
+  await assert.rejects(new LogScan(file, options).run(LOG_START, content.length), {
+    code: "io_error",
+  });
+  assert.deepEqual(
+    faults.map(({ position, kind }) => [position.line, kind]),
+    [[2, "conflict"]],
+  );
+});
+
+const CHANGES: readonly [says: string, offset: number, text: string][] = [
+  ["a repeat is no plant any more", 40, "x".repeat(19)],
+  ["a repeat has another id", 40, '{"id":9,"name":"a"}'],
+  ["the first of a repeat is no plant any more", 0, "x".repeat(19)],
+  ["a repeat has lost its line feed", 40, "x".repeat(40)],
+];
+
+for (const [says, offset, text] of CHANGES) {
+  test(`a scan during which ${says} fails with io_error`, async (t) => {
+    const content = A + A + A;
+    const file = await openLog(t, content);
+    const onFault = ({ position }: LineFault) => {
+      assert.equal(position.line, 2);
+      const fd = openSync(file.path, "r+");
+      writeSync(fd, text, offset);
+      closeSync(fd);
+    };
+    const scan = new LogScan(file, { onFault });
+    await assert.rejects(scan.run(LOG_START, content.length), { code: "io_error" });
+  });
+}
 
 test("a scan that ends early has indexed and judged all in front of its end, and nothing behind", async (t) => {
   const lines = manyLines();
