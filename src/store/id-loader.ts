@@ -27,7 +27,7 @@ const RESTS = 5;
 /** Both are below 2^40, because a line is a byte at least. */
 const REST_LIMIT = 2 ** 8;
 
-/** Homes for one bucket at most: 416 KiB of the table. */
+/** Homes for one bucket, where as many ids come as there is room for: 416 KiB of the table. */
 const BUCKET_HOMES = 2 ** 15;
 /** 32 KiB, and 32 MiB in all, which buckets for more than 26 M ids have to share. */
 const BUCKET_IDS_MAX = 1365;

@@ -4,6 +4,7 @@ import { isUtf8 } from "node:buffer";
 import { test } from "node:test";
 import fc from "fast-check";
 import { EncodedPlantFinder } from "../../src/core/encoded-plant.ts";
+import { PlainPlantFinder } from "../../src/core/plain-plant.ts";
 import { encodeNewPlant, parseNewPlant } from "../../src/core/plant.ts";
 import { anyInt64 } from "../support/arbitraries.ts";
 import { idOfWords } from "../support/id-words.ts";
@@ -129,6 +130,29 @@ test("EncodedPlantFinder.find() judges any byte at any place of a plant as the f
     }
   }
 });
+
+/** Where digits, words or the range of an int64 end. */
+const EDGES: readonly bigint[] = [
+  ...[15n, 16n, 17n, 18n, 19n].map((digits) => 10n ** digits),
+  ...[32n, 33n, 53n, 62n, 63n].map((bits) => 2n ** bits),
+  12_345_678n * 2n ** 32n,
+];
+
+for (const edge of EDGES) {
+  test(`both quick readers take the ids around ${edge} and its negative as the full rule does`, () => {
+    for (const magnitude of [edge - 1n, edge, edge + 1n]) {
+      for (const id of [magnitude, -magnitude]) {
+        const bytes = surrounded(`{"id":${id},"name":"x"}`);
+        const isInt64 = id === BigInt.asIntN(64, id);
+        assert.equal(idOf(bytes), isInt64 && id !== -(2n ** 63n) ? id : undefined);
+        const finder = new PlainPlantFinder();
+        const end = finder.find(bytes, 0);
+        assert.equal(end === bytes.length ? finder.id : undefined, isInt64 ? id : undefined);
+        assert.equal(fullIdOf(bytes), isInt64 ? id : undefined);
+      }
+    }
+  });
+}
 
 test("EncodedPlantFinder.find() takes what encodeNewPlant() writes, but for escapes and the lowest id", () => {
   const text = fc.string({ unit: "grapheme" });

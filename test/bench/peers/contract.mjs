@@ -17,6 +17,13 @@ export function isAllowed(authorization) {
   return timingSafeEqual(hash(authorization.slice("Bearer ".length)), TOKEN_HASH);
 }
 
+/** What is answered to a request that fails: the status and the body. */
+export const REFUSALS = {
+  token: { status: 401, body: { error: 40102, message: "expected a live token" } },
+  plant: { status: 400, body: { error: 40005, message: "expected a plant" } },
+  conflict: { status: 400, body: { error: 40006, message: "the id belongs to another plant" } },
+};
+
 /** The client's own name of a request, or one of ours. */
 export function requestId(headers) {
   return headers["x-request-id"] ?? randomUUID();

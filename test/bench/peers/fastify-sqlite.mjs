@@ -9,7 +9,7 @@
 import path from "node:path";
 import Database from "better-sqlite3";
 import Fastify from "fastify";
-import { isAllowed, isSame, requestId } from "./contract.mjs";
+import { isAllowed, isSame, REFUSALS, requestId } from "./contract.mjs";
 
 const [directory, mode] = process.argv.slice(2);
 const database = new Database(path.join(directory, "plants.db"));
@@ -61,15 +61,17 @@ const schema = {
   },
   response: { 200: { type: "object", properties } },
 };
+const refuse = (reply, { status, body }) => reply.code(status).send(body);
 const app = Fastify({ genReqId: ({ headers }) => requestId(headers) });
 app.addHook("onRequest", async (req, reply) => {
   reply.header("x-request-id", req.id);
   if (isAllowed(req.headers.authorization)) return;
-  return reply.code(400).send({ error: 40101, message: "expected a valid token" });
+  return refuse(reply, REFUSALS.token);
 });
+app.setErrorHandler((_, __, reply) => refuse(reply, REFUSALS.plant));
 app.post("/plants", { schema }, async ({ body }, reply) => {
   if (await create(body)) return { name: body.name, tag: body.tag };
-  return reply.code(400).send({ error: 40901, message: "the id belongs to another plant" });
+  return refuse(reply, REFUSALS.conflict);
 });
 const url = await app.listen({ port: 0, host: "127.0.0.1" });
 process.stdout.write(`listening on ${url}\n`);

@@ -6,7 +6,7 @@
 import fs from "node:fs";
 import http from "node:http";
 import path from "node:path";
-import { isAllowed, isPlant, isSame, requestId } from "./contract.mjs";
+import { isAllowed, isPlant, isSame, REFUSALS, requestId } from "./contract.mjs";
 
 const fd = fs.openSync(path.join(process.argv[2], "plants.jsonl"), "a");
 const plants = new Map();
@@ -28,9 +28,10 @@ function flush() {
   });
 }
 
+/** `done` gets what the create is refused with, if it is. */
 function create(plant, done) {
   const present = plants.get(plant.id);
-  if (present !== undefined && !isSame(present, plant)) return done("the id is taken");
+  if (present !== undefined && !isSame(present, plant)) return done(REFUSALS.conflict);
   if (present === undefined) plants.set(plant.id, { name: plant.name, tag: plant.tag });
   queue.push({ line: present === undefined ? `${JSON.stringify(plant)}\n` : "", done });
   if (!isFlushing) {
@@ -39,13 +40,13 @@ function create(plant, done) {
   }
 }
 
-function readPlant(req, chunks) {
-  if (!isAllowed(req.headers.authorization)) return "expected a valid token";
+/** The plant of a body, or nothing. */
+function readPlant(body) {
   try {
-    const plant = JSON.parse(Buffer.concat(chunks).toString());
-    return isPlant(plant) ? { id: plant.id, name: plant.name, tag: plant.tag } : "expected a plant";
+    const plant = JSON.parse(body);
+    return isPlant(plant) ? { id: plant.id, name: plant.name, tag: plant.tag } : undefined;
   } catch {
-    return "expected JSON";
+    return undefined;
   }
 }
 
@@ -59,14 +60,18 @@ const server = http.createServer((req, res) => {
     });
     res.end(body);
   };
-  const refuse = (message) => answer(400, { error: 40000, message });
+  const refuse = ({ status, body }) => answer(status, body);
+  if (!isAllowed(req.headers.authorization)) {
+    req.resume();
+    return refuse(REFUSALS.token);
+  }
   const chunks = [];
   req.on("data", (chunk) => chunks.push(chunk));
   req.on("end", () => {
-    const plant = readPlant(req, chunks);
-    if (typeof plant === "string") return refuse(plant);
-    create(plant, (fault) => {
-      if (fault !== undefined) refuse(fault);
+    const plant = readPlant(Buffer.concat(chunks).toString());
+    if (plant === undefined) return refuse(REFUSALS.plant);
+    create(plant, (refusal) => {
+      if (refusal !== undefined) refuse(refusal);
       else answer(200, { name: plant.name, tag: plant.tag });
     });
   });
