@@ -153,7 +153,8 @@ async function measureReading(folder: string): Promise<void> {
   const speeds: number[] = [];
   for (let round = 0; round < runs; round++) {
     note(`reading of ${formatRound(size)}, round ${round + 1} of ${runs}`);
-    gets.push(JSON.parse(await runNode([program, DIST, data, String(size), "20000"])));
+    const args = [program, DIST, data, String(size), "20000"];
+    gets.push(JSON.parse(await runNode(args, { wrapper: pinned(0) })));
     speeds.push(await exportSpeed(data, size));
   }
   const rows = [
