@@ -39,6 +39,7 @@ const TAKEN: readonly [text: string, id: bigint, isAscii: boolean][] = [
   ['{"id":1,"name":"\u007f ~!#[]{},:"}', 1n, true],
   ['{"id":1,"name":"Gänseblümchen","tag":"🌱"}', 1n, false],
   ['{"id":1,"name":"x","tag":"abcdefgé"}', 1n, false],
+  ['{"id":1234567,"name":"é","tag":"一二三abcdé"}', 1_234_567n, false],
 ];
 
 for (const [text, id, isAscii] of TAKEN) {
