@@ -48,7 +48,8 @@ function writeLog(format: Format, level: Level): void {
   });
   if (isWanted("info")) {
     subscribe("plant-store:request", (message) => {
-      writer.write(format.request(message as RequestMessage, Date.now()));
+      const time = Date.now();
+      writer.writeLater(() => format.request(message as RequestMessage, time));
     });
   }
   process.once("exit", () => writer.end());

@@ -50,6 +50,41 @@ test("end() writes at once what waits", (t) => {
   assert.equal(read(), "last words\n");
 });
 
+test("lines that are made later keep their place among the others", (t) => {
+  const { fd, read } = openFile(t);
+  const writer = new LineWriter(fd, describeLoss);
+  writer.writeLater(() => "one");
+  writer.write("two");
+  writer.writeLater(() => "three");
+  writer.writeLater(() => "four");
+  writer.end();
+  assert.equal(read(), "one\ntwo\nthree\nfour\n");
+});
+
+test("a line that is made later is made behind the turn it came in", async (t) => {
+  const { fd, read } = openFile(t);
+  const writer = new LineWriter(fd, describeLoss);
+  let made = 0;
+  writer.writeLater(() => `line ${++made}`);
+  assert.equal(made, 0);
+  await until("it is written", () => read() !== "");
+  assert.equal(read(), "line 1\n");
+  assert.equal(made, 1);
+});
+
+test("of lines that are made later only a few hundred wait", (t) => {
+  const { fd, read } = openFile(t);
+  const writer = new LineWriter(fd, describeLoss);
+  let made = 0;
+  for (let at = 1; at <= 5000; at++) {
+    writer.writeLater(() => `line ${++made}`);
+    assert.ok(at - made <= 300, `${at - made} wait`);
+  }
+  writer.end();
+  const expected = Array.from({ length: 5000 }, (_, at) => `line ${at + 1}\n`);
+  assert.ok(read() === expected.join(""));
+});
+
 const LINE = "x".repeat(1023);
 
 test("more than the bound in one turn is no loss where it is taken", (t) => {
@@ -112,6 +147,14 @@ for (const line of ["x".repeat(BOUND), "\u20ac".repeat(Math.ceil(BOUND / 3))]) {
     assert.equal(read(), "next\nlost 1\n");
   });
 }
+
+test("a loss is told even where no line follows it", async (t) => {
+  const { fd, read } = openFile(t);
+  const writer = new LineWriter(fd, describeLoss);
+  writer.write("x".repeat(BOUND));
+  await until("it is told", () => read() !== "");
+  assert.equal(read(), "lost 1\n");
+});
 
 test("a reader that takes a little at a time gets every line in its order", async (t) => {
   const pipe = openPipe(t);
