@@ -124,7 +124,13 @@ async function loadBeside(target: Target, connections: number, seconds: number) 
   }
 }
 
-function check(result: LoadResult, records: number, syncs: number, after: Durable): void {
+/** @throws Error where what was answered is not what was stored and synced. */
+export function check(
+  result: Pick<LoadResult, "requests" | "inFlightMax">,
+  records: number,
+  syncs: number,
+  after: Durable,
+): void {
   const { requests, inFlightMax } = result;
   if (records < requests || records > requests + inFlightMax) {
     throw new Error(`${requests} were answered 200, and ${records} records stored`);
@@ -136,7 +142,7 @@ function check(result: LoadResult, records: number, syncs: number, after: Durabl
 }
 
 /** What is stored once nothing is in flight any more. */
-async function settled({ durable }: Target): Promise<Durable | undefined> {
+export async function settled({ durable }: Target): Promise<Durable | undefined> {
   if (durable === undefined) return undefined;
   let last = await durable();
   for (let looks = 0; looks < 100; looks++) {

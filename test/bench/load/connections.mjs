@@ -1,0 +1,88 @@
+/**
+ * Raw keep-alive sockets to one server, one request in flight on each, every
+ * request with an id of its own. Waits for what is in flight before it counts,
+ * so its count is exact.
+ */
+import { once } from "node:events";
+import net from "node:net";
+
+const TAIL = ',"name":"Monstera deliciosa","tag":"tropical"}';
+const BODY_BYTES = '{"id":'.length + 16 + TAIL.length;
+
+export class Connections {
+  #sockets = [];
+  #head;
+  #nextId;
+  #result;
+  #inFlight = 0;
+  #end = 0;
+  #finish = () => {};
+
+  /** @param server its port, its token, and an id of 16 digits that is free like those behind it. */
+  constructor({ port, token, firstId }) {
+    this.port = port;
+    this.#nextId = firstId;
+    this.#head =
+      `POST /plants HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nAuthorization: Bearer ${token}\r\n` +
+      `Content-Type: application/json\r\nContent-Length: ${BODY_BYTES}\r\n\r\n{"id":`;
+  }
+
+  async open(count) {
+    for (let opened = 0; opened < count; opened++) {
+      const socket = net.connect(this.port, "127.0.0.1").setNoDelay(true).setEncoding("latin1");
+      await once(socket, "connect");
+      this.#listen(socket);
+      this.#sockets.push(socket);
+    }
+  }
+
+  close() {
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
+  /** Sends for so long, in milliseconds, and waits for the last answer. Latencies in microseconds. */
+  async run(ms) {
+    const start = performance.now();
+    this.#end = start + ms;
+    this.#result = { latencies: [], failures: 0 };
+    const finished = new Promise((resolve) => {
+      this.#finish = resolve;
+    });
+    for (const socket of this.#sockets) this.#send(socket);
+    await finished;
+    return { ...this.#result, us: (performance.now() - start) * 1000 };
+  }
+
+  #send(socket) {
+    this.#inFlight++;
+    socket.sentAt = performance.now();
+    socket.write(`${this.#head}${++this.#nextId}${TAIL}`);
+  }
+
+  #listen(socket) {
+    let text = "";
+    socket.on("data", (chunk) => {
+      text += chunk;
+      if (answerLength(text) === undefined) return;
+      const now = performance.now();
+      if (text.startsWith("HTTP/1.1 200 "))
+        this.#result.latencies.push((now - socket.sentAt) * 1000);
+      else this.#result.failures++;
+      text = "";
+      this.#inFlight--;
+      if (now < this.#end) this.#send(socket);
+      else if (this.#inFlight === 0) this.#finish();
+    });
+    socket.on("error", (error) => {
+      throw error;
+    });
+  }
+}
+
+/** The length of the answer at the start of the text, once all of it is there. */
+function answerLength(text) {
+  const bodyStart = text.indexOf("\r\n\r\n") + 4;
+  if (bodyStart < 4) return undefined;
+  const length = Number(/\r\ncontent-length: *([0-9]+)/i.exec(text)?.[1]);
+  return text.length >= bodyStart + length ? bodyStart + length : undefined;
+}
