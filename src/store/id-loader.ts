@@ -37,18 +37,15 @@ const AHEAD_HOMES = 64;
 /** Ids that are settled in one turn of the event loop. */
 const TURN_IDS = 2 ** 13;
 
-interface Bucket {
-  readonly words: Uint32Array;
-  used: number;
-}
-
 export class IdLoader {
   readonly #index: IdIndex;
   /** How far a hash is shifted to be the number of its bucket. */
   readonly #shift: number;
-  readonly #bucketIds: number;
-  /** Each made when its first id comes. */
-  readonly #buckets: (Bucket | undefined)[];
+  readonly #bucketWords: number;
+  /** All buckets, one behind the other. */
+  readonly #words: Uint32Array;
+  /** Where the next entry of each bucket goes. */
+  readonly #ends: Uint32Array;
   #repeats: LinePosition[] = [];
 
   /** @param expected about how many ids will come: for few of them, few buckets are enough. */
@@ -56,8 +53,10 @@ export class IdLoader {
     this.#index = index;
     // Two buckets or more, because a hash cannot be shifted by 32.
     this.#shift = Math.clz32((Math.min(index.homes, expected) / BUCKET_HOMES) | 1);
-    this.#buckets = new Array(2 ** (32 - this.#shift)).fill(undefined);
-    this.#bucketIds = Math.min(BUCKET_IDS_MAX, Math.ceil(ALL_IDS_MAX / this.#buckets.length));
+    const buckets = 2 ** (32 - this.#shift);
+    this.#bucketWords = Math.min(BUCKET_IDS_MAX, Math.ceil(ALL_IDS_MAX / buckets)) * WORDS;
+    this.#words = new Uint32Array(buckets * this.#bucketWords);
+    this.#ends = Uint32Array.from({ length: buckets }, (_, number) => number * this.#bucketWords);
   }
 
   /** Whether an id that was added was there before. */
@@ -75,25 +74,24 @@ export class IdLoader {
   addWords(low: number, high: number, offset: number, line: number): void {
     const hash = this.#index.hashOf(low, high);
     const number = hash >>> this.#shift;
-    const bucket = this.#buckets[number] ?? this.#makeBucket(number);
-    const { words, used } = bucket;
-    words[used] = low;
-    words[used + HIGH] = high;
-    words[used + HASH] = hash;
-    words[used + OFFSET] = offset;
-    words[used + LINE] = line;
-    words[used + RESTS] = Math.floor(offset / 2 ** 32) * REST_LIMIT + Math.floor(line / 2 ** 32);
-    bucket.used = used + WORDS;
-    if (bucket.used === words.length) this.#empty(bucket, number);
+    const words = this.#words;
+    const at = this.#ends[number] as number;
+    words[at] = low;
+    words[at + HIGH] = high;
+    words[at + HASH] = hash;
+    words[at + OFFSET] = offset;
+    words[at + LINE] = line;
+    words[at + RESTS] = Math.floor(offset / 2 ** 32) * REST_LIMIT + Math.floor(line / 2 ** 32);
+    this.#ends[number] = at + WORDS;
+    if (at + WORDS === (number + 1) * this.#bucketWords) this.#empty(number);
   }
 
   /** Adds all that waits, and returns where the ids stand that were there before, in their order. */
   async settle(): Promise<LinePosition[]> {
     let ids = 0;
-    for (const [number, bucket] of this.#buckets.entries()) {
-      if (bucket === undefined) continue;
-      ids += bucket.used / WORDS;
-      this.#empty(bucket, number);
+    for (const [number, end] of this.#ends.entries()) {
+      ids += (end - number * this.#bucketWords) / WORDS;
+      this.#empty(number);
       if (ids < TURN_IDS) continue;
       ids = 0;
       await turn();
@@ -103,20 +101,16 @@ export class IdLoader {
     return repeats;
   }
 
-  #makeBucket(number: number): Bucket {
-    const bucket = { words: new Uint32Array(this.#bucketIds * WORDS), used: 0 };
-    this.#buckets[number] = bucket;
-    return bucket;
-  }
-
-  #empty(bucket: Bucket, number: number): void {
-    const { words, used } = bucket;
+  #empty(number: number): void {
+    const words = this.#words;
     const index = this.#index;
-    const homes = index.homes / this.#buckets.length;
-    if ((used / WORDS) * AHEAD_HOMES >= homes) {
+    const start = number * this.#bucketWords;
+    const end = this.#ends[number] as number;
+    const homes = index.homes / this.#ends.length;
+    if (((end - start) / WORDS) * AHEAD_HOMES >= homes) {
       index.readAhead(number * 2 ** this.#shift, (number + 1) * 2 ** this.#shift - 1);
     }
-    for (let at = 0; at < used; at += WORDS) {
+    for (let at = start; at < end; at += WORDS) {
       const rests = words[at + RESTS] as number;
       const offset = (words[at + OFFSET] as number) + Math.floor(rests / REST_LIMIT) * 2 ** 32;
       const hash = words[at + HASH] as number;
@@ -125,6 +119,6 @@ export class IdLoader {
       const line = (words[at + LINE] as number) + (rests % REST_LIMIT) * 2 ** 32;
       this.#repeats.push({ offset, line });
     }
-    bucket.used = 0;
+    this.#ends[number] = start;
   }
 }
