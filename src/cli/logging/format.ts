@@ -7,11 +7,13 @@
  */
 import { encodeJsonString, escapeControls, type RequestMessage } from "../../index.ts";
 import type { Level, Notice } from "../notice.ts";
+import type { LineBytes } from "./line-bytes.ts";
 
 /** How lines look. Times are milliseconds since 1970. */
 export interface Format {
   notice(notice: Notice, time: number): string;
-  request(request: RequestMessage, time: number): string;
+  /** Puts the line together, because there is one for every request. */
+  request(request: RequestMessage, time: number, line: LineBytes): void;
 }
 
 export const JSON_FORMAT: Format = {
@@ -22,13 +24,26 @@ export const JSON_FORMAT: Format = {
     return `${jsonStart(level, event, time)}${members.join("")}}`;
   },
 
-  // Written out, for speed: one of these a request.
-  request({ method, path, status, error, cut, durationMs, bodyBytes, requestId, token }, time) {
-    const start = requestStart(time) + methodMember(method) + pathMember(path);
-    const number = error === undefined ? "" : `,"error":${error}`;
-    const end = cut ? ',"cut":true' : "";
-    const took = durationMs === undefined ? null : formatMs(durationMs);
-    return `${start},"status":${status}${number}${end},"durationMs":${took},"bytes":${bodyBytes},"requestId":${encodeText(requestId)}${tokenMember(token)}}`;
+  request(
+    { method, path, status, error, cut, durationMs, bodyBytes, requestId, token },
+    time,
+    line,
+  ) {
+    line.piece(requestStart(time));
+    line.piece(methodMember(method));
+    line.piece(pathMember(path));
+    line.piece(STATUS);
+    line.number(status);
+    if (error !== undefined) line.text(`,"error":${error}`);
+    if (cut) line.text(',"cut":true');
+    line.piece(DURATION);
+    if (durationMs === undefined) line.text("null");
+    else putMs(durationMs, line);
+    line.piece(BYTES);
+    line.number(bodyBytes);
+    line.piece(REQUEST_ID);
+    line.text(encodeText(requestId));
+    line.piece(tokenMember(token));
   },
 };
 
@@ -42,13 +57,17 @@ export function textFormat(hasColours: boolean): Format {
       const label = level === "info" ? "" : `${paint(LEVEL_COLOURS[level], LABELS[level])} `;
       return `${start(time)} ${label}${escapeControls(message)}`;
     },
-    request({ method, path, status, error, cut, durationMs, bodyBytes, requestId, token }, time) {
+    request(
+      { method, path, status, error, cut, durationMs, bodyBytes, requestId, token },
+      time,
+      line,
+    ) {
       const what = escapeControls(`${method ?? "-"} ${path ?? "-"}`);
       const more = cut ? " cut" : error ? ` ${error}` : "";
       const outcome = paint(cut ? YELLOW : statusColour(status), `${status}${more}`);
       const took = durationMs === undefined ? "-" : `${durationMs.toFixed(1)} ms`;
       const rest = escapeControls(`${took} ${bodyBytes} B ${token ?? "-"} ${requestId}`);
-      return `${start(time)} ${what} ${outcome} ${paint(GREY, rest)}`;
+      line.text(`${start(time)} ${what} ${outcome} ${paint(GREY, rest)}`);
     },
   };
 }
@@ -70,11 +89,19 @@ function jsonStart(level: Level, event: string, time: number): string {
 /** Many events share a millisecond, and making its text costs as much as the rest of the line. */
 const isoTime = keepLast((time: number) => new Date(time).toISOString());
 
-/** What most requests share is put together once: with it a line takes 1.4 instead of 1.7 us. */
-const requestStart = keepLast((time: number) => jsonStart("info", "request", time));
-const methodMember = keepLast((method: string | undefined) => `,"method":${encodeText(method)}`);
-const pathMember = keepLast((path: string | undefined) => `,"path":${encodeText(path)}`);
-const tokenMember = keepLast((token: string | undefined) => `,"token":${encodeText(token)}`);
+/** What most requests share is encoded once. */
+const requestStart = keepLast((time: number) => Buffer.from(jsonStart("info", "request", time)));
+const methodMember = keepMember((method) => `,"method":${encodeText(method)}`);
+const pathMember = keepMember((path) => `,"path":${encodeText(path)}`);
+const STATUS = Buffer.from(',"status":');
+const DURATION = Buffer.from(',"durationMs":');
+const BYTES = Buffer.from(',"bytes":');
+const REQUEST_ID = Buffer.from(',"requestId":');
+const tokenMember = keepMember((token) => `,"token":${encodeText(token)}}`);
+
+function keepMember(encode: (text: string | undefined) => string) {
+  return keepLast((text: string | undefined) => Buffer.from(encode(text)));
+}
 
 /** The same function, but for work that was just done. */
 function keepLast<From, To>(make: (from: From) => To): (from: From) => To {
@@ -96,8 +123,10 @@ function encodeValue(value: string | number | undefined): string {
   return typeof value === "number" ? String(value) : encodeText(value);
 }
 
-/** To the microsecond; of whole numbers, whose digits are found faster. */
-function formatMs(ms: number): string {
+/** To the microsecond. */
+function putMs(ms: number, line: LineBytes): void {
   const us = Math.round(ms * 1000);
-  return `${Math.floor(us / 1000)}.${String(us % 1000).padStart(3, "0")}`;
+  line.number(Math.floor(us / 1000));
+  line.text(".");
+  line.number(us % 1000, 3);
 }

@@ -49,7 +49,7 @@ function writeLog(format: Format, level: Level): void {
   if (isWanted("info")) {
     subscribe("plant-store:request", (message) => {
       const time = Date.now();
-      writer.writeLater(() => format.request(message as RequestMessage, time));
+      writer.writeLater((line) => format.request(message as RequestMessage, time, line));
     });
   }
   process.once("exit", () => writer.end());

@@ -53,10 +53,10 @@ test("end() writes at once what waits", (t) => {
 test("lines that are made later keep their place among the others", (t) => {
   const { fd, read } = openFile(t);
   const writer = new LineWriter(fd, describeLoss);
-  writer.writeLater(() => "one");
+  writer.writeLater((line) => line.text("one"));
   writer.write("two");
-  writer.writeLater(() => "three");
-  writer.writeLater(() => "four");
+  writer.writeLater((line) => line.text("three"));
+  writer.writeLater((line) => line.text("four"));
   writer.end();
   assert.equal(read(), "one\ntwo\nthree\nfour\n");
 });
@@ -65,7 +65,7 @@ test("a line that is made later is made behind the turn it came in", async (t) =
   const { fd, read } = openFile(t);
   const writer = new LineWriter(fd, describeLoss);
   let made = 0;
-  writer.writeLater(() => `line ${++made}`);
+  writer.writeLater((line) => line.text(`line ${++made}`));
   assert.equal(made, 0);
   await until("it is written", () => read() !== "");
   assert.equal(read(), "line 1\n");
@@ -77,7 +77,7 @@ test("of lines that are made later only a few hundred wait", (t) => {
   const writer = new LineWriter(fd, describeLoss);
   let made = 0;
   for (let at = 1; at <= 5000; at++) {
-    writer.writeLater(() => `line ${++made}`);
+    writer.writeLater((line) => line.text(`line ${++made}`));
     assert.ok(at - made <= 300, `${at - made} wait`);
   }
   writer.end();
