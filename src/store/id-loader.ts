@@ -11,7 +11,8 @@
  *
  * Invariants. Ids that are equal are added in the order they came in, so the
  * first keeps its offset. Where buckets end depends on the hash alone: the
- * index may grow meanwhile. What waits is no part of the index before `settle`.
+ * index may grow meanwhile. What waits is no part of the index before `settle`. After
+ * an id that the index has refused by throwing, the loader is of no use any more.
  */
 import { setImmediate as turn } from "node:timers/promises";
 import type { LinePosition } from "../log/format.ts";

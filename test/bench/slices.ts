@@ -1,7 +1,7 @@
 /**
  * The same comparison as `npm run bench` where the machine is too restless for
  * it: hundreds of slices of a fraction of a second, by turns, each compared
- * with its neighbours. Two processes of the same program differ by some percent
+ * with the first server's beside it. Two processes of the same program differ by some percent
  * for as long as they live, so they are started anew again and again.
  *
  *   npm run bench:slices -- --watched --connections 64,256
@@ -10,11 +10,14 @@
  * The load is a client in Node on open connections, and some of it stands
  * between two slices, so the requests per second are lower than wrk's and
  * ratios may come out nearer to 1; small differences show. Every answer must
- * be a 200 and a record, and every byte synced, as in support/compare.
+ * be a 200 and a record, and every byte synced, as in support/compare. What a server
+ * does by itself, such as to be scraped, may fall into a neighbour's slice.
  */
+import fs from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { check, settled } from "./support/compare.ts";
+import { nextFirstId } from "./support/load.ts";
 import { describeMachine, note, pinned, withFolder } from "./support/machine.ts";
 import { formatCount, median, quartiles } from "./support/numbers.ts";
 import { positive, positives, readOptions } from "./support/options.ts";
@@ -50,10 +53,6 @@ interface Result {
 
 const CLIENT = fileURLToPath(new URL("load/slices.mjs", import.meta.url));
 const WARM_ROUNDS = 20;
-/** 16 digits from the first to the last. */
-const FIRST_ID = 1_000_000_000_000_000;
-const IDS_PER_RUN = 100_000_000;
-let runs = 0;
 
 const places = positives(options.connections, [64, 256]);
 const restarts = positive(options.restarts, 10);
@@ -78,6 +77,7 @@ async function measureProcesses(folder: string): Promise<void> {
     for (const connections of places) await measure(targets, connections);
   } finally {
     for (const target of targets) await target.stop();
+    fs.rmSync(folder, { recursive: true, force: true });
   }
 }
 
@@ -123,11 +123,7 @@ function describe(connections: number): string[][] {
 
 async function load(targets: readonly Target[], connections: number): Promise<Result[]> {
   const words = JSON.stringify({
-    servers: targets.map(({ port, token }) => ({
-      port,
-      token,
-      firstId: FIRST_ID + runs++ * IDS_PER_RUN,
-    })),
+    servers: targets.map(({ port, token }) => ({ port, token, firstId: nextFirstId() })),
     connections,
     rounds: WARM_ROUNDS + positive(options.rounds, 40),
     ms: positive(options.ms, 100),

@@ -57,6 +57,7 @@ const ESTIMATES: readonly [says: string, ofIndex: number, ofLoader: number][] = 
   ["as many as come", COUNT, COUNT],
   ["none", 0, 0],
   ["far more", 3_000_000, 3_000_000],
+  ["so many that buckets share their room", 50_000_000, 50_000_000],
 ];
 
 for (const [says, idOf] of PATTERNS) {
@@ -68,6 +69,14 @@ for (const [says, idOf] of PATTERNS) {
     });
   }
 }
+
+test("a loader takes no more memory for very many ids than for many", () => {
+  const index = new IdIndex(800_000_000, SEED);
+  const before = process.memoryUsage().arrayBuffers;
+  const loader = new IdLoader(index, 800_000_000);
+  assert.ok(process.memoryUsage().arrayBuffers - before < 40 * 2 ** 20);
+  assert.equal(loader.hasRepeats, false);
+});
 
 test("a loader keeps offsets and line numbers at every boundary of 32 bits, and of 2^40", async () => {
   for (const start of [2 ** 32 - 2, 2 ** 32, 2 ** 39, 2 ** 40 - 1000]) {

@@ -7,7 +7,7 @@
  */
 import { encodeJsonString, escapeControls, type RequestMessage } from "../../index.ts";
 import type { Level, Notice } from "../notice.ts";
-import type { LineBytes } from "./line-bytes.ts";
+import { isNatural, type LineBytes } from "./line-bytes.ts";
 
 /** How lines look. Times are milliseconds since 1970. */
 export interface Format {
@@ -30,20 +30,23 @@ export const JSON_FORMAT: Format = {
     line,
   ) {
     line.piece(requestStart(time));
-    line.piece(methodMember(method));
-    line.piece(pathMember(path));
+    line.piece(METHOD);
+    line.text(encodeMethod(method));
+    line.piece(PATH);
+    line.text(encodePath(path));
     line.piece(STATUS);
     line.number(status);
     if (error !== undefined) line.text(`,"error":${error}`);
     if (cut) line.text(',"cut":true');
     line.piece(DURATION);
-    if (durationMs === undefined) line.text("null");
-    else putMs(durationMs, line);
+    putMs(durationMs, line);
     line.piece(BYTES);
     line.number(bodyBytes);
     line.piece(REQUEST_ID);
     line.text(encodeText(requestId));
-    line.piece(tokenMember(token));
+    line.piece(TOKEN);
+    line.text(encodeToken(token));
+    line.text("}");
   },
 };
 
@@ -83,25 +86,24 @@ function statusColour(status: number): number {
 }
 
 function jsonStart(level: Level, event: string, time: number): string {
-  return `{"time":"${isoTime(time)}","level":"${level}","event":"${event}"`;
+  return `{"time":"${new Date(time).toISOString()}","level":"${level}","event":"${event}"`;
 }
 
-/** Many events share a millisecond, and making its text costs as much as the rest of the line. */
-const isoTime = keepLast((time: number) => new Date(time).toISOString());
-
-/** What most requests share is encoded once. */
+/** Many requests share a millisecond, and making its text costs as much as the rest of the line. */
 const requestStart = keepLast((time: number) => Buffer.from(jsonStart("info", "request", time)));
-const methodMember = keepMember((method) => `,"method":${encodeText(method)}`);
-const pathMember = keepMember((path) => `,"path":${encodeText(path)}`);
+
+// What most requests share.
+const encodeMethod = keepLast(encodeText);
+const encodePath = keepLast(encodeText);
+const encodeToken = keepLast(encodeText);
+
+const METHOD = Buffer.from(',"method":');
+const PATH = Buffer.from(',"path":');
 const STATUS = Buffer.from(',"status":');
 const DURATION = Buffer.from(',"durationMs":');
 const BYTES = Buffer.from(',"bytes":');
 const REQUEST_ID = Buffer.from(',"requestId":');
-const tokenMember = keepMember((token) => `,"token":${encodeText(token)}}`);
-
-function keepMember(encode: (text: string | undefined) => string) {
-  return keepLast((text: string | undefined) => Buffer.from(encode(text)));
-}
+const TOKEN = Buffer.from(',"token":');
 
 /** The same function, but for work that was just done. */
 function keepLast<From, To>(make: (from: From) => To): (from: From) => To {
@@ -123,10 +125,11 @@ function encodeValue(value: string | number | undefined): string {
   return typeof value === "number" ? String(value) : encodeText(value);
 }
 
-/** To the microsecond. */
-function putMs(ms: number, line: LineBytes): void {
-  const us = Math.round(ms * 1000);
+/** To the microsecond; `null` for what is no time. */
+function putMs(ms: number | undefined, line: LineBytes): void {
+  const us = Math.round((ms ?? Number.NaN) * 1000);
   line.number(Math.floor(us / 1000));
+  if (!isNatural(us)) return;
   line.text(".");
   line.number(us % 1000, 3);
 }

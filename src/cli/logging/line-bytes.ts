@@ -1,6 +1,6 @@
 /**
  * Lines as bytes, one behind the other, put together piece by piece where they
- * stay, so that a line leaves no garbage.
+ * stay, so that a line leaves little garbage.
  *
  * Invariant: a line is here whole or not at all, and never beyond the room it
  * was given. That no piece has a line feed in it is its maker's to see to.
@@ -11,7 +11,7 @@ const ZERO = 0x30;
 /** A longer text is copied faster by Node than character by character. */
 const SHORT_TEXT = 32;
 
-/** Puts one line together; where it found no room it is asked again, and puts the same. */
+/** Puts one line together, and does nothing else: where it found no room it is asked again. */
 export type PutLine = (line: LineBytes) => void;
 
 export class LineBytes {
@@ -42,7 +42,7 @@ export class LineBytes {
   /** Whether there was room for the line, its line feed included. */
   add(put: PutLine, room: number): boolean {
     this.#end = this.#length;
-    this.#limit = this.#length + room;
+    this.#limit = Math.min(this.#length + room, this.#bytes.length);
     put(this);
     if (!this.#hasRoom(1)) return false;
     this.#bytes[this.#end] = LINE_FEED;
@@ -61,8 +61,13 @@ export class LineBytes {
     if (text.length > SHORT_TEXT || !this.#putAscii(text)) this.#putUtf8(text);
   }
 
-  /** Adds a whole number that is not negative, in so many digits or more. */
+  /** Adds a whole number that is not negative, in so many digits or more; `null` for any other. */
   number(value: number, digitsMin = 1): void {
+    if (isNatural(value)) this.#putDigits(value, digitsMin);
+    else this.text("null");
+  }
+
+  #putDigits(value: number, digitsMin: number): void {
     let digits = digitsMin;
     for (let limit = 10 ** digits; value >= limit; limit *= 10) digits++;
     if (!this.#hasRoom(digits)) return;
@@ -100,4 +105,9 @@ export class LineBytes {
     this.#end = this.#limit + 1;
     return false;
   }
+}
+
+/** Whether it is a whole number that is exact and not negative. */
+export function isNatural(value: number): boolean {
+  return Number.isSafeInteger(value) && value >= 0;
 }

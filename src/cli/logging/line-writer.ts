@@ -11,7 +11,7 @@
 import { writeSync } from "node:fs";
 import { LineBytes, type PutLine } from "./line-bytes.ts";
 
-/** What waits for a reader at most: some five thousand requests. */
+/** Made lines that wait for a reader at most: some five thousand requests. */
 const WAITING_BYTES_MAX = 1024 * 1024;
 /**
  * Lines that come sooner behind a write go out together. A write wakes its reader: one in
@@ -19,8 +19,9 @@ const WAITING_BYTES_MAX = 1024 * 1024;
  */
 const PAUSE_MS = 10;
 /**
- * Lines that are made together. Between two answers a line is made by code that every cache has
- * lost: 5 to 8 us of a create, of which 1 to 2 are left in a loop of many.
+ * Lines that wait to be made together. Between two answers a line is made by code that every
+ * cache has lost, which costs several times as much as in a loop of many (test/bench/results).
+ * What they hold, such as long paths, is bounded by their number.
  */
 const UNMADE_MAX = 256;
 /** Soon enough for a reader that is merely slow: a pipe holds 64 KiB. */
@@ -36,8 +37,8 @@ export class LineWriter {
   readonly #fd: number;
   /** Makes the line that tells of dropped ones. */
   readonly #describeLoss: (lines: number) => string;
-  /** Behind all that is filled in. */
-  readonly #unmade: PutLine[] = [];
+  /** Lines still to be made; they come behind all that is filled in. */
+  #unmade: PutLine[] = [];
   #filling = new LineBytes(WAITING_BYTES_MAX);
   /** What is left of a write that the reader did not take whole. */
   #rest: Buffer = NOTHING;
@@ -79,12 +80,17 @@ export class LineWriter {
   }
 
   #makeLines(): void {
-    for (const put of this.#unmade) this.#add(put);
-    this.#unmade.length = 0;
+    const puts = this.#unmade;
+    this.#unmade = [];
+    for (const put of puts) this.#add(put);
   }
 
+  /** A line that cannot be made is lost like one without room: last words must go out. */
   #add(put: PutLine): void {
-    if (!this.#append(put) && !this.#appendLater(put)) this.#dropped++;
+    try {
+      if (this.#append(put) || this.#appendLater(put)) return;
+    } catch {}
+    this.#dropped++;
   }
 
   /** Whether there was room for it. */

@@ -17,6 +17,7 @@ export class Connections {
   #inFlight = 0;
   #end = 0;
   #finish = () => {};
+  #isClosing = false;
 
   /** @param server its port, its token, and an id of 16 digits that is free like those behind it. */
   constructor({ port, token, firstId }) {
@@ -37,6 +38,7 @@ export class Connections {
   }
 
   close() {
+    this.#isClosing = true;
     for (const socket of this.#sockets) socket.destroy();
   }
 
@@ -75,6 +77,9 @@ export class Connections {
     });
     socket.on("error", (error) => {
       throw error;
+    });
+    socket.on("close", () => {
+      if (!this.#isClosing) throw new Error("the server has closed a connection");
     });
   }
 }

@@ -42,9 +42,14 @@ const FIRST_ID = 1_000_000_000_000_000;
 const IDS_PER_RUN = 100_000_000;
 let runs = 0;
 
+/** The first of the ids of a run, which no other run has. */
+export function nextFirstId(): number {
+  return FIRST_ID + runs++ * IDS_PER_RUN;
+}
+
 /** @throws Error when any request was not answered 200. */
 export async function load(options: LoadOptions): Promise<LoadResult> {
-  const firstId = FIRST_ID + runs++ * IDS_PER_RUN;
+  const firstId = nextFirstId();
   const words = hasWrk ? wrkWords(options, firstId) : clientWords(options, firstId);
   const text = await runToEnd([...pinned(1), ...words]);
   const result = JSON.parse(text.trim().split("\n").at(-1) ?? "") as Record<string, number>;

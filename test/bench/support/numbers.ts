@@ -18,7 +18,7 @@ export function spread(samples: readonly number[]): Spread {
 /** Between which the middle half of the samples lies. */
 export function quartiles(samples: readonly number[]): [lower: number, upper: number] {
   const sorted = [...samples].sort((a, b) => a - b);
-  const at = (share: number) => sorted[Math.floor(sorted.length * share)] ?? Number.NaN;
+  const at = (share: number) => sorted[Math.round((sorted.length - 1) * share)] ?? Number.NaN;
   return [at(0.25), at(0.75)];
 }
 

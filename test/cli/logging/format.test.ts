@@ -50,6 +50,26 @@ test("what never became a request has nulls, and a success no error", () => {
   assert.equal("error" in rest, false);
 });
 
+const DURATIONS: readonly [ms: number, written: string][] = [
+  [0, "0.000"],
+  [0.0004, "0.000"],
+  [0.005, "0.005"],
+  [1.05, "1.050"],
+  [0.9996, "1.000"],
+  [75_000.1, "75000.100"],
+  [-1.5, "null"],
+  [Number.NaN, "null"],
+  [Number.POSITIVE_INFINITY, "null"],
+];
+
+for (const [durationMs, written] of DURATIONS) {
+  test(`a request of ${durationMs} ms is one of ${written} in JSON`, () => {
+    const line = lineOf(JSON_FORMAT, { ...REQUEST, durationMs });
+    assert.equal(/"durationMs":([^,]+),/.exec(line)?.[1], written);
+    JSON.parse(line);
+  });
+}
+
 test("a stream that broke off is a 200 that says so", () => {
   const request = { ...REQUEST, status: 200, error: undefined };
   assert.equal(JSON.parse(lineOf(JSON_FORMAT, { ...request, cut: true })).cut, true);

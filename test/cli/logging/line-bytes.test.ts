@@ -33,6 +33,12 @@ const NUMBERS: readonly [value: number, digitsMin: number | undefined, text: str
   [7, 3, "007"],
   [999, 3, "999"],
   [1000, 3, "1000"],
+  [-0, undefined, "0"],
+  [-1, undefined, "null"],
+  [1.5, undefined, "null"],
+  [2 ** 53, undefined, "null"],
+  [Number.NaN, 3, "null"],
+  [Number.POSITIVE_INFINITY, undefined, "null"],
 ];
 
 for (const [value, digitsMin, text] of NUMBERS) {
@@ -102,6 +108,29 @@ for (const [what, put, bytes] of LINES) {
     assert.equal(lines.add(both, bytes + 3), true);
   });
 }
+
+test("a line that throws leaves nothing, and the next is whole", () => {
+  const lines = new LineBytes(ROOM);
+  const put: PutLine = (line) => {
+    line.text("half");
+    throw new Error("a fault");
+  };
+  assert.throws(() => lines.add(put, ROOM), /a fault/);
+  lines.add((line) => line.text("whole"), ROOM);
+  assert.equal(lines.lines.toString(), "whole\n");
+});
+
+test("no room that is told is more than there is", () => {
+  const lines = new LineBytes(8);
+  assert.equal(
+    lines.add((line) => line.piece(Buffer.alloc(8)), ROOM),
+    false,
+  );
+  assert.equal(
+    lines.add((line) => line.piece(Buffer.alloc(7)), ROOM),
+    true,
+  );
+});
 
 test("after a clear the lines begin anew", () => {
   const lines = new LineBytes(ROOM);

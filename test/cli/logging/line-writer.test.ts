@@ -5,6 +5,7 @@ import { closeSync, constants, openSync, readFileSync, readSync, writeSync } fro
 import { join } from "node:path";
 import { StringDecoder } from "node:string_decoder";
 import { type TestContext, test } from "node:test";
+import { setImmediate as turn } from "node:timers/promises";
 import { LineWriter } from "../../../src/cli/logging/line-writer.ts";
 import { makeFolder } from "../../support/folders.ts";
 import { until } from "../../support/watch.ts";
@@ -123,14 +124,22 @@ const LAST_LINES: readonly [says: string, left: number, line: string, isKept: bo
   ["as long as the bound", BOUND, "x".repeat(BOUND - 1), true],
 ];
 
-for (const [says, left, line, isKept] of LAST_LINES) {
-  test(`where ${left} bytes are left, a line ${says} is ${isKept ? "kept" : "dropped"} whole`, async (t) => {
+const WAYS: readonly [how: string, write: (writer: LineWriter, line: string) => void][] = [
+  ["at once", (writer, line) => writer.write(line)],
+  ["later", (writer, text) => writer.writeLater((line) => line.text(text))],
+];
+
+for (const [[says, left, line, isKept], [how, write]] of LAST_LINES.flatMap((last) =>
+  WAYS.map((way) => [last, way] as const),
+)) {
+  test(`where ${left} bytes are left, a line ${says} that is made ${how} is ${isKept ? "kept" : "dropped"} whole`, async (t) => {
     const pipe = openPipe(t);
     const before = pipe.fill();
     const writer = new LineWriter(pipe.fd, describeLoss);
     const first = left === BOUND ? "" : `${"-".repeat(BOUND - left - 1)}\n`;
-    if (first !== "") writer.write(first.slice(0, -1));
-    writer.write(line);
+    if (first !== "") write(writer, first.slice(0, -1));
+    write(writer, line);
+    await turn(); // the line is made before anybody reads
     const expected = `${before}${first}${isKept ? line : "lost 1"}\n`;
     await until("all is read", () => pipe.read().length >= expected.length);
     assert.ok(pipe.read() === expected);
@@ -148,6 +157,19 @@ for (const line of ["x".repeat(BOUND), "\u20ac".repeat(Math.ceil(BOUND / 3))]) {
   });
 }
 
+test("a line that cannot be made is lost, and no other", (t) => {
+  const { fd, read } = openFile(t);
+  const writer = new LineWriter(fd, describeLoss);
+  writer.writeLater((line) => line.text("first"));
+  writer.writeLater(() => {
+    throw new Error("a fault");
+  });
+  writer.writeLater((line) => line.text("second"));
+  writer.write("last words");
+  writer.end();
+  assert.equal(read(), "first\nsecond\nlast words\nlost 1\n");
+});
+
 test("a loss is told even where no line follows it", async (t) => {
   const { fd, read } = openFile(t);
   const writer = new LineWriter(fd, describeLoss);
@@ -163,7 +185,8 @@ test("a reader that takes a little at a time gets every line in its order", asyn
   let read = 0;
   for (let at = 0; at < 9000; at++) {
     const line = `${at} ${"z\u00fc\u{1f331}".repeat(at % 30)}`;
-    writer.write(line);
+    if (at % 7 > 0) writer.writeLater((bytes) => bytes.text(line));
+    else writer.write(line);
     expected += `${line}\n`;
     if (at % 300 > 0) continue;
     const before = read;
