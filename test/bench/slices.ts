@@ -16,7 +16,7 @@
 import fs from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
-import { check, settled } from "./support/compare.ts";
+import { checkStored, settled } from "./support/compare.ts";
 import { nextFirstId } from "./support/load.ts";
 import { describeMachine, note, pinned, withFolder } from "./support/machine.ts";
 import { formatCount, median, quartiles } from "./support/numbers.ts";
@@ -56,6 +56,8 @@ const WARM_ROUNDS = 20;
 
 const places = positives(options.connections, [64, 256]);
 const restarts = positive(options.restarts, 10);
+const rounds = WARM_ROUNDS + positive(options.rounds, 40);
+const ms = positive(options.ms, 100);
 /** By number of connections, then by server: what its slices answered a second. */
 const rates = new Map<number, Map<string, number[]>>(places.map((place) => [place, new Map()]));
 
@@ -96,14 +98,9 @@ async function measure(targets: readonly Target[], connections: number): Promise
   const before = await Promise.all(targets.map(settled));
   const results = await load(targets, connections);
   for (const [index, target] of targets.entries()) {
-    const after = await settled(target);
     const { requests, failures, perSecond } = results[index] as Result;
     if (failures > 0) throw new Error(`${failures} requests to ${target.name} failed`);
-    if (after !== undefined) {
-      const records = after.records - (before[index]?.records ?? 0);
-      const syncs = after.syncs - (before[index]?.syncs ?? 0);
-      check({ requests, inFlightMax: 0 }, records, syncs, after);
-    }
+    checkStored({ requests, inFlightMax: 0 }, before[index], await settled(target));
     const byName = rates.get(connections);
     const known = byName?.get(target.name) ?? [];
     byName?.set(target.name, [...known, ...perSecond.slice(WARM_ROUNDS)]);
@@ -125,8 +122,8 @@ async function load(targets: readonly Target[], connections: number): Promise<Re
   const words = JSON.stringify({
     servers: targets.map(({ port, token }) => ({ port, token, firstId: nextFirstId() })),
     connections,
-    rounds: WARM_ROUNDS + positive(options.rounds, 40),
-    ms: positive(options.ms, 100),
+    rounds,
+    ms,
   });
   return JSON.parse(await runToEnd([...pinned(1), process.execPath, CLIENT, words])) as Result[];
 }

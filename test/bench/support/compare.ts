@@ -106,10 +106,7 @@ export async function measure(
   const before = await settled(target);
   const { result, cpuUs } = await loadBeside(target, connections, seconds);
   const after = await settled(target);
-  const records = (after?.records ?? 0) - (before?.records ?? 0);
-  const syncs = (after?.syncs ?? 0) - (before?.syncs ?? 0);
-  if (after !== undefined) check(result, records, syncs, after);
-  return { ...result, records, syncs, cpuUs };
+  return { ...result, ...checkStored(result, before, after), cpuUs };
 }
 
 /** The load, and beside it whatever the target has beside it. */
@@ -124,14 +121,19 @@ async function loadBeside(target: Target, connections: number, seconds: number) 
   }
 }
 
-/** @throws Error where what was answered is not what was stored and synced. */
-export function check(
-  result: Pick<LoadResult, "requests" | "inFlightMax">,
-  records: number,
-  syncs: number,
-  after: Durable,
-): void {
-  const { requests, inFlightMax } = result;
+/**
+ * What was stored between two looks; nothing by a target that stores nothing.
+ *
+ * @throws Error where that is not what was answered, or was not synced.
+ */
+export function checkStored(
+  { requests, inFlightMax }: Pick<LoadResult, "requests" | "inFlightMax">,
+  before: Durable | undefined,
+  after: Durable | undefined,
+): Pick<Sample, "records" | "syncs"> {
+  if (before === undefined || after === undefined) return { records: 0, syncs: 0 };
+  const records = after.records - before.records;
+  const syncs = after.syncs - before.syncs;
   if (records < requests || records > requests + inFlightMax) {
     throw new Error(`${requests} were answered 200, and ${records} records stored`);
   }
@@ -139,6 +141,7 @@ export function check(
   if (after.syncedBytes !== after.bytes) {
     throw new Error(`the log grew by ${after.bytes} bytes, and ${after.syncedBytes} were synced`);
   }
+  return { records, syncs };
 }
 
 /** What is stored once nothing is in flight any more. */
