@@ -24,7 +24,7 @@ import {
   startMounted,
   startServer,
   startWatchedServer,
-  type Target,
+  withTargets,
 } from "./support/targets.ts";
 
 const options = readOptions({
@@ -51,8 +51,7 @@ await withFolder(options.dir, async (folder) => {
   const checked = await checkSyncs(checkFolder, "plants.jsonl", (wrapper) =>
     start({ name, folder: checkFolder, node, wrapper }),
   );
-  const targets: Target[] = [];
-  try {
+  await withTargets(async (targets) => {
     targets.push(await startFloor({ node }));
     const nodeArgs = profileFlags(options.profile);
     targets.push(await start({ name, folder: path.join(folder, "own"), node, nodeArgs }));
@@ -75,9 +74,7 @@ await withFolder(options.dir, async (folder) => {
     const second = isPair ? "plant store" : undefined;
     process.stdout.write(`${head}\n\n${formatRows(rows, second)}\n`);
     if (options.svg !== undefined) writePlot(options.svg, rows, machine);
-  } finally {
-    for (const target of targets) await target.stop();
-  }
+  });
 });
 
 function profileFlags(directory: string | undefined): string[] {

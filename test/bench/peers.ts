@@ -28,6 +28,7 @@ import {
   startSqlite,
   type Target,
   type TargetOptions,
+  withTargets,
 } from "./support/targets.ts";
 
 const options = readOptions({
@@ -63,15 +64,14 @@ install();
 await withFolder(options.dir, async (folder) => {
   const machine = describeMachine(folder);
   const checks: string[] = [];
-  const targets: Target[] = [];
-  try {
-    for (const { name, file, start } of PROGRAMS) {
-      const checkFolder = path.join(folder, `check ${name}`);
-      const checked = await checkSyncs(checkFolder, file, (wrapper) =>
-        start({ name, folder: checkFolder, wrapper }),
-      );
-      checks.push(`under strace, 64 connections, ${name}: ${checked}`);
-    }
+  for (const { name, file, start } of PROGRAMS) {
+    const checkFolder = path.join(folder, `check ${name}`);
+    const checked = await checkSyncs(checkFolder, file, (wrapper) =>
+      start({ name, folder: checkFolder, wrapper }),
+    );
+    checks.push(`under strace, 64 connections, ${name}: ${checked}`);
+  }
+  await withTargets(async (targets) => {
     targets.push(await startFloor());
     for (const { name, start } of PROGRAMS) {
       targets.push(await start({ name, folder: path.join(folder, name) }));
@@ -84,9 +84,7 @@ await withFolder(options.dir, async (folder) => {
     const head = [machine, `load: ${loadName}`, ...checks].join("\n");
     process.stdout.write(`${head}\n\n${formatRows(rows, "plant store")}\n`);
     if (options.svg !== undefined) writePlot(options.svg, rows, machine);
-  } finally {
-    for (const target of targets) await target.stop();
-  }
+  });
 });
 
 function install(): void {

@@ -21,7 +21,7 @@ import { positive, positives, readOptions } from "./support/options.ts";
 import { runNode, runToEnd } from "./support/program.ts";
 import { formatRows } from "./support/report.ts";
 import { formatTable } from "./support/table.ts";
-import { builtMain, ROOT, startServer, type Target } from "./support/targets.ts";
+import { builtMain, ROOT, startServer, withTargets } from "./support/targets.ts";
 
 const options = readOptions({
   full: "switch: index 1, 10 and 50 M, creates beside 20 M, reading of 10 M",
@@ -127,8 +127,7 @@ async function measureCreates(folder: string): Promise<void> {
   const size = positive(options.store, isFull ? 2e7 : 2e6);
   const full = path.join(folder, "many");
   generateStore(full, size);
-  const targets: Target[] = [];
-  try {
+  await withTargets(async (targets) => {
     targets.push(await startServer({ name: "no plants", folder: path.join(folder, "none") }));
     targets.push(await startServer({ name: `${formatRound(size)} plants`, folder: full }));
     const rows = await compare(targets, {
@@ -137,10 +136,8 @@ async function measureCreates(folder: string): Promise<void> {
       seconds: positive(options.seconds, 2),
     });
     process.stdout.write(`${formatRows(rows)}\n\n`);
-  } finally {
-    for (const target of targets) await target.stop();
-    fs.rmSync(full, { recursive: true, force: true });
-  }
+  });
+  fs.rmSync(full, { recursive: true, force: true });
 }
 
 /** `get` of a random plant, and `export` of all, of which the start of Node is a part. */

@@ -64,6 +64,24 @@ export function builtMain(root: string): string {
   return main;
 }
 
+/**
+ * Gives a list to what starts targets, and stops those in it whatever happens,
+ * each of them even where another does not stop.
+ *
+ * @throws what `use` does; where that went well, what a stop does.
+ */
+export async function withTargets<T>(use: (targets: Target[]) => Promise<T>): Promise<T> {
+  const targets: Target[] = [];
+  const used = use(targets);
+  await Promise.allSettled([used]);
+  const stopped = await Promise.allSettled(targets.map((target) => target.stop()));
+  const failed = stopped.filter((each) => each.status === "rejected");
+  for (const { reason } of failed) note(`a server did not stop well: ${(reason as Error).message}`);
+  const result = await used;
+  if (failed[0] !== undefined) throw failed[0].reason;
+  return result;
+}
+
 export async function startFloor(options: ProgramOptions = {}): Promise<Target> {
   const port = await freePort();
   const program = await Program.start([FLOOR, String(port)], { ...options, port });
