@@ -1,8 +1,9 @@
 /**
  * The same comparison as `npm run bench` where the machine is too restless for
  * it: hundreds of slices of a fraction of a second, by turns, each compared
- * with the first server's beside it. Two processes of the same program differ by some percent
- * for as long as they live, so they are started anew again and again.
+ * with the first server's beside it. Two processes of the same program differ
+ * by some percent for as long as they live, so they are started anew again and
+ * again, and each start is one sample: the median of its slices' ratios.
  *
  *   npm run bench:slices -- --watched --connections 64,256
  *   npm run bench:slices -- --against ../other-checkout
@@ -10,8 +11,8 @@
  * The load is a client in Node on open connections, and some of it stands
  * between two slices, so the requests per second are lower than wrk's and
  * ratios may come out nearer to 1; small differences show. Every answer must
- * be a 200 and a record, and every byte synced, as in support/compare. What a server
- * does by itself, such as to be scraped, may fall into a neighbour's slice.
+ * be a 200 and a record, and every byte synced, as in support/compare. What a
+ * server does by itself, such as to be scraped, may fall into a neighbour's slice.
  */
 import fs from "node:fs";
 import path from "node:path";
@@ -19,7 +20,7 @@ import { fileURLToPath } from "node:url";
 import { checkStored, settled } from "./support/compare.ts";
 import { nextFirstId } from "./support/load.ts";
 import { describeMachine, note, pinned, withFolder } from "./support/machine.ts";
-import { formatCount, median, quartiles } from "./support/numbers.ts";
+import { formatCount, formatSpread, median, spread } from "./support/numbers.ts";
 import { positive, positives, readOptions } from "./support/options.ts";
 import { runToEnd } from "./support/program.ts";
 import { formatTable } from "./support/table.ts";
@@ -29,6 +30,7 @@ import {
   startServer,
   startWatchedServer,
   type Target,
+  withTargets,
 } from "./support/targets.ts";
 
 const options = readOptions({
@@ -44,6 +46,7 @@ const options = readOptions({
   dir: "where to make the data directories (the system's folder for such)",
 });
 
+/** What the client tells of a server. */
 interface Result {
   readonly requests: number;
   readonly failures: number;
@@ -51,34 +54,46 @@ interface Result {
   readonly perSecond: readonly number[];
 }
 
+/** What the slices of one server after one start came to. */
+interface Sample {
+  readonly connections: number;
+  readonly name: string;
+  /** Medians of the slices. */
+  readonly perSecond: number;
+  readonly ratio: number;
+}
+
 const CLIENT = fileURLToPath(new URL("load/slices.mjs", import.meta.url));
 const WARM_ROUNDS = 20;
 
 const places = positives(options.connections, [64, 256]);
 const restarts = positive(options.restarts, 10);
-const rounds = WARM_ROUNDS + positive(options.rounds, 40);
+const rounds = positive(options.rounds, 40);
 const ms = positive(options.ms, 100);
-/** By number of connections, then by server: what its slices answered a second. */
-const rates = new Map<number, Map<string, number[]>>(places.map((place) => [place, new Map()]));
 
 await withFolder(options.dir, async (folder) => {
   process.stdout.write(`${describeMachine(folder)}\n\n`);
+  const samples: Sample[] = [];
   for (let restart = 1; restart <= restarts; restart++) {
     note(`start ${restart} of ${restarts}`);
-    await measureProcesses(path.join(folder, String(restart)));
+    samples.push(...(await measureStart(path.join(folder, String(restart)))));
   }
-  const head = ["connections", "server", "requests/s", "/ plant store (quartiles)", "slices"];
-  process.stdout.write(`${formatTable(head, places.flatMap(describe))}\n`);
+  const ratio = "/ plant store, median of starts (min-max)";
+  const head = ["connections", "server", "requests/s", ratio, "starts", "slices a start"];
+  const rows = places.flatMap((connections) => describe(samples, connections));
+  process.stdout.write(`${formatTable(head, rows)}\n`);
 });
 
 /** The same servers as new processes. */
-async function measureProcesses(folder: string): Promise<void> {
-  const targets: Target[] = [];
+async function measureStart(folder: string): Promise<Sample[]> {
   try {
-    for (const start of starts(folder)) targets.push(await start());
-    for (const connections of places) await measure(targets, connections);
+    return await withTargets(async (targets) => {
+      for (const start of starts(folder)) targets.push(await start());
+      const samples: Sample[] = [];
+      for (const connections of places) samples.push(...(await measure(targets, connections)));
+      return samples;
+    });
   } finally {
-    for (const target of targets) await target.stop();
     fs.rmSync(folder, { recursive: true, force: true });
   }
 }
@@ -94,27 +109,33 @@ function starts(folder: string): (() => Promise<Target>)[] {
   return all;
 }
 
-async function measure(targets: readonly Target[], connections: number): Promise<void> {
+async function measure(targets: readonly Target[], connections: number): Promise<Sample[]> {
   const before = await Promise.all(targets.map(settled));
   const results = await load(targets, connections);
   for (const [index, target] of targets.entries()) {
-    const { requests, failures, perSecond } = results[index] as Result;
+    const { requests, failures } = results[index] as Result;
     if (failures > 0) throw new Error(`${failures} requests to ${target.name} failed`);
     checkStored({ requests, inFlightMax: 0 }, before[index], await settled(target));
-    const byName = rates.get(connections);
-    const known = byName?.get(target.name) ?? [];
-    byName?.set(target.name, [...known, ...perSecond.slice(WARM_ROUNDS)]);
   }
+  const rates = results.map(({ perSecond }) => perSecond.slice(WARM_ROUNDS));
+  const base = rates[0] as readonly number[];
+  return rates.map((own, index) => ({
+    connections,
+    name: (targets[index] as Target).name,
+    perSecond: median(own),
+    ratio: median(own.map((rate, slice) => rate / (base[slice] as number))),
+  }));
 }
 
-function describe(connections: number): string[][] {
-  const byName = rates.get(connections) ?? new Map<string, number[]>();
-  const [base = []] = byName.values();
-  return [...byName].map(([name, perSecond]) => {
-    const ratios = perSecond.map((rate, slice) => rate / (base[slice] as number));
-    const [lower, upper] = quartiles(ratios).map((ratio) => ratio.toFixed(2));
-    const ratio = `${median(ratios).toFixed(3)} (${lower}-${upper})`;
-    return [String(connections), name, formatCount(median(perSecond)), ratio, `${ratios.length}`];
+/** A row for each server. */
+function describe(samples: readonly Sample[], connections: number): string[][] {
+  const here = samples.filter((sample) => sample.connections === connections);
+  const names = new Set(here.map(({ name }) => name));
+  return Array.from(names, (name) => {
+    const own = here.filter((sample) => sample.name === name);
+    const perSecond = formatCount(median(own.map((sample) => sample.perSecond)));
+    const ratio = formatSpread(spread(own.map((sample) => sample.ratio)), 3);
+    return [String(connections), name, perSecond, ratio, String(own.length), String(rounds)];
   });
 }
 
@@ -122,7 +143,7 @@ async function load(targets: readonly Target[], connections: number): Promise<Re
   const words = JSON.stringify({
     servers: targets.map(({ port, token }) => ({ port, token, firstId: nextFirstId() })),
     connections,
-    rounds,
+    rounds: WARM_ROUNDS + rounds,
     ms,
   });
   return JSON.parse(await runToEnd([...pinned(1), process.execPath, CLIENT, words])) as Result[];

@@ -15,13 +15,6 @@ export function spread(samples: readonly number[]): Spread {
   return { median: (lower + upper) / 2, min, max: sorted.at(-1) ?? Number.NaN };
 }
 
-/** Between which the middle half of the samples lies. */
-export function quartiles(samples: readonly number[]): [lower: number, upper: number] {
-  const sorted = [...samples].sort((a, b) => a - b);
-  const at = (share: number) => sorted[Math.round((sorted.length - 1) * share)] ?? Number.NaN;
-  return [at(0.25), at(0.75)];
-}
-
 export function median(samples: readonly number[]): number {
   return spread(samples).median;
 }
