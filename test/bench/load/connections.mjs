@@ -11,6 +11,7 @@ const BODY_BYTES = '{"id":'.length + 16 + TAIL.length;
 
 export class Connections {
   #sockets = [];
+  #port;
   #head;
   #nextId;
   #result;
@@ -21,7 +22,7 @@ export class Connections {
 
   /** @param server its port, its token, and an id of 16 digits that is free like those behind it. */
   constructor({ port, token, firstId }) {
-    this.port = port;
+    this.#port = port;
     this.#nextId = firstId;
     this.#head =
       `POST /plants HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nAuthorization: Bearer ${token}\r\n` +
@@ -30,7 +31,7 @@ export class Connections {
 
   async open(count) {
     for (let opened = 0; opened < count; opened++) {
-      const socket = net.connect(this.port, "127.0.0.1").setNoDelay(true).setEncoding("latin1");
+      const socket = net.connect(this.#port, "127.0.0.1").setNoDelay(true).setEncoding("latin1");
       await once(socket, "connect");
       this.#listen(socket);
       this.#sockets.push(socket);
@@ -65,7 +66,7 @@ export class Connections {
     let text = "";
     socket.on("data", (chunk) => {
       text += chunk;
-      if (answerLength(text) === undefined) return;
+      if (!isWhole(text)) return;
       const now = performance.now();
       if (text.startsWith("HTTP/1.1 200 "))
         this.#result.latencies.push((now - socket.sentAt) * 1000);
@@ -84,10 +85,12 @@ export class Connections {
   }
 }
 
-/** The length of the answer at the start of the text, once all of it is there. */
-function answerLength(text) {
+/** Whether the text is all of an answer. @throws Error where its head does not say how long it is. */
+function isWhole(text) {
   const bodyStart = text.indexOf("\r\n\r\n") + 4;
-  if (bodyStart < 4) return undefined;
-  const length = Number(/\r\ncontent-length: *([0-9]+)/i.exec(text)?.[1]);
-  return text.length >= bodyStart + length ? bodyStart + length : undefined;
+  if (bodyStart < 4) return false;
+  const head = text.slice(0, bodyStart);
+  const length = /\r\ncontent-length: *([0-9]+)/i.exec(head)?.[1];
+  if (length === undefined) throw new Error(`expected an answer with Content-Length, got\n${head}`);
+  return text.length >= bodyStart + Number(length);
 }
