@@ -59,7 +59,7 @@ export class Connections {
   #send(socket) {
     this.#inFlight++;
     socket.sentAt = performance.now();
-    socket.write(`${this.#head}${++this.#nextId}${TAIL}`);
+    socket.write(`${this.#head}${this.#nextId++}${TAIL}`);
   }
 
   #listen(socket) {

@@ -28,8 +28,9 @@ function init(arguments)
 end
 
 function request()
+  local id = next_id
   next_id = next_id + 1
-  return head .. string.format("%.0f", next_id) .. rest
+  return head .. string.format("%.0f", id) .. rest
 end
 
 function done(summary, latency)

@@ -42,7 +42,7 @@ const FIRST_ID = 1_000_000_000_000_000;
 const IDS_PER_RUN = 100_000_000;
 let runs = 0;
 
-/** The first of the ids of a run, which no other run has. */
+/** Where the ids of a run begin, which no other run has; `wrk` draws one that it does not send. */
 export function nextFirstId(): number {
   return FIRST_ID + runs++ * IDS_PER_RUN;
 }
