@@ -1,20 +1,21 @@
 /**
  * The descriptor of standard error, so that a write to it never blocks.
  *
- * A pipe or a socket is made non-blocking by Node, when it makes its stream of
- * it. A terminal Node keeps blocking, and the mode would be shared with the
- * shell, so it is opened a second time. A file takes what it is given.
+ * Whether it blocks belongs to all who share it: the shell has the terminal,
+ * and a program that Node starts makes its pipe blocking again. So a terminal
+ * and a pipe are opened a second time. A socket cannot be, and Node has made it
+ * non-blocking. A file takes what it is given.
  */
-import { constants, openSync } from "node:fs";
+import { constants, fstatSync, openSync } from "node:fs";
 
 export function openStandardError(): number {
   const { isTTY, fd } = process.stderr; // to touch it is what makes the stream
-  if (!isTTY) return fd;
+  if (!isTTY && !fstatSync(fd).isFIFO()) return fd;
   try {
     const { O_WRONLY, O_NONBLOCK, O_NOCTTY } = constants;
     return openSync(`/proc/self/fd/${fd}`, O_WRONLY | O_NONBLOCK | O_NOCTTY);
   } catch {
-    return fd; // another system, or a terminal of another user: it works, and may block
+    return fd; // another system, or one of another user: it works, and may block
   }
 }
 
