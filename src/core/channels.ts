@@ -33,7 +33,10 @@ export interface RequestMessage {
   readonly durationMs: number | undefined;
   /** The length of the request's body; 0 where it was not taken whole. */
   readonly bodyBytes: number;
-  /** What the answer's `X-Request-Id` says: the client's own where that was safe, else ours. */
+  /**
+   * What the answer's `X-Request-Id` says: the client's own where that was safe, else ours.
+   * Always 1 to 64 characters out of `A-Z a-z 0-9 . _ ~ + / = : @ -`.
+   */
   readonly requestId: string;
   /** The name of the token, once it was found good; never the token. */
   readonly token: string | undefined;

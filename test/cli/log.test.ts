@@ -86,7 +86,7 @@ for (const format of ["json", "text"]) {
   });
 }
 
-test("a reader of the log that has stopped keeps nobody from an answer, and the server from no stop", async (t) => {
+test("a reader of the log that has stopped keeps nobody from an answer, and is told what it lost", async (t) => {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "gardener" });
   const server = await startServer(t, ["--data", folder]);

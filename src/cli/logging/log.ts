@@ -11,7 +11,7 @@ import { LEVELS, type Level, type Notice } from "../notice.ts";
 import { reportTo } from "../output.ts";
 import { type Format, JSON_FORMAT, textFormat } from "./format.ts";
 import { LineWriter } from "./line-writer.ts";
-import { reportProcessFaults } from "./process-faults.ts";
+import { nameFault, reportProcessFaults } from "./process-faults.ts";
 import { openStandardError, wantsColours } from "./standard-error.ts";
 
 export const LOG_FORMATS = ["json", "text", "off"] as const;
@@ -39,9 +39,10 @@ export function startLog(options: LogOptions): void {
 }
 
 function writeLog(format: Format, level: Level): void {
-  const writer = new LineWriter(openStandardError(), (lines) =>
-    format.notice(describeLoss(lines), Date.now()),
-  );
+  const writer = new LineWriter(openStandardError(), {
+    loss: (lines) => format.notice(describeLoss(lines), Date.now()),
+    fault: (fault) => format.notice(describeFault(fault), Date.now()),
+  });
   const isWanted = (noticed: Level) => LEVELS.indexOf(noticed) <= LEVELS.indexOf(level);
   reportTo((notice) => {
     if (isWanted(notice.level)) writer.write(format.notice(notice, Date.now()));
@@ -49,7 +50,7 @@ function writeLog(format: Format, level: Level): void {
   if (isWanted("info")) {
     subscribe("plant-store:request", (message) => {
       const time = Date.now();
-      writer.writeLater((line) => format.request(message as RequestMessage, time, line));
+      writer.writeLater(() => format.request(message as RequestMessage, time));
     });
   }
   process.once("exit", () => writer.end());
@@ -58,4 +59,9 @@ function writeLog(format: Format, level: Level): void {
 function describeLoss(lines: number): Notice {
   const message = `dropped ${lines} line${lines === 1 ? "" : "s"} of this log: its reader was too slow`;
   return { level: "warn", event: "log-dropped", message, fields: { lines } };
+}
+
+function describeFault(fault: unknown): Notice {
+  const message = `a line of this log could not be made: ${nameFault(fault)}`;
+  return { level: "error", event: "log-fault", message };
 }

@@ -18,6 +18,7 @@ export function reportProcessFaults(): void {
   });
 }
 
-function nameFault(fault: unknown): string {
+/** What a fault is, without its stack. */
+export function nameFault(fault: unknown): string {
   return fault instanceof Error ? `${fault.name}: ${fault.message}` : String(fault);
 }

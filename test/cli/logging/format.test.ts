@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type Format, JSON_FORMAT, textFormat } from "../../../src/cli/logging/format.ts";
-import { LineBytes } from "../../../src/cli/logging/line-bytes.ts";
 import { wantsColours } from "../../../src/cli/logging/standard-error.ts";
 import type { RequestMessage } from "../../../src/index.ts";
 
@@ -20,14 +19,8 @@ const REQUEST: RequestMessage = {
   cut: false,
 };
 
-function lineOf(format: Format, request: RequestMessage): string {
-  const bytes = new LineBytes(4096);
-  assert.ok(bytes.add((line) => format.request(request, TIME, line), 4096));
-  return bytes.lines.toString().slice(0, -1);
-}
-
 test("a request in JSON has every member, under a name that stays", () => {
-  assert.deepEqual(JSON.parse(lineOf(JSON_FORMAT, REQUEST)), {
+  assert.deepEqual(JSON.parse(JSON_FORMAT.request(REQUEST, TIME)), {
     time: "2026-11-21T04:05:06.007Z",
     level: "info",
     event: "request",
@@ -44,7 +37,7 @@ test("a request in JSON has every member, under a name that stays", () => {
 
 test("what never became a request has nulls, and a success no error", () => {
   const nothing = { method: undefined, path: undefined, durationMs: undefined, token: undefined };
-  const line = lineOf(JSON_FORMAT, { ...REQUEST, ...nothing, status: 200, error: undefined });
+  const line = JSON_FORMAT.request({ ...REQUEST, ...nothing, status: 200, error: undefined }, TIME);
   const { method, path, durationMs, token, ...rest } = JSON.parse(line);
   assert.deepEqual([method, path, durationMs, token], [null, null, null, null]);
   assert.equal("error" in rest, false);
@@ -57,14 +50,11 @@ const DURATIONS: readonly [ms: number, written: string][] = [
   [1.05, "1.050"],
   [0.9996, "1.000"],
   [75_000.1, "75000.100"],
-  [-1.5, "null"],
-  [Number.NaN, "null"],
-  [Number.POSITIVE_INFINITY, "null"],
 ];
 
 for (const [durationMs, written] of DURATIONS) {
   test(`a request of ${durationMs} ms is one of ${written} in JSON`, () => {
-    const line = lineOf(JSON_FORMAT, { ...REQUEST, durationMs });
+    const line = JSON_FORMAT.request({ ...REQUEST, durationMs }, TIME);
     assert.equal(/"durationMs":([^,]+),/.exec(line)?.[1], written);
     JSON.parse(line);
   });
@@ -72,9 +62,9 @@ for (const [durationMs, written] of DURATIONS) {
 
 test("a stream that broke off is a 200 that says so", () => {
   const request = { ...REQUEST, status: 200, error: undefined };
-  assert.equal(JSON.parse(lineOf(JSON_FORMAT, { ...request, cut: true })).cut, true);
-  assert.equal("cut" in JSON.parse(lineOf(JSON_FORMAT, { ...request, cut: false })), false);
-  assert.match(lineOf(textFormat(false), { ...request, cut: true }), / 200 cut 1\.2 ms /);
+  assert.equal(JSON.parse(JSON_FORMAT.request({ ...request, cut: true }, TIME)).cut, true);
+  assert.equal("cut" in JSON.parse(JSON_FORMAT.request({ ...request, cut: false }, TIME)), false);
+  assert.match(textFormat(false).request({ ...request, cut: true }, TIME), / 200 cut 1\.2 ms /);
 });
 
 test("a notice in JSON has its message and its fields", () => {
@@ -92,9 +82,9 @@ test("a notice in JSON has its message and its fields", () => {
 });
 
 test("text is short, and coloured only where colours are wanted", () => {
-  const plain = lineOf(textFormat(false), REQUEST);
+  const plain = textFormat(false).request(REQUEST, TIME);
   assert.match(plain, /^[0-9]{2}:[0-9]{2}:06 POST \/plants 400 40005 1\.2 ms 47 B gardener abc-1$/);
-  const coloured = lineOf(textFormat(true), REQUEST);
+  const coloured = textFormat(true).request(REQUEST, TIME);
   assert.equal(coloured.replace(SGR, ""), plain);
   assert.notEqual(coloured, plain);
 });
@@ -134,9 +124,9 @@ const UNSAFE =
 for (const [name, format] of FORMATS) {
   for (const [what, text] of NAUGHTY) {
     test(`${what} forges no line and moves no cursor in ${name}`, () => {
-      const request = { ...REQUEST, method: text, path: text, token: text, requestId: text };
+      const request = { ...REQUEST, method: text, path: text, token: text };
       const notice = { level: "warn", event: "x", message: text, fields: { path: text } } as const;
-      for (const line of [lineOf(format, request), format.notice(notice, TIME)]) {
+      for (const line of [format.request(request, TIME), format.notice(notice, TIME)]) {
         assert.doesNotMatch(line.replace(SGR, ""), UNSAFE);
         assert.equal(Buffer.from(line).toString(), line); // no lone surrogate
         if (name === "JSON") assert.equal(JSON.parse(line).path, text);

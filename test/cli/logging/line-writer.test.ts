@@ -1,16 +1,27 @@
 import assert from "node:assert/strict";
-import { spawn, spawnSync } from "node:child_process";
+import {
+  type ChildProcess,
+  type ChildProcessWithoutNullStreams,
+  spawn,
+  spawnSync,
+} from "node:child_process";
 import { once } from "node:events";
 import { closeSync, constants, openSync, readFileSync, readSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { StringDecoder } from "node:string_decoder";
 import { type TestContext, test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
-import { LineWriter } from "../../../src/cli/logging/line-writer.ts";
+import { LineWriter, type OwnLines } from "../../../src/cli/logging/line-writer.ts";
 import { makeFolder } from "../../support/folders.ts";
 import { until } from "../../support/watch.ts";
 
-const describeLoss = (lines: number) => `lost ${lines}`;
+const OWN: OwnLines = {
+  loss: (lines) => `lost ${lines}`,
+  fault: (fault) => `no line: ${fault}`,
+};
+
+/** An end for a test that waits for a process which must not wait. */
+const LIMITED = { timeout: 20_000 };
 
 function openFile(t: TestContext): { fd: number; read: () => string } {
   const path = join(makeFolder(t), "log");
@@ -21,21 +32,29 @@ function openFile(t: TestContext): { fd: number; read: () => string } {
 
 /** A program that writes lines to a standard error that nobody reads until the test does. */
 function writeUnread(t: TestContext, script: string) {
+  return spawnWriter(t, script, "pipe") as ChildProcessWithoutNullStreams;
+}
+
+function spawnWriter(t: TestContext, script: string, stderr: "pipe" | number): ChildProcess {
   const source = new URL("../../../src/cli/logging/", import.meta.url);
   const program = `
+    import { spawnSync } from "node:child_process";
     import { LineWriter } from "${new URL("line-writer.ts", source)}";
     import { openStandardError } from "${new URL("standard-error.ts", source)}";
-    const writer = new LineWriter(openStandardError(), (lines) => "lost " + lines);
+    const writer = new LineWriter(openStandardError(), {
+      loss: (lines) => "lost " + lines,
+      fault: String,
+    });
     ${script}`;
   const args = ["--import", import.meta.resolve("tsx"), "--input-type=module", "-e", program];
-  const child = spawn(process.execPath, args, { stdio: ["pipe", "pipe", "pipe"] });
+  const child = spawn(process.execPath, args, { stdio: ["pipe", "pipe", stderr] });
   t.after(() => child.kill("SIGKILL"));
   return child;
 }
 
 test("lines of one turn leave behind it, whole and in their order", async (t) => {
   const { fd, read } = openFile(t);
-  const writer = new LineWriter(fd, describeLoss);
+  const writer = new LineWriter(fd, OWN);
   writer.write("one");
   writer.write("zwölf \u{1f331}");
   assert.equal(read(), "");
@@ -45,7 +64,7 @@ test("lines of one turn leave behind it, whole and in their order", async (t) =>
 
 test("end() writes at once what waits", (t) => {
   const { fd, read } = openFile(t);
-  const writer = new LineWriter(fd, describeLoss);
+  const writer = new LineWriter(fd, OWN);
   writer.write("last words");
   writer.end();
   assert.equal(read(), "last words\n");
@@ -53,20 +72,20 @@ test("end() writes at once what waits", (t) => {
 
 test("lines that are made later keep their place among the others", (t) => {
   const { fd, read } = openFile(t);
-  const writer = new LineWriter(fd, describeLoss);
-  writer.writeLater((line) => line.text("one"));
+  const writer = new LineWriter(fd, OWN);
+  writer.writeLater(() => "one");
   writer.write("two");
-  writer.writeLater((line) => line.text("three"));
-  writer.writeLater((line) => line.text("four"));
+  writer.writeLater(() => "three");
+  writer.writeLater(() => "four");
   writer.end();
   assert.equal(read(), "one\ntwo\nthree\nfour\n");
 });
 
 test("a line that is made later is made behind the turn it came in", async (t) => {
   const { fd, read } = openFile(t);
-  const writer = new LineWriter(fd, describeLoss);
+  const writer = new LineWriter(fd, OWN);
   let made = 0;
-  writer.writeLater((line) => line.text(`line ${++made}`));
+  writer.writeLater(() => `line ${++made}`);
   assert.equal(made, 0);
   await until("it is written", () => read() !== "");
   assert.equal(read(), "line 1\n");
@@ -75,10 +94,10 @@ test("a line that is made later is made behind the turn it came in", async (t) =
 
 test("of lines that are made later only a few hundred wait", (t) => {
   const { fd, read } = openFile(t);
-  const writer = new LineWriter(fd, describeLoss);
+  const writer = new LineWriter(fd, OWN);
   let made = 0;
   for (let at = 1; at <= 5000; at++) {
-    writer.writeLater((line) => line.text(`line ${++made}`));
+    writer.writeLater(() => `line ${++made}`);
     assert.ok(at - made <= 300, `${at - made} wait`);
   }
   writer.end();
@@ -90,7 +109,7 @@ const LINE = "x".repeat(1023);
 
 test("more than the bound in one turn is no loss where it is taken", (t) => {
   const { fd, read } = openFile(t);
-  const writer = new LineWriter(fd, describeLoss);
+  const writer = new LineWriter(fd, OWN);
   for (let at = 0; at < 5000; at++) writer.write(LINE);
   writer.end();
   assert.ok(read() === `${LINE}\n`.repeat(5000));
@@ -98,7 +117,7 @@ test("more than the bound in one turn is no loss where it is taken", (t) => {
 
 test("lines beyond the bound that nobody takes are dropped, and a later line says how many", async (t) => {
   const pipe = openPipe(t);
-  const writer = new LineWriter(pipe.fd, describeLoss);
+  const writer = new LineWriter(pipe.fd, OWN);
   for (let at = 0; at < 5000; at++) writer.write(LINE);
   await until("the loss is told", () => /^lost [0-9]+\n$/m.test(pipe.read()));
   const lines = pipe.read().split("\n");
@@ -126,7 +145,7 @@ const LAST_LINES: readonly [says: string, left: number, line: string, isKept: bo
 
 const WAYS: readonly [how: string, write: (writer: LineWriter, line: string) => void][] = [
   ["at once", (writer, line) => writer.write(line)],
-  ["later", (writer, text) => writer.writeLater((line) => line.text(text))],
+  ["later", (writer, line) => writer.writeLater(() => line)],
 ];
 
 for (const [[says, left, line, isKept], [how, write]] of LAST_LINES.flatMap((last) =>
@@ -135,7 +154,7 @@ for (const [[says, left, line, isKept], [how, write]] of LAST_LINES.flatMap((las
   test(`where ${left} bytes are left, a line ${says} that is made ${how} is ${isKept ? "kept" : "dropped"} whole`, async (t) => {
     const pipe = openPipe(t);
     const before = pipe.fill();
-    const writer = new LineWriter(pipe.fd, describeLoss);
+    const writer = new LineWriter(pipe.fd, OWN);
     const first = left === BOUND ? "" : `${"-".repeat(BOUND - left - 1)}\n`;
     if (first !== "") write(writer, first.slice(0, -1));
     write(writer, line);
@@ -149,7 +168,7 @@ for (const [[says, left, line, isKept], [how, write]] of LAST_LINES.flatMap((las
 for (const line of ["x".repeat(BOUND), "\u20ac".repeat(Math.ceil(BOUND / 3))]) {
   test(`a line of ${line.length} units that is longer than the bound is dropped, and told behind the next`, (t) => {
     const { fd, read } = openFile(t);
-    const writer = new LineWriter(fd, describeLoss);
+    const writer = new LineWriter(fd, OWN);
     writer.write(line);
     writer.write("next");
     writer.end();
@@ -157,22 +176,22 @@ for (const line of ["x".repeat(BOUND), "\u20ac".repeat(Math.ceil(BOUND / 3))]) {
   });
 }
 
-test("a line that cannot be made is lost, and no other", (t) => {
+test("a line that cannot be made has another in its place that says so", (t) => {
   const { fd, read } = openFile(t);
-  const writer = new LineWriter(fd, describeLoss);
-  writer.writeLater((line) => line.text("first"));
+  const writer = new LineWriter(fd, OWN);
+  writer.writeLater(() => "first");
   writer.writeLater(() => {
     throw new Error("a fault");
   });
-  writer.writeLater((line) => line.text("second"));
+  writer.writeLater(() => "second");
   writer.write("last words");
   writer.end();
-  assert.equal(read(), "first\nsecond\nlast words\nlost 1\n");
+  assert.equal(read(), "first\nno line: Error: a fault\nsecond\nlast words\n");
 });
 
 test("a loss is told even where no line follows it", async (t) => {
   const { fd, read } = openFile(t);
-  const writer = new LineWriter(fd, describeLoss);
+  const writer = new LineWriter(fd, OWN);
   writer.write("x".repeat(BOUND));
   await until("it is told", () => read() !== "");
   assert.equal(read(), "lost 1\n");
@@ -180,12 +199,12 @@ test("a loss is told even where no line follows it", async (t) => {
 
 test("a reader that takes a little at a time gets every line in its order", async (t) => {
   const pipe = openPipe(t);
-  const writer = new LineWriter(pipe.fd, describeLoss);
+  const writer = new LineWriter(pipe.fd, OWN);
   let expected = "";
   let read = 0;
   for (let at = 0; at < 9000; at++) {
     const line = `${at} ${"z\u00fc\u{1f331}".repeat(at % 30)}`;
-    if (at % 7 > 0) writer.writeLater((bytes) => bytes.text(line));
+    if (at % 7 > 0) writer.writeLater(() => line);
     else writer.write(line);
     expected += `${line}\n`;
     if (at % 300 > 0) continue;
@@ -199,11 +218,25 @@ test("a reader that takes a little at a time gets every line in its order", asyn
   assert.ok(pipe.read() === expected);
 });
 
-/** A pipe that takes what fits into it, and is read only by `read`, which tells all that was read. */
-function openPipe(t: TestContext) {
+function makePipe(t: TestContext): string {
   const path = join(makeFolder(t), "pipe");
   assert.equal(spawnSync("mkfifo", [path]).status, 0);
-  const fd = openSync(path, constants.O_RDWR | constants.O_NONBLOCK);
+  return path;
+}
+
+/** What a pipe holds, as far as it fits; nothing where it is empty. */
+function readSome(fd: number, chunk = Buffer.alloc(1024)): Buffer {
+  try {
+    return chunk.subarray(0, readSync(fd, chunk, 0, chunk.length, null));
+  } catch (error) {
+    assert.equal((error as NodeJS.ErrnoException).code, "EAGAIN");
+    return chunk.subarray(0, 0);
+  }
+}
+
+/** A pipe that takes what fits into it, and is read only by `read`, which tells all that was read. */
+function openPipe(t: TestContext) {
+  const fd = openSync(makePipe(t), constants.O_RDWR | constants.O_NONBLOCK);
   t.after(() => closeSync(fd));
   const chunk = Buffer.alloc(BOUND);
   const decoder = new StringDecoder();
@@ -211,11 +244,7 @@ function openPipe(t: TestContext) {
   return {
     fd,
     read(bytes = chunk.length): string {
-      try {
-        text += decoder.write(chunk.subarray(0, readSync(fd, chunk, 0, bytes, null)));
-      } catch (error) {
-        assert.equal((error as NodeJS.ErrnoException).code, "EAGAIN");
-      }
+      text += decoder.write(readSome(fd, chunk.subarray(0, bytes)));
       return text;
     },
     /** Leaves it no room, and returns what it holds. */
@@ -276,9 +305,51 @@ test("a process that ends waits for a reader that is slow, and so loses no line"
   assert.equal(text.split("\n").length - 1, 900);
 });
 
-test("lines that nobody reads keep no process from its end", async (t) => {
-  const child = writeUnread(t, `for (let at = 0; at < 900; at++) writer.write("x".repeat(999));`);
-  assert.deepEqual(await once(child, "exit"), [0, null]);
+for (const [says, end] of [
+  ["", ""],
+  [", not even its last words", `process.once("exit", () => writer.end());`],
+]) {
+  test(`lines that nobody reads keep no process from its end${says}`, LIMITED, async (t) => {
+    const lines = `for (let at = 0; at < 900; at++) writer.write("x".repeat(999));`;
+    const child = writeUnread(t, `${lines} ${end}`);
+    assert.deepEqual(await once(child, "exit"), [0, null]);
+  });
+}
+
+test("a program that shares the pipe and makes it blocking holds nobody up", LIMITED, async (t) => {
+  const pipe = openPipe(t); // a socket is what Node would make
+  const child = spawnWriter(
+    t,
+    `spawnSync("true", { stdio: ["ignore", "ignore", "inherit"] });
+     for (let at = 0; at < 900; at++) writer.write("x".repeat(999));
+     setImmediate(() => setImmediate(() => process.stdout.write("wrote")));
+     process.stdin.resume();`,
+    pipe.fd,
+  );
+  const [told] = await once(child.stdout ?? child, "data");
+  assert.equal(String(told), "wrote");
+});
+
+test("a reader that comes back gets what waited for it", async (t) => {
+  const path = makePipe(t);
+  const { O_RDONLY, O_WRONLY, O_NONBLOCK } = constants;
+  const gone = openSync(path, O_RDONLY | O_NONBLOCK);
+  const fd = openSync(path, O_WRONLY | O_NONBLOCK);
+  t.after(() => closeSync(fd));
+  closeSync(gone);
+  const writer = new LineWriter(fd, OWN);
+  writer.write("first");
+  await turn();
+  await turn(); // it was tried, and nobody was there
+  const reader = openSync(path, O_RDONLY | O_NONBLOCK);
+  t.after(() => closeSync(reader));
+  writer.write("second");
+  let text = "";
+  await until("all is read", () => {
+    text += readSome(reader);
+    return text.length >= 13;
+  });
+  assert.equal(text, "first\nsecond\n");
 });
 
 test("a reader that has gone costs its lines and nothing else", async (t) => {

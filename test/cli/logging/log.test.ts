@@ -1,0 +1,46 @@
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { test } from "node:test";
+import { logLinesOf } from "../../support/messages.ts";
+
+/** The log of a program that runs this script, in JSON. */
+function logOf(script: string) {
+  const program = `
+    import { channel } from "node:diagnostics_channel";
+    import { startLog } from "${new URL("../../../src/cli/logging/log.ts", import.meta.url)}";
+    startLog({ format: "json", level: "info" });
+    const answer = (path) => channel("plant-store:request").publish({
+      method: "POST", path, status: 200, durationMs: 1, bodyBytes: 2, requestId: "a", cut: false,
+    });
+    ${script}`;
+  const args = ["--import", import.meta.resolve("tsx"), "--input-type=module", "-e", program];
+  return logLinesOf(spawnSync(process.execPath, args, { encoding: "utf8" }).stderr);
+}
+
+test("a request's line has the time of its answer, however late it is made", () => {
+  const lines = logOf(`
+    for (const time of [1000, 2000, 9000]) {
+      Date.now = () => time;
+      answer("/" + time);
+    }`);
+  assert.deepEqual(
+    lines.map(({ time, path }) => [time, path]),
+    [
+      ["1970-01-01T00:00:01.000Z", "/1000"],
+      ["1970-01-01T00:00:02.000Z", "/2000"],
+      ["1970-01-01T00:00:09.000Z", "/9000"],
+    ],
+  );
+});
+
+test("a line that cannot be made costs no other, and is an error of the log in its place", () => {
+  const lines = logOf(`answer("/1"); answer(Symbol("path")); answer("/3");`);
+  assert.deepEqual(
+    lines.map(({ event, level, path }) => [event, level, path]),
+    [
+      ["request", "info", "/1"],
+      ["log-fault", "error", undefined],
+      ["request", "info", "/3"],
+    ],
+  );
+});
