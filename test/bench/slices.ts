@@ -26,6 +26,7 @@ import { runToEnd } from "./support/program.ts";
 import { formatTable } from "./support/table.ts";
 import {
   startFloor,
+  startLoggingServer,
   startMounted,
   startServer,
   startWatchedServer,
@@ -40,6 +41,7 @@ const options = readOptions({
   connections: "numbers of connections (64,256)",
   node: "another Node binary to measure with",
   mounted: "switch: beside it, the listener in a plain node:http server",
+  logged: "switch: beside it, the same server with its log read",
   watched: "switch: beside it, the same server with its log read and its metrics scraped",
   against: "beside it, another built checkout",
   floor: "switch: beside it, the floor",
@@ -102,6 +104,7 @@ function starts(folder: string): (() => Promise<Target>)[] {
   const { node, against } = options;
   const own = (name: string) => ({ name, folder: path.join(folder, name), node });
   const all = [() => startServer(own("plant store"))];
+  if (options.logged !== undefined) all.push(() => startLoggingServer(own("logged")));
   if (options.watched !== undefined) all.push(() => startWatchedServer(own("watched")));
   if (options.mounted !== undefined) all.push(() => startMounted(own("mounted")));
   if (against !== undefined) all.push(() => startServer(own("the other"), against));

@@ -93,23 +93,32 @@ export async function startServer(options: TargetOptions, root = ROOT): Promise<
   return startServe(options, ["--log", "off"], root);
 }
 
-/**
- * The same as an operator watches it: a line for every request, which somebody
- * reads, and metrics, which somebody scrapes.
- */
+/** The same with its log: a line for every request, which somebody reads. */
+export async function startLoggingServer(
+  options: TargetOptions,
+  words: readonly string[] = [],
+): Promise<Target> {
+  const pipe = await openDrainedPipe(`${options.folder}.log`);
+  const withLog = { ...options, stderr: pipe.fd };
+  const target = await startServe(withLog, ["--log", "json", ...words], ROOT);
+  fs.closeSync(pipe.fd);
+  const stop = async () => {
+    const { records = 0 } = (await target.durable?.()) ?? {};
+    await target.stop();
+    note(`${target.name}: ${await pipe.lines} lines logged of ${records} creates`);
+  };
+  return { ...target, stop };
+}
+
+/** The same as an operator watches it: its metrics too, which somebody scrapes. */
 export async function startWatchedServer(options: TargetOptions): Promise<Target> {
   const admin = path.join(options.folder, "admin.sock");
-  const pipe = await openDrainedPipe(`${options.folder}.log`);
-  const watched = ["--log", "json", "--admin", admin];
-  const target = await startServe({ ...options, stderr: pipe.fd }, watched, ROOT);
-  fs.closeSync(pipe.fd);
+  const target = await startLoggingServer(options, ["--admin", admin]);
   const scraping = askAgain({ socketPath: admin, path: "/metrics" }, 200, SCRAPE_INTERVAL_MS);
   const stop = async () => {
     const scrapes = await scraping.stop();
-    const { records = 0 } = (await target.durable?.()) ?? {};
+    note(`${target.name}: ${scrapes.length} scrapes answered`);
     await target.stop();
-    const logged = `${await pipe.lines} lines logged of ${records} creates`;
-    note(`${target.name}: ${logged}, ${scrapes.length} scrapes answered`);
   };
   return { ...target, stop };
 }
