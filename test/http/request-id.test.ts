@@ -21,6 +21,7 @@ const REPLACED: readonly [what: string, id: string | readonly string[]][] = [
   ["nothing in it", ""],
   ["a space", "a b"],
   ["a quote", 'a"b'],
+  ["a backslash", "a\\b"],
   ["markup", "<b>"],
   ["a percent escape", "a%1b[31m"],
   ["a tab", "a\tb"],

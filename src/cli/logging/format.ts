@@ -1,9 +1,10 @@
 /**
  * One event, one line: JSON for programs, short text for people.
  *
- * Invariant: whatever an event holds, its line is one line, one record, and
- * moves no cursor. The members of a JSON line are part of the interface: some
- * may be added, none changes or goes.
+ * Invariant: whatever texts an event holds, its line is one line, one record,
+ * and moves no cursor. The numbers of a request and its id are taken for what
+ * RequestMessage promises. The members of a JSON line are part of the
+ * interface: some may be added, none changes or goes.
  */
 import { encodeJsonString, escapeControls, type RequestMessage } from "../../index.ts";
 import type { Level, Notice } from "../notice.ts";
@@ -26,7 +27,7 @@ export const JSON_FORMAT: Format = {
   request(request, time) {
     const { durationMs, bodyBytes, requestId, token } = request;
     const took = durationMs === undefined ? null : durationMs.toFixed(3);
-    // The id has no character that needs an escape (RequestMessage): to look took a third of a line.
+    // The id has no character that needs an escape: to look for one took a third of a line.
     return `${requestStart(time)}${outcomeMembers(request)},"durationMs":${took},"bytes":${bodyBytes},"requestId":"${requestId}"${tokenMember(token)}}`;
   },
 };
@@ -44,7 +45,7 @@ export function textFormat(hasColours: boolean): Format {
     request({ method, path, status, error, cut, durationMs, bodyBytes, requestId, token }, time) {
       const what = escapeControls(`${method ?? "-"} ${path ?? "-"}`);
       const more = cut ? " cut" : error ? ` ${error}` : "";
-      const outcome = paint(cut ? YELLOW : statusColour(status), escapeControls(status + more));
+      const outcome = paint(cut ? YELLOW : statusColour(status), `${status}${more}`);
       const took = durationMs === undefined ? "-" : `${durationMs.toFixed(1)} ms`;
       const rest = escapeControls(`${took} ${bodyBytes} B ${token ?? "-"} ${requestId}`);
       return `${start(time)} ${what} ${outcome} ${paint(GREY, rest)}`;
@@ -66,7 +67,7 @@ function jsonStart(level: Level, event: string, time: number): string {
   return `{"time":"${new Date(time).toISOString()}","level":"${level}","event":"${event}"`;
 }
 
-/** Many requests share a millisecond, and making its text costs as much as the rest of the line. */
+/** Many requests share a millisecond, and its text takes long to make. */
 const requestStart = keepLast((time: number) => jsonStart("info", "request", time), Object.is);
 
 const outcomeMembers = keepLast(

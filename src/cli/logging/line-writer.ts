@@ -5,9 +5,10 @@
  * Invariants. A reader that is slow or has stopped leaves the lines here; a
  * file takes them by one plain write, never a sync. Memory is bounded: beyond
  * the bound, where nothing more is taken, whole lines are dropped, and a later
- * line says how many. What is written is whole lines in their order (but for
- * the very last, at an end whose reader has stopped), with few writes: at once
- * where there was none for a while. Holds no process.
+ * line says how many. What is written is whole lines in their order, with few
+ * writes: at once where there was none for a while; only a reader that leaves
+ * in the middle of a line, or has stopped at the end, gets a part of one. Holds
+ * no process.
  */
 import { writeSync } from "node:fs";
 
@@ -21,8 +22,7 @@ const PAUSE_MS = 20;
 /**
  * Lines that wait to be made together. Between two answers a line is made by code that every
  * cache has lost, which costs several times as much as in a loop of many (test/bench/results).
- * What they hold is bounded by their number: at most some 4 MiB, where every path is as long as
- * a head may be.
+ * What they hold is bounded by their number, and a path by what a head may be.
  */
 const UNMADE_MAX = 256;
 /** Soon enough for a reader that is merely slow: a pipe holds 64 KiB. */
@@ -34,8 +34,8 @@ const FAULT_RETRY_MS = 1000;
 /** How long the end of the process waits for a reader that is slow: it may have stopped. */
 const END_MS = 1000;
 
-/** What the writer itself has to tell, as lines. */
-export interface OwnLines {
+/** Makes the lines that the writer itself has to tell. */
+export interface Describe {
   /** So many lines were dropped, because nobody took them. */
   loss(lines: number): string;
   /** Stands in the place of a line that could not be made. */
@@ -44,7 +44,7 @@ export interface OwnLines {
 
 export class LineWriter {
   readonly #fd: number;
-  readonly #own: OwnLines;
+  readonly #describe: Describe;
   /** Lines still to be made; they come behind all that is filled in. */
   #unmade: (() => string)[] = [];
   #filling = Buffer.allocUnsafeSlow(WAITING_BYTES_MAX);
@@ -61,9 +61,9 @@ export class LineWriter {
   #retryAt = 0;
 
   /** @param fd a descriptor that does not block (see `openStandardError`). */
-  constructor(fd: number, own: OwnLines) {
+  constructor(fd: number, describe: Describe) {
     this.#fd = fd;
-    this.#own = own;
+    this.#describe = describe;
   }
 
   /** @param line without its line feed, and with no other in it. */
@@ -76,7 +76,7 @@ export class LineWriter {
   /** The same for a line that is made later, together with others. */
   writeLater(make: () => string): void {
     this.#unmade.push(make);
-    if (this.#unmade.length === UNMADE_MAX) this.#makeLines();
+    if (this.#unmade.length >= UNMADE_MAX) this.#makeLines();
     this.#schedule();
   }
 
@@ -90,18 +90,29 @@ export class LineWriter {
 
   /** As one text, which takes a third less time than one by one. */
   #makeLines(): void {
+    const makes = this.#unmade;
+    this.#unmade = [];
     let lines = "";
-    for (const make of this.#unmade) lines += `${this.#makeLine(make)}\n`;
-    this.#unmade.length = 0;
+    for (const make of makes) lines += this.#makeLine(make);
     if (this.#append(lines)) return;
     for (const line of lines.split(/(?<=\n)/)) this.#add(line);
   }
 
+  /** The line with its line feed; nothing where not even its fault can be told. */
   #makeLine(make: () => string): string {
     try {
-      return make();
+      return `${make()}\n`;
     } catch (fault) {
-      return this.#own.fault(fault);
+      return this.#makeFaultLine(fault);
+    }
+  }
+
+  #makeFaultLine(fault: unknown): string {
+    try {
+      return `${this.#describe.fault(fault)}\n`;
+    } catch {
+      this.#dropped++;
+      return "";
     }
   }
 
@@ -165,7 +176,7 @@ export class LineWriter {
     if (this.#rest.length > 0) return true;
     // Where it finds no room it is told the next time.
     const loss = this.#dropped;
-    if (loss > 0 && this.#append(`${this.#own.loss(loss)}\n`)) this.#dropped = 0;
+    if (loss > 0 && this.#append(`${this.#describe.loss(loss)}\n`)) this.#dropped = 0;
     if (this.#filled === 0) return false;
     this.#rest = this.#filling.subarray(0, this.#filled);
     [this.#filling, this.#resting] = [this.#resting, this.#filling];

@@ -10,12 +10,13 @@ import { constants, fstatSync, openSync } from "node:fs";
 
 export function openStandardError(): number {
   const { isTTY, fd } = process.stderr; // to touch it is what makes the stream
-  if (!isTTY && !fstatSync(fd).isFIFO()) return fd;
   try {
+    if (!isTTY && !fstatSync(fd).isFIFO()) return fd;
     const { O_WRONLY, O_NONBLOCK, O_NOCTTY } = constants;
     return openSync(`/proc/self/fd/${fd}`, O_WRONLY | O_NONBLOCK | O_NOCTTY);
   } catch {
-    return fd; // another system, or one of another user: it works, and may block
+    // Another system or another user's, or nobody reads it now: it works, and may block.
+    return fd;
   }
 }
 

@@ -35,6 +35,14 @@ test("a request in JSON has every member, under a name that stays", () => {
   });
 });
 
+test("an id of every character that one may have stays what it is", () => {
+  const requestId = "ABCXYZabcxyz0123456789._~+/=:@-";
+  assert.equal(
+    JSON.parse(JSON_FORMAT.request({ ...REQUEST, requestId }, TIME)).requestId,
+    requestId,
+  );
+});
+
 test("what never became a request has nulls, and a success no error", () => {
   const nothing = { method: undefined, path: undefined, durationMs: undefined, token: undefined };
   const line = JSON_FORMAT.request({ ...REQUEST, ...nothing, status: 200, error: undefined }, TIME);

@@ -11,11 +11,11 @@ import { join } from "node:path";
 import { StringDecoder } from "node:string_decoder";
 import { type TestContext, test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
-import { LineWriter, type OwnLines } from "../../../src/cli/logging/line-writer.ts";
+import { type Describe, LineWriter } from "../../../src/cli/logging/line-writer.ts";
 import { makeFolder } from "../../support/folders.ts";
 import { until } from "../../support/watch.ts";
 
-const OWN: OwnLines = {
+const DESCRIBE: Describe = {
   loss: (lines) => `lost ${lines}`,
   fault: (fault) => `no line: ${fault}`,
 };
@@ -54,7 +54,7 @@ function spawnWriter(t: TestContext, script: string, stderr: "pipe" | number): C
 
 test("lines of one turn leave behind it, whole and in their order", async (t) => {
   const { fd, read } = openFile(t);
-  const writer = new LineWriter(fd, OWN);
+  const writer = new LineWriter(fd, DESCRIBE);
   writer.write("one");
   writer.write("zwölf \u{1f331}");
   assert.equal(read(), "");
@@ -64,7 +64,7 @@ test("lines of one turn leave behind it, whole and in their order", async (t) =>
 
 test("end() writes at once what waits", (t) => {
   const { fd, read } = openFile(t);
-  const writer = new LineWriter(fd, OWN);
+  const writer = new LineWriter(fd, DESCRIBE);
   writer.write("last words");
   writer.end();
   assert.equal(read(), "last words\n");
@@ -72,7 +72,7 @@ test("end() writes at once what waits", (t) => {
 
 test("lines that are made later keep their place among the others", (t) => {
   const { fd, read } = openFile(t);
-  const writer = new LineWriter(fd, OWN);
+  const writer = new LineWriter(fd, DESCRIBE);
   writer.writeLater(() => "one");
   writer.write("two");
   writer.writeLater(() => "three");
@@ -83,7 +83,7 @@ test("lines that are made later keep their place among the others", (t) => {
 
 test("a line that is made later is made behind the turn it came in", async (t) => {
   const { fd, read } = openFile(t);
-  const writer = new LineWriter(fd, OWN);
+  const writer = new LineWriter(fd, DESCRIBE);
   let made = 0;
   writer.writeLater(() => `line ${++made}`);
   assert.equal(made, 0);
@@ -94,7 +94,7 @@ test("a line that is made later is made behind the turn it came in", async (t) =
 
 test("of lines that are made later only a few hundred wait", (t) => {
   const { fd, read } = openFile(t);
-  const writer = new LineWriter(fd, OWN);
+  const writer = new LineWriter(fd, DESCRIBE);
   let made = 0;
   for (let at = 1; at <= 5000; at++) {
     writer.writeLater(() => `line ${++made}`);
@@ -109,7 +109,7 @@ const LINE = "x".repeat(1023);
 
 test("more than the bound in one turn is no loss where it is taken", (t) => {
   const { fd, read } = openFile(t);
-  const writer = new LineWriter(fd, OWN);
+  const writer = new LineWriter(fd, DESCRIBE);
   for (let at = 0; at < 5000; at++) writer.write(LINE);
   writer.end();
   assert.ok(read() === `${LINE}\n`.repeat(5000));
@@ -117,7 +117,7 @@ test("more than the bound in one turn is no loss where it is taken", (t) => {
 
 test("lines beyond the bound that nobody takes are dropped, and a later line says how many", async (t) => {
   const pipe = openPipe(t);
-  const writer = new LineWriter(pipe.fd, OWN);
+  const writer = new LineWriter(pipe.fd, DESCRIBE);
   for (let at = 0; at < 5000; at++) writer.write(LINE);
   await until("the loss is told", () => /^lost [0-9]+\n$/m.test(pipe.read()));
   const lines = pipe.read().split("\n");
@@ -154,7 +154,7 @@ for (const [[says, left, line, isKept], [how, write]] of LAST_LINES.flatMap((las
   test(`where ${left} bytes are left, a line ${says} that is made ${how} is ${isKept ? "kept" : "dropped"} whole`, async (t) => {
     const pipe = openPipe(t);
     const before = pipe.fill();
-    const writer = new LineWriter(pipe.fd, OWN);
+    const writer = new LineWriter(pipe.fd, DESCRIBE);
     const first = left === BOUND ? "" : `${"-".repeat(BOUND - left - 1)}\n`;
     if (first !== "") write(writer, first.slice(0, -1));
     write(writer, line);
@@ -168,7 +168,7 @@ for (const [[says, left, line, isKept], [how, write]] of LAST_LINES.flatMap((las
 for (const line of ["x".repeat(BOUND), "\u20ac".repeat(Math.ceil(BOUND / 3))]) {
   test(`a line of ${line.length} units that is longer than the bound is dropped, and told behind the next`, (t) => {
     const { fd, read } = openFile(t);
-    const writer = new LineWriter(fd, OWN);
+    const writer = new LineWriter(fd, DESCRIBE);
     writer.write(line);
     writer.write("next");
     writer.end();
@@ -178,7 +178,7 @@ for (const line of ["x".repeat(BOUND), "\u20ac".repeat(Math.ceil(BOUND / 3))]) {
 
 test("a line that cannot be made has another in its place that says so", (t) => {
   const { fd, read } = openFile(t);
-  const writer = new LineWriter(fd, OWN);
+  const writer = new LineWriter(fd, DESCRIBE);
   writer.writeLater(() => "first");
   writer.writeLater(() => {
     throw new Error("a fault");
@@ -189,9 +189,32 @@ test("a line that cannot be made has another in its place that says so", (t) => 
   assert.equal(read(), "first\nno line: Error: a fault\nsecond\nlast words\n");
 });
 
+test("a line whose fault cannot be told is counted as lost, and last words go out", (t) => {
+  const { fd, read } = openFile(t);
+  const writer = new LineWriter(fd, { ...DESCRIBE, fault: String });
+  writer.writeLater(() => {
+    throw Object.create(null); // no text can be made of it
+  });
+  writer.write("last words");
+  writer.end();
+  assert.equal(read(), "last words\nlost 1\n");
+});
+
+test("a line that tells of something while it is made costs no other", (t) => {
+  const { fd, read } = openFile(t);
+  const writer = new LineWriter(fd, DESCRIBE);
+  writer.writeLater(() => {
+    writer.write("inner");
+    return "outer";
+  });
+  writer.writeLater(() => "second");
+  writer.end();
+  assert.deepEqual(read().split("\n").sort(), ["", "inner", "outer", "second"]);
+});
+
 test("a loss is told even where no line follows it", async (t) => {
   const { fd, read } = openFile(t);
-  const writer = new LineWriter(fd, OWN);
+  const writer = new LineWriter(fd, DESCRIBE);
   writer.write("x".repeat(BOUND));
   await until("it is told", () => read() !== "");
   assert.equal(read(), "lost 1\n");
@@ -199,7 +222,7 @@ test("a loss is told even where no line follows it", async (t) => {
 
 test("a reader that takes a little at a time gets every line in its order", async (t) => {
   const pipe = openPipe(t);
-  const writer = new LineWriter(pipe.fd, OWN);
+  const writer = new LineWriter(pipe.fd, DESCRIBE);
   let expected = "";
   let read = 0;
   for (let at = 0; at < 9000; at++) {
@@ -262,48 +285,56 @@ function openPipe(t: TestContext) {
   };
 }
 
-test("a reader that has stopped holds nobody up; when it goes on, it gets whole lines", async (t) => {
-  const child = writeUnread(
-    t,
-    `let turns = 0;
+test(
+  "a reader that has stopped holds nobody up; when it goes on, it gets whole lines",
+  LIMITED,
+  async (t) => {
+    const child = writeUnread(
+      t,
+      `let turns = 0;
      const timer = setInterval(() => {
        for (let at = 0; at < 1000; at++) writer.write(String(at).padStart(999, "-"));
        if (++turns === 4) { clearInterval(timer); process.stdout.write("wrote"); }
      }, 1);
      process.stdin.resume();`,
-  );
-  const [told] = await once(child.stdout, "data"); // and nobody has read a byte of the lines
-  assert.equal(String(told), "wrote");
-  let text = "";
-  child.stderr.setEncoding("utf8").on("data", (chunk: string) => {
-    text += chunk;
-  });
-  await until("the loss is told", () => /^lost [0-9]+\n/m.test(text));
-  const lost = Number(/^lost ([0-9]+)$/m.exec(text)?.[1]);
-  assert.ok(lost > 0);
-  const kept = text
-    .split("\n")
-    .slice(0, -1)
-    .filter((line) => line !== `lost ${lost}`);
-  assert.equal(kept.length + lost, 4000);
-  for (const line of kept) assert.match(line, /^(?=.{999}$)-+[0-9]{1,3}$/);
-});
+    );
+    const [told] = await once(child.stdout, "data"); // and nobody has read a byte of the lines
+    assert.equal(String(told), "wrote");
+    let text = "";
+    child.stderr.setEncoding("utf8").on("data", (chunk: string) => {
+      text += chunk;
+    });
+    await until("the loss is told", () => /^lost [0-9]+\n/m.test(text));
+    const lost = Number(/^lost ([0-9]+)$/m.exec(text)?.[1]);
+    assert.ok(lost > 0);
+    const kept = text
+      .split("\n")
+      .slice(0, -1)
+      .filter((line) => line !== `lost ${lost}`);
+    assert.equal(kept.length + lost, 4000);
+    for (const line of kept) assert.match(line, /^(?=.{999}$)-+[0-9]{1,3}$/);
+  },
+);
 
-test("a process that ends waits for a reader that is slow, and so loses no line", async (t) => {
-  const child = writeUnread(
-    t,
-    `for (let at = 0; at < 900; at++) writer.write(String(at).padStart(999, "-"));
+test(
+  "a process that ends waits for a reader that is slow, and so loses no line",
+  LIMITED,
+  async (t) => {
+    const child = writeUnread(
+      t,
+      `for (let at = 0; at < 900; at++) writer.write(String(at).padStart(999, "-"));
      process.once("exit", () => writer.end());
      process.stdout.write("ends", () => process.exit(0));`,
-  );
-  await once(child.stdout, "data");
-  let text = "";
-  child.stderr.setEncoding("utf8").on("data", (chunk: string) => {
-    text += chunk;
-  });
-  await once(child, "close");
-  assert.equal(text.split("\n").length - 1, 900);
-});
+    );
+    await once(child.stdout, "data");
+    let text = "";
+    child.stderr.setEncoding("utf8").on("data", (chunk: string) => {
+      text += chunk;
+    });
+    await once(child, "close");
+    assert.equal(text.split("\n").length - 1, 900);
+  },
+);
 
 for (const [says, end] of [
   ["", ""],
@@ -337,12 +368,13 @@ test("a reader that comes back gets what waited for it", async (t) => {
   const fd = openSync(path, O_WRONLY | O_NONBLOCK);
   t.after(() => closeSync(fd));
   closeSync(gone);
-  const writer = new LineWriter(fd, OWN);
+  const writer = new LineWriter(fd, DESCRIBE);
   writer.write("first");
   await turn();
   await turn(); // it was tried, and nobody was there
   const reader = openSync(path, O_RDONLY | O_NONBLOCK);
   t.after(() => closeSync(reader));
+  assert.equal(String(readSome(reader)), "");
   writer.write("second");
   let text = "";
   await until("all is read", () => {
@@ -352,7 +384,7 @@ test("a reader that comes back gets what waited for it", async (t) => {
   assert.equal(text, "first\nsecond\n");
 });
 
-test("a reader that has gone costs its lines and nothing else", async (t) => {
+test("a reader that has gone costs its lines and nothing else", LIMITED, async (t) => {
   const child = writeUnread(
     t,
     `process.stdin.once("data", () => {

@@ -14,7 +14,9 @@ function logOf(script: string) {
     });
     ${script}`;
   const args = ["--import", import.meta.resolve("tsx"), "--input-type=module", "-e", program];
-  return logLinesOf(spawnSync(process.execPath, args, { encoding: "utf8" }).stderr);
+  return logLinesOf(
+    spawnSync(process.execPath, args, { encoding: "utf8", timeout: 20_000 }).stderr,
+  );
 }
 
 test("a request's line has the time of its answer, however late it is made", () => {
