@@ -11,9 +11,9 @@
  *
  * Invariants. Ids that are equal are added in the order they came in, so the
  * first keeps its offset. Where buckets end depends on the hash alone: the
- * index may grow meanwhile. An id may be no part of the index before `settle`,
- * though it may be as well: a full bucket does not wait. After an id that the
- * index has refused by throwing, the loader is of no use any more.
+ * index may grow meanwhile. Before `settle` an id may be in the index or not: a
+ * full bucket does not wait. After an id that the index has refused by throwing,
+ * the loader is of no use any more.
  */
 import { setImmediate as turn } from "node:timers/promises";
 import type { LinePosition } from "../log/format.ts";
@@ -90,7 +90,7 @@ export class IdLoader {
 
   /**
    * Adds all that waits, and returns where the ids stand that were there before,
-   * in their order. No id may come until then: its bucket may have been passed.
+   * in their order. An id that comes meanwhile may have to wait for the next call.
    */
   async settle(): Promise<LinePosition[]> {
     let ids = 0;
