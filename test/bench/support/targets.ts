@@ -100,11 +100,12 @@ export async function startLoggingServer(
 ): Promise<Target> {
   const pipe = await openDrainedPipe(`${options.folder}.log`);
   const withLog = { ...options, stderr: pipe.fd };
-  const target = await startServe(withLog, ["--log", "json", ...words], ROOT);
-  fs.closeSync(pipe.fd);
+  const starting = startServe(withLog, ["--log", "json", ...words], ROOT);
+  const target = await starting.finally(() => fs.closeSync(pipe.fd));
   const stop = async () => {
-    const { records = 0 } = (await target.durable?.()) ?? {};
-    await target.stop();
+    const asking = Promise.resolve(target.durable?.());
+    await asking.finally(() => target.stop());
+    const records = (await asking)?.records ?? 0;
     note(`${target.name}: ${await pipe.lines} lines logged of ${records} creates`);
   };
   return { ...target, stop };
@@ -116,9 +117,8 @@ export async function startWatchedServer(options: TargetOptions): Promise<Target
   const target = await startLoggingServer(options, ["--admin", admin]);
   const scraping = askAgain({ socketPath: admin, path: "/metrics" }, 200, SCRAPE_INTERVAL_MS);
   const stop = async () => {
-    const scrapes = await scraping.stop();
+    const scrapes = await scraping.stop().finally(() => target.stop());
     note(`${target.name}: ${scrapes.length} scrapes answered`);
-    await target.stop();
   };
   return { ...target, stop };
 }
