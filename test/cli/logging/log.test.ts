@@ -1,26 +1,23 @@
 import assert from "node:assert/strict";
-import { spawnSync } from "node:child_process";
 import { test } from "node:test";
 import { logLinesOf } from "../../support/messages.ts";
+import { runModule } from "../../support/run.ts";
 
 /** The log of a program that runs this script, in JSON. */
-function logOf(script: string) {
-  const program = `
+async function logOf(script: string) {
+  const { stderr } = await runModule(`
     import { channel } from "node:diagnostics_channel";
     import { startLog } from "${new URL("../../../src/cli/logging/log.ts", import.meta.url)}";
     startLog({ format: "json", level: "info" });
     const answer = (path) => channel("plant-store:request").publish({
       method: "POST", path, status: 200, durationMs: 1, bodyBytes: 2, requestId: "a", cut: false,
     });
-    ${script}`;
-  const args = ["--import", import.meta.resolve("tsx"), "--input-type=module", "-e", program];
-  return logLinesOf(
-    spawnSync(process.execPath, args, { encoding: "utf8", timeout: 20_000 }).stderr,
-  );
+    ${script}`);
+  return logLinesOf(stderr);
 }
 
-test("a request's line has the time of its answer, however late it is made", () => {
-  const lines = logOf(`
+test("a request's line has the time of its answer, however late it is made", async () => {
+  const lines = await logOf(`
     for (const time of [1000, 2000, 9000]) {
       Date.now = () => time;
       answer("/" + time);
@@ -35,8 +32,8 @@ test("a request's line has the time of its answer, however late it is made", () 
   );
 });
 
-test("a line that cannot be made costs no other, and is an error of the log in its place", () => {
-  const lines = logOf(`answer("/1"); answer(Symbol("path")); answer("/3");`);
+test("a line that cannot be made costs no other, and is an error of the log in its place", async () => {
+  const lines = await logOf(`answer("/1"); answer(Symbol("path")); answer("/3");`);
   assert.deepEqual(
     lines.map(({ event, level, path }) => [event, level, path]),
     [
