@@ -3,6 +3,7 @@ import { spawnSync } from "node:child_process";
 import { test } from "node:test";
 import timers from "node:timers/promises";
 import { Pace } from "../../src/log/pace.ts";
+import { moduleArgs } from "../support/run.ts";
 
 /** Takes the processor for so long. */
 function work(ms: number): void {
@@ -57,7 +58,6 @@ test("a rest keeps no process alive", () => {
     void pace.rest();
     process.exitCode = 7;
   `;
-  const args = ["--import", import.meta.resolve("tsx"), "--input-type=module", "-e", program];
-  const { status } = spawnSync(process.execPath, args, { timeout: 30_000 });
+  const { status } = spawnSync(process.execPath, moduleArgs(program), { timeout: 30_000 });
   assert.equal(status, 7);
 });

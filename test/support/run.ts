@@ -41,9 +41,13 @@ const MODULE_TIMEOUT_MS = 20_000;
 
 /** Runs the text of an ES module, which may import our sources, in a process of its own. */
 export function runModule(text: string, args: readonly string[] = []): Promise<Finished> {
-  const loader = ["--import", import.meta.resolve("tsx"), "--input-type=module"];
-  const words = [process.execPath, ...loader, "-e", text, ...args];
+  const words = [process.execPath, ...moduleArgs(text), ...args];
   return runToEnd(words, { timeout: MODULE_TIMEOUT_MS });
+}
+
+/** What Node is given to run such a text. */
+export function moduleArgs(text: string): string[] {
+  return ["--import", import.meta.resolve("tsx"), "--input-type=module", "-e", text];
 }
 
 /** What such a module prints as JSON, and nothing else. @throws when it does not end well. */

@@ -13,6 +13,7 @@ import { type TestContext, test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 import { type Describe, LineWriter } from "../../../src/cli/logging/line-writer.ts";
 import { makeFolder } from "../../support/folders.ts";
+import { moduleArgs } from "../../support/run.ts";
 import { until } from "../../support/watch.ts";
 
 const DESCRIBE: Describe = {
@@ -46,8 +47,7 @@ function spawnWriter(t: TestContext, script: string, stderr: "pipe" | number): C
       fault: String,
     });
     ${script}`;
-  const args = ["--import", import.meta.resolve("tsx"), "--input-type=module", "-e", program];
-  const child = spawn(process.execPath, args, { stdio: ["pipe", "pipe", stderr] });
+  const child = spawn(process.execPath, moduleArgs(program), { stdio: ["pipe", "pipe", stderr] });
   t.after(() => child.kill("SIGKILL"));
   return child;
 }
