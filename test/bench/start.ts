@@ -8,8 +8,10 @@
  *   npm run bench:start -- --full   also 50 M
  *   npm run bench:start -- --executable --lines 0   the executable, built for it, with an empty log
  *
- * The cases take turns; each number is a median. A cold start also reads Node
- * from the disk, so compare it with the cold start of the empty log.
+ * The cases take turns; each number is a median. Nothing is pinned: nobody is
+ * served yet, so a start has the whole machine, and reads on one core while it
+ * looks at lines on another. A cold start also reads Node from the disk, so
+ * compare it with the cold start of the empty log.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -18,7 +20,7 @@ import http from "node:http";
 import path from "node:path";
 import { buildExecutable, installTools } from "../executable/build.ts";
 import { generateStore } from "./generate.ts";
-import { describeMachine, note, pinned, withFolder } from "./support/machine.ts";
+import { describeMachine, NOTHING_PINNED, note, withFolder } from "./support/machine.ts";
 import { formatRound, formatSpread, spread } from "./support/numbers.ts";
 import { positive, positives, readOptions } from "./support/options.ts";
 import { readPort, runToEnd } from "./support/program.ts";
@@ -54,7 +56,7 @@ let program: readonly string[] = [process.execPath, main];
 let plants = 0;
 
 await withFolder(options.dir, async (folder) => {
-  process.stdout.write(`${describeMachine(folder)}\n\n`);
+  process.stdout.write(`${describeMachine(folder, process.version, NOTHING_PINNED)}\n\n`);
   if (options.executable !== undefined) program = [await makeExecutable(folder)];
   const isEmptyOnly = options.lines === "0";
   const lengths = isEmptyOnly ? [] : positives(options.lines?.replace(/^0,/, ""), [1e6, 1e7]);
@@ -128,7 +130,7 @@ function canDropCaches(): boolean {
 
 /** One start, one create, one clean stop. */
 async function start(data: string, token: string): Promise<Start> {
-  const words = [...pinned(0), ...program, "serve", "--port", "0", "--data", data];
+  const words = [...program, "serve", "--port", "0", "--data", data];
   const [first = "", ...rest] = words;
   const begin = performance.now();
   const child = spawn(first, rest, { stdio: ["ignore", "pipe", "inherit"] });

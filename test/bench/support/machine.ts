@@ -33,11 +33,16 @@ function allowedCores(): number[] {
   });
 }
 
+export const NOTHING_PINNED = "nothing pinned";
+
 /** One line for the head of a report. */
-export function describeMachine(directory: string, nodeVersion = process.version): string {
+export function describeMachine(
+  directory: string,
+  nodeVersion = process.version,
+  pins = cores.length < 2 ? NOTHING_PINNED : `pinned to cores ${cores[0]} and ${cores[1]}`,
+): string {
   const cpus = os.cpus();
   const memory = Math.round(os.totalmem() / 2 ** 30);
-  const pins = cores.length < 2 ? "nothing pinned" : `pinned to cores ${cores[0]} and ${cores[1]}`;
   return (
     `${cpus.length} x ${cpus[0]?.model.trim()}, ${memory} GiB, ${os.type()} ${os.release()}, ` +
     `Node ${nodeVersion}, a synced 4 KiB write takes ${syncedWriteUs(directory)} µs, ${pins}, ` +
