@@ -80,7 +80,7 @@ export class IdIndex {
   /** An index from the pages of a copy, which hold so many ids. */
   static fromPages(
     { seed, homes, oldHomes, moved }: IndexShape,
-    pages: Iterable<PagePlace & { readonly bytes: SharedArrayBuffer }>,
+    pages: Iterable<PagePlace & { readonly bytes: ArrayBuffer }>,
     size: number,
   ): IdIndex {
     const index = new IdIndex(0, seed);

@@ -22,7 +22,7 @@ import { type Checkpoint, isNewerThanCheckpoint } from "../log/checkpoint.ts";
 import { ioError, type LogFile } from "../log/file.ts";
 import { replaceCache } from "../log/replace-file.ts";
 import { IdIndex, type IndexCopy, type IndexShape, type PagePlace } from "./id-index.ts";
-import { allocatePage, PAGE_BYTES } from "./slot-table.ts";
+import { PAGE_BYTES } from "./slot-table.ts";
 
 const VERSION = 1;
 const ENTRY_BYTES = 16;
@@ -186,28 +186,25 @@ async function readIndex(handle: FileHandle, footer: Footer): Promise<IdIndex> {
   if (crc32(directory) !== footer.directory) throw new Error("its directory is damaged");
   const entries = decodeDirectory(directory);
   const bytes = await readPages(handle, entries);
-  const placed = entries.map((entry, at) => ({ ...entry, bytes: bytes[at] as SharedArrayBuffer }));
+  const placed = entries.map((entry, at) => ({ ...entry, bytes: bytes[at] as ArrayBuffer }));
   return IdIndex.fromPages({ ...shape, seed: Buffer.from(shape.seed, "hex") }, placed, size);
 }
 
 /** Straight into the memory they stay in; while one lane judges, the other reads. */
-async function readPages(
-  handle: FileHandle,
-  entries: readonly Entry[],
-): Promise<SharedArrayBuffer[]> {
-  const pages: SharedArrayBuffer[] = [];
+async function readPages(handle: FileHandle, entries: readonly Entry[]): Promise<ArrayBuffer[]> {
+  const pages: ArrayBuffer[] = [];
   let next = 0;
   const readLane = async () => {
     while (next < entries.length) {
       const first = next;
       next += PAGES_PER_READ;
       const count = Math.min(PAGES_PER_READ, entries.length - first);
-      const group = Array.from({ length: count }, () => Buffer.from(allocatePage()));
+      const group = Array.from({ length: count }, () => Buffer.from(new ArrayBuffer(PAGE_BYTES)));
       await handle.readv(group, first * PAGE_BYTES);
       for (const [at, page] of group.entries()) {
         const isSound = crc32(page) === entries[first + at]?.crc32;
         if (!isSound) throw new Error(`page ${first + at} is damaged`);
-        pages[first + at] = page.buffer;
+        pages[first + at] = page.buffer as ArrayBuffer;
       }
     }
   };

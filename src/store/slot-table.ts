@@ -35,21 +35,12 @@ export const SLACK = 4096;
 /** The first offset that does not fit: one byte short of 1 TiB. */
 export const OFFSET_LIMIT = 2 ** 40 - 1;
 
-/**
- * Memory for a page, all zeros. Shared, though nobody shares it: for so many bytes of every other
- * array V8 begins a collection of garbage, and a full one stands still for 10 ms. On the way to
- * 50 million ids there were 16 full and 754 small ones; now there are 3 and 40.
- */
-export function allocatePage(): SharedArrayBuffer {
-  return new SharedArrayBuffer(PAGE_BYTES);
-}
-
 /** Pages of tables that were emptied, for the next ones: growing leaves no garbage. */
 export class PagePool {
   readonly #pages: DataView[] = [];
 
   take(): DataView {
-    return this.#pages.pop() ?? new DataView(allocatePage());
+    return this.#pages.pop() ?? new DataView(new ArrayBuffer(PAGE_BYTES));
   }
 
   give(page: DataView): void {
@@ -94,7 +85,7 @@ export class SlotTable {
   }
 
   /** Takes over a page of a table that was copied: one with as many homes and the same hash. */
-  setPage(index: number, page: SharedArrayBuffer): void {
+  setPage(index: number, page: ArrayBuffer): void {
     this.#pages[index] = new DataView(page);
   }
 

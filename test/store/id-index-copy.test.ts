@@ -4,7 +4,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { SEED_BYTES } from "../../src/store/id-hash.ts";
 import { IdIndex, type IndexCopy } from "../../src/store/id-index.ts";
-import { allocatePage, PAGE_BYTES } from "../../src/store/slot-table.ts";
+import { PAGE_BYTES } from "../../src/store/slot-table.ts";
 import { watchSlots } from "../support/written-slots.ts";
 
 const SEED = new Uint8Array(SEED_BYTES).fill(7);
@@ -26,9 +26,7 @@ function finish(copy: IndexCopy, between: () => void = () => {}): { index: IdInd
   let used = 0;
   const bytes = new Uint8Array(PAGE_BYTES);
   for (const page of copy.pages(bytes)) {
-    const kept = allocatePage();
-    new Uint8Array(kept).set(bytes);
-    pages.push({ ...page, bytes: kept });
+    pages.push({ ...page, bytes: bytes.slice().buffer });
     used += page.used;
     between();
   }
