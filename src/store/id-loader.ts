@@ -90,7 +90,7 @@ export class IdLoader {
 
   /**
    * Adds all that waits, and returns where the ids stand that were there before,
-   * in their order. An id that comes meanwhile may have to wait for the next call.
+   * in their order. No id may come until then: its bucket may have been passed.
    */
   async settle(): Promise<LinePosition[]> {
     let ids = 0;

@@ -34,7 +34,7 @@ const FAULT_RETRY_MS = 1000;
 /** How long the end of the process waits for a reader that is slow: it may have stopped. */
 const END_MS = 1000;
 
-/** Makes the lines that the writer itself has to tell. */
+/** Makes the lines that the writer itself has to tell; neither throws. */
 export interface Describe {
   /** So many lines were dropped, because nobody took them. */
   loss(lines: number): string;
@@ -98,21 +98,12 @@ export class LineWriter {
     for (const line of lines.split(/(?<=\n)/)) this.#add(line);
   }
 
-  /** The line with its line feed; nothing where not even its fault can be told. */
+  /** The line with its line feed, or what tells why there is none. */
   #makeLine(make: () => string): string {
     try {
       return `${make()}\n`;
     } catch (fault) {
-      return this.#makeFaultLine(fault);
-    }
-  }
-
-  #makeFaultLine(fault: unknown): string {
-    try {
       return `${this.#describe.fault(fault)}\n`;
-    } catch {
-      this.#dropped++;
-      return "";
     }
   }
 

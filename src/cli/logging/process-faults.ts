@@ -18,7 +18,11 @@ export function reportProcessFaults(): void {
   });
 }
 
-/** What a fault is, without its stack. */
+/** What a fault is, without its stack. Never throws: anything may be one, also what is no text. */
 export function nameFault(fault: unknown): string {
-  return fault instanceof Error ? `${fault.name}: ${fault.message}` : String(fault);
+  try {
+    return fault instanceof Error ? `${fault.name}: ${fault.message}` : String(fault);
+  } catch {
+    return "something that cannot be named";
+  }
 }

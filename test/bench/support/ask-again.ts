@@ -7,7 +7,7 @@ export interface Asking {
   stop(): Promise<number[]>;
 }
 
-/** Asks until it is stopped; an answer with another status ends the bench. */
+/** Asks until it is stopped, which fails where an answer had another status or none came. */
 export function askAgain(request: http.RequestOptions, status: number, intervalMs: number): Asking {
   let isOver = false;
   const run = async () => {
@@ -27,6 +27,7 @@ export function askAgain(request: http.RequestOptions, status: number, intervalM
     return answers;
   };
   const running = run();
+  running.catch(() => {}); // told by `stop`
   return {
     stop: () => {
       isOver = true;

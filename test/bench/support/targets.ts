@@ -103,10 +103,8 @@ export async function startLoggingServer(
   const starting = startServe(withLog, ["--log", "json", ...words], ROOT);
   const target = await starting.finally(() => fs.closeSync(pipe.fd));
   const stop = async () => {
-    const asking = Promise.resolve(target.durable?.());
-    await asking.finally(() => target.stop());
-    const records = (await asking)?.records ?? 0;
-    note(`${target.name}: ${await pipe.lines} lines logged of ${records} creates`);
+    const durable = await Promise.resolve(target.durable?.()).finally(() => target.stop());
+    note(`${target.name}: ${await pipe.lines} lines logged of ${durable?.records ?? 0} creates`);
   };
   return { ...target, stop };
 }

@@ -189,17 +189,6 @@ test("a line that cannot be made has another in its place that says so", (t) => 
   assert.equal(read(), "first\nno line: Error: a fault\nsecond\nlast words\n");
 });
 
-test("a line whose fault cannot be told is counted as lost, and last words go out", (t) => {
-  const { fd, read } = openFile(t);
-  const writer = new LineWriter(fd, { ...DESCRIBE, fault: String });
-  writer.writeLater(() => {
-    throw Object.create(null); // no text can be made of it
-  });
-  writer.write("last words");
-  writer.end();
-  assert.equal(read(), "last words\nlost 1\n");
-});
-
 test("a line that tells of something while it is made costs no other", (t) => {
   const { fd, read } = openFile(t);
   const writer = new LineWriter(fd, DESCRIBE);
