@@ -4,10 +4,10 @@
  * Invariants. However many ids there are, no call moves more than a run of
  * slots or allocates more than 1 MiB: growing means a second table, a third
  * larger, into which every further `add` moves a few slots; pages that were
- * emptied are used again, so there are never two full copies. Filled up to 50
- * million, no thousand adds take 10 ms (`npm run bench:scale`). A `Map`
- * would end at 16,777,216 entries and cost about 100 bytes each; this costs 16
- * to 22. Entries are only ever added.
+ * emptied are used again, so there are never two full copies. On the way to 50
+ * million a thousand adds take 10 ms ten times, because V8 collects garbage then
+ * (`npm run bench:scale`). A `Map` would end at 16,777,216 entries and cost about
+ * 100 bytes each; this costs 16 to 22. Entries are only ever added.
  */
 import { randomBytes } from "node:crypto";
 import { IdHash, SEED_BYTES } from "./id-hash.ts";

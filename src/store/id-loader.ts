@@ -90,7 +90,8 @@ export class IdLoader {
 
   /**
    * Adds all that waits, and returns where the ids stand that were there before,
-   * in their order. No id may come until then: its bucket may have been passed.
+   * in their order. No id may come before it has resolved: its bucket may have
+   * been passed.
    */
   async settle(): Promise<LinePosition[]> {
     let ids = 0;

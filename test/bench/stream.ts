@@ -32,8 +32,8 @@ const options = readOptions({
 });
 
 /**
- * Of a run of creates. Node accepts one connection in each turn of the event loop, so those of two
- * seconds are to a part of clients that are still waiting for that, and not of creates that go on.
+ * Of a run of creates. Node accepts one connection in each turn of the event loop, so a run of two
+ * seconds is partly one of clients that wait to be accepted, not of creates that go on.
  */
 const SECONDS = 5;
 /** Longer is no stream that goes on beside creates, and the creates would have the server alone. */

@@ -7,6 +7,7 @@ import { createToken } from "../../src/index.ts";
 import { runCli } from "../support/cli.ts";
 import { messagesOf } from "../support/messages.ts";
 import { logPath, readLog, writeLog } from "../support/stores.ts";
+import { until } from "../support/watch.ts";
 import { mountSmallDisk, remount } from "./machine.ts";
 import { assertGoesOn, assertKept, assertLog, plant, startRefused, Trial } from "./trial.ts";
 
@@ -39,6 +40,7 @@ describe("a full disk", AT_ONCE, () => {
     const lines = Array.from({ length: id - 1 }, (_, at) => plant(at + 1, LONG_NAME));
     assertLog(folder, lines);
     assert.equal(await trial.create(1, LONG_NAME), 200, "a replay needs no room");
+    await until("the log tells of it", () => trial.messages.length > 0);
     assert.equal(trial.messages.length, 1, trial.messages.join("\n"));
 
     remount(folder, "size=1m");

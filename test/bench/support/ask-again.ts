@@ -7,23 +7,26 @@ export interface Asking {
   stop(): Promise<number[]>;
 }
 
-/** Asks until it is stopped, which fails where an answer had another status or none came. */
+/** Asks until it is stopped, which fails where an answer had another status or the connection failed. */
 export function askAgain(request: http.RequestOptions, status: number, intervalMs: number): Asking {
   let isOver = false;
   const run = async () => {
     const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
     const answers: number[] = [];
-    while (!isOver) {
-      const sent = performance.now();
-      const [answer] = await once(http.request({ ...request, agent }).end(), "response");
-      answers.push(performance.now() - sent);
-      if (answer.statusCode !== status) {
-        throw new Error(`expected ${status}, got ${answer.statusCode}`);
+    try {
+      while (!isOver) {
+        const sent = performance.now();
+        const [answer] = await once(http.request({ ...request, agent }).end(), "response");
+        answers.push(performance.now() - sent);
+        if (answer.statusCode !== status) {
+          throw new Error(`expected ${status}, got ${answer.statusCode}`);
+        }
+        await once(answer.resume(), "end");
+        await new Promise((resolve) => setTimeout(resolve, intervalMs));
       }
-      await once(answer.resume(), "end");
-      await new Promise((resolve) => setTimeout(resolve, intervalMs));
+    } finally {
+      agent.destroy();
     }
-    agent.destroy();
     return answers;
   };
   const running = run();
