@@ -9,6 +9,9 @@ import { checkLines, type PlantTaker } from "./line-check.ts";
 import { findReadable, openForReading } from "./readable.ts";
 import { decodeRecord } from "./record.ts";
 
+/** What is made plants of at once: a few milliseconds of the caller's event loop. */
+const PLANTS_BLOCK_BYTES = 256 * 1024;
+
 /**
  * Every plant in the log, oldest first, in bounded memory.
  *
@@ -16,7 +19,7 @@ import { decodeRecord } from "./record.ts";
  * process that holds the directory does not answer within 1 s, `corruption`.
  */
 export async function* readPlants(directory: string): AsyncGenerator<NewPlant> {
-  for await (const { block, logPath } of readDurableBlocks(directory)) {
+  for await (const { block, logPath } of readDurableBlocks(directory, PLANTS_BLOCK_BYTES)) {
     const plants: NewPlant[] = [];
     const fault = faultOf(() => {
       visitLines(block, (record, position) => {
@@ -96,12 +99,13 @@ function faultOf(visit: () => void): unknown {
 
 async function* readDurableBlocks(
   directory: string,
+  blockBytes?: number,
 ): AsyncGenerator<{ readonly block: LineBlock; readonly logPath: string }> {
   const file = await openForReading(directory);
   try {
     const { end, lastLine } = await findReadable(directory, file);
     let before: LineBlock | undefined;
-    for await (const block of readBlocks(file, LOG_START, end)) {
+    for await (const block of readBlocks(file, LOG_START, end, blockBytes)) {
       yield { block, logPath: file.path };
       before = block;
     }

@@ -1,6 +1,7 @@
 /** The one reader: what a line is, wherever the blocks it is read in happen to end. */
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
+import { appendFileSync, truncateSync } from "node:fs";
 import { test } from "node:test";
 import fc from "fast-check";
 import type { LogFile } from "../../src/log/file.ts";
@@ -17,7 +18,7 @@ import {
 import { openLog } from "../support/logs.ts";
 
 /** What the reader reads at once; only lines that lie across such a border are hard. */
-const BLOCK = 256 * 1024;
+const BLOCK = 1024 * 1024;
 
 interface Line extends LinePosition {
   readonly text: string;
@@ -112,10 +113,12 @@ test("readBlocks() gives out nothing where no line ends at all", async (t) => {
   }
 });
 
-test("readBlocks() ends with the file where that is shorter than it was told", async (t) => {
-  const content = "one\ntwo\nthr";
-  const file = await openLog(t, content);
-  assert.deepEqual(await readLines(file, 5 * BLOCK), expectedLines(content));
+test("readBlocks() refuses to take the end of a file that was cut for the end it was told", async (t) => {
+  const content = [10, BLOCK, 20].map(lineOf).join("");
+  for (const bytes of [0, 5, 10, BLOCK, content.length - 1]) {
+    const file = await openLog(t, content.slice(0, bytes));
+    await assert.rejects(readLines(file, content.length), { code: "io_error" }, `${bytes} bytes`);
+  }
 });
 
 test("readBlocks() goes on from the start of any line with its offset and number", async (t) => {
@@ -223,6 +226,30 @@ test("visitLines() leaves out the lines that are taken, and counts them", () => 
     ["four", { offset: 25, line: 7 }],
   ]);
   assert.deepEqual(positionAfter(block), { offset: 30, line: 8 });
+});
+
+test("readBlocks() gives out a line longer than a block alone, however many stand behind it", async (t) => {
+  const behind = Array.from({ length: 300 }, () => 1000);
+  const content = [BLOCK + 1, ...behind, 3 * BLOCK, ...behind].map(lineOf).join("");
+  const file = await openLog(t, content);
+  for await (const { bytes } of readBlocks(file, LOG_START, content.length)) {
+    assert.ok(bytes.length <= BLOCK || bytes.indexOf("\n") === bytes.length - 1);
+  }
+});
+
+test("readBlocks() refuses a line that is longer than 512 MiB, and gives out those before it", async (t) => {
+  const content = "one\ntwo\n";
+  const file = await openLog(t, content);
+  truncateSync(file.path, content.length + 2 ** 29); // a hole, which takes no room
+  appendFileSync(file.path, "\n");
+  const lines: Line[] = [];
+  const reading = (async () => {
+    for await (const block of readBlocks(file, LOG_START, file.size())) {
+      visitLines(block, (record, place) => lines.push({ text: record.toString(), ...place }));
+    }
+  })();
+  await assert.rejects(reading, { code: "corruption" });
+  assert.deepEqual(lines, expectedLines(content));
 });
 
 test("readBlocks() can be given up, and the file closed, while it reads ahead", async (t) => {
