@@ -34,6 +34,10 @@ const MOVES = 5;
  */
 const COPY_ADDS_MAX = 0.05;
 
+/** How long a log and how many its plants may be: what is under way beside them still fits. */
+export const LOG_BYTES_MAX = OFFSET_LIMIT - 2 ** 32;
+export const IDS_MAX = 2 ** 31;
+
 /** What makes an index besides the pages of its tables. */
 export interface IndexShape {
   readonly seed: Uint8Array;

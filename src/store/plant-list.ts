@@ -9,6 +9,7 @@
 import { PlantStoreError } from "../core/errors.ts";
 import type { NewPlant } from "../core/plant.ts";
 import type { LogFile } from "../log/file.ts";
+import { lineError } from "../log/line-error.ts";
 import { readBlocks, visitLines } from "../log/reader.ts";
 import type { IdIndex } from "./id-index.ts";
 import { decodeRecord } from "./record.ts";
@@ -28,7 +29,8 @@ export interface ListRange {
 /**
  * The plants of one block after the other.
  *
- * @throws PlantStoreError `corruption` where a line is no plant any more.
+ * @throws PlantStoreError `corruption` where a line is no plant any more, or
+ * another one, `io_error`.
  */
 export async function* listBlocks(
   file: LogFile,
@@ -41,7 +43,9 @@ export async function* listBlocks(
     const plants: NewPlant[] = [];
     visitLines(block, (record, { offset }) => {
       const plant = decodeRecord(record, file.path, { offset });
-      if (plant.id !== after && index.get(plant.id) === offset) plants.push(plant);
+      const first = index.get(plant.id) ?? Number.POSITIVE_INFINITY;
+      if (first > offset) throw lineError(file.path, { offset }, "it had another id");
+      if (plant.id !== after && first === offset) plants.push(plant);
     });
     yield plants;
   }

@@ -19,14 +19,13 @@ import { readCheckpoint } from "../log/checkpoint.ts";
 import { ensureDirectory, type LogFile } from "../log/file.ts";
 import { DirectoryLock } from "../log/lock.ts";
 import { LogWriter } from "../log/writer.ts";
-import type { IdIndex } from "./id-index.ts";
+import { IDS_MAX, type IdIndex, LOG_BYTES_MAX } from "./id-index.ts";
 import { readSnapshot } from "./index-snapshot.ts";
-import { listBlocks, unknownCursor } from "./plant-list.ts";
+import { type ListRange, listBlocks, unknownCursor } from "./plant-list.ts";
 import { publishCreate, readPlantAt } from "./record.ts";
 import { openLog, type RecoveredLog, recover } from "./recover.ts";
 import { judgeRepeat } from "./repeat.ts";
 import { Settling } from "./settling.ts";
-import { OFFSET_LIMIT } from "./slot-table.ts";
 import { Upkeep } from "./upkeep.ts";
 
 export interface PlantStoreOptions {
@@ -160,7 +159,7 @@ export class PlantStore implements PlantService {
     if (offset !== undefined) {
       // A replay vouches for the log as much as an append does.
       const displacement = this.#file.displacement();
-      if (displacement !== undefined) throw this.#writer.fail(logError(this.#file, displacement));
+      if (displacement !== undefined) throw this.#fail(displacement);
       return judgeRepeat(await this.#readPlant(plant.id, offset), plant);
     }
     if (this.#settling !== undefined) {
@@ -193,13 +192,18 @@ export class PlantStore implements PlantService {
     const start = after === undefined ? 0 : this.#findOffset(after);
     if (start === undefined) throw unknownCursor(after);
     const end = this.#writer.durableBytes;
+    for await (const plants of this.#listBlocks({ start, end, after })) {
+      for (const plant of plants) yield plant; // yield* takes three times as long
+    }
+  }
+
+  /** @throws PlantStoreError `store_failed`, as `#readPlant` does. */
+  async *#listBlocks(range: ListRange): AsyncGenerator<readonly NewPlant[]> {
     try {
-      for await (const plants of listBlocks(this.#file, this.#index, { start, end, after })) {
-        for (const plant of plants) yield plant; // yield* takes three times as long
-      }
-    } catch (error) {
+      yield* listBlocks(this.#file, this.#index, range);
+    } catch (cause) {
       this.#assertUsable(); // a file that was closed meanwhile is no failure of its own
-      throw error;
+      throw this.#fail("no longer holds the plants stored in it", cause);
     }
   }
 
@@ -250,11 +254,15 @@ export class PlantStore implements PlantService {
       if (plant.id === id) return plant;
       throw new Error(`the record at byte offset ${offset} has the id ${plant.id}, not ${id}`);
     } catch (cause) {
-      const fault = `no longer holds the plant stored at byte offset ${offset}`;
-      throw this.#writer.fail(logError(this.#file, fault, cause));
+      throw this.#fail(`no longer holds the plant stored at byte offset ${offset}`, cause);
     } finally {
       this.#reads.delete(read);
     }
+  }
+
+  /** Fails for good, because of what is wrong with the log. */
+  #fail(fault: string, cause?: unknown): PlantStoreError {
+    return this.#writer.fail(new Error(`"${this.#file.path}" ${fault}`, { cause }));
   }
 
   #assertUsable(): void {
@@ -281,14 +289,6 @@ async function closeAndRelease(file: LogFile | undefined, lock: DirectoryLock): 
     await lock.release();
   }
 }
-
-function logError(file: LogFile, fault: string, cause?: unknown): Error {
-  return new Error(`"${file.path}" ${fault}`, { cause });
-}
-
-/** What is under way beside them still fits the index's offsets and slots. */
-const LOG_BYTES_MAX = OFFSET_LIMIT - 2 ** 32;
-const IDS_MAX = 2 ** 31;
 
 function logFull(): PlantStoreError {
   return new PlantStoreError(

@@ -1,8 +1,10 @@
 /** Listing from the middle of an open store. */
 import assert from "node:assert/strict";
+import { closeSync, openSync, truncateSync, writeSync } from "node:fs";
 import { test } from "node:test";
+import { encodeNewPlant } from "../../src/core/plant.ts";
 import { makeFolder } from "../support/folders.ts";
-import { collect, openStore, writeLog } from "../support/stores.ts";
+import { collect, logPath, openStore, writeLog } from "../support/stores.ts";
 
 test("a list goes on behind any plant of a store of many blocks", async (t) => {
   const store = await openStore(t, makeFolder(t));
@@ -51,4 +53,39 @@ test("what an editor doubled or wrote in another form is listed once, from anywh
   assert.deepEqual(await ids(1n), [2n, 3n]);
   assert.deepEqual(await ids(2n), [3n]);
   assert.deepEqual(await ids(3n), []);
+});
+
+/** What may happen to a log under a running store, at the second of three lines. */
+const DAMAGES: readonly [says: string, damage: (log: string, line: string) => void][] = [
+  ["is cut in front of it", (log, line) => truncateSync(log, line.length)],
+  ["is cut within it", (log, line) => truncateSync(log, line.length + 5)],
+  ["has a line that is no plant", (log, line) => overwrite(log, line.length, "[")],
+  ["has a plant that was never stored", (log, line) => overwrite(log, line.length + 6, "7")],
+  ["has a later plant there", (log, line) => overwrite(log, line.length + 6, "3")],
+];
+
+function overwrite(log: string, offset: number, text: string): void {
+  const fd = openSync(log, "r+");
+  writeSync(fd, text, offset);
+  closeSync(fd);
+}
+
+for (const [says, damage] of DAMAGES) {
+  test(`a list does not end regularly, and the store fails, where the log ${says}`, async (t) => {
+    const folder = makeFolder(t);
+    const store = await openStore(t, folder);
+    for (const id of [1n, 2n, 3n]) await store.create({ id, name: "a" });
+    damage(logPath(folder), `${encodeNewPlant({ id: 1n, name: "a" })}\n`);
+    await assert.rejects(collect(store.list()), { code: "store_failed" });
+    assert.equal((await store.failed).code, "store_failed");
+  });
+}
+
+test("a list whose reader fails has no part in that", async (t) => {
+  const store = await openStore(t, makeFolder(t));
+  await store.create({ id: 1n, name: "a" });
+  const list = store.list();
+  await list.next();
+  await assert.rejects(list.throw(new Error("mine")), /mine/);
+  assert.equal((await collect(store.list())).length, 1);
 });
