@@ -3,8 +3,8 @@
  * runs the same loop with the index left empty, and tells what memory it took
  * and how long the loop stood still.
  *
- * Usage: node --expose-gc --import tsx fill-index.mjs SOURCE N full|empty KIND [MS]
- * KIND of ids: scattered, sequential or modulo.
+ * Usage: node --expose-gc fill-index.mjs MODULE N full|empty KIND [MS]
+ * MODULE has the index, as built. KIND of ids: scattered, sequential or modulo.
  * The empty loop goes on for MS milliseconds, because a machine that others use
  * takes the processor away so many times a second. Prints one line of JSON:
  * resident and highest resident bytes, `arrayBuffers`, milliseconds for N, the
@@ -15,9 +15,8 @@ import fs from "node:fs";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
 
-const [source, count, mode, kind, minimumMs = "0"] = process.argv.slice(2);
-const module = pathToFileURL(path.resolve(source, "store/id-index.ts")).href;
-const { IdIndex } = await import(module);
+const [module, count, mode, kind, minimumMs = "0"] = process.argv.slice(2);
+const { IdIndex } = await import(pathToFileURL(path.resolve(module)).href);
 
 const ADDS_PER_TURN = 1000;
 const LINE_BYTES = 64;
