@@ -61,6 +61,11 @@ export class Authenticator {
     };
     return isThenable(verdict) ? Promise.resolve(verdict).then(accept) : accept(verdict);
   }
+
+  /** Whether who was accepted still is, as far as the token check can tell. */
+  vouchesFor(sender: VerifiedToken): boolean {
+    return this.#tokens.isCurrent?.(sender) ?? true;
+  }
 }
 
 /** Compares in a time that tells nothing about where two secrets differ. */

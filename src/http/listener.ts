@@ -163,7 +163,12 @@ class Listener {
     }
     requireExpectation(req);
     if (operation.name === "createPlant") this.#admitCreate(exchange);
-    else this.#reader.read(req, res, route.id).catch((error) => this.#fail(exchange, error));
+    else {
+      const isAllowed = () => this.#authenticator.vouchesFor(sender);
+      this.#reader
+        .read(req, res, route.id, isAllowed)
+        .catch((error) => this.#fail(exchange, error));
+    }
   }
 
   #admitCreate(exchange: Exchange): void {

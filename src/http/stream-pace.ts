@@ -2,17 +2,21 @@
  * One pace for all streams of a listener: creates come first.
  *
  * Streams take turns, a slice each, so that a hundred of them take no more of
- * the event loop than one. While there are creates each turn begins with a rest.
+ * the event loop than one. While there are creates each turn begins with a rest,
+ * which a few make short.
  */
 import { setImmediate, setTimeout } from "node:timers/promises";
 
 /** Leaves creates more than nine tenths of the event loop. */
-const REST_MS = 16;
+const REST_MS_MAX = 16;
+/** Of rest for each create; where they keep the loop busy, the longest comes of it. */
+const CREATE_MS = 1;
 
-/** How a turn begins. */
-export type Rest = (hasCreates: boolean) => Promise<unknown>;
+/** How a turn begins, after so many creates. */
+export type Rest = (creates: number) => Promise<unknown>;
 
-const restOnTimer: Rest = (hasCreates) => (hasCreates ? setTimeout(REST_MS) : setImmediate());
+const restOnTimer: Rest = (creates) =>
+  creates === 0 ? setImmediate() : setTimeout(Math.min(REST_MS_MAX, creates * CREATE_MS));
 
 export class StreamPace {
   readonly #countCreates: () => number;
@@ -38,6 +42,6 @@ export class StreamPace {
     const before = this.#creates;
     this.#creates = this.#countCreates();
     // Asking whether any is under way would not do: a batch is answered all at once.
-    return this.#rest(this.#creates !== before);
+    return this.#rest(this.#creates - before);
   }
 }

@@ -10,6 +10,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { publishWarning } from "../core/channels.ts";
 import { encodeNewPlant, type NewPlant } from "../core/plant.ts";
 import { prefers } from "./accept.ts";
+import type { Gate } from "./gate.ts";
 import type { ReadLease } from "./read-lease.ts";
 import { streamHeaders } from "./reply.ts";
 import type { StreamPace } from "./stream-pace.ts";
@@ -19,9 +20,12 @@ const NDJSON = "application/x-ndjson";
 /** About a millisecond's work. */
 const SLICE_CHARACTERS = 32 * 1024;
 
-/** Whether the client would rather have a stream than a page. */
-export function wantsStream({ headers }: IncomingMessage): boolean {
-  return prefers(headers.accept, NDJSON, "application/json");
+/** What a stream of long plants holds while one waits to be sent: that, and what is read ahead. */
+const HELD_SLICES = 4;
+
+/** Whether the client would rather have a stream than a page, and could tell that it was cut. */
+export function wantsStream({ headers, httpVersion }: IncomingMessage): boolean {
+  return httpVersion !== "1.0" && prefers(headers.accept, NDJSON, "application/json");
 }
 
 export interface PlantStream {
@@ -29,6 +33,10 @@ export interface PlantStream {
   readonly limit: number;
   readonly lease: ReadLease;
   readonly pace: StreamPace;
+  /** What each slice is read behind. */
+  readonly gate: Gate;
+  /** Whether the reader may go on. */
+  readonly isAllowed: () => boolean;
   /** As the answer tells it. */
   readonly requestId: string;
 }
@@ -46,14 +54,14 @@ export type StreamEnd = "whole" | "cut" | "unsent";
  * @throws whatever the reading throws before the first slice is sent.
  */
 export async function streamPlants(res: ServerResponse, stream: PlantStream): Promise<StreamEnd> {
-  const { lease, pace, requestId } = stream;
+  const { lease, pace, gate, requestId } = stream;
   let hasBegun = false;
   try {
-    for await (const slice of sliceLines(stream)) {
+    for await (const slice of behind(gate, sliceLines(stream))) {
       // The connection's own failure was told first.
       if (!hasBegun && res.headersSent) return "unsent";
       if (lease.isOver) return "cut";
-      lease.hold(Buffer.byteLength(slice));
+      lease.hold(HELD_SLICES * Buffer.byteLength(slice));
       if (!hasBegun) {
         hasBegun = true;
         res.writeHead(200, streamHeaders(NDJSON, requestId));
@@ -62,6 +70,10 @@ export async function streamPlants(res: ServerResponse, stream: PlantStream): Pr
       if (!res.write(slice)) await lease.room(res);
       await pace.turn(lease);
       if (lease.isOver) return "cut";
+      if (!stream.isAllowed()) {
+        res.destroy();
+        return "cut";
+      }
     }
     res.end();
     return lease.isOver ? "cut" : "whole";
@@ -72,6 +84,19 @@ export async function streamPlants(res: ServerResponse, stream: PlantStream): Pr
     publishWarning("Cannot go on with a stream of plants", error, requestId);
     res.destroy();
     return "cut";
+  }
+}
+
+/** The same, each made behind the gate: until it is there nobody knows how much it holds. */
+async function* behind(gate: Gate, slices: AsyncGenerator<string>): AsyncGenerator<string> {
+  try {
+    for (;;) {
+      const { value, done } = await gate.pass(() => slices.next());
+      if (done === true) return;
+      yield value;
+    }
+  } finally {
+    await slices.return(undefined);
   }
 }
 

@@ -8,9 +8,12 @@ import {
   createRequestListener,
   type NewPlant,
   PlantServer,
+  type PlantService,
   PlantStoreError,
   type RequestMessage,
+  type TokenVerifier,
 } from "../../src/index.ts";
+import { Client } from "../support/client.ts";
 import { assertError, assertPlant, encodeRequest, type Target } from "../support/contract.ts";
 import { manyPlants, read, startReadable } from "../support/reading.ts";
 import { serve } from "../support/serve.ts";
@@ -101,7 +104,11 @@ class Source {
   }
 }
 
-async function startWith(t: TestContext, source: Source, readBytesMax = 1 << 20): Promise<Target> {
+async function startWith(
+  t: TestContext,
+  source: Pick<PlantService, "list">,
+  { readBytesMax = 1 << 20, tokens }: { readBytesMax?: number; tokens?: TokenVerifier } = {},
+): Promise<Target> {
   const server = await PlantServer.start({
     port: 0,
     readBytesMax,
@@ -110,7 +117,7 @@ async function startWith(t: TestContext, source: Source, readBytesMax = 1 << 20)
       get: async () => undefined,
       list: () => source.list(),
     },
-    tokens: { verify: () => ({ name: "test", scopes: ["read", "write"] }) },
+    tokens: tokens ?? { verify: () => ({ name: "test", scopes: ["read", "write"] }) },
   });
   t.after(() => server.close(0));
   return { url: server.url, port: Number(new URL(server.url).port), token: "any" };
@@ -347,10 +354,10 @@ test("plants that are long count for a stream, which is cut where no more may be
 
 test("streams take turns, and each turn of one rests for the creates since the last of any", async () => {
   let creates = 0;
-  const rests: [hasCreates: boolean, end: () => void][] = [];
+  const rests: [creates: number, end: () => void][] = [];
   const pace = new StreamPace(
     () => creates,
-    (hasCreates) => new Promise<void>((resolve) => rests.push([hasCreates, resolve])),
+    (made) => new Promise<void>((resolve) => rests.push([made, resolve])),
   );
   const order: string[] = [];
   const take = (name: string, isOver = false) => pace.turn({ isOver }).then(() => order.push(name));
@@ -362,16 +369,74 @@ test("streams take turns, and each turn of one rests for the creates since the l
   rests[0]?.[1]();
   await settled();
   assert.deepEqual([rests.length, order], [2, ["a", "gone"]]);
-  creates++;
+  creates += 2;
   rests[1]?.[1]();
   await settled();
   rests[2]?.[1]();
   await Promise.all(turns);
   assert.deepEqual(order, ["a", "gone", "b", "c"]);
   assert.deepEqual(
-    rests.map(([hasCreates]) => hasCreates),
-    [true, false, true],
+    rests.map(([made]) => made),
+    [1, 0, 2],
   );
+});
+
+test("a stream ends with the token of its reader", async (t) => {
+  const source = new Source();
+  let isRevoked = false;
+  const target = await startWith(t, source, {
+    tokens: {
+      verify: () => ({ name: "test", scopes: ["read"] }),
+      isCurrent: () => !isRevoked,
+    },
+  });
+  const answer = await fetch(`${target.url}/plants`, { headers: headersOf(target) });
+  const reading = (async () => {
+    let chunks = 0;
+    for await (const _ of answer.body ?? []) {
+      isRevoked = true;
+      assert.ok(++chunks < 1000, "it goes on");
+    }
+  })();
+  await assert.rejects(reading, TypeError); // what fetch has for an answer that breaks off
+  assert.equal(source.open, 0);
+});
+
+test("HTTP/1.0, which could not tell a part from the whole, gets a page for a stream", async (t) => {
+  const service = await startReadable(t, manyPlants(2000));
+  const client = await Client.connect(service.port);
+  t.after(() => client.destroy());
+  const parts = { version: "HTTP/1.0", method: "GET", headers: NDJSON };
+  await client.send(encodeRequest({ token: service.readToken }, parts));
+  const answer = await client.next();
+  assert.equal(answer.status, 200);
+  assert.equal(answer.headers.get("content-type"), "application/json");
+  assert.equal(JSON.parse(answer.text).length, 100);
+});
+
+test("no more lists are read at once than a few, however many are asked for", async (t) => {
+  let open = 0;
+  let highest = 0;
+  const ends: (() => void)[] = [];
+  const source = {
+    async *list(): AsyncGenerator<NewPlant> {
+      highest = Math.max(highest, ++open);
+      await new Promise<void>((resolve) => ends.push(resolve));
+      open--;
+      yield { id: 1n, name: "a" };
+    },
+  };
+  const target = await startWith(t, source, { readBytesMax: 1 << 25 });
+  const answers = Array.from({ length: 30 }, (_, index) => {
+    const accept = index % 2 === 0 ? NDJSON : { Accept: "application/json" };
+    return send(`${target.url}/plants`, { headers: { ...headersOf(target), ...accept } });
+  });
+  for (let ended = 0; ended < answers.length; ended++) {
+    await until("a list is read", () => ends.length > 0);
+    ends.shift()?.();
+  }
+  for (const { status } of await Promise.all(answers)) assert.equal(status, 200);
+  assert.equal(highest, 8);
 });
 
 for (const [error, failure] of [
