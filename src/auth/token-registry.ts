@@ -128,8 +128,11 @@ export class TokenRegistry implements TokenVerifier {
 
   #use(tokens: TokenSet | undefined): void {
     const judged = (tokens?.tokens ?? []).map((record): JudgedToken => {
-      const { name, scopes } = record;
-      return { record, verified: { name, scopes } };
+      const { hash, name, scopes } = record;
+      const known = this.#judged.get(hash)?.verified;
+      // A stream goes on as long as its token: not only until another one is added.
+      const isSame = known?.name === name && known.scopes.join() === scopes.join();
+      return { record, verified: isSame ? known : { name, scopes } };
     });
     this.#judged = new Map(judged.map((token) => [token.record.hash, token]));
     this.#givenOut = new Map(judged.map(({ record, verified }) => [verified, record]));

@@ -114,6 +114,23 @@ test("a verdict is current until its token is revoked or expires, and no longer"
   assert.equal(registry.isCurrent(b), false);
 });
 
+test("a verdict stays current while others come and go, and is none of its token's later rights", async (t) => {
+  const folder = makeFolder(t);
+  const token = await createToken(folder, { name: "a" });
+  const { registry, look } = await openByHand(t, folder);
+  const verdict = registry.verify(token);
+  assert.ok(verdict !== undefined);
+  await look(); // at a file so fresh that it is read again
+  await createToken(folder, { name: "b" });
+  await look();
+  assert.equal(registry.isCurrent(verdict), true);
+  assert.equal(registry.verify(token), verdict);
+  writeTokenLog(folder, readTokenLog(folder).replace('"write"', '"read"'));
+  await look();
+  assert.equal(registry.isCurrent(verdict), false);
+  assert.deepEqual(registry.verify(token)?.scopes, ["read"]);
+});
+
 test("a fault of the log is told once, not at every look; another, or the same again later, anew", async (t) => {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "a" });
