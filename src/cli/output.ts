@@ -5,12 +5,12 @@
 import { escapeControls } from "../index.ts";
 import type { Notice } from "./notice.ts";
 
-/** Prints results, waiting while the reader is slower; ends quietly when it has gone. */
-export async function printLines(lines: Iterable<string> | AsyncIterable<string>): Promise<void> {
-  for await (const line of lines) await print(`${line}\n`);
+/** Prints results in one piece, a line each; waits while the reader is slower. */
+export async function printLines(lines: readonly string[]): Promise<void> {
+  await print(lines.map((line) => `${escapeControls(line)}\n`).join(""));
 }
 
-/** The same for bytes that are whole lines. */
+/** The same for bytes that are whole lines, just as they are. */
 export async function printBytes(chunks: AsyncIterable<Buffer>): Promise<void> {
   for await (const chunk of chunks) await print(chunk);
 }

@@ -1,6 +1,4 @@
 /** Every option with its value and where it came from, as a table. */
-
-import { escapeControls } from "../index.ts";
 import type { OptionSource } from "./command.ts";
 
 const HEAD: Row = ["OPTION", "VALUE", "FROM"];
@@ -11,7 +9,7 @@ export function describeConfig(sources: readonly OptionSource[]): string[] {
   const rows = [
     HEAD,
     ...sources.map(({ option, text, source }): Row => {
-      return [option, text === undefined ? "-" : escapeControls(text), source ?? "not set"];
+      return [option, text ?? "-", source ?? "not set"];
     }),
   ];
   const width = (column: 0 | 1) => Math.max(...rows.map((row) => row[column].length));

@@ -2,8 +2,9 @@ import assert from "node:assert/strict";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
+import { SERVE_OPTIONS } from "../../src/cli/serve-options.ts";
 import { VERSION } from "../../src/cli/version.ts";
-import { NODE_ARGS, runCli } from "../support/cli.ts";
+import { NODE_ARGS, runCli, startServer } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
 import { messagesOf } from "../support/messages.ts";
 import { type Finished, runToEnd } from "../support/run.ts";
@@ -143,37 +144,92 @@ test("a standard output that takes nothing ends a command with status 1 and one 
 });
 
 describe("nothing that was stored or typed steers the terminal", AT_ONCE, () => {
-  /** Controls that a JSON text may hold as they stand, and those it must escape; bidi overrides. */
-  const RAW = "\u007f\u0080\u009b31m\u009f\u2028\u2029\u202e\u2066";
-  const HOSTILE = `\u0001\u0007\b\u000b\f\r\u001b[31m${RAW}`;
-  const NEVER = /[^\P{Cc}\t\n]|[\u2028-\u202e\u2066-\u2069]/u;
+  /** Controls that a JSON text may hold as they stand, and those it must escape; marks of direction. */
+  const RAW = "\u007f\u0080\u009b31m\u009f\u061c\u200e\u200f\u2028\u2029\u202e\u2066\ufeff";
+  const HOSTILE = `\u0001\u0007\b\t\n\u000b\f\r\u001b[31m${RAW}`;
+  const NEVER = /[^\P{Cc}\n]|[\p{Bidi_Control}\u2028\u2029\ufeff]/u;
   const PLANT = { id: 1, name: HOSTILE, tag: HOSTILE };
   // What JSON.stringify leaves raw stays raw in the file: somebody may have written it by hand.
   const LOG = `${JSON.stringify(PLANT)}\n`;
   assert.ok(LOG.includes(RAW));
+  /** Behind the plant, two lines that are none. */
+  const DAMAGED = `${LOG}${HOSTILE}\n`;
+  const SOCKET = `./${HOSTILE}.sock`;
 
-  const RUNS: readonly [words: string[], log: string, status: number][] = [
-    [["get", "1"], LOG, 0],
-    [["list"], LOG, 0],
-    [["list"], `${LOG}${HOSTILE}\n`, 3],
-    [["get", HOSTILE], LOG, 2],
-    [[HOSTILE], LOG, 2],
-    [["token", "revoke", HOSTILE], LOG, 1],
-    [["serve", "--port", HOSTILE], LOG, 2],
+  /** `lines` are those on standard output and on standard error. */
+  const RUNS: readonly [words: string[], log: string, status: number, lines: [number, number]][] = [
+    [["get", "1"], LOG, 0, [1, 0]],
+    [["get", HOSTILE], LOG, 2, [0, 1]],
+    [["list"], LOG, 0, [1, 0]],
+    [["list"], DAMAGED, 3, [1, 1]],
+    [["export"], `${HOSTILE}\n`, 3, [0, 1]],
+    [["verify"], DAMAGED, 1, [7, 2]],
+    [["verify", "--json"], LOG, 0, [1, 0]],
+    [["repair"], DAMAGED, 2, [0, 4]],
+    [["repair", "--yes"], DAMAGED, 0, [1, 3]],
+    [["backup", `./${HOSTILE}copy`], LOG, 0, [1, 0]],
+    [["backup", `./${HOSTILE}copy`], DAMAGED, 3, [0, 1]],
+    [["import", "-"], LOG, 1, [1, 3]],
+    [["import", HOSTILE], LOG, 1, [0, 1]],
+    [["health", "--url", `http://127.0.0.1:1/${HOSTILE}x`], LOG, 1, [0, 1]],
+    [["health", "--admin", SOCKET], LOG, 1, [0, 1]],
+    [["token", "create", HOSTILE], LOG, 2, [0, 1]],
+    [["token", "list"], LOG, 3, [0, 1]],
+    [["token", "revoke", HOSTILE], LOG, 1, [0, 2]],
+    [["print", "completion", HOSTILE], LOG, 2, [0, 1]],
+    [["print", "systemd-unit", "--host", HOSTILE], LOG, 2, [0, 1]],
+    [["print", "openapi", HOSTILE], LOG, 2, [0, 1]],
+    [["serve", "--port", HOSTILE], LOG, 2, [0, 1]],
+    [["serve", "--tls-cert", HOSTILE, "--tls-key", HOSTILE], LOG, 1, [0, 1]],
+    [
+      ["serve", "--print-config", "--admin", SOCKET],
+      LOG,
+      0,
+      [1 + Object.keys(SERVE_OPTIONS).length, 0],
+    ],
+    [[HOSTILE], LOG, 2, [0, 1]],
   ];
-  for (const [words, log, status] of RUNS) {
+  for (const [words, log, status, lines] of RUNS) {
     // The name of a test goes to a terminal, too.
-    const typed = words.join(" ").replace(HOSTILE, "(controls)");
+    const typed = words.join(" ").replaceAll(HOSTILE, "(controls)");
     test(`${typed}, of a log of ${log.length} characters, ends with ${status}`, async (t) => {
       // In the path as well: messages name it.
-      const folder = join(makeFolder(t), `${HOSTILE}\n`);
-      mkdirSync(folder);
-      writeLog(folder, log);
-      const end = await runCli(words, { env: { PLANT_STORE_DATA: folder } });
-      assert.equal(end.status, status);
+      const cwd = join(makeFolder(t), HOSTILE);
+      mkdirSync(cwd);
+      const data = join(cwd, "data");
+      mkdirSync(data);
+      writeLog(data, log);
+      if (words[1] === "list") writeFileSync(join(data, "tokens.jsonl"), `${HOSTILE}\n`);
+      const end = await runCli(words, { cwd, env: { PLANT_STORE_DATA: data }, stdin: HOSTILE });
+      assert.equal(end.status, status, end.stderr);
       assert.doesNotMatch(end.stdout + end.stderr, NEVER);
-      if (status === 0) assert.deepEqual(JSON.parse(end.stdout), PLANT);
-      else assertOneLine(end.stderr);
+      assert.deepEqual([countLines(end.stdout), countLines(end.stderr)], lines);
+      if (words[0] === "get" && status === 0) assert.deepEqual(JSON.parse(end.stdout), PLANT);
     });
   }
+
+  test("health, of a server that answers, and serve itself", async (t) => {
+    const cwd = makeFolder(t);
+    const server = await startServer(t, ["--data", `./${HOSTILE}`, "--admin", SOCKET], { cwd });
+    for (const words of [
+      ["--url", `${server.url}/${HOSTILE}x`],
+      ["--admin", SOCKET],
+    ]) {
+      const end = await runCli(["health", ...words], { cwd });
+      assert.deepEqual([end.status, end.stderr, countLines(end.stdout)], [0, "", 1]);
+      assert.doesNotMatch(end.stdout, NEVER);
+    }
+    const { stdout, stderr } = await server.stop();
+    assert.doesNotMatch(stdout + stderr, NEVER);
+  });
+
+  test("but export prints the bytes of the log as they are", async (t) => {
+    const data = makeFolder(t);
+    writeLog(data, LOG);
+    assert.equal((await runCli(["export", "--data", data])).stdout, LOG);
+  });
 });
+
+function countLines(text: string): number {
+  return text.split("\n").length - 1;
+}

@@ -11,11 +11,7 @@ export const list = defineCommand({
   outputUse: "listing",
   options: { data: DATA },
   async run(_, { data = "" }) {
-    await printLines(encodeAll(data));
+    for await (const plant of readPlants(data)) await printLines([encodeNewPlant(plant)]);
     return 0;
   },
 });
-
-async function* encodeAll(data: string): AsyncGenerator<string> {
-  for await (const plant of readPlants(data)) yield encodeNewPlant(plant);
-}

@@ -16,7 +16,7 @@ export function definePrintCompletion(commands: () => readonly Command[]): Comma
       if (shell === undefined) {
         throw new UsageError(`print completion: expected ${SHELLS.join(" or ")}, got "${word}"`);
       }
-      await printLines([completionScript(shell, commands()).trimEnd()]);
+      await printLines(completionScript(shell, commands()).trimEnd().split("\n"));
       return 0;
     },
   });

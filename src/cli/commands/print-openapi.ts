@@ -9,7 +9,7 @@ export const printOpenapi = defineCommand({
   arguments: [],
   options: {},
   async run() {
-    await printLines([JSON.stringify(OPENAPI, undefined, 2)]);
+    await printLines(JSON.stringify(OPENAPI, undefined, 2).split("\n"));
     return 0;
   },
 });

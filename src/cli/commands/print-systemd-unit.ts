@@ -37,7 +37,7 @@ export const printSystemdUnit = defineCommand({
       unit === undefined
         ? Object.entries(units).map(([kind, text]) => `# ${FOLDER}/plant-store.${kind}\n${text}`)
         : [units[unit]];
-    await printLines([text.join("\n").trimEnd()]);
+    await printLines(text.join("\n").trimEnd().split("\n"));
     return 0;
   },
 });

@@ -87,7 +87,7 @@ async function serveStore(
     status.ready(store, tokens);
     const welcome = firstToken ? await introduce(server.url, data, tokens) : [];
     // In one piece: whoever waits for the ready line finds the token beside it.
-    await printLines([[`plant-store listening on ${server.url}`, ...welcome].join("\n")]);
+    await printLines([`plant-store listening on ${server.url}`, ...welcome]);
     reportListening(server.url, adminUrl, store.size);
     const failure = await end;
     status.end(failure === undefined ? "draining" : "failed");
