@@ -1,4 +1,4 @@
-/** Every option with its value and where it came from, as a table. */
+/** Every option with the value that is in force and where it came from, as a table. */
 import type { OptionSource } from "./command.ts";
 
 const HEAD: Row = ["OPTION", "VALUE", "FROM"];
@@ -8,7 +8,8 @@ type Row = readonly [option: string, value: string, source: string];
 export function describeConfig(sources: readonly OptionSource[]): string[] {
   const rows = [
     HEAD,
-    ...sources.map(({ option, text, source }): Row => {
+    ...sources.map((each): Row => {
+      const { option, text, source } = inForce(each, sources);
       return [option, text ?? "-", source ?? "not set"];
     }),
   ];
@@ -18,4 +19,12 @@ export function describeConfig(sources: readonly OptionSource[]): string[] {
     ([option, value, source]) =>
       `${option.padEnd(widths[0])}  ${value.padEnd(widths[1])}  ${source}`,
   );
+}
+
+/** What counts of an option: the server gives headers no more time than the whole request. */
+function inForce(given: OptionSource, sources: readonly OptionSource[]): OptionSource {
+  if (given.option !== "header-timeout-ms") return given;
+  const bound = "request-timeout-ms";
+  const { text } = sources.find(({ option }) => option === bound) ?? given;
+  return Number(given.text) <= Number(text) ? given : { ...given, text, source: bound };
 }

@@ -38,7 +38,10 @@ export const SERVE_OPTIONS = {
   },
   "body-bytes-max": number("bodyBytesMax", "the longest body; beyond it 413"),
   "header-bytes-max": number("headerBytesMax", "request line and headers together; beyond it 431"),
-  "header-timeout-ms": number("headerTimeoutMs", "to receive all headers; beyond it 408"),
+  "header-timeout-ms": number(
+    "headerTimeoutMs",
+    "to receive all headers, at most the time of a request; beyond it 408",
+  ),
   "request-timeout-ms": number("requestTimeoutMs", "to receive a whole request; beyond it 408"),
   "keep-alive-timeout-ms": number("keepAliveTimeoutMs", "how long an idle connection is kept"),
   "stall-timeout-ms": number("stallTimeoutMs", "a connection that stands still is cut after this"),
@@ -65,13 +68,18 @@ export const SERVE_OPTIONS = {
 
 export type ServeOptions = OptionValues<typeof SERVE_OPTIONS>;
 
-/** A body that can never be taken would be told to come again for ever. */
-export function requireRoom({
-  "body-bytes-max": body = 0,
-  "pending-bytes-max": pending = 0,
-}: ServeOptions): void {
-  if (body <= pending) return;
-  throw new UsageError(
-    `serve: expected --pending-bytes-max to be at least --body-bytes-max, got ${pending} and ${body}`,
-  );
+/** @throws UsageError where two options do not go together. */
+export function requireMatch(options: ServeOptions): void {
+  const { "body-bytes-max": body = 0, "pending-bytes-max": pending = 0 } = options;
+  const { "tls-cert": cert, "tls-key": key } = options;
+  // A body that can never be taken would be told to come again for ever.
+  if (body > pending) {
+    throw new UsageError(
+      `serve: expected --pending-bytes-max to be at least --body-bytes-max, got ${pending} and ${body}`,
+    );
+  }
+  if ((cert === undefined) !== (key === undefined)) {
+    const given = cert === undefined ? "--tls-key" : "--tls-cert";
+    throw new UsageError(`serve: expected both --tls-cert and --tls-key or neither, got ${given}`);
+  }
 }

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { existsSync } from "node:fs";
+import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { SERVE_OPTIONS } from "../../src/cli/serve-options.ts";
@@ -29,7 +29,53 @@ test("serve --print-config shows every option, its value and its source, and sta
   assert.equal(existsSync(data), false);
 });
 
-test("serve --print-config refuses what serve would refuse", async () => {
-  const end = await runCli(["serve", "--print-config", "--port", "x"]);
-  assert.deepEqual([end.status, end.stdout], [2, ""]);
+test("serve --print-config reads no file, so it answers where serve could not start", async (t) => {
+  const data = join(makeFolder(t), "data");
+  writeFileSync(data, "no folder");
+  const files = ["--tls-cert", join(data, "cert.pem"), "--tls-key", join(data, "key.pem")];
+  const end = await runCli(["serve", "--print-config", "--data", data, ...files]);
+  assert.deepEqual([end.status, end.stderr], [0, ""]);
 });
+
+const TIMES: readonly [header: string[], shown: string[]][] = [
+  [[], ["10000", "default"]],
+  [
+    ["--header-timeout-ms", "30000"],
+    ["30000", "--header-timeout-ms"],
+  ],
+  [
+    ["--header-timeout-ms", "50000"],
+    ["30000", "request-timeout-ms"],
+  ],
+  [
+    ["--request-timeout-ms", "5000"],
+    ["5000", "request-timeout-ms"],
+  ],
+];
+for (const [args, shown] of TIMES) {
+  test(`${["serve --print-config", ...args].join(" ")} shows the time for headers that is in force`, async () => {
+    const { stdout } = await runCli(["serve", "--print-config", ...args]);
+    const row = stdout.split("\n").find((line) => line.startsWith("header-timeout-ms "));
+    assert.deepEqual(row?.split(/ {2,}/).slice(1), shown);
+  });
+}
+
+const REFUSED: readonly string[][] = [
+  ["--port", "x"],
+  ["--tls-cert", "cert.pem"],
+  ["--tls-key", "key.pem"],
+  ["--body-bytes-max", "2", "--pending-bytes-max", "1"],
+];
+for (const args of REFUSED) {
+  test(`serve --print-config refuses ${args.join(" ")} as serve does`, async (t) => {
+    const data = join(makeFolder(t), "data");
+    const words = ["serve", "--data", data, ...args];
+    const [served, shown] = await Promise.all([
+      runCli(words),
+      runCli([...words, "--print-config"]),
+    ]);
+    assert.deepEqual([served.status, served.stdout], [2, ""]);
+    assert.deepEqual(shown, served);
+    assert.equal(existsSync(data), false);
+  });
+}

@@ -27,7 +27,7 @@ import { startLog } from "../logging/log.ts";
 import { count, printLines, report } from "../output.ts";
 import { describeConfig } from "../print-config.ts";
 import { Progress } from "../progress.ts";
-import { requireRoom, SERVE_OPTIONS, type ServeOptions } from "../serve-options.ts";
+import { requireMatch, SERVE_OPTIONS, type ServeOptions } from "../serve-options.ts";
 import { ServeStatus } from "../serve-status.ts";
 import { onReloadSignal, stopSignal } from "../signals.ts";
 import { takeHeldSocket } from "../systemd.ts";
@@ -41,7 +41,7 @@ export const serve = defineCommand({
   outputUse: "notice",
   options: SERVE_OPTIONS,
   async run(_, options, explain) {
-    requireRoom(options);
+    requireMatch(options);
     if (options["print-config"] === true) {
       await printLines(describeConfig(explain()));
       return 0;
