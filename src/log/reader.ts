@@ -73,16 +73,18 @@ async function readLinesAt(
   end: number,
   bytes: number,
 ): Promise<Buffer> {
-  let searched = 0;
+  let read = Buffer.alloc(0);
   for (let length = bytes; ; length *= 2) {
     const chunk = Buffer.allocUnsafe(Math.max(0, Math.min(length, end - offset)));
+    const searched = read.copy(chunk);
+    const rest = chunk.subarray(searched);
     // What is gone must not look like the end.
-    if ((await file.read(chunk, offset)) < chunk.length) throw cutError(file);
+    if ((await file.read(rest, offset + searched)) < rest.length) throw cutError(file);
     const lineEnd =
       searched > 0 ? chunk.indexOf(LINE_FEED, searched) : chunk.lastIndexOf(LINE_FEED);
     if (lineEnd >= 0 || chunk.length < length) return chunk.subarray(0, lineEnd + 1);
     if (length >= LINE_BYTES_MAX) throw lineError(file.path, { offset }, TOO_LONG);
-    searched = length;
+    read = chunk;
   }
 }
 
