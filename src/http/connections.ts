@@ -99,7 +99,8 @@ export class Connections {
     const { req, res } = connection;
     const isInBody = req?.complete === false;
     const { rawPacket } = cause as { rawPacket?: Buffer };
-    const origin = req?.headers.origin ?? this.#cors?.guessOrigin(rawPacket);
+    const last = req?.headers.origin;
+    const origin = isInBody ? last : this.#cors?.guessOrigin(rawPacket, last);
     const reply = this.#errorReply(fault, origin);
     // What follows the answer that closes the connection does not count.
     if (isLastAnswer(res) && (res?.headersSent === true || !isInBody)) return;

@@ -49,12 +49,14 @@ export class Cors {
   }
 
   /**
-   * The likely origin of bytes that never became a request: as they say, else
-   * the only one that is named. A wrong guess shows nothing to anybody.
+   * The likely origin of what never became a request: as the packet that was
+   * refused says last (good requests may stand before the bad one), else the
+   * only one that is named, else that of the connection's last request, which
+   * may be another page's behind a proxy. A wrong guess shows nothing to anybody.
    */
-  guessOrigin(bytes: Buffer | undefined): string | undefined {
-    const said = /\norigin:[ \t]*(\S+)/i.exec(bytes?.toString("latin1") ?? "")?.[1];
-    return said ?? (this.#origins.size === 1 ? [...this.#origins][0] : undefined);
+  guessOrigin(packet: Buffer | undefined, last: string | undefined): string | undefined {
+    const said = (packet?.toString("latin1") ?? "").matchAll(/\norigin:[ \t]*(\S+)/gi);
+    return [...said].at(-1)?.[1] ?? (this.#origins.size === 1 ? [...this.#origins][0] : last);
   }
 
   /** The answer, where a browser asks what a page of a named origin may send to this resource. */

@@ -161,6 +161,64 @@ test("a request that comes too slowly is refused in the name of its origin", asy
   assert.deepEqual(marksOf(answer), MARKED);
 });
 
+const ASKS: readonly [what: string, asks: (headers: Record<string, string>) => RequestParts][] = [
+  ["headers that are too long", (headers) => ({ headers: { ...headers, X: "x".repeat(20_000) } })],
+  ["what is no HTTP", (headers) => ({ headers: { ...headers, "Content-Length": "x" } })],
+];
+
+for (const [what, asks] of ASKS) {
+  test(`a refusal of ${what} names the origin of its own request, not that of the one before`, async (t) => {
+    for (const [origins, before, own] of [
+      [[APP, OTHER], APP, OTHER],
+      [[APP], STRANGER, APP],
+      [[APP, OTHER], APP, STRANGER],
+    ] as const) {
+      const service = await startReadable(t, [], { corsOrigins: origins });
+      const first = encodeRequest(service, { headers: { Origin: before }, body: "{}" });
+      const second = encodeRequest(service, asks({ Origin: own }));
+      // One behind the other's answer, as a proxy sends them, and both in one packet.
+      for (const packets of [[first, second], [Buffer.concat([first, second])]]) {
+        const client = await Client.connect(service.port);
+        await client.send(packets[0] as Buffer);
+        assert.equal(
+          allowedBy(await client.next()),
+          origins.find((origin) => origin === before),
+        );
+        await client.send(...packets.slice(1));
+        assert.equal(
+          allowedBy(await client.next()),
+          origins.find((origin) => origin === own),
+        );
+        client.destroy();
+      }
+    }
+  });
+}
+
+function allowedBy({ headers }: RawAnswer): string | undefined {
+  return headers.get("access-control-allow-origin");
+}
+
+test("a refusal of a request whose origin never came is in the name of the one before", async (t) => {
+  const service = await startReadable(t, [], { corsOrigins: [OTHER, APP] });
+  const client = await Client.connect(service.port);
+  await client.send(encodeRequest(service, { headers: { Origin: APP }, body: "{}" }));
+  assert.equal(allowedBy(await client.next()), APP);
+  await client.send("garbage\r\n\r\n");
+  assert.equal(allowedBy(await client.next()), APP);
+  client.destroy();
+});
+
+test("a refusal of a body is in the name of its request, whatever the body says", async (t) => {
+  const service = await startReadable(t, [], { corsOrigins: [APP] });
+  for (const origin of [STRANGER, undefined]) {
+    const headers = { Origin: origin, "Transfer-Encoding": "chunked" };
+    const answer = await ask(service, { headers, body: `no chunk\nOrigin: ${APP}\r\n` });
+    assertError(answer, 40001);
+    assert.deepEqual(marksOf(answer), { vary: "Origin" });
+  }
+});
+
 test("what is read back is marked too: a plant, a page, a stream, and what has not changed", async (t) => {
   const service = await startReadable(t, [{ id: 7n, name: "Fern" }], { corsOrigins: [APP] });
   const { headers } = await read(service, "/plants/7");
