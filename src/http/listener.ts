@@ -22,7 +22,7 @@ import { requireExpectation, requireJson } from "./media-type.ts";
 import { Reader } from "./reader.ts";
 import { errorReply, isRequestError, scopeChallenge } from "./reply.ts";
 import { noteArrival, noteBody, noteOperation, noteSender } from "./request-message.ts";
-import { findRoute, methodNotAllowed, methodsOf, notFound } from "./router.ts";
+import { findPreflighted, findRoute, methodNotAllowed, methodsOf, notFound } from "./router.ts";
 
 export interface ListenerOptions {
   /** Where plants go; it stays the caller's to close. */
@@ -138,8 +138,8 @@ class Listener {
   /** Marks what will be answered for the browser; whether it was answered already. */
   #isPreflight({ req, res }: Exchange, cors: Cors): boolean {
     cors.mark(req, res);
-    const route = findRoute(req.url ?? "", this.#basePath);
-    const reply = route && cors.preflight(req, route.resource);
+    const resource = findPreflighted(req.url ?? "", this.#basePath);
+    const reply = resource && cors.preflight(req, resource);
     if (reply === undefined) return false;
     answer(req, res, reply);
     return true;

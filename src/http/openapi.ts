@@ -145,7 +145,7 @@ const PREFLIGHT = {
   security: [],
   responses: {
     204: {
-      description: "What may be sent.",
+      description: "What may be sent; to a path where nothing is, whatever may be sent anywhere.",
       headers: bareHeaders(
         "Access-Control-Allow-Headers",
         "Access-Control-Allow-Methods",

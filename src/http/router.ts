@@ -64,6 +64,18 @@ export const RESOURCES: readonly Resource[] = [
   },
 ];
 
+/** To a path where nothing is a page may send what it may anywhere: only so can it read its 404. */
+const NOTHING: Resource = {
+  path: "/",
+  operations: new Map(RESOURCES.flatMap(({ operations }) => [...operations])),
+};
+
+/** What a preflight of this target is about; `undefined` where it is not below the base path. */
+export function findPreflighted(target: string, basePath: string): Resource | undefined {
+  const isBelow = pathOf(target).startsWith(`${basePath}/`);
+  return isBelow ? (findRoute(target, basePath)?.resource ?? NOTHING) : undefined;
+}
+
 /** Where a request target leads; `undefined` where there is nothing. */
 export function findRoute(target: string, basePath: string): Route | undefined {
   const path = pathOf(target);

@@ -47,10 +47,20 @@ function preflightFrom(origin: string, target = "/plants"): RequestParts {
   return { method: "OPTIONS", target, headers };
 }
 
+/** Of a path with nothing at it, so that a page reads its 404. */
+const ANYWHERE = [
+  "GET, HEAD, POST",
+  "Authorization, If-None-Match, Content-Type, X-Request-Id",
+] as const;
+
 for (const [target, methods, headers] of [
   ["/plants", "GET, HEAD, POST", "Authorization, Content-Type, X-Request-Id"],
   ["/plants?limit=1", "GET, HEAD, POST", "Authorization, Content-Type, X-Request-Id"],
   ["/plants/7", "GET, HEAD", "Authorization, If-None-Match, X-Request-Id"],
+  ["/plants/007", ...ANYWHERE],
+  ["/plants/", ...ANYWHERE],
+  ["/", ...ANYWHERE],
+  ["http://localhost/nowhere?x", ...ANYWHERE],
 ] as const) {
   test(`a preflight of ${target} is answered 204 without a token, with its methods and headers`, async (t) => {
     const service = await startReadable(t, [], { corsOrigins: [APP, OTHER] });
@@ -71,15 +81,24 @@ for (const [target, methods, headers] of [
   });
 }
 
-test("what is no preflight of a named origin and a known path needs a token like any request", async (t) => {
+test("a preflight is answered below the base path alone", async (t) => {
+  const service = await startReadable(t, [], { corsOrigins: [APP], basePath: "/garden" });
+  for (const target of ["/garden/plants", "/garden/nowhere", "/garden/"]) {
+    assert.equal((await ask(service, preflightFrom(APP, target))).status, 204, target);
+  }
+  for (const target of ["/plants", "/garden", "/gardens", "/garden?/", "*"]) {
+    assertError(await ask(service, preflightFrom(APP, target)), 40101);
+  }
+});
+
+test("what is no preflight of a named origin needs a token like any request", async (t) => {
   const service = await startReadable(t, [], { corsOrigins: [APP] });
   const { headers } = preflightFrom(APP);
   for (const [error, parts] of [
     [40101, preflightFrom(STRANGER)],
     [40101, preflightFrom("null")],
     [40101, preflightFrom(APP.toUpperCase())],
-    [40101, preflightFrom(APP, "/nowhere")],
-    [40101, preflightFrom(APP, "/plants/007")],
+    [40101, preflightFrom(STRANGER, "/nowhere")],
     [
       40101,
       { method: "OPTIONS", headers: { ...headers, "Access-Control-Request-Method": undefined } },
