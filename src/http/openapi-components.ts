@@ -215,7 +215,7 @@ export const COMPONENTS = {
         ],
         store_failed: [
           50303,
-          "Cannot store it: the store has stopped after a disk failure; the outcome is unknown: send the identical request again",
+          "Cannot use the store: it has stopped after a disk failure; the outcome of a create is unknown: send the identical request again",
         ],
         closed: [50304, "Cannot use the store: it is closed"],
       },

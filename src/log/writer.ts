@@ -247,8 +247,9 @@ export class LogWriter {
   #fail(batch: readonly Waiting[], cause: unknown): PlantStoreError {
     const error = new PlantStoreError(
       "store_failed",
-      "Cannot store it: the store has stopped after a disk failure; " +
-        "the outcome is unknown: send the identical request again",
+      // Reads are told so too.
+      "Cannot use the store: it has stopped after a disk failure; " +
+        "the outcome of a create is unknown: send the identical request again",
       { cause },
     );
     this.#failure = error;
