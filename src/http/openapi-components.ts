@@ -28,12 +28,10 @@ export function headers(...more: readonly string[]) {
   return bareHeaders("X-Content-Type-Options", ...more);
 }
 
+export type Failures = Readonly<Record<string, readonly [error: number, message: string]>>;
+
 /** A failure, with an example for each of its numbers; headers behind them. */
-export function failure(
-  description: string,
-  failures: Readonly<Record<string, readonly [error: number, message: string]>>,
-  ...more: readonly string[]
-) {
+export function failure(description: string, failures: Failures, ...more: readonly string[]) {
   const examples = Object.entries(failures).map(([name, [error, message]]) => {
     return [name, { value: { error, message } }];
   });
@@ -49,20 +47,37 @@ export function failure(
   };
 }
 
+/** What the owner's interface has not, also where an operation of it has it. */
+const ADDITION = { "x-addition": true };
+
+function added(...parts: Parameters<typeof failure>) {
+  return { ...ADDITION, ...failure(...parts) };
+}
+
 function header(description: string, example: string | number) {
   const type = typeof example === "number" ? "integer" : "string";
-  return { description, schema: { type }, example };
+  return { ...ADDITION, description, schema: { type }, example };
 }
 
 const ID = {
   type: "integer",
   format: "int64",
-  description: "The identification number of the plant: any int64, exactly.",
+  description:
+    "The identification number of the plant: any int64, exactly. JavaScript's `JSON.parse` loses digits beyond 2^53.",
 };
 
 const PLANT = {
   name: { type: "string", description: "The name of the plant." },
   tag: { type: "string", description: "The tag that specifies the type of the plant." },
+};
+
+const UNAVAILABLE: Failures = {
+  overloaded: [50301, "Cannot take the request now: too many are under way; send it again later"],
+  store_failed: [
+    50303,
+    "Cannot use the store: it has stopped after a disk failure; the outcome of a create is unknown: send the identical request again",
+  ],
+  closed: [50304, "Cannot use the store: it is closed"],
 };
 
 export const COMPONENTS = {
@@ -71,7 +86,7 @@ export const COMPONENTS = {
       type: "http",
       scheme: "bearer",
       description:
-        "A token from the operator. Its scopes are `write`, for the interface, and `read`, for the additions.",
+        "A token from the operator. Scopes are an addition: `write` is for the interface, `read` for the additions.",
     },
   },
   schemas: {
@@ -145,10 +160,10 @@ export const COMPONENTS = {
     ),
   },
   responses: {
-    BadRequest: failure("The request is not valid HTTP.", {
+    BadRequest: added("The request is not valid HTTP.", {
       bad_request: [40001, "Host: expected one header, got 2"],
     }),
-    Unauthorized: failure(
+    Unauthorized: added(
       "There is no live token in the request.",
       {
         missing_token: [40101, 'Authorization: expected "Bearer <ACCESS_TOKEN>", got nothing'],
@@ -159,7 +174,7 @@ export const COMPONENTS = {
       },
       "WWW-Authenticate",
     ),
-    Forbidden: failure(
+    Forbidden: added(
       "The token lacks the scope that is needed.",
       {
         insufficient_scope: [
@@ -169,13 +184,13 @@ export const COMPONENTS = {
       },
       "WWW-Authenticate",
     ),
-    TooSlow: failure("The request came too slowly.", {
+    TooSlow: added("The request came too slowly.", {
       request_timeout: [40801, "request: expected all of it sooner"],
     }),
-    TooLarge: failure("The body is too long.", {
+    TooLarge: added("The body is too long.", {
       body_too_large: [41301, "body: expected at most 1048576 bytes, got more"],
     }),
-    UnsupportedMediaType: failure(
+    UnsupportedMediaType: added(
       "The body is not JSON in UTF-8, or it is compressed.",
       {
         unsupported_media_type: [
@@ -190,34 +205,27 @@ export const COMPONENTS = {
       "Accept",
       "Accept-Encoding",
     ),
-    ExpectationFailed: failure("Something else than 100-continue is expected.", {
+    ExpectationFailed: added("Something else than 100-continue is expected.", {
       expectation_failed: [41701, "Expect: expected 100-continue or nothing"],
     }),
-    HeadersTooLarge: failure("Request line and headers are too long.", {
+    HeadersTooLarge: added("Request line and headers are too long.", {
       header_too_large: [43101, "headers: expected fewer bytes of them"],
     }),
-    Internal: failure("A defect of the server.", {
+    Internal: added("A defect of the server.", {
       internal: [
         50001,
         "the server met a fault of its own; its operator finds the reason in the log",
       ],
     }),
-    Unavailable: failure(
-      "Send the identical request again, later. Of a create the outcome is unknown, but for the first.",
+    Unavailable: added("Send the request again, later.", UNAVAILABLE, "Retry-After"),
+    CreateUnavailable: added(
+      "Send the identical request again, later. The outcome is unknown after `write_failed` and `store_failed`.",
       {
-        overloaded: [
-          50301,
-          "Cannot take the request now: too many are under way; send it again later",
-        ],
+        ...UNAVAILABLE,
         write_failed: [
           50302,
           "Cannot store it now: no space left on device (ENOSPC); the outcome is unknown: send the identical request again",
         ],
-        store_failed: [
-          50303,
-          "Cannot use the store: it has stopped after a disk failure; the outcome of a create is unknown: send the identical request again",
-        ],
-        closed: [50304, "Cannot use the store: it is closed"],
       },
       "Retry-After",
     ),

@@ -1,13 +1,15 @@
 /**
  * The interface as an OpenAPI 3.1.0 document, written by hand.
  *
- * It holds the owner's interface exactly, and what was added to it, marked by
- * the tag `additions`. A test holds it against the code: every path, method,
- * scope, status, header and error number of one is in the other.
+ * It holds the owner's interface exactly, and what was added to it: operations
+ * marked by the tag `additions`, answers and headers by `x-addition`. A test
+ * holds it against the code: every path, method, scope, status, header and
+ * error number of one is in the other.
  */
 import {
   bareHeaders,
   COMPONENTS,
+  type Failures,
   failure,
   headers,
   headResponses,
@@ -27,7 +29,7 @@ const FAILURES = {
   ...ALWAYS,
   403: ref("responses", "Forbidden"),
   417: ref("responses", "ExpectationFailed"),
-  503: ref("responses", "Unavailable"),
+  503: ref("responses", "Unavailable"), // a create has one of its own
 };
 
 const FERN = { id: 7, name: "Fern", tag: "indoor" };
@@ -64,8 +66,11 @@ const CREATE_PLANT = {
     },
     400: failure("Unexpected error", {
       bad_request: [40001, "Host: expected one header, got 2"],
-      invalid_utf8: [40002, "body: expected UTF-8, got other bytes"],
-      invalid_json: [40003, "body: expected JSON, got something else at byte 12"],
+      invalid_utf8: [40002, "expected text in UTF-8, got other bytes"],
+      invalid_json: [
+        40003,
+        "malformed JSON: expected a member name at its byte 2, got the end of the text",
+      ],
       duplicate_member: [40004, "id: expected once, given 2 times"],
       invalid_plant: [40005, 'id: expected an int64, got the string "7"; name: required'],
       conflict: [
@@ -76,6 +81,7 @@ const CREATE_PLANT = {
     413: ref("responses", "TooLarge"),
     415: ref("responses", "UnsupportedMediaType"),
     ...FAILURES,
+    503: ref("responses", "CreateUnavailable"),
   },
 };
 
@@ -110,6 +116,8 @@ const LIST_PLANTS = {
   },
 };
 
+const NOT_FOUND: Failures = { not_found: [40401, "path: expected /plants or /plants/{id}"] };
+
 const GET_PLANT = {
   summary: "Get a plant",
   tags: ["additions"],
@@ -132,7 +140,7 @@ const GET_PLANT = {
     },
     400: ref("responses", "BadRequest"),
     404: failure("There is no such plant, or its id is not in the canonical form.", {
-      not_found: [40401, "path: expected /plants or /plants/{id}"],
+      ...NOT_FOUND,
       unknown_plant: [40402, "id: there is no plant 9"],
     }),
     ...FAILURES,
@@ -184,7 +192,11 @@ export const OPENAPI: Readonly<Record<string, unknown>> = {
   security: [{ bearerAuth: [] }],
   tags: [
     { name: "interface", description: "The interface of the plant store." },
-    { name: "additions", description: "Additive to the interface, which needs none of it." },
+    {
+      name: "additions",
+      description:
+        "Additive to the interface, which needs none of it; nor of what is marked `x-addition`.",
+    },
   ],
   paths: {
     "/plants": {
@@ -197,7 +209,14 @@ export const OPENAPI: Readonly<Record<string, unknown>> = {
       parameters: [ref("parameters", "id")],
       get: { operationId: "getPlant", ...GET_PLANT },
       head: { operationId: "headPlant", ...headOf(GET_PLANT) },
-      options: { operationId: "preflightPlant", ...PREFLIGHT },
+      options: {
+        operationId: "preflightPlant",
+        ...PREFLIGHT,
+        responses: {
+          ...PREFLIGHT.responses,
+          404: failure("No preflight, and an id not in the canonical form.", NOT_FOUND),
+        },
+      },
     },
   },
   components: COMPONENTS,

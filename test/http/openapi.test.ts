@@ -4,16 +4,23 @@
  * taken from a real server.
  */
 import assert from "node:assert/strict";
+import { unlinkSync } from "node:fs";
 import { type TestContext, test } from "node:test";
+import { overloaded } from "../../src/http/body.ts";
 import { FAILURES } from "../../src/http/reply.ts";
 import { RESOURCES } from "../../src/http/router.ts";
 import { OPENAPI, PlantServer, type PlantService, PlantStoreError } from "../../src/index.ts";
+import { unknownCursor } from "../../src/store/plant-list.ts";
+import { judgeRepeat } from "../../src/store/repeat.ts";
 import { Client } from "../support/client.ts";
 import { encodeRequest, type RequestParts } from "../support/contract.ts";
+import { makeFolder } from "../support/folders.ts";
+import { logPath, openStore } from "../support/stores.ts";
 
 interface Described {
   readonly description: string;
-  readonly headers: Record<string, unknown>;
+  readonly "x-addition"?: boolean;
+  readonly headers: Record<string, { readonly "x-addition"?: boolean }>;
   readonly content?: Record<string, { examples: Record<string, { value: unknown }> }>;
 }
 
@@ -77,12 +84,26 @@ test("every operation has its name and its scope, and additions are marked", () 
   }
 });
 
-/** The numbers of the examples of an answer, with the codes they are named after. */
-function failuresOf({ content }: Described): [code: string, error: number][] {
+test("of the interface's own operation, what the interface has not is marked", () => {
+  for (const { operation } of OPERATIONS.filter(
+    ({ operation }) => operation.tags[0] === "interface",
+  )) {
+    for (const [status, response] of Object.entries(operation.responses)) {
+      const isInterface = status === "200" || status === "400";
+      assert.equal(response["x-addition"], isInterface ? undefined : true, status);
+      for (const [name, header] of Object.entries(response.headers)) {
+        assert.equal(header["x-addition"], true, name);
+      }
+    }
+  }
+});
+
+/** The failures that are the examples of an answer, with the codes they are named after. */
+function failuresOf({ content }: Described): [code: string, error: number, message: string][] {
   return Object.entries(content?.["application/json"]?.examples ?? {}).flatMap(
     ([code, { value }]) => {
       const { error, message } = value as { error?: number; message?: unknown };
-      return error !== undefined && typeof message === "string" ? [[code, error]] : [];
+      return error !== undefined && typeof message === "string" ? [[code, error, message]] : [];
     },
   );
 }
@@ -152,8 +173,8 @@ const BODY = '{"id":7,"name":"Fern"}';
 const PLANTS: PlantService = {
   create: async ({ id, name }) => {
     fail(id);
-    if (id === 7n && name !== "Fern") throw new PlantStoreError("conflict", "taken");
-    return "created";
+    if (id === 502n) throw new PlantStoreError("write_failed", "no room");
+    return id === STORED.id ? judgeRepeat(STORED, { id, name }) : "created";
   },
   get: async (id) => {
     fail(id);
@@ -161,7 +182,7 @@ const PLANTS: PlantService = {
   },
   async *list({ after } = {}) {
     fail(after);
-    if (after === 9n) throw new PlantStoreError("unknown_cursor", "none");
+    if (after === 9n) throw unknownCursor(after);
     yield STORED;
     yield { id: 8n, name: "Ivy" };
   },
@@ -169,8 +190,12 @@ const PLANTS: PlantService = {
 
 function fail(id: bigint | undefined): void {
   if (id === 500n) throw new Error("a defect");
+  if (id === 501n) throw overloaded();
   if (id === 503n) throw new PlantStoreError("store_failed", "gone");
+  if (id === 504n) throw new PlantStoreError("closed", "closed");
 }
+
+const FAILING = [500, 501, 503, 504];
 
 async function start(t: TestContext) {
   const server = await PlantServer.start({
@@ -183,7 +208,7 @@ async function start(t: TestContext) {
     tokens: {
       verify: (token) => {
         if (token === "failing") throw new Error("a defect");
-        if (token === "nothing") return { name: token, scopes: [] };
+        if (token === "read" || token === "write") return { name: token, scopes: [token] };
         return token === "good" ? { name: token, scopes: ["read", "write"] } : undefined;
       },
     },
@@ -201,7 +226,8 @@ const ANY: readonly RequestParts[] = [
   { headers: { Authorization: undefined } },
   { headers: TOKEN("wrong") },
   { headers: TOKEN("failing") },
-  { headers: TOKEN("nothing") },
+  { headers: TOKEN("read") },
+  { headers: TOKEN("write") },
   { headers: { Host: ["a", "b"] } },
   { headers: { Expect: "x" } },
   { headers: { X: "x".repeat(20_000) } },
@@ -210,17 +236,11 @@ const ANY: readonly RequestParts[] = [
 
 const MORE: Readonly<Record<string, readonly RequestParts[]>> = {
   "POST /plants": [
-    ...[
-      '{"id":500,"name":"x"}',
-      '{"id":503,"name":"x"}',
-      '{"id":7,"name":"x"}',
-      "{}",
-      "{",
-      "[]",
-    ].map((body) => ({ body })),
+    ...[7, 502, ...FAILING].map((id) => ({ body: `{"id":${id},"name":"x"}` })),
+    ...['{"id":"7"}', "{", "[]"].map((body) => ({ body })),
     { body: '{"id":1,"id":1,"name":"x"}' },
     { body: Buffer.from([0xff]) },
-    { headers: { "Content-Type": "text/plain" } },
+    { headers: { "Content-Type": undefined } },
     { headers: { "Content-Encoding": "gzip" } },
     { headers: { "Content-Length": "1048577" } },
   ],
@@ -228,19 +248,22 @@ const MORE: Readonly<Record<string, readonly RequestParts[]>> = {
     { target: "/plants?limit=1" },
     { target: "/plants?limit=x" },
     { target: "/plants?after=9" },
-    { target: "/plants?after=500" },
-    { target: "/plants?after=503" },
+    ...FAILING.map((id) => ({ target: `/plants?after=${id}` })),
     { headers: { Accept: "application/x-ndjson" } },
   ],
-  "/plants/{id}": ["8", "007", "500", "503"].map((id) => ({ target: `/plants/${id}` })),
+  "/plants/{id}": ["9", "007", ...FAILING].map((id) => ({ target: `/plants/${id}` })),
   OPTIONS: [{ headers: { "Access-Control-Request-Method": "POST" } }],
+  "OPTIONS /plants/{id}": [
+    { target: "/plants/007" },
+    { target: "/plants/007", headers: { "Access-Control-Request-Method": "POST" } },
+  ],
 };
 
 /** Everything to ask of an operation. */
 function requestsFor(method: string, path: string): RequestParts[] {
   const target = path.replace("{id}", "7");
-  const more = method === "OPTIONS" ? MORE.OPTIONS : (MORE[`${method} ${path}`] ?? MORE[path]);
-  return [...ANY, ...(more ?? [])].map((parts) => ({
+  const ofKind = method === "OPTIONS" ? MORE.OPTIONS : MORE[path];
+  return [...ANY, ...(ofKind ?? []), ...(MORE[`${method} ${path}`] ?? [])].map((parts) => ({
     target,
     ...(method === "POST" ? { body: BODY } : {}),
     ...parts,
@@ -252,29 +275,35 @@ function requestsFor(method: string, path: string): RequestParts[] {
 /** Of the connection, or of any message with a body. */
 const UNDESCRIBED = /^(connection|keep-alive|date|transfer-encoding|content-length|content-type): /;
 
+/** Status and headers of the answer, and the failure it tells, where it has a body. */
 async function ask(
   target: Awaited<ReturnType<typeof start>>,
   parts: RequestParts,
   isCut: boolean,
-): Promise<{ status: string; names: string[] }> {
+): Promise<{ status: string; names: string[]; failure?: { error: number; message: string } }> {
   const client = await Client.connect(target.port);
   const request = encodeRequest(target, parts);
   await client.send(isCut ? request.subarray(0, request.indexOf("\r\n\r\n")) : request);
   const head = await client.head(); // an answer to HEAD has no more
-  client.destroy();
   const [statusLine = "", ...lines] = head.toLowerCase().split("\r\n");
   const names = lines.filter((line) => !UNDESCRIBED.test(line)).map((line) => line.split(":")[0]);
-  return { status: statusLine.split(" ")[1] ?? "", names: names as string[] };
+  const status = statusLine.split(" ")[1] ?? "";
+  const answer = { status, names: names as string[] };
+  const isTold = Number(status) >= 400 && parts.method !== "HEAD";
+  const whole = isTold ? { ...answer, failure: JSON.parse((await client.next()).text) } : answer;
+  client.destroy();
+  return whole;
 }
 
 for (const { path, method, operation } of OPERATIONS) {
   test(`${method} ${path} is answered as it is described, and never otherwise`, async (t) => {
     const target = await start(t);
     const seen = new Map<string, Set<string>>();
+    const told = new Map<number, string[]>();
     const requests = requestsFor(method, path);
     // The last one never gets to the end of its headers.
     for (const [index, parts] of [...requests, ...requests.slice(0, 1)].entries()) {
-      const { status, names } = await ask(target, parts, index === requests.length);
+      const { status, names, failure } = await ask(target, parts, index === requests.length);
       const described = operation.responses[status];
       assert.ok(described !== undefined, `${status} is not described: ${JSON.stringify(parts)}`);
       const known = Object.keys(described.headers).map((name) => name.toLowerCase());
@@ -283,6 +312,9 @@ for (const { path, method, operation } of OPERATIONS) {
       const all = seen.get(status) ?? new Set();
       for (const name of names) all.add(name);
       seen.set(status, all);
+      if (failure !== undefined) {
+        told.set(failure.error, [...(told.get(failure.error) ?? []), shapeOf(failure.message)]);
+      }
     }
     assert.deepEqual([...seen.keys()].sort(), Object.keys(operation.responses).sort());
     for (const [status, names] of seen) {
@@ -293,8 +325,39 @@ for (const { path, method, operation } of OPERATIONS) {
         status,
       );
     }
+    const failures = Object.values(operation.responses).flatMap(failuresOf);
+    assert.deepEqual([...told.keys()].sort(), failures.map(([, error]) => error).sort());
+    for (const [code, error, message] of failures.filter(([code]) => !MADE_UP.has(code))) {
+      const shapes = told.get(error) ?? [];
+      assert.ok(shapes.includes(shapeOf(message)), `${code}: ${shapes.join(" | ")}`);
+    }
   });
 }
+
+/** A message without what differs from one operation to another. */
+function shapeOf(message: string): string {
+  return message.replace(/"[^"]*"|[A-Z]{3,}(?:, [A-Z]{3,})*|\d+/g, "_");
+}
+
+/** Failures of a disk, which the store above only claims. */
+const MADE_UP = new Set(["write_failed", "store_failed", "closed"]);
+
+test("the examples of a store that failed and of one that is closed are what it says", async (t) => {
+  const described = new Map(
+    OPERATIONS.flatMap(({ operation }) => Object.values(operation.responses))
+      .flatMap(failuresOf)
+      .map(([code, , message]) => [code, message]),
+  );
+  const folder = makeFolder(t);
+  const store = await openStore(t, folder);
+  unlinkSync(logPath(folder));
+  const failed = { code: "store_failed", message: described.get("store_failed") };
+  await assert.rejects(store.create(STORED), failed);
+  await assert.rejects(store.get(STORED.id), failed);
+  await store.close();
+  const closed = { code: "closed", message: described.get("closed") };
+  await assert.rejects(store.get(STORED.id), closed);
+});
 
 test("every shared part is used", () => {
   const text = JSON.stringify(OPENAPI);

@@ -13,7 +13,7 @@ import { makeFolder } from "../support/folders.ts";
 import { linkPackages, ROOT, whyNotInstalled } from "../support/package.ts";
 import { startReadable } from "../support/reading.ts";
 import { runToEnd } from "../support/run.ts";
-import { send } from "../support/service.ts";
+import { type ServiceOptions, send } from "../support/service.ts";
 
 const HERE = path.join(ROOT, "test/interop");
 const tool = (name: string) => path.join(HERE, "node_modules/.bin", name);
@@ -27,10 +27,18 @@ async function printDocument(t: TestContext): Promise<string> {
   return folder;
 }
 
-/** A service with a token that may do everything. */
-async function startOpen(t: TestContext, plants: Parameters<typeof startReadable>[1]) {
+const APP = "https://app.example";
+
+/** A service with a token that may do everything, open to the pages of one origin. */
+async function startOpen(
+  t: TestContext,
+  plants: Parameters<typeof startReadable>[1],
+  options: ServiceOptions = {},
+) {
   let token = "";
   const service = await startReadable(t, plants, {
+    corsOrigins: [APP],
+    ...options,
     prepare: async (folder) => {
       token = await createToken(folder, { name: "both", scopes: ["read", "write"] });
     },
@@ -87,15 +95,17 @@ describe("the description, with the tools of others", {
   test("Prism, between a client and the server, finds no answer that is not as described", async (t) => {
     const folder = await printDocument(t);
     const service = await startOpen(t, [{ id: -70n, name: "stored" }]);
-    const proxy = await startPrism(t, folder, service.url);
-    let count = 0;
-    for (const call of calls(service.token)) {
-      const answer = await send(`${proxy}${call.path}`, call.init);
-      assert.equal(answer.status, call.status, what(call));
-      assert.deepEqual(violations(answer.headers, call.status < 400), [], answer.text);
-      count++;
-    }
-    assert.ok(count > 50, `${count} calls`);
+    const all = [...calls(service.token), ...refusals(service.token, service.readToken)];
+    assert.ok(all.length > 50, `${all.length} calls`);
+    await assertDescribed(await startPrism(t, folder, service.url), all);
+  });
+
+  test("Prism finds none where the body is too long", async (t) => {
+    const folder = await printDocument(t);
+    // So short that the server reads the rest: before a long one it cuts the connection in the end.
+    const { url, token } = await startOpen(t, [], { bodyBytesMax: 20 });
+    const proxy = await startPrism(t, folder, url);
+    await assertDescribed(proxy, [create(token, '{"id":1,"name":"Ivy"}', 413)]);
   });
 
   test("Prism would find one", async (t) => {
@@ -115,6 +125,16 @@ describe("the description, with the tools of others", {
     assert.notDeepEqual(violations(answer.headers, true), []);
   });
 });
+
+/** Each call is answered as it should be, by the server, and the proxy has nothing to say. */
+async function assertDescribed(proxy: string, all: readonly Call[]): Promise<void> {
+  for (const call of all) {
+    const answer = await send(`${proxy}${call.path}`, call.init);
+    assert.equal(answer.status, call.status, what(call));
+    assert.ok(answer.headers.has("x-request-id"), `Prism itself answered ${what(call)}`);
+    assert.deepEqual(violations(answer.headers, call.status < 400), [], answer.text);
+  }
+}
 
 /** Starts the validating proxy; the end of the test ends it. */
 async function startPrism(t: TestContext, folder: string, upstream: string): Promise<string> {
@@ -161,7 +181,7 @@ function what({ path, init: { body } }: Call): string {
 
 interface Call {
   readonly path: string;
-  readonly init: RequestInit;
+  readonly init: RequestInit & { readonly headers?: Record<string, string> };
   readonly status: number;
 }
 
@@ -185,6 +205,7 @@ function get(
 
 /** The cases of the contract that a proxy lets through as they are. */
 function* calls(token: string): Generator<Call> {
+  yield get(token, "/plants?after=-70", 200); // the empty page
   // Prism hands a body on as JavaScript reads it, so ids beyond 2^53 may meet an earlier one.
   const exact = INT64_IDS.filter(([, id]) => Number.isSafeInteger(Number(id)));
   for (const [spelling] of exact) yield create(token, `{"id":${spelling},"name":"x"}`, 200);
@@ -210,6 +231,29 @@ function* calls(token: string): Generator<Call> {
   yield get(token, "/plants/-70", 304, { "If-None-Match": "*" });
   yield get(token, "/plants/123456", 404);
   yield get("wrong", "/plants/-70", 401);
+}
+
+/**
+ * What is refused before it gets to the store, and preflights.
+ *
+ * Prism itself answers HEAD 500, because it parses the body that is not there, and malformed JSON
+ * 400; paths and methods that are not described it passes on without a look at the answer.
+ */
+function* refusals(token: string, readToken: string): Generator<Call> {
+  const { path, init } = create(token, '{"id":1,"name":"x"}', 200);
+  const refused = (status: number, more: Record<string, string>) => {
+    return { path, init: { ...init, headers: { ...init.headers, ...more } }, status };
+  };
+  yield refused(415, { "Content-Type": "text/plain" });
+  yield refused(415, { "Content-Encoding": "gzip" });
+  yield create(readToken, "{}", 403);
+  for (const path of ["/plants", "/plants/-70", "/plants/007"]) {
+    const headers = { Origin: APP, "Access-Control-Request-Method": "GET" };
+    yield { path, init: { method: "OPTIONS", headers }, status: 204 };
+    yield { path, init: {}, status: 401 };
+  }
+  yield { path, init: { ...get(token, path, 405).init, method: "OPTIONS" }, status: 405 };
+  yield get(token, "/plants/007", 404);
 }
 
 /** Ids that become others in JavaScript's hands. */
