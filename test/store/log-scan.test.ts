@@ -184,7 +184,7 @@ function unreadableFrom(file: LogFile, limit: number): LogFile {
 
 test("a scan that cannot read on tells first what it has found", async (t) => {
   const content = `${A}{"id":1,"name":"b"}\n${manyLines().join("")}`;
-  const file = unreadableFrom(await openLog(t, content), 600_000);
+  const file = unreadableFrom(await openLog(t, content), 1_100_000);
   const faults: LineFault[] = [];
   const options = { onFault: (fault: LineFault) => faults.push(fault), checkpoint: EMPTY_LOG };
   await assert.rejects(new LogScan(file, options).run(LOG_START, content.length), {
@@ -342,7 +342,7 @@ test("a line that is only inspected is judged, and neither counted nor indexed",
 });
 
 test("a scan finds every plant and every fault wherever a block ends in a line", async (t) => {
-  // The border of the first block of 256 KiB goes through every byte of these lines.
+  // The border of the first block of a MiB goes through every byte of these lines.
   const lines = [
     '{"id":123456789,"name":"Fern","tag":"é"}\n',
     "x\n",
@@ -352,7 +352,7 @@ test("a scan finds every plant and every fault wherever a block ends in a line",
   ];
   const end = Buffer.from(lines.join(""));
   for (let before = 0; before <= end.length; before++) {
-    const filler = 256 * 1024 - before - A.length;
+    const filler = 1024 * 1024 - before - A.length;
     const content = Buffer.concat([Buffer.from(`${A}${" ".repeat(filler - 1)}\n`), end]);
     const file = await openLog(t, content);
     const faults: LineFault[] = [];
