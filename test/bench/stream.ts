@@ -1,31 +1,40 @@
 /**
- * What reading everything costs: the stream of all plants to its end, alone
- * and beside creates, in speed, in resident memory of the server and in creates.
+ * What reading everything costs, in speed, in resident memory of the server and
+ * in creates: a stream of all plants alone, to its end; creates alone; creates
+ * beside such a stream, which goes on for as long as they do.
  *
  *   npm run bench:stream                           a million plants
  *   npm run bench:stream -- --plants 10_000_000    the size of the promise
  *
- * Memory is the kernel's own highest mark during each run, from before the
- * first request on, so nothing falls between two looks. A run counts only if
- * the stream had as many plants and bytes as the log, and if the creates passed
- * what support/compare asks of them; at the end one more stream has to hold them too.
+ * Each run has a server of its own, started after a clean stop and come to rest,
+ * and what it held then is what its memory is compared with: no run finds what
+ * another has left. The kinds go by turns, their order turned by one each round;
+ * a ratio is one within a round. Memory is the kernel's own highest mark, so
+ * nothing falls between two looks. A run counts only if a stream alone had as
+ * many plants and bytes as the log, and creates passed what support/compare asks
+ * of them; at the end one more stream has to hold them, too.
+ *
+ * Beside creates a stream is slow, and a run of seconds ends long before it:
+ * `--seconds` of some minutes reach the end. The index grows meanwhile, by some
+ * 18 bytes a new plant, and the table says how much of the memory that is.
  */
+import fs from "node:fs";
 import path from "node:path";
 import { setTimeout } from "node:timers/promises";
-import { generateStore, logBytes } from "./generate.ts";
-import { compare } from "./support/compare.ts";
+import { generateStore } from "./generate.ts";
+import { measure, repeatRefused, type Sample } from "./support/compare.ts";
+import { LineCounter } from "./support/line-counter.ts";
 import { loadName } from "./support/load.ts";
 import { describeMachine, note, withFolder } from "./support/machine.ts";
-import { formatCount, formatRound, formatSpread, spread } from "./support/numbers.ts";
+import { formatCount, formatRound, formatSpread, median, spread } from "./support/numbers.ts";
 import { positive, positives, readOptions } from "./support/options.ts";
-import { formatRows } from "./support/report.ts";
 import { readStream, type StreamRead, startReading } from "./support/stream-reader.ts";
 import { formatTable } from "./support/table.ts";
 import { startServer, type Target } from "./support/targets.ts";
 
 const options = readOptions({
-  plants: "plants in the log (1_000_000)",
-  runs: "streams to the end, and rounds of creates that count (5)",
+  plants: "plants in the log at the beginning (1_000_000)",
+  runs: "rounds: a stream alone, creates alone, creates beside a stream (5)",
   seconds: "whole seconds of a run of creates (5)",
   connections: "connections that create (256)",
   dir: "where to make the data directory (the system's folder for such)",
@@ -41,58 +50,104 @@ const SILENCE_MS_MAX = 1000;
 const IDLE_CPU_US = 10_000;
 const IDLE_LOOKS_MAX = 300;
 const MIB = 1024 * 1024;
+/** Of the index, for one plant. */
+const PLANT_BYTES = 18;
 
-/** What one kind of run came to, run by run. */
-interface Runs {
-  readonly reads: StreamRead[];
-  /** Highest resident bytes above those of the idle server. */
-  readonly peaks: number[];
+/** What is measured, by turns. */
+const KINDS = {
+  "a stream alone": streamAlone,
+  "creates alone": createAlone,
+  "creates beside a stream": createBeside,
+} as const;
+type Kind = keyof typeof KINDS;
+
+/** Where it is measured. */
+interface Place {
+  readonly data: string;
+  /** Every line of the log, whoever had it written. */
+  readonly log: LineCounter;
+  readonly connections: number;
 }
+
+/** What a run comes to. */
+interface Outcome {
+  /** Where a stream was read. */
+  readonly read?: StreamRead;
+  /** Where plants were created. */
+  readonly creates?: Sample;
+}
+
+interface Run extends Outcome {
+  readonly idleBytes: number;
+  /** Highest resident bytes above those. */
+  readonly riseBytes: number;
+}
+
+type Round = Readonly<Record<Kind, Run>>;
+
+/** What is promised of a number. */
+interface Bar {
+  readonly says: string;
+  readonly isKept: (value: number) => boolean;
+}
+
+const MEMORY: Bar = { says: "at most 64", isKept: (mib) => mib <= 64 };
+const RATE: Bar = { says: "at least 0.80", isKept: (ratio) => ratio >= 0.8 };
 
 const size = positive(options.plants, 1e6);
 const runs = positive(options.runs, 5);
+const seconds = positive(options.seconds, SECONDS);
 
 await withFolder(options.dir, async (folder) => {
-  process.stdout.write(`${describeMachine(folder)}\nload: ${loadName}\n\n`);
+  process.stdout.write(`${describeMachine(folder)}\nload: ${loadName}\n`);
   const data = path.join(folder, "data");
+  const log = new LineCounter(path.join(data, "plants.jsonl"));
   generateStore(data, size);
-  const target = await startClean(data);
-  try {
-    const idleBytes = await rest(target);
-    const alone = await streamAlone(target, idleBytes);
-    const { rows, creates, beside } = await createBeside(target, idleBytes);
-    const { records = 0 } = (await target.durable?.()) ?? {};
-    const { plants } = await readStream(target);
-    if (plants !== size + records) {
-      throw new Error(`${size + records} plants are stored, and ${plants} were streamed`);
+  for (const connections of positives(options.connections, [256])) {
+    const rounds: Round[] = [];
+    for (let round = 0; round < runs; round++) {
+      rounds.push(await runRound({ data, log, connections }, round));
     }
-    const mib = (bytes: readonly number[]) => formatSpread(spread(bytes.map((b) => b / MIB)), 1);
-    const speeds = alone.reads.map(({ bytes, ms }) => bytes / 1e3 / ms);
-    const silences = beside.reads.map(({ silenceMs }) => silenceMs);
-    const table = formatTable(
-      [`streams of ${formatRound(size)}`, ""],
-      [
-        ["plants in each, counted", formatCount(size)],
-        ["alone, MB/s", formatSpread(spread(speeds), 0)],
-        ["resident when idle, MiB", (idleBytes / MIB).toFixed(1)],
-        ["highest above it, a stream alone, MiB", mib(alone.peaks)],
-        ["highest above it, creates alone, MiB", mib(creates.peaks)],
-        ["highest above it, creates beside a stream, MiB", mib(beside.peaks)],
-        ["longest silence of a stream beside creates, ms", formatSpread(spread(silences), 0)],
-      ],
-    );
-    process.stdout.write(`${table}\n\n${formatRows(rows)}\n`);
+    process.stdout.write(`\n${describeRounds(connections, rounds)}\n`);
+  }
+  await withServer(data, (target) => readAll(target, log));
+  process.stdout.write(`\nat the end a stream held all ${formatCount(log.lines)} plants\n`);
+});
+
+/** Every kind once, again where it did not count. */
+async function runRound(place: Place, round: number): Promise<Round> {
+  const kinds = Object.keys(KINDS) as Kind[];
+  const done: Partial<Record<Kind, Run>> = {};
+  for (let turn = 0; turn < kinds.length; turn++) {
+    const kind = kinds[(turn + round) % kinds.length] as Kind;
+    note(`${place.connections} connections, round ${round + 1} of ${runs}: ${kind}`);
+    done[kind] = await repeatRefused(kind, () => runAnew(kind, place));
+  }
+  return done as Round;
+}
+
+function runAnew(kind: Kind, place: Place): Promise<Run> {
+  return withServer(place.data, async (target) => {
+    const idleBytes = await rest(target);
+    target.forgetPeak();
+    const outcome: Outcome = await KINDS[kind](target, place);
+    return { ...outcome, idleBytes, riseBytes: target.residentBytes().peak - idleBytes };
+  });
+}
+
+/** Gives a server that finds what a clean stop has left. */
+async function withServer<T>(data: string, use: (target: Target) => Promise<T>): Promise<T> {
+  const start = () => startServer({ name: "server", folder: data, scopes: ["read", "write"] });
+  // What a scan of the log leaves in memory would hide as much of what a run takes. Where there is
+  // no snapshot, the stop writes one of every plant; behind an old one the rest would be scanned.
+  fs.rmSync(path.join(data, "plants.jsonl.index"), { force: true });
+  await (await start()).stop();
+  const target = await start();
+  try {
+    return await use(target);
   } finally {
     await target.stop();
   }
-});
-
-/** After a clean stop: what a scan of the log leaves in memory would hide as much of a stream. */
-async function startClean(data: string): Promise<Target> {
-  const start = () =>
-    startServer({ name: "creates alone", folder: data, scopes: ["read", "write"] });
-  await (await start()).stop();
-  return start();
 }
 
 /** Resident bytes once it has nothing left to do by itself. */
@@ -105,49 +160,81 @@ async function rest(target: Target): Promise<number> {
   throw new Error("the server does not come to rest");
 }
 
-async function streamAlone(target: Target, idleBytes: number): Promise<Runs> {
-  const alone: Runs = { reads: [], peaks: [] };
-  for (let run = 0; run < runs; run++) {
-    note(`a stream of ${formatRound(size)}, ${run + 1} of ${runs}`);
-    target.forgetPeak();
-    const read = await readStream(target);
-    if (read.plants !== size || read.bytes !== logBytes(size)) {
-      throw new Error(`${size} plants are stored, ${read.plants} in ${read.bytes} bytes came`);
-    }
-    alone.reads.push(read);
-    alone.peaks.push(target.residentBytes().peak - idleBytes);
-  }
-  return alone;
+async function streamAlone(target: Target, { log }: Place): Promise<Outcome> {
+  return { read: await readAll(target, log) };
 }
 
-/** The same server under creates, by turns with and without somebody who reads streams. */
-async function createBeside(target: Target, idleBytes: number) {
-  const creates: Runs = { reads: [], peaks: [] };
-  const beside: Runs = { reads: [], peaks: [] };
-  const observe =
-    (isRead: boolean, { reads, peaks }: Runs) =>
-    async () => {
-      target.forgetPeak();
-      const reading = isRead ? await startReading(target) : undefined;
-      return async () => {
-        const read = await reading?.stop();
-        if (read !== undefined) reads.push(checkSteady(read));
-        peaks.push(target.residentBytes().peak - idleBytes);
-      };
+async function createAlone(target: Target, { connections }: Place): Promise<Outcome> {
+  return { creates: await measure(target, connections, seconds) };
+}
+
+async function createBeside(target: Target, { connections }: Place): Promise<Outcome> {
+  let read: StreamRead | undefined;
+  const beside = async () => {
+    const reading = await startReading(target);
+    return async () => {
+      read = await reading.stop();
     };
-  const targets: Target[] = [
-    { ...target, beside: observe(false, creates) },
-    { ...target, name: "beside a stream", beside: observe(true, beside) },
-  ];
-  const rows = await compare(targets, {
-    connections: positives(options.connections, [256]),
-    runs,
-    seconds: positive(options.seconds, SECONDS),
-  });
-  return { rows, creates, beside };
+  };
+  const creates = await measure({ ...target, beside }, connections, seconds);
+  return { creates, read: checkSteady(read) };
 }
 
-function checkSteady(read: StreamRead): StreamRead {
+/** A stream to its end. @throws Error where it did not hold everything. */
+async function readAll(target: Target, log: LineCounter): Promise<StreamRead> {
+  log.look();
+  const read = await readStream(target);
+  if (read.plants === log.lines && read.bytes === log.bytes) return read;
+  throw new Error(
+    `${log.lines} plants are stored in ${log.bytes} bytes, ${read.plants} in ${read.bytes} came`,
+  );
+}
+
+function checkSteady(read: StreamRead | undefined): StreamRead {
+  if (read === undefined) throw new Error("nobody read a stream");
   if (read.silenceMs <= SILENCE_MS_MAX) return read;
   throw new Error(`the stream stood still for ${read.silenceMs.toFixed(0)} ms`);
+}
+
+function describeRounds(connections: number, rounds: readonly Round[]): string {
+  const of = (kind: Kind, value: (run: Run) => number | undefined) =>
+    rounds.map((round) => value(round[kind]) ?? Number.NaN);
+  const rise = (kind: Kind) => of(kind, ({ riseBytes }) => riseBytes / MIB);
+  const index = (kind: Kind) =>
+    of(kind, ({ creates }) => creates && (creates.records * PLANT_BYTES) / MIB);
+  const rate = (kind: Kind) => of(kind, ({ creates }) => creates?.perSecond);
+  const speed = (kind: Kind) => of(kind, ({ read }) => read && read.bytes / 1e3 / read.ms);
+  const thousands = (kind: Kind) => of(kind, ({ read }) => read && read.plants / 1e3);
+  const silence = (kind: Kind) => of(kind, ({ read }) => read?.silenceMs);
+  const idle = rounds.flatMap((round) => Object.values(round).map((run) => run.idleBytes / MIB));
+  const alone = rate("creates alone");
+  const beside = "creates beside a stream";
+  const ratio = rate(beside).map((perSecond, round) => perSecond / (alone[round] as number));
+  const title = `${connections} connections, ${formatRound(size)} plants at the beginning`;
+  return formatTable(
+    [title, "median (min-max)", "bar", "in the median", "in every run"],
+    [
+      line("resident when idle, MiB", idle),
+      line("highest above it, a stream alone, MiB", rise("a stream alone"), 1, MEMORY),
+      line("highest above it, creates alone, MiB", rise("creates alone")),
+      line("  of that the index of new plants, MiB", index("creates alone")),
+      line("highest above it, creates beside a stream, MiB", rise(beside), 1, MEMORY),
+      line("  of that the index of new plants, MiB", index(beside)),
+      line("creates/s alone", alone, 0),
+      line("creates beside a stream / alone", ratio, 2, RATE),
+      line("a stream alone, MB/s", speed("a stream alone")),
+      line("a stream beside creates, MB/s", speed(beside)),
+      line("a stream beside creates, thousand plants", thousands(beside), 0),
+      line("longest silence of a stream alone, ms", silence("a stream alone"), 0),
+      line("longest silence of a stream beside creates, ms", silence(beside), 0),
+    ],
+  );
+}
+
+/** With what is promised of a number, if anything, and whether that is kept. */
+function line(what: string, samples: readonly number[], digits = 1, bar?: Bar): string[] {
+  const cells = [what, formatSpread(spread(samples), digits)];
+  if (bar === undefined) return [...cells, "", "", ""];
+  const isKept = [[median(samples)], samples].map((each) => each.every(bar.isKept));
+  return [...cells, bar.says, ...isKept.map((kept) => (kept ? "kept" : "MISSED"))];
 }

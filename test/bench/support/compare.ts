@@ -24,7 +24,7 @@ export interface CompareOptions {
 }
 
 /** One run of one server. */
-interface Sample extends LoadResult {
+export interface Sample extends LoadResult {
   readonly syncs: number;
   readonly records: number;
   /** Processor time of the server for one request; steadier than the rate on a busy machine. */
@@ -77,21 +77,20 @@ async function measureRound(
   const samples: Sample[] = [];
   for (let turn = 0; turn < targets.length; turn++) {
     const index = (turn + round) % targets.length;
-    samples[index] = await measureChecked(targets[index] as Target, connections, seconds);
+    const target = targets[index] as Target;
+    const run = () => measure(target, connections, seconds);
+    samples[index] = await repeatRefused(target.name, run);
   }
   return samples;
 }
 
-async function measureChecked(
-  target: Target,
-  connections: number,
-  seconds: number,
-): Promise<Sample> {
+/** Has a run again where it does not count. @throws what it did the last time. */
+export async function repeatRefused<T>(name: string, run: () => Promise<T>): Promise<T> {
   for (let refusals = 1; ; refusals++) {
     try {
-      return await measure(target, connections, seconds);
+      return await run();
     } catch (error) {
-      note(`  a run of ${target.name} does not count: ${(error as Error).message}`);
+      note(`  a run of ${name} does not count: ${(error as Error).message}`);
       if (refusals === REFUSALS_MAX) throw error;
     }
   }
