@@ -169,13 +169,13 @@ describe("nothing that was stored or typed steers the terminal", AT_ONCE, () => 
     [["repair", "--yes"], DAMAGED, 0, [1, 3]],
     [["backup", `./${HOSTILE}copy`], LOG, 0, [1, 0]],
     [["backup", `./${HOSTILE}copy`], DAMAGED, 3, [0, 1]],
-    [["import", "-"], LOG, 1, [1, 3]],
+    [["import", "-"], LOG, 1, [1, 2]],
     [["import", HOSTILE], LOG, 1, [0, 1]],
     [["health", "--url", `http://127.0.0.1:1/${HOSTILE}x`], LOG, 1, [0, 1]],
     [["health", "--admin", SOCKET], LOG, 1, [0, 1]],
     [["token", "create", HOSTILE], LOG, 2, [0, 1]],
     [["token", "list"], LOG, 3, [0, 1]],
-    [["token", "revoke", HOSTILE], LOG, 1, [0, 2]],
+    [["token", "revoke", HOSTILE], LOG, 1, [0, 1]],
     [["print", "completion", HOSTILE], LOG, 2, [0, 1]],
     [["print", "systemd-unit", "--host", HOSTILE], LOG, 2, [0, 1]],
     [["print", "openapi", HOSTILE], LOG, 2, [0, 1]],
@@ -197,7 +197,7 @@ describe("nothing that was stored or typed steers the terminal", AT_ONCE, () => 
       const cwd = join(makeFolder(t), HOSTILE);
       mkdirSync(cwd);
       const data = join(cwd, "data");
-      mkdirSync(data);
+      mkdirSync(data, 0o700);
       writeLog(data, log);
       if (words[1] === "list") writeFileSync(join(data, "tokens.jsonl"), `${HOSTILE}\n`);
       const end = await runCli(words, { cwd, env: { PLANT_STORE_DATA: data }, stdin: HOSTILE });
