@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { ask } from "../support/admin.ts";
@@ -64,6 +65,23 @@ test("a sync under way holds up creates that need it, and no other answer", TIME
   assert.equal(writes.filter((line) => line.includes("pwrite64(")).length, 1, "written once");
 });
 
+test("a disk that never takes the log holds up no answer", TIMEOUT, async (t) => {
+  if (!canTrace(t)) return;
+  const path = join(makeFolder(t), "log.jsonl");
+  writeFileSync(path, ""); // so that strace knows the file
+  const never = `inject=write:delay_enter=${2 * TIMEOUT.timeout * 1000}`;
+  const slow = traced(t, ["-P", path, "-e", "trace=write", "-e", never]);
+  const wrapper = ["sh", "-c", 'exec "$@" 2>"$0"', path, ...slow.wrapper];
+  const env = { ...slow.env, UV_THREADPOOL_SIZE: "2" }; // one is lost to the log
+  const trial = await Trial.start(t, { wrapper, env });
+  t.after(endTracer(trial)); // else it would wait for the disk
+  for (const id of [1, 2, 3]) {
+    assert.equal(await statusOf(trial, { target: "/nowhere" }), 404);
+    assert.equal(await trial.create(id), 200);
+  }
+  assert.equal(readFileSync(path, "utf8"), "", "the disk has taken nothing indeed");
+});
+
 /** Together, long against what is to happen before all is read. */
 const READ_MS = 100;
 const LOG_MIB = 16;
@@ -120,6 +138,13 @@ for (const [where, container] of STARTS) {
       assert.equal(await again.create(LOG_MIB + 1), 200);
     },
   );
+}
+
+/** What ends the strace of a running server, also when that has ended. */
+function endTracer({ pid }: Trial): () => void {
+  const status = readFileSync(`/proc/${pid}/status`, "utf8");
+  const tracer = Number(/^TracerPid:\s+(\d+)$/m.exec(status)?.[1]);
+  return () => process.kill(tracer, "SIGKILL");
 }
 
 async function statusOf(trial: Trial, parts: RequestParts): Promise<number> {

@@ -1,16 +1,16 @@
 /**
- * Lines to standard error that never make anybody wait for their reader, but
- * for the end of the process, by a second at most.
+ * Lines to standard error that never make anybody wait for their reader or
+ * their disk, but for the end of the process, for a reader by a second at most.
  *
  * Invariants. A reader that is slow or has stopped leaves the lines here; a
- * file takes them by one plain write, never a sync. Memory is bounded: beyond
- * the bound, where nothing more is taken, whole lines are dropped, and a later
- * line says how many. What is written is whole lines in their order, with few
- * writes: at once where there was none for a while; only a reader that leaves
- * in the middle of a line, or has stopped at the end, gets a part of one. Holds
- * no process.
+ * file takes them by plain writes of a thread, one at a time, never a sync.
+ * Memory is bounded: beyond the bound, where nothing more is taken, whole lines
+ * are dropped, and a later line says how many. What is written is whole lines
+ * in their order, with few writes: at once where there was none for a while;
+ * only a reader that leaves in the middle of a line, or has stopped at the end,
+ * gets a part of one. Holds no process, but while a file takes what it was given.
  */
-import { writeSync } from "node:fs";
+import { fstatSync, write, writeSync } from "node:fs";
 
 /** Made lines that wait for a reader at most: some five thousand requests. */
 const WAITING_BYTES_MAX = 1024 * 1024;
@@ -59,11 +59,16 @@ export class LineWriter {
   #pauseUntil = 0;
   /** Before which a line that finds no room need not try again. */
   #retryAt = 0;
+  /** Whether a thread is to write: a file blocks whoever writes to it. */
+  #isAside: boolean;
+  /** A thread has the rest. */
+  #isWriting = false;
 
-  /** @param fd a descriptor that does not block (see `openStandardError`). */
+  /** @param fd a file, or a descriptor that does not block (see `openStandardError`). */
   constructor(fd: number, describe: Describe) {
     this.#fd = fd;
     this.#describe = describe;
+    this.#isAside = fstatSync(fd).isFile();
   }
 
   /** @param line without its line feed, and with no other in it. */
@@ -82,6 +87,9 @@ export class LineWriter {
 
   /** Writes all there is, at the end of the process: for a while it waits for a slow reader. */
   end(): void {
+    this.#isAside = false;
+    // Node waits for its threads before it ends: the rest and the memory it lies in are theirs.
+    if (this.#isWriting) [this.#rest, this.#resting] = [NOTHING, Buffer.alloc(WAITING_BYTES_MAX)];
     const deadline = performance.now() + END_MS;
     while (this.#flush() === BLOCKED_RETRY_MS && performance.now() < deadline) {
       Atomics.wait(NEVER, 0, 0, BLOCKED_RETRY_MS);
@@ -151,6 +159,7 @@ export class LineWriter {
   /** Returns when to try again, if not everything was taken. */
   #attempt(): number | undefined {
     while (this.#take()) {
+      if (this.#isAside) return this.#writeAside();
       try {
         this.#rest = this.#rest.subarray(writeSync(this.#fd, this.#rest));
       } catch (error) {
@@ -160,6 +169,17 @@ export class LineWriter {
       }
     }
     return undefined;
+  }
+
+  #writeAside(): number {
+    if (this.#isWriting || performance.now() < this.#retryAt) return PAUSE_MS;
+    this.#isWriting = true;
+    write(this.#fd, this.#rest, (error, bytes) => {
+      this.#isWriting = false;
+      if (error === null) this.#rest = this.#rest.subarray(bytes);
+      else this.#retryAt = performance.now() + FAULT_RETRY_MS;
+    });
+    return PAUSE_MS;
   }
 
   /** Whether there is something to write. */

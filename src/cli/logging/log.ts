@@ -57,7 +57,7 @@ function writeLog(format: Format, level: Level): void {
 }
 
 function describeLoss(lines: number): Notice {
-  const message = `dropped ${lines} line${lines === 1 ? "" : "s"} of this log: its reader was too slow`;
+  const message = `dropped ${lines} line${lines === 1 ? "" : "s"} of this log: there was no room for them`;
   return { level: "warn", event: "log-dropped", message, fields: { lines } };
 }
 

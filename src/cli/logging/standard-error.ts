@@ -4,7 +4,7 @@
  * Whether it blocks belongs to all who share it: the shell has the terminal,
  * and a program that Node starts makes its pipe blocking again. So a terminal
  * and a pipe are opened a second time. A socket cannot be, and Node has made it
- * non-blocking. A file takes what it is given.
+ * non-blocking. A file always blocks: a thread writes to it (see line-writer).
  */
 import { constants, fstatSync, openSync } from "node:fs";
 

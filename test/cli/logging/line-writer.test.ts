@@ -108,11 +108,30 @@ test("of lines that are made later only a few hundred wait", (t) => {
 const LINE = "x".repeat(1023);
 
 test("more than the bound in one turn is no loss where it is taken", (t) => {
-  const { fd, read } = openFile(t);
-  const writer = new LineWriter(fd, DESCRIBE);
+  const fd = openSync("/dev/null", "w");
+  t.after(() => closeSync(fd));
+  const losses: number[] = [];
+  const loss = (lines: number) => `lost ${losses.push(lines)}`;
+  const writer = new LineWriter(fd, { ...DESCRIBE, loss });
   for (let at = 0; at < 5000; at++) writer.write(LINE);
   writer.end();
-  assert.ok(read() === `${LINE}\n`.repeat(5000));
+  assert.deepEqual(losses, []);
+});
+
+test("a file gets every line in its order, however many turns they come in", async (t) => {
+  const { fd, read } = openFile(t);
+  const writer = new LineWriter(fd, DESCRIBE);
+  let expected = "";
+  for (let at = 0; at < 300; at++) {
+    const line = `${at} ${LINE}`;
+    writer.write(line);
+    expected += `${line}\n`;
+    const before = read().length;
+    if (at % 10 === 0) await until("more is written", () => read().length > before);
+    else await turn();
+  }
+  await until("all is written", () => read().length >= expected.length);
+  assert.ok(read() === expected);
 });
 
 test("lines beyond the bound that nobody takes are dropped, and a later line says how many", async (t) => {
@@ -324,6 +343,24 @@ test(
     assert.equal(text.split("\n").length - 1, 900);
   },
 );
+
+test("a process that ends at once leaves in its file what a thread had, and what waited behind it, once", async (t) => {
+  const { fd, read } = openFile(t);
+  const child = spawnWriter(
+    t,
+    `const { pbkdf2 } = await import("node:crypto");
+     for (let at = 0; at < 8; at++) pbkdf2("", "", 100_000, 64, "sha512", () => {}); // no thread is free
+     process.once("exit", () => writer.end());
+     writer.write("first");
+     setImmediate(() => setImmediate(() => {
+       writer.write("last words");
+       process.exit(0);
+     }));`,
+    fd,
+  );
+  assert.deepEqual(await once(child, "exit"), [0, null]);
+  assert.deepEqual(read().split("\n").sort(), ["", "first", "last words"]);
+});
 
 for (const [says, end] of [
   ["", ""],
