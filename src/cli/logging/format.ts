@@ -2,9 +2,9 @@
  * One event, one line: JSON for programs, short text for people.
  *
  * Invariant: whatever texts an event holds, its line is one line, one record,
- * and moves no cursor. The numbers of a request and its id are taken for what
- * RequestMessage promises. The members of a JSON line are part of the
- * interface: some may be added, none changes or goes.
+ * moves no cursor and holds no token. The numbers of a request and the
+ * characters of its id are taken for what RequestMessage promises. The members
+ * of a JSON line are part of the interface: some may be added, none changes or goes.
  */
 import { encodeJsonString, escapeControls, type RequestMessage } from "../../index.ts";
 import type { Level, Notice } from "../notice.ts";
@@ -28,7 +28,7 @@ export const JSON_FORMAT: Format = {
     const { durationMs, bodyBytes, requestId, token } = request;
     const took = durationMs === undefined ? null : durationMs.toFixed(3);
     // The id has no character that needs an escape: to look for one took a third of a line.
-    return `${requestStart(time)}${outcomeMembers(request)},"durationMs":${took},"bytes":${bodyBytes},"requestId":"${requestId}"${tokenMember(token)}}`;
+    return `${requestStart(time)}${outcomeMembers(request)},"durationMs":${took},"bytes":${bodyBytes},"requestId":"${hideTokens(requestId)}"${tokenMember(token)}}`;
   },
 };
 
@@ -36,18 +36,19 @@ export function textFormat(hasColours: boolean): Format {
   const paint = hasColours
     ? (code: number, text: string) => `\u001b[${code}m${text}\u001b[0m`
     : (_: number, text: string) => text;
+  const show = (text: string) => escapeControls(hideTokens(text));
   const start = (time: number) => paint(GREY, new Date(time).toTimeString().slice(0, 8));
   return {
     notice({ level, message }, time) {
       const label = level === "info" ? "" : `${paint(LEVEL_COLOURS[level], LABELS[level])} `;
-      return `${start(time)} ${label}${escapeControls(message)}`;
+      return `${start(time)} ${label}${show(message)}`;
     },
     request({ method, path, status, error, cut, durationMs, bodyBytes, requestId, token }, time) {
-      const what = escapeControls(`${method ?? "-"} ${path ?? "-"}`);
+      const what = show(`${method ?? "-"} ${path ?? "-"}`);
       const more = cut ? " cut" : error ? ` ${error}` : "";
       const outcome = paint(cut ? YELLOW : statusColour(status), `${status}${more}`);
       const took = durationMs === undefined ? "-" : `${durationMs.toFixed(1)} ms`;
-      const rest = escapeControls(`${took} ${bodyBytes} B ${token ?? "-"} ${requestId}`);
+      const rest = show(`${took} ${bodyBytes} B ${token ?? "-"} ${requestId}`);
       return `${start(time)} ${what} ${outcome} ${paint(GREY, rest)}`;
     },
   };
@@ -103,9 +104,14 @@ function keepLast<From>(
 
 function encodeText(text: string | undefined): string {
   if (text === undefined) return "null";
-  const literal = encodeJsonString(text);
+  const literal = encodeJsonString(hideTokens(text));
   // Nearly every text is harmless, and a literal that was just put together is slow to search.
   return escapeControls(text) === text ? literal : escapeControls(literal);
+}
+
+/** Some client puts its token into the path, or sends it as the name of its request. */
+function hideTokens(text: string): string {
+  return text.includes("pst_") ? text.replace(/pst_[\w-]{43}/g, "pst_...") : text;
 }
 
 function encodeValue(value: string | number | undefined): string {

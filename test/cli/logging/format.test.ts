@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { generateToken } from "../../../src/auth/token.ts";
 import { type Format, JSON_FORMAT, textFormat } from "../../../src/cli/logging/format.ts";
 import { wantsColours } from "../../../src/cli/logging/standard-error.ts";
 import type { RequestMessage } from "../../../src/index.ts";
@@ -142,6 +143,24 @@ for (const [name, format] of FORMATS) {
     });
   }
 }
+
+for (const [name, format] of FORMATS) {
+  test(`a token that is not where it belongs does not get into the log in ${name}`, () => {
+    const token = generateToken();
+    const message = `not found: /plants/${token}?`;
+    const request = { ...REQUEST, path: `/plants/${token}/${token}`, requestId: token };
+    const notice = { level: "warn", event: "x", message, fields: { requestId: token } } as const;
+    for (const line of [format.request(request, TIME), format.notice(notice, TIME)]) {
+      assert.ok(!line.includes(token), line);
+      assert.ok(line.includes("/plants/pst_..."), line);
+    }
+  });
+}
+
+test("what only begins like a token stays", () => {
+  const path = "/plants/pst_7";
+  assert.equal(JSON.parse(JSON_FORMAT.request({ ...REQUEST, path }, TIME)).path, path);
+});
 
 const COLOURS: readonly [env: Record<string, string>, terminal: boolean, wanted: boolean][] = [
   [{}, true, true],
