@@ -16,13 +16,13 @@ export interface WarningMessage {
   readonly requestId?: string | undefined;
 }
 
-/** On `plant-store:request`: a request that was answered, when its answer was handed over. */
+/** On `plant-store:request`: a request whose answer was handed over, or that broke off before. */
 export interface RequestMessage {
   /** `undefined` where the bytes on the connection never became a request. */
   readonly method: string | undefined;
   /** As sent and as the listener sees it, without the query; `undefined` like `method`. */
   readonly path: string | undefined;
-  /** The HTTP status. */
+  /** The HTTP status; 0 where the request broke off in its body, and nobody was left to answer. */
   readonly status: number;
   /** The number in the Error body; `undefined` after a success. */
   readonly error: number | undefined;
@@ -33,6 +33,8 @@ export interface RequestMessage {
   readonly durationMs: number | undefined;
   /** The length of the request's body; 0 where it was not taken whole. */
   readonly bodyBytes: number;
+  /** What a stream of plants gave to its connection; `undefined` for every other answer. */
+  readonly sentBytes: number | undefined;
   /**
    * What the answer's `X-Request-Id` says: the client's own where that was safe, else ours.
    * Always 1 to 64 characters out of `A-Z a-z 0-9 . _ ~ + / = : @ -`.
@@ -42,7 +44,7 @@ export interface RequestMessage {
   readonly token: string | undefined;
   /** `undefined` for what was refused before it was known. */
   readonly operation: "createPlant" | "listPlants" | "getPlant" | undefined;
-  /** Whether a stream broke off, whoever ended it. */
+  /** Whether the request, or a stream, broke off, whoever ended it. */
   readonly cut: boolean;
 }
 

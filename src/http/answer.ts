@@ -68,6 +68,11 @@ export function answerSocket(socket: Socket, reply: Reply, req?: IncomingMessage
   publishAnswer(reply, requestId, req);
 }
 
+/** Tells of a request that broke off, unless it was answered before. */
+export function answerNobody(req: IncomingMessage, res: ServerResponse): void {
+  if (!res.headersSent) publishAnswer({ status: 0, cut: true }, nameRequest(req), req);
+}
+
 /** Closes our side, perhaps after some last text, and the whole socket when the peer does. */
 function closeGently(socket: Socket, text = ""): void {
   const timer = setTimeout(() => socket.destroy(), LINGER_MS);

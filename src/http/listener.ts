@@ -11,7 +11,7 @@ import type { IncomingMessage, RequestListener, ServerResponse } from "node:http
 import { publishWarning } from "../core/channels.ts";
 import { readNumber, requireMethods } from "../core/options.ts";
 import type { PlantService, TokenVerifier, VerifiedToken } from "../core/services.ts";
-import { answer } from "./answer.ts";
+import { answer, answerNobody } from "./answer.ts";
 import { normalizeBasePath } from "./base-path.ts";
 import { Authenticator, insufficientScope } from "./bearer.ts";
 import { BodyCollector, collectStream, Pending, requireLength, requireUnread } from "./body.ts";
@@ -191,6 +191,7 @@ class Listener {
       this.#pending.giveBack(body?.length ?? 0);
       this.#pending.leave();
       if (failure !== undefined) this.#fail(exchange, failure);
+      else answerNobody(req, res);
     });
     sendContinue?.();
     if (req instanceof DirectRequest) req.collect(collector);

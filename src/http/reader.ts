@@ -63,7 +63,7 @@ export class Reader {
     }
     const { limit = Number.POSITIVE_INFINITY, after } = query;
     const requestId = nameRequest(req);
-    const end = await streamPlants(res, {
+    const stream = {
       plants: this.#plants.list({ after }),
       limit,
       lease,
@@ -71,7 +71,10 @@ export class Reader {
       gate: this.#lists,
       isAllowed,
       requestId,
-    });
-    if (end !== "unsent") publishAnswer({ status: 200, cut: end === "cut" }, requestId, req);
+      sentBytes: 0,
+    };
+    const end = await streamPlants(res, stream);
+    if (end === "unsent") return;
+    publishAnswer({ status: 200, cut: end === "cut", sentBytes: stream.sentBytes }, requestId, req);
   }
 }

@@ -23,6 +23,7 @@ interface Answered {
   readonly status: number;
   readonly error?: number;
   readonly cut?: boolean;
+  readonly sentBytes?: number;
 }
 
 /**
@@ -65,9 +66,9 @@ export function noteBody(req: WatchedRequest, bytes: number): void {
   if (known !== undefined) known.bodyBytes = bytes;
 }
 
-/** The answer was handed over; `req` is absent where the bytes never became a request. */
+/** The answer was handed over, or there is none; `req` is absent where the bytes never became a request. */
 export function publishAnswer(
-  { status, error, cut = false }: Answered,
+  { status, error, cut = false, sentBytes }: Answered,
   requestId: string,
   req?: WatchedRequest,
 ): void {
@@ -80,6 +81,7 @@ export function publishAnswer(
     error,
     durationMs: known && performance.now() - known.startedAt,
     bodyBytes: known?.bodyBytes ?? 0,
+    sentBytes,
     requestId,
     token: known?.token,
     operation: known?.operation,

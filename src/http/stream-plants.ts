@@ -39,6 +39,8 @@ export interface PlantStream {
   readonly isAllowed: () => boolean;
   /** As the answer tells it. */
   readonly requestId: string;
+  /** So far; counted here. */
+  sentBytes: number;
 }
 
 /**
@@ -61,12 +63,14 @@ export async function streamPlants(res: ServerResponse, stream: PlantStream): Pr
       // The connection's own failure was told first.
       if (!hasBegun && res.headersSent) return "unsent";
       if (lease.isOver) return "cut";
-      lease.hold(HELD_SLICES * Buffer.byteLength(slice));
+      const bytes = Buffer.byteLength(slice);
+      lease.hold(HELD_SLICES * bytes);
       if (!hasBegun) {
         hasBegun = true;
         res.writeHead(200, streamHeaders(NDJSON, requestId));
         if (res.req.method === "HEAD") break;
       }
+      stream.sentBytes += bytes;
       if (!res.write(slice)) await lease.room(res);
       await pace.turn(lease);
       if (lease.isOver) return "cut";

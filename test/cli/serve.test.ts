@@ -8,7 +8,7 @@ import { runCli, startServer } from "../support/cli.ts";
 import { Client } from "../support/client.ts";
 import { encodeRequest } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
-import { messagesOf } from "../support/messages.ts";
+import { logLinesOf, messagesOf } from "../support/messages.ts";
 import { postPlant } from "../support/post.ts";
 import { errorNumber } from "../support/service.ts";
 import { logPath, readLog } from "../support/stores.ts";
@@ -155,8 +155,14 @@ describe("a stop waits for what is in flight and for nothing else", () => {
     const args = ["--data", folder, ...PATIENT, "--drain-timeout-ms=300"];
     const server = await startServer(t, args);
     const held = await holdRequest(server.port, token);
-    assert.equal((await server.stop()).status, 0);
+    const end = await server.stop();
+    assert.equal(end.status, 0);
     await until("the connection is cut", () => held.isClosed);
+    const requests = logLinesOf(end.stderr).filter(({ event }) => event === "request");
+    assert.deepEqual(
+      requests.map(({ status, cut, token }) => [status, cut, token]),
+      [[0, true, "gardener"]],
+    );
   });
 });
 

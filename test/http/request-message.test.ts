@@ -1,5 +1,6 @@
 /** What `plant-store:request` tells of every answer, in our own server and in somebody else's. */
 import assert from "node:assert/strict";
+import net from "node:net";
 import { type TestContext, test } from "node:test";
 import { createRequestListener, type RequestMessage } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
@@ -16,6 +17,7 @@ interface Told {
   readonly status: number;
   readonly error?: number;
   readonly bodyBytes?: number;
+  readonly cut?: boolean;
   readonly token?: string | undefined;
   readonly operation?: RequestMessage["operation"];
   /** The listener never saw it. */
@@ -117,6 +119,7 @@ function assertTold(messages: readonly RequestMessage[], { isUntimed = false, ..
         token: undefined,
         operation: undefined,
         bodyBytes: 0,
+        sentBytes: undefined,
         cut: false,
         ...told,
         isUntimed,
@@ -158,6 +161,53 @@ test("a body that breaks off in the parser is told with its request", async (t) 
   assert.equal((await client.next()).status, 400);
   assertTold(messages, { ...GOOD, status: 400, error: 40001 });
 });
+
+/** Sends a create but for the end of its body, and leaves once the server has begun to read that. */
+async function leaveInBody(
+  t: TestContext,
+  service: Service,
+  port: number,
+  leave: (socket: net.Socket) => void,
+): Promise<readonly RequestMessage[]> {
+  const messages = collectMessages<RequestMessage>(t, "plant-store:request");
+  const begun = collectMessages(t, "http.server.request.start");
+  const socket = net.connect(port, "127.0.0.1").pause(); // what it has not read makes a reset
+  t.after(() => socket.destroy());
+  const request = encodeRequest(service, { headers: { Expect: "100-continue" }, body: BODY });
+  socket.write(request.subarray(0, -1));
+  await until("the request has begun", () => begun.length > 0);
+  leave(socket);
+  await until("it is told", () => messages.length > 0);
+  socket.destroy();
+  return messages;
+}
+
+const CUT = { ...GOOD, status: 0, cut: true };
+
+const LEAVES: readonly [
+  says: string,
+  leave: (socket: net.Socket) => void,
+  ours: Told,
+  mounted: Told,
+][] = [
+  ["resets its connection", (socket) => socket.destroy(), CUT, CUT],
+  ["closes its side", (socket) => socket.end(), { ...GOOD, status: 400, error: 40001 }, CUT],
+];
+
+for (const [says, leave, ours, mounted] of LEAVES) {
+  test(`our server tells of a client that ${says} in the body, once`, async (t) => {
+    const service = await startService(t);
+    const messages = await leaveInBody(t, service, service.port, leave);
+    await service.server.close();
+    assertTold(messages, ours);
+  });
+
+  test(`a mounted listener tells of a client that ${says} in the body, once`, async (t) => {
+    const service = await startService(t);
+    const { port } = await mount(t, service);
+    assertTold(await leaveInBody(t, service, port, leave), mounted);
+  });
+}
 
 test("a request that began before anybody subscribed is told without its duration", async (t) => {
   const service = await startService(t);

@@ -264,10 +264,10 @@ test("a stream that cannot go on is cut, and the operator is told which", async 
 test("a stream whose client leaves is told as cut, one that is sent whole is not", async (t) => {
   const requests = collectMessages<RequestMessage>(t, "plant-store:request");
   const service = await startReadable(t, manyPlants(3));
-  await read(service, "/plants", NDJSON);
+  const { text } = await read(service, "/plants", NDJSON);
   assert.deepEqual(
-    requests.map(({ cut }) => cut),
-    [false],
+    requests.map(({ cut, sentBytes }) => [cut, sentBytes]),
+    [[false, Buffer.byteLength(text)]],
   );
   const source = new Source();
   const target = await startWith(t, source);
@@ -276,6 +276,7 @@ test("a stream whose client leaves is told as cut, one that is sent whole is not
   socket.destroy();
   await until("it is told", () => requests.length === 2);
   assert.equal(requests[1]?.cut, true);
+  assert.ok(Number(requests[1]?.sentBytes) > 0);
 });
 
 test("a stream whose client leaves before anything was sent is told as cut, and nobody is warned", async (t) => {

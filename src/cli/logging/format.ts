@@ -25,10 +25,11 @@ export const JSON_FORMAT: Format = {
 
   // There is one of these for every request: what the last one shares is not made again.
   request(request, time) {
-    const { durationMs, bodyBytes, requestId, token } = request;
+    const { durationMs, bodyBytes, sentBytes, requestId, token } = request;
     const took = durationMs === undefined ? null : durationMs.toFixed(3);
+    const sent = sentBytes === undefined ? "" : `,"sent":${sentBytes}`;
     // The id has no character that needs an escape: to look for one took a third of a line.
-    return `${requestStart(time)}${outcomeMembers(request)},"durationMs":${took},"bytes":${bodyBytes},"requestId":"${hideTokens(requestId)}"${tokenMember(token)}}`;
+    return `${requestStart(time)}${outcomeMembers(request)},"durationMs":${took},"bytes":${bodyBytes}${sent},"requestId":"${hideTokens(requestId)}"${tokenMember(token)}}`;
   },
 };
 
@@ -43,12 +44,14 @@ export function textFormat(hasColours: boolean): Format {
       const label = level === "info" ? "" : `${paint(LEVEL_COLOURS[level], LABELS[level])} `;
       return `${start(time)} ${label}${show(message)}`;
     },
-    request({ method, path, status, error, cut, durationMs, bodyBytes, requestId, token }, time) {
+    request(request, time) {
+      const { method, path, status, error, cut, durationMs, requestId, token } = request;
+      const { bodyBytes, sentBytes = bodyBytes } = request;
       const what = show(`${method ?? "-"} ${path ?? "-"}`);
       const more = cut ? " cut" : error ? ` ${error}` : "";
       const outcome = paint(cut ? YELLOW : statusColour(status), `${status}${more}`);
       const took = durationMs === undefined ? "-" : `${durationMs.toFixed(1)} ms`;
-      const rest = show(`${took} ${bodyBytes} B ${token ?? "-"} ${requestId}`);
+      const rest = show(`${took} ${sentBytes} B ${token ?? "-"} ${requestId}`);
       return `${start(time)} ${what} ${outcome} ${paint(GREY, rest)}`;
     },
   };

@@ -14,6 +14,7 @@ const REQUEST: RequestMessage = {
   error: 40005,
   durationMs: 1.23456,
   bodyBytes: 47,
+  sentBytes: undefined,
   requestId: "abc-1",
   token: "gardener",
   operation: "createPlant",
@@ -68,6 +69,13 @@ for (const [durationMs, written] of DURATIONS) {
     JSON.parse(line);
   });
 }
+
+test("a stream says how much of it was sent, which is not the body of its request", () => {
+  const stream = { ...REQUEST, bodyBytes: 0, sentBytes: 5_000_000 };
+  const { bytes, sent } = JSON.parse(JSON_FORMAT.request(stream, TIME));
+  assert.deepEqual([bytes, sent], [0, 5_000_000]);
+  assert.match(textFormat(false).request(stream, TIME), / 5000000 B /);
+});
 
 test("a stream that broke off is a 200 that says so", () => {
   const request = { ...REQUEST, status: 200, error: undefined };
