@@ -24,6 +24,7 @@ import { tokenList } from "./commands/token-list.ts";
 import { tokenRevoke } from "./commands/token-revoke.ts";
 import { verify } from "./commands/verify.ts";
 import { describeCommand, describeProgram } from "./help.ts";
+import { nameFault } from "./logging/process-faults.ts";
 import { report, watchOutputs } from "./output.ts";
 import { VERSION } from "./version.ts";
 
@@ -83,7 +84,7 @@ subscribe("plant-store:warning", (message) => {
 // Not by a top-level await: the one file of the executable is CommonJS, which has none.
 main(process.argv.slice(2))
   .catch((error: unknown) => {
-    const message = error instanceof Error ? error.message : String(error);
+    const message = error instanceof Error ? error.message : nameFault(error);
     report({ level: "error", event: "failed", message });
     return exitStatus(error);
   })

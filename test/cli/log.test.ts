@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
+import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { test } from "node:test";
 import { createToken } from "../../src/index.ts";
-import { startServer } from "../support/cli.ts";
+import { NODE_ARGS, startServer } from "../support/cli.ts";
 import { Client } from "../support/client.ts";
 import { encodeRequest } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
@@ -48,6 +49,30 @@ test("--log text is for people, --log-level warn leaves requests out, --log off 
   assert.match(text[1] ?? "", /^[0-9:]{8} POST \/plants 200 [0-9.]+ ms 41 B gardener \S+$/);
   assert.deepEqual(await run("--log-level", "warn"), []);
   assert.deepEqual(await run("--log", "off"), []);
+});
+
+test("at a terminal the log is coloured text", async (t) => {
+  if (spawnSync("script", ["-qec", "true", "/dev/null"]).status !== 0) {
+    t.skip("needs script, from util-linux");
+    return;
+  }
+  const words = [process.execPath, ...NODE_ARGS, "serve", "--port", "0", "--data", makeFolder(t)];
+  const command = words.map((word) => `'${word}'`).join(" ");
+  const env = { ...process.env, TERM: "xterm", NO_COLOR: "", FORCE_COLOR: "" };
+  const child = spawn("script", ["-qec", command, "/dev/null"], { env });
+  t.after(() => child.kill("SIGKILL"));
+  let shown = "";
+  child.stdout.setEncoding("utf8").on("data", (text: string) => {
+    shown += text;
+  });
+  await until("it is ready", () => / listening on http:\S+\r\n/.test(shown));
+  const [url = ""] = /http:\S+/.exec(shown) ?? [];
+  await fetch(`${url}/plants`);
+  await until("it is told", () => shown.includes("GET /plants"));
+  child.stdin.write("\u0003"); // Ctrl-C
+  assert.deepEqual(await once(child, "exit"), [0, null]);
+  assert.ok(shown.includes("GET /plants \u001b[33m401 40101\u001b[0m"), shown);
+  assert.ok(!shown.includes('"event"'), shown);
 });
 
 test("what never became a request has its line, also as the first of all", async (t) => {

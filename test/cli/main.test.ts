@@ -143,6 +143,14 @@ test("a standard output that takes nothing ends a command with status 1 and one 
   assertOneLine(end.stderr);
 });
 
+test("whatever is thrown ends a command with status 1 and one line", async () => {
+  const source = "process.stdout.write = () => { throw Object.create(null); }";
+  const env = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(source)}` };
+  const end = await runCli(["--version"], { env });
+  assert.equal(end.status, 1);
+  assertOneLine(end.stderr);
+});
+
 describe("nothing that was stored or typed steers the terminal", AT_ONCE, () => {
   /** Controls that a JSON text may hold as they stand, and those it must escape; marks of direction. */
   const RAW = "\u007f\u0080\u009b31m\u009f\u061c\u200e\u200f\u2028\u2029\u202e\u2066\ufeff";

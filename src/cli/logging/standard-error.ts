@@ -23,6 +23,6 @@ export function openStandardError(): number {
 /** Whether colours are wanted (no-color.org, force-color.org) and can be shown. */
 export function wantsColours(env: NodeJS.ProcessEnv, isTerminal: boolean): boolean {
   const { FORCE_COLOR: forced, NO_COLOR: refused, TERM: terminal } = env;
-  if (forced !== undefined) return forced !== "0" && forced !== "false";
+  if (forced) return forced !== "0" && forced !== "false";
   return isTerminal && !refused && terminal !== "dumb";
 }

@@ -177,6 +177,8 @@ const COLOURS: readonly [env: Record<string, string>, terminal: boolean, wanted:
   [{ NO_COLOR: "" }, true, true],
   [{ TERM: "dumb" }, true, false],
   [{ FORCE_COLOR: "1" }, false, true],
+  [{ FORCE_COLOR: "" }, false, false],
+  [{ FORCE_COLOR: "" }, true, true],
   [{ FORCE_COLOR: "0" }, true, false],
   [{ FORCE_COLOR: "false" }, true, false],
   [{ FORCE_COLOR: "1", NO_COLOR: "1" }, false, true],
