@@ -1,7 +1,6 @@
 /** The table of what `/metrics` tells of the service. Names are for ever, as error numbers are. */
 import type { Status } from "../core/services.ts";
 import { type Metric, single } from "./exposition.ts";
-import type { Histogram } from "./histogram.ts";
 import { judgeState, STATES } from "./readiness.ts";
 import type { Recorder } from "./recorder.ts";
 
@@ -19,6 +18,8 @@ export function readServiceMetrics(
   const state = judgeState(status, recorder);
   const store = status.store();
   const expiring = status.tokens().filter(({ expiresAt }) => expiresAt !== undefined);
+  // A series each, also where a log was edited so that two live tokens share a name: the newest.
+  const expiries = new Map(expiring.map(({ name, expiresAt = 0 }) => [name, expiresAt / 1000]));
   return [
     {
       name: "plant_store_build_info",
@@ -41,25 +42,30 @@ export function readServiceMetrics(
         value: count,
       })),
     },
-    histogram(
-      "plant_store_http_request_duration_seconds",
-      "From the headers of a request to its answer.",
-      recorder.requestSeconds,
-    ),
+    {
+      name: "plant_store_http_request_duration_seconds",
+      help: "From the headers of a request to its answer, by method.",
+      type: "histogram",
+      samples: [...recorder.requestSeconds].map(([method, value]) => ({
+        labels: { method },
+        value,
+      })),
+    },
     single(
       "counter",
       "plant_store_http_request_body_bytes_total",
       "Bytes of request bodies.",
       recorder.bodyBytes,
     ),
-    histogram(
+    single(
+      "histogram",
       "plant_store_sync_duration_seconds",
       "How long a write that syncs a batch took.",
       recorder.syncSeconds,
     ),
-    histogram("plant_store_batch_records", "Plants in a batch.", recorder.batchRecords),
-    histogram("plant_store_batch_bytes", "Bytes in a batch.", recorder.batchBytes),
-    single("counter", "plant_store_warnings_total", "Warnings, as in the log.", recorder.warnings),
+    single("histogram", "plant_store_batch_records", "Plants in a batch.", recorder.batchRecords),
+    single("histogram", "plant_store_batch_bytes", "Bytes in a batch.", recorder.batchBytes),
+    single("counter", "plant_store_warnings_total", "Events `warning` logged.", recorder.warnings),
     single("gauge", "plant_store_plants", "Plants stored.", store?.plants),
     single("gauge", "plant_store_log_bytes", "Durable bytes of the log.", store?.logBytes),
     single(
@@ -80,14 +86,7 @@ export function readServiceMetrics(
       name: "plant_store_token_expiry_timestamp_seconds",
       help: "When a live token expires, in seconds since 1970; none for one that does not.",
       type: "gauge",
-      samples: expiring.map(({ name, expiresAt = 0 }) => ({
-        labels: { token: name },
-        value: expiresAt / 1000,
-      })),
+      samples: [...expiries].map(([token, value]) => ({ labels: { token }, value })),
     },
   ];
-}
-
-function histogram(name: string, help: string, samples: Histogram): Metric {
-  return { name, help, type: "histogram", samples };
 }

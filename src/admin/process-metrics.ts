@@ -1,5 +1,5 @@
 /** What any program under Prometheus tells of its process, under the names that dashboards know. */
-import { readdirSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { type Metric, single } from "./exposition.ts";
 import { Histogram } from "./histogram.ts";
 
@@ -34,7 +34,7 @@ export class EventLoopDelay {
 export function readProcessMetrics(delay: EventLoopDelay): Metric[] {
   const { user, system } = process.cpuUsage();
   const memory = process.memoryUsage();
-  const startedAt = Date.now() / 1000 - process.uptime();
+  const descriptors = readDescriptors();
   return [
     single(
       "counter",
@@ -47,9 +47,10 @@ export function readProcessMetrics(delay: EventLoopDelay): Metric[] {
       "gauge",
       "process_start_time_seconds",
       "When the process started, in seconds since 1970.",
-      Math.round(startedAt * 1000) / 1000,
+      performance.timeOrigin / 1000, // stays, whatever becomes of the clock
     ),
-    single("gauge", "process_open_fds", "Open descriptors of the process.", countDescriptors()),
+    single("gauge", "process_open_fds", "Open descriptors of the process.", descriptors?.open),
+    single("gauge", "process_max_fds", "The most it may have open.", descriptors?.max),
     single("gauge", "nodejs_heap_size_used_bytes", "JavaScript heap in use.", memory.heapUsed),
     single("gauge", "nodejs_heap_size_total_bytes", "JavaScript heap.", memory.heapTotal),
     single(
@@ -62,15 +63,17 @@ export function readProcessMetrics(delay: EventLoopDelay): Metric[] {
       name: "nodejs_eventloop_delay_seconds",
       help: "How late a timer fired that is due every 10 ms.",
       type: "histogram",
-      samples: delay.seconds,
+      samples: [{ value: delay.seconds }],
     },
   ];
 }
 
 /** Unknown where there is no /proc. */
-function countDescriptors(): number | undefined {
+function readDescriptors(): { open: number; max: number | undefined } | undefined {
   try {
-    return readdirSync("/proc/self/fd").length - 1; // without the one that reads
+    const open = readdirSync("/proc/self/fd").length - 1; // without the one that reads
+    const limits = readFileSync("/proc/self/limits", "latin1");
+    return { open, max: Number(/^Max open files +([0-9]+)/m.exec(limits)?.[1]) || undefined };
   } catch {
     return undefined;
   }

@@ -36,7 +36,13 @@ const BATCH_RECORDS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 16_384
 const BATCH_BYTES = [64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576];
 
 export class Recorder {
-  readonly requestSeconds = new Histogram(REQUEST_SECONDS);
+  /** By method; what no operation of ours has is `other`. */
+  readonly requestSeconds: ReadonlyMap<string, Histogram> = new Map(
+    ["POST", "GET", "HEAD", "OPTIONS", "other"].map((method) => [
+      method,
+      new Histogram(REQUEST_SECONDS),
+    ]),
+  );
   readonly syncSeconds = new Histogram(SYNC_SECONDS);
   readonly batchRecords = new Histogram(BATCH_RECORDS);
   readonly batchBytes = new Histogram(BATCH_BYTES);
@@ -82,7 +88,8 @@ export class Recorder {
     return this.#refusedAt === undefined ? undefined : performance.now() - this.#refusedAt;
   }
 
-  #countRequest({ status, error, durationMs, bodyBytes, operation }: RequestMessage): void {
+  #countRequest(message: RequestMessage): void {
+    const { method = "other", status, error, durationMs, bodyBytes, operation } = message;
     const name = operation === undefined ? "none" : OPERATIONS[operation];
     const answers = this.#answers[name];
     let answer = answers.get(error ?? status);
@@ -92,7 +99,10 @@ export class Recorder {
     }
     answer.count++;
     if (error !== undefined) answer.lastAt = Date.now();
-    if (durationMs !== undefined) this.requestSeconds.observe(durationMs / 1000);
+    if (durationMs !== undefined) {
+      const seconds = this.requestSeconds.get(method) ?? this.requestSeconds.get("other");
+      seconds?.observe(durationMs / 1000);
+    }
     this.bodyBytes += bodyBytes;
     if (error === FAILURES.write_failed.error) this.#refusedAt = performance.now();
   }

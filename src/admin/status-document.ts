@@ -49,7 +49,7 @@ export function readStatusDocument(
   return {
     version,
     now,
-    startedAt: Math.round(now - process.uptime() * 1000),
+    startedAt: Math.round(performance.timeOrigin),
     state,
     message: STATE_MESSAGES[state],
     plants: store?.plants ?? null,

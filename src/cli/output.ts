@@ -2,7 +2,8 @@
  * What people see. Standard output holds results only; everything else goes to
  * standard error, one line each, with nothing in it that steers a terminal.
  */
-import { escapeControls } from "../index.ts";
+import { channel } from "node:diagnostics_channel";
+import { escapeControls, type WarningMessage } from "../index.ts";
 import type { Notice } from "./notice.ts";
 
 /** Prints results in one piece, a line each; waits while the reader is slower. */
@@ -37,6 +38,11 @@ export function report(notice: Notice): void {
 /** One message for the operator. */
 export function printMessage(message: string): void {
   report({ level: "info", event: "message", message });
+}
+
+/** A warning. It takes the way of the library's, so that whoever counts those counts it too. */
+export function warn(message: string): void {
+  channel("plant-store:warning").publish({ message } satisfies WarningMessage);
 }
 
 /** `1 plant`, `2 plants`. */

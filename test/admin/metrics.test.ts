@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
+import { existsSync } from "node:fs";
 import { type TestContext, test } from "node:test";
 import { batches, requests } from "../../src/core/channels.ts";
 import { FAILURES } from "../../src/http/reply.ts";
@@ -19,6 +20,9 @@ const REQUEST = {
   cut: false,
 } as const;
 
+/** How many creates are told of below. */
+const ALL = Object.keys(FAILURES).length + 5;
+
 /** Everything that can be told, once, with a token whose name is odd. */
 async function startBusy(t: TestContext): Promise<Admin> {
   const admin = await startAdmin(t);
@@ -35,6 +39,8 @@ async function startBusy(t: TestContext): Promise<Admin> {
   requests.publish({ ...REQUEST, operation: "listPlants", bodyBytes: 0 });
   const refused = { operation: undefined, token: undefined, status: 401, error: 40101 };
   requests.publish({ ...REQUEST, ...refused, bodyBytes: 0 });
+  const list = { ...REQUEST, operation: "listPlants", bodyBytes: 0, durationMs: 500 } as const;
+  for (const method of ["GET", "PROPFIND", undefined]) requests.publish({ ...list, method });
   batches.publish({ log: "x", records: 3, bytes: 120, syncMs: 0.5 });
   return admin;
 }
@@ -57,11 +63,18 @@ test("what happened is counted, under its status and error number", async (t) =>
   const samples = samplesOf((await admin.get("/metrics")).text);
   const expected: readonly [name: string, value: number][] = [
     ['plant_store_http_requests_total{operation="create",status="200",error=""}', 3],
-    ['plant_store_http_requests_total{operation="list",status="200",error=""}', 1],
+    ['plant_store_http_requests_total{operation="list",status="200",error=""}', 4],
     ['plant_store_http_requests_total{operation="none",status="401",error="40101"}', 1],
     ['plant_store_http_requests_total{operation="create",status="400",error="40006"}', 1],
     ['plant_store_http_requests_total{operation="create",status="503",error="50303"}', 1],
-    ['plant_store_http_request_duration_seconds_bucket{le="0.001"}', 0],
+    ['plant_store_http_request_duration_seconds_bucket{method="POST",le="0.001"}', 0],
+    ['plant_store_http_request_duration_seconds_bucket{method="POST",le="30"}', ALL - 2],
+    ['plant_store_http_request_duration_seconds_count{method="POST"}', ALL - 1],
+    ['plant_store_http_request_duration_seconds_count{method="GET"}', 1],
+    ['plant_store_http_request_duration_seconds_sum{method="GET"}', 0.5],
+    ['plant_store_http_request_duration_seconds_count{method="HEAD"}', 0],
+    ['plant_store_http_request_duration_seconds_count{method="OPTIONS"}', 0],
+    ['plant_store_http_request_duration_seconds_count{method="other"}', 2],
     ["plant_store_http_request_body_bytes_total", 150],
     ['plant_store_sync_duration_seconds_bucket{le="0.00025"}', 0],
     ['plant_store_sync_duration_seconds_bucket{le="0.0005"}', 1],
@@ -79,8 +92,6 @@ test("what happened is counted, under its status and error number", async (t) =>
     [`plant_store_build_info{version="1.2.3",node="${process.version}"}`, 1],
   ];
   for (const [name, value] of expected) assert.equal(samples.get(name), value, name);
-  const all = Object.keys(FAILURES).length + 5;
-  assert.equal(samples.get("plant_store_http_request_duration_seconds_count"), all - 1);
   for (const name of ["process_resident_memory_bytes", "process_cpu_seconds_total"]) {
     assert.ok(Number(samples.get(name)) > 0, name);
   }
@@ -156,16 +167,55 @@ test("a histogram's buckets grow up to its count, the last of them without a bou
   const { text } = await admin.get("/metrics");
   const samples = samplesOf(text);
   for (const [, name = ""] of text.matchAll(/^# TYPE (\S+) histogram$/gm)) {
-    const counts = [...samples]
-      .filter(([sample]) => sample.startsWith(`${name}_bucket`))
-      .map(([, count]) => count);
-    assert.deepEqual(
-      counts,
-      counts.toSorted((a, b) => a - b),
-      name,
-    );
-    assert.equal(samples.get(`${name}_bucket{le="+Inf"}`), samples.get(`${name}_count`), name);
+    const totals = [...samples].filter(([sample]) => sample.startsWith(`${name}_count`));
+    assert.equal(totals.length, name.endsWith("request_duration_seconds") ? 5 : 1, name);
+    for (const [sample, total] of totals) {
+      const [, labels = ""] = /\{(.*)\}$/.exec(sample) ?? [];
+      const series = `${name}_bucket{${labels && `${labels},`}`;
+      const counts = [...samples]
+        .filter(([bucket]) => bucket.startsWith(`${series}le=`))
+        .map(([, count]) => count);
+      assert.deepEqual(
+        counts,
+        counts.toSorted((a, b) => a - b),
+        sample,
+      );
+      assert.equal(samples.get(`${series}le="+Inf"}`), total, sample);
+    }
   }
+});
+
+test("the process has one start, however often it is told", async (t) => {
+  const admin = await startAdmin(t);
+  const startOf = async () => {
+    return samplesOf((await admin.get("/metrics")).text).get("process_start_time_seconds");
+  };
+  const first = await startOf();
+  assert.equal(first, performance.timeOrigin / 1000);
+  t.mock.method(Date, "now", () => performance.timeOrigin + 7_200_000); // as where a clock is set
+  assert.equal(await startOf(), first);
+  const { startedAt } = JSON.parse((await admin.get("/status.json")).text);
+  assert.equal(startedAt, Math.round(performance.timeOrigin));
+});
+
+test("open descriptors are told beside the most there may be", {
+  skip: existsSync("/proc/self/limits") ? false : "there is no /proc",
+}, async (t) => {
+  const samples = samplesOf((await (await startAdmin(t)).get("/metrics")).text);
+  const limit = spawnSync("sh", ["-c", "ulimit -n"], { encoding: "utf8" });
+  assert.equal(samples.get("process_max_fds"), Number(limit.stdout));
+  assert.ok(Number(samples.get("process_open_fds")) < Number(samples.get("process_max_fds")));
+});
+
+test("of two live tokens of one name, as an edited log may have them, the newest counts", async (t) => {
+  const admin = await startAdmin(t);
+  admin.status.listed = [3000, 2000].map((expiresAt) => {
+    return { name: "gardener", scopes: ["write"], expiresAt };
+  });
+  const { text } = await admin.get("/metrics");
+  assert.deepEqual(text.match(/^plant_store_token_expiry.*$/gm), [
+    'plant_store_token_expiry_timestamp_seconds{token="gardener"} 2',
+  ]);
 });
 
 const hasPromtool = spawnSync("promtool", ["--version"]).status === 0;

@@ -24,8 +24,10 @@ async function adminUrl(server: RunningServer): Promise<string> {
 test("serve --admin tells of the real store: plants, bytes, tokens, requests", async (t) => {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "gardener", expiresAt: Date.now() + 86_400_000 });
+  const before = Date.now();
   const server = await startServer(t, ["--data", folder, ...PORT_0]);
   const url = await adminUrl(server);
+  const after = Date.now();
   await postPlant(server.url, token, '{"id":1,"name":"a"}');
   await postPlant(server.url, token, '{"id":1,"name":"b"}');
   const { text } = await ask(url, "/metrics");
@@ -43,6 +45,7 @@ test("serve --admin tells of the real store: plants, bytes, tokens, requests", a
   assert.deepEqual([status.state, status.plants, status.tokens[0].name], ["ready", 1, "gardener"]);
   assert.deepEqual([status.errors[0].error, status.errors[0].code], [40006, "conflict"]);
   assert.ok(status.freeBytes > 0);
+  assert.ok(before <= status.startedAt && status.startedAt <= after);
   assert.doesNotMatch(JSON.stringify(status), /pst_|hash/);
 });
 

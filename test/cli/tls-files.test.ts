@@ -3,6 +3,7 @@ import { copyFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { createToken } from "../../src/index.ts";
+import { ask } from "../support/admin.ts";
 import { makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";
 import { runCli, startServer } from "../support/cli.ts";
 import { Client } from "../support/client.ts";
@@ -23,7 +24,9 @@ describe("serve with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {
     const [cert, key] = [join(files, "cert.pem"), join(files, "key.pem")];
     copyFileSync(first.certPath, cert);
     copyFileSync(first.keyPath, key);
-    const server = await startServer(t, ["--data", folder, "--tls-cert", cert, "--tls-key", key]);
+    const socket = join(files, "admin.sock");
+    const args = ["--tls-cert", cert, "--tls-key", key, "--admin", socket];
+    const server = await startServer(t, ["--data", folder, ...args]);
     assert.equal(server.url, `https://127.0.0.1:${server.port}`);
     let id = 0;
     const serves = async (client: Client) => {
@@ -42,6 +45,8 @@ describe("serve with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {
     copyFileSync(second.certPath, cert); // with the key of the first
     await reload();
     assert.equal(messagesOf(server.stderr()).length, 1);
+    const { text } = await ask(`unix:${socket}`, "/metrics");
+    assert.match(text, /^plant_store_warnings_total 1$/m);
     assert.equal((await Client.connectSecurely(server.port, first.cert)).peerName, "first");
     rmSync(key);
     await reload();

@@ -24,7 +24,7 @@ import { defineCommand, type ExitStatus } from "../command.ts";
 import { introduce } from "../first-token.ts";
 import { describeListenError } from "../listen-error.ts";
 import { startLog } from "../logging/log.ts";
-import { count, printLines, report } from "../output.ts";
+import { count, printLines, report, warn } from "../output.ts";
 import { describeConfig } from "../print-config.ts";
 import { Progress } from "../progress.ts";
 import { requireMatch, SERVE_OPTIONS, type ServeOptions } from "../serve-options.ts";
@@ -167,8 +167,7 @@ function reloadCertificate(server: PlantServer | undefined, options: ServeOption
     if (tls !== undefined) server.replaceCertificate(tls);
     report({ level: "info", event: "reloaded", message: "read the certificate again" });
   } catch (error) {
-    const message = `keeping the certificate there is: ${(error as Error).message}`;
-    report({ level: "warn", event: "warning", message });
+    warn(`keeping the certificate there is: ${(error as Error).message}`);
   }
 }
 
