@@ -52,8 +52,10 @@ const ROUTES: Readonly<
   }),
   "/openapi.json": () => ({ status: 200, type: JSON_TYPE, body: `${JSON.stringify(OPENAPI)}\n` }),
   "/healthz": () => ({ status: 200, type: JSON_TYPE, body: '{"status":"ok"}\n' }),
-  "/readyz": ({ status, recorder }) => {
-    const state = judgeState(status, recorder);
+  "/readyz": async ({ status, freeBytes, recorder }) => {
+    // A probe is impatient: the disk is asked only where its answer counts.
+    const free = recorder.refusedMsAgo === undefined ? undefined : await freeBytes.read();
+    const state = judgeState(status, recorder, free);
     const body = `${JSON.stringify({ state, message: STATE_MESSAGES[state] })}\n`;
     return { status: state === "ready" ? 200 : 503, type: JSON_TYPE, body };
   },

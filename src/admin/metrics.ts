@@ -15,7 +15,7 @@ export function readServiceMetrics(
   { version }: BuildInfo,
   freeBytes: number | undefined,
 ): Metric[] {
-  const state = judgeState(status, recorder);
+  const state = judgeState(status, recorder, freeBytes);
   const store = status.store();
   const expiring = status.tokens().filter(({ expiresAt }) => expiresAt !== undefined);
   // A series each, also where a log was edited so that two live tokens share a name: the newest.

@@ -1,4 +1,5 @@
 /** Whether requests should be sent here, and if not, why: one rule for probes, metrics and people. */
+import { NUMBER_OPTIONS } from "../core/options.ts";
 import type { Status } from "../core/services.ts";
 import type { Recorder } from "./recorder.ts";
 
@@ -7,17 +8,22 @@ export const STATES = ["starting", "ready", "out-of-disk", "draining", "failed"]
 export type State = (typeof STATES)[number];
 
 /**
- * After a refused write the store counts as out of disk this long, unless a
- * later one succeeds. Then it counts as ready again: a balancer that sent
- * nothing more would never learn that there is room.
+ * After a refused write the store counts as out of disk this long, and as long as the
+ * disk has no room, unless a later one succeeds. Then it counts as ready again: a
+ * balancer that sent nothing more would never learn that writes succeed.
  */
 const REFUSAL_COUNTS_MS = 10_000;
 
-export function judgeState(status: Status, recorder: Recorder): State {
+/** What one batch takes at most, by default: it ends with a plant that may be long. */
+const ROOM_BYTES = NUMBER_OPTIONS.batchBytesMax.default + NUMBER_OPTIONS.bodyBytesMax.default;
+
+/** @param freeBytes of the disk, where they are known; they count after a refused write alone. */
+export function judgeState(status: Status, recorder: Recorder, freeBytes?: number): State {
   const state = status.state();
-  if (state !== "ready") return state;
-  const refusedMsAgo = recorder.refusedMsAgo ?? Number.POSITIVE_INFINITY;
-  return refusedMsAgo < REFUSAL_COUNTS_MS ? "out-of-disk" : "ready";
+  const { refusedMsAgo } = recorder;
+  if (state !== "ready" || refusedMsAgo === undefined) return state;
+  const isFull = freeBytes !== undefined && freeBytes < ROOM_BYTES;
+  return isFull || refusedMsAgo < REFUSAL_COUNTS_MS ? "out-of-disk" : "ready";
 }
 
 /** For people. */

@@ -44,7 +44,7 @@ export function readStatusDocument(
   freeBytes: number | undefined,
 ): StatusDocument {
   const now = Date.now();
-  const state = judgeState(status, recorder);
+  const state = judgeState(status, recorder, freeBytes);
   const store = status.store();
   return {
     version,

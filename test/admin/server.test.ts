@@ -4,7 +4,7 @@ import { existsSync, linkSync, mkdirSync, renameSync, statSync, writeFileSync } 
 import net from "node:net";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
-import { requests } from "../../src/core/channels.ts";
+import { batches, requests } from "../../src/core/channels.ts";
 import { AdminServer, OPENAPI, type ServiceState } from "../../src/index.ts";
 import { startAdmin, TestStatus } from "../support/admin.ts";
 import { makeFolder } from "../support/folders.ts";
@@ -125,18 +125,41 @@ function publishRefusal(): void {
   });
 }
 
-test("a refused write counts as out of disk for ten seconds; then requests may come and try", async (t) => {
+const MIB = 1024 * 1024;
+const FREE_LATER: readonly [says: string, free: number | undefined, state: string][] = [
+  ["of a disk that still has no room, it is out of disk", 0, "out-of-disk"],
+  ["of a disk with less room than a batch takes, it is out of disk", 2 * MIB - 1, "out-of-disk"],
+  ["of a disk with room, requests may come and try", 2 * MIB, "ready"],
+  ["of a disk whose room is not known, requests may come and try", undefined, "ready"],
+];
+
+for (const [says, free, later] of FREE_LATER) {
+  test(`a refused write counts as out of disk for ten seconds; after that, ${says}`, async (t) => {
+    const admin = await startAdmin(t);
+    admin.status.free = async () => free;
+    const paths = ["/readyz", "/status.json"];
+    const states = async () =>
+      Promise.all(paths.map(async (path) => JSON.parse((await admin.get(path)).text).state));
+    const clock = performance.now();
+    const now = t.mock.method(performance, "now", () => clock);
+    publishRefusal();
+    assert.deepEqual(await states(), ["out-of-disk", "out-of-disk"]);
+    assert.equal((await admin.get("/readyz")).status, 503);
+    now.mock.mockImplementation(() => clock + 9_999);
+    assert.deepEqual(await states(), ["out-of-disk", "out-of-disk"]);
+    now.mock.mockImplementation(() => clock + 10_000);
+    assert.deepEqual(await states(), [later, later]);
+    const { text } = await admin.get("/metrics");
+    assert.ok(text.includes(`plant_store_state{state="${later}"} 1\n`));
+    batches.publish({ log: "x", records: 1, bytes: 20, syncMs: 1 });
+    assert.deepEqual(await states(), ["ready", "ready"]);
+  });
+}
+
+test("as long as no write was refused, readiness does not wait for the disk", async (t) => {
   const admin = await startAdmin(t);
-  const state = async () => JSON.parse((await admin.get("/readyz")).text).state;
-  const clock = performance.now();
-  const now = t.mock.method(performance, "now", () => clock);
-  publishRefusal();
-  assert.equal(await state(), "out-of-disk");
-  assert.equal((await admin.get("/readyz")).status, 503);
-  now.mock.mockImplementation(() => clock + 9_999);
-  assert.equal(await state(), "out-of-disk");
-  now.mock.mockImplementation(() => clock + 10_000);
-  assert.equal(await state(), "ready");
+  admin.status.free = () => assert.fail("the disk was asked");
+  assert.equal((await admin.get("/readyz")).status, 200);
 });
 
 async function listenAt(t: TestContext, socketPath: string): Promise<AdminServer> {

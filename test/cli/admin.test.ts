@@ -102,13 +102,21 @@ test("an admin address that is taken ends the start with status 1, naming it and
   assert.ok(message.includes(join(folder, "file")) && message.includes("--admin"), message);
 });
 
-test("a failed store is told in the log as it ends the server", async (t) => {
+test("a failed store is told to probes and in the log as it ends the server", async (t) => {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "gardener" });
   const server = await startServer(t, ["--data", folder, ...PORT_0]);
+  const url = await adminUrl(server);
   const ended = once(server.process, "close");
+  const client = await Client.connect(server.port);
+  await client.send(encodeRequest({ token }, { body: '{"id":2,"name":"b"}' }).subarray(0, -1));
   rmSync(logPath(folder));
   assert.equal((await postPlant(server.url, token, '{"id":1,"name":"a"}')).status, 503);
+  await until("probes learn of it", async () => {
+    return JSON.parse((await ask(url, "/readyz")).text).state === "failed";
+  });
+  assert.equal((await ask(url, "/readyz")).status, 503);
+  client.destroy(); // what is in flight is what it waited for
   assert.deepEqual(await ended, [1, null]);
   const events = logLinesOf(server.stderr()).map(({ event, level }) => `${event},${level}`);
   assert.ok(events.includes("failed,error"), events.join(" "));

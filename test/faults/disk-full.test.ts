@@ -4,7 +4,9 @@ import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync 
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { createToken } from "../../src/index.ts";
+import { ask } from "../support/admin.ts";
 import { runCli } from "../support/cli.ts";
+import { makeFolder } from "../support/folders.ts";
 import { messagesOf } from "../support/messages.ts";
 import { logPath, readLog, writeLog } from "../support/stores.ts";
 import { until } from "../support/watch.ts";
@@ -32,11 +34,18 @@ describe("a full disk", AT_ONCE, () => {
   test("new plants are refused, stored ones are answered; with room again all goes on, without a restart", async (t) => {
     const folder = mountSmallDisk(t, "64k");
     if (folder === undefined) return;
-    const trial = await Trial.start(t, { folder });
+    const admin = join(makeFolder(t), "admin.sock");
+    const trial = await Trial.start(t, { folder, args: ["--admin", admin] });
+    const ready = async () => {
+      const { status, text } = await ask(`unix:${admin}`, "/readyz");
+      return [status, JSON.parse(text).state];
+    };
+    assert.deepEqual(await ready(), [200, "ready"]);
     let id = 1;
     while (id < ROUNDS_MAX && (await trial.create(id, LONG_NAME)) === 200) id++;
     assert.ok(id > 1 && id < ROUNDS_MAX, `${id} plants`);
     assert.equal(await trial.create(id, LONG_NAME), 50302);
+    assert.deepEqual(await ready(), [503, "out-of-disk"]);
     const lines = Array.from({ length: id - 1 }, (_, at) => plant(at + 1, LONG_NAME));
     assertLog(folder, lines);
     assert.equal(await trial.create(1, LONG_NAME), 200, "a replay needs no room");
@@ -45,6 +54,7 @@ describe("a full disk", AT_ONCE, () => {
 
     remount(folder, "size=1m");
     assert.deepEqual(await trial.createAll([id, id + 1]), [200, 200]);
+    assert.deepEqual(await ready(), [200, "ready"]);
     assert.equal(await trial.create(id, LONG_NAME), 40006, "the first one of this id stands");
     const end = await trial.stop();
     assert.equal(end.status, 0);
