@@ -5,6 +5,7 @@
  */
 import { isIP } from "node:net";
 import { formatHostPort } from "../core/host-port.ts";
+import { requireNumber, requireText } from "../core/options.ts";
 
 export type AdminAddress =
   | { readonly host: string; readonly port: number }
@@ -20,7 +21,7 @@ const SOCKET_PATH_BYTES_MAX = 107;
  * @throws RangeError when the text is neither.
  */
 export function parseAdminAddress(text: string): AdminAddress {
-  if (text.includes("/")) return { socketPath: requireSocketPath(text) };
+  if (text.includes("/")) return { socketPath: requireSocketPath("admin", text) };
   const [, host = "", port = ""] = /^(.+):([0-9]{1,5})$/.exec(text) ?? [];
   const bare = host.replace(/^\[(.*)\]$/, "$1");
   const isAddress = host === bare ? isIP(host) === 4 || NAME.test(host) : isIP(bare) === 6;
@@ -32,10 +33,21 @@ export function parseAdminAddress(text: string): AdminAddress {
 
 const NAME = /^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$/;
 
-function requireSocketPath(path: string): string {
+/** @throws TypeError or RangeError, naming the option, when it is no address. @internal */
+export function requireAdminAddress(address: AdminAddress): void {
+  const given = { ...address }; // also where it is no object
+  if ("socketPath" in given) requireSocketPath("address.socketPath", given.socketPath);
+  else {
+    requireText("address.host", given.host);
+    requireNumber("port", given.port);
+  }
+}
+
+function requireSocketPath(name: string, path: string): string {
+  requireText(name, path);
   if (Buffer.byteLength(path) <= SOCKET_PATH_BYTES_MAX && !path.includes("\0")) return path;
   throw new RangeError(
-    `admin: expected a path of at most ${SOCKET_PATH_BYTES_MAX} bytes, as sockets have them, got "${path}"`,
+    `${name}: expected a path of at most ${SOCKET_PATH_BYTES_MAX} bytes, as sockets have them, got "${path}"`,
   );
 }
 

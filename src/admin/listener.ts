@@ -12,6 +12,7 @@ import type { Status } from "../core/services.ts";
 import { findFramingFault } from "../http/framing.ts";
 import { OPENAPI } from "../http/openapi.ts";
 import { errorReply } from "../http/reply.ts";
+import { pathOf } from "../http/router.ts";
 import { type AdminAddress, isOwnHost } from "./address.ts";
 import { EXPOSITION_TYPE, encodeMetrics } from "./exposition.ts";
 import type { FreeBytes } from "./free-bytes.ts";
@@ -103,9 +104,12 @@ async function reply(req: IncomingMessage, sources: AdminSources): Promise<Admin
   if (fault !== undefined) throw fault;
 
   if (!isOwnHost(req.headers.host, sources.address)) {
-    throw new PlantStoreError("bad_request", "Host: expected an IP address or localhost");
+    throw new PlantStoreError(
+      "bad_request",
+      "Host: expected an IP address, localhost or the listener's own name (--admin NAME:PORT)",
+    );
   }
-  const [path = ""] = (req.url ?? "").split("?");
+  const path = pathOf(req.url ?? "");
   const route = Object.hasOwn(ROUTES, path) ? ROUTES[path] : undefined;
   if (route === undefined) {
     const known = Object.keys(ROUTES).join(", ");

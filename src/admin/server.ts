@@ -9,11 +9,12 @@ import { once } from "node:events";
 import http, { type Server } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { publishWarning } from "../core/channels.ts";
+import { requireMethods, requireText } from "../core/options.ts";
 import type { Status } from "../core/services.ts";
 import { describeParserFault } from "../http/framing.ts";
 import { encodeReply, errorReply } from "../http/reply.ts";
 import { nameRequest } from "../http/request-id.ts";
-import { type AdminAddress, formatAdminAddress, isLocal } from "./address.ts";
+import { type AdminAddress, formatAdminAddress, isLocal, requireAdminAddress } from "./address.ts";
 import { FreeBytes } from "./free-bytes.ts";
 import { answerAdmin } from "./listener.ts";
 import { EventLoopDelay } from "./process-metrics.ts";
@@ -52,9 +53,13 @@ export class AdminServer {
    * Starts to listen. What is counted is counted from here on.
    *
    * @throws the system's error when the address cannot be had (`code`
-   * `EADDRINUSE`, `EACCES`, …).
+   * `EADDRINUSE`, `EACCES`, …); TypeError or RangeError for an option that is
+   * missing, of the wrong type or out of its range.
    */
   static async start({ address, status, version }: AdminOptions): Promise<AdminServer> {
+    requireAdminAddress(address);
+    requireMethods("status", status, ["state", "store", "tokens", "freeBytes"]);
+    requireText("version", version);
     const recorder = new Recorder();
     const delay = new EventLoopDelay();
     const freeBytes = new FreeBytes(status);

@@ -68,8 +68,12 @@ export const DEFAULT_HOST = "127.0.0.1";
  * @internal
  */
 export function readNumber(name: NumberOptionName, value: number | undefined): number {
-  const { default: byDefault, min, max } = NUMBER_OPTIONS[name];
-  if (value === undefined) return byDefault;
+  return value === undefined ? NUMBER_OPTIONS[name].default : requireNumber(name, value);
+}
+
+/** The same of one that must be given. @internal */
+export function requireNumber(name: NumberOptionName, value: number): number {
+  const { min, max } = NUMBER_OPTIONS[name];
   if (typeof value !== "number") throw typeFault(name, "a number", value);
   if (Number.isInteger(value) && value >= min && value <= max) return value;
   throw new RangeError(`${name}: expected a whole number from ${min} to ${max}, got ${value}`);

@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
+import { lookup } from "node:dns/promises";
 import { once } from "node:events";
 import { existsSync, linkSync, mkdirSync, renameSync, statSync, writeFileSync } from "node:fs";
 import net from "node:net";
+import { hostname } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { batches, requests } from "../../src/core/channels.ts";
@@ -57,11 +59,31 @@ for (const path of ["/nowhere", "/metrics/", "/__proto__", "//", "*"]) {
   });
 }
 
+test("the absolute form of a target, as proxies are asked, finds the same path", async (t) => {
+  const admin = await startAdmin(t);
+  assert.equal((await admin.get(`${admin.server.url}/healthz?x=1`)).text, '{"status":"ok"}\n');
+  assert.equal((await admin.get(`${admin.server.url}/nowhere`)).status, 404);
+});
+
 test("a name that somebody has resolve to this machine is refused, whatever it asks for", async (t) => {
   const admin = await startAdmin(t);
   for (const path of ["/", "/metrics", "/nowhere"]) {
     const answer = await admin.get(path, { headers: { Host: "evil.example:9180" } });
     assert.deepEqual([answer.status, errorNumber(answer)], [400, 40001]);
+  }
+});
+
+test("the name that the listener was given is its own", async (t) => {
+  const host = hostname();
+  const address = await lookup(host).catch(() => undefined);
+  if (address === undefined) return t.skip("the name of this machine has no address");
+  const admin = await startAdmin(t, { host, port: 0 });
+  for (const [name, status] of [
+    [host, 200],
+    ["plant-store", 400],
+  ] as const) {
+    const answer = await admin.get("/metrics", { headers: { Host: `${name}:9180` } });
+    assert.equal(answer.status, status, name);
   }
 });
 
@@ -161,6 +183,41 @@ test("as long as no write was refused, readiness does not wait for the disk", as
   admin.status.free = () => assert.fail("the disk was asked");
   assert.equal((await admin.get("/readyz")).status, 200);
 });
+
+const WRONG_OPTIONS: readonly [says: string, options: object, name: string, fault: string][] = [
+  ["no address", { address: undefined }, "address.host", "TypeError"],
+  ["null for an address", { address: null }, "address.host", "TypeError"],
+  ["an address as text", { address: "127.0.0.1:0" }, "address.host", "TypeError"],
+  ["an address without a host", { address: { port: 39_181 } }, "address.host", "TypeError"],
+  ["an empty host", { address: { host: "", port: 0 } }, "address.host", "RangeError"],
+  ["an address without a port", { address: { host: "127.0.0.1" } }, "port", "TypeError"],
+  ["a port as text", { address: { host: "127.0.0.1", port: "0" } }, "port", "TypeError"],
+  ["no port", { address: { host: "127.0.0.1", port: 65_536 } }, "port", "RangeError"],
+  ["a path that is no text", { address: { socketPath: 7 } }, "address.socketPath", "TypeError"],
+  ["an empty path", { address: { socketPath: "" } }, "address.socketPath", "RangeError"],
+  [
+    "a path no socket can have",
+    { address: { socketPath: `/${"x".repeat(107)}` } },
+    "address.socketPath",
+    "RangeError",
+  ],
+  ["no status", { status: undefined }, "status", "TypeError"],
+  ["a status that lacks a method", { status: { state() {} } }, "status", "TypeError"],
+  ["no version", { version: undefined }, "version", "TypeError"],
+];
+
+for (const [says, wrong, name, fault] of WRONG_OPTIONS) {
+  test(`${says} is a ${fault} that names ${name}, before anything is opened`, async (t) => {
+    const listen = t.mock.method(net.Server.prototype, "listen");
+    const address = { host: "127.0.0.1", port: 0 };
+    const options = { address, status: new TestStatus(), version: "1.2.3", ...wrong };
+    await assert.rejects(AdminServer.start(options as never), {
+      name: fault,
+      message: new RegExp(`^${name}: expected `),
+    });
+    assert.equal(listen.mock.callCount(), 0);
+  });
+}
 
 async function listenAt(t: TestContext, socketPath: string): Promise<AdminServer> {
   const address = { socketPath };

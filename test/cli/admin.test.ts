@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { existsSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { createToken } from "../../src/index.ts";
@@ -13,6 +13,11 @@ import { logLinesOf, messagesOf } from "../support/messages.ts";
 import { postPlant } from "../support/post.ts";
 import { logPath } from "../support/stores.ts";
 import { until } from "../support/watch.ts";
+
+test("npm start has the admin listener where the README says", () => {
+  const manifest = readFileSync(new URL("../../package.json", import.meta.url), "utf8");
+  assert.match(JSON.parse(manifest).scripts.start, / serve .*--admin 127\.0\.0\.1:9180( |$)/);
+});
 
 const PORT_0 = ["--admin", "127.0.0.1:0"];
 
