@@ -7,15 +7,12 @@ interface Second {
   /** Since 1970; which of the seconds that share this place it is. */
   at: number;
   creates: number;
-  syncs: number;
-  syncMsSum: number;
   syncMsMax: number;
 }
 
-/** The oldest second first; a second without a sync has no latency. */
+/** The oldest second first; one before the start has no creates, one without a sync no latency. */
 export interface HistoryDocument {
-  readonly creates: readonly number[];
-  readonly syncMsMean: readonly (number | null)[];
+  readonly creates: readonly (number | null)[];
   readonly syncMsMax: readonly (number | null)[];
 }
 
@@ -23,19 +20,16 @@ export class History {
   /** By time modulo their number, so nothing moves and no timer runs. */
   readonly #seconds = Array.from(
     { length: HISTORY_SECONDS + 1 },
-    (): Second => ({ at: -1, creates: 0, syncs: 0, syncMsSum: 0, syncMsMax: 0 }),
+    (): Second => ({ at: -1, creates: 0, syncMsMax: 0 }),
   );
+  readonly #startedAt = Math.floor(Date.now() / 1000);
 
   /** @param time milliseconds since 1970. */
   note(time: number, creates: number, syncMs: number): void {
     const at = Math.floor(time / 1000);
     const second = this.#placeOf(at);
-    if (second.at !== at) {
-      Object.assign(second, { at, creates: 0, syncs: 0, syncMsSum: 0, syncMsMax: 0 });
-    }
+    if (second.at !== at) Object.assign(second, { at, creates: 0, syncMsMax: 0 });
     second.creates += creates;
-    second.syncs++;
-    second.syncMsSum += syncMs;
     second.syncMsMax = Math.max(second.syncMsMax, syncMs);
   }
 
@@ -45,13 +39,13 @@ export class History {
     const seconds = Array.from({ length: HISTORY_SECONDS }, (_, index) => {
       const at = now - HISTORY_SECONDS + index;
       const second = this.#placeOf(at);
-      return second.at === at ? second : undefined;
+      if (second.at === at) return second;
+      return { creates: at < this.#startedAt ? null : 0, syncMsMax: null };
     });
-    const round = (ms: number) => Math.round(ms * 100) / 100;
+    const round = (ms: number | null) => ms && Math.round(ms * 100) / 100;
     return {
-      creates: seconds.map((second) => second?.creates ?? 0),
-      syncMsMean: seconds.map((second) => (second ? round(second.syncMsSum / second.syncs) : null)),
-      syncMsMax: seconds.map((second) => (second ? round(second.syncMsMax) : null)),
+      creates: seconds.map(({ creates }) => creates),
+      syncMsMax: seconds.map(({ syncMsMax }) => round(syncMsMax)),
     };
   }
 

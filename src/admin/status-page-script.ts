@@ -75,7 +75,8 @@ function expiry(token, now) {
 }
 
 function mean(values) {
-  return values.reduce((sum, value) => sum + value, 0) / values.length;
+  const present = values.filter((value) => value !== null);
+  return present.length === 0 ? null : present.reduce((sum, value) => sum + value) / present.length;
 }
 
 function show(status) {
@@ -85,18 +86,18 @@ function show(status) {
   say("plants", known(status.plants, (n) => count.format(n)));
   say("log", size(status.logBytes));
   say("queue", size(status.queueBytes));
-  say("rate", decimal.format(mean(history.creates.slice(-10))) + " /s");
+  say("rate", known(mean(history.creates.slice(-10)), (n) => decimal.format(n) + " /s"));
 
   const creates = plot(byId("creates"), history.creates, 1);
-  say("creates-top", "peak " + count.format(creates.top) + " /s");
+  say("creates-top", known(creates.top, (n) => "peak " + count.format(n) + " /s"));
   const syncs = plot(byId("syncs"), history.syncMsMax, 1);
   say("syncs-top", syncs.top === null ? "no sync yet" : "slowest " + decimal.format(syncs.top) + " ms");
 
-  const behind = (status.logBytes ?? 0) - (status.checkpointBytes ?? 0);
+  const behind = status.logBytes - status.checkpointBytes;
   say("free", size(status.freeBytes));
   say("refused", status.refusedMsAgo === null ? "no write" : "a write " + span(status.refusedMsAgo) + " ago");
   byId("refused").className = status.refusedMsAgo === null ? "" : "bad";
-  say("checkpoint", status.logBytes === null ? "–"
+  say("checkpoint", status.logBytes === null ? "–" : status.checkpointBytes === null ? "none yet"
     : behind === 0 ? "covers the whole log" : "covers all but the last " + size(behind));
 
   fill("errors", status.errors.map(({ error, code, count: times, lastAt }) => row([

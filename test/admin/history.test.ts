@@ -1,27 +1,39 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { type TestContext, test } from "node:test";
 import { HISTORY_SECONDS, History } from "../../src/admin/history.ts";
 
 const NOW = 1_800_000_000_500;
 
-test("what happened in a second stands in its place once that second is over", () => {
-  const history = new History();
+function startedAt(t: TestContext, time: number): History {
+  t.mock.method(Date, "now", () => time);
+  return new History();
+}
+
+test("what happened in a second stands in its place once that second is over", (t) => {
+  const history = startedAt(t, NOW - 5000);
   history.note(NOW - 1000, 3, 2);
   history.note(NOW - 1000, 4, 4.126);
   history.note(NOW - 3000, 1, 1);
   history.note(NOW, 9, 9); // this second is not over
-  const { creates, syncMsMean, syncMsMax } = history.read(NOW);
+  const { creates, syncMsMax } = history.read(NOW);
   assert.equal(creates.length, HISTORY_SECONDS);
   assert.deepEqual(creates.slice(-3), [1, 0, 7]);
-  assert.deepEqual(syncMsMean.slice(-3), [1, null, 3.06]);
   assert.deepEqual(syncMsMax.slice(-3), [1, null, 4.13]);
 });
 
-test("a second is kept for five minutes, and gone when its place is taken or it is older", () => {
-  const history = new History();
+test("nothing is known of the time before the start, which is not a time without creates", (t) => {
+  const history = startedAt(t, NOW - 2000);
+  history.note(NOW - 1000, 3, 2);
+  assert.deepEqual(history.read(NOW).creates.slice(-4), [null, null, 0, 3]);
+  assert.equal(history.read(NOW).creates[0], null);
+});
+
+test("a second is kept for five minutes, and gone when its place is taken or it is older", (t) => {
+  const history = startedAt(t, NOW);
   history.note(NOW, 5, 1);
   assert.equal(history.read(NOW + HISTORY_SECONDS * 1000).creates[0], 5);
-  const sum = (values: readonly number[]) => values.reduce((a, b) => a + b, 0);
+  const sum = (values: readonly (number | null)[]) =>
+    values.reduce((a: number, b) => a + (b ?? 0), 0);
   assert.equal(sum(history.read(NOW + (HISTORY_SECONDS + 1) * 1000).creates), 0);
   history.note(NOW + (HISTORY_SECONDS + 1) * 1000, 2, 1);
   assert.equal(sum(history.read(NOW + (HISTORY_SECONDS + 2) * 1000).creates), 2);

@@ -105,6 +105,18 @@ describe("in a real Chromium", { skip: skip ?? false, timeout: 60_000 }, () => {
     assert.deepEqual(complaints, []);
   });
 
+  test("a store that has just begun has no rate, no peak and no checkpoint yet", async (t) => {
+    t.mock.method(Date, "now", () => 1_800_000_000_500); // the first second is not over
+    const { page } = await visit(t, await startAdmin(t));
+    assert.equal(await text(page, "rate"), "–");
+    assert.equal(await text(page, "creates-top"), "–");
+    assert.equal(await text(page, "checkpoint"), "none yet");
+    assert.equal(
+      await page.evaluate('document.querySelector("#creates .line").getAttribute("d")'),
+      "",
+    );
+  });
+
   test("it follows the server: its state, and that it is gone", async (t) => {
     const admin = await startBusy(t);
     const { page } = await visit(t, admin);
