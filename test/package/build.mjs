@@ -57,7 +57,7 @@ async function buildPrograms() {
     // their names; the maps hold the whole source, but for the status page.
     minify: true,
     charset: "utf8",
-    lineLimit: 500,
+    lineLimit: 2000,
     logLevel: "warning",
     plugins: [STATUS_PAGE],
   });
