@@ -17,9 +17,8 @@ export function readServiceMetrics(
 ): Metric[] {
   const state = judgeState(status, recorder, freeBytes);
   const store = status.store();
-  const expiring = status.tokens().filter(({ expiresAt }) => expiresAt !== undefined);
   // A series each, also where a log was edited so that two live tokens share a name: the newest.
-  const expiries = new Map(expiring.map(({ name, expiresAt = 0 }) => [name, expiresAt / 1000]));
+  const expiries = new Map(status.tokens().map(({ name, expiresAt }) => [name, expiresAt]));
   return [
     {
       name: "plant_store_build_info",
@@ -86,7 +85,9 @@ export function readServiceMetrics(
       name: "plant_store_token_expiry_timestamp_seconds",
       help: "When a live token expires, in seconds since 1970; none for one that does not.",
       type: "gauge",
-      samples: [...expiries].map(([token, value]) => ({ labels: { token }, value })),
+      samples: [...expiries].flatMap(([token, expiresAt]) =>
+        expiresAt === undefined ? [] : [{ labels: { token }, value: expiresAt / 1000 }],
+      ),
     },
   ];
 }

@@ -33,7 +33,7 @@ export class TokenRegistry implements TokenVerifier {
   readonly #path: string;
   /** By hash. A look-up may take longer for one hash than for another; it tells nothing of a token. */
   #judged = new Map<string, JudgedToken>();
-  /** What `verify` gave out of this very set: a later set knows none of it. */
+  /** What `verify` gives out of this set; of one before it, what is the same. */
   #givenOut = new Map<VerifiedToken, TokenRecord>();
   /** What the file looked like when it was read; `undefined`: read it at the next look. */
   #stamp: string | undefined;

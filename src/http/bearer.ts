@@ -62,9 +62,9 @@ export class Authenticator {
     return isThenable(verdict) ? Promise.resolve(verdict).then(accept) : accept(verdict);
   }
 
-  /** Whether who was accepted still is, as far as the token check can tell. */
-  vouchesFor(sender: VerifiedToken): boolean {
-    return this.#tokens.isCurrent?.(sender) ?? true;
+  /** @throws PlantStoreError `invalid_token` when who was accepted is known to be no longer. */
+  requireCurrent(sender: VerifiedToken): void {
+    if (this.#tokens.isCurrent?.(sender) === false) requireGood(undefined);
   }
 }
 

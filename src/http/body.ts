@@ -54,9 +54,12 @@ export class Pending {
     this.#requests--;
   }
 
-  /** False, and nothing taken, when the bound is reached. */
-  take(bytes: number): boolean {
-    if (this.#bytes + bytes > this.#bytesMax) return false;
+  /**
+   * False, and nothing taken, when the bound is reached; but who holds all there is, its
+   * `ownBytes`, may have more: what is longer than the bound would never find room.
+   */
+  take(bytes: number, ownBytes?: number): boolean {
+    if (this.#bytes + bytes > this.#bytesMax && this.#bytes !== ownBytes) return false;
     this.#bytes += bytes;
     return true;
   }

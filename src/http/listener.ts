@@ -164,9 +164,9 @@ class Listener {
     requireExpectation(req);
     if (operation.name === "createPlant") this.#admitCreate(exchange);
     else {
-      const isAllowed = () => this.#authenticator.vouchesFor(sender);
+      const requireCurrent = () => this.#authenticator.requireCurrent(sender);
       this.#reader
-        .read(req, res, route.id, isAllowed)
+        .read({ req, res, requireCurrent }, route.id)
         .catch((error) => this.#fail(exchange, error));
     }
   }

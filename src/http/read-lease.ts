@@ -58,7 +58,7 @@ export class ReadLease {
   hold(bytes: number): void {
     if (this.#isOver) return;
     const wanted = Math.max(this.#base, this.#base / 2 + bytes);
-    if (!this.#pending.take(wanted - this.#bytes)) throw overloaded();
+    if (!this.#pending.take(wanted - this.#bytes, this.#bytes)) throw overloaded();
     this.#bytes = wanted;
   }
 

@@ -3,12 +3,13 @@
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { PlantService } from "../core/services.ts";
-import { answer } from "./answer.ts";
+import { answer, answerNobody } from "./answer.ts";
 import { Pending } from "./body.ts";
 import { Gate } from "./gate.ts";
 import { parseListQuery } from "./list-query.ts";
 import { LEASE_BYTES, ReadLease } from "./read-lease.ts";
 import { getPlant, listPlants } from "./read-plants.ts";
+import type { Reply } from "./reply.ts";
 import { nameRequest } from "./request-id.ts";
 import { publishAnswer } from "./request-message.ts";
 import { StreamPace } from "./stream-pace.ts";
@@ -18,6 +19,14 @@ import { streamPlants, wantsStream } from "./stream-plants.ts";
 const UNKNOWN_MAX = 32;
 /** Pages, and slices of streams, that are read at once: each may be of plants that are long. */
 const LISTS_MAX = 8;
+
+/** A request that may be carried out. */
+export interface Admitted {
+  readonly req: IncomingMessage;
+  readonly res: ServerResponse;
+  /** Throws when its sender may no longer: asked before anything is sent. */
+  readonly requireCurrent: () => void;
+}
 
 export class Reader {
   readonly #plants: PlantService;
@@ -38,28 +47,23 @@ export class Reader {
 
   /**
    * @param id of the one plant that is asked for, if it is one.
-   * @param isAllowed whether the sender still may: a stream asks again and again.
    * @throws PlantStoreError, or whatever the store throws, before anything was answered.
    */
-  async read(
-    req: IncomingMessage,
-    res: ServerResponse,
-    id: bigint | undefined,
-    isAllowed: () => boolean,
-  ): Promise<void> {
-    if (id === undefined) return this.#list(req, res, isAllowed);
+  async read(admitted: Admitted, id: bigint | undefined): Promise<void> {
+    if (id === undefined) return this.#list(admitted);
+    const { req, res } = admitted;
     const lease = new ReadLease(this.#pending, LEASE_BYTES.plant, req, res);
-    const reply = await this.#gets.pass(() => getPlant(this.#plants, id, req, lease));
-    answer(req, res, reply);
+    await answerBehind(this.#gets, admitted, lease, () => getPlant(this.#plants, id, req, lease));
   }
 
-  async #list(req: IncomingMessage, res: ServerResponse, isAllowed: () => boolean): Promise<void> {
+  async #list(admitted: Admitted): Promise<void> {
+    const { req, res, requireCurrent } = admitted;
     if (!res.headersSent) res.appendHeader("Vary", "Accept");
     const query = parseListQuery(req.url ?? "");
     const lease = new ReadLease(this.#pending, LEASE_BYTES.list, req, res);
     if (!wantsStream(req)) {
-      const page = await this.#lists.pass(() => listPlants(this.#plants, query, lease));
-      return void answer(req, res, page);
+      const read = () => listPlants(this.#plants, query, lease);
+      return answerBehind(this.#lists, admitted, lease, read);
     }
     const { limit = Number.POSITIVE_INFINITY, after } = query;
     const requestId = nameRequest(req);
@@ -69,7 +73,7 @@ export class Reader {
       lease,
       pace: this.#pace,
       gate: this.#lists,
-      isAllowed,
+      requireCurrent,
       requestId,
       sentBytes: 0,
     };
@@ -77,4 +81,17 @@ export class Reader {
     if (end === "unsent") return;
     publishAnswer({ status: 200, cut: end === "cut", sentBytes: stream.sentBytes }, requestId, req);
   }
+}
+
+/** Reads when it is the request's turn, unless its client has left by then. */
+async function answerBehind(
+  gate: Gate,
+  { req, res, requireCurrent }: Admitted,
+  lease: ReadLease,
+  read: () => Promise<Reply>,
+): Promise<void> {
+  const reply = await gate.pass(async () => (lease.isOver ? undefined : read()));
+  if (reply === undefined) return answerNobody(req, res);
+  requireCurrent();
+  answer(req, res, reply);
 }

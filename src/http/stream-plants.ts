@@ -35,8 +35,8 @@ export interface PlantStream {
   readonly pace: StreamPace;
   /** What each slice is read behind. */
   readonly gate: Gate;
-  /** Whether the reader may go on. */
-  readonly isAllowed: () => boolean;
+  /** Throws when the reader may not go on. */
+  readonly requireCurrent: () => void;
   /** As the answer tells it. */
   readonly requestId: string;
   /** So far; counted here. */
@@ -59,10 +59,11 @@ export async function streamPlants(res: ServerResponse, stream: PlantStream): Pr
   const { lease, pace, gate, requestId } = stream;
   let hasBegun = false;
   try {
-    for await (const slice of behind(gate, sliceLines(stream))) {
+    for await (const slice of behind(gate, lease, sliceLines(stream))) {
       // The connection's own failure was told first.
       if (!hasBegun && res.headersSent) return "unsent";
       if (lease.isOver) return "cut";
+      stream.requireCurrent();
       const bytes = Buffer.byteLength(slice);
       lease.hold(HELD_SLICES * bytes);
       if (!hasBegun) {
@@ -74,10 +75,6 @@ export async function streamPlants(res: ServerResponse, stream: PlantStream): Pr
       if (!res.write(slice)) await lease.room(res);
       await pace.turn(lease);
       if (lease.isOver) return "cut";
-      if (!stream.isAllowed()) {
-        res.destroy();
-        return "cut";
-      }
     }
     res.end();
     return lease.isOver ? "cut" : "whole";
@@ -91,11 +88,16 @@ export async function streamPlants(res: ServerResponse, stream: PlantStream): Pr
   }
 }
 
-/** The same, each made behind the gate: until it is there nobody knows how much it holds. */
-async function* behind(gate: Gate, slices: AsyncGenerator<string>): AsyncGenerator<string> {
+/** The same, each made behind the gate, for whoever is still there: nobody knows how much it holds. */
+async function* behind(
+  gate: Gate,
+  lease: ReadLease,
+  slices: AsyncGenerator<string>,
+): AsyncGenerator<string> {
   try {
     for (;;) {
-      const { value, done } = await gate.pass(() => slices.next());
+      const next = () => (lease.isOver ? slices.return(undefined) : slices.next());
+      const { value, done } = await gate.pass(next);
       if (done === true) return;
       yield value;
     }

@@ -16,7 +16,7 @@ import { readNumber, requireFunction, requireText } from "../core/options.ts";
 import { encodeNewPlant, type NewPlant, takeNewPlant } from "../core/plant.ts";
 import type { CreateOutcome, ListOptions, PlantService, StoreStatus } from "../core/services.ts";
 import { readCheckpoint } from "../log/checkpoint.ts";
-import { ensureDirectory, type LogFile } from "../log/file.ts";
+import { describeSystemError, ensureDirectory, type LogFile } from "../log/file.ts";
 import { DirectoryLock } from "../log/lock.ts";
 import { LogWriter } from "../log/writer.ts";
 import { IDS_MAX, type IdIndex, LOG_BYTES_MAX } from "./id-index.ts";
@@ -57,7 +57,7 @@ interface InFlight {
 export class PlantStore implements PlantService {
   /**
    * Settles, never rejects, when the store has failed for good: a sync failed,
-   * or the log was taken away. Every call is refused from then on; open the
+   * or the log was taken away or changed. Every call is refused from then on; open the
    * directory again, best in a new process, to go on from what is on disk.
    */
   readonly failed: Promise<PlantStoreError>;
@@ -203,7 +203,7 @@ export class PlantStore implements PlantService {
       yield* listBlocks(this.#file, this.#index, range);
     } catch (cause) {
       this.#assertUsable(); // a file that was closed meanwhile is no failure of its own
-      throw this.#fail("no longer holds the plants stored in it", cause);
+      throw this.#writer.fail(cause);
     }
   }
 
@@ -254,7 +254,8 @@ export class PlantStore implements PlantService {
       if (plant.id === id) return plant;
       throw new Error(`the record at byte offset ${offset} has the id ${plant.id}, not ${id}`);
     } catch (cause) {
-      throw this.#fail(`no longer holds the plant stored at byte offset ${offset}`, cause);
+      const why = describeSystemError(cause);
+      throw this.#fail(`no longer holds the plant stored at byte offset ${offset}: ${why}`, cause);
     } finally {
       this.#reads.delete(read);
     }

@@ -73,3 +73,14 @@ test("a body in pieces of one byte costs about what it holds", () => {
   collector.end();
   assert.deepEqual(told[0]?.body, Buffer.from(Array.from({ length: size }, (_, at) => at % 251)));
 });
+
+test("who holds all that is held may hold more than the bound, and nobody else", () => {
+  const pending = new Pending(100, 1);
+  assert.equal(pending.take(60), true);
+  assert.equal(pending.take(60), false);
+  assert.equal(pending.take(60, 50), false);
+  assert.equal(pending.take(60, 60), true);
+  assert.equal(pending.take(1), false);
+  pending.giveBack(120);
+  assert.equal(pending.take(101), false);
+});
