@@ -34,7 +34,7 @@ export function readServiceMetrics(
     },
     {
       name: "plant_store_http_requests_total",
-      help: "Requests by operation, status (0: gone in its body) and error number; the number of a success is empty.",
+      help: "Requests by operation, status (0: broke off before) and error number; the number of a success is empty.",
       type: "counter",
       samples: recorder.answers.map(({ operation, status, error = "", count }) => ({
         labels: { operation, status, error },

@@ -45,8 +45,8 @@ export class ServeStatus implements Status {
 
   async freeBytes(): Promise<number | undefined> {
     try {
-      const { bavail, bfree, bsize } = await statfs(this.#data);
-      return (process.getuid?.() === 0 ? bfree : bavail) * bsize; // root may take what is kept for it
+      const { bavail, bsize } = await statfs(this.#data);
+      return bavail * bsize;
     } catch {
       return undefined;
     }

@@ -73,9 +73,9 @@ export interface TokenVerifier {
   /**
    * Whether an answer of `verify` still stands: the token is neither revoked
    * nor expired meanwhile. Where it is offered, the same header on the same
-   * connection is not verified again as long as this says so, and a stream of
-   * plants is cut when it does not; it must know its own answers by identity,
-   * and refuse every other object.
+   * connection is not verified again as long as this says so, and a read under
+   * way is refused or cut when it does not; it must know its own answers by
+   * identity, for as long as the token is good, and refuse every other object.
    */
   isCurrent?(verified: VerifiedToken): boolean;
 }

@@ -45,7 +45,7 @@ export interface ListenerOptions {
   readonly pendingRequestsMax?: number;
   /**
    * Answers to reads, streams among them, never hold more bytes than this
-   * together while they wait to be sent; beyond it 503. Default: 32 MiB.
+   * together while they wait to be sent, but for one alone; beyond it 503. Default: 32 MiB.
    */
   readonly readBytesMax?: number;
   /**

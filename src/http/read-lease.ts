@@ -33,16 +33,20 @@ export class ReadLease {
     this.#base = base;
     this.#bytes = base;
     // A response that waits behind others does not hear that its connection has
-    // closed. Its request does, unless somebody has read it to its end.
-    const witness = req.closed ? req.socket : req;
+    // closed. Its request does, unless somebody reads it to its end.
     const end = () => {
       res.off("close", end);
-      witness.off("close", end);
+      req.off("close", follow);
+      req.socket.off("close", end);
       this.#end();
     };
+    const follow = () => {
+      if (req.socket.destroyed) end();
+      else req.socket.on("close", end);
+    };
     res.on("close", end);
-    witness.on("close", end);
-    if (req.socket.destroyed) end();
+    if (req.closed || req.socket.destroyed) follow();
+    else req.on("close", follow);
   }
 
   /** Whether nobody is left to read, or everything was sent. */

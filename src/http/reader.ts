@@ -24,7 +24,7 @@ const LISTS_MAX = 8;
 export interface Admitted {
   readonly req: IncomingMessage;
   readonly res: ServerResponse;
-  /** Throws when its sender may no longer: asked before anything is sent. */
+  /** Throws when its sender may no longer: asked before anything of the store is sent. */
   readonly requireCurrent: () => void;
 }
 
@@ -79,6 +79,7 @@ export class Reader {
     };
     const end = await streamPlants(res, stream);
     if (end === "unsent") return;
+    if (!res.headersSent) return answerNobody(req, res);
     publishAnswer({ status: 200, cut: end === "cut", sentBytes: stream.sentBytes }, requestId, req);
   }
 }

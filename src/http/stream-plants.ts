@@ -76,8 +76,10 @@ export async function streamPlants(res: ServerResponse, stream: PlantStream): Pr
       await pace.turn(lease);
       if (lease.isOver) return "cut";
     }
+    if (!hasBegun && res.headersSent) return "unsent";
+    if (lease.isOver) return "cut";
     res.end();
-    return lease.isOver ? "cut" : "whole";
+    return "whole";
   } catch (error) {
     if (!hasBegun && res.headersSent) return "unsent";
     if (lease.isOver) return "cut"; // whatever it is, it concerns nobody
