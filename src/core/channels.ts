@@ -22,7 +22,7 @@ export interface RequestMessage {
   readonly method: string | undefined;
   /** As sent and as the listener sees it, without the query; `undefined` like `method`. */
   readonly path: string | undefined;
-  /** The HTTP status; 0 where the request broke off before, and nobody was left to answer. */
+  /** The HTTP status; 0 where the request broke off before it was carried out. */
   readonly status: number;
   /** The number in the Error body; `undefined` after a success. */
   readonly error: number | undefined;

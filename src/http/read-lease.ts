@@ -45,7 +45,8 @@ export class ReadLease {
       else req.socket.on("close", end);
     };
     res.on("close", end);
-    if (req.closed || req.socket.destroyed) follow();
+    if (res.closed) end();
+    else if (req.closed || req.socket.destroyed) follow();
     else req.on("close", follow);
   }
 

@@ -12,6 +12,7 @@ import {
   PlantStoreError,
   type RequestMessage,
   type TokenVerifier,
+  type VerifiedToken,
 } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
 import { assertError, assertPlant, encodeRequest, type Target } from "../support/contract.ts";
@@ -446,6 +447,39 @@ class HeldSource {
     this.#held.shift()?.();
   }
 }
+
+test("a read that somebody else has answered before its token was judged holds nothing", async (t) => {
+  const verdicts: ((verdict: VerifiedToken) => void)[] = [];
+  const verify = () => new Promise<VerifiedToken>((resolve) => verdicts.push(resolve));
+  const plants: PlantService = {
+    create: async () => "created",
+    get: async () => undefined,
+    async *list() {
+      yield { id: 1n, name: "a" };
+    },
+  };
+  const listener = createRequestListener({ plants, tokens: { verify }, readBytesMax: 1 << 20 });
+  let isAnsweredHere = true;
+  let closed = 0;
+  const { url, port } = await serve(t, (req, res) => {
+    res.once("close", () => closed++);
+    listener(req, res);
+    req.resume();
+    if (isAnsweredHere) res.end();
+  });
+  const client = await Client.connect(port); // one connection, which stays
+  t.after(() => client.destroy());
+  for (let asked = 1; asked <= 8; asked++) {
+    await client.send(encodeRequest({ token: "any" }, { method: "GET" }));
+    await until("it is answered", () => closed === asked && verdicts.length === asked);
+    verdicts.at(-1)?.({ name: "a", scopes: ["read"] });
+  }
+  isAnsweredHere = false;
+  const answer = send(`${url}/plants`, { headers: { ...PAGE, Authorization: "Bearer any" } });
+  await until("it is asked for", () => verdicts.length === 9);
+  verdicts.at(-1)?.({ name: "a", scopes: ["read"] });
+  assert.equal((await answer).status, 200);
+});
 
 test("no more lists are read at once than a few, however many are asked for", async (t) => {
   const source = new HeldSource();
