@@ -27,17 +27,12 @@ export type PlantTaker = (
 export function checkLines(block: LineBlock, take: PlantTaker, visit: LineVisitor): void {
   const { bytes } = block;
   const finder = new EncodedPlantFinder(bytes);
-  // One look for all: no character of several bytes holds a line feed. Where the block is
-  // not UTF-8, the visitor finds the line that is to blame.
-  let isText: boolean | undefined;
   const takeLine = (start: number, line: number) => {
     const end = finder.find(start);
     if (bytes[end] !== LINE_FEED) return -1;
-    if (!finder.isAscii) {
-      isText ??= isUtf8(bytes);
-      if (!isText) return -1;
-    }
     return take(start, end, line, finder.idLow, finder.idHigh) ? end : -1;
   };
-  visitLines(block, visit, takeLine);
+  // One look for all: no character of several bytes holds a line feed. Where they are not UTF-8,
+  // the visitor finds the line that is to blame.
+  visitLines(block, visit, isUtf8(bytes) ? takeLine : undefined);
 }

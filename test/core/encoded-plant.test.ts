@@ -8,6 +8,7 @@ import { PlainPlantFinder } from "../../src/core/plain-plant.ts";
 import { encodeNewPlant, parseNewPlant } from "../../src/core/plant.ts";
 import { anyInt64 } from "../support/arbitraries.ts";
 import { idOfWords } from "../support/id-words.ts";
+import { moduleArgs, runToEnd } from "../support/run.ts";
 
 const ENCODED = '{"id":7,"name":"Fern","tag":"indoor"}';
 
@@ -20,34 +21,36 @@ function surrounded(text: string | Uint8Array): Buffer {
 
 /** The whole of the bytes as one plant: its id, or `undefined` where it is left to others. */
 function idOf(bytes: Buffer): bigint | undefined {
+  if (!isUtf8(bytes)) return undefined;
   const finder = new EncodedPlantFinder(bytes);
   if (finder.find(0) !== bytes.length) return undefined;
-  return finder.isAscii || isUtf8(bytes) ? idOfWords(finder.idLow, finder.idHigh) : undefined;
+  return idOfWords(finder.idLow, finder.idHigh);
 }
 
-const TAKEN: readonly [text: string, id: bigint, isAscii: boolean][] = [
-  [ENCODED, 7n, true],
-  ['{"id":0,"name":""}', 0n, true],
-  ['{"id":-1,"name":"","tag":""}', -1n, true],
-  ['{"id":-4294967296,"name":""}', -4_294_967_296n, true],
-  ['{"id":999999999999999,"name":"x"}', 999_999_999_999_999n, true],
-  ['{"id":-999999999999999,"name":"x"}', -999_999_999_999_999n, true],
-  ['{"id":1000000000000000,"name":"x"}', 1_000_000_000_000_000n, true],
-  ['{"id":-9007199254740993,"name":"x"}', -9_007_199_254_740_993n, true],
-  ['{"id":9223372036854775807,"name":"x"}', 9_223_372_036_854_775_807n, true],
-  ['{"id":-9223372036854775807,"name":"x"}', -9_223_372_036_854_775_807n, true],
-  ['{"id":1,"name":"\u007f ~!#[]{},:"}', 1n, true],
-  ['{"id":1,"name":"Gänseblümchen","tag":"🌱"}', 1n, false],
-  ['{"id":1,"name":"x","tag":"abcdefgé"}', 1n, false],
-  ['{"id":1234567,"name":"é","tag":"一二三abcdé"}', 1_234_567n, false],
+const TAKEN: readonly [text: string, id: bigint][] = [
+  [ENCODED, 7n],
+  ['{"id":0,"name":""}', 0n],
+  ['{"id":-1,"name":"","tag":""}', -1n],
+  ['{"id":-4294967296,"name":""}', -4_294_967_296n],
+  ['{"id":999999999999999,"name":"x"}', 999_999_999_999_999n],
+  ['{"id":-999999999999999,"name":"x"}', -999_999_999_999_999n],
+  ['{"id":1000000000000000,"name":"x"}', 1_000_000_000_000_000n],
+  ['{"id":-9007199254740993,"name":"x"}', -9_007_199_254_740_993n],
+  ['{"id":9223372036854775807,"name":"x"}', 9_223_372_036_854_775_807n],
+  ['{"id":-9223372036854775807,"name":"x"}', -9_223_372_036_854_775_807n],
+  ['{"id":1,"name":"\u007f ~!#[]{},:"}', 1n],
+  ['{"id":1,"name":"Gänseblümchen","tag":"🌱"}', 1n],
+  ['{"id":1,"name":"x","tag":"abcdefgé"}', 1n],
+  ['{"id":1234567,"name":"é","tag":"一二三abcdé"}', 1_234_567n],
+  ['{"id":12345678,"name":"Ярослав Мудрый","tag":"日本語テキスト"}', 12_345_678n],
 ];
 
-for (const [text, id, isAscii] of TAKEN) {
+for (const [text, id] of TAKEN) {
   test(`EncodedPlantFinder.find() takes ${text}`, () => {
     const bytes = surrounded(text);
     const finder = new EncodedPlantFinder(bytes);
     assert.equal(finder.find(0), bytes.length);
-    assert.deepEqual([idOfWords(finder.idLow, finder.idHigh), finder.isAscii], [id, isAscii]);
+    assert.equal(idOfWords(finder.idLow, finder.idHigh), id);
   });
 }
 
@@ -93,19 +96,89 @@ test("EncodedPlantFinder.find() reads nothing behind the bytes, wherever they en
   for (const [text] of TAKEN) {
     const bytes = Buffer.from(text);
     for (let length = 0; length < bytes.length; length++) {
+      new EncodedPlantFinder(bytes).find(0); // leaves behind what the cut one lacks
       const cut = surrounded(bytes.subarray(0, length));
       assert.equal(new EncodedPlantFinder(cut).find(0), -1, cut.toString());
     }
   }
 });
 
-test("EncodedPlantFinder.find() knows nothing of an earlier find", () => {
+test("EncodedPlantFinder.find() takes lines in any order, and knows nothing of an earlier one", () => {
   const first = '{"id":7,"name":"é","tag":"x"}\n';
-  const bytes = Buffer.from(`${first}{"id":8,"name":"x"}\n`);
+  const second = '{"id":8,"name":"x"}\n';
+  const bytes = Buffer.from(`${first}no plant\n${second}`);
   const finder = new EncodedPlantFinder(bytes);
-  finder.find(0);
-  assert.equal(finder.find(Buffer.byteLength(first)), bytes.length - 1);
-  assert.deepEqual([finder.idLow, finder.idHigh, finder.isAscii], [8, 0, true]);
+  const behindFirst = Buffer.byteLength(first);
+  const behindOther = behindFirst + "no plant\n".length;
+  for (const [start, end, id] of [
+    [0, behindFirst - 1, 7n],
+    [behindFirst, -1, undefined],
+    [behindOther, bytes.length - 1, 8n],
+    [0, behindFirst - 1, 7n],
+    [0, behindFirst - 1, 7n],
+    [1, -1, undefined],
+    [behindOther, bytes.length - 1, 8n],
+    [bytes.length, -1, undefined],
+  ] as const) {
+    assert.equal(finder.find(start), end);
+    if (id !== undefined) assert.equal(idOfWords(finder.idLow, finder.idHigh), id);
+  }
+});
+
+/** Lines of plants with the ids from 10 M on, and where each starts: all are as long. */
+function makeLines(bytesMin: number, firstId = 10_000_000): { bytes: Buffer; starts: number[] } {
+  const starts: number[] = [];
+  let text = "";
+  while (text.length < bytesMin) {
+    starts.push(text.length);
+    text += `{"id":${firstId + starts.length - 1},"name":"x"}\n`;
+  }
+  return { bytes: Buffer.from(text), starts };
+}
+
+test("EncodedPlantFinder.find() takes every line of a full MiB, and leaves what lies behind it", () => {
+  const mebibyte = 2 ** 20;
+  const { bytes, starts } = makeLines(2 * mebibyte);
+  const whole = starts.findLastIndex((start) => start <= mebibyte);
+  const finder = new EncodedPlantFinder(bytes);
+  for (const [number, start] of starts.entries()) {
+    assert.equal(finder.find(start) > 0, number < whole, `line ${number}`);
+    if (number < whole) assert.equal(finder.idLow, 10_000_000 + number);
+  }
+});
+
+for (const [says, byte, end] of [
+  ["takes a plant that ends with", 2 ** 20, 2 ** 20],
+  ["leaves a plant that ends behind", 2 ** 20 + 1, -1],
+] as const) {
+  test(`EncodedPlantFinder.find() ${says} the first MiB`, () => {
+    const start = byte - ENCODED.length;
+    const finder = new EncodedPlantFinder(Buffer.from(" ".repeat(start) + ENCODED));
+    assert.equal(finder.find(start), end);
+  });
+}
+
+test("EncodedPlantFinder.find() is not led astray by another that is asked between", () => {
+  const { bytes, starts } = makeLines(1000);
+  const finder = new EncodedPlantFinder(bytes);
+  const other = new EncodedPlantFinder(makeLines(1000, 20_000_000).bytes);
+  for (const [number, start] of starts.entries()) {
+    assert.ok(finder.find(start) > 0 && other.find(start) > 0);
+    assert.deepEqual([finder.idLow, other.idLow], [10_000_000 + number, 20_000_000 + number]);
+  }
+});
+
+test("EncodedPlantFinder.find() leaves everything to others where there is no WebAssembly", async () => {
+  const { status, stdout, stderr } = await runToEnd([
+    process.execPath,
+    "--jitless",
+    ...moduleArgs(`
+      import { EncodedPlantFinder } from ${JSON.stringify(import.meta.resolve("../../src/core/encoded-plant.ts"))};
+      const finder = new EncodedPlantFinder(Buffer.from(${JSON.stringify(ENCODED)}));
+      process.stdout.write(JSON.stringify([typeof WebAssembly, finder.find(0), finder.find(0)]));`),
+  ]);
+  assert.equal(status, 0, stderr);
+  assert.deepEqual(JSON.parse(stdout), ["undefined", -1, -1]);
 });
 
 /** The id by the full rule, where there is one. */

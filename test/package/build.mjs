@@ -54,7 +54,8 @@ async function buildPrograms() {
     target: "node20.19",
     sourcemap: true,
     // The package has a bound. Traces have lines, and `node --enable-source-maps` gives them back
-    // their names; the maps hold the whole source, but for the status page.
+    // their names; the maps hold the whole source, but for the status
+    // page and the text of the module of WebAssembly.
     minify: true,
     charset: "utf8",
     lineLimit: 2000,

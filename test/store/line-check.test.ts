@@ -3,12 +3,15 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { encodeNewPlant, parseNewPlant } from "../../src/core/plant.ts";
+import { LogFile } from "../../src/log/file.ts";
 import type { LinePosition } from "../../src/log/format.ts";
 import type { LineBlock } from "../../src/log/reader.ts";
-import { positionAfter, visitLines } from "../../src/log/reader.ts";
+import { LOG_START, positionAfter, readBlocks, visitLines } from "../../src/log/reader.ts";
 import { checkLines } from "../../src/store/line-check.ts";
 import { anyInt64, anyPlant } from "../support/arbitraries.ts";
+import { makeFolder } from "../support/folders.ts";
 import { idOfWords } from "../support/id-words.ts";
+import { logPath, writeLog } from "../support/stores.ts";
 
 /** Where a line stands, and the id of its plant where it is one. */
 type Judged = readonly [place: number, line: number, id: bigint | undefined];
@@ -138,4 +141,18 @@ test("checkLines() agrees with the full rule on any lines with any bytes changed
     { numRuns: 3000 },
   );
   assert.ok(taken > 1000);
+});
+
+test("checkLines() takes every plant of every block that a log is read in", async (t) => {
+  const line = '{"id":1,"name":"Fern","tag":"indoor"}\n';
+  const lines = Math.ceil((3 * 2 ** 20) / line.length);
+  const folder = makeFolder(t);
+  writeLog(folder, line.repeat(lines));
+  const file = await LogFile.open(logPath(folder));
+  t.after(() => file.close());
+  let taken = 0;
+  for await (const block of readBlocks(file, LOG_START, file.size())) {
+    taken += judgeQuickly(block).taken;
+  }
+  assert.equal(taken, lines);
 });
