@@ -2,11 +2,13 @@
  * What the answers to reads hold in memory, bounded together.
  *
  * A lease lasts from the first look into the store until the answer is sent or
- * its client has gone. The bound is not the one of creates: clients that ask
- * for plants and never read them may keep others from reading, but nobody
- * from writing. What is counted is what an answer holds while it waits, in
- * bytes as they are sent, and what a list reads ahead; one plant's bytes are
- * known only when they were read, and counted then.
+ * its client has gone. A read that is refused holds nothing from then on, though
+ * its refusal may wait behind other answers: of reads that have no room together
+ * one finds it always, whichever is refused first. The bound is not the one of
+ * creates: clients that ask for plants and never read them may keep others from
+ * reading, but nobody from writing. What is counted is what an answer holds while
+ * it waits, in bytes as they are sent, and what a list reads ahead; one plant's
+ * bytes are known only when they were read, and counted then.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { overloaded, type Pending } from "./body.ts";
@@ -58,12 +60,15 @@ export class ReadLease {
   /**
    * So many bytes of the answer wait from now on.
    *
-   * @throws PlantStoreError `overloaded`.
+   * @throws PlantStoreError `overloaded`, with all given back.
    */
   hold(bytes: number): void {
     if (this.#isOver) return;
     const wanted = Math.max(this.#base, this.#base / 2 + bytes);
-    if (!this.#pending.take(wanted - this.#bytes, this.#bytes)) throw overloaded();
+    if (!this.#pending.take(wanted - this.#bytes, this.#bytes)) {
+      this.#giveBack();
+      throw overloaded();
+    }
     this.#bytes = wanted;
   }
 
@@ -83,7 +88,12 @@ export class ReadLease {
   #end(): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    this.#pending.giveBack(this.#bytes);
+    this.#giveBack();
     this.#onOver();
+  }
+
+  #giveBack(): void {
+    this.#pending.giveBack(this.#bytes);
+    this.#bytes = 0;
   }
 }

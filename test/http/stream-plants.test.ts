@@ -245,8 +245,12 @@ test("of two hundred plants asked for at once none is refused, and the store is 
   assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set([200]));
 });
 
+/** Two pages of such plants have no room together in 1 MiB. */
+const LONG_NAME = "n".repeat(700_000);
+
 test("a page counts with what it holds, and a long one passes alone", async (t) => {
-  const service = await startReadable(t, manyPlants(3, 700_000), { readBytesMax: 1 << 20 });
+  const plants = manyPlants(3, LONG_NAME.length);
+  const service = await startReadable(t, plants, { readBytesMax: 1 << 20 });
   const client = await Client.connect(service.port);
   t.after(() => client.destroy());
   const request = encodeRequest({ token: service.readToken }, { method: "GET", headers: PAGE });
@@ -435,18 +439,52 @@ test("HTTP/1.0, which could not tell a part from the whole, gets a page for a st
 /** Lists of one plant, which come when the test says so. A fake: no real disk waits for a test. */
 class HeldSource {
   begun = 0;
+  readonly #name: string;
   readonly #held: (() => void)[] = [];
+
+  constructor(name = "a") {
+    this.#name = name;
+  }
 
   async *list(): AsyncGenerator<NewPlant> {
     this.begun++;
     await new Promise<void>((resolve) => this.#held.push(resolve));
-    yield { id: 1n, name: "a" };
+    yield { id: 1n, name: this.#name };
   }
 
   async releaseOne(): Promise<void> {
     await until("a list is read", () => this.#held.length > 0);
     this.#held.shift()?.();
   }
+
+  /** The list that was begun last is read first. */
+  releaseLast(): void {
+    this.#held.pop()?.();
+  }
+}
+
+for (const [says, isLastFirst, statuses] of [
+  ["in their order", false, [503, 200]],
+  ["the other way round", true, [200, 503]],
+] as const) {
+  test(`of two long pages on one connection that are read ${says}, the one read last has room`, async (t) => {
+    const source = new HeldSource(LONG_NAME);
+    const target = await startWith(t, source);
+    const client = await Client.connect(target.port);
+    t.after(() => client.destroy());
+    const request = encodeRequest(target, { method: "GET", headers: PAGE });
+    await client.send(Buffer.concat([request, request]));
+    await until("both are read", () => source.begun === 2);
+    if (isLastFirst) source.releaseLast();
+    else await source.releaseOne();
+    await new Promise(setImmediate); // the first one is refused, perhaps behind the other's answer
+    await source.releaseOne();
+    const both = [await client.next(), await client.next()];
+    assert.deepEqual(
+      both.map(({ status }) => status),
+      statuses,
+    );
+  });
 }
 
 test("a read that somebody else has answered before its token was judged holds nothing", async (t) => {
