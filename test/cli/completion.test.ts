@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { before, describe, type TestContext, test } from "node:test";
 import { runCli } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
+import { TIMEOUT } from "../support/watch.ts";
 
 /** What a shell is started with, and how its start file is read. */
 const SHELLS = [
@@ -17,8 +18,6 @@ const SHELLS = [
     setUp: ["autoload -Uz compinit", "compinit -u -D", "setopt noautoremoveslash"],
   },
 ] as const;
-
-const TIMEOUT = { timeout: 30_000 };
 
 /** Everything before the last Tab is typed; what the command line is then. */
 const TYPED: readonly [typed: string, completed: string][] = [

@@ -12,7 +12,7 @@ import { logLinesOf, messagesOf } from "../support/messages.ts";
 import { postPlant } from "../support/post.ts";
 import { errorNumber } from "../support/service.ts";
 import { logPath, readLog } from "../support/stores.ts";
-import { until } from "../support/watch.ts";
+import { TIMEOUT, until } from "../support/watch.ts";
 
 const FERN = '{"id":1,"name":"Fern"}';
 
@@ -23,7 +23,6 @@ const PATIENT = [
   "--request-timeout-ms=600000",
   "--keep-alive-timeout-ms=600000",
 ];
-const TIMEOUT = { timeout: 12_000 };
 
 for (const signal of ["SIGTERM", "SIGINT"] as const) {
   test(`${signal}, right behind the ready line, ends with status 0; the line was all its output`, async (t) => {

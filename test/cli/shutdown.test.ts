@@ -7,12 +7,11 @@ import { encodeRequest } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
 import { messagesOf } from "../support/messages.ts";
 import { readLog } from "../support/stores.ts";
-import { until } from "../support/watch.ts";
+import { TIMEOUT, until } from "../support/watch.ts";
 
 const CONNECTIONS = 64;
 /** Answers before the signal: enough for every connection to be in its stride. */
 const ANSWERS = 640;
-const TIMEOUT = { timeout: 15_000 };
 
 interface Load {
   /** The ids of the plants that were answered 200. */

@@ -14,9 +14,8 @@ import { makeFolder } from "../support/folders.ts";
 import { messagesOf } from "../support/messages.ts";
 import { postPlant } from "../support/post.ts";
 import { readLog } from "../support/stores.ts";
-import { until } from "../support/watch.ts";
+import { TIMEOUT, until } from "../support/watch.ts";
 
-const TIMEOUT = { timeout: 60_000 };
 /** How often the client of a restart connects. */
 const CONNECT_EVERY_MS = 5;
 

@@ -11,9 +11,7 @@ import { encodeRequest } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
 import { messagesOf } from "../support/messages.ts";
 import { postPlant } from "../support/post.ts";
-import { until } from "../support/watch.ts";
-
-const TIMEOUT = { timeout: 30_000 };
+import { TIMEOUT, until } from "../support/watch.ts";
 
 describe("serve with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {
   test("SIGHUP reads it again: new connections meet the new one, open ones live on, a bad one changes nothing", async (t) => {

@@ -6,11 +6,9 @@ import { encodeRequest } from "../support/contract.ts";
 import { parseAnswers } from "../support/raw.ts";
 import { errorNumber } from "../support/service.ts";
 import { readLog } from "../support/stores.ts";
-import { until } from "../support/watch.ts";
+import { TIMEOUT, until } from "../support/watch.ts";
 import { openSockets } from "./machine.ts";
 import { plant, Trial } from "./trial.ts";
-
-const TIMEOUT = { timeout: 90_000 };
 
 const FLOODS = 400;
 const AT_A_TIME = 20;

@@ -5,11 +5,9 @@ import net from "node:net";
 import { test } from "node:test";
 import { encodeRequest } from "../support/contract.ts";
 import { readLog } from "../support/stores.ts";
-import { until } from "../support/watch.ts";
+import { TIMEOUT, until } from "../support/watch.ts";
 import { openSockets } from "./machine.ts";
 import { assertKept, plant, Trial } from "./trial.ts";
-
-const TIMEOUT = { timeout: 90_000 };
 
 const GONE = 3000;
 const AT_A_TIME = 50;

@@ -5,11 +5,9 @@ import { readFileSync } from "node:fs";
 import { connect } from "node:net";
 import { test } from "node:test";
 import { makeFolder } from "../support/folders.ts";
-import { until } from "../support/watch.ts";
+import { TIMEOUT, until } from "../support/watch.ts";
 import { canTrace, faulty, statusField } from "./machine.ts";
 import { assertLog, plant, Trial } from "./trial.ts";
-
-const TIMEOUT = { timeout: 60_000 };
 
 const CREATES = 60;
 const NAME = "n".repeat(900);

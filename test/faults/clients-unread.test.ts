@@ -3,11 +3,9 @@ import assert from "node:assert/strict";
 import net from "node:net";
 import { type TestContext, test } from "node:test";
 import { encodeRequest } from "../support/contract.ts";
-import { until } from "../support/watch.ts";
+import { TIMEOUT, until } from "../support/watch.ts";
 import { openSockets, processorTicks } from "./machine.ts";
 import { assertKept, plant, Trial } from "./trial.ts";
-
-const TIMEOUT = { timeout: 90_000 };
 
 /** Each client that floods would send so much, far beyond what the sockets between hold. */
 const BYTES = 64 * 1024 * 1024;

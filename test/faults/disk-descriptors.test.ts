@@ -6,11 +6,10 @@ import { createToken } from "../../src/index.ts";
 import { runCli } from "../support/cli.ts";
 import { Client } from "../support/client.ts";
 import { encodeRequest } from "../support/contract.ts";
-import { until } from "../support/watch.ts";
+import { TIMEOUT, until } from "../support/watch.ts";
 import { canRun, limit, nextDescriptor } from "./machine.ts";
 import { assertLog, plant, Trial } from "./trial.ts";
 
-const TIMEOUT = { timeout: 60_000 };
 const SPARE = 4;
 const CROWD = 40;
 

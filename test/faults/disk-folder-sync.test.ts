@@ -10,11 +10,12 @@ import { describe, test } from "node:test";
 import { createToken } from "../../src/index.ts";
 import { makeFolder } from "../support/folders.ts";
 import { logPath, writeLog } from "../support/stores.ts";
+import { TIMEOUT } from "../support/watch.ts";
 import { canTrace, traced } from "./machine.ts";
 import { type Call, readCalls } from "./trace.ts";
 import { assertGoesOn, plant, startRefused, Trial } from "./trial.ts";
 
-const AT_ONCE = { concurrency: 3, timeout: 30_000 };
+const AT_ONCE = { concurrency: 3, ...TIMEOUT };
 
 /** With `-y` every descriptor is shown with its path. */
 const CALLS = [

@@ -5,10 +5,11 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { makeFolder } from "../support/folders.ts";
 import { logPath, readLog, writeLog } from "../support/stores.ts";
+import { TIMEOUT } from "../support/watch.ts";
 import { canRun, chattr, limit, statusField } from "./machine.ts";
 import { assertGoesOn, assertLog, plant, startRefused, Trial } from "./trial.ts";
 
-const AT_ONCE = { concurrency: 3, timeout: 30_000 };
+const AT_ONCE = { concurrency: 3, ...TIMEOUT };
 
 /** Bytes of the next record that still fit. */
 const ROOM = 10;

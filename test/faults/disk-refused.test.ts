@@ -2,11 +2,12 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { makeFolder } from "../support/folders.ts";
+import { TIMEOUT } from "../support/watch.ts";
 import { canTrace, faulty } from "./machine.ts";
 import { assertGoesOn, assertLog, plant, Trial } from "./trial.ts";
 
 /** Most of a trial is the start of its process, so some go at once. */
-const AT_ONCE = { concurrency: 3, timeout: 30_000 };
+const AT_ONCE = { concurrency: 3, ...TIMEOUT };
 
 /** The calls on the log, by name, with `!` where the fault was produced. */
 function callsIn(trace: string): string[] {

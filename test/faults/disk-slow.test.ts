@@ -12,11 +12,9 @@ import { encodeRequest, type RequestParts } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
 import { logLinesOf } from "../support/messages.ts";
 import { logPath, readLog, writeLog } from "../support/stores.ts";
-import { until } from "../support/watch.ts";
+import { TIMEOUT, until } from "../support/watch.ts";
 import { CONTAINER, canRun, canTrace, childOf, faulty, traced } from "./machine.ts";
 import { assertLog, plant, Trial } from "./trial.ts";
-
-const TIMEOUT = { timeout: 60_000 };
 
 /** Long against everything that is to happen meanwhile, on the slowest machine. */
 const SYNC_MS = 2000;
@@ -83,7 +81,7 @@ test("a disk that never takes the log holds up no answer", TIMEOUT, async (t) =>
 });
 
 /** Together, long against what is to happen before all is read. */
-const READ_MS = 100;
+const READ_MS = 500;
 const LOG_MIB = 16;
 const READS_PER_MIB = 4;
 

@@ -13,9 +13,10 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { makeFolder } from "../support/folders.ts";
 import { logPath, readLog } from "../support/stores.ts";
+import { TIMEOUT } from "../support/watch.ts";
 import { assertGoesOn, plant, startRefused, Trial } from "./trial.ts";
 
-const AT_ONCE = { concurrency: 3, timeout: 30_000 };
+const AT_ONCE = { concurrency: 3, ...TIMEOUT };
 
 type Deed = readonly [what: string, deed: (path: string) => void];
 

@@ -5,11 +5,9 @@ import { once } from "node:events";
 import { test } from "node:test";
 import { NODE_ARGS } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
-import { until } from "../support/watch.ts";
+import { TIMEOUT, until } from "../support/watch.ts";
 import { CONTAINER, canRun, childOf } from "./machine.ts";
 import { assertLog, assertTurnedAway, plant, runOn, startRefused, Trial } from "./trial.ts";
-
-const TIMEOUT = { timeout: 60_000 };
 
 test(
   "a server in a container holds the directory against other containers and the machine, until it is killed",

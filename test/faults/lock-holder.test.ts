@@ -4,11 +4,10 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { makeFolder } from "../support/folders.ts";
-import { until } from "../support/watch.ts";
+import { TIMEOUT, until } from "../support/watch.ts";
 import { statusField } from "./machine.ts";
 import { assertLog, assertTurnedAway, plant, runOn, Trial } from "./trial.ts";
 
-const TIMEOUT = { timeout: 60_000 };
 const KILLS = 2;
 
 test("a holder that was killed never blocks the start right behind it", TIMEOUT, async (t) => {
@@ -51,10 +50,8 @@ test(
       ["backup", target],
       ["serve", "--port", "0"],
     ];
-    const started = performance.now();
+    // It stays stopped: whoever waited for its answer would never end.
     const ends = await Promise.all(COMMANDS.map((words) => runOn(folder, ...words)));
-    // A second for the answer that does not come; the rest is the start of so many processes.
-    assert.ok(performance.now() - started < 20_000, "in bounded time");
     for (const end of ends) assertTurnedAway(end);
     assert.equal(existsSync(target), false);
     assert.equal((await runOn(folder, "token", "create", "later")).status, 0);

@@ -10,10 +10,8 @@ import { NODE_ARGS } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
 import { postPlant } from "../support/post.ts";
 import { readLog } from "../support/stores.ts";
-import { until } from "../support/watch.ts";
+import { TIMEOUT, until } from "../support/watch.ts";
 import { assertKept, assertLog, assertTurnedAway, plant, runOn, Trial } from "./trial.ts";
-
-const TIMEOUT = { timeout: 120_000 };
 
 test(
   "beside a server, every command that writes plants is turned away, naming it; tokens can be created",

@@ -13,10 +13,11 @@ import { describe, type TestContext, test } from "node:test";
 import { snapshotPath } from "../../src/store/index-snapshot.ts";
 import { makeFolder } from "../support/folders.ts";
 import { logPath, writeLog } from "../support/stores.ts";
+import { TIMEOUT } from "../support/watch.ts";
 import { canRun, canTrace, limit, mountSmallDisk, traced } from "./machine.ts";
 import { assertGoesOn, assertKept, plant, startRefused, Trial } from "./trial.ts";
 
-const AT_ONCE = { concurrency: 2, timeout: 60_000 };
+const AT_ONCE = { concurrency: 2, ...TIMEOUT };
 const MIB = 1024 * 1024;
 const NAME = "Fern".repeat(256);
 /** A log so long that a stop leaves a snapshot. */

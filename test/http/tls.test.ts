@@ -11,6 +11,7 @@ import { Client } from "../support/client.ts";
 import { assertCommonHeaders, assertError, encodeRequest } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
 import { type Service, type ServiceOptions, startService } from "../support/service.ts";
+import { TIMEOUT } from "../support/watch.ts";
 
 /** Beyond any patience: what waits for one of these limits never ends a test in time. */
 const PATIENT = {
@@ -18,7 +19,6 @@ const PATIENT = {
   requestTimeoutMs: 600_000,
   keepAliveTimeoutMs: 600_000,
 };
-const TIMEOUT = { timeout: 15_000 };
 
 interface SecureService extends Service {
   readonly certificate: Certificate;

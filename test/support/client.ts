@@ -3,9 +3,7 @@ import { once } from "node:events";
 import net from "node:net";
 import tls from "node:tls";
 import { parseAnswers, type RawAnswer } from "./raw.ts";
-
-/** No answer takes this long: a test fails then, instead of waiting for ever. */
-const DEADLINE_MS = 15_000;
+import { HANG_MS } from "./watch.ts";
 
 export class Client {
   readonly #socket: net.Socket;
@@ -17,8 +15,8 @@ export class Client {
   private constructor(socket: net.Socket) {
     this.#socket = socket;
     const deadline = setTimeout(() => {
-      socket.destroy(new Error(`no end of the exchange within ${DEADLINE_MS} ms`));
-    }, DEADLINE_MS);
+      socket.destroy(new Error(`no end of the exchange within ${HANG_MS} ms`));
+    }, HANG_MS);
     socket.on("data", (chunk: Buffer) => {
       this.#received = Buffer.concat([this.#received, chunk]);
       this.#notify();

@@ -1,6 +1,7 @@
 /** Programs in processes of their own, and how they end. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
+import { HANG_MS } from "./watch.ts";
 
 export interface Finished {
   readonly status: number | null;
@@ -36,13 +37,10 @@ export async function finish(child: ChildProcess): Promise<Finished> {
   return { status, signal, stdout, stderr };
 }
 
-/** Far beyond what any such program takes. */
-const MODULE_TIMEOUT_MS = 20_000;
-
 /** Runs the text of an ES module, which may import our sources, in a process of its own. */
 export function runModule(text: string, args: readonly string[] = []): Promise<Finished> {
   const words = [process.execPath, ...moduleArgs(text), ...args];
-  return runToEnd(words, { timeout: MODULE_TIMEOUT_MS });
+  return runToEnd(words, { timeout: HANG_MS });
 }
 
 /** What Node is given to run such a text. */

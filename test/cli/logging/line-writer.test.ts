@@ -14,15 +14,12 @@ import { setImmediate as turn } from "node:timers/promises";
 import { type Describe, LineWriter } from "../../../src/cli/logging/line-writer.ts";
 import { makeFolder } from "../../support/folders.ts";
 import { moduleArgs } from "../../support/run.ts";
-import { until } from "../../support/watch.ts";
+import { TIMEOUT, until } from "../../support/watch.ts";
 
 const DESCRIBE: Describe = {
   loss: (lines) => `lost ${lines}`,
   fault: (fault) => `no line: ${fault}`,
 };
-
-/** An end for a test that waits for a process which must not wait. */
-const LIMITED = { timeout: 20_000 };
 
 function openFile(t: TestContext): { fd: number; read: () => string } {
   const path = join(makeFolder(t), "log");
@@ -295,7 +292,7 @@ function openPipe(t: TestContext) {
 
 test(
   "a reader that has stopped holds nobody up; when it goes on, it gets whole lines",
-  LIMITED,
+  TIMEOUT,
   async (t) => {
     const child = writeUnread(
       t,
@@ -326,7 +323,7 @@ test(
 
 test(
   "a process that ends waits for a reader that is slow, and so loses no line",
-  LIMITED,
+  TIMEOUT,
   async (t) => {
     const child = writeUnread(
       t,
@@ -366,14 +363,14 @@ for (const [says, end] of [
   ["", ""],
   [", not even its last words", `process.once("exit", () => writer.end());`],
 ]) {
-  test(`lines that nobody reads keep no process from its end${says}`, LIMITED, async (t) => {
+  test(`lines that nobody reads keep no process from its end${says}`, TIMEOUT, async (t) => {
     const lines = `for (let at = 0; at < 900; at++) writer.write("x".repeat(999));`;
     const child = writeUnread(t, `${lines} ${end}`);
     assert.deepEqual(await once(child, "exit"), [0, null]);
   });
 }
 
-test("a program that shares the pipe and makes it blocking holds nobody up", LIMITED, async (t) => {
+test("a program that shares the pipe and makes it blocking holds nobody up", TIMEOUT, async (t) => {
   const pipe = openPipe(t); // a socket is what Node would make
   const child = spawnWriter(
     t,
@@ -410,7 +407,7 @@ test("a reader that comes back gets what waited for it", async (t) => {
   assert.equal(text, "first\nsecond\n");
 });
 
-test("a reader that has gone costs its lines and nothing else", LIMITED, async (t) => {
+test("a reader that has gone costs its lines and nothing else", TIMEOUT, async (t) => {
   const child = writeUnread(
     t,
     `process.stdin.once("data", () => {
