@@ -21,6 +21,8 @@ interface Trial {
   readonly snapshotter: Snapshotter;
   /** How often a copy of the index was begun. */
   begun(): number;
+  /** How many of them are done with, whatever became of them. */
+  ended(): number;
   /** Lets the log be so long, with an id for every record. */
   growTo(bytes: number): void;
   /** The length that the snapshot on disk covers; `undefined` where there is none. */
@@ -45,7 +47,17 @@ async function start(
   });
   addUpTo(at(bytes).records);
   await writeCheckpoint(file.path, at(20_000));
-  const beginCopy = t.mock.method(index, "beginCopy");
+  let ended = 0;
+  const begin = index.beginCopy.bind(index);
+  const beginCopy = t.mock.method(index, "beginCopy", (bytes: number) => {
+    const copy = begin(bytes);
+    const end = copy.end.bind(copy);
+    t.mock.method(copy, "end", () => {
+      ended++;
+      end();
+    });
+    return copy;
+  });
   const snapshotter = new Snapshotter({
     file,
     index,
@@ -59,6 +71,7 @@ async function start(
     file,
     snapshotter,
     begun: () => beginCopy.mock.callCount(),
+    ended: () => ended,
     growTo: (length) => {
       addUpTo(at(length).records);
       snapshotter.note(at(length));
@@ -222,11 +235,11 @@ for (const [says, make] of OBSTACLES) {
     const trial = await start(t, 0);
     const remove = make(t, trial);
     for (const [attempt, length] of [400, 900, 1400].entries()) {
-      await until("it is tried", () => {
-        trial.growTo(length); // which counts only once the attempt before it has ended
-        return trial.begun() === attempt + 1;
-      });
-      await until("it failed", () => warnings.length === 1);
+      trial.growTo(length);
+      await until("it is tried", () => trial.begun() === attempt + 1);
+      await until("it failed", () => trial.ended() === attempt + 1);
+      await turn();
+      assert.equal(warnings.length, 1);
       trial.growTo(length + 10); // not at once again
       await turn();
       assert.equal(trial.begun(), attempt + 1);
