@@ -1,6 +1,7 @@
 /** The short form of `npm run crash -- --matrix`: SIGKILL at every call that changes files. */
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
+import { TIMEOUT } from "../support/watch.ts";
 import { runMatrix } from "./matrix.ts";
 import { buildProgram } from "./program.ts";
 import { SCENARIOS } from "./scenarios.ts";
@@ -27,7 +28,7 @@ for (const [name, { kills }] of Object.entries(CASES)) {
 
   test(`killed at any call that changes files, nothing acknowledged is lost: ${name}`, {
     skip: hasStrace() ? false : "needs strace",
-    timeout: 120_000,
+    timeout: 5 * TIMEOUT.timeout, // of hundreds of starts
   }, async () => {
     assert.ok(scenario !== undefined);
     const report = await runMatrix(program, scenario, OPTIONS);
