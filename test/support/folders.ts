@@ -3,10 +3,22 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
+import { until } from "./watch.ts";
 
 /** An empty folder (0700) of this test's own. */
 export function makeFolder(t: TestContext): string {
   const folder = mkdtempSync(join(tmpdir(), "plant-store-test-"));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  t.after(() => until("the folder is gone", () => removes(folder)));
   return folder;
+}
+
+/** Whether nobody put a file there meanwhile: a store is closed behind this, and may still write. */
+function removes(folder: string): boolean {
+  try {
+    rmSync(folder, { recursive: true, force: true });
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOTEMPTY") return false;
+    throw error;
+  }
 }
