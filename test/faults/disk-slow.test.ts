@@ -81,7 +81,7 @@ test("a disk that never takes the log holds up no answer", TIMEOUT, async (t) =>
 });
 
 /** Together, long against what is to happen before all is read. */
-const READ_MS = 500;
+const READ_MS = 200;
 const LOG_MIB = 16;
 const READS_PER_MIB = 4;
 
