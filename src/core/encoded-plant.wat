@@ -14,7 +14,7 @@
 ;;
 ;; test/package/wasm.mjs makes encoded-plant-wasm.ts of it.
 (module
-  ;; With a maximum, or V8 would reserve gigabytes of addresses for it to grow.
+  ;; Of a fixed size, or V8 would try for gigabytes of addresses where it is short of them.
   (memory (export "memory") 17 17)
   ;; How many bytes there may be in front of the zero.
   (global (export "bytesMax") i32 (i32.const 0x100000))

@@ -33,6 +33,14 @@ test("a live token is verified as its name and scopes, and nothing else is told 
   assert.deepEqual(registry.verify(token), { name: "ci", scopes: ["read", "write"] });
 });
 
+test("the token log is looked at twice in less than 2 s: the second look finds a file that is gone", async (t) => {
+  const timers = t.mock.method(globalThis, "setTimeout");
+  await openRegistry(t, makeFolder(t));
+  const pauses = timers.mock.calls.map(({ arguments: [, ms] }) => Number(ms));
+  assert.equal(pauses.length, 1);
+  assert.ok(2 * (pauses[0] ?? 0) < 2000);
+});
+
 test("what is not a live token to the letter is not verified", async (t) => {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "ci" });

@@ -32,7 +32,12 @@ test(
   async (t) => {
     const bound = BODY_BYTES * BODIES_MAX;
     const trial = await Trial.start(t, {
-      args: [`--pending-bytes-max=${bound}`, `--body-bytes-max=${bound}`],
+      args: [
+        `--pending-bytes-max=${bound}`,
+        `--body-bytes-max=${bound}`,
+        "--header-timeout-ms=600000", // no limit of time is to free what they left
+        "--request-timeout-ms=600000",
+      ],
     });
     const before = openSockets(trial.pid);
     for (let at = 0; at < GONE; at += AT_A_TIME) {

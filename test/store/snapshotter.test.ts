@@ -21,7 +21,7 @@ interface Trial {
   readonly snapshotter: Snapshotter;
   /** How often a copy of the index was begun. */
   begun(): number;
-  /** How many of them are done with, whatever became of them. */
+  /** How many copies are done with, whatever became of them. */
   ended(): number;
   /** Lets the log be so long, with an id for every record. */
   growTo(bytes: number): void;

@@ -12,7 +12,7 @@ export function makeFolder(t: TestContext): string {
   return folder;
 }
 
-/** Whether nobody put a file there meanwhile: a store is closed behind this, and may still write. */
+/** False where somebody wrote a file meanwhile: a store is closed behind this, and may be at work. */
 function removes(folder: string): boolean {
   try {
     rmSync(folder, { recursive: true, force: true });
