@@ -195,17 +195,22 @@ function createInProcess(folder: string, prefix: string): Promise<[name: string,
     process.stdout.write(JSON.stringify(await Promise.all(names.map(create))));`);
 }
 
-test("tokens created at once wait for one another, and of one name one is created", async (t) => {
-  const folder = makeFolder(t);
-  const settled = await Promise.allSettled(
-    Array.from({ length: 3 }, () => createToken(folder, { name: "a" })),
-  );
-  assert.equal(settled.filter(({ status }) => status === "fulfilled").length, 1);
-  for (const result of settled) {
-    if (result.status === "rejected") assert.equal(result.reason.code, "token_exists");
-  }
-  assert.equal((await listTokens(folder)).length, 1);
-});
+for (const [says, count, create] of [
+  ["a few tokens of one name at once, which wait for one another", 3, createToken],
+  ["many tokens of one name at once", 10, createInTurn],
+] as const) {
+  test(`of ${says}, one is created`, TIMEOUT, async (t) => {
+    const folder = makeFolder(t);
+    const settled = await Promise.allSettled(
+      Array.from({ length: count }, () => create(folder, { name: "a" })),
+    );
+    assert.equal(settled.filter(({ status }) => status === "fulfilled").length, 1);
+    for (const result of settled) {
+      if (result.status === "rejected") assert.equal(result.reason.code, "token_exists");
+    }
+    assert.equal((await listTokens(folder)).length, 1);
+  });
+}
 
 test("tokens are created and revoked beside an open store", async (t) => {
   const folder = makeFolder(t);
