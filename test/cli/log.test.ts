@@ -57,7 +57,8 @@ test("at a terminal the log is coloured text", async (t) => {
     return;
   }
   const words = [process.execPath, ...NODE_ARGS, "serve", "--port", "0", "--data", makeFolder(t)];
-  const command = words.map((word) => `'${word}'`).join(" ");
+  // `exec`: a shell that stays would be ended by Ctrl-C as well, and its status is what is told.
+  const command = `exec ${words.map((word) => `'${word}'`).join(" ")}`;
   const env = { ...process.env, TERM: "xterm", NO_COLOR: "", FORCE_COLOR: "" };
   const child = spawn("script", ["-qec", command, "/dev/null"], { env });
   t.after(() => child.kill("SIGKILL"));
