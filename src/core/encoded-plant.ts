@@ -27,7 +27,7 @@ let recogniser: Recogniser | null | undefined;
 let loads = 0;
 
 export class EncodedPlantFinder {
-  /** The id as two unsigned words, the two halves of an int64 in two's complement. */
+  /** The id as two signed words, the two halves of an int64 in two's complement. */
   idLow = 0;
   idHigh = 0;
   readonly #bytes: Uint8Array;
@@ -50,8 +50,8 @@ export class EncodedPlantFinder {
     if (this.#load !== loads) this.#layBytes(recogniser);
     if (start > recogniser.bytesMax) return -1;
     const end = recogniser.find(start);
-    this.idLow = recogniser.id.getUint32(0, true);
-    this.idHigh = recogniser.id.getUint32(4, true);
+    this.idLow = recogniser.id.getInt32(0, true);
+    this.idHigh = recogniser.id.getInt32(4, true);
     return end;
   }
 

@@ -17,29 +17,28 @@ const ID_BYTES = 8;
 const WORDS = ID_BYTES * 256;
 
 export class IdHash {
-  readonly #words: Uint32Array;
+  readonly #words: Int32Array;
 
   /** @param seed `SEED_BYTES` random bytes; the same ones make the same hash. */
   constructor(seed: Uint8Array) {
     const cipher = createCipheriv("aes-256-ctr", seed, Buffer.alloc(16));
     const bytes = cipher.update(Buffer.alloc(WORDS * 4));
-    this.#words = new Uint32Array(WORDS);
-    for (let word = 0; word < WORDS; word++) this.#words[word] = bytes.readUInt32LE(word * 4);
+    this.#words = new Int32Array(WORDS);
+    for (let word = 0; word < WORDS; word++) this.#words[word] = bytes.readInt32LE(word * 4);
   }
 
-  /** The hash of an id given as two 32-bit halves: an unsigned 32-bit number. */
+  /** The hash of an id given as two 32-bit halves: a signed 32-bit number. */
   of(low: number, high: number): number {
     const words = this.#words;
     return (
-      ((words[low & 0xff] as number) ^
-        (words[0x100 | ((low >>> 8) & 0xff)] as number) ^
-        (words[0x200 | ((low >>> 16) & 0xff)] as number) ^
-        (words[0x300 | (low >>> 24)] as number) ^
-        (words[0x400 | (high & 0xff)] as number) ^
-        (words[0x500 | ((high >>> 8) & 0xff)] as number) ^
-        (words[0x600 | ((high >>> 16) & 0xff)] as number) ^
-        (words[0x700 | (high >>> 24)] as number)) >>>
-      0
+      (words[low & 0xff] as number) ^
+      (words[0x100 | ((low >>> 8) & 0xff)] as number) ^
+      (words[0x200 | ((low >>> 16) & 0xff)] as number) ^
+      (words[0x300 | (low >>> 24)] as number) ^
+      (words[0x400 | (high & 0xff)] as number) ^
+      (words[0x500 | ((high >>> 8) & 0xff)] as number) ^
+      (words[0x600 | ((high >>> 16) & 0xff)] as number) ^
+      (words[0x700 | (high >>> 24)] as number)
     );
   }
 }

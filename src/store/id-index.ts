@@ -10,8 +10,9 @@
  * 100 bytes each; this costs 16 to 22. Entries are only ever added.
  */
 import { randomBytes } from "node:crypto";
+import { ENTRY_WORDS, HASH, HIGH, OFFSET_LIMIT, positionOf, requireOffset } from "./id-entry.ts";
 import { IdHash, SEED_BYTES } from "./id-hash.ts";
-import { keepBelow, OFFSET_LIMIT, PAGE_SLOTS, PagePool, SLACK, SlotTable } from "./slot-table.ts";
+import { keepBelow, PAGE_SLOTS, PagePool, SLACK, SlotTable } from "./slot-table.ts";
 
 /** Beyond it, the probes for an id that is not there grow long (13 slots on average here). */
 const LOAD_MAX = 0.8;
@@ -68,7 +69,7 @@ export class IdIndex {
   #copySizeMax = 0;
   // An id is split into halves through memory: 64-bit arithmetic costs ten times as much.
   readonly #id = new BigInt64Array(1);
-  readonly #halves = new Uint32Array(this.#id.buffer);
+  readonly #halves = new Int32Array(this.#id.buffer);
 
   /**
    * @param expected how many ids are likely to come at once.
@@ -156,15 +157,43 @@ export class IdIndex {
    * @throws RangeError for an offset of 1 TiB or more.
    */
   add(id: bigint, offset: number): number | undefined {
+    requireOffset(offset);
     this.#id[0] = id;
     const low = this.#halves[0] as number;
     const high = this.#halves[1] as number;
-    return this.addHashed(this.#hash.of(low, high), low, high, offset);
+    return this.#addHashed(this.#hash.of(low, high), low, high, offset);
   }
 
-  /** The same for the halves of an id whose hash is known. */
-  addHashed(hash: number, low: number, high: number, offset: number): number | undefined {
-    if (offset >= OFFSET_LIMIT) throw new RangeError(`offset: expected less, got ${offset}`);
+  /**
+   * The same for entries (store/id-entry) from one place in `words` up to another.
+   *
+   * @returns where the entries stand whose ids were there.
+   */
+  addEntries(words: Int32Array, start: number, end: number): number[] {
+    const size = this.#size + (end - start) / ENTRY_WORDS;
+    const isStill = this.#old === undefined && this.#copy === undefined;
+    if (isStill && size <= this.#table.homes * LOAD_MAX) {
+      const present = this.#table.addEntries(words, start, end);
+      this.#size = size - present.length;
+      return present;
+    }
+    // Something has to be moved on the way.
+    const present: number[] = [];
+    for (let from = start; from < end; from += ENTRY_WORDS) {
+      const hash = words[from + HASH] as number;
+      const { offset } = positionOf(words, from);
+      const first = this.#addHashed(
+        hash,
+        words[from] as number,
+        words[from + HIGH] as number,
+        offset,
+      );
+      if (first !== undefined) present.push(from);
+    }
+    return present;
+  }
+
+  #addHashed(hash: number, low: number, high: number, offset: number): number | undefined {
     this.#makeRoom();
     const present = this.#tableOf(hash).addUnlessThere(hash, low, high, offset);
     if (present >= 0) return present;

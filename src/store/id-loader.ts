@@ -17,23 +17,14 @@
  */
 import { setImmediate as turn } from "node:timers/promises";
 import type { LinePosition } from "../log/format.ts";
+import { ENTRY_WORDS, positionOf, writeEntry } from "./id-entry.ts";
 import type { IdIndex } from "./id-index.ts";
-
-/** An entry: the halves of the id, its hash, the low words of offset and line, and their rests. */
-const WORDS = 6;
-const HIGH = 1;
-const HASH = 2;
-const OFFSET = 3;
-const LINE = 4;
-const RESTS = 5;
-/** Both are below 2^40, because a line is a byte at least. */
-const REST_LIMIT = 2 ** 8;
 
 /** Homes for one bucket, where as many ids come as there is room for: 416 KiB of the table. */
 const BUCKET_HOMES = 2 ** 15;
-/** 32 KiB, and 32 MiB in all, which buckets for more than 26 M ids have to share. */
-const BUCKET_IDS_MAX = 1365;
-const ALL_IDS_MAX = 1024 * BUCKET_IDS_MAX;
+/** 64 KiB, and 32 MiB in all, which buckets for more than 13 M ids have to share. */
+const BUCKET_IDS_MAX = 2730;
+const ALL_IDS_MAX = 512 * BUCKET_IDS_MAX;
 /** A part of the table is read ahead where there are so many homes or fewer for each id. */
 const AHEAD_HOMES = 64;
 /** Ids that are settled in one turn of the event loop. */
@@ -45,7 +36,7 @@ export class IdLoader {
   readonly #shift: number;
   readonly #bucketWords: number;
   /** All buckets, one behind the other. */
-  readonly #words: Uint32Array;
+  readonly #words: Int32Array;
   /** Where the next entry of each bucket goes. */
   readonly #ends: Uint32Array;
   #repeats: LinePosition[] = [];
@@ -56,8 +47,8 @@ export class IdLoader {
     // Two buckets or more, because a hash cannot be shifted by 32.
     this.#shift = Math.clz32((Math.min(index.homes, expected) / BUCKET_HOMES) | 1);
     const buckets = 2 ** (32 - this.#shift);
-    this.#bucketWords = Math.min(BUCKET_IDS_MAX, Math.ceil(ALL_IDS_MAX / buckets)) * WORDS;
-    this.#words = new Uint32Array(buckets * this.#bucketWords);
+    this.#bucketWords = Math.min(BUCKET_IDS_MAX, Math.ceil(ALL_IDS_MAX / buckets)) * ENTRY_WORDS;
+    this.#words = new Int32Array(buckets * this.#bucketWords);
     this.#ends = Uint32Array.from({ length: buckets }, (_, number) => number * this.#bucketWords);
   }
 
@@ -76,16 +67,10 @@ export class IdLoader {
   addWords(low: number, high: number, offset: number, line: number): void {
     const hash = this.#index.hashOf(low, high);
     const number = hash >>> this.#shift;
-    const words = this.#words;
     const at = this.#ends[number] as number;
-    words[at] = low;
-    words[at + HIGH] = high;
-    words[at + HASH] = hash;
-    words[at + OFFSET] = offset;
-    words[at + LINE] = line;
-    words[at + RESTS] = Math.floor(offset / 2 ** 32) * REST_LIMIT + Math.floor(line / 2 ** 32);
-    this.#ends[number] = at + WORDS;
-    if (at + WORDS === (number + 1) * this.#bucketWords) this.#empty(number);
+    writeEntry(this.#words, at, low, high, hash, offset, line);
+    this.#ends[number] = at + ENTRY_WORDS;
+    if (at + ENTRY_WORDS === (number + 1) * this.#bucketWords) this.#empty(number);
   }
 
   /**
@@ -96,7 +81,7 @@ export class IdLoader {
   async settle(): Promise<LinePosition[]> {
     let ids = 0;
     for (const [number, end] of this.#ends.entries()) {
-      ids += (end - number * this.#bucketWords) / WORDS;
+      ids += (end - number * this.#bucketWords) / ENTRY_WORDS;
       this.#empty(number);
       if (ids < TURN_IDS) continue;
       ids = 0;
@@ -113,18 +98,11 @@ export class IdLoader {
     const start = number * this.#bucketWords;
     const end = this.#ends[number] as number;
     const homes = index.homes / this.#ends.length;
-    if (((end - start) / WORDS) * AHEAD_HOMES >= homes) {
+    if (((end - start) / ENTRY_WORDS) * AHEAD_HOMES >= homes) {
       index.readAhead(number * 2 ** this.#shift, (number + 1) * 2 ** this.#shift - 1);
     }
-    for (let at = start; at < end; at += WORDS) {
-      const rests = words[at + RESTS] as number;
-      const offset = (words[at + OFFSET] as number) + Math.floor(rests / REST_LIMIT) * 2 ** 32;
-      const hash = words[at + HASH] as number;
-      const first = index.addHashed(hash, words[at] as number, words[at + HIGH] as number, offset);
-      if (first === undefined) continue;
-      const line = (words[at + LINE] as number) + (rests % REST_LIMIT) * 2 ** 32;
-      this.#repeats.push({ offset, line });
-    }
+    const present = index.addEntries(words, start, end);
+    for (const from of present) this.#repeats.push(positionOf(words, from));
     this.#ends[number] = start;
   }
 }

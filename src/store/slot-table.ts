@@ -9,6 +9,7 @@
  * slot. Entries are only ever added. When to move to another table is not
  * known here (see store/id-index).
  */
+import { DIGITS, HIGH as ENTRY_HIGH, ENTRY_WORDS, HASH, topOf } from "./id-entry.ts";
 import type { IdHash } from "./id-hash.ts";
 
 const SLOT_BYTES = 13;
@@ -32,8 +33,8 @@ export const PAGE_BYTES = PAGE_SLOTS * SLOT_BYTES;
  */
 export const SLACK = 4096;
 
-/** The first offset that does not fit: one byte short of 1 TiB. */
-export const OFFSET_LIMIT = 2 ** 40 - 1;
+/** What no search has ended in yet. */
+const NO_PAGE = new DataView(new ArrayBuffer(0));
 
 /** Pages of tables that were emptied, for the next ones: growing leaves no garbage. */
 export class PagePool {
@@ -58,6 +59,8 @@ export class SlotTable {
   /** A page that holds nothing yet is not there. */
   readonly #pages: (DataView | undefined)[];
   #lastRead = 0;
+  /** The page that the last search ended in. */
+  #page: DataView = NO_PAGE;
 
   constructor(homes: number, hash: IdHash, pool: PagePool) {
     this.homes = homes;
@@ -91,7 +94,7 @@ export class SlotTable {
 
   /** The slot in which the search for an id with this hash begins. */
   homeOf(hash: number): number {
-    return Math.floor(hash * this.#homesPerHash);
+    return Math.floor((hash >>> 0) * this.#homesPerHash);
   }
 
   /** Has the processor fetch what stands between the homes of two hashes, in the order of memory. */
@@ -115,7 +118,7 @@ export class SlotTable {
       if (page === undefined) return -1;
       const at = (slot & PAGE_MASK) * SLOT_BYTES;
       if (isFree(page, at)) return -1;
-      if (page.getUint32(at, true) === low && page.getUint32(at + HIGH, true) === high) {
+      if (page.getInt32(at, true) === low && page.getInt32(at + HIGH, true) === high) {
         return offsetAt(page, at);
       }
     }
@@ -128,16 +131,40 @@ export class SlotTable {
    * time than `get` and an `add` behind it (180 instead of 260 ns at 10 M ids).
    */
   addUnlessThere(hash: number, low: number, high: number, offset: number): number {
+    const at = this.#search(hash, low, high);
+    if (at < 0) return offsetAt(this.#page, ~at);
+    const stored = offset + 1;
+    put(this.#page, at, low, high, stored | 0, Math.floor(stored / 2 ** 32));
+    return -1;
+  }
+
+  /**
+   * The same for entries (store/id-entry) from one place in `words` up to another: in one call, a
+   * scan takes a tenth less time.
+   *
+   * @returns where the entries stand whose ids were there.
+   */
+  addEntries(words: Int32Array, start: number, end: number): number[] {
+    const present: number[] = [];
+    for (let from = start; from < end; from += ENTRY_WORDS) {
+      const low = words[from] as number;
+      const high = words[from + ENTRY_HIGH] as number;
+      const at = this.#search(words[from + HASH] as number, low, high);
+      if (at < 0) present.push(from);
+      else put(this.#page, at, low, high, words[from + DIGITS] as number, topOf(words, from));
+    }
+    return present;
+  }
+
+  /** Where in `#page` the slot is that an id belongs into; `~` of where it stands already. */
+  #search(hash: number, low: number, high: number): number {
     for (let slot = this.homeOf(hash); ; slot = (slot | PAGE_MASK) + 1) {
       const page = this.#pageOf(slot);
+      this.#page = page;
       for (let at = (slot & PAGE_MASK) * SLOT_BYTES; at < PAGE_BYTES; at += SLOT_BYTES) {
-        const found = page.getUint32(at, true);
-        if (found === 0 && isFree(page, at)) {
-          const stored = offset + 1;
-          put(page, at, low, high, stored, stored / 2 ** 32);
-          return -1;
-        }
-        if (found === low && page.getUint32(at + HIGH, true) === high) return offsetAt(page, at);
+        const found = page.getInt32(at, true);
+        if (found === 0 && isFree(page, at)) return at;
+        if (found === low && page.getInt32(at + HIGH, true) === high) return ~at;
       }
     }
   }
@@ -155,24 +182,15 @@ export class SlotTable {
       const at = (slot & PAGE_MASK) * SLOT_BYTES;
       const isRunEnd = page === undefined || isFree(page, at);
       if (!isRunEnd) {
-        const low = page.getUint32(at, true);
-        const high = page.getUint32(at + HIGH, true);
-        const digits = page.getUint32(at + OFFSET, true);
-        target.#put(this.#hash.of(low, high), low, high, digits, page.getUint8(at + OFFSET_TOP));
+        const low = page.getInt32(at, true);
+        const high = page.getInt32(at + HIGH, true);
+        const digits = page.getInt32(at + OFFSET, true);
+        const free = target.#search(this.#hash.of(low, high), low, high);
+        put(target.#page, free, low, high, digits, page.getUint8(at + OFFSET_TOP));
       }
       const isEnd = isRunEnd && slot + 1 >= this.homes;
       if (isEnd || (slot & PAGE_MASK) === PAGE_MASK) this.#release(index);
       if (isEnd || (isRunEnd && slot - start >= count)) return slot + 1;
-    }
-  }
-
-  #put(hash: number, low: number, high: number, digits: number, top: number): void {
-    for (let slot = this.homeOf(hash); ; slot++) {
-      const page = this.#pageOf(slot);
-      const at = (slot & PAGE_MASK) * SLOT_BYTES;
-      if (!isFree(page, at)) continue;
-      put(page, at, low, high, digits, top);
-      return;
     }
   }
 
@@ -222,7 +240,7 @@ function offsetAt(page: DataView, at: number): number {
   return page.getUint8(at + OFFSET_TOP) * 2 ** 32 + page.getUint32(at + OFFSET, true) - 1;
 }
 
-/** Of `digits` the lowest 32 bits count, of `top` the lowest eight before the point. */
+/** `digits` is the offset plus one below 2^32, as a signed word, and `top` what is above. */
 function put(
   page: DataView,
   at: number,
@@ -231,8 +249,8 @@ function put(
   digits: number,
   top: number,
 ): void {
-  page.setUint32(at, low, true);
-  page.setUint32(at + HIGH, high, true);
-  page.setUint32(at + OFFSET, digits, true);
+  page.setInt32(at, low, true);
+  page.setInt32(at + HIGH, high, true);
+  page.setInt32(at + OFFSET, digits, true);
   page.setUint8(at + OFFSET_TOP, top);
 }

@@ -107,6 +107,11 @@ test("a loader keeps offsets and line numbers at every boundary of 32 bits, and 
   }
 });
 
+test("a loader refuses an offset that the index could not keep", () => {
+  const loader = new IdLoader(new IdIndex(0, SEED), 0);
+  assert.throws(() => loader.add(1n, 2 ** 40 - 1, 1), RangeError);
+});
+
 test("an id is the same whether it is loaded as words or as a bigint", async () => {
   const edges = [0n, 2n ** 31n, 2n ** 32n, 2n ** 33n, 2n ** 52n, INT64_MAX - 1n];
   const near = edges.flatMap((edge) => [edge - 1n, edge, edge + 1n]);
