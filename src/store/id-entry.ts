@@ -1,6 +1,6 @@
 /**
  * An id on its way into an index: words in an `Int32Array`, one entry behind
- * the other, so that many are handed on at once and none makes an object.
+ * the other, so that many are handed on at once.
  *
  * All words are signed, and so are the halves and hashes of ids wherever they
  * are words: V8 gives a number that is no signed 32-bit integer memory of its
@@ -27,7 +27,8 @@ export const OFFSET_LIMIT = 2 ** 40 - 1;
 
 /** @throws RangeError for an offset of `OFFSET_LIMIT` or more. */
 export function requireOffset(offset: number): void {
-  if (offset >= OFFSET_LIMIT) throw new RangeError(`offset: expected less, got ${offset}`);
+  if (offset >= OFFSET_LIMIT)
+    throw new RangeError(`offset: expected less than ${OFFSET_LIMIT}, got ${offset}`);
 }
 
 /** @throws RangeError for an offset of `OFFSET_LIMIT` or more. */

@@ -1,8 +1,8 @@
 /**
  * int64 -> byte offset of its record.
  *
- * Invariants. However many ids there are, no call moves more than a run of
- * slots or allocates more than 1 MiB: growing means a second table, a third
+ * Invariants. However many ids there are, adding one moves no more than a run of
+ * slots and allocates no more than 1 MiB: growing means a second table, a third
  * larger, into which every further `add` moves a few slots; pages that were
  * emptied are used again, so there are never two full copies. On the way to 50
  * million a thousand adds take 10 ms twice, because V8 collects garbage then
@@ -131,7 +131,7 @@ export class IdIndex {
     return this.#table.homes;
   }
 
-  /** The hash of an id given as two 32-bit halves. */
+  /** The hash of an id given as two signed 32-bit halves. */
   hashOf(low: number, high: number): number {
     return this.#hash.of(low, high);
   }
@@ -171,13 +171,12 @@ export class IdIndex {
    */
   addEntries(words: Int32Array, start: number, end: number): number[] {
     const size = this.#size + (end - start) / ENTRY_WORDS;
-    const isStill = this.#old === undefined && this.#copy === undefined;
-    if (isStill && size <= this.#table.homes * LOAD_MAX) {
+    if (this.#old === undefined && size <= this.#table.homes * LOAD_MAX) {
       const present = this.#table.addEntries(words, start, end);
       this.#size = size - present.length;
       return present;
     }
-    // Something has to be moved on the way.
+    // Something may have to be moved on the way.
     const present: number[] = [];
     for (let from = start; from < end; from += ENTRY_WORDS) {
       const hash = words[from + HASH] as number;

@@ -13,7 +13,7 @@ import { type LineBlock, type LineVisitor, visitLines } from "../log/reader.ts";
 
 /**
  * Told of a line that is a plant: where in the block it starts and its line feed stands, its
- * number, and the two words of its id. False has the line visited all the same.
+ * number, and the two signed words of its id. False has the line visited all the same.
  */
 export type PlantTaker = (
   start: number,

@@ -33,7 +33,7 @@ export const PAGE_BYTES = PAGE_SLOTS * SLOT_BYTES;
  */
 export const SLACK = 4096;
 
-/** What no search has ended in yet. */
+/** Stands in for a page until the first search. */
 const NO_PAGE = new DataView(new ArrayBuffer(0));
 
 /** Pages of tables that were emptied, for the next ones: growing leaves no garbage. */
@@ -185,6 +185,7 @@ export class SlotTable {
         const low = page.getInt32(at, true);
         const high = page.getInt32(at + HIGH, true);
         const digits = page.getInt32(at + OFFSET, true);
+        // An id stands in one of the two tables alone, so this ends in a free slot.
         const free = target.#search(this.#hash.of(low, high), low, high);
         put(target.#page, free, low, high, digits, page.getUint8(at + OFFSET_TOP));
       }

@@ -7,6 +7,8 @@ import { IdIndex } from "../../src/store/id-index.ts";
 
 /** Enough to make the index grow several times. */
 const COUNT = 50_000;
+/** So far apart that offsets need all their 40 bits. */
+const OFFSET_STEP = 2 ** 24 + 1;
 
 const SEED = new Uint8Array(SEED_BYTES);
 
@@ -29,7 +31,7 @@ const PATTERNS: readonly [says: string, id: (n: bigint) => bigint][] = [
 for (const [says, idOf] of PATTERNS) {
   test(`the index finds every one of ${COUNT} ids ${says}, and no other`, () => {
     const oracle = new Map<bigint, number>();
-    for (let n = 0; n < COUNT; n++) oracle.set(idOf(BigInt(n)), n * 40);
+    for (let n = 0; n < COUNT; n++) oracle.set(idOf(BigInt(n)), n * OFFSET_STEP);
     const index = new IdIndex(0, SEED);
     for (const [id, offset] of oracle) index.add(id, offset);
 
