@@ -5,7 +5,7 @@
  * slots and allocates no more than 1 MiB: growing means a second table, a third
  * larger, into which every further `add` moves a few slots; pages that were
  * emptied are used again, so there are never two full copies. On the way to 50
- * million a thousand adds take 10 ms twice, because V8 collects garbage then
+ * million a thousand adds may take 10 ms twice: V8 collects garbage then
  * (`npm run bench:scale`). A `Map` would end at 16,777,216 entries and cost about
  * 100 bytes each; this costs 16 to 22. Entries are only ever added.
  */
