@@ -4,8 +4,8 @@
  * A preflight where CORS is on, 401, 404, 405, 403, 417, 415, 413, 400, 503: a
  * client and a test need one order, and nothing is said about paths, nor a body
  * read, before the token is accepted. Works mounted in anybody's `node:http` server; what the HTTP
- * parser refuses is that server's to answer (see http/server for ours). Keeps
- * no state but the bytes of bodies under way.
+ * parser refuses is that server's to answer (see http/server for ours), and so is
+ * a request that was answered before it came here. Keeps no state but what is under way.
  */
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
 import { publishWarning } from "../core/channels.ts";
@@ -120,6 +120,7 @@ class Listener {
   }
 
   handle(exchange: Exchange): void {
+    if (exchange.res.headersSent) return;
     noteArrival(exchange.req);
     if (this.#cors !== undefined && this.#isPreflight(exchange, this.#cors)) return;
     try {
@@ -148,6 +149,7 @@ class Listener {
   /** Everything that is judged before a body is. */
   #admit(exchange: Exchange, sender: VerifiedToken): void {
     const { req, res } = exchange;
+    if (res.headersSent) return; // while the token was looked up
     noteSender(req, sender);
     const route = findRoute(req.url ?? "", this.#basePath);
     if (route === undefined) throw notFound(this.#basePath);

@@ -1,5 +1,7 @@
 /** Pages of other origins: which are let in, what a preflight is told, and that every answer says so. */
 import assert from "node:assert/strict";
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
+import { EventEmitter, once } from "node:events";
 import { test } from "node:test";
 import { createRequestListener, PlantServer, requireOrigins } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
@@ -293,6 +295,49 @@ test("a listener in somebody's server answers preflights and marks its answers",
   assertError(refusal, 40101);
   assert.deepEqual(marksOf({ headers: new Map([...refusal.headers]) }), MARKED);
 });
+
+for (const [when, isLate] of [
+  ["before it came to the listener", false],
+  ["while its token was looked up", true],
+] as const) {
+  test(`a request that somebody else answered ${when} is left at that`, async (t) => {
+    const { store } = await startReadable(t, []);
+    const warnings: unknown[] = [];
+    const hear = (message: unknown) => warnings.push(message);
+    subscribe("plant-store:warning", hear);
+    t.after(() => unsubscribe("plant-store:warning", hear));
+    const sender = { name: "test", scopes: ["write"] as const };
+    const answered = new EventEmitter();
+    const lookUp = () => once(answered, "finish").then(() => sender);
+    const tokens = { verify: () => (isLate ? lookUp() : sender) };
+    const listener = createRequestListener({ plants: store, tokens, corsOrigins: [APP] });
+    const { url } = await serve(t, (req, res) => {
+      const answer = () => res.writeHead(503).end();
+      if (isLate) setImmediate(answer);
+      else answer();
+      listener(req, res);
+      res.once("finish", () => answered.emit("finish"));
+    });
+    const headers = {
+      Origin: APP,
+      Authorization: "Bearer any",
+      "Content-Type": "application/json",
+    };
+    const wrongMethod = { method: "PUT", headers };
+    const create = { method: "POST", headers, body: '{"id":1,"name":"Rose"}' };
+    const preflight = {
+      method: "OPTIONS",
+      headers: { Origin: APP, "Access-Control-Request-Method": "POST" },
+    };
+    // Twice each: what the first left undone would meet the second.
+    for (const request of [wrongMethod, create, preflight, wrongMethod, create, preflight]) {
+      if (isLate && request === preflight) continue; // has no token
+      assert.equal((await send(`${url}/plants`, request)).status, 503);
+    }
+    assert.equal(store.size, 0);
+    assert.deepEqual(warnings, []);
+  });
+}
 
 const NO_ORIGINS = [
   "",
