@@ -10,13 +10,8 @@ import { type RequestMessage, requests } from "../core/channels.ts";
 import type { VerifiedToken } from "../core/services.ts";
 import { type Operation, pathOf } from "./router.ts";
 
-/** What is gathered of one request. */
-export interface Noted {
-  readonly startedAt: number;
-  token: string | undefined;
-  bodyBytes: number;
-  operation: Operation["name"] | undefined;
-}
+/** The message itself; until it is published, `durationMs` is when the request arrived. */
+export type Noted = { -readonly [Member in keyof RequestMessage]: RequestMessage[Member] };
 
 /** What was answered. */
 interface Answered {
@@ -39,12 +34,22 @@ interface WatchedRequest extends IncomingMessage {
 
 /** The listener was called. */
 export function noteArrival(req: WatchedRequest): void {
-  if (!requests.hasSubscribers) return;
-  req[NOTED] = {
-    startedAt: performance.now(),
-    token: undefined,
+  if (requests.hasSubscribers) req[NOTED] = beginMessage(req, performance.now());
+}
+
+function beginMessage(req?: IncomingMessage, arrivedAt?: number): Noted {
+  return {
+    method: req?.method,
+    path: req && pathOf(req.url ?? ""),
+    status: 0,
+    error: undefined,
+    durationMs: arrivedAt,
     bodyBytes: 0,
+    sentBytes: undefined,
+    requestId: "",
+    token: undefined,
     operation: undefined,
+    cut: false,
   };
 }
 
@@ -73,18 +78,12 @@ export function publishAnswer(
   req?: WatchedRequest,
 ): void {
   if (!requests.hasSubscribers) return;
-  const known = req?.[NOTED];
-  requests.publish({
-    method: req?.method,
-    path: req && pathOf(req.url ?? ""),
-    status,
-    error,
-    durationMs: known && performance.now() - known.startedAt,
-    bodyBytes: known?.bodyBytes ?? 0,
-    sentBytes,
-    requestId,
-    token: known?.token,
-    operation: known?.operation,
-    cut,
-  } satisfies RequestMessage);
+  const message = req?.[NOTED] ?? beginMessage(req);
+  message.status = status;
+  message.error = error;
+  if (message.durationMs !== undefined) message.durationMs = performance.now() - message.durationMs;
+  message.sentBytes = sentBytes;
+  message.requestId = requestId;
+  message.cut = cut;
+  requests.publish(message);
 }

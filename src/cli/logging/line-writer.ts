@@ -35,19 +35,40 @@ const FAULT_RETRY_MS = 1000;
 /** How long the end of the process waits for a reader that is slow: it may have stopped. */
 const END_MS = 1000;
 
-/** Makes the lines that the writer itself has to tell; neither throws. */
-export interface Describe {
+/** How the lines of events look. */
+export interface LineFormat<Event> {
+  /**
+   * Puts a line, with its line feed and no other, into `bytes` from `start`. Tells of nothing itself.
+   *
+   * @param time milliseconds since 1970.
+   * @returns where it ends, or `undefined` where that would be behind `end`.
+   * @throws whatever: `fault` has a line in its place. Not for what the other two return.
+   */
+  put(event: Event, time: number, bytes: Buffer, start: number, end: number): number | undefined;
   /** So many lines were dropped, because nobody took them. */
-  loss(lines: number): string;
+  loss(lines: number): Event;
   /** Stands in the place of a line that could not be made. */
-  fault(fault: unknown): string;
+  fault(fault: unknown): Event;
 }
 
-export class LineWriter {
+/** A line that is a text, which has no line feed; see `LineFormat.put`. */
+export function putText(
+  text: string,
+  bytes: Buffer,
+  start: number,
+  end: number,
+): number | undefined {
+  const line = `${text}\n`;
+  if (start + Buffer.byteLength(line) > end) return undefined;
+  return start + bytes.write(line, start);
+}
+
+export class LineWriter<Event> {
   readonly #fd: number;
-  readonly #describe: Describe;
-  /** Lines still to be made; they come behind all that is filled in. */
-  #unmade: (() => string)[] = [];
+  readonly #format: LineFormat<Event>;
+  /** Events whose lines are still to be made; they come behind all that is filled in. */
+  #unmade: Event[] = [];
+  readonly #times = new Float64Array(UNMADE_MAX);
   #filling = Buffer.allocUnsafeSlow(WAITING_BYTES_MAX);
   #filled = 0;
   /** What is left of a write that the reader did not take whole. */
@@ -66,23 +87,24 @@ export class LineWriter {
   #isWriting = false;
 
   /** @param fd a file, or a descriptor that does not block (see `openStandardError`). */
-  constructor(fd: number, describe: Describe) {
+  constructor(fd: number, format: LineFormat<Event>) {
     this.#fd = fd;
-    this.#describe = describe;
+    this.#format = format;
     this.#isAside = fstatSync(fd).isFile();
   }
 
-  /** @param line without its line feed, and with no other in it. */
-  write(line: string): void {
+  /** Tells of an event. */
+  write(event: Event): void {
     this.#makeLines();
-    this.#add(`${line}\n`);
+    this.#make(event, Date.now());
     this.#schedule();
   }
 
-  /** The same for a line that is made later, together with others. */
-  writeLater(make: () => string): void {
-    this.#unmade.push(make);
-    if (this.#unmade.length >= UNMADE_MAX) this.#makeLines();
+  /** The same with a line that is made later, together with others. */
+  writeLater(event: Event): void {
+    this.#times[this.#unmade.length] = Date.now();
+    this.#unmade.push(event);
+    if (this.#unmade.length === UNMADE_MAX) this.#makeLines();
     this.#schedule();
   }
 
@@ -97,43 +119,41 @@ export class LineWriter {
     }
   }
 
-  /** As one text, which takes a third less time than one by one. */
   #makeLines(): void {
-    const makes = this.#unmade;
+    const events = this.#unmade;
     this.#unmade = [];
-    let lines = "";
-    for (const make of makes) lines += this.#makeLine(make);
-    if (this.#append(lines)) return;
-    for (const line of lines.split(/(?<=\n)/)) this.#add(line);
-  }
-
-  /** The line with its line feed, or what tells why there is none. */
-  #makeLine(make: () => string): string {
-    try {
-      return `${make()}\n`;
-    } catch (fault) {
-      return `${this.#describe.fault(fault)}\n`;
+    for (let at = 0; at < events.length; at++) {
+      this.#make(events[at] as Event, this.#times[at] as number);
     }
   }
 
-  #add(line: string): void {
-    if (!this.#append(line) && !this.#appendLater(line)) this.#dropped++;
+  /** Adds the line, or what tells why there is none. */
+  #make(event: Event, time: number): void {
+    try {
+      this.#add(event, time);
+    } catch (fault) {
+      this.#add(this.#format.fault(fault), time);
+    }
   }
 
-  /** Whether there was room for what may be several lines. */
-  #append(lines: string): boolean {
-    const room = WAITING_BYTES_MAX - this.#rest.length - this.#filled;
-    // No character takes more than three bytes a unit, so few lines have to be counted.
-    if (lines.length * 3 > room && Buffer.byteLength(lines) > room) return false;
-    this.#filled += this.#filling.write(lines, this.#filled);
-    return true;
+  #add(event: Event, time: number): void {
+    if (this.#append(event, time)) return;
+    if (!this.#takesMore() || !this.#append(event, time)) this.#dropped++;
   }
 
-  /** Whether there was room after the reader was asked to take some, if it is worth asking. */
-  #appendLater(line: string): boolean {
+  /** Whether there was room. */
+  #append(event: Event, time: number): boolean {
+    const end = WAITING_BYTES_MAX - this.#rest.length;
+    const filled = this.#format.put(event, time, this.#filling, this.#filled, end);
+    if (filled !== undefined) this.#filled = filled;
+    return filled !== undefined;
+  }
+
+  /** Has the reader take some, if it is worth asking. */
+  #takesMore(): boolean {
     if (performance.now() < this.#retryAt) return false;
     this.#attempt();
-    return this.#append(line);
+    return true;
   }
 
   #schedule(): void {
@@ -188,7 +208,7 @@ export class LineWriter {
     if (this.#rest.length > 0) return true;
     // Where it finds no room it is told the next time.
     const loss = this.#dropped;
-    if (loss > 0 && this.#append(`${this.#describe.loss(loss)}\n`)) this.#dropped = 0;
+    if (loss > 0 && this.#append(this.#format.loss(loss), Date.now())) this.#dropped = 0;
     if (this.#filled === 0) return false;
     this.#rest = this.#filling.subarray(0, this.#filled);
     [this.#filling, this.#resting] = [this.#resting, this.#filling];

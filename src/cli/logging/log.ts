@@ -9,7 +9,7 @@ import { subscribe } from "node:diagnostics_channel";
 import type { RequestMessage } from "../../index.ts";
 import { LEVELS, type Level, type Notice } from "../notice.ts";
 import { reportTo } from "../output.ts";
-import { type Format, JSON_FORMAT, textFormat } from "./format.ts";
+import { type Format, jsonFormat, textFormat } from "./format.ts";
 import { LineWriter } from "./line-writer.ts";
 import { nameFault, reportProcessFaults } from "./process-faults.ts";
 import { openStandardError, wantsColours } from "./standard-error.ts";
@@ -34,24 +34,22 @@ export function startLog(options: LogOptions): void {
     });
     return;
   }
-  const lines = format === "json" ? JSON_FORMAT : textFormat(wantsColours(process.env, isTerminal));
-  writeLog(lines, level);
+  const put = format === "json" ? jsonFormat : textFormat(wantsColours(process.env, isTerminal));
+  writeLog(put, level);
 }
 
-function writeLog(format: Format, level: Level): void {
+function writeLog(put: Format, level: Level): void {
   const writer = new LineWriter(openStandardError(), {
-    loss: (lines) => format.notice(describeLoss(lines), Date.now()),
-    fault: (fault) => format.notice(describeFault(fault), Date.now()),
+    put,
+    loss: describeLoss,
+    fault: describeFault,
   });
   const isWanted = (noticed: Level) => LEVELS.indexOf(noticed) <= LEVELS.indexOf(level);
   reportTo((notice) => {
-    if (isWanted(notice.level)) writer.write(format.notice(notice, Date.now()));
+    if (isWanted(notice.level)) writer.write(notice);
   });
   if (isWanted("info")) {
-    subscribe("plant-store:request", (message) => {
-      const time = Date.now();
-      writer.writeLater(() => format.request(message as RequestMessage, time));
-    });
+    subscribe("plant-store:request", (message) => writer.writeLater(message as RequestMessage));
   }
   process.once("exit", () => writer.end());
 }

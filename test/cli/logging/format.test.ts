@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { generateToken } from "../../../src/auth/token.ts";
-import { type Format, JSON_FORMAT, textFormat } from "../../../src/cli/logging/format.ts";
+import { type Format, jsonFormat, textFormat } from "../../../src/cli/logging/format.ts";
 import { wantsColours } from "../../../src/cli/logging/standard-error.ts";
 import type { RequestMessage } from "../../../src/index.ts";
 
@@ -21,8 +21,17 @@ const REQUEST: RequestMessage = {
   cut: false,
 };
 
+/** The line of an event, without its line feed. */
+function lineOf(format: Format, event: Parameters<Format>[0]): string {
+  const bytes = Buffer.alloc(16 * 1024);
+  const end = format(event, TIME, bytes, 0, bytes.length);
+  const line = bytes.toString("utf8", 0, end);
+  assert.match(line, /^[^\n]*\n$/);
+  return line.slice(0, -1);
+}
+
 test("a request in JSON has every member, under a name that stays", () => {
-  assert.deepEqual(JSON.parse(JSON_FORMAT.request(REQUEST, TIME)), {
+  assert.deepEqual(JSON.parse(lineOf(jsonFormat, REQUEST)), {
     time: "2026-11-21T04:05:06.007Z",
     level: "info",
     event: "request",
@@ -39,15 +48,12 @@ test("a request in JSON has every member, under a name that stays", () => {
 
 test("an id of every character that one may have stays what it is", () => {
   const requestId = "ABCXYZabcxyz0123456789._~+/=:@-";
-  assert.equal(
-    JSON.parse(JSON_FORMAT.request({ ...REQUEST, requestId }, TIME)).requestId,
-    requestId,
-  );
+  assert.equal(JSON.parse(lineOf(jsonFormat, { ...REQUEST, requestId })).requestId, requestId);
 });
 
 test("what never became a request has nulls, and a success no error", () => {
   const nothing = { method: undefined, path: undefined, durationMs: undefined, token: undefined };
-  const line = JSON_FORMAT.request({ ...REQUEST, ...nothing, status: 200, error: undefined }, TIME);
+  const line = lineOf(jsonFormat, { ...REQUEST, ...nothing, status: 200, error: undefined });
   const { method, path, durationMs, token, ...rest } = JSON.parse(line);
   assert.deepEqual([method, path, durationMs, token], [null, null, null, null]);
   assert.equal("error" in rest, false);
@@ -59,35 +65,63 @@ const DURATIONS: readonly [ms: number, written: string][] = [
   [0.005, "0.005"],
   [1.05, "1.050"],
   [0.9996, "1.000"],
+  [9.9994, "9.999"],
+  [9.9996, "10.000"],
+  [999.9996, "1000.000"],
   [75_000.1, "75000.100"],
+  [2 ** 32 + 0.125, "4294967296.125"],
+  [1e12, "1000000000000.000"],
 ];
 
 for (const [durationMs, written] of DURATIONS) {
   test(`a request of ${durationMs} ms is one of ${written} in JSON`, () => {
-    const line = JSON_FORMAT.request({ ...REQUEST, durationMs }, TIME);
+    const line = lineOf(jsonFormat, { ...REQUEST, durationMs });
     assert.equal(/"durationMs":([^,]+),/.exec(line)?.[1], written);
     JSON.parse(line);
   });
 }
 
+test("of two requests that differ in one member each line has its own", () => {
+  const others: readonly Partial<RequestMessage>[] = [
+    { method: "GET" },
+    { path: "/plants/1" },
+    { status: 200 },
+    { error: 40006 },
+    { error: undefined },
+    { durationMs: 2.5 },
+    { durationMs: undefined },
+    { bodyBytes: 48 },
+    { sentBytes: 47 },
+    { requestId: "abc-2" },
+    { token: "visitor" },
+    { token: undefined },
+    { cut: true },
+  ];
+  const line = lineOf(jsonFormat, REQUEST);
+  for (const other of others) {
+    assert.notEqual(lineOf(jsonFormat, { ...REQUEST, ...other }), line);
+    assert.equal(lineOf(jsonFormat, REQUEST), line);
+  }
+});
+
 test("a stream says how much of it was sent, which is not the body of its request", () => {
   const stream = { ...REQUEST, bodyBytes: 0, sentBytes: 5_000_000 };
-  const { bytes, sent } = JSON.parse(JSON_FORMAT.request(stream, TIME));
+  const { bytes, sent } = JSON.parse(lineOf(jsonFormat, stream));
   assert.deepEqual([bytes, sent], [0, 5_000_000]);
-  assert.match(textFormat(false).request(stream, TIME), / 5000000 B /);
+  assert.match(lineOf(textFormat(false), stream), / 5000000 B /);
 });
 
 test("a stream that broke off is a 200 that says so", () => {
   const request = { ...REQUEST, status: 200, error: undefined };
-  assert.equal(JSON.parse(JSON_FORMAT.request({ ...request, cut: true }, TIME)).cut, true);
-  assert.equal("cut" in JSON.parse(JSON_FORMAT.request({ ...request, cut: false }, TIME)), false);
-  assert.match(textFormat(false).request({ ...request, cut: true }, TIME), / 200 cut 1\.2 ms /);
+  assert.equal(JSON.parse(lineOf(jsonFormat, { ...request, cut: true })).cut, true);
+  assert.equal("cut" in JSON.parse(lineOf(jsonFormat, { ...request, cut: false })), false);
+  assert.match(lineOf(textFormat(false), { ...request, cut: true }), / 200 cut 1\.2 ms /);
 });
 
 test("a notice in JSON has its message and its fields", () => {
   const fields = { url: "http://[::1]:8080", plants: 7, admin: undefined };
   const notice = { level: "info", event: "listening", message: "listening", fields } as const;
-  assert.deepEqual(JSON.parse(JSON_FORMAT.notice(notice, TIME)), {
+  assert.deepEqual(JSON.parse(lineOf(jsonFormat, notice)), {
     time: "2026-11-21T04:05:06.007Z",
     level: "info",
     event: "listening",
@@ -99,9 +133,9 @@ test("a notice in JSON has its message and its fields", () => {
 });
 
 test("text is short, and coloured only where colours are wanted", () => {
-  const plain = textFormat(false).request(REQUEST, TIME);
+  const plain = lineOf(textFormat(false), REQUEST);
   assert.match(plain, /^[0-9]{2}:[0-9]{2}:06 POST \/plants 400 40005 1\.2 ms 47 B gardener abc-1$/);
-  const coloured = textFormat(true).request(REQUEST, TIME);
+  const coloured = lineOf(textFormat(true), REQUEST);
   assert.equal(coloured.replace(SGR, ""), plain);
   assert.notEqual(coloured, plain);
 });
@@ -129,7 +163,7 @@ const NAUGHTY: readonly [what: string, text: string][] = [
 ];
 
 const FORMATS: readonly [name: string, format: Format][] = [
-  ["JSON", JSON_FORMAT],
+  ["JSON", jsonFormat],
   ["text", textFormat(false)],
   ["coloured text", textFormat(true)],
 ];
@@ -143,13 +177,33 @@ for (const [name, format] of FORMATS) {
     test(`${what} forges no line and moves no cursor in ${name}`, () => {
       const request = { ...REQUEST, method: text, path: text, token: text };
       const notice = { level: "warn", event: "x", message: text, fields: { path: text } } as const;
-      for (const line of [format.request(request, TIME), format.notice(notice, TIME)]) {
+      for (const line of [lineOf(format, request), lineOf(format, notice)]) {
         assert.doesNotMatch(line.replace(SGR, ""), UNSAFE);
-        assert.equal(Buffer.from(line).toString(), line); // no lone surrogate
         if (name === "JSON") assert.equal(JSON.parse(line).path, text);
       }
     });
   }
+}
+
+for (const [name, format] of FORMATS) {
+  test(`a line in ${name} is put where it belongs and has room, whole or not at all`, () => {
+    const notice = { level: "info", event: "x", message: "gr\u00fcn" } as const;
+    for (const event of [REQUEST, { ...REQUEST, durationMs: undefined }, notice]) {
+      const line = Buffer.from(`${lineOf(format, event)}\n`);
+      const start = 7;
+      for (let room = 0; room <= line.length + 24; room++) {
+        const bytes = Buffer.alloc(start + line.length + 30, "-");
+        const end = format(event, TIME, bytes, start, start + room);
+        const isPut = end !== undefined;
+        if (isPut) assert.equal(end, start + line.length);
+        if (room < line.length) assert.equal(isPut, false);
+        if (room === line.length + 24) assert.equal(isPut, true);
+        const expected = Buffer.from(bytes).fill("-");
+        if (isPut) line.copy(expected, start);
+        assert.deepEqual(bytes, expected);
+      }
+    }
+  });
 }
 
 for (const [name, format] of FORMATS) {
@@ -158,7 +212,7 @@ for (const [name, format] of FORMATS) {
     const message = `not found: /plants/${token}?`;
     const request = { ...REQUEST, path: `/plants/${token}/${token}`, requestId: token };
     const notice = { level: "warn", event: "x", message, fields: { requestId: token } } as const;
-    for (const line of [format.request(request, TIME), format.notice(notice, TIME)]) {
+    for (const line of [lineOf(format, request), lineOf(format, notice)]) {
       assert.ok(!line.includes(token), line);
       assert.ok(line.includes("/plants/pst_..."), line);
     }
@@ -167,7 +221,7 @@ for (const [name, format] of FORMATS) {
 
 test("what only begins like a token stays", () => {
   const path = "/plants/pst_7";
-  assert.equal(JSON.parse(JSON_FORMAT.request({ ...REQUEST, path }, TIME)).path, path);
+  assert.equal(JSON.parse(lineOf(jsonFormat, { ...REQUEST, path })).path, path);
 });
 
 const COLOURS: readonly [env: Record<string, string>, terminal: boolean, wanted: boolean][] = [

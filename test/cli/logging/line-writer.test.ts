@@ -11,12 +11,17 @@ import { join } from "node:path";
 import { StringDecoder } from "node:string_decoder";
 import { type TestContext, test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
-import { type Describe, LineWriter } from "../../../src/cli/logging/line-writer.ts";
+import { type LineFormat, LineWriter, putText } from "../../../src/cli/logging/line-writer.ts";
 import { makeFolder } from "../../support/folders.ts";
 import { moduleArgs } from "../../support/run.ts";
 import { TIMEOUT, until } from "../../support/watch.ts";
 
-const DESCRIBE: Describe = {
+/** A text, or what makes one. */
+type TestEvent = string | (() => string);
+
+const FORMAT: LineFormat<TestEvent> = {
+  put: (event, _time, bytes, start, end) =>
+    putText(typeof event === "string" ? event : event(), bytes, start, end),
   loss: (lines) => `lost ${lines}`,
   fault: (fault) => `no line: ${fault}`,
 };
@@ -37,9 +42,10 @@ function spawnWriter(t: TestContext, script: string, stderr: "pipe" | number): C
   const source = new URL("../../../src/cli/logging/", import.meta.url);
   const program = `
     import { spawnSync } from "node:child_process";
-    import { LineWriter } from "${new URL("line-writer.ts", source)}";
+    import { LineWriter, putText } from "${new URL("line-writer.ts", source)}";
     import { openStandardError } from "${new URL("standard-error.ts", source)}";
     const writer = new LineWriter(openStandardError(), {
+      put: (text, time, ...place) => putText(text, ...place),
       loss: (lines) => "lost " + lines,
       fault: String,
     });
@@ -51,7 +57,7 @@ function spawnWriter(t: TestContext, script: string, stderr: "pipe" | number): C
 
 test("lines of one turn leave behind it, whole and in their order", async (t) => {
   const { fd, read } = openFile(t);
-  const writer = new LineWriter(fd, DESCRIBE);
+  const writer = new LineWriter(fd, FORMAT);
   writer.write("one");
   writer.write("zwölf \u{1f331}");
   assert.equal(read(), "");
@@ -61,7 +67,7 @@ test("lines of one turn leave behind it, whole and in their order", async (t) =>
 
 test("end() writes at once what waits", (t) => {
   const { fd, read } = openFile(t);
-  const writer = new LineWriter(fd, DESCRIBE);
+  const writer = new LineWriter(fd, FORMAT);
   writer.write("last words");
   writer.end();
   assert.equal(read(), "last words\n");
@@ -69,7 +75,7 @@ test("end() writes at once what waits", (t) => {
 
 test("lines that are made later keep their place among the others", (t) => {
   const { fd, read } = openFile(t);
-  const writer = new LineWriter(fd, DESCRIBE);
+  const writer = new LineWriter(fd, FORMAT);
   writer.writeLater(() => "one");
   writer.write("two");
   writer.writeLater(() => "three");
@@ -80,7 +86,7 @@ test("lines that are made later keep their place among the others", (t) => {
 
 test("a line that is made later is made behind the turn it came in", async (t) => {
   const { fd, read } = openFile(t);
-  const writer = new LineWriter(fd, DESCRIBE);
+  const writer = new LineWriter(fd, FORMAT);
   let made = 0;
   writer.writeLater(() => `line ${++made}`);
   assert.equal(made, 0);
@@ -91,7 +97,7 @@ test("a line that is made later is made behind the turn it came in", async (t) =
 
 test("of lines that are made later only a few hundred wait", (t) => {
   const { fd, read } = openFile(t);
-  const writer = new LineWriter(fd, DESCRIBE);
+  const writer = new LineWriter(fd, FORMAT);
   let made = 0;
   for (let at = 1; at <= 5000; at++) {
     writer.writeLater(() => `line ${++made}`);
@@ -109,7 +115,7 @@ test("more than the bound in one turn is no loss where it is taken", (t) => {
   t.after(() => closeSync(fd));
   const losses: number[] = [];
   const loss = (lines: number) => `lost ${losses.push(lines)}`;
-  const writer = new LineWriter(fd, { ...DESCRIBE, loss });
+  const writer = new LineWriter(fd, { ...FORMAT, loss });
   for (let at = 0; at < 5000; at++) writer.write(LINE);
   writer.end();
   assert.deepEqual(losses, []);
@@ -117,7 +123,7 @@ test("more than the bound in one turn is no loss where it is taken", (t) => {
 
 test("a file gets every line in its order, however many turns they come in", async (t) => {
   const { fd, read } = openFile(t);
-  const writer = new LineWriter(fd, DESCRIBE);
+  const writer = new LineWriter(fd, FORMAT);
   let expected = "";
   for (let at = 0; at < 300; at++) {
     const line = `${at} ${LINE}`;
@@ -133,7 +139,7 @@ test("a file gets every line in its order, however many turns they come in", asy
 
 test("lines beyond the bound that nobody takes are dropped, and a later line says how many", async (t) => {
   const pipe = openPipe(t);
-  const writer = new LineWriter(pipe.fd, DESCRIBE);
+  const writer = new LineWriter(pipe.fd, FORMAT);
   for (let at = 0; at < 5000; at++) writer.write(LINE);
   await until("the loss is told", () => /^lost [0-9]+\n$/m.test(pipe.read()));
   const lines = pipe.read().split("\n");
@@ -159,10 +165,11 @@ const LAST_LINES: readonly [says: string, left: number, line: string, isKept: bo
   ["as long as the bound", BOUND, "x".repeat(BOUND - 1), true],
 ];
 
-const WAYS: readonly [how: string, write: (writer: LineWriter, line: string) => void][] = [
-  ["at once", (writer, line) => writer.write(line)],
-  ["later", (writer, line) => writer.writeLater(() => line)],
-];
+const WAYS: readonly [how: string, write: (writer: LineWriter<TestEvent>, line: string) => void][] =
+  [
+    ["at once", (writer, line) => writer.write(line)],
+    ["later", (writer, line) => writer.writeLater(() => line)],
+  ];
 
 for (const [[says, left, line, isKept], [how, write]] of LAST_LINES.flatMap((last) =>
   WAYS.map((way) => [last, way] as const),
@@ -170,7 +177,7 @@ for (const [[says, left, line, isKept], [how, write]] of LAST_LINES.flatMap((las
   test(`where ${left} bytes are left, a line ${says} that is made ${how} is ${isKept ? "kept" : "dropped"} whole`, async (t) => {
     const pipe = openPipe(t);
     const before = pipe.fill();
-    const writer = new LineWriter(pipe.fd, DESCRIBE);
+    const writer = new LineWriter(pipe.fd, FORMAT);
     const first = left === BOUND ? "" : `${"-".repeat(BOUND - left - 1)}\n`;
     if (first !== "") write(writer, first.slice(0, -1));
     write(writer, line);
@@ -184,7 +191,7 @@ for (const [[says, left, line, isKept], [how, write]] of LAST_LINES.flatMap((las
 for (const line of ["x".repeat(BOUND), "\u20ac".repeat(Math.ceil(BOUND / 3))]) {
   test(`a line of ${line.length} units that is longer than the bound is dropped, and told behind the next`, (t) => {
     const { fd, read } = openFile(t);
-    const writer = new LineWriter(fd, DESCRIBE);
+    const writer = new LineWriter(fd, FORMAT);
     writer.write(line);
     writer.write("next");
     writer.end();
@@ -194,7 +201,7 @@ for (const line of ["x".repeat(BOUND), "\u20ac".repeat(Math.ceil(BOUND / 3))]) {
 
 test("a line that cannot be made has another in its place that says so", (t) => {
   const { fd, read } = openFile(t);
-  const writer = new LineWriter(fd, DESCRIBE);
+  const writer = new LineWriter(fd, FORMAT);
   writer.writeLater(() => "first");
   writer.writeLater(() => {
     throw new Error("a fault");
@@ -205,21 +212,29 @@ test("a line that cannot be made has another in its place that says so", (t) => 
   assert.equal(read(), "first\nno line: Error: a fault\nsecond\nlast words\n");
 });
 
-test("a line that tells of something while it is made costs no other", (t) => {
+test("an event has the time it was told at, and the line in its place the same", (t) => {
   const { fd, read } = openFile(t);
-  const writer = new LineWriter(fd, DESCRIBE);
-  writer.writeLater(() => {
-    writer.write("inner");
-    return "outer";
-  });
-  writer.writeLater(() => "second");
+  let fault: string | undefined;
+  const put: typeof FORMAT.put = (event, time, ...place) => {
+    if (event === fault) throw new Error(event);
+    return putText(`${time}`, ...place);
+  };
+  const now = t.mock.method(Date, "now");
+  const writer = new LineWriter(fd, { ...FORMAT, put });
+  for (const [at, event] of ["one", "fault", "two"].entries()) {
+    now.mock.mockImplementationOnce(() => 7000 + at);
+    if (event === "fault") fault = event;
+    writer.writeLater(event);
+  }
+  now.mock.mockImplementationOnce(() => 8000);
+  writer.write("now");
   writer.end();
-  assert.deepEqual(read().split("\n").sort(), ["", "inner", "outer", "second"]);
+  assert.equal(read(), "7000\n7001\n7002\n8000\n");
 });
 
 test("a loss is told even where no line follows it", async (t) => {
   const { fd, read } = openFile(t);
-  const writer = new LineWriter(fd, DESCRIBE);
+  const writer = new LineWriter(fd, FORMAT);
   writer.write("x".repeat(BOUND));
   await until("it is told", () => read() !== "");
   assert.equal(read(), "lost 1\n");
@@ -227,7 +242,7 @@ test("a loss is told even where no line follows it", async (t) => {
 
 test("a reader that takes a little at a time gets every line in its order", async (t) => {
   const pipe = openPipe(t);
-  const writer = new LineWriter(pipe.fd, DESCRIBE);
+  const writer = new LineWriter(pipe.fd, FORMAT);
   let expected = "";
   let read = 0;
   for (let at = 0; at < 9000; at++) {
@@ -391,7 +406,7 @@ test("a reader that comes back gets what waited for it", async (t) => {
   const fd = openSync(path, O_WRONLY | O_NONBLOCK);
   t.after(() => closeSync(fd));
   closeSync(gone);
-  const writer = new LineWriter(fd, DESCRIBE);
+  const writer = new LineWriter(fd, FORMAT);
   writer.write("first");
   await turn();
   await turn(); // it was tried, and nobody was there
