@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { type TestContext, test } from "node:test";
 import { batches, requests } from "../../src/core/channels.ts";
 import { FAILURES } from "../../src/http/reply.ts";
@@ -216,6 +216,66 @@ test("of two live tokens of one name, as an edited log may have them, the newest
   assert.deepEqual(text.match(/^plant_store_token_expiry.*$/gm), [
     'plant_store_token_expiry_timestamp_seconds{token="gardener"} 2',
   ]);
+});
+
+/** Metrics that the README names, by their full name: type (where it says one) and labels. */
+function documentedMetrics(): Map<string, { type: string | undefined; labels: string }> {
+  const readme = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
+  const [, rows = ""] = /^\| metric [^\n]*\n[^\n]*\n((?:\|[^\n]*\n)+)/m.exec(readme) ?? [];
+  const metrics = new Map<string, { type: string | undefined; labels: string }>();
+  for (const row of rows.trimEnd().split("\n")) {
+    const [, names = "", type = ""] = row.split("|").map((cell) => cell.trim());
+    for (const [, name, labels = ""] of names.matchAll(/`([a-z_]+)(?:\{([a-z,]+)\})?`/g)) {
+      metrics.set(`plant_store_${name}`, { type, labels });
+    }
+  }
+  const [besides = ""] = /^Besides: `process_[\s\S]*?\n\n/m.exec(readme) ?? [];
+  for (const [, name = ""] of besides.matchAll(/`([a-z_]+)`/g)) {
+    metrics.set(name, { type: undefined, labels: "" });
+  }
+  return metrics;
+}
+
+test("the README names every metric with its type and labels, and no other", {
+  skip: existsSync("/proc/self/limits") ? false : "there is no /proc",
+}, async (t) => {
+  const admin = await startBusy(t);
+  admin.status.known = { plants: 7, logBytes: 400, queueBytes: 0, checkpointBytes: 300 };
+  const { text } = await admin.get("/metrics");
+  const documented = documentedMetrics();
+  const told = new Map(
+    Array.from(text.matchAll(/^# TYPE (\S+) (\S+)\n([^{ ]+)(?:\{(.*)\})? /gm), (metric) => {
+      const [, name = "", type = "", , labels = ""] = metric;
+      const names = Array.from(labels.matchAll(/([a-z]+)="/g), ([, label]) => label);
+      return [name, { type, labels: names.filter((label) => label !== "le").join() }];
+    }),
+  );
+  assert.deepEqual([...told.keys()].sort(), [...documented.keys()].sort());
+  for (const [name, { type, labels }] of documented) {
+    assert.deepEqual(
+      { name, ...told.get(name) },
+      { name, type: type ?? told.get(name)?.type, labels },
+    );
+  }
+});
+
+test("memory is told, and how late timers fire", async (t) => {
+  const admin = await startAdmin(t);
+  const read = async () => samplesOf((await admin.get("/metrics")).text);
+  const samples = await read();
+  const silent = [
+    "process_resident_memory_bytes",
+    "nodejs_heap_size_total_bytes",
+    "nodejs_heap_size_used_bytes",
+    "nodejs_external_memory_bytes",
+  ].filter((name) => !((samples.get(name) ?? 0) > 10_000));
+  assert.deepEqual(silent, []);
+  const late = async () => (await read()).get("nodejs_eventloop_delay_seconds_sum") ?? 0;
+  const before = await late();
+  await until("a timer has fired late", async () => {
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 50); // nothing else runs
+    return (await late()) > before;
+  });
 });
 
 const hasPromtool = spawnSync("promtool", ["--version"]).status === 0;
