@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { makeFolder } from "../support/folders.ts";
-import { TIMEOUT } from "../support/watch.ts";
+import { logLinesOf } from "../support/messages.ts";
+import { TIMEOUT, until } from "../support/watch.ts";
 import { canTrace, faulty } from "./machine.ts";
 import { assertGoesOn, assertLog, plant, Trial } from "./trial.ts";
 
@@ -121,6 +122,29 @@ describe(
       assert.equal((await trial.ended).status, 1);
       assert.deepEqual(callsIn(read()), ["pwrite64", "pwrite64!", "ftruncate"]);
       assertLog(folder, [plant(1)]);
+    });
+
+    test("while a stop is under way, too", async (t) => {
+      if (!canTrace(t)) return;
+      const folder = makeFolder(t);
+      const { read, ...under } = faulty(t, folder, "pwrite64:error=EIO:when=2");
+      const args = ["--drain-timeout-ms=600000"];
+      const trial = await Trial.start(t, { folder, args, ...under });
+      assert.equal(await trial.create(1), 200);
+      const held = await trial.hold(2);
+      const stopped = trial.stop();
+      await until("it drains", () => trial.server.stderr().includes('"event":"draining"'));
+      assert.equal(await held.finish(), 50303);
+      const end = await stopped;
+      assert.deepEqual([end.status, end.signal], [1, null]);
+      assert.equal(end.messages.length, 1, end.messages.join("\n"));
+      assert.match(end.messages[0] ?? "", /\bEIO\b/);
+      const events = logLinesOf(trial.server.stderr()).map(({ event }) => event);
+      assert.deepEqual(
+        events.filter((event) => event !== "request"),
+        ["listening", "draining", "failed", "stopped"],
+      );
+      assert.deepEqual(callsIn(read()), ["pwrite64", "pwrite64!", "ftruncate"]);
     });
   },
 );

@@ -3,10 +3,10 @@
  *
  * Prints one line on standard output when it is ready, and its log on standard
  * error. SIGTERM or SIGINT drains and exits 0, or gives up the opening of the
- * store and exits 0; a second one ends it at once. A store that failed for good
- * exits 1, so that a supervisor starts it again from what is on disk. SIGHUP
- * reads the certificate again. The admin listener is there before everything
- * else, and ends last.
+ * store and exits 0; a second one ends it at once. A store that failed for good,
+ * be it in the drain, exits 1, so that a supervisor starts it again from what is
+ * on disk. SIGHUP reads the certificate again. The admin listener is there before
+ * everything else, and ends last.
  */
 import { once } from "node:events";
 import {
@@ -77,11 +77,12 @@ async function serveStore(
   onReloadSignal(hasTls ? () => reloadCertificate(server, options) : undefined);
   const store = await openStore(data, options, stop);
   let tokens: TokenRegistry | undefined;
+  let exitStatus: ExitStatus = 0;
   try {
     const adminUrl = (await admin)?.url;
     tokens = await TokenRegistry.open(data);
     stop.throwIfAborted(); // from here on, and from the first request on, a signal drains
-    const end = Promise.race([once(stop, "abort").then(() => undefined), store.failed]);
+    const stopped = once(stop, "abort");
     const tls = readTlsFiles(options); // again, as it may be long since
     server = await startServer({ plants: store, tokens, ...given({ fd, tls }) }, options);
     status.ready(store, tokens);
@@ -89,16 +90,25 @@ async function serveStore(
     // In one piece: whoever waits for the ready line finds the token beside it.
     await printLines([`plant-store listening on ${server.url}`, ...welcome]);
     reportListening(server.url, adminUrl, store.size);
-    const failure = await end;
-    status.end(failure === undefined ? "draining" : "failed");
-    reportEnd(failure);
-    return failure === undefined ? 0 : 1;
+    // Heard until the store is closed: a sync of the drain may fail, too.
+    const failed = store.failed.then((failure) => {
+      exitStatus = 1;
+      status.end("failed");
+      reportFailure(failure);
+    });
+    await Promise.race([stopped, failed]);
+    if (exitStatus === 0) {
+      status.end("draining");
+      const message = "draining: what is in flight is answered, nothing more is taken";
+      report({ level: "info", event: "draining", message });
+    }
   } finally {
     await server?.close(options["drain-timeout-ms"]);
     tokens?.close();
     await store.close();
     if (server !== undefined) report({ level: "info", event: "stopped", message: "stopped" });
   }
+  return exitStatus;
 }
 
 /** @throws the reason of the stop, where that comes while a long log is read. */
@@ -183,13 +193,7 @@ function reportListening(url: string, admin: string | undefined, plants: number)
   report({ level: "info", event: "listening", message, fields });
 }
 
-function reportEnd(failure: PlantStoreError | undefined): void {
-  if (failure === undefined) {
-    const message = "draining: what is in flight is answered, nothing more is taken";
-    report({ level: "info", event: "draining", message });
-    return;
-  }
-  const { cause, message } = failure;
+function reportFailure({ cause, message }: PlantStoreError): void {
   const why = cause instanceof Error ? cause.message : message;
   report({ level: "error", event: "failed", message: `the store has stopped: ${why}` });
 }
