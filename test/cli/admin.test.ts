@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import net, { type AddressInfo } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
 import { createToken } from "../../src/index.ts";
@@ -97,14 +98,39 @@ test("a server that could not be started leaves no socket, and names the holder 
   assert.equal((await ask(`unix:${path}`, "/healthz")).status, 200);
 });
 
-test("an admin address that is taken ends the start with status 1, naming it and the option", async (t) => {
+const PATHS: readonly [fault: string, make: (folder: string) => string][] = [
+  ["is a file", (folder) => join(folder, "file")],
+  ["is a socket that a program listens on", (folder) => join(folder, "taken.sock")],
+  ["is in no folder there is", (folder) => join(folder, "none", "admin.sock")],
+  ["is in a folder that nobody may write to", () => "/proc/admin.sock"], // nor root
+];
+for (const [fault, make] of PATHS) {
+  test(`an admin path that ${fault} ends the start with status 1, naming both and advising nothing that is for ports`, async (t) => {
+    const folder = makeFolder(t);
+    writeFileSync(join(folder, "file"), "");
+    const taken = net.createServer().listen(join(folder, "taken.sock"));
+    await once(taken, "listening");
+    t.after(() => taken.close());
+    const path = make(folder);
+    const words = ["serve", "--port", "0", "--data", join(folder, "data"), "--admin", path];
+    const end = await runCli(words);
+    assert.equal(end.status, 1);
+    const [message = ""] = messagesOf(end.stderr);
+    assert.ok(message.includes(path) && message.includes("--admin"), message);
+    assert.doesNotMatch(message, /\b(port|stop it)\b/);
+  });
+}
+
+test("an admin port that is taken ends the start with status 1, naming it and the option", async (t) => {
   const folder = makeFolder(t);
-  writeFileSync(join(folder, "file"), "");
-  const args = ["serve", "--port", "0", "--data", join(folder, "data"), "--admin"];
-  const end = await runCli([...args, join(folder, "file")]);
+  const taken = net.createServer().listen(0, "127.0.0.1");
+  await once(taken, "listening");
+  t.after(() => taken.close());
+  const address = `127.0.0.1:${(taken.address() as AddressInfo).port}`;
+  const end = await runCli(["serve", "--port", "0", "--data", folder, "--admin", address]);
   assert.equal(end.status, 1);
   const [message = ""] = messagesOf(end.stderr);
-  assert.ok(message.includes(join(folder, "file")) && message.includes("--admin"), message);
+  assert.ok(message.includes(address) && message.includes("--admin"), message);
 });
 
 test("a failed store is told to probes and in the log as it ends the server", async (t) => {
