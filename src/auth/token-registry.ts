@@ -155,6 +155,6 @@ export class TokenRegistry implements TokenVerifier {
   #warnOnce(error: Error): void {
     if (error.message === this.#lastFault) return;
     this.#lastFault = error.message;
-    publishWarning(`${error.message}; the tokens read last stay in force`, error);
+    publishWarning(`The last good tokens of "${this.#path}" stay in force`, error);
   }
 }
