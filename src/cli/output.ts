@@ -5,6 +5,7 @@
 import { channel } from "node:diagnostics_channel";
 import { escapeControls, type WarningMessage } from "../index.ts";
 import type { Notice } from "./notice.ts";
+import { Progress } from "./progress.ts";
 
 /** Prints results in one piece, a line each; waits while the reader is slower. */
 export async function printLines(lines: readonly string[]): Promise<void> {
@@ -32,6 +33,7 @@ export function reportTo(next: Reporter): void {
 }
 
 export function report(notice: Notice): void {
+  Progress.clear();
   reporter(notice, tell);
 }
 

@@ -1,16 +1,19 @@
 /**
- * A line on the terminal that says how far something long has come. Where
- * standard error is no terminal nothing is printed.
+ * A line on the terminal that says how far something long has come. It makes
+ * way for whatever is reported. Where standard error is no terminal nothing is
+ * printed.
  */
 
 /** Often enough to look alive, seldom enough to cost nothing. */
 const REDRAW_MS = 100;
 
 export class Progress {
+  // Of the process, which has one terminal.
+  static #isDrawn = false;
+  static #changedAt = 0;
+
   readonly #what: string;
   readonly #startedAt = performance.now();
-  #drawnAt = 0;
-  #isDrawn = false;
 
   constructor(what: string) {
     this.#what = what;
@@ -19,17 +22,18 @@ export class Progress {
   /** `total` is `undefined` where the length of a stream is not known. */
   update(bytes: number, total: number | undefined): void {
     const now = performance.now();
-    if (!process.stderr.isTTY || now - this.#drawnAt < REDRAW_MS) return;
-    this.#drawnAt = now;
-    this.#isDrawn = true;
+    if (!process.stderr.isTTY || now - Progress.#changedAt < REDRAW_MS) return;
+    Progress.#changedAt = now;
+    Progress.#isDrawn = true;
     const seconds = (now - this.#startedAt) / 1000;
     process.stderr.write(`\r\u001b[K${describe(this.#what, bytes, total, seconds)}`);
   }
 
-  /** Removes the line, so that what is printed next has the terminal to itself. */
-  clear(): void {
-    if (this.#isDrawn) process.stderr.write("\r\u001b[K");
-    this.#isDrawn = false;
+  /** Removes the line; what is printed next, or soon, has the terminal to itself. */
+  static clear(): void {
+    if (Progress.#isDrawn) process.stderr.write("\r\u001b[K");
+    Progress.#isDrawn = false;
+    Progress.#changedAt = performance.now();
   }
 }
 

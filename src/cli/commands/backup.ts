@@ -16,7 +16,7 @@ data directory: restore it by copying it back, or serve it with --data TARGET.`,
     const progress = new Progress("verifying the copy");
     const { plants, bytes } = await backUp(data, target, (done, total) =>
       progress.update(done, total),
-    ).finally(() => progress.clear());
+    ).finally(Progress.clear);
     await printLines([
       `backed up ${count(plants, "plant")}, ${count(bytes, "byte")}, to "${target}"`,
     ]);

@@ -19,12 +19,9 @@ import that was interrupted can be run again. Exit status 1 when a line was refu
     const progress = new Progress("importing");
     try {
       const { created, replayed, refused } = await importPlants(store, text, {
-        onRefused: (line, reason) => {
-          progress.clear();
-          printMessage(`refused line ${line}: ${reason}`);
-        },
+        onRefused: (line, reason) => printMessage(`refused line ${line}: ${reason}`),
         onProgress: (done) => progress.update(done, total),
-      }).finally(() => progress.clear());
+      }).finally(Progress.clear);
       await printLines([`created ${created}, already stored ${replayed}, refused ${refused}`]);
       return refused === 0 ? 0 : 1;
     } finally {

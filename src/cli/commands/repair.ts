@@ -22,16 +22,12 @@ old log is kept beside it, and every line left out is printed. Tokens are not to
     const progress = new Progress("reading");
     const outcome = await repairLog(data, {
       confirm: async (plan) => {
-        progress.clear();
         printMessage(describePlan(plan));
         return yes || (await confirm("Go on?"));
       },
-      onLeftOut: (fault) => {
-        progress.clear();
-        printMessage(`left out: ${describeFault(fault)}`);
-      },
+      onLeftOut: (fault) => printMessage(`left out: ${describeFault(fault)}`),
       onProgress: (bytes, total) => progress.update(bytes, total),
-    }).finally(() => progress.clear());
+    }).finally(Progress.clear);
     await printLines([describeOutcome(outcome)]);
     return outcome.isDone ? 0 : 1;
   },

@@ -124,7 +124,7 @@ function openStore(data: string, options: ServeOptions, stop: AbortSignal): Prom
       batchBytesMax: options["batch-bytes-max"],
       queueBytesMax: options["pending-bytes-max"],
     }),
-  }).finally(() => progress.clear());
+  }).finally(Progress.clear);
 }
 
 async function startAdmin(

@@ -16,12 +16,9 @@ next start puts mendable lines and torn bytes aside by itself.`,
   async run(_, { data = "", json = false }) {
     const progress = new Progress("verifying");
     const report = await verifyLog(data, {
-      onFault: (fault) => {
-        progress.clear();
-        printMessage(describeFault(fault));
-      },
+      onFault: (fault) => printMessage(describeFault(fault)),
       onProgress: (bytes, total) => progress.update(bytes, total),
-    }).finally(() => progress.clear());
+    }).finally(Progress.clear);
     await printLines(json ? [JSON.stringify(report)] : formatReport(report));
     return isSound(report) ? 0 : 1;
   },
