@@ -21,10 +21,16 @@ export function describeConfig(sources: readonly OptionSource[]): string[] {
   );
 }
 
-/** What counts of an option: the server gives headers no more time than the whole request. */
+/** What counts of an option, where that is not what was given. */
 function inForce(given: OptionSource, sources: readonly OptionSource[]): OptionSource {
-  if (given.option !== "header-timeout-ms") return given;
+  const { option, text } = given;
+  // Told as a rule: what is asked at a terminal is mostly meant for a service.
+  if (option === "log" && text === undefined) {
+    return { option, text: "text on a terminal, else json", source: "default" };
+  }
+  if (option !== "header-timeout-ms") return given;
+  // The server gives headers no more time than the whole request.
   const bound = "request-timeout-ms";
-  const { text } = sources.find(({ option }) => option === bound) ?? given;
-  return Number(given.text) <= Number(text) ? given : { ...given, text, source: bound };
+  const { text: most } = sources.find((other) => other.option === bound) ?? given;
+  return Number(text) <= Number(most) ? given : { option, text: most, source: bound };
 }

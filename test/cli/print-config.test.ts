@@ -25,6 +25,8 @@ test("serve --print-config shows every option, its value and its source, and sta
   assert.deepEqual(shown.get("data"), [data, "STATE_DIRECTORY"]);
   assert.deepEqual(shown.get("host"), ["127.0.0.1", "default"]);
   assert.deepEqual(shown.get("tls-key"), ["-", "not set"]);
+  // Which of the two is in force is not known before the server is where it will run.
+  assert.match(shown.get("log")?.join(" from ") ?? "", /\btext\b.*\bjson\b.* from default$/);
   assert.deepEqual(shown.get("admin"), ["./a\\u001b.sock", "--admin"]);
   assert.equal(existsSync(data), false);
 });
@@ -35,6 +37,11 @@ test("serve --print-config reads no file, so it answers where serve could not st
   const files = ["--tls-cert", join(data, "cert.pem"), "--tls-key", join(data, "key.pem")];
   const end = await runCli(["serve", "--print-config", "--data", data, ...files]);
   assert.deepEqual([end.status, end.stderr], [0, ""]);
+});
+
+test("serve --print-config shows the format of the log that was asked for", async () => {
+  const { stdout } = await runCli(["serve", "--print-config", "--log", "off"]);
+  assert.match(stdout, /^log +off +--log$/m);
 });
 
 const TIMES: readonly [header: string[], shown: string[]][] = [
