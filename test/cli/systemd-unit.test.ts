@@ -61,11 +61,12 @@ describe("print systemd-unit, as systemd judges it", NEEDS_SYSTEMD, () => {
   });
 });
 
-test("the service is started again after a failure, but not on status 3, and can compile", async () => {
+test("the service is started again after a failure, but not on status 3, has time to stop, and can compile", async () => {
   const text = await print("--unit=service");
   for (const line of [
     "Restart=on-failure",
     "RestartPreventExitStatus=2 3",
+    "TimeoutStopSec=90",
     "DynamicUser=yes",
     "StateDirectory=plant-store",
     "ProtectSystem=strict",
