@@ -156,7 +156,11 @@ async function measureCreates(folder: string): Promise<void> {
       runs,
       seconds: positive(options.seconds, 2),
     });
-    process.stdout.write(`${formatRows(rows)}\n\n`);
+    const [none = 0, many = 0] = targets.map((target) => target.residentBytes().now);
+    const perPlant = `${((many - none) / size).toFixed(1)} bytes a plant`;
+    process.stdout.write(
+      `${formatRows(rows)}\nResident above the server without: ${perPlant}.\n\n`,
+    );
   });
   fs.rmSync(full, { recursive: true, force: true });
 }
