@@ -24,7 +24,7 @@ export class Checkpointer {
     this.#logPath = logPath;
     this.#latest = latest;
     this.#written = written;
-    if (!this.#isUpToDate()) this.#waitForQuiet();
+    if (!this.#isUpToDate()) this.note(latest);
   }
 
   /** The length of the log that the newest one on disk covers. */

@@ -123,7 +123,7 @@ export class PlantStore implements PlantService {
         onDurable: (end) => upkeep.note(end),
       });
       const onDamage = writer.fail.bind(writer);
-      const upkeep = new Upkeep({ file, log, checkpoint, snapshotBytesMin, onDamage });
+      const upkeep = await Upkeep.begin({ file, log, checkpoint, snapshotBytesMin, onDamage });
       void writer.failed.then(() => upkeep.abandon());
       return new PlantStore({ file, log, writer, upkeep, lock });
     } catch (error) {

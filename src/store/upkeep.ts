@@ -4,7 +4,7 @@
  *
  * Nothing that is served waits for it, and it keeps no process alive.
  */
-import type { Checkpoint } from "../log/checkpoint.ts";
+import { type Checkpoint, isNewerThanCheckpoint } from "../log/checkpoint.ts";
 import { Checkpointer } from "../log/checkpointer.ts";
 import type { LogFile } from "../log/file.ts";
 import { scrub } from "../log/scrub.ts";
@@ -29,7 +29,18 @@ export class Upkeep {
   readonly #stop = new AbortController();
   #abandoning: Promise<void> | undefined;
 
-  constructor({ file, log, checkpoint, snapshotBytesMin, onDamage }: UpkeepOptions) {
+  /**
+   * Begins it. A log that is newer than its checkpoint is read whole by every start: the one
+   * that has read it, and found it right, counts that checkpoint as none, so it is written anew.
+   */
+  static async begin(options: UpkeepOptions): Promise<Upkeep> {
+    const { file, log, checkpoint } = options;
+    const isRead = log.unread === undefined && log.end.bytes === checkpoint?.bytes;
+    const isStale = isRead && (await isNewerThanCheckpoint(file.path).catch(() => false));
+    return new Upkeep(isStale ? { ...options, checkpoint: undefined } : options);
+  }
+
+  private constructor({ file, log, checkpoint, snapshotBytesMin, onDamage }: UpkeepOptions) {
     const { index, end, unread } = log;
     const checkpointer = new Checkpointer(file.path, end, checkpoint);
     this.#checkpointer = checkpointer;

@@ -119,6 +119,13 @@ test("Checkpointer is set again by what comes after a quiet", async (t) => {
   assert.deepEqual(await readCheckpoint(logPath), at(20));
 });
 
+test("Checkpointer writes one at once at a start with 16 MiB and no checkpoint", async (t) => {
+  fakeTimers(t);
+  const { logPath, checkpointer } = makeCheckpointer(t, at(MIB_16), undefined);
+  await checkpointer.stop();
+  assert.deepEqual(await readCheckpoint(logPath), at(MIB_16));
+});
+
 const STARTS: readonly [says: string, written: Checkpoint | undefined, waits: boolean][] = [
   ["is there", at(100), false],
   ["is missing", undefined, true],
