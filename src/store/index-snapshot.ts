@@ -137,21 +137,34 @@ export async function writeSnapshot(file: LogFile, parts: SnapshotParts): Promis
  * go by. Warns where one is damaged.
  *
  * @param checkpoint of the log: a snapshot that knows more than it is left aside.
+ * @param onProgress told how much of the log the pages that were read stand for.
+ * @throws what `onProgress` throws, and nothing else.
  */
 export async function readSnapshot(
   file: LogFile,
   checkpoint: Checkpoint | undefined,
+  onProgress?: (bytes: number, total: number) => void,
 ): Promise<IndexSnapshot | undefined> {
   const path = snapshotPath(file.path);
   let handle: FileHandle | undefined;
+  /** Whoever is told of the progress may end it all; that is no fault of the snapshot. */
+  let isTelling = false;
   try {
     await fs.rm(`${path}.new`, { force: true }); // of a process that was killed: as large as this
     handle = await fs.open(path);
     const { size } = await handle.stat();
     const footer = decodeFooter(await readPart(handle, size - FOOTER_BYTES, FOOTER_BYTES));
     if (footer === undefined || !(await isOfLog(footer, file, checkpoint))) return undefined;
-    return { index: await readIndex(handle, footer), end: footer.end };
+    const { end } = footer;
+    const tell = (share: number) => {
+      if (isTelling) return; // the other lane was told to end
+      isTelling = true;
+      onProgress?.(Math.floor(end.bytes * share), file.size());
+      isTelling = false;
+    };
+    return { index: await readIndex(handle, footer, tell), end };
   } catch (cause) {
+    if (isTelling) throw cause;
     if ((cause as NodeJS.ErrnoException).code !== "ENOENT") {
       publishWarning(`"${path}" cannot be used, so the whole log is read instead`, cause);
     }
@@ -180,20 +193,28 @@ async function sumOfTail(file: LogFile, end: number): Promise<number> {
   return crc32(bytes);
 }
 
-async function readIndex(handle: FileHandle, footer: Footer): Promise<IdIndex> {
+/** Told which share of the pages was read. */
+type Tell = (share: number) => void;
+
+async function readIndex(handle: FileHandle, footer: Footer, tell: Tell): Promise<IdIndex> {
   const { shape, pages, size } = footer;
   const directory = await readPart(handle, pages * PAGE_BYTES, pages * ENTRY_BYTES);
   if (crc32(directory) !== footer.directory) throw new Error("its directory is damaged");
   const entries = decodeDirectory(directory);
-  const bytes = await readPages(handle, entries);
+  const bytes = await readPages(handle, entries, tell);
   const placed = entries.map((entry, at) => ({ ...entry, bytes: bytes[at] as ArrayBuffer }));
   return IdIndex.fromPages({ ...shape, seed: Buffer.from(shape.seed, "hex") }, placed, size);
 }
 
 /** Straight into the memory they stay in; while one lane judges, the other reads. */
-async function readPages(handle: FileHandle, entries: readonly Entry[]): Promise<ArrayBuffer[]> {
+async function readPages(
+  handle: FileHandle,
+  entries: readonly Entry[],
+  tell: Tell,
+): Promise<ArrayBuffer[]> {
   const pages: ArrayBuffer[] = [];
   let next = 0;
+  let read = 0;
   const readLane = async () => {
     while (next < entries.length) {
       const first = next;
@@ -206,6 +227,8 @@ async function readPages(handle: FileHandle, entries: readonly Entry[]): Promise
         if (!isSound) throw new Error(`page ${first + at} is damaged`);
         pages[first + at] = page.buffer as ArrayBuffer;
       }
+      read += count;
+      tell(read / entries.length);
     }
   };
   await Promise.all([readLane(), readLane()]);

@@ -40,7 +40,7 @@ export interface PlantStoreOptions {
    * start; 1 TiB, which no log reaches, for none. Default: 16 MiB.
    */
   readonly snapshotBytesMin?: number;
-  /** Told how much of the log was read, about once a MiB; what it throws ends the opening. */
+  /** Told how much of the log was read, itself or in its snapshot; what it throws ends the opening. */
   readonly onProgress?: (bytes: number, total: number) => void;
 }
 
@@ -114,7 +114,7 @@ export class PlantStore implements PlantService {
       const logPath = path.join(path.resolve(directory), LOG_NAME);
       const checkpoint = await readCheckpoint(logPath);
       file = await openLog(logPath, checkpoint);
-      const snapshot = await readSnapshot(file, checkpoint);
+      const snapshot = await readSnapshot(file, checkpoint, onProgress);
       const log = await recover(file, { checkpoint, snapshot, onProgress });
       writer = new LogWriter(file, {
         batchBytesMax,

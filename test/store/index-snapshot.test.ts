@@ -95,6 +95,52 @@ test("a snapshot of an index that holds nothing is one too", async (t) => {
   assert.deepEqual([found?.index.size, found?.end], [0, end]);
 });
 
+/** Of so many pages that they are read in several goes. */
+async function makeLong(t: TestContext): Promise<Pick<Written, "file" | "end">> {
+  const file = await openLog(t, LINE.repeat(RECORDS));
+  const end = { bytes: LINE.length * RECORDS, records: RECORDS, crc32: 1, line: 1 };
+  const index = new IdIndex(800_000);
+  for (let n = 0; n < RECORDS; n++) index.add(BigInt(n), n);
+  const copy = index.beginCopy(end.bytes);
+  const nothing = async () => {};
+  await writeSnapshot(file, { copy, end, size: RECORDS, rest: nothing, saveCheckpoint: nothing });
+  await writeCheckpoint(file.path, end);
+  return { file, end };
+}
+
+test("what is told while a snapshot is read rises up to the length of log that it stands for", async (t) => {
+  const { file, end } = await makeLong(t);
+  fs.appendFileSync(file.path, LINE);
+  const told: number[] = [];
+  const found = await readSnapshot(file, end, (bytes, total) => {
+    assert.equal(total, end.bytes + LINE.length);
+    told.push(bytes);
+  });
+  assert.equal(found?.index.size, RECORDS);
+  assert.ok(told.length > 2);
+  assert.deepEqual(
+    told,
+    told.toSorted((a, b) => a - b),
+  );
+  assert.equal(told.at(-1), end.bytes);
+});
+
+test("whoever is told while a snapshot is read may end that, once and without a warning", async (t) => {
+  const { file, end } = await makeLong(t);
+  const warnings = collectWarnings(t);
+  const enough = new Error("enough");
+  let told = 0;
+  const giveUp = () => {
+    told++;
+    throw enough;
+  };
+  await assert.rejects(readSnapshot(file, end, giveUp), (error) => error === enough);
+  await new Promise(setImmediate);
+  assert.equal(told, 1);
+  assert.deepEqual(warnings, []);
+  assert.equal((await readSnapshot(file, end))?.index.size, RECORDS);
+});
+
 test("the log may grow behind a snapshot, and its checkpoint too", async (t) => {
   const written = await makeSnapshot(t);
   fs.appendFileSync(written.file.path, `,"name":"b"}\n${LINE}`);

@@ -17,7 +17,8 @@ import { checkpointPath } from "../../src/log/checkpoint.ts";
 import { LogFile } from "../../src/log/file.ts";
 import { snapshotPath } from "../../src/store/index-snapshot.ts";
 import { makeFolder } from "../support/folders.ts";
-import { collect, logPath, openStore, readLog, writeLog } from "../support/stores.ts";
+import { snapshot } from "../support/snapshot.ts";
+import { collect, logPath, openFilesIn, openStore, readLog, writeLog } from "../support/stores.ts";
 import { collectWarnings, until } from "../support/watch.ts";
 
 /** A snapshot for every log. */
@@ -215,11 +216,11 @@ test("a snapshot without a checkpoint decides nothing, and the stop writes both 
 test("a snapshot that the checkpoint contradicts is left aside, and the log decides", async (t) => {
   const folder = await makeStopped(t);
   const path = snapshotPath(logPath(folder));
-  const snapshot = fs.readFileSync(path);
+  const content = fs.readFileSync(path);
   damageEarly(folder);
   await repairLog(folder, { confirm: async () => true });
   assert.equal(fs.existsSync(path), false);
-  fs.writeFileSync(path, snapshot); // as a repair would leave it that knows of none
+  fs.writeFileSync(path, content); // as a repair would leave it that knows of none
   const { store, first } = await openWatched(t, folder);
   assert.equal(first, 0);
   assert.equal(store.size, PLANTS);
@@ -360,22 +361,46 @@ test("a cut of what was never acknowledged hides no edit: the next start reads t
   await assert.rejects(PlantStore.open(folder, ANY), { code: "corruption" });
 });
 
-test("an open that is given up while it reads leaves the snapshot, and does not begin anew", async (t) => {
+test("an open tells how much of the log its snapshot stands for while that is read, then goes on from there", async (t) => {
   const folder = await makeStopped(t);
+  const known = fs.statSync(logPath(folder)).size;
   fs.appendFileSync(logPath(folder), lineOf({ id: 1n, name: "x".repeat(2 * MIB) }));
-  const enough = new Error("enough");
-  const told: number[] = [];
-  const onProgress = (bytes: number) => {
-    told.push(bytes);
-    throw enough;
-  };
-  await assert.rejects(
-    PlantStore.open(folder, { ...ANY, onProgress }),
-    (error) => error === enough,
-  );
-  assert.equal(told.length, 1);
-  assert.ok(fs.existsSync(snapshotPath(logPath(folder))));
+  const { size } = fs.statSync(logPath(folder));
+  const told: [number, number][] = [];
+  await openStore(t, folder, { ...ANY, onProgress: (...numbers) => told.push(numbers) });
+  assert.deepEqual(told, [
+    [known, size],
+    [size, size],
+  ]);
 });
+
+for (const [where, times] of [
+  ["its snapshot", 1],
+  ["what came after its snapshot", 2],
+] as const) {
+  test(`an open that is given up while it reads ${where} leaves the snapshot, and does not begin anew`, async (t) => {
+    const folder = await makeStopped(t);
+    fs.appendFileSync(logPath(folder), lineOf({ id: 1n, name: "x".repeat(2 * MIB) }));
+    const before = snapshot(folder);
+    const warnings = collectWarnings(t, logPath(folder));
+    const enough = new Error("enough");
+    let told = 0;
+    const onProgress = () => {
+      if (++told === times) throw enough;
+    };
+    await assert.rejects(
+      PlantStore.open(folder, { ...ANY, onProgress }),
+      (error) => error === enough,
+    );
+    assert.equal(told, times);
+    assert.deepEqual(openFilesIn(folder), []);
+    assert.deepEqual(snapshot(folder), before);
+    assert.deepEqual(warnings, []);
+    const { store, first } = await openWatched(t, folder);
+    assert.ok(first > 0);
+    assert.equal(store.size, PLANTS + 1);
+  });
+}
 
 test("an edit that moves what stands behind it is refused by the start itself", async (t) => {
   const folder = await makeStopped(t);
