@@ -2,7 +2,7 @@
  * When a snapshot of the index is written: at a clean stop, and in the
  * background as the log grows; never so that a create waits for it.
  *
- * In the background it is written anew when the log has grown by a quarter, so
+ * In the background it is written anew when the log has grown by a third, so
  * each byte of the log costs about one of snapshots in all: 13 bytes in 16 to 22
  * for a line of 60, four times over. A log that is short is read again sooner
  * than this is worth. A snapshot that cannot be written is warned about once and
@@ -19,7 +19,7 @@ import { type LogEnd, removeSnapshot, snapshotBytes, writeSnapshot } from "./ind
 
 /** How much the log grows at least between two in the background, in shortest logs. */
 const GROWTH_MIN = 4;
-/** And as a share of its length. */
+/** And as a share of what it is then: a third of what it was. */
 const GROWTH_SHARE = 1 / 4;
 /** Of the time: what one in the background takes from creates. Writes about 70 MB a second. */
 const SHARE = 0.1;
