@@ -3,9 +3,16 @@
  *
  * Done in small pieces with a rest after each: as long as it takes for the work
  * to be a given share of the time. A piece that takes long, because others keep
- * processor or disk busy, is followed by a long rest. Keeps no process alive.
+ * processor or disk busy, is followed by a long rest, of a minute at most. Keeps no
+ * process alive.
  */
 import timers from "node:timers/promises";
+
+/**
+ * A piece takes milliseconds, or a second on a busy disk. One that took more was held
+ * up, by a disk that hung or a machine that slept, and was no work that anybody felt.
+ */
+const REST_MS_MAX = 60_000;
 
 export class Pace {
   readonly #restPerWork: number;
@@ -24,7 +31,8 @@ export class Pace {
   /** Rests for what was worked since the last rest. @throws the signal's reason once it is aborted. */
   async rest(): Promise<void> {
     this.#signal.throwIfAborted();
-    const ms = (performance.now() - this.#since) * this.#restPerWork;
+    const worked = performance.now() - this.#since;
+    const ms = Math.min(worked * this.#restPerWork, REST_MS_MAX);
     if (ms > 0) await timers.setTimeout(ms, undefined, { ref: false, signal: this.#signal });
     this.#since = performance.now();
   }

@@ -30,6 +30,21 @@ test("a rest is as long as the share asks for, counted from the end of the one b
   assert.deepEqual(rests, [4, 40, 16, 160, 76, 760]);
 });
 
+test("a rest after a piece that was held up is a minute at most", async (t) => {
+  let now = 0;
+  const rests: number[] = [];
+  t.mock.method(performance, "now", () => now);
+  t.mock.method(timers, "setTimeout", async (ms: number) => {
+    rests.push(ms);
+  });
+  const pace = new Pace(0.5, new AbortController().signal);
+  for (const worked of [60_000, 60_001, 2 ** 31]) {
+    now += worked;
+    await pace.rest();
+  }
+  assert.deepEqual(rests, [60_000, 60_000, 60_000]);
+});
+
 test("a share of one is no rest, but an end all the same once it is asked for", async () => {
   const controller = new AbortController();
   const pace = new Pace(1, controller.signal);
@@ -43,7 +58,7 @@ test("a rest under way ends at once when it is asked to", async () => {
   const controller = new AbortController();
   const pace = new Pace(1e-9, controller.signal);
   work(1);
-  const resting = pace.rest(); // for weeks
+  const resting = pace.rest(); // for a minute
   controller.abort();
   await assert.rejects(resting, { name: "AbortError" });
 });
