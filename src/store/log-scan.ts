@@ -153,7 +153,10 @@ export class LogScan {
 
   /** An index that grows meanwhile moves every id several times: 150 ns an id. */
   async #expectedIds(end: number): Promise<number> {
-    return this.#options.checkpoint?.records ?? (await estimateLines(this.#file, end));
+    const { bytes, records } = this.#options.checkpoint ?? EMPTY_LOG;
+    if (end <= bytes) return records;
+    const lines = await estimateLines(this.#file, end).catch(() => 0); // the scan tells what it met
+    return records + Math.ceil(lines * (1 - bytes / end));
   }
 
   #visit(block: LineBlock, loader: IdLoader): Visit {
