@@ -205,6 +205,31 @@ test("a snapshot behind an end that was put in order counts lines and ids from t
   assert.deepEqual(found?.end, { bytes: 430, records: 0, crc32: 2, line: 6 });
 });
 
+test("a copy that a burst of creates overtook is no fault, and is made again before the log is a tenth longer", async (t) => {
+  const { beginCopy } = IdIndex.prototype;
+  let isBurst = true;
+  t.mock.method(IdIndex.prototype, "beginCopy", function (this: IdIndex, limit: number) {
+    const copy = beginCopy.call(this, limit);
+    if (isBurst) copy.giveUp(); // as the index does where too many are added
+    return copy;
+  });
+  const warnings = collectWarnings(t);
+  const trial = await start(t, 6000);
+  trial.growTo(8000);
+  await until("it is given up", () => trial.ended() === 1);
+  await turn();
+  isBurst = false;
+  trial.growTo(8600);
+  await turn();
+  assert.equal(trial.begun(), 1);
+  await until("it is there", () => {
+    trial.growTo(8700);
+    return fs.existsSync(snapshotPath(trial.file.path));
+  });
+  assert.equal(await trial.covered(), 8700);
+  assert.deepEqual(warnings, []);
+});
+
 const OBSTACLES: readonly [says: string, make: (t: TestContext, trial: Trial) => () => void][] = [
   [
     "there is a folder in its place",
