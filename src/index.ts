@@ -3,14 +3,6 @@
  * programs. Importing it does nothing: no global, no timer, no signal handler,
  * no output. Named exports only. What stands here keeps its meaning through a
  * major version; what does not is nobody's to rely on.
- *
- * A store: `PlantStore` opens a data directory, creates, gets and lists.
- * Over HTTP: `createRequestListener` for anybody's server, `PlantServer` for one
- * of our own; `NUMBER_OPTIONS` has their limits. Tokens: `TokenRegistry` judges
- * them, `createToken` and its like make them, `TokenVerifier` is the port for
- * another check. Failures: `PlantStoreError` and its codes. Care of a directory:
- * `verifyLog`, `repairLog`, `backup`, `importPlants`, `exportLines`,
- * `readPlants`. Messages on `node:diagnostics_channel`: the types in `Message`.
  */
 /// <reference types="node" preserve="true" />
 export { type AdminAddress, formatAdminAddress, parseAdminAddress } from "./admin/address.ts";
