@@ -13,23 +13,27 @@ const QUIET_MS = 10_000;
 
 export class Checkpointer {
   readonly #logPath: string;
-  /** The newest one on disk. */
+  /** The newest one on disk, if it is good. */
   #written: Checkpoint | undefined;
+  /** The length of the log that the newest one on disk covers. */
+  writtenBytes: number | undefined;
   #latest: Checkpoint;
   #writing: Promise<void> | undefined;
   #quiet: NodeJS.Timeout | undefined;
   #hasWarned = false;
 
-  constructor(logPath: string, latest: Checkpoint, written: Checkpoint | undefined) {
+  /** @param isStale to be written anew, though what it says is right. */
+  constructor(
+    logPath: string,
+    latest: Checkpoint,
+    written: Checkpoint | undefined,
+    isStale = false,
+  ) {
     this.#logPath = logPath;
     this.#latest = latest;
-    this.#written = written;
+    this.#written = isStale ? undefined : written;
+    this.writtenBytes = written?.bytes;
     if (!this.#isUpToDate()) this.note(latest);
-  }
-
-  /** The length of the log that the newest one on disk covers. */
-  get writtenBytes(): number | undefined {
-    return this.#written?.bytes;
   }
 
   /** Told after every batch that became durable. */
@@ -90,6 +94,7 @@ export class Checkpointer {
     try {
       await writeCheckpoint(this.#logPath, checkpoint);
       this.#written = checkpoint;
+      this.writtenBytes = checkpoint.bytes;
       this.#hasWarned = false;
     } catch (error) {
       if (!this.#hasWarned)

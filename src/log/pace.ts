@@ -3,16 +3,16 @@
  *
  * Done in small pieces with a rest after each: as long as it takes for the work
  * to be a given share of the time. A piece that takes long, because others keep
- * processor or disk busy, is followed by a long rest, of a minute at most. Keeps no
- * process alive.
+ * processor or disk busy, is followed by a long rest, of ten minutes at most. Keeps
+ * no process alive.
  */
 import timers from "node:timers/promises";
 
 /**
- * A piece takes milliseconds, or a second on a busy disk. One that took more was held
+ * A piece takes milliseconds, or seconds on a busy disk. One that took longer was held
  * up, by a disk that hung or a machine that slept, and was no work that anybody felt.
  */
-const REST_MS_MAX = 60_000;
+const REST_MS_MAX = 600_000;
 
 export class Pace {
   readonly #restPerWork: number;

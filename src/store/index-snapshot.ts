@@ -95,11 +95,14 @@ export interface SnapshotParts {
   readonly saveCheckpoint: () => Promise<void>;
 }
 
+/** The store grew faster than its index could be written. */
+export class OvertakenError extends Error {}
+
 /**
  * Writes the snapshot of a log, page by page; the one before it stays when that
  * fails. One page takes about 0.3 ms of the event loop.
  *
- * @throws what `rest` and `saveCheckpoint` throw, the system's error, or an
+ * @throws what `rest` and `saveCheckpoint` throw, the system's error, OvertakenError, or an
  * error where the copy is not what it should be.
  */
 export async function writeSnapshot(file: LogFile, parts: SnapshotParts): Promise<void> {
@@ -111,7 +114,7 @@ export async function writeSnapshot(file: LogFile, parts: SnapshotParts): Promis
       entries.push({ ...page, crc32: crc32(bytes) });
       await handle.writeFile(bytes); // goes on where the last one ended
       await rest();
-      if (copy.isLost) throw new Error("the store grew faster than it could be written");
+      if (copy.isLost) throw new OvertakenError();
     }
     const written = entries.reduce((sum, { used }) => sum + used, 0);
     // Served from, an index that lacks an id would let it be stored twice.
@@ -158,8 +161,9 @@ export async function readSnapshot(
     const { end } = footer;
     const tell = (share: number) => {
       if (isTelling) return; // the other lane was told to end
+      const total = file.size();
       isTelling = true;
-      onProgress?.(Math.floor(end.bytes * share), file.size());
+      onProgress?.(Math.floor(end.bytes * share), total);
       isTelling = false;
     };
     return { index: await readIndex(handle, footer, tell), end };

@@ -16,7 +16,13 @@ import type { Checkpoint } from "../log/checkpoint.ts";
 import type { LogFile } from "../log/file.ts";
 import { Pace } from "../log/pace.ts";
 import type { IdIndex, IndexCopy } from "./id-index.ts";
-import { type LogEnd, removeSnapshot, snapshotBytes, writeSnapshot } from "./index-snapshot.ts";
+import {
+  type LogEnd,
+  OvertakenError,
+  removeSnapshot,
+  snapshotBytes,
+  writeSnapshot,
+} from "./index-snapshot.ts";
 
 /** How much the log grows at least between two in the background, in shortest logs. */
 const GROWTH_MIN = 4;
@@ -110,7 +116,6 @@ export class Snapshotter {
       // What was told to be durable enters the index before the next turn of the loop.
       await new Promise(setImmediate);
       await this.#writeLatest(share, signal);
-      this.#hasWarned = false;
     } catch (error) {
       if (signal.aborted) return;
       if (!this.#hasWarned) {
@@ -143,9 +148,10 @@ export class Snapshotter {
         saveCheckpoint: () => saveCheckpoint(bytes),
       });
       this.#coveredBytes = bytes;
+      this.#hasWarned = false;
     } catch (error) {
-      if (!copy.isLost) throw error;
-      // Overtaken by a burst, which is no fault: due again once the log is a twelfth longer.
+      if (!(error instanceof OvertakenError)) throw error;
+      // A burst is no fault: due again sooner, a long log once it is a twelfth longer.
       this.#triedBytes = bytes * OVERTAKEN_SHARE;
     } finally {
       copy.end();

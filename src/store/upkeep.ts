@@ -31,18 +31,19 @@ export class Upkeep {
 
   /**
    * Begins it. A log that is newer than its checkpoint is read whole by every start: the one
-   * that has read it, and found it right, counts that checkpoint as none, so it is written anew.
+   * that has read it, and found it right, has that checkpoint written anew.
    */
   static async begin(options: UpkeepOptions): Promise<Upkeep> {
     const { file, log, checkpoint } = options;
     const isRead = log.unread === undefined && log.end.bytes === checkpoint?.bytes;
     const isStale = isRead && (await isNewerThanCheckpoint(file.path).catch(() => false));
-    return new Upkeep(isStale ? { ...options, checkpoint: undefined } : options);
+    return new Upkeep(options, isStale);
   }
 
-  private constructor({ file, log, checkpoint, snapshotBytesMin, onDamage }: UpkeepOptions) {
+  private constructor(options: UpkeepOptions, isStale: boolean) {
+    const { file, log, checkpoint, snapshotBytesMin, onDamage } = options;
     const { index, end, unread } = log;
-    const checkpointer = new Checkpointer(file.path, end, checkpoint);
+    const checkpointer = new Checkpointer(file.path, end, checkpoint, isStale);
     this.#checkpointer = checkpointer;
     this.#snapshotter = new Snapshotter({
       file,

@@ -340,6 +340,7 @@ test("a log that is newer than its checkpoint and was not changed serves", async
   fs.utimesSync(logPath(folder), new Date(), new Date());
   const { size } = fs.statSync(logPath(folder));
   const store = await openStore(t, folder, ANY);
+  assert.equal(store.status().checkpointBytes, size); // it is there, and right
   await store.create({ id: 1n, name: "new" });
   assert.ok(fs.statSync(logPath(folder)).size > size);
 });

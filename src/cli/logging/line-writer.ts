@@ -41,7 +41,7 @@ export interface LineFormat<Event> {
    * Puts a line, with its line feed and no other, into `bytes` from `start`. Tells of nothing itself.
    *
    * @param time milliseconds since 1970.
-   * @returns where it ends, or `undefined` where that would be behind `end`.
+   * @returns where it ends, or `undefined` where that might be behind `end`.
    * @throws whatever: `fault` has a line in its place. Not for what the other two return.
    */
   put(event: Event, time: number, bytes: Buffer, start: number, end: number): number | undefined;
