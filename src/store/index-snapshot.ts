@@ -114,8 +114,9 @@ export async function writeSnapshot(file: LogFile, parts: SnapshotParts): Promis
       entries.push({ ...page, crc32: crc32(bytes) });
       await handle.writeFile(bytes); // goes on where the last one ended
       await rest();
-      if (copy.isLost) throw new OvertakenError();
+      if (copy.isLost) break;
     }
+    if (copy.isLost) throw new OvertakenError();
     const written = entries.reduce((sum, { used }) => sum + used, 0);
     // Served from, an index that lacks an id would let it be stored twice.
     if (written !== size) throw new Error(`expected ${size} ids in the index, got ${written}`);

@@ -58,7 +58,7 @@ test("a rest under way ends at once when it is asked to", async () => {
   const controller = new AbortController();
   const pace = new Pace(1e-9, controller.signal);
   work(1);
-  const resting = pace.rest(); // for a minute
+  const resting = pace.rest(); // for ten minutes
   controller.abort();
   await assert.rejects(resting, { name: "AbortError" });
 });
