@@ -15,8 +15,7 @@ export class Checkpointer {
   readonly #logPath: string;
   /** The newest one on disk, if it is good. */
   #written: Checkpoint | undefined;
-  /** The length of the log that the newest one on disk covers. */
-  writtenBytes: number | undefined;
+  #writtenBytes: number | undefined;
   #latest: Checkpoint;
   #writing: Promise<void> | undefined;
   #quiet: NodeJS.Timeout | undefined;
@@ -32,8 +31,13 @@ export class Checkpointer {
     this.#logPath = logPath;
     this.#latest = latest;
     this.#written = isStale ? undefined : written;
-    this.writtenBytes = written?.bytes;
+    this.#writtenBytes = written?.bytes;
     if (!this.#isUpToDate()) this.note(latest);
+  }
+
+  /** The length of the log that the newest one on disk covers. */
+  get writtenBytes(): number | undefined {
+    return this.#writtenBytes;
   }
 
   /** Told after every batch that became durable. */
@@ -94,7 +98,7 @@ export class Checkpointer {
     try {
       await writeCheckpoint(this.#logPath, checkpoint);
       this.#written = checkpoint;
-      this.writtenBytes = checkpoint.bytes;
+      this.#writtenBytes = checkpoint.bytes;
       this.#hasWarned = false;
     } catch (error) {
       if (!this.#hasWarned)

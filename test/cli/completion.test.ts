@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { before, describe, type TestContext, test } from "node:test";
 import { runCli } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
+import { NEEDS_TERMINAL } from "../support/terminal.ts";
 import { TIMEOUT } from "../support/watch.ts";
 
 /** What a shell is started with, and how its start file is read. */
@@ -96,8 +97,7 @@ async function typeInto(
 
 for (const each of SHELLS) {
   const isMissing = spawnSync(each.shell, ["-c", "true"]).status !== 0;
-  const isMute = spawnSync("script", ["-qec", "true", "/dev/null"]).status !== 0;
-  const skip = isMissing || isMute ? `needs ${each.shell} and script, not found here` : false;
+  const skip = isMissing ? `needs ${each.shell}, not found here` : NEEDS_TERMINAL.skip;
 
   test(`${each.shell} completes commands, options and values`, { skip, ...TIMEOUT }, async (t) => {
     const lines = TYPED.map(([typed]) => typed);

@@ -1,14 +1,15 @@
 import assert from "node:assert/strict";
-import { spawn, spawnSync } from "node:child_process";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
 import { isSound, PlantStore, verifyLog } from "../../src/index.ts";
-import { NODE_ARGS, runCli } from "../support/cli.ts";
+import { runCli } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
 import { snapshot } from "../support/snapshot.ts";
 import { collect, logPath, openStore, readLog, writeLog } from "../support/stores.ts";
+import { NEEDS_TERMINAL, terminalArgs } from "../support/terminal.ts";
 
 /** Most of a run is the start of its process, so some go at once. */
 const AT_ONCE = { concurrency: 2 };
@@ -128,17 +129,17 @@ describe("repair", AT_ONCE, () => {
   ];
   for (const [answer, status, isDone] of ANSWERS) {
     const keys = JSON.stringify(answer);
-    test(`at a terminal asks, and the answer ${keys} ${isDone ? "goes on" : "ends it"}`, async (t) => {
-      if (spawnSync("script", ["--version"]).error !== undefined) {
-        t.skip("needs script, from util-linux");
-        return;
-      }
-      const folder = await prepare(t, A, `${A}x\n${B}`);
-      const before = snapshot(folder);
-      assert.equal(await runAtTerminal(t, ["repair", "--data", folder], answer), status);
-      if (isDone) assert.equal(readLog(folder), A + B);
-      else assert.deepEqual(snapshot(folder), before);
-    });
+    test(
+      `at a terminal asks, and the answer ${keys} ${isDone ? "goes on" : "ends it"}`,
+      NEEDS_TERMINAL,
+      async (t) => {
+        const folder = await prepare(t, A, `${A}x\n${B}`);
+        const before = snapshot(folder);
+        assert.equal(await runAtTerminal(t, ["repair", "--data", folder], answer), status);
+        if (isDone) assert.equal(readLog(folder), A + B);
+        else assert.deepEqual(snapshot(folder), before);
+      },
+    );
   }
 });
 
@@ -148,8 +149,7 @@ async function runAtTerminal(
   args: readonly string[],
   answer: string,
 ): Promise<number | null> {
-  const words = [process.execPath, ...NODE_ARGS, ...args].map((word) => `'${word}'`);
-  const child = spawn("script", ["-qec", words.join(" "), "/dev/null"]);
+  const child = spawn("script", terminalArgs(args));
   t.after(() => child.kill("SIGKILL"));
   let shown = "";
   child.stdout.setEncoding("utf8").on("data", (text: string) => {

@@ -1,14 +1,15 @@
 import assert from "node:assert/strict";
-import { spawn, spawnSync } from "node:child_process";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { test } from "node:test";
 import { createToken } from "../../src/index.ts";
-import { NODE_ARGS, startServer } from "../support/cli.ts";
+import { startServer } from "../support/cli.ts";
 import { Client } from "../support/client.ts";
 import { encodeRequest } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
 import { logLinesOf } from "../support/messages.ts";
 import { postPlant } from "../support/post.ts";
+import { NEEDS_TERMINAL, terminalArgs } from "../support/terminal.ts";
 import { until } from "../support/watch.ts";
 
 const FERN = '{"id":1,"name":"Fern of a secret garden"}';
@@ -51,16 +52,10 @@ test("--log text is for people, --log-level warn leaves requests out, --log off 
   assert.deepEqual(await run("--log", "off"), []);
 });
 
-test("at a terminal the log is coloured text", async (t) => {
-  if (spawnSync("script", ["-qec", "true", "/dev/null"]).status !== 0) {
-    t.skip("needs script, from util-linux");
-    return;
-  }
-  const words = [process.execPath, ...NODE_ARGS, "serve", "--port", "0", "--data", makeFolder(t)];
-  // `exec`: a shell that stays would be ended by Ctrl-C as well, and its status is what is told.
-  const command = `exec ${words.map((word) => `'${word}'`).join(" ")}`;
+test("at a terminal the log is coloured text", NEEDS_TERMINAL, async (t) => {
+  const args = terminalArgs(["serve", "--port", "0", "--data", makeFolder(t)]);
   const env = { ...process.env, TERM: "xterm", NO_COLOR: "", FORCE_COLOR: "" };
-  const child = spawn("script", ["-qec", command, "/dev/null"], { env });
+  const child = spawn("script", args, { env });
   t.after(() => child.kill("SIGKILL"));
   let shown = "";
   child.stdout.setEncoding("utf8").on("data", (text: string) => {

@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { test } from "node:test";
 import { describe } from "../../src/cli/progress.ts";
-import { NODE_ARGS } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
 import { writeLog } from "../support/stores.ts";
+import { NEEDS_TERMINAL, terminalArgs } from "../support/terminal.ts";
 
 const MB = 1_000_000;
 
@@ -35,26 +35,25 @@ test("more bytes than were expected, of a file that grows, never burst the bar",
   }
 });
 
-test("at a terminal a line of the log stands in the place of the bar, not behind it", (t) => {
-  if (spawnSync("script", ["-qec", "true", "/dev/null"]).status !== 0) {
-    t.skip("needs script, from util-linux");
-    return;
-  }
-  const data = makeFolder(t);
-  const lines = Array.from({ length: 50_000 }, (_, id) => `{"id":${id},"name":"Plant ${id}"}\n`);
-  writeLog(data, `${lines.join("")}{"id":`); // longer than what is read at once, and torn
-  // It reads the log and ends by itself: nothing can listen on a folder.
-  const words = [process.execPath, ...NODE_ARGS, "serve", "--port=0", "--data", data, "--admin"];
-  const command = `exec ${[...words, data].map((word) => `'${word}'`).join(" ")}`;
-  const env = { ...process.env, TERM: "xterm", NO_COLOR: "1", FORCE_COLOR: "" };
-  const { status, stdout } = spawnSync("script", ["-qec", command, "/dev/null"], {
-    env,
-    encoding: "utf8",
-  });
-  assert.equal(status, 1, stdout);
-  const rows = stdout.replaceAll("\u001b[K", "").split(/\r\n?/);
-  const bar = rows.findIndex((row) => row.includes("[#"));
-  const warning = rows.findIndex((row) => row.includes("quarantine"));
-  assert.ok(0 <= bar && bar < warning, stdout);
-  assert.match(rows[warning] ?? "", /^[0-9:]{8} /);
-});
+test(
+  "at a terminal a line of the log stands in the place of the bar, not behind it",
+  NEEDS_TERMINAL,
+  (t) => {
+    const data = makeFolder(t);
+    const lines = Array.from({ length: 50_000 }, (_, id) => `{"id":${id},"name":"Plant ${id}"}\n`);
+    writeLog(data, `${lines.join("")}{"id":`); // longer than what is read at once, and torn
+    // It reads the log and ends by itself: nothing can listen on a folder.
+    const args = terminalArgs(["serve", "--port=0", "--data", data, "--admin", data]);
+    const env = { ...process.env, TERM: "xterm", NO_COLOR: "1", FORCE_COLOR: "" };
+    const { status, stdout } = spawnSync("script", args, {
+      env,
+      encoding: "utf8",
+    });
+    assert.equal(status, 1, stdout);
+    const rows = stdout.replaceAll("\u001b[K", "").split(/\r\n?/);
+    const bar = rows.findIndex((row) => row.includes("[#"));
+    const warning = rows.findIndex((row) => row.includes("quarantine"));
+    assert.ok(0 <= bar && bar < warning, stdout);
+    assert.match(rows[warning] ?? "", /^[0-9:]{8} /);
+  },
+);

@@ -205,7 +205,8 @@ test("a snapshot behind an end that was put in order counts lines and ids from t
   assert.deepEqual(found?.end, { bytes: 430, records: 0, crc32: 2, line: 6 });
 });
 
-test("a copy that a burst of creates overtook is no fault, and is made again before the log is a tenth longer", async (t) => {
+/** Has every copy of the index be overtaken, until what is returned is called. */
+function overtakeCopies(t: TestContext): () => void {
   const { beginCopy } = IdIndex.prototype;
   let isBurst = true;
   t.mock.method(IdIndex.prototype, "beginCopy", function (this: IdIndex, limit: number) {
@@ -213,12 +214,19 @@ test("a copy that a burst of creates overtook is no fault, and is made again bef
     if (isBurst) copy.giveUp(); // as the index does where too many are added
     return copy;
   });
+  return () => {
+    isBurst = false;
+  };
+}
+
+test("a copy that a burst of creates overtook is no fault, and is made again before the log is a tenth longer", async (t) => {
+  const endBurst = overtakeCopies(t);
   const warnings = collectWarnings(t);
   const trial = await start(t, 6000);
   trial.growTo(8000);
   await until("it is given up", () => trial.ended() === 1);
   await turn();
-  isBurst = false;
+  endBurst();
   trial.growTo(8600);
   await turn();
   assert.equal(trial.begun(), 1);
@@ -242,13 +250,7 @@ function fillDisk(t: TestContext): () => void {
 }
 
 test("a copy that was overtaken hides no fault of the disk, which is warned about once", async (t) => {
-  const { beginCopy } = IdIndex.prototype;
-  let isBurst = true;
-  t.mock.method(IdIndex.prototype, "beginCopy", function (this: IdIndex, limit: number) {
-    const copy = beginCopy.call(this, limit);
-    if (isBurst) copy.giveUp();
-    return copy;
-  });
+  const endBurst = overtakeCopies(t);
   const warnings = collectWarnings(t);
   const trial = await start(t, 0);
   const attempt = async (length: number, attempts: number) => {
@@ -261,7 +263,7 @@ test("a copy that was overtaken hides no fault of the disk, which is warned abou
   assert.equal(warnings.length, 1);
   makeRoom();
   await attempt(1200, 2); // overtaken alone
-  isBurst = false;
+  endBurst();
   fillDisk(t);
   await attempt(2400, 3);
   assert.equal(warnings.length, 1);
