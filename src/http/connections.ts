@@ -24,15 +24,16 @@ const UNANSWERED_MAX = 1000;
 const UNANSWERED_GRACE_MS = 1000;
 
 /** What is known of a connection: the exchange that began last on it. */
-interface Connection {
+class Connection {
   /** Requests whose answers are not sent yet. */
-  unanswered: number;
-  /** One function for all of them: an answer costs a closure and its wrapper less. */
-  readonly noteAnswered: () => void;
+  unanswered = 0;
   req?: IncomingMessage;
   res?: ServerResponse;
   /** The parser gave up; it reports the same fault again for whatever still comes. */
-  isBroken: boolean;
+  isBroken = false;
+  readonly noteAnswered = () => {
+    this.unanswered--;
+  };
 }
 
 /**
@@ -53,14 +54,7 @@ export class Connections {
   }
 
   add(socket: Socket): void {
-    const connection: Connection = {
-      unanswered: 0,
-      noteAnswered: () => {
-        connection.unanswered--;
-      },
-      isBroken: false,
-    };
-    this.#connections.set(socket, connection);
+    this.#connections.set(socket, new Connection());
     socket.once("close", () => this.#connections.delete(socket));
   }
 
