@@ -2,10 +2,12 @@
  * Group commit: many appends, one sync.
  *
  * Invariants. A resolved `append` means the whole record is on disk; there is
- * no weaker promise. Bytes before `durableBytes` never change. What arrives
- * while a sync is under way goes out together in the next one: no timer, and
- * nothing waits while the disk is idle. A batch the system refused is cut away
- * before anything else is written, so its bytes never stay behind a later one.
+ * no weaker promise. Bytes before `durableBytes` never change; who keeps the
+ * offsets is told them in the moment it grows, so nobody sees the one without
+ * the other. What arrives while a sync is under way goes out together in the
+ * next one: no timer, and nothing waits while the disk is idle. A batch the
+ * system refused is cut away before anything else is written, so its bytes
+ * never stay behind a later one.
  * After a failed sync, or when the file is no longer where it was, the writer
  * has failed for good: it never syncs and never acknowledges again.
  */
@@ -14,6 +16,14 @@ import { PlantStoreError } from "../core/errors.ts";
 import { type Checkpoint, extendCheckpoint } from "./checkpoint.ts";
 import { type AppendResult, describeSystemError, type LogFile } from "./file.ts";
 import { encodeLine, RECORD_BYTES_MAX } from "./format.ts";
+
+/**
+ * Answered in one turn of the event loop, which does what else there is before the next. With
+ * whole batches a refusal beside 256 connections takes 3 to 8 ms, with these 2 to 4 (p50).
+ */
+const TURN_RECORDS = 32;
+
+const nextTurn = () => new Promise<void>((resolve) => setImmediate(resolve));
 
 export interface LogWriterOptions {
   /** A batch takes records until it holds this many bytes, so it is at most one record longer. */
@@ -29,6 +39,7 @@ export interface LogWriterOptions {
 interface Waiting {
   readonly line: string;
   readonly bytes: number;
+  readonly tellOffset: (offset: number) => void;
   readonly resolve: (offset: number) => void;
   readonly reject: (error: PlantStoreError) => void;
 }
@@ -94,10 +105,12 @@ export class LogWriter {
   /**
    * Appends one record and resolves with its byte offset once it is durable.
    *
+   * @param tellOffset told it as soon as `durableBytes` covers the record: a large batch is
+   * answered later than that.
    * @throws PlantStoreError `body_too_large`, `overloaded` (nothing was written), `write_failed`
    * (cut away again, or its answer was lost: repeat it) or `store_failed`.
    */
-  append(record: string): Promise<number> {
+  append(record: string, tellOffset: (offset: number) => void = () => {}): Promise<number> {
     if (this.#failure !== undefined) return Promise.reject(this.#failure);
     const line = encodeLine(record);
     const bytes = Buffer.byteLength(line);
@@ -113,7 +126,7 @@ export class LogWriter {
     }
     this.#queuedBytes += bytes;
     const durable = new Promise<number>((resolve, reject) => {
-      this.#queue.push({ line, bytes, resolve, reject });
+      this.#queue.push({ line, bytes, tellOffset, resolve, reject });
     });
     this.#flushing ??= this.#flush();
     return durable;
@@ -126,7 +139,7 @@ export class LogWriter {
 
   async #flush(): Promise<void> {
     // Every request of one turn of the event loop goes into its first batch.
-    await new Promise(setImmediate);
+    await nextTurn();
     // Whoever was answered may have come back at once.
     while (this.#queue.length > 0 && this.#failure === undefined) {
       let batch = this.#isDisplaced([], this.durableBytes) ? undefined : this.#startBatch();
@@ -163,8 +176,9 @@ export class LogWriter {
       this.#end = extendCheckpoint(this.#end, bytes, records.length);
       // The disk works while this batch is answered: up to a tenth more creates (256 connections).
       const next = this.#startBatch();
-      this.#acknowledge(records, offset);
+      this.#tell(records, offset);
       if (syncMs !== undefined) this.#publish(records.length, bytes.length, syncMs);
+      await this.#acknowledge(records, offset);
       return next;
     }
     return undefined;
@@ -188,15 +202,29 @@ export class LogWriter {
     return true;
   }
 
-  #acknowledge(records: readonly Waiting[], start: number): void {
-    let offset = start;
-    for (const { bytes, resolve } of records) {
-      resolve(offset);
-      offset += bytes;
-    }
+  #tell(records: readonly Waiting[], start: number): void {
     if (this.#isRefused) publishWarning(`"${this.#file.path}" can be written again`);
     this.#isRefused = false;
-    this.#onDurable?.(this.#end);
+    try {
+      let offset = start;
+      for (const { bytes, tellOffset } of records) {
+        tellOffset(offset);
+        offset += bytes;
+      }
+      this.#onDurable?.(this.#end);
+    } catch (cause) {
+      this.fail(cause); // what is durable could not be found
+    }
+  }
+
+  async #acknowledge(records: readonly Waiting[], start: number): Promise<void> {
+    let offset = start;
+    for (const [number, { bytes, resolve, reject }] of records.entries()) {
+      if (beginsTurn(number, records.length)) await nextTurn();
+      if (this.#failure === undefined) resolve(offset);
+      else reject(this.#failure);
+      offset += bytes;
+    }
   }
 
   #publish(records: number, bytes: number, syncMs: number): void {
@@ -257,6 +285,11 @@ export class LogWriter {
     this.#reportFailure(error);
     return error;
   }
+}
+
+/** A few at the end get no turn of their own: that took 5 % of the creates of 64 connections. */
+function beginsTurn(number: number, count: number): boolean {
+  return number > 0 && number % TURN_RECORDS === 0 && number + TURN_RECORDS <= count;
 }
 
 function tooLong(bytes: number): PlantStoreError {

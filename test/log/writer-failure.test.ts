@@ -15,9 +15,9 @@ import { openLog } from "../support/logs.ts";
 
 const OLD = "old\n";
 
-function writerOn(file: LogFile, queueBytesMax = 1024): LogWriter {
+function writerOn(file: LogFile, queueBytesMax = 1024, batchBytesMax = 8): LogWriter {
   const end = { ...EMPTY_LOG, bytes: file.path === FULL_DEVICE ? 0 : OLD.length };
-  return new LogWriter(file, { batchBytesMax: 8, queueBytesMax, end });
+  return new LogWriter(file, { batchBytesMax, queueBytesMax, end });
 }
 
 /**
@@ -103,6 +103,35 @@ test("LogWriter.append() fails for good after a failed sync, and the queue share
   await writer.drain();
   assert.equal(appends.callCount(), 1, "nothing may be written or synced any more");
   assert.equal(writer.durableBytes, OLD.length);
+});
+
+test("LogWriter.append() answers the rest of a large batch that it was failed, once it was", async (t) => {
+  const writer = writerOn(await openLog(t, OLD), 1024, 1024);
+  const appends = Array.from({ length: 96 }, () => writer.append("x"));
+  void appends[0]?.then(() => writer.fail(new Error("changed on disk")));
+  const found = await outcomes(appends);
+  const answered = found.filter((outcome) => typeof outcome === "number");
+  assert.deepEqual(
+    answered,
+    Array.from({ length: 32 }, (_, number) => OLD.length + 2 * number),
+  );
+  assert.deepEqual(new Set(found.slice(32)), new Set(["store_failed"]));
+});
+
+test("LogWriter.append() fails for good where nobody can keep what is durable", async (t) => {
+  const file = await openLog(t, OLD);
+  const writer = writerOn(file);
+  const cause = new RangeError("no memory");
+  const append = writer.append("one", () => {
+    throw cause;
+  });
+  assert.deepEqual(await outcomes([append, writer.append("two")]), [
+    "store_failed",
+    "store_failed",
+  ]);
+  assert.equal(writer.failure?.cause, cause);
+  assert.equal(fs.readFileSync(file.path, "utf8"), `${OLD}one\ntwo\n`);
+  await writer.drain();
 });
 
 test("LogWriter cuts back what a failed sync left behind, as best it can (fake sync failure)", async (t) => {

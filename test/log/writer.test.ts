@@ -129,6 +129,44 @@ test("LogWriter.append() keeps the order of its calls, over many batches and tur
   }
 });
 
+for (const { records, turns } of [
+  { records: 63, turns: 1 },
+  { records: 64, turns: 2 },
+  { records: 95, turns: 2 },
+  { records: 96, turns: 3 },
+  { records: 300, turns: 9 },
+]) {
+  test(`LogWriter.append() answers a batch of ${records} records in turn(s) of the event loop: ${turns}`, async (t) => {
+    const { writer, batches } = await openWriter(t, { batchBytesMax: 64 * 1024 });
+    const turn = countTurns(t);
+    const told: number[] = [];
+    const appends = Array.from({ length: records }, async (_, number) => {
+      const offset = await writer.append("x", (place) => told.push(place));
+      assert.equal(offset, 2 * number);
+      assert.equal(told.length, records, "told all offsets before the first answer");
+      return turn();
+    });
+    const answered = await Promise.all(appends);
+    assert.equal(batches().length, 1);
+    assert.deepEqual(
+      told,
+      appends.map((_, number) => 2 * number),
+    );
+    assert.equal(new Set(answered).size, turns);
+  });
+}
+
+/** The number of the turn that the event loop is in. */
+function countTurns(t: TestContext): () => number {
+  let turn = 0;
+  let next = setImmediate(function count() {
+    turn++;
+    next = setImmediate(count);
+  });
+  t.after(() => clearImmediate(next));
+  return () => turn;
+}
+
 test("LogWriter.durableBytes grows with the sync, not before", async (t) => {
   const during: number[] = [];
   const { writer } = await openWriter(t, { durableBytes: 3 }, () => {

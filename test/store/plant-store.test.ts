@@ -195,6 +195,23 @@ test("a plant is seen by get, list and size only once it is durable", async (t) 
   assert.deepEqual(await collect(store.list()), [IVY, FERN]);
 });
 
+test("all of a large batch is listed, read and counted while some of it is still to be answered", async (t) => {
+  const store = await openStore(t, makeFolder(t));
+  const plants = Array.from({ length: 200 }, (_, index) => ({ id: BigInt(index), name: "a" }));
+  let answered = 0;
+  const creates = plants.map(async (plant) => {
+    await store.create(plant);
+    answered++;
+  });
+  await creates[0];
+  await new Promise(setImmediate);
+  assert.notEqual(answered, 200);
+  assert.equal(store.size, 200);
+  assert.deepEqual(await store.get(199n), plants[199]);
+  assert.deepEqual(await collect(store.list()), plants);
+  await Promise.all(creates);
+});
+
 test("close finishes what was accepted, also what no batch has taken yet", async (t) => {
   const folder = makeFolder(t);
   const store = await openStore(t, folder, { batchBytesMax: 1 });
