@@ -3,7 +3,9 @@
  * milliseconds by `strace`, and while clients create plants a prober asks for
  * what needs no disk (a create without a token: 401), every few milliseconds
  * on a connection of its own. The loop is free where those answers come at
- * once; the batches grow where throughput does not fall with the disk.
+ * once; the batches grow where throughput does not fall with the disk. What the
+ * machine alone makes of such a request tells a floor on the same core, which
+ * has nothing to do but to answer a second prober.
  *
  *   npm run bench:slow-disk
  */
@@ -14,7 +16,7 @@ import { describeMachine, isInstalled, withFolder } from "./support/machine.ts";
 import { formatCount } from "./support/numbers.ts";
 import { positive, positives, readOptions } from "./support/options.ts";
 import { formatTable } from "./support/table.ts";
-import { startServer, type Target } from "./support/targets.ts";
+import { startFloor, startServer, type Target, withTargets } from "./support/targets.ts";
 
 const options = readOptions({
   delays: "milliseconds that each sync is held up (0,2,10,100)",
@@ -31,16 +33,28 @@ await withFolder(options.dir, async (folder) => {
   const rows: string[][] = [];
   const delays = positives(options.delays?.replace(/^0,/, ""), [2, 10, 100]);
   for (const delayMs of [0, ...delays]) {
-    const target = await startSlow(path.join(folder, String(delayMs)), delayMs);
-    for (const connections of positives(options.connections, [16, 64, 256])) {
-      rows.push(await measureBeside(target, delayMs, connections));
-    }
-    await target.stop();
+    rows.push(...(await measureDelay(path.join(folder, String(delayMs)), delayMs)));
   }
   const head = ["sync +ms", "connections", "creates/s", "records a sync", "p50 ms", "p99 ms"];
-  const probe = ["401 p50 ms", "401 p99 ms", "401 max ms"];
-  process.stdout.write(`${formatTable([...head, ...probe], rows)}\n`);
+  const probes = ["401", "idle floor"].flatMap((what) =>
+    ["p50", "p99", "max"].map((which) => `${what} ${which} ms`),
+  );
+  process.stdout.write(`${formatTable([...head, ...probes], rows)}\n`);
 });
+
+function measureDelay(folder: string, delayMs: number): Promise<string[][]> {
+  return withTargets(async (targets) => {
+    const slow = await startSlow(folder, delayMs);
+    targets.push(slow);
+    const floor = await startFloor();
+    targets.push(floor);
+    const rows: string[][] = [];
+    for (const connections of positives(options.connections, [16, 64, 256])) {
+      rows.push([String(delayMs), String(connections), ...(await load(slow, floor, connections))]);
+    }
+    return rows;
+  });
+}
 
 function startSlow(folder: string, delayMs: number): Promise<Target> {
   // The log is the only file that is written at an offset.
@@ -51,25 +65,25 @@ function startSlow(folder: string, delayMs: number): Promise<Target> {
   return startServer({ name: "slow", folder, wrapper, env: { UV_USE_IO_URING: "0" } });
 }
 
-async function measureBeside(
-  target: Target,
-  delayMs: number,
-  connections: number,
-): Promise<string[]> {
-  const prober = probe(target.port);
+async function load(slow: Target, floor: Target, connections: number): Promise<string[]> {
+  const probers = [probe(slow.port, 401), probe(floor.port, 200)];
   const seconds = positive(options.seconds, 5);
-  const { perSecond, records, syncs, p50Ms, p99Ms } = await measure(target, connections, seconds);
-  const answers = (await prober.stop()).sort((a, b) => a - b);
-  const at = (share: number) => answers[Math.ceil(share * answers.length) - 1] ?? Number.NaN;
+  const { perSecond, records, syncs, p50Ms, p99Ms } = await measure(slow, connections, seconds);
+  const answers = await Promise.all(probers.map((prober) => prober.stop()));
   return [
-    ...[delayMs, connections].map(String),
     formatCount(perSecond),
     (records / syncs).toFixed(1),
-    ...[p50Ms, p99Ms, at(0.5), at(0.99), at(1)].map((ms) => ms.toFixed(1)),
+    ...[p50Ms, p99Ms, ...answers.flatMap(quantiles)].map((ms) => ms.toFixed(1)),
   ];
 }
 
-function probe(port: number): Asking {
+function probe(port: number, status: number): Asking {
   const create = { port, host: "127.0.0.1", method: "POST", path: "/plants" };
-  return askAgain(create, 401, PROBE_INTERVAL_MS);
+  return askAgain(create, status, PROBE_INTERVAL_MS);
+}
+
+/** Half of them are no longer than this, 99 %, and all. */
+function quantiles(answers: readonly number[]): number[] {
+  const sorted = answers.toSorted((a, b) => a - b);
+  return [0.5, 0.99, 1].map((share) => sorted[Math.ceil(share * sorted.length) - 1] ?? Number.NaN);
 }
