@@ -134,7 +134,10 @@ for (const { records, turns } of [
   { records: 64, turns: 2 },
   { records: 95, turns: 2 },
   { records: 96, turns: 3 },
-  { records: 300, turns: 9 },
+  { records: 128, turns: 4 },
+  { records: 129, turns: 3 },
+  { records: 160, turns: 4 },
+  { records: 3000, turns: 4 },
 ]) {
   test(`LogWriter.append() answers a batch of ${records} records in turn(s) of the event loop: ${turns}`, async (t) => {
     const { writer, batches } = await openWriter(t, { batchBytesMax: 64 * 1024 });
