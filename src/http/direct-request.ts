@@ -2,7 +2,7 @@
  * A request whose body the HTTP parser hands over as it comes, without a
  * stream in between: only in our own server, which may name its class of
  * requests (`http.createServer`, option `IncomingMessage`). With the stream the
- * server makes a tenth fewer creates at 64 connections, and an eighth at 256.
+ * server makes a tenth fewer creates at 64 connections, and a ninth at 256.
  *
  * It is a stream like any other until a collector is attached, and again when
  * the collector wants no more; so refusals read or drop a rest as usual. In

@@ -13,19 +13,10 @@
  */
 import { type BatchMessage, batches, publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
+import { Answers, nextTurn } from "./answers.ts";
 import { type Checkpoint, extendCheckpoint } from "./checkpoint.ts";
-import { type AppendResult, describeSystemError, type LogFile } from "./file.ts";
+import { type AppendResult, describeSystemError, ioError, type LogFile } from "./file.ts";
 import { encodeLine, RECORD_BYTES_MAX } from "./format.ts";
-
-/**
- * Answered in one turn of the event loop, which does what else there is before the next. With
- * whole batches a refusal beside 256 connections takes 3 to 8 ms, with these 1 to 4 (p50).
- */
-const TURN_RECORDS = 32;
-/** Of a batch: however many they are that the loop has to serve besides, creates keep their part. */
-const TURNS_MAX = 4;
-
-const nextTurn = () => new Promise<void>((resolve) => setImmediate(resolve));
 
 export interface LogWriterOptions {
   /** A batch takes records until it holds this many bytes, so it is at most one record longer. */
@@ -41,6 +32,8 @@ export interface LogWriterOptions {
 interface Waiting {
   readonly line: string;
   readonly bytes: number;
+  /** Known once it is durable. */
+  offset: number;
   readonly tellOffset: (offset: number) => void;
   readonly resolve: (offset: number) => void;
   readonly reject: (error: PlantStoreError) => void;
@@ -63,9 +56,10 @@ export class LogWriter {
   readonly #batchBytesMax: number;
   readonly #queueBytesMax: number;
   readonly #onDurable: ((end: Checkpoint) => void) | undefined;
+  readonly #answers = new Answers(() => this.#findFailure());
   #end: Checkpoint;
   #queue: Waiting[] = [];
-  /** Bytes accepted and not yet answered: queued ones and those of the batch under way. */
+  /** Bytes that wait for the disk: queued ones and those of the batch under way. */
   #queuedBytes = 0;
   #flushing: Promise<void> | undefined;
   #failure: PlantStoreError | undefined;
@@ -89,7 +83,7 @@ export class LogWriter {
     return this.#end.bytes;
   }
 
-  /** Bytes that were accepted and are not yet answered. */
+  /** Bytes that wait for the disk. */
   get queuedBytes(): number {
     return this.#queuedBytes;
   }
@@ -128,7 +122,7 @@ export class LogWriter {
     }
     this.#queuedBytes += bytes;
     const durable = new Promise<number>((resolve, reject) => {
-      this.#queue.push({ line, bytes, tellOffset, resolve, reject });
+      this.#queue.push({ line, bytes, offset: 0, tellOffset, resolve, reject });
     });
     this.#flushing ??= this.#flush();
     return durable;
@@ -137,6 +131,7 @@ export class LogWriter {
   /** Waits until everything accepted so far was answered. */
   async drain(): Promise<void> {
     await this.#flushing;
+    await this.#answers.drain();
   }
 
   async #flush(): Promise<void> {
@@ -178,9 +173,8 @@ export class LogWriter {
       this.#end = extendCheckpoint(this.#end, bytes, records.length);
       // The disk works while this batch is answered: up to a tenth more creates (256 connections).
       const next = this.#startBatch();
-      this.#tell(records, offset);
+      if (this.#tell(records, offset)) this.#answers.add(records);
       if (syncMs !== undefined) this.#publish(records.length, bytes.length, syncMs);
-      await this.#acknowledge(records, offset);
       return next;
     }
     return undefined;
@@ -197,39 +191,36 @@ export class LogWriter {
     return this.#queue.splice(0, count);
   }
 
-  #isDisplaced(batch: readonly Waiting[], expectedSize: number): boolean {
+  /** Why nobody may be answered "stored" any more. */
+  #findFailure(): PlantStoreError | undefined {
+    if (this.#failure === undefined) this.#isDisplaced([]);
+    return this.#failure;
+  }
+
+  #isDisplaced(batch: readonly Waiting[], expectedSize?: number): boolean {
     const displacement = this.#file.displacement(expectedSize);
     if (displacement === undefined) return false;
     this.#fail(batch, new Error(`"${this.#file.path}" ${displacement}`));
     return true;
   }
 
-  #tell(records: readonly Waiting[], start: number): void {
-    if (this.#isRefused) publishWarning(`"${this.#file.path}" can be written again`);
-    this.#isRefused = false;
+  /** Whether everybody knows now what is durable. */
+  #tell(records: readonly Waiting[], start: number): boolean {
+    let offset = start;
     try {
-      let offset = start;
-      for (const { bytes, tellOffset } of records) {
-        tellOffset(offset);
-        offset += bytes;
+      for (const record of records) {
+        record.offset = offset;
+        record.tellOffset(offset);
+        offset += record.bytes;
       }
       this.#onDurable?.(this.#end);
     } catch (cause) {
-      this.fail(cause); // what is durable could not be found
+      this.#fail(records, ioError(`Cannot index "${this.#file.path}"`, cause));
+      return false;
     }
-  }
-
-  async #acknowledge(records: readonly Waiting[], start: number): Promise<void> {
-    const inTurn = Math.max(TURN_RECORDS, Math.ceil(records.length / TURNS_MAX));
-    let offset = start;
-    for (const [number, { bytes, resolve, reject }] of records.entries()) {
-      // A few at the end get no turn of their own: that took 5 % of creates (64 connections).
-      const isFull = number > 0 && number % inTurn === 0;
-      if (isFull && records.length - number >= TURN_RECORDS) await nextTurn();
-      if (this.#failure === undefined) resolve(offset);
-      else reject(this.#failure);
-      offset += bytes;
-    }
+    if (this.#isRefused) publishWarning(`"${this.#file.path}" can be written again`);
+    this.#isRefused = false;
+    return true;
   }
 
   #publish(records: number, bytes: number, syncMs: number): void {

@@ -167,12 +167,13 @@ export class PlantStore implements PlantService {
       return this.create(plant); // what was settled may hold this very id
     }
     if (this.#writer.durableBytes >= LOG_BYTES_MAX || this.size >= IDS_MAX) throw logFull();
-    const index = (offset: number) => this.#index.add(plant.id, offset);
-    const durable = this.#writer.append(encodeNewPlant(plant), index);
+    const durable = this.#writer.append(encodeNewPlant(plant), (offset) => {
+      this.#index.add(plant.id, offset);
+      if (creates.hasSubscribers) publishCreate(this.#file.path, plant, offset);
+    });
     this.#inFlight.set(plant.id, { plant, durable });
     try {
-      const offset = await durable;
-      if (creates.hasSubscribers) publishCreate(this.#file.path, plant, offset);
+      await durable;
       return "created";
     } finally {
       this.#inFlight.delete(plant.id);

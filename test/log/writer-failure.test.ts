@@ -105,17 +105,44 @@ test("LogWriter.append() fails for good after a failed sync, and the queue share
   assert.equal(writer.durableBytes, OLD.length);
 });
 
-test("LogWriter.append() answers the rest of a large batch that it was failed, once it was", async (t) => {
-  const writer = writerOn(await openLog(t, OLD), 1024, 1024);
+/** How so many appends of one batch end, when `then` runs in the turn of the first answers. */
+async function outcomesOfLarge(writer: LogWriter, then: () => void): Promise<(number | string)[]> {
   const appends = Array.from({ length: 96 }, () => writer.append("x"));
-  void appends[0]?.then(() => writer.fail(new Error("changed on disk")));
-  const found = await outcomes(appends);
-  const answered = found.filter((outcome) => typeof outcome === "number");
+  void appends[0]?.then(then);
+  return outcomes(appends);
+}
+
+const FIRST_ANSWERS = Array.from({ length: 32 }, (_, number) => OLD.length + 2 * number);
+const REST_FAILED = Array.from({ length: 64 }, () => "store_failed");
+
+test('LogWriter.append() answers nobody "stored" any more once it was failed, in the midst of a batch', async (t) => {
+  const writer = writerOn(await openLog(t, OLD), 1024, 1024);
+  const fail = () => writer.fail(new Error("changed on disk"));
+  assert.deepEqual(await outcomesOfLarge(writer, fail), [...FIRST_ANSWERS, ...REST_FAILED]);
+});
+
+test('LogWriter.append() answers nobody "stored" any more once the file is gone, in the midst of a batch', async (t) => {
+  const file = await openLog(t, OLD);
+  const writer = writerOn(file, 1024, 1024);
+  const remove = () => fs.rmSync(file.path);
+  assert.deepEqual(await outcomesOfLarge(writer, remove), [...FIRST_ANSWERS, ...REST_FAILED]);
+  assert.equal(writer.failure?.code, "store_failed");
+});
+
+test("LogWriter.append() goes on answering a large batch while the next one is refused (fake refusal)", async (t) => {
+  const file = await openLog(t, OLD);
+  const writer = writerOn(file, 1024, 1024);
+  let late: Promise<number> | undefined;
+  const found = await outcomesOfLarge(writer, () => {
+    failFirstAppend(t, file, REFUSED);
+    late = writer.append("y");
+  });
   assert.deepEqual(
-    answered,
-    Array.from({ length: 32 }, (_, number) => OLD.length + 2 * number),
+    found,
+    found.map((_, number) => OLD.length + 2 * number),
   );
-  assert.deepEqual(new Set(found.slice(32)), new Set(["store_failed"]));
+  await assert.rejects(late as Promise<number>, { code: "write_failed" });
+  assert.equal(await writer.append("z"), OLD.length + 2 * 96);
 });
 
 test("LogWriter.append() fails for good where nobody can keep what is durable", async (t) => {
@@ -129,7 +156,7 @@ test("LogWriter.append() fails for good where nobody can keep what is durable", 
     "store_failed",
     "store_failed",
   ]);
-  assert.equal(writer.failure?.cause, cause);
+  assert.equal((writer.failure?.cause as Error | undefined)?.cause, cause);
   assert.equal(fs.readFileSync(file.path, "utf8"), `${OLD}one\ntwo\n`);
   await writer.drain();
 });
