@@ -41,7 +41,7 @@ export class StreamPace {
   #begin(): Promise<unknown> {
     const before = this.#creates;
     this.#creates = this.#countCreates();
-    // Asking whether any is under way would not do: all may wait for one batch.
+    // Asking whether any is under way would not do: a batch is answered all at once.
     return this.#rest(this.#creates - before);
   }
 }

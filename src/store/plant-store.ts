@@ -167,13 +167,12 @@ export class PlantStore implements PlantService {
       return this.create(plant); // what was settled may hold this very id
     }
     if (this.#writer.durableBytes >= LOG_BYTES_MAX || this.size >= IDS_MAX) throw logFull();
-    const durable = this.#writer.append(encodeNewPlant(plant), (offset) => {
-      this.#index.add(plant.id, offset);
-      if (creates.hasSubscribers) publishCreate(this.#file.path, plant, offset);
-    });
+    const durable = this.#writer.append(encodeNewPlant(plant));
     this.#inFlight.set(plant.id, { plant, durable });
     try {
-      await durable;
+      const offset = await durable;
+      this.#index.add(plant.id, offset);
+      if (creates.hasSubscribers) publishCreate(this.#file.path, plant, offset);
       return "created";
     } finally {
       this.#inFlight.delete(plant.id);

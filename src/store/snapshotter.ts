@@ -67,7 +67,7 @@ export class Snapshotter {
     this.note(options.end);
   }
 
-  /** Told after every batch that became durable, whose ids are in the index. */
+  /** Told after every batch that became durable. */
   note(latest: Checkpoint): void {
     this.#latest = latest;
     if (this.#writing !== undefined || this.#stop.signal.aborted || !this.#isDue()) return;
@@ -113,6 +113,8 @@ export class Snapshotter {
   /** Never rejects. */
   async #write(share: number, signal: AbortSignal): Promise<void> {
     try {
+      // What was told to be durable enters the index before the next turn of the loop.
+      await new Promise(setImmediate);
       await this.#writeLatest(share, signal);
     } catch (error) {
       if (signal.aborted) return;

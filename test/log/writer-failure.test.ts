@@ -15,9 +15,9 @@ import { openLog } from "../support/logs.ts";
 
 const OLD = "old\n";
 
-function writerOn(file: LogFile, queueBytesMax = 1024, batchBytesMax = 8): LogWriter {
+function writerOn(file: LogFile, queueBytesMax = 1024): LogWriter {
   const end = { ...EMPTY_LOG, bytes: file.path === FULL_DEVICE ? 0 : OLD.length };
-  return new LogWriter(file, { batchBytesMax, queueBytesMax, end });
+  return new LogWriter(file, { batchBytesMax: 8, queueBytesMax, end });
 }
 
 /**
@@ -103,62 +103,6 @@ test("LogWriter.append() fails for good after a failed sync, and the queue share
   await writer.drain();
   assert.equal(appends.callCount(), 1, "nothing may be written or synced any more");
   assert.equal(writer.durableBytes, OLD.length);
-});
-
-/** How so many appends of one batch end, when `then` runs in the turn of the first answers. */
-async function outcomesOfLarge(writer: LogWriter, then: () => void): Promise<(number | string)[]> {
-  const appends = Array.from({ length: 96 }, () => writer.append("x"));
-  void appends[0]?.then(then);
-  return outcomes(appends);
-}
-
-const FIRST_ANSWERS = Array.from({ length: 32 }, (_, number) => OLD.length + 2 * number);
-const REST_FAILED = Array.from({ length: 64 }, () => "store_failed");
-
-test('LogWriter.append() answers nobody "stored" any more once it was failed, in the midst of a batch', async (t) => {
-  const writer = writerOn(await openLog(t, OLD), 1024, 1024);
-  const fail = () => writer.fail(new Error("changed on disk"));
-  assert.deepEqual(await outcomesOfLarge(writer, fail), [...FIRST_ANSWERS, ...REST_FAILED]);
-});
-
-test('LogWriter.append() answers nobody "stored" any more once the file is gone, in the midst of a batch', async (t) => {
-  const file = await openLog(t, OLD);
-  const writer = writerOn(file, 1024, 1024);
-  const remove = () => fs.rmSync(file.path);
-  assert.deepEqual(await outcomesOfLarge(writer, remove), [...FIRST_ANSWERS, ...REST_FAILED]);
-  assert.equal(writer.failure?.code, "store_failed");
-});
-
-test("LogWriter.append() goes on answering a large batch while the next one is refused (fake refusal)", async (t) => {
-  const file = await openLog(t, OLD);
-  const writer = writerOn(file, 1024, 1024);
-  let late: Promise<number> | undefined;
-  const found = await outcomesOfLarge(writer, () => {
-    failFirstAppend(t, file, REFUSED);
-    late = writer.append("y");
-  });
-  assert.deepEqual(
-    found,
-    found.map((_, number) => OLD.length + 2 * number),
-  );
-  await assert.rejects(late as Promise<number>, { code: "write_failed" });
-  assert.equal(await writer.append("z"), OLD.length + 2 * 96);
-});
-
-test("LogWriter.append() fails for good where nobody can keep what is durable", async (t) => {
-  const file = await openLog(t, OLD);
-  const writer = writerOn(file);
-  const cause = new RangeError("no memory");
-  const append = writer.append("one", () => {
-    throw cause;
-  });
-  assert.deepEqual(await outcomes([append, writer.append("two")]), [
-    "store_failed",
-    "store_failed",
-  ]);
-  assert.equal((writer.failure?.cause as Error | undefined)?.cause, cause);
-  assert.equal(fs.readFileSync(file.path, "utf8"), `${OLD}one\ntwo\n`);
-  await writer.drain();
 });
 
 test("LogWriter cuts back what a failed sync left behind, as best it can (fake sync failure)", async (t) => {

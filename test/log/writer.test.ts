@@ -129,18 +129,6 @@ test("LogWriter.append() keeps the order of its calls, over many batches and tur
   }
 });
 
-test("LogWriter.append() tells all offsets of a batch before it answers the first", async (t) => {
-  const { writer, batches } = await openWriter(t);
-  const told: number[] = [];
-  const appends = Array.from({ length: 200 }, () =>
-    writer.append("x", (offset) => told.push(offset)),
-  );
-  await appends[0];
-  assert.equal(batches().length, 1);
-  assert.equal(told.length, 200);
-  assert.deepEqual(told, await Promise.all(appends));
-});
-
 test("LogWriter.durableBytes grows with the sync, not before", async (t) => {
   const during: number[] = [];
   const { writer } = await openWriter(t, { durableBytes: 3 }, () => {
@@ -196,19 +184,6 @@ test("LogWriter.drain() waits for everything accepted, and for nothing when idle
   await writer.drain();
   assert.equal(answered, 3);
   assert.equal(content(), "one\ntwo\nthree\n");
-});
-
-test("LogWriter.drain() waits until all of a large batch was answered", async (t) => {
-  const { writer, batches } = await openWriter(t);
-  let answered = 0;
-  for (let count = 0; count < 200; count++) {
-    writer.append("x").then(() => {
-      answered++;
-    });
-  }
-  await writer.drain();
-  assert.equal(batches().length, 1);
-  assert.equal(answered, 200);
 });
 
 test("every synced batch is published on plant-store:batch, and a refused one is not", async (t) => {

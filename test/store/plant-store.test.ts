@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import { type TestContext, test } from "node:test";
-import type { NewPlant, PlantStore } from "../../src/index.ts";
+import { test } from "node:test";
+import type { NewPlant } from "../../src/index.ts";
 import { makeFolder } from "../support/folders.ts";
 import { collect, openStore, readLog } from "../support/stores.ts";
 
@@ -193,40 +193,6 @@ test("a plant is seen by get, list and size only once it is durable", async (t) 
   assert.equal(store.size, 2);
   assert.deepEqual(await store.get(7n), FERN);
   assert.deepEqual(await collect(store.list()), [IVY, FERN]);
-});
-
-interface Answering {
-  readonly store: PlantStore;
-  /** How many creates were answered so far. */
-  answered(): number;
-  readonly all: Promise<unknown>;
-}
-
-/** A store that has answered the first of 200 creates of one batch, and others not yet. */
-async function openAnswering(t: TestContext): Promise<Answering> {
-  const store = await openStore(t, makeFolder(t));
-  let answered = 0;
-  const creates = Array.from({ length: 200 }, async (_, index) => {
-    await store.create({ id: BigInt(index), name: "a" });
-    answered++;
-  });
-  await creates[0];
-  return { store, answered: () => answered, all: Promise.all(creates) };
-}
-
-test("all of a large batch is counted and found while some of it is still to be answered", async (t) => {
-  const { store, answered, all } = await openAnswering(t);
-  assert.ok(answered() < 200, "some are still to be answered");
-  assert.equal(store.size, 200);
-  const last = store.get(199n); // looks into the index at once
-  await all;
-  assert.deepEqual(await last, { id: 199n, name: "a" });
-});
-
-test("close waits until all of a large batch was answered", async (t) => {
-  const { store, answered } = await openAnswering(t);
-  await store.close();
-  assert.equal(answered(), 200);
 });
 
 test("close finishes what was accepted, also what no batch has taken yet", async (t) => {

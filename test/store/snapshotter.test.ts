@@ -87,7 +87,7 @@ async function start(
   };
 }
 
-/** A write in the background that is due has begun by then. */
+/** A write in the background begins in the turn after the one that it was due in. */
 async function turn(): Promise<void> {
   for (let count = 0; count < 3; count++) await new Promise(setImmediate);
 }
