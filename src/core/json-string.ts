@@ -23,6 +23,11 @@ export function decodeJsonString(bytes: Buffer, start: number, end: number): str
 const UNSAFE = /[\u007f-\u009f\u2028-\u202e\u2066-\u2069\ufeff]/;
 const UNSAFE_ALL = new RegExp(UNSAFE.source, "g");
 
+/** Whether text holds such a character, which `encodeJsonString` writes as its escape. @internal */
+export function holdsUnsafe(text: string): boolean {
+  return UNSAFE.test(text);
+}
+
 /** What nobody is shown: all of those, C0 controls, marks of direction, halves of characters. */
 const UNSHOWN = /[\p{Cc}\p{Cs}\p{Bidi_Control}\u2028\u2029\ufeff]/gu;
 

@@ -40,6 +40,12 @@ export interface PlantService {
    * is no plant with the id `after`, `store_failed` or `closed`.
    */
   list(options?: ListOptions): AsyncIterable<NewPlant>;
+
+  /**
+   * The same as `encodeNewPlant` would have them, a line feed behind each,
+   * some whole lines at a time. Where it is offered, streams are made of it.
+   */
+  listLines?(options?: ListOptions): AsyncIterable<Uint8Array>;
 }
 
 export interface ListOptions {

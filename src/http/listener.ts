@@ -39,8 +39,8 @@ export interface ListenerOptions {
    */
   readonly pendingBytesMax?: number;
   /**
-   * More requests than this are never under way at once, because each costs
-   * about 4 KiB besides its body; beyond it 503. Default: 16,384.
+   * More requests than this, of 4 KiB each besides its body, are never under
+   * way at once; beyond it 503. Default: 16,384.
    */
   readonly pendingRequestsMax?: number;
   /**
@@ -50,7 +50,7 @@ export interface ListenerOptions {
   readonly readBytesMax?: number;
   /**
    * The origins whose pages may use the service from a browser, such as
-   * `https://app.example`, or `*` for any. Default: none, which costs nothing.
+   * `https://app.example`, or `*` for any. Default: none.
    */
   readonly corsOrigins?: readonly string[];
 }

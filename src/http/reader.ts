@@ -13,7 +13,7 @@ import type { Reply } from "./reply.ts";
 import { nameRequest } from "./request-id.ts";
 import { publishAnswer } from "./request-message.ts";
 import { StreamPace } from "./stream-pace.ts";
-import { streamPlants, wantsStream } from "./stream-plants.ts";
+import { sliceLines, streamPlants, wantsStream } from "./stream-plants.ts";
 
 /** Gets at once whose plant is still being read, so that nobody knows how much it holds. */
 const UNKNOWN_MAX = 32;
@@ -65,11 +65,9 @@ export class Reader {
       const read = () => listPlants(this.#plants, query, lease);
       return answerBehind(this.#lists, admitted, lease, read);
     }
-    const { limit = Number.POSITIVE_INFINITY, after } = query;
     const requestId = nameRequest(req);
     const stream = {
-      plants: this.#plants.list({ after }),
-      limit,
+      slices: sliceLines(this.#plants, query),
       lease,
       pace: this.#pace,
       gate: this.#lists,

@@ -26,8 +26,8 @@ export interface ServerOptions extends ListenerOptions, ListenOptions {
   /** To receive a whole request; beyond it 408. Default: 30,000. */
   readonly requestTimeoutMs?: number;
   /**
-   * An idle connection is closed after this. Default: 75,000, because load
-   * balancers close theirs after 60 s and must be the first to do so.
+   * An idle connection is closed after this. Default: 75,000: load balancers
+   * are to be the first, after 60 s.
    */
   readonly keepAliveTimeoutMs?: number;
   /**

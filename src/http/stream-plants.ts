@@ -9,15 +9,17 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { publishWarning } from "../core/channels.ts";
 import { encodeNewPlant, type NewPlant } from "../core/plant.ts";
+import type { PlantService } from "../core/services.ts";
 import { prefers } from "./accept.ts";
 import type { Gate } from "./gate.ts";
+import type { ListQuery } from "./list-query.ts";
 import type { ReadLease } from "./read-lease.ts";
 import { streamHeaders } from "./reply.ts";
 import type { StreamPace } from "./stream-pace.ts";
 
 const NDJSON = "application/x-ndjson";
 
-/** About a millisecond's work. */
+/** About a millisecond's work, where plants have to be encoded. */
 const SLICE_CHARACTERS = 32 * 1024;
 
 /** What a stream of long plants holds while one waits to be sent: that, and what is read ahead. */
@@ -29,8 +31,8 @@ export function wantsStream({ headers, httpVersion }: IncomingMessage): boolean 
 }
 
 export interface PlantStream {
-  readonly plants: AsyncIterable<NewPlant>;
-  readonly limit: number;
+  /** JSON lines. */
+  readonly slices: AsyncGenerator<Uint8Array>;
   readonly lease: ReadLease;
   readonly pace: StreamPace;
   /** What each slice is read behind. */
@@ -56,33 +58,33 @@ export type StreamEnd = "whole" | "cut" | "unsent";
  * @throws whatever the reading throws before the first slice is sent.
  */
 export async function streamPlants(res: ServerResponse, stream: PlantStream): Promise<StreamEnd> {
-  const { lease, pace, gate, requestId } = stream;
+  const { slices, lease, pace, gate, requestId } = stream;
   let hasBegun = false;
+  /** How it ended without us; the connection's own failure may be told already. */
+  const endBefore = (): StreamEnd | undefined => {
+    if (!hasBegun && res.headersSent) return "unsent";
+    return lease.isOver ? "cut" : undefined;
+  };
   try {
-    for await (const slice of behind(gate, lease, sliceLines(stream))) {
-      // The connection's own failure was told first.
-      if (!hasBegun && res.headersSent) return "unsent";
-      if (lease.isOver) return "cut";
+    for await (const slice of behind(gate, lease, slices)) {
+      if (endBefore() !== undefined) break;
       stream.requireCurrent();
-      const bytes = Buffer.byteLength(slice);
-      lease.hold(HELD_SLICES * bytes);
+      lease.hold(HELD_SLICES * slice.length);
       if (!hasBegun) {
         hasBegun = true;
         res.writeHead(200, streamHeaders(NDJSON, requestId));
         if (res.req.method === "HEAD") break;
       }
-      stream.sentBytes += bytes;
+      stream.sentBytes += slice.length;
       if (!res.write(slice)) await lease.room(res);
       await pace.turn(lease);
-      if (lease.isOver) return "cut";
     }
-    if (!hasBegun && res.headersSent) return "unsent";
-    if (lease.isOver) return "cut";
-    res.end();
-    return "whole";
+    const end = endBefore();
+    if (end === undefined) res.end();
+    return end ?? "whole";
   } catch (error) {
-    if (!hasBegun && res.headersSent) return "unsent";
-    if (lease.isOver) return "cut"; // whatever it is, it concerns nobody
+    const end = endBefore();
+    if (end !== undefined) return end; // whatever the error is, it concerns nobody
     if (!hasBegun) throw error;
     publishWarning("Cannot go on with a stream of plants", error, requestId);
     res.destroy();
@@ -94,8 +96,8 @@ export async function streamPlants(res: ServerResponse, stream: PlantStream): Pr
 async function* behind(
   gate: Gate,
   lease: ReadLease,
-  slices: AsyncGenerator<string>,
-): AsyncGenerator<string> {
+  slices: AsyncGenerator<Uint8Array>,
+): AsyncGenerator<Uint8Array> {
   try {
     for (;;) {
       const next = () => (lease.isOver ? slices.return(undefined) : slices.next());
@@ -108,16 +110,28 @@ async function* behind(
   }
 }
 
-/** Whole lines, a slice at a time; one that is empty where there are none. */
-async function* sliceLines({ plants, limit }: PlantStream): AsyncGenerator<string> {
+/** Whole lines, a slice at a time; the last is empty, so that there is one. */
+export async function* sliceLines(
+  plants: PlantService,
+  { limit, after }: ListQuery,
+): AsyncGenerator<Uint8Array> {
+  const lines = limit === undefined ? plants.listLines?.({ after }) : undefined;
+  yield* lines ?? encodeLines(plants.list({ after }), limit);
+  yield new Uint8Array();
+}
+
+async function* encodeLines(
+  plants: AsyncIterable<NewPlant>,
+  limit: number | undefined,
+): AsyncGenerator<Uint8Array> {
   let slice = "";
   let count = 0;
   for await (const plant of plants) {
     if (count++ === limit) break;
     slice += `${encodeNewPlant(plant)}\n`;
     if (slice.length < SLICE_CHARACTERS) continue;
-    yield slice;
+    yield Buffer.from(slice);
     slice = "";
   }
-  yield slice;
+  yield Buffer.from(slice);
 }

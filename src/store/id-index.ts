@@ -10,7 +10,7 @@
  * 100 bytes each; this costs 16 to 22. Entries are only ever added.
  */
 import { randomBytes } from "node:crypto";
-import { ENTRY_WORDS, HASH, HIGH, OFFSET_LIMIT, positionOf, requireOffset } from "./id-entry.ts";
+import { ENTRY_WORDS, HASH, HIGH, positionOf, requireOffset } from "./id-entry.ts";
 import { IdHash, SEED_BYTES } from "./id-hash.ts";
 import { keepBelow, PAGE_SLOTS, PagePool, SLACK, SlotTable } from "./slot-table.ts";
 
@@ -34,10 +34,6 @@ const MOVES = 5;
  * that is not there.
  */
 const COPY_ADDS_MAX = 0.05;
-
-/** How long a log and how many its plants may be: what is under way beside them still fits. */
-export const LOG_BYTES_MAX = OFFSET_LIMIT - 2 ** 32;
-export const IDS_MAX = 2 ** 31;
 
 /** What makes an index besides the pages of its tables. */
 export interface IndexShape {
@@ -144,8 +140,11 @@ export class IdIndex {
   /** The byte offset of the record with this id, or `undefined`. */
   get(id: bigint): number | undefined {
     this.#id[0] = id;
-    const low = this.#halves[0] as number;
-    const high = this.#halves[1] as number;
+    return this.getWords(this.#halves[0] as number, this.#halves[1] as number);
+  }
+
+  /** The same for an id given as two signed 32-bit halves. */
+  getWords(low: number, high: number): number | undefined {
     const hash = this.#hash.of(low, high);
     const offset = this.#tableOf(hash).get(hash, low, high);
     return offset < 0 ? undefined : offset;

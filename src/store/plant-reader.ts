@@ -6,6 +6,7 @@
 import type { NewPlant } from "../core/plant.ts";
 import { type LineBlock, LOG_START, positionAfter, readBlocks, visitLines } from "../log/reader.ts";
 import { checkLines, type PlantTaker } from "./line-check.ts";
+import { LineRuns } from "./line-runs.ts";
 import { findReadable, openForReading } from "./readable.ts";
 import { decodeRecord } from "./record.ts";
 
@@ -52,38 +53,6 @@ export async function* exportLines(directory: string): AsyncGenerator<Buffer> {
     const bytes = lines.join();
     if (bytes.length > 0) yield bytes;
     if (fault !== undefined) throw fault;
-  }
-}
-
-/** Lines of a block, kept as the pieces of it in which they stand side by side. */
-class LineRuns {
-  readonly #bytes: Buffer;
-  readonly #runs: Buffer[] = [];
-  #start = 0;
-  #end = 0;
-
-  constructor(bytes: Buffer) {
-    this.#bytes = bytes;
-  }
-
-  add(start: number, end: number): void {
-    if (start !== this.#end) {
-      this.#finish();
-      this.#start = start;
-    }
-    this.#end = end;
-  }
-
-  /** All of them; without a copy where nothing stands between them, as nearly everywhere. */
-  join(): Buffer {
-    this.#finish();
-    const [first] = this.#runs;
-    return first !== undefined && this.#runs.length === 1 ? first : Buffer.concat(this.#runs);
-  }
-
-  #finish(): void {
-    if (this.#end > this.#start) this.#runs.push(this.#bytes.subarray(this.#start, this.#end));
-    this.#start = this.#end;
   }
 }
 

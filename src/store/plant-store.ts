@@ -19,9 +19,10 @@ import { readCheckpoint } from "../log/checkpoint.ts";
 import { describeSystemError, ensureDirectory, type LogFile } from "../log/file.ts";
 import { DirectoryLock } from "../log/lock.ts";
 import { LogWriter } from "../log/writer.ts";
-import { IDS_MAX, type IdIndex, LOG_BYTES_MAX } from "./id-index.ts";
+import { requireRoom } from "./capacity.ts";
+import type { IdIndex } from "./id-index.ts";
 import { readSnapshot } from "./index-snapshot.ts";
-import { type ListRange, listBlocks, unknownCursor } from "./plant-list.ts";
+import { type ListBlocks, listLines, listPlants, unknownCursor } from "./plant-list.ts";
 import { publishCreate, readPlantAt } from "./record.ts";
 import { openLog, type RecoveredLog, recover } from "./recover.ts";
 import { judgeRepeat } from "./repeat.ts";
@@ -51,8 +52,8 @@ interface InFlight {
 
 /**
  * A durable store of plants in a data directory, which this process alone
- * writes while it is open. `create`, `get` and `list` are those of the port
- * `PlantService`; `list` takes memory for one block of the log, however long it is.
+ * writes while it is open. Its methods are those of the port `PlantService`; a
+ * list takes memory for one block of the log, however long that is.
  */
 export class PlantStore implements PlantService {
   /**
@@ -166,7 +167,7 @@ export class PlantStore implements PlantService {
       await this.#settle(this.#settling);
       return this.create(plant); // what was settled may hold this very id
     }
-    if (this.#writer.durableBytes >= LOG_BYTES_MAX || this.size >= IDS_MAX) throw logFull();
+    requireRoom(this.#writer.durableBytes, this.size);
     const durable = this.#writer.append(encodeNewPlant(plant));
     this.#inFlight.set(plant.id, { plant, durable });
     try {
@@ -186,21 +187,26 @@ export class PlantStore implements PlantService {
     return offset === undefined ? undefined : this.#readPlant(id, offset);
   }
 
-  async *list({ after }: ListOptions = {}): AsyncGenerator<NewPlant> {
+  async *list(options?: ListOptions): AsyncGenerator<NewPlant> {
+    for await (const plants of this.#list(listPlants, options)) {
+      for (const plant of plants) yield plant; // yield* takes three times as long
+    }
+  }
+
+  async *listLines(options?: ListOptions): AsyncGenerator<Buffer> {
+    // With yield* what a reader throws would seem to come from the log.
+    for await (const lines of this.#list(listLines, options)) yield lines;
+  }
+
+  /** @throws PlantStoreError `store_failed`, as `#readPlant` does. */
+  async *#list<T>(list: ListBlocks<T>, { after }: ListOptions = {}): AsyncGenerator<T> {
     if (after !== undefined) assertInt64(after);
     this.#assertUsable();
     const start = after === undefined ? 0 : this.#findOffset(after);
     if (start === undefined) throw unknownCursor(after);
     const end = this.#writer.durableBytes;
-    for await (const plants of this.#listBlocks({ start, end, after })) {
-      for (const plant of plants) yield plant; // yield* takes three times as long
-    }
-  }
-
-  /** @throws PlantStoreError `store_failed`, as `#readPlant` does. */
-  async *#listBlocks(range: ListRange): AsyncGenerator<readonly NewPlant[]> {
     try {
-      yield* listBlocks(this.#file, this.#index, range);
+      yield* list(this.#file, this.#index, { start, end, after });
     } catch (cause) {
       this.#assertUsable(); // a file that was closed meanwhile is no failure of its own
       throw this.#writer.fail(cause);
@@ -289,11 +295,4 @@ async function closeAndRelease(file: LogFile | undefined, lock: DirectoryLock): 
   } finally {
     await lock.release();
   }
-}
-
-function logFull(): PlantStoreError {
-  return new PlantStoreError(
-    "write_failed",
-    "Cannot store it: the log is as long as it may be, or holds as many plants; nothing was stored",
-  );
 }

@@ -6,6 +6,7 @@ import { type TestContext, test } from "node:test";
 import { StreamPace } from "../../src/http/stream-pace.ts";
 import {
   createRequestListener,
+  type ListOptions,
   type NewPlant,
   PlantServer,
   type PlantService,
@@ -42,6 +43,7 @@ test("the stream is the log, line by line", async (t) => {
 test("a store that is empty is streamed as nothing", async (t) => {
   const answer = await read(await startReadable(t, []), "/plants", NDJSON);
   assert.deepEqual([answer.status, answer.text], [200, ""]);
+  assert.equal(answer.headers.get("content-type"), "application/x-ndjson");
 });
 
 test("a stream goes on behind a plant, and ends after its limit", async (t) => {
@@ -55,6 +57,34 @@ test("a stream goes on behind a plant, and ends after its limit", async (t) => {
   ] as const) {
     const { text } = await read(service, `/plants${query}`, NDJSON);
     assert.deepEqual(text.split("\n").slice(0, -1), expected);
+  }
+});
+
+test("a store that offers lines is streamed by them, one that offers none, or a part, by plants", async (t) => {
+  const plants = {
+    create: async () => "created" as const,
+    get: async () => undefined,
+    async *list() {
+      yield { id: 1n, name: "plant" };
+      yield { id: 2n, name: "plant" };
+    },
+  };
+  const lines = ["line\n", "line\nline\n"];
+  async function* listLines({ after }: ListOptions = {}) {
+    for (const line of lines) yield new TextEncoder().encode(`${after} ${line}`);
+  }
+  const tokens: TokenVerifier = { verify: () => ({ name: "test", scopes: ["read"] }) };
+  const made = [`{"id":1,"name":"plant"}\n`, `{"id":2,"name":"plant"}\n`];
+  for (const [offered, query, expected] of [
+    [{}, "", made.join("")],
+    [{ listLines }, "", "undefined line\nundefined line\nline\n"],
+    [{ listLines }, "?after=7", "7 line\n7 line\nline\n"],
+    [{ listLines }, "?limit=1", made[0]],
+  ] as const) {
+    const listener = createRequestListener({ plants: { ...plants, ...offered }, tokens });
+    const { url } = await serve(t, listener);
+    const headers = { ...NDJSON, Authorization: "Bearer any" };
+    assert.equal((await send(`${url}/plants${query}`, { headers })).text, expected);
   }
 });
 

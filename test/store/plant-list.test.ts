@@ -1,10 +1,23 @@
-/** Listing from the middle of an open store. */
+/** Listing from the middle of an open store, as plants and as lines. */
 import assert from "node:assert/strict";
 import { closeSync, openSync, truncateSync, writeSync } from "node:fs";
 import { test } from "node:test";
+import fc from "fast-check";
 import { encodeNewPlant } from "../../src/core/plant.ts";
+import type { NewPlant, PlantStore } from "../../src/index.ts";
+import { anyPlant } from "../support/arbitraries.ts";
 import { makeFolder } from "../support/folders.ts";
 import { collect, logPath, openStore, writeLog } from "../support/stores.ts";
+
+/** The plants of both, which have to be the same. */
+async function listBoth(store: PlantStore, after?: bigint): Promise<NewPlant[]> {
+  const plants = await collect(store.list({ after }));
+  const lines = Buffer.concat(await collect(store.listLines({ after })));
+  assert.equal(lines.toString(), plants.map((plant) => `${encodeNewPlant(plant)}\n`).join(""));
+  return plants;
+}
+
+const BOTH = ["list", "listLines"] as const;
 
 test("a list goes on behind any plant of a store of many blocks", async (t) => {
   const store = await openStore(t, makeFolder(t));
@@ -16,24 +29,27 @@ test("a list goes on behind any plant of a store of many blocks", async (t) => {
   await Promise.all(plants.map((plant) => store.create(plant)));
   for (const start of [0, 1, 49, 50, 51, 199, 398, 399]) {
     const after = plants[start]?.id;
-    assert.deepEqual(await collect(store.list({ after })), plants.slice(start + 1));
+    assert.deepEqual(await listBoth(store, after), plants.slice(start + 1));
   }
-  assert.deepEqual(await collect(store.list({ after: undefined })), plants);
+  assert.deepEqual(await listBoth(store, undefined), plants);
 });
 
 test("a list behind an id that nobody has, or none can have, is refused", async (t) => {
   const store = await openStore(t, makeFolder(t));
   await store.create({ id: 1n, name: "a" });
-  await assert.rejects(collect(store.list({ after: 2n })), { code: "unknown_cursor" });
-  await assert.rejects(collect(store.list({ after: 2n ** 63n })), RangeError);
-  await assert.rejects(collect(store.list({ after: 1 as unknown as bigint })), TypeError);
+  for (const list of BOTH) {
+    const behind = (after: unknown) => collect<unknown>(store[list]({ after: after as bigint }));
+    await assert.rejects(behind(2n), { code: "unknown_cursor" });
+    await assert.rejects(behind(2n ** 63n), RangeError);
+    await assert.rejects(behind(1), TypeError);
+  }
 });
 
 test("a list begins behind a plant at once, however much stands before it", async (t) => {
   const folder = makeFolder(t);
   writeLog(folder, `${"\n".repeat(2 ** 20)}{"id":1,"name":"a"}\n{"id":2,"name":"b"}\n`);
   const store = await openStore(t, folder);
-  assert.deepEqual(await collect(store.list({ after: 1n })), [{ id: 2n, name: "b" }]);
+  assert.deepEqual(await listBoth(store, 1n), [{ id: 2n, name: "b" }]);
 });
 
 test("what an editor doubled or wrote in another form is listed once, from anywhere", async (t) => {
@@ -48,11 +64,34 @@ test("what an editor doubled or wrote in another form is listed once, from anywh
   ];
   writeLog(folder, `${lines.join("\n")}\n`);
   const store = await openStore(t, folder);
-  const ids = async (after?: bigint) => (await collect(store.list({ after }))).map(({ id }) => id);
+  const ids = async (after?: bigint) => (await listBoth(store, after)).map(({ id }) => id);
   assert.deepEqual(await ids(), [1n, 2n, 3n]);
   assert.deepEqual(await ids(1n), [2n, 3n]);
   assert.deepEqual(await ids(2n), [3n]);
   assert.deepEqual(await ids(3n), []);
+});
+
+/** As another program would write it: with characters that the store escapes. */
+function encodeRaw({ id, name, tag }: NewPlant): string {
+  const members = JSON.stringify({ name, tag });
+  return `{"id":${id},${members.slice(1)}`;
+}
+
+test("lines have the one form of a plant, whatever it is called and whoever wrote it", async (t) => {
+  const line = fc.tuple(anyPlant, fc.constantFrom(encodeNewPlant, encodeRaw));
+  const lines = fc.uniqueArray(line, { selector: ([{ id }]) => id });
+  await fc.assert(
+    fc.asyncProperty(lines, async (written) => {
+      const folder = makeFolder(t);
+      writeLog(folder, written.map(([plant, encode]) => `${encode(plant)}\n`).join(""));
+      await using store = await openStore(t, folder);
+      assert.deepEqual(
+        (await listBoth(store)).map(encodeNewPlant),
+        written.map(([plant]) => encodeNewPlant(plant)),
+      );
+    }),
+    { examples: [[[[{ id: 1n, name: "a\u2028\u007f" }, encodeRaw]]]] },
+  );
 });
 
 /** What may happen to a log under a running store, at the second of three lines. */
@@ -70,22 +109,26 @@ function overwrite(log: string, offset: number, text: string): void {
   closeSync(fd);
 }
 
-for (const [says, damage] of DAMAGES) {
-  test(`a list does not end regularly, and the store fails, where the log ${says}`, async (t) => {
+for (const [list, says, damage] of BOTH.flatMap((list) =>
+  DAMAGES.map((each) => [list, ...each] as const),
+)) {
+  test(`${list} does not end regularly, and the store fails, where the log ${says}`, async (t) => {
     const folder = makeFolder(t);
     const store = await openStore(t, folder);
     for (const id of [1n, 2n, 3n]) await store.create({ id, name: "a" });
     damage(logPath(folder), `${encodeNewPlant({ id: 1n, name: "a" })}\n`);
-    await assert.rejects(collect(store.list()), { code: "store_failed" });
+    await assert.rejects(collect<unknown>(store[list]()), { code: "store_failed" });
     assert.equal((await store.failed).code, "store_failed");
   });
 }
 
-test("a list whose reader fails has no part in that", async (t) => {
-  const store = await openStore(t, makeFolder(t));
-  await store.create({ id: 1n, name: "a" });
-  const list = store.list();
-  await list.next();
-  await assert.rejects(list.throw(new Error("mine")), /mine/);
-  assert.equal((await collect(store.list())).length, 1);
-});
+for (const which of BOTH) {
+  test(`${which} has no part in it where its reader fails`, async (t) => {
+    const store = await openStore(t, makeFolder(t));
+    await store.create({ id: 1n, name: "a" });
+    const list = store[which]();
+    await list.next();
+    await assert.rejects(list.throw(new Error("mine")), /mine/);
+    assert.equal((await listBoth(store)).length, 1);
+  });
+}

@@ -1,0 +1,15 @@
+/** How long a log and how many its plants may be: what is under way beside them still fits. */
+import { PlantStoreError } from "../core/errors.ts";
+import { OFFSET_LIMIT } from "./id-entry.ts";
+
+const LOG_BYTES_MAX = OFFSET_LIMIT - 2 ** 32;
+const PLANTS_MAX = 2 ** 31;
+
+/** @throws PlantStoreError `write_failed` where there is no room for another plant. */
+export function requireRoom(logBytes: number, plants: number): void {
+  if (logBytes < LOG_BYTES_MAX && plants < PLANTS_MAX) return;
+  throw new PlantStoreError(
+    "write_failed",
+    "Cannot store it: the log is as long as it may be, or holds as many plants; nothing was stored",
+  );
+}
