@@ -1,8 +1,7 @@
 /**
  * The plant store as a library: everything the command line does, for
  * programs. Importing it does nothing: no global, no timer, no signal handler,
- * no output. Named exports only. What stands here keeps its meaning through a
- * major version; what does not is nobody's to rely on.
+ * no output. What stands here keeps its meaning through a major version.
  */
 /// <reference types="node" preserve="true" />
 export { type AdminAddress, formatAdminAddress, parseAdminAddress } from "./admin/address.ts";

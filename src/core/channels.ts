@@ -37,7 +37,7 @@ export interface RequestMessage {
   readonly sentBytes: number | undefined;
   /**
    * What the answer's `X-Request-Id` says: the client's own where that was safe, else ours.
-   * Always 1 to 64 characters out of `A-Z a-z 0-9 . _ ~ + / = : @ -`.
+   * Always 1 to 64 safe characters.
    */
   readonly requestId: string;
   /** The name of the token, once it was found good; never the token. */

@@ -6,7 +6,7 @@
  * left to core/plant, with which this one agrees on everything it takes (a
  * property test holds them together).
  *
- * It exists for the speed of scans alone: for a line of 64 bytes
+ * It exists for the speed of scans and streams alone: for a line of 64 bytes
  * `PlainPlantFinder` takes four times as long, and `parseNewPlant`, which makes
  * strings, ten times. The copy and the call pay off over many lines, not for a single plant.
  */
@@ -78,7 +78,7 @@ interface Exports {
 
 /**
  * Null with `--jitless`, where there is no WebAssembly, and under a limit of addresses, which V8
- * reserves 10 GB of. Every line is left to others then, and a scan takes several times as long.
+ * reserves 10 GB of. Every line is left to others then, which takes several times as long.
  */
 function makeRecogniser(): Recogniser | null {
   try {

@@ -108,10 +108,18 @@ export function requireFunction(name: string, value: unknown): void {
   }
 }
 
-/** @throws TypeError when it is no object with these methods. @internal */
-export function requireMethods(name: string, value: unknown, methods: readonly string[]): void {
+/** @throws TypeError when it is no object with these methods, some of which may be absent. @internal */
+export function requireMethods(
+  name: string,
+  value: unknown,
+  methods: readonly string[],
+  optional: readonly string[] = [],
+): void {
   const members = value as Record<string, unknown> | null | undefined;
-  const missing = methods.find((method) => typeof members?.[method] !== "function");
+  const present = optional.filter((method) => members?.[method] !== undefined);
+  const missing = [...methods, ...present].find(
+    (method) => typeof members?.[method] !== "function",
+  );
   if (missing !== undefined) throw typeFault(name, `an object with ${missing}()`, value);
 }
 

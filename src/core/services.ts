@@ -42,8 +42,9 @@ export interface PlantService {
   list(options?: ListOptions): AsyncIterable<NewPlant>;
 
   /**
-   * The same as `encodeNewPlant` would have them, a line feed behind each,
-   * some whole lines at a time. Where it is offered, streams are made of it.
+   * The same as `encodeNewPlant` has them, each with its line feed, about 32 KiB
+   * of whole lines at a time (streams rest after each), left alone once given.
+   * Where it is offered, streams without a limit are made of it.
    */
   listLines?(options?: ListOptions): AsyncIterable<Uint8Array>;
 }

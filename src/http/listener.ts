@@ -104,8 +104,8 @@ class Listener {
 
   constructor(options: ListenerOptions) {
     const { plants, tokens, basePath = "" } = options;
-    requireMethods("plants", plants, ["create", "get", "list"]);
-    requireMethods("tokens", tokens, ["verify"]);
+    requireMethods("plants", plants, ["create", "get", "list"], ["listLines"]);
+    requireMethods("tokens", tokens, ["verify"], ["isCurrent"]);
     this.#plants = plants;
     this.#authenticator = new Authenticator(tokens);
     this.#cors = Cors.of(options.corsOrigins);

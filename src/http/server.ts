@@ -32,8 +32,7 @@ export interface ServerOptions extends ListenerOptions, ListenOptions {
   readonly keepAliveTimeoutMs?: number;
   /**
    * A connection on which nothing moves while an answer is due is cut after
-   * this: the client does not read, or its create waits longer than this for
-   * the disk, and is to be repeated. Default: 120,000.
+   * this: the client does not read, or the disk takes longer. Default: 120,000.
    */
   readonly stallTimeoutMs?: number;
   /** How often slow connections are looked for. Default: 1,000. */

@@ -65,23 +65,30 @@ export async function streamPlants(res: ServerResponse, stream: PlantStream): Pr
     if (!hasBegun && res.headersSent) return "unsent";
     return lease.isOver ? "cut" : undefined;
   };
+  const begin = () => {
+    hasBegun = true;
+    res.writeHead(200, streamHeaders(NDJSON, requestId));
+  };
   try {
     for await (const slice of behind(gate, lease, slices)) {
       if (endBefore() !== undefined) break;
       stream.requireCurrent();
       lease.hold(HELD_SLICES * slice.length);
-      if (!hasBegun) {
-        hasBegun = true;
-        res.writeHead(200, streamHeaders(NDJSON, requestId));
-        if (res.req.method === "HEAD") break;
-      }
+      if (!hasBegun) begin();
+      if (res.req.method === "HEAD") break;
       stream.sentBytes += slice.length;
       if (!res.write(slice)) await lease.room(res);
       await pace.turn(lease);
+      if (lease.isOver) break; // not behind the gate once more
     }
     const end = endBefore();
-    if (end === undefined) res.end();
-    return end ?? "whole";
+    if (end !== undefined) return end;
+    if (!hasBegun) {
+      stream.requireCurrent();
+      begin();
+    }
+    res.end();
+    return "whole";
   } catch (error) {
     const end = endBefore();
     if (end !== undefined) return end; // whatever the error is, it concerns nobody
@@ -110,14 +117,13 @@ async function* behind(
   }
 }
 
-/** Whole lines, a slice at a time; the last is empty, so that there is one. */
+/** Whole lines, a slice at a time; none where there are none. */
 export async function* sliceLines(
   plants: PlantService,
   { limit, after }: ListQuery,
 ): AsyncGenerator<Uint8Array> {
   const lines = limit === undefined ? plants.listLines?.({ after }) : undefined;
   yield* lines ?? encodeLines(plants.list({ after }), limit);
-  yield new Uint8Array();
 }
 
 async function* encodeLines(
@@ -133,5 +139,5 @@ async function* encodeLines(
     yield Buffer.from(slice);
     slice = "";
   }
-  yield Buffer.from(slice);
+  if (slice !== "") yield Buffer.from(slice);
 }

@@ -67,7 +67,8 @@ export const listLines: ListBlocks<Buffer> = async function* (file, index, range
     };
     const encode = (plant: NewPlant) => lines.insert(`${encodeNewPlant(plant)}\n`);
     checkLines(block, take, visitListed(file, index, range, encode));
-    yield lines.join();
+    const bytes = lines.join();
+    if (bytes.length > 0) yield bytes;
   }
 };
 

@@ -194,6 +194,20 @@ test("a client that does not read is not read ahead for, and one that leaves end
   await until("the reading has ended", () => source.open === 0);
 });
 
+test("a stream whose client leaves ends at once, also where no other list may be read", async (t) => {
+  const source = new Source();
+  const held = new HeldSource();
+  let lists = 0;
+  const list = () => (lists++ === 0 ? source : held).list();
+  const target = await startWith(t, { list }, { readBytesMax: 1 << 25 });
+  const socket = await askAndWait(t, target);
+  await source.settle();
+  for (let count = 0; count < 8; count++) await askAndWait(t, target);
+  await until("eight are read", () => held.begun === 8);
+  socket.destroy();
+  await until("the reading has ended", () => source.open === 0);
+});
+
 test("a stream that is read goes on, and creates are answered beside it", async (t) => {
   const source = new Source();
   const target = await startWith(t, source);
