@@ -7,7 +7,7 @@
  */
 import { setImmediate, setTimeout } from "node:timers/promises";
 
-/** Leaves creates more than nine tenths of the event loop. */
+/** Beside a stream creates have 0.98 of their rate (64 connections); with half of it 0.86. */
 const REST_MS_MAX = 16;
 /** Of rest for each create; where they keep the loop busy, the longest comes of it. */
 const CREATE_MS = 1;

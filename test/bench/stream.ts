@@ -1,15 +1,17 @@
 /**
  * What reading everything costs, in speed, in resident memory of the server and
  * in creates: a stream of all plants alone, to its end; creates alone; creates
- * beside such a stream, which goes on for as long as they do.
+ * beside such a stream, which goes on for as long as they do; and creates while a
+ * stream comes and goes.
  *
  *   npm run bench:stream                           a million plants
  *   npm run bench:stream -- --plants 10_000_000    the size of the promise
  *
  * Each run has a server of its own, started after a clean stop and come to rest,
  * and what it held then is what its memory is compared with: no run finds what
- * another has left. The kinds go by turns, their order turned by one each round;
- * a ratio is one within a round. Memory is the kernel's own highest mark, so
+ * another has left. The kinds go by turns, their order turned by one each round.
+ * What a stream leaves creates is told by the last one, turn by turn of one server
+ * under one load: two servers of the same program differ by a third at times. Memory is the kernel's own highest mark, so
  * nothing falls between two looks. A run counts only if a stream alone had as
  * many plants and bytes as the log, and creates passed what support/compare asks
  * of them; at the end one more stream has to hold them, too.
@@ -34,7 +36,7 @@ import { startServer, type Target } from "./support/targets.ts";
 
 const options = readOptions({
   plants: "plants in the log at the beginning (1_000_000)",
-  runs: "rounds: a stream alone, creates alone, creates beside a stream (5)",
+  runs: "rounds, each of the four kinds once (5)",
   seconds: "whole seconds of a run of creates (5)",
   connections: "connections that create (256)",
   dir: "where to make the data directory (the system's folder for such)",
@@ -45,6 +47,12 @@ const options = readOptions({
  * seconds is partly one of clients that wait to be accepted, not of creates that go on.
  */
 const SECONDS = 5;
+/** How long a stream is read, and then for as long none, while creates go on. */
+const TURN_MS = 250;
+/** At the beginning of a turn, until what was before it has passed. */
+const PASSING_MS = 50;
+/** In which all connections are accepted; they do not count. */
+const TURNS_BEFORE = 4;
 /** Longer is no stream that goes on beside creates, and the creates would have the server alone. */
 const SILENCE_MS_MAX = 1000;
 const IDLE_CPU_US = 10_000;
@@ -58,6 +66,7 @@ const KINDS = {
   "a stream alone": streamAlone,
   "creates alone": createAlone,
   "creates beside a stream": createBeside,
+  "creates as a stream comes and goes": createByTurns,
 } as const;
 type Kind = keyof typeof KINDS;
 
@@ -75,6 +84,8 @@ interface Outcome {
   readonly read?: StreamRead;
   /** Where plants were created. */
   readonly creates?: Sample;
+  /** Their rate while a stream was read, of that while none was. */
+  readonly share?: number;
 }
 
 interface Run extends Outcome {
@@ -180,6 +191,45 @@ async function createBeside(target: Target, { connections }: Place): Promise<Out
   return { creates, read: checkSteady(read) };
 }
 
+async function createByTurns(target: Target, { data, connections }: Place): Promise<Outcome> {
+  const log = path.join(data, "plants.jsonl");
+  const rates: number[] = [];
+  const beside = async () => {
+    const reading = await startReading(target);
+    let isOver = false;
+    const turns = (async () => {
+      for (; !isOver; reading.comeOrGo()) rates.push(await measureTurn(log));
+    })();
+    return async () => {
+      isOver = true;
+      await turns;
+      await reading.stop();
+    };
+  };
+  const creates = await measure({ ...target, beside }, connections, seconds);
+  return { creates, share: shareOf(rates) };
+}
+
+/** Bytes a millisecond, all from records of one length. */
+async function measureTurn(log: string): Promise<number> {
+  await setTimeout(PASSING_MS);
+  const { size } = fs.statSync(log);
+  const start = performance.now();
+  await setTimeout(TURN_MS - PASSING_MS);
+  return (fs.statSync(log).size - size) / (performance.now() - start);
+}
+
+/** Each turn with a stream is compared with the one without behind it. */
+function shareOf(rates: readonly number[]): number {
+  const shares: number[] = [];
+  // The load may have ended within the last one.
+  for (let turn = TURNS_BEFORE; turn + 2 < rates.length; turn += 2) {
+    shares.push((rates[turn] as number) / (rates[turn + 1] as number));
+  }
+  if (shares.length === 0) throw new Error("a run of so few seconds has no turns");
+  return median(shares);
+}
+
 /** A stream to its end. @throws Error where it did not hold everything. */
 async function readAll(target: Target, log: LineCounter): Promise<StreamRead> {
   log.look();
@@ -210,6 +260,7 @@ function describeRounds(connections: number, rounds: readonly Round[]): string {
   const alone = rate("creates alone");
   const beside = "creates beside a stream";
   const ratio = rate(beside).map((perSecond, round) => perSecond / (alone[round] as number));
+  const share = of("creates as a stream comes and goes", (run) => run.share);
   const title = `${connections} connections, ${formatRound(size)} plants at the beginning`;
   return formatTable(
     [title, "median (min-max)", "bar", "in the median", "in every run"],
@@ -221,7 +272,8 @@ function describeRounds(connections: number, rounds: readonly Round[]): string {
       line("highest above it, creates beside a stream, MiB", rise(beside), 1, MEMORY),
       line("  of that the index of new plants, MiB", index(beside)),
       line("creates/s alone", alone, 0),
-      line("creates beside a stream / alone", ratio, 2, RATE),
+      line("creates beside a stream / alone, two servers", ratio, 2),
+      line("creates while a stream is read / while none is", share, 2, RATE),
       line("a stream alone, MB/s", speed("a stream alone")),
       line("a stream beside creates, MB/s", speed(beside)),
       line("a stream beside creates, thousand plants", thousands(beside), 0),

@@ -2,9 +2,10 @@
  * Reads all plants of a server as a stream of JSON lines, and counts them.
  *
  * Usage: node read-stream.mjs PORT TOKEN once|again
- * `again` begins anew after each end, until SIGTERM. Prints "reading" with the
- * first bytes, and at the end one line of JSON: the plants and bytes that came,
- * milliseconds from the first request, and the longest that no byte came.
+ * `again` begins anew after each end, until SIGTERM; SIGUSR2 has it leave the
+ * stream, and the next one begin another. Prints "reading" with the first bytes,
+ * and at the end one line of JSON: the plants and bytes that came, milliseconds
+ * from the first request, and the longest that no byte came while it read.
  */
 import http from "node:http";
 
@@ -23,6 +24,8 @@ let bytes = 0;
 let silenceMs = 0;
 const start = performance.now();
 let last = start;
+/** The request under way; none where it has left. */
+let asking;
 
 function take(chunk) {
   if (bytes === 0) process.stdout.write("reading\n");
@@ -38,18 +41,38 @@ function noteSilence() {
 }
 
 function read() {
-  http.get(request, (answer) => {
+  const own = http.get(request, (answer) => {
     if (answer.statusCode !== 200) throw new Error(`the answer was ${answer.statusCode}`);
-    // A stream that is cut has an error instead of an end.
-    answer.on("data", take).on("end", () => {
-      if (times === "again") read();
-      else report();
-    });
+    answer
+      .on("data", take)
+      .on("error", fail)
+      .on("end", () => {
+        if (times === "again") read();
+        else report();
+      });
   });
+  // A stream that is cut has an error instead of an end; so has one that was left.
+  const fail = (error) => {
+    if (asking === own) throw error;
+  };
+  own.on("error", fail);
+  asking = own;
+}
+
+function comeOrGo() {
+  if (asking === undefined) {
+    last = performance.now();
+    read();
+    return;
+  }
+  noteSilence();
+  const left = asking;
+  asking = undefined;
+  left.destroy();
 }
 
 function report() {
-  noteSilence(); // one that lasts still
+  if (asking !== undefined) noteSilence(); // one that lasts still
   const ms = performance.now() - start;
   process.stdout.write(`${JSON.stringify({ plants, bytes, ms, silenceMs })}\n`, () =>
     process.exit(),
@@ -57,4 +80,6 @@ function report() {
 }
 
 process.once("SIGTERM", report);
+process.on("SIGUSR2", comeOrGo);
+setInterval(() => {}, 2 ** 31 - 1); // who has left a stream waits to be sent back
 read();

@@ -23,8 +23,14 @@ export async function readStream(target: Readable): Promise<StreamRead> {
   return parseRead(await runToEnd(words(target, "once")));
 }
 
+export interface Reading {
+  /** Has it leave the stream; once more, and it begins another. */
+  comeOrGo(): void;
+  stop(): Promise<StreamRead>;
+}
+
 /** Reads one stream after the other, from when the first bytes are there until it is told to stop. */
-export async function startReading(target: Readable): Promise<{ stop(): Promise<StreamRead> }> {
+export async function startReading(target: Readable): Promise<Reading> {
   const [program = "", ...args] = words(target, "again");
   const child = spawn(program, args, { stdio: ["ignore", "pipe", "inherit"] });
   endWithBench(child);
@@ -38,6 +44,9 @@ export async function startReading(target: Readable): Promise<{ stop(): Promise<
   });
   await Promise.race([once(child.stdout, "data"), ended]);
   return {
+    comeOrGo: () => {
+      child.kill("SIGUSR2");
+    },
     stop: () => {
       child.kill();
       return ended;
