@@ -11,10 +11,11 @@
  * and what it held then is what its memory is compared with: no run finds what
  * another has left. The kinds go by turns, their order turned by one each round.
  * What a stream leaves creates is told by the last one, turn by turn of one server
- * under one load: two servers of the same program differ by a third at times. Memory is the kernel's own highest mark, so
- * nothing falls between two looks. A run counts only if a stream alone had as
- * many plants and bytes as the log, and creates passed what support/compare asks
- * of them; at the end one more stream has to hold them, too.
+ * under one load: two servers of the same program differ by a third at times.
+ * Memory is the kernel's own highest mark, so nothing falls between two looks. A
+ * run counts only if a stream alone had as many plants and bytes as the log, and
+ * creates passed what support/compare asks of them; at the end one more stream has
+ * to hold them, too.
  *
  * Beside creates a stream is slow, and a run of seconds ends long before it:
  * `--seconds` of some minutes reach the end. The index grows meanwhile, by some
