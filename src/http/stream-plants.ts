@@ -31,7 +31,7 @@ export function wantsStream({ headers, httpVersion }: IncomingMessage): boolean 
 }
 
 export interface PlantStream {
-  /** JSON lines. */
+  /** JSON lines; a slice that is empty took work all the same. */
   readonly slices: AsyncGenerator<Uint8Array>;
   readonly lease: ReadLease;
   readonly pace: StreamPace;
@@ -73,20 +73,20 @@ export async function streamPlants(res: ServerResponse, stream: PlantStream): Pr
     for await (const slice of behind(gate, lease, slices)) {
       if (endBefore() !== undefined) break;
       stream.requireCurrent();
-      lease.hold(HELD_SLICES * slice.length);
-      if (!hasBegun) begin();
-      if (res.req.method === "HEAD") break;
-      stream.sentBytes += slice.length;
-      if (!res.write(slice)) await lease.room(res);
+      if (slice.length > 0) {
+        lease.hold(HELD_SLICES * slice.length);
+        if (!hasBegun) begin();
+        if (res.req.method === "HEAD") break;
+        stream.sentBytes += slice.length;
+        if (!res.write(slice)) await lease.room(res);
+      }
       await pace.turn(lease);
       if (lease.isOver) break; // not behind the gate once more
     }
     const end = endBefore();
     if (end !== undefined) return end;
-    if (!hasBegun) {
-      stream.requireCurrent();
-      begin();
-    }
+    stream.requireCurrent();
+    if (!hasBegun) begin();
     res.end();
     return "whole";
   } catch (error) {

@@ -67,8 +67,7 @@ export const listLines: ListBlocks<Buffer> = async function* (file, index, range
     };
     const encode = (plant: NewPlant) => lines.insert(`${encodeNewPlant(plant)}\n`);
     checkLines(block, take, visitListed(file, index, range, encode));
-    const bytes = lines.join();
-    if (bytes.length > 0) yield bytes;
+    yield lines.join();
   }
 };
 

@@ -53,7 +53,9 @@ const TURN_MS = 250;
 /** At the beginning of a turn, until what was before it has passed. */
 const PASSING_MS = 50;
 /** In which all connections are accepted; they do not count. */
-const TURNS_BEFORE = 4;
+const TURNS_BEFORE = 8;
+/** What leaves some turns that count. */
+const SECONDS_MIN = 4;
 /** Longer is no stream that goes on beside creates, and the creates would have the server alone. */
 const SILENCE_MS_MAX = 1000;
 const IDLE_CPU_US = 10_000;
@@ -109,6 +111,9 @@ const RATE: Bar = { says: "at least 0.80", isKept: (ratio) => ratio >= 0.8 };
 const size = positive(options.plants, 1e6);
 const runs = positive(options.runs, 5);
 const seconds = positive(options.seconds, SECONDS);
+if (seconds < SECONDS_MIN) {
+  throw new RangeError(`--seconds: expected at least ${SECONDS_MIN}, got ${seconds}`);
+}
 
 await withFolder(options.dir, async (folder) => {
   process.stdout.write(`${describeMachine(folder)}\nload: ${loadName}\n`);
@@ -193,22 +198,44 @@ async function createBeside(target: Target, { connections }: Place): Promise<Out
 }
 
 async function createByTurns(target: Target, { data, connections }: Place): Promise<Outcome> {
-  const log = path.join(data, "plants.jsonl");
-  const rates: number[] = [];
+  let rates: readonly number[] = [];
   const beside = async () => {
-    const reading = await startReading(target);
-    let isOver = false;
-    const turns = (async () => {
-      for (; !isOver; reading.comeOrGo()) rates.push(await measureTurn(log));
-    })();
+    const turns = await startTurns(target, path.join(data, "plants.jsonl"));
     return async () => {
-      isOver = true;
-      await turns;
-      await reading.stop();
+      rates = await turns.stop();
     };
   };
   const creates = await measure({ ...target, beside }, connections, seconds);
   return { creates, share: shareOf(rates) };
+}
+
+/** Has a stream read in every other turn, and tells at the end how the log grew in each. */
+async function startTurns(target: Target, log: string): Promise<{ stop(): Promise<number[]> }> {
+  const reading = await startReading(target);
+  let isOver = false;
+  const run = async () => {
+    const rates: number[] = [];
+    let read: StreamRead | undefined;
+    try {
+      for (let isRead = true; !isOver; isRead = !isRead) {
+        if (isRead) reading.come();
+        else reading.go();
+        rates.push(await measureTurn(log));
+      }
+    } finally {
+      read = await reading.stop();
+    }
+    checkSteady(read, TURN_MS - PASSING_MS);
+    return rates;
+  };
+  const running = run();
+  running.catch(() => {}); // told by `stop`
+  return {
+    stop: () => {
+      isOver = true;
+      return running;
+    },
+  };
 }
 
 /** Bytes a millisecond, all from records of one length. */
@@ -220,14 +247,14 @@ async function measureTurn(log: string): Promise<number> {
   return (fs.statSync(log).size - size) / (performance.now() - start);
 }
 
-/** Each turn with a stream is compared with the one without behind it. */
+/** Each turn with a stream is compared with the two beside it without one. */
 function shareOf(rates: readonly number[]): number {
   const shares: number[] = [];
   // The load may have ended within the last one.
   for (let turn = TURNS_BEFORE; turn + 2 < rates.length; turn += 2) {
-    shares.push((rates[turn] as number) / (rates[turn + 1] as number));
+    const [before = 0, read = 0, behind = 0] = rates.slice(turn - 1, turn + 2);
+    shares.push((2 * read) / (before + behind));
   }
-  if (shares.length === 0) throw new Error("a run of so few seconds has no turns");
   return median(shares);
 }
 
@@ -241,9 +268,9 @@ async function readAll(target: Target, log: LineCounter): Promise<StreamRead> {
   );
 }
 
-function checkSteady(read: StreamRead | undefined): StreamRead {
+function checkSteady(read: StreamRead | undefined, silenceMsMax = SILENCE_MS_MAX): StreamRead {
   if (read === undefined) throw new Error("nobody read a stream");
-  if (read.silenceMs <= SILENCE_MS_MAX) return read;
+  if (read.silenceMs <= silenceMsMax) return read;
   throw new Error(`the stream stood still for ${read.silenceMs.toFixed(0)} ms`);
 }
 

@@ -25,6 +25,13 @@ import { collectMessages, collectWarnings, until } from "../support/watch.ts";
 const NDJSON = { Accept: "application/x-ndjson" };
 const PAGE = { Accept: "application/json" };
 
+/** A store of its own in which nothing is. */
+const EMPTY: PlantService = {
+  create: async () => "created",
+  get: async () => undefined,
+  async *list() {},
+};
+
 test("the stream is the log, line by line", async (t) => {
   const odd = [
     { id: -(2n ** 63n), name: "a\n\u2028b", tag: "" },
@@ -61,9 +68,8 @@ test("a stream goes on behind a plant, and ends after its limit", async (t) => {
 });
 
 test("a store that offers lines is streamed by them, one that offers none, or a part, by plants", async (t) => {
-  const plants = {
-    create: async () => "created" as const,
-    get: async () => undefined,
+  const plants: PlantService = {
+    ...EMPTY,
     async *list() {
       yield { id: 1n, name: "plant" };
       yield { id: 2n, name: "plant" };
@@ -468,6 +474,24 @@ test("a stream ends with the token of its reader", async (t) => {
   assert.equal(source.open, 0);
 });
 
+test("a stream whose token falls behind its last plant does not end regularly", async (t) => {
+  let isRevoked = false;
+  const listener = createRequestListener({
+    plants: {
+      ...EMPTY,
+      async *listLines() {
+        yield new TextEncoder().encode("line\n");
+        isRevoked = true;
+      },
+    },
+    tokens: { verify: () => ({ name: "a", scopes: ["read"] }), isCurrent: () => !isRevoked },
+  });
+  const { url } = await serve(t, listener);
+  const headers = { ...NDJSON, Authorization: "Bearer any" };
+  await assert.rejects(send(`${url}/plants`, { headers }));
+  assert.ok(isRevoked);
+});
+
 test("HTTP/1.0, which could not tell a part from the whole, gets a page for a stream", async (t) => {
   const service = await startReadable(t, manyPlants(2000));
   const client = await Client.connect(service.port);
@@ -662,6 +686,24 @@ for (const [says, accept] of [
     assertError(await answer, 40102);
   });
 }
+
+test("a stream that fails behind lines that hold no plant is answered so", async (t) => {
+  const listener = createRequestListener({
+    plants: {
+      ...EMPTY,
+      async *listLines() {
+        yield new Uint8Array();
+        throw new PlantStoreError("store_failed", "gone");
+      },
+    },
+    tokens: { verify: () => ({ name: "test", scopes: ["read"] }) },
+  });
+  const { url } = await serve(t, listener);
+  assertError(
+    await send(`${url}/plants`, { headers: headersOf({ url, port: 0, token: "a" }) }),
+    50303,
+  );
+});
 
 for (const [error, failure] of [
   [50303, new PlantStoreError("store_failed", "gone")],

@@ -135,11 +135,3 @@ for (const which of BOTH) {
     assert.equal((await listBoth(store)).length, 1);
   });
 }
-
-test("lines that hold no plant give nothing", async (t) => {
-  const folder = makeFolder(t);
-  writeLog(folder, `${"\n".repeat(100_000)}{"id":1,"name":"a"}\n`);
-  const store = await openStore(t, folder);
-  assert.equal((await collect(store.listLines())).length, 1);
-  assert.deepEqual(await collect(store.listLines({ after: 1n })), []);
-});

@@ -2,8 +2,8 @@
  * Reads all plants of a server as a stream of JSON lines, and counts them.
  *
  * Usage: node read-stream.mjs PORT TOKEN once|again
- * `again` begins anew after each end, until SIGTERM; SIGUSR2 has it leave the
- * stream, and the next one begin another. Prints "reading" with the first bytes,
+ * `again` begins anew after each end, until SIGTERM; the line "go" on standard
+ * input has it leave the stream, and "come" begin another. Prints "reading" with the first bytes,
  * and at the end one line of JSON: the plants and bytes that came, milliseconds
  * from the first request, and the longest that no byte came while it read.
  */
@@ -59,12 +59,14 @@ function read() {
   asking = own;
 }
 
-function comeOrGo() {
-  if (asking === undefined) {
-    last = performance.now();
-    read();
-    return;
-  }
+function come() {
+  if (asking !== undefined) return;
+  last = performance.now();
+  read();
+}
+
+function go() {
+  if (asking === undefined) return;
   noteSilence();
   const left = asking;
   asking = undefined;
@@ -80,6 +82,10 @@ function report() {
 }
 
 process.once("SIGTERM", report);
-process.on("SIGUSR2", comeOrGo);
-setInterval(() => {}, 2 ** 31 - 1); // who has left a stream waits to be sent back
+if (times === "again") {
+  process.stdin.setEncoding("utf8").on("data", (lines) => {
+    if (lines.endsWith("go\n")) go();
+    else come();
+  });
+}
 read();

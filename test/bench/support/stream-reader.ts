@@ -24,15 +24,17 @@ export async function readStream(target: Readable): Promise<StreamRead> {
 }
 
 export interface Reading {
-  /** Has it leave the stream; once more, and it begins another. */
-  comeOrGo(): void;
+  /** Begins another stream where it has left one. */
+  come(): void;
+  /** Leaves the stream. */
+  go(): void;
   stop(): Promise<StreamRead>;
 }
 
 /** Reads one stream after the other, from when the first bytes are there until it is told to stop. */
 export async function startReading(target: Readable): Promise<Reading> {
   const [program = "", ...args] = words(target, "again");
-  const child = spawn(program, args, { stdio: ["ignore", "pipe", "inherit"] });
+  const child = spawn(program, args, { stdio: ["pipe", "pipe", "inherit"] });
   endWithBench(child);
   let text = "";
   child.stdout.setEncoding("utf8").on("data", (chunk: string) => {
@@ -44,9 +46,8 @@ export async function startReading(target: Readable): Promise<Reading> {
   });
   await Promise.race([once(child.stdout, "data"), ended]);
   return {
-    comeOrGo: () => {
-      child.kill("SIGUSR2");
-    },
+    come: () => child.stdin.write("come\n"),
+    go: () => child.stdin.write("go\n"),
     stop: () => {
       child.kill();
       return ended;
