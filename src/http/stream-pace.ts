@@ -7,7 +7,7 @@
  */
 import { setImmediate, setTimeout } from "node:timers/promises";
 
-/** Beside a stream creates have 0.98 of their rate (64 connections); with half of it 0.86. */
+/** Beside a stream creates have 0.98 of their rate (64 connections, 1 M plants); with half of it 0.86. */
 const REST_MS_MAX = 16;
 /** Of rest for each create; where they keep the loop busy, the longest comes of it. */
 const CREATE_MS = 1;

@@ -16,7 +16,7 @@ import { checkLines, type PlantTaker } from "./line-check.ts";
 import { LineRuns } from "./line-runs.ts";
 import { decodeRecord } from "./record.ts";
 
-/** A third of a millisecond's work, and more than a page has most times. */
+/** Less than half a millisecond's work, and more than a page has most times. */
 const BLOCK_BYTES = 32 * 1024;
 
 /** Where in a log to read. */

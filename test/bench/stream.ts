@@ -52,8 +52,8 @@ const SECONDS = 5;
 const TURN_MS = 250;
 /** At the beginning of a turn, until what was before it has passed. */
 const PASSING_MS = 50;
-/** In which all connections are accepted; they do not count. */
-const TURNS_BEFORE = 8;
+/** Until all connections are accepted: a reader who comes meanwhile waits behind them. */
+const ACCEPTING_MS = 2000;
 /** What leaves some turns that count. */
 const SECONDS_MIN = 4;
 /** Longer is no stream that goes on beside creates, and the creates would have the server alone. */
@@ -209,7 +209,10 @@ async function createByTurns(target: Target, { data, connections }: Place): Prom
   return { creates, share: shareOf(rates) };
 }
 
-/** Has a stream read in every other turn, and tells at the end how the log grew in each. */
+/**
+ * Has a stream read, and after a while in every other turn; tells at the end how
+ * the log grew in each, the first of which is one without a stream.
+ */
 async function startTurns(target: Target, log: string): Promise<{ stop(): Promise<number[]> }> {
   const reading = await startReading(target);
   let isOver = false;
@@ -217,7 +220,8 @@ async function startTurns(target: Target, log: string): Promise<{ stop(): Promis
     const rates: number[] = [];
     let read: StreamRead | undefined;
     try {
-      for (let isRead = true; !isOver; isRead = !isRead) {
+      await setTimeout(ACCEPTING_MS);
+      for (let isRead = false; !isOver; isRead = !isRead) {
         if (isRead) reading.come();
         else reading.go();
         rates.push(await measureTurn(log));
@@ -251,7 +255,7 @@ async function measureTurn(log: string): Promise<number> {
 function shareOf(rates: readonly number[]): number {
   const shares: number[] = [];
   // The load may have ended within the last one.
-  for (let turn = TURNS_BEFORE; turn + 2 < rates.length; turn += 2) {
+  for (let turn = 1; turn + 2 < rates.length; turn += 2) {
     const [before = 0, read = 0, behind = 0] = rates.slice(turn - 1, turn + 2);
     shares.push((2 * read) / (before + behind));
   }
