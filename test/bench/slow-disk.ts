@@ -10,13 +10,14 @@
  *   npm run bench:slow-disk
  */
 import path from "node:path";
-import { type Asking, askAgain } from "./support/ask-again.ts";
+import { askAgain } from "./support/ask-again.ts";
 import { measure } from "./support/compare.ts";
 import { describeMachine, isInstalled, withFolder } from "./support/machine.ts";
 import { formatCount } from "./support/numbers.ts";
 import { positive, positives, readOptions } from "./support/options.ts";
 import { formatTable } from "./support/table.ts";
 import { startFloor, startServer, type Target, withTargets } from "./support/targets.ts";
+import type { Ongoing } from "./support/until-stopped.ts";
 
 const options = readOptions({
   delays: "milliseconds that each sync is held up (0,2,10,100)",
@@ -77,7 +78,7 @@ async function load(slow: Target, floor: Target, connections: number): Promise<s
   ];
 }
 
-function probe(port: number, status: number): Asking {
+function probe(port: number, status: number): Ongoing<number[]> {
   const create = { port, host: "127.0.0.1", method: "POST", path: "/plants" };
   return askAgain(create, status, PROBE_INTERVAL_MS);
 }

@@ -34,6 +34,7 @@ import { positive, positives, readOptions } from "./support/options.ts";
 import { readStream, type StreamRead, startReading } from "./support/stream-reader.ts";
 import { formatTable } from "./support/table.ts";
 import { startServer, type Target } from "./support/targets.ts";
+import { type Ongoing, untilStopped } from "./support/until-stopped.ts";
 
 const options = readOptions({
   plants: "plants in the log at the beginning (1_000_000)",
@@ -213,15 +214,14 @@ async function createByTurns(target: Target, { data, connections }: Place): Prom
  * Has a stream read, and after a while in every other turn; tells at the end how
  * the log grew in each, the first of which is one without a stream.
  */
-async function startTurns(target: Target, log: string): Promise<{ stop(): Promise<number[]> }> {
+async function startTurns(target: Target, log: string): Promise<Ongoing<number[]>> {
   const reading = await startReading(target);
-  let isOver = false;
-  const run = async () => {
+  return untilStopped(async (isOver) => {
     const rates: number[] = [];
     let read: StreamRead | undefined;
     try {
       await setTimeout(ACCEPTING_MS);
-      for (let isRead = false; !isOver; isRead = !isRead) {
+      for (let isRead = false; !isOver(); isRead = !isRead) {
         if (isRead) reading.come();
         else reading.go();
         rates.push(await measureTurn(log));
@@ -231,15 +231,7 @@ async function startTurns(target: Target, log: string): Promise<{ stop(): Promis
     }
     checkSteady(read, TURN_MS - PASSING_MS);
     return rates;
-  };
-  const running = run();
-  running.catch(() => {}); // told by `stop`
-  return {
-    stop: () => {
-      isOver = true;
-      return running;
-    },
-  };
+  });
 }
 
 /** Bytes a millisecond, all from records of one length. */

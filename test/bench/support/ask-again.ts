@@ -1,20 +1,22 @@
 /** One request again and again, on a connection of its own, beside whatever else is measured. */
 import { once } from "node:events";
 import http from "node:http";
+import { type Ongoing, untilStopped } from "./until-stopped.ts";
 
-export interface Asking {
-  /** Resolves with how long each answer took to begin, in milliseconds. */
-  stop(): Promise<number[]>;
-}
-
-/** Asks until it is stopped, which fails where an answer had another status or the connection failed. */
-export function askAgain(request: http.RequestOptions, status: number, intervalMs: number): Asking {
-  let isOver = false;
-  const run = async () => {
+/**
+ * Asks until it is stopped, which resolves with how long each answer took to begin, in
+ * milliseconds, and fails where one had another status or the connection failed.
+ */
+export function askAgain(
+  request: http.RequestOptions,
+  status: number,
+  intervalMs: number,
+): Ongoing<number[]> {
+  return untilStopped(async (isOver) => {
     const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
     const answers: number[] = [];
     try {
-      while (!isOver) {
+      while (!isOver()) {
         const sent = performance.now();
         const [answer] = await once(http.request({ ...request, agent }).end(), "response");
         answers.push(performance.now() - sent);
@@ -28,13 +30,5 @@ export function askAgain(request: http.RequestOptions, status: number, intervalM
       agent.destroy();
     }
     return answers;
-  };
-  const running = run();
-  running.catch(() => {}); // told by `stop`
-  return {
-    stop: () => {
-      isOver = true;
-      return running;
-    },
-  };
+  });
 }
