@@ -296,7 +296,7 @@ function describeRounds(connections: number, rounds: readonly Round[]): string {
       line("highest above it, creates beside a stream, MiB", rise(beside), 1, MEMORY),
       line("  of that the index of new plants, MiB", index(beside)),
       line("creates/s alone", alone, 0),
-      line("creates beside a stream / alone, two servers", ratio, 2),
+      line("creates beside a stream / alone, two servers", ratio, 2, RATE),
       line("creates while a stream is read / while none is", share, 2, RATE),
       line("a stream alone, MB/s", speed("a stream alone")),
       line("a stream beside creates, MB/s", speed(beside)),

@@ -144,16 +144,16 @@ class Source {
 
 async function startWith(
   t: TestContext,
-  source: Pick<PlantService, "list">,
+  source: Pick<PlantService, "list" | "listLines">,
   { readBytesMax = 1 << 20, tokens }: { readBytesMax?: number; tokens?: TokenVerifier } = {},
 ): Promise<Target> {
   const server = await PlantServer.start({
     port: 0,
     readBytesMax,
     plants: {
-      create: async () => "created",
-      get: async () => undefined,
+      ...EMPTY,
       list: () => source.list(),
+      ...(source.listLines && { listLines: source.listLines }),
     },
     tokens: tokens ?? { verify: () => ({ name: "test", scopes: ["read", "write"] }) },
   });
@@ -476,19 +476,16 @@ test("a stream ends with the token of its reader", async (t) => {
 
 test("a stream whose token falls behind its last plant does not end regularly", async (t) => {
   let isRevoked = false;
-  const listener = createRequestListener({
-    plants: {
-      ...EMPTY,
-      async *listLines() {
-        yield new TextEncoder().encode("line\n");
-        isRevoked = true;
-      },
-    },
-    tokens: { verify: () => ({ name: "a", scopes: ["read"] }), isCurrent: () => !isRevoked },
-  });
-  const { url } = await serve(t, listener);
-  const headers = { ...NDJSON, Authorization: "Bearer any" };
-  await assert.rejects(send(`${url}/plants`, { headers }));
+  async function* listLines() {
+    yield new TextEncoder().encode("line\n");
+    isRevoked = true;
+  }
+  const target = await startWith(
+    t,
+    { ...EMPTY, listLines },
+    { tokens: { verify: () => ({ name: "a", scopes: ["read"] }), isCurrent: () => !isRevoked } },
+  );
+  await assert.rejects(send(`${target.url}/plants`, { headers: headersOf(target) }));
   assert.ok(isRevoked);
 });
 
@@ -688,21 +685,12 @@ for (const [says, accept] of [
 }
 
 test("a stream that fails behind lines that hold no plant is answered so", async (t) => {
-  const listener = createRequestListener({
-    plants: {
-      ...EMPTY,
-      async *listLines() {
-        yield new Uint8Array();
-        throw new PlantStoreError("store_failed", "gone");
-      },
-    },
-    tokens: { verify: () => ({ name: "test", scopes: ["read"] }) },
-  });
-  const { url } = await serve(t, listener);
-  assertError(
-    await send(`${url}/plants`, { headers: headersOf({ url, port: 0, token: "a" }) }),
-    50303,
-  );
+  async function* listLines() {
+    yield new Uint8Array();
+    throw new PlantStoreError("store_failed", "gone");
+  }
+  const target = await startWith(t, { ...EMPTY, listLines });
+  assertError(await send(`${target.url}/plants`, { headers: headersOf(target) }), 50303);
 });
 
 for (const [error, failure] of [
