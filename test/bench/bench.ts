@@ -20,16 +20,16 @@ import { runNode } from "./support/program.ts";
 import { formatRows, writePlot } from "./support/report.ts";
 import { checkSyncs } from "./support/strace-check.ts";
 import {
+  type Start,
   startFloor,
   startMounted,
   startServer,
   startWatchedServer,
-  withTargets,
 } from "./support/targets.ts";
 
 const options = readOptions({
   seconds: "whole seconds of a run (2)",
-  runs: "rounds that count; one more warms up (5)",
+  runs: "rounds, each with new processes (5)",
   connections: "numbers of connections (16,64,256,1024)",
   node: "another Node binary to measure with",
   mounted: "switch: the listener in a plain node:http server instead of ours",
@@ -51,31 +51,36 @@ await withFolder(options.dir, async (folder) => {
   const checked = await checkSyncs(checkFolder, "plants.jsonl", (wrapper) =>
     start({ name, folder: checkFolder, node, wrapper }),
   );
-  await withTargets(async (targets) => {
-    targets.push(await startFloor({ node }));
-    const nodeArgs = profileFlags(options.profile);
-    targets.push(await start({ name, folder: path.join(folder, "own"), node, nodeArgs }));
-    if (options.watched !== undefined) {
-      targets.push(
-        await startWatchedServer({ name: "watched", folder: path.join(folder, "w"), node }),
-      );
-    }
-    if (options.against !== undefined) {
-      const other = { name: "the other", folder: path.join(folder, "other"), node };
-      targets.push(await start(other, options.against));
-    }
-    const rows = await compare(targets, {
-      connections: positives(options.connections, [16, 64, 256, 1024]),
-      runs: positive(options.runs, 5),
-      seconds: positive(options.seconds, 2),
-    });
-    const head = `${machine}\nload: ${loadName}\nunder strace, 64 connections: ${checked}`;
-    const isPair = options.against !== undefined || options.watched !== undefined;
-    const second = isPair ? "plant store" : undefined;
-    process.stdout.write(`${head}\n\n${formatRows(rows, second)}\n`);
-    if (options.svg !== undefined) writePlot(options.svg, rows, machine);
+  const rows = await compare(starts(), {
+    folder,
+    connections: positives(options.connections, [16, 64, 256, 1024]),
+    runs: positive(options.runs, 5),
+    seconds: positive(options.seconds, 2),
   });
+  const head = `${machine}\nload: ${loadName}\nunder strace, 64 connections: ${checked}`;
+  const isPair = options.against !== undefined || options.watched !== undefined;
+  const second = isPair ? "plant store" : undefined;
+  process.stdout.write(`${head}\n\n${formatRows(rows, second)}\n`);
+  if (options.svg !== undefined) writePlot(options.svg, rows, machine);
 });
+
+function starts(): Start[] {
+  const { against } = options;
+  const nodeArgs = profileFlags(options.profile);
+  const own = (called: string, parent: string) => ({
+    name: called,
+    folder: path.join(parent, called),
+    node,
+  });
+  const all: Start[] = [
+    () => startFloor({ node }),
+    (parent) => start({ ...own(name, parent), nodeArgs }),
+  ];
+  if (options.watched !== undefined)
+    all.push((parent) => startWatchedServer(own("watched", parent)));
+  if (against !== undefined) all.push((parent) => start(own("the other", parent), against));
+  return all;
+}
 
 function profileFlags(directory: string | undefined): string[] {
   return directory === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${path.resolve(directory)}`];

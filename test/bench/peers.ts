@@ -22,18 +22,18 @@ import { formatRows, writePlot } from "./support/report.ts";
 import { checkSyncs } from "./support/strace-check.ts";
 import {
   PEERS,
+  type Start,
   startFloor,
   startGroupCommit,
   startServer,
   startSqlite,
   type Target,
   type TargetOptions,
-  withTargets,
 } from "./support/targets.ts";
 
 const options = readOptions({
   seconds: "whole seconds of a run (2)",
-  runs: "rounds that count; one more warms up (5)",
+  runs: "rounds, each with new processes (5)",
   connections: "numbers of connections (16,64,256,1024)",
   svg: "a file for the plot",
   dir: "where to make the data directories (the system's folder for such)",
@@ -71,20 +71,20 @@ await withFolder(options.dir, async (folder) => {
     );
     checks.push(`under strace, 64 connections, ${name}: ${checked}`);
   }
-  await withTargets(async (targets) => {
-    targets.push(await startFloor());
-    for (const { name, start } of PROGRAMS) {
-      targets.push(await start({ name, folder: path.join(folder, name) }));
-    }
-    const rows = await compare(targets, {
-      connections: positives(options.connections, [16, 64, 256, 1024]),
-      runs: positive(options.runs, 5),
-      seconds: positive(options.seconds, 2),
-    });
-    const head = [machine, `load: ${loadName}`, ...checks].join("\n");
-    process.stdout.write(`${head}\n\n${formatRows(rows, "plant store")}\n`);
-    if (options.svg !== undefined) writePlot(options.svg, rows, machine);
+  const programs = PROGRAMS.map(
+    ({ name, start }): Start =>
+      (parent) =>
+        start({ name, folder: path.join(parent, name) }),
+  );
+  const rows = await compare([() => startFloor(), ...programs], {
+    folder,
+    connections: positives(options.connections, [16, 64, 256, 1024]),
+    runs: positive(options.runs, 5),
+    seconds: positive(options.seconds, 2),
   });
+  const head = [machine, `load: ${loadName}`, ...checks].join("\n");
+  process.stdout.write(`${head}\n\n${formatRows(rows, "plant store")}\n`);
+  if (options.svg !== undefined) writePlot(options.svg, rows, machine);
 });
 
 function install(): void {

@@ -22,7 +22,7 @@ import { positive, positives, readOptions } from "./support/options.ts";
 import { runNode, runToEnd } from "./support/program.ts";
 import { formatRows } from "./support/report.ts";
 import { formatTable } from "./support/table.ts";
-import { builtMain, ROOT, startServer, withTargets } from "./support/targets.ts";
+import { builtMain, ROOT, type Start, startServer } from "./support/targets.ts";
 
 const options = readOptions({
   full: "switch: index 1, 10 and 50 M, creates beside 20 M, reading of 10 M",
@@ -148,20 +148,19 @@ async function measureCreates(folder: string): Promise<void> {
   const size = positive(options.store, isFull ? 2e7 : 2e6);
   const full = path.join(folder, "many");
   generateStore(full, size);
-  await withTargets(async (targets) => {
-    targets.push(await startServer({ name: "no plants", folder: path.join(folder, "none") }));
-    targets.push(await startServer({ name: `${formatRound(size)} plants`, folder: full }));
-    const rows = await compare(targets, {
-      connections: positives(options.connections, [256]),
-      runs,
-      seconds: positive(options.seconds, 2),
-    });
-    const [none = 0, many = 0] = targets.map((target) => target.residentBytes().now);
-    const perPlant = `${((many - none) / size).toFixed(1)} bytes a plant`;
-    process.stdout.write(
-      `${formatRows(rows)}\nResident above the server without: ${perPlant}.\n\n`,
-    );
+  const starts: Start[] = [
+    (parent) => startServer({ name: "no plants", folder: path.join(parent, "none") }),
+    () => startServer({ name: `${formatRound(size)} plants`, folder: full }),
+  ];
+  const rows = await compare(starts, {
+    folder,
+    connections: positives(options.connections, [256]),
+    runs,
+    seconds: positive(options.seconds, 2),
   });
+  const [none = 0, many = 0] = rows.map(({ residentBytes }) => residentBytes);
+  const perPlant = `${((many - none) / size).toFixed(1)} bytes a plant`;
+  process.stdout.write(`${formatRows(rows)}\nResident above the server without: ${perPlant}.\n\n`);
   fs.rmSync(full, { recursive: true, force: true });
 }
 

@@ -14,7 +14,6 @@
  * be a 200 and a record, and every byte synced, as in support/compare. What a
  * server does by itself, such as to be scraped, may fall into a neighbour's slice.
  */
-import fs from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { checkStored, settled } from "./support/compare.ts";
@@ -25,13 +24,14 @@ import { positive, positives, readOptions } from "./support/options.ts";
 import { runToEnd } from "./support/program.ts";
 import { formatTable } from "./support/table.ts";
 import {
+  type Start,
   startFloor,
   startLoggingServer,
   startMounted,
   startServer,
   startWatchedServer,
   type Target,
-  withTargets,
+  withNewTargets,
 } from "./support/targets.ts";
 
 const options = readOptions({
@@ -78,7 +78,8 @@ await withFolder(options.dir, async (folder) => {
   const samples: Sample[] = [];
   for (let restart = 1; restart <= restarts; restart++) {
     note(`start ${restart} of ${restarts}`);
-    samples.push(...(await measureStart(path.join(folder, String(restart)))));
+    const own = path.join(folder, String(restart));
+    samples.push(...(await withNewTargets(own, starts(), measureStart)));
   }
   const ratio = "/ plant store, median of starts (min-max)";
   const head = ["connections", "server", "requests/s", ratio, "starts", "slices a start"];
@@ -86,28 +87,21 @@ await withFolder(options.dir, async (folder) => {
   process.stdout.write(`${formatTable(head, rows)}\n`);
 });
 
-/** The same servers as new processes. */
-async function measureStart(folder: string): Promise<Sample[]> {
-  try {
-    return await withTargets(async (targets) => {
-      for (const start of starts(folder)) targets.push(await start());
-      const samples: Sample[] = [];
-      for (const connections of places) samples.push(...(await measure(targets, connections)));
-      return samples;
-    });
-  } finally {
-    fs.rmSync(folder, { recursive: true, force: true });
-  }
+async function measureStart(targets: readonly Target[]): Promise<Sample[]> {
+  const samples: Sample[] = [];
+  for (const connections of places) samples.push(...(await measure(targets, connections)));
+  return samples;
 }
 
-function starts(folder: string): (() => Promise<Target>)[] {
+function starts(): Start[] {
   const { node, against } = options;
-  const own = (name: string) => ({ name, folder: path.join(folder, name), node });
-  const all = [() => startServer(own("plant store"))];
-  if (options.logged !== undefined) all.push(() => startLoggingServer(own("logged")));
-  if (options.watched !== undefined) all.push(() => startWatchedServer(own("watched")));
-  if (options.mounted !== undefined) all.push(() => startMounted(own("mounted")));
-  if (against !== undefined) all.push(() => startServer(own("the other"), against));
+  const own = (name: string, parent: string) => ({ name, folder: path.join(parent, name), node });
+  const all: Start[] = [(parent) => startServer(own("plant store", parent))];
+  if (options.logged !== undefined) all.push((parent) => startLoggingServer(own("logged", parent)));
+  if (options.watched !== undefined)
+    all.push((parent) => startWatchedServer(own("watched", parent)));
+  if (options.mounted !== undefined) all.push((parent) => startMounted(own("mounted", parent)));
+  if (against !== undefined) all.push((parent) => startServer(own("the other", parent), against));
   if (options.floor !== undefined) all.push(() => startFloor({ node }));
   return all;
 }

@@ -1,10 +1,12 @@
 /**
  * Several servers under the same load, by turns.
  *
- * All of them run all the time, and short runs alternate between them, their
- * order turned by one each round: whatever else the machine does meets all of
- * them, so a ratio within a round means something where the numbers themselves
- * do not. The first round is thrown away. A run counts only if
+ * In a round all of them run all the time, and short runs alternate between
+ * them, their order turned by one each time: whatever else the machine does
+ * meets all of them, so a ratio within a round means something where the
+ * numbers themselves do not. Two processes of one program differ by as much as
+ * a third for as long as they live, so each round has new ones; their first
+ * run is thrown away. A run counts only if
  *
  * - every request was answered 200;
  * - the store grew by exactly as many records as were answered (with `wrk`: by
@@ -12,23 +14,30 @@
  * - what the log grew by was synced, to the byte. Whether a sync is one is
  *   shown by support/strace-check, once for each server.
  */
+import path from "node:path";
 import { type LoadResult, load } from "./load.ts";
 import { note } from "./machine.ts";
 import { median, type Spread, spread } from "./numbers.ts";
-import type { Durable, Target } from "./targets.ts";
+import { type Durable, type Start, type Target, withNewTargets } from "./targets.ts";
 
 export interface CompareOptions {
   readonly connections: readonly number[];
   readonly runs: number;
   readonly seconds: number;
+  /** Where a folder is made for the servers of each round. */
+  readonly folder: string;
 }
 
 /** One run of one server. */
 export interface Sample extends LoadResult {
+  /** Of the server. */
+  readonly name: string;
   readonly syncs: number;
   readonly records: number;
   /** Processor time of the server for one request; steadier than the rate on a busy machine. */
   readonly cpuUs: number;
+  /** Of the server, at the end. */
+  readonly residentBytes: number;
 }
 
 /** One server at one number of connections; ratios are to the first server in the same round. */
@@ -47,36 +56,53 @@ export interface Row {
   readonly lead: Spread;
   readonly syncsPerSecond: number;
   readonly recordsPerSync: number;
+  readonly residentBytes: number;
 }
+
+/** One run of each server, by turns. */
+type Turns = readonly Sample[];
 
 /** How often a run may be refused before the whole comparison is. */
 const REFUSALS_MAX = 3;
 
-export async function compare(targets: readonly Target[], options: CompareOptions): Promise<Row[]> {
-  const rows: Row[] = [];
-  for (const connections of options.connections) {
-    note(`${connections} connections, ${options.runs} rounds of ${options.seconds} s each`);
-    const rounds: Sample[][] = [];
-    for (let round = 0; round <= options.runs; round++) {
-      const samples = await measureRound(targets, connections, options.seconds, round);
-      if (round > 0) rounds.push(samples);
-    }
-    targets.forEach((target, index) => {
-      rows.push(summarize(target.name, connections, rounds, index));
-    });
+export async function compare(starts: readonly Start[], options: CompareOptions): Promise<Row[]> {
+  const rounds: Turns[][] = [];
+  for (let round = 0; round < options.runs; round++) {
+    note(`round ${round + 1} of ${options.runs}, runs of ${options.seconds} s`);
+    const folder = path.join(options.folder, `round ${round}`);
+    const run = (targets: readonly Target[]) => measureRound(targets, options, round);
+    rounds.push(await withNewTargets(folder, starts, run));
   }
-  return rows;
+  return options.connections.flatMap((connections, place) => {
+    const turns = rounds.map((round) => round[place] as Turns);
+    const [servers = []] = turns;
+    return servers.map(({ name }, index) => summarize(name, connections, turns, index));
+  });
 }
 
 async function measureRound(
   targets: readonly Target[],
+  { connections, seconds }: CompareOptions,
+  round: number,
+): Promise<Turns[]> {
+  await measureTurns(targets, Math.max(...connections), seconds, round);
+  const turns: Turns[] = [];
+  for (const [place, count] of connections.entries()) {
+    turns.push(await measureTurns(targets, count, seconds, round + place));
+  }
+  return turns;
+}
+
+/** One run of each, their order turned by `shift`. */
+async function measureTurns(
+  targets: readonly Target[],
   connections: number,
   seconds: number,
-  round: number,
-): Promise<Sample[]> {
+  shift: number,
+): Promise<Turns> {
   const samples: Sample[] = [];
   for (let turn = 0; turn < targets.length; turn++) {
-    const index = (turn + round) % targets.length;
+    const index = (turn + shift) % targets.length;
     const target = targets[index] as Target;
     const run = () => measure(target, connections, seconds);
     samples[index] = await repeatRefused(target.name, run);
@@ -105,7 +131,9 @@ export async function measure(
   const before = await settled(target);
   const { result, cpuUs } = await loadBeside(target, connections, seconds);
   const after = await settled(target);
-  return { ...result, ...checkStored(result, before, after), cpuUs };
+  const residentBytes = target.residentBytes().now;
+  const stored = checkStored(result, before, after);
+  return { name: target.name, ...result, ...stored, cpuUs, residentBytes };
 }
 
 /** The load, and beside it whatever the target has beside it. */
@@ -156,15 +184,10 @@ export async function settled({ durable }: Target): Promise<Durable | undefined>
   throw new Error("it does not come to rest");
 }
 
-function summarize(
-  name: string,
-  connections: number,
-  rounds: readonly (readonly Sample[])[],
-  index: number,
-): Row {
-  const own = rounds.map((samples) => samples[index] as Sample);
+function summarize(name: string, connections: number, turns: readonly Turns[], index: number): Row {
+  const own = turns.map((samples) => samples[index] as Sample);
   const ratios = (value: (sample: Sample) => number) =>
-    spread(own.map((sample, round) => value(sample) / value(rounds[round]?.[0] as Sample)));
+    spread(own.map((sample, round) => value(sample) / value(turns[round]?.[0] as Sample)));
   return {
     connections,
     name,
@@ -177,11 +200,12 @@ function summarize(
     cpuUs: median(own.map((sample) => sample.cpuUs)),
     cpu: ratios((sample) => sample.cpuUs),
     lead: spread(
-      own.map(({ perSecond }, round) => (rounds[round]?.[1]?.perSecond ?? 0) / perSecond),
+      own.map(({ perSecond }, round) => (turns[round]?.[1]?.perSecond ?? 0) / perSecond),
     ),
     syncsPerSecond: median(
       own.map(({ syncs, records, perSecond }) => (syncs / records) * perSecond),
     ),
     recordsPerSync: median(own.map(({ syncs, records }) => records / syncs)),
+    residentBytes: median(own.map((sample) => sample.residentBytes)),
   };
 }

@@ -37,6 +37,9 @@ export interface Target {
   stop(): Promise<void>;
 }
 
+/** Starts a server that keeps what it makes in this folder, which is not there yet. */
+export type Start = (folder: string) => Promise<Target>;
+
 export interface TargetOptions extends ProgramOptions {
   readonly name: string;
   /** The data directory; made where it is missing. */
@@ -80,6 +83,25 @@ export async function withTargets<T>(use: (targets: Target[]) => Promise<T>): Pr
   const result = await used;
   if (failed[0] !== undefined) throw failed[0].reason;
   return result;
+}
+
+/**
+ * New processes of the same servers, each of them in a folder within this one,
+ * which is there as long as they are.
+ */
+export async function withNewTargets<T>(
+  folder: string,
+  starts: readonly Start[],
+  use: (targets: readonly Target[]) => Promise<T>,
+): Promise<T> {
+  try {
+    return await withTargets(async (targets) => {
+      for (const start of starts) targets.push(await start(folder));
+      return use(targets);
+    });
+  } finally {
+    fs.rmSync(folder, { recursive: true, force: true });
+  }
 }
 
 export async function startFloor(options: ProgramOptions = {}): Promise<Target> {
