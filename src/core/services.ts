@@ -44,7 +44,8 @@ export interface PlantService {
   /**
    * The same as `encodeNewPlant` has them, each with its line feed, about 32 KiB
    * of whole lines at a time (streams rest after each), left alone once given.
-   * Where it is offered, streams without a limit are made of it.
+   * A slice may be empty: so much was read that holds none. Where it is offered,
+   * streams without a limit are made of it.
    */
   listLines?(options?: ListOptions): AsyncIterable<Uint8Array>;
 }

@@ -7,7 +7,7 @@
  * one finds it always, whichever is refused first. The bound is not the one of
  * creates: clients that ask for plants and never read them may keep others from
  * reading, but nobody from writing. What is counted is what an answer holds while
- * it waits, in bytes as they are sent, and what a list reads ahead; one plant's
+ * it waits, in bytes as they are sent, and what a list reads at once; one plant's
  * bytes are known only when they were read, and counted then.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
@@ -17,7 +17,7 @@ import { overloaded, type Pending } from "./body.ts";
 export const LEASE_BYTES = {
   /** A request that waits, and a plant like most. */
   plant: 4 * 1024,
-  /** What a store reads ahead, and a slice that a socket has not taken yet. */
+  /** What a store reads at once, and a slice that a socket has not taken yet. */
   list: 256 * 1024,
 } as const;
 

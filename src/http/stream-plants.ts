@@ -22,7 +22,7 @@ const NDJSON = "application/x-ndjson";
 /** About a millisecond's work, where plants have to be encoded. */
 const SLICE_CHARACTERS = 32 * 1024;
 
-/** What a stream of long plants holds while one waits to be sent: that, and what is read ahead. */
+/** What a stream of long plants holds while one waits to be sent: its block, itself, its text, its bytes. */
 const HELD_SLICES = 4;
 
 /** Whether the client would rather have a stream than a page, and could tell that it was cut. */
@@ -80,7 +80,7 @@ export async function streamPlants(res: ServerResponse, stream: PlantStream): Pr
         stream.sentBytes += slice.length;
         if (!res.write(slice)) await lease.room(res);
       }
-      await pace.turn(lease);
+      await pace.turn(lease, slice.length > 0);
       if (lease.isOver) break; // not behind the gate once more
     }
     const end = endBefore();

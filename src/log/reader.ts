@@ -70,7 +70,7 @@ export async function* readBlocks(
  * The whole lines from the start of one on: all that end within so many bytes, or the one that is
  * longer. What is read of the line behind them is read again: joining it costs a scan a sixth more.
  */
-async function readLinesAt(
+export async function readLinesAt(
   file: LogFile,
   offset: number,
   end: number,

@@ -10,7 +10,7 @@ import { holdsUnsafe } from "../core/json-string.ts";
 import { encodeNewPlant, type NewPlant } from "../core/plant.ts";
 import type { LogFile } from "../log/file.ts";
 import { lineError } from "../log/line-error.ts";
-import { type LineBlock, type LineVisitor, readBlocks, visitLines } from "../log/reader.ts";
+import { type LineBlock, type LineVisitor, readLinesAt, visitLines } from "../log/reader.ts";
 import type { IdIndex } from "./id-index.ts";
 import { checkLines, type PlantTaker } from "./line-check.ts";
 import { LineRuns } from "./line-runs.ts";
@@ -71,9 +71,17 @@ export const listLines: ListBlocks<Buffer> = async function* (file, index, range
   }
 };
 
-/** Nobody knows the number of a line in the middle; bytes will do. */
-function readRange(file: LogFile, { start, end }: ListRange): AsyncGenerator<LineBlock> {
-  return readBlocks(file, { offset: start, line: 1 }, end, BLOCK_BYTES);
+/**
+ * Nothing is read ahead: a list may wait for its reader, and the line behind may be a long one.
+ * Nobody knows the number of a line in the middle; bytes will do.
+ */
+async function* readRange(file: LogFile, { start, end }: ListRange): AsyncGenerator<LineBlock> {
+  for (let offset = start; offset < end; ) {
+    const bytes = await readLinesAt(file, offset, end, BLOCK_BYTES);
+    if (bytes.length === 0) throw lineError(file.path, { offset }, "its line feed is gone");
+    yield { bytes, offset, line: 1 };
+    offset += bytes.length;
+  }
 }
 
 /** Judges a line by the full rule, and gives its plant where that belongs to the list. */

@@ -1,8 +1,10 @@
 /** All plants as JSON lines: whole, resumed, and with clients that do not read or that leave. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
+import { syncBuiltinESMExports } from "node:module";
 import net from "node:net";
 import { type TestContext, test } from "node:test";
+import timers from "node:timers/promises";
 import { StreamPace } from "../../src/http/stream-pace.ts";
 import {
   createRequestListener,
@@ -424,7 +426,7 @@ test("plants that are long count for a stream, which is cut beside others and pa
   assert.deepEqual(text.split("\n").slice(0, -1), service.logLines());
 });
 
-test("streams take turns, and each turn of one rests for the creates since the last of any", async () => {
+test("streams take turns, and one that has sent rests for the creates since the last that has", async () => {
   let creates = 0;
   const rests: [creates: number, end: () => void][] = [];
   const pace = new StreamPace(
@@ -432,9 +434,10 @@ test("streams take turns, and each turn of one rests for the creates since the l
     (made) => new Promise<void>((resolve) => rests.push([made, resolve])),
   );
   const order: string[] = [];
-  const take = (name: string, isOver = false) => pace.turn({ isOver }).then(() => order.push(name));
+  const take = (name: string, isOver = false, hasSent = true) =>
+    pace.turn({ isOver }, hasSent).then(() => order.push(name));
   creates++;
-  const turns = [take("a"), take("gone", true), take("b"), take("c")];
+  const turns = [take("a"), take("gone", true), take("b"), take("none", false, false), take("c")];
   const settled = () => new Promise(setImmediate);
   await settled();
   assert.deepEqual([rests.length, order], [1, []]);
@@ -442,15 +445,48 @@ test("streams take turns, and each turn of one rests for the creates since the l
   await settled();
   assert.deepEqual([rests.length, order], [2, ["a", "gone"]]);
   creates += 2;
-  rests[1]?.[1]();
-  await settled();
-  rests[2]?.[1]();
+  for (let turn = 1; turn <= 3; turn++) {
+    rests[turn]?.[1]();
+    await settled();
+  }
   await Promise.all(turns);
-  assert.deepEqual(order, ["a", "gone", "b", "c"]);
+  assert.deepEqual(order, ["a", "gone", "b", "none", "c"]);
   assert.deepEqual(
     rests.map(([made]) => made),
-    [1, 0, 2],
+    [1, 0, 0, 2],
   );
+});
+
+test("beside creates a stream rests behind each slice, and not behind one that is empty", async (t) => {
+  const events: string[] = [];
+  const rests: (() => void)[] = [];
+  // Fakes: what is real has passed before anybody can look at it.
+  t.mock.method(timers, "setImmediate", async () => events.push("turn"));
+  t.mock.method(timers, "setTimeout", (ms: number) => {
+    events.push(`rest of ${ms} ms`);
+    return new Promise<void>((resolve) => rests.push(resolve));
+  });
+  syncBuiltinESMExports();
+  t.after(() => {
+    t.mock.restoreAll();
+    syncBuiltinESMExports();
+  });
+  async function* listLines() {
+    for (const line of ["a\n", "", "b\n"]) {
+      events.push(line.trim());
+      yield new TextEncoder().encode(line);
+    }
+  }
+  const target = await startWith(t, { ...EMPTY, listLines });
+  await assertCreates(target);
+  const answer = send(`${target.url}/plants`, { headers: headersOf(target) });
+  for (let rest = 0; rest < 2; rest++) {
+    await until("it rests", () => rests.length > rest);
+    for (let creates = 0; creates < 2; creates++) await assertCreates(target);
+    rests[rest]?.();
+  }
+  assert.equal((await answer).text, "a\nb\n");
+  assert.deepEqual(events, ["a", "rest of 1 ms", "", "turn", "b", "rest of 2 ms"]);
 });
 
 test("a stream ends with the token of its reader", async (t) => {

@@ -71,6 +71,18 @@ test("what an editor doubled or wrote in another form is listed once, from anywh
   assert.deepEqual(await ids(3n), []);
 });
 
+test("a stretch of the log that gives no line is told by slices without any", async (t) => {
+  const folder = makeFolder(t);
+  const lines = Array.from({ length: 3000 }, (_, id) =>
+    encodeNewPlant({ id: BigInt(id), name: "a" }),
+  );
+  writeLog(folder, `${[...lines, ...lines].join("\n")}\n`);
+  const store = await openStore(t, folder);
+  const slices = await collect(store.listLines());
+  assert.equal(Buffer.concat(slices).toString(), `${lines.join("\n")}\n`);
+  assert.equal(slices.at(-1)?.length, 0);
+});
+
 /** As another program would write it: with characters that the store escapes. */
 function encodeRaw({ id, name, tag }: NewPlant): string {
   const members = JSON.stringify({ name, tag });
@@ -97,13 +109,14 @@ test("lines have the one form of a plant, whatever it is called and whoever wrot
   );
 });
 
-/** What may happen to a log under a running store, at the second of three lines. */
+/** What may happen to a log of three lines under a running store. */
 const DAMAGES: readonly [says: string, damage: (log: string, line: string) => void][] = [
   ["is cut in front of it", (log, line) => truncateSync(log, line.length)],
   ["is cut within it", (log, line) => truncateSync(log, line.length + 5)],
   ["has a line that is no plant", (log, line) => overwrite(log, line.length, "[")],
   ["has a plant that was never stored", (log, line) => overwrite(log, line.length + 6, "7")],
   ["has a later plant there", (log, line) => overwrite(log, line.length + 6, "3")],
+  ["has no line feed at its end", (log, line) => overwrite(log, 3 * line.length - 1, "X")],
 ];
 
 function overwrite(log: string, offset: number, text: string): void {
