@@ -84,7 +84,7 @@ interface Place {
 
 /** What a run comes to. */
 interface Outcome {
-  /** Where a stream was read. */
+  /** Where a stream was read, by turns or all the time. */
   readonly read?: StreamRead;
   /** Where plants were created. */
   readonly creates?: Sample;
@@ -99,6 +99,13 @@ interface Run extends Outcome {
 }
 
 type Round = Readonly<Record<Kind, Run>>;
+
+/** What creates and a stream that comes and goes came to. */
+interface Turns {
+  /** Bytes a millisecond by which the log grew, turn by turn. */
+  readonly rates: readonly number[];
+  readonly read: StreamRead;
+}
 
 /** What is promised of a number. */
 interface Bar {
@@ -200,21 +207,22 @@ async function createBeside(target: Target, { connections }: Place): Promise<Out
 
 async function createByTurns(target: Target, { data, connections }: Place): Promise<Outcome> {
   let rates: readonly number[] = [];
+  let read: StreamRead | undefined;
   const beside = async () => {
     const turns = await startTurns(target, path.join(data, "plants.jsonl"));
     return async () => {
-      rates = await turns.stop();
+      ({ rates, read } = await turns.stop());
     };
   };
   const creates = await measure({ ...target, beside }, connections, seconds);
-  return { creates, share: shareOf(rates) };
+  return { creates, read: checkSteady(read, TURN_MS - PASSING_MS), share: shareOf(rates) };
 }
 
 /**
  * Has a stream read, and after a while in every other turn; tells at the end how
  * the log grew in each, the first of which is one without a stream.
  */
-async function startTurns(target: Target, log: string): Promise<Ongoing<number[]>> {
+async function startTurns(target: Target, log: string): Promise<Ongoing<Turns>> {
   const reading = await startReading(target);
   return untilStopped(async (isOver) => {
     const rates: number[] = [];
@@ -229,8 +237,7 @@ async function startTurns(target: Target, log: string): Promise<Ongoing<number[]
     } finally {
       read = await reading.stop();
     }
-    checkSteady(read, TURN_MS - PASSING_MS);
-    return rates;
+    return { rates, read };
   });
 }
 
@@ -300,6 +307,7 @@ function describeRounds(connections: number, rounds: readonly Round[]): string {
       line("creates while a stream is read / while none is", share, 2, RATE),
       line("a stream alone, MB/s", speed("a stream alone")),
       line("a stream beside creates, MB/s", speed(beside)),
+      line("a stream that comes and goes, MB/s", speed("creates as a stream comes and goes")),
       line("a stream beside creates, thousand plants", thousands(beside), 0),
       line("longest silence of a stream alone, ms", silence("a stream alone"), 0),
       line("longest silence of a stream beside creates, ms", silence(beside), 0),

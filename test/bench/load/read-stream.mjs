@@ -4,8 +4,8 @@
  * Usage: node read-stream.mjs PORT TOKEN once|again
  * `again` begins anew after each end, until SIGTERM; the line "go" on standard
  * input has it leave the stream, and "come" begin another. Prints "reading" with the first bytes,
- * and at the end one line of JSON: the plants and bytes that came, milliseconds
- * from the first request, and the longest that no byte came while it read.
+ * and at the end one line of JSON: the plants and bytes that came, the milliseconds
+ * in which it read, and the longest of them in which no byte came.
  */
 import http from "node:http";
 
@@ -22,8 +22,8 @@ const request = {
 let plants = 0;
 let bytes = 0;
 let silenceMs = 0;
-const start = performance.now();
-let last = start;
+let ms = 0;
+let last = performance.now();
 /** The request under way; none where it has left. */
 let asking;
 
@@ -37,6 +37,7 @@ function take(chunk) {
 function noteSilence() {
   const now = performance.now();
   silenceMs = Math.max(silenceMs, now - last);
+  ms += now - last;
   last = now;
 }
 
@@ -75,7 +76,6 @@ function go() {
 
 function report() {
   if (asking !== undefined) noteSilence(); // one that lasts still
-  const ms = performance.now() - start;
   process.stdout.write(`${JSON.stringify({ plants, bytes, ms, silenceMs })}\n`, () =>
     process.exit(),
   );

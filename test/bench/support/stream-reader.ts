@@ -10,6 +10,7 @@ import type { Target } from "./targets.ts";
 export interface StreamRead {
   readonly plants: number;
   readonly bytes: number;
+  /** How long it was reading. */
   readonly ms: number;
   readonly silenceMs: number;
 }
@@ -36,6 +37,7 @@ export async function startReading(target: Readable): Promise<Reading> {
   const [program = "", ...args] = words(target, "again");
   const child = spawn(program, args, { stdio: ["pipe", "pipe", "inherit"] });
   endWithBench(child);
+  child.stdin.on("error", () => {}); // whether it is gone, its status says
   let text = "";
   child.stdout.setEncoding("utf8").on("data", (chunk: string) => {
     text += chunk;
