@@ -2,8 +2,8 @@
  * One pace for all streams of a listener: creates come first.
  *
  * Streams take turns, a slice each, so that a hundred of them take no more of
- * the event loop than one. While there are creates a turn behind a slice begins
- * with a rest, which a few make short.
+ * the event loop than one. While there are creates each turn begins with a rest,
+ * which a few make short.
  */
 import { setImmediate, setTimeout } from "node:timers/promises";
 
@@ -34,25 +34,17 @@ export class StreamPace {
     this.#creates = countCreates();
   }
 
-  /**
-   * Resolves when it is the caller's turn; at once in its place where the caller is over by then.
-   *
-   * @param hasSent whether it sent something since its last one. Who goes through much that gives
-   * nothing does not rest: the connection would be cut as one that stands still.
-   */
-  async turn(caller: { readonly isOver: boolean }, hasSent: boolean): Promise<void> {
-    const turn = this.#last.then(() => {
-      if (caller.isOver) return;
-      return this.#rest(hasSent ? this.#countNew() : 0);
-    });
+  /** Resolves when it is the caller's turn; at once in its place where the caller is over by then. */
+  async turn(caller: { readonly isOver: boolean }): Promise<void> {
+    const turn = this.#last.then(() => (caller.isOver ? undefined : this.#begin()));
     this.#last = turn;
     await turn;
   }
 
-  /** Asking whether any is under way would not do: a batch is answered all at once. */
-  #countNew(): number {
+  #begin(): Promise<unknown> {
     const before = this.#creates;
     this.#creates = this.#countCreates();
-    return this.#creates - before;
+    // Asking whether any is under way would not do: a batch is answered all at once.
+    return this.#rest(this.#creates - before);
   }
 }

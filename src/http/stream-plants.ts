@@ -79,8 +79,8 @@ export async function streamPlants(res: ServerResponse, stream: PlantStream): Pr
         if (res.req.method === "HEAD") break;
         stream.sentBytes += slice.length;
         if (!res.write(slice)) await lease.room(res);
-      }
-      await pace.turn(lease, slice.length > 0);
+      } else stayOpen(res);
+      await pace.turn(lease);
       if (lease.isOver) break; // not behind the gate once more
     }
     const end = endBefore();
@@ -97,6 +97,11 @@ export async function streamPlants(res: ServerResponse, stream: PlantStream): Pr
     res.destroy();
     return "cut";
   }
+}
+
+/** Nothing moves on the connection, which its client has no part in. */
+function stayOpen({ req: { socket } }: ServerResponse): void {
+  socket.setTimeout(socket.timeout ?? 0);
 }
 
 /** The same, each made behind the gate, for whoever is still there: nobody knows how much it holds. */

@@ -16,7 +16,7 @@ import { checkLines, type PlantTaker } from "./line-check.ts";
 import { LineRuns } from "./line-runs.ts";
 import { decodeRecord } from "./record.ts";
 
-/** Less than half a millisecond's work, and more than a page has most times. */
+/** Half a millisecond's work, twice that where no line is as usual, and more than most pages have. */
 const BLOCK_BYTES = 32 * 1024;
 
 /** Where in a log to read. */

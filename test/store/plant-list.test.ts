@@ -71,6 +71,23 @@ test("what an editor doubled or wrote in another form is listed once, from anywh
   assert.deepEqual(await ids(3n), []);
 });
 
+for (const which of BOTH) {
+  test(`${which} reads nothing before it is asked for`, async (t) => {
+    const folder = makeFolder(t);
+    const store = await openStore(t, folder);
+    const plants = Array.from({ length: 3 }, (_, id) => ({
+      id: BigInt(id),
+      name: "n".repeat(50_000),
+    }));
+    for (const plant of plants) await store.create(plant);
+    const list = store[which]();
+    await list.next();
+    await store.get(0n); // behind whatever else is being read
+    overwrite(logPath(folder), encodeNewPlant(plants[0] as NewPlant).length + 1, "[");
+    await assert.rejects(list.next(), { code: "store_failed" });
+  });
+}
+
 test("a stretch of the log that gives no line is told by slices without any", async (t) => {
   const folder = makeFolder(t);
   const lines = Array.from({ length: 3000 }, (_, id) =>
