@@ -7,7 +7,7 @@
  *   npm run bench -- --watched
  *   npm run bench -- --against ../other-checkout   (built there before)
  *   npm run bench -- --node /path/to/another/node
- *   npm run bench -- --profile DIRECTORY           (a .cpuprofile of the server)
+ *   npm run bench -- --profile DIRECTORY           (a .cpuprofile of each of its processes)
  *
  * How the runs alternate and when one counts: support/compare.
  */
@@ -25,6 +25,8 @@ import {
   startMounted,
   startServer,
   startWatchedServer,
+  type TargetOptions,
+  withNewData,
 } from "./support/targets.ts";
 
 const options = readOptions({
@@ -35,7 +37,7 @@ const options = readOptions({
   mounted: "switch: the listener in a plain node:http server instead of ours",
   watched: "switch: beside it, the same server with its log read and its metrics scraped",
   against: "another built checkout, measured beside this one",
-  profile: "a folder for a CPU profile of the server",
+  profile: "a folder for CPU profiles of the server",
   svg: "a file for the plot",
   dir: "where to make the data directories (the system's folder for such)",
 });
@@ -65,20 +67,15 @@ await withFolder(options.dir, async (folder) => {
 });
 
 function starts(): Start[] {
-  const { against } = options;
   const nodeArgs = profileFlags(options.profile);
-  const own = (called: string, parent: string) => ({
-    name: called,
-    folder: path.join(parent, called),
-    node,
-  });
-  const all: Start[] = [
-    () => startFloor({ node }),
-    (parent) => start({ ...own(name, parent), nodeArgs }),
-  ];
-  if (options.watched !== undefined)
-    all.push((parent) => startWatchedServer(own("watched", parent)));
-  if (against !== undefined) all.push((parent) => start(own("the other", parent), against));
+  const all = [() => startFloor({ node }), withNewData(start, { name, node, nodeArgs })];
+  if (options.watched !== undefined) {
+    all.push(withNewData(startWatchedServer, { name: "watched", node }));
+  }
+  if (options.against !== undefined) {
+    const startOther = (other: TargetOptions) => start(other, options.against);
+    all.push(withNewData(startOther, { name: "the other", node }));
+  }
   return all;
 }
 

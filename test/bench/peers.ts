@@ -22,13 +22,13 @@ import { formatRows, writePlot } from "./support/report.ts";
 import { checkSyncs } from "./support/strace-check.ts";
 import {
   PEERS,
-  type Start,
   startFloor,
   startGroupCommit,
   startServer,
   startSqlite,
   type Target,
   type TargetOptions,
+  withNewData,
 } from "./support/targets.ts";
 
 const options = readOptions({
@@ -71,11 +71,7 @@ await withFolder(options.dir, async (folder) => {
     );
     checks.push(`under strace, 64 connections, ${name}: ${checked}`);
   }
-  const programs = PROGRAMS.map(
-    ({ name, start }): Start =>
-      (parent) =>
-        start({ name, folder: path.join(parent, name) }),
-  );
+  const programs = PROGRAMS.map(({ name, start }) => withNewData(start, { name }));
   const rows = await compare([() => startFloor(), ...programs], {
     folder,
     connections: positives(options.connections, [16, 64, 256, 1024]),

@@ -14,7 +14,8 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { buildSync } from "esbuild";
 import { generateStore, logBytes } from "./generate.ts";
-import { compare } from "./support/compare.ts";
+import { compare, measure } from "./support/compare.ts";
+import { LineCounter } from "./support/line-counter.ts";
 import { loadName } from "./support/load.ts";
 import { describeMachine, note, pinned, withFolder } from "./support/machine.ts";
 import { formatRound, formatSpread, median, spread } from "./support/numbers.ts";
@@ -22,7 +23,15 @@ import { positive, positives, readOptions } from "./support/options.ts";
 import { runNode, runToEnd } from "./support/program.ts";
 import { formatRows } from "./support/report.ts";
 import { formatTable } from "./support/table.ts";
-import { builtMain, ROOT, type Start, startServer } from "./support/targets.ts";
+import {
+  builtMain,
+  ROOT,
+  type Start,
+  startServer,
+  type Target,
+  withNewData,
+  withNewTargets,
+} from "./support/targets.ts";
 
 const options = readOptions({
   full: "switch: index 1, 10 and 50 M, creates beside 20 M, reading of 10 M",
@@ -147,20 +156,27 @@ function describeGaps(runs: readonly (readonly number[])[]): string {
 async function measureCreates(folder: string): Promise<void> {
   const size = positive(options.store, isFull ? 2e7 : 2e6);
   const full = path.join(folder, "many");
+  const log = new LineCounter(path.join(full, "plants.jsonl"));
   generateStore(full, size);
   const starts: Start[] = [
-    (parent) => startServer({ name: "no plants", folder: path.join(parent, "none") }),
+    withNewData(startServer, { name: "no plants" }),
     () => startServer({ name: `${formatRound(size)} plants`, folder: full }),
   ];
-  const rows = await compare(starts, {
-    folder,
-    connections: positives(options.connections, [256]),
-    runs,
-    seconds: positive(options.seconds, 2),
-  });
-  const [none = 0, many = 0] = rows.map(({ residentBytes }) => residentBytes);
-  const perPlant = `${((many - none) / size).toFixed(1)} bytes a plant`;
-  process.stdout.write(`${formatRows(rows)}\nResident above the server without: ${perPlant}.\n\n`);
+  const connections = positives(options.connections, [256]);
+  const seconds = positive(options.seconds, 2);
+  const rows = await compare(starts, { folder, connections, runs, seconds });
+  const perPlant: number[] = [];
+  for (let round = 0; round < runs; round++) {
+    log.look();
+    const measureMemory = async (targets: readonly Target[]) => {
+      for (const target of targets) await measure(target, Math.max(...connections), seconds);
+      const [none = 0, many = 0] = targets.map((target) => target.residentBytes().now);
+      return (many - none) / log.lines;
+    };
+    perPlant.push(await withNewTargets(path.join(folder, "memory"), starts, measureMemory));
+  }
+  const memory = `Resident above the server without: ${formatSpread(spread(perPlant), 1)} bytes a plant.`;
+  process.stdout.write(`${formatRows(rows)}\n${memory}\n\n`);
   fs.rmSync(full, { recursive: true, force: true });
 }
 

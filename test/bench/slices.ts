@@ -1,9 +1,9 @@
 /**
  * The same comparison as `npm run bench` where the machine is too restless for
  * it: hundreds of slices of a fraction of a second, by turns, each compared
- * with the first server's beside it. Two processes of the same program differ
- * by some percent for as long as they live, so they are started anew again and
- * again, and each start is one sample: the median of its slices' ratios.
+ * with the first server's beside it. The processes are new again and again, for
+ * the reason that support/compare gives, and each start is one sample: the
+ * median of its slices' ratios.
  *
  *   npm run bench:slices -- --watched --connections 64,256
  *   npm run bench:slices -- --against ../other-checkout
@@ -31,6 +31,8 @@ import {
   startServer,
   startWatchedServer,
   type Target,
+  type TargetOptions,
+  withNewData,
   withNewTargets,
 } from "./support/targets.ts";
 
@@ -95,13 +97,16 @@ async function measureStart(targets: readonly Target[]): Promise<Sample[]> {
 
 function starts(): Start[] {
   const { node, against } = options;
-  const own = (name: string, parent: string) => ({ name, folder: path.join(parent, name), node });
-  const all: Start[] = [(parent) => startServer(own("plant store", parent))];
-  if (options.logged !== undefined) all.push((parent) => startLoggingServer(own("logged", parent)));
-  if (options.watched !== undefined)
-    all.push((parent) => startWatchedServer(own("watched", parent)));
-  if (options.mounted !== undefined) all.push((parent) => startMounted(own("mounted", parent)));
-  if (against !== undefined) all.push((parent) => startServer(own("the other", parent), against));
+  const startOther = (other: TargetOptions) => startServer(other, against);
+  const all = [withNewData(startServer, { name: "plant store", node })];
+  if (options.logged !== undefined) {
+    all.push(withNewData(startLoggingServer, { name: "logged", node }));
+  }
+  if (options.watched !== undefined) {
+    all.push(withNewData(startWatchedServer, { name: "watched", node }));
+  }
+  if (options.mounted !== undefined) all.push(withNewData(startMounted, { name: "mounted", node }));
+  if (against !== undefined) all.push(withNewData(startOther, { name: "the other", node }));
   if (options.floor !== undefined) all.push(() => startFloor({ node }));
   return all;
 }

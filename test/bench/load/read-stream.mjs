@@ -3,7 +3,8 @@
  *
  * Usage: node read-stream.mjs PORT TOKEN once|again
  * `again` begins anew after each end, until SIGTERM; the line "go" on standard
- * input has it leave the stream, and "come" begin another. Prints "reading" with the first bytes,
+ * input has it leave the stream, and "come" begin another: what came before the
+ * first time it left does not count. Prints "reading" with the first bytes,
  * and at the end one line of JSON: the plants and bytes that came, the milliseconds
  * in which it read, and the longest of them in which no byte came.
  */
@@ -26,6 +27,7 @@ let ms = 0;
 let last = performance.now();
 /** The request under way; none where it has left. */
 let asking;
+let hasLeft = false;
 
 function take(chunk) {
   if (bytes === 0) process.stdout.write("reading\n");
@@ -69,6 +71,8 @@ function come() {
 function go() {
   if (asking === undefined) return;
   noteSilence();
+  if (!hasLeft) plants = bytes = ms = silenceMs = 0;
+  hasLeft = true;
   const left = asking;
   asking = undefined;
   left.destroy();

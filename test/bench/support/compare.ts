@@ -36,8 +36,6 @@ export interface Sample extends LoadResult {
   readonly records: number;
   /** Processor time of the server for one request; steadier than the rate on a busy machine. */
   readonly cpuUs: number;
-  /** Of the server, at the end. */
-  readonly residentBytes: number;
 }
 
 /** One server at one number of connections; ratios are to the first server in the same round. */
@@ -56,17 +54,13 @@ export interface Row {
   readonly lead: Spread;
   readonly syncsPerSecond: number;
   readonly recordsPerSync: number;
-  readonly residentBytes: number;
 }
-
-/** One run of each server, by turns. */
-type Turns = readonly Sample[];
 
 /** How often a run may be refused before the whole comparison is. */
 const REFUSALS_MAX = 3;
 
 export async function compare(starts: readonly Start[], options: CompareOptions): Promise<Row[]> {
-  const rounds: Turns[][] = [];
+  const rounds: (readonly Sample[])[][] = [];
   for (let round = 0; round < options.runs; round++) {
     note(`round ${round + 1} of ${options.runs}, runs of ${options.seconds} s`);
     const folder = path.join(options.folder, `round ${round}`);
@@ -74,9 +68,9 @@ export async function compare(starts: readonly Start[], options: CompareOptions)
     rounds.push(await withNewTargets(folder, starts, run));
   }
   return options.connections.flatMap((connections, place) => {
-    const turns = rounds.map((round) => round[place] as Turns);
-    const [servers = []] = turns;
-    return servers.map(({ name }, index) => summarize(name, connections, turns, index));
+    const here = rounds.map((round) => round[place] as readonly Sample[]);
+    const [servers = []] = here;
+    return servers.map(({ name }, index) => summarize(name, connections, here, index));
   });
 }
 
@@ -84,13 +78,13 @@ async function measureRound(
   targets: readonly Target[],
   { connections, seconds }: CompareOptions,
   round: number,
-): Promise<Turns[]> {
+): Promise<(readonly Sample[])[]> {
   await measureTurns(targets, Math.max(...connections), seconds, round);
-  const turns: Turns[] = [];
+  const samples: (readonly Sample[])[] = [];
   for (const [place, count] of connections.entries()) {
-    turns.push(await measureTurns(targets, count, seconds, round + place));
+    samples.push(await measureTurns(targets, count, seconds, round + place));
   }
-  return turns;
+  return samples;
 }
 
 /** One run of each, their order turned by `shift`. */
@@ -99,7 +93,7 @@ async function measureTurns(
   connections: number,
   seconds: number,
   shift: number,
-): Promise<Turns> {
+): Promise<readonly Sample[]> {
   const samples: Sample[] = [];
   for (let turn = 0; turn < targets.length; turn++) {
     const index = (turn + shift) % targets.length;
@@ -131,9 +125,7 @@ export async function measure(
   const before = await settled(target);
   const { result, cpuUs } = await loadBeside(target, connections, seconds);
   const after = await settled(target);
-  const residentBytes = target.residentBytes().now;
-  const stored = checkStored(result, before, after);
-  return { name: target.name, ...result, ...stored, cpuUs, residentBytes };
+  return { name: target.name, ...result, ...checkStored(result, before, after), cpuUs };
 }
 
 /** The load, and beside it whatever the target has beside it. */
@@ -184,10 +176,15 @@ export async function settled({ durable }: Target): Promise<Durable | undefined>
   throw new Error("it does not come to rest");
 }
 
-function summarize(name: string, connections: number, turns: readonly Turns[], index: number): Row {
-  const own = turns.map((samples) => samples[index] as Sample);
+function summarize(
+  name: string,
+  connections: number,
+  rounds: readonly (readonly Sample[])[],
+  index: number,
+): Row {
+  const own = rounds.map((samples) => samples[index] as Sample);
   const ratios = (value: (sample: Sample) => number) =>
-    spread(own.map((sample, round) => value(sample) / value(turns[round]?.[0] as Sample)));
+    spread(own.map((sample, round) => value(sample) / value(rounds[round]?.[0] as Sample)));
   return {
     connections,
     name,
@@ -200,12 +197,11 @@ function summarize(name: string, connections: number, turns: readonly Turns[], i
     cpuUs: median(own.map((sample) => sample.cpuUs)),
     cpu: ratios((sample) => sample.cpuUs),
     lead: spread(
-      own.map(({ perSecond }, round) => (turns[round]?.[1]?.perSecond ?? 0) / perSecond),
+      own.map(({ perSecond }, round) => (rounds[round]?.[1]?.perSecond ?? 0) / perSecond),
     ),
     syncsPerSecond: median(
       own.map(({ syncs, records, perSecond }) => (syncs / records) * perSecond),
     ),
     recordsPerSync: median(own.map(({ syncs, records }) => records / syncs)),
-    residentBytes: median(own.map((sample) => sample.residentBytes)),
   };
 }

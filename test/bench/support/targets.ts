@@ -37,7 +37,7 @@ export interface Target {
   stop(): Promise<void>;
 }
 
-/** Starts a server that keeps what it makes in this folder, which is not there yet. */
+/** Starts a server; what it has to keep for a while goes into this folder. */
 export type Start = (folder: string) => Promise<Target>;
 
 export interface TargetOptions extends ProgramOptions {
@@ -85,10 +85,15 @@ export async function withTargets<T>(use: (targets: Target[]) => Promise<T>): Pr
   return result;
 }
 
-/**
- * New processes of the same servers, each of them in a folder within this one,
- * which is there as long as they are.
- */
+/** A start with a data directory that is new each time. */
+export function withNewData(
+  start: (options: TargetOptions) => Promise<Target>,
+  options: Omit<TargetOptions, "folder">,
+): Start {
+  return (parent) => start({ ...options, folder: path.join(parent, options.name) });
+}
+
+/** New processes of the same servers; the folder is there as long as they are. */
 export async function withNewTargets<T>(
   folder: string,
   starts: readonly Start[],
