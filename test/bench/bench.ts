@@ -31,7 +31,7 @@ import {
 
 const options = readOptions({
   seconds: "whole seconds of a run (2)",
-  runs: "rounds, each with new processes (5)",
+  runs: "rounds, each with new processes that warm up for 10 s (5)",
   connections: "numbers of connections (16,64,256,1024)",
   node: "another Node binary to measure with",
   mounted: "switch: the listener in a plain node:http server instead of ours",

@@ -33,7 +33,7 @@ import {
 
 const options = readOptions({
   seconds: "whole seconds of a run (2)",
-  runs: "rounds, each with new processes (5)",
+  runs: "rounds, each with new processes that warm up for 10 s (5)",
   connections: "numbers of connections (16,64,256,1024)",
   svg: "a file for the plot",
   dir: "where to make the data directories (the system's folder for such)",

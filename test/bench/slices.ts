@@ -16,7 +16,7 @@
  */
 import path from "node:path";
 import { fileURLToPath } from "node:url";
-import { checkStored, settled } from "./support/compare.ts";
+import { checkStored, settled, WARM_SECONDS } from "./support/compare.ts";
 import { nextFirstId } from "./support/load.ts";
 import { describeMachine, note, pinned, withFolder } from "./support/machine.ts";
 import { formatCount, formatSpread, median, spread } from "./support/numbers.ts";
@@ -38,7 +38,7 @@ import {
 
 const options = readOptions({
   restarts: "how often the servers are started (10)",
-  rounds: "slices of each server that count after a start; twenty more warm up (40)",
+  rounds: "slices of each server that count at each number of connections (40)",
   ms: "milliseconds of a slice (100; more for very many connections)",
   connections: "numbers of connections (64,256)",
   node: "another Node binary to measure with",
@@ -68,7 +68,8 @@ interface Sample {
 }
 
 const CLIENT = fileURLToPath(new URL("load/slices.mjs", import.meta.url));
-const WARM_ROUNDS = 20;
+/** Slices before those that count: until the load of before has passed. */
+const PASSING_ROUNDS = 5;
 
 const places = positives(options.connections, [64, 256]);
 const restarts = positive(options.restarts, 10);
@@ -90,6 +91,7 @@ await withFolder(options.dir, async (folder) => {
 });
 
 async function measureStart(targets: readonly Target[]): Promise<Sample[]> {
+  await load(targets, Math.max(...places), Math.ceil((WARM_SECONDS * 1000) / ms));
   const samples: Sample[] = [];
   for (const connections of places) samples.push(...(await measure(targets, connections)));
   return samples;
@@ -113,13 +115,13 @@ function starts(): Start[] {
 
 async function measure(targets: readonly Target[], connections: number): Promise<Sample[]> {
   const before = await Promise.all(targets.map(settled));
-  const results = await load(targets, connections);
+  const results = await load(targets, connections, PASSING_ROUNDS + rounds);
   for (const [index, target] of targets.entries()) {
     const { requests, failures } = results[index] as Result;
     if (failures > 0) throw new Error(`${failures} requests to ${target.name} failed`);
     checkStored({ requests, inFlightMax: 0 }, before[index], await settled(target));
   }
-  const rates = results.map(({ perSecond }) => perSecond.slice(WARM_ROUNDS));
+  const rates = results.map(({ perSecond }) => perSecond.slice(PASSING_ROUNDS));
   const base = rates[0] as readonly number[];
   return rates.map((own, index) => ({
     connections,
@@ -141,11 +143,15 @@ function describe(samples: readonly Sample[], connections: number): string[][] {
   });
 }
 
-async function load(targets: readonly Target[], connections: number): Promise<Result[]> {
+async function load(
+  targets: readonly Target[],
+  connections: number,
+  slices: number,
+): Promise<Result[]> {
   const words = JSON.stringify({
     servers: targets.map(({ port, token }) => ({ port, token, firstId: nextFirstId() })),
     connections,
-    rounds: WARM_ROUNDS + rounds,
+    rounds: slices,
     ms,
   });
   return JSON.parse(await runToEnd([...pinned(1), process.execPath, CLIENT, words])) as Result[];

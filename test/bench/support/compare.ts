@@ -5,8 +5,8 @@
  * them, their order turned by one each time: whatever else the machine does
  * meets all of them, so a ratio within a round means something where the
  * numbers themselves do not. Two processes of one program differ by as much as
- * a third for as long as they live, so each round has new ones; their first
- * run is thrown away. A run counts only if
+ * a third for as long as they live, so each round has new ones, which warm up
+ * before anything counts. A run counts only if
  *
  * - every request was answered 200;
  * - the store grew by exactly as many records as were answered (with `wrk`: by
@@ -56,6 +56,12 @@ export interface Row {
   readonly recordsPerSync: number;
 }
 
+/**
+ * V8 goes on making a process faster for that long: the plant store has 12,000 creates a second in
+ * its second to sixth second of load and 16,000 behind its eighth, the floor 12,000 and 14,500.
+ */
+export const WARM_SECONDS = 10;
+
 /** How often a run may be refused before the whole comparison is. */
 const REFUSALS_MAX = 3;
 
@@ -79,7 +85,7 @@ async function measureRound(
   { connections, seconds }: CompareOptions,
   round: number,
 ): Promise<(readonly Sample[])[]> {
-  await measureTurns(targets, Math.max(...connections), seconds, round);
+  await measureTurns(targets, Math.max(...connections), WARM_SECONDS, round);
   const samples: (readonly Sample[])[] = [];
   for (const [place, count] of connections.entries()) {
     samples.push(await measureTurns(targets, count, seconds, round + place));
