@@ -2,7 +2,7 @@
  * Durable creates per second against the floor: a bare `node:http` server that
  * reads the body and answers a constant (floor.mjs).
  *
- *   npm run bench -- --runs 5 --seconds 2
+ *   npm run bench -- --restarts 3 --runs 5
  *   npm run bench -- --mounted
  *   npm run bench -- --watched
  *   npm run bench -- --against ../other-checkout   (built there before)
@@ -31,7 +31,8 @@ import {
 
 const options = readOptions({
   seconds: "whole seconds of a run (2)",
-  runs: "rounds, each with new processes that warm up for 10 s (5)",
+  restarts: "how often the servers are started; each time they warm up for 10 s (3)",
+  runs: "rounds after each start (5)",
   connections: "numbers of connections (16,64,256,1024)",
   node: "another Node binary to measure with",
   mounted: "switch: the listener in a plain node:http server instead of ours",
@@ -56,6 +57,7 @@ await withFolder(options.dir, async (folder) => {
   const rows = await compare(starts(), {
     folder,
     connections: positives(options.connections, [16, 64, 256, 1024]),
+    restarts: positive(options.restarts, 3),
     runs: positive(options.runs, 5),
     seconds: positive(options.seconds, 2),
   });

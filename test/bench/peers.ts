@@ -4,7 +4,7 @@
  * loop and one for each request, and a plain group commit of `fs.write` then
  * `fs.fdatasync`. The last column is the plant store's rate over each peer's.
  *
- *   npm run bench:peers -- --runs 5 --seconds 2
+ *   npm run bench:peers -- --restarts 3 --runs 5
  *
  * The peers have their own package file and lock in `peers`; what they need is
  * installed there, and only there, when it is missing. better-sqlite3 is
@@ -33,7 +33,8 @@ import {
 
 const options = readOptions({
   seconds: "whole seconds of a run (2)",
-  runs: "rounds, each with new processes that warm up for 10 s (5)",
+  restarts: "how often the servers are started; each time they warm up for 10 s (3)",
+  runs: "rounds after each start (5)",
   connections: "numbers of connections (16,64,256,1024)",
   svg: "a file for the plot",
   dir: "where to make the data directories (the system's folder for such)",
@@ -75,6 +76,7 @@ await withFolder(options.dir, async (folder) => {
   const rows = await compare([() => startFloor(), ...programs], {
     folder,
     connections: positives(options.connections, [16, 64, 256, 1024]),
+    restarts: positive(options.restarts, 3),
     runs: positive(options.runs, 5),
     seconds: positive(options.seconds, 2),
   });

@@ -164,7 +164,7 @@ async function measureCreates(folder: string): Promise<void> {
   ];
   const connections = positives(options.connections, [256]);
   const seconds = positive(options.seconds, 2);
-  const rows = await compare(starts, { folder, connections, runs, seconds });
+  const rows = await compare(starts, { folder, connections, restarts: 3, runs, seconds });
   const perPlant: number[] = [];
   for (let round = 0; round < runs; round++) {
     log.look();

@@ -1,12 +1,12 @@
 /**
  * Several servers under the same load, by turns.
  *
- * In a round all of them run all the time, and short runs alternate between
- * them, their order turned by one each time: whatever else the machine does
- * meets all of them, so a ratio within a round means something where the
- * numbers themselves do not. Two processes of one program differ by as much as
- * a third for as long as they live, so each round has new ones, which warm up
- * before anything counts. A run counts only if
+ * All of them run all the time, and short runs alternate between them, their
+ * order turned by one each round: whatever else the machine does meets all of
+ * them, so a ratio within a round means something where the numbers themselves
+ * do not. Two processes of one program differ by as much as a third for as long
+ * as they live, so they are started anew after some rounds, and warm up before
+ * anything counts. A run counts only if
  *
  * - every request was answered 200;
  * - the store grew by exactly as many records as were answered (with `wrk`: by
@@ -22,9 +22,12 @@ import { type Durable, type Start, type Target, withNewTargets } from "./targets
 
 export interface CompareOptions {
   readonly connections: readonly number[];
+  /** How often new processes are started. */
+  readonly restarts: number;
+  /** Rounds of each start. */
   readonly runs: number;
   readonly seconds: number;
-  /** Where a folder is made for the servers of each round. */
+  /** Where a folder is made for the servers of each start. */
   readonly folder: string;
 }
 
@@ -36,6 +39,12 @@ export interface Sample extends LoadResult {
   readonly records: number;
   /** Processor time of the server for one request; steadier than the rate on a busy machine. */
   readonly cpuUs: number;
+}
+
+/** One run of each server. */
+interface Round {
+  readonly connections: number;
+  readonly samples: readonly Sample[];
 }
 
 /** One server at one number of connections; ratios are to the first server in the same round. */
@@ -66,40 +75,45 @@ export const WARM_SECONDS = 10;
 const REFUSALS_MAX = 3;
 
 export async function compare(starts: readonly Start[], options: CompareOptions): Promise<Row[]> {
-  const rounds: (readonly Sample[])[][] = [];
-  for (let round = 0; round < options.runs; round++) {
-    note(`round ${round + 1} of ${options.runs}, runs of ${options.seconds} s`);
-    const folder = path.join(options.folder, `round ${round}`);
-    const run = (targets: readonly Target[]) => measureRound(targets, options, round);
-    rounds.push(await withNewTargets(folder, starts, run));
+  const { restarts, runs, seconds } = options;
+  const rounds: Round[] = [];
+  for (let restart = 0; restart < restarts; restart++) {
+    note(`start ${restart + 1} of ${restarts}, ${runs} rounds, runs of ${seconds} s`);
+    const folder = path.join(options.folder, `start ${restart}`);
+    const measureAll = (targets: readonly Target[]) => measureStart(targets, options, restart);
+    rounds.push(...(await withNewTargets(folder, starts, measureAll)));
   }
-  return options.connections.flatMap((connections, place) => {
-    const here = rounds.map((round) => round[place] as readonly Sample[]);
-    const [servers = []] = here;
-    return servers.map(({ name }, index) => summarize(name, connections, here, index));
+  return options.connections.flatMap((connections) => {
+    const here = rounds.filter((round) => round.connections === connections);
+    const samples = here.map((round) => round.samples);
+    return (samples[0] ?? []).map(({ name }, index) => {
+      return summarize(name, connections, samples, index);
+    });
   });
 }
 
-async function measureRound(
+async function measureStart(
   targets: readonly Target[],
-  { connections, seconds }: CompareOptions,
-  round: number,
-): Promise<(readonly Sample[])[]> {
-  await measureTurns(targets, Math.max(...connections), WARM_SECONDS, round);
-  const samples: (readonly Sample[])[] = [];
-  for (const [place, count] of connections.entries()) {
-    samples.push(await measureTurns(targets, count, seconds, round + place));
+  { connections, runs, seconds }: CompareOptions,
+  restart: number,
+): Promise<Round[]> {
+  await measureRound(targets, Math.max(...connections), WARM_SECONDS, restart);
+  const rounds: Round[] = [];
+  for (let run = 0; run < runs; run++) {
+    for (const count of connections) {
+      rounds.push(await measureRound(targets, count, seconds, restart + run));
+    }
   }
-  return samples;
+  return rounds;
 }
 
-/** One run of each, their order turned by `shift`. */
-async function measureTurns(
+/** The order of the servers is turned by `shift`. */
+async function measureRound(
   targets: readonly Target[],
   connections: number,
   seconds: number,
   shift: number,
-): Promise<readonly Sample[]> {
+): Promise<Round> {
   const samples: Sample[] = [];
   for (let turn = 0; turn < targets.length; turn++) {
     const index = (turn + shift) % targets.length;
@@ -107,7 +121,7 @@ async function measureTurns(
     const run = () => measure(target, connections, seconds);
     samples[index] = await repeatRefused(target.name, run);
   }
-  return samples;
+  return { connections, samples };
 }
 
 /** Has a run again where it does not count. @throws what it did the last time. */
