@@ -99,7 +99,10 @@ export async function streamPlants(res: ServerResponse, stream: PlantStream): Pr
   }
 }
 
-/** Nothing moves on the connection, which its client has no part in. */
+/**
+ * Nothing moves on the connection while the server reads on, which is no fault of its client. One
+ * that does not read either is cut later for it: behind what gives nothing.
+ */
 function stayOpen({ req: { socket } }: ServerResponse): void {
   socket.setTimeout(socket.timeout ?? 0);
 }

@@ -16,7 +16,7 @@ import { checkLines, type PlantTaker } from "./line-check.ts";
 import { LineRuns } from "./line-runs.ts";
 import { decodeRecord } from "./record.ts";
 
-/** Half a millisecond's work, twice that where no line is as usual, and more than most pages have. */
+/** Half a millisecond's work as lines, some two where each has to be judged; most pages need no more. */
 const BLOCK_BYTES = 32 * 1024;
 
 /** Where in a log to read. */

@@ -14,7 +14,7 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { buildSync } from "esbuild";
 import { generateStore, logBytes } from "./generate.ts";
-import { compare, measure } from "./support/compare.ts";
+import { compare, measure, repeatRefused } from "./support/compare.ts";
 import { LineCounter } from "./support/line-counter.ts";
 import { loadName } from "./support/load.ts";
 import { describeMachine, note, pinned, withFolder } from "./support/machine.ts";
@@ -39,7 +39,7 @@ const options = readOptions({
   ids: "scattered, sequential or modulo: all equal modulo 2^32 (scattered)",
   store: "plants beside which creates are measured (2_000_000)",
   log: "plants of which one and all are read (2_000_000)",
-  runs: "rounds of each (5; at the sizes of --full 3 for memory)",
+  runs: "rounds of each, of creates after each of three starts (5; at the sizes of --full 3 for memory)",
   seconds: "whole seconds of a run of creates (2)",
   connections: "connections that create (256)",
   dir: "where to make the data directories (the system's folder for such)",
@@ -165,18 +165,21 @@ async function measureCreates(folder: string): Promise<void> {
   const connections = positives(options.connections, [256]);
   const seconds = positive(options.seconds, 2);
   const rows = await compare(starts, { folder, connections, restarts: 3, runs, seconds });
+  process.stdout.write(`${formatRows(rows)}\n`);
+  const measureMemory = async (targets: readonly Target[]) => {
+    log.look();
+    for (const target of targets) {
+      await repeatRefused(target.name, () => measure(target, Math.max(...connections), seconds));
+    }
+    const [none = 0, many = 0] = targets.map((target) => target.residentBytes().now);
+    return (many - none) / log.lines;
+  };
   const perPlant: number[] = [];
   for (let round = 0; round < runs; round++) {
-    log.look();
-    const measureMemory = async (targets: readonly Target[]) => {
-      for (const target of targets) await measure(target, Math.max(...connections), seconds);
-      const [none = 0, many = 0] = targets.map((target) => target.residentBytes().now);
-      return (many - none) / log.lines;
-    };
     perPlant.push(await withNewTargets(path.join(folder, "memory"), starts, measureMemory));
   }
-  const memory = `Resident above the server without: ${formatSpread(spread(perPlant), 1)} bytes a plant.`;
-  process.stdout.write(`${formatRows(rows)}\n${memory}\n\n`);
+  const memory = formatSpread(spread(perPlant), 1);
+  process.stdout.write(`Resident above the server without: ${memory} bytes a plant.\n\n`);
   fs.rmSync(full, { recursive: true, force: true });
 }
 

@@ -4,7 +4,7 @@
  * Usage: node read-stream.mjs PORT TOKEN once|again
  * `again` begins anew after each end, until SIGTERM; the line "go" on standard
  * input has it leave the stream, and "come" begin another: what came before the
- * first time it left does not count. Prints "reading" with the first bytes,
+ * first time it left does not count. Prints "reading" with the first bytes that count,
  * and at the end one line of JSON: the plants and bytes that came, the milliseconds
  * in which it read, and the longest of them in which no byte came.
  */
