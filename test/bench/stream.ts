@@ -1,21 +1,23 @@
 /**
  * What reading everything costs, in speed, in resident memory of the server and
- * in creates: a stream of all plants alone, to its end; creates alone; creates
- * beside such a stream, which goes on for as long as they do; and creates while a
- * stream comes and goes.
+ * in creates: a stream of all plants alone, to its end; creates beside such a
+ * stream, which goes on for as long as they do, between as many alone; and creates
+ * while a stream comes and goes.
  *
  *   npm run bench:stream                           a million plants
  *   npm run bench:stream -- --plants 10_000_000    the size of the promise
  *
  * Each run has a server of its own, started after a clean stop and come to rest,
  * and what it held then is what its memory is compared with: no run finds what
- * another has left. The kinds go by turns, their order turned by one each round.
- * What a stream leaves creates is told by the last one, turn by turn of one server
- * under one load: two servers of the same program differ by a third at times.
- * Memory is the kernel's own highest mark, so nothing falls between two looks. A
- * run counts only if a stream alone had as many plants and bytes as the log, and
- * creates passed what support/compare asks of them; at the end one more stream has
- * to hold them, too.
+ * another has left. Creates warm it up before they count, for the reason that
+ * support/compare gives, and the memory they take meanwhile counts as well. What a
+ * stream leaves creates is told by one server each time, because two of the same
+ * program differ by a third at times: by runs, one with a stream between two
+ * without, and turn by turn of one run. The kinds go by turns, their order turned
+ * by one each round. Memory is the kernel's own highest mark, so nothing falls
+ * between two looks. A run counts only if a stream alone had as many plants and
+ * bytes as the log, and creates passed what support/compare asks of them; at the
+ * end one more stream has to hold them, too.
  *
  * Beside creates a stream is slow, and a run of seconds ends long before it:
  * `--seconds` of some minutes reach the end. The index grows meanwhile, by some
@@ -25,7 +27,7 @@ import fs from "node:fs";
 import path from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { generateStore } from "./generate.ts";
-import { measure, repeatRefused, type Sample } from "./support/compare.ts";
+import { measure, repeatRefused, WARM_SECONDS } from "./support/compare.ts";
 import { LineCounter } from "./support/line-counter.ts";
 import { loadName } from "./support/load.ts";
 import { describeMachine, note, withFolder } from "./support/machine.ts";
@@ -38,17 +40,18 @@ import { type Ongoing, untilStopped } from "./support/until-stopped.ts";
 
 const options = readOptions({
   plants: "plants in the log at the beginning (1_000_000)",
-  runs: "rounds, each of the four kinds once (5)",
-  seconds: "whole seconds of a run of creates (5)",
+  runs: "rounds, each of the three kinds once (5)",
+  seconds: "whole seconds of a run of creates, behind those that warm up (10)",
   connections: "connections that create (256)",
   dir: "where to make the data directory (the system's folder for such)",
 });
 
 /**
  * Of a run of creates. Node accepts one connection in each turn of the event loop, so a run of two
- * seconds is partly one of clients that wait to be accepted, not of creates that go on.
+ * seconds is partly one of clients that wait to be accepted, not of creates that go on; and one of
+ * five has hardly more than a dozen turns of a stream that comes and goes.
  */
-const SECONDS = 5;
+const SECONDS = 10;
 /** How long a stream is read, and then for as long none, while creates go on. */
 const TURN_MS = 250;
 /** At the beginning of a turn, until what was before it has passed. */
@@ -68,7 +71,6 @@ const PLANT_BYTES = 18;
 /** What is measured, by turns. */
 const KINDS = {
   "a stream alone": streamAlone,
-  "creates alone": createAlone,
   "creates beside a stream": createBeside,
   "creates as a stream comes and goes": createByTurns,
 } as const;
@@ -86,14 +88,18 @@ interface Place {
 interface Outcome {
   /** Where a stream was read, by turns or all the time. */
   readonly read?: StreamRead;
-  /** Where plants were created. */
-  readonly creates?: Sample;
-  /** Their rate while a stream was read, of that while none was. */
+  /** Creates a second while no stream was read, in runs of their own. */
+  readonly alonePerSecond?: number;
+  /** Highest resident bytes before a stream was read. */
+  readonly alonePeakBytes?: number;
+  /** The rate of creates while a stream was read, of that while none was. */
   readonly share?: number;
 }
 
 interface Run extends Outcome {
   readonly idleBytes: number;
+  /** All that were created, also while it warmed up. */
+  readonly newPlants: number;
   /** Highest resident bytes above those. */
   readonly riseBytes: number;
 }
@@ -154,9 +160,11 @@ async function runRound(place: Place, round: number): Promise<Round> {
 function runAnew(kind: Kind, place: Place): Promise<Run> {
   return withServer(place.data, async (target) => {
     const idleBytes = await rest(target);
+    const idlePlants = countPlants(place.log);
     target.forgetPeak();
     const outcome: Outcome = await KINDS[kind](target, place);
-    return { ...outcome, idleBytes, riseBytes: target.residentBytes().peak - idleBytes };
+    const riseBytes = target.residentBytes().peak - idleBytes;
+    return { ...outcome, idleBytes, newPlants: countPlants(place.log) - idlePlants, riseBytes };
   });
 }
 
@@ -189,10 +197,6 @@ async function streamAlone(target: Target, { log }: Place): Promise<Outcome> {
   return { read: await readAll(target, log) };
 }
 
-async function createAlone(target: Target, { connections }: Place): Promise<Outcome> {
-  return { creates: await measure(target, connections, seconds) };
-}
-
 async function createBeside(target: Target, { connections }: Place): Promise<Outcome> {
   let read: StreamRead | undefined;
   const beside = async () => {
@@ -201,8 +205,14 @@ async function createBeside(target: Target, { connections }: Place): Promise<Out
       read = await reading.stop();
     };
   };
-  const creates = await measure({ ...target, beside }, connections, seconds);
-  return { creates, read: checkSteady(read) };
+  await measure(target, connections, WARM_SECONDS);
+  const before = await measure(target, connections, seconds);
+  const alonePeakBytes = target.residentBytes().peak;
+  const between = await measure({ ...target, beside }, connections, seconds);
+  const behind = await measure(target, connections, seconds);
+  const alonePerSecond = (before.perSecond + behind.perSecond) / 2;
+  const share = between.perSecond / alonePerSecond;
+  return { alonePerSecond, alonePeakBytes, share, read: checkSteady(read) };
 }
 
 async function createByTurns(target: Target, { data, connections }: Place): Promise<Outcome> {
@@ -214,8 +224,9 @@ async function createByTurns(target: Target, { data, connections }: Place): Prom
       ({ rates, read } = await turns.stop());
     };
   };
-  const creates = await measure({ ...target, beside }, connections, seconds);
-  return { creates, read: checkSteady(read, TURN_MS - PASSING_MS), share: shareOf(rates) };
+  await measure(target, connections, WARM_SECONDS);
+  await measure({ ...target, beside }, connections, seconds);
+  return { read: checkSteady(read, TURN_MS - PASSING_MS), share: shareOf(rates) };
 }
 
 /**
@@ -263,12 +274,18 @@ function shareOf(rates: readonly number[]): number {
 
 /** A stream to its end. @throws Error where it did not hold everything. */
 async function readAll(target: Target, log: LineCounter): Promise<StreamRead> {
-  log.look();
+  const plants = countPlants(log);
   const read = await readStream(target);
-  if (read.plants === log.lines && read.bytes === log.bytes) return read;
+  if (read.plants === plants && read.bytes === log.bytes) return read;
   throw new Error(
-    `${log.lines} plants are stored in ${log.bytes} bytes, ${read.plants} in ${read.bytes} came`,
+    `${plants} plants are stored in ${log.bytes} bytes, ${read.plants} in ${read.bytes} came`,
   );
+}
+
+/** At present. */
+function countPlants(log: LineCounter): number {
+  log.look();
+  return log.lines;
 }
 
 function checkSteady(read: StreamRead | undefined, silenceMsMax = SILENCE_MS_MAX): StreamRead {
@@ -280,36 +297,37 @@ function checkSteady(read: StreamRead | undefined, silenceMsMax = SILENCE_MS_MAX
 function describeRounds(connections: number, rounds: readonly Round[]): string {
   const of = (kind: Kind, value: (run: Run) => number | undefined) =>
     rounds.map((round) => value(round[kind]) ?? Number.NaN);
-  const rise = (kind: Kind) => of(kind, ({ riseBytes }) => riseBytes / MIB);
-  const index = (kind: Kind) =>
-    of(kind, ({ creates }) => creates && (creates.records * PLANT_BYTES) / MIB);
-  const rate = (kind: Kind) => of(kind, ({ creates }) => creates?.perSecond);
+  const mib = (kind: Kind, bytes: (run: Run) => number | undefined) =>
+    of(kind, (run) => (bytes(run) ?? Number.NaN) / MIB);
+  const rise = (kind: Kind) => mib(kind, (run) => run.riseBytes);
+  const riseAlone = (run: Run) => (run.alonePeakBytes ?? Number.NaN) - run.idleBytes;
+  const share = (kind: Kind) => of(kind, (run) => run.share);
   const speed = (kind: Kind) => of(kind, ({ read }) => read && read.bytes / 1e3 / read.ms);
-  const thousands = (kind: Kind) => of(kind, ({ read }) => read && read.plants / 1e3);
   const silence = (kind: Kind) => of(kind, ({ read }) => read?.silenceMs);
   const idle = rounds.flatMap((round) => Object.values(round).map((run) => run.idleBytes / MIB));
-  const alone = rate("creates alone");
+  const alone = "a stream alone";
   const beside = "creates beside a stream";
-  const ratio = rate(beside).map((perSecond, round) => perSecond / (alone[round] as number));
-  const share = of("creates as a stream comes and goes", (run) => run.share);
+  const byTurns = "creates as a stream comes and goes";
+  const perSecond = of(beside, (run) => run.alonePerSecond);
+  const thousands = of(beside, ({ read }) => read && read.plants / 1e3);
+  const indexBytes = (run: Run) => run.newPlants * PLANT_BYTES;
   const title = `${connections} connections, ${formatRound(size)} plants at the beginning`;
   return formatTable(
     [title, "median (min-max)", "bar", "in the median", "in every run"],
     [
       line("resident when idle, MiB", idle),
-      line("highest above it, a stream alone, MiB", rise("a stream alone"), 1, MEMORY),
-      line("highest above it, creates alone, MiB", rise("creates alone")),
-      line("  of that the index of new plants, MiB", index("creates alone")),
+      line("highest above it, a stream alone, MiB", rise(alone), 1, MEMORY),
+      line("highest above it, creates alone, MiB", mib(beside, riseAlone)),
       line("highest above it, creates beside a stream, MiB", rise(beside), 1, MEMORY),
-      line("  of that the index of new plants, MiB", index(beside)),
-      line("creates/s alone", alone, 0),
-      line("creates beside a stream / alone, two servers", ratio, 2, RATE),
-      line("creates while a stream is read / while none is", share, 2, RATE),
-      line("a stream alone, MB/s", speed("a stream alone")),
+      line("  of that the index of new plants, MiB", mib(beside, indexBytes)),
+      line("creates/s alone", perSecond, 0),
+      line("creates beside a stream / before and behind it", share(beside), 2, RATE),
+      line("creates while a stream is read / while none is", share(byTurns), 2, RATE),
+      line("a stream alone, MB/s", speed(alone)),
       line("a stream beside creates, MB/s", speed(beside)),
-      line("a stream that comes and goes, MB/s", speed("creates as a stream comes and goes")),
-      line("a stream beside creates, thousand plants", thousands(beside), 0),
-      line("longest silence of a stream alone, ms", silence("a stream alone"), 0),
+      line("a stream that comes and goes, MB/s", speed(byTurns)),
+      line("a stream beside creates, thousand plants", thousands, 0),
+      line("longest silence of a stream alone, ms", silence(alone), 0),
       line("longest silence of a stream beside creates, ms", silence(beside), 0),
     ],
   );
