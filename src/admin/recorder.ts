@@ -89,7 +89,9 @@ export class Recorder {
   }
 
   #countRequest(message: RequestMessage): void {
-    const { method = "other", status, error, durationMs, bodyBytes, operation } = message;
+    const { method = "other", error, durationMs, bodyBytes, sentBytes, operation } = message;
+    // A stream began with a 200, and an alert should hear that it did not end.
+    const status = message.cut ? 0 : message.status;
     const name = operation === undefined ? "none" : OPERATIONS[operation];
     const answers = this.#answers[name];
     let answer = answers.get(error ?? status);
@@ -99,7 +101,8 @@ export class Recorder {
     }
     answer.count++;
     if (error !== undefined) answer.lastAt = Date.now();
-    if (durationMs !== undefined) {
+    // A stream takes as long as its client likes: no latency of anything.
+    if (durationMs !== undefined && sentBytes === undefined) {
       const seconds = this.requestSeconds.get(method) ?? this.requestSeconds.get("other");
       seconds?.observe(durationMs / 1000);
     }

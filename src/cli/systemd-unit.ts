@@ -34,10 +34,11 @@ ExecStopPost=+/bin/sh -c 'case $$EXIT_STATUS in 2|3) systemctl --no-block stop p
 # million plants. Killed there it loses no plant, and the next start takes longer.
 TimeoutStopSec=90
 
-# A user of its own, who owns /var/lib/plant-store and nothing else.
+# A user of its own, who owns /var/lib/plant-store, and /run/plant-store for an admin socket.
 DynamicUser=yes
 StateDirectory=plant-store
 StateDirectoryMode=0700
+RuntimeDirectory=plant-store
 UMask=0077
 
 # Limits.
@@ -45,7 +46,7 @@ LimitNOFILE=${OPEN_FILES_MAX}
 MemoryMax=${MEMORY_MAX}
 TasksMax=64
 
-# Nothing to write but the state directory, nothing to see of other users and processes.
+# Nothing to write but those two directories, nothing to see of other users and processes.
 ProtectSystem=strict
 ProtectHome=yes
 PrivateTmp=yes

@@ -41,6 +41,9 @@ async function startBusy(t: TestContext): Promise<Admin> {
   requests.publish({ ...REQUEST, ...refused, bodyBytes: 0 });
   const list = { ...REQUEST, operation: "listPlants", bodyBytes: 0, durationMs: 500 } as const;
   for (const method of ["GET", "PROPFIND", undefined]) requests.publish({ ...list, method });
+  const stream = { ...list, method: "GET", durationMs: 60_000, sentBytes: 1000 };
+  requests.publish(stream);
+  requests.publish({ ...stream, cut: true });
   batches.publish({ log: "x", records: 3, bytes: 120, syncMs: 0.5 });
   return admin;
 }
@@ -63,7 +66,8 @@ test("what happened is counted, under its status and error number", async (t) =>
   const samples = samplesOf((await admin.get("/metrics")).text);
   const expected: readonly [name: string, value: number][] = [
     ['plant_store_http_requests_total{operation="create",status="200",error=""}', 3],
-    ['plant_store_http_requests_total{operation="list",status="200",error=""}', 4],
+    ['plant_store_http_requests_total{operation="list",status="200",error=""}', 5],
+    ['plant_store_http_requests_total{operation="list",status="0",error=""}', 1],
     ['plant_store_http_requests_total{operation="none",status="401",error="40101"}', 1],
     ['plant_store_http_requests_total{operation="create",status="400",error="40006"}', 1],
     ['plant_store_http_requests_total{operation="create",status="503",error="50303"}', 1],
