@@ -53,7 +53,7 @@ interface InFlight {
 /**
  * A durable store of plants in a data directory, which this process alone
  * writes while it is open. Its methods are those of the port `PlantService`; a
- * list takes memory for two blocks of the log, however long the log is.
+ * list takes memory for a block of the log, however long the log is.
  */
 export class PlantStore implements PlantService {
   /**
