@@ -96,7 +96,14 @@ describe("in a real Chromium", { skip: skip ?? false, timeout: 60_000 }, () => {
     assert.match(await text(page, "tokens"), /gardener\s+write\s+never/);
     assert.match(await text(page, "checkpoint"), /covers all but the last 977 KiB/);
     assert.equal(await page.evaluate('document.querySelectorAll("b > b, td b").length'), 0);
-    await page.waitForFunction('document.querySelector("#syncs .line").getAttribute("d") !== ""');
+    for (const plot of ["creates", "syncs"]) {
+      await page.waitForFunction(
+        `document.querySelector("#${plot} .line").getAttribute("d") !== ""`,
+      );
+    }
+    assert.match(await text(page, "creates-top"), /\b40\b/);
+    assert.match(await text(page, "syncs-top"), /\b3\b/);
+    assert.match(await text(page, "queue"), /\b2\b/);
     const { url } = admin.server;
     assert.deepEqual([...asked].filter((address) => !address.startsWith("data:")).sort(), [
       `${url}/`,

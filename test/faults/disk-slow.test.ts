@@ -25,7 +25,11 @@ test("a sync under way holds up creates that need it, and no other answer", TIME
   const { read, wrapper } = faulty(t, folder, `pwrite64:delay_enter=${SYNC_MS * 1000}`);
   writeLog(folder, `${plant(1)}\n`);
   // Reading a stored plant takes a thread of its own beside the one that waits for the disk.
-  const trial = await Trial.start(t, { folder, wrapper, env: { UV_USE_IO_URING: "0" } });
+  const env = { UV_USE_IO_URING: "0" };
+  const admin = join(folder, "admin.sock");
+  const trial = await Trial.start(t, { folder, wrapper, env, args: ["--admin", admin] });
+  const open = await Client.connect(trial.server.port);
+  t.after(() => open.destroy());
 
   const sent = performance.now();
   let isAnswered = false;
@@ -51,6 +55,11 @@ test("a sync under way holds up creates that need it, and no other answer", TIME
     statuses,
     others.map(([, status]) => status),
   );
+  await open.send(encodeRequest(trial, { target: "/nowhere", body: plant(2) }));
+  assert.equal((await open.next()).status, 404, "on a connection that was there before");
+  for (const path of ["/healthz", "/readyz"]) {
+    assert.equal((await ask(`unix:${admin}`, path)).status, 200, path);
+  }
   assert.equal(isAnswered, false, "all of these overtook it");
 
   assert.deepEqual(await Promise.all([slow, again]), [200, 200]);

@@ -109,6 +109,7 @@ test(
     ]);
     assert.match(seen[2]?.headers?.["WWW-Authenticate"] ?? "", /^Bearer .*invalid_token/);
     assert.match(seen[4]?.headers?.ETag ?? "", /^"/);
+    for (const { headers } of seen) assert.match(headers["X-Request-Id"] ?? "", /^[\w-]{1,64}$/);
     assert.equal(seen[6]?.headers?.Link, '<?limit=1&after=1>; rel="next"');
   },
 );

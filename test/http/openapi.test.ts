@@ -7,6 +7,7 @@ import assert from "node:assert/strict";
 import { unlinkSync } from "node:fs";
 import { type TestContext, test } from "node:test";
 import { overloaded } from "../../src/http/body.ts";
+import { LIMIT_DEFAULT, LIMIT_MAX } from "../../src/http/list-query.ts";
 import { FAILURES } from "../../src/http/reply.ts";
 import { RESOURCES } from "../../src/http/router.ts";
 import {
@@ -128,6 +129,11 @@ test("every error number is described at its status, by the name of its code, an
   }
   const known = Object.entries(FAILURES).map(([code, { error }]) => [code, error]);
   assert.deepEqual([...described].sort(), known.sort());
+});
+
+test("a page is described with the limits it has", () => {
+  const { minimum, maximum, default: usual } = LOOSE.components.parameters.limit.schema;
+  assert.deepEqual([minimum, maximum, usual], [1, LIMIT_MAX, LIMIT_DEFAULT]);
 });
 
 test("HEAD is described as GET is, without a body", () => {

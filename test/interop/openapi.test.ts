@@ -13,6 +13,7 @@ import { makeFolder } from "../support/folders.ts";
 import { linkPackages, ROOT, whyNotInstalled } from "../support/package.ts";
 import { startReadable } from "../support/reading.ts";
 import { runToEnd } from "../support/run.ts";
+import { freePort } from "../support/serve.ts";
 import { type ServiceOptions, send } from "../support/service.ts";
 
 const HERE = path.join(ROOT, "test/interop");
@@ -154,14 +155,6 @@ async function startPrism(t: TestContext, folder: string, upstream: string): Pro
     });
   });
   return `http://127.0.0.1:${port}`;
-}
-
-async function freePort(): Promise<number> {
-  const server = net.createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  return port;
 }
 
 interface Violation {

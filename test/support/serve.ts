@@ -1,7 +1,7 @@
-/** Somebody's own `node:http` server, for a listener that is mounted in it or a page that it serves. */
+/** Somebody's own servers: one of `node:http`, for a listener or a page, or another program's port. */
 import { once } from "node:events";
 import http, { type RequestListener } from "node:http";
-import type { AddressInfo } from "node:net";
+import net, { type AddressInfo } from "node:net";
 import type { TestContext } from "node:test";
 
 export interface Served {
@@ -19,4 +19,14 @@ export async function serve(t: TestContext, listener: RequestListener): Promise<
   });
   const { port } = server.address() as AddressInfo;
   return { url: `http://127.0.0.1:${port}`, port };
+}
+
+/** A port for a program that cannot tell which one the system gave it. */
+export async function freePort(): Promise<number> {
+  const server = net.createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, "close");
+  return port;
 }
