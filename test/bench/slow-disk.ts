@@ -67,10 +67,16 @@ function startSlow(folder: string, delayMs: number): Promise<Target> {
 }
 
 async function load(slow: Target, floor: Target, connections: number): Promise<string[]> {
-  const probers = [probe(slow.port, 401), probe(floor.port, 200)];
   const seconds = positive(options.seconds, 5);
-  const { perSecond, records, syncs, p50Ms, p99Ms } = await measure(slow, connections, seconds);
-  const answers = await Promise.all(probers.map((prober) => prober.stop()));
+  let answers: number[][] = [];
+  const beside = async () => {
+    const probers = [probe(slow.port, 401), probe(floor.port, 200)];
+    return async () => {
+      answers = await Promise.all(probers.map((prober) => prober.stop()));
+    };
+  };
+  const run = await measure({ ...slow, beside }, connections, seconds);
+  const { perSecond, records, syncs, p50Ms, p99Ms } = run;
   return [
     formatCount(perSecond),
     (records / syncs).toFixed(1),

@@ -20,8 +20,9 @@
  * end one more stream has to hold them, too.
  *
  * Beside creates a stream is slow, and a run of seconds ends long before it:
- * `--seconds` of some minutes reach the end. The index grows meanwhile, by some
- * 18 bytes a new plant, and the table says how much of the memory that is.
+ * `--seconds` of some minutes reach the end. The index grows meanwhile, at some
+ * sizes by 90 bytes a new plant and at others by none, and the table says how much
+ * of the memory that is: the rest is what a stream is promised to bound.
  */
 import fs from "node:fs";
 import path from "node:path";
@@ -36,7 +37,7 @@ import { positive, positives, readOptions } from "./support/options.ts";
 import { readStream, type StreamRead, startReading } from "./support/stream-reader.ts";
 import { formatTable } from "./support/table.ts";
 import { startServer, type Target } from "./support/targets.ts";
-import { type Ongoing, untilStopped } from "./support/until-stopped.ts";
+import { PASSING_MS, TURN_MS, TURNS_SECONDS_MIN, takeTurns } from "./support/turns.ts";
 
 const options = readOptions({
   plants: "plants in the log at the beginning (1_000_000)",
@@ -49,24 +50,14 @@ const options = readOptions({
 /**
  * Of a run of creates. Node accepts one connection in each turn of the event loop, so a run of two
  * seconds is partly one of clients that wait to be accepted, not of creates that go on; and one of
- * five has hardly more than a dozen turns of a stream that comes and goes.
+ * five has hardly more than a dozen turns (support/turns).
  */
 const SECONDS = 10;
-/** How long a stream is read, and then for as long none, while creates go on. */
-const TURN_MS = 250;
-/** At the beginning of a turn, until what was before it has passed. */
-const PASSING_MS = 50;
-/** Until all connections are accepted: a reader who comes meanwhile waits behind them. */
-const ACCEPTING_MS = 2000;
-/** What leaves some turns that count. */
-const SECONDS_MIN = 4;
 /** Longer is no stream that goes on beside creates, and the creates would have the server alone. */
 const SILENCE_MS_MAX = 1000;
 const IDLE_CPU_US = 10_000;
 const IDLE_LOOKS_MAX = 300;
 const MIB = 1024 * 1024;
-/** Of the index, for one plant. */
-const PLANT_BYTES = 18;
 
 /** What is measured, by turns. */
 const KINDS = {
@@ -84,34 +75,33 @@ interface Place {
   readonly connections: number;
 }
 
+/** What a server holds. */
+interface Memory {
+  /** Highest resident bytes so far. */
+  readonly peakBytes: number;
+  /** Of its array buffers, now. */
+  readonly bufferBytes: number;
+}
+
 /** What a run comes to. */
 interface Outcome {
   /** Where a stream was read, by turns or all the time. */
   readonly read?: StreamRead;
   /** Creates a second while no stream was read, in runs of their own. */
   readonly alonePerSecond?: number;
-  /** Highest resident bytes before a stream was read. */
-  readonly alonePeakBytes?: number;
+  /** Before a stream was read, behind as many creates as beside it. */
+  readonly aloneMemory?: Memory;
+  /** Up to the end of the stream. */
+  readonly memory?: Memory;
   /** The rate of creates while a stream was read, of that while none was. */
   readonly share?: number;
 }
 
 interface Run extends Outcome {
-  readonly idleBytes: number;
-  /** All that were created, also while it warmed up. */
-  readonly newPlants: number;
-  /** Highest resident bytes above those. */
-  readonly riseBytes: number;
+  readonly idle: Memory;
 }
 
 type Round = Readonly<Record<Kind, Run>>;
-
-/** What creates and a stream that comes and goes came to. */
-interface Turns {
-  /** Bytes a millisecond by which the log grew, turn by turn. */
-  readonly rates: readonly number[];
-  readonly read: StreamRead;
-}
 
 /** What is promised of a number. */
 interface Bar {
@@ -125,8 +115,8 @@ const RATE: Bar = { says: "at least 0.80", isKept: (ratio) => ratio >= 0.8 };
 const size = positive(options.plants, 1e6);
 const runs = positive(options.runs, 5);
 const seconds = positive(options.seconds, SECONDS);
-if (seconds < SECONDS_MIN) {
-  throw new RangeError(`--seconds: expected at least ${SECONDS_MIN}, got ${seconds}`);
+if (seconds < TURNS_SECONDS_MIN) {
+  throw new RangeError(`--seconds: expected at least ${TURNS_SECONDS_MIN}, got ${seconds}`);
 }
 
 await withFolder(options.dir, async (folder) => {
@@ -159,12 +149,11 @@ async function runRound(place: Place, round: number): Promise<Round> {
 
 function runAnew(kind: Kind, place: Place): Promise<Run> {
   return withServer(place.data, async (target) => {
-    const idleBytes = await rest(target);
-    const idlePlants = countPlants(place.log);
+    await rest(target);
     target.forgetPeak();
+    const idle = await lookAt(target);
     const outcome: Outcome = await KINDS[kind](target, place);
-    const riseBytes = target.residentBytes().peak - idleBytes;
-    return { ...outcome, idleBytes, newPlants: countPlants(place.log) - idlePlants, riseBytes };
+    return { ...outcome, idle };
   });
 }
 
@@ -183,18 +172,24 @@ async function withServer<T>(data: string, use: (target: Target) => Promise<T>):
   }
 }
 
-/** Resident bytes once it has nothing left to do by itself. */
-async function rest(target: Target): Promise<number> {
+/** Waits until it has nothing left to do by itself. */
+async function rest(target: Target): Promise<void> {
   for (let looks = 0; looks < IDLE_LOOKS_MAX; looks++) {
     const before = target.cpuUs();
     await setTimeout(1000);
-    if (target.cpuUs() - before < IDLE_CPU_US) return target.residentBytes().now;
+    if (target.cpuUs() - before < IDLE_CPU_US) return;
   }
   throw new Error("the server does not come to rest");
 }
 
+async function lookAt(target: Target): Promise<Memory> {
+  const bufferBytes = (await target.arrayBufferBytes?.()) ?? Number.NaN;
+  return { peakBytes: target.residentBytes().peak, bufferBytes };
+}
+
 async function streamAlone(target: Target, { log }: Place): Promise<Outcome> {
-  return { read: await readAll(target, log) };
+  const read = await readAll(target, log);
+  return { read, memory: await lookAt(target) };
 }
 
 async function createBeside(target: Target, { connections }: Place): Promise<Outcome> {
@@ -207,85 +202,40 @@ async function createBeside(target: Target, { connections }: Place): Promise<Out
   };
   await measure(target, connections, WARM_SECONDS);
   const before = await measure(target, connections, seconds);
-  const alonePeakBytes = target.residentBytes().peak;
+  const aloneMemory = await lookAt(target);
   const between = await measure({ ...target, beside }, connections, seconds);
+  const memory = await lookAt(target);
   const behind = await measure(target, connections, seconds);
   const alonePerSecond = (before.perSecond + behind.perSecond) / 2;
   const share = between.perSecond / alonePerSecond;
-  return { alonePerSecond, alonePeakBytes, share, read: checkSteady(read) };
+  return { alonePerSecond, share, aloneMemory, memory, read: checkSteady(read) };
 }
 
 async function createByTurns(target: Target, { data, connections }: Place): Promise<Outcome> {
-  let rates: readonly number[] = [];
+  let share = Number.NaN;
   let read: StreamRead | undefined;
   const beside = async () => {
-    const turns = await startTurns(target, path.join(data, "plants.jsonl"));
+    const reading = await startReading(target);
+    const turns = takeTurns(path.join(data, "plants.jsonl"), { on: reading.come, off: reading.go });
     return async () => {
-      ({ rates, read } = await turns.stop());
+      share = await turns.stop().finally(async () => {
+        read = await reading.stop();
+      });
     };
   };
   await measure(target, connections, WARM_SECONDS);
   await measure({ ...target, beside }, connections, seconds);
-  return { read: checkSteady(read, TURN_MS - PASSING_MS), share: shareOf(rates) };
-}
-
-/**
- * Has a stream read, and after a while in every other turn; tells at the end how
- * the log grew in each, the first of which is one without a stream.
- */
-async function startTurns(target: Target, log: string): Promise<Ongoing<Turns>> {
-  const reading = await startReading(target);
-  return untilStopped(async (isOver) => {
-    const rates: number[] = [];
-    let read: StreamRead | undefined;
-    try {
-      await setTimeout(ACCEPTING_MS);
-      for (let isRead = false; !isOver(); isRead = !isRead) {
-        if (isRead) reading.come();
-        else reading.go();
-        rates.push(await measureTurn(log));
-      }
-    } finally {
-      read = await reading.stop();
-    }
-    return { rates, read };
-  });
-}
-
-/** Bytes a millisecond, all from records of one length. */
-async function measureTurn(log: string): Promise<number> {
-  await setTimeout(PASSING_MS);
-  const { size } = fs.statSync(log);
-  const start = performance.now();
-  await setTimeout(TURN_MS - PASSING_MS);
-  return (fs.statSync(log).size - size) / (performance.now() - start);
-}
-
-/** Each turn with a stream is compared with the two beside it without one. */
-function shareOf(rates: readonly number[]): number {
-  const shares: number[] = [];
-  // The load may have ended within the last one.
-  for (let turn = 1; turn + 2 < rates.length; turn += 2) {
-    const [before = 0, read = 0, behind = 0] = rates.slice(turn - 1, turn + 2);
-    shares.push((2 * read) / (before + behind));
-  }
-  return median(shares);
+  return { read: checkSteady(read, TURN_MS - PASSING_MS), share };
 }
 
 /** A stream to its end. @throws Error where it did not hold everything. */
 async function readAll(target: Target, log: LineCounter): Promise<StreamRead> {
-  const plants = countPlants(log);
-  const read = await readStream(target);
-  if (read.plants === plants && read.bytes === log.bytes) return read;
-  throw new Error(
-    `${plants} plants are stored in ${log.bytes} bytes, ${read.plants} in ${read.bytes} came`,
-  );
-}
-
-/** At present. */
-function countPlants(log: LineCounter): number {
   log.look();
-  return log.lines;
+  const read = await readStream(target);
+  if (read.plants === log.lines && read.bytes === log.bytes) return read;
+  throw new Error(
+    `${log.lines} plants are stored in ${log.bytes} bytes, ${read.plants} in ${read.bytes} came`,
+  );
 }
 
 function checkSteady(read: StreamRead | undefined, silenceMsMax = SILENCE_MS_MAX): StreamRead {
@@ -297,29 +247,27 @@ function checkSteady(read: StreamRead | undefined, silenceMsMax = SILENCE_MS_MAX
 function describeRounds(connections: number, rounds: readonly Round[]): string {
   const of = (kind: Kind, value: (run: Run) => number | undefined) =>
     rounds.map((round) => value(round[kind]) ?? Number.NaN);
-  const mib = (kind: Kind, bytes: (run: Run) => number | undefined) =>
-    of(kind, (run) => (bytes(run) ?? Number.NaN) / MIB);
-  const rise = (kind: Kind) => mib(kind, (run) => run.riseBytes);
-  const riseAlone = (run: Run) => (run.alonePeakBytes ?? Number.NaN) - run.idleBytes;
+  const rises = (kind: Kind, when: "memory" | "aloneMemory" = "memory") =>
+    rounds.map(({ [kind]: run }) => riseOf(run[when] as Memory, run.idle));
   const share = (kind: Kind) => of(kind, (run) => run.share);
   const speed = (kind: Kind) => of(kind, ({ read }) => read && read.bytes / 1e3 / read.ms);
   const silence = (kind: Kind) => of(kind, ({ read }) => read?.silenceMs);
-  const idle = rounds.flatMap((round) => Object.values(round).map((run) => run.idleBytes / MIB));
+  const idle = rounds.flatMap((round) =>
+    Object.values(round).map((run) => run.idle.peakBytes / MIB),
+  );
   const alone = "a stream alone";
   const beside = "creates beside a stream";
   const byTurns = "creates as a stream comes and goes";
   const perSecond = of(beside, (run) => run.alonePerSecond);
   const thousands = of(beside, ({ read }) => read && read.plants / 1e3);
-  const indexBytes = (run: Run) => run.newPlants * PLANT_BYTES;
   const title = `${connections} connections, ${formatRound(size)} plants at the beginning`;
   return formatTable(
     [title, "median (min-max)", "bar", "in the median", "in every run"],
     [
       line("resident when idle, MiB", idle),
-      line("highest above it, a stream alone, MiB", rise(alone), 1, MEMORY),
-      line("highest above it, creates alone, MiB", mib(beside, riseAlone)),
-      line("highest above it, creates beside a stream, MiB", rise(beside), 1, MEMORY),
-      line("  of that the index of new plants, MiB", mib(beside, indexBytes)),
+      ...memoryLines("a stream alone", rises(alone), MEMORY),
+      ...memoryLines("creates alone", rises(beside, "aloneMemory")),
+      ...memoryLines("creates beside a stream", rises(beside), MEMORY),
       line("creates/s alone", perSecond, 0),
       line("creates beside a stream / before and behind it", share(beside), 2, RATE),
       line("creates while a stream is read / while none is", share(byTurns), 2, RATE),
@@ -331,6 +279,27 @@ function describeRounds(connections: number, rounds: readonly Round[]): string {
       line("longest silence of a stream beside creates, ms", silence(beside), 0),
     ],
   );
+}
+
+/** How far it has risen. */
+function riseOf(memory: Memory, idle: Memory): Memory {
+  return {
+    peakBytes: memory.peakBytes - idle.peakBytes,
+    bufferBytes: memory.bufferBytes - idle.bufferBytes,
+  };
+}
+
+/** What is held above an idle server, and how much of it is the index of new plants. */
+function memoryLines(what: string, rises: readonly Memory[], bar?: Bar): string[][] {
+  const mib = (bytes: (rise: Memory) => number) => rises.map((rise) => bytes(rise) / MIB);
+  const all = mib(({ peakBytes }) => peakBytes);
+  const index = mib(({ bufferBytes }) => bufferBytes);
+  const rest = mib(({ peakBytes, bufferBytes }) => peakBytes - bufferBytes);
+  return [
+    line(`highest above it, ${what}, MiB`, all),
+    line("  of that in array buffers: the index of new plants", index),
+    line("  the rest", rest, 1, bar),
+  ];
 }
 
 /** With what is promised of a number, if anything, and whether that is kept. */

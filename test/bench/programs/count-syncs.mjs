@@ -1,6 +1,7 @@
 /**
  * Loaded into a measured process with `--import`: counts what is written to one
- * file and how much of it was synced, and tells whoever asks over IPC.
+ * file and how much of it was synced, and tells whoever asks over IPC, with the
+ * bytes that array buffers hold: the index of ids and little else.
  *
  * A write on a descriptor with O_DSYNC counts as synced when it returns, any
  * other once an fdatasync or fsync that began after it returned. Wraps the
@@ -92,5 +93,7 @@ await wrapHandles(["write", "writev"], beginWrite);
 await wrapHandles(["datasync", "sync"], beginSync);
 syncBuiltinESMExports();
 
-process.on("message", () => process.send(counts));
+process.on("message", () => {
+  process.send({ ...counts, arrayBufferBytes: process.memoryUsage().arrayBuffers });
+});
 process.channel?.unref();

@@ -71,6 +71,9 @@ export interface Row {
  */
 export const WARM_SECONDS = 10;
 
+/** Longer than `npm run bench:slow-disk` holds up a sync: what is under way shows before it is over. */
+const QUIET_MS = 150;
+
 /** How often a run may be refused before the whole comparison is. */
 const REFUSALS_MAX = 3;
 
@@ -188,7 +191,7 @@ export async function settled({ durable }: Target): Promise<Durable | undefined>
   if (durable === undefined) return undefined;
   let last = await durable();
   for (let looks = 0; looks < 100; looks++) {
-    await new Promise((resolve) => setTimeout(resolve, 50));
+    await new Promise((resolve) => setTimeout(resolve, QUIET_MS));
     const next = await durable();
     if (next.records === last.records && next.syncs === last.syncs) return next;
     last = next;

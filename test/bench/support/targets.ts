@@ -30,6 +30,8 @@ export interface Target {
   readonly beside?: () => Promise<() => Promise<void>>;
   /** See `Program.cpuUs`. */
   cpuUs(): number;
+  /** What its array buffers hold; where it is a server of ours, that is the index of ids and little else. */
+  readonly arrayBufferBytes?: () => Promise<number>;
   /** See `Program.residentBytes`. */
   residentBytes(): Resident;
   /** See `Program.forgetPeak`. */
@@ -206,7 +208,8 @@ async function startLogged(
       syncedBytes: syncedBytes - startSynced,
     };
   };
-  return { name: options.name, token, durable, ...access(program) };
+  const arrayBufferBytes = async () => (await program.ask()).arrayBufferBytes ?? 0;
+  return { name: options.name, token, durable, arrayBufferBytes, ...access(program) };
 }
 
 function access(
