@@ -34,7 +34,7 @@ ExecStopPost=+/bin/sh -c 'case $$EXIT_STATUS in 2|3) systemctl --no-block stop p
 # million plants. Killed there it loses no plant, and the next start takes longer.
 TimeoutStopSec=90
 
-# A user of its own, who owns /var/lib/plant-store, and /run/plant-store for an admin socket.
+# A user of its own, who owns /var/lib/plant-store, and /run/plant-store for admin.sock.
 DynamicUser=yes
 StateDirectory=plant-store
 StateDirectoryMode=0700
