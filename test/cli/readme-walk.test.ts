@@ -2,14 +2,14 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { chmodSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import type { Writable } from "node:stream";
 import { type TestContext, test } from "node:test";
 import { canRun } from "../faults/machine.ts";
 import { NODE_ARGS } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
-import { ROOT } from "../support/package.ts";
+import { codeBlocks } from "../support/readme.ts";
 import { freePort } from "../support/serve.ts";
 import { TIMEOUT, until } from "../support/watch.ts";
 
@@ -34,9 +34,7 @@ test("the README's walk is answered as it says there", TIMEOUT, async (t) => {
 
 /** What is typed, with the lines that it goes on in, and what comes. */
 function readWalk(): Step[] {
-  const readme = readFileSync(path.join(ROOT, "README.md"), "utf8");
-  const section = readme.split(/^## /m).find((part) => part.startsWith("Operating\n")) ?? "";
-  const [, walk = ""] = /^```console\n(.*?)^```$/ms.exec(section) ?? [];
+  const [walk = ""] = codeBlocks("Operating", "console");
   const steps = walk.split(/^\$ /m).slice(1);
   assert.ok(steps.length > 5, "it is there");
   return steps.map((step) => {

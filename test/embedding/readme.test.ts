@@ -1,19 +1,19 @@
 /** The examples of the README, copied out of it as they stand, and the one that needs no framework. */
 import assert from "node:assert/strict";
-import { readFileSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { readPlants } from "../../src/index.ts";
 import { assertError, assertPlant } from "../support/contract.ts";
-import { ROOT } from "../support/package.ts";
 import { postPlant } from "../support/post.ts";
+import { codeBlocks } from "../support/readme.ts";
 import { runToEnd } from "../support/run.ts";
 import { collect } from "../support/stores.ts";
 import { until } from "../support/watch.ts";
 import { type Garden, settleGarden, startProgram } from "./program.ts";
 
 /** The code blocks of the section, in order. */
-const BLOCKS = codeBlocks("Embedding");
+const BLOCKS = codeBlocks("Embedding", "ts");
 const [SERVER = "", STORE = "", CHANNEL = ""] = BLOCKS;
 
 const AS_IT_STANDS = ["--import", "./programs/any-port.mjs", "readme.mjs"];
@@ -65,10 +65,4 @@ test("examples/without-http.mjs says what came of each call, and may be run agai
 
 async function stored({ data }: Garden) {
   return collect(readPlants(data));
-}
-
-function codeBlocks(section: string): string[] {
-  const readme = readFileSync(path.join(ROOT, "README.md"), "utf8");
-  const text = readme.split(/^## /m).find((part) => part.startsWith(`${section}\n`)) ?? "";
-  return [...text.matchAll(/^```ts\n(.*?)^```$/gms)].map(([, code = ""]) => code);
 }

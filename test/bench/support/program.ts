@@ -157,16 +157,6 @@ export async function readPort(child: ChildProcess): Promise<number> {
   });
 }
 
-/** A port that is free now, for a program that cannot pick one itself. */
-export async function freePort(): Promise<number> {
-  const server = net.createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as net.AddressInfo;
-  server.close();
-  await once(server, "close");
-  return port;
-}
-
 async function accepts(port: number, child: ChildProcess): Promise<void> {
   for (let tries = 0; tries < 200 && child.exitCode === null; tries++) {
     const socket = net.connect(port, "127.0.0.1");

@@ -5,11 +5,12 @@
 import fs from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
+import { freePort } from "../../support/serve.ts";
 import { askAgain } from "./ask-again.ts";
 import { openDrainedPipe } from "./drained-pipe.ts";
 import { LineCounter } from "./line-counter.ts";
 import { note } from "./machine.ts";
-import { freePort, Program, type ProgramOptions, type Resident, runNode } from "./program.ts";
+import { Program, type ProgramOptions, type Resident, runNode } from "./program.ts";
 
 /** What a target has stored since it was started. */
 export interface Durable {
