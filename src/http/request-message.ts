@@ -44,6 +44,7 @@ function beginMessage(req?: IncomingMessage, arrivedAt?: number): Noted {
     status: 0,
     error: undefined,
     durationMs: arrivedAt,
+    endedAt: 0,
     bodyBytes: 0,
     sentBytes: undefined,
     requestId: "",
@@ -81,7 +82,8 @@ export function publishAnswer(
   const message = req?.[NOTED] ?? beginMessage(req);
   message.status = status;
   message.error = error;
-  if (message.durationMs !== undefined) message.durationMs = performance.now() - message.durationMs;
+  message.endedAt = performance.now();
+  if (message.durationMs !== undefined) message.durationMs = message.endedAt - message.durationMs;
   message.sentBytes = sentBytes;
   message.requestId = requestId;
   message.cut = cut;

@@ -106,8 +106,11 @@ async function send(service: Service, port: number, request: RequestParts | stri
 }
 
 function assertTold(messages: readonly RequestMessage[], { isUntimed = false, ...told }: Told) {
+  for (const { durationMs = 0, endedAt } of messages) {
+    assert.ok(endedAt > durationMs && endedAt <= performance.now(), `ended at ${endedAt}`);
+  }
   assert.deepEqual(
-    messages.map(({ durationMs, requestId: _, ...message }) => ({
+    messages.map(({ durationMs, endedAt: _, requestId: __, ...message }) => ({
       ...message,
       isUntimed: !(Number(durationMs) > 0),
     })),

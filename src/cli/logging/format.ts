@@ -59,7 +59,11 @@ function statusColour(status: number): number {
 }
 
 function jsonStart(level: Level, event: string, time: number): string {
-  return `{"time":"${new Date(time).toISOString()}","level":"${level}","event":"${event}"`;
+  return `{"time":"${new Date(time).toISOString()}${behindTime(level, event)}`;
+}
+
+function behindTime(level: Level, event: string): string {
+  return `","level":"${level}","event":"${event}"`;
 }
 
 /**
@@ -74,14 +78,15 @@ function putRequest(
   start: number,
   end: number,
 ): number | undefined {
-  const head = requestStart(time);
+  const head = upToMilliseconds(Math.floor(time / 1000));
   const what = upToDuration(request);
   const sizes = upToId(request);
   const id = hideTokens(request.requestId); // has no character that needs an escape
   const tail = behindId(request.token);
   const length = head.length + what.length + sizes.length + id.length + tail.length;
-  if (start + length + DURATION_BYTES_MAX > end) return undefined;
+  if (start + length + DIGITS_MAX > end) return undefined;
   let at = copy(head, bytes, start);
+  at = putDigits(Math.floor(time) % 1000, 3, bytes, at);
   at = copy(what, bytes, at);
   at = putDuration(request.durationMs, bytes, at);
   at = copy(sizes, bytes, at);
@@ -89,14 +94,17 @@ function putRequest(
   return copy(tail, bytes, at);
 }
 
-/** Many requests share a millisecond, and its text takes long to make. */
-const requestStart = keepLast((time: number) => jsonStart("info", "request", time), Object.is);
+/** Many requests share a second, and its text takes long to make. */
+const upToMilliseconds = keepLast(
+  (second: number) => `{"time":"${new Date(second * 1000).toISOString().slice(0, -"000Z".length)}`,
+  Object.is,
+);
 
 const upToDuration = keepLast(
   ({ method, path, status, error, cut }: RequestMessage) => {
     const number = error === undefined ? "" : `,"error":${error}`;
     const end = cut ? ',"cut":true' : "";
-    return `,"method":${encodeText(method)},"path":${encodeText(path)},"status":${status}${number}${end},"durationMs":`;
+    return `Z${behindTime("info", "request")},"method":${encodeText(method)},"path":${encodeText(path)},"status":${status}${number}${end},"durationMs":`;
   },
   (one, other) =>
     one.method === other.method &&
@@ -142,23 +150,28 @@ function putAscii(text: string, bytes: Buffer, start: number): number {
   return start + text.length;
 }
 
-const DURATION_BYTES_MAX = 24;
+/** Of the milliseconds of a time, and of a duration. */
+const DIGITS_MAX = 3 + 24;
 const [ZERO, POINT] = Buffer.from("0.") as unknown as [number, number];
 
 /** With three decimals, as `toFixed` would have it: that took as long as half a line. */
 function putDuration(ms: number | undefined, bytes: Buffer, start: number): number {
   if (ms === undefined) return putAscii("null", bytes, start);
-  let rest = Math.round(ms * 1000);
-  let end = start + 5;
-  for (let limit = 10_000; rest >= limit; limit *= 10) end++;
-  for (let at = end - 1; at >= start; at--) {
-    if (at === end - 4) bytes[at] = POINT;
-    else {
-      bytes[at] = ZERO + (rest % 10);
-      rest = Math.trunc(rest / 10);
-    }
+  const us = Math.round(ms * 1000);
+  let digits = 1;
+  for (let limit = 10_000; us >= limit; limit *= 10) digits++;
+  const at = putDigits(Math.trunc(us / 1000), digits, bytes, start);
+  bytes[at] = POINT;
+  return putDigits(us % 1000, 3, bytes, at + 1);
+}
+
+function putDigits(whole: number, digits: number, bytes: Buffer, start: number): number {
+  let rest = whole;
+  for (let at = start + digits - 1; at >= start; at--) {
+    bytes[at] = ZERO + (rest % 10);
+    rest = Math.trunc(rest / 10);
   }
-  return end;
+  return start + digits;
 }
 
 function encodeText(text: string | undefined): string {

@@ -49,7 +49,10 @@ function writeLog(put: Format, level: Level): void {
     if (isWanted(notice.level)) writer.write(notice);
   });
   if (isWanted("info")) {
-    subscribe("plant-store:request", (message) => writer.writeLater(message as RequestMessage));
+    subscribe("plant-store:request", (message) => {
+      const request = message as RequestMessage;
+      writer.writeLater(request, request.endedAt);
+    });
   }
   process.once("exit", () => writer.end());
 }

@@ -19,6 +19,9 @@ import { TIMEOUT, until } from "../../support/watch.ts";
 /** A text, or what makes one. */
 type TestEvent = string | (() => string);
 
+/** When an event was of which that does not matter. */
+const AT = 0;
+
 const FORMAT: LineFormat<TestEvent> = {
   put: (event, _time, bytes, start, end) =>
     putText(typeof event === "string" ? event : event(), bytes, start, end),
@@ -76,10 +79,10 @@ test("end() writes at once what waits", (t) => {
 test("lines that are made later keep their place among the others", (t) => {
   const { fd, read } = openFile(t);
   const writer = new LineWriter(fd, FORMAT);
-  writer.writeLater(() => "one");
+  writer.writeLater(() => "one", AT);
   writer.write("two");
-  writer.writeLater(() => "three");
-  writer.writeLater(() => "four");
+  writer.writeLater(() => "three", AT);
+  writer.writeLater(() => "four", AT);
   writer.end();
   assert.equal(read(), "one\ntwo\nthree\nfour\n");
 });
@@ -88,7 +91,7 @@ test("a line that is made later is made behind the turn it came in", async (t) =
   const { fd, read } = openFile(t);
   const writer = new LineWriter(fd, FORMAT);
   let made = 0;
-  writer.writeLater(() => `line ${++made}`);
+  writer.writeLater(() => `line ${++made}`, AT);
   assert.equal(made, 0);
   await until("it is written", () => read() !== "");
   assert.equal(read(), "line 1\n");
@@ -100,7 +103,7 @@ test("of lines that are made later only a few hundred wait", (t) => {
   const writer = new LineWriter(fd, FORMAT);
   let made = 0;
   for (let at = 1; at <= 5000; at++) {
-    writer.writeLater(() => `line ${++made}`);
+    writer.writeLater(() => `line ${++made}`, AT);
     assert.ok(at - made <= 300, `${at - made} wait`);
   }
   writer.end();
@@ -168,7 +171,7 @@ const LAST_LINES: readonly [says: string, left: number, line: string, isKept: bo
 const WAYS: readonly [how: string, write: (writer: LineWriter<TestEvent>, line: string) => void][] =
   [
     ["at once", (writer, line) => writer.write(line)],
-    ["later", (writer, line) => writer.writeLater(() => line)],
+    ["later", (writer, line) => writer.writeLater(() => line, AT)],
   ];
 
 for (const [[says, left, line, isKept], [how, write]] of LAST_LINES.flatMap((last) =>
@@ -202,35 +205,78 @@ for (const line of ["x".repeat(BOUND), "\u20ac".repeat(Math.ceil(BOUND / 3))]) {
 test("a line that cannot be made has another in its place that says so", (t) => {
   const { fd, read } = openFile(t);
   const writer = new LineWriter(fd, FORMAT);
-  writer.writeLater(() => "first");
+  writer.writeLater(() => "first", AT);
   writer.writeLater(() => {
     throw new Error("a fault");
-  });
-  writer.writeLater(() => "second");
+  }, AT);
+  writer.writeLater(() => "second", AT);
   writer.write("last words");
   writer.end();
   assert.equal(read(), "first\nno line: Error: a fault\nsecond\nlast words\n");
 });
 
-test("an event has the time it was told at, and the line in its place the same", (t) => {
+const TIMES: LineFormat<TestEvent>["put"] = (_, time, ...place) => putText(`${time}`, ...place);
+
+test("an event has the time it was at, and the line in its place the same", (t) => {
   const { fd, read } = openFile(t);
-  let fault: string | undefined;
-  const put: typeof FORMAT.put = (event, time, ...place) => {
-    if (event === fault) throw new Error(event);
-    return putText(`${time}`, ...place);
+  const put: typeof FORMAT.put = (event, ...rest) => {
+    if (event === "a fault") throw new Error(event);
+    return TIMES(event, ...rest);
   };
-  const now = t.mock.method(Date, "now");
+  t.mock.method(Date, "now", () => 5000);
+  t.mock.method(performance, "now", () => 3000);
   const writer = new LineWriter(fd, { ...FORMAT, put });
-  for (const [at, event] of ["one", "fault", "two"].entries()) {
-    now.mock.mockImplementationOnce(() => 7000 + at);
-    if (event === "fault") fault = event;
-    writer.writeLater(event);
-  }
-  now.mock.mockImplementationOnce(() => 8000);
+  writer.writeLater("one", 1000);
+  writer.writeLater("a fault", 2000.5);
+  writer.writeLater("two", 2500);
   writer.write("now");
   writer.end();
-  assert.equal(read(), "7000\n7001\n7002\n8000\n");
+  assert.equal(read(), "3000\n4000.5\n4500\n5000\n");
 });
+
+/** What the time of day is at a time of `performance.now()`. */
+const CLOCKS: readonly [says: string, clock: (now: number) => number][] = [
+  ["that keeps pace", (now) => 5000.4 + now],
+  ["that is slower", (now) => 5000 + now * 0.99],
+  ["that is faster", (now) => 5000 + now * 1.01],
+  ["that is set forward", (now) => (now < 49.7 ? 5000 : 9000) + now],
+];
+
+for (const [says, clock] of CLOCKS) {
+  test(`the times of lines are those of a clock ${says}, and never go back`, (t) => {
+    const { events, times } = timesOf(t, clock);
+    for (const [each, now] of events.entries()) {
+      const off = Math.abs((times[each] as number) - clock(now));
+      assert.ok(off <= 1.1, `off by ${off} at ${now}`);
+    }
+    assert.deepEqual(
+      times,
+      times.toSorted((one, other) => one - other),
+    );
+  });
+}
+
+test("the times of lines go back with a clock that is set back", (t) => {
+  const { times } = timesOf(t, (now) => (now < 49.7 ? 5000 : 1000) + now);
+  assert.ok((times[0] as number) > 4999);
+  assert.ok((times.at(-1) as number) < 1101);
+});
+
+/** The times of lines that are each made a little behind their event. */
+function timesOf(t: TestContext, clock: (now: number) => number) {
+  const { fd, read } = openFile(t);
+  let looked = 0;
+  t.mock.method(Date, "now", () => Math.floor(clock(looked)));
+  t.mock.method(performance, "now", () => looked);
+  const writer = new LineWriter(fd, { ...FORMAT, put: TIMES });
+  const events = Array.from({ length: 120 }, (_, each) => 0.3 + each * 0.7);
+  for (const now of events) {
+    looked = now + 0.2;
+    writer.writeLater("an event", now);
+    writer.end();
+  }
+  return { events, times: read().trim().split("\n").map(Number) };
+}
 
 test("a loss is told even where no line follows it", async (t) => {
   const { fd, read } = openFile(t);
@@ -247,7 +293,7 @@ test("a reader that takes a little at a time gets every line in its order", asyn
   let read = 0;
   for (let at = 0; at < 9000; at++) {
     const line = `${at} ${"z\u00fc\u{1f331}".repeat(at % 30)}`;
-    if (at % 7 > 0) writer.writeLater(() => line);
+    if (at % 7 > 0) writer.writeLater(() => line, AT);
     else writer.write(line);
     expected += `${line}\n`;
     if (at % 300 > 0) continue;
