@@ -225,6 +225,22 @@ test("a request that began before anybody subscribed is told without its duratio
   assertTold(messages, { method: "POST", path: "/plants", status: 200, isUntimed: true });
 });
 
+test("a request ends with its answer, and lasts from its headers to there", async (t) => {
+  const service = await startService(t);
+  const messages = collectMessages<RequestMessage>(t, "plant-store:request");
+  const client = await Client.connect(service.port);
+  t.after(() => client.destroy());
+  const request = encodeRequest(service, { headers: { Expect: "100-continue" }, body: BODY });
+  await client.send(request.subarray(0, request.length - BODY.length));
+  assert.equal((await client.next()).status, 100);
+  const before = performance.now();
+  await client.send(BODY);
+  assert.equal((await client.next()).status, 200);
+  const [{ endedAt, durationMs } = {}] = messages;
+  assert.ok(Number(endedAt) > before && Number(endedAt) < performance.now());
+  assert.ok(Number(endedAt) - Number(durationMs) < before);
+});
+
 test("while nobody listens no clock is read for a request", async (t) => {
   const service = await startService(t);
   const clock = t.mock.method(performance, "now");

@@ -97,16 +97,16 @@ export class LineWriter<Event> {
 
   /** Tells of an event. */
   write(event: Event): void {
+    this.writeLater(event, performance.now());
     this.#makeLines();
-    this.#make(event, Date.now());
-    this.#schedule();
   }
 
   /**
    * The same with a line that is made later, together with others.
    *
    * @param at when the event was, as `performance.now()` tells time: whoever knows it spares a look
-   * at the clock, which was a sixth of what a log takes of the processor.
+   * at the clock, which was a sixth of what a log takes of the processor. The line has the time of
+   * the clock as that is when it is made.
    */
   writeLater(event: Event, at: number): void {
     this.#unmadeAt[this.#unmade.length] = at;
@@ -132,17 +132,25 @@ export class LineWriter<Event> {
     this.#unmade = [];
     this.#setOrigin();
     for (let each = 0; each < events.length; each++) {
-      this.#make(events[each] as Event, this.#origin + (this.#unmadeAt[each] as number));
+      this.#make(events[each] as Event, this.#timeOf(this.#unmadeAt[each] as number));
     }
   }
 
   /**
-   * The clock tells whole milliseconds: what is right within one stays, so that the time of a line
-   * is not before that of the last one unless the clock was set back.
+   * The clock tells whole milliseconds, and time passes from one look to the next: what may be right
+   * stays, so that no line is before the last one unless the clock was set back.
    */
   #setOrigin(): void {
-    const least = Date.now() - performance.now();
-    this.#origin = Math.min(Math.max(this.#origin, least), least + 1);
+    const before = performance.now();
+    const date = Date.now();
+    const least = date - performance.now();
+    const most = date + 1 - before;
+    this.#origin = Math.min(Math.max(this.#origin, least), most);
+  }
+
+  /** In milliseconds since 1970; that of now for a time that is none, which may be the fault. */
+  #timeOf(at: number): number {
+    return this.#origin + (Number.isNaN(at) ? performance.now() : at);
   }
 
   /** Adds the line, or what tells why there is none. */
@@ -226,7 +234,8 @@ export class LineWriter<Event> {
     if (this.#rest.length > 0) return true;
     // Where it finds no room it is told the next time.
     const loss = this.#dropped;
-    if (loss > 0 && this.#append(this.#format.loss(loss), Date.now())) this.#dropped = 0;
+    if (loss > 0 && this.#append(this.#format.loss(loss), this.#timeOf(performance.now())))
+      this.#dropped = 0;
     if (this.#filled === 0) return false;
     this.#rest = this.#filling.subarray(0, this.#filled);
     [this.#filling, this.#resting] = [this.#resting, this.#filling];

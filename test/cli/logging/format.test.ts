@@ -22,10 +22,18 @@ const REQUEST: RequestMessage = {
   cut: false,
 };
 
+const TIMES: readonly [time: number, written: string][] = [
+  [TIME + 0.999, "2026-11-21T04:05:06.007Z"],
+  [TIME + 992.999, "2026-11-21T04:05:06.999Z"],
+  [TIME + 993, "2026-11-21T04:05:07.000Z"],
+  [TIME + 1003.5, "2026-11-21T04:05:07.010Z"],
+  [Date.UTC(2027, 0, 1) - 0.001, "2026-12-31T23:59:59.999Z"],
+];
+
 /** The line of an event, without its line feed. */
-function lineOf(format: Format, event: Parameters<Format>[0]): string {
+function lineOf(format: Format, event: Parameters<Format>[0], time = TIME): string {
   const bytes = Buffer.alloc(16 * 1024);
-  const end = format(event, TIME, bytes, 0, bytes.length);
+  const end = format(event, time, bytes, 0, bytes.length);
   const line = bytes.toString("utf8", 0, end);
   assert.match(line, /^[^\n\ufffd]*\n$/); // nor half a surrogate pair
   return line.slice(0, -1);
@@ -45,6 +53,12 @@ test("a request in JSON has every member, under a name that stays", () => {
     requestId: "abc-1",
     token: "gardener",
   });
+});
+
+test("a time has whole milliseconds, cut and not rounded", () => {
+  for (const [time, written] of TIMES) {
+    assert.equal(JSON.parse(lineOf(jsonFormat, REQUEST, time)).time, written);
+  }
 });
 
 test("an id of every character that one may have stays what it is", () => {
