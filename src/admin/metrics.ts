@@ -34,7 +34,7 @@ export function readServiceMetrics(
     },
     {
       name: "plant_store_http_requests_total",
-      help: "Requests by operation, status (0: broke off before) and error number; the number of a success is empty.",
+      help: "Requests by operation, status (0: broke off) and error number; the number of a success is empty.",
       type: "counter",
       samples: recorder.answers.map(({ operation, status, error = "", count }) => ({
         labels: { operation, status, error },
@@ -43,7 +43,7 @@ export function readServiceMetrics(
     },
     {
       name: "plant_store_http_request_duration_seconds",
-      help: "From the headers of a request to its answer, by method.",
+      help: "From the headers of a request to its answer, by method; no streams.",
       type: "histogram",
       samples: [...recorder.requestSeconds].map(([method, value]) => ({
         labels: { method },

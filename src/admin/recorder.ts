@@ -121,7 +121,7 @@ export class Recorder {
 
 /** Those that alerts are made of are there from the start: a rate needs a 0 to begin with. */
 function knownAnswers(operation: AnswerCount["operation"]): Map<number, AnswerCount> {
-  const answers = new Map([[200, newAnswer(operation, 200, undefined)]]);
+  const answers = new Map([0, 200].map((status) => [status, newAnswer(operation, status)]));
   for (const { status, error } of Object.values(FAILURES)) {
     if (status >= 500) answers.set(error, newAnswer(operation, status, error));
   }
@@ -131,7 +131,7 @@ function knownAnswers(operation: AnswerCount["operation"]): Map<number, AnswerCo
 function newAnswer(
   operation: AnswerCount["operation"],
   status: number,
-  error: number | undefined,
+  error?: number,
 ): AnswerCount {
   return { operation, status, error, count: 0, lastAt: 0 };
 }

@@ -72,7 +72,7 @@ RestrictNamespaces=yes
 RestrictRealtime=yes
 LockPersonality=yes
 KeyringMode=private
-# The unix family is for the lock of the data directory.
+# The unix family is for the lock of the data directory and the admin socket.
 RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
 SystemCallArchitectures=native
 SystemCallFilter=@system-service

@@ -68,6 +68,7 @@ test("what happened is counted, under its status and error number", async (t) =>
     ['plant_store_http_requests_total{operation="create",status="200",error=""}', 3],
     ['plant_store_http_requests_total{operation="list",status="200",error=""}', 5],
     ['plant_store_http_requests_total{operation="list",status="0",error=""}', 1],
+    ['plant_store_http_requests_total{operation="get",status="0",error=""}', 0],
     ['plant_store_http_requests_total{operation="none",status="401",error="40101"}', 1],
     ['plant_store_http_requests_total{operation="create",status="400",error="40006"}', 1],
     ['plant_store_http_requests_total{operation="create",status="503",error="50303"}', 1],

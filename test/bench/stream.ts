@@ -265,9 +265,9 @@ function describeRounds(connections: number, rounds: readonly Round[]): string {
     [title, "median (min-max)", "bar", "in the median", "in every run"],
     [
       line("resident when idle, MiB", idle),
-      ...memoryLines("a stream alone", rises(alone), MEMORY),
+      ...memoryLines("a stream alone", rises(alone), { all: MEMORY }),
       ...memoryLines("creates alone", rises(beside, "aloneMemory")),
-      ...memoryLines("creates beside a stream", rises(beside), MEMORY),
+      ...memoryLines("creates beside a stream", rises(beside), { rest: MEMORY }),
       line("creates/s alone", perSecond, 0),
       line("creates beside a stream / before and behind it", share(beside), 2, RATE),
       line("creates while a stream is read / while none is", share(byTurns), 2, RATE),
@@ -289,16 +289,23 @@ function riseOf(memory: Memory, idle: Memory): Memory {
   };
 }
 
-/** What is held above an idle server, and how much of it is the index of new plants. */
-function memoryLines(what: string, rises: readonly Memory[], bar?: Bar): string[][] {
+/**
+ * What is held above an idle server, and how much of it is the index of new plants; but for what a
+ * stream holds in buffers, which the bar of a stream alone is for.
+ */
+function memoryLines(
+  what: string,
+  rises: readonly Memory[],
+  bars: { readonly all?: Bar; readonly rest?: Bar } = {},
+): string[][] {
   const mib = (bytes: (rise: Memory) => number) => rises.map((rise) => bytes(rise) / MIB);
   const all = mib(({ peakBytes }) => peakBytes);
   const index = mib(({ bufferBytes }) => bufferBytes);
   const rest = mib(({ peakBytes, bufferBytes }) => peakBytes - bufferBytes);
   return [
-    line(`highest above it, ${what}, MiB`, all),
+    line(`highest above it, ${what}, MiB`, all, 1, bars.all),
     line("  of that in array buffers: the index of new plants", index),
-    line("  the rest", rest, 1, bar),
+    line("  the rest", rest, 1, bars.rest),
   ];
 }
 

@@ -69,6 +69,7 @@ test("the service is started again after a failure, but not on status 3, has tim
     "TimeoutStopSec=90",
     "DynamicUser=yes",
     "StateDirectory=plant-store",
+    "RuntimeDirectory=plant-store",
     "ProtectSystem=strict",
     "CapabilityBoundingSet=",
     "LimitNOFILE=65536",
