@@ -93,7 +93,8 @@ await wrapHandles(["write", "writev"], beginWrite);
 await wrapHandles(["datasync", "sync"], beginSync);
 syncBuiltinESMExports();
 
-process.on("message", () => {
-  process.send({ ...counts, arrayBufferBytes: process.memoryUsage().arrayBuffers });
+process.on("message", (word) => {
+  if (word === "counts")
+    process.send({ ...counts, arrayBufferBytes: process.memoryUsage().arrayBuffers });
 });
 process.channel?.unref();

@@ -64,6 +64,11 @@ export class Program {
     return (await answer)[0] as Record<string, number>;
   }
 
+  /** Says something to it; see the programs that are loaded into servers. */
+  tell(word: string): void {
+    this.#child.send(word);
+  }
+
   /** The time its threads have spent on a processor so far, in microseconds. */
   cpuUs(): number {
     const tasks = `/proc/${this.#child.pid}/task`;

@@ -29,6 +29,8 @@ export interface Target {
   readonly durable: (() => Promise<Durable>) | undefined;
   /** Begins what is to go on beside each run, and resolves with what ends it. */
   readonly beside?: () => Promise<() => Promise<void>>;
+  /** See `Program.tell`. */
+  tell(word: string): void;
   /** See `Program.cpuUs`. */
   cpuUs(): number;
   /** What its array buffers hold; where it is a server of ours, that is the index of ids and little else. */
@@ -123,11 +125,16 @@ export async function startServer(options: TargetOptions, root = ROOT): Promise<
   return startServe(options, ["--log", "off"], root);
 }
 
+export interface LoggingTarget extends Target {
+  /** Of its log, once it has stopped. */
+  readonly lines: Promise<number>;
+}
+
 /** The same with its log: a line for every request, which somebody reads. */
 export async function startLoggingServer(
   options: TargetOptions,
   words: readonly string[] = [],
-): Promise<Target> {
+): Promise<LoggingTarget> {
   const pipe = await openDrainedPipe(`${options.folder}.log`);
   const withLog = { ...options, stderr: pipe.fd };
   const starting = startServe(withLog, ["--log", "json", ...words], ROOT);
@@ -136,11 +143,11 @@ export async function startLoggingServer(
     const durable = await Promise.resolve(target.durable?.()).finally(() => target.stop());
     note(`${target.name}: ${await pipe.lines} lines logged of ${durable?.records ?? 0} creates`);
   };
-  return { ...target, stop };
+  return { ...target, lines: pipe.lines, stop };
 }
 
 /** The same as an operator watches it: its metrics too, which somebody scrapes. */
-export async function startWatchedServer(options: TargetOptions): Promise<Target> {
+export async function startWatchedServer(options: TargetOptions): Promise<LoggingTarget> {
   const admin = path.join(options.folder, "admin.sock");
   const target = await startLoggingServer(options, ["--admin", admin]);
   const scraping = askAgain({ socketPath: admin, path: "/metrics" }, 200, SCRAPE_INTERVAL_MS);
@@ -215,9 +222,10 @@ async function startLogged(
 
 function access(
   program: Program,
-): Pick<Target, "port" | "cpuUs" | "residentBytes" | "forgetPeak" | "stop"> {
+): Pick<Target, "port" | "tell" | "cpuUs" | "residentBytes" | "forgetPeak" | "stop"> {
   return {
     port: program.port,
+    tell: (word) => program.tell(word),
     cpuUs: () => program.cpuUs(),
     residentBytes: () => program.residentBytes(),
     forgetPeak: () => program.forgetPeak(),
