@@ -1,6 +1,6 @@
 /**
  * What the log of requests costs creates, told by one server at a time: for a
- * turn of a quarter of a second it logs, and for the next it does not. So what
+ * turn of a tenth of a second it logs, and for the next it does not. So what
  * `bench:slices -- --logged` tells within a hundredth or two, because two
  * processes of one program differ by more than a log costs, shows within half
  * of one.
@@ -34,6 +34,8 @@ const options = readOptions({
   dir: "where to make the data directories (the system's folder for such)",
 });
 
+/** Lines leave within 20 ms. The shorter turns are, the more of them there are to compare. */
+const TURN_TIMES = { turn: 110, passing: 30 };
 const HIDE_LISTENERS = new URL("programs/hide-listeners.mjs", import.meta.url).href;
 
 const places = positives(options.connections, [64, 256]);
@@ -67,10 +69,12 @@ async function measureStart(parent: string, connections: number): Promise<number
   const target = await start({ name: "server", folder, node: options.node, nodeArgs });
   let share = Number.NaN;
   const beside = async () => {
-    const turns = takeTurns(path.join(folder, "plants.jsonl"), {
+    const log = path.join(folder, "plants.jsonl");
+    const comeAndGo = {
       on: () => target.tell("show listeners"),
       off: () => target.tell("hide listeners"),
-    });
+    };
+    const turns = takeTurns(log, comeAndGo, TURN_TIMES);
     return async () => {
       share = await turns.stop();
     };

@@ -37,7 +37,7 @@ import { positive, positives, readOptions } from "./support/options.ts";
 import { readStream, type StreamRead, startReading } from "./support/stream-reader.ts";
 import { formatTable } from "./support/table.ts";
 import { startServer, type Target } from "./support/targets.ts";
-import { PASSING_MS, TURN_MS, TURNS_SECONDS_MIN, takeTurns } from "./support/turns.ts";
+import { TURN_TIMES, TURNS_SECONDS_MIN, takeTurns } from "./support/turns.ts";
 
 const options = readOptions({
   plants: "plants in the log at the beginning (1_000_000)",
@@ -225,7 +225,7 @@ async function createByTurns(target: Target, { data, connections }: Place): Prom
   };
   await measure(target, connections, WARM_SECONDS);
   await measure({ ...target, beside }, connections, seconds);
-  return { read: checkSteady(read, TURN_MS - PASSING_MS), share };
+  return { read: checkSteady(read, TURN_TIMES.turn - TURN_TIMES.passing), share };
 }
 
 /** A stream to its end. @throws Error where it did not hold everything. */

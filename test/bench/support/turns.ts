@@ -1,6 +1,6 @@
 /**
  * What something costs creates, told by one server under one load: it goes on
- * for a turn of a quarter of a second and then for as long does not. Two
+ * for a turn of a fraction of a second and then for as long does not. Two
  * processes of one program differ by a third at times, and a machine from one
  * second to the next: neither falls between two turns.
  *
@@ -12,9 +12,15 @@ import { setTimeout } from "node:timers/promises";
 import { median } from "./numbers.ts";
 import { type Ongoing, untilStopped } from "./until-stopped.ts";
 
-export const TURN_MS = 250;
-/** At the beginning of a turn, until what was before it has passed. */
-export const PASSING_MS = 50;
+/** How long turns are, in milliseconds. */
+export interface TurnTimes {
+  readonly turn: number;
+  /** At the beginning of a turn, until what was before it has passed. */
+  readonly passing: number;
+}
+
+/** What most things need to come and go. */
+export const TURN_TIMES: TurnTimes = { turn: 250, passing: 50 };
 /** Until all connections are accepted: whoever comes meanwhile waits behind them. */
 const ACCEPTING_MS = 2000;
 /** Of a run of creates, in seconds: what leaves some turns that count. */
@@ -26,25 +32,29 @@ export interface Switch {
 }
 
 /** Begins turns, without it and with it; tells in the end what creates had left of their rate. */
-export function takeTurns(log: string, { on, off }: Switch): Ongoing<number> {
+export function takeTurns(
+  log: string,
+  { on, off }: Switch,
+  times: TurnTimes = TURN_TIMES,
+): Ongoing<number> {
   return untilStopped(async (isOver) => {
     const rates: number[] = [];
     await setTimeout(ACCEPTING_MS);
     for (let isOn = false; !isOver(); isOn = !isOn) {
       if (isOn) on();
       else off();
-      rates.push(await measureTurn(log));
+      rates.push(await measureTurn(log, times));
     }
     return shareOf(rates);
   });
 }
 
 /** Bytes a millisecond. */
-async function measureTurn(log: string): Promise<number> {
-  await setTimeout(PASSING_MS);
+async function measureTurn(log: string, { turn, passing }: TurnTimes): Promise<number> {
+  await setTimeout(passing);
   const { size } = fs.statSync(log);
   const start = performance.now();
-  await setTimeout(TURN_MS - PASSING_MS);
+  await setTimeout(turn - passing);
   return (fs.statSync(log).size - size) / (performance.now() - start);
 }
 
