@@ -11,8 +11,8 @@
  * Each start is one sample: the median of its turns. The server warms up by
  * turns, too, or V8 would have made its code for one of them. A start counts
  * only if creates passed what support/compare asks of them, and if about half
- * of them were logged. With `--watched` an admin listener is scraped all the
- * time, and the metrics of requests come and go with the log.
+ * of them were logged. With `--watched` the metrics of requests come and go with
+ * the log; an admin listener is scraped all the time, in both kinds of turn.
  */
 import fs from "node:fs";
 import path from "node:path";

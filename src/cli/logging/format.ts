@@ -78,18 +78,20 @@ function putRequest(
   start: number,
   end: number,
 ): number | undefined {
-  const date = upToMilliseconds(Math.floor(time / 1000));
+  const head = upToMilliseconds(Math.floor(time / 1000));
   const what = upToDuration(request);
+  const sizes = upToId(request);
   const id = hideTokens(request.requestId); // has no character that needs an escape
-  const length = date.length + what.length + upToId.length + id.length + behindId.length;
+  const tail = behindId(request.token);
+  const length = head.length + what.length + sizes.length + id.length + tail.length;
   if (start + length + DIGITS_MAX > end) return undefined;
-  let at = copy(date, bytes, start);
+  let at = copy(head, bytes, start);
   at = putDigits(Math.floor(time) % 1000, 3, bytes, at);
   at = copy(what, bytes, at);
   at = putDuration(request.durationMs, bytes, at);
-  at = copy(upToId, bytes, at);
+  at = copy(sizes, bytes, at);
   at = putAscii(id, bytes, at);
-  return copy(behindId, bytes, at);
+  return copy(tail, bytes, at);
 }
 
 /** Many requests share a second, and its text takes long to make. */
@@ -98,28 +100,32 @@ const upToMilliseconds = keepLast(
   Object.is,
 );
 
-/** What tells one request from the next stands behind what they may share. */
 const upToDuration = keepLast(
-  ({ method, path, status, error, cut, bodyBytes, sentBytes, token }: RequestMessage) => {
+  ({ method, path, status, error, cut }: RequestMessage) => {
     const number = error === undefined ? "" : `,"error":${error}`;
     const end = cut ? ',"cut":true' : "";
-    const sent = sentBytes === undefined ? "" : `,"sent":${sentBytes}`;
-    const asked = `"method":${encodeText(method)},"path":${encodeText(path)}`;
-    const answered = `"status":${status}${number}${end},"bytes":${bodyBytes}${sent}`;
-    return `Z${behindTime("info", "request")},${asked},${answered},"token":${encodeText(token)},"durationMs":`;
+    return `Z${behindTime("info", "request")},"method":${encodeText(method)},"path":${encodeText(path)},"status":${status}${number}${end},"durationMs":`;
   },
   (one, other) =>
     one.method === other.method &&
     one.path === other.path &&
     one.status === other.status &&
     one.error === other.error &&
-    one.cut === other.cut &&
-    one.bodyBytes === other.bodyBytes &&
-    one.sentBytes === other.sentBytes &&
-    one.token === other.token,
+    one.cut === other.cut,
 );
-const upToId = Buffer.from(',"requestId":"');
-const behindId = Buffer.from('"}\n');
+
+const upToId = keepLast(
+  ({ bodyBytes, sentBytes }: RequestMessage) => {
+    const sent = sentBytes === undefined ? "" : `,"sent":${sentBytes}`;
+    return `,"bytes":${bodyBytes}${sent},"requestId":"`;
+  },
+  (one, other) => one.bodyBytes === other.bodyBytes && one.sentBytes === other.sentBytes,
+);
+
+const behindId = keepLast(
+  (token: string | undefined) => `","token":${encodeText(token)}}\n`,
+  Object.is,
+);
 
 /** The bytes of what `make` returns, which are kept for the next that is the same. */
 function keepLast<From>(

@@ -138,7 +138,8 @@ export class LineWriter<Event> {
 
   /**
    * The clock tells whole milliseconds, and time passes from one look to the next: what may be right
-   * stays, so that no line is before the last one unless the clock was set back.
+   * stays, so that no event is before the last one unless the clock was set back. (A loss has the
+   * time at which it is told, in the middle of older lines.)
    */
   #setOrigin(): void {
     const before = performance.now();
@@ -150,7 +151,7 @@ export class LineWriter<Event> {
 
   /** In milliseconds since 1970; that of now for a time that is none, which may be the fault. */
   #timeOf(at: number): number {
-    return this.#origin + (Number.isNaN(at) ? performance.now() : at);
+    return this.#origin + (Number.isFinite(at) ? at : performance.now());
   }
 
   /** Adds the line, or what tells why there is none. */

@@ -64,9 +64,9 @@ export class Program {
     return (await answer)[0] as Record<string, number>;
   }
 
-  /** Says something to it; see the programs that are loaded into servers. */
+  /** Says something to it, if it is still there; see the programs that are loaded into servers. */
   tell(word: string): void {
-    this.#child.send(word);
+    if (this.#child.connected) this.#child.send(word);
   }
 
   /** The time its threads have spent on a processor so far, in microseconds. */

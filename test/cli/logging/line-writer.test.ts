@@ -256,22 +256,40 @@ for (const [says, clock] of CLOCKS) {
   });
 }
 
+test("the times of lines do not go back because time passes between two looks at clocks", (t) => {
+  const { times } = timesOf(t, (now) => 5000.4 + now, [3, ...Array(12).fill(0)]);
+  assert.deepEqual(
+    times,
+    times.toSorted((one, other) => one - other),
+  );
+});
+
 test("the times of lines go back with a clock that is set back", (t) => {
   const { times } = timesOf(t, (now) => (now < 49.7 ? 5000 : 1000) + now);
   assert.ok((times[0] as number) > 4999);
   assert.ok((times.at(-1) as number) < 1101);
 });
 
-/** The times of lines that are each made some time behind their event. */
-function timesOf(t: TestContext, clock: (now: number) => number) {
+/**
+ * The times of lines that are each made some time behind their event.
+ *
+ * @param pauses what passes before each look at a clock, in turn.
+ */
+function timesOf(t: TestContext, clock: (now: number) => number, pauses: readonly number[] = [0]) {
   const { fd, read } = openFile(t);
   let looked = 0;
-  t.mock.method(Date, "now", () => Math.floor(clock(looked)));
-  t.mock.method(performance, "now", () => looked);
+  let looks = 0;
+  const look = () => {
+    looked += pauses[looks++ % pauses.length] as number;
+    return looked;
+  };
+  t.mock.method(Date, "now", () => Math.floor(clock(look())));
+  t.mock.method(performance, "now", look);
   const writer = new LineWriter(fd, { ...FORMAT, put: TIMES });
-  const events = Array.from({ length: 120 }, (_, each) => 0.3 + each * 0.7);
-  for (const [each, now] of events.entries()) {
-    looked = now + 0.1 + (each % 4) * 0.1;
+  const events: number[] = [];
+  for (let now = 0.3; events.length < 120; now = Math.max(now + 0.7, looked + 0.1)) {
+    looked = now + 0.1 + (events.length % 4) * 0.1;
+    events.push(now);
     writer.writeLater("an event", now);
     writer.end();
   }
