@@ -35,7 +35,7 @@ const options = readOptions({
 });
 
 /** Lines leave within 20 ms. The shorter turns are, the more of them there are to compare. */
-const TURN_TIMES = { turn: 110, passing: 30 };
+const SHORT_TURNS = { turn: 110, passing: 30 };
 const HIDE_LISTENERS = new URL("programs/hide-listeners.mjs", import.meta.url).href;
 
 const places = positives(options.connections, [64, 256]);
@@ -74,7 +74,7 @@ async function measureStart(parent: string, connections: number): Promise<number
       on: () => target.tell("show listeners"),
       off: () => target.tell("hide listeners"),
     };
-    const turns = takeTurns(log, comeAndGo, TURN_TIMES);
+    const turns = takeTurns(log, comeAndGo, SHORT_TURNS);
     return async () => {
       share = await turns.stop();
     };
