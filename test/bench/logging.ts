@@ -16,7 +16,7 @@
  */
 import fs from "node:fs";
 import path from "node:path";
-import { measure, repeatRefused, WARM_SECONDS } from "./support/compare.ts";
+import { measureBeside, repeatRefused, WARM_SECONDS } from "./support/compare.ts";
 import { loadName } from "./support/load.ts";
 import { describeMachine, note, withFolder } from "./support/machine.ts";
 import { formatSpread, spread } from "./support/numbers.ts";
@@ -67,22 +67,20 @@ async function measureStart(parent: string, connections: number): Promise<number
   const start = options.watched === undefined ? startLoggingServer : startWatchedServer;
   const nodeArgs = ["--import", HIDE_LISTENERS];
   const target = await start({ name: "server", folder, node: options.node, nodeArgs });
-  let share = Number.NaN;
-  const beside = async () => {
-    const log = path.join(folder, "plants.jsonl");
-    const comeAndGo = {
-      on: () => target.tell("show listeners"),
-      off: () => target.tell("hide listeners"),
-    };
-    const turns = takeTurns(log, comeAndGo, SHORT_TURNS);
-    return async () => {
-      share = await turns.stop();
-    };
+  const log = path.join(folder, "plants.jsonl");
+  const comeAndGo = {
+    on: () => target.tell("show listeners"),
+    off: () => target.tell("hide listeners"),
   };
+  const begin = () => takeTurns(log, comeAndGo, SHORT_TURNS);
   let creates = 0;
+  let share = Number.NaN;
   try {
-    creates += (await measure({ ...target, beside }, connections, WARM_SECONDS)).records;
-    creates += (await measure({ ...target, beside }, connections, seconds)).records;
+    for (const length of [WARM_SECONDS, seconds]) {
+      const { sample, beside } = await measureBeside(target, connections, length, begin);
+      creates += sample.records;
+      share = beside;
+    }
   } finally {
     await target.stop();
   }

@@ -11,7 +11,7 @@
  */
 import path from "node:path";
 import { askAgain } from "./support/ask-again.ts";
-import { measure } from "./support/compare.ts";
+import { measureBeside } from "./support/compare.ts";
 import { describeMachine, isInstalled, withFolder } from "./support/machine.ts";
 import { formatCount } from "./support/numbers.ts";
 import { positive, positives, readOptions } from "./support/options.ts";
@@ -68,19 +68,15 @@ function startSlow(folder: string, delayMs: number): Promise<Target> {
 
 async function load(slow: Target, floor: Target, connections: number): Promise<string[]> {
   const seconds = positive(options.seconds, 5);
-  let answers: number[][] = [];
-  const beside = async () => {
+  const run = await measureBeside(slow, connections, seconds, () => {
     const probers = [probe(slow.port, 401), probe(floor.port, 200)];
-    return async () => {
-      answers = await Promise.all(probers.map((prober) => prober.stop()));
-    };
-  };
-  const run = await measure({ ...slow, beside }, connections, seconds);
-  const { perSecond, records, syncs, p50Ms, p99Ms } = run;
+    return { stop: () => Promise.all(probers.map((prober) => prober.stop())) };
+  });
+  const { perSecond, records, syncs, p50Ms, p99Ms } = run.sample;
   return [
     formatCount(perSecond),
     (records / syncs).toFixed(1),
-    ...[p50Ms, p99Ms, ...answers.flatMap(quantiles)].map((ms) => ms.toFixed(1)),
+    ...[p50Ms, p99Ms, ...run.beside.flatMap(quantiles)].map((ms) => ms.toFixed(1)),
   ];
 }
 

@@ -28,7 +28,7 @@ import fs from "node:fs";
 import path from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { generateStore } from "./generate.ts";
-import { measure, repeatRefused, WARM_SECONDS } from "./support/compare.ts";
+import { measure, measureBeside, repeatRefused, WARM_SECONDS } from "./support/compare.ts";
 import { LineCounter } from "./support/line-counter.ts";
 import { loadName } from "./support/load.ts";
 import { describeMachine, note, withFolder } from "./support/machine.ts";
@@ -193,17 +193,16 @@ async function streamAlone(target: Target, { log }: Place): Promise<Outcome> {
 }
 
 async function createBeside(target: Target, { connections }: Place): Promise<Outcome> {
-  let read: StreamRead | undefined;
-  const beside = async () => {
-    const reading = await startReading(target);
-    return async () => {
-      read = await reading.stop();
-    };
-  };
   await measure(target, connections, WARM_SECONDS);
   const before = await measure(target, connections, seconds);
   const aloneMemory = await lookAt(target);
-  const between = await measure({ ...target, beside }, connections, seconds);
+  const begin = () => startReading(target);
+  const { sample: between, beside: read } = await measureBeside(
+    target,
+    connections,
+    seconds,
+    begin,
+  );
   const memory = await lookAt(target);
   const behind = await measure(target, connections, seconds);
   const alonePerSecond = (before.perSecond + behind.perSecond) / 2;
@@ -212,19 +211,20 @@ async function createBeside(target: Target, { connections }: Place): Promise<Out
 }
 
 async function createByTurns(target: Target, { data, connections }: Place): Promise<Outcome> {
-  let share = Number.NaN;
-  let read: StreamRead | undefined;
-  const beside = async () => {
+  await measure(target, connections, WARM_SECONDS);
+  const { beside } = await measureBeside(target, connections, seconds, async () => {
     const reading = await startReading(target);
     const turns = takeTurns(path.join(data, "plants.jsonl"), { on: reading.come, off: reading.go });
-    return async () => {
-      share = await turns.stop().finally(async () => {
+    const stop = async () => {
+      let read: StreamRead | undefined;
+      const share = await turns.stop().finally(async () => {
         read = await reading.stop();
       });
+      return { share, read };
     };
-  };
-  await measure(target, connections, WARM_SECONDS);
-  await measure({ ...target, beside }, connections, seconds);
+    return { stop };
+  });
+  const { share, read } = beside;
   return { read: checkSteady(read, TURN_TIMES.turn - TURN_TIMES.passing), share };
 }
 

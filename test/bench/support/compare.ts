@@ -19,6 +19,7 @@ import { type LoadResult, load } from "./load.ts";
 import { note } from "./machine.ts";
 import { median, type Spread, spread } from "./numbers.ts";
 import { type Durable, type Start, type Target, withNewTargets } from "./targets.ts";
+import type { Ongoing } from "./until-stopped.ts";
 
 export interface CompareOptions {
   readonly connections: readonly number[];
@@ -145,22 +146,42 @@ export async function measure(
   connections: number,
   seconds: number,
 ): Promise<Sample> {
-  const before = await settled(target);
-  const { result, cpuUs } = await loadBeside(target, connections, seconds);
-  const after = await settled(target);
-  return { name: target.name, ...result, ...checkStored(result, before, after), cpuUs };
+  const nothing = { stop: async () => undefined };
+  return (await measureBeside(target, connections, seconds, () => nothing)).sample;
 }
 
-/** The load, and beside it whatever the target has beside it. */
-async function loadBeside(target: Target, connections: number, seconds: number) {
-  const end = await target.beside?.();
+/** The same with something that goes on beside the load, and what that tells in the end. */
+export async function measureBeside<T>(
+  target: Target,
+  connections: number,
+  seconds: number,
+  begin: () => Ongoing<T> | Promise<Ongoing<T>>,
+): Promise<{ readonly sample: Sample; readonly beside: T }> {
+  const before = await settled(target);
+  const { result, cpuUs, beside } = await loadBeside(target, connections, seconds, begin);
+  const after = await settled(target);
+  const stored = checkStored(result, before, after);
+  return { sample: { name: target.name, ...result, ...stored, cpuUs }, beside };
+}
+
+async function loadBeside<T>(
+  target: Target,
+  connections: number,
+  seconds: number,
+  begin: () => Ongoing<T> | Promise<Ongoing<T>>,
+) {
+  const ongoing = await begin();
+  let result: LoadResult;
+  let cpuUs: number;
+  let beside: T;
   try {
     const cpuBefore = target.cpuUs();
-    const result = await load({ port: target.port, token: target.token, connections, seconds });
-    return { result, cpuUs: (target.cpuUs() - cpuBefore) / result.requests };
+    result = await load({ port: target.port, token: target.token, connections, seconds });
+    cpuUs = (target.cpuUs() - cpuBefore) / result.requests;
   } finally {
-    await end?.();
+    beside = await ongoing.stop();
   }
+  return { result, cpuUs, beside };
 }
 
 /**

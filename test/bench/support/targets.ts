@@ -27,8 +27,6 @@ export interface Target {
   readonly token: string;
   /** `undefined` for the floor, which stores nothing. */
   readonly durable: (() => Promise<Durable>) | undefined;
-  /** Begins what is to go on beside each run, and resolves with what ends it. */
-  readonly beside?: () => Promise<() => Promise<void>>;
   /** See `Program.tell`. */
   tell(word: string): void;
   /** See `Program.cpuUs`. */
