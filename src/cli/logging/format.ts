@@ -80,17 +80,18 @@ function putRequest(
 ): number | undefined {
   const head = upToMilliseconds(Math.floor(time / 1000));
   const what = upToDuration(request);
-  const sizes = upToId(request);
   const id = hideTokens(request.requestId); // has no character that needs an escape
   const tail = behindId(request.token);
-  const length = head.length + what.length + sizes.length + id.length + tail.length;
-  if (start + length + DIGITS_MAX > end) return undefined;
+  const length = head.length + what.length + id.length + tail.length;
+  if (start + length + BETWEEN_MAX > end) return undefined;
   let at = copy(head, bytes, start);
   at = putDigits(Math.floor(time) % 1000, 3, bytes, at);
   at = copy(what, bytes, at);
   at = putDuration(request.durationMs, bytes, at);
-  at = copy(sizes, bytes, at);
-  at = putAscii(id, bytes, at);
+  at = putWhole(request.bodyBytes, bytes, putAscii(BYTES, bytes, at));
+  const { sentBytes } = request;
+  if (sentBytes !== undefined) at = putWhole(sentBytes, bytes, putAscii(SENT, bytes, at));
+  at = putAscii(id, bytes, putAscii(ID, bytes, at));
   return copy(tail, bytes, at);
 }
 
@@ -112,14 +113,6 @@ const upToDuration = keepLast(
     one.status === other.status &&
     one.error === other.error &&
     one.cut === other.cut,
-);
-
-const upToId = keepLast(
-  ({ bodyBytes, sentBytes }: RequestMessage) => {
-    const sent = sentBytes === undefined ? "" : `,"sent":${sentBytes}`;
-    return `,"bytes":${bodyBytes}${sent},"requestId":"`;
-  },
-  (one, other) => one.bodyBytes === other.bodyBytes && one.sentBytes === other.sentBytes,
 );
 
 const behindId = keepLast(
@@ -150,19 +143,26 @@ function putAscii(text: string, bytes: Buffer, start: number): number {
   return start + text.length;
 }
 
-/** Of the milliseconds of a time, and of a duration. */
-const DIGITS_MAX = 3 + 24;
+const BYTES = ',"bytes":';
+const SENT = ',"sent":';
+const ID = ',"requestId":"';
+/** These, and the digits of the milliseconds of a time, of a duration and of two lengths. */
+const BETWEEN_MAX = BYTES.length + SENT.length + ID.length + 3 + 24 + 2 * 16;
 const [ZERO, POINT] = Buffer.from("0.") as unknown as [number, number];
 
 /** With three decimals, as `toFixed` would have it: that took as long as half a line. */
 function putDuration(ms: number | undefined, bytes: Buffer, start: number): number {
   if (ms === undefined) return putAscii("null", bytes, start);
   const us = Math.round(ms * 1000);
-  let digits = 1;
-  for (let limit = 10_000; us >= limit; limit *= 10) digits++;
-  const at = putDigits(Math.trunc(us / 1000), digits, bytes, start);
+  const at = putWhole(Math.trunc(us / 1000), bytes, start);
   bytes[at] = POINT;
   return putDigits(us % 1000, 3, bytes, at + 1);
+}
+
+function putWhole(whole: number, bytes: Buffer, start: number): number {
+  let digits = 1;
+  for (let limit = 10; whole >= limit; limit *= 10) digits++;
+  return putDigits(whole, digits, bytes, start);
 }
 
 function putDigits(whole: number, digits: number, bytes: Buffer, start: number): number {

@@ -7,8 +7,8 @@
  * Memory is bounded: beyond the bound, where nothing more is taken, whole lines
  * are dropped, and a later line says how many. What is written is whole lines
  * in their order, with few writes: at once where there was none for a while;
- * only a reader that leaves in the middle of a line, or has stopped at the end,
- * gets a part of one. At the end what a thread has may come behind what is left,
+ * only a reader that leaves in the middle of a line, or a reader or disk that
+ * takes no more at the end, gets a part of one. At the end what a thread has may come behind what is left,
  * and is not tried again. Holds no process, but while a file takes what it was given.
  */
 import { fstatSync, write, writeSync } from "node:fs";
@@ -71,6 +71,8 @@ export class LineWriter<Event> {
   readonly #unmadeAt = new Float64Array(UNMADE_MAX);
   /** What `performance.now()` counts from, in milliseconds since 1970, as the clock was last seen. */
   #origin = 0;
+  /** When that was, as `performance.now()` tells time. */
+  #seenAt = 0;
   #filling = Buffer.allocUnsafeSlow(WAITING_BYTES_MAX);
   #filled = 0;
   /** What is left of a write that the reader did not take whole. */
@@ -144,14 +146,15 @@ export class LineWriter<Event> {
   #setOrigin(): void {
     const before = performance.now();
     const date = Date.now();
-    const least = date - performance.now();
+    this.#seenAt = performance.now();
+    const least = date - this.#seenAt;
     const most = date + 1 - before;
     this.#origin = Math.min(Math.max(this.#origin, least), most);
   }
 
-  /** In milliseconds since 1970; that of now for a time that is none, which may be the fault. */
+  /** In milliseconds since 1970; that of now for a time that cannot be, which may be the fault. */
   #timeOf(at: number): number {
-    return this.#origin + (Number.isFinite(at) ? at : performance.now());
+    return this.#origin + (at >= 0 && at <= this.#seenAt ? at : this.#seenAt);
   }
 
   /** Adds the line, or what tells why there is none. */
@@ -235,8 +238,9 @@ export class LineWriter<Event> {
     if (this.#rest.length > 0) return true;
     // Where it finds no room it is told the next time.
     const loss = this.#dropped;
-    if (loss > 0 && this.#append(this.#format.loss(loss), this.#timeOf(performance.now())))
+    if (loss > 0 && this.#append(this.#format.loss(loss), this.#origin + performance.now())) {
       this.#dropped = 0;
+    }
     if (this.#filled === 0) return false;
     this.#rest = this.#filling.subarray(0, this.#filled);
     [this.#filling, this.#resting] = [this.#resting, this.#filling];

@@ -106,6 +106,8 @@ test("of two requests that differ in one member each line has its own", () => {
     { durationMs: 2.5 },
     { durationMs: undefined },
     { bodyBytes: 48 },
+    { bodyBytes: 0 },
+    { bodyBytes: 470 },
     { sentBytes: 47 },
     { requestId: "abc-2" },
     { token: "visitor" },
@@ -200,19 +202,24 @@ for (const [name, format] of FORMATS) {
   }
 }
 
+/** So much more than it takes a line may want. */
+const SLACK = 80;
+const LONGEST = { bodyBytes: Number.MAX_SAFE_INTEGER, sentBytes: Number.MAX_SAFE_INTEGER };
+
 for (const [name, format] of FORMATS) {
   test(`a line in ${name} is put where it belongs and has room, whole or not at all`, () => {
     const notice = { level: "info", event: "x", message: "gr\u00fcn" } as const;
-    for (const event of [REQUEST, { ...REQUEST, durationMs: undefined }, notice]) {
+    const longest = { ...REQUEST, ...LONGEST, durationMs: 1e12 };
+    for (const event of [REQUEST, { ...REQUEST, durationMs: undefined }, longest, notice]) {
       const line = Buffer.from(`${lineOf(format, event)}\n`);
       const start = 7;
-      for (let room = 0; room <= line.length + 24; room++) {
-        const bytes = Buffer.alloc(start + line.length + 30, "-");
+      for (let room = 0; room <= line.length + SLACK; room++) {
+        const bytes = Buffer.alloc(start + line.length + SLACK + 6, "-");
         const end = format(event, TIME, bytes, start, start + room);
         const isPut = end !== undefined;
         if (isPut) assert.equal(end, start + line.length);
         if (room < line.length) assert.equal(isPut, false);
-        if (room === line.length + 24) assert.equal(isPut, true);
+        if (room === line.length + SLACK) assert.equal(isPut, true);
         const expected = Buffer.from(bytes).fill("-");
         if (isPut) line.copy(expected, start);
         assert.deepEqual(bytes, expected);

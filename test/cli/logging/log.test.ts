@@ -32,15 +32,17 @@ test("a request's line has the time of its answer, however late it is made", asy
   );
 });
 
-test("a request of which nobody told when it was has the time of its line", async () => {
-  const lines = await logOf(`
-    Date.now = () => 20_000;
-    answer("/1", Number.NaN);`);
-  assert.deepEqual(
-    lines.map(({ time, path }) => [String(time).slice(0, -".000Z".length), path]),
-    [["1970-01-01T00:00:20", "/1"]],
-  );
-});
+for (const endedAt of ["NaN", "Infinity", "-1", "1e18", "-1e18", "performance.now() + 60_000"]) {
+  test(`a request that is told to have ended at ${endedAt} has the time of its line`, async () => {
+    const lines = await logOf(`
+      Date.now = () => 20_000;
+      answer("/1", ${endedAt});`);
+    assert.deepEqual(
+      lines.map(({ time, path }) => [String(time).slice(0, -".000Z".length), path]),
+      [["1970-01-01T00:00:20", "/1"]],
+    );
+  });
+}
 
 test("a line that cannot be made costs no other, and is an error of the log in its place", async () => {
   const lines = await logOf(`answer("/1"); answer(Symbol("path")); answer("/3");`);
