@@ -101,8 +101,8 @@ export class Recorder {
     }
     answer.count++;
     if (error !== undefined) answer.lastAt = Date.now();
-    // A stream takes as long as its client likes: no latency of anything.
-    if (durationMs !== undefined && sentBytes === undefined) {
+    // What broke off has no answer, and a stream takes as long as its client likes.
+    if (durationMs !== undefined && status !== 0 && sentBytes === undefined) {
       const seconds = this.requestSeconds.get(method) ?? this.requestSeconds.get("other");
       seconds?.observe(durationMs / 1000);
     }

@@ -44,6 +44,7 @@ async function startBusy(t: TestContext): Promise<Admin> {
   const stream = { ...list, method: "GET", durationMs: 60_000, sentBytes: 1000 };
   requests.publish(stream);
   requests.publish({ ...stream, cut: true });
+  requests.publish({ ...list, method: "GET", status: 0, durationMs: 25_000, cut: true });
   batches.publish({ log: "x", records: 3, bytes: 120, syncMs: 0.5 });
   return admin;
 }
@@ -67,7 +68,7 @@ test("what happened is counted, under its status and error number", async (t) =>
   const expected: readonly [name: string, value: number][] = [
     ['plant_store_http_requests_total{operation="create",status="200",error=""}', 3],
     ['plant_store_http_requests_total{operation="list",status="200",error=""}', 5],
-    ['plant_store_http_requests_total{operation="list",status="0",error=""}', 1],
+    ['plant_store_http_requests_total{operation="list",status="0",error=""}', 2],
     ['plant_store_http_requests_total{operation="get",status="0",error=""}', 0],
     ['plant_store_http_requests_total{operation="none",status="401",error="40101"}', 1],
     ['plant_store_http_requests_total{operation="create",status="400",error="40006"}', 1],
