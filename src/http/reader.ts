@@ -2,10 +2,10 @@
  * The operations that read, from an admitted request to its answer.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { Gate } from "../core/gate.ts";
 import type { PlantService } from "../core/services.ts";
 import { answer, answerNobody } from "./answer.ts";
 import { Pending } from "./body.ts";
-import { Gate } from "./gate.ts";
 import { parseListQuery } from "./list-query.ts";
 import { LEASE_BYTES, ReadLease } from "./read-lease.ts";
 import { getPlant, listPlants } from "./read-plants.ts";

@@ -8,10 +8,10 @@
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { publishWarning } from "../core/channels.ts";
+import type { Gate } from "../core/gate.ts";
 import { encodeNewPlant, type NewPlant } from "../core/plant.ts";
 import type { PlantService } from "../core/services.ts";
 import { prefers } from "./accept.ts";
-import type { Gate } from "./gate.ts";
 import type { ListQuery } from "./list-query.ts";
 import type { ReadLease } from "./read-lease.ts";
 import { streamHeaders } from "./reply.ts";

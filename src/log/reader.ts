@@ -144,19 +144,14 @@ export function positionAfter({ bytes, offset, line, after }: LineBlock): LinePo
 /** First guess at the length of a record: nearly all fit. */
 const RECORD_BYTES_GUESS = 512;
 
-/** The line that starts at `offset`, without its line feed; it must end before `end`. */
+/**
+ * The line that starts at `offset`, without its line feed; it must end before `end`. Reads twice as
+ * much as the line is long at most, or 512 bytes.
+ */
 export async function readLineAt(file: LogFile, offset: number, end: number): Promise<Buffer> {
-  let length = RECORD_BYTES_GUESS;
-  for (;;) {
-    const buffer = Buffer.allocUnsafe(Math.min(length, end - offset));
-    const got = await file.read(buffer, offset);
-    const lineEnd = buffer.subarray(0, got).indexOf(LINE_FEED);
-    if (lineEnd >= 0) return buffer.subarray(0, lineEnd);
-    if (offset + got >= end || got < buffer.length || length === LINE_BYTES_MAX) {
-      throw new Error(`no whole line at byte offset ${offset}`);
-    }
-    length = Math.min(length * 16, LINE_BYTES_MAX);
-  }
+  const lines = await readLinesAt(file, offset, end, RECORD_BYTES_GUESS);
+  if (lines.length > 0) return lines.subarray(0, lines.indexOf(LINE_FEED));
+  throw new Error(`no whole line at byte offset ${offset}`);
 }
 
 function countLines(bytes: Buffer): number {

@@ -158,10 +158,12 @@ export class PlantStore implements PlantService {
     }
     const offset = this.#findOffset(plant.id);
     if (offset !== undefined) {
-      // A replay vouches for the log as much as an append does.
+      const stored = await this.#readPlant(plant.id, offset);
+      // A replay vouches for the log as much as an append does, once it has waited to be read.
+      if (this.#writer.failure !== undefined) throw this.#writer.failure;
       const displacement = this.#file.displacement();
       if (displacement !== undefined) throw this.#fail(displacement);
-      return judgeRepeat(await this.#readPlant(plant.id, offset), plant);
+      return judgeRepeat(stored, plant);
     }
     if (this.#settling !== undefined) {
       await this.#settle(this.#settling);

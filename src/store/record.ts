@@ -7,6 +7,7 @@
  */
 import { type CreateMessage, creates } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
+import { Gate } from "../core/gate.ts";
 import { encodeNewPlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import type { LogFile } from "../log/file.ts";
 import { type LinePlace, lineError } from "../log/line-error.ts";
@@ -22,9 +23,19 @@ export function decodeRecord(record: Buffer, path: string, place: LinePlace): Ne
   }
 }
 
-/** The plant whose record starts at `offset`, in a log whose whole lines end at `end`. */
-export async function readPlantAt(file: LogFile, offset: number, end: number): Promise<NewPlant> {
-  return parseNewPlant(await readLineAt(file, offset, end));
+/**
+ * Plants that are read at once: a short create of a taken id may have a long one read, and thousands
+ * of them would hold as many. Node's four threads, which the log's writes need, too, are those of
+ * the process: so is the gate.
+ */
+const reads = new Gate(8);
+
+/**
+ * The plant whose record starts at `offset`, in a log whose whole lines end at `end`, when it is
+ * its turn.
+ */
+export function readPlantAt(file: LogFile, offset: number, end: number): Promise<NewPlant> {
+  return reads.pass(async () => parseNewPlant(await readLineAt(file, offset, end)));
 }
 
 /** Tells who listens that a new plant is durable. */

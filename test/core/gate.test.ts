@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Gate } from "../../src/http/gate.ts";
+import { Gate } from "../../src/core/gate.ts";
 
 interface Work {
   readonly name: string;

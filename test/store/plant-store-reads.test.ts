@@ -1,0 +1,63 @@
+import assert from "node:assert/strict";
+import { unlinkSync } from "node:fs";
+import { type TestContext, test } from "node:test";
+import { LogFile } from "../../src/log/file.ts";
+import { makeFolder } from "../support/folders.ts";
+import { logPath, openStore } from "../support/stores.ts";
+
+const LONG = "x".repeat(140_000);
+
+/** How many reads of logs are under way at once at most, and how many bytes were read in all. */
+function watchReads(t: TestContext) {
+  const seen = { most: 0, bytes: 0 };
+  const { read } = LogFile.prototype;
+  let underWay = 0;
+  t.mock.method(
+    LogFile.prototype,
+    "read",
+    async function (this: LogFile, ...given: Parameters<typeof read>) {
+      underWay++;
+      seen.most = Math.max(seen.most, underWay);
+      try {
+        const bytes = await read.apply(this, given);
+        seen.bytes += bytes;
+        return bytes;
+      } finally {
+        underWay--;
+      }
+    },
+  );
+  return seen;
+}
+
+test("a thousand short creates of a taken id have the long plant read a few times at once, and all are answered", async (t) => {
+  const store = await openStore(t, makeFolder(t));
+  await store.create({ id: 1n, name: LONG });
+  const seen = watchReads(t);
+  const creates = Array.from({ length: 1000 }, () => store.create({ id: 1n, name: "x" }));
+  const gets = Array.from({ length: 100 }, () => store.get(1n));
+  const outcomes = await Promise.allSettled(creates);
+  const codes = outcomes.map((each) => each.status === "rejected" && each.reason.code);
+  assert.deepEqual(new Set(codes), new Set(["conflict"]));
+  for (const plant of await Promise.all(gets)) assert.equal(plant?.name, LONG);
+  assert.ok(seen.most > 1 && seen.most <= 8, `${seen.most} at once`);
+});
+
+test("a plant is read without much of what stands behind it", async (t) => {
+  const store = await openStore(t, makeFolder(t));
+  for (const id of [1n, 2n, 3n, 4n, 5n]) await store.create({ id, name: LONG });
+  const seen = watchReads(t);
+  assert.equal((await store.get(1n))?.name, LONG);
+  assert.ok(seen.bytes <= 2 * LONG.length + 100, `${seen.bytes} bytes`);
+});
+
+test("a replay that waits to be read says nothing of a log that is gone meanwhile", async (t) => {
+  const folder = makeFolder(t);
+  const store = await openStore(t, folder);
+  await store.create({ id: 1n, name: LONG });
+  const replays = Array.from({ length: 100 }, () => store.create({ id: 1n, name: LONG }));
+  unlinkSync(logPath(folder));
+  const outcomes = await Promise.allSettled(replays);
+  const codes = outcomes.map((each) => each.status === "rejected" && each.reason.code);
+  assert.deepEqual(new Set(codes), new Set(["store_failed"]));
+});
