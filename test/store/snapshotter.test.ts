@@ -3,13 +3,14 @@ import fs from "node:fs";
 import fsPromises from "node:fs/promises";
 import { dirname } from "node:path";
 import { type TestContext, test } from "node:test";
+import timers from "node:timers/promises";
 import { type Checkpoint, writeCheckpoint } from "../../src/log/checkpoint.ts";
 import type { LogFile } from "../../src/log/file.ts";
 import { IdIndex } from "../../src/store/id-index.ts";
 import { readSnapshot, snapshotPath } from "../../src/store/index-snapshot.ts";
 import { Snapshotter, type SnapshotterOptions } from "../../src/store/snapshotter.ts";
 import { openLog } from "../support/logs.ts";
-import { collectWarnings, until } from "../support/watch.ts";
+import { collectWarnings, TIMEOUT, until } from "../support/watch.ts";
 
 /** So short that a test need not write much. */
 const BYTES_MIN = 100;
@@ -247,6 +248,41 @@ function fillDisk(t: TestContext): () => void {
     bavail: 2 * (32_768 * 13 + 16 + 512) - 1,
   }));
   return () => mock.restore();
+}
+
+test(
+  "a copy that creates overtook is made again with twice as much of the time, up to all of it",
+  TIMEOUT,
+  async (t) => {
+    const endBurst = overtakeCopies(t);
+    const rests = watchRests(t);
+    const trial = await start(t, 0);
+    const attempt = async (length: number, attempts: number) => {
+      trial.growTo(length);
+      while (trial.ended() < attempts) await turn();
+      await turn();
+    };
+    for (const [index, length] of [400, 800, 1200, 1600, 2000].entries()) {
+      await attempt(length, index + 1);
+    }
+    assert.deepEqual(rests, [9, 4, 1.5, 0.25]); // a tenth, and in the end no rest
+    endBurst();
+    await attempt(2600, 6);
+    assert.equal(await trial.covered(), 2600);
+    await attempt(5000, 7);
+    assert.deepEqual(rests.slice(4), [9]);
+  },
+);
+
+/** FAKE: a page takes a millisecond. Returns how many were rested behind each. */
+function watchRests(t: TestContext): readonly number[] {
+  const rests: number[] = [];
+  let now = 0;
+  t.mock.method(performance, "now", () => ++now);
+  t.mock.method(timers, "setTimeout", async (ms: number) => {
+    rests.push(ms);
+  });
+  return rests;
 }
 
 test("a copy that was overtaken hides no fault of the disk, which is warned about once", async (t) => {
