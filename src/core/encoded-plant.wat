@@ -2,7 +2,7 @@
 ;;
 ;;   {"id":7,"name":"Fern"}  or  {"id":7,"name":"Fern","tag":"indoor"}
 ;;
-;; without a space, with an id that is written shortest and strings without escapes.
+;; without a space, with an id that is written shortest and strings without escapes but \" and \\.
 ;;
 ;; The bytes lie at 0, in UTF-8, with a zero behind the last of them: no part of a plant is a zero,
 ;; so nothing that lies behind it is ever judged. A word's lowest byte comes first: the literals
@@ -117,6 +117,7 @@
   (func $skip_text (param $at i32) (result i32)
     (local $word i64)
     (local $flags i64)
+    (local $pair i32) ;; the byte that was flagged, and the one behind it
 
     (loop $words
       ;; Flags a control character, a quote and a backslash by the highest bit of its byte: it is
@@ -141,12 +142,20 @@
       (if (i64.eqz (local.get $flags))
         (then
           (local.set $at (i32.add (local.get $at) (i32.const 8)))
-          (br $words))))
+          (br $words)))
 
-    (local.set $at
-      (i32.add
-        (local.get $at)
-        (i32.wrap_i64 (i64.shr_u (i64.ctz (local.get $flags)) (i64.const 3)))))
+      (local.set $at
+        (i32.add
+          (local.get $at)
+          (i32.wrap_i64 (i64.shr_u (i64.ctz (local.get $flags)) (i64.const 3)))))
+      (local.set $pair (i32.load16_u (local.get $at)))
+      (if
+        (i32.or
+          (i32.eq (local.get $pair) (i32.const 0x225c)) ;; \"
+          (i32.eq (local.get $pair) (i32.const 0x5c5c))) ;; \\
+        (then
+          (local.set $at (i32.add (local.get $at) (i32.const 2)))
+          (br $words))))
     (select
       (i32.add (local.get $at) (i32.const 1))
       (i32.const 0)
