@@ -2,8 +2,8 @@
  * What the log of requests costs creates, told by one server at a time: for a
  * turn of a tenth of a second it logs, and for the next it does not. So what
  * `bench:slices -- --logged` tells within a hundredth or two, because two
- * processes of one program differ by more than a log costs, shows within half
- * of one.
+ * processes of one program differ by more than a log costs, shows within one or
+ * half of one, as many starts as there are.
  *
  *   npm run bench:logging -- --restarts 10
  *   npm run bench:logging -- --watched
@@ -11,10 +11,10 @@
  * Each start is one sample: the median of its turns. The server warms up by
  * turns, too, or V8 would have made its code for one of them. A start counts
  * only if creates passed what support/compare asks of them, and if about half
- * of them were logged. With `--watched` the metrics of requests come and go with
+ * of them were logged. What falls on both kinds of turn alike, as a full
+ * collection of garbage may, shows in none. With `--watched` the metrics of requests come and go with
  * the log; an admin listener is scraped all the time, in both kinds of turn.
  */
-import fs from "node:fs";
 import path from "node:path";
 import { measureBeside, repeatRefused, WARM_SECONDS } from "./support/compare.ts";
 import { loadName } from "./support/load.ts";
@@ -22,7 +22,13 @@ import { describeMachine, note, withFolder } from "./support/machine.ts";
 import { formatSpread, spread } from "./support/numbers.ts";
 import { positive, positives, readOptions } from "./support/options.ts";
 import { formatTable } from "./support/table.ts";
-import { startLoggingServer, startWatchedServer } from "./support/targets.ts";
+import {
+  type LoggingTarget,
+  startLoggingServer,
+  startWatchedServer,
+  type Target,
+  withNewTargets,
+} from "./support/targets.ts";
 import { TURNS_SECONDS_MIN, takeTurns } from "./support/turns.ts";
 
 const options = readOptions({
@@ -51,10 +57,12 @@ await withFolder(options.dir, async (folder) => {
   for (let restart = 1; restart <= restarts; restart++) {
     for (const [connections, known] of shares) {
       note(`start ${restart} of ${restarts}, ${connections} connections`);
-      known.push(await repeatRefused("the server", () => measureStart(folder, connections)));
+      const own = path.join(folder, "start");
+      known.push(await repeatRefused("the server", () => measureStart(own, connections)));
     }
   }
-  const head = ["connections", "creates with the log / without, median of starts (min-max)"];
+  const what = options.watched === undefined ? "the log" : "the log and metrics";
+  const head = ["connections", `creates with ${what} / without, median of starts (min-max)`];
   const rows = [...shares].map(([connections, known]) => {
     return [String(connections), formatSpread(spread(known), 3)];
   });
@@ -62,12 +70,26 @@ await withFolder(options.dir, async (folder) => {
 });
 
 /** The rate of creates while requests are logged, of that while they are not. */
-async function measureStart(parent: string, connections: number): Promise<number> {
-  const folder = fs.mkdtempSync(path.join(parent, "start-"));
-  const start = options.watched === undefined ? startLoggingServer : startWatchedServer;
-  const nodeArgs = ["--import", HIDE_LISTENERS];
-  const target = await start({ name: "server", folder, node: options.node, nodeArgs });
-  const log = path.join(folder, "plants.jsonl");
+async function measureStart(folder: string, connections: number): Promise<number> {
+  const startOne = options.watched === undefined ? startLoggingServer : startWatchedServer;
+  let started: LoggingTarget | undefined;
+  const start = async (parent: string) => {
+    const own = path.join(parent, "server");
+    const nodeArgs = ["--import", HIDE_LISTENERS];
+    started = await startOne({ name: "server", folder: own, node: options.node, nodeArgs });
+    return started;
+  };
+  const measure = ([target]: readonly Target[]) => {
+    return measureTurns(target as Target, folder, connections);
+  };
+  const { creates, share } = await withNewTargets(folder, [start], measure);
+  const lines = (await started?.lines) ?? 0;
+  if (lines > creates * 0.4 && lines < creates * 0.6) return share;
+  throw new Error(`${lines} of ${creates} creates were logged, which is not about half`);
+}
+
+async function measureTurns(target: Target, folder: string, connections: number) {
+  const log = path.join(folder, "server", "plants.jsonl");
   const comeAndGo = {
     on: () => target.tell("show listeners"),
     off: () => target.tell("hide listeners"),
@@ -75,16 +97,10 @@ async function measureStart(parent: string, connections: number): Promise<number
   const begin = () => takeTurns(log, comeAndGo, SHORT_TURNS);
   let creates = 0;
   let share = Number.NaN;
-  try {
-    for (const length of [WARM_SECONDS, seconds]) {
-      const { sample, beside } = await measureBeside(target, connections, length, begin);
-      creates += sample.records;
-      share = beside;
-    }
-  } finally {
-    await target.stop();
+  for (const length of [WARM_SECONDS, seconds]) {
+    const { sample, beside } = await measureBeside(target, connections, length, begin);
+    creates += sample.records;
+    share = beside;
   }
-  const lines = await target.lines;
-  if (lines > creates / 4 && lines < (creates * 3) / 4) return share;
-  throw new Error(`${lines} of ${creates} creates were logged, which is not about half`);
+  return { creates, share };
 }

@@ -36,7 +36,7 @@ import { formatCount, formatRound, formatSpread, median, spread } from "./suppor
 import { positive, positives, readOptions } from "./support/options.ts";
 import { readStream, type StreamRead, startReading } from "./support/stream-reader.ts";
 import { formatTable } from "./support/table.ts";
-import { startServer, type Target } from "./support/targets.ts";
+import { startServer, type Target, withTargets } from "./support/targets.ts";
 import { TURN_TIMES, TURNS_SECONDS_MIN, takeTurns } from "./support/turns.ts";
 
 const options = readOptions({
@@ -164,12 +164,11 @@ async function withServer<T>(data: string, use: (target: Target) => Promise<T>):
   // no snapshot, the stop writes one of every plant; behind an old one the rest would be scanned.
   fs.rmSync(path.join(data, "plants.jsonl.index"), { force: true });
   await (await start()).stop();
-  const target = await start();
-  try {
-    return await use(target);
-  } finally {
-    await target.stop();
-  }
+  return withTargets(async (targets) => {
+    const target = await start();
+    targets.push(target);
+    return use(target);
+  });
 }
 
 /** Waits until it has nothing left to do by itself. */

@@ -1,7 +1,7 @@
 /**
  * Loaded into a measured server with `--import`: whenever it is told so, the
  * server finds that nobody listens to its requests, though its log and its
- * metrics do. What it does then is what it does without them.
+ * metrics do. It serves them then as it does where nobody listens.
  *
  * Nobody leaves and comes again, for which Node changes the kind of the object:
  * what V8 has made of the code around it would go each time.

@@ -96,13 +96,14 @@ export function withNewData(
   return (parent) => start({ ...options, folder: path.join(parent, options.name) });
 }
 
-/** New processes of the same servers; the folder is there as long as they are. */
+/** New processes of the same servers; the folder is made, and there as long as they are. */
 export async function withNewTargets<T>(
   folder: string,
   starts: readonly Start[],
   use: (targets: readonly Target[]) => Promise<T>,
 ): Promise<T> {
   try {
+    fs.mkdirSync(folder, { recursive: true });
     return await withTargets(async (targets) => {
       for (const start of starts) targets.push(await start(folder));
       return use(targets);
