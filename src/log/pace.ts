@@ -28,7 +28,7 @@ export class Pace {
     this.#signal = signal;
   }
 
-  /** Rests for what was worked since the last rest. @throws the signal's reason once it is aborted. */
+  /** Rests for what was worked since the last rest. @throws once the signal is aborted. */
   async rest(): Promise<void> {
     this.#signal.throwIfAborted();
     const worked = performance.now() - this.#since;

@@ -3,8 +3,8 @@
  * name and takes the place of the old one when it is complete. What a process
  * that was killed leaves under that other name is overwritten by the next.
  */
-import fs from "node:fs";
-import { type FileHandle, open, rename, rm } from "node:fs/promises";
+import { rmSync } from "node:fs";
+import fs, { type FileHandle } from "node:fs/promises";
 import path from "node:path";
 import { ioError, syncDirectory, takeFolderOwner } from "./file.ts";
 
@@ -20,7 +20,7 @@ export async function replaceFile(filePath: string, bytes: Buffer): Promise<void
       await handle.writeFile(bytes);
       await handle.sync();
     });
-    fs.renameSync(newPath, filePath);
+    await fs.rename(newPath, filePath);
     await syncDirectory(path.dirname(filePath));
   } catch (cause) {
     removeLeftover(`${filePath}.new`);
@@ -43,8 +43,8 @@ export async function replaceCache(
     const newPath = await writeNew(filePath, write);
     // A rename onto another file would have some file systems write it all out at
     // once (ext4's auto_da_alloc), and the syncs of the log wait behind that.
-    await rm(filePath, { force: true });
-    await rename(newPath, filePath);
+    await fs.rm(filePath, { force: true });
+    await fs.rename(newPath, filePath);
   } catch (cause) {
     removeLeftover(`${filePath}.new`);
     throw cause;
@@ -57,7 +57,7 @@ async function writeNew(
   write: (handle: FileHandle) => Promise<void>,
 ): Promise<string> {
   const newPath = `${filePath}.new`;
-  const handle = await open(newPath, "w", 0o600);
+  const handle = await fs.open(newPath, "w", 0o600);
   try {
     takeFolderOwner(newPath);
     await write(handle);
@@ -70,6 +70,6 @@ async function writeNew(
 /** As best it can: what it stands for has failed already. */
 function removeLeftover(filePath: string): void {
   try {
-    fs.rmSync(filePath, { force: true });
+    rmSync(filePath, { force: true });
   } catch {}
 }

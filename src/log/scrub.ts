@@ -23,7 +23,7 @@ const SHARE = 0.03;
  * rests between them, and keeps no process alive.
  *
  * @param share of the time that it may take, up to 1.
- * @throws PlantStoreError `io_error`; the signal's reason once it is aborted.
+ * @throws PlantStoreError `io_error`; something else once the signal is aborted.
  */
 export async function scrub(
   file: LogFile,

@@ -23,7 +23,7 @@ const YES = { confirm: async () => true };
 /** Every step that changes a name in the folder, in the order in which it is done. */
 function watchSteps(t: TestContext, onStep: (step: string) => void): void {
   const { linkSync, renameSync } = fs;
-  const { rm } = fsPromises;
+  const { rename, rm } = fsPromises;
   t.mock.method(fs, "linkSync", (from: string, to: string) => {
     if (!basename(to).startsWith("plants")) return linkSync(from, to); // a lock
     onStep(`keep as ${basename(to)}`);
@@ -32,6 +32,10 @@ function watchSteps(t: TestContext, onStep: (step: string) => void): void {
   t.mock.method(fs, "renameSync", (from: string, to: string) => {
     onStep(`${basename(from)} becomes ${basename(to)}`);
     return renameSync(from, to);
+  });
+  t.mock.method(fsPromises, "rename", async (from: string, to: string) => {
+    onStep(`${basename(from)} becomes ${basename(to)}`);
+    return rename(from, to);
   });
   t.mock.method(fsPromises, "rm", async (path: string, options: fs.RmOptions) => {
     onStep(`remove ${basename(path)}`);
