@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { unlinkSync } from "node:fs";
+import { renameSync, unlinkSync } from "node:fs";
 import { type TestContext, test } from "node:test";
 import { LogFile } from "../../src/log/file.ts";
 import { makeFolder } from "../support/folders.ts";
@@ -60,4 +60,30 @@ test("a replay that waits to be read says nothing of a log that is gone meanwhil
   const outcomes = await Promise.allSettled(replays);
   const codes = outcomes.map((each) => each.status === "rejected" && each.reason.code);
   assert.deepEqual(new Set(codes), new Set(["store_failed"]));
+});
+
+test("a replay that is being read says nothing of a store that fails meanwhile", async (t) => {
+  const folder = makeFolder(t);
+  const store = await openStore(t, folder);
+  await store.create({ id: 1n, name: "a" });
+  const { read } = LogFile.prototype;
+  let release = () => {};
+  const isReleased = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  t.mock.method(
+    LogFile.prototype,
+    "read",
+    async function (this: LogFile, ...given: Parameters<typeof read>) {
+      await isReleased;
+      return read.apply(this, given);
+    },
+  );
+  const replay = store.create({ id: 1n, name: "a" });
+  const log = logPath(folder);
+  renameSync(log, `${log}.away`);
+  await assert.rejects(store.create({ id: 2n, name: "b" }), { code: "store_failed" });
+  renameSync(`${log}.away`, log); // so that the failure alone tells
+  release();
+  await assert.rejects(replay, { code: "store_failed" });
 });
