@@ -12,8 +12,9 @@
  * turns, too, or V8 would have made its code for one of them. A start counts
  * only if creates passed what support/compare asks of them, and if about half
  * of them were logged. What falls on both kinds of turn alike, as a full
- * collection of garbage may, shows in none. With `--watched` the metrics of requests come and go with
- * the log; an admin listener is scraped all the time, in both kinds of turn.
+ * collection of garbage may, shows in none. With `--watched` the metrics of
+ * requests come and go with the log; an admin listener is scraped all the time,
+ * in both kinds of turn.
  */
 import path from "node:path";
 import { measureBeside, repeatRefused, WARM_SECONDS } from "./support/compare.ts";
@@ -27,6 +28,8 @@ import {
   startLoggingServer,
   startWatchedServer,
   type Target,
+  type TargetOptions,
+  withNewData,
   withNewTargets,
 } from "./support/targets.ts";
 import { TURNS_SECONDS_MIN, takeTurns } from "./support/turns.ts";
@@ -73,12 +76,12 @@ await withFolder(options.dir, async (folder) => {
 async function measureStart(folder: string, connections: number): Promise<number> {
   const startOne = options.watched === undefined ? startLoggingServer : startWatchedServer;
   let started: LoggingTarget | undefined;
-  const start = async (parent: string) => {
-    const own = path.join(parent, "server");
-    const nodeArgs = ["--import", HIDE_LISTENERS];
-    started = await startOne({ name: "server", folder: own, node: options.node, nodeArgs });
+  const startKept = async (given: TargetOptions) => {
+    started = await startOne(given);
     return started;
   };
+  const nodeArgs = ["--import", HIDE_LISTENERS];
+  const start = withNewData(startKept, { name: "server", node: options.node, nodeArgs });
   const measure = ([target]: readonly Target[]) => {
     return measureTurns(target as Target, folder, connections);
   };

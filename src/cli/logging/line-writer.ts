@@ -8,8 +8,9 @@
  * are dropped, and a later line says how many. What is written is whole lines
  * in their order, with few writes: at once where there was none for a while;
  * only a reader that leaves in the middle of a line, or a reader or disk that
- * takes no more at the end, gets a part of one. At the end what a thread has may come behind what is left,
- * and is not tried again. Holds no process, but while a file takes what it was given.
+ * takes no more at the end, gets a part of one. At the end what a thread has may
+ * come behind what is left, and is not tried again. Holds no process, but while
+ * a file takes what it was given.
  */
 import { fstatSync, write, writeSync } from "node:fs";
 
