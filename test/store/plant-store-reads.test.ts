@@ -3,6 +3,7 @@ import { renameSync, unlinkSync } from "node:fs";
 import { type TestContext, test } from "node:test";
 import { LogFile } from "../../src/log/file.ts";
 import { makeFolder } from "../support/folders.ts";
+import { holdReads } from "../support/held-reads.ts";
 import { logPath, openStore } from "../support/stores.ts";
 
 const LONG = "x".repeat(140_000);
@@ -66,24 +67,12 @@ test("a replay that is being read says nothing of a store that fails meanwhile",
   const folder = makeFolder(t);
   const store = await openStore(t, folder);
   await store.create({ id: 1n, name: "a" });
-  const { read } = LogFile.prototype;
-  let release = () => {};
-  const isReleased = new Promise<void>((resolve) => {
-    release = resolve;
-  });
-  t.mock.method(
-    LogFile.prototype,
-    "read",
-    async function (this: LogFile, ...given: Parameters<typeof read>) {
-      await isReleased;
-      return read.apply(this, given);
-    },
-  );
+  const reads = holdReads(t);
   const replay = store.create({ id: 1n, name: "a" });
   const log = logPath(folder);
   renameSync(log, `${log}.away`);
   await assert.rejects(store.create({ id: 2n, name: "b" }), { code: "store_failed" });
   renameSync(`${log}.away`, log); // so that the failure alone tells
-  release();
+  reads.release();
   await assert.rejects(replay, { code: "store_failed" });
 });

@@ -17,6 +17,7 @@ import { checkpointPath } from "../../src/log/checkpoint.ts";
 import { LogFile } from "../../src/log/file.ts";
 import { snapshotPath } from "../../src/store/index-snapshot.ts";
 import { makeFolder } from "../support/folders.ts";
+import { holdReads } from "../support/held-reads.ts";
 import { snapshot } from "../support/snapshot.ts";
 import { collect, logPath, openFilesIn, openStore, readLog, writeLog } from "../support/stores.ts";
 import { collectWarnings, until } from "../support/watch.ts";
@@ -281,14 +282,19 @@ test("the same where the checkpoint has grown beyond the snapshot meanwhile", as
 test("a close ends the check at once and finds nothing; the next start begins it anew", async (t) => {
   const folder = await makeStopped(t);
   damageEarly(folder);
+  const failures: PlantStoreError[] = [];
   for (let round = 0; round < 3; round++) {
     const { store, first } = await openWatched(t, folder);
     assert.ok(first > 0);
+    void store.failed.then((failure) => failures.push(failure));
+    const reads = holdReads(t);
+    await until("the check reads", () => reads.count() > 0);
     await store.close();
-    const pending = new Promise((resolve) => setImmediate(() => resolve("pending")));
-    assert.equal(await Promise.race([store.failed, pending]), "pending");
+    reads.release(); // of a file that is closed
   }
+  // By then a check that had gone on would have failed the store.
   assert.equal(isSound(await verifyLog(folder)), false);
+  assert.deepEqual(failures, []);
 });
 
 test("a record that is another one than the index says fails the store, and the snapshot goes", async (t) => {

@@ -1,0 +1,32 @@
+/** FAKE: reads of logs that wait as on a disk that hangs, until a test lets them go. */
+import type { TestContext } from "node:test";
+import { LogFile } from "../../src/log/file.ts";
+
+export interface HeldReads {
+  readonly count: () => number;
+  /** Has them read, and every later one at once. */
+  readonly release: () => void;
+}
+
+/** Holds every read that begins from now on, until the test ends. */
+export function holdReads(t: TestContext): HeldReads {
+  const { read } = LogFile.prototype;
+  let release = () => {};
+  const isReleased = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  const held = t.mock.method(
+    LogFile.prototype,
+    "read",
+    async function (this: LogFile, ...given: Parameters<typeof read>) {
+      await isReleased;
+      return read.apply(this, given);
+    },
+  );
+  const letGo = () => {
+    held.mock.restore();
+    release();
+  };
+  t.after(letGo);
+  return { count: () => held.mock.callCount(), release: letGo };
+}
