@@ -76,14 +76,16 @@ await withFolder(options.dir, async (folder) => {
 async function measureStart(folder: string, connections: number): Promise<number> {
   const startOne = options.watched === undefined ? startLoggingServer : startWatchedServer;
   let started: LoggingTarget | undefined;
+  let data = "";
   const startKept = async (given: TargetOptions) => {
+    data = given.folder;
     started = await startOne(given);
     return started;
   };
   const nodeArgs = ["--import", HIDE_LISTENERS];
   const start = withNewData(startKept, { name: "server", node: options.node, nodeArgs });
   const measure = ([target]: readonly Target[]) => {
-    return measureTurns(target as Target, folder, connections);
+    return measureTurns(target as Target, data, connections);
   };
   const { creates, share } = await withNewTargets(folder, [start], measure);
   const lines = (await started?.lines) ?? 0;
@@ -91,8 +93,8 @@ async function measureStart(folder: string, connections: number): Promise<number
   throw new Error(`${lines} of ${creates} creates were logged, which is not about half`);
 }
 
-async function measureTurns(target: Target, folder: string, connections: number) {
-  const log = path.join(folder, "server", "plants.jsonl");
+async function measureTurns(target: Target, data: string, connections: number) {
+  const log = path.join(data, "plants.jsonl");
   const comeAndGo = {
     on: () => target.tell("show listeners"),
     off: () => target.tell("hide listeners"),

@@ -11,7 +11,7 @@
  */
 import path from "node:path";
 import { askAgain } from "./support/ask-again.ts";
-import { measureBeside } from "./support/compare.ts";
+import { measure, measureBeside, WARM_SECONDS } from "./support/compare.ts";
 import { describeMachine, isInstalled, withFolder } from "./support/machine.ts";
 import { formatCount } from "./support/numbers.ts";
 import { positive, positives, readOptions } from "./support/options.ts";
@@ -27,6 +27,8 @@ const options = readOptions({
 });
 
 const PROBE_INTERVAL_MS = 5;
+
+const places = positives(options.connections, [16, 64, 256]);
 
 if (!isInstalled("strace")) throw new Error("strace is needed to slow a disk down");
 await withFolder(options.dir, async (folder) => {
@@ -49,8 +51,9 @@ function measureDelay(folder: string, delayMs: number): Promise<string[][]> {
     targets.push(slow);
     const floor = await startFloor();
     targets.push(floor);
+    await measure(slow, Math.max(...places), WARM_SECONDS);
     const rows: string[][] = [];
-    for (const connections of positives(options.connections, [16, 64, 256])) {
+    for (const connections of places) {
       rows.push([String(delayMs), String(connections), ...(await load(slow, floor, connections))]);
     }
     return rows;

@@ -39,6 +39,7 @@ export function takeTurns(
 ): Ongoing<number> {
   return untilStopped(async (isOver) => {
     const rates: number[] = [];
+    off(); // what the turns before ended with is luck
     await setTimeout(ACCEPTING_MS);
     for (let isOn = false; !isOver(); isOn = !isOn) {
       if (isOn) on();
