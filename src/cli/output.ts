@@ -17,9 +17,9 @@ export async function printBytes(chunks: AsyncIterable<Buffer>): Promise<void> {
   for await (const chunk of chunks) await print(chunk);
 }
 
+/** Also over where it cannot be written: what that means is for `watchOutputs` to decide. */
 async function print(text: string | Buffer): Promise<void> {
-  if (process.stdout.write(text)) return;
-  await new Promise((resolve) => process.stdout.once("drain", resolve));
+  await new Promise((resolve) => process.stdout.write(text, resolve));
 }
 
 /** Tells the operator something; `tell` is how every command does it. */

@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { chmodSync, rmSync } from "node:fs";
 import net from "node:net";
-import { describe, test } from "node:test";
+import { describe, type TestContext, test } from "node:test";
 import { createToken } from "../../src/index.ts";
-import { runCli, startServer } from "../support/cli.ts";
+import { NODE_ARGS, runCli, startServer } from "../support/cli.ts";
 import { Client } from "../support/client.ts";
 import { encodeRequest } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
@@ -94,6 +95,37 @@ test("a server whose messages can be written nowhere serves all the same", async
   const server = await startServer(t, ["--data", folder], { wrapper });
   assert.equal((await postPlant(server.url, token, FERN)).status, 200);
   assert.equal((await server.stop()).status, 0);
+});
+
+/** Starts a server the reader of whose standard output has gone; its log tells when it is ready. */
+async function startUnread(t: TestContext, folder: string) {
+  const args = [...NODE_ARGS, "serve", "--port", "0", "--data", folder];
+  const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "pipe"] });
+  t.after(() => child.kill("SIGKILL"));
+  child.stdout.destroy();
+  let stderr = "";
+  child.stderr.setEncoding("utf8").on("data", (text: string) => {
+    stderr += text;
+  });
+  const listening = /"event":"listening".*"url":"([^"]+)"/;
+  await until("the log says that it is ready", () => listening.test(stderr));
+  const ended = once(child, "close");
+  return { child, ended, url: listening.exec(stderr)?.[1] ?? "" };
+}
+
+test("a server whose ready line nobody reads stops at the first signal", async (t) => {
+  const { child, ended } = await startUnread(t, makeFolder(t));
+  child.kill("SIGTERM");
+  assert.deepEqual(await ended, [0, null]);
+});
+
+test("a server whose ready line nobody reads ends with status 1 when its store fails", async (t) => {
+  const folder = makeFolder(t);
+  const token = await createToken(folder, { name: "gardener" });
+  const { ended, url } = await startUnread(t, folder);
+  rmSync(logPath(folder));
+  assert.equal((await postPlant(url, token, FERN)).status, 503);
+  assert.deepEqual(await ended, [1, null]);
 });
 
 describe("a stop waits for what is in flight and for nothing else", () => {
