@@ -1,9 +1,10 @@
 /**
  * What the query of a list asks for: how many plants, and behind which.
  *
- * The cursor is an id, because ids never change: it stays good after a repair
- * or a restore, which move every byte of the log, in every store that an
- * embedder may bring, and a client can make one of the last plant it has.
+ * The cursor is an id, because ids never change: it stays good as long as its
+ * plant is there, also after a repair or a restore, which move every byte of the
+ * log, in every store that an embedder may bring, and a client can make one of
+ * the last plant it has.
  * Parameters that are not ours are ignored, like every query elsewhere.
  */
 import { cut } from "../core/cut.ts";
