@@ -69,6 +69,7 @@ export class AdminServer {
     try {
       await listen(server, address);
     } catch (error) {
+      server.close(); // it may listen on a socket whose mode cannot be set
       recorder.close();
       delay.close();
       throw error;

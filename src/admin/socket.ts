@@ -14,7 +14,9 @@ import { isMainThread } from "node:worker_threads";
  * when the path is no socket.
  */
 export async function listenOnPath(server: Server, path: string): Promise<void> {
-  if (await isStale(path)) unlinkSync(path);
+  const stale = await findStale(path);
+  // Whoever else found it so may have its own there by now.
+  if (stale !== undefined && stale === identityOf(path)) unlinkSync(path);
   const listening = once(server, "listening");
   withUmask(0o077, () => server.listen({ path }));
   // It is bound at once; if not, the path is somebody else's.
@@ -32,15 +34,23 @@ function withUmask(mask: number, work: () => void): void {
   }
 }
 
-async function isStale(path: string): Promise<boolean> {
-  if (!lstatSync(path, { throwIfNoEntry: false })?.isSocket()) return false;
+/** The socket at a path, if nobody answers there. */
+async function findStale(path: string): Promise<string | undefined> {
+  const identity = identityOf(path);
+  if (identity === undefined) return undefined;
   const socket = net.connect({ path });
   try {
     await once(socket, "connect");
-    return false;
+    return undefined;
   } catch (error) {
-    return (error as NodeJS.ErrnoException).code === "ECONNREFUSED";
+    return (error as NodeJS.ErrnoException).code === "ECONNREFUSED" ? identity : undefined;
   } finally {
     socket.destroy();
   }
+}
+
+/** Which socket there is at a path, if any; its inode alone may be another one's again. */
+function identityOf(path: string): string | undefined {
+  const entry = lstatSync(path, { bigint: true, throwIfNoEntry: false });
+  return entry?.isSocket() ? `${entry.ino}.${entry.ctimeNs}` : undefined;
 }

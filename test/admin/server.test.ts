@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { lookup } from "node:dns/promises";
 import { once } from "node:events";
-import { existsSync, linkSync, mkdirSync, renameSync, statSync, writeFileSync } from "node:fs";
+import fs, { existsSync, linkSync, mkdirSync, renameSync, statSync, writeFileSync } from "node:fs";
+import { syncBuiltinESMExports } from "node:module";
 import net from "node:net";
 import { hostname } from "node:os";
 import { join } from "node:path";
@@ -259,7 +260,8 @@ test("a socket is nobody else's from the moment it is there", async (t) => {
   assert.deepEqual(modes, [0]);
 });
 
-test("a socket that a dead process left is replaced; one that somebody answers is not", async (t) => {
+/** A path with the socket of a process that is dead. */
+async function leaveSocket(t: TestContext): Promise<string> {
   const path = join(makeFolder(t), "admin.sock");
   const dead = net.createServer().listen(path);
   await once(dead, "listening");
@@ -267,9 +269,38 @@ test("a socket that a dead process left is replaced; one that somebody answers i
   dead.close();
   await once(dead, "close");
   renameSync(`${path}.kept`, path);
+  return path;
+}
+
+test("a socket that a dead process left is replaced; one that somebody answers is not", async (t) => {
+  const path = await leaveSocket(t);
   await listenAt(t, path);
   await assert.rejects(listenAt(t, path), { code: "EADDRINUSE" });
   assert.ok(existsSync(path));
+});
+
+test("of three that find the socket of a dead process one listens, and is reached", async (t) => {
+  const path = await leaveSocket(t);
+  const starts = await Promise.allSettled([1, 2, 3].map(() => listenAt(t, path)));
+  const faults = starts.map((start) => start.status === "rejected" && start.reason.code);
+  assert.deepEqual(faults.toSorted(), ["EADDRINUSE", "EADDRINUSE", false]);
+  await once(net.connect(path).unref(), "connect");
+});
+
+test("a socket whose mode cannot be set is listened on no more", async (t) => {
+  const path = join(makeFolder(t), "admin.sock");
+  // FAKE: some mounts of containers refuse it for sockets.
+  const refused = t.mock.method(fs, "chmodSync", () => {
+    throw Object.assign(new Error("not permitted"), { code: "EPERM" });
+  });
+  syncBuiltinESMExports();
+  try {
+    await assert.rejects(listenAt(t, path), { code: "EPERM" });
+  } finally {
+    refused.mock.restore();
+    syncBuiltinESMExports();
+  }
+  assert.equal(existsSync(path), false);
 });
 
 test("what stands at the path and is no socket stays as it is", async (t) => {
