@@ -70,9 +70,12 @@ test("a replay that is being read says nothing of a store that fails meanwhile",
   const reads = holdReads(t);
   const replay = store.create({ id: 1n, name: "a" });
   const log = logPath(folder);
-  renameSync(log, `${log}.away`);
-  await assert.rejects(store.create({ id: 2n, name: "b" }), { code: "store_failed" });
-  renameSync(`${log}.away`, log); // so that the failure alone tells
-  reads.release();
+  try {
+    renameSync(log, `${log}.away`);
+    await assert.rejects(store.create({ id: 2n, name: "b" }), { code: "store_failed" });
+    renameSync(`${log}.away`, log); // so that the failure alone tells
+  } finally {
+    reads.release();
+  }
   await assert.rejects(replay, { code: "store_failed" });
 });

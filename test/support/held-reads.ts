@@ -8,7 +8,7 @@ export interface HeldReads {
   readonly release: () => void;
 }
 
-/** Holds every read that begins from now on, until the test ends. */
+/** Holds every read that begins from now on. The close of a store may wait for one. */
 export function holdReads(t: TestContext): HeldReads {
   const { read } = LogFile.prototype;
   let release = () => {};
@@ -23,10 +23,11 @@ export function holdReads(t: TestContext): HeldReads {
       return read.apply(this, given);
     },
   );
-  const letGo = () => {
-    held.mock.restore();
-    release();
+  return {
+    count: () => held.mock.callCount(),
+    release: () => {
+      held.mock.restore();
+      release();
+    },
   };
-  t.after(letGo);
-  return { count: () => held.mock.callCount(), release: letGo };
 }
