@@ -3,7 +3,7 @@
  * is there, and never in the way of the next start.
  */
 import { once } from "node:events";
-import { chmodSync, lstatSync, unlinkSync } from "node:fs";
+import { chmodSync, lstatSync, rmSync } from "node:fs";
 import net, { type Server } from "node:net";
 import { isMainThread } from "node:worker_threads";
 
@@ -15,8 +15,8 @@ import { isMainThread } from "node:worker_threads";
  */
 export async function listenOnPath(server: Server, path: string): Promise<void> {
   const stale = await findStale(path);
-  // Whoever else found it so may have its own there by now.
-  if (stale !== undefined && stale === identityOf(path)) unlinkSync(path);
+  // Whoever else found it so may have its own there by now, but for the moment between these two.
+  if (stale !== undefined && stale === socketTime(path)) rmSync(path, { force: true });
   const listening = once(server, "listening");
   withUmask(0o077, () => server.listen({ path }));
   // It is bound at once; if not, the path is somebody else's.
@@ -34,23 +34,23 @@ function withUmask(mask: number, work: () => void): void {
   }
 }
 
-/** The socket at a path, if nobody answers there. */
-async function findStale(path: string): Promise<string | undefined> {
-  const identity = identityOf(path);
-  if (identity === undefined) return undefined;
+/** When the socket at a path came there, if nobody answers. */
+async function findStale(path: string): Promise<bigint | undefined> {
+  const time = socketTime(path);
+  if (time === undefined) return undefined;
   const socket = net.connect({ path });
   try {
     await once(socket, "connect");
     return undefined;
   } catch (error) {
-    return (error as NodeJS.ErrnoException).code === "ECONNREFUSED" ? identity : undefined;
+    return (error as NodeJS.ErrnoException).code === "ECONNREFUSED" ? time : undefined;
   } finally {
     socket.destroy();
   }
 }
 
-/** Which socket there is at a path, if any; its inode alone may be another one's again. */
-function identityOf(path: string): string | undefined {
+/** When the socket at a path was last changed, which tells it from another one; its inode may not. */
+function socketTime(path: string): bigint | undefined {
   const entry = lstatSync(path, { bigint: true, throwIfNoEntry: false });
-  return entry?.isSocket() ? `${entry.ino}.${entry.ctimeNs}` : undefined;
+  return entry?.isSocket() ? entry.ctimeNs : undefined;
 }
