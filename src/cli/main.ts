@@ -25,7 +25,7 @@ import { tokenRevoke } from "./commands/token-revoke.ts";
 import { verify } from "./commands/verify.ts";
 import { describeCommand, describeProgram } from "./help.ts";
 import { nameFault } from "./logging/process-faults.ts";
-import { report, watchOutputs } from "./output.ts";
+import { abandonNotice, report, watchOutputs } from "./output.ts";
 import { VERSION } from "./version.ts";
 
 const COMMANDS: readonly Command[] = [
@@ -90,4 +90,5 @@ main(process.argv.slice(2))
   })
   .then((status) => {
     process.exitCode = status;
+    abandonNotice();
   });

@@ -1,15 +1,29 @@
 /**
- * What people see. Standard output holds results only; everything else goes to
- * standard error, one line each, with nothing in it that steers a terminal.
+ * What people see. Standard output holds results, whole or with a failure, and
+ * the notice of a server; everything else goes to standard error, one line each,
+ * with nothing in it that steers a terminal.
  */
 import { channel } from "node:diagnostics_channel";
+import { fstatSync, writeFileSync } from "node:fs";
 import { escapeControls, type WarningMessage } from "../index.ts";
 import type { Notice } from "./notice.ts";
 import { Progress } from "./progress.ts";
 
+const STDOUT = 1;
+
+/** What a command's standard output is to it, which decides what its loss means. */
+export type OutputUse =
+  /** Long: a reader that has seen enough (`plant-store list | head`) is no failure. */
+  | "listing"
+  /** Short, and the point of the command: a lost one is a failure. */
+  | "result";
+
+/** A notice is a sign of life: whoever started a server may stop to read. */
+let use: OutputUse | "notice" = "result";
+
 /** Prints results in one piece, a line each; waits while the reader is slower. */
 export async function printLines(lines: readonly string[]): Promise<void> {
-  await print(lines.map((line) => `${escapeControls(line)}\n`).join(""));
+  await print(encodeLines(lines));
 }
 
 /** The same for bytes that are whole lines, just as they are. */
@@ -17,9 +31,29 @@ export async function printBytes(chunks: AsyncIterable<Buffer>): Promise<void> {
   for await (const chunk of chunks) await print(chunk);
 }
 
-/** Also over where it cannot be written: what that means is for `watchOutputs` to decide. */
-async function print(text: string | Buffer): Promise<void> {
-  await new Promise((resolve) => process.stdout.write(text, resolve));
+/** Prints a notice, and waits for nobody. From now on it is what standard output is for. */
+export function printNotice(lines: readonly string[]): void {
+  use = "notice";
+  void print(encodeLines(lines));
+}
+
+/** The process is about to end: a notice that nobody takes does not hold it. */
+export function abandonNotice(): void {
+  if (use === "notice" && process.stdout.writableLength > 0) process.exit();
+}
+
+function encodeLines(lines: readonly string[]): Buffer {
+  return Buffer.from(lines.map((line) => `${escapeControls(line)}\n`).join(""));
+}
+
+async function print(bytes: Buffer): Promise<void> {
+  try {
+    // Node's stream says nothing of what a disk had no room for.
+    if (fstatSync(STDOUT).isFile()) writeFileSync(STDOUT, bytes);
+    else await new Promise((resolve) => process.stdout.write(bytes, resolve));
+  } catch (error) {
+    onLoss(error as Error);
+  }
 }
 
 /** Tells the operator something; `tell` is how every command does it. */
@@ -57,22 +91,19 @@ function tell({ level, message }: Notice): void {
   process.stderr.write(`plant-store: ${label}${escapeControls(message)}\n`);
 }
 
-/** What a command's standard output is to it, which decides what its loss means. */
-export type OutputUse =
-  /** Long: a reader that has seen enough (`plant-store list | head`) is no failure. */
-  | "listing"
-  /** Short, and the point of the command: a lost one is a failure. */
-  | "result"
-  /** A sign of life: whoever started a server may stop to read. */
-  | "notice";
-
 /** Decides what becomes of a process whose output cannot be written. Lost messages end nothing. */
-export function watchOutputs(use: OutputUse): void {
+export function watchOutputs(given: OutputUse): void {
+  use = given;
   process.stderr.on("error", () => {});
-  process.stdout.on("error", (error: NodeJS.ErrnoException) => {
-    if (use === "notice") return;
-    if (use === "listing" && error.code === "EPIPE") process.exit(0);
-    printMessage(`Cannot write to standard output: ${error.message}`);
+  process.stdout.on("error", onLoss);
+}
+
+function onLoss(error: NodeJS.ErrnoException): void {
+  const message = `Cannot write to standard output: ${error.message}`;
+  if (use === "notice") warn(message);
+  else if (use === "listing" && error.code === "EPIPE") process.exit(0);
+  else {
+    printMessage(message);
     process.exit(1);
-  });
+  }
 }

@@ -135,10 +135,25 @@ test("a reader that has seen enough ends list quietly, with status 0", async (t)
   assert.deepEqual([end.stdout, end.stderr], [line(0), "status 0\n"]);
 });
 
-test("a standard output that takes nothing ends a command with status 1 and one line", async (t) => {
+for (const words of ["list", "export", "token create gardener", "serve --print-config"]) {
+  test(`a standard output that takes nothing ends ${words} with status 1 and one line`, async (t) => {
+    const folder = makeFolder(t);
+    writeLog(folder, '{"id":1,"name":"Fern"}\n');
+    const args = [...words.split(" "), "--data", folder];
+    const end = await runInShell('exec "$@" >/dev/full', args);
+    assert.equal(end.status, 1);
+    assertOneLine(end.stderr);
+  });
+}
+
+test("a standard output that has room for a part ends export with status 1 and one line", async (t) => {
   const folder = makeFolder(t);
-  writeLog(folder, '{"id":1,"name":"Fern"}\n');
-  const end = await runInShell('exec "$@" >/dev/full', ["list", "--data", folder]);
+  const line = (id: number) => `{"id":${id},"name":"${"Fern ".repeat(100)}"}\n`;
+  // Read at once, and longer than a file may be here: half a MiB.
+  writeLog(folder, Array.from({ length: 1800 }, (_, id) => line(id)).join(""));
+  const target = join(makeFolder(t), "copy.jsonl");
+  const limited = `ulimit -f 1024; exec "$@" >"${target}"`;
+  const end = await runInShell(limited, ["export", "--data", folder]);
   assert.equal(end.status, 1);
   assertOneLine(end.stderr);
 });

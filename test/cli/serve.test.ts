@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { chmodSync, rmSync } from "node:fs";
+import { chmodSync, closeSync, constants, openSync, rmSync, writeSync } from "node:fs";
 import net from "node:net";
+import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
 import { createToken } from "../../src/index.ts";
 import { NODE_ARGS, runCli, startServer } from "../support/cli.ts";
@@ -97,14 +98,27 @@ test("a server whose messages can be written nowhere serves all the same", async
   assert.equal((await server.stop()).status, 0);
 });
 
-/** Starts a server the reader of whose standard output has gone; its log tells when it is ready. */
-async function startUnread(t: TestContext, folder: string) {
+/** A pipe that takes nothing more, and whose reader does not read. */
+function openFullPipe(t: TestContext): number {
+  const path = join(makeFolder(t), "pipe");
+  assert.equal(spawnSync("mkfifo", [path]).status, 0);
+  const fd = openSync(path, constants.O_RDWR | constants.O_NONBLOCK);
+  t.after(() => closeSync(fd));
+  const fill = () => {
+    for (;;) writeSync(fd, "x".repeat(4096));
+  };
+  assert.throws(fill, { code: "EAGAIN" });
+  return fd;
+}
+
+/** Starts a server with such a standard output; its log tells when it is ready. */
+async function startUnread(t: TestContext, folder: string, stdout: "pipe" | number) {
   const args = [...NODE_ARGS, "serve", "--port", "0", "--data", folder];
-  const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "pipe"] });
+  const child = spawn(process.execPath, args, { stdio: ["ignore", stdout, "pipe"] });
   t.after(() => child.kill("SIGKILL"));
-  child.stdout.destroy();
+  child.stdout?.destroy();
   let stderr = "";
-  child.stderr.setEncoding("utf8").on("data", (text: string) => {
+  child.stderr?.setEncoding("utf8").on("data", (text: string) => {
     stderr += text;
   });
   const listening = /"event":"listening".*"url":"([^"]+)"/;
@@ -113,20 +127,27 @@ async function startUnread(t: TestContext, folder: string) {
   return { child, ended, url: listening.exec(stderr)?.[1] ?? "" };
 }
 
-test("a server whose ready line nobody reads stops at the first signal", async (t) => {
-  const { child, ended } = await startUnread(t, makeFolder(t));
-  child.kill("SIGTERM");
-  assert.deepEqual(await ended, [0, null]);
-});
+const UNREAD: readonly [reader: string, open: (t: TestContext) => "pipe" | number][] = [
+  ["has gone", () => "pipe"],
+  ["has stopped", openFullPipe],
+];
 
-test("a server whose ready line nobody reads ends with status 1 when its store fails", async (t) => {
-  const folder = makeFolder(t);
-  const token = await createToken(folder, { name: "gardener" });
-  const { ended, url } = await startUnread(t, folder);
-  rmSync(logPath(folder));
-  assert.equal((await postPlant(url, token, FERN)).status, 503);
-  assert.deepEqual(await ended, [1, null]);
-});
+for (const [reader, open] of UNREAD) {
+  test(`a server the reader of whose ready line ${reader} stops at the first signal`, async (t) => {
+    const { child, ended } = await startUnread(t, makeFolder(t), open(t));
+    child.kill("SIGTERM");
+    assert.deepEqual(await ended, [0, null]);
+  });
+
+  test(`a server the reader of whose ready line ${reader} ends with status 1 when its store fails`, async (t) => {
+    const folder = makeFolder(t);
+    const token = await createToken(folder, { name: "gardener" });
+    const { ended, url } = await startUnread(t, folder, open(t));
+    rmSync(logPath(folder));
+    assert.equal((await postPlant(url, token, FERN)).status, 503);
+    assert.deepEqual(await ended, [1, null]);
+  });
+}
 
 describe("a stop waits for what is in flight and for nothing else", () => {
   test("connections that are idle after an answer do not hold it up", TIMEOUT, async (t) => {

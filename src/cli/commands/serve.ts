@@ -24,7 +24,7 @@ import { defineCommand, type ExitStatus } from "../command.ts";
 import { introduce } from "../first-token.ts";
 import { describeListenError } from "../listen-error.ts";
 import { startLog } from "../logging/log.ts";
-import { count, printLines, report, warn } from "../output.ts";
+import { count, printLines, printNotice, report, warn } from "../output.ts";
 import { describeConfig } from "../print-config.ts";
 import { Progress } from "../progress.ts";
 import { requireMatch, SERVE_OPTIONS, type ServeOptions } from "../serve-options.ts";
@@ -38,7 +38,6 @@ export const serve = defineCommand({
   name: "serve",
   summary: "serve POST /plants until SIGTERM or SIGINT",
   arguments: [],
-  outputUse: "notice",
   options: SERVE_OPTIONS,
   async run(_, options, explain) {
     requireMatch(options);
@@ -88,7 +87,7 @@ async function serveStore(
     status.ready(store, tokens);
     const welcome = firstToken ? await introduce(server.url, data, tokens) : [];
     // In one piece: whoever waits for the ready line finds the token beside it.
-    await printLines([`plant-store listening on ${server.url}`, ...welcome]);
+    printNotice([`plant-store listening on ${server.url}`, ...welcome]);
     reportListening(server.url, adminUrl, store.size);
     // Heard until the store is closed: a sync of the drain may fail, too.
     const failed = store.failed.then((failure) => {
