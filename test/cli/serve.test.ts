@@ -124,29 +124,43 @@ async function startUnread(t: TestContext, folder: string, stdout: "pipe" | numb
   const listening = /"event":"listening".*"url":"([^"]+)"/;
   await until("the log says that it is ready", () => listening.test(stderr));
   const ended = once(child, "close");
-  return { child, ended, url: listening.exec(stderr)?.[1] ?? "" };
+  return { child, ended, url: listening.exec(stderr)?.[1] ?? "", stderr: () => stderr };
 }
 
-const UNREAD: readonly [reader: string, open: (t: TestContext) => "pipe" | number][] = [
-  ["has gone", () => "pipe"],
-  ["has stopped", openFullPipe],
+/** The warnings are of a notice that was refused; one that waits may still be read. */
+const UNREAD: readonly [
+  reader: string,
+  open: (t: TestContext) => "pipe" | number,
+  warnings: number,
+][] = [
+  ["has gone", () => "pipe", 1],
+  ["has stopped", openFullPipe, 0],
 ];
 
-for (const [reader, open] of UNREAD) {
-  test(`a server the reader of whose ready line ${reader} stops at the first signal`, async (t) => {
-    const { child, ended } = await startUnread(t, makeFolder(t), open(t));
-    child.kill("SIGTERM");
-    assert.deepEqual(await ended, [0, null]);
-  });
+for (const [reader, open, warnings] of UNREAD) {
+  test(
+    `a server the reader of whose ready line ${reader} stops at the first signal`,
+    TIMEOUT,
+    async (t) => {
+      const { child, ended, stderr } = await startUnread(t, makeFolder(t), open(t));
+      child.kill("SIGTERM");
+      assert.deepEqual(await ended, [0, null]);
+      assert.equal(messagesOf(stderr()).length, warnings);
+    },
+  );
 
-  test(`a server the reader of whose ready line ${reader} ends with status 1 when its store fails`, async (t) => {
-    const folder = makeFolder(t);
-    const token = await createToken(folder, { name: "gardener" });
-    const { ended, url } = await startUnread(t, folder, open(t));
-    rmSync(logPath(folder));
-    assert.equal((await postPlant(url, token, FERN)).status, 503);
-    assert.deepEqual(await ended, [1, null]);
-  });
+  test(
+    `a server the reader of whose ready line ${reader} ends with status 1 when its store fails`,
+    TIMEOUT,
+    async (t) => {
+      const folder = makeFolder(t);
+      const token = await createToken(folder, { name: "gardener" });
+      const { ended, url } = await startUnread(t, folder, open(t));
+      rmSync(logPath(folder));
+      assert.equal((await postPlant(url, token, FERN)).status, 503);
+      assert.deepEqual(await ended, [1, null]);
+    },
+  );
 }
 
 describe("a stop waits for what is in flight and for nothing else", () => {
