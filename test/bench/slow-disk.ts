@@ -5,7 +5,10 @@
  * on a connection of its own. The loop is free where those answers come at
  * once; the batches grow where throughput does not fall with the disk. What the
  * machine alone makes of such a request tells a floor on the same core, which
- * has nothing to do but to answer a second prober.
+ * has nothing to do but to answer a second prober. What the platform makes of
+ * it where every request waits for its turn of a core that is full tells the
+ * same floor under that load, in a run of its own: it stores nothing, so no
+ * delay slows it down, and it is full where the store would wait for its disk.
  *
  *   npm run bench:slow-disk
  */
@@ -39,7 +42,7 @@ await withFolder(options.dir, async (folder) => {
     rows.push(...(await measureDelay(path.join(folder, String(delayMs)), delayMs)));
   }
   const head = ["sync +ms", "connections", "creates/s", "records a sync", "p50 ms", "p99 ms"];
-  const probes = ["401", "idle floor"].flatMap((what) =>
+  const probes = ["401", "idle floor", "busy floor"].flatMap((what) =>
     ["p50", "p99", "max"].map((which) => `${what} ${which} ms`),
   );
   process.stdout.write(`${formatTable([...head, ...probes], rows)}\n`);
@@ -51,7 +54,7 @@ function measureDelay(folder: string, delayMs: number): Promise<string[][]> {
     targets.push(slow);
     const floor = await startFloor();
     targets.push(floor);
-    await measure(slow, Math.max(...places), WARM_SECONDS);
+    for (const target of [slow, floor]) await measure(target, Math.max(...places), WARM_SECONDS);
     const rows: string[][] = [];
     for (const connections of places) {
       rows.push([String(delayMs), String(connections), ...(await load(slow, floor, connections))]);
@@ -75,11 +78,13 @@ async function load(slow: Target, floor: Target, connections: number): Promise<s
     const probers = [probe(slow.port, 401), probe(floor.port, 200)];
     return { stop: () => Promise.all(probers.map((prober) => prober.stop())) };
   });
+  const busy = await measureBeside(floor, connections, seconds, () => probe(floor.port, 200));
   const { perSecond, records, syncs, p50Ms, p99Ms } = run.sample;
+  const probes = [...run.beside, busy.beside].flatMap(quantiles);
   return [
     formatCount(perSecond),
     (records / syncs).toFixed(1),
-    ...[p50Ms, p99Ms, ...run.beside.flatMap(quantiles)].map((ms) => ms.toFixed(1)),
+    ...[p50Ms, p99Ms, ...probes].map((ms) => ms.toFixed(1)),
   ];
 }
 
