@@ -10,6 +10,7 @@
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
+import { DirectResponse } from "./direct-response.ts";
 import { encodeReply, type Reply, writeReplyHead } from "./reply.ts";
 import { nameRequest } from "./request-id.ts";
 import { publishAnswer } from "./request-message.ts";
@@ -33,8 +34,10 @@ export function answer(
   if (res.headersSent) return undefined; // the connection's own failure was told first
   if (hasLargeRest(req)) return answerAndClose(req, res, reply);
   const requestId = nameRequest(req);
-  writeReplyHead(res, reply, requestId);
-  res.end(reply.body); // Node throws a small rest away by itself
+  if (!(res instanceof DirectResponse && res.trySendWhole(reply, requestId))) {
+    writeReplyHead(res, reply, requestId);
+    res.end(reply.body); // Node throws a small rest away by itself
+  }
   publishAnswer(reply, requestId, req);
   return requestId;
 }

@@ -5,37 +5,44 @@
  */
 import type { IncomingMessage } from "node:http";
 import { PlantStoreError, type RequestErrorCode } from "../core/errors.ts";
-import { headerValues } from "./raw-headers.ts";
+import { isNamed } from "./raw-headers.ts";
 
 /** `uri-host [":" port]`, RFC 9110 section 7.2; empty where the target has no authority. */
 const HOST = /^(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?$/;
 
 /** What is wrong with a request that the parser let through, if anything is. */
 export function findFramingFault(req: IncomingMessage): PlantStoreError | undefined {
-  const fault = findVersionFault(req) ?? findHostFault(req) ?? findCodingFault(req);
+  const { httpVersion, rawHeaders } = req;
+  const fault = findVersionFault(httpVersion) ?? findHeaderFault(rawHeaders, httpVersion);
   return fault === undefined ? undefined : new PlantStoreError("bad_request", fault);
 }
 
-function findVersionFault({ httpVersion }: IncomingMessage): string | undefined {
+function findVersionFault(httpVersion: string): string | undefined {
   if (httpVersion === "1.1" || httpVersion === "1.0") return undefined;
   return `HTTP: expected version 1.1 or 1.0, got ${httpVersion}`;
 }
 
-/** RFC 9112 section 3.2: HTTP/1.1 needs exactly one valid Host. */
-function findHostFault({ rawHeaders, httpVersion }: IncomingMessage): string | undefined {
-  const hosts = headerValues(rawHeaders, "host");
-  const isValid = hosts.every((host) => HOST.test(host));
-  const { length: count } = hosts;
-  if (isValid && (count === 1 || (count === 0 && httpVersion === "1.0"))) return undefined;
-  return `Host: expected one header, got ${isValid ? count : "an invalid one"}`;
-}
-
-/** RFC 9112 section 6.1: a coding we do not know would leave the length of the body unknown. */
-function findCodingFault({ rawHeaders }: IncomingMessage): string | undefined {
-  const codings = headerValues(rawHeaders, "transfer-encoding");
-  if (codings.length === 0) return undefined;
-  if (codings.length === 1 && codings[0]?.toLowerCase() === "chunked") return undefined;
-  return "Transfer-Encoding: expected chunked alone, or nothing";
+function findHeaderFault(rawHeaders: readonly string[], httpVersion: string): string | undefined {
+  let hosts = 0;
+  let codings = 0;
+  let areHostsValid = true;
+  let isChunked = true;
+  for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
+    const name = rawHeaders[at] as string;
+    const value = rawHeaders[at + 1] as string;
+    if (isNamed(name, "host")) {
+      hosts++;
+      areHostsValid &&= HOST.test(value);
+    } else if (isNamed(name, "transfer-encoding")) {
+      codings++;
+      isChunked = value.toLowerCase() === "chunked";
+    }
+  }
+  if (!areHostsValid || hosts > 1 || (hosts === 0 && httpVersion !== "1.0")) {
+    return `Host: expected one header, got ${areHostsValid ? hosts : "an invalid one"}`;
+  }
+  if (codings > 1 || !isChunked) return "Transfer-Encoding: expected chunked alone, or nothing";
+  return undefined;
 }
 
 /** What to tell the client about a failure of its connection; `undefined`: nobody is left to tell. */

@@ -10,17 +10,17 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
 import { publishWarning } from "../core/channels.ts";
 import { readNumber, requireMethods } from "../core/options.ts";
+import { encodePlant, parseNewPlant } from "../core/plant.ts";
 import type { PlantService, TokenVerifier, VerifiedToken } from "../core/services.ts";
 import { answer, answerNobody } from "./answer.ts";
 import { normalizeBasePath } from "./base-path.ts";
 import { Authenticator, insufficientScope } from "./bearer.ts";
 import { BodyCollector, collectStream, Pending, requireLength, requireUnread } from "./body.ts";
 import { Cors } from "./cors.ts";
-import { createPlant } from "./create-plant.ts";
 import { DirectRequest } from "./direct-request.ts";
 import { requireExpectation, requireJson } from "./media-type.ts";
 import { Reader } from "./reader.ts";
-import { errorReply, isRequestError, scopeChallenge } from "./reply.ts";
+import { errorReply, isRequestError, okReply, scopeChallenge } from "./reply.ts";
 import { noteArrival, noteBody, noteOperation, noteSender } from "./request-message.ts";
 import { findPreflighted, findRoute, methodNotAllowed, methodsOf, notFound } from "./router.ts";
 
@@ -200,11 +200,13 @@ class Listener {
     else collectStream(req, collector);
   }
 
+  /** Answers once the plant is durable; a repeat of one that is gets the same answer. */
   async #create(exchange: Exchange, body: Buffer): Promise<void> {
     noteBody(exchange.req, body.length);
     try {
-      const reply = await createPlant(this.#plants, body);
-      answer(exchange.req, exchange.res, reply);
+      const plant = parseNewPlant(body);
+      await this.#plants.create(plant);
+      answer(exchange.req, exchange.res, okReply(encodePlant(plant)));
     } catch (error) {
       this.#fail(exchange, error);
     } finally {

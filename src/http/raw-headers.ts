@@ -9,9 +9,14 @@ export function headerValues(rawHeaders: readonly string[], name: string): strin
   const values: string[] = [];
   for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
     const present = rawHeaders[at] as string;
-    if (present.length === name.length && present.toLowerCase() === name) {
+    if (isNamed(present, name)) {
       values.push(rawHeaders[at + 1] as string);
     }
   }
   return values;
+}
+
+/** @param name in lower case. */
+export function isNamed(present: string, name: string): boolean {
+  return present.length === name.length && present.toLowerCase() === name;
 }
