@@ -22,6 +22,10 @@ function findVersionFault(httpVersion: string): string | undefined {
   return `HTTP: expected version 1.1 or 1.0, got ${httpVersion}`;
 }
 
+/**
+ * HTTP/1.1 needs exactly one valid Host (RFC 9112 section 3.2); and a coding that we do not know
+ * would leave the length of the body unknown (section 6.1).
+ */
 function findHeaderFault(rawHeaders: readonly string[], httpVersion: string): string | undefined {
   let hosts = 0;
   let codings = 0;

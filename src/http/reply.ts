@@ -111,7 +111,7 @@ export function encodeReply(reply: Reply, requestId: string): string {
 }
 
 /**
- * The same for a 200 that has no headers of its own, and a body in ASCII.
+ * A whole 200 as text, where it has no headers of its own and a body in ASCII.
  *
  * @param ending the last headers, and the empty line.
  */

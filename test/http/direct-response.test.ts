@@ -1,9 +1,12 @@
 /** The answers to creates that our own server puts together, beside those that Node does. */
 import assert from "node:assert/strict";
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
+import { once } from "node:events";
 import { createServer, ServerResponse } from "node:http";
-import net from "node:net";
+import net, { type AddressInfo } from "node:net";
 import { type TestContext, test } from "node:test";
+import { DirectResponse } from "../../src/http/direct-response.ts";
+import { okReply } from "../../src/http/reply.ts";
 import { createRequestListener } from "../../src/index.ts";
 import { encodeRequest, type RequestParts } from "../support/contract.ts";
 import { serve } from "../support/serve.ts";
@@ -54,17 +57,44 @@ for (const [what, requests, isDirect] of CREATES) {
   });
 }
 
-test("where Node has no such member, a create is answered all the same", async (t) => {
-  const service = await startService(t, { keepAliveTimeoutMs: KEEP_ALIVE_MS });
-  const { port } = await mount(t, service);
-  const plain = await readAnswers(service, port, [create(ASCII), LAST]);
-  const forget = (message: unknown) => {
-    Object.assign((message as { response: object }).response, { _header: undefined });
-  };
-  subscribe("http.server.request.start", forget);
-  t.after(() => unsubscribe("http.server.request.start", forget));
-  assert.equal(await readAnswers(service, service.port, [create(ASCII), LAST]), plain);
-});
+for (const members of [
+  { _header: undefined },
+  { _keepAliveTimeout: undefined },
+  { sendDate: false },
+]) {
+  const [name] = Object.keys(members);
+  test(`where a response has another ${name}, its answer is Node's to write`, async (t) => {
+    const service = await startService(t, { keepAliveTimeoutMs: KEEP_ALIVE_MS });
+    const { port } = await mount(t, service);
+    const change = (message: unknown) => {
+      Object.assign((message as { response: object }).response, members);
+    };
+    subscribe("http.server.request.start", change);
+    t.after(() => unsubscribe("http.server.request.start", change));
+    const heads = t.mock.method(ServerResponse.prototype, "writeHead").mock;
+    const own = await readAnswers(service, service.port, [create(ASCII), LAST]);
+    assert.ok(heads.calls.some((head) => head.arguments[0] === 200));
+    assert.equal(own, await readAnswers(service, port, [create(ASCII), LAST]));
+  });
+}
+
+for (const [what, method, reply, answered] of [
+  ["a plain 200 to a POST", "POST", okReply("{}"), "{}"],
+  ["one with a header of its own", "POST", okReply("{}", { ETag: "1" }), "Node's"],
+  ["one to a GET", "GET", okReply("{}"), "Node's"],
+  ["one with another status", "POST", { ...okReply("{}"), status: 202 }, "Node's"],
+] as const) {
+  test(`${what} is answered by ${answered === "{}" ? "us" : "Node"}`, async (t) => {
+    const server = createServer({ ServerResponse: DirectResponse }, (_, res) => {
+      if (!res.trySendWhole(reply, "one")) res.end("Node's");
+    });
+    await once(server.listen(0, "127.0.0.1"), "listening");
+    t.after(() => server.close().closeAllConnections());
+    const { port } = server.address() as AddressInfo;
+    const response = await fetch(`http://127.0.0.1:${port}`, { method });
+    assert.equal(await response.text(), answered);
+  });
+}
 
 test("the answer to a create tells what CORS adds to every one", async (t) => {
   const corsOrigins = ["https://a.test"];
@@ -72,6 +102,7 @@ test("the answer to a create tells what CORS adds to every one", async (t) => {
   const { port } = await mount(t, service, corsOrigins);
   const requests = [create(ASCII, { Origin: "https://a.test" }), LAST];
   const own = await readAnswers(service, service.port, requests);
+  assert.match(own, /^HTTP\/1\.1 200 OK\r$/m);
   assert.match(own, /^Access-Control-Allow-Origin: https:\/\/a\.test\r$/m);
   assert.equal(own, await readAnswers(service, port, requests));
 });
