@@ -1,9 +1,8 @@
 /** The answers to creates that our own server puts together, beside those that Node does. */
 import assert from "node:assert/strict";
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
-import { once } from "node:events";
-import { createServer, ServerResponse } from "node:http";
-import net, { type AddressInfo } from "node:net";
+import { createServer, type RequestListener, ServerResponse } from "node:http";
+import net from "node:net";
 import { type TestContext, test } from "node:test";
 import { DirectResponse } from "../../src/http/direct-response.ts";
 import { okReply } from "../../src/http/reply.ts";
@@ -85,13 +84,11 @@ for (const [what, method, reply, answered] of [
   ["one with another status", "POST", { ...okReply("{}"), status: 202 }, "Node's"],
 ] as const) {
   test(`${what} is answered by ${answered === "{}" ? "us" : "Node"}`, async (t) => {
-    const server = createServer({ ServerResponse: DirectResponse }, (_, res) => {
-      if (!res.trySendWhole(reply, "one")) res.end("Node's");
-    });
-    await once(server.listen(0, "127.0.0.1"), "listening");
-    t.after(() => server.close().closeAllConnections());
-    const { port } = server.address() as AddressInfo;
-    const response = await fetch(`http://127.0.0.1:${port}`, { method });
+    const listener: RequestListener = (_, res) => {
+      if (!(res instanceof DirectResponse && res.trySendWhole(reply, "one"))) res.end("Node's");
+    };
+    const { url } = await serve(t, listener, { ServerResponse: DirectResponse });
+    const response = await fetch(url, { method });
     assert.equal(await response.text(), answered);
   });
 }
