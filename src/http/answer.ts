@@ -83,6 +83,16 @@ function closeGently(socket: Socket, text = ""): void {
   socket.end(text);
 }
 
+/**
+ * Throws away unparsed what else comes on a connection that closes. Node parses as
+ * long as it reads, and holds some KiB for each request until the connection is gone:
+ * in the second that is left to it, a client could fill the memory.
+ */
+export function ignoreRest(socket: Socket): void {
+  // The parser reads the socket past its events, until somebody listens to them.
+  socket.removeAllListeners("data").on("data", () => {});
+}
+
 /** Whether more is to come of the body than is worth reading. */
 function hasLargeRest(req: IncomingMessage): boolean {
   if (req.complete) return false;

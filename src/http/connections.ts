@@ -8,7 +8,14 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { PlantStoreError } from "../core/errors.ts";
-import { afterAnswer, answerAndClose, answerSocket, closeAfter, isLastAnswer } from "./answer.ts";
+import {
+  afterAnswer,
+  answerAndClose,
+  answerSocket,
+  closeAfter,
+  ignoreRest,
+  isLastAnswer,
+} from "./answer.ts";
 import { Authenticator } from "./bearer.ts";
 import { Cors } from "./cors.ts";
 import { describeParserFault, findFramingFault } from "./framing.ts";
@@ -60,8 +67,12 @@ export class Connections {
 
   handle(req: IncomingMessage, res: ServerResponse, sendContinue?: () => void): void {
     const connection = this.#connections.get(req.socket);
+    if (connection === undefined) return;
     // Behind an answer that closes the connection nothing is carried out.
-    if (connection === undefined || isLastAnswer(connection.res)) return;
+    if (isLastAnswer(connection.res)) {
+      ignoreRest(req.socket);
+      return;
+    }
     connection.req = req;
     connection.res = res;
     this.#countUnanswered(connection, req.socket, res);

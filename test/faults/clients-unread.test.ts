@@ -1,32 +1,41 @@
 /** Clients that send and send, and never read an answer. */
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import net from "node:net";
 import { type TestContext, test } from "node:test";
 import { encodeRequest } from "../support/contract.ts";
+import { makeFolder } from "../support/folders.ts";
 import { TIMEOUT, until } from "../support/watch.ts";
-import { openSockets, processorTicks } from "./machine.ts";
+import { canTrace, faulty, openSockets, processorTicks } from "./machine.ts";
 import { assertKept, plant, Trial } from "./trial.ts";
 
-/** Each client that floods would send so much, far beyond what the sockets between hold. */
+/** So much at most is sent by each client that floods, far beyond what the sockets between hold. */
 const BYTES = 64 * 1024 * 1024;
 const PIECE_BYTES = 256 * 1024;
 /** The server ends where its memory is not bounded: it has this much, a quarter of it in use. */
 const SMALL_HEAP = { NODE_OPTIONS: "--max-old-space-size=112" };
 
-const FLOODS: readonly ((trial: Trial) => Buffer)[] = [
-  // Refused, with an answer ten times as long.
-  () => Buffer.from("GET / HTTP/1.1\r\nHost: a\r\n\r\n"),
-  // Replays, whose answer is as long as they are.
-  (trial) => encodeRequest(trial, { body: plant(1, "n".repeat(50_000)) }),
-];
+const SMALL = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+/** Refused before its end, with an answer that closes the connection. */
+const REFUSED = "POST /plants HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
 
-/** Sends until it is cut; resolves with how much was taken from it. */
-function flood(t: TestContext, port: number, request: Buffer): Promise<number> {
-  const count = Math.ceil(PIECE_BYTES / request.length);
-  const piece = Buffer.concat(Array.from({ length: count }, () => request));
+interface Flood {
+  readonly first?: string;
+  /** What comes behind it, again and again. */
+  readonly request: string | Buffer;
+}
+
+/** Sends until it is cut, or all is sent, and never reads; resolves once it is connected. */
+async function flood(t: TestContext, port: number, { first = "", request }: Flood): Promise<void> {
+  const piece = Buffer.concat(
+    Array.from({ length: Math.ceil(PIECE_BYTES / request.length) }, () => Buffer.from(request)),
+  );
   const socket = net.connect(port, "127.0.0.1");
   socket.pause();
   t.after(() => socket.destroy());
+  await once(socket, "connect");
+  socket.on("error", () => {}); // it is cut while it sends
+  socket.write(first);
   let sent = 0;
   const send = () => {
     while (sent < BYTES && !socket.destroyed) {
@@ -37,34 +46,54 @@ function flood(t: TestContext, port: number, request: Buffer): Promise<number> {
       }
     }
   };
-  socket.on("connect", send);
-  socket.on("error", () => {}); // it is cut while it sends
-  return new Promise((resolve) => socket.on("close", () => resolve(sent)));
+  send();
 }
 
 test(
-  "clients that pipeline requests and never read are cut, small ones and large, in bounded memory",
+  "clients that pipeline requests and never read are cut, whatever they ask, in bounded memory",
   TIMEOUT,
   async (t) => {
     const trial = await Trial.start(t, { args: ["--stall-timeout-ms=4000"], env: SMALL_HEAP });
-    assert.equal(await trial.create(1, "n".repeat(50_000)), 200);
+    const name = "n".repeat(50_000);
+    assert.equal(await trial.create(1, name), 200);
     const before = openSockets(trial.pid);
-    let isOver = false;
-    const all = Promise.all(
-      FLOODS.map((requestOf) => flood(t, trial.server.port, requestOf(trial))),
-    );
-    void all.finally(() => {
-      isOver = true;
-    });
-    for (let id = 2; !isOver; id++) {
+    const floods: readonly Flood[] = [
+      // With an answer ten times as long.
+      { request: SMALL },
+      // Replays, whose answer is as long as they are.
+      { request: encodeRequest(trial, { body: plant(1, name) }) },
+      // What nobody answers.
+      ...Array.from({ length: 3 }, () => ({ first: REFUSED, request: SMALL })),
+    ];
+    await Promise.all(floods.map((each) => flood(t, trial.server.port, each)));
+    // Not what the clients see: one that does not read may not learn that it was cut.
+    for (let id = 2; openSockets(trial.pid) > before; id++) {
       assert.equal(await trial.create(id), 200, "a good client is answered meanwhile");
       await new Promise((resolve) => setTimeout(resolve, 50));
     }
-    for (const sent of await all) assert.ok(sent < BYTES, `${sent} bytes were taken`);
-    await until("none of them is left", () => openSockets(trial.pid) <= before);
-    assert.equal(await trial.create(1, "n".repeat(50_000)), 200);
+    assert.equal(await trial.create(1, name), 200);
     assert.deepEqual(await trial.stop(), { status: 0, signal: null, messages: [] });
     assertKept(trial.folder, trial.acknowledged);
+  },
+);
+
+test(
+  "clients that pipeline creates while the disk takes none are cut, in bounded memory",
+  TIMEOUT,
+  async (t) => {
+    if (!canTrace(t)) return;
+    const folder = makeFolder(t);
+    const { read, wrapper, env } = faulty(t, folder, "pwrite64:delay_enter=5000000:when=1");
+    const trial = await Trial.start(t, { folder, wrapper, env: { ...env, ...SMALL_HEAP } });
+    const before = openSockets(trial.pid);
+    const request = encodeRequest(trial, { body: plant(1) });
+    const floods = Array.from({ length: 4 }, () => flood(t, trial.server.port, { request }));
+    await Promise.all(floods);
+    await until("all of them are cut", () => openSockets(trial.pid) <= before);
+    assert.equal(await trial.create(2), 200);
+    assert.match(read(), /DELAYED/);
+    assert.deepEqual(await trial.stop(), { status: 0, signal: null, messages: [] });
+    assertKept(folder, trial.acknowledged);
   },
 );
 
@@ -77,7 +106,7 @@ test(
   TIMEOUT,
   async (t) => {
     const trial = await Trial.start(t, { args: ["--stall-timeout-ms=60000"], env: SMALL_HEAP });
-    const bytes = Buffer.from("GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(REQUESTS));
+    const bytes = Buffer.from(SMALL.repeat(REQUESTS));
     const sockets = Array.from({ length: STALLED }, () =>
       net
         .connect(trial.server.port, "127.0.0.1")
