@@ -10,10 +10,10 @@
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import { DirectResponse } from "./direct-response.ts";
 import { encodeReply, type Reply, writeReplyHead } from "./reply.ts";
 import { nameRequest } from "./request-id.ts";
 import { publishAnswer } from "./request-message.ts";
+import { trySendWhole } from "./whole-answer.ts";
 
 /** A rest of a body that costs less to read than a new connection. */
 const DISCARD_BYTES_MAX = 64 * 1024;
@@ -34,7 +34,7 @@ export function answer(
   if (res.headersSent) return undefined; // the connection's own failure was told first
   if (hasLargeRest(req)) return answerAndClose(req, res, reply);
   const requestId = nameRequest(req);
-  if (!(res instanceof DirectResponse && res.trySendWhole(reply, requestId))) {
+  if (!trySendWhole(res, reply, requestId)) {
     writeReplyHead(res, reply, requestId);
     res.end(reply.body); // Node throws a small rest away by itself
   }

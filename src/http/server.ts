@@ -12,7 +12,6 @@ import { readNumber } from "../core/options.ts";
 import { normalizeBasePath } from "./base-path.ts";
 import { Connections } from "./connections.ts";
 import { DirectRequest } from "./direct-request.ts";
-import { DirectResponse } from "./direct-response.ts";
 import { addressOf, type ListenOptions, listen, stopAccepting } from "./listen.ts";
 import type { ListenerOptions } from "./listener.ts";
 import { createTlsServer, Handshakes, replaceCertificate, type TlsOptions } from "./tls.ts";
@@ -128,7 +127,6 @@ function createServer(options: ServerOptions, connections: Connections): Server 
   const requestTimeoutMs = readNumber("requestTimeoutMs", options.requestTimeoutMs);
   const settings = {
     IncomingMessage: DirectRequest,
-    ServerResponse: DirectResponse,
     maxHeaderSize: readNumber("headerBytesMax", options.headerBytesMax),
     headersTimeout: Math.min(
       readNumber("headerTimeoutMs", options.headerTimeoutMs),

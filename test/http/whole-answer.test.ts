@@ -1,0 +1,163 @@
+/** The answers to creates that leave as one text, beside those that Node puts together. */
+import assert from "node:assert/strict";
+import { createServer, ServerResponse } from "node:http";
+import net from "node:net";
+import { type TestContext, test } from "node:test";
+import { okReply } from "../../src/http/reply.ts";
+import { trySendWhole } from "../../src/http/whole-answer.ts";
+import { createRequestListener } from "../../src/index.ts";
+import { encodeRequest, type RequestParts } from "../support/contract.ts";
+import { serve } from "../support/serve.ts";
+import { type Service, startService } from "../support/service.ts";
+
+/** Told in whole seconds, so as Node's own default is. */
+const KEEP_ALIVE_MS = createServer().keepAliveTimeout + 900;
+const NAMED = { "X-Request-Id": "one" };
+
+function create(body: string, headers: RequestParts["headers"] = {}): RequestParts {
+  return { headers: { ...NAMED, ...headers }, body };
+}
+
+const ASCII = '{"id":1,"name":"a"}';
+const STAYS = { Connection: "keep-alive" };
+const REFUSED = "a plant that is refused";
+const EXPECTS = { Expect: "100-continue" };
+const CLOSES = { Connection: "close" };
+/** Answered 404, and the connection closes. */
+const LAST: RequestParts = { ...create("", CLOSES), target: "/none" };
+
+const CREATES: readonly [what: string, requests: readonly RequestParts[], isWhole: boolean][] = [
+  ["a name", [create(ASCII), LAST], true],
+  ["a name and a tag", [create('{"id":1,"name":"a\\"b","tag":"c"}'), LAST], true],
+  ["a long name", [create(`{"id":1,"name":"${"a".repeat(100_000)}"}`), LAST], true],
+  ["several plants", [create(ASCII), create('{"id":2,"name":"b"}'), create(ASCII), LAST], true],
+  ["a client that expects 100", [create(ASCII), create(ASCII, EXPECTS), LAST], true],
+  ["a name in Latin-1", [create('{"id":1,"name":"Fenêtre"}'), LAST], false],
+  ["a name beyond Latin-1", [create('{"id":1,"name":"植物"}'), LAST], false],
+  [REFUSED, [create('{"id":1}'), LAST], false],
+  ["HTTP/1.0 that stays", [{ ...create(ASCII, STAYS), version: "HTTP/1.0" }, LAST], true],
+  ["HTTP/1.0", [{ ...create(ASCII), version: "HTTP/1.0" }], false],
+  ["a connection that closes", [create(ASCII, CLOSES)], false],
+];
+
+for (const [what, requests, isWhole] of CREATES) {
+  test(`the answer to a create of ${what} is byte for byte Node's`, async (t) => {
+    const service = await startService(t, { keepAliveTimeoutMs: KEEP_ALIVE_MS });
+    const plain = await mount(t, service);
+    const wrapped = await mount(t, service, { prepare: wrapEnd });
+    const heads = watchHeads(t);
+    const own = await readAnswers(service, service.port, requests);
+    assert.equal(own.includes("HTTP/1.1 200 OK\r\n"), what !== REFUSED);
+    const mounted = await readAnswers(service, plain.port, requests);
+    assert.equal(heads().includes(200) || heads().includes(400), !isWhole);
+    const nodes = await readAnswers(service, wrapped.port, requests);
+    assert.deepEqual([own, mounted], [nodes, nodes]);
+  });
+}
+
+const TOUCHED: readonly [what: string, prepare: (res: ServerResponse) => void][] = [
+  ["is without Node's head", (res) => Object.assign(res, { _header: undefined })],
+  ["does not know how long to keep alive", (res) => Object.assign(res, { _keepAliveTimeout: 0 })],
+  ["tells how many requests it takes", (res) => Object.assign(res, { _maxRequestsPerSocket: 9 })],
+  ["is to tell no date", (res) => Object.assign(res, { sendDate: false })],
+  ["is to say nothing of its connection", (res) => res.removeHeader("Connection")],
+  ["has a header", (res) => res.setHeader("X-Powered-By", "a framework")],
+  ["has somebody's writeHead", (res) => Object.assign(res, { writeHead: res.writeHead.bind(res) })],
+  ["has somebody's end", wrapEnd],
+];
+
+for (const [what, prepare] of TOUCHED) {
+  test(`where a response ${what}, the answer to a create is Node's to write`, async (t) => {
+    const service = await startService(t);
+    const touched = await mount(t, service, { prepare });
+    const both = await mount(t, service, {
+      prepare: (res) => {
+        prepare(res);
+        wrapEnd(res);
+      },
+    });
+    const heads = watchHeads(t);
+    const answers = await readAnswers(service, touched.port, [create(ASCII), LAST]);
+    assert.ok(heads().includes(200));
+    assert.equal(answers, await readAnswers(service, both.port, [create(ASCII), LAST]));
+  });
+}
+
+test("an answer that leaves as one text has its own status, whatever was set before", async (t) => {
+  const service = await startService(t);
+  const responses: ServerResponse[] = [];
+  const { port } = await mount(t, service, {
+    prepare: (res) => {
+      responses.push(Object.assign(res, { statusCode: 404, statusMessage: "Lost" }));
+    },
+  });
+  const heads = watchHeads(t);
+  assert.match(await readAnswers(service, port, [create(ASCII), LAST]), /^HTTP\/1\.1 200 OK\r\n/);
+  assert.deepEqual(heads(), [404]);
+  assert.deepEqual([responses[0]?.statusCode, responses[0]?.statusMessage], [200, "OK"]);
+});
+
+for (const [what, method, reply, answered] of [
+  ["a plain 200 to a POST", "POST", okReply("{}"), "{}"],
+  ["one with a header of its own", "POST", okReply("{}", { ETag: "1" }), "Node's"],
+  ["one to a GET", "GET", okReply("{}"), "Node's"],
+  ["one with another status", "POST", { ...okReply("{}"), status: 202 }, "Node's"],
+] as const) {
+  test(`${what} is answered by ${answered === "{}" ? "us" : "Node"}`, async (t) => {
+    const { url } = await serve(t, (_, res) => {
+      if (!trySendWhole(res, reply, "one")) res.end("Node's");
+    });
+    const response = await fetch(url, { method });
+    assert.equal(await response.text(), answered);
+  });
+}
+
+test("the answer to a create tells what CORS adds to every one", async (t) => {
+  const corsOrigins = ["https://a.test"];
+  const service = await startService(t, { keepAliveTimeoutMs: KEEP_ALIVE_MS, corsOrigins });
+  const { port } = await mount(t, service, { prepare: wrapEnd, corsOrigins });
+  const requests = [create(ASCII, { Origin: "https://a.test" }), LAST];
+  const own = await readAnswers(service, service.port, requests);
+  assert.match(own, /^HTTP\/1\.1 200 OK\r$/m);
+  assert.match(own, /^Access-Control-Allow-Origin: https:\/\/a\.test\r$/m);
+  assert.equal(own, await readAnswers(service, port, requests));
+});
+
+/** As middleware does that wants to know of the end of an answer: Node puts it together then. */
+function wrapEnd(res: ServerResponse): void {
+  Object.assign(res, { end: res.end.bind(res) });
+}
+
+interface MountOptions {
+  /** What is done with a response before the listener has it. */
+  readonly prepare?: (res: ServerResponse) => void;
+  readonly corsOrigins?: readonly string[];
+}
+
+/** The listener in a plain server. */
+function mount(t: TestContext, { store, token }: Service, options: MountOptions = {}) {
+  const { prepare, corsOrigins = [] } = options;
+  const verified = { name: "test", scopes: ["write"] as const };
+  const tokens = { verify: (sent: string) => (sent === token ? verified : undefined) };
+  const listener = createRequestListener({ plants: store, tokens, corsOrigins });
+  return serve(t, (req, res) => {
+    prepare?.(res);
+    listener(req, res);
+  });
+}
+
+/** The statuses of the heads that Node puts together from now on, in every server of this process. */
+function watchHeads(t: TestContext): () => readonly number[] {
+  // Not documented, but what it puts together is told nowhere else.
+  const nodes = ServerResponse.prototype as unknown as { _storeHeader(first: string): void };
+  const { mock } = t.mock.method(nodes, "_storeHeader");
+  return () => mock.calls.map(({ arguments: [first] }) => Number(first.split(" ")[1]));
+}
+
+/** What comes until the server closes, but for the time of day. */
+async function readAnswers(service: Service, port: number, requests: readonly RequestParts[]) {
+  const socket = net.connect({ port, host: "127.0.0.1" });
+  socket.write(Buffer.concat(requests.map((each) => encodeRequest(service, each))));
+  const bytes = Buffer.concat(await socket.toArray());
+  return bytes.toString("latin1").replaceAll(/^Date: .{29}\r$/gm, "Date\r");
+}
