@@ -3,7 +3,7 @@
  *
  * Invariants. Answers leave in the order of their requests: a refusal of what
  * was pipelined behind a good request waits for that one's answer. Nothing
- * behind a refused request is carried out.
+ * behind a refused request is carried out, or kept.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";

@@ -7,13 +7,12 @@
  * Invariant: byte for byte what Node sends, as a test on every supported Node
  * holds. Whatever else is to be said goes Node's way, and all does where Node
  * has not the members that are set here, or somebody has put methods of their
- * own in the place of Node's, as middleware does. Only one who replaced those
- * of every response before this file was loaded does not see these.
+ * own in the place of Node's: middleware in one response, a monitor in all.
  */
 import { ServerResponse } from "node:http";
 import { encodeOk, type Reply } from "./reply.ts";
 
-/** What of Node's is looked at here and has no word in its documentation. */
+/** Members of Node's that have no word in its documentation. */
 interface Internals {
   /** What goes out before the first of the body. */
   _header: string | null | undefined;
@@ -23,9 +22,14 @@ interface Internals {
   readonly _maxRequestsPerSocket: number | null | undefined;
   /** Somebody asked for no header `Connection`. */
   readonly _removedConnection: boolean;
+  /** The client waits for a 100; Node closes behind an answer without. */
+  readonly _expect_continue: boolean;
+  readonly _sent100: boolean;
 }
 
 const { writeHead, end } = ServerResponse.prototype;
+/** Nobody wrapped them before this was loaded. */
+const ARE_NODES = /\b_storeHeader\b/.test(`${writeHead}`) && /\b_send\b/.test(`${end}`);
 
 /** What stands behind our own headers until the clock or the server is another. */
 let ending = { second: 0, keepAliveMs: 0, text: "" };
@@ -33,19 +37,24 @@ let ending = { second: 0, keepAliveMs: 0, text: "" };
 /** Sends the answer to a create; false, and nothing sent, where that is Node's to do. */
 export function trySendWhole(res: ServerResponse, reply: Reply, requestId: string): boolean {
   const { status, headers, body } = reply;
-  if (status !== 200 || Object.keys(headers).length > 0) return false;
-  if (res.writeHead !== writeHead || res.end !== end) return false;
-  if (res.req.method !== "POST" || res.getHeaderNames().length > 0) return false;
-  if (!res.shouldKeepAlive || !res.sendDate) return false;
+  if (status !== 200 || Object.keys(headers).length > 0 || !isUntouched(res)) return false;
   const internals = res as unknown as Internals;
   const { _header, _keepAliveTimeout: keepAliveMs = 0, _maxRequestsPerSocket: max } = internals;
-  if (_header !== null || keepAliveMs <= 0 || max || internals._removedConnection) return false;
+  if (_header !== null || !(keepAliveMs > 0) || max || internals._removedConnection) return false;
+  if (internals._expect_continue && !internals._sent100) return false;
   if (Buffer.byteLength(body) !== body.length) return false; // it leaves as Latin-1
   res.statusCode = status;
   res.statusMessage = "OK";
   internals._header = encodeOk(body, requestId, endingOf(keepAliveMs));
   res.end();
   return true;
+}
+
+/** Whether a response to a POST is as Node made it. */
+function isUntouched(res: ServerResponse): boolean {
+  if (!ARE_NODES || res.writeHead !== writeHead || res.end !== end) return false;
+  if (res.req.method !== "POST" || res.getHeaderNames().length > 0) return false;
+  return res.shouldKeepAlive && res.sendDate && !res.statusMessage;
 }
 
 function endingOf(keepAliveMs: number): string {

@@ -54,18 +54,19 @@ test(
   TIMEOUT,
   async (t) => {
     const trial = await Trial.start(t, { args: ["--stall-timeout-ms=4000"], env: SMALL_HEAP });
+    const before = openSockets(trial.pid);
     const name = "n".repeat(50_000);
     assert.equal(await trial.create(1, name), 200);
-    const before = openSockets(trial.pid);
     const floods: readonly Flood[] = [
       // With an answer ten times as long.
       { request: SMALL },
       // Replays, whose answer is as long as they are.
       { request: encodeRequest(trial, { body: plant(1, name) }) },
       // What nobody answers.
-      ...Array.from({ length: 3 }, () => ({ first: REFUSED, request: SMALL })),
+      ...Array.from({ length: 30 }, () => ({ first: REFUSED, request: SMALL })),
     ];
     await Promise.all(floods.map((each) => flood(t, trial.server.port, each)));
+    await until("the server has some", () => openSockets(trial.pid) >= before + 2);
     // Not what the clients see: one that does not read may not learn that it was cut.
     for (let id = 2; openSockets(trial.pid) > before; id++) {
       assert.equal(await trial.create(id), 200, "a good client is answered meanwhile");
@@ -89,6 +90,7 @@ test(
     const request = encodeRequest(trial, { body: plant(1) });
     const floods = Array.from({ length: 4 }, () => flood(t, trial.server.port, { request }));
     await Promise.all(floods);
+    await until("the server has them", () => openSockets(trial.pid) >= before + floods.length);
     await until("all of them are cut", () => openSockets(trial.pid) <= before);
     assert.equal(await trial.create(2), 200);
     assert.match(read(), /DELAYED/);

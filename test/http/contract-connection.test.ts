@@ -11,6 +11,7 @@ import {
   assertError,
   assertPlant,
   assertServes,
+  chunked,
   encodeRequest,
   exchange,
   ownLines,
@@ -49,6 +50,13 @@ const SECOND = { body: plant(2) };
 const LAST = { ...CLOSE, body: plant(3) };
 const GARBAGE = "garbage\r\n\r\n";
 const NO_TOKEN = { headers: { Authorization: undefined } };
+/** Refused before its body is there, with an answer that closes the connection. */
+const AMID = {
+  headers: { Authorization: undefined, "Transfer-Encoding": "chunked" },
+  body: chunked("{}"),
+};
+const LARGE = { body: "x".repeat(1_000_000) };
+const OFFER = { headers: { Connection: "upgrade", Upgrade: "websocket" } };
 
 const PIPELINES: readonly [
   what: string,
@@ -98,6 +106,12 @@ const PIPELINES: readonly [
   ],
   ["CONNECT waits for the create before it", [GOOD, { method: "CONNECT" }], [200, 40401], [1]],
   ["nothing behind CONNECT is carried out", [{ method: "CONNECT" }, LAST], [40401], []],
+  ["nothing behind a refusal amid a body is", [GOOD, AMID, SECOND, LAST], [200, 40101], [1]],
+  ["nor CONNECT", [GOOD, AMID, SECOND, { method: "CONNECT" }, LAST], [200, 40101], [1]],
+  ["nor an offer of another protocol", [GOOD, AMID, SECOND, OFFER, LAST], [200, 40101], [1]],
+  ["nor a large body", [GOOD, AMID, LARGE], [200, 40101], [1]],
+  ["nor a large one later", [GOOD, AMID, SECOND, LARGE], [200, 40101], [1]],
+  ["nor very much", [GOOD, AMID, ...Array<RequestParts>(2000).fill(SECOND)], [200, 40101], [1]],
 ];
 
 test("requests in one packet are answered in order", async (t) => {

@@ -8,7 +8,7 @@ import tls from "node:tls";
 import { createTlsServer, Handshakes } from "../../src/http/tls.ts";
 import { type Certificate, makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";
 import { Client } from "../support/client.ts";
-import { assertCommonHeaders, assertError, encodeRequest } from "../support/contract.ts";
+import { assertCommonHeaders, assertError, chunked, encodeRequest } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
 import { type Service, type ServiceOptions, startService } from "../support/service.ts";
 import { TIMEOUT } from "../support/watch.ts";
@@ -47,6 +47,21 @@ describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => 
     assert.deepEqual([answer.status, answer.text], [200, '{"name":"Fern"}']);
     assertCommonHeaders(answer);
     assert.deepEqual(service.logLines(), [body]);
+    client.destroy();
+  });
+
+  test("answers what comes before a refusal that closes, and ignores what comes behind it", async (t) => {
+    const service = await startSecure(t);
+    const client = await service.connect();
+    const headers = { Authorization: undefined, "Transfer-Encoding": "chunked" };
+    const refused = encodeRequest(service, { headers, body: chunked("{}") });
+    const behind = Array.from({ length: 2000 }, () => create(service, 2));
+    await client.send(Buffer.concat([create(service, 1), refused, ...behind]));
+    assert.deepEqual(
+      (await client.rest()).map(({ status }) => status),
+      [200, 401],
+    );
+    assert.equal(service.logLines().length, 1);
     client.destroy();
   });
 

@@ -6,6 +6,7 @@ import { type TestContext, test } from "node:test";
 import { okReply } from "../../src/http/reply.ts";
 import { trySendWhole } from "../../src/http/whole-answer.ts";
 import { createRequestListener } from "../../src/index.ts";
+import { Client } from "../support/client.ts";
 import { encodeRequest, type RequestParts } from "../support/contract.ts";
 import { serve } from "../support/serve.ts";
 import { type Service, startService } from "../support/service.ts";
@@ -48,19 +49,24 @@ for (const [what, requests, isWhole] of CREATES) {
     const heads = watchHeads(t);
     const own = await readAnswers(service, service.port, requests);
     assert.equal(own.includes("HTTP/1.1 200 OK\r\n"), what !== REFUSED);
+    assert.equal(heads().some(isCreates), !isWhole);
     const mounted = await readAnswers(service, plain.port, requests);
-    assert.equal(heads().includes(200) || heads().includes(400), !isWhole);
+    assert.equal(heads().some(isCreates), !isWhole);
     const nodes = await readAnswers(service, wrapped.port, requests);
+    assert.ok(heads().some(isCreates));
     assert.deepEqual([own, mounted], [nodes, nodes]);
   });
 }
 
 const TOUCHED: readonly [what: string, prepare: (res: ServerResponse) => void][] = [
   ["is without Node's head", (res) => Object.assign(res, { _header: undefined })],
-  ["does not know how long to keep alive", (res) => Object.assign(res, { _keepAliveTimeout: 0 })],
+  ["is kept alive without a time", (res) => Object.assign(res, { _keepAliveTimeout: 0 })],
+  ["does not know that time", (res) => Object.assign(res, { _keepAliveTimeout: undefined })],
   ["tells how many requests it takes", (res) => Object.assign(res, { _maxRequestsPerSocket: 9 })],
   ["is to tell no date", (res) => Object.assign(res, { sendDate: false })],
   ["is to say nothing of its connection", (res) => res.removeHeader("Connection")],
+  ["waits for a 100 that nobody sent", (res) => Object.assign(res, { _expect_continue: true })],
+  ["has a reason phrase", (res) => Object.assign(res, { statusMessage: "Lost" })],
   ["has a header", (res) => res.setHeader("X-Powered-By", "a framework")],
   ["has somebody's writeHead", (res) => Object.assign(res, { writeHead: res.writeHead.bind(res) })],
   ["has somebody's end", wrapEnd],
@@ -78,7 +84,7 @@ for (const [what, prepare] of TOUCHED) {
     });
     const heads = watchHeads(t);
     const answers = await readAnswers(service, touched.port, [create(ASCII), LAST]);
-    assert.ok(heads().includes(200));
+    assert.ok(heads().some(isCreates));
     assert.equal(answers, await readAnswers(service, both.port, [create(ASCII), LAST]));
   });
 }
@@ -88,7 +94,7 @@ test("an answer that leaves as one text has its own status, whatever was set bef
   const responses: ServerResponse[] = [];
   const { port } = await mount(t, service, {
     prepare: (res) => {
-      responses.push(Object.assign(res, { statusCode: 404, statusMessage: "Lost" }));
+      responses.push(Object.assign(res, { statusCode: 404 }));
     },
   });
   const heads = watchHeads(t);
@@ -96,6 +102,47 @@ test("an answer that leaves as one text has its own status, whatever was set bef
   assert.deepEqual(heads(), [404]);
   assert.deepEqual([responses[0]?.statusCode, responses[0]?.statusMessage], [200, "OK"]);
 });
+
+test("an answer that leaves as one text tells the time of day, and that of its server", async (t) => {
+  const service = await startService(t, { keepAliveTimeoutMs: 7000 });
+  const { port } = await mount(t, service);
+  t.mock.timers.enable({ apis: ["Date"], now: Date.UTC(2026, 0, 1) });
+  const heads = watchHeads(t);
+  const answers: string[] = [];
+  for (const [each, ms] of [
+    [service.port, 0],
+    [service.port, 1000],
+    [port, 0],
+  ] as const) {
+    t.mock.timers.tick(ms);
+    const client = await Client.connect(each);
+    await client.send(encodeRequest(service, create(ASCII)));
+    const { headers } = await client.next();
+    answers.push(`${headers.get("date")} ${headers.get("keep-alive")}`);
+    client.destroy();
+  }
+  const seconds = createServer().keepAliveTimeout / 1000;
+  assert.deepEqual(answers, [
+    "Thu, 01 Jan 2026 00:00:00 GMT timeout=7",
+    "Thu, 01 Jan 2026 00:00:01 GMT timeout=7",
+    `Thu, 01 Jan 2026 00:00:01 GMT timeout=${Math.floor(seconds)}`,
+  ]);
+  assert.deepEqual(heads(), []);
+});
+
+for (const name of ["writeHead", "end"] as const) {
+  test(`where ${name} of every response was wrapped before, answers are Node's to write`, async (t) => {
+    t.mock.method(ServerResponse.prototype, name);
+    const loaded = `../../src/http/whole-answer.ts?${name}`;
+    const { trySendWhole: tryLate } = (await import(loaded)) as {
+      trySendWhole: typeof trySendWhole;
+    };
+    const { url } = await serve(t, (_, res) => {
+      if (!tryLate(res, okReply("{}"), "one")) res.end("Node's");
+    });
+    assert.equal(await (await fetch(url, { method: "POST" })).text(), "Node's");
+  });
+}
 
 for (const [what, method, reply, answered] of [
   ["a plain 200 to a POST", "POST", okReply("{}"), "{}"],
@@ -146,12 +193,21 @@ function mount(t: TestContext, { store, token }: Service, options: MountOptions 
   });
 }
 
-/** The statuses of the heads that Node puts together from now on, in every server of this process. */
+/** What heads Node has put together since it was asked last, in every server of this process. */
 function watchHeads(t: TestContext): () => readonly number[] {
   // Not documented, but what it puts together is told nowhere else.
   const nodes = ServerResponse.prototype as unknown as { _storeHeader(first: string): void };
   const { mock } = t.mock.method(nodes, "_storeHeader");
-  return () => mock.calls.map(({ arguments: [first] }) => Number(first.split(" ")[1]));
+  return () => {
+    const statuses = mock.calls.map(({ arguments: [first] }) => Number(first.split(" ")[1]));
+    mock.resetCalls();
+    return statuses;
+  };
+}
+
+/** Whether a status is that of a create, and not of what ends a connection here. */
+function isCreates(status: number): boolean {
+  return status !== 404;
 }
 
 /** What comes until the server closes, but for the time of day. */
