@@ -83,25 +83,6 @@ function closeGently(socket: Socket, text = ""): void {
   socket.end(text);
 }
 
-/**
- * Throws away what else comes on a connection that closes, from a request behind
- * its last answer on. Node keeps some KiB of each request that it hands out until the
- * connection is gone: in the second that is left to it, a client could fill the memory.
- */
-export function ignoreRest(socket: Socket): void {
-  const { parser } = socket as { parser?: Parser };
-  if (!parser) return;
-  parser.onIncoming = (req) => {
-    req.upgrade = false; // else Node hands the connection over
-    return 0;
-  };
-}
-
-/** Node's, without a word in its documentation: what takes each request whose head was parsed. */
-interface Parser {
-  onIncoming: (req: IncomingMessage & { upgrade?: boolean }) => number;
-}
-
 /** Whether more is to come of the body than is worth reading. */
 function hasLargeRest(req: IncomingMessage): boolean {
   if (req.complete) return false;

@@ -147,24 +147,16 @@ export function collectStream(req: IncomingMessage, collector: BodyCollector): v
     collector.leave();
     return;
   }
-  const detach = () => {
-    req.off("data", onData).off("end", onEnd).off("close", onClose);
-  };
-  const onData = (chunk: Buffer) => {
-    collector.add(chunk);
-    if (collector.isDone) detach();
-  };
-  const onEnd = () => {
-    detach();
-    collector.end();
-  };
-  const onClose = () => {
-    detach();
-    collector.leave();
-  };
-  req.on("data", onData).on("end", onEnd).on("close", onClose);
-  req.on("error", () => {}); // "close" follows
+  // None of them is taken off again: a collector that is done does nothing.
+  req
+    .on("data", (chunk: Buffer) => collector.add(chunk))
+    .on("end", () => collector.end())
+    .on("close", () => collector.leave())
+    .on("error", ignoreError);
 }
+
+/** "close" follows. */
+function ignoreError(): void {}
 
 /** Told to the client too: whoever sends the first request is the one who mounted the listener. */
 function readAlready(): PlantStoreError {

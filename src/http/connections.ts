@@ -2,20 +2,13 @@
  * The open connections of our own server, and what is still carried out on each.
  *
  * Invariants. Answers leave in the order of their requests: a refusal of what
- * was pipelined behind a good request waits for that one's answer. Nothing
- * behind a refused request is carried out, or kept.
+ * was pipelined behind a good request waits for that one's answer. Behind an answer
+ * that closes the connection nothing is carried out, and one request kept at most.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { PlantStoreError } from "../core/errors.ts";
-import {
-  afterAnswer,
-  answerAndClose,
-  answerSocket,
-  closeAfter,
-  ignoreRest,
-  isLastAnswer,
-} from "./answer.ts";
+import { afterAnswer, answerAndClose, answerSocket, closeAfter, isLastAnswer } from "./answer.ts";
 import { Authenticator } from "./bearer.ts";
 import { Cors } from "./cors.ts";
 import { describeParserFault, findFramingFault } from "./framing.ts";
@@ -40,6 +33,27 @@ class Connection {
   isBroken = false;
   readonly noteAnswered = () => {
     this.unanswered--;
+  };
+}
+
+/** Node's, without a word in its documentation: what takes each request whose head was parsed. */
+interface Parser {
+  onIncoming: (req: IncomingMessage & { upgrade: boolean }) => number;
+}
+
+/**
+ * Ignores a request, and has Node hand out no other on its connection: it keeps some
+ * KiB of each until the connection is gone, and in the second that is left to one that
+ * closes a client could fill the memory. Bodies are read: what is not resets the answer.
+ */
+function ignore(req: IncomingMessage): void {
+  req.resume();
+  const { parser } = req.socket as { parser?: Parser };
+  if (parser === undefined) return;
+  parser.onIncoming = (next) => {
+    next.upgrade = false; // else Node hands the connection over
+    next.resume();
+    return 0;
   };
 }
 
@@ -68,9 +82,8 @@ export class Connections {
   handle(req: IncomingMessage, res: ServerResponse, sendContinue?: () => void): void {
     const connection = this.#connections.get(req.socket);
     if (connection === undefined) return;
-    // Behind an answer that closes the connection nothing is carried out.
     if (isLastAnswer(connection.res)) {
-      ignoreRest(req.socket);
+      ignore(req);
       return;
     }
     connection.req = req;

@@ -28,7 +28,7 @@ interface Internals {
 }
 
 const { writeHead, end } = ServerResponse.prototype;
-/** Nobody wrapped them before this was loaded. */
+/** Whether nobody had wrapped them when this was loaded: Node's name what they call. */
 const ARE_NODES = /\b_storeHeader\b/.test(`${writeHead}`) && /\b_send\b/.test(`${end}`);
 
 /** What stands behind our own headers until the clock or the server is another. */

@@ -46,14 +46,14 @@ for (const [what, requests, isWhole] of CREATES) {
     const service = await startService(t, { keepAliveTimeoutMs: KEEP_ALIVE_MS });
     const plain = await mount(t, service);
     const wrapped = await mount(t, service, { prepare: wrapEnd });
-    const heads = watchHeads(t);
+    const takeHeads = watchHeads(t);
     const own = await readAnswers(service, service.port, requests);
     assert.equal(own.includes("HTTP/1.1 200 OK\r\n"), what !== REFUSED);
-    assert.equal(heads().some(isCreates), !isWhole);
+    assert.equal(takeHeads().some(isOfCreate), !isWhole);
     const mounted = await readAnswers(service, plain.port, requests);
-    assert.equal(heads().some(isCreates), !isWhole);
+    assert.equal(takeHeads().some(isOfCreate), !isWhole);
     const nodes = await readAnswers(service, wrapped.port, requests);
-    assert.ok(heads().some(isCreates));
+    assert.ok(takeHeads().some(isOfCreate));
     assert.deepEqual([own, mounted], [nodes, nodes]);
   });
 }
@@ -82,9 +82,9 @@ for (const [what, prepare] of TOUCHED) {
         wrapEnd(res);
       },
     });
-    const heads = watchHeads(t);
+    const takeHeads = watchHeads(t);
     const answers = await readAnswers(service, touched.port, [create(ASCII), LAST]);
-    assert.ok(heads().some(isCreates));
+    assert.ok(takeHeads().some(isOfCreate));
     assert.equal(answers, await readAnswers(service, both.port, [create(ASCII), LAST]));
   });
 }
@@ -97,9 +97,9 @@ test("an answer that leaves as one text has its own status, whatever was set bef
       responses.push(Object.assign(res, { statusCode: 404 }));
     },
   });
-  const heads = watchHeads(t);
+  const takeHeads = watchHeads(t);
   assert.match(await readAnswers(service, port, [create(ASCII), LAST]), /^HTTP\/1\.1 200 OK\r\n/);
-  assert.deepEqual(heads(), [404]);
+  assert.deepEqual(takeHeads(), [404]);
   assert.deepEqual([responses[0]?.statusCode, responses[0]?.statusMessage], [200, "OK"]);
 });
 
@@ -107,7 +107,7 @@ test("an answer that leaves as one text tells the time of day, and that of its s
   const service = await startService(t, { keepAliveTimeoutMs: 7000 });
   const { port } = await mount(t, service);
   t.mock.timers.enable({ apis: ["Date"], now: Date.UTC(2026, 0, 1) });
-  const heads = watchHeads(t);
+  const takeHeads = watchHeads(t);
   const answers: string[] = [];
   for (const [each, ms] of [
     [service.port, 0],
@@ -127,7 +127,7 @@ test("an answer that leaves as one text tells the time of day, and that of its s
     "Thu, 01 Jan 2026 00:00:01 GMT timeout=7",
     `Thu, 01 Jan 2026 00:00:01 GMT timeout=${Math.floor(seconds)}`,
   ]);
-  assert.deepEqual(heads(), []);
+  assert.deepEqual(takeHeads(), []);
 });
 
 for (const name of ["writeHead", "end"] as const) {
@@ -206,7 +206,7 @@ function watchHeads(t: TestContext): () => readonly number[] {
 }
 
 /** Whether a status is that of a create, and not of what ends a connection here. */
-function isCreates(status: number): boolean {
+function isOfCreate(status: number): boolean {
   return status !== 404;
 }
 
