@@ -50,8 +50,10 @@ export class Pending {
     this.#entered++;
   }
 
-  leave(): void {
+  /** @param bytes what it held of the bound. */
+  leave(bytes = 0): void {
     this.#requests--;
+    this.giveBack(bytes);
   }
 
   /**
@@ -111,7 +113,8 @@ export class BodyCollector {
   end(): void {
     if (this.#isDone) return;
     this.#isDone = true;
-    this.#onEnd(this.#body.subarray(0, this.#size));
+    const isWhole = this.#body.length === this.#size; // nearly always: it came in one chunk
+    this.#onEnd(isWhole ? this.#body : this.#body.subarray(0, this.#size));
   }
 
   /** The client went away. */

@@ -190,8 +190,7 @@ class Listener {
         void this.#create(exchange, body);
         return;
       }
-      this.#pending.giveBack(body?.length ?? 0);
-      this.#pending.leave();
+      this.#pending.leave(body?.length);
       if (failure !== undefined) this.#fail(exchange, failure);
       else answerNobody(req, res);
     });
@@ -202,7 +201,8 @@ class Listener {
 
   /** Answers once the plant is durable; a repeat of one that is gets the same answer. */
   async #create(exchange: Exchange, body: Buffer): Promise<void> {
-    noteBody(exchange.req, body.length);
+    const bodyBytes = body.length;
+    noteBody(exchange.req, bodyBytes);
     try {
       const plant = parseNewPlant(body);
       await this.#plants.create(plant);
@@ -210,8 +210,7 @@ class Listener {
     } catch (error) {
       this.#fail(exchange, error);
     } finally {
-      this.#pending.giveBack(body.length);
-      this.#pending.leave();
+      this.#pending.leave(bodyBytes);
     }
   }
 

@@ -4,7 +4,7 @@
  */
 import type { IncomingMessage } from "node:http";
 import { PlantStoreError } from "../core/errors.ts";
-import { headerValues } from "./raw-headers.ts";
+import { countHeaders, firstHeader } from "./raw-headers.ts";
 
 /** One parameter of a media type, RFC 9110 section 5.6.6. */
 const PARAMETER =
@@ -19,12 +19,13 @@ export function requireExpectation({ headers: { expect } }: IncomingMessage): vo
 /** @throws PlantStoreError `unsupported_media_type` or `unsupported_encoding`. */
 export function requireJson({ headers, rawHeaders }: IncomingMessage): void {
   const { "content-encoding": encoding } = headers;
-  const [type, ...others] = headerValues(rawHeaders, "content-type");
-  if (type === undefined || others.length > 0 || !isJsonType(type)) {
-    const got = type === undefined ? "nothing" : "another type";
+  const type = firstHeader(rawHeaders, "content-type");
+  const isSole = countHeaders(rawHeaders, "content-type") === 1;
+  if (type === undefined || !isSole || !isJsonType(type)) {
+    const got = type === undefined ? "nothing" : isSole ? "another type" : "several";
     throw new PlantStoreError(
       "unsupported_media_type",
-      `Content-Type: expected application/json in UTF-8, got ${others.length > 0 ? "several" : got}`,
+      `Content-Type: expected application/json in UTF-8, got ${got}`,
     );
   }
   if (encoding !== undefined && encoding.toLowerCase() !== "identity") {

@@ -69,8 +69,11 @@ export function scopeChallenge(scope: Scope): string {
   return `${CHALLENGE}, error="insufficient_scope", scope="${scope}"`;
 }
 
+/** What most answers have besides the headers of every one. */
+export const NO_HEADERS: Reply["headers"] = {};
+
 /** A 200 with a JSON body. */
-export function okReply(body: string, headers: Reply["headers"] = {}): Reply {
+export function okReply(body: string, headers = NO_HEADERS): Reply {
   return { status: 200, headers, body };
 }
 

@@ -10,7 +10,7 @@
  * own in the place of Node's: middleware in one response, a monitor in all.
  */
 import { ServerResponse } from "node:http";
-import { encodeOk, type Reply } from "./reply.ts";
+import { encodeOk, NO_HEADERS, type Reply } from "./reply.ts";
 
 /** Members of Node's that have no word in its documentation. */
 interface Internals {
@@ -37,7 +37,7 @@ let ending = { second: 0, keepAliveMs: 0, text: "" };
 /** Sends the answer to a create; false, and nothing sent, where that is Node's to do. */
 export function trySendWhole(res: ServerResponse, reply: Reply, requestId: string): boolean {
   const { status, headers, body } = reply;
-  if (status !== 200 || Object.keys(headers).length > 0 || !isUntouched(res)) return false;
+  if (status !== 200 || headers !== NO_HEADERS || !isUntouched(res)) return false;
   const internals = res as unknown as Internals;
   const { _header, _keepAliveTimeout: keepAliveMs = 0, _maxRequestsPerSocket: max } = internals;
   if (_header !== null || !(keepAliveMs > 0) || max || internals._removedConnection) return false;
