@@ -28,8 +28,23 @@ export interface LinePosition {
  * @internal
  */
 export function encodeLine(record: string): string {
-  if (record.includes("\n")) throw new RangeError("A record must not hold a line feed");
+  requireOneLine(record);
   return `${record}\n`;
+}
+
+/**
+ * How many bytes the line of a record has, its line feed counted.
+ *
+ * @throws RangeError like `encodeLine`.
+ * @internal
+ */
+export function lineBytes(record: string): number {
+  requireOneLine(record);
+  return Buffer.byteLength(record) + 1;
+}
+
+function requireOneLine(record: string): void {
+  if (record.includes("\n")) throw new RangeError("A record must not hold a line feed");
 }
 
 /** Whether a line (without its line feed) holds no record. @internal */

@@ -1,8 +1,8 @@
 /**
  * Group commit: many appends, one sync.
  *
- * Invariants. A resolved `append` means the whole record is on disk; there is
- * no weaker promise. Bytes before `durableBytes` never change. What arrives
+ * Invariants. Who is told "durable" has the whole record on disk; there is no
+ * weaker promise. Bytes before `durableBytes` never change. What arrives
  * while a sync is under way goes out together in the next one: no timer, and
  * nothing waits while the disk is idle. A batch the system refused is cut away
  * before anything else is written, so its bytes never stay behind a later one.
@@ -11,9 +11,10 @@
  */
 import { type BatchMessage, batches, publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
+import { Batch, type Waiter } from "./batch.ts";
 import { type Checkpoint, extendCheckpoint } from "./checkpoint.ts";
 import { type AppendResult, describeSystemError, type LogFile } from "./file.ts";
-import { encodeLine, RECORD_BYTES_MAX } from "./format.ts";
+import { lineBytes, RECORD_BYTES_MAX } from "./format.ts";
 
 export interface LogWriterOptions {
   /** A batch takes records until it holds this many bytes, so it is at most one record longer. */
@@ -26,16 +27,9 @@ export interface LogWriterOptions {
   readonly onDurable?: (end: Checkpoint) => void;
 }
 
-interface Waiting {
-  readonly line: string;
-  readonly bytes: number;
-  readonly resolve: (offset: number) => void;
-  readonly reject: (error: PlantStoreError) => void;
-}
-
-/** Records on their way to the disk. */
-interface Batch {
-  readonly records: readonly Waiting[];
+/** A batch that the disk has. */
+interface Write {
+  readonly batch: Batch;
   readonly bytes: Buffer;
   /** When the write began, where somebody wants to know. */
   readonly startedAt: number | undefined;
@@ -51,7 +45,8 @@ export class LogWriter {
   readonly #queueBytesMax: number;
   readonly #onDurable: ((end: Checkpoint) => void) | undefined;
   #end: Checkpoint;
-  #queue: Waiting[] = [];
+  /** Only the last one takes more. */
+  #queue: Batch[] = [];
   /** Bytes accepted and not yet answered: queued ones and those of the batch under way. */
   #queuedBytes = 0;
   #flushing: Promise<void> | undefined;
@@ -92,31 +87,34 @@ export class LogWriter {
   }
 
   /**
-   * Appends one record and resolves with its byte offset once it is durable.
-   *
-   * @throws PlantStoreError `body_too_large`, `overloaded` (nothing was written), `write_failed`
+   * Appends one record; its waiter is told once it is durable, or why it is not: `write_failed`
    * (cut away again, or its answer was lost: repeat it) or `store_failed`.
+   *
+   * @throws PlantStoreError `body_too_large`, `overloaded` or `store_failed`; nothing was written.
    */
-  append(record: string): Promise<number> {
-    if (this.#failure !== undefined) return Promise.reject(this.#failure);
-    const line = encodeLine(record);
-    const bytes = Buffer.byteLength(line);
-    if (bytes > RECORD_BYTES_MAX) return Promise.reject(tooLong(bytes));
+  append(record: string, waiter: Waiter): void {
+    if (this.#failure !== undefined) throw this.#failure;
+    const bytes = lineBytes(record);
+    if (bytes > RECORD_BYTES_MAX) throw tooLong(bytes);
     // A record of any length finds its way through an empty queue.
     if (this.#queuedBytes > 0 && this.#queuedBytes + bytes > this.#queueBytesMax) {
-      return Promise.reject(
-        new PlantStoreError(
-          "overloaded",
-          "Cannot store it now: too much waits for the disk; send the request again later",
-        ),
+      throw new PlantStoreError(
+        "overloaded",
+        "Cannot store it now: too much waits for the disk; send the request again later",
       );
     }
     this.#queuedBytes += bytes;
-    const durable = new Promise<number>((resolve, reject) => {
-      this.#queue.push({ line, bytes, resolve, reject });
-    });
+    this.#openBatch().add(record, bytes, waiter);
     this.#flushing ??= this.#flush();
-    return durable;
+  }
+
+  /** The batch that takes the next record. */
+  #openBatch(): Batch {
+    const last = this.#queue.at(-1);
+    if (last !== undefined && last.size < this.#batchBytesMax) return last;
+    const batch = new Batch();
+    this.#queue.push(batch);
+    return batch;
   }
 
   /** Waits until everything accepted so far was answered. */
@@ -129,8 +127,8 @@ export class LogWriter {
     await new Promise(setImmediate);
     // Whoever was answered may have come back at once.
     while (this.#queue.length > 0 && this.#failure === undefined) {
-      let batch = this.#isDisplaced([], this.durableBytes) ? undefined : this.#startBatch();
-      while (batch !== undefined) batch = await this.#finishBatch(batch);
+      let write = this.#isDisplaced(undefined, this.durableBytes) ? undefined : this.#startWrite();
+      while (write !== undefined) write = await this.#finishWrite(write);
     }
     this.#flushing = undefined;
   }
@@ -139,49 +137,36 @@ export class LogWriter {
    * Has the next batch written, in a turn that has seen the file in its place: else the write
    * would fill what somebody cut away, and the size would look right.
    */
-  #startBatch(): Batch | undefined {
-    if (this.#queue.length === 0 || this.#failure !== undefined) return undefined;
-    const records = this.#takeBatch();
-    // One string, one buffer: 4 % of a create less than a buffer for every line.
-    const bytes = Buffer.from(records.map(({ line }) => line).join(""));
+  #startWrite(): Write | undefined {
+    const batch = this.#failure === undefined ? this.#queue.shift() : undefined;
+    if (batch === undefined) return undefined;
+    const { bytes } = batch;
     const startedAt = batches.hasSubscribers ? performance.now() : undefined;
-    return { records, bytes, startedAt, written: this.#file.append(bytes, this.durableBytes) };
+    return { batch, bytes, startedAt, written: this.#file.append(bytes, this.durableBytes) };
   }
 
   /** Waits for a batch and answers it; returns the next one, which is under way already. */
-  async #finishBatch(batch: Batch): Promise<Batch | undefined> {
-    const { records, bytes, startedAt } = batch;
-    const result = await batch.written;
+  async #finishWrite({ batch, bytes, startedAt, written }: Write): Promise<Write | undefined> {
+    const result = await written;
     const syncMs = startedAt === undefined ? undefined : performance.now() - startedAt;
     this.#queuedBytes -= bytes.length; // before anybody is answered, who may come back at once
-    if (result.outcome === "refused") await this.#cutBack(records, result.cause);
-    else if (result.outcome === "unknown") await this.#failSync(records, result);
-    else if (this.#failure !== undefined) this.#fail(records, this.#failure.cause);
+    if (result.outcome === "refused") await this.#cutBack(batch, result.cause);
+    else if (result.outcome === "unknown") await this.#failSync(batch, result);
+    else if (this.#failure !== undefined) this.#fail(batch, this.#failure.cause);
     // Nobody may be told "stored" about a file that went away meanwhile.
-    else if (!this.#isDisplaced(records, this.durableBytes + bytes.length)) {
+    else if (!this.#isDisplaced(batch, this.durableBytes + bytes.length)) {
       const offset = this.durableBytes;
-      this.#end = extendCheckpoint(this.#end, bytes, records.length);
+      this.#end = extendCheckpoint(this.#end, bytes, batch.records);
       // The disk works while this batch is answered: up to a tenth more creates (256 connections).
-      const next = this.#startBatch();
-      this.#acknowledge(records, offset);
-      if (syncMs !== undefined) this.#publish(records.length, bytes.length, syncMs);
+      const next = this.#startWrite();
+      this.#acknowledge(batch, offset);
+      if (syncMs !== undefined) this.#publish(batch.records, bytes.length, syncMs);
       return next;
     }
     return undefined;
   }
 
-  #takeBatch(): Waiting[] {
-    let taken = 0;
-    let count = 0;
-    for (const { bytes } of this.#queue) {
-      if (taken >= this.#batchBytesMax) break;
-      taken += bytes;
-      count++;
-    }
-    return this.#queue.splice(0, count);
-  }
-
-  #isDisplaced(batch: readonly Waiting[], expectedSize: number): boolean {
+  #isDisplaced(batch: Batch | undefined, expectedSize: number): boolean {
     const displacement = this.#file.displacement(expectedSize);
     if (displacement === undefined) return false;
     this.#fail(batch, new Error(`"${this.#file.path}" ${displacement}`));
@@ -189,12 +174,8 @@ export class LogWriter {
   }
 
   /** In one turn of the event loop: over several it took 1 to 9 % of creates (test/bench/results). */
-  #acknowledge(records: readonly Waiting[], start: number): void {
-    let offset = start;
-    for (const { bytes, resolve } of records) {
-      resolve(offset);
-      offset += bytes;
-    }
+  #acknowledge(batch: Batch, start: number): void {
+    batch.acknowledge(start);
     if (this.#isRefused) publishWarning(`"${this.#file.path}" can be written again`);
     this.#isRefused = false;
     this.#onDurable?.(this.#end);
@@ -205,7 +186,7 @@ export class LogWriter {
   }
 
   /** The system refused the batch: nothing of it may stay behind what comes next. */
-  async #cutBack(batch: readonly Waiting[], cause: unknown): Promise<void> {
+  async #cutBack(batch: Batch, cause: unknown): Promise<void> {
     try {
       await this.#file.truncate(this.durableBytes);
     } catch (cutCause) {
@@ -226,10 +207,10 @@ export class LogWriter {
         "the outcome is unknown: send the identical request again",
       { cause },
     );
-    for (const { reject } of batch) reject(error);
+    batch.fail(error);
   }
 
-  async #failSync(batch: readonly Waiting[], { cause }: { cause: unknown }): Promise<void> {
+  async #failSync(batch: Batch, { cause }: { cause: unknown }): Promise<void> {
     // As best it can: the next start decides by what is on disk.
     await this.#file.truncate(this.durableBytes).catch(() => {});
     const why = `Cannot sync "${this.#file.path}": ${describeSystemError(cause)}`;
@@ -241,11 +222,11 @@ export class LogWriter {
    * what everybody is told from now on.
    */
   fail(cause: unknown): PlantStoreError {
-    return this.#failure ?? this.#fail([], cause);
+    return this.#failure ?? this.#fail(undefined, cause);
   }
 
   /** Final: this process acknowledges nothing any more. */
-  #fail(batch: readonly Waiting[], cause: unknown): PlantStoreError {
+  #fail(batch: Batch | undefined, cause: unknown): PlantStoreError {
     const error = new PlantStoreError(
       "store_failed",
       // Reads are told so too.
@@ -254,7 +235,8 @@ export class LogWriter {
       { cause },
     );
     this.#failure = error;
-    for (const { reject } of [...batch, ...this.#queue.splice(0)]) reject(error);
+    batch?.fail(error);
+    for (const waiting of this.#queue.splice(0)) waiting.fail(error);
     this.#reportFailure(error);
     return error;
   }

@@ -128,7 +128,13 @@ export class IdIndex {
     return this.#table.homes;
   }
 
-  /** The hash of an id given as two signed 32-bit halves. */
+  /** The hash of an id, which nobody can choose: its seed is secret. */
+  hashOfId(id: bigint): number {
+    this.#id[0] = id;
+    return this.#hash.of(this.#halves[0] as number, this.#halves[1] as number);
+  }
+
+  /** The same for an id given as two signed 32-bit halves. */
   hashOf(low: number, high: number): number {
     return this.#hash.of(low, high);
   }

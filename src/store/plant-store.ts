@@ -21,6 +21,7 @@ import { DirectoryLock } from "../log/lock.ts";
 import { LogWriter } from "../log/writer.ts";
 import { requireRoom } from "./capacity.ts";
 import type { IdIndex } from "./id-index.ts";
+import { CreateInFlight, CreatesInFlight, type OverHandler } from "./in-flight.ts";
 import { readSnapshot } from "./index-snapshot.ts";
 import { type ListBlocks, listLines, listPlants, unknownCursor } from "./plant-list.ts";
 import { publishCreate, readPlantAt } from "./record.ts";
@@ -45,11 +46,6 @@ export interface PlantStoreOptions {
   readonly onProgress?: (bytes: number, total: number) => void;
 }
 
-interface InFlight {
-  readonly plant: NewPlant;
-  readonly durable: Promise<unknown>;
-}
-
 /**
  * A durable store of plants in a data directory, which this process alone
  * writes while it is open. Its methods are those of the port `PlantService`; a
@@ -68,11 +64,19 @@ export class PlantStore implements PlantService {
   readonly #writer: LogWriter;
   readonly #upkeep: Upkeep;
   readonly #lock: DirectoryLock;
-  readonly #inFlight = new Map<bigint, InFlight>();
+  readonly #inFlight = new CreatesInFlight();
   readonly #reads = new Set<Promise<unknown>>();
   /** Present while the end of the log waits for room to be put aside. */
   #settling: Settling | undefined;
   #closing: Promise<void> | undefined;
+  /** Of all creates: it ends one, and has the index learn what was stored. */
+  readonly #endCreate: OverHandler = (create, offset) => {
+    this.#inFlight.remove(create);
+    if (offset === undefined) return;
+    const { plant } = create;
+    this.#index.add(plant.id, offset);
+    if (creates.hasSubscribers) publishCreate(this.#file.path, plant, offset);
+  };
 
   private constructor(parts: StoreParts) {
     this.#file = parts.file;
@@ -151,35 +155,29 @@ export class PlantStore implements PlantService {
   async create(given: NewPlant): Promise<CreateOutcome> {
     const plant = takeNewPlant(given);
     this.#assertUsable();
-    const inFlight = this.#inFlight.get(plant.id);
-    if (inFlight !== undefined) {
-      await inFlight.durable;
-      return judgeRepeat(inFlight.plant, plant);
-    }
+    const hash = this.#index.hashOfId(plant.id);
+    const inFlight = this.#inFlight.find(plant.id, hash);
+    if (inFlight !== undefined) return inFlight.repeat(plant);
     const offset = this.#findOffset(plant.id);
-    if (offset !== undefined) {
-      const stored = await this.#readPlant(plant.id, offset);
-      // A replay vouches for the log as much as an append does, once it has waited to be read.
-      if (this.#writer.failure !== undefined) throw this.#writer.failure;
-      const displacement = this.#file.displacement();
-      if (displacement !== undefined) throw this.#fail(displacement);
-      return judgeRepeat(stored, plant);
-    }
+    if (offset !== undefined) return this.#repeat(plant, offset);
     if (this.#settling !== undefined) {
       await this.#settle(this.#settling);
       return this.create(plant); // what was settled may hold this very id
     }
     requireRoom(this.#writer.durableBytes, this.size);
-    const durable = this.#writer.append(encodeNewPlant(plant));
-    this.#inFlight.set(plant.id, { plant, durable });
-    try {
-      const offset = await durable;
-      this.#index.add(plant.id, offset);
-      if (creates.hasSubscribers) publishCreate(this.#file.path, plant, offset);
-      return "created";
-    } finally {
-      this.#inFlight.delete(plant.id);
-    }
+    const create = new CreateInFlight(plant, hash, this.#endCreate);
+    this.#writer.append(encodeNewPlant(plant), create);
+    this.#inFlight.add(create);
+    return create.outcome;
+  }
+
+  async #repeat(plant: NewPlant, offset: number): Promise<CreateOutcome> {
+    const stored = await this.#readPlant(plant.id, offset);
+    // A replay vouches for the log as much as an append does, once it has waited to be read.
+    if (this.#writer.failure !== undefined) throw this.#writer.failure;
+    const displacement = this.#file.displacement();
+    if (displacement !== undefined) throw this.#fail(displacement);
+    return judgeRepeat(stored, plant);
   }
 
   async get(id: bigint): Promise<NewPlant | undefined> {

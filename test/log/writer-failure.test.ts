@@ -11,7 +11,7 @@ import { PlantStoreError } from "../../src/core/errors.ts";
 import { EMPTY_LOG } from "../../src/log/checkpoint.ts";
 import { type AppendResult, LogFile } from "../../src/log/file.ts";
 import { LogWriter } from "../../src/log/writer.ts";
-import { openLog } from "../support/logs.ts";
+import { append, openLog } from "../support/logs.ts";
 
 const OLD = "old\n";
 
@@ -30,11 +30,11 @@ function failFirstAppend(
   result: AppendResult,
   { written = (bytes: Buffer) => bytes, during = () => {} } = {},
 ): { callCount(): number } {
-  const append = file.append.bind(file);
+  const appendToFile = file.append.bind(file);
   const spy = t.mock.method(file, "append", async (bytes: Buffer, position: number) => {
-    if (spy.mock.callCount() > 0) return append(bytes, position);
+    if (spy.mock.callCount() > 0) return appendToFile(bytes, position);
     during();
-    await append(written(bytes), position);
+    await appendToFile(written(bytes), position);
     return result;
   });
   return spy.mock;
@@ -53,14 +53,14 @@ test("LogWriter.append() cuts a refused batch away, answers it write_failed and 
   const file = await openLog(t, OLD);
   failFirstAppend(t, file, REFUSED, { written: half });
   const writer = writerOn(file);
-  assert.deepEqual(await outcomes([writer.append("one"), writer.append("two")]), [
+  assert.deepEqual(await outcomes([append(writer, "one"), append(writer, "two")]), [
     "write_failed",
     "write_failed",
   ]);
   assert.equal(fs.readFileSync(file.path, "utf8"), OLD);
   assert.equal(writer.durableBytes, OLD.length);
   assert.equal(writer.failure, undefined);
-  assert.equal(await writer.append("three"), OLD.length);
+  assert.equal(await append(writer, "three"), OLD.length);
   assert.equal(fs.readFileSync(file.path, "utf8"), `${OLD}three\n`);
   assert.equal(await isPending(writer.failed), true);
 });
@@ -70,10 +70,10 @@ test("LogWriter.append() writes what waited behind a refused batch in its place 
   const late: Promise<number>[] = [];
   failFirstAppend(t, file, REFUSED, {
     written: half,
-    during: () => late.push(writer.append("two"), writer.append("three")),
+    during: () => late.push(append(writer, "two"), append(writer, "three")),
   });
   const writer = writerOn(file);
-  assert.deepEqual(await outcomes([writer.append("one")]), ["write_failed"]);
+  assert.deepEqual(await outcomes([append(writer, "one")]), ["write_failed"]);
   assert.deepEqual(await outcomes(late), [4, 8]);
   assert.equal(fs.readFileSync(file.path, "utf8"), `${OLD}two\nthree\n`);
 });
@@ -82,7 +82,7 @@ test("LogWriter.append() no longer counts a refused batch as waiting once it is 
   const file = await openLog(t, OLD);
   failFirstAppend(t, file, REFUSED);
   const writer = writerOn(file, 4);
-  const retried = writer.append("one").catch(() => writer.append("one"));
+  const retried = append(writer, "one").catch(() => append(writer, "one"));
   assert.deepEqual(await outcomes([retried]), [OLD.length]);
 });
 
@@ -90,15 +90,15 @@ test("LogWriter.append() fails for good after a failed sync, and the queue share
   const file = await openLog(t, OLD);
   const late: Promise<number>[] = [];
   const appends = failFirstAppend(t, file, UNKNOWN, {
-    during: () => late.push(writer.append("two"), writer.append("three"), writer.append("four")),
+    during: () => late.push(append(writer, "two"), append(writer, "three"), append(writer, "four")),
   });
   const writer = writerOn(file);
-  const first = writer.append("one");
+  const first = append(writer, "one");
   const error = await writer.failed;
   assert.equal(error.code, "store_failed");
   assert.equal(writer.failure, error);
-  for (const append of [first, ...late, writer.append("five")]) {
-    await assert.rejects(append, (rejection) => rejection === error);
+  for (const each of [first, ...late, append(writer, "five")]) {
+    await assert.rejects(each, (rejection) => rejection === error);
   }
   await writer.drain();
   assert.equal(appends.callCount(), 1, "nothing may be written or synced any more");
@@ -109,7 +109,7 @@ test("LogWriter cuts back what a failed sync left behind, as best it can (fake s
   const file = await openLog(t, OLD);
   failFirstAppend(t, file, UNKNOWN);
   const writer = writerOn(file);
-  assert.deepEqual(await outcomes([writer.append("one")]), ["store_failed"]);
+  assert.deepEqual(await outcomes([append(writer, "one")]), ["store_failed"]);
   assert.equal(fs.readFileSync(file.path, "utf8"), OLD);
 });
 
@@ -117,10 +117,10 @@ test("LogWriter.append() fails for good where not even the cut works", async (t)
   const file = await openLog(t, OLD);
   const writer = writerOn(file);
   await file.close();
-  const first = writer.append("one");
+  const first = append(writer, "one");
   const error = await writer.failed;
   await assert.rejects(first, (rejection) => rejection === error);
-  assert.deepEqual(await outcomes([writer.append("two")]), ["store_failed"]);
+  assert.deepEqual(await outcomes([append(writer, "two")]), ["store_failed"]);
 });
 
 /** Every write to it fails with ENOSPC, and it cannot be cut. */
@@ -133,12 +133,12 @@ test("LogWriter.append() fails for good where a refused batch cannot be cut away
   t.after(() => file.close());
   const { mock } = t.mock.method(file, "append");
   const writer = writerOn(file);
-  assert.deepEqual(await outcomes([writer.append("one"), writer.append("two")]), [
+  assert.deepEqual(await outcomes([append(writer, "one"), append(writer, "two")]), [
     "store_failed",
     "store_failed",
   ]);
   assert.equal((await writer.failed).code, "store_failed");
-  assert.deepEqual(await outcomes([writer.append("three")]), ["store_failed"]);
+  assert.deepEqual(await outcomes([append(writer, "three")]), ["store_failed"]);
   assert.equal(mock.callCount(), 1);
 });
 
@@ -170,9 +170,9 @@ for (const [what, meddle] of Object.entries(MEDDLING)) {
     const file = await openLog(t, OLD);
     const writer = writerOn(file);
     meddle(file.path);
-    assert.deepEqual(await outcomes([writer.append("one")]), ["store_failed"]);
+    assert.deepEqual(await outcomes([append(writer, "one")]), ["store_failed"]);
     assert.equal((await writer.failed).code, "store_failed");
-    assert.deepEqual(await outcomes([writer.append("two")]), ["store_failed"]);
+    assert.deepEqual(await outcomes([append(writer, "two")]), ["store_failed"]);
     assert.equal(writer.durableBytes, OLD.length);
   });
 }
@@ -180,14 +180,14 @@ for (const [what, meddle] of Object.entries(MEDDLING)) {
 for (const what of ["deleted", "replaced by an equal file", "cut to nothing"]) {
   test(`LogWriter.append() notices a log that is ${what} during the sync`, async (t) => {
     const file = await openLog(t, OLD);
-    const append = file.append.bind(file);
+    const appendToFile = file.append.bind(file);
     t.mock.method(file, "append", async (bytes: Buffer, position: number) => {
-      const result = await append(bytes, position);
+      const result = await appendToFile(bytes, position);
       MEDDLING[what]?.(file.path);
       return result;
     });
     const writer = writerOn(file);
-    assert.deepEqual(await outcomes([writer.append("one")]), ["store_failed"]);
+    assert.deepEqual(await outcomes([append(writer, "one")]), ["store_failed"]);
   });
 }
 
@@ -195,7 +195,7 @@ test("LogWriter.failed tells the operator which file is meant, and the client no
   const file = await openLog(t, OLD);
   const writer = writerOn(file);
   fs.rmSync(file.path);
-  assert.deepEqual(await outcomes([writer.append("one")]), ["store_failed"]);
+  assert.deepEqual(await outcomes([append(writer, "one")]), ["store_failed"]);
   const error = await writer.failed;
   assert.ok(error instanceof PlantStoreError && error.cause instanceof Error);
   assert.ok(error.cause.message.includes(file.path));
@@ -204,7 +204,7 @@ test("LogWriter.failed tells the operator which file is meant, and the client no
 
 test("LogWriter.failed stays open while appends succeed", async (t) => {
   const writer = writerOn(await openLog(t, OLD));
-  await writer.append("one");
+  await append(writer, "one");
   assert.equal(await isPending(writer.failed), true);
   assert.equal(writer.failure, undefined);
 });

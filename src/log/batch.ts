@@ -1,0 +1,71 @@
+/**
+ * Records on their way to the disk together: the bytes of one write, and who
+ * is told what became of each.
+ *
+ * A record is made bytes when it comes, so nothing else of it is held while it waits:
+ * what thousands of creates hold, the garbage collector copies. When a batch is
+ * written, and what its end means, is the writer's.
+ */
+import type { PlantStoreError } from "../core/errors.ts";
+import { LINE_FEED } from "./format.ts";
+
+/** Whoever had a record appended; told once, and must not throw. */
+export interface Waiter {
+  /** The whole record is on disk, at this byte offset. */
+  durable(offset: number): void;
+  failed(error: PlantStoreError): void;
+}
+
+/** Most batches find room in it. */
+const ROOM_BYTES = 16 * 1024;
+
+export class Batch {
+  #buffer = Buffer.allocUnsafeSlow(ROOM_BYTES);
+  #size = 0;
+  readonly #waiters: Waiter[] = [];
+  /** Where the record of each of them ends. */
+  readonly #ends: number[] = [];
+
+  get size(): number {
+    return this.#size;
+  }
+
+  get records(): number {
+    return this.#waiters.length;
+  }
+
+  /** All of it, as it goes to the disk. */
+  get bytes(): Buffer {
+    return this.#buffer.subarray(0, this.#size);
+  }
+
+  /** @param bytes the length of the line: of the record in UTF-8 and its line feed. */
+  add(record: string, bytes: number, waiter: Waiter): void {
+    const end = this.#size + bytes;
+    if (end > this.#buffer.length) this.#grow(end);
+    this.#buffer.write(record, this.#size);
+    this.#buffer[end - 1] = LINE_FEED;
+    this.#size = end;
+    this.#waiters.push(waiter);
+    this.#ends.push(end);
+  }
+
+  #grow(bytesMin: number): void {
+    const buffer = Buffer.allocUnsafeSlow(Math.max(bytesMin, 2 * this.#buffer.length));
+    this.bytes.copy(buffer);
+    this.#buffer = buffer;
+  }
+
+  /** @param start where the batch stands in the log. */
+  acknowledge(start: number): void {
+    let offset = start;
+    for (const [at, waiter] of this.#waiters.entries()) {
+      waiter.durable(offset);
+      offset = start + (this.#ends[at] as number);
+    }
+  }
+
+  fail(error: PlantStoreError): void {
+    for (const waiter of this.#waiters) waiter.failed(error);
+  }
+}

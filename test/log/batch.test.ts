@@ -1,0 +1,48 @@
+/** Records on their way to the disk together. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { PlantStoreError } from "../../src/core/errors.ts";
+import { Batch, type Waiter } from "../../src/log/batch.ts";
+import { lineBytes } from "../../src/log/format.ts";
+
+/** A batch of these records, and what their waiters are told. */
+function fill(records: readonly string[]): { batch: Batch; told: (number | PlantStoreError)[] } {
+  const batch = new Batch();
+  const told: (number | PlantStoreError)[] = [];
+  const waiter: Waiter = {
+    durable: (offset) => told.push(offset),
+    failed: (error) => told.push(error),
+  };
+  for (const record of records) batch.add(record, lineBytes(record), waiter);
+  return { batch, told };
+}
+
+test("a batch is its records as lines, and tells each where its line stands", () => {
+  const long = fc.integer({ min: 0, max: 40_000 }).map((length) => "é".repeat(length));
+  const record = fc
+    .oneof(fc.string({ unit: "grapheme" }), long)
+    .map((text) => text.replaceAll("\n", ""));
+  fc.assert(
+    fc.property(fc.array(record, { maxLength: 30 }), fc.nat(), (records, start) => {
+      const { batch, told } = fill(records);
+      const text = records.map((each) => `${each}\n`).join("");
+      assert.equal(batch.bytes.toString(), Buffer.from(text).toString());
+      assert.deepEqual([batch.size, batch.records], [Buffer.byteLength(text), records.length]);
+      batch.acknowledge(start);
+      let offset = start;
+      for (const [at, each] of records.entries()) {
+        assert.equal(told[at], offset);
+        offset += Buffer.byteLength(each) + 1;
+      }
+      assert.equal(told.length, records.length);
+    }),
+  );
+});
+
+test("a batch that fails tells every waiter the same error, once", () => {
+  const { batch, told } = fill(["one", "two"]);
+  const error = new PlantStoreError("store_failed", "gone");
+  batch.fail(error);
+  assert.deepEqual(told, [error, error]);
+});
