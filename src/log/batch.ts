@@ -20,14 +20,20 @@ export interface Waiter {
 const ROOM_BYTES = 16 * 1024;
 
 export class Batch {
+  readonly #bytesMax: number;
   #buffer = Buffer.allocUnsafeSlow(ROOM_BYTES);
   #size = 0;
   readonly #waiters: Waiter[] = [];
   /** Where the record of each of them ends. */
   readonly #ends: number[] = [];
 
-  get size(): number {
-    return this.#size;
+  /** @param bytesMax it is full once it holds so many, so it is at most one record longer. */
+  constructor(bytesMax: number) {
+    this.#bytesMax = bytesMax;
+  }
+
+  get isFull(): boolean {
+    return this.#size >= this.#bytesMax;
   }
 
   get records(): number {
@@ -50,8 +56,10 @@ export class Batch {
     this.#ends.push(end);
   }
 
+  /** Twofold, but to no more than a full batch and its last record need. */
   #grow(bytesMin: number): void {
-    const buffer = Buffer.allocUnsafeSlow(Math.max(bytesMin, 2 * this.#buffer.length));
+    const room = Math.max(bytesMin, Math.min(2 * this.#buffer.length, this.#bytesMax));
+    const buffer = Buffer.allocUnsafeSlow(room);
     this.bytes.copy(buffer);
     this.#buffer = buffer;
   }

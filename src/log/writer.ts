@@ -111,8 +111,8 @@ export class LogWriter {
   /** The batch that takes the next record. */
   #openBatch(): Batch {
     const last = this.#queue.at(-1);
-    if (last !== undefined && last.size < this.#batchBytesMax) return last;
-    const batch = new Batch();
+    if (last !== undefined && !last.isFull) return last;
+    const batch = new Batch(this.#batchBytesMax);
     this.#queue.push(batch);
     return batch;
   }
