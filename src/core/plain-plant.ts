@@ -88,7 +88,7 @@ export class PlainPlantFinder {
       this.id = BigInt(isNegative ? -value : value);
       return at;
     }
-    const power = POWERS[digits - DOUBLE_DIGITS] as bigint;
+    const power = POWERS[digits - DOUBLE_DIGITS - 1] as bigint;
     const magnitude = BigInt(value) * power + BigInt(rest);
     this.id = isNegative ? -magnitude : magnitude;
     return isInt64(this.id) ? at : -1;
@@ -111,7 +111,7 @@ const DOUBLE_DIGITS = 15;
 /** 9223372036854775807 */
 const ID_DIGITS_MAX = 19;
 /** Of ten, for each digit that a double has no room for. */
-const POWERS = [1n, 10n, 100n, 1000n, 10000n] as const;
+const POWERS = [10n, 100n, 1000n, 10000n] as const;
 
 const QUOTE = 0x22;
 const COMMA = 0x2c;

@@ -113,8 +113,8 @@ export class BodyCollector {
   end(): void {
     if (this.#isDone) return;
     this.#isDone = true;
-    const isWhole = this.#body.length === this.#size; // nearly always: it came in one chunk
-    this.#onEnd(isWhole ? this.#body : this.#body.subarray(0, this.#size));
+    const body = this.#takeBody();
+    this.#onEnd(body.length === this.#size ? body : body.subarray(0, this.#size));
   }
 
   /** The client went away. */
@@ -122,8 +122,16 @@ export class BodyCollector {
     if (!this.#isDone) this.#stop();
   }
 
+  /** It is nobody's to keep: a request lives on until it is answered, and longer. */
+  #takeBody(): Buffer {
+    const body = this.#body;
+    this.#body = NOTHING;
+    return body;
+  }
+
   #stop(failure?: PlantStoreError): void {
     this.#isDone = true;
+    this.#takeBody();
     this.#pending.giveBack(this.#size);
     this.#onEnd(undefined, failure);
   }

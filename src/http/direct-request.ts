@@ -33,7 +33,6 @@ export class DirectRequest extends IncomingMessage {
     if (collector === undefined) return super.push(chunk);
     if (chunk === null) {
       this.#isCollected = true;
-      this.#collector = undefined; // what waits for its answer needs no body
       collector.end();
     } else {
       collector.add(chunk);

@@ -10,7 +10,7 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
 import { publishWarning } from "../core/channels.ts";
 import { readNumber, requireMethods } from "../core/options.ts";
-import { encodePlant, parseNewPlant } from "../core/plant.ts";
+import { encodePlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import type { PlantService, TokenVerifier, VerifiedToken } from "../core/services.ts";
 import { answer, answerNobody } from "./answer.ts";
 import { normalizeBasePath } from "./base-path.ts";
@@ -187,7 +187,7 @@ class Listener {
     const collector = new BodyCollector(this.#bodyBytesMax, this.#pending, (body, failure) => {
       // Whoever was told that the request failed, as one that took too long is, was told the truth.
       if (body !== undefined && !res.headersSent) {
-        void this.#create(exchange, body);
+        this.#take(exchange, body);
         return;
       }
       this.#pending.leave(body?.length);
@@ -199,12 +199,20 @@ class Listener {
     else collectStream(req, collector);
   }
 
-  /** Answers once the plant is durable; a repeat of one that is gets the same answer. */
-  async #create(exchange: Exchange, body: Buffer): Promise<void> {
-    const bodyBytes = body.length;
-    noteBody(exchange.req, bodyBytes);
+  /** Not in `#create`: an async function would hold the body until the plant is durable. */
+  #take(exchange: Exchange, body: Buffer): void {
+    noteBody(exchange.req, body.length);
     try {
-      const plant = parseNewPlant(body);
+      void this.#create(exchange, parseNewPlant(body), body.length);
+    } catch (error) {
+      this.#pending.leave(body.length);
+      this.#fail(exchange, error);
+    }
+  }
+
+  /** Answers once the plant is durable; a repeat of one that is gets the same answer. */
+  async #create(exchange: Exchange, plant: NewPlant, bodyBytes: number): Promise<void> {
+    try {
       await this.#plants.create(plant);
       answer(exchange.req, exchange.res, okReply(encodePlant(plant)));
     } catch (error) {

@@ -70,7 +70,7 @@ export function scopeChallenge(scope: Scope): string {
 }
 
 /** What most answers have besides the headers of every one. */
-export const NO_HEADERS: Reply["headers"] = {};
+export const NO_HEADERS: Reply["headers"] = Object.freeze({});
 
 /** A 200 with a JSON body. */
 export function okReply(body: string, headers = NO_HEADERS): Reply {

@@ -2,8 +2,8 @@
  * Records on their way to the disk together: the bytes of one write, and who
  * is told what became of each.
  *
- * A record is made bytes when it comes, so nothing else of it is held while it waits:
- * what thousands of creates hold, the garbage collector copies. When a batch is
+ * A record is made bytes when it comes, so its line is held as bytes alone while it
+ * waits: what thousands of creates hold as text, the garbage collector copies. When a batch is
  * written, and what its end means, is the writer's.
  */
 import type { PlantStoreError } from "../core/errors.ts";
@@ -16,12 +16,12 @@ export interface Waiter {
   failed(error: PlantStoreError): void;
 }
 
-/** Most batches find room in it. */
+/** Most batches find room in so much. */
 const ROOM_BYTES = 16 * 1024;
 
 export class Batch {
   readonly #bytesMax: number;
-  #buffer = Buffer.allocUnsafeSlow(ROOM_BYTES);
+  #buffer: Buffer;
   #size = 0;
   readonly #waiters: Waiter[] = [];
   /** Where the record of each of them ends. */
@@ -30,6 +30,7 @@ export class Batch {
   /** @param bytesMax it is full once it holds so many, so it is at most one record longer. */
   constructor(bytesMax: number) {
     this.#bytesMax = bytesMax;
+    this.#buffer = Buffer.allocUnsafeSlow(Math.min(ROOM_BYTES, bytesMax));
   }
 
   get isFull(): boolean {
@@ -45,11 +46,19 @@ export class Batch {
     return this.#buffer.subarray(0, this.#size);
   }
 
-  /** @param bytes the length of the line: of the record in UTF-8 and its line feed. */
+  /**
+   * Adds a record, or throws and adds nothing.
+   *
+   * @param bytes the length of the line: of the record in UTF-8 and its line feed.
+   * @throws RangeError where there is no memory for it.
+   */
   add(record: string, bytes: number, waiter: Waiter): void {
     const end = this.#size + bytes;
     if (end > this.#buffer.length) this.#grow(end);
-    this.#buffer.write(record, this.#size);
+    const written = this.#buffer.write(record, this.#size);
+    // What stands in a new buffer is anything the process ever held.
+    if (written !== bytes - 1)
+      throw new RangeError(`expected ${bytes - 1} bytes, wrote ${written}`);
     this.#buffer[end - 1] = LINE_FEED;
     this.#size = end;
     this.#waiters.push(waiter);
@@ -67,8 +76,8 @@ export class Batch {
   /** @param start where the batch stands in the log. */
   acknowledge(start: number): void {
     let offset = start;
-    for (const [at, waiter] of this.#waiters.entries()) {
-      waiter.durable(offset);
+    for (let at = 0; at < this.#waiters.length; at++) {
+      this.#waiters[at]?.durable(offset);
       offset = start + (this.#ends[at] as number);
     }
   }

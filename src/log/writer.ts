@@ -103,8 +103,8 @@ export class LogWriter {
         "Cannot store it now: too much waits for the disk; send the request again later",
       );
     }
-    this.#queuedBytes += bytes;
     this.#openBatch().add(record, bytes, waiter);
+    this.#queuedBytes += bytes;
     this.#flushing ??= this.#flush();
   }
 

@@ -7,7 +7,8 @@
  * A table of its own, of chains, because a `Map` makes itself anew for every so
  * many entries that came and went, and each one that it leaves keeps the next
  * alive for V8's young generation, with all that was in it: creates were copied
- * twice and kept until a full collection (6 % of creates, 256 connections).
+ * twice and kept until a full collection (6 % of creates, 256 connections). This
+ * one grows with what is in flight at most, and leaves few tables and no trail of them.
  */
 import type { PlantStoreError } from "../core/errors.ts";
 import type { NewPlant } from "../core/plant.ts";
@@ -15,26 +16,31 @@ import type { CreateOutcome } from "../core/services.ts";
 import type { Waiter } from "../log/batch.ts";
 import { judgeRepeat } from "./repeat.ts";
 
+/** How many chains there are at first; always a power of two. */
 const CHAINS = 1024;
+/** In a chain, on average: beyond it there are twice as many chains. */
+const LENGTH_MAX = 2;
 
 export class CreatesInFlight {
-  readonly #chains = new Array<CreateInFlight | undefined>(CHAINS).fill(undefined);
+  #chains = emptyChains(CHAINS);
+  #size = 0;
 
   /** @param hash the same for equal ids, and which nobody can choose. */
   find(id: bigint, hash: number): CreateInFlight | undefined {
-    let create = this.#chains[chainOf(hash)];
-    while (create !== undefined && create.plant.id !== id) create = create.next;
+    let create = this.#chains[this.#chainOf(hash)];
+    while (create !== undefined && (create.hash !== hash || create.plant.id !== id)) {
+      create = create.next;
+    }
     return create;
   }
 
   add(create: CreateInFlight): void {
-    const chain = chainOf(create.hash);
-    create.next = this.#chains[chain];
-    this.#chains[chain] = create;
+    if (++this.#size > LENGTH_MAX * this.#chains.length) this.#grow();
+    this.#link(create);
   }
 
   remove(create: CreateInFlight): void {
-    const chain = chainOf(create.hash);
+    const chain = this.#chainOf(create.hash);
     let before: CreateInFlight | undefined;
     let at = this.#chains[chain];
     for (; at !== undefined && at !== create; at = at.next) before = at;
@@ -42,11 +48,34 @@ export class CreatesInFlight {
     if (before === undefined) this.#chains[chain] = create.next;
     else before.next = create.next;
     create.next = undefined;
+    this.#size--;
+  }
+
+  #link(create: CreateInFlight): void {
+    const chain = this.#chainOf(create.hash);
+    create.next = this.#chains[chain];
+    this.#chains[chain] = create;
+  }
+
+  #grow(): void {
+    const chains = this.#chains;
+    this.#chains = emptyChains(2 * chains.length);
+    for (let create of chains) {
+      while (create !== undefined) {
+        const { next } = create;
+        this.#link(create);
+        create = next;
+      }
+    }
+  }
+
+  #chainOf(hash: number): number {
+    return hash & (this.#chains.length - 1);
   }
 }
 
-function chainOf(hash: number): number {
-  return hash & (CHAINS - 1);
+function emptyChains(count: number): (CreateInFlight | undefined)[] {
+  return new Array<CreateInFlight | undefined>(count).fill(undefined);
 }
 
 /** Told first when a create is over, with the offset of its record if it was stored. */
@@ -55,18 +84,19 @@ export type OverHandler = (create: CreateInFlight, offset?: number) => void;
 export class CreateInFlight implements Waiter {
   readonly plant: NewPlant;
   readonly hash: number;
-  readonly outcome: Promise<CreateOutcome>;
+  /** Resolves with the offset of its record once that is durable. */
+  readonly stored: Promise<number>;
   /** In its chain. */
   next: CreateInFlight | undefined = undefined;
   readonly #onOver: OverHandler;
-  #resolve: (outcome: CreateOutcome) => void = () => {};
+  #resolve: (offset: number) => void = () => {};
   #reject: (error: unknown) => void = () => {};
 
   constructor(plant: NewPlant, hash: number, onOver: OverHandler) {
     this.plant = plant;
     this.hash = hash;
     this.#onOver = onOver;
-    this.outcome = new Promise((resolve, reject) => {
+    this.stored = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
     });
@@ -75,7 +105,7 @@ export class CreateInFlight implements Waiter {
   durable(offset: number): void {
     try {
       this.#onOver(this, offset);
-      this.#resolve("created");
+      this.#resolve(offset);
     } catch (error) {
       this.#reject(error);
     }
@@ -92,7 +122,7 @@ export class CreateInFlight implements Waiter {
    * @throws PlantStoreError like the create itself, or `conflict`.
    */
   async repeat(plant: NewPlant): Promise<CreateOutcome> {
-    await this.outcome;
+    await this.stored;
     return judgeRepeat(this.plant, plant);
   }
 }

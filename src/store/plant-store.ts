@@ -73,9 +73,7 @@ export class PlantStore implements PlantService {
   readonly #endCreate: OverHandler = (create, offset) => {
     this.#inFlight.remove(create);
     if (offset === undefined) return;
-    const { plant } = create;
-    this.#index.add(plant.id, offset);
-    if (creates.hasSubscribers) publishCreate(this.#file.path, plant, offset);
+    this.#index.add(create.plant.id, offset);
   };
 
   private constructor(parts: StoreParts) {
@@ -168,7 +166,10 @@ export class PlantStore implements PlantService {
     const create = new CreateInFlight(plant, hash, this.#endCreate);
     this.#writer.append(encodeNewPlant(plant), create);
     this.#inFlight.add(create);
-    return create.outcome;
+    const stored = await create.stored;
+    // Here a subscriber's AsyncLocalStorage holds what the caller's does.
+    if (creates.hasSubscribers) publishCreate(this.#file.path, plant, stored);
+    return "created";
   }
 
   async #repeat(plant: NewPlant, offset: number): Promise<CreateOutcome> {

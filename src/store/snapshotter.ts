@@ -118,7 +118,7 @@ export class Snapshotter {
   /** Never rejects. */
   async #write(share: number, signal: AbortSignal): Promise<void> {
     try {
-      // What was told to be durable enters the index before the next turn of the loop.
+      // Not in the turn in which a batch is answered.
       await new Promise(setImmediate);
       await this.#writeLatest(share, signal);
     } catch (error) {

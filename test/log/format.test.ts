@@ -1,22 +1,24 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { encodeLine, isBlank, LINE_FEED } from "../../src/log/format.ts";
+import { encodeLine, isBlank, LINE_FEED, lineBytes } from "../../src/log/format.ts";
 
-test("encodeLine() writes any record without a line feed as itself and one line feed", () => {
+test("encodeLine() writes any record without a line feed as itself and one line feed, and lineBytes() counts it", () => {
   const record = fc.string({ unit: "binary" }).filter((text) => !text.includes("\n"));
   fc.assert(
     fc.property(record, (text) => {
       const line = encodeLine(text);
       assert.equal(line, `${text}\n`);
+      assert.equal(lineBytes(text), Buffer.byteLength(line));
       assert.equal(Buffer.from(line).indexOf(LINE_FEED), Buffer.byteLength(line) - 1);
     }),
   );
 });
 
 for (const record of ["\n", "a\n", "\na", "a\nb", "a\r\nb"]) {
-  test(`encodeLine() refuses ${JSON.stringify(record)}: it would break the line`, () => {
+  test(`encodeLine() and lineBytes() refuse ${JSON.stringify(record)}: it would break the line`, () => {
     assert.throws(() => encodeLine(record), RangeError);
+    assert.throws(() => lineBytes(record), RangeError);
   });
 }
 

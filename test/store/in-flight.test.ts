@@ -39,6 +39,19 @@ test("creates in flight are found by their ids until they are removed, whatever 
   }
 });
 
+test("very many creates in flight are all found, and removed in the order they came", () => {
+  const creates = new CreatesInFlight();
+  const all = Array.from({ length: 20_000 }, (_, at) =>
+    begin(BigInt(at), Math.imul(at, 0x9e3779b1)),
+  );
+  for (const create of all) creates.add(create);
+  for (const create of all) {
+    assert.equal(creates.find(create.plant.id, create.hash), create);
+    creates.remove(create);
+    assert.equal(creates.find(create.plant.id, create.hash), undefined);
+  }
+});
+
 test("a create that was removed, or never added, may be removed again and leads to no other", () => {
   const creates = new CreatesInFlight();
   const [one, two, three] = [1n, 2n, 3n].map((id) => begin(id, 0)) as [
@@ -62,7 +75,7 @@ test("a create is over before anybody is told, and a repeat of it shares its out
   const other = create.repeat({ ...FERN, tag: "" });
   create.durable(42);
   assert.deepEqual(over, [create, 42]);
-  assert.equal(await create.outcome, "created");
+  assert.equal(await create.stored, 42);
   assert.equal(await same, "replayed");
   await assert.rejects(other, { code: "conflict" });
 });
@@ -74,7 +87,7 @@ test("a create that failed fails its repeats alike", async () => {
   const repeat = create.repeat(FERN);
   create.failed(error);
   assert.deepEqual(over, [create, undefined]);
-  await assert.rejects(create.outcome, error);
+  await assert.rejects(create.stored, error);
   await assert.rejects(repeat, error);
 });
 
@@ -83,5 +96,5 @@ test("a create whose end fails is not told as stored", async () => {
     throw new RangeError("no room in the index");
   });
   create.durable(42);
-  await assert.rejects(create.outcome, RangeError);
+  await assert.rejects(create.stored, RangeError);
 });

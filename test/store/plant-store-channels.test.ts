@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import { AsyncLocalStorage } from "node:async_hooks";
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { test } from "node:test";
 import type { CreateMessage } from "../../src/index.ts";
 import { makeFolder } from "../support/folders.ts";
@@ -31,6 +33,22 @@ test("every new plant is published once, when it is durable and before its creat
     .subarray(start, start + bytes)
     .toString();
   assert.equal(line, '{"id":-9223372036854775808,"name":"Färn","tag":""}\n');
+});
+
+test("a subscriber is called in the asynchronous context of whoever created the plant", async (t) => {
+  const store = await openStore(t, makeFolder(t));
+  const context = new AsyncLocalStorage<bigint>();
+  const seen: unknown[] = [];
+  const note = (message: unknown) => seen.push([(message as CreateMessage).id, context.getStore()]);
+  subscribe("plant-store:create", note);
+  t.after(() => unsubscribe("plant-store:create", note));
+  const create = (id: bigint) => context.run(id, () => store.create({ id, name: "a" }));
+  await Promise.all([1n, 2n, 3n].map(create));
+  assert.deepEqual(seen, [
+    [1n, 1n],
+    [2n, 2n],
+    [3n, 3n],
+  ]);
 });
 
 test("a plant that could not be written is not published", async (t) => {
