@@ -57,8 +57,7 @@ export class Batch {
     if (end > this.#buffer.length) this.#grow(end);
     const written = this.#buffer.write(record, this.#size);
     // What stands in a new buffer is anything the process ever held.
-    if (written !== bytes - 1)
-      throw new RangeError(`expected ${bytes - 1} bytes, wrote ${written}`);
+    if (written !== bytes - 1) throw new RangeError(`wrote ${written} of ${bytes - 1} bytes`);
     this.#buffer[end - 1] = LINE_FEED;
     this.#size = end;
     this.#waiters.push(waiter);
