@@ -27,7 +27,7 @@ export interface LogWriterOptions {
   readonly onDurable?: (end: Checkpoint) => void;
 }
 
-/** A batch that the disk has. */
+/** A batch that is being written. */
 interface Write {
   readonly batch: Batch;
   readonly bytes: Buffer;
