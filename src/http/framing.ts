@@ -46,6 +46,8 @@ function findHeaderFault(rawHeaders: readonly string[], httpVersion: string): st
   if (!areHostsValid || hosts > 1 || (hosts === 0 && httpVersion !== "1.0")) {
     return `Host: expected one header, got ${areHostsValid ? hosts : "an invalid one"}`;
   }
+  // RFC 9112 section 6.1: what stands between may not know chunks, and so not where the body ends.
+  if (codings > 0 && httpVersion === "1.0") return "Transfer-Encoding: expected none in HTTP/1.0";
   if (codings > 1 || !isChunked) return "Transfer-Encoding: expected chunked alone, or nothing";
   return undefined;
 }

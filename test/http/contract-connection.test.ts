@@ -182,6 +182,33 @@ test("an offer of another protocol is ignored", async (t) => {
   }
 });
 
+test("behind an offer of another protocol nothing is carried out, and the connection closes", async (t) => {
+  const service = await startService(t);
+  const offer = encodeRequest(service, {
+    headers: { Connection: "upgrade", Upgrade: "h2c" },
+    ...GOOD,
+  });
+  const next = encodeRequest(service, SECOND);
+  for (const [what, behind, late] of [
+    ["a request in the same packet", next, undefined],
+    ["a request in the next packet", Buffer.alloc(0), next],
+    ["one whose body is itself a request", next.subarray(0, -plant(2).length), next],
+    ["one that is cut in two", next.subarray(0, 40), next.subarray(40)],
+  ] as const) {
+    await t.test(`${what} is not carried out`, async () => {
+      const client = await Client.connect(service.port);
+      await client.send(Buffer.concat([offer, behind]));
+      const answer = await client.next();
+      assertPlant(answer, { name: "plant 1" });
+      assert.equal(answer.headers.get("connection"), "close");
+      if (late !== undefined) await client.send(late);
+      assert.deepEqual(await client.rest(), []);
+      await assertServes(service);
+    });
+  }
+  assert.deepEqual(ownLines(service), [plant(1)]);
+});
+
 test("a client that has said all and closes its side gets its answer", async (t) => {
   const service = await startService(t);
   for (const [what, parts, result] of [

@@ -107,6 +107,16 @@ test("headers that do not frame a request are answered 40001", async (t) => {
   assert.deepEqual(ownLines(service), []);
 });
 
+test("a transfer coding is answered 40001 in HTTP/1.0, which knows none", async (t) => {
+  const service = await startService(t);
+  const good = chunkedRequest(service, BODY).toString("latin1");
+  for (const connection of ["", "Connection: keep-alive\r\n"]) {
+    const request = good.replace("HTTP/1.1", "HTTP/1.0").replace(HOST, HOST + connection);
+    await refuse(service, request);
+  }
+  assert.deepEqual(ownLines(service), []);
+});
+
 const BAD_CHUNKS: readonly string[] = [
   `zz\r\n${BODY}\r\n0\r\n\r\n`,
   `-${SIZE}\r\n${BODY}\r\n0\r\n\r\n`,
