@@ -38,13 +38,16 @@ export function parseNewPlant(bytes: Buffer): NewPlant {
   return parsePlain(bytes) ?? parseAny(bytes);
 }
 
+/** A part of a text keeps all of it: no plant may keep a body longer than this. */
+const TEXT_BYTES_MAX = 1024;
+
 /** The plant, where it is written as nearly every one is. */
 function parsePlain(bytes: Buffer): NewPlant | undefined {
   const finder = new PlainPlantFinder();
   if (finder.find(bytes, 0) !== bytes.length) return undefined;
   if (!finder.isAscii && !isUtf8(bytes)) return undefined;
   const { id, nameStart, nameEnd, tagStart, tagEnd } = finder;
-  if (!finder.isAscii) {
+  if (!finder.isAscii || bytes.length > TEXT_BYTES_MAX) {
     const name = bytes.toString("utf8", nameStart, nameEnd);
     const tag = tagStart < 0 ? undefined : bytes.toString("utf8", tagStart, tagEnd);
     return newPlant(id, name, tag);

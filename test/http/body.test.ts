@@ -1,19 +1,9 @@
 /** How a body is put together, and what it costs meanwhile. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
 import fc from "fast-check";
 import { BodyCollector, Pending } from "../../src/http/body.ts";
-
-setFlagsFromString("--expose-gc");
-const gc = runInNewContext("gc") as () => void;
-
-function usedBytes(): number {
-  gc();
-  const { heapUsed, arrayBuffers } = process.memoryUsage();
-  return heapUsed + arrayBuffers;
-}
+import { usedBytes } from "../support/memory.ts";
 
 /** A collector, and what it told. */
 function collect(bytesMax: number, pending = new Pending(bytesMax, 1)) {
