@@ -103,18 +103,18 @@ export class LogWriter {
         "Cannot store it now: too much waits for the disk; send the request again later",
       );
     }
-    this.#openBatch().add(record, bytes, waiter);
+    this.#add(record, bytes, waiter);
     this.#queuedBytes += bytes;
     this.#flushing ??= this.#flush();
   }
 
-  /** The batch that takes the next record. */
-  #openBatch(): Batch {
+  /** Adds to the last batch, or to a new one, which is queued only with a record in it. */
+  #add(record: string, bytes: number, waiter: Waiter): void {
     const last = this.#queue.at(-1);
-    if (last !== undefined && !last.isFull) return last;
-    const batch = new Batch(this.#batchBytesMax);
-    this.#queue.push(batch);
-    return batch;
+    const isOpen = last !== undefined && !last.isFull;
+    const batch = isOpen ? last : new Batch(this.#batchBytesMax);
+    batch.add(record, bytes, waiter);
+    if (!isOpen) this.#queue.push(batch);
   }
 
   /** Waits until everything accepted so far was answered. */
@@ -236,7 +236,10 @@ export class LogWriter {
     );
     this.#failure = error;
     batch?.fail(error);
-    for (const waiting of this.#queue.splice(0)) waiting.fail(error);
+    for (const waiting of this.#queue.splice(0)) {
+      this.#queuedBytes -= waiting.bytes.length;
+      waiting.fail(error);
+    }
     this.#reportFailure(error);
     return error;
   }

@@ -33,6 +33,8 @@ test("a batch is its records as lines, and tells each where its line stands", ()
       const text = records.map((each) => `${each}\n`).join("");
       assert.equal(batch.bytes.toString(), Buffer.from(text).toString());
       assert.equal(batch.records, records.length);
+      const room = batch.bytes.buffer.byteLength;
+      assert.ok(room <= Math.max(BYTES_MAX, batch.bytes.length), "it grows to what it needs");
       assert.equal(batch.isFull, Buffer.byteLength(text) >= BYTES_MAX);
       batch.acknowledge(start);
       let offset = start;
@@ -43,6 +45,21 @@ test("a batch is its records as lines, and tells each where its line stands", ()
       assert.equal(told.length, records.length);
     }),
   );
+});
+
+test("a batch has room for no more than what makes it full", () => {
+  for (const bytesMax of [1, 1000]) {
+    assert.equal(new Batch(bytesMax).bytes.buffer.byteLength, bytesMax);
+  }
+});
+
+test("a batch takes no record whose bytes are other than was said", () => {
+  const batch = new Batch(BYTES_MAX);
+  const waiter: Waiter = { durable: () => {}, failed: () => {} };
+  assert.throws(() => batch.add("é", 2, waiter), RangeError);
+  assert.throws(() => batch.add("e", 3, waiter), RangeError);
+  assert.equal(batch.records, 0);
+  assert.equal(batch.bytes.length, 0);
 });
 
 test("a batch that fails tells every waiter the same error, once", () => {

@@ -86,6 +86,30 @@ test("LogWriter.append() no longer counts a refused batch as waiting once it is 
   assert.deepEqual(await outcomes([retried]), [OLD.length]);
 });
 
+test("LogWriter.append() that finds no memory behind a write leaves nothing behind (fake shortage)", async (t) => {
+  const file = await openLog(t, OLD);
+  const appendToFile = file.append.bind(file);
+  const allocate = Buffer.allocUnsafeSlow;
+  const late: Promise<void>[] = [];
+  const appends = t.mock.method(file, "append", (bytes: Buffer, position: number) => {
+    const shortage = t.mock.method(Buffer, "allocUnsafeSlow", (size: number) => {
+      if (size > 8) throw new RangeError("Array buffer allocation failed");
+      return allocate(size);
+    });
+    late.push(assert.rejects(append(writer, "longer than 8 bytes"), RangeError));
+    shortage.mock.restore();
+    return appendToFile(bytes, position);
+  });
+  const writer = writerOn(file);
+  assert.equal(await append(writer, "one"), OLD.length);
+  await Promise.all(late);
+  await writer.drain();
+  assert.equal(appends.mock.callCount(), 1, "a batch without a record is not written");
+  assert.equal(writer.queuedBytes, 0);
+  appends.mock.restore();
+  assert.equal(await append(writer, "two"), OLD.length + "one\n".length);
+});
+
 test("LogWriter.append() fails for good after a failed sync, and the queue shares its answer (fake sync failure)", async (t) => {
   const file = await openLog(t, OLD);
   const late: Promise<number>[] = [];
@@ -103,6 +127,7 @@ test("LogWriter.append() fails for good after a failed sync, and the queue share
   await writer.drain();
   assert.equal(appends.callCount(), 1, "nothing may be written or synced any more");
   assert.equal(writer.durableBytes, OLD.length);
+  assert.equal(writer.queuedBytes, 0, "nothing waits any more");
 });
 
 test("LogWriter cuts back what a failed sync left behind, as best it can (fake sync failure)", async (t) => {
