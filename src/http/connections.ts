@@ -89,9 +89,7 @@ export class Connections {
     connection.req = req;
     connection.res = res;
     this.#countUnanswered(connection, req.socket, res);
-    // Node's parser stops behind an offer of another protocol, drops what came with it, and
-    // takes what comes next for a request: half of one could be carried out.
-    if (this.#isDraining || req.headers.upgrade !== undefined) closeAfter(res);
+    if (this.#isDraining) closeAfter(res);
     const fault = findFramingFault(req);
     if (fault === undefined) this.#handle(req, res, sendContinue);
     else answerAndClose(req, res, this.#errorReply(fault, req.headers.origin));

@@ -12,7 +12,7 @@ import { publishWarning } from "../core/channels.ts";
 import { readNumber, requireMethods } from "../core/options.ts";
 import { encodePlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import type { PlantService, TokenVerifier, VerifiedToken } from "../core/services.ts";
-import { answer, answerNobody } from "./answer.ts";
+import { answer, answerNobody, closeAfter } from "./answer.ts";
 import { normalizeBasePath } from "./base-path.ts";
 import { Authenticator, insufficientScope } from "./bearer.ts";
 import { BodyCollector, collectStream, Pending, requireLength, requireUnread } from "./body.ts";
@@ -122,6 +122,9 @@ class Listener {
   handle(exchange: Exchange): void {
     if (exchange.res.headersSent) return;
     noteArrival(exchange.req);
+    // Node's parser stops behind an offer of another protocol, drops what came with it, and
+    // takes what comes next for a request: half of one could be carried out.
+    if (exchange.req.headers.upgrade !== undefined) closeAfter(exchange.res);
     if (this.#cors !== undefined && this.#isPreflight(exchange, this.#cors)) return;
     try {
       const sender = this.#authenticator.authenticate(exchange.req);

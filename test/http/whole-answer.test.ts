@@ -24,6 +24,8 @@ const STAYS = { Connection: "keep-alive" };
 const REFUSED = "a plant that is refused";
 const EXPECTS = { Expect: "100-continue" };
 const CLOSES = { Connection: "close" };
+/** Answered here, and so is the last: Node's parser loses what comes behind it. */
+const OFFERS = { Connection: "upgrade", Upgrade: "h2c" };
 /** Answered 404, and the connection closes. */
 const LAST: RequestParts = { ...create("", CLOSES), target: "/none" };
 
@@ -39,6 +41,7 @@ const CREATES: readonly [what: string, requests: readonly RequestParts[], isWhol
   ["HTTP/1.0 that stays", [{ ...create(ASCII, STAYS), version: "HTTP/1.0" }, LAST], true],
   ["HTTP/1.0", [{ ...create(ASCII), version: "HTTP/1.0" }], false],
   ["a connection that closes", [create(ASCII, CLOSES)], false],
+  ["an offer of another protocol", [create(ASCII, OFFERS)], false],
 ];
 
 for (const [what, requests, isWhole] of CREATES) {
