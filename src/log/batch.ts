@@ -76,7 +76,7 @@ export class Batch {
   acknowledge(start: number): void {
     let offset = start;
     for (let at = 0; at < this.#waiters.length; at++) {
-      this.#waiters[at]?.durable(offset);
+      (this.#waiters[at] as Waiter).durable(offset);
       offset = start + (this.#ends[at] as number);
     }
   }

@@ -24,7 +24,7 @@ const STAYS = { Connection: "keep-alive" };
 const REFUSED = "a plant that is refused";
 const EXPECTS = { Expect: "100-continue" };
 const CLOSES = { Connection: "close" };
-/** Answered here, and so is the last: Node's parser loses what comes behind it. */
+/** Its answer closes the connection, so no other request is sent behind it. */
 const OFFERS = { Connection: "upgrade", Upgrade: "h2c" };
 /** Answered 404, and the connection closes. */
 const LAST: RequestParts = { ...create("", CLOSES), target: "/none" };
