@@ -4,8 +4,8 @@
  * Invariants. Who is told "durable" has the whole record on disk; there is no
  * weaker promise. Bytes before `durableBytes` never change. What arrives
  * while a sync is under way goes out together in the next one: no timer, and
- * nothing waits while the disk is idle. A batch the system refused is cut away
- * before anything else is written, so its bytes never stay behind a later one.
+ * while the disk is idle nothing waits but for what comes at once. A batch the system refused is
+ * cut away before anything else is written, so its bytes never stay behind a later one.
  * After a failed sync, or when the file is no longer where it was, the writer
  * has failed for good: it never syncs and never acknowledges again.
  */
@@ -26,6 +26,9 @@ export interface LogWriterOptions {
   /** Told what the log is after every batch that became durable. */
   readonly onDurable?: (end: Checkpoint) => void;
 }
+
+/** After so long a batch waits no further turn of the event loop for more records. */
+const GATHER_MS_MAX = 1;
 
 /** A batch that is being written. */
 interface Write {
@@ -123,14 +126,35 @@ export class LogWriter {
   }
 
   async #flush(): Promise<void> {
-    // Every request of one turn of the event loop goes into its first batch.
-    await new Promise(setImmediate);
-    // Whoever was answered may have come back at once.
-    while (this.#queue.length > 0 && this.#failure === undefined) {
-      let write = this.#isDisplaced(undefined, this.durableBytes) ? undefined : this.#startWrite();
+    do {
+      await this.#gather();
+      // The queue is empty where the writer has failed meanwhile.
+      const isReady = this.#queue.length > 0 && !this.#isDisplaced(undefined, this.durableBytes);
+      let write = isReady ? this.#startWrite() : undefined;
       while (write !== undefined) write = await this.#finishWrite(write);
-    }
+    } while (this.#queue.length > 0); // whoever was answered may have come back at once
     this.#flushing = undefined;
+  }
+
+  /**
+   * Waits until every request of this turn of the event loop is in the first batch; and, while that
+   * is a small one, as long as each turn brings more: whoever was answered comes back. A quarter
+   * more creates at 16 connections, a tenth at 64, for an eighth less processor time (12 and 24
+   * rounds by turns).
+   */
+  async #gather(): Promise<void> {
+    const deadline = performance.now() + GATHER_MS_MAX;
+    let records = 0;
+    let known: number;
+    do {
+      known = records;
+      await new Promise(setImmediate);
+      records = this.#queue[0]?.records ?? 0;
+    } while (records > known && !this.#isWorthwhile && performance.now() < deadline);
+  }
+
+  get #isWorthwhile(): boolean {
+    return this.#queue[0]?.isWorthwhile === true;
   }
 
   /**
@@ -138,14 +162,14 @@ export class LogWriter {
    * would fill what somebody cut away, and the size would look right.
    */
   #startWrite(): Write | undefined {
-    const batch = this.#failure === undefined ? this.#queue.shift() : undefined;
+    const batch = this.#queue.shift();
     if (batch === undefined) return undefined;
     const { bytes } = batch;
     const startedAt = batches.hasSubscribers ? performance.now() : undefined;
     return { batch, bytes, startedAt, written: this.#file.append(bytes, this.durableBytes) };
   }
 
-  /** Waits for a batch and answers it; returns the next one, which is under way already. */
+  /** Waits for a batch and answers it; returns the next one where it is under way already. */
   async #finishWrite({ batch, bytes, startedAt, written }: Write): Promise<Write | undefined> {
     const result = await written;
     const syncMs = startedAt === undefined ? undefined : performance.now() - startedAt;
@@ -158,7 +182,7 @@ export class LogWriter {
       const offset = this.durableBytes;
       this.#end = extendCheckpoint(this.#end, bytes, batch.records);
       // The disk works while this batch is answered: up to a tenth more creates (256 connections).
-      const next = this.#startWrite();
+      const next = this.#isWorthwhile ? this.#startWrite() : undefined;
       this.#acknowledge(batch, offset);
       if (syncMs !== undefined) this.#publish(batch.records, bytes.length, syncMs);
       return next;

@@ -51,6 +51,19 @@ async function openWriter(
   };
 }
 
+/** Appends records of two bytes over some turns of the event loop, and waits for all of them. */
+async function appendByTurns(
+  writer: LogWriter,
+  { turns, recordsATurn }: { turns: number; recordsATurn: number },
+): Promise<void> {
+  const pending: Promise<number>[] = [];
+  for (let turn = 0; turn < turns; turn++) {
+    for (let count = 0; count < recordsATurn; count++) pending.push(append(writer, "x"));
+    await new Promise(setImmediate);
+  }
+  await Promise.all(pending);
+}
+
 test("LogWriter.append() resolves with the offset of a record that is in the file", async (t) => {
   const { writer, content } = await openWriter(t);
   assert.equal(await append(writer, "one"), 0);
@@ -87,6 +100,47 @@ test("LogWriter.append() writes what arrives during a sync together in the next 
     { bytes: "two\nthree\nfour\n", position: 4 },
   ]);
 });
+
+test("LogWriter.append() writes together what turn after turn of the event loop brings (fake clock)", async (t) => {
+  const { writer, batches } = await openWriter(t);
+  t.mock.method(performance, "now", () => 0);
+  await appendByTurns(writer, { turns: 5, recordsATurn: 1 });
+  assert.deepEqual(
+    batches().map(({ bytes }) => bytes.length),
+    [10],
+  );
+});
+
+test("LogWriter.append() waits no turn more once a batch is worth a sync (fake clock)", async (t) => {
+  const { writer, batches } = await openWriter(t);
+  t.mock.method(performance, "now", () => 0);
+  await appendByTurns(writer, { turns: 3, recordsATurn: 16 });
+  assert.equal(batches()[0]?.bytes.length, 2 * 32);
+});
+
+test("LogWriter.append() waits no turn more once a millisecond is over (fake clock)", async (t) => {
+  const { writer, batches } = await openWriter(t);
+  let now = 0;
+  t.mock.method(performance, "now", () => now++);
+  await appendByTurns(writer, { turns: 3, recordsATurn: 1 });
+  assert.equal(batches()[0]?.bytes, "x\n");
+});
+
+for (const [waiting, writesBegun] of [
+  [31, 1],
+  [32, 2],
+] as const) {
+  test(`LogWriter.append() has begun ${writesBegun} writes at its answer where ${waiting} records wait`, async (t) => {
+    const late: Promise<number>[] = [];
+    const { writer, batches } = await openWriter(t, {}, () => {
+      for (let count = 0; count < waiting; count++) late.push(append(writer, "late"));
+    });
+    await append(writer, "first");
+    assert.equal(batches().length, writesBegun);
+    await Promise.all(late);
+    assert.equal(batches().length, 2);
+  });
+}
 
 test("LogWriter.append() takes records until a batch holds batchBytesMax, and one at least", async (t) => {
   const lengths = fc.array(fc.integer({ min: 0, max: 30 }), { minLength: 1, maxLength: 40 });
