@@ -93,6 +93,15 @@ interface Exchange {
   readonly sendContinue: (() => void) | undefined;
 }
 
+/**
+ * Whether a request offers another protocol. Node's parser stops behind one, drops what came with
+ * it, and takes what comes next for a request: half of one could be carried out. Our own server
+ * (http/connections) therefore ignores what follows an answer that closes; so this comes first.
+ */
+function isOffer({ headers: { upgrade, connection } }: IncomingMessage): boolean {
+  return upgrade !== undefined && /upgrade/i.test(connection ?? "");
+}
+
 class Listener {
   readonly #plants: PlantService;
   readonly #reader: Reader;
@@ -122,9 +131,7 @@ class Listener {
   handle(exchange: Exchange): void {
     if (exchange.res.headersSent) return;
     noteArrival(exchange.req);
-    // Node's parser stops behind an offer of another protocol, drops what came with it, and
-    // takes what comes next for a request: half of one could be carried out.
-    if (exchange.req.headers.upgrade !== undefined) closeAfter(exchange.res);
+    if (isOffer(exchange.req)) closeAfter(exchange.res);
     if (this.#cors !== undefined && this.#isPreflight(exchange, this.#cors)) return;
     try {
       const sender = this.#authenticator.authenticate(exchange.req);

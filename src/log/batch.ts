@@ -18,8 +18,6 @@ export interface Waiter {
 
 /** Most batches find room in so much. */
 const ROOM_BYTES = 16 * 1024;
-/** A sync costs as much processor time as some five creates do, and of a batch as large a sixth. */
-const WORTHWHILE_RECORDS = 32;
 
 export class Batch {
   readonly #bytesMax: number;
@@ -37,11 +35,6 @@ export class Batch {
 
   get isFull(): boolean {
     return this.#size >= this.#bytesMax;
-  }
-
-  /** Whether a sync is well spent on it, or it takes no more. */
-  get isWorthwhile(): boolean {
-    return this.records >= WORTHWHILE_RECORDS || this.isFull;
   }
 
   get records(): number {

@@ -24,7 +24,7 @@ test("parseNewPlant() is the inverse of encodeNewPlant() on any plant", () => {
   );
 });
 
-test("parseNewPlant() makes plants that keep nothing of the bytes they were read from", () => {
+test("parseNewPlant() makes plants that keep no long body they were read from", () => {
   const count = 20;
   for (const [what, name] of [
     ["plain text", "a name that is longer than a few"],

@@ -7,6 +7,7 @@ import assert from "node:assert/strict";
 import net from "node:net";
 import { type TestContext, test } from "node:test";
 import { promisify } from "node:util";
+import type { NewPlant } from "../../src/core/plant.ts";
 import { Client } from "../support/client.ts";
 import {
   assertCommonHeaders,
@@ -182,6 +183,19 @@ test("an offer of another protocol is ignored", async (t) => {
   }
 });
 
+test("an Upgrade that the Connection header does not name leaves the connection open", async (t) => {
+  const service = await startService(t);
+  const client = await Client.connect(service.port);
+  for (const connection of [undefined, "keep-alive"]) {
+    const headers = { Connection: connection, Upgrade: "h2c" };
+    await client.send(encodeRequest(service, { headers, ...GOOD }));
+    const answer = await client.next();
+    assertPlant(answer, { name: "plant 1" });
+    assert.equal(answer.headers.get("connection"), "keep-alive");
+  }
+  client.destroy();
+});
+
 test("behind an offer of another protocol nothing is carried out, and the connection closes", async (t) => {
   const service = await startService(t);
   const offer = encodeRequest(service, {
@@ -206,6 +220,25 @@ test("behind an offer of another protocol nothing is carried out, and the connec
       await assertServes(service);
     });
   }
+  assert.deepEqual(ownLines(service), [plant(1)]);
+});
+
+test("what comes behind an offer that is not answered yet is not carried out either", async (t) => {
+  const service = await startService(t);
+  const create = service.store.create.bind(service.store);
+  let release = () => {};
+  const held = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  t.mock.method(service.store, "create", async (plant: NewPlant) => {
+    await held;
+    return create(plant);
+  });
+  const client = await Client.connect(service.port);
+  await client.send(encodeRequest(service, { ...OFFER, ...GOOD }), encodeRequest(service, SECOND));
+  release();
+  assertPlant(await client.next(), { name: "plant 1" });
+  assert.deepEqual(await client.rest(), []);
   assert.deepEqual(ownLines(service), [plant(1)]);
 });
 

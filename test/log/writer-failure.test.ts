@@ -40,6 +40,7 @@ function failFirstAppend(
   return spy.mock;
 }
 
+const DURABLE: AppendResult = { outcome: "durable" };
 const REFUSED: AppendResult = { outcome: "refused", cause: new Error("disk full") };
 const UNKNOWN: AppendResult = { outcome: "unknown", cause: new Error("i/o error") };
 const half = (bytes: Buffer) => bytes.subarray(0, bytes.length / 2);
@@ -129,6 +130,45 @@ test("LogWriter.append() fails for good after a failed sync, and the queue share
   assert.equal(writer.durableBytes, OLD.length);
   assert.equal(writer.queuedBytes, 0, "nothing waits any more");
 });
+
+test("LogWriter.fail() answers what has not been written yet, and writes none of it", async (t) => {
+  const file = await openLog(t, OLD);
+  const appends = t.mock.method(file, "append");
+  const writer = writerOn(file);
+  const waiting = [append(writer, "one"), append(writer, "two")];
+  const error = writer.fail(new Error("the log is another one"));
+  for (const each of waiting) await assert.rejects(each, (rejection) => rejection === error);
+  await writer.drain();
+  assert.equal(appends.mock.callCount(), 0);
+  assert.equal(writer.queuedBytes, 0);
+  assert.equal(await writer.failed, error);
+});
+
+for (const [what, result] of [
+  ["durable", DURABLE],
+  ["refused", REFUSED],
+  ["not synced", UNKNOWN],
+] as const) {
+  test(`LogWriter.fail() stands where the batch under way turns out to be ${what} (fake result)`, async (t) => {
+    const file = await openLog(t, OLD);
+    const told: Promise<unknown>[] = [];
+    const during = () => {
+      told.push(append(writer, "two").catch((error: unknown) => error));
+      writer.fail(new Error("the log is another one"));
+    };
+    const appends = failFirstAppend(t, file, result, { during });
+    const cuts = t.mock.method(file, "truncate");
+    const writer = writerOn(file);
+    told.push(append(writer, "one").catch((error: unknown) => error));
+    const error = await writer.failed;
+    for (const each of told) assert.equal(await each, error);
+    await writer.drain();
+    assert.equal(appends.callCount(), 1);
+    assert.equal(cuts.mock.callCount(), 0, "the log may be another one's");
+    assert.equal(writer.queuedBytes, 0);
+    assert.equal(writer.fail(new Error("later")), error);
+  });
+}
 
 test("LogWriter cuts back what a failed sync left behind, as best it can (fake sync failure)", async (t) => {
   const file = await openLog(t, OLD);

@@ -126,13 +126,14 @@ test("LogWriter.append() waits no turn more once a millisecond is over (fake clo
   assert.equal(batches()[0]?.bytes, "x\n");
 });
 
-for (const [waiting, writesBegun] of [
-  [31, 1],
-  [32, 2],
+for (const [waiting, batchBytesMax, writesBegun] of [
+  [31, 1024, 1],
+  [32, 1024, 2],
+  [2, 2 * "late\n".length, 2],
 ] as const) {
-  test(`LogWriter.append() has begun ${writesBegun} writes at its answer where ${waiting} records wait`, async (t) => {
+  test(`LogWriter.append() has begun ${writesBegun} writes at its answer where ${waiting} records wait for a batch of ${batchBytesMax} bytes`, async (t) => {
     const late: Promise<number>[] = [];
-    const { writer, batches } = await openWriter(t, {}, () => {
+    const { writer, batches } = await openWriter(t, { batchBytesMax }, () => {
       for (let count = 0; count < waiting; count++) late.push(append(writer, "late"));
     });
     await append(writer, "first");
