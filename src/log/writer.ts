@@ -130,9 +130,7 @@ export class LogWriter {
   async #flush(): Promise<void> {
     do {
       await this.#gather();
-      // The queue is empty where the writer has failed meanwhile.
-      const isReady = this.#queue.length > 0 && !this.#isDisplaced(undefined, this.durableBytes);
-      let write = isReady ? this.#startWrite() : undefined;
+      let write = this.#isDisplaced(undefined, this.durableBytes) ? undefined : this.#startWrite();
       while (write !== undefined) write = await this.#finishWrite(write);
     } while (this.#queue.length > 0); // whoever was answered may have come back at once
     this.#flushing = undefined;
@@ -163,7 +161,8 @@ export class LogWriter {
 
   /**
    * Has the next batch written, in a turn that has seen the file in its place: else the write
-   * would fill what somebody cut away, and the size would look right.
+   * would fill what somebody cut away, and the size would look right. There is none where the
+   * writer has failed meanwhile: that empties the queue.
    */
   #startWrite(): Write | undefined {
     const batch = this.#queue.shift();
