@@ -54,7 +54,7 @@ interface Visit {
 }
 
 /** About how long a line is: what a scan of so many bytes gets ready for. */
-const LINE_BYTES_GUESS = 64;
+export const LINE_BYTES_GUESS = 64;
 
 /** How far apart the reports of progress are. */
 const PROGRESS_BYTES = 1024 * 1024;
@@ -121,7 +121,7 @@ export class LogScan {
   /** Where the file cannot be read on, what was read is judged before that is told. */
   async *#blocks(start: LinePosition, end: number, loader: IdLoader): AsyncGenerator<LineBlock> {
     try {
-      yield* readBlocks(this.#file, start, end);
+      yield* readBlocks(this.#file, start, end, { isLent: true });
     } catch (error) {
       await this.#judgeAll([], loader);
       throw error;

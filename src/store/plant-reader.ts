@@ -4,14 +4,21 @@
  * Takes no lock and changes nothing; where it stops is said by store/readable.
  */
 import type { NewPlant } from "../core/plant.ts";
-import { type LineBlock, LOG_START, positionAfter, readBlocks, visitLines } from "../log/reader.ts";
+import {
+  type BlockOptions,
+  type LineBlock,
+  LOG_START,
+  positionAfter,
+  readBlocks,
+  visitLines,
+} from "../log/reader.ts";
 import { checkLines, type PlantTaker } from "./line-check.ts";
 import { LineRuns } from "./line-runs.ts";
 import { findReadable, openForReading } from "./readable.ts";
 import { decodeRecord } from "./record.ts";
 
 /** What is made plants of at once: a few milliseconds of the caller's event loop. */
-const PLANTS_BLOCK_BYTES = 256 * 1024;
+const PLANTS_BLOCKS: BlockOptions = { blockBytes: 256 * 1024 };
 
 /**
  * Every plant in the log, oldest first, in bounded memory.
@@ -20,7 +27,7 @@ const PLANTS_BLOCK_BYTES = 256 * 1024;
  * process that holds the directory does not answer within 1 s, `corruption`.
  */
 export async function* readPlants(directory: string): AsyncGenerator<NewPlant> {
-  for await (const { block, logPath } of readDurableBlocks(directory, PLANTS_BLOCK_BYTES)) {
+  for await (const { block, logPath } of readDurableBlocks(directory, PLANTS_BLOCKS)) {
     const plants: NewPlant[] = [];
     const fault = faultOf(() => {
       visitLines(block, (record, position) => {
@@ -68,13 +75,13 @@ function faultOf(visit: () => void): unknown {
 
 async function* readDurableBlocks(
   directory: string,
-  blockBytes?: number,
+  options?: BlockOptions,
 ): AsyncGenerator<{ readonly block: LineBlock; readonly logPath: string }> {
   const file = await openForReading(directory);
   try {
     const { end, lastLine } = await findReadable(directory, file);
     let before: LineBlock | undefined;
-    for await (const block of readBlocks(file, LOG_START, end, blockBytes)) {
+    for await (const block of readBlocks(file, LOG_START, end, options)) {
       yield { block, logPath: file.path };
       before = block;
     }
