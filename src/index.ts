@@ -68,7 +68,8 @@ export {
 } from "./store/import.ts";
 export type { LineFault, LinePosition } from "./store/line-fault.ts";
 export { exportLines, readPlants } from "./store/plant-reader.ts";
-export { PlantStore, type PlantStoreOptions } from "./store/plant-store.ts";
+export { PlantStore } from "./store/plant-store.ts";
+export type { PlantStoreOptions } from "./store/plant-store-options.ts";
 export {
   type Checkpoint,
   type RepairOptions,

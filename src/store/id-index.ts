@@ -12,7 +12,8 @@
 import { randomBytes } from "node:crypto";
 import { ENTRY_WORDS, HASH, HIGH, positionOf, requireOffset } from "./id-entry.ts";
 import { IdHash, SEED_BYTES } from "./id-hash.ts";
-import { keepBelow, PAGE_SLOTS, PagePool, SLACK, SlotTable } from "./slot-table.ts";
+import { IndexCopy, type IndexShape, type PagePlace } from "./index-copy.ts";
+import { PAGE_SLOTS, PagePool, SLACK, SlotTable } from "./slot-table.ts";
 
 /** Beyond it, the probes for an id that is not there grow long (13 slots on average here). */
 const LOAD_MAX = 0.8;
@@ -36,21 +37,8 @@ const MOVES = 5;
  */
 const COPY_ADDS_MAX = 0.05;
 
-/** What makes an index besides the pages of its tables. */
-export interface IndexShape {
-  readonly seed: Uint8Array;
-  readonly homes: number;
-  /** Of the table that is being emptied; 0 where there is none. */
-  readonly oldHomes: number;
-  /** Homes of that table that are empty already. */
-  readonly moved: number;
-}
-
-/** Where a page of a copied index belongs. */
-export interface PagePlace {
-  readonly isOld: boolean;
-  readonly page: number;
-}
+/** Of another index, added in one go. */
+const ADDED_SLOTS = PAGE_SLOTS / 8;
 
 export class IdIndex {
   readonly #seed: Uint8Array;
@@ -79,10 +67,10 @@ export class IdIndex {
     this.#table = new SlotTable(homes, this.#hash, this.#pool);
   }
 
-  /** An index from the pages of a copy, which hold so many ids. */
-  static fromPages(
+  /** An index that lacks the pages of a copy, which hold so many ids: each is to be set. */
+  static ofPages(
     { seed, homes, oldHomes, moved }: IndexShape,
-    pages: Iterable<PagePlace & { readonly bytes: ArrayBuffer }>,
+    places: Iterable<PagePlace>,
     size: number,
   ): IdIndex {
     const index = new IdIndex(0, seed);
@@ -90,10 +78,28 @@ export class IdIndex {
     if (oldHomes > 0) index.#old = new SlotTable(oldHomes, index.#hash, index.#pool);
     index.#moved = moved;
     index.#size = size;
-    for (const { isOld, page, bytes } of pages) {
-      (isOld ? index.#old : index.#table)?.setPage(page, bytes);
-    }
+    for (const { isOld, page } of places) (isOld ? index.#old : index.#table)?.awaitPage(page);
     return index;
+  }
+
+  setPage({ isOld, page }: PagePlace, bytes: ArrayBuffer): void {
+    (isOld ? this.#old : this.#table)?.setPage(page, bytes);
+  }
+
+  /** Whether the pages are there that an id with this hash may stand in: else `get` and `add` throw. */
+  isRead(hash: number): boolean {
+    return this.#tableOf(hash).isRead(hash);
+  }
+
+  /** The page that an id with this hash stands in, or else in the one behind it. */
+  placeOf(hash: number): PagePlace {
+    const table = this.#tableOf(hash);
+    return { isOld: table === this.#old, page: table.pageOf(hash) };
+  }
+
+  /** An index that holds nothing, in which every id has the hash that it has here. */
+  emptied(): IdIndex {
+    return new IdIndex(this.#size, this.#seed);
   }
 
   /**
@@ -198,6 +204,22 @@ export class IdIndex {
     return present;
   }
 
+  /**
+   * Adds what another index holds, unless it is there; between two parts, each less than a
+   * millisecond, others may have their turn. Nothing may be added to the other one meanwhile.
+   */
+  *addAll(other: IdIndex): Generator<void> {
+    for (const table of [other.#old, other.#table]) {
+      const slots = (table?.pageCount ?? 0) * PAGE_SLOTS;
+      for (let start = 0; start < slots; start += ADDED_SLOTS) {
+        table?.visitSlots(start, ADDED_SLOTS, (low, high, offset) => {
+          this.#addHashed(this.#hash.of(low, high), low, high, offset);
+        });
+        yield;
+      }
+    }
+  }
+
   #addHashed(hash: number, low: number, high: number, offset: number): number | undefined {
     this.#makeRoom();
     const present = this.#tableOf(hash).addUnlessThere(hash, low, high, offset);
@@ -224,57 +246,5 @@ export class IdIndex {
       this.#moved = 0;
       this.#table = new SlotTable(Math.ceil(this.#old.homes * GROWTH), this.#hash, this.#pool);
     }
-  }
-}
-
-/** A copy of an index, made page by page: what it held when the copy began, and nothing else. */
-export class IndexCopy {
-  readonly shape: IndexShape;
-  readonly #tables: readonly (SlotTable | undefined)[];
-  readonly #limit: number;
-  readonly #end: () => void;
-  #isLost = false;
-
-  constructor(
-    shape: IndexShape,
-    tables: readonly (SlotTable | undefined)[],
-    limit: number,
-    end: () => void,
-  ) {
-    this.shape = shape;
-    this.#tables = tables;
-    this.#limit = limit;
-    this.#end = end;
-  }
-
-  /** So many ids were added that the index had to go on moving: the copy is worth nothing. */
-  get isLost(): boolean {
-    return this.#isLost;
-  }
-
-  /** At most so many pages. */
-  get pageCount(): number {
-    return this.#tables.reduce((count, table) => count + (table?.pageCount ?? 0), 0);
-  }
-
-  /** Copies one page after the other into `target`, each when it is asked for. */
-  *pages(target: Uint8Array): Generator<PagePlace & { readonly used: number }> {
-    for (const [at, table] of this.#tables.entries()) {
-      for (let page = 0; page < (table?.pageCount ?? 0); page++) {
-        const isOld = at === 1;
-        if (table?.copyPage(page, isOld ? this.shape.moved : 0, target) !== true) continue;
-        yield { isOld, page, used: keepBelow(this.#limit, target) };
-      }
-    }
-  }
-
-  /** Lets the index move again. */
-  end(): void {
-    this.#end();
-  }
-
-  giveUp(): void {
-    this.#isLost = true;
-    this.#end();
   }
 }

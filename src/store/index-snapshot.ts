@@ -8,7 +8,8 @@
  * checkpoint of that length or more is on disk, so that a log is never judged
  * by it. Nothing is synced: every page carries its checksum, and what says how
  * to read them stands at the end, where a file that was cut has none. When it is
- * written is not known here (see store/snapshotter).
+ * written is not known here (see store/snapshotter), nor when its pages are read
+ * (see store/snapshot-pages).
  *
  * The file: the pages of the index as they stand in memory; a directory, for
  * each page its table, its number, how many ids it holds and its CRC-32, each as
@@ -21,8 +22,10 @@ import { publishWarning } from "../core/channels.ts";
 import { type Checkpoint, isNewerThanCheckpoint } from "../log/checkpoint.ts";
 import { ioError, type LogFile } from "../log/file.ts";
 import { replaceCache } from "../log/replace-file.ts";
-import { IdIndex, type IndexCopy, type IndexShape, type PagePlace } from "./id-index.ts";
+import { IdIndex } from "./id-index.ts";
+import type { IndexCopy, IndexShape } from "./index-copy.ts";
 import { PAGE_BYTES } from "./slot-table.ts";
+import { type PageSum, SnapshotPages } from "./snapshot-pages.ts";
 
 const VERSION = 1;
 const ENTRY_BYTES = 16;
@@ -31,9 +34,6 @@ const FOOTER_BYTES = 512;
 const CHECK_BYTES = 9;
 /** Of the log, in front of the length that is covered. */
 const LOG_TAIL_BYTES = 1024 * 1024;
-/** Read at once: 3 MiB and more. */
-const PAGES_PER_READ = 8;
-
 /** A length of a log that ends with a line. */
 export interface LogEnd extends Checkpoint {
   /** The number of the line that starts there, counted from 1. */
@@ -42,7 +42,9 @@ export interface LogEnd extends Checkpoint {
 
 /** The index of the first bytes of a log. */
 export interface IndexSnapshot {
+  /** Lacks its pages until they are read. */
   readonly index: IdIndex;
+  readonly pages: SnapshotPages;
   readonly end: LogEnd;
 }
 
@@ -60,9 +62,8 @@ interface Footer {
   readonly directory: number;
 }
 
-interface Entry extends PagePlace {
+interface Entry extends PageSum {
   readonly used: number;
-  readonly crc32: number;
 }
 
 export function snapshotPath(logPath: string): string {
@@ -137,46 +138,42 @@ export async function writeSnapshot(file: LogFile, parts: SnapshotParts): Promis
 }
 
 /**
- * The index of a log as its snapshot has it; `undefined` where there is none to
- * go by. Warns where one is damaged.
+ * The index of a log as its snapshot has it, with no page read yet; `undefined`
+ * where there is none to go by. Warns where one is damaged; never rejects.
  *
  * @param checkpoint of the log: a snapshot that knows more than it is left aside.
- * @param onProgress told how much of the log the pages that were read stand for.
- * @throws what `onProgress` throws, and nothing else.
  */
 export async function readSnapshot(
   file: LogFile,
   checkpoint: Checkpoint | undefined,
-  onProgress?: (bytes: number, total: number) => void,
 ): Promise<IndexSnapshot | undefined> {
   const path = snapshotPath(file.path);
   let handle: FileHandle | undefined;
-  /** Whoever is told of the progress may end it all; that is no fault of the snapshot. */
-  let isTelling = false;
   try {
     await fs.rm(`${path}.new`, { force: true }); // of a process that was killed: as large as this
     handle = await fs.open(path);
     const { size } = await handle.stat();
     const footer = decodeFooter(await readPart(handle, size - FOOTER_BYTES, FOOTER_BYTES));
     if (footer === undefined || !(await isOfLog(footer, file, checkpoint))) return undefined;
-    const { end } = footer;
-    const tell = (share: number) => {
-      if (isTelling) return; // the other lane was told to end
-      const total = file.size();
-      isTelling = true;
-      onProgress?.(Math.floor(end.bytes * share), total);
-      isTelling = false;
-    };
-    return { index: await readIndex(handle, footer, tell), end };
+    const entries = await readDirectory(handle, footer);
+    const { seed, ...shape } = footer.shape;
+    const index = IdIndex.ofPages(
+      { ...shape, seed: Buffer.from(seed, "hex") },
+      entries,
+      footer.size,
+    );
+    return { index, pages: new SnapshotPages(path, entries, index), end: footer.end };
   } catch (cause) {
-    if (isTelling) throw cause;
-    if ((cause as NodeJS.ErrnoException).code !== "ENOENT") {
-      publishWarning(`"${path}" cannot be used, so the whole log is read instead`, cause);
-    }
+    if ((cause as NodeJS.ErrnoException).code !== "ENOENT") warnOfSnapshot(file, cause);
     return undefined;
   } finally {
     await handle?.close();
   }
+}
+
+/** Says that a snapshot is no good, and that the log is read in its place. */
+export function warnOfSnapshot({ path }: LogFile, cause: unknown): void {
+  publishWarning(`"${snapshotPath(path)}" cannot be used, so the whole log is read instead`, cause);
 }
 
 /** Whether it was made of this very log, as far as can be told without reading all of it. */
@@ -198,46 +195,10 @@ async function sumOfTail(file: LogFile, end: number): Promise<number> {
   return crc32(bytes);
 }
 
-/** Told which share of the pages was read. */
-type Tell = (share: number) => void;
-
-async function readIndex(handle: FileHandle, footer: Footer, tell: Tell): Promise<IdIndex> {
-  const { shape, pages, size } = footer;
-  const directory = await readPart(handle, pages * PAGE_BYTES, pages * ENTRY_BYTES);
-  if (crc32(directory) !== footer.directory) throw new Error("its directory is damaged");
-  const entries = decodeDirectory(directory);
-  const bytes = await readPages(handle, entries, tell);
-  const placed = entries.map((entry, at) => ({ ...entry, bytes: bytes[at] as ArrayBuffer }));
-  return IdIndex.fromPages({ ...shape, seed: Buffer.from(shape.seed, "hex") }, placed, size);
-}
-
-/** Straight into the memory they stay in; while one lane judges, the other reads. */
-async function readPages(
-  handle: FileHandle,
-  entries: readonly Entry[],
-  tell: Tell,
-): Promise<ArrayBuffer[]> {
-  const pages: ArrayBuffer[] = [];
-  let next = 0;
-  let read = 0;
-  const readLane = async () => {
-    while (next < entries.length) {
-      const first = next;
-      next += PAGES_PER_READ;
-      const count = Math.min(PAGES_PER_READ, entries.length - first);
-      const group = Array.from({ length: count }, () => Buffer.from(new ArrayBuffer(PAGE_BYTES)));
-      await handle.readv(group, first * PAGE_BYTES);
-      for (const [at, page] of group.entries()) {
-        const isSound = crc32(page) === entries[first + at]?.crc32;
-        if (!isSound) throw new Error(`page ${first + at} is damaged`);
-        pages[first + at] = page.buffer as ArrayBuffer;
-      }
-      read += count;
-      tell(read / entries.length);
-    }
-  };
-  await Promise.all([readLane(), readLane()]);
-  return pages;
+async function readDirectory(handle: FileHandle, { pages, directory }: Footer): Promise<Entry[]> {
+  const bytes = await readPart(handle, pages * PAGE_BYTES, pages * ENTRY_BYTES);
+  if (crc32(bytes) !== directory) throw new Error("its directory is damaged");
+  return decodeDirectory(bytes);
 }
 
 async function readPart(handle: FileHandle, position: number, length: number): Promise<Buffer> {

@@ -12,7 +12,7 @@ import { creates, publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { LOCK_NAME, LOG_NAME } from "../core/file-names.ts";
 import { assertInt64 } from "../core/int64.ts";
-import { readNumber, requireFunction, requireText } from "../core/options.ts";
+import { requireText } from "../core/options.ts";
 import { encodeNewPlant, type NewPlant, takeNewPlant } from "../core/plant.ts";
 import type { CreateOutcome, ListOptions, PlantService, StoreStatus } from "../core/services.ts";
 import { readCheckpoint } from "../log/checkpoint.ts";
@@ -20,31 +20,16 @@ import { describeSystemError, ensureDirectory, type LogFile } from "../log/file.
 import { DirectoryLock } from "../log/lock.ts";
 import { LogWriter } from "../log/writer.ts";
 import { requireRoom } from "./capacity.ts";
-import type { IdIndex } from "./id-index.ts";
 import { CreateInFlight, CreatesInFlight, type OverHandler } from "./in-flight.ts";
 import { readSnapshot } from "./index-snapshot.ts";
 import { type ListBlocks, listLines, listPlants, unknownCursor } from "./plant-list.ts";
+import { type PlantStoreOptions, readOptions } from "./plant-store-options.ts";
 import { publishCreate, readPlantAt } from "./record.ts";
 import { openLog, type RecoveredLog, recover } from "./recover.ts";
 import { judgeRepeat } from "./repeat.ts";
 import { Settling } from "./settling.ts";
+import type { StoreIndex } from "./store-index.ts";
 import { Upkeep } from "./upkeep.ts";
-
-export interface PlantStoreOptions {
-  /** What this process does, named to whoever finds the directory locked. Default: `library`. */
-  readonly command?: string;
-  /** A batch takes records until it holds this many bytes. Default, and most: 1 MiB. */
-  readonly batchBytesMax?: number;
-  /** More bytes of records than this never wait for the disk. Default: 64 MiB. */
-  readonly queueBytesMax?: number;
-  /**
-   * The shortest log, in bytes, that gets a snapshot of its index, for a fast
-   * start; 1 TiB, which no log reaches, for none. Default: 16 MiB.
-   */
-  readonly snapshotBytesMin?: number;
-  /** Told how much of the log was read, itself or in its snapshot; what it throws ends the opening. */
-  readonly onProgress?: (bytes: number, total: number) => void;
-}
 
 /**
  * A durable store of plants in a data directory, which this process alone
@@ -60,7 +45,7 @@ export class PlantStore implements PlantService {
   readonly failed: Promise<PlantStoreError>;
 
   readonly #file: LogFile;
-  readonly #index: IdIndex;
+  readonly #index: StoreIndex;
   readonly #writer: LogWriter;
   readonly #upkeep: Upkeep;
   readonly #lock: DirectoryLock;
@@ -84,6 +69,9 @@ export class PlantStore implements PlantService {
     this.#lock = parts.lock;
     this.#settling = parts.log.settle && new Settling(parts.log.settle);
     this.failed = parts.writer.failed;
+    this.#index.whole.catch((cause: unknown) => {
+      if (this.#closing === undefined) this.#writer.fail(cause);
+    });
   }
 
   /**
@@ -95,13 +83,9 @@ export class PlantStore implements PlantService {
    * of the wrong type or out of its range (`NUMBER_OPTIONS`).
    */
   static async open(directory: string, options: PlantStoreOptions = {}): Promise<PlantStore> {
-    const { command = "library", onProgress } = options;
     requireText("directory", directory);
-    requireText("command", command);
-    requireFunction("onProgress", onProgress);
-    const batchBytesMax = readNumber("batchBytesMax", options.batchBytesMax);
-    const queueBytesMax = readNumber("queueBytesMax", options.queueBytesMax);
-    const snapshotBytesMin = readNumber("snapshotBytesMin", options.snapshotBytesMin);
+    const { command, onProgress, batchBytesMax, queueBytesMax, snapshotBytesMin } =
+      readOptions(options);
     const { isOpenToOthers } = await ensureDirectory(directory);
     if (isOpenToOthers) {
       publishWarning(`"${directory}" is open to other users; close it: chmod 700 "${directory}"`);
@@ -117,7 +101,7 @@ export class PlantStore implements PlantService {
       const logPath = path.join(path.resolve(directory), LOG_NAME);
       const checkpoint = await readCheckpoint(logPath);
       file = await openLog(logPath, checkpoint);
-      const snapshot = await readSnapshot(file, checkpoint, onProgress);
+      const snapshot = await readSnapshot(file, checkpoint);
       const log = await recover(file, { checkpoint, snapshot, onProgress });
       writer = new LogWriter(file, {
         batchBytesMax,
@@ -154,6 +138,7 @@ export class PlantStore implements PlantService {
     const plant = takeNewPlant(given);
     this.#assertUsable();
     const hash = this.#index.hashOfId(plant.id);
+    while (!this.#index.isReady(hash)) await this.#hold(this.#awaitIndex(hash));
     const inFlight = this.#inFlight.find(plant.id, hash);
     if (inFlight !== undefined) return inFlight.repeat(plant);
     const offset = this.#findOffset(plant.id);
@@ -184,6 +169,8 @@ export class PlantStore implements PlantService {
   async get(id: bigint): Promise<NewPlant | undefined> {
     assertInt64(id);
     this.#assertUsable();
+    const hash = this.#index.hashOfId(id);
+    while (!this.#index.isReady(hash)) await this.#hold(this.#awaitIndex(hash));
     const offset = this.#findOffset(id);
     return offset === undefined ? undefined : this.#readPlant(id, offset);
   }
@@ -203,6 +190,7 @@ export class PlantStore implements PlantService {
   async *#list<T>(list: ListBlocks<T>, { after }: ListOptions = {}): AsyncGenerator<T> {
     if (after !== undefined) assertInt64(after);
     this.#assertUsable();
+    await this.#hold(this.#awaitIndex());
     const start = after === undefined ? 0 : this.#findOffset(after);
     if (start === undefined) throw unknownCursor(after);
     const end = this.#writer.durableBytes;
@@ -226,9 +214,11 @@ export class PlantStore implements PlantService {
   }
 
   async #close(): Promise<void> {
+    await Promise.allSettled(this.#reads); // some wait for the index, and append then
     await this.#writer.drain();
     await Promise.allSettled(this.#reads);
     await this.#settling?.drain();
+    await this.#index.stop();
     await this.#upkeep.finish();
     await closeAndRelease(this.#file, this.#lock);
   }
@@ -254,18 +244,33 @@ export class PlantStore implements PlantService {
    * is on disk was changed, and nothing can be vouched for.
    */
   async #readPlant(id: bigint, offset: number): Promise<NewPlant> {
-    const read = readPlantAt(this.#file, offset, this.#writer.durableBytes);
-    this.#reads.add(read);
     try {
-      const plant = await read;
+      const plant = await this.#hold(readPlantAt(this.#file, offset, this.#writer.durableBytes));
       if (plant.id === id) return plant;
       throw new Error(`the record at byte offset ${offset} has the id ${plant.id}, not ${id}`);
     } catch (cause) {
       const why = describeSystemError(cause);
       throw this.#fail(`no longer holds the plant stored at byte offset ${offset}: ${why}`, cause);
-    } finally {
-      this.#reads.delete(read);
     }
+  }
+
+  /**
+   * Waits until ids with this hash can be looked up, or all ids.
+   *
+   * @throws PlantStoreError `store_failed` where that cannot be.
+   */
+  async #awaitIndex(hash?: number): Promise<void> {
+    const read = hash === undefined ? this.#index.whole : this.#index.ready(hash);
+    await read.catch((cause: unknown) => this.#writer.fail(cause));
+    if (this.#writer.failure !== undefined) throw this.#writer.failure;
+  }
+
+  /** Has a close wait for a read, and for what is begun in the turn in which it ends. */
+  #hold<T>(read: Promise<T>): Promise<T> {
+    const release = () => this.#reads.delete(read);
+    this.#reads.add(read);
+    read.then(release, release);
+    return read;
   }
 
   /** Fails for good, because of what is wrong with the log. */
@@ -291,9 +296,5 @@ interface StoreParts {
 
 /** The directory goes free also where the system cannot close the log. */
 async function closeAndRelease(file: LogFile | undefined, lock: DirectoryLock): Promise<void> {
-  try {
-    await file?.close();
-  } finally {
-    await lock.release();
-  }
+  await (file?.close() ?? Promise.resolve()).finally(() => lock.release());
 }

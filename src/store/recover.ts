@@ -11,7 +11,7 @@
 import { existsSync } from "node:fs";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import type { Checkpoint } from "../log/checkpoint.ts";
+import { type Checkpoint, EMPTY_LOG } from "../log/checkpoint.ts";
 import { isRefusal, LogFile } from "../log/file.ts";
 import type { LinePosition } from "../log/format.ts";
 import { lineError } from "../log/line-error.ts";
@@ -25,14 +25,20 @@ import {
   settle,
   type Unsettled,
 } from "../log/recovery.ts";
-import type { IdIndex } from "./id-index.ts";
-import { type IndexSnapshot, type LogEnd, removeSnapshot } from "./index-snapshot.ts";
+import { IdIndex } from "./id-index.ts";
+import {
+  type IndexSnapshot,
+  type LogEnd,
+  removeSnapshot,
+  warnOfSnapshot,
+} from "./index-snapshot.ts";
 import type { LineFault } from "./line-fault.ts";
-import { LogScan } from "./log-scan.ts";
+import { LINE_BYTES_GUESS, LogScan } from "./log-scan.ts";
 import { isRecord } from "./record.ts";
+import { StoreIndex } from "./store-index.ts";
 
 export interface RecoveredLog {
-  readonly index: IdIndex;
+  readonly index: StoreIndex;
   /** Where the log ends that may be vouched for: whole lines, all of them on disk. */
   readonly end: LogEnd;
   /** The start of the log, where a snapshot stands for it and it was not read. */
@@ -56,18 +62,34 @@ interface RecoverOptions {
 
 /** @throws PlantStoreError `corruption` or `io_error`. */
 export async function recover(file: LogFile, options: RecoverOptions): Promise<RecoveredLog> {
-  const { snapshot, onProgress } = options;
+  const { snapshot } = options;
   if (snapshot === undefined) return putInOrder(file, await read(file, options));
   /** Whoever is told of the progress may end it all; the snapshot has no part in that. */
   let isTelling = false;
-  const tell = (bytes: number, total: number) => {
+  const onProgress = (bytes: number, total: number) => {
+    if (isTelling) return; // it was ended
     isTelling = true;
-    onProgress?.(bytes, total);
+    options.onProgress?.(bytes, total);
     isTelling = false;
   };
-  const found = await read(file, { ...options, onProgress: tell }).catch(async (error: unknown) => {
+  // Behind a clean stop stand only lines that a start or this store has judged.
+  const isLazy = options.checkpoint?.bytes === file.size();
+  const readBehind = async () => {
+    const { pages, end } = snapshot;
+    const tell = (share: number) => onProgress(Math.floor(end.bytes * share), file.size());
+    const readPages = () =>
+      pages.readAll(tell).catch((cause: unknown) => {
+        if (!isTelling) warnOfSnapshot(file, cause);
+        throw cause;
+      });
+    if (!isLazy) await readPages();
+    const recent = new IdIndex((file.size() - end.bytes) / LINE_BYTES_GUESS);
+    const known = { index: isLazy ? recent : snapshot.index, end };
+    return { ...(await read(file, { ...options, onProgress, known })), snapshot, isLazy };
+  };
+  const found = await readBehind().catch(async (error: unknown) => {
     if (isTelling) throw error;
-    const whole = await read(file, { ...options, snapshot: undefined });
+    const whole = await read(file, options);
     await removeSnapshot(file.path).catch(() => {}); // it would only cost the next start two reads
     return whole;
   });
@@ -82,13 +104,17 @@ interface Found {
   readonly unsettled: Unsettled;
   /** The length that was on disk for certain. */
   readonly knownBytes: number;
-  readonly unread: Checkpoint | undefined;
+  /** What stands for the start of the log, where that was not read. */
+  readonly snapshot?: IndexSnapshot;
+  /** Its pages are still to be read. */
+  readonly isLazy?: boolean;
 }
 
-async function read(
-  file: LogFile,
-  { checkpoint, snapshot, onProgress }: RecoverOptions,
-): Promise<Found> {
+interface ReadOptions extends Omit<RecoverOptions, "snapshot"> {
+  readonly known?: { readonly index: IdIndex; readonly end: LogEnd };
+}
+
+async function read(file: LogFile, { checkpoint, known, onProgress }: ReadOptions): Promise<Found> {
   const size = file.size();
   const knownBytes = checkpoint?.bytes ?? 0;
   if (size < knownBytes) throw shorterError(file.path, size, knownBytes);
@@ -96,23 +122,39 @@ async function read(
   const isLost = await lostLineJudge(file, size, checkpoint);
   const scan = new LogScan(file, {
     checkpoint,
-    known: snapshot,
+    known,
     endsBefore: isLost,
     onFault: (fault) => refuse(file.path, fault),
     onProgress: onProgress && ((bytes) => onProgress(bytes, size)),
   });
-  const start = snapshot && { offset: snapshot.end.bytes, line: snapshot.end.line };
+  const start = known && { offset: known.end.bytes, line: known.end.line };
   const reached = await scan.run(start ?? LOG_START, await endOfLines(file, size));
   if (!scan.matchesCheckpoint) throw mismatchError(file.path, knownBytes);
   const unsettled = await survey(file, scan, reached, isLost);
-  return { scan, reached, unsettled, knownBytes, unread: snapshot?.end };
+  return { scan, reached, unsettled, knownBytes };
 }
 
-async function putInOrder(
-  file: LogFile,
-  { scan, reached, unsettled, knownBytes, unread }: Found,
-): Promise<RecoveredLog> {
-  const { index } = scan;
+/** The index of what was found. From here on the pages are read that it lacks. */
+function indexOf(file: LogFile, { scan, snapshot, isLazy }: Found): StoreIndex {
+  if (snapshot === undefined || isLazy !== true) return new StoreIndex(scan.index);
+  const { index, pages, end } = snapshot;
+  const scanInstead = async (empty: IdIndex, cause: unknown, signal: AbortSignal) => {
+    warnOfSnapshot(file, cause);
+    const whole = new LogScan(file, {
+      checkpoint: end,
+      known: { index: empty, end: EMPTY_LOG },
+      onFault: (fault) => refuse(file.path, fault),
+      onProgress: () => signal.throwIfAborted(),
+    });
+    await whole.run(LOG_START, end.bytes);
+    if (!whole.matchesCheckpoint) throw mismatchError(file.path, end.bytes);
+  };
+  return new StoreIndex(index, { pages, recent: scan.index, scan: scanInstead });
+}
+
+async function putInOrder(file: LogFile, found: Found): Promise<RecoveredLog> {
+  const { scan, reached, unsettled, knownBytes } = found;
+  const unread = found.snapshot?.end;
   /** Puts the rest in order and makes it durable. */
   const finish = async (): Promise<LogEnd> => {
     const length = await settle(file, unsettled);
@@ -121,13 +163,14 @@ async function putInOrder(
     return { ...scan.end, line };
   };
   try {
-    return { index, end: await finish(), unread };
+    const end = await finish();
+    return { index: indexOf(file, found), end, unread };
   } catch (error) {
     if (!(error instanceof PlantStoreError && isRefusal(error.cause))) throw error;
     const end = { ...scan.end, line: reached.line };
     await rewrite(file, Math.max(knownBytes, await earliestBatchStart(file, end.bytes)), end.bytes);
     publishWarning("No room to put the end of the log aside: new plants are refused", error);
-    return { index, end, unread, settle: finish };
+    return { index: indexOf(file, found), end, unread, settle: finish };
   }
 }
 

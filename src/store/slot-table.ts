@@ -33,8 +33,11 @@ export const PAGE_BYTES = PAGE_SLOTS * SLOT_BYTES;
  */
 export const SLACK = 4096;
 
-/** Stands in for a page until the first search. */
+/** Stands in for a page that is not read yet, and until the first search: who looks there throws. */
 const NO_PAGE = new DataView(new ArrayBuffer(0));
+
+/** Gets an id as two signed 32-bit halves, and its offset. */
+type SlotVisitor = (low: number, high: number, offset: number) => void;
 
 /** Pages of tables that were emptied, for the next ones: growing leaves no garbage. */
 export class PagePool {
@@ -90,6 +93,33 @@ export class SlotTable {
   /** Takes over a page of a table that was copied: one with as many homes and the same hash. */
   setPage(index: number, page: ArrayBuffer): void {
     this.#pages[index] = new DataView(page);
+  }
+
+  /** Awaits a page: whoever searches there before it is set gets a RangeError. */
+  awaitPage(index: number): void {
+    this.#pages[index] = NO_PAGE;
+  }
+
+  /** The page that a search begins in; no run of slots is so long that it leads beyond the next. */
+  pageOf(hash: number): number {
+    return this.homeOf(hash) >>> PAGE_BITS;
+  }
+
+  /** Whether the pages that a search may lead through are there. */
+  isRead(hash: number): boolean {
+    const page = this.pageOf(hash);
+    return this.#pages[page] !== NO_PAGE && this.#pages[page + 1] !== NO_PAGE;
+  }
+
+  /** Visits the ids in slots of one page, as many as there are from one on: their halves and offsets. */
+  visitSlots(start: number, count: number, visit: SlotVisitor): void {
+    const page = this.#pages[start >>> PAGE_BITS];
+    if (page === undefined) return;
+    const first = (start & PAGE_MASK) * SLOT_BYTES;
+    for (let at = first; at < first + count * SLOT_BYTES; at += SLOT_BYTES) {
+      if (isFree(page, at)) continue;
+      visit(page.getInt32(at, true), page.getInt32(at + HIGH, true), offsetAt(page, at));
+    }
   }
 
   /** The slot in which the search for an id with this hash begins. */

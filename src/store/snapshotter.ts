@@ -16,7 +16,7 @@ import { publishWarning } from "../core/channels.ts";
 import type { Checkpoint } from "../log/checkpoint.ts";
 import type { LogFile } from "../log/file.ts";
 import { Pace } from "../log/pace.ts";
-import type { IdIndex, IndexCopy } from "./id-index.ts";
+import type { IndexCopy } from "./index-copy.ts";
 import {
   type LogEnd,
   OvertakenError,
@@ -24,6 +24,7 @@ import {
   snapshotBytes,
   writeSnapshot,
 } from "./index-snapshot.ts";
+import type { StoreIndex } from "./store-index.ts";
 
 /** How much the log grows at least between two in the background, in shortest logs. */
 const GROWTH_MIN = 4;
@@ -40,7 +41,7 @@ const SHARE = 0.1;
 export interface SnapshotterOptions {
   readonly file: LogFile;
   /** Holds the ids of the log up to `end`. */
-  readonly index: IdIndex;
+  readonly index: StoreIndex;
   readonly end: LogEnd;
   /** The length of the log that the snapshot on disk covers; 0 where there is none. */
   readonly coveredBytes: number;
@@ -62,6 +63,8 @@ export class Snapshotter {
   #share = SHARE;
   readonly #stop = new AbortController();
   #hasWarned = false;
+  /** The index is whole: before, none is written. */
+  #isReady = false;
 
   constructor(options: SnapshotterOptions) {
     this.#options = options;
@@ -69,13 +72,29 @@ export class Snapshotter {
     this.#latest = options.end;
     this.#coveredBytes = options.coveredBytes;
     this.#triedBytes = options.coveredBytes;
-    this.note(options.end);
+    options.index.whole.then(
+      (isSound) => this.#begin(isSound),
+      () => {}, // the store has failed, or is closed
+    );
+  }
+
+  /** @param isSound whether the snapshot on disk is what it says. */
+  #begin(isSound: boolean): void {
+    this.#isReady = true;
+    if (!isSound) {
+      this.#coveredBytes = 0;
+      this.#triedBytes = 0;
+    }
+    // Ids that an editor doubled behind the snapshot were counted twice so far.
+    this.rebase({ ...this.#latest, line: this.#lineBehind(this.#latest) });
+    this.note(this.#latest);
   }
 
   /** Told after every batch that became durable. */
   note(latest: Checkpoint): void {
     this.#latest = latest;
-    if (this.#writing !== undefined || this.#stop.signal.aborted || !this.#isDue()) return;
+    if (!this.#isReady || this.#writing !== undefined || this.#stop.signal.aborted) return;
+    if (!this.#isDue()) return;
     this.#writing = this.#write(this.#share, this.#stop.signal).finally(() => {
       this.#writing = undefined;
     });
@@ -90,6 +109,7 @@ export class Snapshotter {
   /** Stops, with a snapshot where it is worth it: nothing is appended any more. */
   async finish(): Promise<void> {
     await this.#abort();
+    if (!this.#isReady) return;
     const { bytesMin } = this.#options;
     // What came since the last one is read in no time, and writing takes longer.
     if (this.#latest.bytes - this.#coveredBytes < bytesMin) return;
@@ -107,6 +127,10 @@ export class Snapshotter {
   async #abort(): Promise<void> {
     this.#stop.abort();
     await this.#writing;
+  }
+
+  #lineBehind({ records }: Checkpoint): number {
+    return this.#base.line + records - this.#base.records;
   }
 
   #isDue(): boolean {
@@ -137,10 +161,9 @@ export class Snapshotter {
     const { file, index, saveCheckpoint } = this.#options;
     const { bytes, records, crc32 } = this.#latest;
     this.#triedBytes = bytes;
-    const added = records - this.#base.records;
-    const size = this.#base.ids + added;
+    const size = this.#base.ids + records - this.#base.records;
     if (index.size !== size) return; // the end of the log is being put in order
-    const end = { bytes, records, crc32, line: this.#base.line + added };
+    const end = { bytes, records, crc32, line: this.#lineBehind(this.#latest) };
     const pace = new Pace(share, signal);
     const copy = index.beginCopy(bytes);
     try {

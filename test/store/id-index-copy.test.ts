@@ -3,7 +3,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { SEED_BYTES } from "../../src/store/id-hash.ts";
-import { IdIndex, type IndexCopy } from "../../src/store/id-index.ts";
+import { IdIndex } from "../../src/store/id-index.ts";
+import type { IndexCopy } from "../../src/store/index-copy.ts";
 import { PAGE_BYTES } from "../../src/store/slot-table.ts";
 import { watchSlots } from "../support/written-slots.ts";
 
@@ -31,7 +32,9 @@ function finish(copy: IndexCopy, between: () => void = () => {}): { index: IdInd
     between();
   }
   copy.end();
-  return { index: IdIndex.fromPages(copy.shape, pages, used), used };
+  const index = IdIndex.ofPages(copy.shape, pages, used);
+  for (const page of pages) index.setPage(page, page.bytes);
+  return { index, used };
 }
 
 function assertHolds(index: IdIndex, from: number, to: number, isThere: boolean): void {

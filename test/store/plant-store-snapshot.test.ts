@@ -6,10 +6,8 @@ import { type TestContext, test } from "node:test";
 import {
   backup,
   isSound,
-  type NewPlant,
   PlantStore,
   type PlantStoreError,
-  type PlantStoreOptions,
   repairLog,
   verifyLog,
 } from "../../src/index.ts";
@@ -19,31 +17,11 @@ import { snapshotPath } from "../../src/store/index-snapshot.ts";
 import { makeFolder } from "../support/folders.ts";
 import { holdReads } from "../support/held-reads.ts";
 import { snapshot } from "../support/snapshot.ts";
+import { ANY, lineOf, makeStopped, PLANTS, plantOf } from "../support/stopped-store.ts";
 import { collect, logPath, openFilesIn, openStore, readLog, writeLog } from "../support/stores.ts";
 import { collectWarnings, until } from "../support/watch.ts";
 
-/** A snapshot for every log. */
-const ANY: PlantStoreOptions = { snapshotBytesMin: 1 };
 const MIB = 1024 * 1024;
-const PLANTS = 20_000;
-
-function plantOf(n: number): NewPlant {
-  return { id: BigInt(n) * 7919n, name: `Fern ${String(n).padStart(70, "0")}` };
-}
-
-function lineOf({ id, name }: NewPlant): string {
-  return `{"id":${id},"name":"${name}"}\n`;
-}
-
-/** Two MiB of log after a clean stop, so that half of it is not looked at by a start. */
-async function makeStopped(t: TestContext): Promise<string> {
-  const folder = makeFolder(t);
-  writeLog(folder, Array.from({ length: PLANTS }, (_, n) => lineOf(plantOf(n))).join(""));
-  await (await PlantStore.open(folder, ANY)).close();
-  assert.ok(fs.statSync(logPath(folder)).size > 1.8 * MIB);
-  assert.ok(fs.existsSync(snapshotPath(logPath(folder))));
-  return folder;
-}
 
 /** Opens the folder, and tells what of the log was read for that. */
 async function openWatched(

@@ -9,6 +9,7 @@ import type { LogFile } from "../../src/log/file.ts";
 import { IdIndex } from "../../src/store/id-index.ts";
 import { readSnapshot, snapshotPath } from "../../src/store/index-snapshot.ts";
 import { Snapshotter, type SnapshotterOptions } from "../../src/store/snapshotter.ts";
+import { StoreIndex } from "../../src/store/store-index.ts";
 import { openLog } from "../support/logs.ts";
 import { collectWarnings, TIMEOUT, until } from "../support/watch.ts";
 
@@ -61,7 +62,7 @@ async function start(
   });
   const snapshotter = new Snapshotter({
     file,
-    index,
+    index: new StoreIndex(index),
     end: { ...at(bytes), line: at(bytes).records + 3 },
     coveredBytes: bytes,
     bytesMin: BYTES_MIN,

@@ -1,0 +1,42 @@
+/** What whoever opens a store may choose. What the numbers may be, core/options says. */
+import { readNumber, requireFunction, requireText } from "../core/options.ts";
+
+export interface PlantStoreOptions {
+  /** What this process does, named to whoever finds the directory locked. Default: `library`. */
+  readonly command?: string;
+  /** A batch takes records until it holds this many bytes. Default, and most: 1 MiB. */
+  readonly batchBytesMax?: number;
+  /** More bytes of records than this never wait for the disk. Default: 64 MiB. */
+  readonly queueBytesMax?: number;
+  /**
+   * The shortest log, in bytes, that gets a snapshot of its index, for a fast
+   * start; 1 TiB, which no log reaches, for none. Default: 16 MiB.
+   */
+  readonly snapshotBytesMin?: number;
+  /** Told how much of the log was read, itself or in its snapshot; what it throws ends the opening. */
+  readonly onProgress?: (bytes: number, total: number) => void;
+}
+
+/**
+ * The options of a store, each with its default.
+ *
+ * @throws TypeError or RangeError for one of the wrong type or out of its range.
+ * @internal
+ */
+export function readOptions({
+  command = "library",
+  onProgress,
+  batchBytesMax,
+  queueBytesMax,
+  snapshotBytesMin,
+}: PlantStoreOptions) {
+  requireText("command", command);
+  requireFunction("onProgress", onProgress);
+  return {
+    command,
+    onProgress,
+    batchBytesMax: readNumber("batchBytesMax", batchBytesMax),
+    queueBytesMax: readNumber("queueBytesMax", queueBytesMax),
+    snapshotBytesMin: readNumber("snapshotBytesMin", snapshotBytesMin),
+  };
+}
