@@ -12,7 +12,7 @@ const SEED = new Uint8Array(SEED_BYTES).fill(3);
 
 /** As full as an index gets, so that runs of slots lead over the ends of its pages. */
 const FULL = fullIndex(78_000);
-/** Of 30 pages, which are read in four groups. */
+/** Of 30 pages, which are read in many groups. */
 const LONG = fullIndex(3_000, 780_000);
 
 function fullIndex(ids: number, expected = ids): IdIndex {
