@@ -7,7 +7,7 @@
  * emptied are used again, so there are never two full copies. On the way to 50
  * million a thousand adds may take 10 ms twice: V8 collects garbage then
  * (`npm run bench:scale`). A `Map` would end at 16,777,216 entries and cost about
- * 100 bytes each; this costs 16 to 22. Entries are only ever added.
+ * 100 bytes each; this costs 16 to 22. Entries are only added, or all cleared.
  */
 import { randomBytes } from "node:crypto";
 import { ENTRY_WORDS, HASH, HIGH, positionOf, requireOffset } from "./id-entry.ts";
@@ -63,8 +63,7 @@ export class IdIndex {
   constructor(expected = 0, seed: Uint8Array = randomBytes(SEED_BYTES)) {
     this.#seed = seed;
     this.#hash = new IdHash(seed);
-    const homes = Math.max(HOMES_MIN, Math.ceil(expected / LOAD_MAX));
-    this.#table = new SlotTable(homes, this.#hash, this.#pool);
+    this.#table = new SlotTable(homesFor(expected), this.#hash, this.#pool);
   }
 
   /** An index that lacks the pages of a copy, which hold so many ids: each is to be set. */
@@ -97,9 +96,12 @@ export class IdIndex {
     return { isOld: table === this.#old, page: table.pageOf(hash) };
   }
 
-  /** An index that holds nothing, in which every id has the hash that it has here. */
-  emptied(): IdIndex {
-    return new IdIndex(this.#size, this.#seed);
+  /** Forgets all ids, and makes room for as many; each keeps its hash. */
+  clear(): void {
+    this.#table = new SlotTable(homesFor(this.#size), this.#hash, this.#pool);
+    this.#old = undefined;
+    this.#moved = 0;
+    this.#size = 0;
   }
 
   /**
@@ -247,4 +249,8 @@ export class IdIndex {
       this.#table = new SlotTable(Math.ceil(this.#old.homes * GROWTH), this.#hash, this.#pool);
     }
   }
+}
+
+function homesFor(ids: number): number {
+  return Math.max(HOMES_MIN, Math.ceil(ids / LOAD_MAX));
 }

@@ -24,6 +24,7 @@ import { CreateInFlight, CreatesInFlight, type OverHandler } from "./in-flight.t
 import { readSnapshot } from "./index-snapshot.ts";
 import { type ListBlocks, listLines, listPlants, unknownCursor } from "./plant-list.ts";
 import { type PlantStoreOptions, readOptions } from "./plant-store-options.ts";
+import { Reads } from "./reads.ts";
 import { publishCreate, readPlantAt } from "./record.ts";
 import { openLog, type RecoveredLog, recover } from "./recover.ts";
 import { judgeRepeat } from "./repeat.ts";
@@ -50,7 +51,7 @@ export class PlantStore implements PlantService {
   readonly #upkeep: Upkeep;
   readonly #lock: DirectoryLock;
   readonly #inFlight = new CreatesInFlight();
-  readonly #reads = new Set<Promise<unknown>>();
+  readonly #reads = new Reads();
   /** Present while the end of the log waits for room to be put aside. */
   #settling: Settling | undefined;
   #closing: Promise<void> | undefined;
@@ -72,6 +73,7 @@ export class PlantStore implements PlantService {
     this.#index.whole.catch((cause: unknown) => {
       if (this.#closing === undefined) this.#writer.fail(cause);
     });
+    void this.failed.then(() => this.#index.stop());
   }
 
   /**
@@ -138,7 +140,7 @@ export class PlantStore implements PlantService {
     const plant = takeNewPlant(given);
     this.#assertUsable();
     const hash = this.#index.hashOfId(plant.id);
-    while (!this.#index.isReady(hash)) await this.#hold(this.#awaitIndex(hash));
+    while (!this.#index.isReady(hash)) await this.#reads.hold(this.#awaitIndex(hash));
     const inFlight = this.#inFlight.find(plant.id, hash);
     if (inFlight !== undefined) return inFlight.repeat(plant);
     const offset = this.#findOffset(plant.id);
@@ -170,7 +172,7 @@ export class PlantStore implements PlantService {
     assertInt64(id);
     this.#assertUsable();
     const hash = this.#index.hashOfId(id);
-    while (!this.#index.isReady(hash)) await this.#hold(this.#awaitIndex(hash));
+    while (!this.#index.isReady(hash)) await this.#reads.hold(this.#awaitIndex(hash));
     const offset = this.#findOffset(id);
     return offset === undefined ? undefined : this.#readPlant(id, offset);
   }
@@ -190,7 +192,7 @@ export class PlantStore implements PlantService {
   async *#list<T>(list: ListBlocks<T>, { after }: ListOptions = {}): AsyncGenerator<T> {
     if (after !== undefined) assertInt64(after);
     this.#assertUsable();
-    await this.#hold(this.#awaitIndex());
+    await this.#awaitIndex();
     const start = after === undefined ? 0 : this.#findOffset(after);
     if (start === undefined) throw unknownCursor(after);
     const end = this.#writer.durableBytes;
@@ -214,9 +216,10 @@ export class PlantStore implements PlantService {
   }
 
   async #close(): Promise<void> {
-    await Promise.allSettled(this.#reads); // some wait for the index, and append then
+    this.#index.forgoScan();
+    await this.#reads.end(); // some wait for the index, and append then
     await this.#writer.drain();
-    await Promise.allSettled(this.#reads);
+    await this.#reads.end();
     await this.#settling?.drain();
     await this.#index.stop();
     await this.#upkeep.finish();
@@ -245,7 +248,9 @@ export class PlantStore implements PlantService {
    */
   async #readPlant(id: bigint, offset: number): Promise<NewPlant> {
     try {
-      const plant = await this.#hold(readPlantAt(this.#file, offset, this.#writer.durableBytes));
+      const plant = await this.#reads.hold(
+        readPlantAt(this.#file, offset, this.#writer.durableBytes),
+      );
       if (plant.id === id) return plant;
       throw new Error(`the record at byte offset ${offset} has the id ${plant.id}, not ${id}`);
     } catch (cause) {
@@ -257,20 +262,15 @@ export class PlantStore implements PlantService {
   /**
    * Waits until ids with this hash can be looked up, or all ids.
    *
-   * @throws PlantStoreError `store_failed` where that cannot be.
+   * @throws PlantStoreError `store_failed` or `closed` where that cannot be.
    */
   async #awaitIndex(hash?: number): Promise<void> {
     const read = hash === undefined ? this.#index.whole : this.#index.ready(hash);
-    await read.catch((cause: unknown) => this.#writer.fail(cause));
+    await Promise.race([read, this.failed]).catch((cause: unknown) => {
+      this.#assertUsable(); // a close ends it too
+      this.#writer.fail(cause);
+    });
     if (this.#writer.failure !== undefined) throw this.#writer.failure;
-  }
-
-  /** Has a close wait for a read, and for what is begun in the turn in which it ends. */
-  #hold<T>(read: Promise<T>): Promise<T> {
-    const release = () => this.#reads.delete(read);
-    this.#reads.add(read);
-    read.then(release, release);
-    return read;
   }
 
   /** Fails for good, because of what is wrong with the log. */

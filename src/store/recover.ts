@@ -85,10 +85,15 @@ export async function recover(file: LogFile, options: RecoverOptions): Promise<R
     if (!isLazy) await readPages();
     const recent = new IdIndex((file.size() - end.bytes) / LINE_BYTES_GUESS);
     const known = { index: isLazy ? recent : snapshot.index, end };
-    return { ...(await read(file, { ...options, onProgress, known })), snapshot, isLazy };
+    const found = await read(file, { ...options, onProgress, known });
+    // Whoever appends in spite of the lock has it judged against every id.
+    const isAll = found.reached.offset === found.knownBytes && file.size() === found.knownBytes;
+    if (isLazy && !isAll) throw new Error("the log has grown");
+    return { ...found, snapshot, isLazy };
   };
   const found = await readBehind().catch(async (error: unknown) => {
     if (isTelling) throw error;
+    snapshot.index.clear(); // never two of that size
     const whole = await read(file, options);
     await removeSnapshot(file.path).catch(() => {}); // it would only cost the next start two reads
     return whole;

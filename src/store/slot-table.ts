@@ -85,6 +85,7 @@ export class SlotTable {
   copyPage(index: number, start: number, target: Uint8Array): boolean {
     const page = this.#pages[index];
     if (page === undefined) return false;
+    if (page === NO_PAGE) throw new RangeError(`page ${index} is not read yet`);
     target.set(new Uint8Array(page.buffer));
     target.fill(0, 0, Math.max(0, start - index * PAGE_SLOTS) * SLOT_BYTES);
     return true;

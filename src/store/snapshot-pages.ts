@@ -21,20 +21,32 @@ export interface PageSum extends PagePlace {
   readonly crc32: number;
 }
 
+/** What a group is waited for by. */
+interface Arrival {
+  readonly promise: Promise<void>;
+  readonly arrive: () => void;
+}
+
 export class SnapshotPages {
   readonly #path: string;
   /** In the order in which they stand in the file. */
   readonly #pages: readonly PageSum[];
+  /** Which of them is which page of its table. */
+  readonly #numbers: ReadonlyMap<number, number>;
   readonly #index: IdIndex;
+  /** Of groups that were read, and of those that somebody waits for. */
+  readonly #arrivals = new Map<number, Arrival>();
+  /** Groups that somebody waits for, perhaps begun already; each once. */
+  readonly #wanted: number[] = [];
   readonly #begun = new Set<number>();
-  /** Groups that somebody waits for, perhaps begun already. */
-  #wanted: number[] = [];
-  #waiting: (() => void)[] = [];
+  /** All groups before it were begun. */
+  #next = 0;
   #isStopped = false;
 
   constructor(path: string, pages: readonly PageSum[], index: IdIndex) {
     this.#path = path;
     this.#pages = pages;
+    this.#numbers = new Map(pages.map((page, number) => [keyOf(page), number]));
     this.#index = index;
   }
 
@@ -60,7 +72,7 @@ export class SnapshotPages {
         for (const [at, page] of bytes.entries()) this.#set(first + at, page);
         read += pages.length;
         tell?.(read / this.#pages.length);
-        this.#wake();
+        this.#arrivalOf(group).arrive();
       }
     };
     try {
@@ -74,10 +86,13 @@ export class SnapshotPages {
 
   /** Resolves once an id with this hash can be looked up; never, where what that takes cannot be read. */
   async wait(hash: number): Promise<void> {
-    while (!this.#index.isRead(hash)) {
-      this.#want(hash);
-      await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    }
+    const { isOld, page } = this.#index.placeOf(hash);
+    const numbers = [page, page + 1].map((each) => this.#numbers.get(keyOf({ isOld, page: each })));
+    // One that is not there holds nothing. Both are asked for at once, and each waiter asks once.
+    const arrivals = numbers.map((number) =>
+      number === undefined ? undefined : this.#arrivalOf(Math.floor(number / GROUP_PAGES)).promise,
+    );
+    await Promise.all(arrivals);
   }
 
   /** Has `readAll` end early. */
@@ -88,13 +103,29 @@ export class SnapshotPages {
   /** The group to read next. */
   #take(): number | undefined {
     if (this.#isStopped) return undefined;
-    const groups = Math.ceil(this.#pages.length / GROUP_PAGES);
     let group = this.#wanted.shift();
     while (group !== undefined && this.#begun.has(group)) group = this.#wanted.shift();
-    for (group ??= 0; this.#begun.has(group); group++);
-    if (group >= groups) return undefined;
+    if (group === undefined) {
+      while (this.#begun.has(this.#next)) this.#next++;
+      if (this.#next * GROUP_PAGES >= this.#pages.length) return undefined;
+      group = this.#next;
+    }
     this.#begun.add(group);
     return group;
+  }
+
+  #arrivalOf(group: number): Arrival {
+    let arrival = this.#arrivals.get(group);
+    if (arrival === undefined) {
+      let arrive = () => {};
+      const promise = new Promise<void>((resolve) => {
+        arrive = resolve;
+      });
+      arrival = { promise, arrive };
+      this.#arrivals.set(group, arrival);
+      this.#wanted.push(group);
+    }
+    return arrival;
   }
 
   #set(number: number, bytes: Buffer<ArrayBuffer>): void {
@@ -102,17 +133,9 @@ export class SnapshotPages {
     if (crc32(bytes) !== page.crc32) throw new Error(`page ${number} is damaged`);
     this.#index.setPage(page, bytes.buffer);
   }
+}
 
-  #want(hash: number): void {
-    const { isOld, page } = this.#index.placeOf(hash);
-    const first = this.#pages.findIndex((each) => each.isOld === isOld && each.page >= page);
-    const last = Math.min(first + 1, this.#pages.length - 1);
-    for (const number of [first, last]) this.#wanted.push(Math.floor(number / GROUP_PAGES));
-  }
-
-  #wake(): void {
-    const waiting = this.#waiting;
-    this.#waiting = [];
-    for (const resolve of waiting) resolve();
-  }
+/** A number of its own for each place. */
+function keyOf({ isOld, page }: PagePlace): number {
+  return 2 * page + (isOld ? 1 : 0);
 }

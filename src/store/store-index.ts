@@ -20,17 +20,17 @@ export interface IndexRest {
   readonly pages: SnapshotPages;
   /** The ids that came after the snapshot. */
   readonly recent: IdIndex;
-  /** Adds to an empty index, from the log, what the snapshot stands for that is damaged. */
+  /** Adds to the index, which is empty then, from the log, what the snapshot stands for that is damaged. */
   readonly scan: (index: IdIndex, cause: unknown, signal: AbortSignal) => Promise<void>;
 }
 
 export class StoreIndex {
   /**
    * Resolves once all of it is there, with whether its snapshot was sound; rejects where that
-   * is not to be: the log is not what it was, or `stop` was called before.
+   * is not to be: the log is not what it was, or it was stopped before.
    */
   readonly whole: Promise<boolean>;
-  #index: IdIndex;
+  readonly #index: IdIndex;
   /** Until all of it is there. */
   #rest: IndexRest | undefined;
   /** What is added goes in here. */
@@ -69,7 +69,10 @@ export class StoreIndex {
     await Promise.race(pages === undefined ? [this.whole] : [pages.wait(hash), this.whole]);
   }
 
-  /** The byte offset of the record with this id, or `undefined`. */
+  /**
+   * The byte offset of the record with this id, or `undefined`; until all is there, a later one of
+   * an id that an editor doubled behind the snapshot.
+   */
   get(id: bigint): number | undefined {
     return this.#rest?.recent.get(id) ?? this.#index.get(id);
   }
@@ -88,6 +91,11 @@ export class StoreIndex {
   /** See IdIndex; only of a whole one. */
   beginCopy(limit: number): IndexCopy {
     return this.#index.beginCopy(limit);
+  }
+
+  /** Has it end where a page is damaged, instead of reading the log: pages may still be waited for. */
+  forgoScan(): void {
+    this.#stop.abort();
   }
 
   /** Ends what is still being read; never rejects. */
@@ -115,7 +123,7 @@ export class StoreIndex {
     } catch (cause) {
       this.#stop.signal.throwIfAborted();
       this.#isScanning = true;
-      this.#index = this.#index.emptied();
+      this.#index.clear();
       await scan(this.#index, cause, this.#stop.signal);
       this.#isScanning = false;
       return false;

@@ -1,14 +1,18 @@
 /** Stores that serve while the snapshot of their index is still being read. */
 import assert from "node:assert/strict";
 import fs from "node:fs";
+import { open } from "node:fs/promises";
 import { type TestContext, test } from "node:test";
-import { PlantStore, type PlantStoreOptions, verifyLog } from "../../src/index.ts";
+import { type NewPlant, PlantStore, type PlantStoreOptions, verifyLog } from "../../src/index.ts";
 import { LogFile } from "../../src/log/file.ts";
 import { snapshotPath } from "../../src/store/index-snapshot.ts";
+import { PAGE_BYTES } from "../../src/store/slot-table.ts";
 import { SnapshotPages } from "../../src/store/snapshot-pages.ts";
+import { makeFolder } from "../support/folders.ts";
+import { holdReads } from "../support/held-reads.ts";
 import { damagePage } from "../support/index-pages.ts";
 import { ANY, lineOf, makeStopped, PLANTS, plantOf } from "../support/stopped-store.ts";
-import { collect, logPath, openFilesIn, openStore, readLog } from "../support/stores.ts";
+import { collect, logPath, openFilesIn, openStore, readLog, writeLog } from "../support/stores.ts";
 import { collectWarnings, until } from "../support/watch.ts";
 
 /** No snapshot at the stop: what was created stands behind the one that is there. */
@@ -56,6 +60,47 @@ function holdAppends(t: TestContext): {
     },
   );
   return { count: () => held.mock.callCount(), release: () => release() };
+}
+
+/** FAKE: the read of one page and what is read with it waits as on a disk that hangs, until it is let go. */
+async function holdPage(
+  t: TestContext,
+  folder: string,
+  page: number,
+): Promise<{ readonly release: () => void }> {
+  const handle = await open(logPath(folder));
+  const prototype: typeof handle = Object.getPrototypeOf(handle);
+  await handle.close();
+  const { readv } = prototype;
+  let release = () => {};
+  const isReleased = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  t.mock.method(
+    prototype,
+    "readv",
+    async function (this: typeof handle, ...given: Parameters<typeof readv>) {
+      if (given[1] === page * PAGE_BYTES) await isReleased;
+      return readv.apply(this, given);
+    },
+  );
+  return { release: () => release() };
+}
+
+/** Plants whose index has pages enough that one read of them is a part; after a clean stop. */
+async function makeLong(t: TestContext): Promise<string> {
+  const folder = makeFolder(t);
+  writeLog(folder, Array.from({ length: LONG }, (_, n) => lineOf(shortPlantOf(n))).join(""));
+  await (await PlantStore.open(folder, ANY)).close();
+  return folder;
+}
+
+const LONG = 140_000;
+/** The first of a group in the middle. While it is held, the other lane reads all others. */
+const HELD_PAGE = 2;
+
+function shortPlantOf(n: number): NewPlant {
+  return { id: BigInt(n), name: "a" };
 }
 
 /** Whether it has come to its end, a few turns of the event loop later. */
@@ -234,6 +279,67 @@ test("a damaged page is found beside the service: the log is read in its place, 
   const next = await openStore(t, folder, NONE);
   assert.equal((await collect(next.list())).length, PLANTS + 101);
   assert.equal(warnings.length, 1);
+});
+
+test("creates under way when a damaged page is found are stored once, whoever repeats them", async (t) => {
+  const folder = await makeLong(t);
+  const path = snapshotPath(logPath(folder));
+  damagePage(path, HELD_PAGE);
+  const pages = await holdPage(t, folder, HELD_PAGE);
+  const warnings = collectWarnings(t, path);
+  const store = await openStore(t, folder, NONE);
+  const appends = holdAppends(t);
+  const ids = Array.from({ length: 600 }, (_, n) => LONG + n);
+  const create = () => ids.map((n) => store.create(shortPlantOf(n)));
+  const first = create();
+  await until("some are written", () => appends.count() > 0);
+  pages.release();
+  await until("the damage is found", () => warnings.length > 0);
+  const second = create();
+  appends.release();
+  assert.deepEqual(new Set(await Promise.all(first)), new Set(["created"]));
+  assert.deepEqual(new Set(await Promise.all(second)), new Set(["replayed"]));
+  assert.equal((await collect(store.list())).length, LONG + ids.length);
+  await store.close();
+  const { records, duplicates, damaged } = await verifyLog(folder);
+  assert.deepEqual([records, duplicates, damaged], [LONG + ids.length, 0, 0]);
+});
+
+test("when the store fails, those who wait for pages that never come are told at once", async (t) => {
+  const folder = await makeLong(t);
+  const pages = await holdPage(t, folder, HELD_PAGE);
+  const store = await openStore(t, folder, NONE);
+  const cause = Object.assign(new Error("EIO: i/o error"), { code: "EIO" });
+  t.mock.method(LogFile.prototype, "append", async () => ({ outcome: "unknown", cause }));
+  const ids = Array.from({ length: 600 }, (_, n) => LONG + n);
+  const results = await Promise.allSettled([
+    ...ids.map((n) => store.create(shortPlantOf(n))),
+    ...ids.map((n) => store.get(BigInt(n))),
+    collect(store.list()),
+  ]);
+  const codes = results.map((result) =>
+    result.status === "rejected" ? result.reason.code : result.value,
+  );
+  assert.deepEqual(new Set(codes), new Set(["store_failed", undefined]));
+  assert.equal(codes.at(-1), "store_failed");
+  pages.release();
+  await store.close();
+  assert.deepEqual(openFilesIn(folder), []);
+});
+
+test("a close ends a read of the log in the place of a damaged page, and who waits for it is told", async (t) => {
+  const folder = await makeStopped(t);
+  damagePage(snapshotPath(logPath(folder)), 0);
+  const warnings = collectWarnings(t, snapshotPath(logPath(folder)));
+  const store = await PlantStore.open(folder, NONE);
+  const reads = holdReads(t);
+  const calls = [store.create({ id: 1n, name: "new" }), collect(store.list())];
+  await until("the damage is found", () => warnings.length > 0);
+  const closed = store.close();
+  reads.release();
+  for (const call of calls) await assert.rejects(call, { code: "closed" });
+  await closed;
+  assert.deepEqual(openFilesIn(folder), []);
 });
 
 test("a damaged page of a log that was damaged too fails the store", async (t) => {

@@ -83,6 +83,17 @@ test("whoever waits for any page has it, at any time", async (t) => {
   for (const offset of await Promise.all(found)) assert.notEqual(offset, undefined);
 });
 
+test("thousands that wait ask for their place once each, and each group is read once", async (t) => {
+  const { index, pages, sums } = writeIndexPages(t, LONG);
+  const placeOf = t.mock.method(index, "placeOf");
+  const setPage = t.mock.method(index, "setPage");
+  const waits = Array.from({ length: 5000 }, (_, n) => pages.wait(index.hashOfId(BigInt(n))));
+  await pages.readAll();
+  await Promise.all(waits);
+  assert.equal(placeOf.mock.callCount(), 5000);
+  assert.equal(setPage.mock.callCount(), sums.length);
+});
+
 test("a damaged page is refused and not set, and the file is closed", async (t) => {
   for (const page of [0, 1, 2]) {
     const { index, pages, path: file } = writeIndexPages(t, FULL);
