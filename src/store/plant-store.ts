@@ -266,7 +266,7 @@ export class PlantStore implements PlantService {
    */
   async #awaitIndex(hash?: number): Promise<void> {
     const read = hash === undefined ? this.#index.whole : this.#index.ready(hash);
-    await Promise.race([read, this.failed]).catch((cause: unknown) => {
+    await read.catch((cause: unknown) => {
       this.#assertUsable(); // a close ends it too
       this.#writer.fail(cause);
     });

@@ -145,6 +145,7 @@ function indexOf(file: LogFile, { scan, snapshot, isLazy }: Found): StoreIndex {
   const { index, pages, end } = snapshot;
   const scanInstead = async (empty: IdIndex, cause: unknown, signal: AbortSignal) => {
     warnOfSnapshot(file, cause);
+    await removeSnapshot(file.path).catch(() => {}); // no other start shall find out
     const whole = new LogScan(file, {
       checkpoint: end,
       known: { index: empty, end: EMPTY_LOG },

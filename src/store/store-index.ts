@@ -37,6 +37,10 @@ export class StoreIndex {
   #target: IdIndex;
   #isScanning = false;
   readonly #stop = new AbortController();
+  readonly #forgo = new AbortController();
+  /** What `whole` stands for, to its very end. */
+  readonly #reading: Promise<boolean>;
+  #endWhole: (reason: unknown) => void = () => {};
   #size: number;
 
   /** @param rest what the index lacks, if it lacks anything: reading it begins here. */
@@ -45,7 +49,12 @@ export class StoreIndex {
     this.#rest = rest;
     this.#target = rest?.recent ?? index;
     this.#size = index.size + (rest?.recent.size ?? 0);
-    this.whole = rest === undefined ? Promise.resolve(true) : this.#complete(rest);
+    this.#reading = rest === undefined ? Promise.resolve(true) : this.#complete(rest);
+    // Whoever waits is told of a stop at once, and a disk that hangs holds nobody up.
+    const stopped = new Promise<never>((_, reject) => {
+      this.#endWhole = reject;
+    });
+    this.whole = Promise.race([this.#reading, stopped]);
     this.whole.catch(() => {}); // for those who wait
   }
 
@@ -95,14 +104,16 @@ export class StoreIndex {
 
   /** Has it end where a page is damaged, instead of reading the log: pages may still be waited for. */
   forgoScan(): void {
-    this.#stop.abort();
+    this.#forgo.abort();
   }
 
   /** Ends what is still being read; never rejects. */
   async stop(): Promise<void> {
+    this.#forgo.abort();
     this.#stop.abort();
     this.#rest?.pages.stop();
-    await this.whole.catch(() => {});
+    this.#endWhole(this.#stop.signal.reason);
+    await this.#reading.catch(() => {});
   }
 
   async #complete(rest: IndexRest): Promise<boolean> {
@@ -121,10 +132,10 @@ export class StoreIndex {
       await pages.readAll();
       return true;
     } catch (cause) {
-      this.#stop.signal.throwIfAborted();
+      this.#forgo.signal.throwIfAborted();
       this.#isScanning = true;
       this.#index.clear();
-      await scan(this.#index, cause, this.#stop.signal);
+      await scan(this.#index, cause, this.#forgo.signal);
       this.#isScanning = false;
       return false;
     }

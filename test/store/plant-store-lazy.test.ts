@@ -327,6 +327,18 @@ test("when the store fails, those who wait for pages that never come are told at
   assert.deepEqual(openFilesIn(folder), []);
 });
 
+test("calls leave nothing behind on the promise of a failure, which may never come", async (t) => {
+  const folder = await makeStopped(t);
+  const pages = holdPages(t);
+  const store = await openStore(t, folder, NONE);
+  const then = t.mock.method(store.failed, "then");
+  const calls = [store.create({ id: 1n, name: "new" }), store.get(2n), collect(store.list())];
+  pages.release();
+  await Promise.all(calls);
+  await collect(store.list());
+  assert.equal(then.mock.callCount(), 0);
+});
+
 test("a close ends a read of the log in the place of a damaged page, and who waits for it is told", async (t) => {
   const folder = await makeStopped(t);
   damagePage(snapshotPath(logPath(folder)), 0);

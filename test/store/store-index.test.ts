@@ -170,6 +170,34 @@ test("an index can be stopped at any time, and is never whole then", async (t) =
   await assert.rejects(index.whole);
 });
 
+test("an index that is to forgo a scan is whole where its pages are sound", async (t) => {
+  const { index, release } = begin(t);
+  index.forgoScan();
+  release();
+  assert.equal(await index.whole, true);
+  assertHolds(index, 0, IDS + RECENT);
+});
+
+test("an index that is to forgo a scan is never whole where a page is damaged", async (t) => {
+  const { index, release } = begin(t, { damaged: 0 });
+  index.forgoScan();
+  release();
+  await assert.rejects(index.whole, { name: "AbortError" });
+});
+
+test("those who wait are told of a stop at once, and the stop waits for the read under way", async (t) => {
+  const { index, release, hash } = begin(t);
+  const ready = assert.rejects(index.ready(hash(7)), { name: "AbortError" });
+  let isStopped = false;
+  const stopped = index.stop().then(() => {
+    isStopped = true;
+  });
+  await ready;
+  assert.equal(isStopped, false);
+  release();
+  await stopped;
+});
+
 test("a scan of the log in the place of a damaged page can be stopped", async (t) => {
   let report: ((value: unknown) => void) | undefined;
   const isBegun = new Promise((resolve) => {
