@@ -54,7 +54,7 @@ export class StoreIndex {
     const stopped = new Promise<never>((_, reject) => {
       this.#endWhole = reject;
     });
-    this.whole = Promise.race([this.#reading, stopped]);
+    this.whole = rest === undefined ? this.#reading : Promise.race([this.#reading, stopped]);
     this.whole.catch(() => {}); // for those who wait
   }
 
