@@ -55,7 +55,7 @@ export class StoreIndex {
       this.#endWhole = reject;
     });
     this.whole = rest === undefined ? this.#reading : Promise.race([this.#reading, stopped]);
-    this.whole.catch(() => {}); // for those who wait
+    for (const promise of [this.whole, stopped]) promise.catch(() => {}); // for those who wait
   }
 
   get size(): number {
