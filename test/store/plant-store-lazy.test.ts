@@ -13,7 +13,7 @@ import { holdReads } from "../support/held-reads.ts";
 import { damagePage } from "../support/index-pages.ts";
 import { ANY, lineOf, makeStopped, PLANTS, plantOf } from "../support/stopped-store.ts";
 import { collect, logPath, openFilesIn, openStore, readLog, writeLog } from "../support/stores.ts";
-import { collectWarnings, until } from "../support/watch.ts";
+import { collectWarnings, makeLatch, until } from "../support/watch.ts";
 
 /** No snapshot at the stop: what was created stands behind the one that is there. */
 const NONE: PlantStoreOptions = { snapshotBytesMin: 64 * 1024 * 1024 };
@@ -21,10 +21,7 @@ const NONE: PlantStoreOptions = { snapshotBytesMin: 64 * 1024 * 1024 };
 /** FAKE: pages that wait as on a disk that hangs, until they are let go. */
 function holdPages(t: TestContext): { readonly release: () => void } {
   const { readAll } = SnapshotPages.prototype;
-  let release = () => {};
-  const isReleased = new Promise<void>((resolve) => {
-    release = resolve;
-  });
+  const { isReleased, release } = makeLatch();
   const held = t.mock.method(
     SnapshotPages.prototype,
     "readAll",
@@ -47,10 +44,7 @@ function holdAppends(t: TestContext): {
   readonly release: () => void;
 } {
   const { append } = LogFile.prototype;
-  let release = () => {};
-  const isReleased = new Promise<void>((resolve) => {
-    release = resolve;
-  });
+  const { isReleased, release } = makeLatch();
   const held = t.mock.method(
     LogFile.prototype,
     "append",
@@ -59,7 +53,7 @@ function holdAppends(t: TestContext): {
       return append.apply(this, given);
     },
   );
-  return { count: () => held.mock.callCount(), release: () => release() };
+  return { count: () => held.mock.callCount(), release };
 }
 
 /** FAKE: the read of one page and what is read with it waits as on a disk that hangs, until it is let go. */
@@ -72,10 +66,7 @@ async function holdPage(
   const prototype: typeof handle = Object.getPrototypeOf(handle);
   await handle.close();
   const { readv } = prototype;
-  let release = () => {};
-  const isReleased = new Promise<void>((resolve) => {
-    release = resolve;
-  });
+  const { isReleased, release } = makeLatch();
   t.mock.method(
     prototype,
     "readv",
@@ -84,7 +75,7 @@ async function holdPage(
       return readv.apply(this, given);
     },
   );
-  return { release: () => release() };
+  return { release };
 }
 
 /** Plants whose index has pages enough that one read of them is a part; after a clean stop. */

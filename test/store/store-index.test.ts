@@ -6,6 +6,7 @@ import { IdIndex } from "../../src/store/id-index.ts";
 import type { SnapshotPages } from "../../src/store/snapshot-pages.ts";
 import { type IndexRest, StoreIndex } from "../../src/store/store-index.ts";
 import { damagePage, writeIndexPages } from "../support/index-pages.ts";
+import { makeLatch } from "../support/watch.ts";
 
 const SEED = new Uint8Array(SEED_BYTES).fill(3);
 const IDS = 60_000;
@@ -29,10 +30,7 @@ interface Trial {
 function begin(t: TestContext, given: Partial<IndexRest> & { damaged?: number } = {}): Trial {
   const { index, pages, path } = writeIndexPages(t, indexOf(0, IDS));
   if (given.damaged !== undefined) damagePage(path, given.damaged);
-  let release = () => {};
-  const isReleased = new Promise<void>((resolve) => {
-    release = resolve;
-  });
+  const { isReleased, release } = makeLatch();
   const read = pages.readAll.bind(pages);
   t.mock.method(pages, "readAll", async (...args: Parameters<SnapshotPages["readAll"]>) => {
     await isReleased;

@@ -1,6 +1,7 @@
 /** FAKE: reads of logs that wait as on a disk that hangs, until a test lets them go. */
 import type { TestContext } from "node:test";
 import { LogFile } from "../../src/log/file.ts";
+import { makeLatch } from "./watch.ts";
 
 export interface HeldReads {
   readonly count: () => number;
@@ -11,10 +12,7 @@ export interface HeldReads {
 /** Holds every read that begins from now on. The close of a store may wait for one. */
 export function holdReads(t: TestContext): HeldReads {
   const { read } = LogFile.prototype;
-  let release = () => {};
-  const isReleased = new Promise<void>((resolve) => {
-    release = resolve;
-  });
+  const { isReleased, release } = makeLatch();
   const held = t.mock.method(
     LogFile.prototype,
     "read",
