@@ -12,6 +12,7 @@ import { EMPTY_LOG } from "../../src/log/checkpoint.ts";
 import { type AppendResult, LogFile } from "../../src/log/file.ts";
 import { LogWriter } from "../../src/log/writer.ts";
 import { append, openLog } from "../support/logs.ts";
+import { collectWarnings } from "../support/watch.ts";
 
 const OLD = "old\n";
 
@@ -169,6 +170,22 @@ for (const [what, result] of [
     assert.equal(writer.fail(new Error("later")), error);
   });
 }
+
+test("LogWriter.fail() stands where it is called while a refused batch is cut away (fake short write)", async (t) => {
+  const warnings = collectWarnings(t);
+  const file = await openLog(t, OLD);
+  failFirstAppend(t, file, REFUSED, { written: half });
+  const cut = file.truncate.bind(file);
+  t.mock.method(file, "truncate", async (length: number) => {
+    writer.fail(new Error("the log is another one"));
+    await cut(length);
+  });
+  const writer = writerOn(file);
+  const told = append(writer, "one").catch((error: unknown) => error);
+  assert.equal(await told, await writer.failed);
+  assert.deepEqual(warnings, [], "it is not refused until there is room");
+  assert.equal(writer.queuedBytes, 0);
+});
 
 test("LogWriter cuts back what a failed sync left behind, as best it can (fake sync failure)", async (t) => {
   const file = await openLog(t, OLD);
