@@ -219,7 +219,6 @@ export class PlantStore implements PlantService {
     this.#index.forgoScan();
     await this.#reads.end(); // some wait for the index, and append then
     await this.#writer.drain();
-    await this.#reads.end();
     await this.#settling?.drain();
     await this.#index.stop();
     await this.#upkeep.finish();
@@ -265,11 +264,12 @@ export class PlantStore implements PlantService {
    * @throws PlantStoreError `store_failed` or `closed` where that cannot be.
    */
   async #awaitIndex(hash?: number): Promise<void> {
-    const read = hash === undefined ? this.#index.whole : this.#index.ready(hash);
-    await read.catch((cause: unknown) => {
+    try {
+      await (hash === undefined ? this.#index.whole : this.#index.ready(hash));
+    } catch (cause) {
       this.#assertUsable(); // a close ends it too
-      this.#writer.fail(cause);
-    });
+      throw this.#writer.fail(cause);
+    }
     if (this.#writer.failure !== undefined) throw this.#writer.failure;
   }
 

@@ -72,7 +72,7 @@ export async function recover(file: LogFile, options: RecoverOptions): Promise<R
     options.onProgress?.(bytes, total);
     isTelling = false;
   };
-  // Behind a clean stop stand only lines that a start or this store has judged.
+  // Before the end of its checkpoint, as a clean stop leaves one, stands only what a store has judged.
   const isLazy = options.checkpoint?.bytes === file.size();
   const readBehind = async () => {
     const { pages, end } = snapshot;
@@ -89,7 +89,7 @@ export async function recover(file: LogFile, options: RecoverOptions): Promise<R
     // Whoever appends in spite of the lock has it judged against every id.
     const isAll = found.reached.offset === found.knownBytes && file.size() === found.knownBytes;
     if (isLazy && !isAll) throw new Error("the log has grown");
-    return { ...found, snapshot, isLazy };
+    return { ...found, unread: end, lacking: isLazy ? snapshot : undefined };
   };
   const found = await readBehind().catch(async (error: unknown) => {
     if (isTelling) throw error;
@@ -109,10 +109,10 @@ interface Found {
   readonly unsettled: Unsettled;
   /** The length that was on disk for certain. */
   readonly knownBytes: number;
-  /** What stands for the start of the log, where that was not read. */
-  readonly snapshot?: IndexSnapshot;
-  /** Its pages are still to be read. */
-  readonly isLazy?: boolean;
+  /** The start of the log, where a snapshot stands for it and it was not read. */
+  readonly unread?: Checkpoint;
+  /** The snapshot whose pages are still to be read; the scan's index holds what came behind it. */
+  readonly lacking?: IndexSnapshot | undefined;
 }
 
 interface ReadOptions extends Omit<RecoverOptions, "snapshot"> {
@@ -140,12 +140,12 @@ async function read(file: LogFile, { checkpoint, known, onProgress }: ReadOption
 }
 
 /** The index of what was found. From here on the pages are read that it lacks. */
-function indexOf(file: LogFile, { scan, snapshot, isLazy }: Found): StoreIndex {
-  if (snapshot === undefined || isLazy !== true) return new StoreIndex(scan.index);
-  const { index, pages, end } = snapshot;
+function indexOf(file: LogFile, { scan, lacking }: Found): StoreIndex {
+  if (lacking === undefined) return new StoreIndex(scan.index);
+  const { index, pages, end } = lacking;
   const scanInstead = async (empty: IdIndex, cause: unknown, signal: AbortSignal) => {
     warnOfSnapshot(file, cause);
-    await removeSnapshot(file.path).catch(() => {}); // no other start shall find out
+    await removeSnapshot(file.path).catch(() => {}); // so that no later start finds it damaged again
     const whole = new LogScan(file, {
       checkpoint: end,
       known: { index: empty, end: EMPTY_LOG },
@@ -159,8 +159,7 @@ function indexOf(file: LogFile, { scan, snapshot, isLazy }: Found): StoreIndex {
 }
 
 async function putInOrder(file: LogFile, found: Found): Promise<RecoveredLog> {
-  const { scan, reached, unsettled, knownBytes } = found;
-  const unread = found.snapshot?.end;
+  const { scan, reached, unsettled, knownBytes, unread } = found;
   /** Puts the rest in order and makes it durable. */
   const finish = async (): Promise<LogEnd> => {
     const length = await settle(file, unsettled);

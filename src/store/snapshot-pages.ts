@@ -21,33 +21,43 @@ export interface PageSum extends PagePlace {
   readonly crc32: number;
 }
 
-/** What a group is waited for by. */
-interface Arrival {
-  readonly promise: Promise<void>;
+type PageBytes = Buffer<ArrayBuffer>;
+
+/** Pages side by side in the file, which are read at once. */
+interface Group {
+  /** The number of its first page. */
+  readonly first: number;
+  readonly pages: readonly PageSum[];
+  /** It was begun, or somebody waits for it. */
+  isTaken: boolean;
+  readonly arrived: Promise<void>;
   readonly arrive: () => void;
 }
 
 export class SnapshotPages {
   readonly #path: string;
-  /** In the order in which they stand in the file. */
-  readonly #pages: readonly PageSum[];
-  /** Which of them is which page of its table. */
-  readonly #numbers: ReadonlyMap<number, number>;
   readonly #index: IdIndex;
-  /** Of groups that were read, and of those that somebody waits for. */
-  readonly #arrivals = new Map<number, Arrival>();
-  /** Groups that somebody waits for, perhaps begun already; each once. */
-  readonly #wanted: number[] = [];
-  readonly #begun = new Set<number>();
-  /** All groups before it were begun. */
+  readonly #pages: number;
+  /** In the order in which they stand in the file. */
+  readonly #groups: Group[] = [];
+  /** By the place of each page. */
+  readonly #groupOf = new Map<number, Group>();
+  /** Those that somebody waits for and that were not begun; each once. */
+  readonly #wanted: Group[] = [];
+  /** All groups before it are taken. */
   #next = 0;
   #isStopped = false;
 
+  /** @param pages in the order in which they stand in the file. */
   constructor(path: string, pages: readonly PageSum[], index: IdIndex) {
     this.#path = path;
-    this.#pages = pages;
-    this.#numbers = new Map(pages.map((page, number) => [keyOf(page), number]));
     this.#index = index;
+    this.#pages = pages.length;
+    for (let first = 0; first < pages.length; first += GROUP_PAGES) {
+      const group = newGroup(first, pages.slice(first, first + GROUP_PAGES));
+      this.#groups.push(group);
+      for (const page of group.pages) this.#groupOf.set(keyOf(page), group);
+    }
   }
 
   /**
@@ -63,21 +73,21 @@ export class SnapshotPages {
     // While one lane judges, the other reads.
     const readLane = async () => {
       for (let group = this.#take(); group !== undefined; group = this.#take()) {
-        const first = group * GROUP_PAGES;
-        const pages = this.#pages.slice(first, first + GROUP_PAGES);
+        const { first, pages, arrive } = group;
         // Straight into the memory they stay in.
         const bytes = pages.map(() => Buffer.from(new ArrayBuffer(PAGE_BYTES)));
         await handle.readv(bytes, first * PAGE_BYTES);
         if (this.#isStopped) return;
-        for (const [at, page] of bytes.entries()) this.#set(first + at, page);
+        for (const [at, page] of pages.entries())
+          this.#set(first + at, page, bytes[at] as PageBytes);
         read += pages.length;
-        tell?.(read / this.#pages.length);
-        this.#arrivalOf(group).arrive();
+        tell?.(read / this.#pages);
+        arrive();
       }
     };
     try {
       await Promise.all([readLane(), readLane()]);
-      if (read < this.#pages.length) throw new Error("it was not read to its end");
+      if (read < this.#pages) throw new Error("it was not read to its end");
     } finally {
       this.#isStopped = true;
       await handle.close();
@@ -87,12 +97,12 @@ export class SnapshotPages {
   /** Resolves once an id with this hash can be looked up; never, where what that takes cannot be read. */
   async wait(hash: number): Promise<void> {
     const { isOld, page } = this.#index.placeOf(hash);
-    const numbers = [page, page + 1].map((each) => this.#numbers.get(keyOf({ isOld, page: each })));
-    // One that is not there holds nothing. Both are asked for at once, and each waiter asks once.
-    const arrivals = numbers.map((number) =>
-      number === undefined ? undefined : this.#arrivalOf(Math.floor(number / GROUP_PAGES)).promise,
+    // A page that is not there holds nothing.
+    const groups = [page, page + 1].flatMap(
+      (each) => this.#groupOf.get(keyOf({ isOld, page: each })) ?? [],
     );
-    await Promise.all(arrivals);
+    for (const group of groups) this.#want(group);
+    await Promise.all(groups.map(({ arrived }) => arrived));
   }
 
   /** Has `readAll` end early. */
@@ -100,39 +110,35 @@ export class SnapshotPages {
     this.#isStopped = true;
   }
 
+  #want(group: Group): void {
+    if (group.isTaken) return;
+    group.isTaken = true;
+    this.#wanted.push(group);
+  }
+
   /** The group to read next. */
-  #take(): number | undefined {
+  #take(): Group | undefined {
     if (this.#isStopped) return undefined;
-    let group = this.#wanted.shift();
-    while (group !== undefined && this.#begun.has(group)) group = this.#wanted.shift();
-    if (group === undefined) {
-      while (this.#begun.has(this.#next)) this.#next++;
-      if (this.#next * GROUP_PAGES >= this.#pages.length) return undefined;
-      group = this.#next;
-    }
-    this.#begun.add(group);
+    const wanted = this.#wanted.shift();
+    if (wanted !== undefined) return wanted;
+    while (this.#groups[this.#next]?.isTaken === true) this.#next++;
+    const group = this.#groups[this.#next];
+    if (group !== undefined) group.isTaken = true;
     return group;
   }
 
-  #arrivalOf(group: number): Arrival {
-    let arrival = this.#arrivals.get(group);
-    if (arrival === undefined) {
-      let arrive = () => {};
-      const promise = new Promise<void>((resolve) => {
-        arrive = resolve;
-      });
-      arrival = { promise, arrive };
-      this.#arrivals.set(group, arrival);
-      this.#wanted.push(group);
-    }
-    return arrival;
-  }
-
-  #set(number: number, bytes: Buffer<ArrayBuffer>): void {
-    const page = this.#pages[number] as PageSum;
+  #set(number: number, page: PageSum, bytes: PageBytes): void {
     if (crc32(bytes) !== page.crc32) throw new Error(`page ${number} is damaged`);
     this.#index.setPage(page, bytes.buffer);
   }
+}
+
+function newGroup(first: number, pages: readonly PageSum[]): Group {
+  let arrive = () => {};
+  const arrived = new Promise<void>((resolve) => {
+    arrive = resolve;
+  });
+  return { first, pages, isTaken: false, arrived, arrive };
 }
 
 /** A number of its own for each place. */

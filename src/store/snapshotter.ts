@@ -64,7 +64,7 @@ export class Snapshotter {
   readonly #stop = new AbortController();
   #hasWarned = false;
   /** The index is whole: before, none is written. */
-  #isReady = false;
+  #isWhole = false;
 
   constructor(options: SnapshotterOptions) {
     this.#options = options;
@@ -80,7 +80,7 @@ export class Snapshotter {
 
   /** @param isSound whether the snapshot on disk is what it says. */
   #begin(isSound: boolean): void {
-    this.#isReady = true;
+    this.#isWhole = true;
     if (!isSound) {
       this.#coveredBytes = 0;
       this.#triedBytes = 0;
@@ -93,7 +93,7 @@ export class Snapshotter {
   /** Told after every batch that became durable. */
   note(latest: Checkpoint): void {
     this.#latest = latest;
-    if (!this.#isReady || this.#writing !== undefined || this.#stop.signal.aborted) return;
+    if (!this.#isWhole || this.#writing !== undefined || this.#stop.signal.aborted) return;
     if (!this.#isDue()) return;
     this.#writing = this.#write(this.#share, this.#stop.signal).finally(() => {
       this.#writing = undefined;
@@ -109,7 +109,7 @@ export class Snapshotter {
   /** Stops, with a snapshot where it is worth it: nothing is appended any more. */
   async finish(): Promise<void> {
     await this.#abort();
-    if (!this.#isReady) return;
+    if (!this.#isWhole) return;
     const { bytesMin } = this.#options;
     // What came since the last one is read in no time, and writing takes longer.
     if (this.#latest.bytes - this.#coveredBytes < bytesMin) return;

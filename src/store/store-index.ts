@@ -6,9 +6,9 @@
  * needs a page waits for that one (see store/snapshot-pages), and ids that are
  * added meanwhile stand in an index of their own until all pages are there.
  *
- * Invariants. `get` and `add` are called only for ids that are ready. A snapshot
- * that turns out to be damaged is left aside, and what it stood for is read from
- * the log: until then nothing is ready.
+ * Invariants. `get` is called only for ids that are ready, `add` only for ids that
+ * once were. A snapshot that turns out to be damaged is left aside, and what it stood
+ * for is read from the log: until then nothing is ready.
  */
 import { setImmediate as turn } from "node:timers/promises";
 import type { IdIndex } from "./id-index.ts";
@@ -38,9 +38,8 @@ export class StoreIndex {
   #isScanning = false;
   readonly #stop = new AbortController();
   readonly #forgo = new AbortController();
-  /** What `whole` stands for, to its very end. */
+  /** Settles once nothing is read any more; `whole` may have told of a stop before. */
   readonly #reading: Promise<boolean>;
-  #endWhole: (reason: unknown) => void = () => {};
   #size: number;
 
   /** @param rest what the index lacks, if it lacks anything: reading it begins here. */
@@ -50,14 +49,13 @@ export class StoreIndex {
     this.#target = rest?.recent ?? index;
     this.#size = index.size + (rest?.recent.size ?? 0);
     this.#reading = rest === undefined ? Promise.resolve(true) : this.#complete(rest);
-    // Whoever waits is told of a stop at once, and a disk that hangs holds nobody up.
-    const stopped = new Promise<never>((_, reject) => {
-      this.#endWhole = reject;
-    });
-    this.whole = rest === undefined ? this.#reading : Promise.race([this.#reading, stopped]);
-    for (const promise of [this.whole, stopped]) promise.catch(() => {}); // for those who wait
+    // Whoever waits is told of a stop at once: only the stop itself waits for the disk.
+    this.whole =
+      rest === undefined ? this.#reading : untilAborted(this.#reading, this.#stop.signal);
+    this.whole.catch(() => {}); // for those who wait
   }
 
+  /** Until all is there, an id that an editor doubled behind the snapshot counts twice. */
   get size(): number {
     return this.#rest === undefined ? this.#index.size : this.#size;
   }
@@ -105,6 +103,7 @@ export class StoreIndex {
   /** Has it end where a page is damaged, instead of reading the log: pages may still be waited for. */
   forgoScan(): void {
     this.#forgo.abort();
+    if (this.#isScanning) void this.stop(); // nothing else can come of it
   }
 
   /** Ends what is still being read; never rejects. */
@@ -112,7 +111,6 @@ export class StoreIndex {
     this.#forgo.abort();
     this.#stop.abort();
     this.#rest?.pages.stop();
-    this.#endWhole(this.#stop.signal.reason);
     await this.#reading.catch(() => {});
   }
 
@@ -140,4 +138,12 @@ export class StoreIndex {
       return false;
     }
   }
+}
+
+/** The same, but rejects as soon as the signal is aborted. */
+function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+    promise.then(resolve, reject);
+  });
 }

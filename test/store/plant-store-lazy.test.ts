@@ -21,12 +21,12 @@ const NONE: PlantStoreOptions = { snapshotBytesMin: 64 * 1024 * 1024 };
 /** FAKE: pages that wait as on a disk that hangs, until they are let go. */
 function holdPages(t: TestContext): { readonly release: () => void } {
   const { readAll } = SnapshotPages.prototype;
-  const { isReleased, release } = makeLatch();
+  const { released, release } = makeLatch();
   const held = t.mock.method(
     SnapshotPages.prototype,
     "readAll",
     async function (this: SnapshotPages, ...given: Parameters<typeof readAll>) {
-      await isReleased;
+      await released;
       return readAll.apply(this, given);
     },
   );
@@ -44,12 +44,12 @@ function holdAppends(t: TestContext): {
   readonly release: () => void;
 } {
   const { append } = LogFile.prototype;
-  const { isReleased, release } = makeLatch();
+  const { released, release } = makeLatch();
   const held = t.mock.method(
     LogFile.prototype,
     "append",
     async function (this: LogFile, ...given: Parameters<typeof append>) {
-      await isReleased;
+      await released;
       return append.apply(this, given);
     },
   );
@@ -61,21 +61,25 @@ async function holdPage(
   t: TestContext,
   folder: string,
   page: number,
-): Promise<{ readonly release: () => void }> {
+): Promise<{ readonly count: () => number; readonly release: () => void }> {
   const handle = await open(logPath(folder));
   const prototype: typeof handle = Object.getPrototypeOf(handle);
   await handle.close();
   const { readv } = prototype;
-  const { isReleased, release } = makeLatch();
+  const { released, release } = makeLatch();
+  let held = 0;
   t.mock.method(
     prototype,
     "readv",
     async function (this: typeof handle, ...given: Parameters<typeof readv>) {
-      if (given[1] === page * PAGE_BYTES) await isReleased;
+      if (given[1] === page * PAGE_BYTES) {
+        held++;
+        await released;
+      }
       return readv.apply(this, given);
     },
   );
-  return { release };
+  return { count: () => held, release };
 }
 
 /** Plants whose index has pages enough that one read of them is a part; after a clean stop. */
@@ -284,6 +288,7 @@ test("creates under way when a damaged page is found are stored once, whoever re
   const create = () => ids.map((n) => store.create(shortPlantOf(n)));
   const first = create();
   await until("some are written", () => appends.count() > 0);
+  assert.equal(pages.count(), 1);
   pages.release();
   await until("the damage is found", () => warnings.length > 0);
   const second = create();
@@ -313,6 +318,7 @@ test("when the store fails, those who wait for pages that never come are told at
   );
   assert.deepEqual(new Set(codes), new Set(["store_failed", undefined]));
   assert.equal(codes.at(-1), "store_failed");
+  assert.equal(pages.count(), 1);
   pages.release();
   await store.close();
   assert.deepEqual(openFilesIn(folder), []);
@@ -339,8 +345,8 @@ test("a close ends a read of the log in the place of a damaged page, and who wai
   const calls = [store.create({ id: 1n, name: "new" }), collect(store.list())];
   await until("the damage is found", () => warnings.length > 0);
   const closed = store.close();
-  reads.release();
   for (const call of calls) await assert.rejects(call, { code: "closed" });
+  reads.release();
   await closed;
   assert.deepEqual(openFilesIn(folder), []);
 });
@@ -373,6 +379,21 @@ test("a store can be closed while the log is read in the place of a damaged page
   await until("the damage is found", () => warnings.length > 0);
   await store.close();
   assert.deepEqual(openFilesIn(folder), []);
+  assert.equal(fs.existsSync(snapshotPath(logPath(folder))), false);
   const next = await openStore(t, folder, NONE);
   assert.equal((await collect(next.list())).length, PLANTS);
+  assert.equal(warnings.length, 1, "the next start did not find it damaged again");
+});
+
+test("a list that waits for the index is told of a close though the disk hangs", async (t) => {
+  const folder = await makeLong(t);
+  const page = await holdPage(t, folder, HELD_PAGE);
+  const store = await PlantStore.open(folder, NONE);
+  const list = collect(store.list());
+  await until("the page is read", () => page.count() > 0);
+  const closed = store.close();
+  await assert.rejects(list, { code: "closed" });
+  page.release();
+  await closed;
+  assert.deepEqual(openFilesIn(folder), []);
 });

@@ -30,10 +30,10 @@ interface Trial {
 function begin(t: TestContext, given: Partial<IndexRest> & { damaged?: number } = {}): Trial {
   const { index, pages, path } = writeIndexPages(t, indexOf(0, IDS));
   if (given.damaged !== undefined) damagePage(path, given.damaged);
-  const { isReleased, release } = makeLatch();
+  const { released, release } = makeLatch();
   const read = pages.readAll.bind(pages);
   t.mock.method(pages, "readAll", async (...args: Parameters<SnapshotPages["readAll"]>) => {
-    await isReleased;
+    await released;
     return read(...args);
   });
   const scan = async () => assert.fail("the snapshot is sound");
@@ -57,6 +57,9 @@ test("an index that lacks nothing is ready at once", async () => {
   index.add(10n, 10);
   assert.equal(index.size, 11);
   assertHolds(index, 0, 11);
+  await index.stop();
+  await new Promise(setImmediate); // a rejection that nobody hears would end the process
+  assert.equal(await index.whole, true);
 });
 
 test("an index that lacks its pages knows how many ids there are, and whom it can look up", async (t) => {
@@ -115,14 +118,8 @@ test("an id that stands behind the snapshot again counts once and keeps its firs
 });
 
 test("where a page is damaged, nothing is ready until the log was read in its place", async (t) => {
-  let finish = () => {};
-  const isFinished = new Promise<void>((resolve) => {
-    finish = resolve;
-  });
-  let begun: ((value: unknown) => void) | undefined;
-  const isBegun = new Promise((resolve) => {
-    begun = resolve;
-  });
+  const start = makeLatch();
+  const end = makeLatch();
   const scan: IndexRest["scan"] = async (index, cause) => {
     assert.ok(cause instanceof Error);
     assert.equal(index.size, 0);
@@ -131,18 +128,18 @@ test("where a page is damaged, nothing is ready until the log was read in its pl
       new IdIndex(0, SEED).hashOfId(7n),
       "creates in flight have it",
     );
-    begun?.(undefined);
-    await isFinished;
+    start.release();
+    await end.released;
     for (let n = 0; n < IDS; n++) index.add(BigInt(n), n);
   };
   const { index, release, hash } = begin(t, { scan, damaged: 1 });
   const ready = index.ready(hash(7));
   release();
-  await isBegun;
+  await start.released;
   for (let n = 0; n < 1000; n++) assert.equal(index.isReady(hash(n)), false);
   assert.equal(index.size, IDS + RECENT);
   index.add(BigInt(IDS + RECENT), IDS + RECENT); // whose create was under way
-  finish();
+  end.release();
   await ready;
   assert.equal(await index.whole, false);
   assert.equal(index.size, IDS + RECENT + 1);
@@ -191,24 +188,22 @@ test("those who wait are told of a stop at once, and the stop waits for the read
     isStopped = true;
   });
   await ready;
+  await new Promise(setImmediate);
   assert.equal(isStopped, false);
   release();
   await stopped;
 });
 
 test("a scan of the log in the place of a damaged page can be stopped", async (t) => {
-  let report: ((value: unknown) => void) | undefined;
-  const isBegun = new Promise((resolve) => {
-    report = resolve;
-  });
+  const start = makeLatch();
   const scan: IndexRest["scan"] = async (_index, _cause, signal) => {
-    report?.(undefined);
+    start.release();
     await once(signal, "abort");
     signal.throwIfAborted();
   };
   const { index, release } = begin(t, { scan, damaged: 0 });
   release();
-  await isBegun;
+  await start.released;
   await index.stop();
   await assert.rejects(index.whole);
 });

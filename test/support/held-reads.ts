@@ -12,12 +12,12 @@ export interface HeldReads {
 /** Holds every read that begins from now on. The close of a store may wait for one. */
 export function holdReads(t: TestContext): HeldReads {
   const { read } = LogFile.prototype;
-  const { isReleased, release } = makeLatch();
+  const { released, release } = makeLatch();
   const held = t.mock.method(
     LogFile.prototype,
     "read",
     async function (this: LogFile, ...given: Parameters<typeof read>) {
-      await isReleased;
+      await released;
       return read.apply(this, given);
     },
   );

@@ -26,12 +26,12 @@ export async function until(
 }
 
 /** What somebody waits for until it is released, once and for all. */
-export function makeLatch(): { readonly isReleased: Promise<void>; readonly release: () => void } {
+export function makeLatch(): { readonly released: Promise<void>; readonly release: () => void } {
   let release = () => {};
-  const isReleased = new Promise<void>((resolve) => {
+  const released = new Promise<void>((resolve) => {
     release = resolve;
   });
-  return { isReleased, release };
+  return { released, release };
 }
 
 /** What is published on a channel until the test ends, perhaps only what is `ours`. */
