@@ -27,7 +27,7 @@ export interface LogWriterOptions {
   readonly onDurable?: (end: Checkpoint) => void;
 }
 
-/** A sync costs as much processor time as some seven creates; 48 to 192 do alike (test/bench/results). */
+/** A sync costs the processor time of some seven creates. 48 to 192 do alike (test/bench/results). */
 const WORTHWHILE_RECORDS = 32;
 /** After so long a batch waits no further turn of the event loop for more records. */
 const GATHER_MS_MAX = 1;
@@ -138,9 +138,10 @@ export class LogWriter {
 
   /**
    * Waits until every request of this turn of the event loop is in the first batch; and, while that
-   * is a small one, as long as each turn brings more: whoever was answered comes back. On one core a
-   * quarter more creates at 16 connections, a tenth at 64 (test/bench/results). It begins with none, for
-   * what is there does not end the wait: the turn that ends first has not asked the sockets yet.
+   * is a small one, as long as each turn brings more: whoever was answered comes back. On one core
+   * a quarter more creates at 16 connections, a tenth at 64 (test/bench/results). It begins with
+   * none, for what is there does not end the wait: the turn that ends first has not asked the
+   * sockets yet.
    */
   async #gather(): Promise<void> {
     const deadline = performance.now() + GATHER_MS_MAX;
