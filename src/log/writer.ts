@@ -27,7 +27,7 @@ export interface LogWriterOptions {
   readonly onDurable?: (end: Checkpoint) => void;
 }
 
-/** A sync costs the processor time of some seven creates. 48 to 192 do alike (test/bench/results). */
+/** So many records are worth a sync of their own: 48 to 192 do alike (test/bench/results). */
 const WORTHWHILE_RECORDS = 32;
 /** After so long a batch waits no further turn of the event loop for more records. */
 const GATHER_MS_MAX = 1;
@@ -185,7 +185,7 @@ export class LogWriter {
     else if (!this.#isDisplaced(batch, this.durableBytes + bytes.length)) {
       const offset = this.durableBytes;
       this.#end = extendCheckpoint(this.#end, bytes, batch.records);
-      // The disk works while this batch is answered: 6 to 8 % more creates at 256 connections where
+      // The disk works while this batch is answered: 6 to 9 % more creates at 256 connections where
       // a sync takes 1 to 10 ms more, and none that show where it does not (test/bench/results).
       const next = this.#isNextWorthwhile() ? this.#startWrite() : undefined;
       this.#acknowledge(batch, offset);

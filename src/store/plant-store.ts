@@ -217,7 +217,7 @@ export class PlantStore implements PlantService {
 
   async #close(): Promise<void> {
     this.#index.forgoScan();
-    await this.#reads.end(); // some wait for the index, and append then
+    await this.#reads.end(); // some wait for the index, and append then; none reads behind that
     await this.#writer.drain();
     await this.#settling?.drain();
     await this.#index.stop();

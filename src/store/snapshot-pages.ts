@@ -37,7 +37,7 @@ interface Group {
 export class SnapshotPages {
   readonly #path: string;
   readonly #index: IdIndex;
-  readonly #pages: number;
+  readonly #pageCount: number;
   /** In the order in which they stand in the file. */
   readonly #groups: Group[] = [];
   /** By the place of each page. */
@@ -52,7 +52,7 @@ export class SnapshotPages {
   constructor(path: string, pages: readonly PageSum[], index: IdIndex) {
     this.#path = path;
     this.#index = index;
-    this.#pages = pages.length;
+    this.#pageCount = pages.length;
     for (let first = 0; first < pages.length; first += GROUP_PAGES) {
       const group = newGroup(first, pages.slice(first, first + GROUP_PAGES));
       this.#groups.push(group);
@@ -81,13 +81,13 @@ export class SnapshotPages {
         for (const [at, page] of pages.entries())
           this.#set(first + at, page, bytes[at] as PageBytes);
         read += pages.length;
-        tell?.(read / this.#pages);
+        tell?.(read / this.#pageCount);
         arrive();
       }
     };
     try {
       await Promise.all([readLane(), readLane()]);
-      if (read < this.#pages) throw new Error("it was not read to its end");
+      if (read < this.#pageCount) throw new Error("it was not read to its end");
     } finally {
       this.#isStopped = true;
       await handle.close();

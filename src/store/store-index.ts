@@ -38,7 +38,7 @@ export class StoreIndex {
   #isScanning = false;
   readonly #stop = new AbortController();
   readonly #forgo = new AbortController();
-  /** Settles once nothing is read any more; `whole` may have told of a stop before. */
+  /** Settles once nothing is added any more; `whole` may have told of a stop before. */
   readonly #reading: Promise<boolean>;
   #size: number;
 
@@ -100,10 +100,13 @@ export class StoreIndex {
     return this.#index.beginCopy(limit);
   }
 
-  /** Has it end where a page is damaged, instead of reading the log: pages may still be waited for. */
+  /**
+   * Has it end where a page is damaged, instead of reading the log; such a read under way is ended
+   * at once. Pages may still be waited for.
+   */
   forgoScan(): void {
     this.#forgo.abort();
-    if (this.#isScanning) void this.stop(); // nothing else can come of it
+    if (this.#isScanning) void this.stop(); // who waits is told now, not when the read is
   }
 
   /** Ends what is still being read; never rejects. */

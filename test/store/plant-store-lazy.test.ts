@@ -6,6 +6,7 @@ import { type TestContext, test } from "node:test";
 import { type NewPlant, PlantStore, type PlantStoreOptions, verifyLog } from "../../src/index.ts";
 import { LogFile } from "../../src/log/file.ts";
 import { snapshotPath } from "../../src/store/index-snapshot.ts";
+import { LogScan } from "../../src/store/log-scan.ts";
 import { PAGE_BYTES } from "../../src/store/slot-table.ts";
 import { SnapshotPages } from "../../src/store/snapshot-pages.ts";
 import { makeFolder } from "../support/folders.ts";
@@ -342,12 +343,14 @@ test("a close ends a read of the log in the place of a damaged page, and who wai
   const warnings = collectWarnings(t, snapshotPath(logPath(folder)));
   const store = await PlantStore.open(folder, NONE);
   const reads = holdReads(t);
+  const { mock } = t.mock.method(LogScan.prototype, "run");
   const calls = [store.create({ id: 1n, name: "new" }), collect(store.list())];
   await until("the damage is found", () => warnings.length > 0);
   const closed = store.close();
   for (const call of calls) await assert.rejects(call, { code: "closed" });
   reads.release();
   await closed;
+  await assert.rejects(mock.calls[0]?.result as Promise<unknown>, { name: "AbortError" });
   assert.deepEqual(openFilesIn(folder), []);
 });
 
@@ -376,8 +379,11 @@ test("a store can be closed while the log is read in the place of a damaged page
   damagePage(snapshotPath(logPath(folder)), 0);
   const warnings = collectWarnings(t, snapshotPath(logPath(folder)));
   const store = await PlantStore.open(folder, NONE);
+  const reads = holdReads(t);
   await until("the damage is found", () => warnings.length > 0);
-  await store.close();
+  const closed = store.close();
+  reads.release();
+  await closed;
   assert.deepEqual(openFilesIn(folder), []);
   assert.equal(fs.existsSync(snapshotPath(logPath(folder))), false);
   const next = await openStore(t, folder, NONE);
