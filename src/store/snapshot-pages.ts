@@ -37,10 +37,9 @@ interface Group {
 export class SnapshotPages {
   readonly #path: string;
   readonly #index: IdIndex;
-  readonly #pageCount: number;
   /** In the order in which they stand in the file. */
   readonly #groups: Group[] = [];
-  /** By the place of each page. */
+  /** That of each page, by its place. */
   readonly #groupOf = new Map<number, Group>();
   /** Those that somebody waits for and that were not begun; each once. */
   readonly #wanted: Group[] = [];
@@ -52,7 +51,6 @@ export class SnapshotPages {
   constructor(path: string, pages: readonly PageSum[], index: IdIndex) {
     this.#path = path;
     this.#index = index;
-    this.#pageCount = pages.length;
     for (let first = 0; first < pages.length; first += GROUP_PAGES) {
       const group = newGroup(first, pages.slice(first, first + GROUP_PAGES));
       this.#groups.push(group);
@@ -81,13 +79,13 @@ export class SnapshotPages {
         for (const [at, page] of pages.entries())
           this.#set(first + at, page, bytes[at] as PageBytes);
         read += pages.length;
-        tell?.(read / this.#pageCount);
+        tell?.(read / this.#groupOf.size);
         arrive();
       }
     };
     try {
       await Promise.all([readLane(), readLane()]);
-      if (read < this.#pageCount) throw new Error("it was not read to its end");
+      if (read < this.#groupOf.size) throw new Error("it was not read to its end");
     } finally {
       this.#isStopped = true;
       await handle.close();

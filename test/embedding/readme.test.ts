@@ -47,7 +47,7 @@ test("the README's subscription, as it stands, hears of a request", async (t) =>
   writeFileSync(path.join(garden.folder, "readme.mjs"), CHANNEL + SERVER);
   const program = await startProgram(t, garden, AS_IT_STANDS);
   await postPlant(program.url, garden.token, '{"id":1,"name":"a"}');
-  await until("it is heard of", () => program.stdout().includes("/plants 200"));
+  await until("it is heard of", () => program.stdout().includes("POST /plants 200"));
 });
 
 test("examples/without-http.mjs says what came of each call, and may be run again", async (t) => {

@@ -262,5 +262,7 @@ test("while nobody listens performance.now() is asked by nobody but who gathers 
   const messages = collectMessages<RequestMessage>(t, "plant-store:request");
   assert.equal((await service.post(BODY)).status, 200);
   await until("it is told", () => messages.length === 1);
-  assert.ok(clock.mock.calls.some(({ stack }) => readerIn(stack)[0]?.includes("request-message")));
+  assert.ok(
+    clock.mock.calls.some(({ stack }) => readerIn(stack)[0]?.includes("http/request-message")),
+  );
 });
