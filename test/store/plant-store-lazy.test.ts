@@ -350,6 +350,7 @@ test("a close ends a read of the log in the place of a damaged page, and who wai
   for (const call of calls) await assert.rejects(call, { code: "closed" });
   reads.release();
   await closed;
+  assert.equal(mock.callCount(), 1);
   await assert.rejects(mock.calls[0]?.result as Promise<unknown>, { name: "AbortError" });
   assert.deepEqual(openFilesIn(folder), []);
 });
