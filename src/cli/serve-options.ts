@@ -1,4 +1,5 @@
 /** The options of `serve`, and what holds between them. */
+import { NUMBER_OPTIONS, type NumberOptionName } from "../index.ts";
 import { type OptionValues, UsageError } from "./command.ts";
 import { LOG_FORMATS } from "./logging/log.ts";
 import { LEVELS } from "./notice.ts";
@@ -67,6 +68,14 @@ export const SERVE_OPTIONS = {
 };
 
 export type ServeOptions = OptionValues<typeof SERVE_OPTIONS>;
+
+/** The numbers among them, under their names in the library: `--port` is `port`. */
+export function numbersOf(options: ServeOptions): { [Name in NumberOptionName]?: number } {
+  const named = Object.entries(options).map(([option, value]) => {
+    return [option.replace(/-./g, ([, letter = ""]) => letter.toUpperCase()), value] as const;
+  });
+  return Object.fromEntries(named.filter(([name]) => name in NUMBER_OPTIONS));
+}
 
 /** @throws UsageError where two options do not go together. */
 export function requireMatch(options: ServeOptions): void {

@@ -60,14 +60,17 @@ export type NumberOptionName = keyof typeof NUMBER_OPTIONS;
 /** The address that is listened on when none is given: reachable from this machine alone. */
 export const DEFAULT_HOST = "127.0.0.1";
 
+type Numbers = { readonly [Name in NumberOptionName]?: number | undefined };
+
 /**
- * The value of an option, or its default.
+ * The value of one of the options, or its default.
  *
  * @throws TypeError when it is no number; RangeError when it is no whole number
  * between its bounds.
  * @internal
  */
-export function readNumber(name: NumberOptionName, value: number | undefined): number {
+export function readNumber(options: Numbers, name: NumberOptionName): number {
+  const value = options[name];
   return value === undefined ? NUMBER_OPTIONS[name].default : requireNumber(name, value);
 }
 

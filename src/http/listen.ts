@@ -33,7 +33,7 @@ const BACKLOG = 4096;
 export async function listen(server: Server, options: ListenOptions): Promise<void> {
   const { host = DEFAULT_HOST, fd } = options;
   requireText("host", host);
-  const port = readNumber("port", options.port);
+  const port = readNumber(options, "port");
   requireDescriptor("fd", fd);
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);

@@ -119,12 +119,12 @@ class Listener {
     this.#authenticator = new Authenticator(tokens);
     this.#cors = Cors.of(options.corsOrigins);
     this.#basePath = normalizeBasePath(basePath);
-    this.#bodyBytesMax = readNumber("bodyBytesMax", options.bodyBytesMax);
+    this.#bodyBytesMax = readNumber(options, "bodyBytesMax");
     this.#pending = new Pending(
-      readNumber("pendingBytesMax", options.pendingBytesMax),
-      readNumber("pendingRequestsMax", options.pendingRequestsMax),
+      readNumber(options, "pendingBytesMax"),
+      readNumber(options, "pendingRequestsMax"),
     );
-    const readBytesMax = readNumber("readBytesMax", options.readBytesMax);
+    const readBytesMax = readNumber(options, "readBytesMax");
     this.#reader = new Reader(plants, readBytesMax, () => this.#pending.entered);
   }
 

@@ -99,7 +99,7 @@ export class PlantServer {
    * @throws TypeError or RangeError when it is no time (`NUMBER_OPTIONS`).
    */
   async close(drainTimeoutMs?: number): Promise<void> {
-    const timeoutMs = readNumber("drainTimeoutMs", drainTimeoutMs);
+    const timeoutMs = readNumber({ drainTimeoutMs }, "drainTimeoutMs");
     this.#closing ??= this.#drain(timeoutMs);
     return this.#closing;
   }
@@ -124,27 +124,21 @@ export class PlantServer {
 
 function createServer(options: ServerOptions, connections: Connections): Server {
   const { tls } = options;
-  const requestTimeoutMs = readNumber("requestTimeoutMs", options.requestTimeoutMs);
+  const requestTimeoutMs = readNumber(options, "requestTimeoutMs");
   const settings = {
     IncomingMessage: DirectRequest,
-    maxHeaderSize: readNumber("headerBytesMax", options.headerBytesMax),
-    headersTimeout: Math.min(
-      readNumber("headerTimeoutMs", options.headerTimeoutMs),
-      requestTimeoutMs,
-    ),
+    maxHeaderSize: readNumber(options, "headerBytesMax"),
+    headersTimeout: Math.min(readNumber(options, "headerTimeoutMs"), requestTimeoutMs),
     requestTimeout: requestTimeoutMs,
-    keepAliveTimeout: readNumber("keepAliveTimeoutMs", options.keepAliveTimeoutMs),
-    connectionsCheckingInterval: readNumber(
-      "connectionCheckIntervalMs",
-      options.connectionCheckIntervalMs,
-    ),
+    keepAliveTimeout: readNumber(options, "keepAliveTimeoutMs"),
+    connectionsCheckingInterval: readNumber(options, "connectionCheckIntervalMs"),
     // Node's own refusal has no body, and two Host headers it accepts.
     requireHostHeader: false,
   };
   const server = tls === undefined ? http.createServer(settings) : createTlsServer(settings, tls);
   // Node drops the headers behind the 2,000th in silence; their bytes are bounded already.
   server.maxHeadersCount = 0;
-  server.timeout = readNumber("stallTimeoutMs", options.stallTimeoutMs);
+  server.timeout = readNumber(options, "stallTimeoutMs");
   // A client that has sent all it wants to may close its side and wait for the answer
   // (RFC 9112 section 9.6). Node has the switch, but no word about it in its documentation.
   Object.assign(server, { httpAllowHalfOpen: true });

@@ -23,20 +23,15 @@ export interface PlantStoreOptions {
  * @throws TypeError or RangeError for one of the wrong type or out of its range.
  * @internal
  */
-export function readOptions({
-  command = "library",
-  onProgress,
-  batchBytesMax,
-  queueBytesMax,
-  snapshotBytesMin,
-}: PlantStoreOptions) {
+export function readOptions(options: PlantStoreOptions) {
+  const { command = "library", onProgress } = options;
   requireText("command", command);
   requireFunction("onProgress", onProgress);
   return {
     command,
     onProgress,
-    batchBytesMax: readNumber("batchBytesMax", batchBytesMax),
-    queueBytesMax: readNumber("queueBytesMax", queueBytesMax),
-    snapshotBytesMin: readNumber("snapshotBytesMin", snapshotBytesMin),
+    batchBytesMax: readNumber(options, "batchBytesMax"),
+    queueBytesMax: readNumber(options, "queueBytesMax"),
+    snapshotBytesMin: readNumber(options, "snapshotBytesMin"),
   };
 }

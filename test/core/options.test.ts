@@ -17,14 +17,16 @@ for (const name of NAMES) {
   const { default: byDefault, min, max } = NUMBER_OPTIONS[name];
 
   test(`${name} is ${byDefault} by default, and takes whole numbers from ${min} to ${max}`, () => {
-    assert.equal(readNumber(name, undefined), byDefault);
-    for (const value of [min, byDefault, max]) assert.equal(readNumber(name, value), value);
+    const read = (value?: number) => readNumber({ [name]: value }, name);
+    assert.equal(readNumber({}, name), byDefault);
+    assert.equal(read(undefined), byDefault);
+    for (const value of [min, byDefault, max]) assert.equal(read(value), value);
     for (const value of [min - 1, max + 1, min + 0.5, -1, NaN, Infinity, -Infinity]) {
-      assert.throws(() => readNumber(name, value), { name: "RangeError", message: namedBy(name) });
+      assert.throws(() => read(value), { name: "RangeError", message: namedBy(name) });
     }
     for (const value of ["8080", null, 1n, true, {}]) {
       const wrong = value as unknown as number;
-      assert.throws(() => readNumber(name, wrong), { name: "TypeError", message: namedBy(name) });
+      assert.throws(() => read(wrong), { name: "TypeError", message: namedBy(name) });
     }
   });
 }

@@ -86,10 +86,14 @@ function keepReached(all, file, kept = new Set()) {
   // What a file is tells the source; the library's own header is for its users.
   const own = file === "index.d.ts" ? "" : headerOf(file);
   const shown = text.startsWith(own) ? text.slice(own.length).trimStart() : text;
-  // By tabs, a quarter of what the compiler takes; a paragraph of a comment is one line.
+  // By tabs, a quarter of what the compiler takes; a paragraph of a comment is one line, and
+  // has no line between it and the next.
   const indented = shown.replace(/^( {4})+/gm, (spaces) => "\t".repeat(spaces.length / 4));
   const joined = indented.replace(/(?<!\/\*\*|\*)\n\s+\* (?![@-])/g, " ");
-  writeFileSync(target, joined.replace(IMPORT, "$1.js"));
+  const short = joined
+    .replace(/\n\s+\*(?=\n)/g, "")
+    .replace(/\/\*\*\n\s+\* (.*)\n\s+\*\//g, "/** $1 */");
+  writeFileSync(target, short.replace(IMPORT, "$1.js"));
   for (const [, imported] of text.matchAll(IMPORT)) {
     keepReached(all, `${path.join(path.dirname(file), imported)}.d.ts`, kept);
   }

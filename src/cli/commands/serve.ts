@@ -27,7 +27,7 @@ import { startLog } from "../logging/log.ts";
 import { count, printLines, printNotice, report, warn } from "../output.ts";
 import { describeConfig } from "../print-config.ts";
 import { Progress } from "../progress.ts";
-import { requireMatch, SERVE_OPTIONS, type ServeOptions } from "../serve-options.ts";
+import { numbersOf, requireMatch, SERVE_OPTIONS, type ServeOptions } from "../serve-options.ts";
 import { ServeStatus } from "../serve-status.ts";
 import { onReloadSignal, stopSignal } from "../signals.ts";
 import { takeHeldSocket } from "../systemd.ts";
@@ -145,19 +145,9 @@ async function startServer(parts: ServerOptions, options: ServeOptions): Promise
     return await PlantServer.start({
       ...parts,
       host,
-      port,
+      ...numbersOf(options),
       ...given<Partial<ServerOptions>>({
         basePath: options["base-path"],
-        bodyBytesMax: options["body-bytes-max"],
-        headerBytesMax: options["header-bytes-max"],
-        headerTimeoutMs: options["header-timeout-ms"],
-        requestTimeoutMs: options["request-timeout-ms"],
-        keepAliveTimeoutMs: options["keep-alive-timeout-ms"],
-        stallTimeoutMs: options["stall-timeout-ms"],
-        connectionCheckIntervalMs: options["connection-check-interval-ms"],
-        pendingBytesMax: options["pending-bytes-max"],
-        pendingRequestsMax: options["pending-requests-max"],
-        readBytesMax: options["read-bytes-max"],
         corsOrigins: options["cors-origin"],
       }),
     });
