@@ -48,7 +48,7 @@ export const SERVE_OPTIONS = {
   "stall-timeout-ms": number("stallTimeoutMs", "a connection that stands still is cut after this"),
   "connection-check-interval-ms": number(
     "connectionCheckIntervalMs",
-    "how often slow connections are looked for",
+    "how often slow and idle connections are looked for",
   ),
   "pending-bytes-max": number(
     "pendingBytesMax",

@@ -10,6 +10,7 @@ import type { Socket } from "node:net";
 import { PlantStoreError } from "../core/errors.ts";
 import { afterAnswer, answerAndClose, answerSocket, closeAfter, isLastAnswer } from "./answer.ts";
 import { Authenticator } from "./bearer.ts";
+import { Connection, type StandstillTimes } from "./connection.ts";
 import { Cors } from "./cors.ts";
 import { describeParserFault, findFramingFault } from "./framing.ts";
 import { createHandler, type Handler, type ListenerOptions } from "./listener.ts";
@@ -22,19 +23,6 @@ import { errorReply, type Reply } from "./reply.ts";
 const UNANSWERED_MAX = 1000;
 /** For the answers before the last one to be read. */
 const UNANSWERED_GRACE_MS = 1000;
-
-/** What is known of a connection: the exchange that began last on it. */
-class Connection {
-  /** Requests whose answers are not sent yet. */
-  unanswered = 0;
-  req?: IncomingMessage;
-  res?: ServerResponse;
-  /** The parser gave up; it reports the same fault again for whatever still comes. */
-  isBroken = false;
-  readonly noteAnswered = () => {
-    this.unanswered--;
-  };
-}
 
 /** Node's, without a word in its documentation: what takes each request whose head was parsed. */
 interface Parser {
@@ -57,6 +45,12 @@ function ignore(req: IncomingMessage): void {
   };
 }
 
+/** Ends a connection on which requests come and come while their answers are not read. */
+function endUnread(socket: Socket, res: ServerResponse): void {
+  closeAfter(res);
+  setTimeout(() => socket.destroy(), UNANSWERED_GRACE_MS).unref();
+}
+
 /**
  * A server of our own: the listener, and the limits and answers that the
  * listener in somebody else's server leaves to that one.
@@ -65,18 +59,37 @@ export class Connections {
   readonly #authenticator: Authenticator;
   readonly #cors: Cors | undefined;
   readonly #handle: Handler;
+  readonly #times: StandstillTimes;
+  readonly #lookMs: number;
   readonly #connections = new Map<Socket, Connection>();
+  /** While there are any. */
+  #looking: NodeJS.Timeout | undefined;
   #isDraining = false;
 
-  constructor(options: ListenerOptions) {
+  /** @param lookMs how often connections that stand still are looked for */
+  constructor(options: ListenerOptions, times: StandstillTimes, lookMs: number) {
+    this.#times = times;
+    this.#lookMs = lookMs;
     this.#authenticator = new Authenticator(options.tokens);
     this.#cors = Cors.of(options.corsOrigins);
     this.#handle = createHandler(options);
   }
 
   add(socket: Socket): void {
-    this.#connections.set(socket, new Connection());
-    socket.once("close", () => this.#connections.delete(socket));
+    this.#connections.set(socket, new Connection(socket, this.#times));
+    this.#looking ??= setInterval(() => this.#look(), this.#lookMs);
+    socket.once("close", () => this.#remove(socket));
+  }
+
+  #remove(socket: Socket): void {
+    this.#connections.delete(socket);
+    if (this.#connections.size > 0) return;
+    clearInterval(this.#looking);
+    this.#looking = undefined;
+  }
+
+  #look(): void {
+    for (const connection of this.#connections.values()) connection.look();
   }
 
   handle(req: IncomingMessage, res: ServerResponse, sendContinue?: () => void): void {
@@ -86,22 +99,12 @@ export class Connections {
       ignore(req);
       return;
     }
-    connection.req = req;
-    connection.res = res;
-    this.#countUnanswered(connection, req.socket, res);
+    connection.begin(req, res);
+    if (connection.unanswered >= UNANSWERED_MAX) endUnread(req.socket, res);
     if (this.#isDraining) closeAfter(res);
     const fault = findFramingFault(req);
     if (fault === undefined) this.#handle(req, res, sendContinue);
     else answerAndClose(req, res, this.#errorReply(fault, req.headers.origin));
-  }
-
-  /** Ends a connection on which requests come and come while their answers are not read. */
-  #countUnanswered(connection: Connection, socket: Socket, res: ServerResponse): void {
-    connection.unanswered++;
-    res.on("close", connection.noteAnswered);
-    if (connection.unanswered < UNANSWERED_MAX) return;
-    closeAfter(res);
-    setTimeout(() => socket.destroy(), UNANSWERED_GRACE_MS).unref();
   }
 
   /** The parser gave up on what came last, or the time for it ran out. */

@@ -26,16 +26,16 @@ export interface ServerOptions extends ListenerOptions, ListenOptions {
   /** To receive a whole request; beyond it 408. Default: 30,000. */
   readonly requestTimeoutMs?: number;
   /**
-   * An idle connection is closed after this. Default: 75,000: load balancers
-   * are to be the first, after 60 s.
+   * An idle connection is closed after this, and up to two looks at the connections (see
+   * `connectionCheckIntervalMs`). Default: 75,000: load balancers are to be the first, after 60 s.
    */
   readonly keepAliveTimeoutMs?: number;
   /**
-   * A connection on which nothing moves while an answer is due is cut after
-   * this: the client does not read, or the disk takes longer. Default: 120,000.
+   * A connection on which nothing moves while an answer is due is cut after this, likewise: the
+   * client does not read, or the disk takes longer. Default: 120,000.
    */
   readonly stallTimeoutMs?: number;
-  /** How often slow connections are looked for. Default: 1,000. */
+  /** How often connections that are slow or stand still are looked for. Default: 1,000. */
   readonly connectionCheckIntervalMs?: number;
 }
 
@@ -72,8 +72,13 @@ export class PlantServer {
    * and key are no pair.
    */
   static async start(options: ServerOptions): Promise<PlantServer> {
-    const connections = new Connections(options);
-    const server = createServer(options, connections);
+    const lookMs = readNumber(options, "connectionCheckIntervalMs");
+    const times = {
+      idleMs: readNumber(options, "keepAliveTimeoutMs"),
+      stallMs: readNumber(options, "stallTimeoutMs"),
+    };
+    const connections = new Connections(options, times, lookMs);
+    const server = createServer(options, connections, lookMs);
     await listen(server, options);
     server.on("error", (error) => publishWarning("Cannot accept a connection", error));
     return new PlantServer(server, connections, options);
@@ -122,7 +127,7 @@ export class PlantServer {
   }
 }
 
-function createServer(options: ServerOptions, connections: Connections): Server {
+function createServer(options: ServerOptions, connections: Connections, lookMs: number): Server {
   const { tls } = options;
   const requestTimeoutMs = readNumber(options, "requestTimeoutMs");
   const settings = {
@@ -130,15 +135,14 @@ function createServer(options: ServerOptions, connections: Connections): Server 
     maxHeaderSize: readNumber(options, "headerBytesMax"),
     headersTimeout: Math.min(readNumber(options, "headerTimeoutMs"), requestTimeoutMs),
     requestTimeout: requestTimeoutMs,
-    keepAliveTimeout: readNumber(options, "keepAliveTimeoutMs"),
-    connectionsCheckingInterval: readNumber(options, "connectionCheckIntervalMs"),
+    keepAliveTimeout: 0, // see http/connection
+    connectionsCheckingInterval: lookMs,
     // Node's own refusal has no body, and two Host headers it accepts.
     requireHostHeader: false,
   };
   const server = tls === undefined ? http.createServer(settings) : createTlsServer(settings, tls);
   // Node drops the headers behind the 2,000th in silence; their bytes are bounded already.
   server.maxHeadersCount = 0;
-  server.timeout = readNumber(options, "stallTimeoutMs");
   // A client that has sent all it wants to may close its side and wait for the answer
   // (RFC 9112 section 9.6). Node has the switch, but no word about it in its documentation.
   Object.assign(server, { httpAllowHalfOpen: true });
@@ -150,11 +154,7 @@ function createServer(options: ServerOptions, connections: Connections): Server 
   server.on("checkContinue", (req: IncomingMessage, res: ServerResponse) => {
     connections.handle(req, res, () => res.writeContinue());
   });
-  server.on("connect", (req, socket: Socket) => {
-    // Node lets go of the socket, and with it of the time it gives one.
-    socket.setTimeout(server.timeout, () => socket.destroy());
-    void connections.refuseConnect(req, socket);
-  });
+  server.on("connect", (req, socket: Socket) => void connections.refuseConnect(req, socket));
   server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
     connections.refuse(socket as Socket, error);
   });

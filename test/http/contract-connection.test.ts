@@ -366,7 +366,7 @@ for (const [says, behind] of [
   ["with CONNECT behind it", [{ method: "CONNECT" }]],
 ] as const) {
   test(`a create that takes longer than the stall timeout, ${says}, is cut (fake create)`, async (t) => {
-    const service = await startService(t, { stallTimeoutMs: 50 });
+    const service = await startService(t, { stallTimeoutMs: 50, connectionCheckIntervalMs: 20 });
     t.mock.method(service.store, "create", () => new Promise(() => {}));
     const client = await Client.connect(service.port);
     const requests = [GOOD, ...behind].map((request) => encodeRequest(service, request));

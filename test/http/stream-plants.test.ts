@@ -499,7 +499,14 @@ test("a stream that goes for long through what gives nothing is not cut as one t
     }
     yield new TextEncoder().encode("line\n");
   }
-  const target = await startWith(t, { ...EMPTY, listLines }, { stallTimeoutMs: 1000 });
+  const target = await startWith(
+    t,
+    { ...EMPTY, listLines },
+    {
+      stallTimeoutMs: 1000,
+      connectionCheckIntervalMs: 20,
+    },
+  );
   const ask = () => send(`${target.url}/plants`, { headers: headersOf(target) });
   const answer = ask();
   answer.catch(() => {}); // told below

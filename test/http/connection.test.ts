@@ -1,0 +1,96 @@
+/** How long a connection may stand still, told by the timeout of a real socket after each step. */
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { IncomingMessage, ServerResponse } from "node:http";
+import { connect, createServer, type Socket } from "node:net";
+import { type TestContext, test } from "node:test";
+import { Connection } from "../../src/http/connection.ts";
+
+const IDLE = 600_000;
+const STALL = 700_000;
+const NONE = 0;
+
+/** The server's end of a connection on which nothing is sent. */
+async function accept(t: TestContext): Promise<Socket> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as { port: number };
+  const client = connect(port, "127.0.0.1");
+  const [socket] = (await once(server, "connection")) as [Socket];
+  t.after(() => {
+    client.destroy();
+    socket.destroy();
+    server.close();
+  });
+  return socket;
+}
+
+type Step = "look" | "begin" | "end";
+const LIVES: readonly [says: string, steps: readonly [Step, timeout: number][]][] = [
+  [
+    "before the first request, as one on which an answer is due",
+    [
+      ["look", NONE],
+      ["look", STALL],
+      ["look", STALL],
+    ],
+  ],
+  [
+    "with each look between which something began or ended, without a timer",
+    [
+      ["begin", NONE],
+      ["look", NONE],
+      ["end", NONE],
+      ["look", NONE],
+      ["begin", NONE],
+      ["look", NONE],
+    ],
+  ],
+  [
+    "while an answer is due, then between two requests",
+    [
+      ["begin", NONE],
+      ["look", NONE],
+      ["look", STALL],
+      ["end", NONE],
+      ["look", NONE],
+      ["look", IDLE],
+      ["begin", NONE],
+      ["look", NONE],
+      ["look", STALL],
+    ],
+  ],
+  [
+    "with one of two answers sent, as one on which an answer is due",
+    [
+      ["begin", NONE],
+      ["begin", NONE],
+      ["end", NONE],
+      ["look", NONE],
+      ["look", STALL],
+    ],
+  ],
+];
+
+for (const [says, steps] of LIVES) {
+  test(`a connection is timed ${says}`, async (t) => {
+    const socket = await accept(t);
+    const connection = new Connection(socket, { idleMs: IDLE, stallMs: STALL });
+    const answers: ServerResponse[] = [];
+    const take: Record<Step, () => void> = {
+      look: () => connection.look(),
+      begin: () => {
+        const req = new IncomingMessage(socket);
+        const res = new ServerResponse(req);
+        answers.push(res);
+        connection.begin(req, res);
+      },
+      end: () => answers.shift()?.emit("close"),
+    };
+    const seen = steps.map(([step]) => {
+      take[step]();
+      return [step, socket.timeout ?? NONE];
+    });
+    assert.deepEqual(seen, steps);
+  });
+}
