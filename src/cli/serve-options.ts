@@ -48,7 +48,7 @@ export const SERVE_OPTIONS = {
   "stall-timeout-ms": number("stallTimeoutMs", "a connection that stands still is cut after this"),
   "connection-check-interval-ms": number(
     "connectionCheckIntervalMs",
-    "how often slow and idle connections are looked for",
+    "how often slow and still connections are looked for",
   ),
   "pending-bytes-max": number(
     "pendingBytesMax",
@@ -74,7 +74,7 @@ export function numbersOf(options: ServeOptions): { [Name in NumberOptionName]?:
   const named = Object.entries(options).map(([option, value]) => {
     return [option.replace(/-./g, ([, letter = ""]) => letter.toUpperCase()), value] as const;
   });
-  return Object.fromEntries(named.filter(([name]) => name in NUMBER_OPTIONS));
+  return Object.fromEntries(named.filter(([name]) => Object.hasOwn(NUMBER_OPTIONS, name)));
 }
 
 /** @throws UsageError where two options do not go together. */

@@ -18,8 +18,11 @@ export interface StandstillTimes {
   readonly stallMs: number;
 }
 
-/** Node's, without a word in its documentation: what the answer says of `idleMs`. */
-interface Told {
+/** Node's own margin: who comes within what the answer told does not meet the close. */
+const IDLE_MARGIN_MS = 1000;
+
+/** Node's, without a word in its documentation: what the answer tells of `idleMs`. */
+interface KeepAliveTold {
   _keepAliveTimeout: number;
 }
 
@@ -39,7 +42,7 @@ export class Connection {
   constructor(socket: Socket, times: StandstillTimes) {
     this.#socket = socket;
     this.#times = times;
-    socket.on("timeout", () => socket.destroy()); // Node lets go of one that said CONNECT
+    socket.on("timeout", () => socket.destroy()); // Node does, but not behind CONNECT
   }
 
   /** A request came, before which everything that came was to be carried out. */
@@ -47,7 +50,7 @@ export class Connection {
     this.req = req;
     this.res = res;
     this.unanswered++;
-    (res as unknown as Told)._keepAliveTimeout = this.#times.idleMs;
+    (res as unknown as KeepAliveTold)._keepAliveTimeout = this.#times.idleMs;
     res.on("close", this.#noteAnswered);
     this.#isActive = true;
     if (this.#isTimed) this.#endTimer();
@@ -68,7 +71,8 @@ export class Connection {
     }
     const isIdle = this.req !== undefined && this.unanswered === 0;
     this.#isTimed = true;
-    this.#socket.setTimeout(isIdle ? this.#times.idleMs : this.#times.stallMs);
+    const { idleMs, stallMs } = this.#times;
+    this.#socket.setTimeout(isIdle ? idleMs + IDLE_MARGIN_MS : stallMs);
   }
 
   #endTimer(): void {

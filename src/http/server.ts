@@ -26,13 +26,13 @@ export interface ServerOptions extends ListenerOptions, ListenOptions {
   /** To receive a whole request; beyond it 408. Default: 30,000. */
   readonly requestTimeoutMs?: number;
   /**
-   * An idle connection is closed after this, and up to two looks at the connections (see
+   * An idle connection is closed after this, another second, and up to two looks (see
    * `connectionCheckIntervalMs`). Default: 75,000: load balancers are to be the first, after 60 s.
    */
   readonly keepAliveTimeoutMs?: number;
   /**
-   * A connection on which nothing moves while an answer is due is cut after this, likewise: the
-   * client does not read, or the disk takes longer. Default: 120,000.
+   * A connection on which nothing moves while an answer is due is cut after this, and up to two
+   * looks: the client does not read, or the disk takes longer. Default: 120,000.
    */
   readonly stallTimeoutMs?: number;
   /** How often connections that are slow or stand still are looked for. Default: 1,000. */

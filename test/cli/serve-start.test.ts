@@ -9,6 +9,7 @@ import { promisify } from "node:util";
 import { readArgs } from "../../src/cli/args.ts";
 import { UsageError } from "../../src/cli/command.ts";
 import { serve } from "../../src/cli/commands/serve.ts";
+import { numbersOf, type ServeOptions } from "../../src/cli/serve-options.ts";
 import { createToken, listTokens } from "../../src/index.ts";
 import { type RunningServer, runCli, startServer } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
@@ -92,9 +93,34 @@ const VALUES: readonly [option: string, good: string[], bad: string[]][] = [
   ["header-timeout-ms", ["1", "2147483647"], ["0", "2147483648", "10s"]],
   ["request-timeout-ms", ["1", "2147483647"], ["0", "2147483648"]],
   ["keep-alive-timeout-ms", ["1", "2147483647"], ["0", "2147483648"]],
+  ["stall-timeout-ms", ["1", "2147483647"], ["0", "2147483648"]],
+  ["pending-requests-max", ["1", "1000000"], ["0", "1000001"]],
   ["connection-check-interval-ms", ["1", "2147483647"], ["0", "2147483648"]],
   ["drain-timeout-ms", ["0", "1", "2147483647"], ["2147483648"]],
 ];
+
+test("the library gets each number that serve takes, under the library's name", () => {
+  const numbers = {
+    port: 1,
+    bodyBytesMax: 2,
+    headerBytesMax: 3,
+    headerTimeoutMs: 4,
+    requestTimeoutMs: 5,
+    keepAliveTimeoutMs: 6,
+    stallTimeoutMs: 7,
+    connectionCheckIntervalMs: 8,
+    pendingBytesMax: 9,
+    pendingRequestsMax: 10,
+    readBytesMax: 1_048_576,
+    batchBytesMax: 12,
+    drainTimeoutMs: 13,
+  };
+  const flags = Object.entries(numbers).map(([name, value]) => {
+    return `--${name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}=${value}`;
+  });
+  const { options } = readArgs(serve, [...flags, "--host", "::1"]);
+  assert.deepEqual(numbersOf(options as ServeOptions), numbers);
+});
 
 for (const [option, good, bad] of VALUES) {
   test(`serve takes ${good.join(" and ")} for --${option}, not ${JSON.stringify(bad)}`, () => {

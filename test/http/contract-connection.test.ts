@@ -354,10 +354,13 @@ test("a client that asked for 100 and then sends nothing is answered 40801", asy
 
 test("an idle connection is closed without a word", async (t) => {
   const service = await startService(t, { keepAliveTimeoutMs: 20, connectionCheckIntervalMs: 20 });
-  const client = await Client.connect(service.port);
-  await client.send(encodeRequest(service, GOOD));
-  assertPlant(await client.next(), { name: "plant 1" });
-  assert.deepEqual(await client.rest(), []);
+  // With the first one the server looks at none any more; it has to begin again.
+  for (let connection = 0; connection < 2; connection++) {
+    const client = await Client.connect(service.port);
+    await client.send(encodeRequest(service, GOOD));
+    assertPlant(await client.next(), { name: "plant 1" });
+    assert.deepEqual(await client.rest(), []);
+  }
   await assertServes(service);
 });
 

@@ -122,6 +122,15 @@ describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => 
     client.destroy();
   });
 
+  test("closes an idle connection", async (t) => {
+    const times = { keepAliveTimeoutMs: 20, connectionCheckIntervalMs: 20 };
+    const service = await startSecure(t, times);
+    const client = await service.connect();
+    await client.send(create(service, 1));
+    assert.equal((await client.next()).status, 200);
+    assert.deepEqual(await client.rest(), []);
+  });
+
   test("closes a handshake that takes longer than the headers may", async (t) => {
     const service = await startSecure(t, { headerTimeoutMs: 50 });
     const socket = net.connect(service.port, "127.0.0.1").resume();
