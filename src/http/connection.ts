@@ -3,7 +3,7 @@
  * and how long it may stand still.
  *
  * Node sets, refreshes and ends a timer with every request where it is told of such times, which
- * takes 3 to 5 % of creates (64, 256 connections; test/bench/results). So it is not told, and a
+ * takes 3 to 6 % of creates (64 to 1,024 connections; test/bench/results). So it is not told, and a
  * connection gets a timer, Node's own, when nothing began or ended on it between two looks. Who
  * looks is http/connections.
  */
