@@ -22,7 +22,7 @@ import {
 } from "../support/contract.ts";
 import { parseAnswers, type RawAnswer } from "../support/raw.ts";
 import { type Service, type ServiceOptions, startService } from "../support/service.ts";
-import { collectMessages } from "../support/watch.ts";
+import { collectMessages, makeLatch } from "../support/watch.ts";
 
 /** A plant's line is also its body. */
 function plant(id: number): string {
@@ -226,12 +226,9 @@ test("behind an offer of another protocol nothing is carried out, and the connec
 test("what comes behind an offer that is not answered yet is not carried out either", async (t) => {
   const service = await startService(t);
   const create = service.store.create.bind(service.store);
-  let release = () => {};
-  const held = new Promise<void>((resolve) => {
-    release = resolve;
-  });
+  const { released, release } = makeLatch();
   t.mock.method(service.store, "create", async (plant: NewPlant) => {
-    await held;
+    await released;
     return create(plant);
   });
   const client = await Client.connect(service.port);

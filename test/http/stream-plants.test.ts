@@ -23,7 +23,7 @@ import { assertError, assertPlant, encodeRequest, type Target } from "../support
 import { manyPlants, read, startReadable } from "../support/reading.ts";
 import { serve } from "../support/serve.ts";
 import { send } from "../support/service.ts";
-import { collectMessages, collectWarnings, until } from "../support/watch.ts";
+import { collectMessages, collectWarnings, makeLatch, until } from "../support/watch.ts";
 
 const NDJSON = { Accept: "application/x-ndjson" };
 const PAGE = { Accept: "application/json" };
@@ -353,10 +353,7 @@ test("a stream whose client leaves is told as cut, one that is sent whole is not
 test("a stream whose client leaves before anything was sent is told as cut, and nobody is warned", async (t) => {
   const requests = collectMessages<RequestMessage>(t, "plant-store:request");
   const warnings = collectWarnings(t, "stream");
-  let leave = () => {};
-  const hasLeft = new Promise<void>((resolve) => {
-    leave = resolve;
-  });
+  const departure = makeLatch();
   let hasBegun = false;
   const listener = createRequestListener({
     plants: {
@@ -364,7 +361,7 @@ test("a stream whose client leaves before anything was sent is told as cut, and 
       get: async () => undefined,
       async *list() {
         hasBegun = true;
-        await hasLeft;
+        await departure.released;
         yield* [];
         throw new Error("the disk is gone");
       },
@@ -372,7 +369,7 @@ test("a stream whose client leaves before anything was sent is told as cut, and 
     tokens: { verify: () => ({ name: "test", scopes: ["read"] }) },
   });
   const target = await serve(t, (req, res) => {
-    res.once("close", leave);
+    res.once("close", departure.release);
     listener(req, res);
   });
   const socket = await askAndWait(t, { ...target, token: "any" });
@@ -386,14 +383,11 @@ test("a stream whose client leaves before anything was sent is told as cut, and 
 test("a stream that was refused before it began, for what its body held, is told once", async (t) => {
   const requests = collectMessages<RequestMessage>(t, "plant-store:request");
   const source = new Source();
-  let goOn = () => {};
-  const isTold = new Promise<void>((resolve) => {
-    goOn = resolve;
-  });
+  const { released, release } = makeLatch();
   let hasEnded = false;
   t.mock.method(source, "list", async function* (): AsyncGenerator<NewPlant> {
     try {
-      await isTold;
+      await released;
       yield { id: 1n, name: NAME };
     } finally {
       hasEnded = true;
@@ -409,7 +403,7 @@ test("a stream that was refused before it began, for what its body held, is told
     requests.map(({ error }) => error),
     [40001],
   );
-  goOn();
+  release();
   await until("the list has ended", () => hasEnded);
   await new Promise(setImmediate);
   assert.equal(requests.length, 1);
