@@ -52,14 +52,12 @@ export class Connection {
     this.unanswered++;
     (res as unknown as KeepAliveTold)._keepAliveTimeout = this.#times.idleMs;
     res.on("close", this.#noteAnswered);
-    this.#isActive = true;
-    if (this.#isTimed) this.#endTimer();
+    this.#noteActivity();
   }
 
   readonly #noteAnswered = () => {
     this.unanswered--;
-    this.#isActive = true;
-    if (this.#isTimed) this.#endTimer();
+    this.#noteActivity();
   };
 
   /** Has Node watch a connection on which nothing began or ended since the last look. */
@@ -75,7 +73,9 @@ export class Connection {
     this.#socket.setTimeout(isIdle ? idleMs + IDLE_MARGIN_MS : stallMs);
   }
 
-  #endTimer(): void {
+  #noteActivity(): void {
+    this.#isActive = true;
+    if (!this.#isTimed) return;
     this.#isTimed = false;
     this.#socket.setTimeout(0);
   }
