@@ -165,6 +165,11 @@ export class Connections {
     }
   }
 
+  /** Cuts every connection: those of CONNECT Node has let go of, and yet its server waits for them. */
+  cutAll(): void {
+    for (const socket of this.#connections.keys()) socket.destroy();
+  }
+
   /** From now on the last answer of each connection closes it. */
   closeAfterAnswers(): void {
     this.#isDraining = true;

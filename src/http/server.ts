@@ -115,7 +115,7 @@ export class PlantServer {
   }
 
   async #drain(drainTimeoutMs: number): Promise<void> {
-    const deadline = setTimeout(() => this.#server.closeAllConnections(), drainTimeoutMs);
+    const deadline = setTimeout(() => this.#connections.cutAll(), drainTimeoutMs);
     this.#connections.closeAfterAnswers();
     // What comes from now on waits for the next process; a socket of our own resets its queue.
     if (this.#isSocketHeld) stopAccepting(this.#server);

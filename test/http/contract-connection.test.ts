@@ -22,7 +22,7 @@ import {
 } from "../support/contract.ts";
 import { parseAnswers, type RawAnswer } from "../support/raw.ts";
 import { type Service, type ServiceOptions, startService } from "../support/service.ts";
-import { collectMessages, makeLatch } from "../support/watch.ts";
+import { collectMessages, makeLatch, until } from "../support/watch.ts";
 
 /** A plant's line is also its body. */
 function plant(id: number): string {
@@ -374,6 +374,42 @@ for (const [says, behind] of [
     assert.deepEqual(await client.rest(), []);
   });
 }
+
+test("a create that takes longer to come than the stall timeout, but comes, is carried out", async (t) => {
+  const service = await startService(t, { stallTimeoutMs: 500, connectionCheckIntervalMs: 20 });
+  const client = await Client.connect(service.port);
+  await client.send(encodeRequest(service, { headers: { "Transfer-Encoding": "chunked" } }));
+  // One that came later and does stand still.
+  const other = await Client.connect(service.port);
+  while (!other.isClosed) await client.send("1\r\n \r\n");
+  await client.send(chunked(GOOD.body));
+  assertPlant(await client.next(), { name: "plant 1" });
+});
+
+test("connections are looked at as often as was chosen, and while there are any", async (t) => {
+  const begun = t.mock.method(globalThis, "setInterval");
+  const ended = t.mock.method(globalThis, "clearInterval");
+  const service = await startService(t, { connectionCheckIntervalMs: 123_456 });
+  const looking = () => begun.mock.calls.filter(({ arguments: [, ms] }) => ms === 123_456);
+  const clients = [await Client.connect(service.port), await Client.connect(service.port)];
+  for (const client of clients) await client.send(encodeRequest(service, NO_TOKEN));
+  for (const client of clients) assertError(await client.next(), 40101);
+  assert.equal(looking().length, 1);
+  const timer = looking()[0]?.result;
+  for (const client of clients) client.destroy();
+  await until("nobody looks", () => ended.mock.calls.some(({ arguments: [it] }) => it === timer));
+});
+
+test("a drain cuts at its deadline also what has CONNECT behind it (fake create)", async (t) => {
+  const service = await startService(t);
+  const create = t.mock.method(service.store, "create", () => new Promise(() => {}));
+  const client = await Client.connect(service.port);
+  const requests = [GOOD, { method: "CONNECT" }].map((request) => encodeRequest(service, request));
+  await client.send(Buffer.concat(requests));
+  await until("it is under way", () => create.mock.callCount() === 1);
+  await service.server.close(0);
+  await until("the connection is gone", () => client.isGone);
+});
 
 test("a drain answers what is under way with Connection: close, and stops", async (t) => {
   const service = await startService(t);
