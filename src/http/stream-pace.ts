@@ -8,8 +8,8 @@
 import { setImmediate, setTimeout } from "node:timers/promises";
 
 /**
- * A slice takes the event loop half a millisecond (60 MB/s alone), so all streams take some 3 % of it
- * beside creates that keep it busy: those have 0.91 to 1.02 of their rate (10 M plants).
+ * A slice takes the event loop half a millisecond (60 to 80 MB/s alone), so all streams take some 3 %
+ * of it beside creates that keep it busy: those have 0.81 to 1.02 of their rate (10 M plants).
  */
 const REST_MS_MAX = 16;
 /** Of rest for each create; where they keep the loop busy, the longest comes of it. */
