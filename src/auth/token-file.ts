@@ -142,12 +142,13 @@ async function withTokenFile<T>(
   try {
     const file = await LogFile.open(tokenPath(directory));
     try {
+      file.survey();
       const { tokens, tail } = await scanTokens(file);
       const end = await settle(file, { damaged: [], tail, isRecord: isEvent });
       // An event that was never synced must not be answered by "it is done already".
       await rewrite(file, await earliestBatchStart(file, end), end);
       if (end > tail.offset) await scanTokens(file, tail, tokens);
-      return await change(tokens, (event) => appendEvent(file, event, end));
+      return await change(tokens, (event) => appendEvent(file, event));
     } finally {
       await file.close();
     }
@@ -168,7 +169,7 @@ async function scanTokens(
   tokens = new TokenSet(),
 ): Promise<TokenScan> {
   let tail = start;
-  for await (const block of readBlocks(file, start, file.size())) {
+  for await (const block of readBlocks(file, start, file.end)) {
     visitLines(block, (line, position) => tokens.apply(decodeEventAt(line, file.path, position)));
     tail = positionAfter(block);
   }
@@ -211,11 +212,9 @@ async function appendToken(
   return token;
 }
 
-async function appendEvent(file: LogFile, event: TokenEvent, end: number): Promise<void> {
-  const result = await file.append(Buffer.from(encodeLine(encodeTokenEvent(event))), end);
-  if (result.outcome === "durable") return;
-  await file.truncate(end).catch(() => {}); // as best it can; an event that stays is torn or whole
-  throw ioError(`Cannot write "${file.path}"`, result.cause);
+/** A failed append may leave the event in the file, torn or whole, but never without an error. */
+async function appendEvent(file: LogFile, event: TokenEvent): Promise<void> {
+  await file.appendOrThrow(Buffer.from(encodeLine(encodeTokenEvent(event))));
 }
 
 function assertNewToken({ name, scopes = [], expiresAt }: NewToken): void {

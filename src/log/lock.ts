@@ -5,19 +5,21 @@
  * under the next free number; the highest number is the holder. The kernel
  * closes the socket with the process, however it died, so a dead holder never
  * blocks anyone, and whoever connects reads one line about a living one. Only
- * "connection refused" proves a holder dead. The highest socket file is never
- * removed, not even at release: a slower rival could otherwise reuse its number
- * and both would believe they won.
+ * "connection refused" proves a holder dead, so a holder first proves that its own
+ * entry does reach it: on FUSE file systems a linked socket may be another file.
+ * The highest socket file is never removed, not even at release: a slower rival
+ * could otherwise reuse its number and both would believe they won. A holder whose
+ * entry was removed all the same has lost the lock, and never links it anew.
  *
- * Not safe on network file systems, where sockets do not reach other machines.
- * On Windows a named pipe, which one process can create, does the same work.
+ * Not safe on network file systems, where sockets do not reach other machines; the
+ * appends of log/file keep two processes from overwriting each other even there.
  */
 import fs from "node:fs";
 import net from "node:net";
 import os from "node:os";
 import { PlantStoreError } from "../core/errors.ts";
-import { ioError } from "./file.ts";
-import { SocketFolder } from "./socket-folder.ts";
+import { describeSystemError, ioError, unpromisedFileSystem } from "./file.ts";
+import { type Entry, SocketFolder } from "./socket-folder.ts";
 
 /** What a holder tells about itself. */
 interface LockHolder {
@@ -49,22 +51,37 @@ const ANSWER_TIMEOUT_MS = 1000;
 const DEAD_RIVALS_MAX = 10;
 /** Between two looks at a lock that somebody holds for milliseconds. */
 const RETRY_MS = 10;
+/** How often a holder looks whether its entry is still there. */
+const LOOK_INTERVAL_MS = 500;
 
 export class DirectoryLock {
+  /** Resolves, never rejects, when the entry of this lock was removed or replaced. */
+  readonly lost: Promise<Error>;
   readonly #folder: SocketFolder;
   readonly #server: net.Server;
+  readonly #looking: NodeJS.Timeout;
 
-  private constructor(folder: SocketFolder, server: net.Server) {
+  private constructor({ folder, server, entry }: Taken) {
     this.#folder = folder;
     this.#server = server;
+    let report: (loss: Error) => void = () => {};
+    this.lost = new Promise((resolve) => {
+      report = resolve;
+    });
+    this.#looking = setInterval(() => {
+      if (folder.isStill(entry)) return;
+      clearInterval(this.#looking);
+      report(lostError(folder.pathOf(entry.name)));
+    }, LOOK_INTERVAL_MS);
+    this.#looking.unref(); // a lock alone keeps no process alive
   }
 
-  /** @throws PlantStoreError `locked`, naming the holder; `io_error` where sockets do not work. */
+  /** @throws PlantStoreError `locked`, naming the holder; `io_error` if sockets or links do not work. */
   static async acquire(directory: string, options: LockOptions): Promise<DirectoryLock> {
     const deadline = performance.now() + (options.waitMs ?? 0);
     for (let deadRivals = 0; ; ) {
       const attempt = await tryAcquire(directory, options);
-      if ("server" in attempt) return new DirectoryLock(attempt.folder, attempt.server);
+      if ("server" in attempt) return new DirectoryLock(attempt);
       if (attempt.holder === "dead" && ++deadRivals < DEAD_RIVALS_MAX) continue;
       if (performance.now() >= deadline) throw lockedError(directory, attempt.holder);
       await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
@@ -73,6 +90,7 @@ export class DirectoryLock {
 
   /** Lets the next process in. */
   async release(): Promise<void> {
+    clearInterval(this.#looking);
     await new Promise((resolve) => this.#server.close(resolve));
     this.#folder.close();
   }
@@ -120,9 +138,14 @@ export async function askHolder(directory: string, name: string): Promise<LockHo
   }
 }
 
-type Attempt =
-  | { readonly server: net.Server; readonly folder: SocketFolder }
-  | { readonly holder: Answer };
+/** A lock that was won. */
+interface Taken {
+  readonly folder: SocketFolder;
+  readonly server: net.Server;
+  readonly entry: Entry;
+}
+
+type Attempt = Taken | { readonly holder: Answer };
 
 /** What somebody else's socket said. */
 type Answer = LockHolder | "silent" | "dead";
@@ -137,14 +160,16 @@ async function tryAcquire(directory: string, options: LockOptions): Promise<Atte
   const folder = new SocketFolder(directory, options.name);
   const server = answerWith(options);
   try {
-    const holder = await claim(folder, server);
-    if (holder === "won") return { server, folder };
+    const claimed = await claim(folder, server);
+    if (typeof claimed === "object" && "entry" in claimed) return { server, folder, ...claimed };
     await abandon(server, folder);
-    return { holder };
+    return { holder: claimed };
   } catch (cause) {
     await abandon(server, folder);
     if (cause instanceof PlantStoreError) throw cause;
-    throw ioError(`Cannot lock "${directory}"`, cause);
+    throw isUnsupported(cause)
+      ? unsupportedError(directory, describeSystemError(cause))
+      : ioError(`Cannot lock "${directory}"`, cause);
   }
 }
 
@@ -154,9 +179,10 @@ async function abandon(server: net.Server, folder: SocketFolder): Promise<void> 
 }
 
 /** Either wins the lock or says who has it: a `dead` one has lost it again. */
-async function claim(folder: SocketFolder, server: net.Server): Promise<"won" | Answer> {
-  if (process.platform === "win32") return claimPipe(folder, server);
-
+async function claim(
+  folder: SocketFolder,
+  server: net.Server,
+): Promise<{ readonly entry: Entry } | Answer> {
   const mine = folder.temporaryName();
   if (!(await listenAs(server, folder.pathOf(mine)))) return whoWas(folder);
   const highest = folder.highest();
@@ -170,18 +196,43 @@ async function claim(folder: SocketFolder, server: net.Server): Promise<"won" | 
     folder.remove(mine);
     return whoWas(folder);
   }
+  const entry = folder.entry(next);
+  if ((await connect(folder.address(next))) === "dead") {
+    throw unsupportedError(folder.directory, "the linked socket does not reach its process");
+  }
   folder.removeAllBut(next);
-  return "won";
+  return { entry };
 }
 
-async function claimPipe(folder: SocketFolder, server: net.Server): Promise<"won" | Answer> {
-  try {
-    await listen(server, folder.address(1));
-    return "won";
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "EADDRINUSE") throw error;
-    return whoWas(folder);
-  }
+/** What a file system without sockets or hard links says when one is made. */
+const UNSUPPORTED: readonly (string | undefined)[] = [
+  "EPERM",
+  "ENOTSUP",
+  "EOPNOTSUPP",
+  "ENOSYS",
+  "EINVAL",
+];
+
+function isUnsupported(cause: unknown): boolean {
+  return UNSUPPORTED.includes((cause as NodeJS.ErrnoException).code);
+}
+
+function unsupportedError(directory: string, why: string): PlantStoreError {
+  const kind = unpromisedFileSystem(directory);
+  const fileSystem = kind === undefined ? "its file system" : `its file system (${kind})`;
+  return new PlantStoreError(
+    "io_error",
+    `Cannot lock "${directory}": ${fileSystem} does not support linked Unix sockets, by which ` +
+      `one process at a time holds a data directory: ${why}; ` +
+      "use a folder on a local file system, such as ext4 or XFS",
+  );
+}
+
+function lostError(entry: string): Error {
+  return new Error(
+    `"${entry}" was removed or replaced while this process held it, so another process may write ` +
+      "the same data; never remove a lock file: start again, and look which program removes it",
+  );
 }
 
 /** The rival that was faster; it may be gone again by now, and is still not us. */
@@ -267,6 +318,13 @@ function parseHolder(line: string): LockHolder | "silent" {
 }
 
 function lockedError(directory: string, holder: Answer): PlantStoreError {
+  if (typeof holder !== "string" && isThisProcess(holder)) {
+    return new PlantStoreError(
+      "locked",
+      `Cannot use "${directory}": this process (${holder.pid}) has it open already, as ` +
+        `"${holder.command}"; close that one first, or use it for both`,
+    );
+  }
   const who =
     typeof holder === "string"
       ? `a process that does not answer (find it with: fuser "${directory}"/*lock.*)`
@@ -275,6 +333,10 @@ function lockedError(directory: string, holder: Answer): PlantStoreError {
     "locked",
     `Cannot use "${directory}": it is in use by ${who}; stop that process, or wait for it`,
   );
+}
+
+function isThisProcess({ pid, host }: LockHolder): boolean {
+  return pid === process.pid && host === os.hostname();
 }
 
 /** A process number says nothing to whoever looks for it in another container. */

@@ -25,8 +25,7 @@ const COPY_BYTES = 1024 * 1024;
 export async function quarantine(file: LogFile, ranges: readonly ByteRange[]): Promise<string> {
   const target = await createNext(file.path);
   try {
-    let end = 0;
-    for (const range of ranges) end = await copyRange(file, range, target, end);
+    for (const range of ranges) await copyRange(file, range, target);
   } catch (error) {
     fs.rmSync(target.path, { force: true });
     throw error;
@@ -36,25 +35,20 @@ export async function quarantine(file: LogFile, ranges: readonly ByteRange[]): P
   return path.basename(target.path);
 }
 
-/**
- * Copies a range to a position of another file; returns where it ends there,
- * which is earlier where the file ends within the range.
- */
+/** Appends a range to another file, as much of it as the file has. */
 export async function copyRange(
   file: LogFile,
   { offset, bytes }: ByteRange,
   target: LogFile,
-  position: number,
-): Promise<number> {
+): Promise<void> {
   let copied = 0;
   while (copied < bytes) {
     const chunk = Buffer.alloc(Math.min(COPY_BYTES, bytes - copied));
     const got = await file.read(chunk, offset + copied);
     if (got === 0) break;
-    await target.appendOrThrow(chunk.subarray(0, got), position + copied);
+    await target.appendOrThrow(chunk.subarray(0, got));
     copied += got;
   }
-  return position + copied;
 }
 
 /** The first number that is still free. */

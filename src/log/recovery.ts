@@ -9,7 +9,7 @@
  */
 import { publishWarning } from "../core/channels.ts";
 import { NUMBER_OPTIONS } from "../core/options.ts";
-import { ioError, type LogFile } from "./file.ts";
+import type { LogFile } from "./file.ts";
 import type { LinePosition } from "./format.ts";
 import { isBlank, LINE_FEED, markLength, RECORD_BYTES_MAX } from "./format.ts";
 import { type ByteRange, quarantine } from "./quarantine.ts";
@@ -70,26 +70,31 @@ export interface Unsettled {
  * with spaces; what stands behind the last line feed gets its own when it is a
  * whole record, and is cut when it is not. Quarantine comes before either.
  *
+ * The file was surveyed before it was read; if another process has changed it
+ * since, nothing of it is changed.
+ *
  * @returns the length of the log.
- * @throws PlantStoreError `io_error`. May be called again then.
+ * @throws PlantStoreError `locked` when another process writes the file;
+ * `io_error`, and then it may be called again.
  */
 export async function settle(
   file: LogFile,
   { damaged, tail, isRecord }: Unsettled,
 ): Promise<number> {
-  const size = file.size();
-  const rest = { offset: tail.offset, bytes: size - tail.offset };
-  const text = await readTail(file, tail.offset, size);
+  const rest = { offset: tail.offset, bytes: file.end - tail.offset };
+  const text = await readTail(file, tail.offset, file.end);
   const isWhole = text !== undefined && (isBlank(text) || isRecord(text));
   const isTorn = rest.bytes > 0 && !isWhole;
   const taken = isTorn ? [...damaged, rest] : damaged;
   if (taken.length > 0) {
+    file.assertUnchanged(); // else a record that another process appends would be put aside
     const name = await quarantine(file, taken);
     for (const range of damaged) await blank(file, range, name);
     if (isTorn) await cut(file, tail, rest.bytes, name);
   }
   if (!isWhole) return tail.offset;
-  await file.appendOrThrow(Buffer.of(LINE_FEED), tail.offset + rest.bytes);
+  file.assertUnchanged();
+  await file.appendOrThrow(Buffer.of(LINE_FEED));
   publishWarning(`"${file.path}": completed line ${tail.line}, which lacked only its line feed`);
   return tail.offset + rest.bytes + 1;
 }
@@ -118,9 +123,9 @@ async function blank(file: LogFile, { offset, bytes }: ByteRange, name: string):
   const line = Buffer.alloc(bytes - 1);
   await file.read(line, offset);
   for (const [start, end] of textRanges(line, offset)) {
-    await file.appendOrThrow(Buffer.alloc(end - start, " "), offset + start);
+    await file.overwrite(Buffer.alloc(end - start, " "), offset + start);
   }
-  await file.appendOrThrow(Buffer.alloc(bytes - 1, " "), offset);
+  await file.overwrite(Buffer.alloc(bytes - 1, " "), offset);
   publishWarning(
     `"${file.path}": blanked ${bytes} bytes at byte offset ${offset}, a batch that was never ` +
       `acknowledged and lost pages in a power cut; they are kept in "${name}"`,
@@ -145,12 +150,7 @@ async function cut(
   bytes: number,
   name: string,
 ): Promise<void> {
-  try {
-    await file.truncate(offset);
-    await file.sync();
-  } catch (cause) {
-    throw ioError(`Cannot cut the torn end of "${file.path}"`, cause);
-  }
+  await file.truncate(offset);
   publishWarning(
     `"${file.path}": cut ${bytes} bytes of a record that was never acknowledged ` +
       `(line ${line}, byte offset ${offset}); they are kept in "${name}"`,
@@ -162,13 +162,14 @@ async function cut(
  * scan has read may be in the page cache only, even marked clean by a sync that
  * failed, and the answer to a replay would vouch for it.
  *
- * @throws PlantStoreError `io_error`.
+ * @throws PlantStoreError `locked` when another process has changed the file since
+ * it was surveyed; `io_error`.
  */
 export async function rewrite(file: LogFile, start: number, end: number): Promise<void> {
   if (start >= end) return;
   const bytes = Buffer.alloc(end - start);
   await file.read(bytes, start);
-  await file.appendOrThrow(bytes, start);
+  await file.overwrite(bytes, start);
 }
 
 /** Where the last of the lines before `end` starts; it may lack its line feed. */

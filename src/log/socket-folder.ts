@@ -6,26 +6,33 @@
  * already, so a number is won by one process only. Who holds the lock is not
  * known here (see log/lock).
  */
-import { createHash, randomBytes } from "node:crypto";
+import { randomBytes } from "node:crypto";
 import fs from "node:fs";
 import path from "node:path";
 
 /** `sun_path` holds 108 bytes, the last one a NUL. */
 const SOCKET_PATH_BYTES_MAX = 107;
 
+/** A lock's file in the folder, and what tells it from another one of that name. */
+export interface Entry {
+  readonly name: string;
+  readonly dev: bigint;
+  readonly ino: bigint;
+}
+
 export class SocketFolder {
-  readonly #directory: string;
+  readonly directory: string;
   readonly #name: string;
   #fd: number | undefined;
 
   constructor(directory: string, name: string) {
-    this.#directory = path.resolve(directory);
+    this.directory = path.resolve(directory);
     this.#name = name;
   }
 
   /** Where a client connects to the lock with this number. */
   address(number: number): string {
-    return process.platform === "win32" ? this.#pipe() : this.pathOf(`${this.#name}.${number}`);
+    return this.pathOf(`${this.#name}.${number}`);
   }
 
   temporaryName(): string {
@@ -37,17 +44,17 @@ export class SocketFolder {
    * path goes through the descriptor of the open folder.
    */
   pathOf(entry: string): string {
-    const plain = path.join(this.#directory, entry);
+    const plain = path.join(this.directory, entry);
     if (Buffer.byteLength(plain) <= SOCKET_PATH_BYTES_MAX || process.platform !== "linux") {
       return plain;
     }
-    this.#fd ??= fs.openSync(this.#directory, fs.constants.O_RDONLY);
+    this.#fd ??= fs.openSync(this.directory, fs.constants.O_RDONLY);
     return `/proc/self/fd/${this.#fd}/${entry}`;
   }
 
   /** The highest lock number there is; 0 for none. */
   highest(): number {
-    let highest = process.platform === "win32" ? 1 : 0;
+    let highest = 0;
     for (const { number } of this.#entries()) highest = Math.max(highest, number);
     return highest;
   }
@@ -55,7 +62,7 @@ export class SocketFolder {
   /** Takes the number for the socket of that name; false when somebody was faster. */
   link(entry: string, number: number): boolean {
     try {
-      fs.linkSync(path.join(this.#directory, entry), this.#pathOfNumber(number));
+      fs.linkSync(path.join(this.directory, entry), this.#pathOfNumber(number));
       return true;
     } catch (error) {
       // ENOENT: the winner has swept our temporary name away.
@@ -65,8 +72,25 @@ export class SocketFolder {
     }
   }
 
+  /** The file with this number, as it is now. */
+  entry(number: number): Entry {
+    const { dev, ino } = fs.lstatSync(this.#pathOfNumber(number), { bigint: true });
+    return { name: `${this.#name}.${number}`, dev, ino };
+  }
+
+  /** Whether the folder has this very file still; also where it cannot be looked at just now. */
+  isStill({ name, dev, ino }: Entry): boolean {
+    try {
+      const options = { bigint: true, throwIfNoEntry: false } as const;
+      const found = fs.lstatSync(path.join(this.directory, name), options);
+      return found !== undefined && found.dev === dev && found.ino === ino;
+    } catch {
+      return true;
+    }
+  }
+
   remove(entry: string): void {
-    fs.rmSync(path.join(this.#directory, entry), { force: true });
+    fs.rmSync(path.join(this.directory, entry), { force: true });
   }
 
   /** Sweeps lower numbers and temporary names, among them those of killed processes. */
@@ -80,22 +104,17 @@ export class SocketFolder {
   }
 
   #pathOfNumber(number: number): string {
-    return path.join(this.#directory, `${this.#name}.${number}`);
+    return path.join(this.directory, `${this.#name}.${number}`);
   }
 
   /** This lock's files; a temporary name has the number 0. */
   *#entries(): Iterable<{ name: string; number: number }> {
     const prefix = `${this.#name}.`;
-    for (const name of fs.readdirSync(this.#directory)) {
+    for (const name of fs.readdirSync(this.directory)) {
       if (!name.startsWith(prefix)) continue;
       const suffix = name.slice(prefix.length);
       if (/^[1-9][0-9]*$/.test(suffix)) yield { name, number: Number(suffix) };
       else if (suffix.startsWith("new-")) yield { name, number: 0 };
     }
-  }
-
-  #pipe(): string {
-    const id = createHash("sha256").update(fs.realpathSync(this.#directory)).digest("hex");
-    return `\\\\.\\pipe\\plant-store-${this.#name}-${id.slice(0, 32)}`;
   }
 }

@@ -4,8 +4,8 @@
  * Invariants. Who is told "durable" has the whole record on disk; there is no
  * weaker promise. Bytes before `durableBytes` never change. What arrives
  * while a sync is under way goes out together in the next one: no timer, and
- * while the disk is idle nothing waits but for what comes at once. A batch the system refused is
- * cut away before anything else is written, so its bytes never stay behind a later one.
+ * while the disk is idle nothing waits but for what comes at once. A batch the system refused
+ * leaves nothing in the log before anything else is written (log/file).
  * After a failed sync, or when the file is no longer where it was, the writer
  * has failed for good: it never syncs and never acknowledges again.
  */
@@ -130,7 +130,7 @@ export class LogWriter {
   async #flush(): Promise<void> {
     do {
       await this.#gather();
-      let write = this.#isDisplaced(undefined, this.durableBytes) ? undefined : this.#startWrite();
+      let write = this.#isDisplaced() ? undefined : this.#startWrite();
       while (write !== undefined) write = await this.#finishWrite(write);
     } while (this.#queue.length > 0); // whoever was answered may have come back at once
     this.#flushing = undefined;
@@ -170,7 +170,7 @@ export class LogWriter {
     if (batch === undefined) return undefined;
     const { bytes } = batch;
     const startedAt = batches.hasSubscribers ? performance.now() : undefined;
-    return { batch, bytes, startedAt, written: this.#file.append(bytes, this.durableBytes) };
+    return { batch, bytes, startedAt, written: this.#file.append(bytes) };
   }
 
   /** Waits for a batch and answers it; returns the next one where it is under way already. */
@@ -179,10 +179,9 @@ export class LogWriter {
     const syncMs = startedAt === undefined ? undefined : performance.now() - startedAt;
     this.#queuedBytes -= bytes.length; // before anybody is answered, who may come back at once
     if (this.#failure !== undefined) batch.fail(this.#failure);
-    else if (result.outcome === "refused") await this.#cutBack(batch, result.cause);
-    else if (result.outcome === "unknown") await this.#failSync(batch, result);
-    // Nobody may be told "stored" about a file that went away meanwhile.
-    else if (!this.#isDisplaced(batch, this.durableBytes + bytes.length)) {
+    else if (result.outcome === "refused") this.#refuse(batch, result.cause);
+    else if (result.outcome === "unknown") this.#fail(batch, result.cause);
+    else {
       const offset = this.durableBytes;
       this.#end = extendCheckpoint(this.#end, bytes, batch.records);
       // The disk works while this batch is answered: 6 to 9 % more creates at 256 connections where
@@ -195,11 +194,15 @@ export class LogWriter {
     return undefined;
   }
 
-  #isDisplaced(batch: Batch | undefined, expectedSize: number): boolean {
-    const displacement = this.#file.displacement(expectedSize);
-    if (displacement === undefined) return false;
-    this.#fail(batch, new Error(`"${this.#file.path}" ${displacement}`));
-    return true;
+  /** Whether the log is no longer the one that this writer left; then it has failed for good. */
+  #isDisplaced(): boolean {
+    try {
+      this.#file.assertUnchanged();
+      return false;
+    } catch (cause) {
+      this.#fail(undefined, cause);
+      return true;
+    }
   }
 
   /** In one turn of the event loop: over several it took 1 to 9 % of creates (test/bench/results). */
@@ -214,16 +217,8 @@ export class LogWriter {
     batches.publish({ log: this.#file.path, records, bytes, syncMs } satisfies BatchMessage);
   }
 
-  /** The system refused the batch: nothing of it may stay behind what comes next. */
-  async #cutBack(batch: Batch, cause: unknown): Promise<void> {
-    try {
-      await this.#file.truncate(this.durableBytes);
-    } catch (cutCause) {
-      const why = `${describeSystemError(cause)}, then the cut: ${describeSystemError(cutCause)}`;
-      this.#fail(batch, new Error(`Cannot write "${this.#file.path}": ${why}`, { cause }));
-      return;
-    }
-    if (this.#failure !== undefined) return batch.fail(this.#failure); // meanwhile
+  /** The system refused the batch, and nothing of it is in the log. */
+  #refuse(batch: Batch, cause: unknown): void {
     if (!this.#isRefused) {
       publishWarning(
         `"${this.#file.path}" cannot be written, so what is new is refused until it can: ` +
@@ -238,13 +233,6 @@ export class LogWriter {
       { cause },
     );
     batch.fail(error);
-  }
-
-  async #failSync(batch: Batch, { cause }: { cause: unknown }): Promise<void> {
-    // As best it can: the next start decides by what is on disk.
-    await this.#file.truncate(this.durableBytes).catch(() => {});
-    const why = `Cannot sync "${this.#file.path}": ${describeSystemError(cause)}`;
-    this.#fail(batch, new Error(`${why}; check the disk, then start again`, { cause }));
   }
 
   /**

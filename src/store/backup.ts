@@ -81,7 +81,7 @@ async function copyPlants(
     const { end, lastLine } = await findReadable(directory, source);
     const copy = await copyFile(source, path.join(targetDirectory, LOG_NAME), end);
     try {
-      if (lastLine.length > 0) await copy.appendOrThrow(lastLine, end);
+      if (lastLine.length > 0) await copy.appendOrThrow(lastLine);
       const size = copy.size();
       const scan = new LogScan(copy, {
         checkpoint,
@@ -118,11 +118,11 @@ async function copyTokens(directory: string, targetDirectory: string): Promise<v
 async function copyFile(source: LogFile, targetPath: string, bytes: number): Promise<LogFile> {
   const copy = await LogFile.open(targetPath);
   try {
-    const copied = await copyRange(source, { offset: 0, bytes }, copy, 0);
-    if (copied === bytes) return copy;
+    await copyRange(source, { offset: 0, bytes }, copy);
+    if (copy.end === bytes) return copy;
     throw new PlantStoreError(
       "io_error",
-      `Cannot copy "${source.path}": it had ${bytes} bytes, and now has ${copied}`,
+      `Cannot copy "${source.path}": it had ${bytes} bytes, and now has ${copy.end}`,
     );
   } catch (error) {
     await copy.close();

@@ -16,7 +16,12 @@ import { requireText } from "../core/options.ts";
 import { encodeNewPlant, type NewPlant, takeNewPlant } from "../core/plant.ts";
 import type { CreateOutcome, ListOptions, PlantService, StoreStatus } from "../core/services.ts";
 import { readCheckpoint } from "../log/checkpoint.ts";
-import { describeSystemError, ensureDirectory, type LogFile } from "../log/file.ts";
+import {
+  describeSystemError,
+  ensureDirectory,
+  type LogFile,
+  unpromisedFileSystem,
+} from "../log/file.ts";
 import { DirectoryLock } from "../log/lock.ts";
 import { LogWriter } from "../log/writer.ts";
 import { requireRoom } from "./capacity.ts";
@@ -74,6 +79,7 @@ export class PlantStore implements PlantService {
       if (this.#closing === undefined) this.#writer.fail(cause);
     });
     void this.failed.then(() => this.#index.stop());
+    void this.#lock.lost.then((cause) => this.#writer.fail(cause));
   }
 
   /**
@@ -92,6 +98,7 @@ export class PlantStore implements PlantService {
     if (isOpenToOthers) {
       publishWarning(`"${directory}" is open to other users; close it: chmod 700 "${directory}"`);
     }
+    warnOfFileSystem(directory);
     let file: LogFile | undefined;
     let writer: LogWriter | undefined;
     const lock = await DirectoryLock.acquire(directory, {
@@ -292,6 +299,16 @@ interface StoreParts {
   readonly writer: LogWriter;
   readonly upkeep: Upkeep;
   readonly lock: DirectoryLock;
+}
+
+function warnOfFileSystem(directory: string): void {
+  const kind = unpromisedFileSystem(directory);
+  if (kind === undefined) return;
+  publishWarning(
+    `"${directory}" is on a ${kind} file system: neither that one process at a time writes there, ` +
+      "nor that what was answered 200 survives a power cut, is promised; " +
+      "use a local file system, such as ext4 or XFS",
+  );
 }
 
 /** The directory goes free also where the system cannot close the log. */

@@ -60,7 +60,10 @@ interface RecoverOptions {
   readonly onProgress?: ((bytes: number, total: number) => void) | undefined;
 }
 
-/** @throws PlantStoreError `corruption` or `io_error`. */
+/**
+ * @throws PlantStoreError `corruption`; `locked` when another process changes the
+ * log in the meantime, in spite of the lock; `io_error`.
+ */
 export async function recover(file: LogFile, options: RecoverOptions): Promise<RecoveredLog> {
   const { snapshot } = options;
   if (snapshot === undefined) return putInOrder(file, await read(file, options));
@@ -203,7 +206,7 @@ async function survey(
   start: LinePosition,
   isLost: LostLineJudge,
 ): Promise<Unsettled> {
-  const end = await endOfLines(file, file.size());
+  const end = await endOfLines(file, file.survey());
   const damaged: ByteRange[] = [];
   const readable: { line: Buffer; position: LinePosition }[] = [];
   let tail = start;

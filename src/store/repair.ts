@@ -10,6 +10,7 @@
  */
 import fs from "node:fs";
 import path from "node:path";
+import { PlantStoreError } from "../core/errors.ts";
 import { LOCK_NAME, LOG_NAME } from "../core/file-names.ts";
 import {
   type Checkpoint,
@@ -62,8 +63,8 @@ export interface RepairOutcome extends RepairPlan {
 }
 
 /**
- * @throws PlantStoreError `locked`, or `io_error` where there is nothing to
- * repair or the system refuses.
+ * @throws PlantStoreError `locked`, also when another program changes the log in
+ * the meantime; `io_error` when there is nothing to repair or the system refuses.
  */
 export async function repairLog(directory: string, options: RepairOptions): Promise<RepairOutcome> {
   const logPath = path.join(path.resolve(directory), LOG_NAME);
@@ -109,6 +110,7 @@ async function repair(
   };
   if (plan.action === "nothing") return { ...plan, isDone: true };
   if (!(await options.confirm(plan))) return { ...plan, isDone: false };
+  file.assertUnchanged(); // the plan is one for the log as it was read
   if (plan.action === "accept") {
     await forget(file.path);
     await file.sync();
@@ -117,7 +119,7 @@ async function repair(
     return { ...plan, isDone: true };
   }
   const target = await writeWithout(file, leftOut, tail);
-  const keptAs = await replaceLog(target.path, file.path);
+  const keptAs = await replaceLog(target.path, file);
   await writeCheckpoint(file.path, { ...target.end, records: scan.end.records - conflicts });
   return { ...plan, isDone: true, keptAs };
 }
@@ -149,7 +151,7 @@ async function inspect(
 ): Promise<Inspection> {
   const leftOut = new Set<number>();
   let conflicts = 0;
-  const size = file.size();
+  const size = file.survey();
   const scan = new LogScan(file, {
     checkpoint,
     onFault: (fault) => {
@@ -183,12 +185,12 @@ async function writeWithout(
     let end = EMPTY_LOG;
     for await (const block of readBlocks(file, LOG_START, tail.offset)) {
       const bytes = linesWithout(block, leftOut);
-      if (bytes.length > 0) await target.appendOrThrow(bytes, end.bytes);
+      if (bytes.length > 0) await target.appendOrThrow(bytes);
       end = extendCheckpoint(end, bytes, 0);
     }
     if (!leftOut.has(tail.offset)) {
-      const rest = { offset: tail.offset, bytes: file.size() - tail.offset };
-      await copyRange(file, rest, target, end.bytes);
+      const rest = { offset: tail.offset, bytes: file.end - tail.offset };
+      await copyRange(file, rest, target);
     }
     return { path: newPath, end };
   } catch (error) {
@@ -228,15 +230,19 @@ function keepOld(logPath: string): string {
 }
 
 /** Puts the new log in the place of the old one, and returns the name the old one is kept under. */
-async function replaceLog(newPath: string, logPath: string): Promise<string> {
+async function replaceLog(newPath: string, file: LogFile): Promise<string> {
+  const logPath = file.path;
   try {
+    file.assertUnchanged();
     const keptAs = keepOld(logPath);
     await forget(logPath);
+    file.assertUnchanged(); // else the new log would lack what another process has appended
     fs.renameSync(newPath, logPath);
     await syncDirectory(path.dirname(logPath));
     return keptAs;
   } catch (cause) {
     fs.rmSync(newPath, { force: true });
+    if (cause instanceof PlantStoreError) throw cause;
     throw ioError(`Cannot replace "${logPath}"`, cause);
   }
 }

@@ -12,6 +12,7 @@
  *
  *   npm run bench:slow-disk
  */
+import { writeFileSync } from "node:fs";
 import path from "node:path";
 import { askAgain } from "./support/ask-again.ts";
 import { measure, measureBeside, WARM_SECONDS } from "./support/compare.ts";
@@ -64,9 +65,10 @@ function measureDelay(folder: string, delayMs: number): Promise<string[][]> {
 }
 
 function startSlow(folder: string, delayMs: number): Promise<Target> {
-  // The log is the only file that is written at an offset.
-  const delay = `inject=pwrite64:delay_enter=${delayMs * 1000}`;
-  const flags = ["-f", "--seccomp-bpf", "-qq", "-e", "trace=pwrite64", "-o", "/dev/null"];
+  const log = path.join(folder, "plants.jsonl");
+  writeFileSync(log, "", { mode: 0o600, flag: "a" }); // so that strace knows the file
+  const delay = `inject=write:delay_enter=${delayMs * 1000}`;
+  const flags = ["-f", "--seccomp-bpf", "-qq", "-P", log, "-e", "trace=write", "-o", "/dev/null"];
   const wrapper = ["strace", ...flags, ...(delayMs > 0 ? ["-e", delay] : [])];
   // io_uring would hide the calls from strace.
   return startServer({ name: "slow", folder, wrapper, env: { UV_USE_IO_URING: "0" } });

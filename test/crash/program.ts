@@ -6,7 +6,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { buildSync } from "esbuild";
+import { type BuildOptions, build, buildSync } from "esbuild";
 import { makeTemporaryFolder, removeAtExit } from "./leftovers.ts";
 
 export interface Program {
@@ -18,16 +18,42 @@ export interface Program {
 /** Bundles `src` into a temporary folder: through a loader every start would take far longer. */
 export function buildProgram(): Program {
   const { path: folder, remove } = makeTemporaryFolder("build");
-  const main = join(folder, "main.mjs");
-  buildSync({
+  const options = bundleIn(folder);
+  buildSync(options);
+  return { main: options.outfile, remove };
+}
+
+/** The same program with a lock that every process gets (see no-lock). */
+export async function buildUnlockedProgram(): Promise<Program> {
+  const { path: folder, remove } = makeTemporaryFolder("build");
+  const options = bundleIn(folder);
+  let isReplaced = false;
+  await build({
+    ...options,
+    plugins: [
+      {
+        name: "no lock",
+        setup: ({ onResolve }) =>
+          onResolve({ filter: /\/lock\.ts$/ }, () => {
+            isReplaced = true;
+            return { path: fileURLToPath(new URL("./no-lock.ts", import.meta.url)) };
+          }),
+      },
+    ],
+  });
+  if (!isReplaced) throw new Error("src has no lock.ts any more: name its file here");
+  return { main: options.outfile, remove };
+}
+
+function bundleIn(folder: string) {
+  return {
     entryPoints: [fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url))],
-    outfile: main,
+    outfile: join(folder, "main.mjs"),
     bundle: true,
     format: "esm",
     platform: "node",
     logLevel: "warning",
-  });
-  return { main, remove };
+  } satisfies BuildOptions;
 }
 
 /** How a process ended. */

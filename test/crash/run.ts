@@ -4,12 +4,14 @@
  *
  *   npm run crash -- --rounds 500 --seed 7        SIGKILL at random moments under load
  *   npm run crash -- --matrix --only repair       SIGKILL at every single system call
+ *   npm run crash -- --rivals 50                  two servers on one log, without a lock
  *   npm run crash -- --soak 600                   ten minutes of kills, full disks, tokens
  */
 import { parseArgs } from "node:util";
 import { runKillRounds } from "./kill-rounds.ts";
 import { runMatrix } from "./matrix.ts";
-import { buildProgram, type Program } from "./program.ts";
+import { buildProgram, buildUnlockedProgram, type Program } from "./program.ts";
+import { Random } from "./random.ts";
 import {
   addTotals,
   formatFaults,
@@ -20,6 +22,7 @@ import {
   type Totals,
   totalsRow,
 } from "./report.ts";
+import { RIVAL_KINDS, runRivalRounds } from "./rival-rounds.ts";
 import { SCENARIOS } from "./scenarios.ts";
 import { runSoak } from "./soak.ts";
 import { CHANGING_CALLS, hasStrace, OTHER_CALLS } from "./strace.ts";
@@ -29,7 +32,8 @@ const HELP = `Options:
   --connections N   keep-alive connections of the load (64)
   --seed N          repeats the choices of a run
   --matrix          a kill at every call that changes files, by strace, instead
-  --only TEXT       of the matrix, only what has this in its name
+  --rivals N        N rounds of each kind of two servers on one log, past the lock, instead
+  --only TEXT       of the matrix or the kinds, only what has this in its name
   --all-calls       of the matrix, also at the calls between those
   --jobs N          of the matrix, runs at a time (2)
   --soak SECONDS    kills, full disks and token changes under full load, instead
@@ -44,6 +48,7 @@ const { values } = parseArgs({
     only: { type: "string", default: "" },
     "all-calls": { type: "boolean", default: false },
     jobs: { type: "string", default: "2" },
+    rivals: { type: "string" },
     soak: { type: "string" },
     help: { type: "boolean", default: false },
   },
@@ -88,6 +93,27 @@ async function matrix(program: Program): Promise<Totals> {
   return all;
 }
 
+async function rivals(program: Program, count: number): Promise<Totals> {
+  const unlocked = await buildUnlockedProgram();
+  const random = new Random(seed);
+  const all = newTotals();
+  const rows: (string | number)[][] = [["", ...TOTALS_HEAD, "failed servers", "refused starts"]];
+  try {
+    for (const [name, kind] of Object.entries(RIVAL_KINDS)) {
+      if (!name.includes(values.only)) continue;
+      const options = { rounds: count, random, connections };
+      const report = await runRivalRounds({ locked: program, unlocked }, kind, options);
+      rows.push([name, ...totalsRow(report.totals), report.failures, report.refusals]);
+      addTotals(all, report.totals);
+      print(`${name}: ${report.totals.acknowledged} acknowledged`);
+    }
+  } finally {
+    unlocked.remove();
+  }
+  print(formatTable(rows));
+  return all;
+}
+
 async function soak(program: Program, seconds: number): Promise<Totals> {
   const totals = await runSoak(program, { seconds, seed, connections, print });
   print(formatTable([TOTALS_HEAD, totalsRow(totals)]));
@@ -98,17 +124,18 @@ async function main(): Promise<void> {
   const program = buildProgram();
   try {
     print(`seed ${seed}, Node ${process.version}`);
-    const { soak: seconds } = values;
-    const part = seconds !== undefined ? "soak" : values.matrix ? "matrix" : "rounds";
-    const totals =
-      part === "soak"
-        ? await soak(program, Number(seconds))
-        : await (part === "matrix" ? matrix : rounds)(program);
+    const totals = await runPart(program);
     process.stdout.write(formatFaults(totals));
     process.exitCode = isClean(totals) && totals.points > 0 ? 0 : 1;
   } finally {
     program.remove();
   }
+}
+
+function runPart(program: Program): Promise<Totals> {
+  if (values.soak !== undefined) return soak(program, Number(values.soak));
+  if (values.rivals !== undefined) return rivals(program, Number(values.rivals));
+  return values.matrix ? matrix(program) : rounds(program);
 }
 
 for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => process.exit(130));

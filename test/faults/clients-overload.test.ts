@@ -20,7 +20,7 @@ test(
   async (t) => {
     if (!canTrace(t)) return;
     const folder = makeFolder(t);
-    const { read, ...under } = faulty(t, folder, "pwrite64:delay_enter=1000000:when=1..2");
+    const { read, ...under } = faulty(t, folder, "write:delay_enter=1000000:when=1..2");
     const trial = await Trial.start(t, {
       folder,
       ...under,

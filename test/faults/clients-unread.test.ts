@@ -85,7 +85,7 @@ test(
   async (t) => {
     if (!canTrace(t)) return;
     const folder = makeFolder(t);
-    const { read, wrapper, env } = faulty(t, folder, "pwrite64:delay_enter=5000000:when=1");
+    const { read, wrapper, env } = faulty(t, folder, "write:delay_enter=5000000:when=1");
     const trial = await Trial.start(t, { folder, wrapper, env: { ...env, ...SMALL_HEAP } });
     const before = openSockets(trial.pid);
     const request = encodeRequest(trial, { body: plant(1) });

@@ -115,7 +115,7 @@ describe("the folder is synced", AT_ONCE, () => {
     const ready = trace.message("plant-store listening on");
     const made = trace.one("openat", `"${logPath(folder)}.quarantine-1"`, "O_CREAT");
     assert.match(made.args, /\bO_DSYNC\b/);
-    const kept = trace.one("pwrite64", `<${logPath(folder)}.quarantine-1>`);
+    const kept = trace.one("write", `<${logPath(folder)}.quarantine-1>`);
     const cut = trace.one("ftruncate", `<${logPath(folder)}>`);
     trace.assertFolderSynced(folder, made, cut);
     assert.ok(kept.end < cut.begin, "kept before it was cut");

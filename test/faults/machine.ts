@@ -63,7 +63,7 @@ export function traced(t: TestContext, options: readonly string[]): Traced {
 export function faulty(t: TestContext, folder: string, ...injections: readonly string[]): Traced {
   writeLog(folder, ""); // so that strace knows the file
   const injects = injections.flatMap((injection) => ["-e", `inject=${injection}`]);
-  const calls = "trace=pwrite64,ftruncate,fdatasync,fsync";
+  const calls = "trace=write,pwrite64,ftruncate,fdatasync,fsync";
   return traced(t, ["-P", logPath(folder), "-e", calls, ...injects]);
 }
 

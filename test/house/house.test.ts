@@ -5,7 +5,6 @@ import {
   findBannedWords,
   findCircles,
   findForbiddenImports,
-  findLongFiles,
   findMissingHeaders,
   readSources,
   type Sources,
@@ -65,11 +64,6 @@ const RULES: readonly {
       { "http/a.ts": "process.exit(1);" },
       { "store/a.ts": 'process.on("SIGTERM", stop);' },
     ],
-  },
-  {
-    says: "no file is longer than one concept",
-    find: findLongFiles,
-    broken: [{ "core/a.ts": "\n".repeat(301) }],
   },
 ];
 

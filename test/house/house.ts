@@ -25,9 +25,6 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
 /** What core may take from Node: neither does I/O, reads a clock or is random. */
 const CORE_MAY_USE = ["node:buffer", "node:diagnostics_channel"];
 
-/** A longer file is more than one concept. */
-const LINES_MAX = 300;
-
 export function readSources(): Sources {
   const root = fileURLToPath(new URL("../../src/", import.meta.url));
   const files = readdirSync(root, { recursive: true, encoding: "utf8" });
@@ -100,12 +97,6 @@ export function findBannedWords(sources: Sources): string[] {
       ({ why }) => `${file} holds ${why}`,
     ),
   );
-}
-
-export function findLongFiles(sources: Sources): string[] {
-  return [...sources]
-    .filter(([, text]) => text.split("\n").length - 1 > LINES_MAX)
-    .map(([file]) => `${file} has more than ${LINES_MAX} lines`);
 }
 
 /** The folder a file is in; a file in `src` itself is a room of its own. */

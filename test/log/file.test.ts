@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import fs from "node:fs";
+import os from "node:os";
 import path from "node:path";
-import { test } from "node:test";
+import { type TestContext, test } from "node:test";
 import { PlantStoreError } from "../../src/core/errors.ts";
 import { describeSystemError, ensureDirectory, ioError, LogFile } from "../../src/log/file.ts";
 import { makeFolder } from "../support/folders.ts";
@@ -21,7 +22,7 @@ for (const [name, open] of Object.entries(OPENERS)) {
     assert.equal(fs.statSync(filePath).mode & 0o777, 0o600);
     assert.equal(file.size(), 0);
     assert.equal(file.path, filePath);
-    assert.deepEqual(await file.append(Buffer.from("a\n"), 0), { outcome: "durable" });
+    assert.deepEqual(await file.append(Buffer.from("a\n")), { outcome: "durable" });
   });
 }
 
@@ -70,7 +71,7 @@ test("LogFile.openForReading() opens a file that can be read and not written", a
   const bytes = Buffer.alloc(4);
   assert.equal(await file.read(bytes, 0), 4);
   assert.equal(bytes.toString(), "one\n");
-  assert.notEqual((await file.append(Buffer.from("two\n"), 4)).outcome, "durable");
+  assert.notEqual((await file.append(Buffer.from("two\n"))).outcome, "durable");
   assert.equal(fs.readFileSync(filePath, "utf8"), "one\n");
 });
 
@@ -90,12 +91,145 @@ test("LogFile answers a path that cannot be opened with io_error and its cause",
   }
 });
 
-test("LogFile.append() writes at the position it is given", async (t) => {
+test("LogFile.append() adds to the end of the file and moves it", async (t) => {
   const file = await openLog(t, "one\n");
-  assert.deepEqual(await file.append(Buffer.from("two\nthree\n"), 4), { outcome: "durable" });
-  assert.deepEqual(await file.append(Buffer.from("TWO\n"), 4), { outcome: "durable" });
-  assert.equal(file.size(), 14);
-  assert.equal(fs.readFileSync(file.path, "utf8"), "one\nTWO\nthree\n");
+  assert.deepEqual(await file.append(Buffer.from("two\nthree\n")), { outcome: "durable" });
+  assert.equal(file.end, 14);
+  assert.deepEqual(await file.append(Buffer.from("four\n")), { outcome: "durable" });
+  assert.equal(file.end, 19);
+  assert.equal(fs.readFileSync(file.path, "utf8"), "one\ntwo\nthree\nfour\n");
+});
+
+test("LogFile.append() never overwrites what another process appended, and does not call its own bytes durable", async (t) => {
+  const one = await openLog(t, "old\n");
+  const other = await LogFile.open(one.path);
+  t.after(() => other.close());
+  assert.deepEqual(await one.append(Buffer.from("one\n")), { outcome: "durable" });
+  const result = await other.append(Buffer.from("two\n"));
+  assert.equal(result.outcome, "unknown");
+  assert.equal(codeOf(result.outcome === "unknown" && result.cause), "locked");
+  assert.equal(fs.readFileSync(one.path, "utf8"), "old\none\ntwo\n");
+  assert.equal(other.end, 4);
+});
+
+/** FAKE: the writes of files end as `ends` says, one after the other; later ones are real. */
+async function fakeWrites(
+  t: TestContext,
+  path: string,
+  ends: readonly {
+    readonly written?: number;
+    readonly code?: string;
+    readonly then?: () => void;
+  }[],
+): Promise<void> {
+  const handle = await fs.promises.open(path);
+  const prototype = Object.getPrototypeOf(handle);
+  await handle.close();
+  const write = prototype.write;
+  const spy = t.mock.method(prototype, "write", async function (this: unknown, ...args: unknown[]) {
+    const end = ends[spy.mock.callCount()];
+    if (end === undefined) return write.apply(this, args);
+    const [bytes, offset, length, position] = args as [Buffer, number, number, number | null];
+    const written = Math.min(end.written ?? 0, length);
+    if (written > 0) await write.call(this, bytes, offset, written, position);
+    end.then?.();
+    if (end.code === undefined) return { bytesWritten: written, buffer: bytes };
+    throw Object.assign(new Error(end.code), {
+      code: end.code,
+      errno: -(os.constants.errno[end.code as "EIO"] ?? 0),
+    });
+  });
+}
+
+for (const written of [0, 1, 4, 7]) {
+  test(`LogFile.append() undoes what was written before it was refused: ${written} bytes (fake short write)`, async (t) => {
+    const file = await openLog(t, "old\n");
+    await fakeWrites(t, file.path, [{ written }, { code: "ENOSPC" }]);
+    const result = await file.append(Buffer.from("one\ntwo\n"));
+    assert.equal(result.outcome, "refused");
+    assert.equal(fs.readFileSync(file.path, "utf8"), "old\n");
+    assert.deepEqual(await file.append(Buffer.from("three\n")), { outcome: "durable" });
+    assert.equal(fs.readFileSync(file.path, "utf8"), "old\nthree\n");
+  });
+}
+
+/** What another process does between the short write of "on" and its refusal. */
+const RIVALS: Readonly<Record<string, (path: string) => void>> = {
+  "appended a record": (path) => fs.appendFileSync(path, "rival\n"),
+  "appended as much": (path) => fs.appendFileSync(path, "on"),
+  "cut the file": (path) => fs.truncateSync(path, 4),
+  "cut the file and appended as much": (path) => {
+    fs.truncateSync(path, 4);
+    fs.appendFileSync(path, "ri");
+  },
+  "replaced the file": (path) => {
+    fs.copyFileSync(path, `${path}.new`);
+    fs.renameSync(`${path}.new`, path);
+  },
+};
+
+for (const [what, meddle] of Object.entries(RIVALS)) {
+  test(`LogFile.append() cuts nothing from a file of which another process has ${what} (fake short write)`, async (t) => {
+    const file = await openLog(t, "old\n");
+    let before = "";
+    const then = () => {
+      meddle(file.path);
+      before = fs.readFileSync(file.path, "utf8");
+    };
+    await fakeWrites(t, file.path, [{ written: 2 }, { code: "ENOSPC", then }]);
+    assert.equal((await file.append(Buffer.from("one\n"))).outcome, "unknown");
+    assert.equal(fs.readFileSync(file.path, "utf8"), before);
+  });
+}
+
+test("LogFile.append() does not write the rest of a short write where another process appended in between (fake short write)", async (t) => {
+  const file = await openLog(t, "old\n");
+  const then = () => fs.appendFileSync(file.path, "rival\n");
+  await fakeWrites(t, file.path, [{ written: 2, then }]);
+  assert.equal((await file.append(Buffer.from("one\n"))).outcome, "unknown");
+  assert.equal(fs.readFileSync(file.path, "utf8"), "old\nonrival\n");
+});
+
+test("LogFile.append() cuts nothing after a failed sync whose bytes it cannot count (fake failure)", async (t) => {
+  const file = await openLog(t, "old\n");
+  // The write reaches the file, or that of another process does, and the call fails all the same.
+  await fakeWrites(t, file.path, [{ written: 4, code: "EIO" }]);
+  assert.equal((await file.append(Buffer.from("one\n"))).outcome, "unknown");
+  assert.equal(fs.readFileSync(file.path, "utf8"), "old\none\n");
+});
+
+/** What another process does between the survey of a log and its change. */
+const MEDDLING: Readonly<Record<string, (path: string) => void>> = {
+  "appended to": (path) => fs.appendFileSync(path, "rival\n"),
+  cut: (path) => fs.truncateSync(path, 4),
+  "replaced by a copy": (path) => {
+    fs.copyFileSync(path, `${path}.new`);
+    fs.renameSync(`${path}.new`, path);
+  },
+};
+
+for (const [what, meddle] of Object.entries(MEDDLING)) {
+  test(`LogFile changes nothing in place once the file was ${what} by another process`, async (t) => {
+    const file = await openLog(t, "one\ntwo\n");
+    assert.equal(file.survey(), 8);
+    meddle(file.path);
+    const before = fs.readFileSync(file.path, "utf8");
+    await assert.rejects(file.truncate(4), { code: "locked" });
+    await assert.rejects(file.overwrite(Buffer.from("ONE"), 0), { code: "locked" });
+    assert.equal(fs.readFileSync(file.path, "utf8"), before);
+    if (what === "replaced by a copy") return;
+    file.survey(); // and again afterwards, once somebody has looked
+    await file.overwrite(Buffer.from("ONE"), 0);
+    assert.equal(fs.readFileSync(file.path, "utf8").slice(0, 4), "ONE\n");
+  });
+}
+
+test("LogFile.overwrite() leaves the end where it is", async (t) => {
+  const file = await openLog(t, "one\ntwo\n");
+  await file.overwrite(Buffer.from("ONE\n"), 0);
+  assert.equal(file.end, 8);
+  assert.deepEqual(await file.append(Buffer.from("three\n")), { outcome: "durable" });
+  assert.equal(fs.readFileSync(file.path, "utf8"), "ONE\ntwo\nthree\n");
 });
 
 test("LogFile.append() calls a full disk refused", {
@@ -103,7 +237,7 @@ test("LogFile.append() calls a full disk refused", {
 }, async (t) => {
   const file = await LogFile.open("/dev/full"); // every write to it fails with ENOSPC
   t.after(() => file.close());
-  const result = await file.append(Buffer.from("one\n"), 0);
+  const result = await file.append(Buffer.from("one\n"));
   assert.equal(result.outcome, "refused");
   assert.equal(codeOf(result.outcome === "refused" && result.cause), "ENOSPC");
 });
@@ -111,16 +245,15 @@ test("LogFile.append() calls a full disk refused", {
 test("LogFile.append() calls any other failure unknown, and never rejects", async (t) => {
   const file = await openLog(t, "one\n");
   await file.close();
-  const result = await file.append(Buffer.from("two\n"), 4);
+  const result = await file.append(Buffer.from("two\n"));
   assert.equal(result.outcome, "unknown");
-  assert.equal(codeOf(result.outcome === "unknown" && result.cause), "EBADF");
+  assert.equal(codeOf(result.outcome === "unknown" && result.cause.cause), "EBADF");
 });
 
-test("LogFile.truncate() and sync() cut what stands behind a length", async (t) => {
+test("LogFile.truncate() cuts what comes after a length, and moves the end", async (t) => {
   const file = await openLog(t, "one\ntwo\nthr");
   await file.truncate(8);
-  await file.sync();
-  assert.equal(file.size(), 8);
+  assert.deepEqual([file.size(), file.end], [8, 8]);
   assert.equal(fs.readFileSync(file.path, "utf8"), "one\ntwo\n");
 });
 
@@ -159,7 +292,7 @@ const DISPLACEMENTS: Readonly<Record<string, (filePath: string) => void>> = {
 test("LogFile.displacement() finds nothing while the path names this file at its size", async (t) => {
   const file = await openLog(t, "one\n");
   assert.equal(file.displacement(4), undefined);
-  await file.append(Buffer.from("two\n"), 4);
+  await file.append(Buffer.from("two\n"));
   assert.equal(file.displacement(8), undefined);
 });
 

@@ -82,7 +82,7 @@ test("LogFile.appendOrThrow() throws io_error, with the cause, for what did not 
 }, async (t) => {
   const file = await LogFile.open("/dev/full"); // every write to it fails with ENOSPC
   t.after(() => file.close());
-  await assert.rejects(file.appendOrThrow(Buffer.from("a"), 0), (error: Error) => {
+  await assert.rejects(file.appendOrThrow(Buffer.from("a")), (error: Error) => {
     assert.equal((error as Error & { code?: string }).code, "io_error");
     assert.equal((error.cause as NodeJS.ErrnoException).code, "ENOSPC");
     return true;

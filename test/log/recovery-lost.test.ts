@@ -4,6 +4,7 @@ import fs from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import fc from "fast-check";
+import { ioError } from "../../src/log/file.ts";
 import {
   BATCH_BYTES_LIMIT,
   earliestBatchStart,
@@ -150,11 +151,11 @@ for (const [says, lines, rest, kept, quarantined] of SETTLED) {
 test("settle() has the quarantine whole before it overwrites a byte", async (t) => {
   const { content, damaged, tail } = logOf(DAMAGED, A, DAMAGED);
   const file = await openLog(t, content);
-  const append = file.append.bind(file);
+  const overwrite = file.overwrite.bind(file);
   const atEachWrite: (string | undefined)[] = [];
-  t.mock.method(file, "append", (bytes: Buffer, position: number) => {
+  t.mock.method(file, "overwrite", (bytes: Buffer, position: number) => {
     atEachWrite.push(snapshot(path.dirname(file.path))["test.jsonl.quarantine-1"]);
-    return append(bytes, position);
+    return overwrite(bytes, position);
   });
   await settle(file, { damaged, tail, isRecord });
   assert.ok(atEachWrite.length >= 2, "each line is overwritten");
@@ -176,15 +177,22 @@ test("settle() that was refused at any write does its work when it is called aga
   for (const refusedAt of [0, 1, 2]) {
     const { content, damaged, tail } = logOf(DAMAGED, A, DAMAGED);
     const file = await openLog(t, content + rest);
-    const append = file.append.bind(file);
     let writes = 0;
-    const { mock } = t.mock.method(file, "append", (bytes: Buffer, position: number) =>
+    const overwrite = file.overwrite.bind(file);
+    const append = file.append.bind(file);
+    const overwrites = t.mock.method(file, "overwrite", (bytes: Buffer, position: number) =>
+      writes++ === refusedAt
+        ? Promise.reject(ioError("Cannot write", new Error("disk full")))
+        : overwrite(bytes, position),
+    );
+    const appends = t.mock.method(file, "append", (bytes: Buffer) =>
       writes++ === refusedAt
         ? Promise.resolve({ outcome: "refused", cause: new Error("disk full") })
-        : append(bytes, position),
+        : append(bytes),
     );
     await assert.rejects(settle(file, { damaged, tail, isRecord }), { code: "io_error" });
-    mock.restore();
+    overwrites.mock.restore();
+    appends.mock.restore();
     const length = await settle(file, { damaged, tail, isRecord });
     const kept = `${blankLine(DAMAGED)}${A}${blankLine(DAMAGED)}${rest}\n`;
     assert.equal(length, kept.length);
@@ -234,12 +242,11 @@ test("settle() cut short while it blanks a line leaves one that has lost a secto
     tail: { offset: line.length + 1, line: 2 },
     isRecord: () => false,
   };
-  const append = file.append.bind(file);
+  const overwrite = file.overwrite.bind(file);
   const between: boolean[] = [];
-  t.mock.method(file, "append", async (bytes: Buffer, position: number) => {
-    const result = await append(bytes, position);
+  t.mock.method(file, "overwrite", async (bytes: Buffer, position: number) => {
+    await overwrite(bytes, position);
     between.push(hasLostSector(fs.readFileSync(file.path).subarray(0, -1), 0));
-    return result;
   });
   await settle(file, unsettled);
   // Text before the zeros, text behind them, and only then the zeros too.

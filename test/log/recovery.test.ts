@@ -107,6 +107,7 @@ test("settle() never writes over an earlier quarantine", async (t) => {
   const file = await openLog(t, LINES);
   for (const [index, torn] of ["first", "second", "third"].entries()) {
     fs.appendFileSync(file.path, torn);
+    file.survey();
     assert.equal(await settleTail(file, TAIL_START, isRecord), LINES.length);
     assert.equal(Object.keys(beside(file)).length, index + 1);
   }
@@ -136,6 +137,7 @@ test("settle() does not even look for a record in a tail of more than 64 MiB", a
   const file = await openLog(t, LINES);
   const limit = 64 * 1024 * 1024;
   fs.truncateSync(file.path, LINES.length + limit + 1); // a hole: NUL bytes that cost no space
+  file.survey();
   const asked = t.mock.fn(isRecord);
   assert.equal(await settleTail(file, TAIL_START, asked), LINES.length);
   assert.equal(asked.mock.callCount(), 0);
@@ -155,7 +157,7 @@ test("settle() answers a line feed that cannot be written with io_error (fake re
 
 test("settle() answers a cut that fails with io_error, the tail still there (fake failure)", async (t) => {
   const file = await openLog(t, `${LINES}torn`);
-  t.mock.method(file, "truncate", async () => {
+  t.mock.method(fs, "ftruncateSync", () => {
     throw new Error("i/o error");
   });
   await assert.rejects(settleTail(file, TAIL_START, isRecord), { code: "io_error" });
@@ -193,7 +195,7 @@ for (const [what, lengths, start] of REWRITES) {
   test(`rewrite() writes the same bytes again where there is ${what}`, async (t) => {
     const content = Buffer.from(lengths.map(lineOf).join(""));
     const file = await openLog(t, content);
-    const { mock } = t.mock.method(file, "append");
+    const { mock } = t.mock.method(file, "overwrite");
     await rewriteLastBatch(file, content.length);
     assert.equal(mock.callCount(), 1);
     const [bytes, position] = mock.calls[0]?.arguments ?? [];
@@ -205,14 +207,15 @@ for (const [what, lengths, start] of REWRITES) {
 
 test("rewrite() writes nothing to an empty log", async (t) => {
   const file = await openLog(t);
-  const { mock } = t.mock.method(file, "append");
+  const { mock } = t.mock.method(file, "overwrite");
   await rewriteLastBatch(file, 0);
   assert.equal(mock.callCount(), 0);
 });
 
 test("rewrite() covers the longest batch a writer makes", async (t) => {
   const file = await openLog(t, "before\n");
-  const { mock } = t.mock.method(file, "append");
+  const appends = t.mock.method(file, "append");
+  const overwrites = t.mock.method(file, "overwrite");
   const writer = new LogWriter(file, {
     batchBytesMax: BATCH_BYTES_LIMIT,
     queueBytesMax: 16 * BATCH_BYTES_LIMIT,
@@ -222,14 +225,48 @@ test("rewrite() covers the longest batch a writer makes", async (t) => {
   const records = ["a".repeat(BATCH_BYTES_LIMIT - 2), "b".repeat(3 * BATCH_BYTES_LIMIT)];
   await Promise.all(records.map((record) => append(writer, record)));
   await rewriteLastBatch(file, writer.durableBytes);
-  const [written, again] = mock.calls.map(({ arguments: [, position] }) => position);
-  assert.equal(mock.callCount(), 2, "one batch, written twice");
-  assert.ok(again !== undefined && written === 7 && again <= written);
+  assert.equal(appends.mock.callCount(), 1, "one batch");
+  assert.equal(overwrites.mock.callCount(), 1, "written twice");
+  const [, again = Number.NaN] = overwrites.mock.calls[0]?.arguments ?? [];
+  assert.ok(again <= 7);
 });
 
-test("rewrite() answers a write that fails with io_error (fake refusal)", async (t) => {
-  const file = await openLog(t, LINES);
-  t.mock.method(file, "append", async () => DISK_FULL);
-  await assert.rejects(rewriteLastBatch(file, LINES.length), { code: "io_error" });
-  assert.equal(fs.readFileSync(file.path, "utf8"), LINES);
+/** What another process may do to a log between its survey and what a start does to it. */
+const MEDDLING: Readonly<Record<string, (path: string) => void>> = {
+  "appended to": (path) => fs.appendFileSync(path, '{"id":9}\n'),
+  cut: (path) => fs.truncateSync(path, 9),
+  "replaced by a copy": (path) => {
+    fs.copyFileSync(path, `${path}.new`);
+    fs.renameSync(`${path}.new`, path);
+  },
+};
+
+for (const [what, meddle] of Object.entries(MEDDLING)) {
+  test(`a log that another process has ${what} since its survey is left as it is`, async (t) => {
+    for (const rest of ["torn", '{"id":3}', ""]) {
+      const file = await openLog(t, LINES + rest);
+      const damaged = rest === "" ? [{ offset: 0, bytes: 9 }] : [];
+      meddle(file.path);
+      const content = fs.readFileSync(file.path, "utf8");
+      await assert.rejects(settle(file, { damaged, tail: TAIL_START, isRecord }), {
+        code: "locked",
+      });
+      await assert.rejects(rewriteLastBatch(file, LINES.length), { code: "locked" });
+      assert.equal(fs.readFileSync(file.path, "utf8"), content, `after ${rest}`);
+      assert.equal(beside(file)["test.jsonl.quarantine-1"], undefined);
+    }
+  });
+}
+
+test("a log that another process appends to while its end is put aside is not cut", async (t) => {
+  const file = await openLog(t, `${LINES}torn`);
+  const read = file.read.bind(file);
+  let reads = 0;
+  t.mock.method(file, "read", async (buffer: Buffer, position: number) => {
+    // The first read looks at the tail, the second copies it into the quarantine.
+    if (reads++ === 1) fs.appendFileSync(file.path, '"}\n');
+    return read(buffer, position);
+  });
+  await assert.rejects(settleTail(file, TAIL_START, isRecord), { code: "locked" });
+  assert.equal(fs.readFileSync(file.path, "utf8"), `${LINES}torn"}\n`);
 });

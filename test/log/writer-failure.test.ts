@@ -1,41 +1,37 @@
 /**
  * What a writer does when the disk fails it. Most of it happens to real files;
- * a write the system cuts short and a sync that fails cannot be had inside a
+ * a write that the system refuses and a sync that fails cannot be had inside a
  * healthy process, so those tests use a FAKE `append` and say so. The same
- * faults from the kernel itself are met in test/crash.
+ * faults from the kernel itself are met in test/faults and test/crash; what an
+ * append does about them, in test/log/file.test.ts.
  */
 import assert from "node:assert/strict";
 import fs from "node:fs";
 import { type TestContext, test } from "node:test";
 import { PlantStoreError } from "../../src/core/errors.ts";
 import { EMPTY_LOG } from "../../src/log/checkpoint.ts";
-import { type AppendResult, LogFile } from "../../src/log/file.ts";
+import type { AppendResult, LogFile } from "../../src/log/file.ts";
 import { LogWriter } from "../../src/log/writer.ts";
 import { append, openLog } from "../support/logs.ts";
-import { collectWarnings } from "../support/watch.ts";
 
 const OLD = "old\n";
 
 function writerOn(file: LogFile, queueBytesMax = 1024): LogWriter {
-  const end = { ...EMPTY_LOG, bytes: file.path === FULL_DEVICE ? 0 : OLD.length };
+  const end = { ...EMPTY_LOG, bytes: OLD.length };
   return new LogWriter(file, { batchBytesMax: 8, queueBytesMax, end });
 }
 
-/**
- * FAKE: the first append of the file writes what `written` makes of the batch
- * and then reports `result`; later ones are real. `during` runs inside it.
- */
+/** FAKE: the first append of the file reports `result`; later ones are real. `during` runs inside it. */
 function failFirstAppend(
   t: TestContext,
   file: LogFile,
   result: AppendResult,
-  { written = (bytes: Buffer) => bytes, during = () => {} } = {},
+  during: () => void = () => {},
 ): { callCount(): number } {
   const appendToFile = file.append.bind(file);
-  const spy = t.mock.method(file, "append", async (bytes: Buffer, position: number) => {
-    if (spy.mock.callCount() > 0) return appendToFile(bytes, position);
+  const spy = t.mock.method(file, "append", async (bytes: Buffer) => {
+    if (spy.mock.callCount() > 0) return appendToFile(bytes);
     during();
-    await appendToFile(written(bytes), position);
     return result;
   });
   return spy.mock;
@@ -44,16 +40,15 @@ function failFirstAppend(
 const DURABLE: AppendResult = { outcome: "durable" };
 const REFUSED: AppendResult = { outcome: "refused", cause: new Error("disk full") };
 const UNKNOWN: AppendResult = { outcome: "unknown", cause: new Error("i/o error") };
-const half = (bytes: Buffer) => bytes.subarray(0, bytes.length / 2);
 
 /** How each of the appends ended: with its offset or its error code. */
 async function outcomes(appends: readonly Promise<number>[]): Promise<(number | string)[]> {
   return Promise.all(appends.map((append) => append.catch((error) => error.code)));
 }
 
-test("LogWriter.append() cuts a refused batch away, answers it write_failed and goes on (fake short write)", async (t) => {
+test("LogWriter.append() answers a refused batch write_failed and goes on (fake refusal)", async (t) => {
   const file = await openLog(t, OLD);
-  failFirstAppend(t, file, REFUSED, { written: half });
+  failFirstAppend(t, file, REFUSED);
   const writer = writerOn(file);
   assert.deepEqual(await outcomes([append(writer, "one"), append(writer, "two")]), [
     "write_failed",
@@ -67,12 +62,11 @@ test("LogWriter.append() cuts a refused batch away, answers it write_failed and 
   assert.equal(await isPending(writer.failed), true);
 });
 
-test("LogWriter.append() writes what waited behind a refused batch in its place (fake short write)", async (t) => {
+test("LogWriter.append() writes what waited behind a refused batch in its place (fake refusal)", async (t) => {
   const file = await openLog(t, OLD);
   const late: Promise<number>[] = [];
-  failFirstAppend(t, file, REFUSED, {
-    written: half,
-    during: () => late.push(append(writer, "two"), append(writer, "three")),
+  failFirstAppend(t, file, REFUSED, () => {
+    late.push(append(writer, "two"), append(writer, "three"));
   });
   const writer = writerOn(file);
   assert.deepEqual(await outcomes([append(writer, "one")]), ["write_failed"]);
@@ -93,14 +87,14 @@ test("LogWriter.append() that finds no memory behind a write leaves nothing behi
   const appendToFile = file.append.bind(file);
   const allocate = Buffer.allocUnsafeSlow;
   const late: Promise<void>[] = [];
-  const appends = t.mock.method(file, "append", (bytes: Buffer, position: number) => {
+  const appends = t.mock.method(file, "append", (bytes: Buffer) => {
     const shortage = t.mock.method(Buffer, "allocUnsafeSlow", (size: number) => {
       if (size > 8) throw new RangeError("Array buffer allocation failed");
       return allocate(size);
     });
     late.push(assert.rejects(append(writer, "longer than 8 bytes"), RangeError));
     shortage.mock.restore();
-    return appendToFile(bytes, position);
+    return appendToFile(bytes);
   });
   const writer = writerOn(file);
   assert.equal(await append(writer, "one"), OLD.length);
@@ -115,8 +109,8 @@ test("LogWriter.append() that finds no memory behind a write leaves nothing behi
 test("LogWriter.append() fails for good after a failed sync, and the queue shares its answer (fake sync failure)", async (t) => {
   const file = await openLog(t, OLD);
   const late: Promise<number>[] = [];
-  const appends = failFirstAppend(t, file, UNKNOWN, {
-    during: () => late.push(append(writer, "two"), append(writer, "three"), append(writer, "four")),
+  const appends = failFirstAppend(t, file, UNKNOWN, () => {
+    late.push(append(writer, "two"), append(writer, "three"), append(writer, "four"));
   });
   const writer = writerOn(file);
   const first = append(writer, "one");
@@ -157,45 +151,19 @@ for (const [what, result] of [
       told.push(append(writer, "two").catch((error: unknown) => error));
       writer.fail(new Error("the log is another one"));
     };
-    const appends = failFirstAppend(t, file, result, { during });
-    const cuts = t.mock.method(file, "truncate");
+    const appends = failFirstAppend(t, file, result, during);
     const writer = writerOn(file);
     told.push(append(writer, "one").catch((error: unknown) => error));
     const error = await writer.failed;
     for (const each of told) assert.equal(await each, error);
     await writer.drain();
     assert.equal(appends.callCount(), 1);
-    assert.equal(cuts.mock.callCount(), 0, "the log may be another one's");
     assert.equal(writer.queuedBytes, 0);
     assert.equal(writer.fail(new Error("later")), error);
   });
 }
 
-test("LogWriter.fail() stands where it is called while a refused batch is cut away (fake short write)", async (t) => {
-  const warnings = collectWarnings(t);
-  const file = await openLog(t, OLD);
-  failFirstAppend(t, file, REFUSED, { written: half });
-  const cut = file.truncate.bind(file);
-  t.mock.method(file, "truncate", async (length: number) => {
-    writer.fail(new Error("the log is another one"));
-    await cut(length);
-  });
-  const writer = writerOn(file);
-  const told = append(writer, "one").catch((error: unknown) => error);
-  assert.equal(await told, await writer.failed);
-  assert.deepEqual(warnings, [], "it is not refused until there is room");
-  assert.equal(writer.queuedBytes, 0);
-});
-
-test("LogWriter cuts back what a failed sync left behind, as best it can (fake sync failure)", async (t) => {
-  const file = await openLog(t, OLD);
-  failFirstAppend(t, file, UNKNOWN);
-  const writer = writerOn(file);
-  assert.deepEqual(await outcomes([append(writer, "one")]), ["store_failed"]);
-  assert.equal(fs.readFileSync(file.path, "utf8"), OLD);
-});
-
-test("LogWriter.append() fails for good where not even the cut works", async (t) => {
+test("LogWriter.append() fails for good where the log cannot be written at all", async (t) => {
   const file = await openLog(t, OLD);
   const writer = writerOn(file);
   await file.close();
@@ -203,25 +171,6 @@ test("LogWriter.append() fails for good where not even the cut works", async (t)
   const error = await writer.failed;
   await assert.rejects(first, (rejection) => rejection === error);
   assert.deepEqual(await outcomes([append(writer, "two")]), ["store_failed"]);
-});
-
-/** Every write to it fails with ENOSPC, and it cannot be cut. */
-const FULL_DEVICE = "/dev/full";
-
-test("LogWriter.append() fails for good where a refused batch cannot be cut away", {
-  skip: !fs.existsSync(FULL_DEVICE),
-}, async (t) => {
-  const file = await LogFile.open(FULL_DEVICE);
-  t.after(() => file.close());
-  const { mock } = t.mock.method(file, "append");
-  const writer = writerOn(file);
-  assert.deepEqual(await outcomes([append(writer, "one"), append(writer, "two")]), [
-    "store_failed",
-    "store_failed",
-  ]);
-  assert.equal((await writer.failed).code, "store_failed");
-  assert.deepEqual(await outcomes([append(writer, "three")]), ["store_failed"]);
-  assert.equal(mock.callCount(), 1);
 });
 
 /** What others do to a log of `OLD` under a running writer, which then appends four bytes. */
@@ -262,11 +211,11 @@ for (const [what, meddle] of Object.entries(MEDDLING)) {
 for (const what of ["deleted", "replaced by an equal file", "cut to nothing"]) {
   test(`LogWriter.append() notices a log that is ${what} during the sync`, async (t) => {
     const file = await openLog(t, OLD);
-    const appendToFile = file.append.bind(file);
-    t.mock.method(file, "append", async (bytes: Buffer, position: number) => {
-      const result = await appendToFile(bytes, position);
-      MEDDLING[what]?.(file.path);
-      return result;
+    const { displacement } = file;
+    // The first look comes before the write, the second after its sync.
+    const looks = t.mock.method(file, "displacement", (size?: number) => {
+      if (looks.mock.callCount() === 1) MEDDLING[what]?.(file.path);
+      return displacement.call(file, size);
     });
     const writer = writerOn(file);
     assert.deepEqual(await outcomes([append(writer, "one")]), ["store_failed"]);

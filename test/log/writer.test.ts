@@ -30,9 +30,11 @@ async function openWriter(
 ): Promise<Watched> {
   const file = await openLog(t, "x".repeat(durableBytes));
   const appendToFile = file.append.bind(file);
-  const spy = t.mock.method(file, "append", (bytes: Buffer, position: number) => {
-    if (spy.mock.callCount() === 0) during();
-    return appendToFile(bytes, position);
+  const written: { bytes: string; position: number }[] = [];
+  t.mock.method(file, "append", (bytes: Buffer) => {
+    written.push({ bytes: String(bytes), position: file.end });
+    if (written.length === 1) during();
+    return appendToFile(bytes);
   });
   return {
     file,
@@ -42,11 +44,7 @@ async function openWriter(
       end: { ...EMPTY_LOG, bytes: durableBytes },
       ...options,
     }),
-    batches: () =>
-      spy.mock.calls.map(({ arguments: [bytes, position] }) => ({
-        bytes: String(bytes),
-        position,
-      })),
+    batches: () => written,
     content: () => readFileSync(file.path, "utf8"),
   };
 }

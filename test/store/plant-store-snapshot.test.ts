@@ -337,6 +337,7 @@ test("a cut of what was never acknowledged hides no edit: the next start reads t
   const cause = Object.assign(new Error("ENOSPC: no space left on device"), { code: "ENOSPC" });
   const disk = t.mock.method(LogFile.prototype, "append", async () => {
     fs.appendFileSync(logPath(folder), '{"id":1'); // a short write
+    fs.truncateSync(logPath(folder), log.length); // which is undone
     return { outcome: "refused", cause };
   });
   await assert.rejects(store.create({ id: 1n, name: "new" }), { code: "write_failed" });

@@ -53,11 +53,15 @@ for (const [says, log, known, records] of ACCEPTED) {
     const before = readLog(folder);
     const { ino } = fs.statSync(logPath(folder));
     const written: string[] = [];
-    const { append } = LogFile.prototype;
-    t.mock.method(LogFile.prototype, "append", function (this: LogFile, bytes: Buffer, at: number) {
-      written.push(bytes.toString());
-      return append.call(this, bytes, at);
-    });
+    const { overwrite } = LogFile.prototype;
+    t.mock.method(
+      LogFile.prototype,
+      "overwrite",
+      function (this: LogFile, bytes: Buffer, at: number) {
+        written.push(bytes.toString());
+        return overwrite.call(this, bytes, at);
+      },
+    );
 
     const outcome = await repairLog(folder, { confirm: YES });
     assert.deepEqual(
@@ -290,6 +294,26 @@ for (const [says, log] of REFUSED) {
     await assert.rejects(repairLog(folder, { confirm: nobody }), /nobody there/);
     assert.deepEqual(snapshot(folder), before);
     assert.deepEqual(openFilesIn(folder), []);
+  });
+}
+
+for (const [action, log] of [
+  ["accept", A + B],
+  ["rewrite", `${A}x\n${B}`],
+] as const) {
+  test(`repair that is to ${action} a log changes nothing where another program wrote it meanwhile`, async (t) => {
+    const folder = makeFolder(t);
+    writeLog(folder, log);
+    writeCheckpointOf(folder, A_OTHER.slice(0, A.length));
+    let before: ReturnType<typeof snapshot> = {};
+    const confirm = async (plan: RepairPlan) => {
+      assert.equal(plan.action, action);
+      fs.appendFileSync(logPath(folder), '{"id":9,"name":"acknowledged by another"}\n');
+      before = snapshot(folder);
+      return true;
+    };
+    await assert.rejects(repairLog(folder, { confirm }), { code: "locked" });
+    assert.deepEqual(snapshot(folder), before);
   });
 }
 

@@ -1,0 +1,294 @@
+/**
+ * Rounds of two servers on one log, past every lock: what the second layer is worth,
+ * the appends and the cuts of `src/log/file.ts`.
+ *
+ * A round may end with both servers failed, and with a line that no start takes
+ * (a person has to look); it must not end with an acknowledged plant missing, changed
+ * or doubled.
+ */
+import { copyFileSync, linkSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { createToken } from "../../src/index.ts";
+import { checkpointPath, encodeCheckpoint } from "../../src/log/checkpoint.ts";
+import { makeTemporaryFolder } from "./leftovers.ts";
+import { Load, replay } from "./load.ts";
+import { checkLog } from "./log-check.ts";
+import { PlantBook } from "./plant-book.ts";
+import type { Program } from "./program.ts";
+import type { Random } from "./random.ts";
+import { addFindings, newTotals, type Totals } from "./report.ts";
+import { describeEnd, Server, type ServerOptions } from "./server.ts";
+
+/** The program as it is, and with a lock that everybody gets. */
+export interface RivalPrograms {
+  readonly locked: Program;
+  readonly unlocked: Program;
+}
+
+export interface RivalOptions {
+  readonly rounds: number;
+  readonly random: Random;
+  readonly connections: number;
+}
+
+export interface RivalReport {
+  readonly totals: Totals;
+  /** Servers that noticed the other one and ended with status 1. */
+  failures: number;
+  /** Rounds after which a start refused the log, so that a person has to look. */
+  refusals: number;
+}
+
+/** Nothing but new plants: a repeat sent to the server that does not know it would be a second record. */
+const NEW_PLANTS = { replay: 0, conflict: 0, twin: 0 };
+const ALONE_MS_MAX = 150;
+const TOGETHER_MS_MAX = 300;
+const REPLAYS = 200;
+/** After so many rounds a new folder: the whole log is read in every one. */
+const ROUNDS_PER_FOLDER = 5;
+
+/** What one kind of round does with its servers; everything still running afterwards is killed. */
+type Kind = (round: Round) => Promise<void>;
+
+export const RIVAL_KINDS: Readonly<Record<string, Kind>> = {
+  "both under load": async (round) => {
+    const one = await round.start();
+    const other = await round.start();
+    await Promise.all([round.load(one), round.load(other)]);
+    await round.pass(TOGETHER_MS_MAX);
+  },
+  "a start while the other is under load": async (round) => {
+    await round.load(await round.start());
+    await round.pass(ALONE_MS_MAX);
+    await round.load(await round.start());
+    await round.pass(TOGETHER_MS_MAX);
+  },
+  "one is killed, and the next starts": async (round) => {
+    const one = await round.start();
+    const other = await round.start();
+    await round.load(one);
+    await round.pass(ALONE_MS_MAX);
+    await one?.server.kill();
+    const next = round.start();
+    await round.load(other);
+    await round.load(await next);
+    await round.pass(TOGETHER_MS_MAX);
+  },
+  "no room for one": async (round) => {
+    const one = await round.start();
+    const limited = await round.startLimited();
+    await Promise.all([round.load(limited), round.load(one)]);
+    await round.pass(TOGETHER_MS_MAX);
+  },
+  "a missing checkpoint": (round) => round.startWithCheckpoint((path) => rmSync(path)),
+  "a stale checkpoint": (round) => round.startWithCheckpoint(() => {}),
+  "a wrong checkpoint": (round) =>
+    round.startWithCheckpoint((path, log) => {
+      const { size } = statSync(log);
+      const shift = round.random.pick([-1, 0, 1, 1000]);
+      const bytes = Math.max(0, size + shift);
+      writeFileSync(path, encodeCheckpoint({ bytes, records: 1, crc32: 7 }));
+    }),
+  "one log in two folders": async (round) => {
+    const one = await round.start(round.locked);
+    await round.load(one);
+    await round.pass(ALONE_MS_MAX);
+    await round.load(await round.start(round.locked, round.linkedFolder()));
+    await round.pass(TOGETHER_MS_MAX);
+  },
+};
+
+export async function runRivalRounds(
+  programs: RivalPrograms,
+  kind: Kind,
+  options: RivalOptions,
+): Promise<RivalReport> {
+  const report: RivalReport = { totals: newTotals(), failures: 0, refusals: 0 };
+  for (let done = 0; done < options.rounds; ) {
+    const { path: folder, remove } = makeTemporaryFolder("rivals");
+    try {
+      const life = await RivalLife.begin(programs, folder, options, report);
+      for (let at = 0; at < ROUNDS_PER_FOLDER && done < options.rounds; at++, done++) {
+        if (!(await life.round(kind))) break;
+      }
+    } finally {
+      remove();
+    }
+  }
+  return report;
+}
+
+interface Running {
+  readonly server: Server;
+  readonly port: number;
+}
+
+/** What a kind of round may do. */
+interface Round {
+  readonly random: Random;
+  readonly locked: Program;
+  /** Starts a server; `undefined` where it refused. */
+  start(program?: Program, folder?: string, options?: ServerOptions): Promise<Running | undefined>;
+  /** Starts a server that may write a little more to the log, and not all of a batch. */
+  startLimited(): Promise<Running | undefined>;
+  load(running: Running | undefined): Promise<void>;
+  /** A random time up to this. Nothing relies on it. */
+  pass(msMax: number): Promise<void>;
+  /** Starts a server under load, changes the checkpoint, and starts another one. */
+  startWithCheckpoint(change: (path: string, log: string) => void): Promise<void>;
+  /** A folder of its own for the same log, by a hard link. */
+  linkedFolder(): string;
+}
+
+class RivalLife implements Round {
+  readonly #book = new PlantBook({ hasLongNames: true });
+  readonly #programs: RivalPrograms;
+  readonly #folder: string;
+  readonly #options: RivalOptions;
+  readonly #report: RivalReport;
+  readonly #token: string;
+  #servers: Server[] = [];
+  #loads: Load[] = [];
+  #cleanups: (() => void)[] = [];
+
+  private constructor(
+    programs: RivalPrograms,
+    folder: string,
+    options: RivalOptions,
+    report: RivalReport,
+    token: string,
+  ) {
+    this.#programs = programs;
+    this.#folder = folder;
+    this.#options = options;
+    this.#report = report;
+    this.#token = token;
+  }
+
+  static async begin(
+    programs: RivalPrograms,
+    folder: string,
+    options: RivalOptions,
+    report: RivalReport,
+  ): Promise<RivalLife> {
+    const token = await createToken(folder, { name: "rivals" });
+    return new RivalLife(programs, folder, options, report, token);
+  }
+
+  get random(): Random {
+    return this.#options.random;
+  }
+
+  get locked(): Program {
+    return this.#programs.locked;
+  }
+
+  get #log(): string {
+    return join(this.#folder, "plants.jsonl");
+  }
+
+  /** False where the folder takes no further round. */
+  async round(kind: Kind): Promise<boolean> {
+    const { totals } = this.#report;
+    const acknowledged = this.#book.acknowledged;
+    totals.points++;
+    try {
+      await kind(this);
+    } finally {
+      await this.#endAll();
+    }
+    totals.acknowledged += this.#book.acknowledged - acknowledged;
+    const { lost, duplicated, faults } = checkLog(this.#log, this.#book);
+    const wrong = lost + duplicated > 0 ? faults : []; // a line that nobody acknowledged may be torn
+    addFindings(totals, { lost, duplicated, unparsable: 0, faults: wrong });
+    return this.#startAgain();
+  }
+
+  async #endAll(): Promise<void> {
+    for (const server of this.#servers.splice(0)) {
+      const { status, signal, stderr, isLate } = await server.kill();
+      if (status === 1) this.#report.failures++;
+      else if (signal !== "SIGKILL" && status !== 3) {
+        this.#report.totals.faults.push(
+          describeEnd({ status, signal, stderr, stdout: "", isLate }),
+        );
+      }
+    }
+    for (const load of this.#loads.splice(0)) {
+      this.#report.totals.faults.push(...(await load.stop()).wrong);
+    }
+    for (const clean of this.#cleanups.splice(0)) clean();
+  }
+
+  /** As a supervisor would, with the lock again: what was acknowledged is answered 200. */
+  async #startAgain(): Promise<boolean> {
+    const { totals } = this.#report;
+    const server = new Server(this.locked, this.#folder);
+    const port = await server.ready;
+    if (port === undefined) {
+      const ended = await server.ended;
+      if (ended.status === 3) this.#report.refusals++;
+      else totals.faults.push(`a start ${describeEnd(ended)}`);
+      return false;
+    }
+    const book = this.#book;
+    const sample = book.sample(REPLAYS, this.random);
+    totals.faults.push(...(await replay({ port, token: this.#token, book }, sample)));
+    const ended = await server.stop();
+    if (ended.status !== 0) totals.faults.push(`a clean stop ${describeEnd(ended)}`);
+    return true;
+  }
+
+  async start(
+    program = this.#programs.unlocked,
+    folder = this.#folder,
+    options: ServerOptions = {},
+  ): Promise<Running | undefined> {
+    const server = new Server(program, folder, options);
+    this.#servers.push(server);
+    const port = await server.ready;
+    return port === undefined ? undefined : { server, port };
+  }
+
+  startLimited(): Promise<Running | undefined> {
+    const room = statSync(this.#log).size + this.random.below(20_000);
+    return this.start(this.#programs.unlocked, this.#folder, {
+      wrapper: ["prlimit", `--fsize=${room}`],
+    });
+  }
+
+  async load(running: Running | undefined): Promise<void> {
+    if (running === undefined) return;
+    const { connections, random } = this.#options;
+    const target = { port: running.port, token: this.#token, book: this.#book };
+    this.#loads.push(await Load.start({ ...target, connections, random, mix: NEW_PLANTS }));
+  }
+
+  pass(msMax: number): Promise<void> {
+    return new Promise((resolve) => setTimeout(resolve, this.random.next() * msMax));
+  }
+
+  async startWithCheckpoint(change: (path: string, log: string) => void): Promise<void> {
+    const path = checkpointPath(this.#log);
+    writeFileSync(path, encodeCheckpoint({ bytes: 0, records: 0, crc32: 0 }), { flag: "a" });
+    const stale = `${path}.stale`;
+    copyFileSync(path, stale);
+    await this.load(await this.start());
+    await this.pass(ALONE_MS_MAX);
+    copyFileSync(stale, path);
+    rmSync(stale);
+    change(path, this.#log);
+    await this.load(await this.start());
+    await this.pass(TOGETHER_MS_MAX);
+    rmSync(path, { force: true }); // what the test wrote there must not refuse the start that judges
+  }
+
+  linkedFolder(): string {
+    const { path, remove } = makeTemporaryFolder("rivals");
+    this.#cleanups.push(remove);
+    for (const name of ["plants.jsonl", "tokens.jsonl"]) {
+      linkSync(join(this.#folder, name), join(path, name));
+    }
+    return path;
+  }
+}

@@ -1,0 +1,28 @@
+/** The short form of `npm run crash -- --rivals 50`: two servers on one log, past the lock. */
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import { buildProgram, buildUnlockedProgram } from "./program.ts";
+import { Random } from "./random.ts";
+import { RIVAL_KINDS, runRivalRounds } from "./rival-rounds.ts";
+
+const programs = { locked: buildProgram(), unlocked: await buildUnlockedProgram() };
+after(() => {
+  programs.locked.remove();
+  programs.unlocked.remove();
+});
+
+for (const [name, kind] of Object.entries(RIVAL_KINDS)) {
+  test(`two servers on one log lose nothing that either acknowledged: ${name}`, {
+    timeout: 120_000,
+  }, async (t) => {
+    const seed = Math.floor(Math.random() * 2 ** 32);
+    t.diagnostic(`npm run crash -- --rivals 2 --seed ${seed}`);
+    const options = { rounds: 2, random: new Random(seed), connections: 16 };
+    const { totals, failures } = await runRivalRounds(programs, kind, options);
+    assert.deepEqual(totals.faults, []);
+    assert.deepEqual([totals.lost, totals.duplicated], [0, 0]);
+    assert.equal(totals.points, 2);
+    assert.ok(totals.acknowledged > 0, "the load was stored");
+    t.diagnostic(`${failures} servers noticed the other one`);
+  });
+}
