@@ -198,6 +198,7 @@ async function claim(
   }
   const entry = folder.entry(next);
   if ((await connect(folder.address(next))) === "dead") {
+    folder.remove(entry.name); // nobody wins here, so nobody can mistake its number
     throw unsupportedError(folder.directory, "the linked socket does not reach its process");
   }
   folder.removeAllBut(next);

@@ -9,6 +9,7 @@ import { askHolder, DirectoryLock, type LockOptions } from "../../src/log/lock.t
 import { makeFolder } from "../support/folders.ts";
 import { seeAttempts } from "../support/lock-process.ts";
 import { openLog } from "../support/logs.ts";
+import { until } from "../support/watch.ts";
 
 /** A lock that the end of the test gives back. */
 async function hold(
@@ -150,6 +151,66 @@ test("DirectoryLock.release() leaves the highest number, which is never used aga
     await lock.release();
     assert.deepEqual(fs.readdirSync(folder), [`lock.${number}`]);
   }
+});
+
+/** Waits for the loss: what a lock waits for itself keeps no process alive. */
+async function lossOf({ lost }: DirectoryLock): Promise<Error> {
+  let loss: Error | undefined;
+  void lost.then((error) => {
+    loss = error;
+  });
+  await until("the lock is lost", () => loss !== undefined);
+  return lost;
+}
+
+/** What takes the entry of a lock away from its holder. */
+const REMOVALS: Readonly<Record<string, (entry: string) => void>> = {
+  removed: (entry) => fs.rmSync(entry),
+  renamed: (entry) => fs.renameSync(entry, `${entry}.old`),
+  "replaced by a file": (entry) => {
+    fs.rmSync(entry);
+    fs.writeFileSync(entry, "");
+  },
+  "replaced by a rename": (entry) => {
+    fs.writeFileSync(`${entry}.new`, "");
+    fs.renameSync(`${entry}.new`, entry);
+  },
+};
+
+for (const [what, remove] of Object.entries(REMOVALS)) {
+  test(`DirectoryLock.lost resolves once the entry of the lock was ${what}`, async (t) => {
+    const folder = makeFolder(t);
+    const lock = await hold(t, folder);
+    remove(path.join(folder, "lock.1"));
+    assert.ok((await lossOf(lock)).message.includes(path.join(folder, "lock.1")));
+    assert.equal(fs.existsSync(path.join(folder, "lock.2")), false, "it is never linked anew");
+  });
+}
+
+test("DirectoryLock.lost resolves when another process has taken the lock after its entry was removed", async (t) => {
+  const folder = makeFolder(t);
+  const lock = await hold(t, folder);
+  fs.rmSync(path.join(folder, "lock.1"));
+  await hold(t, folder, { command: "second" }); // under the same name
+  await lossOf(lock);
+});
+
+test("DirectoryLock.lost stays open while the lock is held, and after it was given back (fake clock)", async (t) => {
+  const folder = makeFolder(t);
+  t.mock.timers.enable({ apis: ["setInterval"] });
+  const lock = await DirectoryLock.acquire(folder, { name: "lock", command: "first" });
+  let isLost = false;
+  void lock.lost.then(() => {
+    isLost = true;
+  });
+  t.mock.timers.tick(10_000);
+  await new Promise(setImmediate);
+  assert.equal(isLost, false, "while it is held");
+  await lock.release();
+  fs.rmSync(path.join(folder, "lock.1"));
+  t.mock.timers.tick(10_000);
+  await new Promise(setImmediate);
+  assert.equal(isLost, false, "after it was given back");
 });
 
 test("DirectoryLock.acquire() sweeps what dead processes left, and nothing else", async (t) => {
