@@ -14,16 +14,26 @@ const FIRST_ID = 9_007_199_254_740_993n;
 const SENT = 0;
 const ACKNOWLEDGED = 1;
 
+export interface PlantBookOptions {
+  readonly hasLongNames?: boolean;
+  readonly hasEqualLines?: boolean;
+}
+
 export class PlantBook {
   /** How many plants were sent, so their numbers are those below. */
   taken = 0;
   acknowledged = 0;
   #states = new Uint8Array(1024);
   readonly #hasLongNames: boolean;
+  readonly #hasEqualLines: boolean;
 
-  /** With long names, one plant in a hundred fills pages, and one in a thousand many of them. */
-  constructor({ hasLongNames }: { readonly hasLongNames: boolean }) {
+  /**
+   * With long names, one plant in a hundred fills pages, and one in a thousand many of them; with
+   * equal lines, all have the same length.
+   */
+  constructor({ hasLongNames = false, hasEqualLines = false }: PlantBookOptions) {
     this.#hasLongNames = hasLongNames;
+    this.#hasEqualLines = hasEqualLines;
   }
 
   /** The number of a plant that is about to be sent for the first time. */
@@ -97,7 +107,10 @@ export class PlantBook {
 
   /** What is known now, to go on from in another way. */
   copy(): PlantBook {
-    const copy = new PlantBook({ hasLongNames: this.#hasLongNames });
+    const copy = new PlantBook({
+      hasLongNames: this.#hasLongNames,
+      hasEqualLines: this.#hasEqualLines,
+    });
     copy.#states = this.#states.slice();
     copy.taken = this.taken;
     copy.acknowledged = this.acknowledged;
@@ -105,6 +118,7 @@ export class PlantBook {
   }
 
   #members(plant: number): string {
+    if (this.#hasEqualLines) return `"name":"Fern ${String(plant).padStart(9, "0")}"`;
     const tag = plant % 3 === 0 ? "" : `,"tag":"bed ${plant % 97}"`;
     return `"name":"Fern ${plant} ü🌿${"x".repeat(this.#fillerLength(plant))}"${tag}`;
   }

@@ -6,7 +6,7 @@
  * (a person has to look); it must not end with an acknowledged plant missing, changed
  * or doubled.
  */
-import { copyFileSync, linkSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { appendFileSync, copyFileSync, linkSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createToken } from "../../src/index.ts";
 import { checkpointPath, encodeCheckpoint } from "../../src/log/checkpoint.ts";
@@ -51,6 +51,11 @@ const ROUNDS_PER_FOLDER = 5;
 type Kind = (round: Round) => Promise<void>;
 
 export const RIVAL_KINDS: Readonly<Record<string, Kind>> = {
+  "one create to each at the same moment": async (round) => {
+    const servers = await Promise.all([round.start(), round.start()]);
+    await Promise.all(servers.map((server) => round.load(server, 1)));
+    await round.pass(20);
+  },
   "both under load": async (round) => {
     const one = await round.start();
     const other = await round.start();
@@ -73,6 +78,13 @@ export const RIVAL_KINDS: Readonly<Record<string, Kind>> = {
     await round.load(other);
     await round.load(await next);
     await round.pass(TOGETHER_MS_MAX);
+  },
+  "two starts on a torn end, one of them slow": async (round) => {
+    await (await round.start())?.server.kill();
+    round.tear();
+    const slow = round.startSlow();
+    await round.load(await round.start());
+    await slow;
   },
   "no room for one": async (round) => {
     const one = await round.start();
@@ -131,7 +143,11 @@ interface Round {
   start(program?: Program, folder?: string, options?: ServerOptions): Promise<Running | undefined>;
   /** Starts a server that may write a little more to the log, and not all of a batch. */
   startLimited(): Promise<Running | undefined>;
-  load(running: Running | undefined): Promise<void>;
+  load(running: Running | undefined, connections?: number): Promise<void>;
+  /** Leaves half a record at the end of the log, as a kill does. */
+  tear(): void;
+  /** Starts a server that takes a second for each sync of a folder: one comes before a cut. */
+  startSlow(): Promise<Running | undefined>;
   /** A random time up to this. Nothing relies on it. */
   pass(msMax: number): Promise<void>;
   /** Starts a server under load, changes the checkpoint, and starts another one. */
@@ -141,7 +157,7 @@ interface Round {
 }
 
 class RivalLife implements Round {
-  readonly #book = new PlantBook({ hasLongNames: true });
+  readonly #book: PlantBook;
   readonly #programs: RivalPrograms;
   readonly #folder: string;
   readonly #options: RivalOptions;
@@ -163,6 +179,9 @@ class RivalLife implements Round {
     this.#options = options;
     this.#report = report;
     this.#token = token;
+    // Batches of two servers are of one length more often; or one is seen while it is written.
+    const hasEqualLines = options.random.next() < 0.5;
+    this.#book = new PlantBook({ hasEqualLines, hasLongNames: !hasEqualLines });
   }
 
   static async begin(
@@ -257,9 +276,21 @@ class RivalLife implements Round {
     });
   }
 
-  async load(running: Running | undefined): Promise<void> {
+  tear(): void {
+    appendFileSync(this.#log, '{"id":1,"na');
+  }
+
+  startSlow(): Promise<Running | undefined> {
+    const delay = ["-e", "trace=fsync", "-e", "inject=fsync:delay_enter=400000"];
+    return this.start(this.#programs.unlocked, this.#folder, {
+      wrapper: ["strace", "-D", "-f", "-qq", "-o", "/dev/null", ...delay],
+      env: { UV_USE_IO_URING: "0" },
+    });
+  }
+
+  async load(running: Running | undefined, connections = this.#options.connections): Promise<void> {
     if (running === undefined) return;
-    const { connections, random } = this.#options;
+    const { random } = this.#options;
     const target = { port: running.port, token: this.#token, book: this.#book };
     this.#loads.push(await Load.start({ ...target, connections, random, mix: NEW_PLANTS }));
   }
