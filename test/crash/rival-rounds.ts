@@ -6,10 +6,19 @@
  * (a person has to look); it must not end with an acknowledged plant missing, changed
  * or doubled.
  */
-import { appendFileSync, copyFileSync, linkSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  copyFileSync,
+  linkSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import { createToken } from "../../src/index.ts";
 import { checkpointPath, encodeCheckpoint } from "../../src/log/checkpoint.ts";
+import { until } from "../support/watch.ts";
 import { makeTemporaryFolder } from "./leftovers.ts";
 import { Load, replay } from "./load.ts";
 import { checkLog } from "./log-check.ts";
@@ -52,9 +61,10 @@ type Kind = (round: Round) => Promise<void>;
 
 export const RIVAL_KINDS: Readonly<Record<string, Kind>> = {
   "one create to each at the same moment": async (round) => {
-    const servers = await Promise.all([round.start(), round.start()]);
+    await (await round.start())?.server.kill(); // it makes the log
+    const servers = await Promise.all([round.startSlow("write"), round.startSlow("write")]);
     await Promise.all(servers.map((server) => round.load(server, 1)));
-    await round.pass(20);
+    await round.pass(1000);
   },
   "both under load": async (round) => {
     const one = await round.start();
@@ -82,7 +92,8 @@ export const RIVAL_KINDS: Readonly<Record<string, Kind>> = {
   "two starts on a torn end, one of them slow": async (round) => {
     await (await round.start())?.server.kill();
     round.tear();
-    const slow = round.startSlow();
+    const slow = round.startSlow("cut");
+    await round.quarantined();
     await round.load(await round.start());
     await slow;
   },
@@ -109,6 +120,12 @@ export const RIVAL_KINDS: Readonly<Record<string, Kind>> = {
     await round.pass(TOGETHER_MS_MAX);
   },
 };
+
+/** Kinds that hold a server up between two of its calls. */
+export const KINDS_WITH_STRACE: readonly string[] = [
+  "one create to each at the same moment",
+  "two starts on a torn end, one of them slow",
+];
 
 export async function runRivalRounds(
   programs: RivalPrograms,
@@ -146,8 +163,10 @@ interface Round {
   load(running: Running | undefined, connections?: number): Promise<void>;
   /** Leaves half a record at the end of the log, as a kill does. */
   tear(): void;
-  /** Starts a server that takes a second for each sync of a folder: one comes before a cut. */
-  startSlow(): Promise<Running | undefined>;
+  /** Starts a server whose disk is slow between a look at the log and that change of it. */
+  startSlow(change: "write" | "cut"): Promise<Running | undefined>;
+  /** Waits until some server has begun to put the end of the log aside. */
+  quarantined(): Promise<void>;
   /** A random time up to this. Nothing relies on it. */
   pass(msMax: number): Promise<void>;
   /** Starts a server under load, changes the checkpoint, and starts another one. */
@@ -166,6 +185,7 @@ class RivalLife implements Round {
   #servers: Server[] = [];
   #loads: Load[] = [];
   #cleanups: (() => void)[] = [];
+  #quarantines: readonly string[] = [];
 
   private constructor(
     programs: RivalPrograms,
@@ -280,11 +300,25 @@ class RivalLife implements Round {
     appendFileSync(this.#log, '{"id":1,"na');
   }
 
-  startSlow(): Promise<Running | undefined> {
-    const delay = ["-e", "trace=fsync", "-e", "inject=fsync:delay_enter=400000"];
+  startSlow(change: "write" | "cut"): Promise<Running | undefined> {
+    // The second sync of the folder is that of the quarantine file, before the cut.
+    const [call, delay] =
+      change === "write"
+        ? ["write,pwrite64", "delay_enter=100000"]
+        : ["fsync", "delay_enter=1500000:when=2"];
+    const path = change === "write" ? this.#log : this.#folder;
+    const filter = ["-P", path, "-e", `trace=${call}`, "-e", `inject=${call}:${delay}`];
     return this.start(this.#programs.unlocked, this.#folder, {
-      wrapper: ["strace", "-D", "-f", "-qq", "-o", "/dev/null", ...delay],
-      env: { UV_USE_IO_URING: "0" },
+      wrapper: ["strace", "-D", "-f", "-qq", "-o", "/dev/null", ...filter],
+      env: { UV_THREADPOOL_SIZE: "1", UV_USE_IO_URING: "0" },
+    });
+  }
+
+  async quarantined(): Promise<void> {
+    const before = this.#quarantines;
+    await until("a server puts the end aside", () => {
+      this.#quarantines = readdirSync(this.#folder).filter((name) => name.includes(".quarantine-"));
+      return this.#quarantines.length > before.length;
     });
   }
 

@@ -3,7 +3,8 @@ import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { buildProgram, buildUnlockedProgram } from "./program.ts";
 import { Random } from "./random.ts";
-import { RIVAL_KINDS, runRivalRounds } from "./rival-rounds.ts";
+import { KINDS_WITH_STRACE, RIVAL_KINDS, runRivalRounds } from "./rival-rounds.ts";
+import { hasStrace } from "./strace.ts";
 
 const programs = { locked: buildProgram(), unlocked: await buildUnlockedProgram() };
 after(() => {
@@ -14,6 +15,7 @@ after(() => {
 for (const [name, kind] of Object.entries(RIVAL_KINDS)) {
   test(`two servers on one log lose nothing that either acknowledged: ${name}`, {
     timeout: 120_000,
+    skip: KINDS_WITH_STRACE.includes(name) && !hasStrace() ? "needs strace" : false,
   }, async (t) => {
     const seed = Math.floor(Math.random() * 2 ** 32);
     t.diagnostic(`npm run crash -- --rivals 2 --seed ${seed}`);

@@ -22,7 +22,7 @@ import {
   type Totals,
   totalsRow,
 } from "./report.ts";
-import { RIVAL_KINDS, runRivalRounds } from "./rival-rounds.ts";
+import { KINDS_WITH_STRACE, RIVAL_KINDS, runRivalRounds } from "./rival-rounds.ts";
 import { SCENARIOS } from "./scenarios.ts";
 import { runSoak } from "./soak.ts";
 import { CHANGING_CALLS, hasStrace, OTHER_CALLS } from "./strace.ts";
@@ -101,6 +101,10 @@ async function rivals(program: Program, count: number): Promise<Totals> {
   try {
     for (const [name, kind] of Object.entries(RIVAL_KINDS)) {
       if (!name.includes(values.only)) continue;
+      if (KINDS_WITH_STRACE.includes(name) && !hasStrace()) {
+        print(`${name}: not run, because strace is missing`);
+        continue;
+      }
       const options = { rounds: count, random, connections };
       const report = await runRivalRounds({ locked: program, unlocked }, kind, options);
       rows.push([name, ...totalsRow(report.totals), report.failures, report.refusals]);
