@@ -3,7 +3,8 @@
  * at a clean stop; in the background, so that no append ever waits for one.
  *
  * A checkpoint that cannot be written is warned about once and tried again
- * with the next occasion: the log does not depend on it.
+ * with the next occasion, which is 16 MiB or 10 s of quiet away: the log does not
+ * depend on it.
  */
 import { publishWarning } from "../core/channels.ts";
 import { type Checkpoint, writeCheckpoint } from "./checkpoint.ts";
@@ -16,6 +17,8 @@ export class Checkpointer {
   /** The newest one on disk, if it is good. */
   #written: Checkpoint | undefined;
   #writtenBytes: number | undefined;
+  /** The length of the log at the last attempt, whatever became of it. */
+  #triedBytes: number;
   #latest: Checkpoint;
   #writing: Promise<void> | undefined;
   #quiet: NodeJS.Timeout | undefined;
@@ -32,6 +35,7 @@ export class Checkpointer {
     this.#latest = latest;
     this.#written = isStale ? undefined : written;
     this.#writtenBytes = written?.bytes;
+    this.#triedBytes = this.#written?.bytes ?? 0;
     if (!this.#isUpToDate()) this.note(latest);
   }
 
@@ -43,7 +47,7 @@ export class Checkpointer {
   /** Told after every batch that became durable. */
   note(latest: Checkpoint): void {
     this.#latest = latest;
-    if (latest.bytes - (this.#written?.bytes ?? 0) >= EVERY_BYTES) void this.#write();
+    if (latest.bytes - this.#triedBytes >= EVERY_BYTES) void this.#write();
     this.#waitForQuiet();
   }
 
@@ -95,6 +99,7 @@ export class Checkpointer {
   async #writeLatest(): Promise<void> {
     if (this.#isUpToDate()) return;
     const checkpoint = this.#latest;
+    this.#triedBytes = checkpoint.bytes;
     try {
       await writeCheckpoint(this.#logPath, checkpoint);
       this.#written = checkpoint;
@@ -102,7 +107,7 @@ export class Checkpointer {
       this.#hasWarned = false;
     } catch (error) {
       if (!this.#hasWarned)
-        publishWarning("The checkpoint stays behind the log; no plant is at risk", error);
+        publishWarning("Cannot write the checkpoint now; no plant is at risk", error);
       this.#hasWarned = true;
     }
   }

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import fs from "node:fs";
+import fsPromises from "node:fs/promises";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import {
@@ -233,4 +234,35 @@ test("Checkpointer warns once while it cannot write, tries again, and warns anew
   for (let time = 0; time < 3; time++) await occasion();
   assert.equal(warnings.length, 2);
   fs.renameSync(`${folder}.away`, folder);
+});
+
+test("Checkpointer that cannot write tries once in 16 MiB, whatever is appended; a clean stop tries once more; it heals by itself", async (t) => {
+  const timers = fakeTimers(t);
+  const { logPath, checkpointer } = makeCheckpointer(t, EMPTY_LOG, EMPTY_LOG);
+  const folder = path.dirname(logPath);
+  const opens = t.mock.method(fsPromises, "open"); // counts, and opens all the same
+  const attempts = () => opens.mock.calls.filter(({ arguments: [at] }) => at === newPath).length;
+  const newPath = `${checkpointPath(logPath)}.new`;
+  const batches = async (from: number) => {
+    for (let batch = 0; batch < 200; batch++) {
+      checkpointer.note(at(from + batch));
+      await checkpointer.stop(); // waits for an attempt, so that the next batch could make another
+    }
+  };
+
+  fs.renameSync(folder, `${folder}.away`);
+  await batches(MIB_16);
+  assert.equal(attempts(), 1);
+  await batches(2 * MIB_16);
+  assert.equal(attempts(), 2);
+  timers[0]?.goOff();
+  await checkpointer.stop();
+  assert.equal(attempts(), 3, "after 10 s of quiet");
+  await checkpointer.finish();
+  assert.equal(attempts(), 4, "at a clean stop");
+
+  fs.renameSync(`${folder}.away`, folder);
+  await batches(4 * MIB_16);
+  assert.equal(attempts(), 5);
+  assert.deepEqual(await readCheckpoint(logPath), at(4 * MIB_16));
 });
