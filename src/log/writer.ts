@@ -9,12 +9,13 @@
  * After a failed sync, or when the file is no longer where it was, the writer
  * has failed for good: it never syncs and never acknowledges again.
  */
-import { type BatchMessage, batches, publishWarning } from "../core/channels.ts";
+import { type BatchMessage, batches } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { Batch, type Waiter } from "./batch.ts";
 import { type Checkpoint, extendCheckpoint } from "./checkpoint.ts";
 import { type AppendResult, describeSystemError, type LogFile } from "./file.ts";
 import { lineBytes, RECORD_BYTES_MAX } from "./format.ts";
+import { WriteWarnings } from "./write-warnings.ts";
 
 export interface LogWriterOptions {
   /** A batch takes records until it holds this many bytes, so it is at most one record longer. */
@@ -56,12 +57,12 @@ export class LogWriter {
   #queuedBytes = 0;
   #flushing: Promise<void> | undefined;
   #failure: PlantStoreError | undefined;
-  /** The last batch found no room: warned about once, until one finds it again. */
-  #isRefused = false;
+  readonly #warnings: WriteWarnings;
   #reportFailure: (error: PlantStoreError) => void = () => {};
 
   constructor(file: LogFile, options: LogWriterOptions) {
     this.#file = file;
+    this.#warnings = new WriteWarnings(file.path);
     this.#batchBytesMax = options.batchBytesMax;
     this.#queueBytesMax = options.queueBytesMax;
     this.#end = options.end;
@@ -105,7 +106,8 @@ export class LogWriter {
     if (this.#queuedBytes > 0 && this.#queuedBytes + bytes > this.#queueBytesMax) {
       throw new PlantStoreError(
         "overloaded",
-        "Cannot store it now: too much waits for the disk; send the request again later",
+        "Cannot store it now: too much waits for the disk; " +
+          "nothing was stored: send the request again later",
       );
     }
     this.#add(record, bytes, waiter);
@@ -125,6 +127,7 @@ export class LogWriter {
   /** Waits until everything accepted so far was answered. */
   async drain(): Promise<void> {
     await this.#flushing;
+    if (this.#failure === undefined) this.#warnings.flush();
   }
 
   async #flush(): Promise<void> {
@@ -208,8 +211,7 @@ export class LogWriter {
   /** In one turn of the event loop: over several it took 1 to 9 % of creates (test/bench/results). */
   #acknowledge(batch: Batch, start: number): void {
     batch.acknowledge(start);
-    if (this.#isRefused) publishWarning(`"${this.#file.path}" can be written again`);
-    this.#isRefused = false;
+    this.#warnings.written();
     this.#onDurable?.(this.#end);
   }
 
@@ -219,13 +221,7 @@ export class LogWriter {
 
   /** The system refused the batch, and nothing of it is in the log. */
   #refuse(batch: Batch, cause: unknown): void {
-    if (!this.#isRefused) {
-      publishWarning(
-        `"${this.#file.path}" cannot be written, so what is new is refused until it can: ` +
-          describeSystemError(cause),
-      );
-    }
-    this.#isRefused = true;
+    this.#warnings.refused(cause);
     const error = new PlantStoreError(
       "write_failed",
       `Cannot store it now: ${describeSystemError(cause)}; ` +

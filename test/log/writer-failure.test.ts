@@ -173,6 +173,51 @@ test("LogWriter.append() fails for good where the log cannot be written at all",
   assert.deepEqual(await outcomes([append(writer, "two")]), ["store_failed"]);
 });
 
+/**
+ * FAKE: a disk that refuses the records named "no", and a clock. `run` appends, at so many
+ * milliseconds after the first, and returns which of the two warnings there are so far.
+ */
+async function flap(t: TestContext) {
+  const file = await openLog(t, OLD);
+  const appendToFile = file.append.bind(file);
+  t.mock.method(file, "append", async (bytes: Buffer) =>
+    bytes.toString() === "no\n" ? REFUSED : appendToFile(bytes),
+  );
+  const start = Math.ceil(performance.now()); // whole, so that sums are exact
+  let now = start;
+  t.mock.method(performance, "now", () => now);
+  const warnings = collectWarnings(t, file.path);
+  const writer = writerOn(file);
+  const told = () => warnings.map(({ message }) => (message.includes("again") ? "can" : "cannot"));
+  const run = async (atMs: number, ...records: readonly string[]) => {
+    now = start + atMs;
+    for (const record of records) await outcomes([append(writer, record)]);
+    return told();
+  };
+  return { writer, run, told };
+}
+
+const FLAPPING = ["no", "ok", "no", "ok", "no", "ok", "no"];
+
+test("a log that flaps is warned about in one line per state and second, and a later batch tells its state (fake refusals, fake clock)", async (t) => {
+  const { writer, run, told } = await flap(t);
+  assert.deepEqual(await run(0, ...FLAPPING), ["cannot", "can"]);
+  assert.deepEqual(await run(999, "no"), ["cannot", "can"]);
+  assert.deepEqual(await run(1000, "no"), ["cannot", "can", "cannot"], "still refused");
+  assert.deepEqual(await run(1000, ...FLAPPING.slice(1)), ["cannot", "can", "cannot", "can"]);
+  assert.deepEqual(await run(1999, "no", "ok"), ["cannot", "can", "cannot", "can"]);
+  await writer.drain();
+  assert.equal(told().length, 4, "the last line is right already");
+  assert.deepEqual(await run(5000, "no", "ok"), [...told().slice(0, 4), "cannot", "can"]);
+});
+
+test("a stop tells the state of a log whose last warning was held back (fake refusals, fake clock)", async (t) => {
+  const { writer, run, told } = await flap(t);
+  assert.deepEqual(await run(0, "no", "ok", "no"), ["cannot", "can"]);
+  await writer.drain();
+  assert.deepEqual(told(), ["cannot", "can", "cannot"]);
+});
+
 /** What others do to a log of `OLD` under a running writer, which then appends four bytes. */
 const MEDDLING: Readonly<Record<string, (path: string) => void>> = {
   deleted: (path) => fs.rmSync(path),
