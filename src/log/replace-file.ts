@@ -1,7 +1,8 @@
 /**
  * Files that are written anew as a whole: the new one is written under another
  * name and takes the place of the old one when it is complete. What a process
- * that was killed leaves under that other name is overwritten by the next.
+ * that was killed leaves under that other name is removed by the next start, or
+ * overwritten.
  */
 import { rmSync } from "node:fs";
 import fs, { type FileHandle } from "node:fs/promises";
@@ -23,7 +24,7 @@ export async function replaceFile(filePath: string, bytes: Buffer): Promise<void
     await fs.rename(newPath, filePath);
     await syncDirectory(path.dirname(filePath));
   } catch (cause) {
-    removeLeftover(`${filePath}.new`);
+    removeLeftover(newPathOf(filePath));
     throw ioError(`Cannot write "${filePath}"`, cause);
   }
 }
@@ -46,7 +47,7 @@ export async function replaceCache(
     await fs.rm(filePath, { force: true });
     await fs.rename(newPath, filePath);
   } catch (cause) {
-    removeLeftover(`${filePath}.new`);
+    removeLeftover(newPathOf(filePath));
     throw cause;
   }
 }
@@ -56,7 +57,7 @@ async function writeNew(
   filePath: string,
   write: (handle: FileHandle) => Promise<void>,
 ): Promise<string> {
-  const newPath = `${filePath}.new`;
+  const newPath = newPathOf(filePath);
   const handle = await fs.open(newPath, "w", 0o600);
   try {
     takeFolderOwner(newPath);
@@ -67,8 +68,13 @@ async function writeNew(
   return newPath;
 }
 
-/** As best it can: what it stands for has failed already. */
-function removeLeftover(filePath: string): void {
+/** Where the new file is written. */
+export function newPathOf(filePath: string): string {
+  return `${filePath}.new`;
+}
+
+/** Removes an unfinished file, if there is one and the system lets it: nothing depends on it. */
+export function removeLeftover(filePath: string): void {
   try {
     rmSync(filePath, { force: true });
   } catch {}

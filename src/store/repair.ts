@@ -26,6 +26,7 @@ import { DirectoryLock } from "../log/lock.ts";
 import { copyRange } from "../log/quarantine.ts";
 import { type LineBlock, LOG_START, readBlocks, visitLines } from "../log/reader.ts";
 import { earliestBatchStart, endOfLines, rewrite } from "../log/recovery.ts";
+import { removeLeftover } from "../log/replace-file.ts";
 import { removeSnapshot } from "./index-snapshot.ts";
 import type { LineFault } from "./line-fault.ts";
 import { LogScan } from "./log-scan.ts";
@@ -76,7 +77,9 @@ export async function repairLog(directory: string, options: RepairOptions): Prom
     if (isGone) return await acceptLoss(logPath, checkpoint, options);
     const file = await openForReading(directory);
     try {
-      return await repair(file, checkpoint, options);
+      const outcome = await repair(file, checkpoint, options);
+      if (outcome.isDone) removeLeftover(repairedPath(logPath));
+      return outcome;
     } finally {
       await file.close();
     }
@@ -178,7 +181,7 @@ async function writeWithout(
   leftOut: ReadonlySet<number>,
   tail: LinePosition,
 ): Promise<{ readonly path: string; readonly end: Checkpoint }> {
-  const newPath = `${file.path}.repaired`;
+  const newPath = repairedPath(file.path);
   fs.rmSync(newPath, { force: true }); // of a repair that was killed
   const target = await LogFile.open(newPath);
   try {
@@ -199,6 +202,11 @@ async function writeWithout(
   } finally {
     await target.close();
   }
+}
+
+/** Where a repair writes the new log; a repair that was killed leaves it there. */
+export function repairedPath(logPath: string): string {
+  return `${logPath}.repaired`;
 }
 
 function linesWithout(block: LineBlock, leftOut: ReadonlySet<number>): Buffer {

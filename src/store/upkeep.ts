@@ -4,12 +4,14 @@
  *
  * Nothing that is served waits for it, and it keeps no process alive.
  */
-import { type Checkpoint, isNewerThanCheckpoint } from "../log/checkpoint.ts";
+import { type Checkpoint, checkpointPath, isNewerThanCheckpoint } from "../log/checkpoint.ts";
 import { Checkpointer } from "../log/checkpointer.ts";
 import type { LogFile } from "../log/file.ts";
+import { newPathOf, removeLeftover } from "../log/replace-file.ts";
 import { scrub } from "../log/scrub.ts";
-import type { LogEnd } from "./index-snapshot.ts";
+import { type LogEnd, snapshotPath } from "./index-snapshot.ts";
 import type { RecoveredLog } from "./recover.ts";
+import { repairedPath } from "./repair.ts";
 import { Snapshotter } from "./snapshotter.ts";
 
 export interface UpkeepOptions {
@@ -31,10 +33,13 @@ export class Upkeep {
 
   /**
    * Begins it. A log that is newer than its checkpoint is read whole by every start: the one
-   * that has read it, and found it right, has that checkpoint written anew.
+   * that has read it, and found it right, has that checkpoint written anew. What a killed process
+   * left unfinished beside a log that holds something goes now: the log was found good, and nobody
+   * else writes here.
    */
   static async begin(options: UpkeepOptions): Promise<Upkeep> {
     const { file, log, checkpoint } = options;
+    if (log.end.bytes > 0) removeLeftovers(file.path);
     const isRead = log.unread === undefined && log.end.bytes === checkpoint?.bytes;
     const isStale = isRead && (await isNewerThanCheckpoint(file.path).catch(() => false));
     return new Upkeep(options, isStale);
@@ -107,4 +112,10 @@ export class Upkeep {
     await this.abandon(); // before anybody hears of it and starts again
     onDamage(cause);
   }
+}
+
+function removeLeftovers(logPath: string): void {
+  removeLeftover(repairedPath(logPath));
+  removeLeftover(newPathOf(checkpointPath(logPath)));
+  removeLeftover(newPathOf(snapshotPath(logPath)));
 }

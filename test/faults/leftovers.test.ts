@@ -1,0 +1,106 @@
+/**
+ * What a killed process leaves unfinished in the data directory, and that the
+ * next start removes it.
+ */
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { existsSync, rmSync, writeFileSync } from "node:fs";
+import { describe, type TestContext, test } from "node:test";
+import { PlantStore, repairLog } from "../../src/index.ts";
+import { NODE_ARGS, runCli } from "../support/cli.ts";
+import { makeFolder } from "../support/folders.ts";
+import { snapshot } from "../support/snapshot.ts";
+import { logPath, readLog, writeLog } from "../support/stores.ts";
+import { TIMEOUT } from "../support/watch.ts";
+import { canTrace, traced } from "./machine.ts";
+
+const AT_ONCE = { concurrency: 2, ...TIMEOUT };
+
+const A = '{"id":1,"name":"a"}\n';
+const DAMAGED = `${A}x\n`;
+
+/** Leaves the new log of a repair, which is killed when it would write that. Returns its path. */
+function killRepair(t: TestContext, folder: string): string {
+  writeLog(folder, DAMAGED);
+  const { wrapper, env, read } = traced(t, [
+    ...["-e", "trace=pwrite64", "-e", "inject=pwrite64:signal=KILL"],
+  ]);
+  const words = [...wrapper, process.execPath, ...NODE_ARGS, "repair", "--yes", "--data", folder];
+  const [program = "", ...args] = words;
+  const { signal } = spawnSync(program, args, { env: { ...process.env, ...env } });
+  assert.equal(signal, "SIGKILL");
+  assert.match(read(), /pwrite64/);
+  const repaired = `${logPath(folder)}.repaired`;
+  assert.ok(existsSync(repaired));
+  return repaired;
+}
+
+const openAndClose = async (folder: string) => (await PlantStore.open(folder)).close();
+
+describe("what a killed process left unfinished", AT_ONCE, () => {
+  test("a killed repair's new log goes with the next start that succeeds, and stays while starts refuse", async (t) => {
+    if (!canTrace(t)) return;
+    const folder = makeFolder(t);
+    const repaired = killRepair(t, folder);
+    const before = snapshot(folder);
+    await assert.rejects(openAndClose(folder), { code: "corruption" });
+    assert.deepEqual(snapshot(folder), before, "a start that refuses changes nothing");
+
+    writeLog(folder, A); // the line was mended by hand
+    await openAndClose(folder);
+    assert.equal(existsSync(repaired), false);
+    assert.equal(readLog(folder), A);
+  });
+
+  test("a killed repair's new log goes with the next repair", async (t) => {
+    if (!canTrace(t)) return;
+    const folder = makeFolder(t);
+    const repaired = killRepair(t, folder);
+    writeLog(folder, A);
+    assert.equal((await runCli(["repair", "--data", folder])).status, 0);
+    assert.equal(existsSync(repaired), false);
+  });
+});
+
+const NAMES = ["repaired", "checkpoint.new", "index.new"];
+const OF_OTHERS = ["repaired.txt", "repaired-1", "quarantine-1", "before-repair-1", "new", "bak"];
+
+function leave(folder: string, names: readonly string[]): void {
+  for (const name of names) writeFileSync(`${logPath(folder)}.${name}`, "left");
+}
+
+test("a start removes what a killed process left unfinished, and no other file", async (t) => {
+  const folder = makeFolder(t);
+  writeLog(folder, A);
+  leave(folder, [...NAMES, ...OF_OTHERS]);
+  writeFileSync(`${folder}/notes.new`, "left");
+  await openAndClose(folder);
+  const kept = OF_OTHERS.map((name) => `plants.jsonl.${name}`);
+  assert.deepEqual(
+    Object.keys(snapshot(folder)),
+    ["notes.new", "plants.jsonl", "plants.jsonl.checkpoint", ...kept].sort(),
+  );
+});
+
+test("a start without a log leaves what may be the only copy of it", async (t) => {
+  const folder = makeFolder(t);
+  leave(folder, ["repaired"]);
+  await openAndClose(folder);
+  assert.ok(existsSync(`${logPath(folder)}.repaired`));
+});
+
+test("a repair that is declined, or that a missing log needs, leaves them alone", async (t) => {
+  const folder = makeFolder(t);
+  writeLog(folder, A);
+  await openAndClose(folder);
+  for (const [log, isAgreed] of [
+    [DAMAGED, false],
+    [undefined, true],
+  ] as const) {
+    leave(folder, ["repaired"]);
+    if (log === undefined) rmSync(logPath(folder));
+    else writeLog(folder, log);
+    await repairLog(folder, { confirm: async () => isAgreed });
+    assert.ok(existsSync(`${logPath(folder)}.repaired`));
+  }
+});
