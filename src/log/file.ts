@@ -402,12 +402,26 @@ export function unpromisedFileSystem(directory: string): string | undefined {
   }
 }
 
-/** Makes a created, renamed or removed entry of the folder durable. */
+/** What some FUSE and network file systems answer to the fsync of any folder. */
+const CANNOT_SYNC_FOLDERS: readonly string[] = ["EINVAL", "ENOTSUP", "ENOSYS"];
+
+/**
+ * Makes a created, renamed or removed entry of the folder durable.
+ *
+ * @throws the system's error; one that names the file system if that cannot sync a folder.
+ */
 export async function syncDirectory(directory: string): Promise<void> {
   if (process.platform === "win32") return; // a folder cannot be opened there
   const handle = await open(directory, fs.constants.O_RDONLY);
   try {
     await handle.sync();
+  } catch (cause) {
+    if (!CANNOT_SYNC_FOLDERS.includes((cause as NodeJS.ErrnoException).code ?? "")) throw cause;
+    throw new Error(
+      `the file system of "${directory}" cannot make the entries of a folder durable ` +
+        `(fsync: ${describeSystemError(cause)}); use a folder on a local one, such as ext4 or XFS`,
+      { cause },
+    );
   } finally {
     await handle.close();
   }

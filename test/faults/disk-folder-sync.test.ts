@@ -143,21 +143,22 @@ describe("the folder is synced", AT_ONCE, () => {
   });
 });
 
-test("a start that cannot sync the folder is refused with status 1, and the next one goes on", async (t) => {
-  if (!canTrace(t)) return;
-  const folder = join(makeFolder(t), "data");
-  mkdirSync(folder, 0o700);
-  const { read, ...under } = traced(t, [
-    "-P",
-    folder,
-    "-e",
-    "trace=fsync",
-    "-e",
-    "inject=fsync:error=EIO",
-  ]);
-  const end = await startRefused(t, folder, under);
-  assert.deepEqual([end.status, end.messages.length], [1, 1], end.messages.join("\n"));
-  assert.match(end.messages[0] ?? "", /\bEIO\b/);
-  assert.match(read(), /INJECTED/);
-  await assertGoesOn(t, folder, []);
-});
+const FOLDER_FAULTS: readonly [error: string, cause: RegExp][] = [
+  ["EIO", /\bEIO\b/],
+  ["EINVAL", /\bfile system of "[^"]*data"[^\n]*\bEINVAL\b[^\n]*\blocal\b/],
+];
+
+for (const [error, cause] of FOLDER_FAULTS) {
+  test(`a start whose folder answers a sync with ${error} is refused with status 1, names the cause, and the next one goes on`, async (t) => {
+    if (!canTrace(t)) return;
+    const folder = join(makeFolder(t), "data");
+    mkdirSync(folder, 0o700);
+    const inject = `inject=fsync:error=${error}`;
+    const { read, ...under } = traced(t, ["-P", folder, "-e", "trace=fsync", "-e", inject]);
+    const end = await startRefused(t, folder, under);
+    assert.deepEqual([end.status, end.messages.length], [1, 1], end.messages.join("\n"));
+    assert.match(end.messages[0] ?? "", cause);
+    assert.match(read(), /INJECTED/);
+    await assertGoesOn(t, folder, []);
+  });
+}

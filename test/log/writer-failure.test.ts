@@ -13,6 +13,7 @@ import { EMPTY_LOG } from "../../src/log/checkpoint.ts";
 import type { AppendResult, LogFile } from "../../src/log/file.ts";
 import { LogWriter } from "../../src/log/writer.ts";
 import { append, openLog } from "../support/logs.ts";
+import { collectWarnings } from "../support/watch.ts";
 
 const OLD = "old\n";
 
