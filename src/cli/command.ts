@@ -75,7 +75,10 @@ export function defineCommand<O extends Options>(command: Command<O>): Command {
   return command as unknown as Command;
 }
 
-/** 0: done; 1: it failed; 2: wrong usage; 3: the data needs a person, do not retry. */
+/**
+ * 0: done; 1: it failed, or the answer is no; 2: wrong usage; 3: the data needs a person, do not
+ * retry. A supervisor may run the command again after a 1, never after a 3.
+ */
 export type ExitStatus = 0 | 1 | 2 | 3;
 
 /** The command line was wrong: status 2. */

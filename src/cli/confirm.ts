@@ -13,7 +13,8 @@ export async function confirm(question: string): Promise<boolean> {
   }
   const terminal = createInterface({ input: process.stdin, output: process.stderr });
   try {
-    const answer = await terminal.question(`${question} [y/N] `);
+    // Ctrl-C and Ctrl-D are a no.
+    const answer = await terminal.question(`${question} [y/N] `).catch(() => "");
     return /^y(es)?$/i.test(answer.trim());
   } finally {
     terminal.close();

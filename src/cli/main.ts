@@ -46,6 +46,9 @@ const COMMANDS: readonly Command[] = [
   definePrintCompletion(() => COMMANDS),
 ];
 
+/** `invalid_json`: what should be imported is no text of lines. No other command throws it. */
+const NEEDS_A_PERSON: readonly string[] = ["corruption", "invalid_json"];
+
 async function main(words: readonly string[]): Promise<ExitStatus> {
   const [first] = words;
   if (first === "--version" || first === "-v") return print(`${VERSION}\n`);
@@ -72,7 +75,7 @@ function print(text: string): ExitStatus {
 
 function exitStatus(error: unknown): ExitStatus {
   if (error instanceof UsageError) return 2;
-  return error instanceof PlantStoreError && error.code === "corruption" ? 3 : 1;
+  return error instanceof PlantStoreError && NEEDS_A_PERSON.includes(error.code) ? 3 : 1;
 }
 
 subscribe("plant-store:warning", (message) => {

@@ -19,7 +19,7 @@ import { copyRange } from "../log/quarantine.ts";
 import { LOG_START } from "../log/reader.ts";
 import { LogScan } from "./log-scan.ts";
 import { findReadable, openForReading } from "./readable.ts";
-import { mismatchError } from "./recover.ts";
+import { mismatchError, shorterError } from "./recover.ts";
 
 export interface BackupReport {
   readonly plants: number;
@@ -83,6 +83,8 @@ async function copyPlants(
     try {
       if (lastLine.length > 0) await copy.appendOrThrow(lastLine);
       const size = copy.size();
+      const knownBytes = checkpoint?.bytes ?? 0;
+      if (size < knownBytes) throw shorterError(source.path, size, knownBytes);
       const scan = new LogScan(copy, {
         checkpoint,
         onFault: ({ kind, position, reason }) => {
@@ -91,7 +93,7 @@ async function copyPlants(
         onProgress: onProgress && ((bytes) => onProgress(bytes, size)),
       });
       await scan.run(LOG_START, size);
-      if (!scan.matchesCheckpoint) throw mismatchError(source.path, checkpoint?.bytes ?? 0);
+      if (!scan.matchesCheckpoint) throw mismatchError(source.path, knownBytes);
       await writeCheckpoint(copy.path, scan.end);
       return { plants: scan.index.size, bytes: scan.end.bytes };
     } finally {

@@ -8,11 +8,13 @@
 import path from "node:path";
 import { PlantStoreError } from "../core/errors.ts";
 import { LOCK_NAME, LOG_NAME } from "../core/file-names.ts";
+import { readCheckpoint } from "../log/checkpoint.ts";
 import { LogFile } from "../log/file.ts";
 import { LINE_FEED } from "../log/format.ts";
 import { askDurableBytes } from "../log/lock.ts";
 import { endOfLines, readTail } from "../log/recovery.ts";
 import { isRecord } from "./record.ts";
+import { missingError } from "./recover.ts";
 
 interface Readable {
   /** Where the whole lines end. */
@@ -34,12 +36,15 @@ export async function findReadable(directory: string, file: LogFile): Promise<Re
 /**
  * The log of a data directory, opened for reading.
  *
- * @throws PlantStoreError `io_error` where there is none.
+ * @throws PlantStoreError `io_error` where there is none, `corruption` where a
+ * checkpoint is left that knows of one.
  */
 export async function openForReading(directory: string): Promise<LogFile> {
   const logPath = path.join(path.resolve(directory), LOG_NAME);
   const file = await LogFile.openForReading(logPath);
   if (file !== undefined) return file;
+  const knownBytes = (await readCheckpoint(logPath))?.bytes ?? 0;
+  if (knownBytes > 0) throw missingError(logPath, knownBytes);
   throw new PlantStoreError(
     "io_error",
     `Cannot read "${logPath}": there is no such file; name the data directory with --data`,

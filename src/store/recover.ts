@@ -241,17 +241,22 @@ export async function openLog(
 ): Promise<LogFile> {
   const knownBytes = checkpoint?.bytes ?? 0;
   if (knownBytes === 0 || existsSync(logPath)) return LogFile.open(logPath);
-  throw new PlantStoreError(
+  throw missingError(logPath, knownBytes);
+}
+
+export function missingError(logPath: string, knownBytes: number): PlantStoreError {
+  return new PlantStoreError(
     "corruption",
     `Cannot open "${logPath}": it is missing, and its checkpoint knows of ${knownBytes} bytes; ` +
       'restore it from a backup, or accept the loss with "plant-store repair"',
   );
 }
 
-function shorterError(path: string, size: number, knownBytes: number): PlantStoreError {
+export function shorterError(path: string, size: number, knownBytes: number): PlantStoreError {
   return new PlantStoreError(
     "corruption",
-    `Cannot open "${path}": it holds ${size} bytes, and its checkpoint knows of ${knownBytes}; ` +
+    `Cannot open "${path}": it holds ${size} bytes, and its checkpoint knows of ${knownBytes}: ` +
+      "it was cut, or copied before its checkpoint; " +
       'restore it from a backup, or accept it as it is with "plant-store repair"',
   );
 }

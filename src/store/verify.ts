@@ -7,7 +7,7 @@
  */
 
 import { LOCK_NAME } from "../core/file-names.ts";
-import { readCheckpoint } from "../log/checkpoint.ts";
+import { type Checkpoint, readCheckpoint } from "../log/checkpoint.ts";
 import { askDurableBytes } from "../log/lock.ts";
 import { LOG_START } from "../log/reader.ts";
 import { endOfLines } from "../log/recovery.ts";
@@ -29,8 +29,8 @@ export interface VerifyReport {
   readonly mendable: number;
   /** Bytes behind the last line feed: never acknowledged, settled by the next start. */
   readonly tornBytes: number;
-  /** `none` where there is no checkpoint that can be read. */
-  readonly checksum: "matches" | "differs" | "none";
+  /** `shorter`: the log ends before the length the checkpoint knows; `none`: no readable checkpoint. */
+  readonly checksum: "matches" | "differs" | "shorter" | "none";
   /** The length the checkpoint speaks of. */
   readonly checkpointBytes?: number;
 }
@@ -47,12 +47,13 @@ const MENDABLE =
 
 /** Whether a log needs nobody: what a start mends by itself counts as sound. */
 export function isSound({ damaged, checksum }: VerifyReport): boolean {
-  return damaged === 0 && checksum !== "differs";
+  return damaged === 0 && (checksum === "matches" || checksum === "none");
 }
 
 /**
  * @throws PlantStoreError `io_error` where there is no log or it cannot be
- * read, `locked` when the process that holds the directory does not answer.
+ * read, `corruption` where only its checkpoint is left, `locked` when the
+ * process that holds the directory does not answer.
  */
 export async function verifyLog(
   directory: string,
@@ -92,14 +93,20 @@ export async function verifyLog(
       damaged,
       mendable: mendable.size,
       tornBytes: end - tail.offset,
-      ...(checkpoint === undefined
-        ? { checksum: "none" }
-        : {
-            checksum: scan.matchesCheckpoint ? "matches" : "differs",
-            checkpointBytes: checkpoint.bytes,
-          }),
+      checksum: compare(scan, end, checkpoint),
+      ...(checkpoint === undefined ? {} : { checkpointBytes: checkpoint.bytes }),
     };
   } finally {
     await file.close();
   }
+}
+
+function compare(
+  { matchesCheckpoint }: LogScan,
+  end: number,
+  checkpoint: Checkpoint | undefined,
+): VerifyReport["checksum"] {
+  if (checkpoint === undefined) return "none";
+  if (end < checkpoint.bytes) return "shorter";
+  return matchesCheckpoint ? "matches" : "differs";
 }

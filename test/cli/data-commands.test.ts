@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, writeFileSync } from "node:fs";
+import { existsSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
 import { isSound, PlantStore, verifyLog } from "../../src/index.ts";
@@ -41,11 +41,11 @@ describe("verify", AT_ONCE, () => {
     );
   });
 
-  test("--json of a damaged log prints one object, names each fault, and ends with 1", async (t) => {
+  test("--json of a damaged log prints one object, names each fault, and ends with 3", async (t) => {
     const folder = makeFolder(t);
     writeLog(folder, `${A}x\n${B}{"id":`);
     const { status, stdout, stderr } = await runCli(["verify", "--json", "--data", folder]);
-    assert.equal(status, 1);
+    assert.equal(status, 3);
     assert.deepEqual(JSON.parse(stdout), {
       records: 2,
       bytes: 52,
@@ -60,11 +60,22 @@ describe("verify", AT_ONCE, () => {
     assert.equal(stderr.split("\n").length, 2);
   });
 
-  test("of a log that is not what its checkpoint knows ends with 1", async (t) => {
+  test("of a log that is not what its checkpoint knows ends with 3", async (t) => {
     const folder = await prepare(t, A, A.replace('"a"', '"b"'));
     const { status, stdout } = await runCli(["verify", "--json", "--data", folder]);
-    assert.equal(status, 1);
+    assert.equal(status, 3);
     assert.equal(JSON.parse(stdout).checksum, "differs");
+  });
+
+  test("of a log that was copied before its checkpoint says, as serve and backup do, that it is shorter", async (t) => {
+    const folder = await prepare(t, A + B, A);
+    const target = join(makeFolder(t), "copy");
+    const COMMANDS = [["verify"], ["serve", "--port", "0"], ["backup", target]];
+    const run = (words: readonly string[]) => runCli([...words, "--data", folder]);
+    for (const { status, stdout, stderr } of await Promise.all(COMMANDS.map(run))) {
+      assert.equal(status, 3);
+      assert.match(stdout + stderr, /\bholds 20 bytes\b.*\b50\b.*\bcut\b.*\bcopied\b/);
+    }
   });
 
   test("where there is no log ends with 1, a message and no result", async (t) => {
@@ -122,9 +133,9 @@ describe("repair", AT_ONCE, () => {
   });
 
   const ANSWERS: readonly [answer: string, status: number, isDone: boolean][] = [
-    ["n\r", 1, false],
-    ["\r", 1, false],
-    ["\u0004", 1, false], // Ctrl-D
+    ["n\r", 3, false],
+    ["\r", 3, false],
+    ["\u0004", 3, false], // Ctrl-D
     ["y\r", 0, true],
   ];
   for (const [answer, status, isDone] of ANSWERS) {
@@ -188,12 +199,12 @@ describe("backup", AT_ONCE, () => {
 });
 
 describe("import and export", AT_ONCE, () => {
-  test("import of a file creates its plants, names each refused line, and ends with 1", async (t) => {
+  test("import of a file creates its plants, names each refused line, and ends with 3", async (t) => {
     const folder = makeFolder(t);
     const file = join(makeFolder(t), "plants.txt");
     writeFileSync(file, `\ufeff${A}\nx\n${B.trimEnd()}`);
     const { status, stdout, stderr } = await runCli(["import", file, "--data", folder]);
-    assert.equal(status, 1);
+    assert.equal(status, 3);
     assert.match(stdout, /\b2\b.*\b0\b.*\b1\b/);
     assert.match(stderr, /\b3\b/);
     assert.equal(stderr.split("\n").length, 2);
@@ -217,9 +228,26 @@ describe("import and export", AT_ONCE, () => {
     assert.equal((await collect(store.list())).length, 2);
   });
 
-  test("export of a damaged log ends with 3", async (t) => {
-    const folder = await prepare(t, A, `${A}x\n`);
-    assert.equal((await runCli(["export", "--data", folder])).status, 3);
+  const READERS: readonly (readonly string[])[] = [
+    ["export"],
+    ["list"],
+    ["get", "2"],
+    ["import", "-"],
+  ];
+  for (const words of READERS) {
+    test(`${words[0]} of a damaged log ends with 3, and so it does of one that is gone`, async (t) => {
+      const folder = await prepare(t, A, `${A}x\n`);
+      const run = () => runCli([...words, "--data", folder]);
+      assert.equal((await run()).status, 3);
+      rmSync(logPath(folder));
+      assert.equal((await run()).status, 3);
+      assert.equal(existsSync(logPath(folder)), false);
+    });
+  }
+
+  test("import of what is no text of lines ends with 3", async (t) => {
+    const { status, stdout } = await runCli(["import", "/dev/zero", "--data", makeFolder(t)]);
+    assert.deepEqual([status, stdout], [3, ""]);
   });
 
   test("import of a file that is not there ends with 1 and makes no store", async (t) => {

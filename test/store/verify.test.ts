@@ -3,11 +3,19 @@ import { appendFileSync, existsSync, readdirSync, writeFileSync } from "node:fs"
 import { join } from "node:path";
 import { test } from "node:test";
 import { crc32 } from "node:zlib";
-import { isSound, type LineFault, type VerifyReport, verifyLog } from "../../src/index.ts";
+import {
+  backup,
+  exportLines,
+  isSound,
+  type LineFault,
+  readPlants,
+  type VerifyReport,
+  verifyLog,
+} from "../../src/index.ts";
 import { checkpointPath, encodeCheckpoint } from "../../src/log/checkpoint.ts";
 import { makeFolder } from "../support/folders.ts";
 import { snapshot } from "../support/snapshot.ts";
-import { logPath, openFilesIn, openStore, readLog, writeLog } from "../support/stores.ts";
+import { collect, logPath, openFilesIn, openStore, readLog, writeLog } from "../support/stores.ts";
 
 const A = '{"id":1,"name":"a"}\n'; // 20 bytes
 const B = '{"id":2,"name":"b","tag":"t"}\n'; // 30 bytes
@@ -152,7 +160,35 @@ const CASES: readonly {
     says: "fewer plants than its checkpoint knows",
     log: A,
     known: A + B,
-    report: { ...SOUND, records: 1, bytes: 20, checksum: "differs", checkpointBytes: 50 },
+    report: { ...SOUND, records: 1, bytes: 20, checksum: "shorter", checkpointBytes: 50 },
+    isSound: false,
+  },
+  {
+    says: "a torn end within what its checkpoint knows",
+    log: A + B.slice(0, 12),
+    known: A + B,
+    report: {
+      ...SOUND,
+      records: 1,
+      bytes: 20,
+      tornBytes: 12,
+      checksum: "shorter",
+      checkpointBytes: 50,
+    },
+    isSound: false,
+  },
+  {
+    says: "as long as its checkpoint knows, with another last byte",
+    log: `${A}${B.trimEnd()} `,
+    known: A + B,
+    report: {
+      ...SOUND,
+      records: 1,
+      bytes: 20,
+      tornBytes: 30,
+      checksum: "differs",
+      checkpointBytes: 50,
+    },
     isSound: false,
   },
   {
@@ -164,7 +200,7 @@ const CASES: readonly {
       records: 1,
       bytes: 20,
       tornBytes: 29,
-      checksum: "differs",
+      checksum: "shorter",
       checkpointBytes: 50,
     },
     isSound: false,
@@ -266,6 +302,23 @@ test("beside a store that takes creates, every verify finds it sound", async (t)
     await Promise.all(creates);
     records += 20;
   }
+});
+
+test("verify, a backup, a listing and an export of a log that is gone, and was not empty, are refused as a start is, and make nothing", async (t) => {
+  const folder = makeFolder(t);
+  const target = join(makeFolder(t), "copy");
+  writeCheckpointOf(folder, A);
+  const before = snapshot(folder);
+  const attempts = [
+    () => openStore(t, folder),
+    () => verifyLog(folder),
+    () => backup(folder, target),
+    () => collect(readPlants(folder)),
+    () => collect(exportLines(folder)),
+  ];
+  for (const attempt of attempts) await assert.rejects(attempt(), { code: "corruption" });
+  assert.deepEqual(snapshot(folder), before);
+  assert.equal(existsSync(target), false);
 });
 
 test("verify where there is no log is an input error, and makes nothing", async (t) => {

@@ -11,7 +11,7 @@ export const importCommand = defineCommand({
   arguments: [{ placeholder: "FILE", values: "files" }],
   options: { data: DATA },
   details: `Stop the server first. Plants that are stored already are counted and left, so an
-import that was interrupted can be run again. Exit status 1 when a line was refused.`,
+import that was interrupted can be run again. Exit status 3 when a line was refused.`,
   async run([file = ""], { data = "" }) {
     const { text, bytes: total } =
       file === "-" ? { text: process.stdin, bytes: undefined } : await openImportFile(file);
@@ -23,7 +23,7 @@ import that was interrupted can be run again. Exit status 1 when a line was refu
         onProgress: (done) => progress.update(done, total),
       }).finally(Progress.clear);
       await printLines([`created ${created}, already stored ${replayed}, refused ${refused}`]);
-      return refused === 0 ? 0 : 1;
+      return refused === 0 ? 0 : 3;
     } finally {
       await store.close();
     }

@@ -17,7 +17,8 @@ export const repair = defineCommand({
   },
   details: `Where every line is readable, the log is accepted as it is. Else a new log is
 written without the lines that are not, the first plant of an id winning; the
-old log is kept beside it, and every line left out is printed. Tokens are not touched.`,
+old log is kept beside it, and every line left out is printed. Tokens are not touched.
+Exit status 3 when the answer is no: the log still needs a person.`,
   async run(_, { data = "", yes = false }) {
     const progress = new Progress("reading");
     const outcome = await repairLog(data, {
@@ -29,7 +30,7 @@ old log is kept beside it, and every line left out is printed. Tokens are not to
       onProgress: (bytes, total) => progress.update(bytes, total),
     }).finally(Progress.clear);
     await printLines([describeOutcome(outcome)]);
-    return outcome.isDone ? 0 : 1;
+    return outcome.isDone ? 0 : 3;
   },
 });
 

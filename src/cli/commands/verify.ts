@@ -7,11 +7,11 @@ import { Progress } from "../progress.ts";
 
 export const verify = defineCommand({
   name: "verify",
-  summary: "read the whole log and report; exit status 1 on damage",
+  summary: "read the whole log and report; exit status 3 on damage",
   arguments: [],
   options: { data: DATA, json: JSON_OUTPUT },
   details: `Damage is what needs a person: a line that cannot be read, one id with two contents,
-another checksum than the checkpoint's. What a power cut leaves behind is none: the
+another checksum than the checkpoint's, a log shorter than that knows. What a power cut leaves behind is none: the
 next start puts mendable lines and torn bytes aside by itself.`,
   async run(_, { data = "", json = false }) {
     const progress = new Progress("verifying");
@@ -20,7 +20,7 @@ next start puts mendable lines and torn bytes aside by itself.`,
       onProgress: (bytes, total) => progress.update(bytes, total),
     }).finally(Progress.clear);
     await printLines(json ? [JSON.stringify(report)] : formatReport(report));
-    return isSound(report) ? 0 : 1;
+    return isSound(report) ? 0 : 3;
   },
 });
 
@@ -30,19 +30,20 @@ export function describeFault({ position, reason }: LineFault): string {
 }
 
 function formatReport(report: VerifyReport): string[] {
-  const { checkpointBytes = 0 } = report;
+  const { bytes, tornBytes, checkpointBytes = 0 } = report;
   const checksum = {
     matches: `matches the checkpoint at ${checkpointBytes} bytes`,
+    shorter: `not compared: the log holds ${bytes + tornBytes} bytes, and its checkpoint knows of ${checkpointBytes}: it was cut, or copied before its checkpoint`,
     differs: `differs from the checkpoint at ${checkpointBytes} bytes: these are not the bytes that were stored`,
     none: "there is no checkpoint to compare with",
   };
   const rows: [string, string | number][] = [
     ["records", report.records],
-    ["bytes", report.bytes],
+    ["bytes", bytes],
     ["duplicates", report.duplicates],
     ["damaged", report.damaged],
     ["mendable", report.mendable],
-    ["torn bytes", report.tornBytes],
+    ["torn bytes", tornBytes],
     ["checksum", checksum[report.checksum]],
   ];
   return rows.map(([name, value]) => `${name.padEnd(12)}${value}`);
