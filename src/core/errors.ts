@@ -42,14 +42,16 @@ export type RequestErrorCode =
   | "header_too_large"
   /** A defect of this program, or of the one it is mounted in; the details are the operator's. */
   | "internal"
-  /** More bytes wait for the disk, or for the rest of a body, than the limit allows. */
+  /** More bytes wait for the disk, or for the rest of a body, than the limit allows: nothing was stored. */
   | "overloaded"
   /** The disk refused this write: the outcome is unknown until the request is repeated. */
   | "write_failed"
   /** The store stopped after a failed sync or a log that was taken away from under it. */
   | "store_failed"
   /** The store was closed. */
-  | "closed";
+  | "closed"
+  /** There is no room for another plant, and nothing was written. */
+  | "not_stored";
 
 /** Faults of the data directory and of its commands; they never reach a client. */
 export type DataErrorCode =
@@ -70,10 +72,18 @@ export type ErrorCode = RequestErrorCode | DataErrorCode;
 export class PlantStoreError extends Error {
   /** Stable for ever; see the table in the README. */
   readonly code: ErrorCode;
+  /** After how many seconds the same create may succeed, on a `not_stored`; absent if only a person can help. */
+  declare readonly retryAfterSeconds?: number;
 
-  constructor(code: ErrorCode, message: string, options?: { readonly cause?: unknown }) {
+  constructor(
+    code: ErrorCode,
+    message: string,
+    options: { readonly cause?: unknown; readonly retryAfterSeconds?: number } = {},
+  ) {
     super(message, options);
     this.name = "PlantStoreError";
     this.code = code;
+    const { retryAfterSeconds } = options;
+    if (retryAfterSeconds !== undefined) this.retryAfterSeconds = retryAfterSeconds;
   }
 }

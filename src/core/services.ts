@@ -16,9 +16,10 @@ export interface PlantService {
    * Stores a plant. Resolves only when the plant is durable.
    *
    * @throws PlantStoreError `conflict` when the id is taken by another plant,
-   * `overloaded` when too much waits for the disk (nothing was written),
-   * `write_failed` when the outcome is unknown and the same call should be
-   * repeated, `store_failed` or `closed` when this store takes no more.
+   * `overloaded` when too much waits for the disk or `not_stored` when there is
+   * no room for it (nothing was stored), `write_failed` when the outcome is
+   * unknown and the same call should be repeated, `store_failed` (likewise
+   * unknown) or `closed` when this store takes no more.
    * @throws TypeError or RangeError when this is no plant.
    */
   create(plant: NewPlant): Promise<CreateOutcome>;

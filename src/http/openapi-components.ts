@@ -219,12 +219,16 @@ export const COMPONENTS = {
     }),
     Unavailable: added("Send the request again, later.", UNAVAILABLE, "Retry-After"),
     CreateUnavailable: added(
-      "Send the identical request again, later. The outcome is unknown after `write_failed` and `store_failed`.",
+      "Send the identical request again, later; without a `Retry-After`, only the operator can help. The outcome is unknown after `write_failed` and `store_failed`; nothing was stored after the others.",
       {
         ...UNAVAILABLE,
         write_failed: [
           50302,
           "Cannot store it now: no space left on device (ENOSPC); the outcome is unknown: send the identical request again",
+        ],
+        not_stored: [
+          50305,
+          "Cannot store it now: no space left on device (ENOSPC); nothing was stored: send the request again later",
         ],
       },
       "Retry-After",

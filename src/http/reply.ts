@@ -62,6 +62,8 @@ export const FAILURES: Readonly<Record<RequestErrorCode, Failure>> = {
   write_failed: { status: 503, error: 50302, headers: RETRY },
   store_failed: { status: 503, error: 50303, headers: RETRY },
   closed: { status: 503, error: 50304, headers: RETRY },
+  // Its Retry-After depends on what has no room: see errorReply.
+  not_stored: { status: 503, error: 50305 },
 };
 
 /** What a token must have besides what it has, RFC 6750 section 3. */
@@ -85,9 +87,15 @@ export function emptyReply(status: 204 | 304, headers: Reply["headers"]): Reply 
 /** The answer to a failure, whatever was thrown. */
 export function errorReply(cause: unknown): Reply {
   const error = isRequestError(cause) ? cause : INTERNAL;
-  const { status, error: number, headers = {} } = FAILURES[error.code];
+  const { status, error: number, headers = retryHeaders(error) } = FAILURES[error.code];
   const body = `{"error":${number},"message":${encodeJsonString(error.message)}}`;
   return { status, headers, body, error: number };
+}
+
+function retryHeaders({ retryAfterSeconds }: Pick<PlantStoreError, "retryAfterSeconds">) {
+  return retryAfterSeconds === undefined
+    ? NO_HEADERS
+    : { "Retry-After": String(retryAfterSeconds) };
 }
 
 /** Whether a failure was foreseen: one that has a code of its own and a message for the client. */
@@ -97,10 +105,10 @@ export function isRequestError(
   return cause instanceof PlantStoreError && Object.hasOwn(FAILURES, cause.code);
 }
 
-const INTERNAL = {
+const INTERNAL: Pick<PlantStoreError, "message" | "retryAfterSeconds"> & { code: "internal" } = {
   code: "internal",
   message: "the server met a fault of its own; its operator finds the reason in the log",
-} as const;
+};
 
 /** Writes status and headers; the caller writes `reply.body`. */
 export function writeReplyHead(res: ServerResponse, reply: Reply, requestId: string): void {

@@ -31,7 +31,7 @@ export interface ImportOptions {
  * Creates every plant of the text; a line that is none is refused and the rest goes on.
  *
  * @throws PlantStoreError when the store takes no more (`write_failed`,
- * `overloaded`, `store_failed`, `closed`), or the text is none of lines
+ * `not_stored`, `overloaded`, `store_failed`, `closed`), or the text is none of lines
  * (`invalid_json`): the plants before are durable, so run it again.
  */
 export async function importPlants(

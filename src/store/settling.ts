@@ -6,7 +6,7 @@ import { PlantStoreError } from "../core/errors.ts";
 import { describeSystemError } from "../log/file.ts";
 import type { LogEnd } from "./index-snapshot.ts";
 
-const RETRY_AFTER_MS = 1000;
+const RETRY_AFTER_SECONDS = 1;
 
 export class Settling {
   readonly #settle: () => Promise<LogEnd>;
@@ -20,10 +20,13 @@ export class Settling {
   /**
    * Resolves with the new end of the log once it is settled.
    *
-   * @throws PlantStoreError `write_failed`.
+   * @throws PlantStoreError `not_stored`.
    */
   attempt(): Promise<LogEnd> {
-    if (this.#attempt === undefined || performance.now() - this.#failedAt > RETRY_AFTER_MS) {
+    if (
+      this.#attempt === undefined ||
+      performance.now() - this.#failedAt > 1000 * RETRY_AFTER_SECONDS
+    ) {
       this.#failedAt = Number.POSITIVE_INFINITY; // not before this attempt has failed
       this.#attempt = this.#settle().catch((error: Error) => {
         this.#failedAt = performance.now();
@@ -41,9 +44,9 @@ export class Settling {
 
 function refusal(cause: unknown): PlantStoreError {
   return new PlantStoreError(
-    "write_failed",
-    `Cannot store the plant now: ${describeSystemError(cause)}; ` +
+    "not_stored",
+    `Cannot store it now: ${describeSystemError(cause)}; ` +
       "nothing was stored: send the request again later",
-    { cause },
+    { cause, retryAfterSeconds: RETRY_AFTER_SECONDS },
   );
 }

@@ -135,12 +135,12 @@ for (const [state, expected] of STATES) {
   });
 }
 
-function publishRefusal(): void {
+function publishRefusal(error = 50302): void {
   requests.publish({
     method: "POST",
     path: "/plants",
     status: 503,
-    error: 50302,
+    error,
     durationMs: 1,
     bodyBytes: 9,
     requestId: "a-1",
@@ -176,6 +176,25 @@ for (const [says, free, later] of FREE_LATER) {
     assert.ok(text.includes(`plant_store_state{state="${later}"} 1\n`));
     batches.publish({ log: "x", records: 1, bytes: 20, syncMs: 1 });
     assert.deepEqual(await states(), ["ready", "ready"]);
+  });
+}
+
+const FREE: readonly [free: number | undefined, state: string][] = [
+  [0, "out-of-disk"],
+  [2 * MIB - 1, "out-of-disk"],
+  [2 * MIB, "ready"],
+  [undefined, "ready"],
+];
+
+for (const [free, state] of FREE) {
+  test(`a plant that was surely not stored, with ${free} bytes free, leaves the server ${state}`, async (t) => {
+    const admin = await startAdmin(t);
+    admin.status.free = async () => free;
+    publishRefusal(50305);
+    const { status, text } = await admin.get("/readyz");
+    assert.deepEqual([status, JSON.parse(text).state], [state === "ready" ? 200 : 503, state]);
+    batches.publish({ log: "x", records: 1, bytes: 20, syncMs: 1 });
+    assert.equal((await admin.get("/readyz")).status, 200);
   });
 }
 

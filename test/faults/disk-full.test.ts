@@ -64,6 +64,26 @@ describe("a full disk", AT_ONCE, () => {
     assert.equal(readLog(folder).split("\n").length - 1, id + 1);
   });
 
+  test("a disk that takes short plants and no long ones is warned about once per state and second, not per batch", async (t) => {
+    const folder = mountSmallDisk(t, "64k");
+    if (folder === undefined) return;
+    const trial = await Trial.start(t, { folder });
+    assert.equal(await trial.create(1), 200);
+    fill(folder);
+    const since = performance.now();
+    for (let id = 2; id < 16; id += 2) {
+      assert.equal(await trial.create(id, LONG_NAME), 50302);
+      assert.equal(await trial.create(id + 1), 200);
+    }
+    const seconds = Math.ceil((performance.now() - since) / 1000);
+    const ofLog = ({ messages }: { readonly messages: readonly string[] }) =>
+      messages.filter((message) => message.includes(`"${logPath(folder)}" can`));
+    const lines = ofLog(await trial.stop());
+    assert.ok(lines.length >= 2 && lines.length <= 2 * seconds, lines.join("\n"));
+    assert.match(lines.at(-1) ?? "", /can be written again/, "as the last batch was written");
+    assertKept(folder, trial.acknowledged);
+  });
+
   test("a stop succeeds without room for the checkpoint, and a start without one too", async (t) => {
     const folder = mountSmallDisk(t, "64k");
     if (folder === undefined) return;
@@ -94,15 +114,15 @@ describe("a full disk", AT_ONCE, () => {
     fill(folder);
     const trial = await Trial.start(t, { folder, reuseToken: token });
     assert.equal(await trial.create(1), 200);
-    assert.equal(await trial.create(2), 50302);
+    assert.equal(await trial.create(2), 50305);
     assert.equal(readLog(folder), `${plant(1)}\n${torn}`, "left alone");
     assert.equal(existsSync(join(folder, "plants.jsonl.quarantine-1")), false);
 
     rmSync(join(folder, "filler"));
     let outcome = await trial.create(2); // refused until the store tries again
     await until("there is room", async () => {
-      if (outcome === 50302) outcome = await trial.create(2);
-      return outcome !== 50302;
+      if (outcome === 50305) outcome = await trial.create(2);
+      return outcome !== 50305;
     });
     assert.equal(outcome, 200);
     assert.equal((await trial.stop()).status, 0);

@@ -131,6 +131,12 @@ const STORE_FAILURES: readonly [what: string, cause: unknown, error: number][] =
   ["write_failed", new PlantStoreError("write_failed", "later", { cause: SECRET }), 50302],
   ["store_failed", new PlantStoreError("store_failed", "later", { cause: SECRET }), 50303],
   ["closed", new PlantStoreError("closed", "later", { cause: SECRET }), 50304],
+  ["not_stored", new PlantStoreError("not_stored", "full", { cause: SECRET }), 50305],
+  [
+    "not_stored, and when a retry may succeed",
+    new PlantStoreError("not_stored", "later", { cause: SECRET, retryAfterSeconds: 1 }),
+    50305,
+  ],
   ["conflict", new PlantStoreError("conflict", "taken", { cause: SECRET }), 40006],
 ];
 
@@ -142,7 +148,9 @@ test("a failure of the store is answered with its own number, and tells no path"
       assertError(answer, error);
       assert.ok(!answer.text.includes(SECRET), answer.text);
       assert.doesNotMatch(answer.text, /\.ts\b|node:|\bat /);
-      assert.equal(answer.headers.get("retry-after"), answer.status === 503 ? "1" : undefined);
+      const isFull = cause instanceof PlantStoreError && cause.message === "full";
+      const isWorthARetry = answer.status === 503 && !isFull;
+      assert.equal(answer.headers.get("retry-after"), isWorthARetry ? "1" : undefined);
     });
   }
 });

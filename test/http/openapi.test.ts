@@ -186,6 +186,7 @@ const PLANTS: PlantService = {
   create: async ({ id, name }) => {
     fail(id);
     if (id === 502n) throw new PlantStoreError("write_failed", "no room");
+    if (id === 505n) throw new PlantStoreError("not_stored", "no room", { retryAfterSeconds: 1 });
     return id === STORED.id ? judgeRepeat(STORED, { id, name }) : "created";
   },
   get: async (id) => {
@@ -249,7 +250,7 @@ const ANY: readonly RequestParts[] = [
 
 const MORE: Readonly<Record<string, readonly RequestParts[]>> = {
   "POST /plants": [
-    ...[7, 502, ...FAILING].map((id) => ({ body: `{"id":${id},"name":"x"}` })),
+    ...[7, 502, 505, ...FAILING].map((id) => ({ body: `{"id":${id},"name":"x"}` })),
     ...['{"id":"7"}', "{", "[]"].map((body) => ({ body })),
     { body: '{"id":1,"id":1,"name":"x"}' },
     { body: Buffer.from([0xff]) },
@@ -355,7 +356,7 @@ function shapeOf(message: string): string {
 }
 
 /** Failures of a disk, which the store above only claims. */
-const MADE_UP = new Set(["write_failed", "store_failed", "closed"]);
+const MADE_UP = new Set(["write_failed", "not_stored", "store_failed", "closed"]);
 
 test("the examples of a store that failed and of one that is closed are what it says", async (t) => {
   const described = new Map(

@@ -2,10 +2,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { PlantStore } from "../../src/index.ts";
 import { requireRoom } from "../../src/store/capacity.ts";
-import { makeFolder } from "../support/folders.ts";
-import { openStore } from "../support/stores.ts";
+import { errorNumber, startService } from "../support/service.ts";
 
-const FULL = { code: "write_failed" };
+const FULL = { code: "not_stored" };
 const LOG_BYTES = 2 ** 40 - 1 - 2 ** 32;
 const PLANTS = 2 ** 31;
 
@@ -24,12 +23,14 @@ for (const [logBytes, plants, hasRoom] of PLACES) {
   });
 }
 
-test("a store that holds as many plants as it may refuses a new one and goes on (fake size)", async (t) => {
-  const store = await openStore(t, makeFolder(t));
-  await store.create({ id: 1n, name: "a" });
+test("a store that holds as many plants as it may refuses a new one as not stored, names no time for a retry, and goes on (fake size)", async (t) => {
+  const { store, post } = await startService(t);
+  assert.equal((await post('{"id":1,"name":"a"}')).status, 200);
   const size = t.mock.getter(PlantStore.prototype, "size", () => PLANTS);
-  await assert.rejects(store.create({ id: 2n, name: "b" }), FULL);
-  assert.equal(await store.create({ id: 1n, name: "a" }), "replayed");
+  const refused = await post('{"id":2,"name":"b"}');
+  assert.deepEqual([refused.status, errorNumber(refused)], [503, 50305]);
+  assert.equal(refused.headers.has("retry-after"), false);
+  assert.equal((await post('{"id":1,"name":"a"}')).status, 200, "a replay needs no room");
   size.mock.restore();
   assert.equal(await store.create({ id: 2n, name: "b" }), "created");
 });

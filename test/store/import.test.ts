@@ -152,7 +152,13 @@ test("an import tells how many bytes and lines it has dealt with", async (t) => 
 
 test("an import ends at the first failure of the store; what was created before it stays", async (t) => {
   const store = await openStore(t, makeFolder(t));
-  for (const code of ["write_failed", "store_failed", "closed", "overloaded"] as const) {
+  for (const code of [
+    "write_failed",
+    "not_stored",
+    "store_failed",
+    "closed",
+    "overloaded",
+  ] as const) {
     const failing: PlantService = {
       create: (plant) =>
         plant.id === 2n ? Promise.reject(new PlantStoreError(code, "no")) : store.create(plant),

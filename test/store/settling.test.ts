@@ -95,7 +95,7 @@ for (const { says, log, known, quarantined, settled } of CASES) {
     for (const plant of known) assert.equal(await store.create(plant), "replayed");
     const fresh = { id: 77n, name: "fresh" };
     for (let time = 0; time < 3; time++) {
-      await assert.rejects(store.create(fresh), { code: "write_failed" });
+      await assert.rejects(store.create(fresh), { code: "not_stored", retryAfterSeconds: 1 });
     }
     if (known.length > 0) {
       await assert.rejects(store.create({ id: 1n, name: "other" }), { code: "conflict" });
@@ -184,7 +184,7 @@ test("the end of a log is tried again at most once a second, by one create at a 
   for (const [passedMs, attempts] of STEPS) {
     now += passedMs;
     for (const result of await create()) {
-      assert.equal(result.status === "rejected" && result.reason.code, "write_failed");
+      assert.equal(result.status === "rejected" && result.reason.code, "not_stored");
     }
     assert.equal(disk.attempts, attempts, `after ${passedMs} ms`);
   }
@@ -200,7 +200,7 @@ test("a store that is closed before there was room leaves its end to the next st
   writeLog(folder, `${A}torn`);
   const disk = refuseQuarantine(t);
   const store = await openStore(t, folder);
-  await assert.rejects(store.create(PLANT_B), { code: "write_failed" });
+  await assert.rejects(store.create(PLANT_B), { code: "not_stored" });
   await store.close();
   assert.equal(readLog(folder), `${A}torn`);
   assert.equal(existsSync(`${logPath(folder)}.quarantine-1`), false, "no half of one is left");
