@@ -75,7 +75,7 @@ const UNAVAILABLE: Failures = {
   overloaded: [50301, "Cannot take the request now: too many are under way; send it again later"],
   store_failed: [
     50303,
-    "Cannot use the store: it has stopped after a disk failure; the outcome of a create is unknown: send the identical request again",
+    "Cannot use the store: it has stopped after a failure of its disk or data directory; the outcome of a create is unknown: send the identical request again",
   ],
   closed: [50304, "Cannot use the store: it is closed"],
 };

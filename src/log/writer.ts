@@ -257,7 +257,7 @@ function storeFailed(cause: unknown): PlantStoreError {
   return new PlantStoreError(
     "store_failed",
     // Reads are told so too.
-    "Cannot use the store: it has stopped after a disk failure; " +
+    "Cannot use the store: it has stopped after a failure of its disk or data directory; " +
       "the outcome of a create is unknown: send the identical request again",
     { cause },
   );

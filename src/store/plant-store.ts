@@ -233,7 +233,9 @@ export class PlantStore implements PlantService {
   }
 
   async #settle(settling: Settling): Promise<void> {
-    const end = await settling.attempt();
+    const end = await settling.attempt().catch((error: PlantStoreError) => {
+      throw error.code === "locked" ? this.#writer.fail(error) : error;
+    });
     if (this.#settling !== settling) return; // another create has been here
     this.#settling = undefined;
     this.#writer.resume(end);

@@ -20,7 +20,7 @@ export class Settling {
   /**
    * Resolves with the new end of the log once it is settled.
    *
-   * @throws PlantStoreError `not_stored`.
+   * @throws PlantStoreError `not_stored`; `locked` when another process writes the log.
    */
   attempt(): Promise<LogEnd> {
     if (
@@ -30,6 +30,7 @@ export class Settling {
       this.#failedAt = Number.POSITIVE_INFINITY; // not before this attempt has failed
       this.#attempt = this.#settle().catch((error: Error) => {
         this.#failedAt = performance.now();
+        if (error instanceof PlantStoreError && error.code === "locked") throw error;
         throw refusal(error.cause ?? error);
       });
     }

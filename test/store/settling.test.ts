@@ -1,7 +1,14 @@
 /** A start that has something to put aside and no room for it. */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { existsSync, readFileSync, rmSync, statfsSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  existsSync,
+  readFileSync,
+  rmSync,
+  statfsSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { type NewPlant, verifyLog } from "../../src/index.ts";
@@ -75,6 +82,24 @@ const CASES: readonly Case[] = [
     settled: `${" ".repeat(LOST.length - 1)}\n${C}`,
   },
 ];
+
+test("a store whose torn end waits for room fails when another process has written the log meanwhile", async (t) => {
+  const folder = mountSmall(t);
+  if (folder === undefined) {
+    t.skip("needs the right to mount a tmpfs");
+    return;
+  }
+  writeLog(folder, `${A}{"id":2,"na`);
+  const filler = fill(folder);
+  const store = await openStore(t, folder);
+  rmSync(filler);
+  appendFileSync(logPath(folder), 'me":"b"}\n'); // it was not torn: another process was writing it
+  const log = readLog(folder);
+  passTime(t);
+  await assert.rejects(store.create(PLANT_C), { code: "store_failed" });
+  assert.equal((await store.failed).code, "store_failed");
+  assert.equal(readLog(folder), log);
+});
 
 for (const { says, log, known, quarantined, settled } of CASES) {
   test(`a start without room for the quarantine of ${says} serves replays, and settles once there is room`, async (t) => {
