@@ -32,5 +32,5 @@ export const STATE_MESSAGES: Readonly<Record<State, string>> = {
   ready: "requests are carried out",
   "out-of-disk": "the disk refuses what is written: new plants are answered 503",
   draining: "what is in flight is answered, nothing more is taken",
-  failed: "the store has stopped after a disk failure; the process ends",
+  failed: "the store has stopped after a failure of its disk or data directory; the process ends",
 };
