@@ -8,6 +8,7 @@
  */
 import { existsSync } from "node:fs";
 import path from "node:path";
+import { crc32 } from "node:zlib";
 import { PlantStoreError } from "../core/errors.ts";
 import { TOKEN_LOCK_NAME, TOKEN_LOG_NAME } from "../core/file-names.ts";
 import { SCOPES, type Scope } from "../core/services.ts";
@@ -95,7 +96,7 @@ export async function revokeToken(directory: string, name: string): Promise<void
 
 /** Every token ever created in this directory, oldest first; none where there is no token log. */
 export async function listTokens(directory: string): Promise<readonly TokenRecord[]> {
-  return (await readTokens(tokenPath(directory)))?.tokens ?? [];
+  return (await new TokenReader(tokenPath(directory)).read())?.tokens ?? [];
 }
 
 /** @internal */
@@ -104,25 +105,46 @@ export function tokenPath(directory: string): string {
 }
 
 /**
- * The tokens in a log; `undefined` where there is no such file.
+ * Reads a token log again and again, and parses only what was appended since the
+ * last time. All of it is read: an editor may have changed any byte, so what was
+ * parsed before must have the checksum that it had.
  *
- * @throws PlantStoreError `corruption` or `io_error`.
  * @internal
  */
-export async function readTokens(filePath: string): Promise<TokenSet | undefined> {
-  const file = await LogFile.openForReading(filePath);
-  if (file === undefined) return undefined;
-  try {
-    const { tokens, tail } = await scanTokens(file);
-    const rest = Buffer.alloc(Math.max(0, file.size() - tail.offset));
-    await file.read(rest, tail.offset);
-    if (!isBlank(rest) && isEvent(rest)) tokens.apply(decodeTokenEvent(rest));
-    return tokens;
-  } catch (cause) {
-    if (cause instanceof PlantStoreError) throw cause;
-    throw ioError(`Cannot read "${filePath}"`, cause);
-  } finally {
-    await file.close();
+export class TokenReader {
+  readonly #path: string;
+  /** What was parsed so far; absent if the next scan cannot go on from there. */
+  #known: TokenScan | undefined;
+
+  constructor(filePath: string) {
+    this.#path = filePath;
+  }
+
+  /**
+   * The tokens in the log, `undefined` if there is no such file. The next call
+   * changes the set that this one has returned.
+   *
+   * @throws PlantStoreError `corruption` or `io_error`.
+   */
+  async read(): Promise<TokenSet | undefined> {
+    const file = await LogFile.openForReading(this.#path);
+    if (file === undefined) return undefined;
+    const known = this.#known;
+    this.#known = undefined; // until all of it was parsed
+    try {
+      const isThere = known !== undefined && (await holds(file, known));
+      const scan = await scanTokens(file, isThere ? known : undefined);
+      const rest = Buffer.alloc(file.end - scan.tail.offset);
+      await file.read(rest, scan.tail.offset);
+      if (!isBlank(rest) && isEvent(rest)) scan.tokens.apply(decodeTokenEvent(rest));
+      else this.#known = scan;
+      return scan.tokens;
+    } catch (cause) {
+      if (cause instanceof PlantStoreError) throw cause;
+      throw ioError(`Cannot read "${this.#path}"`, cause);
+    } finally {
+      await file.close();
+    }
   }
 }
 
@@ -143,12 +165,13 @@ async function withTokenFile<T>(
     const file = await LogFile.open(tokenPath(directory));
     try {
       file.survey();
-      const { tokens, tail } = await scanTokens(file);
+      const scan = await scanTokens(file);
+      const { tail } = scan;
       const end = await settle(file, { damaged: [], tail, isRecord: isEvent });
       // An event that was never synced must not be answered by "it is done already".
       await rewrite(file, await earliestBatchStart(file, end), end);
-      if (end > tail.offset) await scanTokens(file, tail, tokens);
-      return await change(tokens, (event) => appendEvent(file, event));
+      if (end > tail.offset) await scanTokens(file, scan);
+      return await change(scan.tokens, (event) => appendEvent(file, event));
     } finally {
       await file.close();
     }
@@ -161,19 +184,38 @@ interface TokenScan {
   readonly tokens: TokenSet;
   /** Where the whole lines end. */
   readonly tail: LinePosition;
+  /** The CRC-32 of the bytes before that. */
+  readonly crc32: number;
 }
 
-async function scanTokens(
-  file: LogFile,
-  start = LOG_START,
-  tokens = new TokenSet(),
-): Promise<TokenScan> {
-  let tail = start;
-  for await (const block of readBlocks(file, start, file.end)) {
+/** To parse so much takes a few milliseconds; between two blocks the event loop goes on. */
+const BLOCK_BYTES = 128 * 1024;
+
+/** Parses what comes after an earlier scan, into the set of that one. */
+async function scanTokens(file: LogFile, from?: TokenScan): Promise<TokenScan> {
+  const tokens = from?.tokens ?? new TokenSet();
+  let tail = from?.tail ?? LOG_START;
+  let sum = from?.crc32 ?? 0;
+  for await (const block of readBlocks(file, tail, file.end, { blockBytes: BLOCK_BYTES })) {
     visitLines(block, (line, position) => tokens.apply(decodeEventAt(line, file.path, position)));
+    sum = crc32(block.bytes, sum);
     tail = positionAfter(block);
   }
-  return { tokens, tail };
+  return { tokens, tail, crc32: sum };
+}
+
+/** Whether a file begins with the very bytes of an earlier scan. */
+async function holds(file: LogFile, { tail, crc32: expected }: TokenScan): Promise<boolean> {
+  const buffer = Buffer.allocUnsafe(BLOCK_BYTES);
+  let sum = 0;
+  for (let offset = 0; offset < tail.offset; ) {
+    const wanted = buffer.subarray(0, Math.min(buffer.length, tail.offset - offset));
+    const got = await file.read(wanted, offset);
+    if (got < wanted.length) return false;
+    sum = crc32(wanted, sum);
+    offset += got;
+  }
+  return sum === expected;
 }
 
 function decodeEventAt(line: Buffer, filePath: string, position: LinePosition): TokenEvent {

@@ -83,6 +83,8 @@ export function decodeTokenEvent(line: Buffer): TokenEvent {
 /** Every token of the log, by order of creation. @internal */
 export class TokenSet {
   readonly #tokens: TokenRecord[] = [];
+  /** Where the tokens of a name are that were not revoked: a log may hold many that were. */
+  readonly #unrevoked = new Map<string, number[]>();
 
   get tokens(): readonly TokenRecord[] {
     return this.#tokens;
@@ -91,20 +93,32 @@ export class TokenSet {
   apply(event: TokenEvent): void {
     if (event.event === "created") {
       const { event: _, ...token } = event;
-      this.#tokens.push(token);
+      const at = this.#tokens.push(token) - 1;
+      const others = this.#unrevoked.get(token.name);
+      if (others === undefined) this.#unrevoked.set(token.name, [at]);
+      else others.push(at);
       return;
     }
     // A name may be used again once its token is dead, so a revocation means every bearer of it.
-    for (const [index, token] of this.#tokens.entries()) {
-      if (token.name === event.name && token.revokedAt === undefined) {
-        this.#tokens[index] = { ...token, revokedAt: event.revokedAt };
-      }
+    for (const at of this.#unrevoked.get(event.name) ?? []) {
+      this.#tokens[at] = { ...this.#at(at), revokedAt: event.revokedAt };
     }
+    this.#unrevoked.delete(event.name);
+  }
+
+  /** The tokens that were not revoked; some may have expired. */
+  *unrevoked(): Iterable<TokenRecord> {
+    for (const places of this.#unrevoked.values()) for (const at of places) yield this.#at(at);
   }
 
   /** The live token of this name, or `undefined`. */
   findLive(name: string, now: number): TokenRecord | undefined {
-    return this.#tokens.find((token) => token.name === name && isLive(token, now));
+    const tokens = (this.#unrevoked.get(name) ?? []).map((at) => this.#at(at));
+    return tokens.find((token) => isLive(token, now));
+  }
+
+  #at(at: number): TokenRecord {
+    return this.#tokens[at] as TokenRecord;
   }
 }
 

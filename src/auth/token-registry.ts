@@ -11,7 +11,7 @@ import fs from "node:fs/promises";
 import { publishWarning } from "../core/channels.ts";
 import type { TokenStatus, TokenVerifier, VerifiedToken } from "../core/services.ts";
 import { hashToken } from "./token.ts";
-import { readTokens, tokenPath } from "./token-file.ts";
+import { TokenReader, tokenPath } from "./token-file.ts";
 import { isLive, type TokenRecord, type TokenSet } from "./token-log.ts";
 
 const LOOK_INTERVAL_MS = 500;
@@ -31,6 +31,7 @@ interface JudgedToken {
 /** The token check that comes with the store: judges in memory by the token log, and follows it. */
 export class TokenRegistry implements TokenVerifier {
   readonly #path: string;
+  readonly #reader: TokenReader;
   /** By hash. A look-up may take longer for one hash than for another; it tells nothing of a token. */
   #judged = new Map<string, JudgedToken>();
   /** What `verify` gives out of this set; of one before it, what is the same. */
@@ -44,6 +45,7 @@ export class TokenRegistry implements TokenVerifier {
 
   private constructor(filePath: string) {
     this.#path = filePath;
+    this.#reader = new TokenReader(filePath);
   }
 
   /**
@@ -56,7 +58,7 @@ export class TokenRegistry implements TokenVerifier {
   static async open(directory: string): Promise<TokenRegistry> {
     const registry = new TokenRegistry(tokenPath(directory));
     registry.#stamp = await registry.#readStamp();
-    registry.#use(await readTokens(registry.#path));
+    registry.#use(await registry.#reader.read());
     registry.#scheduleLook();
     return registry;
   }
@@ -112,7 +114,7 @@ export class TokenRegistry implements TokenVerifier {
         this.#isMissing = false;
         return;
       }
-      const tokens = await readTokens(this.#path);
+      const tokens = await this.#reader.read();
       if (tokens === undefined && !this.#isMissing) {
         this.#isMissing = true;
         return;
@@ -127,7 +129,7 @@ export class TokenRegistry implements TokenVerifier {
   }
 
   #use(tokens: TokenSet | undefined): void {
-    const judged = (tokens?.tokens ?? []).map((record): JudgedToken => {
+    const judged = [...(tokens?.unrevoked() ?? [])].map((record): JudgedToken => {
       const { hash, name, scopes } = record;
       const known = this.#judged.get(hash)?.verified;
       // A stream goes on as long as its token: not only until another one is added.

@@ -235,3 +235,21 @@ test("a revocation of a name nobody has changes nothing", () => {
   assert.equal(set.findLive("a", 3)?.createdAt, 1);
   assert.equal(set.tokens.length, 1);
 });
+
+test("the tokens that were not revoked are found without those that were", () => {
+  const set = new TokenSet();
+  for (let dead = 0; dead < 100_000; dead++) {
+    set.apply(created("dead", dead));
+    set.apply({ event: "revoked", name: "dead", revokedAt: dead });
+  }
+  set.apply(created("a", 1, 2));
+  set.apply(created("a", 3));
+  assert.deepEqual(
+    [...set.unrevoked()].map(({ name, createdAt }) => [name, createdAt]),
+    [
+      ["a", 1],
+      ["a", 3],
+    ],
+  );
+  assert.equal(set.tokens.length, 100_002);
+});

@@ -150,3 +150,80 @@ test("a fault of the log is told once, not at every look; another, or the same a
     assert.equal(registry.verify(token)?.name, "a");
   }
 });
+
+/** How many events are parsed from now on. */
+function countParsed(t: TestContext): () => number {
+  const spy = t.mock.method(JSON, "parse");
+  return () => spy.mock.callCount();
+}
+
+test("a look parses only the events that were appended since the one before", async (t) => {
+  const folder = makeFolder(t);
+  const first = await createToken(folder, { name: "first" });
+  for (let dead = 0; dead < 50; dead++) {
+    await createToken(folder, { name: "dead" });
+    await revokeToken(folder, "dead");
+  }
+  const { registry, look } = await openByHand(t, folder);
+  const second = await createToken(folder, { name: "second" });
+  const parsed = countParsed(t);
+  await look();
+  assert.equal(parsed(), 1);
+  assert.deepEqual(
+    [first, second].map((token) => registry.verify(token)?.name),
+    ["first", "second"],
+  );
+  await look(); // the file is fresh, so it is read again
+  assert.equal(parsed(), 1);
+});
+
+test("a look parses everything where a byte before the appended events has changed", async (t) => {
+  const folder = makeFolder(t);
+  const token = await createToken(folder, { name: "aa" });
+  const { registry, look } = await openByHand(t, folder);
+  const late = await createToken(folder, { name: "late" });
+  writeTokenLog(folder, readTokenLog(folder).replace('"aa"', '"bb"'));
+  await look();
+  assert.deepEqual(
+    [token, late].map((one) => registry.verify(one)?.name),
+    ["bb", "late"],
+  );
+});
+
+test("a look that met an unparsable line takes the log whole once that is mended", async (t) => {
+  const folder = makeFolder(t);
+  const token = await createToken(folder, { name: "a" });
+  const { registry, look } = await openByHand(t, folder);
+  const log = readTokenLog(folder);
+  const revoked = JSON.stringify({
+    event: "revoked",
+    name: "a",
+    revokedAt: new Date().toISOString(),
+  });
+  writeTokenLog(folder, `${log}${revoked}\nno event\n`);
+  await look();
+  writeTokenLog(folder, log);
+  await look();
+  assert.equal(registry.verify(token)?.name, "a", "nothing of the bad log is left");
+  writeTokenLog(folder, `${log}${revoked}\n`);
+  await look();
+  assert.equal(registry.verify(token), undefined);
+});
+
+test("a last event without its line feed counts, and so does what it becomes", async (t) => {
+  const folder = makeFolder(t);
+  const token = await createToken(folder, { name: "a" });
+  const { registry, look } = await openByHand(t, folder);
+  const log = readTokenLog(folder);
+  const revoked = JSON.stringify({
+    event: "revoked",
+    name: "a",
+    revokedAt: new Date().toISOString(),
+  });
+  writeTokenLog(folder, log + revoked);
+  await look();
+  assert.equal(registry.verify(token), undefined);
+  writeTokenLog(folder, log);
+  await look();
+  assert.equal(registry.verify(token)?.name, "a");
+});
