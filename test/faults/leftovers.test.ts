@@ -22,15 +22,18 @@ const DAMAGED = `${A}x\n`;
 /** Leaves the new log of a repair, which is killed when it would write that. Returns its path. */
 function killRepair(t: TestContext, folder: string): string {
   writeLog(folder, DAMAGED);
+  const repaired = `${logPath(folder)}.repaired`;
+  writeFileSync(repaired, ""); // so that strace knows the file
   const { wrapper, env, read } = traced(t, [
-    ...["-e", "trace=pwrite64", "-e", "inject=pwrite64:signal=KILL"],
+    ...["-P", repaired, "-e", "trace=write", "-e", "inject=write:signal=KILL"],
   ]);
-  const words = [...wrapper, process.execPath, ...NODE_ARGS, "repair", "--yes", "--data", folder];
+  // With the filter in the kernel, strace lets a write go on that it should end.
+  const tracer = wrapper.filter((word) => word !== "--seccomp-bpf");
+  const words = [...tracer, process.execPath, ...NODE_ARGS, "repair", "--yes", "--data", folder];
   const [program = "", ...args] = words;
   const { signal } = spawnSync(program, args, { env: { ...process.env, ...env } });
   assert.equal(signal, "SIGKILL");
-  assert.match(read(), /pwrite64/);
-  const repaired = `${logPath(folder)}.repaired`;
+  assert.match(read(), /write/);
   assert.ok(existsSync(repaired));
   return repaired;
 }
