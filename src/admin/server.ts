@@ -106,6 +106,7 @@ function createServer(): Server {
     headersTimeout: REQUEST_TIMEOUT_MS,
     requestTimeout: REQUEST_TIMEOUT_MS,
     connectionsCheckingInterval: CONNECTION_CHECK_INTERVAL_MS,
+    insecureHTTPParser: false, // whatever NODE_OPTIONS says
     requireHostHeader: false, // the listener judges it
   });
   server.maxConnections = CONNECTIONS_MAX;

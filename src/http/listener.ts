@@ -8,16 +8,18 @@
  * a request that was answered before it came here. Keeps no state but what is under way.
  */
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
 import { publishWarning } from "../core/channels.ts";
 import { readNumber, requireMethods } from "../core/options.ts";
 import { encodePlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import type { PlantService, TokenVerifier, VerifiedToken } from "../core/services.ts";
-import { answer, answerNobody, closeAfter } from "./answer.ts";
+import { answer, answerAndClose, answerNobody, closeAfter } from "./answer.ts";
 import { normalizeBasePath } from "./base-path.ts";
 import { Authenticator, insufficientScope } from "./bearer.ts";
 import { BodyCollector, collectStream, Pending, requireLength, requireUnread } from "./body.ts";
 import { Cors } from "./cors.ts";
 import { DirectRequest } from "./direct-request.ts";
+import { findLengthFault } from "./framing.ts";
 import { requireExpectation, requireJson } from "./media-type.ts";
 import { Reader } from "./reader.ts";
 import { errorReply, isRequestError, okReply, scopeChallenge } from "./reply.ts";
@@ -72,9 +74,9 @@ export type Handler = (
  * its range (`NUMBER_OPTIONS`), or a base path that is none.
  */
 export function createRequestListener(options: ListenerOptions): RequestListener {
-  const handle = createHandler(options);
+  const listener = new Listener(options);
   // Frameworks pass a third argument of their own, which must not arrive as sendContinue.
-  return (req, res) => handle(req, res);
+  return (req, res) => listener.handleMounted({ req, res, sendContinue: undefined });
 }
 
 /**
@@ -110,6 +112,8 @@ class Listener {
   readonly #basePath: string;
   readonly #bodyBytesMax: number;
   readonly #pending: Pending;
+  /** Connections on which nobody knows where the next request begins. */
+  readonly #broken = new WeakSet<Socket>();
 
   constructor(options: ListenerOptions) {
     const { plants, tokens, basePath = "" } = options;
@@ -126,6 +130,21 @@ class Listener {
     );
     const readBytesMax = readNumber(options, "readBytesMax");
     this.#reader = new Reader(plants, readBytesMax, () => this.#pending.entered);
+  }
+
+  /** In somebody else's server: http/connections judges the framing in ours. */
+  handleMounted(exchange: Exchange): void {
+    const { req, res } = exchange;
+    if (this.#broken.has(req.socket)) return;
+    const fault = findLengthFault(req);
+    if (fault === undefined) {
+      this.handle(exchange);
+      return;
+    }
+    this.#broken.add(req.socket);
+    noteArrival(req);
+    this.#cors?.mark(req, res);
+    answerAndClose(req, res, errorReply(fault));
   }
 
   handle(exchange: Exchange): void {

@@ -137,6 +137,8 @@ function createServer(options: ServerOptions, connections: Connections, lookMs: 
     requestTimeout: requestTimeoutMs,
     keepAliveTimeout: 0, // see http/connection
     connectionsCheckingInterval: lookMs,
+    // NODE_OPTIONS=--insecure-http-parser would let one request be read as two.
+    insecureHTTPParser: false,
     // Node's own refusal has no body, and two Host headers it accepts.
     requireHostHeader: false,
   };

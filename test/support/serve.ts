@@ -1,6 +1,6 @@
 /** Somebody's own servers: one of `node:http`, for a listener or a page, or another program's port. */
 import { once } from "node:events";
-import http, { type RequestListener } from "node:http";
+import http, { type RequestListener, type ServerOptions } from "node:http";
 import net, { type AddressInfo } from "node:net";
 import type { TestContext } from "node:test";
 
@@ -10,8 +10,12 @@ export interface Served {
 }
 
 /** Serves on a free port; the end of the test ends the server and its connections. */
-export async function serve(t: TestContext, listener: RequestListener): Promise<Served> {
-  const server = http.createServer(listener).listen(0, "127.0.0.1");
+export async function serve(
+  t: TestContext,
+  listener: RequestListener,
+  options: ServerOptions = {},
+): Promise<Served> {
+  const server = http.createServer(options, listener).listen(0, "127.0.0.1");
   await once(server, "listening");
   t.after(() => {
     server.close();
