@@ -9,7 +9,7 @@ import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { PlantStoreError } from "../core/errors.ts";
 import type { Scope, TokenVerifier, Verdict, VerifiedToken } from "../core/services.ts";
-import { countHeaders, firstHeader } from "./raw-headers.ts";
+import { readSoleHeader, SEVERAL } from "./raw-headers.ts";
 
 /** The scheme is case-insensitive (RFC 9110 section 11.1); the token is a `b64token`. */
 const BEARER = /^bearer +([A-Za-z0-9._~+/-]+=*)$/i;
@@ -99,10 +99,10 @@ export function insufficientScope({ scopes }: VerifiedToken, scope: Scope): Plan
 }
 
 /** The one Authorization header; empty where there is none. */
-function readAuthorization({ rawHeaders }: IncomingMessage): string {
-  const count = countHeaders(rawHeaders, "authorization");
-  if (count <= 1) return firstHeader(rawHeaders, "authorization") ?? "";
-  throw new PlantStoreError("invalid_token", `Authorization: expected one header, got ${count}`);
+function readAuthorization(req: IncomingMessage): string {
+  const header = readSoleHeader(req, "authorization");
+  if (header !== SEVERAL) return header ?? "";
+  throw new PlantStoreError("invalid_token", "Authorization: expected one header, got several");
 }
 
 function parseBearer(header: string): string {

@@ -5,6 +5,7 @@
  * its request is answered. Knows nothing of JSON.
  */
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
+import { isUint8Array } from "node:util/types";
 import { PlantStoreError } from "../core/errors.ts";
 
 /**
@@ -17,12 +18,13 @@ export function requireLength(headers: IncomingHttpHeaders, bytesMax: number): v
 }
 
 /**
- * @throws PlantStoreError `internal` when somebody else, a body parser perhaps,
- * has read some of the body: what such a parser makes of it has lost the digits
- * of large ids.
+ * @throws PlantStoreError `internal` if other code of the program, a body parser
+ * perhaps, has read some of the body or has it decoded (`setEncoding`): what such
+ * code makes of it has lost the digits of large ids, or bytes that are not UTF-8.
  */
 export function requireUnread(req: IncomingMessage): void {
-  if (req.readableEnded || req.readableDidRead) throw readAlready();
+  const isDecoded = typeof req.readableEncoding === "string";
+  if (req.readableEnded || req.readableDidRead || isDecoded) throw touchedBody();
 }
 
 /** Requests that are under way in one listener, and the bytes of their bodies. */
@@ -100,13 +102,16 @@ export class BodyCollector {
     return this.#isDone;
   }
 
-  add(chunk: Buffer): void {
+  /** @param chunk bytes; anything else ends the body with the failure `internal`. */
+  add(chunk: unknown): void {
     if (this.#isDone) return;
-    if (this.#size + chunk.length > this.#bytesMax) this.#stop(tooLarge(this.#bytesMax));
-    else if (!this.#pending.take(chunk.length)) this.#stop(overloaded());
+    const bytes = Buffer.isBuffer(chunk) ? chunk : copyBytes(chunk);
+    if (bytes === undefined) this.#stop(touchedBody());
+    else if (this.#size + bytes.length > this.#bytesMax) this.#stop(tooLarge(this.#bytesMax));
+    else if (!this.#pending.take(bytes.length)) this.#stop(overloaded());
     else {
-      this.#body = join(this.#body, this.#size, chunk);
-      this.#size += chunk.length;
+      this.#body = join(this.#body, this.#size, bytes);
+      this.#size += bytes.length;
     }
   }
 
@@ -139,6 +144,11 @@ export class BodyCollector {
 
 const NOTHING = Buffer.alloc(0);
 
+/** Deno hands over a `Uint8Array`, which looks like a Buffer and writes its text as numbers. */
+function copyBytes(chunk: unknown): Buffer | undefined {
+  return isUint8Array(chunk) ? Buffer.from(chunk) : undefined;
+}
+
 /**
  * The first bytes of a body and the chunk behind them, in at most twice the
  * room. Kept as they come, chunks of one byte would cost some 250 each.
@@ -160,21 +170,22 @@ export function collectStream(req: IncomingMessage, collector: BodyCollector): v
   }
   // None of them is taken off again: a collector that is done does nothing.
   req
-    .on("data", (chunk: Buffer) => collector.add(chunk))
+    .on("data", (chunk: unknown) => collector.add(chunk))
     .on("end", () => collector.end())
     .on("close", () => collector.leave())
-    .on("error", ignoreError);
+    .on("error", ignoreError)
+    .resume(); // "data" alone does not undo somebody's pause()
 }
 
 /** "close" follows. */
 function ignoreError(): void {}
 
-/** Told to the client too: whoever sends the first request is the one who mounted the listener. */
-function readAlready(): PlantStoreError {
+/** Sent to the client too: the first request after a wrong mount comes from the developer. */
+function touchedBody(): PlantStoreError {
   return new PlantStoreError(
     "internal",
-    "body: expected one that nobody has read, got one that other code of this server has read; " +
-      "its developer must mount the plant store's listener before any body parser",
+    "body: expected bytes that nobody has read, got a body that other code of this server " +
+      "has read or decodes; mount the plant store's listener before any body parser and setEncoding()",
   );
 }
 

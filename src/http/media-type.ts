@@ -4,7 +4,7 @@
  */
 import type { IncomingMessage } from "node:http";
 import { PlantStoreError } from "../core/errors.ts";
-import { countHeaders, firstHeader } from "./raw-headers.ts";
+import { readSoleHeader, SEVERAL } from "./raw-headers.ts";
 
 /** One parameter of a media type, RFC 9110 section 5.6.6. */
 const PARAMETER =
@@ -17,12 +17,11 @@ export function requireExpectation({ headers: { expect } }: IncomingMessage): vo
 }
 
 /** @throws PlantStoreError `unsupported_media_type` or `unsupported_encoding`. */
-export function requireJson({ headers, rawHeaders }: IncomingMessage): void {
-  const { "content-encoding": encoding } = headers;
-  const type = firstHeader(rawHeaders, "content-type");
-  const isSole = countHeaders(rawHeaders, "content-type") === 1;
-  if (type === undefined || !isSole || !isJsonType(type)) {
-    const got = type === undefined ? "nothing" : isSole ? "another type" : "several";
+export function requireJson(req: IncomingMessage): void {
+  const { "content-encoding": encoding } = req.headers;
+  const type = readSoleHeader(req, "content-type");
+  if (type === undefined || type === SEVERAL || !isJsonType(type)) {
+    const got = type === undefined ? "nothing" : type === SEVERAL ? "several" : "another type";
     throw new PlantStoreError(
       "unsupported_media_type",
       `Content-Type: expected application/json in UTF-8, got ${got}`,

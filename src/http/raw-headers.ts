@@ -1,23 +1,36 @@
 /**
- * Headers from the raw list: of two Host, Authorization or Content-Type headers
- * Node keeps only the first elsewhere, and which of two counts must not be a guess.
+ * Headers of which a request may have one: of two Authorization or Content-Type headers Node keeps
+ * only the first in `headers`, and which of two counts must not be a guess. So they are read from
+ * `rawHeaders`; `headersDistinct` has them too, but throws for a header `__proto__` (CVE-2026-21710).
  */
+import type { IncomingMessage } from "node:http";
 
-/** How many there are of a header. @param name in lower case. */
-export function countHeaders(rawHeaders: readonly string[], name: string): number {
-  let count = 0;
+/** The value of a header that was sent more than once. */
+export const SEVERAL: unique symbol = Symbol("several");
+
+/**
+ * The value of a header; `undefined` if there is none. If the client sent none, what the program
+ * around the listener has put into `headers` counts: middleware that turns a cookie into a token,
+ * or an adapter whose requests have no raw headers.
+ *
+ * @param name in lower case.
+ */
+export function readSoleHeader(
+  { rawHeaders = [], headers }: IncomingMessage,
+  name: string,
+): string | typeof SEVERAL | undefined {
+  let value: string | undefined;
   for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
-    if (isNamed(rawHeaders[at] as string, name)) count++;
+    if (!isNamed(rawHeaders[at] as string, name)) continue;
+    if (value !== undefined) return SEVERAL;
+    value = rawHeaders[at + 1];
   }
-  return count;
+  return value ?? soleOf(headers[name]);
 }
 
-/** The first value of a header. @param name in lower case. */
-export function firstHeader(rawHeaders: readonly string[], name: string): string | undefined {
-  for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
-    if (isNamed(rawHeaders[at] as string, name)) return rawHeaders[at + 1];
-  }
-  return undefined;
+function soleOf(set: string | string[] | undefined): string | typeof SEVERAL | undefined {
+  if (!Array.isArray(set)) return set;
+  return set.length > 1 ? SEVERAL : set[0];
 }
 
 /** @param name in lower case. */

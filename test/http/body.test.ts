@@ -1,6 +1,7 @@
 /** How a body is put together, and what it costs meanwhile. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { runInNewContext } from "node:vm";
 import fc from "fast-check";
 import { BodyCollector, Pending } from "../../src/http/body.ts";
 import { usedBytes } from "../support/memory.ts";
@@ -23,6 +24,25 @@ test("a body is its chunks one behind the other, however it was cut", () => {
       assert.deepEqual(told, [{ body: Buffer.concat(chunks), code: undefined }]);
     }),
   );
+});
+
+test("bytes of another kind are taken as bytes, and what is none ends the body at once", () => {
+  const foreign = runInNewContext("new Uint8Array([49, 50])");
+  for (const bytes of [new Uint8Array([49, 50]), Buffer.from("xx12").subarray(2), foreign]) {
+    const { collector, told } = collect(10);
+    collector.add(bytes);
+    collector.add(Buffer.from("3"));
+    collector.end();
+    assert.deepEqual(told, [{ body: Buffer.from("123"), code: undefined }]);
+  }
+  for (const chunk of ["12", 12, { length: 2 }, [49, 50], new Uint16Array(1), undefined, {}]) {
+    const { collector, told, pending } = collect(10);
+    collector.add(Buffer.from("1"));
+    collector.add(chunk);
+    collector.end();
+    assert.deepEqual(told, [{ body: undefined, code: "internal" }]);
+    assert.equal(pending.take(10), true, "its bytes were given back");
+  }
 });
 
 test("a body of as many bytes as may be is taken, one more is too large at once", () => {

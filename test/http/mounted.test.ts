@@ -1,0 +1,117 @@
+/** What other code of a program does to a request before the mounted listener has it. */
+import assert from "node:assert/strict";
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
+import type { IncomingMessage } from "node:http";
+import { describe, type TestContext, test } from "node:test";
+import { createRequestListener } from "../../src/index.ts";
+import { assertError, encodeRequest, type RequestParts } from "../support/contract.ts";
+import { sendRaw } from "../support/raw.ts";
+import { serve } from "../support/serve.ts";
+import { startService } from "../support/service.ts";
+import { collectWarnings } from "../support/watch.ts";
+
+const BODY = '{"id":1,"name":"Färn"}';
+const LONG = `{"id":1,"name":"${"ä".repeat(150_000)}"}`;
+
+type Touch = (req: IncomingMessage, token: string) => void;
+
+/** Sends one create to a listener that has each request after `touch`. */
+async function create(t: TestContext, touch: Touch, parts: RequestParts = {}) {
+  const { store: plants, token, logLines } = await startService(t);
+  const verified = { name: "test", scopes: ["write"] as const };
+  const tokens = { verify: (sent: string) => (sent === token ? verified : undefined) };
+  const listener = createRequestListener({ plants, tokens });
+  const { port } = await serve(t, (req, res) => {
+    touch(req, token);
+    listener(req, res);
+  });
+  const [answer] = await sendRaw(port, encodeRequest({ token }, { body: BODY, ...parts }), 1);
+  assert.ok(answer);
+  return { answer, lines: logLines() };
+}
+
+const DECODED: readonly [what: string, bodies: readonly string[], touch: Touch][] = [
+  ["has UTF-8 made text", [BODY, LONG], (req) => req.setEncoding("utf8")],
+  ["has Latin-1 made text", [BODY, LONG], (req) => req.setEncoding("latin1")],
+  ["wants text when some has come", [LONG], (req) => setImmediate(() => req.setEncoding("utf8"))],
+];
+
+describe("the answer names the mistake, and nothing is stored, where other code", () => {
+  for (const [what, bodies, touch] of DECODED) {
+    test(`${what} of the body`, async (t) => {
+      const warnings = collectWarnings(t, "Cannot answer a request");
+      for (const body of bodies) {
+        const { answer, lines } = await create(t, touch, { body });
+        assert.match(assertError(answer, 50001), /before any body parser/);
+        assert.deepEqual(lines, []);
+      }
+      assert.equal(warnings.length, bodies.length);
+    });
+  }
+});
+
+test("a body that other code has paused is read all the same", async (t) => {
+  for (const body of [BODY, LONG]) {
+    const { answer, lines } = await create(t, (req) => void req.pause(), { body });
+    assert.deepEqual([answer.status, lines], [200, [body]]);
+  }
+});
+
+test("a subscriber that gives the requests of our own server an encoding corrupts nothing", async (t) => {
+  const service = await startService(t);
+  const decode = (message: unknown) => {
+    (message as { request: IncomingMessage }).request.setEncoding("latin1");
+  };
+  subscribe("http.server.request.start", decode);
+  t.after(() => unsubscribe("http.server.request.start", decode));
+  for (const body of [BODY, LONG]) {
+    assertError(await service.post(body), 50001);
+  }
+  assert.deepEqual(service.logLines(), []);
+});
+
+type Headers = NonNullable<RequestParts["headers"]>;
+
+const NEITHER = { Authorization: undefined, "Content-Type": undefined };
+const BEARER: Touch = (req, token) => {
+  req.headers.authorization = `Bearer ${token}`;
+};
+const JSON_TYPE: Touch = (req) => {
+  req.headers["content-type"] = "application/json";
+};
+
+const SET: readonly [what: string, touch: Touch, headers: Headers, status: number][] = [
+  ["sets no header", () => {}, NEITHER, 401],
+  ["sets Authorization", BEARER, { Authorization: undefined }, 200],
+  ["sets a wrong Authorization", (req) => BEARER(req, "x"), { Authorization: undefined }, 401],
+  ["sets Content-Type", JSON_TYPE, { "Content-Type": undefined }, 200],
+  ["sets Authorization alone", BEARER, NEITHER, 415],
+  ["replaces an Authorization that was sent", BEARER, { Authorization: "Bearer x" }, 401],
+  ["replaces a Content-Type that was sent", JSON_TYPE, { "Content-Type": "text/plain" }, 415],
+  ["sets one beside two that were sent", BEARER, { Authorization: ["Bearer x", "Bearer y"] }, 401],
+  [
+    "sets them beside a header __proto__",
+    BEARER,
+    { Authorization: undefined, ["__proto__"]: "x" },
+    200,
+  ],
+  ["hands over no raw headers", (req) => Object.assign(req, { rawHeaders: [] }), {}, 200],
+  ["knows no raw headers", (req) => Object.assign(req, { rawHeaders: undefined }), {}, 200],
+  [
+    "sets two Authorizations",
+    (req, token) => {
+      const authorization = [`Bearer ${token}`, `Bearer ${token}`];
+      Object.assign(req, { rawHeaders: [], headers: { ...req.headers, authorization } });
+    },
+    {},
+    401,
+  ],
+];
+
+for (const [what, touch, headers, status] of SET) {
+  test(`where other code ${what}, the answer is ${status}`, async (t) => {
+    const { answer, lines } = await create(t, touch, { headers });
+    assert.equal(answer.status, status, answer.text);
+    assert.deepEqual(lines, status === 200 ? [BODY] : []);
+  });
+}
