@@ -38,6 +38,8 @@ export class Connection {
   /** Something began or ended since the last look. */
   #isActive = true;
   #isTimed = false;
+  /** What had been read when a drain looked last. */
+  #drainedBytes: number | undefined;
 
   constructor(socket: Socket, times: StandstillTimes) {
     this.#socket = socket;
@@ -71,6 +73,17 @@ export class Connection {
     this.#isTimed = true;
     const { idleMs, stallMs } = this.#times;
     this.#socket.setTimeout(isIdle ? idleMs + IDLE_MARGIN_MS : stallMs);
+  }
+
+  /**
+   * Closes a connection that owes no answer and read nothing since the last call: half a request
+   * head is no request. One that closes already is left to send what it has.
+   */
+  closeIfQuiet(): void {
+    const { bytesRead, writableEnded } = this.#socket;
+    const isQuiet = this.#drainedBytes === bytesRead;
+    this.#drainedBytes = bytesRead;
+    if (isQuiet && this.unanswered === 0 && !writableEnded) this.#socket.destroy();
   }
 
   #noteActivity(): void {

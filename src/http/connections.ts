@@ -143,10 +143,11 @@ export class Connections {
   /** CONNECT names no path of ours, so beyond the token there is nothing to find. */
   async refuseConnect(req: IncomingMessage, socket: Socket): Promise<void> {
     socket.on("error", () => socket.destroy()); // the parser has let go of the socket
+    const connection = this.#connections.get(socket);
+    if (connection !== undefined) connection.unanswered++; // for good: its answer is the last
     const fault = findFramingFault(req) ?? (await this.#judgeConnect(req));
-    const res = this.#connections.get(socket)?.res;
     const reply = this.#errorReply(fault, req.headers.origin);
-    afterAnswer(res, () => answerSocket(socket, reply, req));
+    afterAnswer(connection?.res, () => answerSocket(socket, reply, req));
   }
 
   async #judgeConnect(req: IncomingMessage): Promise<unknown> {
@@ -158,11 +159,9 @@ export class Connections {
     return new PlantStoreError("not_found", "CONNECT: expected a request for a plant store");
   }
 
-  /** Closes what never sent anything: Node counts such a connection as busy. */
-  closeSilent(): void {
-    for (const [socket, { req }] of this.#connections) {
-      if (req === undefined && socket.bytesRead === 0) socket.destroy();
-    }
+  /** Closes connections without a request: Node takes a silent one, or half a head, for busy. */
+  closeQuiet(): void {
+    for (const connection of this.#connections.values()) connection.closeIfQuiet();
   }
 
   /** Cuts every connection: those of CONNECT Node has let go of, and yet its server waits for them. */

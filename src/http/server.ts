@@ -7,6 +7,7 @@
  */
 import http, { type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { Socket } from "node:net";
+import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises";
 import { publishWarning } from "../core/channels.ts";
 import { readNumber } from "../core/options.ts";
 import { normalizeBasePath } from "./base-path.ts";
@@ -40,8 +41,8 @@ export interface ServerOptions extends ListenerOptions, ListenOptions {
 }
 
 /**
- * How long connections live on after the answers began to say
- * `Connection: close`: what was sent by then is answered, not reset.
+ * How long connections live on after the answers began to say `Connection: close`, and then after
+ * the last byte that came without making a request whole: what was sent by then is answered.
  */
 const DRAIN_GRACE_MS = 100;
 
@@ -119,10 +120,17 @@ export class PlantServer {
     this.#connections.closeAfterAnswers();
     // What comes from now on waits for the next process; a socket of our own resets its queue.
     if (this.#isSocketHeld) stopAccepting(this.#server);
-    await new Promise((resolve) => setTimeout(resolve, Math.min(DRAIN_GRACE_MS, drainTimeoutMs)));
-    this.#connections.closeSilent();
+    this.#connections.closeQuiet(); // none yet: what came before does not count
+    await sleep(Math.min(DRAIN_GRACE_MS, drainTimeoutMs));
+    await turn();
+    this.#connections.closeQuiet();
     this.#handshakes?.closeAll();
+    const looking = setInterval(
+      () => turn().then(() => this.#connections.closeQuiet()),
+      DRAIN_GRACE_MS,
+    );
     await new Promise((resolve) => this.#server.close(resolve));
+    clearInterval(looking);
     clearTimeout(deadline);
   }
 }

@@ -5,13 +5,14 @@ import net, { type Socket } from "node:net";
 import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
 import tls from "node:tls";
+import { Connection } from "../../src/http/connection.ts";
 import { createTlsServer, Handshakes } from "../../src/http/tls.ts";
 import { type Certificate, makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";
 import { Client } from "../support/client.ts";
 import { assertCommonHeaders, assertError, chunked, encodeRequest } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
 import { type Service, type ServiceOptions, startService } from "../support/service.ts";
-import { collectMessages, TIMEOUT } from "../support/watch.ts";
+import { collectMessages, TIMEOUT, until } from "../support/watch.ts";
 
 /** Beyond any patience: what waits for one of these limits never ends a test in time. */
 const PATIENT = {
@@ -138,12 +139,31 @@ describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => 
     await once(socket, "close");
   });
 
-  test("ends without waiting for idle, silent or half-open connections", async (t) => {
+  test("answers a request head that comes in pieces while it ends", async (t) => {
+    const service = await startSecure(t, PATIENT);
+    const client = await service.connect();
+    const request = create(service, 1);
+    await client.send(request.subarray(0, 40));
+    const closed = service.server.close(600_000);
+    const looks = t.mock.method(Connection.prototype, "closeIfQuiet");
+    for (let at = 40; at < 44; at++) {
+      await client.send(request.subarray(at, at + 1));
+      const seen = looks.mock.callCount();
+      await until("the drain looks again", () => looks.mock.callCount() > seen);
+    }
+    await client.send(request.subarray(44));
+    assert.equal((await client.next()).status, 200);
+    await closed;
+  });
+
+  test("ends without waiting for idle, silent or half-open connections, or half a head", async (t) => {
     const service = await startSecure(t, PATIENT);
     const idle = await service.connect();
     await idle.send(create(service, 1));
     assert.equal((await idle.next()).status, 200);
     const silent = await service.connect();
+    const half = await service.connect();
+    await half.send(create(service, 1).subarray(0, 40));
     const shaking = net.connect(service.port, "127.0.0.1").resume();
     await once(shaking, "connect");
     // An answer on a later connection: by now the server has seen the other ones.
@@ -151,7 +171,7 @@ describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => 
     await last.send(create(service, 1));
     await last.next();
     await service.server.close(600_000);
-    for (const client of [idle, silent, last]) assert.deepEqual(await client.rest(), []);
+    for (const client of [idle, silent, half, last]) assert.deepEqual(await client.rest(), []);
     if (!shaking.closed) await once(shaking, "close");
   });
 });
