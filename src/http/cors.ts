@@ -16,6 +16,15 @@ const EXPOSED = "ETag, Link, Retry-After, WWW-Authenticate, X-Request-Id";
 /** How long a browser remembers a preflight: two hours, the most that Chromium takes. */
 const MAX_AGE_S = 7200;
 
+const MARKS = ["Vary", "Access-Control-Allow-Origin", "Access-Control-Expose-Headers"] as const;
+
+/** Whether `mark` sets a header of this name, written so. */
+export function isCorsHeader(name: string): boolean {
+  return (MARKS as readonly string[]).includes(name);
+}
+
+type Marks = { [Name in (typeof MARKS)[number]]?: string };
+
 export class Cors {
   readonly #origins: ReadonlySet<string>;
 
@@ -77,9 +86,9 @@ export class Cors {
     return this.#origins.has(origin) ? origin : undefined;
   }
 
-  #headersFor(origin: string | undefined): Record<string, string> {
+  #headersFor(origin: string | undefined): Marks {
     const allowed = this.#origins.has(ANY_ORIGIN) ? ANY_ORIGIN : this.#allowed(origin);
-    const headers: Record<string, string> = allowed === ANY_ORIGIN ? {} : { Vary: "Origin" };
+    const headers: Marks = allowed === ANY_ORIGIN ? {} : { Vary: "Origin" };
     if (allowed !== undefined) {
       headers["Access-Control-Allow-Origin"] = allowed;
       headers["Access-Control-Expose-Headers"] = EXPOSED;

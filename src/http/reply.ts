@@ -125,9 +125,12 @@ export function encodeReply(reply: Reply, requestId: string): string {
  * A whole 200 as text, where it has no headers of its own and a body in ASCII.
  *
  * @param ending the last headers, and the empty line.
+ * @param first lines of headers that precede all others.
  */
-export function encodeOk(body: string, requestId: string, ending: string): string {
-  return `${OK_TO_LENGTH}${body.length}${OK_TO_ID}${requestId}${OK_TO_ENDING}${ending}${body}`;
+export function encodeOk(body: string, requestId: string, ending: string, first = ""): string {
+  const start =
+    first === "" ? OK_TO_LENGTH : `${OK_LINE}${first}${OK_TO_LENGTH.slice(OK_LINE.length)}`;
+  return `${start}${body.length}${OK_TO_ID}${requestId}${OK_TO_ENDING}${ending}${body}`;
 }
 
 function encodeHead(reply: Reply, requestId: string): string {
@@ -135,6 +138,8 @@ function encodeHead(reply: Reply, requestId: string): string {
   const lines = headers.map(([name, value]) => `${name}: ${value}\r\n`);
   return `HTTP/1.1 ${reply.status} ${STATUS_CODES[reply.status]}\r\n${lines.join("")}`;
 }
+
+const OK_LINE = "HTTP/1.1 200 OK\r\n";
 
 /** What stands around the length and the id: cut once, where both are 1. */
 const [OK_TO_LENGTH, OK_TO_ID, OK_TO_ENDING] = encodeHead(okReply("1"), "1").split(

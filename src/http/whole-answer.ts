@@ -10,6 +10,7 @@
  * own in the place of Node's: middleware in one response, a monitor in all.
  */
 import { ServerResponse } from "node:http";
+import { isCorsHeader } from "./cors.ts";
 import { encodeOk, NO_HEADERS, type Reply } from "./reply.ts";
 
 /** Members of Node's that have no word in its documentation. */
@@ -25,11 +26,15 @@ interface Internals {
   /** The client waits for a 100; Node closes behind an answer without. */
   readonly _expect_continue: boolean;
   readonly _sent100: boolean;
+  /** As they were set, and are written; its documentation is that of requests alone. */
+  getRawHeaderNames(): readonly string[];
 }
 
 const { writeHead, end } = ServerResponse.prototype;
 /** Whether nobody had wrapped them when this was loaded: Node's name what they call. */
 const ARE_NODES = /\b_storeHeader\b/.test(`${writeHead}`) && /\b_send\b/.test(`${end}`);
+
+const ASCII = /^[ -~]*$/;
 
 /** What stands behind our own headers until the clock or the server is another. */
 let ending = { second: 0, keepAliveMs: 0, text: "" };
@@ -38,6 +43,8 @@ let ending = { second: 0, keepAliveMs: 0, text: "" };
 export function trySendWhole(res: ServerResponse, reply: Reply, requestId: string): boolean {
   const { status, headers, body } = reply;
   if (status !== 200 || headers !== NO_HEADERS || !isUntouched(res)) return false;
+  const before = encodeCorsHeaders(res);
+  if (before === undefined) return false;
   const internals = res as unknown as Internals;
   const { _header, _keepAliveTimeout: keepAliveMs = 0, _maxRequestsPerSocket: max } = internals;
   if (_header !== null || !(keepAliveMs > 0) || max || internals._removedConnection) return false;
@@ -45,7 +52,7 @@ export function trySendWhole(res: ServerResponse, reply: Reply, requestId: strin
   if (Buffer.byteLength(body) !== body.length) return false; // it leaves as Latin-1
   res.statusCode = status;
   res.statusMessage = "OK";
-  internals._header = encodeOk(body, requestId, endingOf(keepAliveMs));
+  internals._header = encodeOk(body, requestId, endingOf(keepAliveMs), before);
   res.end();
   return true;
 }
@@ -53,8 +60,22 @@ export function trySendWhole(res: ServerResponse, reply: Reply, requestId: strin
 /** Whether a response to a POST is as Node made it. */
 function isUntouched(res: ServerResponse): boolean {
   if (!ARE_NODES || res.writeHead !== writeHead || res.end !== end) return false;
-  if (res.req.method !== "POST" || res.getHeaderNames().length > 0) return false;
-  return res.shouldKeepAlive && res.sendDate && !res.statusMessage;
+  return res.req.method === "POST" && res.shouldKeepAlive && res.sendDate && !res.statusMessage;
+}
+
+/**
+ * The headers that http/cors has set before, as Node writes them: in front of our own. `undefined`
+ * if there are others, which Node may have to interpret, or values that are no plain text.
+ */
+function encodeCorsHeaders(res: ServerResponse): string | undefined {
+  if (res.getHeaderNames().length === 0) return "";
+  let lines = "";
+  for (const name of (res as unknown as Internals).getRawHeaderNames()) {
+    const value = res.getHeader(name);
+    if (!isCorsHeader(name) || typeof value !== "string" || !ASCII.test(value)) return undefined;
+    lines += `${name}: ${value}\r\n`;
+  }
+  return lines;
 }
 
 function endingOf(keepAliveMs: number): string {

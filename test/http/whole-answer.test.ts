@@ -162,16 +162,48 @@ for (const [what, method, reply, answered] of [
   });
 }
 
-test("the answer to a create tells what CORS adds to every one", async (t) => {
-  const corsOrigins = ["https://a.test"];
-  const service = await startService(t, { keepAliveTimeoutMs: KEEP_ALIVE_MS, corsOrigins });
-  const { port } = await mount(t, service, { prepare: wrapEnd, corsOrigins });
-  const requests = [create(ASCII, { Origin: "https://a.test" }), LAST];
-  const own = await readAnswers(service, service.port, requests);
-  assert.match(own, /^HTTP\/1\.1 200 OK\r$/m);
-  assert.match(own, /^Access-Control-Allow-Origin: https:\/\/a\.test\r$/m);
-  assert.equal(own, await readAnswers(service, port, requests));
-});
+const A = "https://a.test";
+const VARIES = (res: ServerResponse) => void res.setHeader("vary", "Accept");
+const CORS: readonly [
+  what: string,
+  corsOrigins: readonly string[],
+  headers: RequestParts["headers"] & object,
+  prepare: ((res: ServerResponse) => void) | undefined,
+  isWhole: boolean,
+][] = [
+  ["a page of a named origin", [A], { Origin: A }, undefined, true],
+  ["a page of another origin", [A], { Origin: "https://b.test" }, undefined, true],
+  ["no page", [A], {}, undefined, true],
+  ["a page where every origin is allowed", ["*"], { Origin: A }, undefined, true],
+  ["a page of any origin, beside a header of other code", ["*"], { Origin: A }, VARIES, false],
+  ["a page of a named origin, beside a header of other code", [A], { Origin: A }, VARIES, false],
+  ["a page beyond ASCII", ["x://\u00fc"], { Origin: "x://\u00fc" }, undefined, false],
+];
+
+for (const [what, corsOrigins, headers, prepare, isWhole] of CORS) {
+  test(`what CORS adds to the answer for ${what} is byte for byte as Node writes it`, async (t) => {
+    const options = { keepAliveTimeoutMs: KEEP_ALIVE_MS, corsOrigins };
+    const service = await startService(t, options);
+    const mounted = await mount(t, service, { prepare, corsOrigins });
+    const wrapped = await mount(t, service, {
+      prepare: (res) => {
+        prepare?.(res);
+        wrapEnd(res);
+      },
+      corsOrigins,
+    });
+    const takeHeads = watchHeads(t);
+    const requests = [create(ASCII, headers), LAST];
+    const answers = await readAnswers(service, mounted.port, requests);
+    assert.equal(takeHeads().some(isOfCreate), !isWhole);
+    assert.match(answers, /^HTTP\/1\.1 200 OK\r$/m);
+    assert.equal(answers, await readAnswers(service, wrapped.port, requests));
+    if (prepare !== undefined) return;
+    takeHeads();
+    assert.equal(answers, await readAnswers(service, service.port, requests));
+    assert.equal(takeHeads().some(isOfCreate), !isWhole);
+  });
+}
 
 /** As middleware does that wants to know of the end of an answer: Node puts it together then. */
 function wrapEnd(res: ServerResponse): void {
@@ -180,7 +212,7 @@ function wrapEnd(res: ServerResponse): void {
 
 interface MountOptions {
   /** What is done with a response before the listener has it. */
-  readonly prepare?: (res: ServerResponse) => void;
+  readonly prepare?: ((res: ServerResponse) => void) | undefined;
   readonly corsOrigins?: readonly string[];
 }
 
