@@ -4,12 +4,20 @@
  * requests (`http.createServer`, option `IncomingMessage`). With the stream the
  * server makes a tenth fewer creates at 64 connections, and a ninth at 256.
  *
+ * Node documents neither that its parser calls `push` nor what it asks a request afterwards, and
+ * other runtimes differ; so each process tries it once, and else does without (`isDirectSafe`).
+ *
  * It is a stream like any other until a collector is attached, and again when
  * the collector wants no more; so refusals read or drop a rest as usual. In
  * between nothing is buffered and there is nothing to resume.
  */
-import { IncomingMessage } from "node:http";
-import { type BodyCollector, collectStream } from "./body.ts";
+import { randomUUID } from "node:crypto";
+import { once } from "node:events";
+import http, { IncomingMessage, type Server, type ServerResponse } from "node:http";
+import net from "node:net";
+import { setImmediate as turn } from "node:timers/promises";
+import { publishWarning } from "../core/channels.ts";
+import { BodyCollector, collectStream, Pending } from "./body.ts";
 import { NOTED, type Noted } from "./request-message.ts";
 
 export class DirectRequest extends IncomingMessage {
@@ -56,5 +64,102 @@ export class DirectRequest extends IncomingMessage {
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
     this.#collector?.leave();
     super._destroy(error, done);
+  }
+}
+
+/** On Linux a name that is no file: a firewall may close even loopback. */
+const TRIAL_ADDRESS =
+  process.platform === "linux"
+    ? { path: `\0plant-store-trial-${randomUUID()}` }
+    : { port: 0, host: "127.0.0.1" };
+const TRIAL_MS = 1000;
+const TRIAL_BYTES_MAX = 9;
+const HEAD = "POST / HTTP/1.1\r\nHost: a\r\n";
+const CUT = "cut";
+
+/** Requests on one connection, packet by packet, and what a collector makes of each. */
+const TRIALS: readonly (readonly [expected: string, ...packets: string[]])[] = [
+  ["one", `${HEAD}Content-Length: 3\r\n\r\none`],
+  ["onetwo", `${HEAD}Content-Length: 6\r\n\r\none`, "two"],
+  ["onetwo", `${HEAD}Transfer-Encoding: chunked\r\n\r\n3\r\none\r\n3\r\ntwo\r\n`, "0\r\n\r\n"],
+  ["body_too_large", `${HEAD}Content-Length: 12\r\n\r\n1234567890`, "12"],
+  ["", `${HEAD}Content-Length: 0\r\n\r\n`],
+  [CUT, `${HEAD}Content-Length: 6\r\n\r\none`],
+];
+
+let verdict: Promise<boolean> | undefined;
+
+/**
+ * Whether this runtime hands over to `DirectRequest` every byte of a body, its end, and the news
+ * that the client has left, and goes on with the next request afterwards. Each process finds out
+ * once, by real requests to a server that exists for this alone; never rejects.
+ */
+export function isDirectSafe(): Promise<boolean> {
+  verdict ??= tryRequests().then(
+    () => true,
+    (error: unknown) => {
+      publishWarning(
+        "Request bodies take a slower path: this runtime fails the check of the fast one",
+        error,
+      );
+      return false;
+    },
+  );
+  return verdict;
+}
+
+/** @throws Error when a result is not the expected one, or takes longer than `TRIAL_MS`. */
+async function tryRequests(): Promise<void> {
+  const signal = AbortSignal.timeout(TRIAL_MS);
+  const server = http.createServer({ IncomingMessage: DirectRequest }, (req, res) => {
+    collectTrial(req, res, (result) => server.emit("result", result));
+  });
+  const client = new net.Socket();
+  for (const end of [server, client]) end.on("error", () => {}); // what fails has no result
+  try {
+    server.listen(TRIAL_ADDRESS);
+    await once(server, "listening", { signal });
+    const { port } = server.address() as net.AddressInfo; // none of a path
+    client.connect({ ...TRIAL_ADDRESS, port } as net.NetConnectOpts);
+    for (const trial of TRIALS) await sendTrial(client, server, trial, signal);
+  } finally {
+    client.destroy();
+    server.close();
+    server.closeAllConnections();
+  }
+}
+
+function collectTrial(
+  req: IncomingMessage,
+  res: ServerResponse,
+  tell: (result: string) => void,
+): void {
+  const pending = new Pending(TRIAL_BYTES_MAX, 1);
+  const collector = new BodyCollector(TRIAL_BYTES_MAX, pending, (body, failure) => {
+    tell(body?.toString("latin1") ?? failure?.code ?? CUT);
+    res.end();
+  });
+  if (req instanceof DirectRequest) req.collect(collector);
+  else tell("a request of another class");
+}
+
+async function sendTrial(
+  client: net.Socket,
+  server: Server,
+  [expected, ...packets]: (typeof TRIALS)[number],
+  signal: AbortSignal,
+): Promise<void> {
+  const [[result]] = await Promise.all([
+    once(server, "result", { signal }),
+    expected === CUT || once(client, "data", { signal }),
+    sendPackets(client, packets).then(() => expected === CUT && client.destroy()),
+  ]);
+  if (result !== expected) throw new Error(`expected "${expected}", got "${result}"`);
+}
+
+async function sendPackets(client: net.Socket, packets: readonly string[]): Promise<void> {
+  for (const packet of packets) {
+    client.write(packet);
+    await turn();
   }
 }

@@ -5,14 +5,14 @@
  * Invariant. Every failure that can still be written has the Error body, also
  * those that Node's parser raises (see http/connections).
  */
-import http, { type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import http, { IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises";
 import { publishWarning } from "../core/channels.ts";
 import { readNumber } from "../core/options.ts";
 import { normalizeBasePath } from "./base-path.ts";
 import { Connections } from "./connections.ts";
-import { DirectRequest } from "./direct-request.ts";
+import { DirectRequest, isDirectSafe } from "./direct-request.ts";
 import { addressOf, type ListenOptions, listen, stopAccepting } from "./listen.ts";
 import type { ListenerOptions } from "./listener.ts";
 import { createTlsServer, Handshakes, replaceCertificate, type TlsOptions } from "./tls.ts";
@@ -79,7 +79,7 @@ export class PlantServer {
       stallMs: readNumber(options, "stallTimeoutMs"),
     };
     const connections = new Connections(options, times, lookMs);
-    const server = createServer(options, connections, lookMs);
+    const server = createServer(options, connections, lookMs, await isDirectSafe());
     await listen(server, options);
     server.on("error", (error) => publishWarning("Cannot accept a connection", error));
     return new PlantServer(server, connections, options);
@@ -135,11 +135,16 @@ export class PlantServer {
   }
 }
 
-function createServer(options: ServerOptions, connections: Connections, lookMs: number): Server {
+function createServer(
+  options: ServerOptions,
+  connections: Connections,
+  lookMs: number,
+  isDirect: boolean,
+): Server {
   const { tls } = options;
   const requestTimeoutMs = readNumber(options, "requestTimeoutMs");
   const settings = {
-    IncomingMessage: DirectRequest,
+    IncomingMessage: isDirect ? DirectRequest : IncomingMessage,
     maxHeaderSize: readNumber(options, "headerBytesMax"),
     headersTimeout: Math.min(readNumber(options, "headerTimeoutMs"), requestTimeoutMs),
     requestTimeout: requestTimeoutMs,

@@ -1,6 +1,6 @@
 /** The answers to creates that leave as one text, beside those that Node puts together. */
 import assert from "node:assert/strict";
-import { createServer, ServerResponse } from "node:http";
+import { createServer, IncomingMessage, ServerResponse } from "node:http";
 import net from "node:net";
 import { type TestContext, test } from "node:test";
 import { okReply } from "../../src/http/reply.ts";
@@ -147,6 +147,66 @@ for (const name of ["writeHead", "end"] as const) {
   });
 }
 
+/** Not documented. */
+interface Guts {
+  _header: string;
+  _storeHeader(first: string, headers: unknown): void;
+  _send(...given: unknown[]): boolean;
+}
+
+/** FAKE: what a Node of another time may do. */
+const OTHER_NODES: readonly [does: string, patch: (t: TestContext, nodes: Guts) => void][] = [
+  [
+    "sends a header more",
+    (t, nodes) => {
+      const { _storeHeader } = nodes;
+      t.mock.method(nodes, "_storeHeader", function (this: Guts, first: string, rest: unknown) {
+        _storeHeader.call(this, first, rest);
+        this._header = this._header.replace("\r\n\r\n", "\r\nX-New: 1\r\n\r\n");
+      });
+    },
+  ],
+  [
+    "sends no head that it did not make",
+    (t, nodes) => {
+      const { _storeHeader, _send } = nodes;
+      const made = new WeakSet<Guts>();
+      t.mock.method(nodes, "_storeHeader", function (this: Guts, first: string, rest: unknown) {
+        made.add(this);
+        _storeHeader.call(this, first, rest);
+      });
+      t.mock.method(nodes, "_send", function (this: Guts, ...given: unknown[]) {
+        if (!made.has(this)) this._header = "";
+        return _send.apply(this, given);
+      });
+    },
+  ],
+  [
+    "throws at a head that it did not make",
+    (t, nodes) => {
+      const { _send } = nodes;
+      t.mock.method(nodes, "_send", function (this: Guts, ...given: unknown[]) {
+        if (this._header.endsWith("}")) throw new TypeError("a head with a body");
+        return _send.apply(this, given);
+      });
+    },
+  ],
+];
+
+for (const [does, patch] of OTHER_NODES) {
+  test(`where Node ${does}, answers to creates are Node's to write`, async (t) => {
+    patch(t, ServerResponse.prototype as unknown as Guts);
+    const loaded = `../../src/http/whole-answer.ts?${does}`;
+    const { trySendWhole: tryThere } = (await import(loaded)) as {
+      trySendWhole: typeof trySendWhole;
+    };
+    const { url } = await serve(t, (_, res) => {
+      if (!tryThere(res, okReply("{}"), "one")) res.end("Node's");
+    });
+    assert.equal(await (await fetch(url, { method: "POST" })).text(), "Node's");
+  });
+}
+
 for (const [what, method, reply, answered] of [
   ["a plain 200 to a POST", "POST", okReply("{}"), "{}"],
   ["one with a header of its own", "POST", okReply("{}", { ETag: "1" }), "Node's"],
@@ -230,6 +290,7 @@ function mount(t: TestContext, { store, token }: Service, options: MountOptions 
 
 /** What heads Node has put together since it was asked last, in every server of this process. */
 function watchHeads(t: TestContext): () => readonly number[] {
+  compareOnce();
   // Not documented, but what it puts together is told nowhere else.
   const nodes = ServerResponse.prototype as unknown as { _storeHeader(first: string): void };
   const { mock } = t.mock.method(nodes, "_storeHeader");
@@ -238,6 +299,13 @@ function watchHeads(t: TestContext): () => readonly number[] {
     mock.resetCalls();
     return statuses;
   };
+}
+
+/** Has the process compare both ways now, if it has not yet: Node puts a head together then. */
+function compareOnce(): void {
+  const req = new IncomingMessage(new net.Socket());
+  Object.assign(req, { method: "POST", httpVersionMajor: 1, httpVersionMinor: 1 });
+  trySendWhole(new ServerResponse(req), okReply("{}"), "one");
 }
 
 /** Whether a status is that of a create, and not of what ends a connection here. */
