@@ -67,11 +67,6 @@ export class DirectRequest extends IncomingMessage {
   }
 }
 
-/** On Linux a name that is no file: a firewall may close even loopback. */
-const TRIAL_ADDRESS =
-  process.platform === "linux"
-    ? { path: `\0plant-store-trial-${randomUUID()}` }
-    : { port: 0, host: "127.0.0.1" };
 const TRIAL_MS = 1000;
 const TRIAL_BYTES_MAX = 9;
 const HEAD = "POST / HTTP/1.1\r\nHost: a\r\n";
@@ -111,16 +106,20 @@ export function isDirectSafe(): Promise<boolean> {
 /** @throws Error when a result is not the expected one, or takes longer than `TRIAL_MS`. */
 async function tryRequests(): Promise<void> {
   const signal = AbortSignal.timeout(TRIAL_MS);
-  const server = http.createServer({ IncomingMessage: DirectRequest }, (req, res) => {
+  const settings = { IncomingMessage: DirectRequest, insecureHTTPParser: false };
+  const server = http.createServer(settings, (req, res) => {
     collectTrial(req, res, (result) => server.emit("result", result));
   });
   const client = new net.Socket();
   for (const end of [server, client]) end.on("error", () => {}); // what fails has no result
   try {
-    server.listen(TRIAL_ADDRESS);
+    // On Linux at a name that is no file: a firewall may close even loopback.
+    const path = process.platform === "linux" ? `\0plant-store-trial-${randomUUID()}` : undefined;
+    const where = path === undefined ? { port: 0, host: "127.0.0.1" } : { path };
+    server.listen({ ...where, exclusive: true }); // in a worker of a cluster by itself, too
     await once(server, "listening", { signal });
-    const { port } = server.address() as net.AddressInfo; // none of a path
-    client.connect({ ...TRIAL_ADDRESS, port } as net.NetConnectOpts);
+    const { port } = server.address() as net.AddressInfo; // undefined if there is a path
+    client.connect({ ...where, port } as net.NetConnectOpts);
     for (const trial of TRIALS) await sendTrial(client, server, trial, signal);
   } finally {
     client.destroy();
@@ -139,8 +138,12 @@ function collectTrial(
     tell(body?.toString("latin1") ?? failure?.code ?? CUT);
     res.end();
   });
-  if (req instanceof DirectRequest) req.collect(collector);
-  else tell("a request of another class");
+  if (req instanceof DirectRequest) {
+    req.collect(collector);
+  } else {
+    tell("a request of another class");
+    res.end();
+  }
 }
 
 async function sendTrial(
