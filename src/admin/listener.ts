@@ -128,7 +128,7 @@ function refuse(error: unknown): AdminReply {
   const { status, body, headers } = errorReply(error);
   if (status === 500) publishWarning("Cannot answer a request to the admin listener", error);
   const allow = status === 405 ? { Allow: "GET, HEAD" } : {};
-  // Where the framing is in doubt, nobody knows where the next request begins.
+  // After a fault of the framing nobody knows where the next request begins.
   const close = status === 400 ? { Connection: "close" } : {};
   return { status, type: JSON_TYPE, body, headers: { ...headers, ...allow, ...close } };
 }

@@ -131,17 +131,17 @@ async function tryRequests(): Promise<void> {
 function collectTrial(
   req: IncomingMessage,
   res: ServerResponse,
-  tell: (result: string) => void,
+  report: (result: string) => void,
 ): void {
   const pending = new Pending(TRIAL_BYTES_MAX, 1);
   const collector = new BodyCollector(TRIAL_BYTES_MAX, pending, (body, failure) => {
-    tell(body?.toString("latin1") ?? failure?.code ?? CUT);
+    report(body?.toString("latin1") ?? failure?.code ?? CUT);
     res.end();
   });
   if (req instanceof DirectRequest) {
     req.collect(collector);
   } else {
-    tell("a request of another class");
+    report("a request of another class");
     res.end();
   }
 }

@@ -459,8 +459,8 @@ function halfHead(service: Service): Buffer {
 
 for (const [where, before] of [
   ["on a new connection", []],
-  ["behind an answer", [GOOD]],
-  ["behind an empty line", ["\r\n"]],
+  ["after an answer", [GOOD]],
+  ["after an empty line", ["\r\n"]],
 ] as const) {
   test(`a drain does not wait for the rest of a request head ${where}`, async (t) => {
     const service = await startService(t);

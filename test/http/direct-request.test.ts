@@ -91,7 +91,7 @@ function encodeProgram(patch: string, folder: string): string {
 }
 
 for (const [what, patch, isDirect] of OTHERS) {
-  test(`where the parser ${what}, plants are stored exactly`, TIMEOUT, async (t) => {
+  test(`if the parser ${what}, plants are stored exactly`, TIMEOUT, async (t) => {
     const folder = makeFolder(t);
     const { statuses, warnings } = await readModule<Record<"statuses" | "warnings", unknown[]>>(
       encodeProgram(patch, folder),

@@ -33,14 +33,14 @@ const SEEN: readonly Doubtful[] = [
   ["a space before the colon of a length", [`Content-Length : ${BODY.length}`], BODY],
   ["chunks in another coding", ["Transfer-Encoding: gzip, chunked"], CHUNKS],
 ];
-/** The same, where the parser alone can see it. */
+/** The same, as only the parser can see it. */
 const UNSEEN: readonly Doubtful[] = [
   ["a bare LF before a length", [`X: a\n${LENGTH}`], BODY],
   ["a folded header", ["Transfer-Encoding:\r\n chunked"], CHUNKS],
   ["a control character in a value", [LENGTH, "X: a\x01b"], BODY],
 ];
 
-/** A create whose end is in doubt, and the create that stands where one reading has its end. */
+/** A create whose end is in doubt, and the create that begins where one reading ends. */
 function encode(token: string, [, headers, body]: Doubtful): Buffer {
   const start = `POST /plants HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${token}\r\n`;
   const lines = ["Content-Type: application/json", ...headers].map((line) => `${line}\r\n`);
@@ -75,7 +75,7 @@ test("under NODE_OPTIONS=--insecure-http-parser the command refuses what has two
 
 describe("in a server with a lenient parser, the mounted listener", TIMEOUT, () => {
   for (const doubtful of SEEN) {
-    test(`refuses ${doubtful[0]}, and carries out nothing behind it`, async (t) => {
+    test(`refuses ${doubtful[0]}, and carries out nothing after it`, async (t) => {
       const { store: plants, token, logLines } = await startService(t);
       const tokens = { verify: () => ({ name: "test", scopes: ["write"] as const }) };
       const listener = createRequestListener({ plants, tokens });

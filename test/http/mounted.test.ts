@@ -36,7 +36,7 @@ const DECODED: readonly [what: string, bodies: readonly string[], touch: Touch][
   ["wants text when some has come", [LONG], (req) => setImmediate(() => req.setEncoding("utf8"))],
 ];
 
-describe("the answer names the mistake, and nothing is stored, where other code", () => {
+describe("the answer names the mistake, and nothing is stored, if other code", () => {
   for (const [what, bodies, touch] of DECODED) {
     test(`${what} of the body`, async (t) => {
       const warnings = collectWarnings(t, "Cannot answer a request");
@@ -109,7 +109,7 @@ const SET: readonly [what: string, touch: Touch, headers: Headers, status: numbe
 ];
 
 for (const [what, touch, headers, status] of SET) {
-  test(`where other code ${what}, the answer is ${status}`, async (t) => {
+  test(`if other code ${what}, the answer is ${status}`, async (t) => {
     const { answer, lines } = await create(t, touch, { headers });
     assert.equal(answer.status, status, answer.text);
     assert.deepEqual(lines, status === 200 ? [BODY] : []);

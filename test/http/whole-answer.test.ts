@@ -194,7 +194,7 @@ const OTHER_NODES: readonly [does: string, patch: (t: TestContext, nodes: Guts) 
 ];
 
 for (const [does, patch] of OTHER_NODES) {
-  test(`where Node ${does}, answers to creates are Node's to write`, async (t) => {
+  test(`if Node ${does}, answers to creates are Node's to write`, async (t) => {
     patch(t, ServerResponse.prototype as unknown as Guts);
     const loaded = `../../src/http/whole-answer.ts?${does}`;
     const { trySendWhole: tryThere } = (await import(loaded)) as {
@@ -234,7 +234,7 @@ const CORS: readonly [
   ["a page of a named origin", [A], { Origin: A }, undefined, true],
   ["a page of another origin", [A], { Origin: "https://b.test" }, undefined, true],
   ["no page", [A], {}, undefined, true],
-  ["a page where every origin is allowed", ["*"], { Origin: A }, undefined, true],
+  ["a page if every origin is allowed", ["*"], { Origin: A }, undefined, true],
   ["a page of any origin, beside a header of other code", ["*"], { Origin: A }, VARIES, false],
   ["a page of a named origin, beside a header of other code", [A], { Origin: A }, VARIES, false],
   ["a page beyond ASCII", ["x://\u00fc"], { Origin: "x://\u00fc" }, undefined, false],
