@@ -67,7 +67,7 @@ export {
   openImportFile,
 } from "./store/import.ts";
 export type { LineFault, LinePosition } from "./store/line-fault.ts";
-export { exportLines, readPlants } from "./store/plant-reader.ts";
+export { exportLines, listLogLines, readPlants } from "./store/plant-reader.ts";
 export { PlantStore } from "./store/plant-store.ts";
 export type { PlantStoreOptions } from "./store/plant-store-options.ts";
 export {

@@ -47,6 +47,7 @@ test("the library exports these names and no others", () => {
     "isLive",
     "isSound",
     "isTokenName",
+    "listLogLines",
     "listTokens",
     "normalizeBasePath",
     "openImportFile",

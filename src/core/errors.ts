@@ -18,7 +18,7 @@ export type RequestErrorCode =
   | "invalid_utf8"
   /** `id`, `name` or `tag` stands more than once in the body. */
   | "duplicate_member"
-  /** The body is JSON but no NewPlant (interface 2.2). */
+  /** The body is JSON but no NewPlant (README, "The contract"). */
   | "invalid_plant"
   /** The id is taken by a plant with another name or tag. */
   | "conflict"

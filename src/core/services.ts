@@ -21,6 +21,8 @@ export interface PlantService {
    * unknown and the same call should be repeated, `store_failed` (likewise
    * unknown) or `closed` when this store takes no more.
    * @throws TypeError or RangeError when this is no plant.
+   * @throws PlantStoreError `body_too_large` when its line in the log would be longer than 64 MiB;
+   * nothing was stored.
    */
   create(plant: NewPlant): Promise<CreateOutcome>;
 

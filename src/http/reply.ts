@@ -3,7 +3,7 @@
  * `error` number, and the headers every answer carries.
  *
  * Invariant: every failure has the body `{"error": int32, "message": string}`
- * and nothing else (interface 2.3). A number is status x 100 + n and never
+ * and nothing else (README, "The contract"). A number is status x 100 + n and never
  * changes. A message reaches the client only under a request code; anything
  * else is answered `internal`, so no path or stack gets out.
  */

@@ -171,10 +171,13 @@ export class IdIndex {
    * @throws RangeError for an offset of 1 TiB or more.
    */
   add(id: bigint, offset: number): number | undefined {
-    requireOffset(offset);
     this.#id[0] = id;
-    const low = this.#halves[0] as number;
-    const high = this.#halves[1] as number;
+    return this.addWords(this.#halves[0] as number, this.#halves[1] as number, offset);
+  }
+
+  /** The same for an id given as two signed 32-bit halves. */
+  addWords(low: number, high: number, offset: number): number | undefined {
+    requireOffset(offset);
     return this.#addHashed(this.#hash.of(low, high), low, high, offset);
   }
 

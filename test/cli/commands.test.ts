@@ -3,7 +3,7 @@ import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { createToken, TokenRegistry } from "../../src/index.ts";
-import { runCli } from "../support/cli.ts";
+import { runCli, startServer } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
 import { readLog, writeLog } from "../support/stores.ts";
 
@@ -59,6 +59,33 @@ test("list prints a log of several blocks whole, also into a slow pipe", async (
   const end = await runCli(["list", "--data", folder]);
   assert.equal(end.status, 0);
   assert.equal(end.stdout === log, true, "not assert.equal: its diff of megabytes helps nobody");
+});
+
+test("list prints thousands of plants with a few writes", async (t) => {
+  const folder = makeFolder(t);
+  writeLog(folder, Array.from({ length: 5000 }, (_, id) => `{"id":${id},"name":"a"}\n`).join(""));
+  const source = `
+    let writes = 0;
+    const { write } = process.stdout;
+    process.stdout.write = (...args) => { writes++; return write.apply(process.stdout, args); };
+    process.on("exit", () => process.stderr.write(String(writes)));`;
+  const env = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(source)}` };
+  const { status, stderr } = await runCli(["list", "--data", folder], { env });
+  assert.equal(status, 0);
+  assert.ok(Number(stderr) > 0 && Number(stderr) < 10, stderr);
+});
+
+test("list prints a plant once that an editor doubled, as GET /plants does", async (t) => {
+  const folder = makeFolder(t);
+  writeLog(folder, `${LOG}${LINES[1]}\n`);
+  const token = await createToken(folder, { name: "reader", scopes: ["read"] });
+  const server = await startServer(t, ["--data", folder]);
+  const headers = { Authorization: `Bearer ${token}`, Accept: "application/x-ndjson" };
+  const listed = await (await fetch(`${server.url}/plants`, { headers })).text();
+  assert.equal(listed, LOG);
+  assert.equal((await runCli(["list", "--data", folder])).stdout, listed);
+  assert.equal((await server.stop()).status, 0);
+  assert.equal((await runCli(["list", "--data", folder])).stdout, listed);
 });
 
 test("list of a store without plants prints nothing and succeeds", async (t) => {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { appendFileSync, existsSync, mkdirSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { exportLines, type NewPlant, readPlants } from "../../src/index.ts";
+import { exportLines, listLogLines, type NewPlant, readPlants } from "../../src/index.ts";
 import { makeFolder } from "../support/folders.ts";
 import { collect, logPath, openFilesIn, openStore, readLog, writeLog } from "../support/stores.ts";
 
@@ -205,3 +205,60 @@ test("what stands before a damaged line is exported, and the fault names path, l
   });
   assert.equal(Buffer.concat(given).toString(), A_LINE + B_LINE);
 });
+
+/** What is listed of a log: every plant once, in the form that a list over HTTP has. */
+const LISTS: readonly [says: string, log: string, listed: string][] = [
+  ["an empty log", "", ""],
+  ["nothing but blank lines", "\n \n", ""],
+  ["lines in any spelling", A_LINE + B_LINE, `${A_LINE}{"id":2,"name":"b","tag":"t"}\n`],
+  ["one plant twice", A_LINE + A_LINE, A_LINE],
+  ["one plant in two spellings", `${A_LINE}{"name":"a","id":1}\n`, A_LINE],
+  ["one plant in two other spellings", `{"name":"a","id":1}\n${A_LINE}`, A_LINE],
+  ["one plant twice, and once more without its line feed", A_LINE + A_LINE + A_LINE.trim(), A_LINE],
+  ["a character that ends a line", '{"id":1,"name":"\u2028"}\n', '{"id":1,"name":"\\u2028"}\n'],
+  ["a torn end", `${A_LINE}{"id":2`, A_LINE],
+];
+
+for (const [says, log, listed] of LISTS) {
+  test(`the list of ${says} holds every plant once`, async (t) => {
+    const folder = makeFolder(t);
+    writeLog(folder, log);
+    assert.equal(Buffer.concat(await collect(listLogLines(folder))).toString(), listed);
+    assert.equal(readLog(folder), log);
+  });
+}
+
+test("the list of a log of several blocks holds a plant once that returns blocks later", async (t) => {
+  const folder = makeFolder(t);
+  const lines = Array.from({ length: 6000 }, (_, id) => {
+    return `{"id":${id},"name":"${"x".repeat((id * 7919) % 900)}"}\n`;
+  });
+  writeLog(folder, lines.join("") + lines.slice(0, 10).join(""));
+  const blocks = await collect(listLogLines(folder));
+  assert.ok(blocks.length > 1, "in bounded memory");
+  assert.ok(blocks.length < 10, "in few pieces");
+  assert.equal(Buffer.concat(blocks).toString(), lines.join(""));
+});
+
+const LIST_REFUSALS: readonly [says: string, log: string, given: string][] = [
+  ["a damaged line", `${A_LINE}damage\n`, A_LINE],
+  ["one id with two contents", `${A_LINE}{"id":1,"name":"other"}\n`, A_LINE],
+];
+
+for (const [says, log, given] of LIST_REFUSALS) {
+  test(`the list of a log with ${says} gives the lines before it, then names the line`, async (t) => {
+    const folder = makeFolder(t);
+    writeLog(folder, log);
+    const pieces: Buffer[] = [];
+    const reading = async () => {
+      for await (const bytes of listLogLines(folder)) pieces.push(bytes);
+    };
+    await assert.rejects(reading, (error: Error & { code?: string }) => {
+      assert.equal(error.code, "corruption");
+      assert.match(error.message, /plants\.jsonl": line 2\b.*\b20\b/);
+      return true;
+    });
+    assert.equal(Buffer.concat(pieces).toString(), given);
+    assert.deepEqual(openFilesIn(folder), []);
+  });
+}

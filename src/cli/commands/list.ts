@@ -1,5 +1,5 @@
-/** `plant-store list`: every plant, oldest first, also beside a running server. */
-import { encodeNewPlant, readPlants } from "../../index.ts";
+/** `plant-store list`: every plant once, oldest first, also beside a running server. */
+import { listLogLines } from "../../index.ts";
 import { defineCommand } from "../command.ts";
 import { DATA } from "../options.ts";
 import { printLines } from "../output.ts";
@@ -11,7 +11,9 @@ export const list = defineCommand({
   outputUse: "listing",
   options: { data: DATA },
   async run(_, { data = "" }) {
-    for await (const plant of readPlants(data)) await printLines([encodeNewPlant(plant)]);
+    for await (const bytes of listLogLines(data)) {
+      await printLines(bytes.toString().trimEnd().split("\n"));
+    }
     return 0;
   },
 });
