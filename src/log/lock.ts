@@ -267,7 +267,7 @@ function listen(server: net.Server, address: string): Promise<void> {
     server.once("error", reject);
     // 0666, because the folder (0700) is the guard: a lock that root left behind
     // must not lock the service out.
-    server.listen({ path: address, readableAll: true, writableAll: true }, () => {
+    server.listen({ path: address, readableAll: true, writableAll: true, exclusive: true }, () => {
       server.off("error", reject);
       resolve();
     });
