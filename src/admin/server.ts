@@ -122,7 +122,7 @@ function createServer(): Server {
 async function listen(server: Server, address: AdminAddress): Promise<void> {
   if ("socketPath" in address) return listenOnPath(server, address.socketPath);
   const listening = once(server, "listening");
-  server.listen(address);
+  server.listen({ ...address, exclusive: true }); // by this process, also as a worker of node:cluster
   await listening;
 }
 

@@ -18,7 +18,8 @@ export async function listenOnPath(server: Server, path: string): Promise<void> 
   // Whoever else found it so may have its own there by now, but for the moment between these two.
   if (stale !== undefined && stale === socketTime(path)) rmSync(path, { force: true });
   const listening = once(server, "listening");
-  withUmask(0o077, () => server.listen({ path }));
+  // Exclusive: as a worker of node:cluster it would have the primary make the socket, with its mask.
+  withUmask(0o077, () => server.listen({ path, exclusive: true }));
   // It is bound at once; if not, the path is somebody else's.
   if (server.listening) chmodSync(path, 0o600);
   await listening;

@@ -1,8 +1,10 @@
 #!/usr/bin/env node
 /**
  * The program: finds the command, runs it, turns what it throws into one line
- * and an exit status. The only file that touches `process.exitCode`. A fault
- * is told in words; a stack never reaches the terminal.
+ * and an exit status, and ends the process with that once its output is written,
+ * whatever else is open: a channel to a parent process (`node:cluster`, pm2)
+ * would keep it alive. A fault is told in words; a stack never reaches the
+ * terminal.
  */
 import { subscribe } from "node:diagnostics_channel";
 import { PlantStoreError, type WarningMessage } from "../index.ts";
@@ -25,7 +27,7 @@ import { tokenRevoke } from "./commands/token-revoke.ts";
 import { verify } from "./commands/verify.ts";
 import { describeCommand, describeProgram } from "./help.ts";
 import { nameFault } from "./logging/process-faults.ts";
-import { abandonNotice, report, watchOutputs } from "./output.ts";
+import { flushOutputs, report, useOutput, watchOutputs } from "./output.ts";
 import { VERSION } from "./version.ts";
 
 const COMMANDS: readonly Command[] = [
@@ -50,6 +52,8 @@ const COMMANDS: readonly Command[] = [
 const NEEDS_A_PERSON: readonly string[] = ["corruption", "invalid_json"];
 
 async function main(words: readonly string[]): Promise<ExitStatus> {
+  watchOutputs();
+  requireNode();
   const [first] = words;
   if (first === "--version" || first === "-v") return print(`${VERSION}\n`);
   if (first === "--help" || first === "-h" || first === "help") {
@@ -62,13 +66,30 @@ async function main(words: readonly string[]): Promise<ExitStatus> {
   const { command, rest } = findCommand(words, COMMANDS);
   const { args, options, wantsHelp } = readArgs(command, rest);
   if (wantsHelp) return print(describeCommand(command));
-  watchOutputs(command.outputUse ?? "result");
+  useOutput(command.outputUse ?? "result");
   return command.run(args, options, () => explainOptions(command, rest));
+}
+
+/**
+ * Refuses a runtime on which plants are not safe, before anything is touched.
+ *
+ * @throws UsageError.
+ */
+function requireNode(): void {
+  const { bun, deno } = process.versions;
+  if (bun !== undefined || deno !== undefined) {
+    const runtime = bun === undefined ? `Deno ${deno}` : `Bun ${bun}`;
+    throw new UsageError(`cannot run under ${runtime}: run it with Node.js`);
+  }
+  if (process.permission !== undefined) {
+    throw new UsageError(
+      "cannot run under --permission: Node.js refuses fsync there, and no plant would be durable; start node without that flag",
+    );
+  }
 }
 
 /** A help text. */
 function print(text: string): ExitStatus {
-  watchOutputs("listing");
   process.stdout.write(text);
   return 0;
 }
@@ -91,7 +112,7 @@ main(process.argv.slice(2))
     report({ level: "error", event: "failed", message });
     return exitStatus(error);
   })
-  .then((status) => {
-    process.exitCode = status;
-    abandonNotice();
+  .then(async (status) => {
+    await flushOutputs();
+    process.exit(status);
   });

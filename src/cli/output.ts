@@ -19,7 +19,7 @@ export type OutputUse =
   | "result";
 
 /** A notice is a sign of life: whoever started a server may stop to read. */
-let use: OutputUse | "notice" = "result";
+let use: OutputUse | "notice" = "listing";
 
 /** Prints results in one piece, a line each; waits while the reader is slower. */
 export async function printLines(lines: readonly string[]): Promise<void> {
@@ -37,9 +37,18 @@ export function printNotice(lines: readonly string[]): void {
   void print(encodeLines(lines));
 }
 
-/** The process is about to end: a notice that nobody takes does not hold it. */
-export function abandonNotice(): void {
-  if (use === "notice" && process.stdout.writableLength > 0) process.exit();
+/**
+ * Resolves once everything is written, however slow its readers are, so that the process may
+ * end. A notice that nobody reads is not waited for.
+ */
+export async function flushOutputs(): Promise<void> {
+  if (use !== "notice") await flush(process.stdout);
+  await flush(process.stderr);
+}
+
+/** Also resolves when the reader has gone: `watchOutputs` decides what that means. */
+async function flush(stream: NodeJS.WriteStream): Promise<void> {
+  if (stream.writableLength > 0) await new Promise((resolve) => stream.write("", resolve));
 }
 
 function encodeLines(lines: readonly string[]): Buffer {
@@ -91,9 +100,13 @@ function tell({ level, message }: Notice): void {
   process.stderr.write(`plant-store: ${label}${escapeControls(message)}\n`);
 }
 
-/** Decides what becomes of a process whose output cannot be written. Lost messages end nothing. */
-export function watchOutputs(given: OutputUse): void {
+/** What standard output is for, which is `listing` at first. */
+export function useOutput(given: OutputUse): void {
   use = given;
+}
+
+/** Decides what becomes of a process whose output cannot be written. Lost messages end nothing. */
+export function watchOutputs(): void {
   process.stderr.on("error", () => {});
   process.stdout.on("error", onLoss);
 }

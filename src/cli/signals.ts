@@ -1,17 +1,22 @@
 /**
- * What signals mean to a server: SIGTERM and SIGINT end it, SIGHUP has it read
- * its certificate again, and ends nothing.
+ * What signals mean to a server: SIGTERM and SIGINT end it, and so does the
+ * primary of `node:cluster` that disconnects it; SIGHUP has it read its
+ * certificate again, and ends nothing.
  *
  * A server without a certificate at a terminal keeps the meaning that SIGHUP
  * has there: the terminal is gone, and so is who would stop the server.
  */
 
+import cluster from "node:cluster";
 import { constants } from "node:os";
 
 /** npm hands a terminal's Ctrl-C on to a program that has already got it. */
 const SAME_SIGNAL_MS = 100;
 
-/** Aborts at the first SIGTERM or SIGINT; the second one ends the process at once. */
+/**
+ * Aborts at the first SIGTERM or SIGINT, or when the primary disconnects this worker; the second
+ * signal ends the process at once.
+ */
 export function stopSignal(): AbortSignal {
   const stop = new AbortController();
   let firstAt: number | undefined;
@@ -25,6 +30,8 @@ export function stopSignal(): AbortSignal {
     }
   };
   process.on("SIGTERM", onSignal).on("SIGINT", onSignal);
+  // node:cluster closes the worker's server first, and waits until its last connection has ended.
+  if (cluster.isWorker) process.once("disconnect", () => stop.abort());
   return stop.signal;
 }
 

@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { SERVE_OPTIONS } from "../../src/cli/serve-options.ts";
@@ -7,7 +9,7 @@ import { VERSION } from "../../src/cli/version.ts";
 import { NODE_ARGS, runCli, startServer } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
 import { messagesOf } from "../support/messages.ts";
-import { type Finished, runToEnd } from "../support/run.ts";
+import { type Finished, finish, runToEnd } from "../support/run.ts";
 import { writeLog } from "../support/stores.ts";
 
 /** Most of a run is the start of its process, so some go at once. */
@@ -156,6 +158,44 @@ test("a standard output that has room for a part ends export with status 1 and o
   const end = await runInShell(limited, ["export", "--data", folder]);
   assert.equal(end.status, 1);
   assertOneLine(end.stderr);
+});
+
+test("messages into a pipe that is read late are whole before the command ends", async (t) => {
+  const lines = 50_000; // their messages are more than a pipe holds
+  const child = spawn(process.execPath, [...NODE_ARGS, "import", "-", "--data", makeFolder(t)]);
+  t.after(() => child.kill("SIGKILL"));
+  child.stderr.pause();
+  child.stdin.end("x\n".repeat(lines));
+  const [result] = await once(child.stdout.setEncoding("utf8"), "data");
+  assert.match(result, /\b50000\n$/);
+  const finished = finish(child);
+  child.stderr.resume();
+  const { status, stderr } = await finished;
+  assert.deepEqual([status, stderr.split("\n").length - 1], [3, lines]);
+});
+
+test("a message that nobody reads changes no exit status", async () => {
+  const child = spawn(process.execPath, [...NODE_ARGS, "srve"]);
+  child.stderr.destroy();
+  assert.deepEqual(await once(child, "exit"), [2, null]);
+});
+
+test("under Node's permission model every command is refused with status 2 and one line", async (t) => {
+  const data = join(makeFolder(t), "data");
+  const flag = process.allowedNodeEnvironmentFlags.has("--permission")
+    ? "--permission"
+    : "--experimental-permission";
+  const flags = [flag, "--no-warnings", "--allow-fs-read=*", "--allow-fs-write=*"];
+  // What tsx needs to run the source.
+  const loader = ["--allow-worker", "--allow-child-process"];
+  for (const words of [["serve", "--port", "0"], ["token", "create", "x"], ["list"]]) {
+    const args = [...flags, ...loader, ...NODE_ARGS, ...words, "--data", data];
+    const end = await runToEnd([process.execPath, ...args]);
+    assert.deepEqual([end.status, end.stdout], [2, ""], end.stderr);
+    assertOneLine(end.stderr);
+    assert.ok(end.stderr.includes("--permission"), end.stderr);
+  }
+  assert.equal(existsSync(data), false);
 });
 
 test("whatever is thrown ends a command with status 1 and one line", async () => {

@@ -1,7 +1,6 @@
 /** `plant-store print systemd-unit`: the unit files for this very program, ready to install. */
 import { isIP } from "node:net";
 import path from "node:path";
-import { isSea } from "node:sea";
 import { formatHostPort } from "../../index.ts";
 import { defineCommand, UsageError } from "../command.ts";
 import { HOST, oneOf, PORT } from "../options.ts";
@@ -45,6 +44,7 @@ export const printSystemdUnit = defineCommand({
 /** How this program was started: by itself as one executable, else as a script by Node. */
 function ownCommand(): readonly string[] {
   // Not by comparing paths: an executable finds in argv[1] what was typed, whatever that leads to.
-  if (isSea()) return [process.execPath, "serve"];
+  // Not by an import: other runtimes lack the module, and `main` could not refuse them in words.
+  if (process.getBuiltinModule("node:sea").isSea()) return [process.execPath, "serve"];
   return [process.execPath, ...process.execArgv, path.resolve(process.argv[1] ?? ""), "serve"];
 }

@@ -8,7 +8,9 @@
  * on disk. SIGHUP reads the certificate again. The admin listener is there before
  * everything else, and ends last.
  */
+import cluster from "node:cluster";
 import { once } from "node:events";
+import { setTimeout as sleep } from "node:timers/promises";
 import {
   type AdminAddress,
   AdminServer,
@@ -16,7 +18,7 @@ import {
   formatHostPort,
   PlantServer,
   PlantStore,
-  type PlantStoreError,
+  PlantStoreError,
   type ServerOptions,
   TokenRegistry,
 } from "../../index.ts";
@@ -33,6 +35,13 @@ import { onReloadSignal, stopSignal } from "../signals.ts";
 import { takeHeldSocket } from "../systemd.ts";
 import { readTlsFiles } from "../tls-files.ts";
 import { VERSION } from "../version.ts";
+
+/**
+ * `pm2 reload` starts a worker of node:cluster before it stops the one that it replaces, 3 s later
+ * by default, and gives up a worker that ends sixteen times at once: a worker waits for the folder.
+ */
+const WORKER_WAIT_MS = 6000;
+const WORKER_RETRY_MS = 250;
 
 export const serve = defineCommand({
   name: "serve",
@@ -110,8 +119,28 @@ async function serveStore(
   return exitStatus;
 }
 
+/** Opens the store, as soon as no other process has it where this one is a worker. */
+async function openStore(
+  data: string,
+  options: ServeOptions,
+  stop: AbortSignal,
+): Promise<PlantStore> {
+  const deadline = performance.now() + (cluster.isWorker ? WORKER_WAIT_MS : 0);
+  for (let tries = 0; ; tries++) {
+    try {
+      return await tryOpenStore(data, options, stop);
+    } catch (error) {
+      const isLocked = error instanceof PlantStoreError && error.code === "locked";
+      if (!isLocked || performance.now() >= deadline) throw error;
+      if (tries === 0) warn(`waiting ${WORKER_WAIT_MS / 1000} s at most: ${error.message}`);
+      await sleep(WORKER_RETRY_MS);
+      stop.throwIfAborted();
+    }
+  }
+}
+
 /** @throws the reason of the stop, where that comes while a long log is read. */
-function openStore(data: string, options: ServeOptions, stop: AbortSignal): Promise<PlantStore> {
+function tryOpenStore(data: string, options: ServeOptions, stop: AbortSignal): Promise<PlantStore> {
   const progress = new Progress("reading the log");
   return PlantStore.open(data, {
     command: "serve",

@@ -1,0 +1,185 @@
+/** The program with a channel to its parent process, as node:cluster, pm2 and `fork` start it. */
+import assert from "node:assert/strict";
+import { type ChildProcess, fork } from "node:child_process";
+import cluster, { type Worker } from "node:cluster";
+import { statSync } from "node:fs";
+import { join } from "node:path";
+import { describe, type TestContext, test } from "node:test";
+import { createToken } from "../../src/index.ts";
+import { NODE_ARGS, startServer } from "../support/cli.ts";
+import { Client } from "../support/client.ts";
+import { makeFolder } from "../support/folders.ts";
+import { logLinesOf, messagesOf } from "../support/messages.ts";
+import { type Finished, finish } from "../support/run.ts";
+import { openStore, readLog, writeLog } from "../support/stores.ts";
+import { until } from "../support/watch.ts";
+
+const MAIN = NODE_ARGS.at(-1) ?? "";
+const execArgv = NODE_ARGS.slice(0, -1);
+
+interface Program {
+  readonly process: ChildProcess;
+  readonly finished: Promise<Finished>;
+  stdout(): string;
+  stderr(): string;
+}
+
+function watch(t: TestContext, child: ChildProcess): Program {
+  t.after(() => child.kill("SIGKILL"));
+  let stdout = "";
+  let stderr = "";
+  child.stdout?.on("data", (text: string) => {
+    stdout += text;
+  });
+  child.stderr?.on("data", (text: string) => {
+    stderr += text;
+  });
+  return { process: child, finished: finish(child), stdout: () => stdout, stderr: () => stderr };
+}
+
+/** A program that listens to messages, for which its channel stays open. */
+function forkCli(t: TestContext, args: readonly string[]): Program {
+  const source = `process.on("message", () => {})`;
+  const env = {
+    ...process.env,
+    NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(source)}`,
+  };
+  return watch(t, fork(MAIN, args, { execArgv, env, silent: true }));
+}
+
+/** A worker of this process, which is its primary. */
+function forkWorker(
+  t: TestContext,
+  args: readonly string[],
+): Program & { readonly worker: Worker } {
+  cluster.setupPrimary({ exec: MAIN, execArgv, args: [...args], silent: true });
+  const worker = cluster.fork();
+  return { ...watch(t, worker.process), worker };
+}
+
+function serveArgs(folder: string, ...more: readonly string[]): string[] {
+  return ["serve", "--data", folder, "--port", "0", ...more];
+}
+
+/** Waits for the ready line, and returns the URL in it. */
+async function urlOf(program: Program): Promise<string> {
+  const find = () => /^plant-store listening on (\S+)\n/.exec(program.stdout())?.[1];
+  await until("it is ready", () => find() !== undefined);
+  return find() ?? "";
+}
+
+function isRefused(url: string): Promise<boolean> {
+  return fetch(url).then(
+    () => false,
+    () => true,
+  );
+}
+
+describe("a program that was forked, and whose channel stays open, ends by itself", () => {
+  test("serve, at a signal: 0", async (t) => {
+    const program = forkCli(t, serveArgs(makeFolder(t)));
+    await urlOf(program);
+    program.process.kill("SIGTERM");
+    assert.deepEqual([(await program.finished).status, messagesOf(program.stderr())], [0, []]);
+  });
+
+  test("serve of a folder that is in use: 1, naming the holder", async (t) => {
+    const folder = makeFolder(t);
+    await openStore(t, folder);
+    const { status, stderr } = await forkCli(t, serveArgs(folder)).finished;
+    assert.equal(status, 1);
+    assert.match(
+      messagesOf(stderr).join("\n"),
+      new RegExp(`^.*"library" \\(process ${process.pid}\\b.*$`),
+    );
+  });
+
+  const COMMANDS: readonly [words: string[], status: number][] = [
+    [["--version"], 0],
+    [["list"], 0],
+    [["get", "2"], 1],
+    [["srve"], 2],
+  ];
+  for (const [words, status] of COMMANDS) {
+    test(`${words.join(" ")}: ${status}`, async (t) => {
+      const folder = makeFolder(t);
+      writeLog(folder, '{"id":1,"name":"a"}\n');
+      const args = words.length === 1 && words[0] !== "list" ? words : [...words, "--data", folder];
+      assert.equal((await forkCli(t, args).finished).status, status);
+    });
+  }
+
+  test("list into a pipe that is read later: 0, and every line is there", async (t) => {
+    const folder = makeFolder(t);
+    const log = Array.from({ length: 12_000 }, (_, id) => `{"id":${id},"name":"Fern"}\n`).join("");
+    writeLog(folder, log);
+    const { status, stdout } = await forkCli(t, ["list", "--data", folder]).finished;
+    assert.deepEqual([status, stdout === log], [0, true]);
+  });
+});
+
+describe("a worker of node:cluster", () => {
+  test("ends with 0 at a signal", async (t) => {
+    const program = forkWorker(t, serveArgs(makeFolder(t)));
+    await urlOf(program);
+    program.process.kill("SIGTERM");
+    assert.deepEqual([(await program.finished).status, messagesOf(program.stderr())], [0, []]);
+  });
+
+  test("whose folder another worker has waits for it, and serves when that one has ended", async (t) => {
+    const folder = makeFolder(t);
+    const first = forkWorker(t, serveArgs(folder));
+    await urlOf(first);
+    const second = forkWorker(t, serveArgs(folder));
+    await until("it waits", () => messagesOf(second.stderr()).length === 1);
+    first.process.kill("SIGTERM");
+    assert.equal((await first.finished).status, 0);
+    assert.equal((await fetch(`${await urlOf(second)}/plants`)).status, 401);
+    second.process.kill("SIGTERM");
+    assert.equal((await second.finished).status, 0);
+  });
+
+  test("whose folder another worker keeps ends with 1, naming the holder", async (t) => {
+    const folder = makeFolder(t);
+    const first = forkWorker(t, serveArgs(folder));
+    const url = await urlOf(first);
+    const { status, stderr } = await forkWorker(t, serveArgs(folder)).finished;
+    assert.equal(status, 1);
+    assert.ok(messagesOf(stderr).at(-1)?.includes(`process ${first.process.pid},`), stderr);
+    assert.equal((await fetch(`${url}/plants`)).status, 401);
+  });
+
+  test("that its primary disconnects answers what is in flight, keeps its folder until then, and ends with 0", async (t) => {
+    const folder = makeFolder(t);
+    const token = await createToken(folder, { name: "gardener" });
+    const program = forkWorker(t, serveArgs(folder));
+    const url = await urlOf(program);
+    const client = await Client.connect(Number(new URL(url).port));
+    t.after(() => client.destroy());
+    const body = '{"id":1,"name":"a"}';
+    await client.send(
+      `POST /plants HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${token}\r\n` +
+        `Content-Type: application/json\r\nContent-Length: ${body.length}\r\n` +
+        "Expect: 100-continue\r\n\r\n",
+    );
+    await client.next(); // 100: it is in flight
+    program.worker.disconnect();
+    await until("it takes no more", () => isRefused(url));
+    await assert.rejects(startServer(t, ["--data", folder]), /ended before it was ready/);
+    await client.send(body);
+    assert.equal((await client.next()).status, 200);
+    client.destroy(); // node:cluster waits for every connection
+    const { status, stderr } = await program.finished;
+    assert.deepEqual([status, logLinesOf(stderr).at(-1)?.event], [0, "stopped"]);
+    assert.equal(readLog(folder), `${body}\n`);
+    assert.equal((await (await startServer(t, ["--data", folder])).stop()).status, 0);
+  });
+
+  test("has an admin socket that is its owner's alone", async (t) => {
+    const folder = makeFolder(t);
+    const socket = join(folder, "admin.sock");
+    const program = forkWorker(t, serveArgs(folder, "--admin", socket));
+    await urlOf(program);
+    assert.equal(statSync(socket).mode & 0o777, 0o600);
+  });
+});
