@@ -7,6 +7,7 @@ import { describe, type TestContext, test } from "node:test";
 import { makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";
 import { runCli, startServer } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
+import { freePort } from "../support/serve.ts";
 import { startService } from "../support/service.ts";
 
 /** Most of a run is the start of its process, so some go at once. */
@@ -41,6 +42,28 @@ describe("health says in one line, and by its status, whether a store answers", 
     assert.deepEqual([end.status, end.stdout], [0, `${server.url} answers\n`]);
     // By plain HTTP it is no store that answers.
     assert.equal((await runCli(["health", "--port", String(server.port)])).status, 1);
+  });
+
+  // Node 22.21, 24.5 and later heed these variables.
+  test("a proxy for everything else, by the variables of Node, is not asked", async (t) => {
+    let asked = 0;
+    const proxy = http.createServer((_, res) => res.end(String(asked++)));
+    proxy.on("connect", (_, socket) => socket.end(String(asked++)));
+    const proxyUrl = `http://127.0.0.1:${await listen(t, proxy)}`;
+    const env = { NODE_USE_ENV_PROXY: "1", HTTP_PROXY: proxyUrl, HTTPS_PROXY: proxyUrl };
+    const noExceptions = { http_proxy: "", https_proxy: "", NO_PROXY: "", no_proxy: "" };
+    const { url } = await startService(t);
+    const admin = `127.0.0.1:${await freePort()}`;
+    await startServer(t, ["--data", makeFolder(t), "--admin", admin]);
+    for (const args of [
+      ["--url", url],
+      ["--admin", admin],
+    ]) {
+      const end = await runCli(["health", ...args], { env: { ...noExceptions, ...env } });
+      assert.equal(end.status, 0, end.stderr);
+    }
+    await runCli(["health", "--url", "https://127.0.0.1:1"], { env: { ...noExceptions, ...env } });
+    assert.equal(asked, 0);
   });
 
   const OTHERS: readonly [who: string, make: () => net.Server][] = [

@@ -3,6 +3,7 @@
  *
  * It asks without a token and expects to be turned away in our own words: only
  * a plant store says that, but also one that can store nothing at the moment.
+ * A proxy is never asked, whatever the environment says: a probe stays on the machine.
  * Where the server has an admin listener, that one knows more: whether the
  * server is ready, and what it is at if not.
  */
@@ -115,8 +116,10 @@ function request(
   client: typeof http | typeof https = http,
 ): Promise<Answer> {
   const signal = AbortSignal.timeout(timeoutMs);
+  // The global agent asks the proxy of HTTP_PROXY where NODE_USE_ENV_PROXY is set.
+  const agent = new client.Agent();
   return new Promise((resolve, reject) => {
-    const req = client.get({ ...target, signal }, (res) => {
+    const req = client.get({ ...target, signal, agent }, (res) => {
       let text = "";
       res.setEncoding("utf8").on("data", (part: string) => {
         text += part;
