@@ -2,19 +2,24 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
+import { VERSION } from "../../src/cli/version.ts";
 import { TestStatus } from "../support/admin.ts";
 import { missingBrowser, startBrowser } from "../support/browser.ts";
-import { installLibrary, ROOT } from "../support/package.ts";
+import { makeFolder } from "../support/folders.ts";
+import { installLibrary, makeRepository, ROOT } from "../support/package.ts";
 import { postPlant } from "../support/post.ts";
 import { runToEnd } from "../support/run.ts";
 
+/** From npm's cache where it can be: `npm ci` has filled it. */
+const QUIET = ["--prefer-offline", "--no-audit", "--no-fund"];
+
 const BYTES_MAX = 265_000;
 
-/** Scripts that npm runs on the machine of whoever installs. */
-const INSTALL_SCRIPTS = ["preinstall", "install", "postinstall", "prepare", "dependencies"];
+/** Scripts that npm runs when it installs a package from a registry. */
+const INSTALL_SCRIPTS = ["preinstall", "install", "postinstall", "dependencies"];
 
 test("the package holds what a user needs, small, and runs nothing when it is installed", async (t) => {
   const folder = await installLibrary(t);
@@ -49,6 +54,32 @@ test("the package holds what a user needs, small, and runs nothing when it is in
     assert.equal(sourcesContent.length, sources.length, `${map} leaves its source out`);
     assert.ok(!sources.some((source: string) => path.isAbsolute(source)), map);
   }
+});
+
+test("npm install from a git URL builds the package", async (t) => {
+  const folder = makeFolder(t);
+  const url = `git+file://${await makeRepository(t)}`;
+  writeFileSync(path.join(folder, "package.json"), '{ "name": "somebody", "private": true }\n');
+  const install = await runToEnd(["npm", "install", ...QUIET, url], { cwd: folder });
+  assert.equal(install.status, 0, install.stderr);
+  assert.deepEqual(
+    readdirSync(path.join(folder, "node_modules")).filter((name) => !name.startsWith(".")),
+    ["plant-store"],
+  );
+  const shown = await runToEnd(["npx", "--no-install", "plant-store", "--version"], {
+    cwd: folder,
+  });
+  assert.deepEqual([shown.status, shown.stdout], [0, `${VERSION}\n`]);
+  const program = 'import("plant-store").then(({ PlantStore }) => console.log(typeof PlantStore))';
+  const loaded = await runToEnd([process.execPath, "-e", program], { cwd: folder });
+  assert.equal(loaded.stdout, "function\n");
+});
+
+test("npm ci --omit=dev in a clone, which has no compiler then, succeeds without a build", async (t) => {
+  const clone = await makeRepository(t);
+  const { status, stderr } = await runToEnd(["npm", "ci", "--omit=dev", ...QUIET], { cwd: clone });
+  assert.equal(status, 0, stderr);
+  assert.equal(existsSync(path.join(clone, "dist")), false);
 });
 
 test("npm ls --all shows one package", async (t) => {

@@ -28,6 +28,7 @@ const SOURCES = [
   "tsconfig.json",
   "src",
   "test/package/build.mjs",
+  "test/package/prepare.mjs",
 ];
 
 const run = promisify(execFile);
@@ -45,15 +46,30 @@ async function pack(): Promise<string> {
   const folder = mkdtempSync(path.join(tmpdir(), "plant-store-pack-"));
   process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
   const clone = path.join(folder, "clone");
-  for (const source of SOURCES) {
-    const target = path.join(clone, source);
-    mkdirSync(path.dirname(target), { recursive: true });
-    cpSync(path.join(ROOT, source), target, { recursive: true });
-  }
+  copySources(clone, SOURCES);
   symlinkSync(path.join(ROOT, "node_modules"), path.join(clone, "node_modules"));
   await run("npm", ["pack", "--silent", "--pack-destination", folder], { cwd: clone });
   const tarball = readdirSync(folder).find((file) => file.endsWith(".tgz")) ?? "";
   return path.join(folder, tarball);
+}
+
+/** A git repository with all that the package is made of, as it is now, committed or not. */
+export async function makeRepository(t: TestContext): Promise<string> {
+  const folder = makeFolder(t);
+  copySources(folder, [...SOURCES, "package-lock.json", ".npmrc", ".gitignore"]);
+  const author = ["-c", "user.name=somebody", "-c", "user.email=somebody@plants.example"];
+  for (const words of [["init"], ["add", "."], [...author, "commit", "-m", "All there is"]]) {
+    await run("git", words, { cwd: folder });
+  }
+  return folder;
+}
+
+function copySources(folder: string, sources: readonly string[]): void {
+  for (const source of sources) {
+    const target = path.join(folder, source);
+    mkdirSync(path.dirname(target), { recursive: true });
+    cpSync(path.join(ROOT, source), target, { recursive: true });
+  }
 }
 
 /** A folder of the test's own with the package installed in it, and nothing from a registry. */

@@ -1,0 +1,14 @@
+/**
+ * `npm run prepare`, which npm runs when the package is installed from a git URL and after
+ * `npm ci` in a clone: builds `dist/`. Where the compilers were not installed, as after
+ * `npm ci --omit=dev`, it says so and leaves everything as it is.
+ */
+import { existsSync } from "node:fs";
+
+const COMPILERS = ["esbuild", "typescript"];
+
+const missing = COMPILERS.filter((name) => {
+  return !existsSync(new URL(`../../node_modules/${name}/package.json`, import.meta.url));
+});
+if (missing.length === 0) await import("./build.mjs");
+else process.stderr.write(`dist/ was not built: ${missing.join(" and ")} not installed\n`);
