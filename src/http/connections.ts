@@ -8,10 +8,19 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { PlantStoreError } from "../core/errors.ts";
-import { afterAnswer, answerAndClose, answerSocket, closeAfter, isLastAnswer } from "./answer.ts";
+import {
+  afterAnswer,
+  answerAndClose,
+  answerSocket,
+  closeAfter,
+  ignoreFollowing,
+  isLastAnswer,
+  Lingering,
+} from "./answer.ts";
 import { Authenticator } from "./bearer.ts";
 import { Connection, type StandstillTimes } from "./connection.ts";
 import { Cors } from "./cors.ts";
+import { DirectRequest } from "./direct-request.ts";
 import { describeParserFault, findFramingFault } from "./framing.ts";
 import { createHandler, type Handler, type ListenerOptions } from "./listener.ts";
 import { errorReply, type Reply } from "./reply.ts";
@@ -23,27 +32,6 @@ import { errorReply, type Reply } from "./reply.ts";
 const UNANSWERED_MAX = 1000;
 /** For the answers before the last one to be read. */
 const UNANSWERED_GRACE_MS = 1000;
-
-/** Node's, without a word in its documentation: what takes each request whose head was parsed. */
-interface Parser {
-  onIncoming: (req: IncomingMessage & { upgrade: boolean }) => number;
-}
-
-/**
- * Ignores a request, and has Node hand out no other on its connection: it keeps some
- * KiB of each until the connection is gone, and in the second that is left to one that
- * closes a client could fill the memory. Bodies are read: what is not resets the answer.
- */
-function ignore(req: IncomingMessage): void {
-  req.resume();
-  const { parser } = req.socket as { parser?: Parser };
-  if (parser === undefined) return;
-  parser.onIncoming = (next) => {
-    next.upgrade = false; // else Node hands the connection over
-    next.resume();
-    return 0;
-  };
-}
 
 /** Ends a connection on which requests come and come while their answers are not read. */
 function endUnread(socket: Socket, res: ServerResponse): void {
@@ -58,6 +46,7 @@ function endUnread(socket: Socket, res: ServerResponse): void {
 export class Connections {
   readonly #authenticator: Authenticator;
   readonly #cors: Cors | undefined;
+  readonly #lingering = new Lingering();
   readonly #handle: Handler;
   readonly #times: StandstillTimes;
   readonly #lookMs: number;
@@ -72,7 +61,7 @@ export class Connections {
     this.#lookMs = lookMs;
     this.#authenticator = new Authenticator(options.tokens);
     this.#cors = Cors.of(options.corsOrigins);
-    this.#handle = createHandler(options);
+    this.#handle = createHandler(options, this.#lingering);
   }
 
   add(socket: Socket): void {
@@ -96,7 +85,7 @@ export class Connections {
     const connection = this.#connections.get(req.socket);
     if (connection === undefined) return;
     if (isLastAnswer(connection.res)) {
-      ignore(req);
+      ignoreFollowing(req);
       return;
     }
     connection.begin(req, res);
@@ -104,7 +93,7 @@ export class Connections {
     if (this.#isDraining) closeAfter(res);
     const fault = findFramingFault(req);
     if (fault === undefined) this.#handle(req, res, sendContinue);
-    else answerAndClose(req, res, this.#errorReply(fault, req.headers.origin));
+    else answerAndClose(req, res, this.#errorReply(fault, req.headers.origin), this.#lingering);
   }
 
   /** The parser gave up on what came last, or the time for it ran out. */
@@ -126,12 +115,13 @@ export class Connections {
     // What follows the answer that closes the connection does not count.
     if (isLastAnswer(res) && (res?.headersSent === true || !isInBody)) return;
     if (req === undefined || res === undefined || !isInBody) {
-      afterAnswer(res, () => answerSocket(socket, reply));
+      afterAnswer(res, () => answerSocket(socket, reply, this.#lingering));
     } else if (res.headersSent) {
       socket.destroy();
     } else {
       // The fault is in this request's body; its answer has its place in the order.
-      answerAndClose(req, res, reply);
+      answerAndClose(req, res, reply, this.#lingering);
+      if (req instanceof DirectRequest) req.stopCollecting();
     }
   }
 
@@ -147,7 +137,7 @@ export class Connections {
     if (connection !== undefined) connection.unanswered++; // for good: its answer is the last
     const fault = findFramingFault(req) ?? (await this.#judgeConnect(req));
     const reply = this.#errorReply(fault, req.headers.origin);
-    afterAnswer(connection?.res, () => answerSocket(socket, reply, req));
+    afterAnswer(connection?.res, () => answerSocket(socket, reply, this.#lingering, req));
   }
 
   async #judgeConnect(req: IncomingMessage): Promise<unknown> {
@@ -162,6 +152,11 @@ export class Connections {
   /** Closes connections without a request: Node takes a silent one, or half a head, for busy. */
   closeQuiet(): void {
     for (const connection of this.#connections.values()) connection.closeIfQuiet();
+  }
+
+  /** Cuts the connections that linger; later refusals close at once. */
+  endLingering(): void {
+    this.#lingering.end();
   }
 
   /** Cuts every connection: those of CONNECT Node has let go of, and yet its server waits for them. */

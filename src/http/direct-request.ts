@@ -34,6 +34,11 @@ export class DirectRequest extends IncomingMessage {
     else this.#collector = collector;
   }
 
+  /** Ends the collection of a body whose request was answered before its end. */
+  stopCollecting(): void {
+    this.#collector?.leave();
+  }
+
   /** What Node's parser calls with each piece of a body, and with null behind the last. */
   override push(chunk: Buffer | null): boolean {
     this.#hasBegun = true;

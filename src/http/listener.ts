@@ -13,7 +13,7 @@ import { publishWarning } from "../core/channels.ts";
 import { readNumber, requireMethods } from "../core/options.ts";
 import { encodePlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import type { PlantService, TokenVerifier, VerifiedToken } from "../core/services.ts";
-import { answer, answerAndClose, answerNobody, closeAfter } from "./answer.ts";
+import { answer, answerAndClose, answerNobody, closeAfter, Lingering } from "./answer.ts";
 import { normalizeBasePath } from "./base-path.ts";
 import { Authenticator, insufficientScope } from "./bearer.ts";
 import { BodyCollector, collectStream, Pending, requireLength, requireUnread } from "./body.ts";
@@ -83,8 +83,8 @@ export function createRequestListener(options: ListenerOptions): RequestListener
  * The same for our own server, which says 100 Continue itself and may have direct requests.
  * @internal
  */
-export function createHandler(options: ListenerOptions): Handler {
-  const listener = new Listener(options);
+export function createHandler(options: ListenerOptions, lingering?: Lingering): Handler {
+  const listener = new Listener(options, lingering);
   return (req, res, sendContinue) => listener.handle({ req, res, sendContinue });
 }
 
@@ -112,10 +112,11 @@ class Listener {
   readonly #basePath: string;
   readonly #bodyBytesMax: number;
   readonly #pending: Pending;
+  readonly #lingering: Lingering;
   /** Connections on which nobody knows where the next request begins. */
   readonly #broken = new WeakSet<Socket>();
 
-  constructor(options: ListenerOptions) {
+  constructor(options: ListenerOptions, lingering = new Lingering()) {
     const { plants, tokens, basePath = "" } = options;
     requireMethods("plants", plants, ["create", "get", "list"], ["listLines"]);
     requireMethods("tokens", tokens, ["verify"], ["isCurrent"]);
@@ -128,6 +129,7 @@ class Listener {
       readNumber(options, "pendingBytesMax"),
       readNumber(options, "pendingRequestsMax"),
     );
+    this.#lingering = lingering;
     const readBytesMax = readNumber(options, "readBytesMax");
     this.#reader = new Reader(plants, readBytesMax, () => this.#pending.entered);
   }
@@ -144,7 +146,7 @@ class Listener {
     this.#broken.add(req.socket);
     noteArrival(req);
     this.#cors?.mark(req, res);
-    answerAndClose(req, res, errorReply(fault));
+    answerAndClose(req, res, errorReply(fault), this.#lingering);
   }
 
   handle(exchange: Exchange): void {
@@ -171,7 +173,7 @@ class Listener {
     const resource = findPreflighted(req.url ?? "", this.#basePath);
     const reply = resource && cors.preflight(req, resource);
     if (reply === undefined) return false;
-    answer(req, res, reply);
+    answer(req, res, reply, this.#lingering);
     return true;
   }
 
@@ -197,7 +199,7 @@ class Listener {
     else {
       const requireCurrent = () => this.#authenticator.requireCurrent(sender);
       this.#reader
-        .read({ req, res, requireCurrent }, route.id)
+        .read({ req, res, requireCurrent, lingering: this.#lingering }, route.id)
         .catch((error) => this.#fail(exchange, error));
     }
   }
@@ -243,7 +245,7 @@ class Listener {
   async #create(exchange: Exchange, plant: NewPlant, bodyBytes: number): Promise<void> {
     try {
       await this.#plants.create(plant);
-      answer(exchange.req, exchange.res, okReply(encodePlant(plant)));
+      answer(exchange.req, exchange.res, okReply(encodePlant(plant)), this.#lingering);
     } catch (error) {
       this.#fail(exchange, error);
     } finally {
@@ -252,7 +254,7 @@ class Listener {
   }
 
   #fail({ req, res }: Exchange, error: unknown): void {
-    const requestId = answer(req, res, errorReply(error));
+    const requestId = answer(req, res, errorReply(error), this.#lingering);
     if (!isRequestError(error) || error.code === "internal") {
       publishWarning("Cannot answer a request", error, requestId);
     }

@@ -4,7 +4,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { Gate } from "../core/gate.ts";
 import type { PlantService } from "../core/services.ts";
-import { answer, answerNobody } from "./answer.ts";
+import { answer, answerNobody, type Lingering } from "./answer.ts";
 import { Pending } from "./body.ts";
 import { parseListQuery } from "./list-query.ts";
 import { LEASE_BYTES, ReadLease } from "./read-lease.ts";
@@ -26,6 +26,7 @@ export interface Admitted {
   readonly res: ServerResponse;
   /** Throws when its sender may no longer: asked before anything of the store is sent. */
   readonly requireCurrent: () => void;
+  readonly lingering: Lingering;
 }
 
 export class Reader {
@@ -85,12 +86,12 @@ export class Reader {
 /** Reads when it is the request's turn, unless its client has left by then. */
 async function answerBehind(
   gate: Gate,
-  { req, res, requireCurrent }: Admitted,
+  { req, res, requireCurrent, lingering }: Admitted,
   lease: ReadLease,
   read: () => Promise<Reply>,
 ): Promise<void> {
   const reply = await gate.pass(async () => (lease.isOver ? undefined : read()));
   if (reply === undefined) return answerNobody(req, res);
   requireCurrent();
-  answer(req, res, reply);
+  answer(req, res, reply, lingering);
 }

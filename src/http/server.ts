@@ -124,6 +124,7 @@ export class PlantServer {
     await sleep(Math.min(DRAIN_GRACE_MS, drainTimeoutMs));
     await turn();
     this.#connections.closeQuiet();
+    this.#connections.endLingering();
     this.#handshakes?.closeAll();
     const looking = setInterval(
       () => turn().then(() => this.#connections.closeQuiet()),

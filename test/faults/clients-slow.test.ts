@@ -65,14 +65,19 @@ test(
 const IDLE = Math.min(2000, openFilesMax() - 200);
 const AT_A_TIME = 200;
 
-async function connectIdle(t: TestContext, port: number, count: number): Promise<net.Socket[]> {
+async function connectIdle(
+  t: TestContext,
+  port: number,
+  count: number,
+  options: net.SocketConstructorOpts = {},
+): Promise<net.Socket[]> {
   const sockets: net.Socket[] = [];
   t.after(() => {
     for (const socket of sockets) socket.destroy();
   });
   while (sockets.length < count) {
     const more = Array.from({ length: Math.min(AT_A_TIME, count - sockets.length) }, () =>
-      net.connect(port, "127.0.0.1").on("error", () => {}),
+      net.connect({ port, host: "127.0.0.1", ...options }).on("error", () => {}),
     );
     sockets.push(...more);
     await Promise.all(more.map((socket) => once(socket, "connect")));
@@ -93,6 +98,37 @@ test(
     for (const socket of sockets) socket.on("close", () => closed++).resume();
     await until("all are closed", () => closed === IDLE);
     await createMany(trial, 200);
+    assert.deepEqual(await trial.stop(), { status: 0, signal: null, messages: [] });
+    assertKept(trial.folder, trial.acknowledged);
+  },
+);
+
+/** More than may linger, if this machine lets a process have so many. */
+const REFUSED = Math.min(1200, openFilesMax() - 200);
+const LINGERING_MAX = 1024;
+
+test(
+  `${REFUSED} clients that are refused and never stop sending hold neither a good client nor a stop`,
+  TIMEOUT,
+  async (t) => {
+    const trial = await Trial.start(t);
+    const before = openSockets(trial.pid);
+    const headers = { Authorization: undefined, "Content-Length": "1000000000" };
+    const refused = encodeRequest(trial, { headers });
+    const clients = await connectIdle(t, trial.server.port, REFUSED, { allowHalfOpen: true });
+    let answered = 0;
+    for (const socket of clients) {
+      socket.once("data", () => answered++);
+      socket.write(refused);
+    }
+    await until("all are answered", () => answered === REFUSED);
+    const sending = setInterval(() => {
+      for (const socket of clients) if (!socket.destroyed) socket.write("x");
+    }, 500);
+    t.after(() => clearInterval(sending));
+    await until("only so many linger", () => openSockets(trial.pid) <= before + LINGERING_MAX);
+    await createMany(trial, 100);
+    assert.ok(clients.some(({ destroyed }) => !destroyed));
     assert.deepEqual(await trial.stop(), { status: 0, signal: null, messages: [] });
     assertKept(trial.folder, trial.acknowledged);
   },

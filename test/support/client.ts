@@ -31,8 +31,9 @@ export class Client {
     });
   }
 
-  static async connect(port: number): Promise<Client> {
-    const socket = net.connect({ port, host: "127.0.0.1", noDelay: true });
+  /** @param allowHalfOpen whether it may still send after the server has closed its side. */
+  static async connect(port: number, allowHalfOpen = false): Promise<Client> {
+    const socket = net.connect({ port, host: "127.0.0.1", noDelay: true, allowHalfOpen });
     await once(socket, "connect");
     return new Client(socket);
   }

@@ -1,0 +1,266 @@
+/**
+ * The answer to a request whose client still sends: it arrives, the connection lingers within its
+ * bounds, and nothing that follows is carried out.
+ */
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import type { RequestListener } from "node:http";
+import net from "node:net";
+import { type TestContext, test } from "node:test";
+import { promisify } from "node:util";
+import type { PlantService, VerifiedToken } from "../../src/core/services.ts";
+import { Lingering } from "../../src/http/answer.ts";
+import { createHandler } from "../../src/http/listener.ts";
+import { PlantServer } from "../../src/http/server.ts";
+import { Client } from "../support/client.ts";
+import { chunked, encodeRequest, type RequestParts } from "../support/contract.ts";
+import { parseAnswers } from "../support/raw.ts";
+import { serve } from "../support/serve.ts";
+import { errorNumber, startService } from "../support/service.ts";
+import { collectMessages, makeLatch, until } from "../support/watch.ts";
+
+const MIB = 1024 * 1024;
+const BLOCK = Buffer.alloc(64 * 1024, " ");
+const NO_TOKEN = { Authorization: undefined };
+const GOOD = '{"id":1,"name":"a"}';
+
+/** A head alone, of a request whose body has so many bytes. */
+function headOf(length: number, parts: RequestParts = {}): RequestParts {
+  return { ...parts, headers: { "Content-Length": String(length), ...parts.headers } };
+}
+
+const REFUSED: readonly [what: string, head: RequestParts, body: Buffer, error: number][] = [
+  ["a body of 20 MiB", headOf(20 * MIB), Buffer.alloc(20 * MIB), 41301],
+  [
+    "an endless chunk",
+    { headers: { ...NO_TOKEN, "Transfer-Encoding": "chunked" } },
+    Buffer.concat([Buffer.from("fffffff\r\n"), Buffer.alloc(20 * MIB)]),
+    40101,
+  ],
+  [
+    "150 KiB without a token",
+    headOf(150 * 1024, { headers: NO_TOKEN }),
+    Buffer.alloc(150 * 1024),
+    40101,
+  ],
+  [
+    "60 KiB of a client that offers another protocol",
+    headOf(60 * 1024, { headers: { ...NO_TOKEN, Connection: "upgrade", Upgrade: "h2c" } }),
+    Buffer.alloc(60 * 1024),
+    40101,
+  ],
+  [
+    "60 KiB of a client of HTTP/1.0",
+    headOf(60 * 1024, { version: "HTTP/1.0", headers: NO_TOKEN }),
+    Buffer.alloc(60 * 1024),
+    40101,
+  ],
+  [
+    "a body behind two Hosts",
+    headOf(20 * MIB, { headers: { Host: ["a", "b"] } }),
+    Buffer.alloc(20 * MIB),
+    40001,
+  ],
+  ["20 MiB of headers", { headers: { X: "x".repeat(20_000) } }, Buffer.alloc(20 * MIB), 43101],
+  ["20 MiB for another host", { method: "CONNECT", target: "a:1" }, Buffer.alloc(20 * MIB), 40401],
+  ["what is no HTTP", { method: "\0" }, Buffer.alloc(20 * MIB), 40001],
+];
+
+test("a client that sends all of a refused request before it reads gets the answer", async (t) => {
+  for (const [what, head, body, error] of REFUSED) {
+    await t.test(`${what}: ${error}`, async (t) => {
+      const service = await startService(t);
+      const answered = collectMessages(t, "plant-store:request");
+      const socket = net.connect(service.port, "127.0.0.1").pause();
+      // In pieces: a reset that one of them causes is met by those that follow.
+      const length = Math.ceil(body.length / 20);
+      const send = promisify<Buffer, void>(socket.write).bind(socket);
+      await send(Buffer.concat([encodeRequest(service, head), body.subarray(0, length)]));
+      await until("the server has answered", () => answered.length > 0);
+      await new Promise((resolve) => setImmediate(resolve)); // what closes at once has closed
+      for (let at = length; at < body.length; at += length) {
+        await send(body.subarray(at, at + length));
+      }
+      const [answer] = parseAnswers(Buffer.concat(await socket.toArray()));
+      assert.equal(answer && errorNumber(answer), error);
+    });
+  }
+});
+
+test("head and body of a refusal leave in one write", async (t) => {
+  const { port } = await mount(t);
+  const { prototype } = net.Socket;
+  const single = t.mock.method(prototype, "_write");
+  const joint = t.mock.method(prototype, "_writev" as "_write"); // of several pieces
+  const client = await Client.connect(port, true);
+  await client.send(encodeRequest({ token: "good" }, headOf(2 * MIB)));
+  assert.equal(errorNumber(await client.next()), 41301);
+  const calls = [
+    ...single.mock.calls.filter((call) => call.arguments[0].length > 0),
+    ...joint.mock.calls,
+  ];
+  const ofServer = calls.filter((call) => (call.this as net.Socket).localPort === port);
+  assert.equal(ofServer.length, 1);
+  client.destroy();
+});
+
+const TOKEN: VerifiedToken = { name: "test", scopes: ["write"] };
+
+/** A service without a disk, and the ids of the plants that were created. */
+function makePorts() {
+  const created: bigint[] = [];
+  const plants: PlantService = {
+    create: async ({ id }) => {
+      created.push(id);
+      return "created";
+    },
+    get: async () => undefined,
+    async *list() {},
+  };
+  const tokens = { verify: (token: string) => (token === "good" ? TOKEN : undefined) };
+  return { plants, tokens, created };
+}
+
+/** The listener in somebody else's server. */
+async function mount(t: TestContext, lingering?: Lingering) {
+  const { created, ...ports } = makePorts();
+  const handle = createHandler(ports, lingering);
+  const sockets: net.Socket[] = [];
+  const listener: RequestListener = (req, res) => {
+    sockets.push(req.socket);
+    handle(req, res);
+  };
+  return { ...(await serve(t, listener)), created, sockets };
+}
+
+/** A client of a mounted listener that is refused while it sends. */
+async function connectRefused(port: number): Promise<Client> {
+  const client = await Client.connect(port, true);
+  await client.send(encodeRequest({ token: "good" }, headOf(1024 * MIB)));
+  assert.equal(errorNumber(await client.next()), 41301);
+  return client;
+}
+
+async function sendUntilGone(client: Client, part: string | Buffer = BLOCK): Promise<number> {
+  let sent = 0;
+  while (!client.isGone) {
+    await client.send(part);
+    sent += part.length;
+  }
+  return sent;
+}
+
+test("a mounted listener carries out nothing that follows a refusal, however it comes", async (t) => {
+  const refused = encodeRequest(
+    { token: "bad" },
+    {
+      headers: { "Transfer-Encoding": "chunked" },
+      body: chunked("{}"),
+    },
+  );
+  const next = encodeRequest({ token: "good" }, { body: GOOD });
+  for (const [what, ...packets] of [
+    ["in the same packet", Buffer.concat([refused, next])],
+    ["in the next packet", refused, next],
+    [
+      "when the answer is there",
+      refused.subarray(0, -5),
+      Buffer.concat([refused.subarray(-5), next]),
+    ],
+  ] as const) {
+    await t.test(what, async (t) => {
+      const { port, created } = await mount(t);
+      const client = await Client.connect(port, true);
+      await client.send(packets[0]);
+      if (packets[1] === undefined) await client.send(...packets.slice(1));
+      assert.equal(errorNumber(await client.next()), 40102);
+      await client.send(...packets.slice(1));
+      client.halfClose();
+      assert.deepEqual(await client.rest(), []);
+      await until("the server is done with it", () => client.isGone);
+      assert.deepEqual(created, []);
+    });
+  }
+});
+
+test("a refused client that sends for ever, slowly, is cut", async (t) => {
+  const { port } = await mount(t, new Lingering({ totalMs: 200 }));
+  await sendUntilGone(await connectRefused(port), "x");
+});
+
+test("a refused client that sends more than the bound is cut", async (t) => {
+  const { port } = await mount(t, new Lingering({ bytesMax: MIB }));
+  const sent = await sendUntilGone(await connectRefused(port));
+  assert.ok(sent < 64 * MIB, `${sent} bytes`); // what the sockets hold comes to some
+});
+
+test("a refused client that neither sends nor closes is cut", async (t) => {
+  const { port, sockets } = await mount(t, new Lingering({ pauseMs: 50, totalMs: 600_000 }));
+  const client = await connectRefused(port);
+  await until("the server has cut it", () => sockets[0]?.destroyed === true);
+  assert.equal(client.isGone, false); // it did not leave by itself
+  client.destroy();
+});
+
+test("a refused client that closes first is let go", async (t) => {
+  const { port } = await mount(t);
+  const client = await connectRefused(port);
+  assert.deepEqual(await client.rest(), []);
+  client.halfClose();
+  await until("the connection is gone", () => client.isGone);
+});
+
+test("beyond their bound in number refused clients are cut at once, until one has left", async (t) => {
+  const { port } = await mount(t, new Lingering({ connectionsMax: 1, bytesMax: 1024 * MIB }));
+  const first = await connectRefused(port);
+  const second = await connectRefused(port);
+  assert.ok((await sendUntilGone(second)) < 64 * MIB);
+  await first.send(BLOCK, BLOCK, BLOCK);
+  assert.equal(first.isGone, false);
+  first.halfClose();
+  await until("the first one is gone", () => first.isGone);
+  const third = await connectRefused(port);
+  for (let blocks = 0; blocks < 100; blocks++) await third.send(BLOCK);
+  assert.equal(third.isGone, false);
+  third.destroy();
+});
+
+test("a connection that is gone when its refusal is due takes no place from another", async (t) => {
+  const lingering = new Lingering({ connectionsMax: 1 });
+  const gone = new net.Socket().destroy();
+  await once(gone, "close");
+  lingering.close(gone);
+  const { port } = await mount(t, lingering);
+  const client = await connectRefused(port);
+  for (let blocks = 0; blocks < 100; blocks++) await client.send(BLOCK);
+  assert.equal(client.isGone, false);
+  client.destroy();
+});
+
+test("a refused client that still sends does not hold a stop", async (t) => {
+  const service = await startService(t);
+  const client = await Client.connect(service.port, true);
+  await client.send(encodeRequest(service, headOf(1024 * MIB)));
+  assert.equal(errorNumber(await client.next()), 41301);
+  await Promise.all([service.server.close(600_000), sendUntilGone(client, "x")]);
+});
+
+test("a client that is refused amid a stop is answered, and does not hold it", async (t) => {
+  const { released, release } = makeLatch();
+  const verify = t.mock.fn(async () => {
+    await released;
+    return undefined;
+  });
+  const server = await PlantServer.start({ ...makePorts(), tokens: { verify }, port: 0 });
+  t.after(() => server.close(0));
+  const client = await Client.connect(Number(new URL(server.url).port), true);
+  await client.send(encodeRequest({ token: "bad" }, headOf(1024 * MIB)));
+  await until("the token is looked up", () => verify.mock.callCount() === 1);
+  const lingering = t.mock.method(Lingering.prototype, "end");
+  const closed = server.close(600_000);
+  await until("the grace of the stop is over", () => lingering.mock.callCount() === 1);
+  release();
+  assert.equal(errorNumber(await client.next()), 40102);
+  await closed;
+  await sendUntilGone(client);
+});
