@@ -173,8 +173,9 @@ export function collectStream(req: IncomingMessage, collector: BodyCollector): v
     .on("data", (chunk: unknown) => collector.add(chunk))
     .on("end", () => collector.end())
     .on("close", () => collector.leave())
-    .on("error", ignoreError)
-    .resume(); // "data" alone does not undo somebody's pause()
+    .on("error", ignoreError);
+  // "data" alone does not undo somebody's pause(); a stand-in of node-mocks-http cannot pause.
+  req.resume?.();
 }
 
 /** "close" follows. */

@@ -4,13 +4,18 @@ import { readFileSync } from "node:fs";
 import path from "node:path";
 import { describe, test } from "node:test";
 import { isSound, verifyLog } from "../../src/index.ts";
-import { assertError, assertPlant } from "../support/contract.ts";
+import { Client } from "../support/client.ts";
+import { assertError, assertPlant, encodeRequest } from "../support/contract.ts";
 import { whyNotInstalled } from "../support/package.ts";
 import { postPlant } from "../support/post.ts";
-import { send } from "../support/service.ts";
+import { runToEnd } from "../support/run.ts";
+import { errorNumber, send } from "../support/service.ts";
+import { HANG_MS } from "../support/watch.ts";
 import { type Garden, settleGarden, startProgram } from "./program.ts";
 
 const FRAMEWORKS = ["express", "fastify"];
+/** What tests of programs send requests with, and middleware that wraps responses. */
+const TOOLS = ["compression", "light-my-request", "node-mocks-http", "supertest"];
 const BIG_ID = "9007199254740993";
 
 function readPlants({ data }: Garden): string {
@@ -98,12 +103,62 @@ describe("mounted", { skip: whyNotInstalled("test/embedding") }, () => {
     });
   }
 
+  for (const tool of ["fastify", "light-my-request", "supertest", "node-mocks-http"]) {
+    test(`requests that ${tool} sends, as tests do, are answered`, async (t) => {
+      const garden = await settleGarden(t, [...FRAMEWORKS, ...TOOLS]);
+      const { status, stdout, stderr } = await runToEnd(
+        [process.execPath, "programs/tools.mjs", tool],
+        { cwd: garden.folder, env: { ...process.env, DATA: garden.data }, timeout: HANG_MS },
+      );
+      assert.deepEqual([status, stderr], [0, ""]);
+      const answers = stdout.split("\n").slice(0, -1);
+      const creates = answers.slice(0, -2).map(parseAnswer);
+      assert.deepEqual(
+        creates.map((each) => (each.status === 200 ? 200 : errorNumber(each))),
+        [40102, 40102, 41301, 200, 200],
+      );
+      assert.deepEqual(answers.slice(-3).map(parseAnswer), [
+        { status: 200, text: '{"name":"nnn"}' },
+        { status: 200, text: '[{"id":2,"name":"nnn"}]' },
+        { status: 200, text: '{"id":2,"name":"nnn"}\n' },
+      ]);
+    });
+  }
+
+  for (const [what, token, error] of [
+    ["a bad token", "wrong", 40102],
+    ["a body that is too long", undefined, 41301],
+  ] as const) {
+    test(`behind compression() a refusal for ${what} arrives, and the connection closes`, async (t) => {
+      const garden = await settleGarden(t, [...FRAMEWORKS, ...TOOLS]);
+      const { url } = await startProgram(t, garden, ["programs/compressed.mjs"]);
+      const body = "x".repeat(8 * 1024 * 1024);
+      assertError(await postPlant(url, token ?? garden.token, body), error);
+
+      const client = await Client.connect(Number(new URL(url).port));
+      const headers = { "Accept-Encoding": "gzip", "Content-Length": String(body.length) };
+      await client.send(encodeRequest({ token: token ?? garden.token }, { headers }));
+      assert.match(
+        await client.head(),
+        new RegExp(`^HTTP/1.1 ${Math.floor(error / 100)} [^]*gzip`),
+      );
+      await client.rest();
+      client.destroy();
+    });
+  }
+
   test("JSON that Express itself refuses is answered by Express", async (t) => {
     const garden = await settleGarden(t, FRAMEWORKS);
     const { url } = await startProgram(t, garden, ["programs/express-order.mjs", "json"]);
     assert.equal((await postPlant(url, garden.token, "{")).status, 400);
   });
 });
+
+/** `[status, text]`. */
+function parseAnswer(line: string): { status: number; text: string } {
+  const [status, text] = JSON.parse(line);
+  return { status, text };
+}
 
 function bearer({ token }: Garden) {
   return { Authorization: `Bearer ${token}` };

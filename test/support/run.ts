@@ -12,6 +12,8 @@ export interface Finished {
 
 export interface RunOptions {
   readonly cwd?: string;
+  /** Default: this process's. */
+  readonly env?: NodeJS.ProcessEnv;
   /** When it is killed, in milliseconds; default: never. */
   readonly timeout?: number;
 }
