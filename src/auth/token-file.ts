@@ -164,7 +164,6 @@ async function withTokenFile<T>(
   try {
     const file = await LogFile.open(tokenPath(directory));
     try {
-      file.survey();
       const scan = await scanTokens(file);
       const { tail } = scan;
       const end = await settle(file, { damaged: [], tail, isRecord: isEvent });

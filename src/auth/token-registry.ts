@@ -41,6 +41,8 @@ export class TokenRegistry implements TokenVerifier {
   #isMissing = false;
   #lastFault: string | undefined;
   #timer: NodeJS.Timeout | undefined;
+  /** One look at a time: a later one must not end before an earlier one. */
+  #looking: Promise<void> = Promise.resolve();
   #isClosed = false;
 
   private constructor(filePath: string) {
@@ -107,7 +109,12 @@ export class TokenRegistry implements TokenVerifier {
     this.#timer.unref(); // following a file keeps no process alive
   }
 
-  async #look(): Promise<void> {
+  #look(): Promise<void> {
+    this.#looking = this.#looking.then(() => this.#lookNow());
+    return this.#looking;
+  }
+
+  async #lookNow(): Promise<void> {
     try {
       const stamp = await this.#readStamp();
       if (stamp !== undefined && stamp === this.#stamp) {

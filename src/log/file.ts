@@ -15,6 +15,7 @@ import { type FileHandle, open } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
 import { PlantStoreError } from "../core/errors.ts";
+import { LINE_FEED } from "./format.ts";
 
 /**
  * How an append ended. `refused`: the system had no room (disk full, quota, size
@@ -34,6 +35,7 @@ export type AppendResult =
  */
 const O_DSYNC: number | undefined = fs.constants.O_DSYNC;
 const SYNCED = O_DSYNC ?? 0;
+const CHUNK_BYTES = 1024 * 1024;
 
 export class LogFile {
   readonly path: string;
@@ -110,7 +112,7 @@ export class LogFile {
     return this.#identity.ino;
   }
 
-  /** How long the file is now, whoever wrote it. */
+  /** The length of the file at this moment. */
   size(): number {
     return fs.fstatSync(this.#handle.fd).size;
   }
@@ -121,10 +123,10 @@ export class LogFile {
   }
 
   /**
-   * Takes the file as it is now: only while it ends here, and where this process
-   * itself moves its end, is it changed.
+   * Records the current length. Later changes throw `locked` unless the file still has
+   * the length that this process expects.
    *
-   * @returns its length in bytes.
+   * @returns the length in bytes.
    */
   survey(): number {
     this.#end = this.size();
@@ -178,6 +180,7 @@ export class LogFile {
       if (progress.written > 0) this.#assertEndsAt(this.#end + progress.written);
       const rest = bytes.length - progress.written;
       const { bytesWritten } = await appender.write(bytes, progress.written, rest, null);
+      if (bytesWritten === 0) throw new Error("the system wrote nothing, and gave no reason");
       progress.written += bytesWritten;
     }
   }
@@ -188,13 +191,21 @@ export class LogFile {
       await this.#cutOwn(bytes, written);
       return { outcome: "refused", cause };
     } catch (cutCause) {
-      const why = `${describeSystemError(cause)}, then the cut: ${describeSystemError(cutCause)}`;
+      const reason = describeSystemError(cause);
+      // A write that syncs may fail with all of its bytes in the file: nobody can count them.
+      const why =
+        written === 0
+          ? `${reason}, either before it was written or in its sync; make room, then start again`
+          : `${reason}, then the cut: ${describeSystemError(cutCause)}`;
       const fault = new Error(`Cannot write "${this.path}": ${why}`, { cause });
       return { outcome: "unknown", cause: fault };
     }
   }
 
-  /** After a failed sync: cuts away what it can; the next start decides by what is on disk. */
+  /**
+   * After a failed sync. What a write that syncs has left cannot be counted and
+   * stays: the next start decides by what is on disk.
+   */
   async #abandon(bytes: Buffer, written: number, cause: unknown): Promise<AppendResult> {
     await this.#cutOwn(bytes, written).catch(() => {});
     if (cause instanceof PlantStoreError) return { outcome: "unknown", cause }; // another writer
@@ -208,19 +219,16 @@ export class LogFile {
    * exactly these after its end: bytes of another process are never cut.
    */
   async #cutOwn(bytes: Buffer, written: number): Promise<void> {
-    this.#assertEndsAt(this.#end + written);
-    if (written === 0) return;
     const found = Buffer.alloc(written);
     await this.read(found, this.#end);
     if (!found.equals(bytes.subarray(0, written))) throw this.#fault(OTHER_BYTES);
     this.#assertEndsAt(this.#end + written);
-    fs.ftruncateSync(this.#handle.fd, this.#end);
+    if (written > 0) fs.ftruncateSync(this.#handle.fd, this.#end);
   }
 
   /**
    * Writes `bytes` over what is at `position`, and waits until the disk has them.
-   * Only before the file is served from: appends of another descriptor are not looked for while
-   * it writes.
+   * Call it only before plants are appended.
    *
    * @throws PlantStoreError `locked` when another process has changed the file; `io_error`.
    */
@@ -230,6 +238,7 @@ export class LogFile {
       for (let written = 0; written < bytes.length; ) {
         const rest = bytes.length - written;
         const result = await this.#handle.write(bytes, written, rest, position + written);
+        if (result.bytesWritten === 0) throw new Error("the system wrote nothing");
         written += result.bytesWritten;
       }
       if (O_DSYNC === undefined) await this.#handle.datasync();
@@ -239,19 +248,36 @@ export class LogFile {
   }
 
   /**
-   * Cuts everything from `length` on, and waits until the disk knows. In one turn
-   * of the event loop with the check: what another process appends in between is lost.
+   * Cuts an unfinished line away, from `length` on, and waits until the disk knows.
+   * It looks at the bytes once more in the turn of the cut: an acknowledged record ends
+   * with a line feed, so a file that has one there has another writer.
    *
    * @throws PlantStoreError `locked` when another process has changed the file; `io_error`.
    */
   async truncate(length: number): Promise<void> {
     this.assertUnchanged();
+    if (this.#hasLineFeed(length)) throw this.#fault("was changed by another program");
     try {
       fs.ftruncateSync(this.#handle.fd, length);
       this.#end = length;
       await this.sync();
     } catch (cause) {
       throw ioError(`Cannot cut "${this.path}"`, cause);
+    }
+  }
+
+  #hasLineFeed(start: number): boolean {
+    const chunk = Buffer.allocUnsafe(Math.max(1, Math.min(CHUNK_BYTES, this.#end - start)));
+    try {
+      for (let offset = start; offset < this.#end; ) {
+        const got = fs.readSync(this.#handle.fd, chunk, 0, chunk.length, offset);
+        if (got === 0) return false;
+        if (chunk.subarray(0, got).includes(LINE_FEED)) return true;
+        offset += got;
+      }
+      return false;
+    } catch (cause) {
+      throw ioError(`Cannot read "${this.path}"`, cause);
     }
   }
 
@@ -316,7 +342,7 @@ export class LogFile {
   #fault(displacement: string): PlantStoreError {
     return new PlantStoreError(
       "locked",
-      `"${this.path}" ${displacement}; stop the other program, then start again`,
+      `"${this.path}" ${displacement}; find the program that did it, then start again`,
     );
   }
 

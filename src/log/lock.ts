@@ -17,6 +17,7 @@
 import fs from "node:fs";
 import net from "node:net";
 import os from "node:os";
+import path from "node:path";
 import { PlantStoreError } from "../core/errors.ts";
 import { describeSystemError, ioError, unpromisedFileSystem } from "./file.ts";
 import { type Entry, SocketFolder } from "./socket-folder.ts";
@@ -71,7 +72,7 @@ export class DirectoryLock {
     this.#looking = setInterval(() => {
       if (folder.isStill(entry)) return;
       clearInterval(this.#looking);
-      report(lostError(folder.pathOf(entry.name)));
+      report(lostError(path.join(folder.directory, entry.name)));
     }, LOOK_INTERVAL_MS);
     this.#looking.unref(); // a lock alone keeps no process alive
   }
@@ -158,9 +159,10 @@ async function tryAcquire(directory: string, options: LockOptions): Promise<Atte
     );
   }
   const folder = new SocketFolder(directory, options.name);
-  const server = answerWith(options);
+  const since = new Date().toISOString();
+  const server = answerWith(options, since);
   try {
-    const claimed = await claim(folder, server);
+    const claimed = await claim(folder, server, since);
     if (typeof claimed === "object" && "entry" in claimed) return { server, folder, ...claimed };
     await abandon(server, folder);
     return { holder: claimed };
@@ -182,6 +184,7 @@ async function abandon(server: net.Server, folder: SocketFolder): Promise<void> 
 async function claim(
   folder: SocketFolder,
   server: net.Server,
+  since: string,
 ): Promise<{ readonly entry: Entry } | Answer> {
   const mine = folder.temporaryName();
   if (!(await listenAs(server, folder.pathOf(mine)))) return whoWas(folder);
@@ -197,10 +200,13 @@ async function claim(
     return whoWas(folder);
   }
   const entry = folder.entry(next);
-  if ((await connect(folder.address(next))) === "dead") {
+  const reached = await connect(folder.address(next));
+  if (!folder.isStill(entry)) return "dead"; // it was swept away: that is no file system's doing
+  if (reached === "dead") {
     folder.remove(entry.name); // nobody wins here, so nobody can mistake its number
     throw unsupportedError(folder.directory, "the linked socket does not reach its process");
   }
+  if (reached !== "silent" && !(isThisProcess(reached) && reached.since === since)) return reached;
   folder.removeAllBut(next);
   return { entry };
 }
@@ -241,8 +247,7 @@ function whoWas(folder: SocketFolder): Promise<Answer> {
   return connect(folder.address(Math.max(folder.highest(), 1)));
 }
 
-function answerWith({ command, durableBytes }: LockOptions): net.Server {
-  const since = new Date().toISOString();
+function answerWith({ command, durableBytes }: LockOptions, since: string): net.Server {
   const server = net.createServer((socket) => {
     socket.on("error", () => socket.destroy()); // whoever asked has gone
     const bytes = durableBytes?.();

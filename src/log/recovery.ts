@@ -63,6 +63,8 @@ export interface Unsettled {
   readonly tail: LinePosition;
   /** Whether these bytes are a record. */
   readonly isRecord: (text: Buffer) => boolean;
+  /** The quarantine file of an earlier call that failed later on. */
+  quarantine?: string;
 }
 
 /**
@@ -77,10 +79,8 @@ export interface Unsettled {
  * @throws PlantStoreError `locked` when another process writes the file;
  * `io_error`, and then it may be called again.
  */
-export async function settle(
-  file: LogFile,
-  { damaged, tail, isRecord }: Unsettled,
-): Promise<number> {
+export async function settle(file: LogFile, unsettled: Unsettled): Promise<number> {
+  const { damaged, tail, isRecord } = unsettled;
   const rest = { offset: tail.offset, bytes: file.end - tail.offset };
   const text = await readTail(file, tail.offset, file.end);
   const isWhole = text !== undefined && (isBlank(text) || isRecord(text));
@@ -88,7 +88,8 @@ export async function settle(
   const taken = isTorn ? [...damaged, rest] : damaged;
   if (taken.length > 0) {
     file.assertUnchanged(); // else a record that another process appends would be put aside
-    const name = await quarantine(file, taken);
+    unsettled.quarantine ??= await quarantine(file, taken);
+    const name = unsettled.quarantine;
     for (const range of damaged) await blank(file, range, name);
     if (isTorn) await cut(file, tail, rest.bytes, name);
   }

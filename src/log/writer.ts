@@ -164,9 +164,8 @@ export class LogWriter {
   }
 
   /**
-   * Has the next batch written, in a turn that has seen the file in its place: else the write
-   * would fill what somebody cut away, and the size would look right. There is none where the
-   * writer has failed meanwhile: that empties the queue.
+   * Starts to write the next batch. Call it only in the turn of a displacement check. Returns
+   * `undefined` if the queue is empty, as it is after a failure.
    */
   #startWrite(): Write | undefined {
     const batch = this.#queue.shift();

@@ -150,7 +150,6 @@ export async function readSnapshot(
   const path = snapshotPath(file.path);
   let handle: FileHandle | undefined;
   try {
-    await fs.rm(`${path}.new`, { force: true }); // of a process that was killed: as large as this
     handle = await fs.open(path);
     const { size } = await handle.stat();
     const footer = decodeFooter(await readPart(handle, size - FOOTER_BYTES, FOOTER_BYTES));

@@ -79,7 +79,10 @@ export class PlantStore implements PlantService {
       if (this.#closing === undefined) this.#writer.fail(cause);
     });
     void this.failed.then(() => this.#index.stop());
-    void this.#lock.lost.then((cause) => this.#writer.fail(cause));
+    void this.#lock.lost.then((cause) => {
+      this.#upkeep.leave();
+      this.#writer.fail(cause);
+    });
   }
 
   /**

@@ -95,6 +95,12 @@ async function acceptLoss(
 ): Promise<RepairOutcome> {
   const plan: RepairPlan = { action: "start_empty", plants: 0, leftOut: 0, checkpoint };
   if (!(await confirm(plan))) return { ...plan, isDone: false };
+  if (fs.existsSync(logPath)) {
+    throw new PlantStoreError(
+      "locked",
+      `Cannot accept the loss of "${logPath}": it is there again; start "repair" once more to read it`,
+    );
+  }
   await forget(logPath);
   return { ...plan, isDone: true };
 }

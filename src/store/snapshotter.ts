@@ -124,6 +124,11 @@ export class Snapshotter {
     });
   }
 
+  /** Stops, and leaves the folder as it is. */
+  stop(): Promise<void> {
+    return this.#abort();
+  }
+
   async #abort(): Promise<void> {
     this.#stop.abort();
     await this.#writing;

@@ -30,6 +30,8 @@ export class Upkeep {
   readonly #snapshotter: Snapshotter;
   readonly #stop = new AbortController();
   #abandoning: Promise<void> | undefined;
+  /** The folder may be another process's: nothing is written or removed there any more. */
+  #isForeign = false;
 
   /**
    * Begins it. A log that is newer than its checkpoint is read whole by every start: the one
@@ -78,18 +80,24 @@ export class Upkeep {
     this.#snapshotter.rebase(end);
   }
 
+  /** The lock was lost: what another process writes in the folder stays as it is. */
+  leave(): void {
+    this.#isForeign = true;
+    this.#stop.abort();
+  }
+
   /** The store has failed: there is no snapshot from now on, so the next start reads the whole log. */
   abandon(): Promise<void> {
     this.#stop.abort();
-    this.#abandoning ??= this.#snapshotter.discard();
+    this.#abandoning ??= this.#isForeign ? this.#snapshotter.stop() : this.#snapshotter.discard();
     return this.#abandoning;
   }
 
   /** Ends it: nothing is appended any more. */
   async finish(): Promise<void> {
     this.#stop.abort();
-    // Also where the log was taken away: the next start has to know that there was one.
-    await this.#checkpointer.finish();
+    // Also if the log was taken away: the next start has to know that there was one.
+    await (this.#isForeign ? this.#checkpointer.stop() : this.#checkpointer.finish());
     await (this.#abandoning ?? this.#snapshotter.finish());
   }
 

@@ -227,3 +227,17 @@ test("a last event without its line feed counts, and so does what it becomes", a
   await look();
   assert.equal(registry.verify(token)?.name, "a");
 });
+
+test("looks that begin at the same time are made one after the other", async (t) => {
+  const warnings = collectWarnings(t);
+  const folder = makeFolder(t);
+  await createToken(folder, { name: "a" });
+  const { registry } = await openByHand(t, folder);
+  for (let round = 0; round < 20; round++) {
+    const looks = [registry.refresh(), registry.refresh()];
+    const token = await createToken(folder, { name: `b${round}` });
+    await Promise.all([...looks, registry.refresh()]);
+    assert.equal(registry.verify(token)?.name, `b${round}`);
+  }
+  assert.deepEqual(warnings, []);
+});

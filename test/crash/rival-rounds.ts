@@ -297,7 +297,8 @@ class RivalLife implements Round {
   }
 
   tear(): void {
-    appendFileSync(this.#log, '{"id":1,"na');
+    // As long as the next record: the log then has the length that a slow start has seen.
+    appendFileSync(this.#log, "x".repeat(Buffer.byteLength(this.#book.line(this.#book.taken)) + 1));
   }
 
   startSlow(change: "write" | "cut"): Promise<Running | undefined> {

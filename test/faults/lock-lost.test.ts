@@ -5,9 +5,10 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
+import { PlantStore } from "../../src/index.ts";
 import { makeFolder } from "../support/folders.ts";
 import { logPath } from "../support/stores.ts";
-import { TIMEOUT } from "../support/watch.ts";
+import { TIMEOUT, until } from "../support/watch.ts";
 import { canRun, canTrace, traced } from "./machine.ts";
 import { assertGoesOn, assertTurnedAway, runOn, startRefused, Trial } from "./trial.ts";
 
@@ -43,6 +44,32 @@ test("a second server that starts after the lock was removed goes on alone", TIM
   assert.equal((await second.stop()).status, 0);
   await assertGoesOn(t, first.folder, [...first.acknowledged, ...second.acknowledged]);
 });
+
+test(
+  "a store that has lost its lock writes nothing into the folder when it is closed",
+  TIMEOUT,
+  async (t) => {
+    const folder = makeFolder(t);
+    const lost = await PlantStore.open(folder);
+    for (let id = 1n; id <= 20n; id++) await lost.create({ id, name: "of the first store" });
+    for (const name of readdirSync(folder)) rmSync(join(folder, name));
+    const next = await PlantStore.open(folder);
+    await next.create({ id: 1n, name: "of the next store" });
+    const isFailed = lost.failed.then(() => true);
+    await until("the first store has noticed", () => Promise.race([isFailed, later(false)]));
+    const before = readdirSync(folder);
+    await lost.close();
+    assert.deepEqual(readdirSync(folder), before);
+    await next.close();
+    const again = await PlantStore.open(folder);
+    assert.equal((await again.get(1n))?.name, "of the next store");
+    await again.close();
+  },
+);
+
+function later<T>(value: T): Promise<T> {
+  return new Promise((resolve) => setImmediate(() => resolve(value)));
+}
 
 /** Mounts a file system in user space over an empty folder; skips the test where that cannot be. */
 function mountFuse(t: TestContext, program: string): string | undefined {

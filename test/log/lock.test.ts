@@ -153,6 +153,16 @@ test("DirectoryLock.release() leaves the highest number, which is never used aga
   }
 });
 
+test("DirectoryLock.acquire() refuses where the linked entry does not reach this process (fake link)", async (t) => {
+  const folder = makeFolder(t);
+  await leaveDeadSocket(folder, "dead");
+  const { linkSync } = fs;
+  // As on a file system that makes another file of a second name.
+  t.mock.method(fs, "linkSync", (_: string, to: string) => linkSync(path.join(folder, "dead"), to));
+  await assert.rejects(DirectoryLock.acquire(folder, second), { code: "io_error" });
+  assert.deepEqual(fs.readdirSync(folder), ["dead"], "nothing is left there");
+});
+
 /** Waits for the loss: what a lock waits for itself keeps no process alive. */
 async function lossOf({ lost }: DirectoryLock): Promise<Error> {
   let loss: Error | undefined;

@@ -258,6 +258,37 @@ for (const [what, meddle] of Object.entries(MEDDLING)) {
   });
 }
 
+test("a torn end in whose place another process has stored a record of its length is not cut", async (t) => {
+  const record = '{"id":3}\n';
+  const file = await openLog(t, LINES + "t".repeat(record.length));
+  const read = file.read.bind(file);
+  let reads = 0;
+  t.mock.method(file, "read", async (buffer: Buffer, position: number) => {
+    const got = await read(buffer, position);
+    if (reads++ === 1) {
+      fs.truncateSync(file.path, LINES.length); // as a start beside this one does
+      fs.appendFileSync(file.path, record);
+    }
+    return got;
+  });
+  await assert.rejects(settleTail(file, TAIL_START, isRecord), { code: "locked" });
+  assert.equal(fs.readFileSync(file.path, "utf8"), LINES + record);
+});
+
+test("settle() that is called again keeps to the quarantine it has made (fake failure)", async (t) => {
+  const file = await openLog(t, `${LINES}torn`);
+  const { mock } = t.mock.method(fs, "ftruncateSync", () => {
+    throw new Error("no space left on device");
+  });
+  const unsettled = { damaged: [], tail: TAIL_START, isRecord };
+  for (let call = 0; call < 3; call++) {
+    await assert.rejects(settle(file, unsettled), { code: "io_error" });
+  }
+  mock.restore();
+  assert.equal(await settle(file, unsettled), LINES.length);
+  assert.deepEqual(Object.keys(beside(file)), ["test.jsonl.quarantine-1"]);
+});
+
 test("a log that another process appends to while its end is put aside is not cut", async (t) => {
   const file = await openLog(t, `${LINES}torn`);
   const read = file.read.bind(file);

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import fs from "node:fs";
+import fsPromises from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { crc32 } from "node:zlib";
@@ -316,6 +317,33 @@ for (const [action, log] of [
     assert.deepEqual(snapshot(folder), before);
   });
 }
+
+test("repair does not replace a log to which another program has appended at the last moment", async (t) => {
+  const folder = makeFolder(t);
+  writeLog(folder, `${A}x\n${B}`);
+  writeCheckpointOf(folder, A);
+  const late = '{"id":9,"name":"acknowledged by another"}\n';
+  const { rm } = fsPromises;
+  t.mock.method(fsPromises, "rm", async (path: string, options: fs.RmOptions) => {
+    // What is known of the log goes after the first look and before the last one.
+    if (path === checkpointPath(logPath(folder))) fs.appendFileSync(logPath(folder), late);
+    return rm(path, options);
+  });
+  await assert.rejects(repairLog(folder, { confirm: YES }), { code: "locked" });
+  assert.equal(readLog(folder), `${A}x\n${B}${late}`);
+  assert.equal(fs.existsSync(`${logPath(folder)}.repaired`), false);
+});
+
+test("repair does not accept the loss of a log that is there again", async (t) => {
+  const folder = makeFolder(t);
+  writeCheckpointOf(folder, A);
+  const confirm = async () => {
+    writeLog(folder, A); // restored from a backup meanwhile
+    return true;
+  };
+  await assert.rejects(repairLog(folder, { confirm }), { code: "locked" });
+  assert.notEqual(await readCheckpoint(logPath(folder)), undefined);
+});
 
 test("repair needs the directory for itself, and gives it back", async (t) => {
   const folder = makeFolder(t);
