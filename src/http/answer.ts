@@ -36,6 +36,9 @@ const LINGER_BOUNDS: LingerBounds = {
   bytesMax: 64 * 1024 * 1024,
 };
 
+/** How often lingering connections are held against their server, which may have stopped. */
+const STOP_LOOK_MS = 100;
+
 /**
  * The connections of one listener or server that are answered and closed on our side, while their
  * clients still send. Knows nothing of HTTP.
@@ -43,7 +46,8 @@ const LINGER_BOUNDS: LingerBounds = {
 export class Lingering {
   readonly #bounds: LingerBounds;
   readonly #sockets = new Set<Socket>();
-  #isOver = false;
+  /** While there are any. */
+  #looking: NodeJS.Timeout | undefined;
 
   constructor(bounds: Partial<LingerBounds> = {}) {
     this.#bounds = { ...LINGER_BOUNDS, ...bounds };
@@ -53,15 +57,22 @@ export class Lingering {
   close(socket: Socket, text = ""): void {
     if (socket.destroyed) return;
     socket.end(text);
-    if (this.#isOver || this.#sockets.size >= this.#bounds.connectionsMax) {
+    if (this.#sockets.size >= this.#bounds.connectionsMax) {
       Socket.prototype.destroySoon.call(socket);
     } else this.#discard(socket);
   }
 
-  /** Cuts every connection that lingers; from now on `close` closes at once. */
-  end(): void {
-    this.#isOver = true;
-    for (const socket of this.#sockets) socket.destroy();
+  /** Whether the connection is one of these. */
+  has(socket: Socket): boolean {
+    return this.#sockets.has(socket);
+  }
+
+  /** Cuts the connections of servers that have stopped: a stop does not wait for such clients. */
+  #cutStopped(): void {
+    for (const socket of this.#sockets) {
+      const { server } = socket as { server?: { listening?: boolean } };
+      if (server?.listening === false) socket.destroy();
+    }
   }
 
   #discard(socket: Socket): void {
@@ -71,8 +82,13 @@ export class Lingering {
     const pause = setTimeout(cut, pauseMs).unref();
     let bytes = 0;
     this.#sockets.add(socket);
+    this.#looking ??= setInterval(() => this.#cutStopped(), STOP_LOOK_MS).unref();
     socket.once("close", () => {
       this.#sockets.delete(socket);
+      if (this.#sockets.size === 0) {
+        clearInterval(this.#looking);
+        this.#looking = undefined;
+      }
       clearTimeout(total);
       clearTimeout(pause);
     });
@@ -102,6 +118,10 @@ export function answer(
 ): string | undefined {
   if (res.headersSent) return undefined; // the connection's own failure was reported first
   if (hasRest(req) && (isLastAnswer(res) || isLargeRest(req))) closeAfterEnd(req, res, lingering);
+  return send(req, res, reply);
+}
+
+function send(req: IncomingMessage, res: ServerResponse, reply: Reply): string {
   const requestId = nameRequest(req);
   if (!trySendWhole(res, reply, requestId)) {
     writeReplyHead(res, reply, requestId);
@@ -121,7 +141,7 @@ export function answerAndClose(
 ): void {
   if (res.headersSent) return;
   closeAfterEnd(req, res, lingering);
-  answer(req, res, reply, lingering);
+  send(req, res, reply);
 }
 
 /**
@@ -131,11 +151,12 @@ export function answerAndClose(
  * Where a response is no connection's (Fastify's `inject`, node-mocks-http), nothing calls it.
  */
 function closeAfterEnd(req: IncomingMessage, res: ServerResponse, lingering: Lingering): void {
-  const { socket } = req;
   // The socket of an HTTP/2 request is the session's, which has other streams.
-  if (req.httpVersionMajor > 1 || typeof socket?.destroySoon !== "function") return;
+  if (req.httpVersionMajor > 1) return;
   res.setHeader("Connection", "close");
-  ignoreFollowing(req);
+  if (ignoreFollowing(req)) req.resume();
+  const { socket } = req;
+  if (typeof socket?.destroySoon !== "function") return;
   socket.destroySoon = () => lingering.close(socket);
   // Node forgets a request that was answered; what reads its body waits for a close.
   socket.once("close", () => req.destroy());
@@ -147,19 +168,19 @@ interface Parser {
 }
 
 /**
- * Reads and discards the body of a request, and has Node hand out no other request of its
- * connection: Node keeps some KiB of each until the connection is gone, and until a connection is
- * closed a client could fill the memory.
+ * Has Node hand out no other request of this connection: Node keeps some KiB of each until the
+ * connection is gone, and until a connection is closed a client could fill the memory. False if the
+ * request is no parser's.
  */
-export function ignoreFollowing(req: IncomingMessage): void {
-  req.resume();
-  const { parser } = req.socket as { parser?: Parser | null };
-  if (parser === undefined || parser === null) return;
+export function ignoreFollowing(req: IncomingMessage): boolean {
+  const { parser } = (req.socket ?? {}) as { parser?: Parser | null };
+  if (parser === undefined || parser === null) return false;
   parser.onIncoming = (next) => {
     next.upgrade = false; // else Node hands the connection over
     next.resume();
     return 0;
   };
+  return true;
 }
 
 /** Answers on a connection that has no request to answer, or none with a response, and closes it. */
@@ -174,14 +195,18 @@ export function answerSocket(
   publishAnswer(reply, requestId, req);
 }
 
-/** Tells of a request that broke off, unless it was answered before. */
+/** Publishes that a request broke off, unless it was answered before. */
 export function answerNobody(req: IncomingMessage, res: ServerResponse): void {
   if (!res.headersSent) publishAnswer({ status: 0, cut: true }, nameRequest(req), req);
 }
 
-/** Whether the client may still send some of the body. A test's stand-in for a request says nothing. */
-function hasRest({ complete }: IncomingMessage): boolean {
-  return complete === false;
+/**
+ * Whether the client may still send some of the body. Of a request without one, `complete` is false
+ * too until Node has gone on; a stand-in for a request has no such member.
+ */
+function hasRest({ complete, headers }: IncomingMessage): boolean {
+  const { "content-length": length = "0", "transfer-encoding": coding } = headers;
+  return complete === false && (coding !== undefined || Number(length) > 0);
 }
 
 /** Whether more of the body is to come than is worth reading. */

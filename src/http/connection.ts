@@ -77,13 +77,15 @@ export class Connection {
 
   /**
    * Closes a connection that owes no answer and read nothing since the last call: half a request
-   * head is no request. One that closes already is left to send what it has.
+   * head is no request. A connection that closes already is left to send what it has.
+   *
+   * @param isLate whether it is closed though it read something.
    */
-  closeIfQuiet(): void {
+  closeIfQuiet(isLate: boolean): void {
     const { bytesRead, writableEnded } = this.#socket;
     const isQuiet = this.#drainedBytes === bytesRead;
     this.#drainedBytes = bytesRead;
-    if (isQuiet && this.unanswered === 0 && !writableEnded) this.#socket.destroy();
+    if ((isQuiet || isLate) && this.unanswered === 0 && !writableEnded) this.#socket.destroy();
   }
 
   #noteActivity(): void {

@@ -86,6 +86,7 @@ export class Connections {
     if (connection === undefined) return;
     if (isLastAnswer(connection.res)) {
       ignoreFollowing(req);
+      req.resume();
       return;
     }
     connection.begin(req, res);
@@ -100,6 +101,7 @@ export class Connections {
   refuse(socket: Socket, cause: NodeJS.ErrnoException): void {
     const connection = this.#connections.get(socket);
     if (connection === undefined || connection.isBroken) return;
+    if (this.#lingering.has(socket)) return; // answered: its bounds are those of its lingering
     connection.isBroken = true;
     const fault = describeParserFault(cause);
     if (fault === undefined || !socket.writable) {
@@ -149,14 +151,13 @@ export class Connections {
     return new PlantStoreError("not_found", "CONNECT: expected a request for a plant store");
   }
 
-  /** Closes connections without a request: Node takes a silent one, or half a head, for busy. */
-  closeQuiet(): void {
-    for (const connection of this.#connections.values()) connection.closeIfQuiet();
-  }
-
-  /** Cuts the connections that linger; later refusals close at once. */
-  endLingering(): void {
-    this.#lingering.end();
+  /**
+   * Closes connections that owe no answer: Node takes a silent one, or half a head, for busy.
+   *
+   * @param isLate whether they are closed though something still comes.
+   */
+  closeQuiet(isLate = false): void {
+    for (const connection of this.#connections.values()) connection.closeIfQuiet(isLate);
   }
 
   /** Cuts every connection: those of CONNECT Node has let go of, and yet its server waits for them. */

@@ -98,9 +98,11 @@ let verdict: Promise<boolean> | undefined;
 export function isDirectSafe(): Promise<boolean> {
   verdict ??= tryRequests().then(
     () => true,
-    (error: unknown) => {
+    (error: Error) => {
+      // A process that was busy for so long says nothing about its runtime: the next server tries again.
+      if (error.name === "AbortError") verdict = undefined;
       publishWarning(
-        "Request bodies take a slower path: this runtime fails the check of the fast one",
+        "Request bodies take a slower path, because the check of the faster one failed",
         error,
       );
       return false;

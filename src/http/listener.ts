@@ -8,12 +8,18 @@
  * a request that was answered before it came here. Keeps no state but what is under way.
  */
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
-import type { Socket } from "node:net";
 import { publishWarning } from "../core/channels.ts";
 import { readNumber, requireMethods } from "../core/options.ts";
 import { encodePlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import type { PlantService, TokenVerifier, VerifiedToken } from "../core/services.ts";
-import { answer, answerAndClose, answerNobody, closeAfter, Lingering } from "./answer.ts";
+import {
+  answer,
+  answerAndClose,
+  answerNobody,
+  closeAfter,
+  ignoreFollowing,
+  Lingering,
+} from "./answer.ts";
 import { normalizeBasePath } from "./base-path.ts";
 import { Authenticator, insufficientScope } from "./bearer.ts";
 import { BodyCollector, collectStream, Pending, requireLength, requireUnread } from "./body.ts";
@@ -97,8 +103,9 @@ interface Exchange {
 
 /**
  * Whether a request offers another protocol. Node's parser stops behind one, drops what came with
- * it, and takes what comes next for a request: half of one could be carried out. Our own server
- * (http/connections) therefore ignores what follows an answer that closes; so this comes first.
+ * it, and takes what comes next for a request: half of one could be carried out. So nothing that
+ * follows on that connection is carried out, be the listener mounted or in our own server
+ * (http/connections), and this comes first.
  */
 function isOffer({ headers: { upgrade, connection } }: IncomingMessage): boolean {
   return upgrade !== undefined && /upgrade/i.test(connection ?? "");
@@ -113,8 +120,6 @@ class Listener {
   readonly #bodyBytesMax: number;
   readonly #pending: Pending;
   readonly #lingering: Lingering;
-  /** Connections on which nobody knows where the next request begins. */
-  readonly #broken = new WeakSet<Socket>();
 
   constructor(options: ListenerOptions, lingering = new Lingering()) {
     const { plants, tokens, basePath = "" } = options;
@@ -137,13 +142,12 @@ class Listener {
   /** In somebody else's server: http/connections judges the framing in ours. */
   handleMounted(exchange: Exchange): void {
     const { req, res } = exchange;
-    if (this.#broken.has(req.socket)) return;
     const fault = findLengthFault(req);
     if (fault === undefined) {
+      if (isOffer(req)) ignoreFollowing(req);
       this.handle(exchange);
       return;
     }
-    this.#broken.add(req.socket);
     noteArrival(req);
     this.#cors?.mark(req, res);
     answerAndClose(req, res, errorReply(fault), this.#lingering);

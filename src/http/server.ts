@@ -45,6 +45,8 @@ export interface ServerOptions extends ListenerOptions, ListenOptions {
  * the last byte that came without making a request whole: what was sent by then is answered.
  */
 const DRAIN_GRACE_MS = 100;
+/** How long a client may take during a drain to finish a request head that it has begun. */
+const DRAIN_HEAD_MS = 2000;
 
 export class PlantServer {
   /** What clients call `{base_url}`. */
@@ -116,6 +118,7 @@ export class PlantServer {
   }
 
   async #drain(drainTimeoutMs: number): Promise<void> {
+    const start = performance.now();
     const deadline = setTimeout(() => this.#connections.cutAll(), drainTimeoutMs);
     this.#connections.closeAfterAnswers();
     // What comes from now on waits for the next process; a socket of our own resets its queue.
@@ -124,13 +127,15 @@ export class PlantServer {
     await sleep(Math.min(DRAIN_GRACE_MS, drainTimeoutMs));
     await turn();
     this.#connections.closeQuiet();
-    this.#connections.endLingering();
     this.#handshakes?.closeAll();
-    const looking = setInterval(
-      () => turn().then(() => this.#connections.closeQuiet()),
-      DRAIN_GRACE_MS,
-    );
-    await new Promise((resolve) => this.#server.close(resolve));
+    const looking = setInterval(async () => {
+      await turn();
+      this.#connections.closeQuiet(performance.now() - start > DRAIN_HEAD_MS);
+    }, DRAIN_GRACE_MS);
+    const closed = new Promise((resolve) => this.#server.close(resolve));
+    // The deadline may have come before the last connections did.
+    if (performance.now() - start >= drainTimeoutMs) this.#connections.cutAll();
+    await closed;
     clearInterval(looking);
     clearTimeout(deadline);
   }

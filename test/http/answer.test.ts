@@ -4,20 +4,20 @@
  */
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import type { RequestListener } from "node:http";
+import http, { type RequestListener } from "node:http";
 import net from "node:net";
 import { type TestContext, test } from "node:test";
 import { promisify } from "node:util";
 import type { PlantService, VerifiedToken } from "../../src/core/services.ts";
 import { Lingering } from "../../src/http/answer.ts";
-import { createHandler } from "../../src/http/listener.ts";
+import { createHandler, createRequestListener } from "../../src/http/listener.ts";
 import { PlantServer } from "../../src/http/server.ts";
 import { Client } from "../support/client.ts";
 import { chunked, encodeRequest, type RequestParts } from "../support/contract.ts";
 import { parseAnswers } from "../support/raw.ts";
 import { serve } from "../support/serve.ts";
 import { errorNumber, startService } from "../support/service.ts";
-import { collectMessages, makeLatch, until } from "../support/watch.ts";
+import { collectMessages, HANG_MS, makeLatch, until } from "../support/watch.ts";
 
 const MIB = 1024 * 1024;
 const BLOCK = Buffer.alloc(64 * 1024, " ");
@@ -256,11 +256,89 @@ test("a client that is refused amid a stop is answered, and does not hold it", a
   const client = await Client.connect(Number(new URL(server.url).port), true);
   await client.send(encodeRequest({ token: "bad" }, headOf(1024 * MIB)));
   await until("the token is looked up", () => verify.mock.callCount() === 1);
-  const lingering = t.mock.method(Lingering.prototype, "end");
+  const closing = t.mock.method(net.Server.prototype, "close");
   const closed = server.close(600_000);
-  await until("the grace of the stop is over", () => lingering.mock.callCount() === 1);
+  await until("the grace of the stop is over", () => closing.mock.callCount() > 0);
   release();
   assert.equal(errorNumber(await client.next()), 40102);
   await closed;
   await sendUntilGone(client);
+});
+
+test("a refused client that still sends does not hold the stop of a server that the listener is mounted in", {
+  timeout: HANG_MS / 2, // the client gives up later
+}, async () => {
+  const { plants, tokens } = makePorts();
+  const patient = new Lingering({ totalMs: 600_000, pauseMs: 600_000 });
+  const handle = createHandler({ plants, tokens }, patient);
+  const server = http.createServer((req, res) => handle(req, res)).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as net.AddressInfo;
+  const client = await connectRefused(port);
+  const closed = new Promise((resolve) => server.close(resolve));
+  await Promise.all([closed, sendUntilGone(client, "x")]);
+});
+
+for (const [what, head] of [
+  ["of HTTP/1.0", { version: "HTTP/1.0" }],
+  ["that asks for a close", { headers: { Connection: "close" } }],
+  ["with a length of 0", { headers: { Connection: "close", "Content-Length": "0" } }],
+] as const) {
+  test(`a refused request without a body ${what} takes no place among those that linger`, async (t) => {
+    const lingering = new Lingering({ connectionsMax: 1 });
+    const { port, sockets } = await mount(t, lingering);
+    const client = await Client.connect(port, true);
+    const headers = { ...NO_TOKEN, ...("headers" in head ? head.headers : {}) };
+    await client.send(encodeRequest({ token: "" }, { ...head, method: "GET", headers }));
+    assert.equal(errorNumber(await client.next()), 40101);
+    await until("the server has closed it", () => client.isClosed);
+    assert.deepEqual(
+      sockets.map((socket) => lingering.has(socket)),
+      [false],
+    );
+    client.destroy();
+  });
+}
+
+test("a mounted listener carries out nothing that follows a request that offers another protocol", async (t) => {
+  const { created, plants, tokens } = makePorts();
+  const { released, release } = makeLatch();
+  const create: PlantService["create"] = (plant) => {
+    created.push(plant.id);
+    return released.then(() => "created");
+  };
+  const listener = createRequestListener({ plants: { ...plants, create }, tokens });
+  const { port } = await serve(t, listener);
+  const offer = { Connection: "Upgrade", Upgrade: "h2c" };
+  const first = encodeRequest({ token: "good" }, { headers: offer, body: GOOD });
+  const client = await Client.connect(port, true);
+  // The parser drops the rest of this packet, and takes what is inside the header X for a request.
+  await client.send(Buffer.concat([first, Buffer.from("GET /x HTTP/1.1\r\nHost: a\r\nX: ")]));
+  await until("the first is under way", () => created.length === 1);
+  await client.send(encodeRequest({ token: "good" }, { body: GOOD.replace("1", "2") }));
+  release();
+  assert.equal((await client.next()).status, 200);
+  client.halfClose();
+  assert.deepEqual(await client.rest(), []);
+  await until("the server is done with it", () => client.isGone);
+  assert.deepEqual(created, [1n]);
+});
+
+test("a client that is refused at once lingers longer than a request may take", async (t) => {
+  const service = await startService(t, {
+    requestTimeoutMs: 100,
+    headerTimeoutMs: 100,
+    connectionCheckIntervalMs: 10,
+  });
+  const client = await Client.connect(service.port, true);
+  await client.send(encodeRequest(service, headOf(1024 * MIB)));
+  assert.equal(errorNumber(await client.next()), 41301);
+  // A request of another client that is as old meets its timeout meanwhile.
+  const other = await Client.connect(service.port, true);
+  await other.send("POST /plants HTTP/1.1\r\n");
+  assert.equal(errorNumber(await other.next()), 40801);
+  for (let blocks = 0; blocks < 10; blocks++) await client.send(BLOCK);
+  assert.equal(client.isGone, false);
+  client.destroy();
+  other.destroy();
 });

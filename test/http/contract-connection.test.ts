@@ -505,12 +505,12 @@ test("a request head that comes in pieces during a drain is answered", async (t)
   await client.send(request.subarray(0, 40));
   const closed = service.server.close(PATIENT_MS);
   const looks = t.mock.method(Connection.prototype, "closeIfQuiet");
-  for (let at = 40; at < 48; at++) {
+  for (let at = 40; at < 44; at++) {
     await client.send(request.subarray(at, at + 1));
     const seen = looks.mock.callCount();
     await until("the drain looks again", () => looks.mock.callCount() > seen);
   }
-  await client.send(request.subarray(48));
+  await client.send(request.subarray(44));
   const [answer, ...more] = await client.rest();
   assert.ok(answer !== undefined);
   assertPlant(answer, { name: "plant 1" });
@@ -573,5 +573,36 @@ test("a drain ends with a stream that began before it", async (t) => {
   const text = Buffer.concat(await socket.toArray()).toString("latin1");
   assert.equal(text.split('"id":').length - 1, ids.length);
   assert.ok(text.endsWith("\r\n0\r\n\r\n"));
+  await closed;
+});
+
+test("a stop whose deadline comes first ends, also where clients connect meanwhile", async (t) => {
+  for (let round = 0; round < 20; round++) {
+    const service = await startService(t);
+    const request = encodeRequest(service, GOOD).subarray(0, -1);
+    let isOver = false;
+    const connect = async () => {
+      while (!isOver) {
+        const client = await Client.connect(service.port).catch(() => undefined);
+        await client?.send(request);
+      }
+    };
+    const connecting = Array.from({ length: 8 }, connect);
+    await service.server.close(round % 2 === 0 ? 0 : 50);
+    isOver = true;
+    await Promise.all(connecting);
+  }
+});
+
+test("a drain does not wait for a request head that comes drop by drop", async (t) => {
+  const service = await startService(t);
+  const client = await Client.connect(service.port);
+  await client.send("POST /plants HTTP/1.1\r\nX: ");
+  const closed = service.server.close(PATIENT_MS);
+  const looks = t.mock.method(Connection.prototype, "closeIfQuiet");
+  for (let seen = 0; !client.isGone; seen = looks.mock.callCount()) {
+    await until("the drain looks again", () => client.isGone || looks.mock.callCount() > seen);
+    await client.send("x");
+  }
   await closed;
 });

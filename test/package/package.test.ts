@@ -2,7 +2,14 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import {
+  copyFileSync,
+  existsSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { VERSION } from "../../src/cli/version.ts";
@@ -80,6 +87,15 @@ test("npm ci --omit=dev in a clone, which has no compiler then, succeeds without
   const { status, stderr } = await runToEnd(["npm", "ci", "--omit=dev", ...QUIET], { cwd: clone });
   assert.equal(status, 0, stderr);
   assert.equal(existsSync(path.join(clone, "dist")), false);
+});
+
+test("npm ci --omit=dev works where only the manifests are there, as in a Dockerfile's first layer", async (t) => {
+  const folder = makeFolder(t);
+  for (const name of ["package.json", "package-lock.json", ".npmrc"]) {
+    copyFileSync(path.join(ROOT, name), path.join(folder, name));
+  }
+  const { status, stderr } = await runToEnd(["npm", "ci", "--omit=dev"], { cwd: folder });
+  assert.equal(status, 0, stderr);
 });
 
 test("npm ls --all shows one package", async (t) => {
