@@ -129,6 +129,6 @@ function refuse(error: unknown): AdminReply {
   if (status === 500) publishWarning("Cannot answer a request to the admin listener", error);
   const allow = status === 405 ? { Allow: "GET, HEAD" } : {};
   // After a fault of the framing nobody knows where the next request begins.
-  const close = status === 400 ? { Connection: "close" } : {};
+  const close = status === 400 || status === 431 ? { Connection: "close" } : {};
   return { status, type: JSON_TYPE, body, headers: { ...headers, ...allow, ...close } };
 }

@@ -11,7 +11,7 @@ import type { AddressInfo, Socket } from "node:net";
 import { publishWarning } from "../core/channels.ts";
 import { requireMethods, requireText } from "../core/options.ts";
 import type { Status } from "../core/services.ts";
-import { describeParserFault } from "../http/framing.ts";
+import { describeParserFault, NODE_HEADERS_MAX } from "../http/framing.ts";
 import { encodeReply, errorReply } from "../http/reply.ts";
 import { nameRequest } from "../http/request-id.ts";
 import { type AdminAddress, formatAdminAddress, isLocal, requireAdminAddress } from "./address.ts";
@@ -110,6 +110,7 @@ function createServer(): Server {
     requireHostHeader: false, // the listener judges it
   });
   server.maxConnections = CONNECTIONS_MAX;
+  server.maxHeadersCount = NODE_HEADERS_MAX;
   server.timeout = REQUEST_TIMEOUT_MS;
   server.on("clientError", (error, socket) => {
     const fault = describeParserFault(error);

@@ -27,6 +27,18 @@ export function requireUnread(req: IncomingMessage): void {
   if (req.readableEnded || req.readableDidRead || isDecoded) throw touchedBody();
 }
 
+/** What Node keeps of a request and its response without headers, and we with them (measured). */
+const REQUEST_BYTES = 6 * 1024;
+/** Of one header, besides its characters. */
+const HEADER_BYTES = 128;
+
+/** About how much memory a request holds until it is answered, besides its body. */
+export function heldBytes({ rawHeaders = [], url = "" }: IncomingMessage): number {
+  let characters = url.length;
+  for (const text of rawHeaders) characters += text.length;
+  return REQUEST_BYTES + (HEADER_BYTES / 2) * rawHeaders.length + characters;
+}
+
 /** Requests that are under way in one listener, and the bytes of their bodies. */
 export class Pending {
   readonly #bytesMax: number;

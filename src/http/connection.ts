@@ -9,6 +9,7 @@
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
+import type { Pending } from "./body.ts";
 
 /** In milliseconds. */
 export interface StandstillTimes {
@@ -18,12 +19,24 @@ export interface StandstillTimes {
   readonly stallMs: number;
 }
 
+/**
+ * A connection whose waiting requests hold more than this is not read until their answers leave:
+ * what the client sends waits in its own socket. Node hands out whole packets, so one of up to
+ * 64 KiB comes on top.
+ */
+const WAITING_BYTES_MAX = 64 * 1024;
+
 /** Node's own margin: who comes within what the answer told does not meet the close. */
 const IDLE_MARGIN_MS = 1000;
 
 /** Node's, without a word in its documentation: what the answer tells of `idleMs`. */
 interface KeepAliveTold {
   _keepAliveTimeout: number;
+}
+
+/** Whether a request was answered that had no good token: a refused one, or a preflight. */
+function isForAnybody({ statusCode, headersSent }: ServerResponse): boolean {
+  return (statusCode === 401 || statusCode === 204) && headersSent;
 }
 
 export class Connection {
@@ -40,10 +53,21 @@ export class Connection {
   #isTimed = false;
   /** What had been read when a drain looked last. */
   #drainedBytes: number | undefined;
+  readonly #backlog: Pending;
+  /** Bytes of each request that waits for the answer to an earlier one, in their order. */
+  readonly #waiting: number[] = [];
+  #waitingBytes = 0;
+  /** What had been read when a request was answered that anybody may send. */
+  #refusedBytes: number | undefined;
+  /** Reading was stopped once; it is listened for who resumes it. */
+  #isGuarded = false;
+  #isHeld = false;
 
-  constructor(socket: Socket, times: StandstillTimes) {
+  /** @param backlog what waiting requests count against, on all connections of a server together. */
+  constructor(socket: Socket, times: StandstillTimes, backlog: Pending) {
     this.#socket = socket;
     this.#times = times;
+    this.#backlog = backlog;
     socket.on("timeout", () => socket.destroy()); // Node does, but not behind CONNECT
   }
 
@@ -57,10 +81,65 @@ export class Connection {
     this.#noteActivity();
   }
 
+  /**
+   * Counts the next request, which comes before the answers to earlier ones have left.
+   *
+   * @returns whether there is room for it; if not, it is to be the last on its connection.
+   */
+  wait(bytes: number): boolean {
+    const hasRoom = this.#backlog.take(bytes);
+    this.#waiting.push(hasRoom ? bytes : 0);
+    if (!hasRoom) return false;
+    this.#waitingBytes += bytes;
+    if (this.#waitingBytes > WAITING_BYTES_MAX) this.#hold();
+    return true;
+  }
+
+  /** The connection is closed; answers that wait are never sent. */
+  end(): void {
+    this.#waiting.length = 0;
+    this.#giveBack(this.#waitingBytes);
+  }
+
   readonly #noteAnswered = () => {
     this.unanswered--;
+    if (this.#waiting.length > 0) this.#giveBack(this.#waiting.shift() as number);
     this.#noteActivity();
   };
+
+  #giveBack(bytes: number): void {
+    this.#backlog.giveBack(bytes);
+    this.#waitingBytes -= bytes;
+    if (!this.#isHeld || this.#waitingBytes > WAITING_BYTES_MAX / 2) return;
+    this.#isHeld = false;
+    this.#socket.resume();
+  }
+
+  /** Node resumes the socket after each answer; so it is paused again each time. */
+  #hold(): void {
+    this.#isHeld = true;
+    this.#socket.pause();
+    if (this.#isGuarded) return;
+    this.#isGuarded = true;
+    this.#socket.on("resume", () => {
+      if (this.#isHeld) this.#socket.pause();
+    });
+  }
+
+  /** Notes how far the client had sent, if the request that began last was answered by now. */
+  noteRefusal(res: ServerResponse): void {
+    if (isForAnybody(res)) this.#refusedBytes = this.#socket.bytesRead;
+  }
+
+  /**
+   * Whether a request that comes now was sent before the client had the last answer, one that
+   * anybody gets. Ordinary clients wait for that answer; so the connection is to be closed.
+   */
+  get isFlooded(): boolean {
+    if (this.res === undefined || !isForAnybody(this.res)) return false;
+    // Node may end a request amid a packet: its answer has left, and the next one follows.
+    return this.unanswered > 0 || this.#socket.bytesRead === this.#refusedBytes;
+  }
 
   /** Has Node watch a connection on which nothing began or ended since the last look. */
   look(): void {

@@ -18,6 +18,7 @@ import {
   Lingering,
 } from "./answer.ts";
 import { Authenticator } from "./bearer.ts";
+import { heldBytes, overloaded, Pending } from "./body.ts";
 import { Connection, type StandstillTimes } from "./connection.ts";
 import { Cors } from "./cors.ts";
 import { DirectRequest } from "./direct-request.ts";
@@ -30,6 +31,8 @@ import { errorReply, type Reply } from "./reply.ts";
  * costs some 6 KiB, and Node reads on while the first of them is carried out.
  */
 const UNANSWERED_MAX = 1000;
+/** What requests that wait for the answer to an earlier one hold, on all connections together. */
+const BACKLOG_BYTES_MAX = 32 * 1024 * 1024;
 /** For the answers before the last one to be read. */
 const UNANSWERED_GRACE_MS = 1000;
 
@@ -51,6 +54,7 @@ export class Connections {
   readonly #times: StandstillTimes;
   readonly #lookMs: number;
   readonly #connections = new Map<Socket, Connection>();
+  readonly #backlog = new Pending(BACKLOG_BYTES_MAX, Number.POSITIVE_INFINITY);
   /** While there are any. */
   #looking: NodeJS.Timeout | undefined;
   #isDraining = false;
@@ -65,12 +69,13 @@ export class Connections {
   }
 
   add(socket: Socket): void {
-    this.#connections.set(socket, new Connection(socket, this.#times));
+    this.#connections.set(socket, new Connection(socket, this.#times, this.#backlog));
     this.#looking ??= setInterval(() => this.#look(), this.#lookMs);
     socket.once("close", () => this.#remove(socket));
   }
 
   #remove(socket: Socket): void {
+    this.#connections.get(socket)?.end();
     this.#connections.delete(socket);
     if (this.#connections.size > 0) return;
     clearInterval(this.#looking);
@@ -89,12 +94,37 @@ export class Connections {
       req.resume();
       return;
     }
+    if (connection.isFlooded) {
+      this.#closeFlooded(connection, req);
+      return;
+    }
+    if (connection.unanswered > 0 && !this.#follow(connection, req, res)) return;
     connection.begin(req, res);
     if (connection.unanswered >= UNANSWERED_MAX) endUnread(req.socket, res);
     if (this.#isDraining) closeAfter(res);
     const fault = findFramingFault(req);
     if (fault === undefined) this.#handle(req, res, sendContinue);
     else answerAndClose(req, res, this.#errorReply(fault, req.headers.origin), this.#lingering);
+    connection.noteRefusal(res);
+  }
+
+  /** Closes a connection after its last answer, and has nothing more carried out on it. */
+  #closeFlooded(connection: Connection, req: IncomingMessage): void {
+    ignoreFollowing(req);
+    connection.isBroken = true;
+    afterAnswer(connection.res, () => this.#lingering.close(req.socket));
+  }
+
+  /** A request that came before the answers to earlier ones have left: whether it may wait too. */
+  #follow(connection: Connection, req: IncomingMessage, res: ServerResponse): boolean {
+    if (req.socket.errored) {
+      ignoreFollowing(req); // the client has gone
+      return false;
+    }
+    if (connection.wait(heldBytes(req))) return true;
+    connection.begin(req, res);
+    answerAndClose(req, res, this.#errorReply(overloaded(), req.headers.origin), this.#lingering);
+    return false;
   }
 
   /** The parser gave up on what came last, or the time for it ran out. */

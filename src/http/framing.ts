@@ -13,9 +13,24 @@ const HOST = /^(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?$/
 const SPACE = 0x20;
 const DIGITS = /^[0-9]+$/;
 
+/** A request with more headers than this is refused: each costs memory while the request waits. */
+const HEADERS_MAX = 100;
+
+/**
+ * The value for `maxHeadersCount` of our own servers. Node drops further headers without a sign,
+ * up to 27 more may be kept; so the limit is one higher than ours, and we count what is left.
+ */
+export const NODE_HEADERS_MAX = HEADERS_MAX + 1;
+
 /** What is wrong with a request that the parser of our own server let through, if anything is. */
 export function findFramingFault(req: IncomingMessage): PlantStoreError | undefined {
   const { httpVersion, rawHeaders } = req;
+  if (rawHeaders.length > 2 * HEADERS_MAX) {
+    return new PlantStoreError(
+      "header_too_large",
+      `headers: expected at most ${HEADERS_MAX} of them, got more`,
+    );
+  }
   return toError(findVersionFault(httpVersion) ?? findHeaderFault(rawHeaders, httpVersion));
 }
 

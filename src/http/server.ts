@@ -13,6 +13,7 @@ import { readNumber } from "../core/options.ts";
 import { normalizeBasePath } from "./base-path.ts";
 import { Connections } from "./connections.ts";
 import { DirectRequest, isDirectSafe } from "./direct-request.ts";
+import { NODE_HEADERS_MAX } from "./framing.ts";
 import { addressOf, type ListenOptions, listen, stopAccepting } from "./listen.ts";
 import type { ListenerOptions } from "./listener.ts";
 import { createTlsServer, Handshakes, replaceCertificate, type TlsOptions } from "./tls.ts";
@@ -162,8 +163,7 @@ function createServer(
     requireHostHeader: false,
   };
   const server = tls === undefined ? http.createServer(settings) : createTlsServer(settings, tls);
-  // Node drops the headers behind the 2,000th in silence; their bytes are bounded already.
-  server.maxHeadersCount = 0;
+  server.maxHeadersCount = NODE_HEADERS_MAX;
   // A client that has sent all it wants to may close its side and wait for the answer
   // (RFC 9112 section 9.6). Node has the switch, but no word about it in its documentation.
   Object.assign(server, { httpAllowHalfOpen: true });

@@ -4,6 +4,7 @@ import { once } from "node:events";
 import { IncomingMessage, ServerResponse } from "node:http";
 import { connect, createServer, type Socket } from "node:net";
 import { type TestContext, test } from "node:test";
+import { Pending } from "../../src/http/body.ts";
 import { Connection } from "../../src/http/connection.ts";
 
 const IDLE_MS = 600_000;
@@ -11,6 +12,7 @@ const IDLE_MS = 600_000;
 const IDLE = IDLE_MS + 1000;
 const STALL = 700_000;
 const NONE = 0;
+const BACKLOG = new Pending(1024, 1);
 
 /** The server's end of a connection on which nothing is sent. */
 async function accept(t: TestContext): Promise<Socket> {
@@ -77,7 +79,7 @@ const LIVES: readonly [says: string, steps: readonly [Step, timeout: number][]][
 for (const [says, steps] of LIVES) {
   test(`a connection is timed ${says}`, async (t) => {
     const socket = await accept(t);
-    const connection = new Connection(socket, { idleMs: IDLE_MS, stallMs: STALL });
+    const connection = new Connection(socket, { idleMs: IDLE_MS, stallMs: STALL }, BACKLOG);
     const answers: ServerResponse[] = [];
     const take: Record<Step, () => void> = {
       look: () => connection.look(),

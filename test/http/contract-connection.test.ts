@@ -84,7 +84,15 @@ const PIPELINES: readonly [
     [200, 40501, 200],
     [1, 3],
   ],
-  ["a create may follow a refused one", [{ ...NO_TOKEN, body: plant(1) }, LAST], [40101, 200], [3]],
+  [
+    "nothing in the packet of a refused token is",
+    [{ ...NO_TOKEN, body: plant(1) }, LAST],
+    [40101],
+    [],
+  ],
+  ["nor behind a refused one without a body", [{ ...NO_TOKEN, method: "GET" }, LAST], [40101], []],
+  ["nor behind a good one and a refused one", [GOOD, NO_TOKEN, SECOND, LAST], [200, 40101], [1]],
+  ["garbage behind a refused token is not told", [NO_TOKEN, SECOND, GARBAGE], [40101], []],
   [
     "a create may follow an unknown path",
     [{ target: "/", body: plant(1) }, LAST],
