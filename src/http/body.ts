@@ -39,6 +39,14 @@ export function heldBytes({ rawHeaders = [], url = "" }: IncomingMessage): numbe
   return REQUEST_BYTES + (HEADER_BYTES / 2) * rawHeaders.length + characters;
 }
 
+/** What a request holds on average that counts as one; a head of 16 KiB counts as four. */
+const WEIGHT_BYTES = 8 * 1024;
+
+/** As how many requests a request counts that is under way: one, unless its head is long. */
+export function weightOf(req: IncomingMessage): number {
+  return Math.max(1, Math.round(heldBytes(req) / WEIGHT_BYTES));
+}
+
 /** Requests that are under way in one listener, and the bytes of their bodies. */
 export class Pending {
   readonly #bytesMax: number;
@@ -57,16 +65,19 @@ export class Pending {
     return this.#entered;
   }
 
-  /** @throws PlantStoreError `overloaded` when as many are under way as may be. */
-  enter(): void {
+  /**
+   * @param weight as how many requests it counts, see `weightOf`.
+   * @throws PlantStoreError `overloaded` when as many are under way as may be.
+   */
+  enter(weight: number): void {
     if (this.#requests >= this.#requestsMax) throw overloaded();
-    this.#requests++;
+    this.#requests += weight;
     this.#entered++;
   }
 
   /** @param bytes what it held of the bound. */
-  leave(bytes = 0): void {
-    this.#requests--;
+  leave(weight: number, bytes = 0): void {
+    this.#requests -= weight;
     this.giveBack(bytes);
   }
 

@@ -28,7 +28,7 @@ import { errorReply, type Reply } from "./reply.ts";
 
 /**
  * More requests than this never wait for their answers on one connection: each
- * costs some 6 KiB, and Node reads on while the first of them is carried out.
+ * costs some 6 KiB, and one packet may hold two thousand of them.
  */
 const UNANSWERED_MAX = 1000;
 /** What requests that wait for the answer to an earlier one hold, on all connections together. */

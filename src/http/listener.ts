@@ -22,7 +22,14 @@ import {
 } from "./answer.ts";
 import { normalizeBasePath } from "./base-path.ts";
 import { Authenticator, insufficientScope } from "./bearer.ts";
-import { BodyCollector, collectStream, Pending, requireLength, requireUnread } from "./body.ts";
+import {
+  BodyCollector,
+  collectStream,
+  Pending,
+  requireLength,
+  requireUnread,
+  weightOf,
+} from "./body.ts";
 import { Cors } from "./cors.ts";
 import { DirectRequest } from "./direct-request.ts";
 import { findLengthFault } from "./framing.ts";
@@ -47,8 +54,8 @@ export interface ListenerOptions {
    */
   readonly pendingBytesMax?: number;
   /**
-   * More requests than this, of 4 KiB each besides its body, are never under
-   * way at once; beyond it 503. Default: 16,384.
+   * More requests than this are never under way at once; beyond it 503. Each holds about 8 KiB
+   * besides its body; one with a longer head counts as up to four. Default: 16,384.
    */
   readonly pendingRequestsMax?: number;
   /**
@@ -218,14 +225,15 @@ class Listener {
 
   #receive(exchange: Exchange): void {
     const { req, res, sendContinue } = exchange;
-    this.#pending.enter();
+    const weight = weightOf(req);
+    this.#pending.enter(weight);
     const collector = new BodyCollector(this.#bodyBytesMax, this.#pending, (body, failure) => {
       // Whoever was told that the request failed, as one that took too long is, was told the truth.
       if (body !== undefined && !res.headersSent) {
-        this.#take(exchange, body);
+        this.#take(exchange, body, weight);
         return;
       }
-      this.#pending.leave(body?.length);
+      this.#pending.leave(weight, body?.length);
       if (failure !== undefined) this.#fail(exchange, failure);
       else answerNobody(req, res);
     });
@@ -235,25 +243,30 @@ class Listener {
   }
 
   /** Not in `#create`: an async function would hold the body until the plant is durable. */
-  #take(exchange: Exchange, body: Buffer): void {
+  #take(exchange: Exchange, body: Buffer, weight: number): void {
     noteBody(exchange.req, body.length);
     try {
-      void this.#create(exchange, parseNewPlant(body), body.length);
+      void this.#create(exchange, parseNewPlant(body), body.length, weight);
     } catch (error) {
-      this.#pending.leave(body.length);
+      this.#pending.leave(weight, body.length);
       this.#fail(exchange, error);
     }
   }
 
   /** Answers once the plant is durable; a repeat of one that is gets the same answer. */
-  async #create(exchange: Exchange, plant: NewPlant, bodyBytes: number): Promise<void> {
+  async #create(
+    exchange: Exchange,
+    plant: NewPlant,
+    bodyBytes: number,
+    weight: number,
+  ): Promise<void> {
     try {
       await this.#plants.create(plant);
       answer(exchange.req, exchange.res, okReply(encodePlant(plant)), this.#lingering);
     } catch (error) {
       this.#fail(exchange, error);
     } finally {
-      this.#pending.leave(bodyBytes);
+      this.#pending.leave(weight, bodyBytes);
     }
   }
 

@@ -93,6 +93,12 @@ const RAW: readonly [says: string, bytes: string, status: number, error: number 
   ["HTTP/1.1 without a Host", "GET /healthz HTTP/1.1\r\n\r\n", 400, 40001],
   ["two Hosts", "GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n", 400, 40001],
   ["too many headers", `GET / HTTP/1.1\r\nX: ${"x".repeat(20_000)}\r\n\r\n`, 431, 43101],
+  [
+    "a second Host as the 150th header",
+    `GET / HTTP/1.1\r\nHost: localhost\r\n${"a:\r\n".repeat(148)}Host: localhost\r\n\r\n`,
+    431,
+    43101,
+  ],
   ["HTTP/1.0 without a Host, a balancer's check", "GET /healthz HTTP/1.0\r\n\r\n", 200, undefined],
 ];
 

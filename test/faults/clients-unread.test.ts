@@ -86,7 +86,12 @@ test(
     if (!canTrace(t)) return;
     const folder = makeFolder(t);
     const { read, wrapper, env } = faulty(t, folder, "write:delay_enter=5000000:when=1");
-    const trial = await Trial.start(t, { folder, wrapper, env: { ...env, ...SMALL_HEAP } });
+    const trial = await Trial.start(t, {
+      folder,
+      wrapper,
+      args: ["--stall-timeout-ms=4000"],
+      env: { ...env, ...SMALL_HEAP },
+    });
     const before = openSockets(trial.pid);
     const request = encodeRequest(trial, { body: plant(1) });
     const floods = Array.from({ length: 4 }, () => flood(t, trial.server.port, { request }));

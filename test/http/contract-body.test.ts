@@ -228,6 +228,25 @@ test("more requests than pendingRequestsMax are answered 50301 until there is ro
   assertPlant(await exchange(service, { body }), { name: "y" });
 });
 
+test("a create with a long head counts as several requests under way", async (t) => {
+  const service = await startService(t, { pendingRequestsMax: 3 });
+  const body = plantOf(100);
+  const long = encodeRequest(service, { headers: { X: "x".repeat(15_000) }, body });
+  const first = await Client.connect(service.port);
+  await first.send(long.subarray(0, -10));
+  const second = await Client.connect(service.port);
+  await second.send(encodeRequest(service, { body }));
+  assertError(await second.next(), 50301);
+  await first.send(long.subarray(-10));
+  assertPlant(await first.next(), { name: "x" });
+  // All of it was given back.
+  for (const client of [first, second]) {
+    await client.send(long);
+    assertPlant(await client.next(), { name: "x" });
+    client.destroy();
+  }
+});
+
 test("an unauthenticated body is answered before it is sent, and never read to its end", async (t) => {
   const service = await startService(t);
   const total = 256 * 1024 * 1024;

@@ -172,6 +172,125 @@ test("a hundred creates in one packet are answered and stored in order", async (
   client.destroy();
 });
 
+/** Has the creates of a service wait until they are released. */
+async function startHeld(t: TestContext): Promise<{ service: Service; release: () => void }> {
+  const service = await startService(t);
+  const create = service.store.create.bind(service.store);
+  const { released, release } = makeLatch();
+  t.mock.method(service.store, "create", async (plant: NewPlant) => {
+    await released;
+    return create(plant);
+  });
+  return { service, release };
+}
+
+test("a client that refuses to wait for the answer to a preflight is closed", async (t) => {
+  const service = await startService(t, { corsOrigins: ["*"] });
+  const headers = { Origin: "https://app.example", "Access-Control-Request-Method": "POST" };
+  const preflight = encodeRequest(service, { method: "OPTIONS", headers });
+  const client = await Client.connect(service.port);
+  await client.send(Buffer.concat([preflight, preflight, encodeRequest(service, GOOD)]));
+  assert.deepEqual(
+    (await client.rest()).map(({ status }) => status),
+    [204],
+  );
+  assert.deepEqual(service.logLines(), []);
+});
+
+test("a client that waits for each answer may send a wrong token and then a good one", async (t) => {
+  const service = await startService(t);
+  const client = await Client.connect(service.port);
+  for (const [parts, result] of [
+    [{ ...NO_TOKEN, ...GOOD }, 40101],
+    [{ ...NO_TOKEN, method: "GET" }, 40101],
+    [GOOD, 200],
+    [{ headers: { Authorization: "Bearer wrong" }, ...SECOND }, 40102],
+    [SECOND, 200],
+  ] as const) {
+    const request = encodeRequest(service, parts);
+    // In two packets, so that the answer to a refused one may come before its body.
+    await client.send(request.subarray(0, -3), request.subarray(-3));
+    assert.equal(resultOf(await client.next()), result);
+  }
+  client.destroy();
+});
+
+test("nothing is carried out for a client that has reset the connection", async (t) => {
+  const service = await startService(t);
+  const answered = collectMessages(t, "plant-store:request");
+  const request = encodeRequest(service, { method: "GET", target: "/nowhere" });
+  const socket = net.connect(service.port, "127.0.0.1");
+  await once(socket, "connect");
+  await assertServes(service); // the server has accepted both
+  const before = answered.length;
+  socket.write(Buffer.concat(Array.from({ length: 500 }, () => request)));
+  socket.resetAndDestroy(); // both in one turn: the server, in this process, reads later
+  await once(socket, "close");
+  await assertServes(service);
+  assert.ok(answered.length - before < 10, `${answered.length - before} were answered`);
+});
+
+test("a client that pipelines is read no further while its requests wait, and gets every answer", async (t) => {
+  const { service, release } = await startHeld(t);
+  const started = collectMessages(t, "http.server.request.start");
+  const headers = { X: "x".repeat(2000) };
+  const plants = Array.from({ length: 600 }, (_, id) => plant(id));
+  const requests = plants.map((body) => encodeRequest(service, { headers, body }));
+  const client = await Client.connect(service.port);
+  await client.send(requests[0] as Buffer);
+  const sending = client.send(Buffer.concat(requests.slice(1)));
+  const others = await Client.connect(service.port);
+  for (let turn = 0; turn < 100; turn++) {
+    await others.send(encodeRequest(service, { method: "GET", target: "/nowhere" }));
+    assertError(await others.next(), 40401);
+  }
+  others.destroy();
+  const waiting = started.length - 100;
+  assert.ok(waiting < 100, `${waiting} requests wait`);
+  release();
+  for (const index of plants.keys()) {
+    assertPlant(await client.next(), { name: `plant ${index}` });
+  }
+  await sending;
+  await assertServes(service, client);
+  assert.deepEqual(ownLines(service), plants);
+  client.destroy();
+});
+
+test("clients that pipeline more than the server can hold get 50301 and are closed, others are served", async (t) => {
+  const { service, release } = await startHeld(t);
+  const tiny = encodeRequest(service, { method: "GET", target: "/nowhere" });
+  const all = (body: string) =>
+    Buffer.concat([encodeRequest(service, { body }), ...Array.from({ length: 400 }, () => tiny)]);
+  const send = async (index: number) => {
+    const client = await Client.connect(service.port);
+    await client.send(all(plant(index)));
+    return client;
+  };
+  const clients: Client[] = [];
+  for (let index = 0; index < 20; index++) clients.push(await send(index));
+  const other = await Client.connect(service.port);
+  await other.send(tiny);
+  assertError(await other.next(), 40401);
+  other.destroy();
+  const read = async (client: Client) => {
+    const seen = [resultOf(await client.next())];
+    while (seen.length < 401 && seen.at(-1) !== 50301) seen.push(resultOf(await client.next()));
+    client.destroy();
+    return seen;
+  };
+  clients.shift()?.reset();
+  const results: number[][] = [];
+  release();
+  for (const client of clients) results.push(await read(client));
+  assert.ok(results.every(([first]) => first === 200));
+  assert.ok(results.slice(0, 8).every((seen) => seen.length === 401));
+  assert.equal(results.at(-1)?.at(-1), 50301);
+  // All that they held is free again.
+  const again = await Promise.all(Array.from({ length: 12 }, (_, index) => send(100 + index)));
+  for (const client of again) assert.equal((await read(client)).length, 401);
+});
+
 test("HTTP/1.0 is answered without a Host, and lives on only when asked to", async (t) => {
   const service = await startService(t);
   for (const connection of [undefined, "close", "keep-alive"]) {

@@ -116,6 +116,11 @@ export class Client {
     this.#socket.destroy();
   }
 
+  /** As a client that was killed with unread answers. */
+  reset(): void {
+    this.#socket.resetAndDestroy();
+  }
+
   #change(): Promise<void> {
     return new Promise((resolve) => {
       this.#notify = resolve;
