@@ -149,9 +149,18 @@ export class Connection {
       return;
     }
     const isIdle = this.req !== undefined && this.unanswered === 0;
+    if (isIdle) this.#dropHeaders();
     this.#isTimed = true;
     const { idleMs, stallMs } = this.#times;
     this.#socket.setTimeout(isIdle ? idleMs + IDLE_MARGIN_MS : stallMs);
+  }
+
+  /** The last request is kept after its answer; of its headers, only the origin is asked for then. */
+  #dropHeaders(): void {
+    const req = this.req as IncomingMessage;
+    const { origin } = req.headers;
+    req.rawHeaders = [];
+    req.headers = origin === undefined ? {} : { origin };
   }
 
   /**

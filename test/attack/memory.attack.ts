@@ -1,0 +1,38 @@
+/**
+ * What connections hold that send the worst of each kind and never finish: a server with a heap of
+ * 256 MB and thousands of them lives on, and serves others.
+ */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { bytesOf, Crowd, type Shape } from "../support/crowd.ts";
+import { TIMEOUT } from "../support/watch.ts";
+
+const CONNECTIONS = 4000;
+const KIB_MAX = 48;
+const CREATES = 200;
+const P99_MS_MAX = 100;
+const SHAPES: readonly Shape[] = ["tiny headers", "large headers", "creates", "streams"];
+
+for (const shape of SHAPES) {
+  test(
+    `${CONNECTIONS} connections with ${shape} leave a server that serves others`,
+    TIMEOUT,
+    async (t) => {
+      const crowd = await Crowd.start(t);
+      const before = await crowd.usedBytes();
+      await crowd.come(bytesOf(shape, crowd.trial), CONNECTIONS);
+      const kib = ((await crowd.usedBytes()) - before) / CONNECTIONS / 1024;
+      const times: number[] = [];
+      for (let at = 0; at < CREATES; at++) {
+        const begun = performance.now();
+        assert.equal(await crowd.trial.create(1_000_000 + at), 200);
+        times.push(performance.now() - begun);
+      }
+      const p99 = times.sort((a, b) => a - b)[Math.floor(CREATES * 0.99)] ?? 0;
+      t.diagnostic(`${shape}: ${kib.toFixed(1)} KiB a connection, at most ${KIB_MAX}`);
+      t.diagnostic(`${shape}: p99 of creates ${p99.toFixed(0)} ms, at most ${P99_MS_MAX}`);
+      assert.ok(kib <= KIB_MAX, `${kib} KiB a connection`);
+      assert.ok(p99 <= P99_MS_MAX, `${p99} ms`);
+    },
+  );
+}

@@ -1,0 +1,40 @@
+/** What connections hold that send the worst of each kind; `npm run attack` has thousands of them. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { bytesOf, Crowd, type Shape } from "../support/crowd.ts";
+import { TIMEOUT } from "../support/watch.ts";
+
+const CONNECTIONS = 500;
+const KIB_MAX = 48;
+const SHAPES: readonly Shape[] = ["tiny headers", "large headers", "creates"];
+
+test(
+  `a connection holds at most ${KIB_MAX} KiB of memory, whatever it sends`,
+  TIMEOUT,
+  async (t) => {
+    for (const shape of SHAPES) {
+      await t.test(`${shape}`, async (t) => {
+        const crowd = await Crowd.start(t);
+        const before = await crowd.usedBytes();
+        await crowd.come(bytesOf(shape, crowd.trial), CONNECTIONS);
+        const kib = ((await crowd.usedBytes()) - before) / CONNECTIONS / 1024;
+        assert.ok(kib <= KIB_MAX, `${kib} KiB a connection`);
+        assert.equal(await crowd.trial.create(1_000_000), 200);
+      });
+    }
+  },
+);
+
+test(
+  "30 clients that pipeline behind streams they do not read hold no more than 64 MiB",
+  TIMEOUT,
+  async (t) => {
+    const crowd = await Crowd.start(t);
+    const before = await crowd.usedBytes();
+    const bytes = bytesOf("streams", crowd.trial);
+    await crowd.come(Buffer.concat(Array.from({ length: 20 }, () => bytes)), 30);
+    const mib = ((await crowd.usedBytes()) - before) / 2 ** 20;
+    assert.ok(mib <= 64, `${mib} MiB`);
+    assert.equal(await crowd.trial.create(1_000_000), 200);
+  },
+);
