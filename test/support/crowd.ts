@@ -30,7 +30,14 @@ function headers(count: number, valueBytes: number): Record<string, string> {
 
 const LARGE = headers(94, Math.floor(HEAD_BYTES / 94) - 8);
 
-export type Shape = "tiny headers" | "large headers" | "creates" | "streams";
+const TINY = { a: Array<string>(2300).fill("") };
+
+export type Shape =
+  | "tiny headers"
+  | "large headers"
+  | "creates"
+  | "streams"
+  | "streams and tiny headers";
 
 /** What each connection of a crowd sends; none of it is ever answered to its end. */
 export function bytesOf(shape: Shape, target: { readonly token: string }): Buffer {
@@ -43,13 +50,21 @@ export function bytesOf(shape: Shape, target: { readonly token: string }): Buffe
       return unfinished(LARGE);
     case "creates":
       return encodeRequest(target, { headers: LARGE, body: '{"id":1}' }).subarray(0, -1);
-    case "streams": {
+    case "streams":
+    case "streams and tiny headers": {
       const stream = { method: "GET", headers: { Accept: "application/x-ndjson" } };
-      const get = { method: "GET", target: "/plants/1", headers: LARGE };
+      const headers = shape === "streams" ? LARGE : TINY;
+      const get = { method: "GET", target: "/plants/1", headers };
       const gets = Array.from({ length: 10 }, () => encodeRequest(target, get));
       return Buffer.concat([encodeRequest(target, stream), ...gets]);
     }
   }
+}
+
+function readUpTo(socket: net.Socket, bytes: number): void {
+  socket.on("data", () => {
+    if (socket.bytesRead >= bytes) socket.pause();
+  });
 }
 
 export class Crowd {
@@ -87,14 +102,20 @@ export class Crowd {
     return Number(read());
   }
 
-  /** Opens connections that send the same and read nothing; resolves when the server rests. */
-  async come(bytes: Buffer, count: number): Promise<void> {
+  /**
+   * Opens connections that send the same; resolves when the server rests.
+   *
+   * @param readBytes so much each reads of what it is sent, and nothing more.
+   */
+  async come(bytes: Buffer, count: number, readBytes = 0): Promise<void> {
     const { port } = this.trial.server;
     for (let left = count; left > 0; left -= AT_A_TIME) {
       const sockets = Array.from({ length: Math.min(left, AT_A_TIME) }, () => {
         const socket = net.connect(port, "127.0.0.1").on("error", () => {});
         this.#t.after(() => socket.destroy());
-        socket.pause().write(bytes);
+        if (readBytes === 0) socket.pause();
+        else readUpTo(socket, readBytes);
+        socket.write(bytes);
         return socket;
       });
       await Promise.all(sockets.map((socket) => once(socket, "connect")));
