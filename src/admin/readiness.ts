@@ -3,7 +3,14 @@ import { NUMBER_OPTIONS } from "../core/options.ts";
 import type { Status } from "../core/services.ts";
 import type { Recorder } from "./recorder.ts";
 
-export const STATES = ["starting", "ready", "out-of-disk", "draining", "failed"] as const;
+export const STATES = [
+  "starting",
+  "ready",
+  "out-of-disk",
+  "tokens-unreadable",
+  "draining",
+  "failed",
+] as const;
 
 export type State = (typeof STATES)[number];
 
@@ -31,6 +38,9 @@ export const STATE_MESSAGES: Readonly<Record<State, string>> = {
   starting: "the log is being read",
   ready: "requests are carried out",
   "out-of-disk": "the disk refuses what is written: new plants are answered 503",
+  "tokens-unreadable":
+    "the token file cannot be read, so nobody knows which tokens are revoked: requests with a token " +
+    "are answered 503; the log has the reason",
   draining: "what is in flight is answered, nothing more is taken",
   failed: "the store has stopped after a failure of its disk or data directory; the process ends",
 };

@@ -24,7 +24,7 @@ header p { margin: 0; color: var(--faint); }
 #state { padding: .1rem .6rem; border-radius: 1rem; font-weight: 600; color: var(--card); background: var(--faint); }
 #state.ready { background: var(--leaf); }
 #state.starting, #state.draining { background: var(--sun); }
-#state.out-of-disk, #state.failed, #state.silent { background: var(--bad); }
+#state.out-of-disk, #state.tokens-unreadable, #state.failed, #state.silent { background: var(--bad); }
 section, figure { margin: 0; background: var(--card); border: 1px solid var(--line); border-radius: .6rem; padding: .75rem 1rem; min-width: 0; }
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); gap: .75rem 1rem; margin: 0; }
 dt { color: var(--faint); font-size: .85rem; }

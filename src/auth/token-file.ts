@@ -6,8 +6,10 @@
  * An event counts once its line is durable. A last line that is whole but for
  * its line feed counts too: it may be a revocation.
  */
-import { existsSync } from "node:fs";
+import fs, { existsSync } from "node:fs";
+import { devNull } from "node:os";
 import path from "node:path";
+import { promisify } from "node:util";
 import { crc32 } from "node:zlib";
 import { PlantStoreError } from "../core/errors.ts";
 import { TOKEN_LOCK_NAME, TOKEN_LOG_NAME } from "../core/file-names.ts";
@@ -17,7 +19,13 @@ import type { LinePosition } from "../log/format.ts";
 import { encodeLine, isBlank } from "../log/format.ts";
 import { lineError } from "../log/line-error.ts";
 import { DirectoryLock } from "../log/lock.ts";
-import { LOG_START, positionAfter, readBlocks, visitLines } from "../log/reader.ts";
+import {
+  LOG_START,
+  positionAfter,
+  type ReadableFile,
+  readBlocks,
+  visitLines,
+} from "../log/reader.ts";
 import { earliestBatchStart, rewrite, settle } from "../log/recovery.ts";
 import { generateToken, hashToken } from "./token.ts";
 import {
@@ -109,10 +117,14 @@ export function tokenPath(directory: string): string {
  * last time. All of it is read: an editor may have changed any byte, so what was
  * parsed before must have the checksum that it had.
  *
+ * Between two reads it can keep a descriptor, so that a process that may open no more files can
+ * still read this one.
+ *
  * @internal
  */
 export class TokenReader {
   readonly #path: string;
+  readonly #spare = new SpareDescriptor();
   /** What was parsed so far; absent if the next scan cannot go on from there. */
   #known: TokenScan | undefined;
 
@@ -127,7 +139,7 @@ export class TokenReader {
    * @throws PlantStoreError `corruption` or `io_error`.
    */
   async read(): Promise<TokenSet | undefined> {
-    const file = await LogFile.openForReading(this.#path);
+    const file = this.#open();
     if (file === undefined) return undefined;
     const known = this.#known;
     this.#known = undefined; // until all of it was parsed
@@ -143,8 +155,105 @@ export class TokenReader {
       if (cause instanceof PlantStoreError) throw cause;
       throw ioError(`Cannot read "${this.#path}"`, cause);
     } finally {
-      await file.close();
+      await file.idle();
+      file.close();
+      this.#spare.keep();
     }
+  }
+
+  /** Keeps a descriptor from now on until `close`, except while the log itself is open. */
+  keepSpare(): void {
+    this.#spare.isWanted = true;
+    this.#spare.keep();
+  }
+
+  close(): void {
+    this.#spare.isWanted = false;
+    this.#spare.free();
+  }
+
+  /** In one turn of the event loop, in which no connection is accepted: it would take the spare. */
+  #open(): OpenTokenLog | undefined {
+    this.#spare.free();
+    try {
+      return new OpenTokenLog(this.#path);
+    } catch (cause) {
+      this.#spare.keep();
+      if ((cause as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+      throw ioError(`Cannot open "${this.#path}"`, cause);
+    }
+  }
+}
+
+/**
+ * A descriptor that is kept for later. It is no descriptor of the token log, because another file
+ * may take that name. Everything is synchronous, so only a thread that opens a file in the same
+ * microseconds can take the place; then the next read takes it back, or fails.
+ */
+class SpareDescriptor {
+  isWanted = false;
+  #fd: number | undefined;
+
+  keep(): void {
+    if (!this.isWanted || this.#fd !== undefined) return;
+    try {
+      this.#fd = fs.openSync(devNull, "r");
+    } catch {
+      // No descriptor is left: the next read tries again.
+    }
+  }
+
+  free(): void {
+    if (this.#fd !== undefined) fs.closeSync(this.#fd);
+    this.#fd = undefined;
+  }
+}
+
+const readAt = promisify(fs.read);
+
+/** A token log that is open for reading. Opening never waits, neither for a FIFO's writer. */
+class OpenTokenLog implements ReadableFile {
+  readonly path: string;
+  /** How long the file was when it was opened. */
+  readonly end: number;
+  readonly #fd: number;
+  readonly #reads = new Set<Promise<unknown>>();
+
+  /** @throws the system's error; Error when it is no regular file. */
+  constructor(filePath: string) {
+    this.path = filePath;
+    this.#fd = fs.openSync(filePath, fs.constants.O_RDONLY | (fs.constants.O_NONBLOCK ?? 0));
+    try {
+      const stat = fs.fstatSync(this.#fd);
+      if (!stat.isFile()) throw new Error("expected a regular file");
+      this.end = stat.size;
+    } catch (error) {
+      this.close();
+      throw error;
+    }
+  }
+
+  /** See `LogFile.read`. */
+  async read(buffer: Buffer, position: number): Promise<number> {
+    let filled = 0;
+    while (filled < buffer.length) {
+      const length = buffer.length - filled;
+      const reading = readAt(this.#fd, buffer, filled, length, position + filled);
+      this.#reads.add(reading);
+      const { bytesRead } = await reading.finally(() => this.#reads.delete(reading));
+      if (bytesRead === 0) break;
+      filled += bytesRead;
+    }
+    return filled;
+  }
+
+  /** Resolves when no read is under way: what closes before takes the descriptor from a thread. */
+  async idle(): Promise<void> {
+    await Promise.allSettled(this.#reads);
+  }
+
+  close(): void {
+    fs.closeSync(this.#fd);
   }
 }
 
@@ -179,6 +288,9 @@ async function withTokenFile<T>(
   }
 }
 
+/** An open token log, of a command or of a server. */
+type TokenLog = ReadableFile & Pick<LogFile, "end">;
+
 interface TokenScan {
   readonly tokens: TokenSet;
   /** Where the whole lines end. */
@@ -191,7 +303,7 @@ interface TokenScan {
 const BLOCK_BYTES = 128 * 1024;
 
 /** Parses what comes after an earlier scan, into the set of that one. */
-async function scanTokens(file: LogFile, from?: TokenScan): Promise<TokenScan> {
+async function scanTokens(file: TokenLog, from?: TokenScan): Promise<TokenScan> {
   const tokens = from?.tokens ?? new TokenSet();
   let tail = from?.tail ?? LOG_START;
   let sum = from?.crc32 ?? 0;
@@ -204,7 +316,7 @@ async function scanTokens(file: LogFile, from?: TokenScan): Promise<TokenScan> {
 }
 
 /** Whether a file begins with the very bytes of an earlier scan. */
-async function holds(file: LogFile, { tail, crc32: expected }: TokenScan): Promise<boolean> {
+async function holds(file: ReadableFile, { tail, crc32: expected }: TokenScan): Promise<boolean> {
   const buffer = Buffer.allocUnsafe(BLOCK_BYTES);
   let sum = 0;
   for (let offset = 0; offset < tail.offset; ) {

@@ -3,18 +3,30 @@
  *
  * Invariants. A change of the token log is in force within 2 s, however it was
  * made (appended, edited, replaced by a rename): the file is looked at twice a
- * second, because file system events do not report every one of those. While
- * the file cannot be read, the last good set stays, with a warning. A file that
- * is missing for two looks means no tokens; for one, an editor is saving it.
+ * second, because file system events do not report every one of those. Or no
+ * token is accepted: when looks have failed for so long that the promise could
+ * break, every verdict is refused with `tokens_unreadable`, until a look
+ * succeeds. Only a look that failed counts: one that is late (the process was
+ * stopped, threads are busy) is waited for. To fail means that the file cannot be
+ * read, or that a whole line of it is no event; an unfinished last line is an
+ * append under way. A file that is missing for two looks means no tokens; for
+ * one, an editor is saving it.
  */
 import fs from "node:fs/promises";
 import { publishWarning } from "../core/channels.ts";
+import { PlantStoreError } from "../core/errors.ts";
 import type { TokenStatus, TokenVerifier, VerifiedToken } from "../core/services.ts";
 import { hashToken } from "./token.ts";
 import { TokenReader, tokenPath } from "./token-file.ts";
 import { isLive, type TokenRecord, type TokenSet } from "./token-log.ts";
 
 const LOOK_INTERVAL_MS = 500;
+
+/**
+ * From the first of the looks that failed until no token is accepted. Less than 2 s together with
+ * the interval, because the file may have changed right after the last good look.
+ */
+const FAILED_LOOKS_MS = 1400;
 
 /**
  * A file changed this recently may change again within the same tick of its
@@ -39,6 +51,8 @@ export class TokenRegistry implements TokenVerifier {
   /** What the file looked like when it was read; `undefined`: read it at the next look. */
   #stamp: string | undefined;
   #isMissing = false;
+  /** When the first look failed after the last good one; on the monotonic clock. */
+  #failingSince: number | undefined;
   #lastFault: string | undefined;
   #timer: NodeJS.Timeout | undefined;
   /** One look at a time: a later one must not end before an earlier one. */
@@ -61,17 +75,29 @@ export class TokenRegistry implements TokenVerifier {
     const registry = new TokenRegistry(tokenPath(directory));
     registry.#stamp = await registry.#readStamp();
     registry.#use(await registry.#reader.read());
+    registry.#reader.keepSpare();
     registry.#scheduleLook();
     return registry;
   }
 
+  /** Whether tokens are judged; `false` while the token log has been unreadable for too long. */
+  get isReadable(): boolean {
+    return (
+      this.#failingSince === undefined || performance.now() - this.#failingSince < FAILED_LOOKS_MS
+    );
+  }
+
+  /** @throws PlantStoreError `tokens_unreadable` while `isReadable` is false. */
   verify(token: string): VerifiedToken | undefined {
+    this.#requireReadable();
     const found = this.#judged.get(hashToken(token));
     if (found === undefined || !isLive(found.record, Date.now())) return undefined;
     return found.verified;
   }
 
+  /** @throws like `verify`. */
   isCurrent(verified: VerifiedToken): boolean {
+    this.#requireReadable();
     const record = this.#givenOut.get(verified);
     return record !== undefined && isLive(record, Date.now());
   }
@@ -93,6 +119,7 @@ export class TokenRegistry implements TokenVerifier {
   close(): void {
     this.#isClosed = true;
     clearTimeout(this.#timer);
+    this.#reader.close();
   }
 
   /** `close()`, for `using` and `await using`. */
@@ -118,7 +145,7 @@ export class TokenRegistry implements TokenVerifier {
     try {
       const stamp = await this.#readStamp();
       if (stamp !== undefined && stamp === this.#stamp) {
-        this.#isMissing = false;
+        this.#noteGoodLook(false);
         return;
       }
       const tokens = await this.#reader.read();
@@ -128,11 +155,26 @@ export class TokenRegistry implements TokenVerifier {
       }
       this.#use(tokens);
       this.#stamp = stamp;
-      this.#isMissing = tokens === undefined;
-      this.#lastFault = undefined;
+      this.#noteGoodLook(tokens === undefined);
     } catch (error) {
+      this.#failingSince ??= performance.now();
       this.#warnOnce(error as Error);
     }
+  }
+
+  #noteGoodLook(isMissing: boolean): void {
+    this.#isMissing = isMissing;
+    this.#failingSince = undefined;
+    this.#lastFault = undefined;
+  }
+
+  #requireReadable(): void {
+    if (this.isReadable) return;
+    throw new PlantStoreError(
+      "tokens_unreadable",
+      "Authorization: cannot judge tokens now, because the server cannot read its token file; " +
+        "send the request again later",
+    );
   }
 
   #use(tokens: TokenSet | undefined): void {
@@ -164,6 +206,10 @@ export class TokenRegistry implements TokenVerifier {
   #warnOnce(error: Error): void {
     if (error.message === this.#lastFault) return;
     this.#lastFault = error.message;
-    publishWarning(`The last good tokens of "${this.#path}" stay in force`, error);
+    publishWarning(
+      `Cannot follow the tokens of "${this.#path}": unless that succeeds within 2 s, requests with ` +
+        "a token are answered 503 until it does",
+      error,
+    );
   }
 }

@@ -32,7 +32,8 @@ export class ServeStatus implements Status {
   }
 
   state(): ServiceState {
-    return this.#state;
+    const isRefusing = this.#state === "ready" && this.#tokens?.isReadable === false;
+    return isRefusing ? "tokens-unreadable" : this.#state;
   }
 
   store(): StoreStatus | undefined {

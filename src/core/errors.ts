@@ -29,6 +29,8 @@ export type RequestErrorCode =
   | "missing_token"
   /** Unknown, expired and revoked look the same to the client. */
   | "invalid_token"
+  /** The token check cannot learn which tokens are revoked, so it accepts none. */
+  | "tokens_unreadable"
   | "insufficient_scope"
   | "not_found"
   /** The path is one of ours, and no plant has its id. */

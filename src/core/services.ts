@@ -77,7 +77,9 @@ export interface TokenVerifier {
   /**
    * Who the token belongs to, or `undefined` (`null` will do) when it is
    * unknown, expired or revoked; at once where no waiting is needed. A throw
-   * or a rejection is answered 500.
+   * or a rejection is answered 500, unless it is a PlantStoreError with the code
+   * of a request fault: `tokens_unreadable` (503) if the check cannot know whether
+   * the token was revoked.
    */
   verify(token: string): Verdict | PromiseLike<Verdict>;
 
@@ -87,12 +89,13 @@ export interface TokenVerifier {
    * connection is not verified again as long as this says so, and a read under
    * way is refused or cut when it does not; it must know its own answers by
    * identity, for as long as the token is good, and refuse every other object.
+   * What it throws has the meaning that it has in `verify`.
    */
   isCurrent?(verified: VerifiedToken): boolean;
 }
 
-/** What a server is at. */
-export type ServiceState = "starting" | "ready" | "draining" | "failed";
+/** What a server is at; `tokens-unreadable`: every request with a token is answered 503. */
+export type ServiceState = "starting" | "ready" | "tokens-unreadable" | "draining" | "failed";
 
 /** What an operator is shown of a store, at one moment. */
 export interface StoreStatus {

@@ -39,7 +39,8 @@ export class Authenticator {
    * Who sends the request; at once where the token check answers at once.
    *
    * @throws PlantStoreError `missing_token` when no token was sent, `invalid_token`
-   * when one was and it is not good; as a rejection where the check takes its time.
+   * when one was and it is not good; what the check itself throws. As a rejection where the check
+   * takes its time.
    */
   authenticate(req: IncomingMessage): VerifiedToken | Promise<VerifiedToken> {
     const header = readAuthorization(req);
@@ -62,7 +63,10 @@ export class Authenticator {
     return isThenable(verdict) ? Promise.resolve(verdict).then(accept) : accept(verdict);
   }
 
-  /** @throws PlantStoreError `invalid_token` when who was accepted is known to be no longer. */
+  /**
+   * @throws PlantStoreError `invalid_token` when who was accepted is known to be no longer; what the
+   * check itself throws.
+   */
   requireCurrent(sender: VerifiedToken): void {
     if (this.#tokens.isCurrent?.(sender) === false) requireGood(undefined);
   }

@@ -71,6 +71,13 @@ const PLANT = {
   tag: { type: "string", description: "The tag that specifies the type of the plant." },
 };
 
+const TOKENS_UNREADABLE: Failures = {
+  tokens_unreadable: [
+    50306,
+    "Authorization: cannot judge tokens now, because the server cannot read its token file; send the request again later",
+  ],
+};
+
 const UNAVAILABLE: Failures = {
   overloaded: [50301, "Cannot take the request now: too many are under way; send it again later"],
   store_failed: [
@@ -78,6 +85,7 @@ const UNAVAILABLE: Failures = {
     "Cannot use the store: it has stopped after a failure of its disk or data directory; the outcome of a create is unknown: send the identical request again",
   ],
   closed: [50304, "Cannot use the store: it is closed"],
+  ...TOKENS_UNREADABLE,
 };
 
 export const COMPONENTS = {
@@ -217,6 +225,7 @@ export const COMPONENTS = {
         "the server met a fault of its own; its operator finds the reason in the log",
       ],
     }),
+    TokensUnreadable: added("Send the request again, later.", TOKENS_UNREADABLE, "Retry-After"),
     Unavailable: added("Send the request again, later.", UNAVAILABLE, "Retry-After"),
     CreateUnavailable: added(
       "Send the identical request again, later; without a `Retry-After`, only the operator can help. The outcome is unknown after `write_failed` and `store_failed`; nothing was stored after the others.",

@@ -22,6 +22,7 @@ const ALWAYS = {
   408: ref("responses", "TooSlow"),
   431: ref("responses", "HeadersTooLarge"),
   500: ref("responses", "Internal"),
+  503: ref("responses", "TokensUnreadable"), // an operation has more of them
 };
 
 /** And so, where it is a request for an operation. */

@@ -64,6 +64,7 @@ export const FAILURES: Readonly<Record<RequestErrorCode, Failure>> = {
   closed: { status: 503, error: 50304, headers: RETRY },
   // Its Retry-After depends on what has no room: see errorReply.
   not_stored: { status: 503, error: 50305 },
+  tokens_unreadable: { status: 503, error: 50306, headers: RETRY },
 };
 
 /** What a token must have besides what it has, RFC 6750 section 3. */

@@ -22,6 +22,9 @@ const LINE_BYTES_MAX = 2 ** 29;
 const TOO_LONG =
   "no line feed within 512 MiB, which no record is as long as; restore the log from a backup";
 
+/** What is read from a log here. */
+export type ReadableFile = Pick<LogFile, "path" | "read">;
+
 /** Where every log starts. */
 export const LOG_START: LinePosition = { offset: 0, line: 1 };
 
@@ -58,7 +61,7 @@ export interface BlockOptions {
  * a line of more than 512 MiB.
  */
 export async function* readBlocks(
-  file: LogFile,
+  file: ReadableFile,
   start: LinePosition,
   end: number,
   { blockBytes = BLOCK_BYTES, isLent = false }: BlockOptions = {},
@@ -86,7 +89,7 @@ export async function* readBlocks(
  * longer. What is read of the line behind them is read again: joining it costs a scan a sixth more.
  */
 export async function readLinesAt(
-  file: LogFile,
+  file: ReadableFile,
   offset: number,
   end: number,
   bytes: number,
@@ -108,7 +111,7 @@ export async function readLinesAt(
   }
 }
 
-function cutError({ path }: LogFile): Error {
+function cutError({ path }: ReadableFile): Error {
   return ioError(`Cannot read "${path}"`, "it became shorter while it was read");
 }
 

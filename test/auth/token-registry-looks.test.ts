@@ -1,10 +1,19 @@
 import assert from "node:assert/strict";
-import { renameSync } from "node:fs";
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readlinkSync,
+  renameSync,
+  symlinkSync,
+} from "node:fs";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { createToken, revokeToken, TokenRegistry } from "../../src/index.ts";
 import { makeFolder } from "../support/folders.ts";
-import { readTokenLog, writeTokenLog } from "../support/token-logs.ts";
+import { runToEnd } from "../support/run.ts";
+import { readTokenLog, tokenLogPath, writeTokenLog } from "../support/token-logs.ts";
 import { collectWarnings } from "../support/watch.ts";
 
 /**
@@ -240,4 +249,116 @@ test("looks that begin at the same time are made one after the other", async (t)
     assert.equal(registry.verify(token)?.name, `b${round}`);
   }
   assert.deepEqual(warnings, []);
+});
+
+/** The monotonic clock, moved by hand. */
+function holdClock(t: TestContext): { pass(ms: number): void } {
+  let now = performance.now();
+  t.mock.method(performance, "now", () => now);
+  return {
+    pass(ms) {
+      now += ms;
+    },
+  };
+}
+
+/** What takes the place of a good token log, or spoils it. */
+const FAILURES: Readonly<Record<string, (log: string) => unknown>> = {
+  "a folder in its place": (log) => mkdirSync(log),
+  "a link to itself in its place": (log) => symlinkSync("tokens.jsonl", log),
+  "a FIFO without a writer in its place": (log) => runToEnd(["mkfifo", log]),
+  "a device in its place": (log) => symlinkSync("/dev/zero", log),
+  "an unparsable line": (log) => {
+    renameSync(`${log}.away`, log);
+    appendFileSync(log, "no event\n");
+  },
+};
+
+for (const [failure, spoil] of Object.entries(FAILURES)) {
+  test(`no token is judged once looks have failed for 1.4 s, until one succeeds: ${failure}`, async (t) => {
+    const folder = makeFolder(t);
+    const token = await createToken(folder, { name: "a" });
+    const good = readTokenLog(folder);
+    const { registry, look } = await openByHand(t, folder);
+    const verdict = registry.verify(token);
+    assert.ok(verdict !== undefined);
+    const clock = holdClock(t);
+    const log = tokenLogPath(folder);
+    renameSync(log, `${log}.away`);
+    await spoil(log);
+
+    clock.pass(60_000); // a look that is late has not failed
+    assert.equal(registry.verify(token), verdict);
+    await look();
+    clock.pass(1399);
+    await look();
+    assert.deepEqual([registry.verify(token), registry.isCurrent(verdict)], [verdict, true]);
+    clock.pass(1);
+    for (const judge of [
+      () => registry.verify(token),
+      () => registry.verify("unknown"),
+      () => registry.isCurrent(verdict),
+    ]) {
+      assert.throws(judge, { code: "tokens_unreadable" });
+    }
+
+    renameSync(log, `${log}.bad`);
+    await look(); // for one look a missing log says nothing
+    assert.equal(registry.isReadable, false);
+    writeTokenLog(folder, good);
+    await look();
+    assert.deepEqual([registry.verify(token), registry.isCurrent(verdict)], [verdict, true]);
+  });
+}
+
+test("a log that is missing for two looks ends the state in which no token is judged", async (t) => {
+  const folder = makeFolder(t);
+  const token = await createToken(folder, { name: "a" });
+  const { registry, look } = await openByHand(t, folder);
+  const clock = holdClock(t);
+  appendFileSync(tokenLogPath(folder), "no event\n");
+  await look();
+  clock.pass(5000);
+  assert.equal(registry.isReadable, false);
+  renameSync(tokenLogPath(folder), `${tokenLogPath(folder)}.away`);
+  await look();
+  await look();
+  assert.equal(registry.verify(token), undefined);
+});
+
+test("an unfinished last line is no failure, however long it stays", async (t) => {
+  const folder = makeFolder(t);
+  const token = await createToken(folder, { name: "a" });
+  const { registry, look } = await openByHand(t, folder);
+  const clock = holdClock(t);
+  appendFileSync(tokenLogPath(folder), '{"event":"revoked","na');
+  for (let looks = 0; looks < 3; looks++) {
+    clock.pass(10_000);
+    await look();
+  }
+  assert.equal(registry.verify(token)?.name, "a");
+});
+
+test("a registry keeps one descriptor, never of its log, and gives it back", {
+  skip: existsSync("/proc/self/fd") ? false : "needs /proc",
+}, async (t) => {
+  const spares = () =>
+    readdirSync("/proc/self/fd").filter((fd) => {
+      try {
+        return readlinkSync(`/proc/self/fd/${fd}`) === "/dev/null" && Number(fd) > 2;
+      } catch {
+        return false; // the one of the listing itself
+      }
+    }).length;
+  const folder = makeFolder(t);
+  await createToken(folder, { name: "a" });
+  const before = spares();
+  const { registry, look } = await openByHand(t, folder);
+  assert.equal(spares(), before + 1);
+  await look();
+  assert.equal(spares(), before + 1);
+  const looking = look();
+  registry.close();
+  await looking;
+  assert.equal(spares(), before);
 });

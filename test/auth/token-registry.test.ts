@@ -172,7 +172,7 @@ suite("a registry follows its file", { concurrency: true }, () => {
     await until("there are no tokens", () => registry.verify(token) === undefined);
   });
 
-  test("while the log is damaged the last good tokens stay, with one warning; mended, it is followed", async (t) => {
+  test("a log that is damaged for a moment is no end of its tokens, with one warning; mended, it is followed", async (t) => {
     const folder = makeFolder(t);
     const warnings = collectWarnings(t, folder);
     const token = await createToken(folder, { name: "a" });
@@ -194,15 +194,21 @@ suite("a registry follows its file", { concurrency: true }, () => {
     assert.equal(warnings.length, 1);
   });
 
-  test("a log that cannot be opened leaves the last good tokens, with a warning", async (t) => {
+  test("a log that stays unreadable is the end of all tokens, with one warning, until it can be read", async (t) => {
     const folder = makeFolder(t);
     const warnings = collectWarnings(t, folder);
     const token = await createToken(folder, { name: "a" });
     const registry = await openRegistry(t, folder);
+    const good = readTokenLog(folder);
     // A link to itself cannot be opened by anybody, root included.
     unlinkSync(tokenLogPath(folder));
     symlinkSync("tokens.jsonl", tokenLogPath(folder));
-    await until("a warning is given", () => warnings.length > 0);
+    await until("no token is judged", () => !registry.isReadable);
+    assert.throws(() => registry.verify(token), { code: "tokens_unreadable" });
+    assert.equal(warnings.length, 1);
+    unlinkSync(tokenLogPath(folder));
+    writeTokenLog(folder, good);
+    await until("tokens are judged again", () => registry.isReadable);
     assert.equal(registry.verify(token)?.name, "a");
   });
 

@@ -222,6 +222,7 @@ async function start(t: TestContext, limits: Partial<ServerOptions> = {}) {
     tokens: {
       verify: (token) => {
         if (token === "failing") throw new Error("a defect");
+        if (token === "unread") throw new PlantStoreError("tokens_unreadable", "tokens_unreadable");
         if (token === "read" || token === "write") return { name: token, scopes: [token] };
         return token === "good" ? { name: token, scopes: ["read", "write"] } : undefined;
       },
@@ -240,6 +241,7 @@ const ANY: readonly RequestParts[] = [
   { headers: { Authorization: undefined } },
   { headers: TOKEN("wrong") },
   { headers: TOKEN("failing") },
+  { headers: TOKEN("unread") },
   { headers: TOKEN("read") },
   { headers: TOKEN("write") },
   { headers: { Host: ["a", "b"] } },
@@ -356,7 +358,13 @@ function shapeOf(message: string): string {
 }
 
 /** Failures of a disk, which the store above only claims. */
-const MADE_UP = new Set(["write_failed", "not_stored", "store_failed", "closed"]);
+const MADE_UP = new Set([
+  "write_failed",
+  "not_stored",
+  "store_failed",
+  "closed",
+  "tokens_unreadable",
+]);
 
 test("the examples of a store that failed and of one that is closed are what it says", async (t) => {
   const described = new Map(

@@ -1,0 +1,163 @@
+/** A token file that a running server cannot read: a revoked token is never good for longer than 2 s. */
+import assert from "node:assert/strict";
+import { mkdirSync, renameSync, rmdirSync } from "node:fs";
+import net from "node:net";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { createToken, revokeToken } from "../../src/index.ts";
+import { ask } from "../support/admin.ts";
+import { runCli } from "../support/cli.ts";
+import { Client } from "../support/client.ts";
+import { encodeRequest } from "../support/contract.ts";
+import { makeFolder } from "../support/folders.ts";
+import { errorNumber } from "../support/service.ts";
+import { tokenLogPath } from "../support/token-logs.ts";
+import { TIMEOUT, until } from "../support/watch.ts";
+import { canRun, canTrace, limit, nextDescriptor, openSockets, traced } from "./machine.ts";
+import { plant, Trial } from "./trial.ts";
+
+const SPARE = 8;
+
+/** Creates on a connection that stays, so that its token was judged before. */
+async function connectAs(t: TestContext, { server }: Trial, token: string) {
+  const client = await Client.connect(server.port);
+  t.after(() => client.destroy());
+  return async (id: number): Promise<number> => {
+    await client.send(encodeRequest({ token }, { body: plant(id) }));
+    const answer = await client.next();
+    return answer.status === 200 ? 200 : errorNumber(answer);
+  };
+}
+
+test(
+  "a token that is revoked while idle connections hold every descriptor is refused, on old connections too",
+  TIMEOUT,
+  async (t) => {
+    if (!canRun(t, "prlimit", "--version")) return;
+    const folder = makeFolder(t);
+    const thief = await createToken(folder, { name: "thief" });
+    const trial = await Trial.start(t, { folder });
+    const createAsThief = await connectAs(t, trial, thief);
+    const createAsOwner = await connectAs(t, trial, trial.token);
+    assert.deepEqual([await createAsThief(1), await createAsOwner(2)], [200, 200]);
+
+    const before = openSockets(trial.pid);
+    limit(trial.pid, `--nofile=${nextDescriptor(trial.pid) + SPARE}:`);
+    // More than there is room for: those that are turned away come again.
+    let turnedAway = 0;
+    let isOver = false;
+    const hold = () => {
+      const socket = net.connect(trial.server.port, "127.0.0.1").on("error", () => {});
+      socket.resume().on("close", () => {
+        turnedAway++;
+        if (!isOver) setTimeout(hold, 5);
+      });
+      t.after(() => {
+        isOver = true;
+        socket.destroy();
+      });
+    };
+    for (let client = 0; client < 4 * SPARE; client++) hold();
+    await until("some are turned away", () => turnedAway > SPARE);
+    assert.ok(openSockets(trial.pid) >= before + SPARE - 2);
+
+    assert.equal((await runCli(["token", "revoke", "thief", "--data", folder])).status, 0);
+    await until("the thief is refused", async () => (await createAsThief(3)) === 40102);
+    assert.equal(await createAsOwner(4), 200, "the look succeeds: other tokens stay good");
+    assert.deepEqual(
+      trial.messages.filter((line) => /token/i.test(line)),
+      [],
+    );
+  },
+);
+
+test(
+  "while the token file cannot be opened every token is answered 50306, streams are cut, and readiness says why",
+  TIMEOUT,
+  async (t) => {
+    const folder = makeFolder(t);
+    const admin = join(makeFolder(t), "admin.sock");
+    const reader = await createToken(folder, { name: "reader", scopes: ["read"] });
+    const trial = await Trial.start(t, { folder, args: ["--admin", admin] });
+    const readiness = async () => {
+      const { status, text } = await ask(`unix:${admin}`, "/readyz");
+      return [status, JSON.parse(text).state];
+    };
+    const create = await connectAs(t, trial, trial.token);
+    assert.equal(await create(1), 200);
+    // More than the sockets between hold: its end is not sent before it is read.
+    const name = "n".repeat(900_000);
+    for (let id = 2; id < 20; id++) assert.equal(await trial.create(id, name), 200);
+    const stream = net.connect(trial.server.port, "127.0.0.1");
+    t.after(() => stream.destroy());
+    const headers = { Accept: "application/x-ndjson", "Content-Type": undefined };
+    stream.write(encodeRequest({ token: reader }, { method: "GET", headers }));
+    await new Promise((resolve) => stream.once("readable", resolve));
+
+    const log = tokenLogPath(folder);
+    renameSync(log, `${log}.away`);
+    mkdirSync(log);
+    await until("the token is refused", async () => (await create(1)) === 50306);
+    assert.equal(await trial.create(1), 50306, "on a new connection, too");
+    assert.deepEqual(await readiness(), [503, "tokens-unreadable"]);
+    const naked = await Client.connect(trial.server.port);
+    await naked.send(encodeRequest(trial, { headers: { Authorization: undefined } }));
+    assert.equal(errorNumber(await naked.next()), 40101, "that no token was sent is known");
+    naked.destroy();
+    let streamed = "";
+    stream.setEncoding("latin1").on("data", (text) => {
+      streamed += text;
+    });
+    await new Promise((resolve) => stream.on("error", () => {}).on("close", resolve));
+    assert.match(streamed, /^HTTP\/1\.1 200 /);
+    assert.ok(!streamed.endsWith("\r\n0\r\n\r\n"), "the stream is not whole");
+
+    rmdirSync(log);
+    renameSync(`${log}.away`, log);
+    await until("the token is good again", async () => (await create(1)) === 200);
+    assert.deepEqual(await readiness(), [200, "ready"]);
+  },
+);
+
+const INJECTIONS: readonly [fault: string, call: string][] = [
+  ["ENFILE", "openat"],
+  ["EMFILE", "openat"],
+  ["EACCES", "openat"],
+  ["EIO", "pread64"],
+];
+
+for (const [fault, call] of INJECTIONS) {
+  test(`a token that is revoked while its file meets ${fault} is refused`, TIMEOUT, async (t) => {
+    if (!canTrace(t)) return;
+    const folder = makeFolder(t);
+    const thief = await createToken(folder, { name: "thief" });
+    // The start reads the file; every look at a change of it fails.
+    const trace = traced(t, [
+      ...["-P", tokenLogPath(folder), "-e", `trace=${call}`],
+      ...["-e", `inject=${call}:error=${fault}:when=2+`],
+    ]);
+    const trial = await Trial.start(t, { folder, ...trace });
+    const create = await connectAs(t, trial, thief);
+    assert.equal(await create(1), 200);
+    await revokeToken(folder, "thief");
+    await until("the token is refused", async () => (await create(1)) === 50306);
+    assert.match(trace.read(), /INJECTED/);
+    assert.equal(trial.messages.filter((line) => line.includes(fault)).length, 1);
+  });
+}
+
+test("a server that was stopped for longer than that judges tokens at once", TIMEOUT, async (t) => {
+  const trial = await Trial.start(t);
+  const creates = [
+    await connectAs(t, trial, trial.token),
+    await connectAs(t, trial, trial.token),
+  ] as const;
+  assert.equal(await creates[0](1), 200);
+  process.kill(trial.pid, "SIGSTOP");
+  const stoppedAt = performance.now();
+  await until("it was stopped for 3 s", () => performance.now() - stoppedAt > 3000);
+  const answers = creates.map((create, at) => create(2 + at));
+  process.kill(trial.pid, "SIGCONT");
+  assert.deepEqual(await Promise.all(answers), [200, 200]);
+  assert.deepEqual(trial.messages, []);
+});
