@@ -18,6 +18,7 @@ export { TokenRegistry } from "./auth/token-registry.ts";
 export type {
   BatchMessage,
   CreateMessage,
+  DropMessage,
   RequestMessage,
   WarningMessage,
 } from "./core/channels.ts";

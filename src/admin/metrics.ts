@@ -64,6 +64,12 @@ export function readServiceMetrics(
     ),
     single("histogram", "plant_store_batch_records", "Plants in a batch.", recorder.batchRecords),
     single("histogram", "plant_store_batch_bytes", "Bytes in a batch.", recorder.batchBytes),
+    single(
+      "counter",
+      "plant_store_connections_dropped_total",
+      "Connections closed at once because the most were open.",
+      recorder.droppedConnections,
+    ),
     single("counter", "plant_store_warnings_total", "Events `warning` logged.", recorder.warnings),
     single("gauge", "plant_store_plants", "Plants stored.", store?.plants),
     single("gauge", "plant_store_log_bytes", "Durable bytes of the log.", store?.logBytes),

@@ -49,6 +49,7 @@ export class Recorder {
   readonly history = new History();
   bodyBytes = 0;
   warnings = 0;
+  droppedConnections = 0;
   readonly #answers = {
     create: knownAnswers("create"),
     get: knownAnswers("get"),
@@ -62,18 +63,23 @@ export class Recorder {
   readonly #onWarning = () => {
     this.warnings++;
   };
+  readonly #onDrop = () => {
+    this.droppedConnections++;
+  };
 
   /** Listens until `close`. */
   constructor() {
     subscribe("plant-store:request", this.#onRequest);
     subscribe("plant-store:batch", this.#onBatch);
     subscribe("plant-store:warning", this.#onWarning);
+    subscribe("plant-store:drop", this.#onDrop);
   }
 
   close(): void {
     unsubscribe("plant-store:request", this.#onRequest);
     unsubscribe("plant-store:batch", this.#onBatch);
     unsubscribe("plant-store:warning", this.#onWarning);
+    unsubscribe("plant-store:drop", this.#onDrop);
   }
 
   get answers(): readonly AnswerCount[] {

@@ -3,6 +3,7 @@ import {
   type AdminAddress,
   DEFAULT_HOST,
   NUMBER_OPTIONS,
+  type NumberOption,
   type NumberOptionName,
   normalizeBasePath,
   parseAdminAddress,
@@ -128,9 +129,10 @@ export function integerBetween(min: number, max: number): (text: string) => numb
 
 /** An option whose default and bounds are the library's. */
 export function number(name: NumberOptionName, help: string): Option<number> {
-  const { default: byDefault, min, max } = NUMBER_OPTIONS[name];
+  const { default: byDefault, min, max }: NumberOption = NUMBER_OPTIONS[name];
   const placeholder = PLACEHOLDERS.find(([unit]) => unit.test(name))?.[1] ?? "NUMBER";
-  return { placeholder, help, defaultText: String(byDefault), parse: integerBetween(min, max) };
+  const option = { placeholder, help, parse: integerBetween(min, max) };
+  return byDefault === undefined ? option : { ...option, defaultText: String(byDefault) };
 }
 
 const UNIT_MS = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 7 * 86_400_000 };

@@ -28,6 +28,9 @@ function inForce(given: OptionSource, sources: readonly OptionSource[]): OptionS
   if (option === "log" && text === undefined) {
     return { option, text: "text on a terminal, else json", source: "default" };
   }
+  if (option === "connections-max" && text === undefined) {
+    return { option, text: "as open files and heap allow", source: "default" };
+  }
   if (option !== "header-timeout-ms") return given;
   // The server gives headers no more time than the whole request.
   const bound = "request-timeout-ms";

@@ -50,6 +50,10 @@ export const SERVE_OPTIONS = {
     "connectionCheckIntervalMs",
     "how often slow and still connections are looked for",
   ),
+  "connections-max": number(
+    "connectionsMax",
+    "connections open at once, further ones are closed; without, as many as open files and half of the heap allow",
+  ),
   "pending-bytes-max": number(
     "pendingBytesMax",
     "bodies under way, and records that wait; beyond it 503",

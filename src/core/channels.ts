@@ -73,6 +73,12 @@ export interface BatchMessage {
   readonly syncMs: number;
 }
 
+/** On `plant-store:drop`: a server of ours closed a new connection because it has the most it may. */
+export interface DropMessage {
+  /** How many connections that server has open, at most. */
+  readonly connectionsMax: number;
+}
+
 const warnings = channel("plant-store:warning");
 /** @internal */
 export const requests = channel("plant-store:request");
@@ -80,6 +86,9 @@ export const requests = channel("plant-store:request");
 export const creates = channel("plant-store:create");
 /** @internal */
 export const batches = channel("plant-store:batch");
+
+/** @internal */
+export const drops = channel("plant-store:drop");
 
 /** Publishes on `plant-store:warning`. @internal */
 export function publishWarning(message: string, cause?: unknown, requestId?: string): void {

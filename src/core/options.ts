@@ -8,8 +8,8 @@
  */
 
 export interface NumberOption {
-  /** What counts when the option is not given. */
-  readonly default: number;
+  /** What counts when the option is not given; absent if that depends on the process. */
+  readonly default?: number;
   /** The least value, itself allowed. */
   readonly min: number;
   /** The greatest value, itself allowed. */
@@ -20,14 +20,16 @@ const KIB = 1024;
 const MIB = 1024 * KIB;
 const GIB = 1024 * MIB;
 
-function bytes(byDefault: number, max = GIB): NumberOption {
+type Defaulted = Required<NumberOption>;
+
+function bytes(byDefault: number, max = GIB): Defaulted {
   return { default: byDefault, min: 1, max };
 }
 
 /** The longest timer Node has; beyond it one fires at once. */
 const TIMER_MS_MAX = 2 ** 31 - 1;
 
-function milliseconds(byDefault: number, min = 1): NumberOption {
+function milliseconds(byDefault: number, min = 1): Defaulted {
   return { default: byDefault, min, max: TIMER_MS_MAX };
 }
 
@@ -44,6 +46,8 @@ export const NUMBER_OPTIONS = {
   keepAliveTimeoutMs: milliseconds(75_000),
   stallTimeoutMs: milliseconds(120_000),
   connectionCheckIntervalMs: milliseconds(1000),
+  // Node takes 0 for no bound, or for no connection, as its version has it.
+  connectionsMax: { min: 1, max: 1_000_000 },
   pendingBytesMax: bytes(64 * MIB),
   pendingRequestsMax: { default: 16_384, min: 1, max: 1_000_000 },
   readBytesMax: { default: 32 * MIB, min: MIB, max: GIB },
@@ -57,6 +61,9 @@ export const NUMBER_OPTIONS = {
 
 export type NumberOptionName = keyof typeof NUMBER_OPTIONS;
 
+/** Those that have the same default in every process. */
+type DefaultedName = Exclude<NumberOptionName, "connectionsMax">;
+
 /** The address that is listened on when none is given: reachable from this machine alone. */
 export const DEFAULT_HOST = "127.0.0.1";
 
@@ -69,7 +76,7 @@ type Numbers = { readonly [Name in NumberOptionName]?: number | undefined };
  * between its bounds.
  * @internal
  */
-export function readNumber(options: Numbers, name: NumberOptionName): number {
+export function readNumber(options: Numbers, name: DefaultedName): number {
   const value = options[name];
   return value === undefined ? NUMBER_OPTIONS[name].default : requireNumber(name, value);
 }

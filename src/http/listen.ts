@@ -1,8 +1,20 @@
-/** Where a server listens: an address of its own, or a socket that somebody else holds open. */
+/**
+ * Where a server listens, an address of its own or a socket that somebody else holds open, and how
+ * many connections it accepts.
+ */
+import { readFileSync } from "node:fs";
 import type { Server } from "node:http";
 import net, { type AddressInfo } from "node:net";
+import { getHeapStatistics } from "node:v8";
+import { type DropMessage, drops, publishWarning } from "../core/channels.ts";
 import { formatHostPort } from "../core/host-port.ts";
-import { DEFAULT_HOST, readNumber, requireDescriptor, requireText } from "../core/options.ts";
+import {
+  DEFAULT_HOST,
+  readNumber,
+  requireDescriptor,
+  requireNumber,
+  requireText,
+} from "../core/options.ts";
 
 export interface ListenOptions {
   /** Default: 127.0.0.1. */
@@ -42,6 +54,65 @@ export async function listen(server: Server, options: ListenOptions): Promise<vo
       server.off("error", reject);
       resolve();
     });
+  });
+}
+
+/** What a connection holds in memory, at worst. */
+const CONNECTION_BYTES = 48 * 1024;
+
+/** Descriptors for everything but connections: the log, the admin listener's 100, Node's own. */
+const RESERVED_FILES = 160;
+
+/** How often connections that are closed at once are warned about. */
+const DROP_WARNING_MS = 60_000;
+
+/**
+ * How many connections a process can hold: with what is left of its descriptors (half of them at
+ * least), and in half of its heap.
+ *
+ * @param limits what `/proc/self/limits` says; empty if the system has no such file.
+ * @internal
+ */
+export function connectionsThatFit(limits: string, heapBytes: number): number {
+  const files = Number(/^Max open files +([0-9]+)/m.exec(limits)?.[1] ?? Number.POSITIVE_INFINITY);
+  const byFiles = files - Math.min(RESERVED_FILES, Math.ceil(files / 2));
+  return Math.max(1, Math.min(byFiles, Math.floor(heapBytes / 2 / CONNECTION_BYTES)));
+}
+
+function readLimits(): string {
+  try {
+    return readFileSync("/proc/self/limits", "latin1");
+  } catch {
+    return "";
+  }
+}
+
+/**
+ * Has a server close what comes beyond so many open connections, TLS handshakes included.
+ *
+ * @param connectionsMax by default as many as the process can hold.
+ * @throws TypeError or RangeError when it is out of its range.
+ * @internal
+ */
+export function boundConnections(
+  server: Server,
+  connectionsMax = connectionsThatFit(readLimits(), getHeapStatistics().heap_size_limit),
+): void {
+  const message: DropMessage = {
+    connectionsMax: requireNumber("connectionsMax", connectionsMax),
+  };
+  server.maxConnections = connectionsMax;
+  let dropped = 0;
+  let warnedAt = Number.NEGATIVE_INFINITY;
+  server.on("drop", () => {
+    dropped++;
+    if (drops.hasSubscribers) drops.publish(message);
+    const now = performance.now();
+    if (now - warnedAt < DROP_WARNING_MS) return;
+    publishWarning(
+      `Closed new connections because ${connectionsMax} are open (connectionsMax): ${dropped} so far`,
+    );
+    warnedAt = now;
   });
 }
 

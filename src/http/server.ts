@@ -14,7 +14,13 @@ import { normalizeBasePath } from "./base-path.ts";
 import { Connections } from "./connections.ts";
 import { DirectRequest, isDirectSafe } from "./direct-request.ts";
 import { NODE_HEADERS_MAX } from "./framing.ts";
-import { addressOf, type ListenOptions, listen, stopAccepting } from "./listen.ts";
+import {
+  addressOf,
+  boundConnections,
+  type ListenOptions,
+  listen,
+  stopAccepting,
+} from "./listen.ts";
 import type { ListenerOptions } from "./listener.ts";
 import { createTlsServer, Handshakes, replaceCertificate, type TlsOptions } from "./tls.ts";
 
@@ -37,6 +43,11 @@ export interface ServerOptions extends ListenerOptions, ListenOptions {
    * looks: the client does not read, or the disk takes longer. Default: 120,000.
    */
   readonly stallTimeoutMs?: number;
+  /**
+   * Connections that are open at once; further ones are closed. Default: the smaller of what the
+   * limit of open files leaves, and of what half of the heap holds at 48 KiB each.
+   */
+  readonly connectionsMax?: number;
   /** How often connections that are slow or stand still are looked for. Default: 1,000. */
   readonly connectionCheckIntervalMs?: number;
 }
@@ -163,6 +174,7 @@ function createServer(
     requireHostHeader: false,
   };
   const server = tls === undefined ? http.createServer(settings) : createTlsServer(settings, tls);
+  boundConnections(server, options.connectionsMax);
   server.maxHeadersCount = NODE_HEADERS_MAX;
   // A client that has sent all it wants to may close its side and wait for the answer
   // (RFC 9112 section 9.6). Node has the switch, but no word about it in its documentation.

@@ -3,10 +3,12 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import {
   NUMBER_OPTIONS,
+  type NumberOption,
   type NumberOptionName,
   readNumber,
   requireFunction,
   requireMethods,
+  requireNumber,
   requireString,
   requireText,
 } from "../../src/core/options.ts";
@@ -14,13 +16,16 @@ import {
 const NAMES = Object.keys(NUMBER_OPTIONS) as NumberOptionName[];
 
 for (const name of NAMES) {
-  const { default: byDefault, min, max } = NUMBER_OPTIONS[name];
+  const { default: byDefault, min, max }: NumberOption = NUMBER_OPTIONS[name];
 
-  test(`${name} is ${byDefault} by default, and takes whole numbers from ${min} to ${max}`, () => {
-    const read = (value?: number) => readNumber({ [name]: value }, name);
-    assert.equal(readNumber({}, name), byDefault);
-    assert.equal(read(undefined), byDefault);
-    for (const value of [min, byDefault, max]) assert.equal(read(value), value);
+  test(`${name} is ${byDefault ?? "not fixed"} by default, and takes whole numbers from ${min} to ${max}`, () => {
+    const read = (value: number) => requireNumber(name, value);
+    if (name !== "connectionsMax") {
+      assert.equal(readNumber({}, name), byDefault);
+      assert.equal(readNumber({ [name]: undefined }, name), byDefault);
+      assert.equal(readNumber({ [name]: max }, name), max);
+    }
+    for (const value of [min, byDefault ?? min, max]) assert.equal(read(value), value);
     for (const value of [min - 1, max + 1, min + 0.5, -1, NaN, Infinity, -Infinity]) {
       assert.throws(() => read(value), { name: "RangeError", message: namedBy(name) });
     }
@@ -88,7 +93,8 @@ function namedBy(name: string): RegExp {
 
 /** `1 MiB`, `10 s`, `16,384`. */
 function asPeopleWrite(name: NumberOptionName): string {
-  const { default: figure } = NUMBER_OPTIONS[name];
+  const { default: figure }: NumberOption = NUMBER_OPTIONS[name];
+  if (figure === undefined) return "what open files and half of the heap allow";
   if (name.endsWith("Ms")) return `${figure / 1000} s`;
   if (!name.endsWith("BytesMax")) return figure.toLocaleString("en-GB");
   return figure >= 1024 * 1024 ? `${figure / 1024 / 1024} MiB` : `${figure / 1024} KiB`;

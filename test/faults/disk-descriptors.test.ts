@@ -7,7 +7,7 @@ import { runCli } from "../support/cli.ts";
 import { Client } from "../support/client.ts";
 import { encodeRequest } from "../support/contract.ts";
 import { TIMEOUT, until } from "../support/watch.ts";
-import { canRun, limit, nextDescriptor } from "./machine.ts";
+import { canRun, limit, nextDescriptor, openSockets } from "./machine.ts";
 import { assertLog, plant, Trial } from "./trial.ts";
 
 const SPARE = 4;
@@ -75,5 +75,28 @@ test(
       trial.folder,
       [1, 2, 3, 4].map((id) => plant(id)),
     );
+  },
+);
+
+test(
+  "a server that is started with few descriptors accepts so many connections that it never runs out",
+  TIMEOUT,
+  async (t) => {
+    if (!canRun(t, "prlimit", "--version")) return;
+    const trial = await Trial.start(t, { wrapper: ["prlimit", "--nofile=120:120"] });
+    const before = openSockets(trial.pid);
+    let closed = 0;
+    for (let client = 0; client < 100; client++) {
+      const socket = net.connect(trial.server.port, "127.0.0.1").on("error", () => {});
+      socket.resume().on("close", () => closed++);
+      t.after(() => socket.destroy());
+    }
+    await until("the others are closed", () => closed === 40);
+    assert.equal(openSockets(trial.pid), before + 60);
+    // The holder of the lock still answers, and it has files to open.
+    const read = await runCli(["list", "--data", trial.folder]);
+    assert.deepEqual([read.status, read.stdout, read.stderr], [0, "", ""]);
+    assert.equal(trial.messages.length, 1, "one warning for all of them");
+    assert.equal((await trial.stop()).status, 0);
   },
 );
