@@ -43,6 +43,8 @@ UMask=0077
 
 # Limits.
 LimitNOFILE=${OPEN_FILES_MAX}
+# A core dump would hold tokens and the TLS key.
+LimitCORE=0
 MemoryMax=${MEMORY_MAX}
 TasksMax=64
 

@@ -4,7 +4,7 @@
  */
 import type { IncomingMessage } from "node:http";
 import { PlantStoreError } from "../core/errors.ts";
-import { readSoleHeader, SEVERAL } from "./raw-headers.ts";
+import { readSoleHeader, SEVERAL, trimSpace } from "./raw-headers.ts";
 
 /** One parameter of a media type, RFC 9110 section 5.6.6. */
 const PARAMETER =
@@ -35,13 +35,14 @@ export function requireJson(req: IncomingMessage): void {
   }
 }
 
-/** `application/json` with any parameters but a charset other than UTF-8. */
-function isJsonType(type: string): boolean {
-  if (type === "application/json") return true;
+/** `application/json` with any parameters but a charset other than UTF-8. In one pass. */
+function isJsonType(header: string): boolean {
+  if (header === "application/json") return true;
+  const type = trimSpace(header);
   const [essence = ""] = type.split(";", 1);
-  if (essence.trim().toLowerCase() !== "application/json") return false;
+  if (trimSpace(essence).toLowerCase() !== "application/json") return false;
   PARAMETER.lastIndex = essence.length;
-  while (PARAMETER.lastIndex < type.trimEnd().length) {
+  while (PARAMETER.lastIndex < type.length) {
     const parameter = PARAMETER.exec(type);
     if (parameter === null) return false;
     const [, name, value = ""] = parameter;

@@ -37,3 +37,17 @@ function soleOf(set: string | string[] | undefined): string | typeof SEVERAL | u
 export function isNamed(present: string, name: string): boolean {
   return present.length === name.length && present.toLowerCase() === name;
 }
+
+/** Without the optional whitespace around it, which is spaces and tabs alone (RFC 9110 section 5.6.3). */
+export function trimSpace(text: string): string {
+  let start = 0;
+  let end = text.length;
+  while (start < end && isSpace(text, start)) start++;
+  while (end > start && isSpace(text, end - 1)) end--;
+  return text.slice(start, end);
+}
+
+function isSpace(text: string, at: number): boolean {
+  const code = text.charCodeAt(at);
+  return code === 0x20 || code === 0x09;
+}

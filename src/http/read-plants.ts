@@ -12,6 +12,7 @@ import { PlantStoreError } from "../core/errors.ts";
 import { encodeNewPlant } from "../core/plant.ts";
 import type { PlantService } from "../core/services.ts";
 import { LIMIT_DEFAULT, type ListQuery } from "./list-query.ts";
+import { trimSpace } from "./raw-headers.ts";
 import type { ReadLease } from "./read-lease.ts";
 import { emptyReply, okReply, type Reply } from "./reply.ts";
 
@@ -50,8 +51,9 @@ function entityTag(body: string): string {
 /** RFC 9110 section 13.1.2: the weak comparison, in which `W/` does not count. */
 function isMatch(ifNoneMatch: string | undefined, tag: string): boolean {
   if (ifNoneMatch === undefined) return false;
-  if (ifNoneMatch.trim() === "*") return true;
-  return [...ifNoneMatch.matchAll(/"[^"]*"/g)].some(([listed]) => listed === tag);
+  if (trimSpace(ifNoneMatch) === "*") return true;
+  for (const [listed] of ifNoneMatch.matchAll(/"[^"]*"/g)) if (listed === tag) return true;
+  return false;
 }
 
 /** A page. @throws PlantStoreError `overloaded`, and from `PlantService.list`. */

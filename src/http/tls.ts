@@ -22,6 +22,22 @@ export interface TlsOptions {
 /** Older versions of the protocol are broken (RFC 8996). */
 const MIN_VERSION = "TLSv1.2";
 
+/**
+ * Every cipher of TLS 1.3; of 1.2 those with forward secrecy and authenticated encryption, as Mozilla's
+ * intermediate configuration has them: what was recorded stays secret if the key is stolen later.
+ */
+const CIPHERS = [
+  "TLS_AES_256_GCM_SHA384",
+  "TLS_CHACHA20_POLY1305_SHA256",
+  "TLS_AES_128_GCM_SHA256",
+  "ECDHE-ECDSA-AES128-GCM-SHA256",
+  "ECDHE-RSA-AES128-GCM-SHA256",
+  "ECDHE-ECDSA-AES256-GCM-SHA384",
+  "ECDHE-RSA-AES256-GCM-SHA384",
+  "ECDHE-ECDSA-CHACHA20-POLY1305",
+  "ECDHE-RSA-CHACHA20-POLY1305",
+].join(":");
+
 /** @throws Error when certificate and key are no pair. @internal */
 export function createTlsServer(settings: ServerOptions, tls: TlsOptions): Server {
   return https.createServer({
@@ -44,7 +60,7 @@ export function replaceCertificate(server: Server, tls: TlsOptions): void {
 }
 
 function secureContextOf({ cert, key }: TlsOptions) {
-  const context = { cert, key, minVersion: MIN_VERSION } as const;
+  const context = { cert, key, minVersion: MIN_VERSION, ciphers: CIPHERS } as const;
   try {
     // By ourselves: Node takes an empty key or certificate for none.
     if (!new X509Certificate(cert).checkPrivateKey(createPrivateKey(key))) {

@@ -73,6 +73,7 @@ test("the service is started again after a failure, but not on status 3, has tim
     "ProtectSystem=strict",
     "CapabilityBoundingSet=",
     "LimitNOFILE=65536",
+    "LimitCORE=0",
     "MemoryDenyWriteExecute=no",
   ]) {
     assert.ok(text.split("\n").includes(line), line);

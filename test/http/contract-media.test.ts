@@ -78,6 +78,11 @@ const OTHER_TYPES = [
   "application/json; charset=latin1; charset=utf-8",
   "application/json; charset",
   'application/json; x="unclosed',
+  // A no-break space is no optional whitespace (RFC 9110 section 5.6.3).
+  "application/json\u00a0",
+  "application/json;\u00a0",
+  "application/json;\u00a0charset=utf-8",
+  `application/json${";\u00a0".repeat(3000)}`,
 ];
 
 test("any other content type, or none, is answered 41501", async (t) => {

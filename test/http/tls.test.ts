@@ -109,6 +109,36 @@ describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => 
     );
   });
 
+  const CIPHERS: readonly [cipher: string, isTaken: boolean][] = [
+    ["ECDHE-ECDSA-AES128-GCM-SHA256", true],
+    ["ECDHE-ECDSA-AES256-GCM-SHA384", true],
+    ["ECDHE-ECDSA-CHACHA20-POLY1305", true],
+    ["ECDHE-ECDSA-AES128-SHA256", false],
+    ["ECDHE-ECDSA-AES128-SHA", false],
+    ["ECDHE-RSA-AES128-SHA", false],
+    ["AES128-GCM-SHA256", false],
+    ["AES128-SHA", false],
+  ];
+
+  test("takes of TLS 1.2 only ciphers with forward secrecy and AEAD, after a reload too", async (t) => {
+    const service = await startSecure(t);
+    // With RSA keys, too: some ciphers are only theirs.
+    for (const kind of ["ec", "rsa"] as const) {
+      const { cert, key } = makeCertificate(t, kind, kind);
+      service.server.replaceCertificate({ cert, key });
+      for (const [cipher, isTaken] of CIPHERS) {
+        const name = kind === "rsa" ? cipher.replace("ECDSA", "RSA") : cipher;
+        const options = { maxVersion: "TLSv1.2", ciphers: `${name}@SECLEVEL=0`, ca: cert } as const;
+        const socket = tls.connect({ ...options, port: service.port, host: "127.0.0.1" });
+        t.after(() => socket.destroy());
+        const used = once(socket, "secureConnect").then(() => socket.getCipher().name);
+        if (isTaken) assert.equal(await used, name);
+        else await assert.rejects(used, { code: /HANDSHAKE_FAILURE$|^ECONNRESET$/ }, name);
+        socket.on("error", () => {});
+      }
+    }
+  });
+
   test("answers broken HTTP with an Error body, behind the answers before it", async (t) => {
     const service = await startSecure(t);
     const client = await service.connect();

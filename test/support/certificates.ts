@@ -18,12 +18,21 @@ export interface Certificate {
 export const NEEDS_OPENSSL =
   spawnSync("openssl", ["version"]).status === 0 ? {} : { skip: "needs openssl, not found here" };
 
+const KEYS = {
+  ec: ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"],
+  rsa: ["-newkey", "rsa:2048"],
+} as const;
+
 /** A certificate for 127.0.0.1 that signs itself, in files of its own. */
-export function makeCertificate(t: TestContext, name: string): Certificate {
+export function makeCertificate(
+  t: TestContext,
+  name: string,
+  key: keyof typeof KEYS = "ec",
+): Certificate {
   const folder = makeFolder(t);
   const certPath = join(folder, "cert.pem");
   const keyPath = join(folder, "key.pem");
-  const kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
+  const kind = [...KEYS[key], "-nodes"];
   const subject = ["-subj", `/CN=${name}`, "-addext", "subjectAltName=IP:127.0.0.1"];
   const files = ["-days", "2", "-keyout", keyPath, "-out", certPath];
   execFileSync("openssl", ["req", "-x509", ...kind, ...subject, ...files], { stdio: "ignore" });

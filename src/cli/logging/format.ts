@@ -183,13 +183,24 @@ function encodeText(text: string | undefined): string {
 
 const TOKEN_LENGTH = 47;
 
+/** A percent sign, however often it was encoded itself: a proxy may decode, and a reader of the log. */
+const PERCENT = "%(?:25)*";
+/** What decodes to a token: each of its characters may be percent-encoded. */
+const TOKEN_FORM = new RegExp(
+  "(?:p|%70)(?:s|%73)(?:t|%74)(?:_|%5[Ff])(?:[\\w-]|%(?:2[Dd]|3[0-9]|[46][1-9A-Fa-f]|[57][0-9Aa]|5[Ff])){43}".replaceAll(
+    "%",
+    PERCENT,
+  ),
+  "g",
+);
+
 /**
  * Some client puts its token into the path, or sends it as the name of its request. Few texts are
  * as long as one; to search the others, which were just put together, would cost a third of a line.
  */
 function hideTokens(text: string): string {
-  if (text.length < TOKEN_LENGTH || !text.includes("pst_")) return text;
-  return text.replace(/pst_[\w-]{43}/g, "pst_...");
+  if (text.length < TOKEN_LENGTH || !(text.includes("pst_") || text.includes("%"))) return text;
+  return text.replace(TOKEN_FORM, "pst_...");
 }
 
 function encodeValue(value: string | number | undefined): string {

@@ -241,9 +241,51 @@ for (const [name, format] of FORMATS) {
   });
 }
 
+/** How a token can be written in a path so that it decodes to itself. */
+const SPELLINGS: Readonly<Record<string, (token: string) => string>> = {
+  "with %5F": (token) => token.replaceAll("_", "%5F"),
+  "with %5f": (token) => token.replaceAll("_", "%5f"),
+  "all in escapes": (token) => encodeAll(token, "%"),
+  "all in escapes of lower case": (token) => encodeAll(token, "%").toLowerCase(),
+  "encoded twice": (token) => encodeAll(token, "%25"),
+  "encoded three times": (token) => encodeAll(token, "%2525"),
+  "every other character": (token) => token.replace(/(.)(.)/g, (_, a, b) => a + encodeAll(b, "%")),
+};
+
+function encodeAll(text: string, percent: string): string {
+  return [...text].map((each) => percent + hexOf(each)).join("");
+}
+
+function hexOf(character: string): string {
+  return character.charCodeAt(0).toString(16).toUpperCase();
+}
+
+for (const [spelling, spell] of Object.entries(SPELLINGS)) {
+  for (const [name, format] of FORMATS) {
+    test(`a path that decodes to a token is masked in ${name}: ${spelling}`, () => {
+      // Every character that a token can have.
+      const characters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+      for (const part of [
+        characters.slice(0, 43),
+        characters.slice(-43),
+        generateToken().slice(4),
+      ]) {
+        const path = `/plants/${spell(`pst_${part}`)}/x`;
+        const line = lineOf(format, { ...REQUEST, path });
+        assert.ok(line.includes("/plants/pst_.../x"), line);
+      }
+    });
+  }
+}
+
 test("what only begins like a token stays", () => {
-  const path = "/plants/pst_7";
-  assert.equal(JSON.parse(lineOf(jsonFormat, { ...REQUEST, path })).path, path);
+  for (const path of [
+    "/plants/pst_7",
+    `/plants/${"%20".repeat(40)}`,
+    `/pst%5F${"%20".repeat(43)}`,
+  ]) {
+    assert.equal(JSON.parse(lineOf(jsonFormat, { ...REQUEST, path })).path, path);
+  }
 });
 
 const COLOURS: readonly [env: Record<string, string>, terminal: boolean, wanted: boolean][] = [

@@ -1,0 +1,139 @@
+/**
+ * What it costs to read what a client sends in its head: linear in its length, whatever it holds.
+ * Counted, not timed: the characters that the built-ins of strings and expressions look at.
+ */
+import assert from "node:assert/strict";
+import type { IncomingMessage } from "node:http";
+import { type TestContext, test } from "node:test";
+import { prefers } from "../../src/http/accept.ts";
+import { Authenticator } from "../../src/http/bearer.ts";
+import { Cors } from "../../src/http/cors.ts";
+import { findFramingFault } from "../../src/http/framing.ts";
+import { parseListQuery } from "../../src/http/list-query.ts";
+import { requireExpectation, requireJson } from "../../src/http/media-type.ts";
+import type { ReadLease } from "../../src/http/read-lease.ts";
+import { getPlant } from "../../src/http/read-plants.ts";
+import { nameRequest } from "../../src/http/request-id.ts";
+import { findPreflighted, findRoute } from "../../src/http/router.ts";
+
+function requestWith(name: string, value: string): IncomingMessage {
+  const rawHeaders = ["Host", "a", name, value];
+  const headers = { [name.toLowerCase()]: value };
+  return { httpVersion: "1.1", headers, rawHeaders, socket: {} } as unknown as IncomingMessage;
+}
+
+const plants = { get: async () => ({ id: 1n, name: "x" }) } as never;
+const cors = Cors.of(["https://a.example", "https://b.example"]);
+
+/** Every reader of something from a head, and what its worst cases begin with. */
+const READERS: Readonly<
+  Record<string, readonly [prefix: string, read: (text: string) => unknown]>
+> = {
+  "Content-Type": ["application/json", (text) => requireJson(requestWith("Content-Type", text))],
+  "Content-Encoding": [
+    "identity",
+    (text) => {
+      const req = requestWith("Content-Encoding", text);
+      req.rawHeaders.push("Content-Type", "application/json");
+      requireJson(req);
+    },
+  ],
+  Expect: ["100-continue", (text) => requireExpectation(requestWith("Expect", text))],
+  Accept: [
+    "application/x-ndjson",
+    (text) => prefers(text, "application/x-ndjson", "application/json"),
+  ],
+  Authorization: [
+    "Bearer a",
+    (text) => {
+      const authenticator = new Authenticator({ verify: () => undefined });
+      return authenticator.authenticate(requestWith("Authorization", text));
+    },
+  ],
+  Host: ["a", (text) => findFramingFault(requestWith("Host", text))],
+  "Content-Length": ["1", (text) => findFramingFault(requestWith("Content-Length", text))],
+  "Transfer-Encoding": [
+    "chunked",
+    (text) => findFramingFault(requestWith("Transfer-Encoding", text)),
+  ],
+  "a header's name": ["X", (text) => findFramingFault(requestWith(text, ""))],
+  "X-Request-Id": ["a", (text) => nameRequest(requestWith("X-Request-Id", text))],
+  "If-None-Match": [
+    '"a"',
+    (text) =>
+      getPlant(plants, 1n, requestWith("If-None-Match", text), {
+        hold() {},
+      } as unknown as ReadLease),
+  ],
+  "the refused packet": ["\norigin:", (text) => cors?.guessOrigin(Buffer.from(text), undefined)],
+  "the path": ["/garden/plants/", (text) => findRoute(text, "/garden")],
+  "the absolute target": ["http://a", (text) => findPreflighted(text, "/garden")],
+  "the query": ["/plants?limit=1", (text) => parseListQuery(text)],
+};
+
+/** What comes again and again. */
+const PIECES: readonly string[] = [
+  ...[" ", "\t", "\u00a0", ";", ",", "=", '"', "\\", "/", "*", "%", "&", "?", "#", ":", "[", "-"],
+  ...["a", "0", ";\u00a0", "; ", " ;", ";a=b", ';a="', ';a="\\"', ';a="b"', "  a", ", ", " ,"],
+  ...[",a", ",*/*", ";q=0", ";q=0,", '"a",', 'W/"', "%25", "&limit=1", "&after=1", "=&", "http://"],
+  ...["\norigin:", "\norigin: a", "chunked,", "a.", "::"],
+];
+
+const LENGTH = 2048;
+
+/** Lets the built-ins count what they look at: what they find, or all there is. */
+function countCharacters(t: TestContext): () => number {
+  let count = 0;
+  const { exec } = RegExp.prototype;
+  t.mock.method(RegExp.prototype, "exec", function (this: RegExp, text: string) {
+    const from = this.sticky || this.global ? this.lastIndex : 0;
+    const found = exec.call(this, text);
+    count += found === null ? text.length - from : found.index + found[0].length - from;
+    return found;
+  });
+  const whole = ["trim", "trimEnd", "trimStart", "toLowerCase", "toUpperCase", "split"] as const;
+  for (const name of whole) {
+    const original = String.prototype[name] as (...args: unknown[]) => unknown;
+    t.mock.method(String.prototype, name, function (this: string, ...args: unknown[]) {
+      count += this.length;
+      return original.apply(this, args);
+    });
+  }
+  for (const name of ["indexOf", "includes", "slice", "charCodeAt"] as const) {
+    const original = String.prototype[name] as (...args: unknown[]) => unknown;
+    t.mock.method(String.prototype, name, function (this: string, ...args: unknown[]) {
+      const result = original.apply(this, args);
+      if (typeof result === "string") count += result.length;
+      else if (name === "charCodeAt") count++;
+      else if (name === "indexOf" && Number(result) >= 0) {
+        count += Number(result) - Number(args[1] ?? 0);
+      } else count += this.length - Number(args[1] ?? 0);
+      return result;
+    });
+  }
+  return () => count;
+}
+
+for (const [name, [prefix, read]] of Object.entries(READERS)) {
+  test(`four times as much in ${name} costs four times as much to read, not sixteen`, async (t) => {
+    const counted = countCharacters(t);
+    const costOf = async (text: string) => {
+      const before = counted();
+      try {
+        await read(text);
+      } catch {
+        // A refusal costs what it costs to find.
+      }
+      return counted() - before;
+    };
+    for (const piece of PIECES) {
+      for (const end of ["", "!", "\u00a0"]) {
+        const of = (length: number) =>
+          costOf(prefix + piece.repeat(Math.ceil(length / piece.length)) + end);
+        const [once, fourfold] = [await of(LENGTH), await of(4 * LENGTH)];
+        const bound = 5 * Math.max(once, LENGTH);
+        assert.ok(fourfold <= bound, `${JSON.stringify(piece)}: ${once}, then ${fourfold}`);
+      }
+    }
+  });
+}
