@@ -14,14 +14,20 @@ const QUALITY = /^[ \t]*q[ \t]*=[ \t]*(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)[ \t]*$
 /** Whether `wanted` is accepted with a higher quality than `usual`. */
 export function prefers(accept: string | undefined, wanted: string, usual: string): boolean {
   if (accept === undefined) return false;
-  const ranks = [new Quality(wanted), new Quality(usual)] as const;
-  for (let start = 0, end = 0; start <= accept.length; start = end + 1) {
+  const qualities = [new Quality(wanted), new Quality(usual)] as const;
+  for (let start = 0, end = 0; start < accept.length; start = end + 1) {
     end = accept.indexOf(",", start);
     if (end < 0) end = accept.length;
-    if (end > start) for (const rank of ranks) rank.note(accept.slice(start, end));
+    if (end - start < ANY.length) continue;
+    const part = accept.slice(start, end);
+    const rangeEnd = part.indexOf(";");
+    const range = trimSpace(rangeEnd < 0 ? part : part.slice(0, rangeEnd)).toLowerCase();
+    for (const quality of qualities) quality.note(range, part);
   }
-  return ranks[0].value > ranks[1].value;
+  return qualities[0].value > qualities[1].value;
 }
+
+const ANY = "*/*";
 
 /** The quality of one type, by the most exact of the ranges so far. */
 class Quality {
@@ -30,16 +36,16 @@ class Quality {
   #best: number;
 
   constructor(type: string) {
-    this.#ranges = [type, type.replace(/\/.*/, "/*"), "*/*"];
+    this.#ranges = [type, type.replace(/\/.*/, "/*"), ANY];
     this.#best = this.#ranges.length;
   }
 
-  /** @param part a range with its parameters. */
-  note(part: string): void {
-    const [range = "", ...parameters] = part.split(";");
-    const rank = this.#ranges.indexOf(trimSpace(range).toLowerCase());
+  /** @param part the range with its parameters. */
+  note(range: string, part: string): void {
+    const rank = this.#ranges.indexOf(range);
     if (rank < 0 || rank >= this.#best) return;
     this.#best = rank;
+    const [, ...parameters] = part.split(";");
     const given = parameters.map((text) => QUALITY.exec(text)?.[1]).find((text) => text);
     this.value = Number(given ?? 1);
   }
