@@ -6,9 +6,9 @@ import type { IncomingMessage } from "node:http";
 import { PlantStoreError } from "../core/errors.ts";
 import { readSoleHeader, SEVERAL, trimSpace } from "./raw-headers.ts";
 
-/** One parameter of a media type, RFC 9110 section 5.6.6. */
+/** The next parameter of a media type, RFC 9110 section 5.6.6, after any empty ones. */
 const PARAMETER =
-  /[ \t]*;[ \t]*(?:([!#$%&'*+.^_`|~0-9A-Za-z-]+)=([!#$%&'*+.^_`|~0-9A-Za-z-]+|"(?:[^"\\]|\\.)*"))?/y;
+  /(?:[ \t]*;)+[ \t]*(?:([!#$%&'*+.^_`|~0-9A-Za-z-]+)=([!#$%&'*+.^_`|~0-9A-Za-z-]+|"(?:[^"\\]|\\.)*"))?/y;
 
 /** @throws PlantStoreError `expectation_failed`, whether or not there is a body. */
 export function requireExpectation({ headers: { expect } }: IncomingMessage): void {

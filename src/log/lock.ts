@@ -11,6 +11,13 @@
  * could otherwise reuse its number and both would believe they won. A holder whose
  * entry was removed all the same has lost the lock, and never links it anew.
  *
+ * What is believed of whom. That a socket has a living process is believed of everybody: it keeps
+ * others out, at worst. What that process says, and so how much of the log is durable, is believed
+ * only if the socket's owner may decide about the data anyway: the folder's owner, root, the user
+ * that asks, and everybody whom the folder's owner lets write there except "others". A local user who
+ * binds the next name in a folder that all may write to is named as the reason of a refusal. An
+ * answer has the right types and 4 KiB at most, and comes within 1 s in all, or there is none.
+ *
  * Not safe on network file systems, where sockets do not reach other machines; the
  * appends of log/file keep two processes from overwriting each other even there.
  */
@@ -46,8 +53,10 @@ export interface LockOptions {
   readonly durableBytes?: () => number | undefined;
 }
 
-/** How long a holder may take to answer before it counts as living and silent. */
+/** How long a holder may take for its whole answer before it counts as living and silent. */
 const ANSWER_TIMEOUT_MS = 1000;
+/** An answer is shorter by far, except with a host's name that is longer than any. */
+const ANSWER_CHARACTERS_MAX = 4096;
 /** Of rivals that were faster and died at once; more in a row are no accident. */
 const DEAD_RIVALS_MAX = 10;
 /** Between two looks at a lock that somebody holds for milliseconds. */
@@ -102,7 +111,7 @@ export class DirectoryLock {
  * while there is none.
  *
  * @throws PlantStoreError `locked` when a living holder does not answer within
- * 1 s, or does not know yet.
+ * 1 s, is another user's, or does not know yet.
  */
 export async function askDurableBytes(
   directory: string,
@@ -118,15 +127,16 @@ export async function askDurableBytes(
 /**
  * Who holds the lock, or `undefined` when nobody does.
  *
- * @throws PlantStoreError `locked` when a living holder does not answer within 1 s.
+ * @throws PlantStoreError `locked` when a living holder does not answer within 1 s, or is another
+ * user's.
  */
 export async function askHolder(directory: string, name: string): Promise<LockHolder | undefined> {
   const folder = new SocketFolder(directory, name);
   try {
     for (let highest = folder.highest(); ; ) {
-      const answer = highest === 0 ? "dead" : await connect(folder.address(highest));
-      if (answer === "silent") throw lockedError(directory, answer);
-      if (answer !== "dead") return answer;
+      const answer = highest === 0 ? "dead" : await ask(folder, highest);
+      if (typeof answer === "object") return answer;
+      if (answer !== "dead") throw lockedError(directory, answer);
       const asked = highest;
       highest = folder.highest();
       if (highest === asked) return undefined; // else somebody has taken the next number meanwhile
@@ -148,8 +158,8 @@ interface Taken {
 
 type Attempt = Taken | { readonly holder: Answer };
 
-/** What somebody else's socket said. */
-type Answer = LockHolder | "silent" | "dead";
+/** What somebody else's socket said; `foreign`: of a user who is not believed. */
+type Answer = LockHolder | "silent" | "foreign" | "dead";
 
 async function tryAcquire(directory: string, options: LockOptions): Promise<Attempt> {
   if (!fs.existsSync(directory)) {
@@ -190,7 +200,7 @@ async function claim(
   if (!(await listenAs(server, folder.pathOf(mine)))) return whoWas(folder);
   const highest = folder.highest();
   if (highest > 0) {
-    const answer = await connect(folder.address(highest));
+    const answer = await ask(folder, highest);
     if (answer !== "dead") return answer;
   }
   const next = highest + 1;
@@ -200,7 +210,7 @@ async function claim(
     return whoWas(folder);
   }
   const entry = folder.entry(next);
-  const reached = await connect(folder.address(next));
+  const reached = await ask(folder, next);
   if (!folder.isStill(entry)) return "dead"; // it was swept away: that is no file system's doing
   if (reached === "dead") {
     folder.remove(entry.name); // nobody wins here, so nobody can mistake its number
@@ -244,7 +254,7 @@ function lostError(entry: string): Error {
 
 /** The rival that was faster; it may be gone again by now, and is still not us. */
 function whoWas(folder: SocketFolder): Promise<Answer> {
-  return connect(folder.address(Math.max(folder.highest(), 1)));
+  return ask(folder, Math.max(folder.highest(), 1));
 }
 
 function answerWith({ command, durableBytes }: LockOptions, since: string): net.Server {
@@ -291,24 +301,35 @@ async function listenAs(server: net.Server, address: string): Promise<boolean> {
   }
 }
 
-/** Asks the socket. Only a refused connection or a missing file proves its holder dead. */
-function connect(address: string): Promise<Answer> {
+/** Asks the socket with this number, and believes what its header says. */
+async function ask(folder: SocketFolder, number: number): Promise<Answer> {
+  const answer = await connect(folder.address(number));
+  return typeof answer === "object" && !folder.isTrusted(number) ? "foreign" : answer;
+}
+
+/** Asks a socket. Only a refused connection or a missing file proves its holder dead. */
+function connect(address: string): Promise<LockHolder | "silent" | "dead"> {
   return new Promise((resolve, reject) => {
     let answer = "";
     const socket = net.connect(address);
-    socket.setTimeout(ANSWER_TIMEOUT_MS, () => settle("silent"));
+    const deadline = setTimeout(() => settle("silent"), ANSWER_TIMEOUT_MS);
     socket.setEncoding("utf8");
     socket.on("data", (text: string) => {
       answer += text;
+      if (answer.length > ANSWER_CHARACTERS_MAX) settle("silent");
     });
     socket.on("end", () => settle(parseHolder(answer)));
     socket.on("error", (error: NodeJS.ErrnoException) => {
       if (error.code === "ECONNREFUSED" || error.code === "ENOENT") settle("dead");
       // Its queue is full, or it went while we were connected: it was alive.
       else if (error.code === "EAGAIN" || error.code === "ECONNRESET") settle("silent");
-      else reject(error);
+      else {
+        clearTimeout(deadline);
+        reject(error);
+      }
     });
-    const settle = (result: Answer) => {
+    const settle = (result: LockHolder | "silent" | "dead") => {
+      clearTimeout(deadline);
       socket.destroy();
       resolve(result);
     };
@@ -317,10 +338,22 @@ function connect(address: string): Promise<Answer> {
 
 function parseHolder(line: string): LockHolder | "silent" {
   try {
-    return JSON.parse(line);
+    const holder: unknown = JSON.parse(line);
+    return isHolder(holder) ? holder : "silent";
   } catch {
     return "silent";
   }
+}
+
+function isHolder(answer: unknown): answer is LockHolder {
+  if (typeof answer !== "object" || answer === null) return false;
+  const { pid, host, command, since, durableBytes = 0 } = answer as Record<string, unknown>;
+  const texts = [host, command, since];
+  return [pid, durableBytes].every(isCount) && texts.every((text) => typeof text === "string");
+}
+
+function isCount(value: unknown): boolean {
+  return Number.isSafeInteger(value) && Number(value) >= 0;
 }
 
 function lockedError(directory: string, holder: Answer): PlantStoreError {
@@ -329,6 +362,14 @@ function lockedError(directory: string, holder: Answer): PlantStoreError {
       "locked",
       `Cannot use "${directory}": this process (${holder.pid}) has it open already, as ` +
         `"${holder.command}"; close that one first, or use it for both`,
+    );
+  }
+  if (holder === "foreign") {
+    return new PlantStoreError(
+      "locked",
+      `Cannot use "${directory}": a process of another user holds its lock, and all users may write ` +
+        `to this folder, so that what it says is not believed; end it (find it with: ` +
+        `fuser "${directory}"/*lock.*), and let nobody else write there (chmod o-w)`,
     );
   }
   const who =

@@ -89,6 +89,18 @@ export class SocketFolder {
     }
   }
 
+  /**
+   * Whether the file with this number is of somebody who may decide about the data in the folder
+   * anyway: its owner, root, the user of this process; anybody if "others" may not write there, because
+   * then its owner has let them in.
+   */
+  isTrusted(number: number): boolean {
+    const { uid, mode } = fs.statSync(this.directory);
+    if ((mode & 0o002) === 0) return true;
+    const entry = fs.lstatSync(this.#pathOfNumber(number), { throwIfNoEntry: false });
+    return entry !== undefined && [uid, 0, process.geteuid?.()].includes(entry.uid);
+  }
+
   remove(entry: string): void {
     fs.rmSync(path.join(this.directory, entry), { force: true });
   }

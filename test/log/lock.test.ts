@@ -1,11 +1,13 @@
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import fs from "node:fs";
-import { connect, createServer, type Server } from "node:net";
+import { connect, createServer, type Server, type Socket } from "node:net";
 import os from "node:os";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { PlantStoreError } from "../../src/core/errors.ts";
-import { askHolder, DirectoryLock, type LockOptions } from "../../src/log/lock.ts";
+import { askDurableBytes, askHolder, DirectoryLock, type LockOptions } from "../../src/log/lock.ts";
 import { makeFolder } from "../support/folders.ts";
 import { seeAttempts } from "../support/lock-process.ts";
 import { openLog } from "../support/logs.ts";
@@ -314,3 +316,95 @@ test("DirectoryLock.acquire() and askHolder() answer a folder they cannot use wi
     await assert.rejects(askHolder(folder, "lock"), { code: "io_error" });
   }
 });
+
+const HOLDER = { pid: 1, host: "h", command: "serve", since: "2026-01-01T00:00:00.000Z" };
+
+/** A holder of lock.1 that answers as it likes. */
+async function impersonate(t: TestContext, answer: (socket: Socket) => void): Promise<string> {
+  const folder = makeFolder(t);
+  const server = createServer((socket) => answer(socket.on("error", () => socket.destroy())));
+  await new Promise<void>((resolve) => server.listen(path.join(folder, "lock.1"), resolve));
+  t.after(() => server.close());
+  return folder;
+}
+
+test("askDurableBytes() takes the length that a holder tells", async (t) => {
+  const answer = JSON.stringify({ ...HOLDER, durableBytes: 7, later: true });
+  const folder = await impersonate(t, (socket) => socket.end(`${answer}\n`));
+  assert.equal(await askDurableBytes(folder, "lock"), 7);
+});
+
+const NO_ANSWERS: readonly unknown[] = [
+  ...[null, 7, "x", [], {}],
+  ...[-1, 0.5, "7", null, 2 ** 53, {}].map((durableBytes) => ({ ...HOLDER, durableBytes })),
+  ...["1", -1, null].map((pid) => ({ ...HOLDER, pid, durableBytes: 7 })),
+  { ...HOLDER, host: undefined, durableBytes: 7 },
+  { ...HOLDER, command: ["serve"], durableBytes: 7 },
+  { ...HOLDER, since: 0, durableBytes: 7 },
+  { ...HOLDER, command: "x".repeat(4096), durableBytes: 7 },
+];
+
+for (const answer of NO_ANSWERS) {
+  const text = JSON.stringify(answer);
+  test(`a holder that answers ${text.slice(0, 99)} counts as one that says nothing`, async (t) => {
+    const folder = await impersonate(t, (socket) => socket.end(`${text}\n`));
+    const silent = { code: "locked", message: /does not answer/ };
+    await assert.rejects(askDurableBytes(folder, "lock"), silent);
+    await assert.rejects(DirectoryLock.acquire(folder, second), silent);
+  });
+}
+
+const ENDLESS: Readonly<Record<string, (socket: Socket) => unknown>> = {
+  "byte by byte": (socket) => setInterval(() => socket.write(" "), 50).unref(),
+  "as fast as it is read": (socket) => {
+    const send = () => {
+      while (!socket.destroyed && socket.write(" ".repeat(65_536)));
+    };
+    socket.on("drain", send);
+    send();
+  },
+};
+
+for (const [way, send] of Object.entries(ENDLESS)) {
+  test(`a holder whose answer has no end is not waited for: ${way}`, async (t) => {
+    const folder = await impersonate(t, send);
+    await assert.rejects(askHolder(folder, "lock"), { code: "locked" });
+  });
+}
+
+const NOBODY = 65_534;
+
+const STRANGERS: readonly [mode: number, folderOwner: number, isBelieved: boolean][] = [
+  [0o1777, 0, false],
+  [0o777, 0, false],
+  [0o777, NOBODY, true],
+  [0o770, NOBODY, true],
+];
+
+for (const [mode, owner, isBelieved] of STRANGERS) {
+  test(`in a folder of user ${owner} with mode ${mode.toString(8)} a holder of another user is ${isBelieved ? "" : "not "}believed`, {
+    skip: process.getuid?.() === 0 ? false : "needs root, to have a process of another user",
+  }, async (t) => {
+    const folder = makeFolder(t);
+    fs.chownSync(folder, owner, owner);
+    fs.chmodSync(folder, mode);
+    const answer = JSON.stringify({ ...HOLDER, durableBytes: 0 });
+    const program = `
+      const server = require("node:net").createServer((socket) => socket.end(${JSON.stringify(answer)}));
+      server.listen("lock.1", () => process.stdout.write("ready"));`;
+    const child = spawn(process.execPath, ["-e", program], {
+      cwd: folder,
+      uid: NOBODY,
+      gid: NOBODY,
+      stdio: ["ignore", "pipe", "inherit"],
+    });
+    t.after(() => child.kill("SIGKILL"));
+    await once(child.stdout, "data");
+    if (isBelieved) assert.equal(await askDurableBytes(folder, "lock"), 0);
+    else {
+      const refused = { code: "locked", message: /another user/ };
+      await assert.rejects(askDurableBytes(folder, "lock"), refused);
+      await assert.rejects(DirectoryLock.acquire(folder, second), refused);
+    }
+  });
+}
