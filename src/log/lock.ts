@@ -216,7 +216,8 @@ async function claim(
     folder.remove(entry.name); // nobody wins here, so nobody can mistake its number
     throw unsupportedError(folder.directory, "the linked socket does not reach its process");
   }
-  if (reached !== "silent" && !(isThisProcess(reached) && reached.since === since)) return reached;
+  const isOther = typeof reached === "object" && !isSelf(reached, since);
+  if (isOther) return reached;
   folder.removeAllBut(next);
   return { entry };
 }
@@ -380,6 +381,10 @@ function lockedError(directory: string, holder: Answer): PlantStoreError {
     "locked",
     `Cannot use "${directory}": it is in use by ${who}; stop that process, or wait for it`,
   );
+}
+
+function isSelf(holder: LockHolder, since: string): boolean {
+  return isThisProcess(holder) && holder.since === since;
 }
 
 function isThisProcess({ pid, host }: LockHolder): boolean {
