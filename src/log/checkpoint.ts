@@ -10,7 +10,7 @@
 import fs from "node:fs/promises";
 import path from "node:path";
 import { crc32 } from "node:zlib";
-import { ioError, syncDirectory } from "./file.ts";
+import { ioError, openEntry, syncDirectory } from "./file.ts";
 import { replaceFile } from "./replace-file.ts";
 
 export interface Checkpoint {
@@ -41,7 +41,12 @@ export function extendCheckpoint(before: Checkpoint, bytes: Buffer, records: num
  */
 export async function readCheckpoint(logPath: string): Promise<Checkpoint | undefined> {
   try {
-    return decodeCheckpoint(await fs.readFile(checkpointPath(logPath), "utf8"));
+    const handle = await openEntry(checkpointPath(logPath));
+    try {
+      return decodeCheckpoint(await handle.readFile("utf8"));
+    } finally {
+      await handle.close();
+    }
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code === "ENOENT") return undefined;
     throw ioError(`Cannot read "${checkpointPath(logPath)}"`, cause);

@@ -7,13 +7,15 @@
  * other. Every change first checks that the file still ends where this process
  * left it; a file that ends elsewhere has another writer and is left alone.
  * Which bytes are records is not known here. Files are 0600 and belong to the
- * owner of their folder, so that a command run by root does not lock the service
- * out.
+ * owner of their folder, so that a program run by root does not lock the service
+ * out. Root follows no link that the owner of a folder may have put there, and
+ * changes owners through descriptors only.
  */
 import fs from "node:fs";
-import { type FileHandle, open } from "node:fs/promises";
+import fsPromises, { type FileHandle } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
+import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { LINE_FEED } from "./format.ts";
 
@@ -34,6 +36,7 @@ export type AppendResult =
  * thread pool instead of two, which makes 9 % more creates (64 connections).
  */
 const O_DSYNC: number | undefined = fs.constants.O_DSYNC;
+const { O_APPEND, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY } = fs.constants;
 const SYNCED = O_DSYNC ?? 0;
 const CHUNK_BYTES = 1024 * 1024;
 
@@ -44,6 +47,7 @@ export class LogFile {
   /** For appends; `undefined` in a file that was opened for reading. */
   readonly #appender: FileHandle | undefined;
   readonly #identity: Identity;
+  readonly #folder: FolderLink | undefined;
   #end: number;
 
   private constructor(filePath: string, handle: FileHandle, appender?: FileHandle) {
@@ -51,6 +55,7 @@ export class LogFile {
     this.#handle = handle;
     this.#appender = appender;
     this.#identity = identityOf(handle);
+    this.#folder = folderLinkOf(filePath);
     this.#end = this.size();
   }
 
@@ -61,7 +66,7 @@ export class LogFile {
    */
   static async open(filePath: string): Promise<LogFile> {
     try {
-      return await LogFile.#openOrCreate(filePath, fs.constants.O_CREAT);
+      return await LogFile.#openOrCreate(filePath, O_CREAT);
     } catch (cause) {
       throw ioError(`Cannot open "${filePath}"`, cause);
     }
@@ -70,7 +75,7 @@ export class LogFile {
   /** Creates a file; `undefined` when there is one already. Otherwise like `open`. */
   static async create(filePath: string): Promise<LogFile | undefined> {
     try {
-      return await LogFile.#openOrCreate(filePath, fs.constants.O_CREAT | fs.constants.O_EXCL);
+      return await LogFile.#openOrCreate(filePath, O_CREAT | O_EXCL);
     } catch (cause) {
       if ((cause as NodeJS.ErrnoException).code === "EEXIST") return undefined;
       throw ioError(`Cannot create "${filePath}"`, cause);
@@ -80,7 +85,7 @@ export class LogFile {
   /** Opens for reading; `undefined` when there is no such file. Otherwise like `open`. */
   static async openForReading(filePath: string): Promise<LogFile | undefined> {
     try {
-      return new LogFile(filePath, await open(filePath, fs.constants.O_RDONLY));
+      return new LogFile(filePath, await openEntry(filePath));
     } catch (cause) {
       if ((cause as NodeJS.ErrnoException).code === "ENOENT") return undefined;
       throw ioError(`Cannot open "${filePath}"`, cause);
@@ -88,17 +93,16 @@ export class LogFile {
   }
 
   static async #openOrCreate(filePath: string, flags: number): Promise<LogFile> {
-    const isNew = !fs.existsSync(filePath);
-    const handle = await open(filePath, fs.constants.O_RDWR | SYNCED | flags, 0o600);
+    const handle = await openEntry(filePath, O_RDWR | SYNCED | flags);
     let appender: FileHandle | undefined;
     try {
-      if (isNew) takeFolderOwner(filePath);
-      // Always: whoever made the file may have died before this.
+      // Always: the process that made the file may have died before this.
       await syncDirectory(path.dirname(filePath));
-      appender = await open(filePath, fs.constants.O_WRONLY | fs.constants.O_APPEND | SYNCED);
+      appender = await openEntry(filePath, O_WRONLY | O_APPEND | SYNCED);
       if (!isSame(identityOf(handle), identityOf(appender))) {
         throw new Error("another file took its name in the meantime");
       }
+      warnOfLinks(filePath, handle);
       return new LogFile(filePath, handle, appender);
     } catch (error) {
       await appender?.close();
@@ -314,6 +318,12 @@ export class LogFile {
   displacement(expectedSize?: number): string | undefined {
     let found: fs.BigIntStats | undefined;
     try {
+      if (
+        this.#folder !== undefined &&
+        fs.readlinkSync(this.#folder.link) !== this.#folder.target
+      ) {
+        return "was moved with its folder";
+      }
       found = fs.statSync(this.path, { bigint: true, throwIfNoEntry: false });
     } catch (cause) {
       return `cannot be found any more: ${describeSystemError(cause)}`;
@@ -368,6 +378,95 @@ function isSame(one: Identity, other: Identity): boolean {
   return one.dev === other.dev && one.ino === other.ino;
 }
 
+/** A folder that is reached through a descriptor of this process, and the path that it had. */
+interface FolderLink {
+  readonly link: string;
+  readonly target: string;
+}
+
+/** A descriptor leads to its folder wherever that is moved, so the path has to be looked at. */
+function folderLinkOf(filePath: string): FolderLink | undefined {
+  const link = /^\/proc\/self\/fd\/\d+(?=\/)/.exec(filePath)?.[0];
+  return link === undefined ? undefined : { link, target: fs.readlinkSync(link) };
+}
+
+/** Windows has neither; it has no root either. */
+const { O_DIRECTORY = 0, O_NOFOLLOW = 0, O_NONBLOCK = 0 } = fs.constants;
+
+/**
+ * Opens a file of a data directory; a new one is 0600 and its folder's owner's. A FIFO is
+ * refused: a reader of one may wait for ever. Root in a folder of somebody else, who may put
+ * anything in the place of a file, opens only a regular file that has no other name.
+ *
+ * @throws the system's error, or an error that says what was found.
+ */
+export async function openEntry(filePath: string, flags: number = O_RDONLY): Promise<FileHandle> {
+  const isGuarded = isRootInAnothers(path.dirname(filePath));
+  const { handle, isNew } = await openMaybeNew(filePath, flags | O_NONBLOCK, isGuarded);
+  try {
+    const stat = fs.fstatSync(handle.fd);
+    if (stat.isFIFO() || (isGuarded && !(stat.isFile() && stat.nlink === 1))) {
+      const found = stat.isFile() ? `one with ${stat.nlink} names` : kindOf(stat);
+      throw new Error(`expected a regular file${isGuarded ? " with one name" : ""}, got ${found}`);
+    }
+    if (isNew) takeFolderOwner(handle.fd, path.dirname(filePath));
+    return handle;
+  } catch (error) {
+    await handle.close();
+    throw error;
+  }
+}
+
+async function openMaybeNew(
+  filePath: string,
+  flags: number,
+  isGuarded: boolean,
+): Promise<{ readonly handle: FileHandle; readonly isNew: boolean }> {
+  if (!isGuarded) {
+    const isNew = (flags & O_CREAT) !== 0 && !fs.existsSync(filePath);
+    return { handle: await fsPromises.open(filePath, flags, 0o600), isNew };
+  }
+  if ((flags & O_TRUNC) !== 0) fs.rmSync(filePath, { force: true });
+  else if ((flags & O_EXCL) === 0) {
+    try {
+      return {
+        handle: await fsPromises.open(filePath, (flags & ~O_CREAT) | O_NOFOLLOW),
+        isNew: false,
+      };
+    } catch (error) {
+      const isMissing = (error as NodeJS.ErrnoException).code === "ENOENT";
+      if (!isMissing || (flags & O_CREAT) === 0) throw error;
+    }
+  }
+  return {
+    handle: await fsPromises.open(filePath, flags | O_EXCL, 0o600),
+    isNew: (flags & O_CREAT) !== 0,
+  };
+}
+
+function kindOf(stat: fs.Stats): string {
+  if (stat.isDirectory()) return "a folder";
+  return stat.isFIFO() ? "a FIFO" : "a device";
+}
+
+/** Whether this process is root, and the folder another user's. */
+function isRootInAnothers(directory: string): boolean {
+  if (process.geteuid?.() !== 0) return false;
+  return (fs.statSync(directory, { throwIfNoEntry: false })?.uid ?? 0) !== 0;
+}
+
+/** What is written to such a file changes another name of it, too, such as one in a snapshot. */
+function warnOfLinks(filePath: string, handle: FileHandle): void {
+  const { nlink } = fs.fstatSync(handle.fd);
+  const isLink = fs.lstatSync(filePath).isSymbolicLink();
+  if (nlink <= 1 && !isLink) return;
+  const what = isLink ? "is a symbolic link" : `has ${nlink} names (hard links)`;
+  publishWarning(
+    `"${filePath}" ${what}: what is stored changes the file under its other name, too; ` +
+      'make copies with "plant-store backup"',
+  );
+}
+
 /**
  * Makes the folder if it is missing (0700, its parent's owner), and says when
  * others may enter an existing one.
@@ -403,7 +502,14 @@ async function makeDirectory(directory: string): Promise<void> {
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
   }
-  takeFolderOwner(directory);
+  if (process.geteuid?.() === 0) {
+    const fd = fs.openSync(directory, O_DIRECTORY | O_NOFOLLOW);
+    try {
+      takeFolderOwner(fd, path.dirname(directory));
+    } finally {
+      fs.closeSync(fd);
+    }
+  }
   await syncDirectory(path.dirname(directory));
 }
 
@@ -438,7 +544,7 @@ const CANNOT_SYNC_FOLDERS: readonly string[] = ["EINVAL", "ENOTSUP", "ENOSYS"];
  */
 export async function syncDirectory(directory: string): Promise<void> {
   if (process.platform === "win32") return; // a folder cannot be opened there
-  const handle = await open(directory, fs.constants.O_RDONLY);
+  const handle = await fsPromises.open(directory, fs.constants.O_RDONLY);
   try {
     await handle.sync();
   } catch (cause) {
@@ -476,10 +582,36 @@ export function isRefusal(cause: unknown): boolean {
   return errno === -ENOSPC || errno === -EDQUOT || errno === -EFBIG;
 }
 
-/** Gives an entry to the owner of its folder. Only root can give away, and only root's need it. */
-export function takeFolderOwner(entry: string): void {
-  if (process.getuid?.() !== 0) return;
-  const { uid, gid } = fs.statSync(path.dirname(entry));
-  const own = fs.statSync(entry);
-  if (own.uid !== uid || own.gid !== gid) fs.chownSync(entry, uid, gid);
+/** Gives an open file to the owner of its folder. Only root can give away, and only root's need it. */
+export function takeFolderOwner(fd: number, directory: string): void {
+  if (process.geteuid?.() !== 0) return;
+  const { uid, gid } = fs.statSync(directory);
+  const own = fs.fstatSync(fd);
+  if (own.uid !== uid || own.gid !== gid) fs.fchownSync(fd, uid, gid);
+}
+
+/** Linux: a descriptor of a file that is not opened, such as a socket. Node has no name for it. */
+const O_PATH = 0o10000000;
+
+/**
+ * Gives a socket that root has bound in the folder of somebody else to that user, who may not
+ * connect to it otherwise.
+ *
+ * @throws the system's error; not if the socket is gone.
+ */
+export function giveSocketToFolderOwner(socketPath: string): void {
+  const directory = path.dirname(socketPath);
+  if (process.platform !== "linux" || !isRootInAnothers(directory)) return;
+  let fd: number | undefined;
+  try {
+    fd = fs.openSync(socketPath, O_PATH | O_NOFOLLOW);
+    const { uid, gid } = fs.statSync(directory);
+    const found = fs.fstatSync(fd);
+    // No other path: this one leads to the very file that was looked at.
+    if (found.isSocket() && found.nlink === 1) fs.chownSync(`/proc/self/fd/${fd}`, uid, gid);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+  } finally {
+    if (fd !== undefined) fs.closeSync(fd);
+  }
 }

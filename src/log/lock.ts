@@ -197,7 +197,8 @@ async function claim(
   since: string,
 ): Promise<{ readonly entry: Entry } | Answer> {
   const mine = folder.temporaryName();
-  if (!(await listenAs(server, folder.pathOf(mine)))) return whoWas(folder);
+  await listen(server, folder.pathOf(mine));
+  folder.give(mine);
   const highest = folder.highest();
   if (highest > 0) {
     const answer = await ask(folder, highest);
@@ -281,25 +282,13 @@ function answerWith({ command, durableBytes }: LockOptions, since: string): net.
 function listen(server: net.Server, address: string): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once("error", reject);
-    // 0666, because the folder (0700) is the guard: a lock that root left behind
-    // must not lock the service out.
-    server.listen({ path: address, readableAll: true, writableAll: true, exclusive: true }, () => {
+    // No mode: a chmod follows a link that was put in the socket's place, and a umask is for all
+    // threads. The owner may connect, and so may root.
+    server.listen({ path: address, exclusive: true }, () => {
       server.off("error", reject);
       resolve();
     });
   });
-}
-
-/** False when the winner has swept the socket away before it was given its mode. */
-async function listenAs(server: net.Server, address: string): Promise<boolean> {
-  try {
-    await listen(server, address);
-    return true;
-  } catch (error) {
-    const { code, syscall } = error as NodeJS.ErrnoException;
-    if (code === "ENOENT" && syscall === "uv_pipe_chmod") return false;
-    throw error;
-  }
 }
 
 /** Asks the socket with this number, and believes what its header says. */

@@ -4,10 +4,10 @@
  * that was killed leaves under that other name is removed by the next start, or
  * overwritten.
  */
-import { rmSync } from "node:fs";
+import { constants, rmSync } from "node:fs";
 import fs, { type FileHandle } from "node:fs/promises";
 import path from "node:path";
-import { ioError, syncDirectory, takeFolderOwner } from "./file.ts";
+import { ioError, openEntry, syncDirectory } from "./file.ts";
 
 /**
  * Writes a small file whole: after a power cut at any moment it holds either
@@ -52,15 +52,16 @@ export async function replaceCache(
   }
 }
 
+const ANEW = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC;
+
 /** Writes the file that is to take the place of another, and returns its path. */
 async function writeNew(
   filePath: string,
   write: (handle: FileHandle) => Promise<void>,
 ): Promise<string> {
   const newPath = newPathOf(filePath);
-  const handle = await fs.open(newPath, "w", 0o600);
+  const handle = await openEntry(newPath, ANEW);
   try {
-    takeFolderOwner(newPath);
     await write(handle);
   } finally {
     await handle.close();

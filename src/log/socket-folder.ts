@@ -9,6 +9,7 @@
 import { randomBytes } from "node:crypto";
 import fs from "node:fs";
 import path from "node:path";
+import { giveSocketToFolderOwner } from "./file.ts";
 
 /** `sun_path` holds 108 bytes, the last one a NUL. */
 const SOCKET_PATH_BYTES_MAX = 107;
@@ -50,6 +51,11 @@ export class SocketFolder {
     }
     this.#fd ??= fs.openSync(this.directory, fs.constants.O_RDONLY);
     return `/proc/self/fd/${this.#fd}/${entry}`;
+  }
+
+  /** Has the folder's owner, too, connect to a socket that root has bound. */
+  give(entry: string): void {
+    giveSocketToFolderOwner(path.join(this.directory, entry));
   }
 
   /** The highest lock number there is; 0 for none. */

@@ -20,7 +20,7 @@ import fs, { type FileHandle } from "node:fs/promises";
 import { crc32 } from "node:zlib";
 import { publishWarning } from "../core/channels.ts";
 import { type Checkpoint, isNewerThanCheckpoint } from "../log/checkpoint.ts";
-import { ioError, type LogFile } from "../log/file.ts";
+import { ioError, type LogFile, openEntry } from "../log/file.ts";
 import { replaceCache } from "../log/replace-file.ts";
 import { IdIndex } from "./id-index.ts";
 import type { IndexCopy, IndexShape } from "./index-copy.ts";
@@ -150,7 +150,7 @@ export async function readSnapshot(
   const path = snapshotPath(file.path);
   let handle: FileHandle | undefined;
   try {
-    handle = await fs.open(path);
+    handle = await openEntry(path);
     const { size } = await handle.stat();
     const footer = decodeFooter(await readPart(handle, size - FOOTER_BYTES, FOOTER_BYTES));
     if (footer === undefined || !(await isOfLog(footer, file, checkpoint))) return undefined;

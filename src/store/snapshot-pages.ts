@@ -7,8 +7,8 @@
  * becomes of a store whose snapshot has a damaged page is not known here (see
  * store/store-index).
  */
-import fs from "node:fs/promises";
 import { crc32 } from "node:zlib";
+import { openEntry } from "../log/file.ts";
 import type { IdIndex } from "./id-index.ts";
 import type { PagePlace } from "./index-copy.ts";
 import { PAGE_BYTES } from "./slot-table.ts";
@@ -66,7 +66,7 @@ export class SnapshotPages {
    * stopped.
    */
   async readAll(tell?: (share: number) => void): Promise<void> {
-    const handle = await fs.open(this.#path);
+    const handle = await openEntry(this.#path);
     let read = 0;
     // While one lane judges, the other reads.
     const readLane = async () => {

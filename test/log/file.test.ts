@@ -1,12 +1,16 @@
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { PlantStoreError } from "../../src/core/errors.ts";
 import { describeSystemError, ensureDirectory, ioError, LogFile } from "../../src/log/file.ts";
+import { replaceFile } from "../../src/log/replace-file.ts";
 import { makeFolder } from "../support/folders.ts";
 import { openLog } from "../support/logs.ts";
+import { makeServiceFolder, NEEDS_ROOT, SERVICE } from "../support/other-user.ts";
+import { collectWarnings } from "../support/watch.ts";
 
 const OPENERS = {
   "LogFile.open()": LogFile.open,
@@ -39,6 +43,113 @@ for (const [name, open] of Object.entries(OPENERS)) {
     assert.deepEqual({ uid, gid }, { uid: 4321, gid: 8765 });
   });
 }
+
+/** What the owner of a folder may put in the place of a file, so that root opens another one. */
+const TRAPS: Readonly<Record<string, (filePath: string, vault: string) => void>> = {
+  "a link to a file of root's": (filePath, vault) => fs.symlinkSync(vault, filePath),
+  "a link to no file": (filePath, vault) => fs.symlinkSync(`${vault}-2`, filePath),
+  "another name of a file of root's": (filePath, vault) => fs.linkSync(vault, filePath),
+  "a FIFO": (filePath) => execFileSync("mkfifo", [filePath]),
+  "a folder": (filePath) => fs.mkdirSync(filePath),
+  "a device": (filePath) => execFileSync("mknod", [filePath, "c", "1", "3"]),
+};
+
+const GUARDED_OPENERS: Readonly<Record<string, (filePath: string) => Promise<unknown>>> = {
+  ...OPENERS,
+  "LogFile.openForReading()": LogFile.openForReading,
+  "replaceFile()": (filePath) => replaceFile(filePath.slice(0, -".new".length), Buffer.from("x")),
+};
+
+for (const [trap, set] of Object.entries(TRAPS)) {
+  test(
+    `root that stays root in another user's folder does not open ${trap}`,
+    NEEDS_ROOT,
+    async (t) => {
+      for (const [name, open] of Object.entries(GUARDED_OPENERS)) {
+        const vault = path.join(makeFolder(t), "shadow");
+        fs.writeFileSync(vault, "secret\n", { mode: 0o600 });
+        const folder = makeServiceFolder(t);
+        const filePath = path.join(folder, "a.new");
+        set(filePath, vault);
+        const result = await open(filePath).catch((error) => error);
+        // There is a file: it is not created. A new file takes the place of what is in its way.
+        if (name === "LogFile.create()") assert.equal(result, undefined, trap);
+        else if (name !== "replaceFile()") assert.ok(isIoError(result), name);
+        const { uid, gid, mode } = fs.statSync(vault);
+        assert.deepEqual([name, uid, gid, mode & 0o777], [name, 0, 0, 0o600]);
+        assert.equal(fs.readFileSync(vault, "utf8"), "secret\n", name);
+        assert.deepEqual(fs.readdirSync(path.dirname(vault)), ["shadow"], name);
+      }
+    },
+  );
+}
+
+test(
+  "root that stays root in another user's folder opens the files that it has made there",
+  NEEDS_ROOT,
+  async (t) => {
+    const filePath = path.join(makeServiceFolder(t), "a");
+    for (const text of ["one\n", "two\n"]) {
+      const file = await LogFile.open(filePath);
+      file.survey();
+      assert.deepEqual(await file.append(Buffer.from(text)), { outcome: "durable" });
+      await file.close();
+      await replaceFile(`${filePath}.checkpoint`, Buffer.from(text));
+    }
+    assert.equal(fs.readFileSync(filePath, "utf8"), "one\ntwo\n");
+    for (const name of [filePath, `${filePath}.checkpoint`]) {
+      const { uid, mode } = fs.statSync(name);
+      assert.deepEqual([uid, mode & 0o777], [SERVICE, 0o600]);
+    }
+  },
+);
+
+test(
+  "ensureDirectory() gives a new folder of root's to the owner of its parent",
+  NEEDS_ROOT,
+  async (t) => {
+    const folder = path.join(makeServiceFolder(t), "a", "b");
+    await ensureDirectory(folder);
+    for (const each of [folder, path.dirname(folder)]) assert.equal(fs.statSync(each).uid, SERVICE);
+  },
+);
+
+for (const [what, link] of [
+  ["has another name", fs.linkSync],
+  ["is a symbolic link", fs.symlinkSync],
+] as const) {
+  test(`LogFile.open() opens a file that ${what}, with one warning`, async (t) => {
+    const { path: filePath } = await openLog(t, "one\n");
+    const other = `${filePath}-2`;
+    link(filePath, other);
+    const warnings = collectWarnings(t, other);
+    const file = await LogFile.open(other);
+    t.after(() => file.close());
+    assert.equal(file.size(), 4);
+    assert.equal(warnings.length, 1);
+  });
+}
+
+test("LogFile refuses a FIFO, which would be waited for", async (t) => {
+  const filePath = path.join(makeFolder(t), "fifo");
+  execFileSync("mkfifo", [filePath]);
+  await assert.rejects(LogFile.open(filePath), { code: "io_error" });
+  await assert.rejects(LogFile.openForReading(filePath), { code: "io_error" });
+});
+
+test("LogFile.displacement() finds a folder that was moved, also through a descriptor", async (t) => {
+  const folder = path.join(makeFolder(t), "a");
+  fs.mkdirSync(folder);
+  const fd = fs.openSync(folder, fs.constants.O_DIRECTORY);
+  t.after(() => fs.closeSync(fd));
+  const file = await LogFile.open(`/proc/self/fd/${fd}/log`);
+  t.after(() => file.close());
+  assert.equal(file.displacement(0), undefined);
+  fs.renameSync(folder, `${folder}-2`);
+  assert.notEqual(file.displacement(0), undefined);
+  fs.renameSync(`${folder}-2`, folder);
+  assert.equal(file.displacement(0), undefined);
+});
 
 test("LogFile.open() leaves the content and the mode of an existing file alone", async (t) => {
   const filePath = path.join(makeFolder(t), "old.jsonl");
@@ -382,10 +493,10 @@ test("ioError() keeps what was tried, the words of the system and the cause", (t
   assert.ok(error.message.endsWith(describeSystemError(cause)));
 });
 
-function isIoError(error: unknown, code: string): boolean {
+function isIoError(error: unknown, code?: string): boolean {
   assert.ok(error instanceof PlantStoreError);
   assert.equal(error.code, "io_error");
-  assert.equal(codeOf(error.cause), code);
+  if (code !== undefined) assert.equal(codeOf(error.cause), code);
   return true;
 }
 
