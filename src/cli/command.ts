@@ -56,6 +56,11 @@ export interface Command<O extends Options = Options> {
   readonly options: O;
   /** What standard output is to the command; `result` without. */
   readonly outputUse?: OutputUse;
+  /**
+   * `run` enters the data directory by itself (see cli/data-folder), because it opens something
+   * else first. Without, it gets the path of a directory that was entered.
+   */
+  readonly entersFolder?: boolean;
   /** More for the help, behind the options. */
   readonly details?: string;
   /**

@@ -25,6 +25,7 @@ import { tokenCreate } from "./commands/token-create.ts";
 import { tokenList } from "./commands/token-list.ts";
 import { tokenRevoke } from "./commands/token-revoke.ts";
 import { verify } from "./commands/verify.ts";
+import { enterFolder } from "./data-folder.ts";
 import { describeCommand, describeProgram } from "./help.ts";
 import { nameFault } from "./logging/process-faults.ts";
 import { flushOutputs, report, useOutput, watchOutputs } from "./output.ts";
@@ -67,7 +68,10 @@ async function main(words: readonly string[]): Promise<ExitStatus> {
   const { args, options, wantsHelp } = readArgs(command, rest);
   if (wantsHelp) return print(describeCommand(command));
   useOutput(command.outputUse ?? "result");
-  return command.run(args, options, () => explainOptions(command, rest));
+  const { data } = options;
+  const isEntered = data === undefined || command.entersFolder === true;
+  const ready = isEntered ? options : { ...options, data: enterFolder(data) };
+  return command.run(args, ready, () => explainOptions(command, rest));
 }
 
 /**

@@ -77,7 +77,20 @@ export function reportTo(next: Reporter): void {
 
 export function report(notice: Notice): void {
   Progress.clear();
-  reporter(notice, tell);
+  reporter({ ...notice, message: nameFolders(notice.message) }, tell);
+}
+
+/** Paths through descriptors, and the folders that the operator named. */
+const shownPaths = new Map<string, string>();
+
+/** From now on messages show another path in the place of `/proc/self/fd/N`. */
+export function showPathAs(through: string, folder: string): void {
+  shownPaths.set(through, folder);
+}
+
+function nameFolders(message: string): string {
+  if (shownPaths.size === 0) return message;
+  return message.replace(/\/proc\/self\/fd\/\d+/g, (path) => shownPaths.get(path) ?? path);
 }
 
 /** One message for the operator. */

@@ -29,6 +29,11 @@ export interface ListenOptions {
    * restart refuses no connection.
    */
   readonly fd?: number;
+  /**
+   * A handle of Node's that is bound and does not listen yet; then `host` and `port` do not count.
+   * @internal
+   */
+  readonly bound?: object;
 }
 
 /**
@@ -43,17 +48,19 @@ const BACKLOG = 4096;
  * @internal
  */
 export async function listen(server: Server, options: ListenOptions): Promise<void> {
-  const { host = DEFAULT_HOST, fd } = options;
+  const { host = DEFAULT_HOST, fd, bound } = options;
   requireText("host", host);
   const port = readNumber(options, "port");
   requireDescriptor("fd", fd);
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);
     const where = fd === undefined ? { host, port } : { fd };
-    server.listen({ ...where, backlog: BACKLOG }, () => {
+    const onListening = () => {
       server.off("error", reject);
       resolve();
-    });
+    };
+    if (bound === undefined) server.listen({ ...where, backlog: BACKLOG }, onListening);
+    else server.listen(bound, BACKLOG, onListening);
   });
 }
 

@@ -12,13 +12,13 @@ import fs from "node:fs";
 import path from "node:path";
 import { PlantStoreError } from "../core/errors.ts";
 import { LOG_NAME, TOKEN_LOG_NAME } from "../core/file-names.ts";
-import { readCheckpoint, writeCheckpoint } from "../log/checkpoint.ts";
+import { type Checkpoint, readCheckpoint, writeCheckpoint } from "../log/checkpoint.ts";
 import { ensureDirectory, ioError, LogFile, syncDirectory } from "../log/file.ts";
 import { lineError } from "../log/line-error.ts";
 import { copyRange } from "../log/quarantine.ts";
 import { LOG_START } from "../log/reader.ts";
 import { LogScan } from "./log-scan.ts";
-import { findReadable, openForReading } from "./readable.ts";
+import { findReadable, openForReading, type Readable } from "./readable.ts";
 import { mismatchError, shorterError } from "./recover.ts";
 
 export interface BackupReport {
@@ -34,6 +34,9 @@ export interface BackupReport {
  * @param target the folder to make; it must not exist.
  * @param onProgress told how many bytes of the copy are verified, and of how
  * many, about once a MiB.
+ * @param onOpen called when all of the data directory is open, which is not looked at again, and
+ * before anything is made; returns the path of the target from then on. So a program may read as
+ * one user and write as another.
  * @throws PlantStoreError `io_error` when the target exists or the system
  * refuses, `locked` when the process that holds the directory does not answer,
  * `corruption` when the log is damaged: a backup of it would be none.
@@ -42,15 +45,51 @@ export async function backup(
   directory: string,
   target: string,
   onProgress?: (bytes: number, total: number) => void,
+  onOpen: () => string = () => target,
 ): Promise<BackupReport> {
-  if (isThere(target)) {
-    throw new PlantStoreError("io_error", `Cannot back up to "${target}": it exists already`);
+  requireFree(target);
+  const source = await openSource(directory);
+  try {
+    return await copyInto(onOpen(), source, onProgress);
+  } finally {
+    await source.tokens?.close();
+    await source.plants.close();
   }
+}
+
+/** What a backup copies, open. */
+interface Source {
+  readonly plants: LogFile;
+  readonly checkpoint: Checkpoint | undefined;
+  readonly readable: Readable;
+  /** Absent where there is no token log. */
+  readonly tokens: LogFile | undefined;
+}
+
+async function openSource(directory: string): Promise<Source> {
+  const plants = await openForReading(directory);
+  try {
+    const checkpoint = await readCheckpoint(plants.path);
+    const readable = await findReadable(directory, plants);
+    const tokens = await LogFile.openForReading(path.join(path.resolve(directory), TOKEN_LOG_NAME));
+    return { plants, checkpoint, readable, tokens };
+  } catch (error) {
+    await plants.close();
+    throw error;
+  }
+}
+
+async function copyInto(
+  target: string,
+  source: Source,
+  onProgress: ((bytes: number, total: number) => void) | undefined,
+): Promise<BackupReport> {
+  requireFree(target);
   const partial = `${path.resolve(target)}.partial-${randomBytes(4).toString("hex")}`;
   await ensureDirectory(partial);
   try {
-    const report = await copyPlants(directory, partial, onProgress);
-    await copyTokens(directory, partial);
+    const report = await copyPlants(source, partial, onProgress);
+    await copyTokens(source.tokens, partial);
     await syncDirectory(partial);
     fs.renameSync(partial, target);
     await syncDirectory(path.dirname(path.resolve(target)));
@@ -59,6 +98,12 @@ export async function backup(
     fs.rmSync(partial, { recursive: true, force: true });
     if (cause instanceof PlantStoreError) throw cause;
     throw ioError(`Cannot back up to "${target}"`, cause);
+  }
+}
+
+function requireFree(target: string): void {
+  if (isThere(target)) {
+    throw new PlantStoreError("io_error", `Cannot back up to "${target}": it exists already`);
   }
 }
 
@@ -71,49 +116,37 @@ function isThere(target: string): boolean {
 }
 
 async function copyPlants(
-  directory: string,
+  { plants, checkpoint, readable: { end, lastLine } }: Source,
   targetDirectory: string,
   onProgress: ((bytes: number, total: number) => void) | undefined,
 ): Promise<BackupReport> {
-  const source = await openForReading(directory);
+  const copy = await copyFile(plants, path.join(targetDirectory, LOG_NAME), end);
   try {
-    const checkpoint = await readCheckpoint(source.path);
-    const { end, lastLine } = await findReadable(directory, source);
-    const copy = await copyFile(source, path.join(targetDirectory, LOG_NAME), end);
-    try {
-      if (lastLine.length > 0) await copy.appendOrThrow(lastLine);
-      const size = copy.size();
-      const knownBytes = checkpoint?.bytes ?? 0;
-      if (size < knownBytes) throw shorterError(source.path, size, knownBytes);
-      const scan = new LogScan(copy, {
-        checkpoint,
-        onFault: ({ kind, position, reason }) => {
-          if (kind !== "repeat") throw lineError(source.path, position, reason);
-        },
-        onProgress: onProgress && ((bytes) => onProgress(bytes, size)),
-      });
-      await scan.run(LOG_START, size);
-      if (!scan.matchesCheckpoint) throw mismatchError(source.path, knownBytes);
-      await writeCheckpoint(copy.path, scan.end);
-      return { plants: scan.index.size, bytes: scan.end.bytes };
-    } finally {
-      await copy.close();
-    }
+    if (lastLine.length > 0) await copy.appendOrThrow(lastLine);
+    const size = copy.size();
+    const knownBytes = checkpoint?.bytes ?? 0;
+    if (size < knownBytes) throw shorterError(plants.path, size, knownBytes);
+    const scan = new LogScan(copy, {
+      checkpoint,
+      onFault: ({ kind, position, reason }) => {
+        if (kind !== "repeat") throw lineError(plants.path, position, reason);
+      },
+      onProgress: onProgress && ((bytes) => onProgress(bytes, size)),
+    });
+    await scan.run(LOG_START, size);
+    if (!scan.matchesCheckpoint) throw mismatchError(plants.path, knownBytes);
+    await writeCheckpoint(copy.path, scan.end);
+    return { plants: scan.index.size, bytes: scan.end.bytes };
   } finally {
-    await source.close();
+    await copy.close();
   }
 }
 
 /** Copies the token log, if there is one, as it is: a last event counts also without its line feed. */
-async function copyTokens(directory: string, targetDirectory: string): Promise<void> {
-  const source = await LogFile.openForReading(path.join(path.resolve(directory), TOKEN_LOG_NAME));
+async function copyTokens(source: LogFile | undefined, targetDirectory: string): Promise<void> {
   if (source === undefined) return;
-  try {
-    const copy = await copyFile(source, path.join(targetDirectory, TOKEN_LOG_NAME), source.size());
-    await copy.close();
-  } finally {
-    await source.close();
-  }
+  const copy = await copyFile(source, path.join(targetDirectory, TOKEN_LOG_NAME), source.size());
+  await copy.close();
 }
 
 /** Copies the first bytes of a file into a new one, and returns it open. */

@@ -16,7 +16,7 @@ import { endOfLines, readTail } from "../log/recovery.ts";
 import { isRecord } from "./record.ts";
 import { missingError } from "./recover.ts";
 
-interface Readable {
+export interface Readable {
   /** Where the whole lines end. */
   readonly end: number;
   /** The line behind them, with a line feed of its own; empty where there is none. */

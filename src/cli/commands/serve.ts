@@ -7,9 +7,13 @@
  * be it in the drain, exits 1, so that a supervisor starts it again from what is
  * on disk. SIGHUP reads the certificate again. The admin listener is there before
  * everything else, and ends last.
+ *
+ * Root reads the certificate and binds the port before it becomes the owner of the data directory.
  */
 import cluster from "node:cluster";
+import { lookup } from "node:dns/promises";
 import { once } from "node:events";
+import net from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import {
   type AdminAddress,
@@ -20,9 +24,11 @@ import {
   PlantStore,
   PlantStoreError,
   type ServerOptions,
+  type TlsOptions,
   TokenRegistry,
 } from "../../index.ts";
 import { defineCommand, type ExitStatus } from "../command.ts";
+import { enterFolder, isAnothers } from "../data-folder.ts";
 import { introduce } from "../first-token.ts";
 import { describeListenError } from "../listen-error.ts";
 import { startLog } from "../logging/log.ts";
@@ -48,6 +54,7 @@ export const serve = defineCommand({
   summary: "serve POST /plants until SIGTERM or SIGINT",
   arguments: [],
   options: SERVE_OPTIONS,
+  entersFolder: true,
   async run(_, options, explain) {
     requireMatch(options);
     if (options["print-config"] === true) {
@@ -56,11 +63,13 @@ export const serve = defineCommand({
     }
     startLog({ format: options.log, level: options["log-level"] ?? "info" });
     const stop = stopSignal();
-    const status = new ServeStatus(options.data ?? "");
+    const opened = await openFirst(options);
+    const data = enterFolder(options.data ?? "");
+    const status = new ServeStatus(data);
     const admin = startAdmin(options.admin, status);
     admin.catch(() => {}); // told when the store is open: a second server has to name the first one
     try {
-      return await serveStore(options, status, admin, stop);
+      return await serveStore({ ...options, data }, opened, status, admin, stop);
     } catch (error) {
       if (error !== stop.reason) throw error;
       report({ level: "info", event: "stopped", message: "stopped before it was ready" });
@@ -71,18 +80,46 @@ export const serve = defineCommand({
   },
 });
 
+/** What the operator names besides the data directory. */
+interface Opened {
+  readonly fd: number | undefined;
+  readonly bound: object | undefined;
+  readonly tls: TlsOptions | undefined;
+}
+
+async function openFirst(options: ServeOptions): Promise<Opened> {
+  const fd = takeHeldSocket();
+  const tls = readTlsFiles(options);
+  // For a worker the primary binds.
+  const isLate = fd === undefined && !cluster.isWorker && isAnothers(options.data ?? "");
+  return { fd, tls, bound: isLate ? await bindAddress(options) : undefined };
+}
+
+/** Node has it, but no word about it in its documentation. */
+type CreateServerHandle = (address: string, port: number, family: number) => object | number;
+
+/** Binds the address and does not listen yet; `undefined` if that fails, which listening reports. */
+async function bindAddress({ host = "", port = 0 }: ServeOptions): Promise<object | undefined> {
+  const { _createServerHandle: create } = net as unknown as {
+    readonly _createServerHandle?: CreateServerHandle;
+  };
+  const { address, family } = await lookup(host).catch(() => ({ address: "", family: 0 }));
+  const handle = family === 0 ? undefined : create?.(address, port, family);
+  return typeof handle === "object" ? handle : undefined;
+}
+
 async function serveStore(
   options: ServeOptions,
+  opened: Opened,
   status: ServeStatus,
   admin: Promise<AdminServer | undefined>,
   stop: AbortSignal,
 ): Promise<ExitStatus> {
   const { data = "", "first-token": firstToken = false } = options;
-  const fd = takeHeldSocket();
-  const hasTls = readTlsFiles(options) !== undefined;
+  const { fd, bound } = opened;
   let server: PlantServer | undefined;
   // From the beginning on: what asks for a reload must not end a server that is not ready.
-  onReloadSignal(hasTls ? () => reloadCertificate(server, options) : undefined);
+  onReloadSignal(opened.tls && (() => reloadCertificate(server, options)));
   const store = await openStore(data, options, stop);
   let tokens: TokenRegistry | undefined;
   let exitStatus: ExitStatus = 0;
@@ -91,8 +128,8 @@ async function serveStore(
     tokens = await TokenRegistry.open(data);
     stop.throwIfAborted(); // from here on, and from the first request on, a signal drains
     const stopped = once(stop, "abort");
-    const tls = readTlsFiles(options); // again, as it may be long since
-    server = await startServer({ plants: store, tokens, ...given({ fd, tls }) }, options);
+    const tls = rereadTlsFiles(options, opened.tls);
+    server = await startServer({ plants: store, tokens, ...given({ fd, bound, tls }) }, options);
     status.ready(store, tokens);
     const welcome = firstToken ? await introduce(server.url, data, tokens) : [];
     // In one piece: whoever waits for the ready line finds the token beside it.
@@ -184,6 +221,22 @@ async function startServer(parts: ServerOptions, options: ServeOptions): Promise
     const address =
       parts.fd === undefined ? formatHostPort(host, port) : "the socket of the supervisor";
     throw describeListenError(error as NodeJS.ErrnoException, address);
+  }
+}
+
+/** Again, as it may be long since. Root that became another user may not be able to any more. */
+function rereadTlsFiles(
+  options: ServeOptions,
+  first: TlsOptions | undefined,
+): TlsOptions | undefined {
+  try {
+    return readTlsFiles(options);
+  } catch (error) {
+    warn(
+      `serving with the certificate that was read at the start; SIGHUP cannot renew it: ` +
+        `${(error as Error).message}; let the owner of the data directory read it`,
+    );
+    return first;
   }
 }
 

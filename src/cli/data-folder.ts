@@ -1,0 +1,163 @@
+/**
+ * Entering a data directory. In a folder of another user root becomes that user first: the owner
+ * of a folder may put a link to any file of the machine in the place of every file there, and
+ * root would write through it, and give it away (the class of CVE-2016-1247).
+ *
+ * Invariant. From `enterFolder` on, the process may do no more than the owner may, so that an
+ * ordinary path is as good as a descriptor. A descriptor is used for a folder that its owner has
+ * no path to, such as one of systemd's DynamicUser, below a folder of root's (0700), and for a
+ * folder of root's whose path another user can lead elsewhere.
+ */
+import fs from "node:fs";
+import { userInfo } from "node:os";
+import path from "node:path";
+import { UsageError } from "./command.ts";
+import { report, showPathAs } from "./output.ts";
+
+/** Whether root is about to enter a folder of another user. A folder that is missing is nobody's. */
+export function isAnothers(folder: string): boolean {
+  const opened = openAsRoot(folder);
+  if (opened !== undefined) fs.closeSync(opened.fd);
+  return opened !== undefined && opened.uid !== 0;
+}
+
+/**
+ * Root becomes the owner of the folder, for good. Nothing changes for other users, in a folder of
+ * root's, and for a folder that is missing.
+ *
+ * @returns the path of the folder from now on.
+ * @throws UsageError if root cannot become the owner; nothing was touched then.
+ */
+export function enterFolder(folder: string): string {
+  const opened = openAsRoot(folder);
+  if (opened === undefined) return folder;
+  if (opened.uid !== 0) {
+    become(opened, (uid, gid) => {
+      process.setgid?.(gid);
+      process.setuid?.(uid);
+    });
+  }
+  return pathOf(opened);
+}
+
+/** A folder, by the path that is good until the visit ends. */
+export interface Visit {
+  readonly folder: string;
+  /** The process is root again. What was opened meanwhile stays open; no work may be under way. */
+  end(): void;
+}
+
+/**
+ * Like `enterFolder`, until the visit ends.
+ *
+ * @throws UsageError as `enterFolder` does.
+ */
+export function visitFolder(folder: string): Visit {
+  const opened = openAsRoot(folder);
+  if (opened === undefined) return { folder, end: () => {} };
+  if (opened.uid === 0) return { folder: pathOf(opened), end: () => {} };
+  const groups = process.getgroups?.() ?? [];
+  become(opened, (uid, gid) => {
+    process.setegid?.(gid);
+    process.seteuid?.(uid);
+  });
+  const end = () => {
+    process.seteuid?.(0);
+    process.setegid?.(0);
+    process.setgroups?.(groups);
+  };
+  return { folder: pathOf(opened), end };
+}
+
+/** A folder that root has opened, and its owner. */
+interface Opened {
+  /** As the operator named it. */
+  readonly folder: string;
+  /** Open until the process ends, if the folder is used by it. */
+  readonly fd: number;
+  readonly uid: number;
+  readonly gid: number;
+}
+
+/** The descriptor decides whose folder it is: what the path leads to may change at any moment. */
+function openAsRoot(folder: string): Opened | undefined {
+  if (process.geteuid?.() !== 0) return undefined;
+  try {
+    const fd = fs.openSync(folder, fs.constants.O_RDONLY | fs.constants.O_DIRECTORY);
+    const { uid, gid } = fs.fstatSync(fd);
+    return { folder, fd, uid, gid };
+  } catch {
+    return undefined; // it is missing, or the command reports what is wrong with it
+  }
+}
+
+function become(opened: Opened, change: (uid: number, gid: number) => void): void {
+  const { folder, uid } = opened;
+  try {
+    process.setgroups?.([]);
+    const gid = groupOf(opened);
+    change(uid, gid);
+    const message = `running as the owner of "${folder}" (user ${uid}, group ${gid}), not as root`;
+    report({ level: "info", event: "identity", message });
+  } catch (error) {
+    const { code = "", message } = error as NodeJS.ErrnoException;
+    const why = message.includes(code) ? message : `${message} (${code})`;
+    throw new UsageError(
+      `Cannot become the owner of "${folder}" (user ${uid}): ${why}; run the command as that user`,
+    );
+  }
+}
+
+/** Often the number of a group without members: what is nobody's. */
+const NO_GROUP = 65534;
+
+/**
+ * The owner's own group. The folder may have a group that the owner is not in: root's, where only
+ * its user was changed, or that of a setgid folder in which the owner has made it.
+ */
+function groupOf({ uid, gid }: Opened): number {
+  process.seteuid?.(uid);
+  try {
+    return userInfo().gid;
+  } catch {
+    return gid === 0 ? NO_GROUP : gid; // a user without a name
+  } finally {
+    process.seteuid?.(0);
+  }
+}
+
+/** The ordinary path where it is sure to lead to this very folder, else that of the descriptor. */
+function pathOf(opened: Opened): string {
+  const { folder, fd, uid } = opened;
+  if (uid === 0 ? !canBeMoved(folder) : isReached(opened)) {
+    fs.closeSync(fd);
+    return folder;
+  }
+  const through = `/proc/self/fd/${fd}`;
+  showPathAs(through, folder);
+  return through;
+}
+
+/** Whether the owner's way leads here. If it leads elsewhere later, the owner may go there, too. */
+function isReached({ folder, fd }: Opened): boolean {
+  const { dev, ino } = fs.fstatSync(fd, { bigint: true });
+  try {
+    const found = fs.statSync(folder, { bigint: true });
+    return found.dev === dev && found.ino === ino;
+  } catch {
+    return false;
+  }
+}
+
+/** Whether a user who is not root can put another folder in the place of this one of root's. */
+function canBeMoved(folder: string): boolean {
+  const parts = new Set<string>();
+  for (let part of [path.resolve(folder), fs.realpathSync(folder)]) {
+    for (; !parts.has(part); part = path.dirname(part)) parts.add(part);
+  }
+  return [...parts].some((part) => {
+    const stat = fs.lstatSync(part);
+    const isEverybodys = stat.isDirectory() && (stat.mode & 0o1002) === 0o0002;
+    return stat.uid !== 0 || isEverybodys;
+  });
+}

@@ -1,0 +1,513 @@
+/**
+ * Commands that root runs in a data directory of another user, who has put traps there, and what
+ * root's files look like afterwards.
+ */
+import assert from "node:assert/strict";
+import { execFileSync, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import {
+  chmodSync,
+  chownSync,
+  linkSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmdirSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import net, { type AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, type TestContext, test } from "node:test";
+import { canRun, statusField } from "../faults/machine.ts";
+import { makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";
+import { NODE_ARGS, runCli, startServer } from "../support/cli.ts";
+import { Client } from "../support/client.ts";
+import { encodeRequest } from "../support/contract.ts";
+import { makeFolder } from "../support/folders.ts";
+import { messagesOf } from "../support/messages.ts";
+import {
+  AS_SERVICE,
+  canRunAsService,
+  makeServiceFolder,
+  NEEDS_ROOT,
+  SERVICE,
+} from "../support/other-user.ts";
+import { postPlant } from "../support/post.ts";
+import { codeBlocks } from "../support/readme.ts";
+import { type Finished, runToEnd } from "../support/run.ts";
+import { logPath, readLog, writeLog } from "../support/stores.ts";
+import { TIMEOUT, until } from "../support/watch.ts";
+
+const FERN = '{"id":1,"name":"Fern"}';
+const SECRET = "a secret of root's";
+
+/** Runs a command as root, killed where it hangs. */
+function run(folder: string, ...words: readonly string[]): Promise<Finished> {
+  const program = [process.execPath, ...NODE_ARGS, ...words, "--data", folder];
+  return runToEnd(program, { timeout: 20_000 });
+}
+
+function runAsService(folder: string, ...words: readonly string[]): Promise<Finished> {
+  const program = [...AS_SERVICE, process.execPath, ...NODE_ARGS, ...words, "--data", folder];
+  return runToEnd(program, { timeout: 20_000 });
+}
+
+/** Everything about the files of a folder that somebody else may have changed. */
+function describeFiles(folder: string): string[] {
+  return readdirSync(folder, { recursive: true, encoding: "utf8" })
+    .sort()
+    .map((name) => {
+      const { uid, gid, mode, size, mtimeMs } = lstatSync(join(folder, name));
+      const isFile = lstatSync(join(folder, name)).isFile();
+      const text = isFile ? readFileSync(join(folder, name), "latin1") : "";
+      return [name, uid, gid, mode.toString(8), size, mtimeMs, text].join(" ");
+    });
+}
+
+/** A folder of root's (0700) with a file of root's (0600) in it. */
+function makeVault(t: TestContext): string {
+  const vault = makeFolder(t);
+  // Lines of a log, so that what reads them would go on.
+  const lines = `${JSON.stringify({ id: 7, name: SECRET })}\n`;
+  writeFileSync(join(vault, "shadow"), lines, { mode: 0o600 });
+  return vault;
+}
+
+/** What the owner of a folder puts in the place of a file. Root makes it here, so all of it works. */
+const TRAPS: Readonly<Record<string, (place: string, vault: string) => void>> = {
+  "a link to a file of root's": (place, vault) => symlinkSync(join(vault, "shadow"), place),
+  "a link to no file, in a folder of root's": (place, vault) =>
+    symlinkSync(join(vault, "evil"), place),
+  "another name of a file of root's": (place, vault) => linkSync(join(vault, "shadow"), place),
+  "a FIFO": (place) => {
+    execFileSync("mkfifo", ["-m", "600", place]);
+    chownSync(place, SERVICE, SERVICE);
+  },
+  "a folder": (place) => {
+    mkdirSync(place);
+    chownSync(place, SERVICE, SERVICE);
+  },
+};
+
+const IMPORT = ["import", "/dev/null"];
+const REPAIR = ["repair", "--yes"];
+
+/** Which commands open which files. */
+const PLACES: Readonly<Record<string, readonly (readonly string[])[]>> = {
+  "tokens.jsonl": [
+    ["token", "create", "gardener"],
+    ["token", "list"],
+  ],
+  "plants.jsonl": [IMPORT, ["export"], ["verify"], REPAIR],
+  "plants.jsonl.checkpoint": [IMPORT, REPAIR],
+  "plants.jsonl.checkpoint.new": [IMPORT],
+  "plants.jsonl.index": [IMPORT],
+  "plants.jsonl.index.new": [IMPORT],
+  "plants.jsonl.quarantine-1": [IMPORT],
+  "plants.jsonl.repaired": [REPAIR],
+  "plants.jsonl.before-repair-1": [REPAIR],
+  "lock.1": [IMPORT],
+  "lock.99": [["list"]],
+  "tokens-lock.1": [["token", "create", "gardener"]],
+};
+
+/** A log that an import has something to set aside of, and a repair has something to leave out of. */
+function writeLogFor(folder: string, [command]: readonly string[]): void {
+  const text = command === "repair" ? `${FERN}\nrubbish\n` : `${FERN}\n{"id":2,`;
+  writeLog(folder, text);
+  chownSync(logPath(folder), SERVICE, SERVICE);
+}
+
+const SETTINGS = { ...NEEDS_ROOT, ...TIMEOUT, concurrency: 2 };
+
+describe("as root, among traps in a folder of another user", SETTINGS, () => {
+  for (const [name, commands] of Object.entries(PLACES)) {
+    for (const [trap, set] of Object.entries(TRAPS)) {
+      test(`with ${trap} as ${name}, no file of root's is made, read, changed or given away`, async (t) => {
+        for (const words of commands) {
+          const vault = makeVault(t);
+          const folder = makeServiceFolder(t);
+          if (name !== "plants.jsonl") writeLogFor(folder, words);
+          set(join(folder, name), vault);
+          const before = describeFiles(vault);
+          const { status, signal, stdout, stderr } = await run(folder, ...words);
+          const how = `${words.join(" ")}: ${stderr}`;
+          assert.deepEqual([typeof status, signal], ["number", null], how);
+          assert.deepEqual(describeFiles(vault), before, how);
+          assert.equal(`${stdout}${stderr}`.includes(SECRET), false, how);
+          assertHoldsNothingOfRoots(folder, name);
+        }
+      });
+    }
+  }
+});
+
+describe("as root in a folder of another user", SETTINGS, () => {
+  test("a server, or a backup, does not go through a link to a file of root's either", async (t) => {
+    for (const name of ["tokens.jsonl", "plants.jsonl", "plants.jsonl.checkpoint.new"]) {
+      const vault = makeVault(t);
+      const folder = makeServiceFolder(t);
+      if (name !== "plants.jsonl") writeLogFor(folder, []);
+      symlinkSync(join(vault, "shadow"), join(folder, name));
+      const before = describeFiles(vault);
+      const target = join(makeFolder(t), "copy");
+      await run(folder, "backup", target);
+      const child = spawn(process.execPath, [...NODE_ARGS, "serve", "--port=0", "--data", folder]);
+      t.after(() => child.kill("SIGKILL"));
+      await new Promise<void>((resolve) => {
+        child.stdout.once("data", () => child.kill());
+        child.once("close", () => resolve());
+      });
+      assert.deepEqual(describeFiles(vault), before, name);
+      assertHoldsNothingOfRoots(folder, name);
+      if (statSync(target, { throwIfNoEntry: false }) === undefined) continue;
+      for (const copy of readdirSync(target)) {
+        assert.equal(readFileSync(join(target, copy), "utf8").includes(SECRET), false, copy);
+      }
+    }
+  });
+
+  test("a folder whose group is root's gives no rights of that group", async (t) => {
+    const vault = makeVault(t);
+    const folder = makeServiceFolder(t);
+    chownSync(folder, SERVICE, 0);
+    chmodSync(vault, 0o750);
+    chmodSync(join(vault, "shadow"), 0o660);
+    symlinkSync(join(vault, "shadow"), logPath(folder));
+    const { status, stdout } = await run(folder, "list");
+    assert.deepEqual([status, stdout], [1, ""]);
+    assert.equal((await run(folder, "token", "create", "gardener")).status, 0);
+    assert.equal(statSync(join(folder, "tokens.jsonl")).uid, SERVICE);
+  });
+
+  for (const parentMode of [0o755, 0o700]) {
+    const parent = parentMode.toString(8);
+    test(`every command works and says whom it runs as, below a folder of root's of mode ${parent}`, async (t) => {
+      const folder = makeServiceFolder(t, parentMode);
+      const file = join(makeFolder(t), "plants.jsonl"); // nobody else can read it
+      writeFileSync(file, `${FERN}\n`, { mode: 0o600 });
+      const commands = [
+        ["token", "create", "gardener"],
+        ["token", "list"],
+        ["import", file],
+        ["list"],
+        ["get", "1"],
+        ["export"],
+        ["verify"],
+        ["backup", join(makeFolder(t), "copy")],
+        ["repair", "--yes"],
+        ["token", "revoke", "gardener"],
+      ];
+      const covered = new Set(["serve", ...commands.map((words) => nameOf(words))]);
+      assert.deepEqual(covered, await commandsWithData(), "all that have --data");
+      for (const words of commands) {
+        const { status, stderr } = await run(folder, ...words);
+        assert.equal(status, 0, `${words.join(" ")}: ${stderr}`);
+        const messages = messagesOf(stderr);
+        assert.equal(messages.length, 1, stderr);
+        assert.ok(messages[0]?.includes(`"${folder}"`) && messages[0].includes(`${SERVICE}`));
+      }
+      for (const name of readdirSync(folder)) {
+        const { uid, gid } = lstatSync(join(folder, name));
+        assert.deepEqual([name, uid, gid], [name, SERVICE, SERVICE]);
+      }
+    });
+  }
+
+  test("messages show the path that was given, also where the owner has none", async (t) => {
+    const folder = makeServiceFolder(t, 0o700);
+    const link = join(makeFolder(t), "link");
+    symlinkSync(folder, link);
+    writeLogFor(folder, REPAIR);
+    for (const words of [["import", "/dev/null"], ["list"], ["verify"]]) {
+      const { stdout, stderr } = await run(link, ...words);
+      assert.ok(stderr.includes(`"${link}`), stderr);
+      assert.equal(`${stdout}${stderr}`.includes("/proc/self"), false, stderr);
+    }
+  });
+
+  test("a backup reads as the owner of the directory and writes as the owner of the target's folder", async (t) => {
+    const folder = makeServiceFolder(t, 0o700);
+    writeLogFor(folder, []);
+    assert.equal((await run(folder, "token", "create", "gardener")).status, 0);
+    const [roots, others] = [makeFolder(t), join(makeServiceFolder(t, 0o700), "..", "other")];
+    const other = SERVICE + 1;
+    mkdirSync(others, { mode: 0o700 });
+    chownSync(others, other, other);
+    for (const [parent, owner] of [
+      [roots, 0],
+      [others, other],
+    ] as const) {
+      const target = join(parent, "copy");
+      const { status, stdout, stderr } = await run(folder, "backup", target);
+      assert.equal(status, 0, stderr);
+      assert.ok(stdout.includes(`"${target}"`), stdout);
+      const files = ["", "plants.jsonl", "plants.jsonl.checkpoint", "tokens.jsonl"];
+      for (const name of files) {
+        const { uid, gid, mode } = statSync(join(target, name));
+        assert.deepEqual([name, uid, gid, mode & 0o077], [name, owner, owner, 0]);
+      }
+      assert.deepEqual(readdirSync(parent), ["copy"]);
+      assert.equal((await run(folder, "backup", target)).status, 1, "it exists");
+    }
+  });
+
+  test("a folder of root's, or a missing one, changes nobody", async (t) => {
+    const folder = makeFolder(t);
+    for (const data of [folder, join(folder, "new")]) {
+      const { status, stderr } = await run(data, "token", "create", "gardener");
+      assert.deepEqual([status, stderr], [0, ""]);
+      assert.equal(statSync(join(data, "tokens.jsonl")).uid, 0);
+    }
+  });
+
+  test("a folder of root's that another user can replace is held by its descriptor", async (t) => {
+    const parent = makeServiceFolder(t); // in it, that user may rename what is root's
+    const folder = join(parent, "roots");
+    mkdirSync(folder, { mode: 0o700 });
+    for (const words of [["token", "create", "a"], IMPORT, ["verify"]]) {
+      const { status, stderr } = await run(folder, ...words);
+      assert.deepEqual([status, stderr], [0, ""], words.join(" "));
+    }
+    for (const name of readdirSync(folder)) assert.equal(lstatSync(join(folder, name)).uid, 0);
+    const server = await startServer(t, ["--data", folder, "--log", "off"]);
+    const ended = once(server.process, "close");
+    const token = (await run(folder, "token", "create", "b")).stdout.trim();
+    renameSync(folder, `${folder}-2`);
+    mkdirSync(folder);
+    let status = 401;
+    await until("the token is known", async () => {
+      ({ status } = await postPlant(server.url, token, FERN));
+      return status !== 401;
+    });
+    assert.equal(status, 503);
+    assert.deepEqual(await ended, [1, null]);
+    assert.deepEqual(readdirSync(folder), []);
+  });
+
+  test("the service starts where root has worked, and after an older version's root", async (t) => {
+    if (!canRunAsService(t)) return;
+    const folder = makeServiceFolder(t);
+    assert.equal((await run(folder, ...IMPORT)).status, 0);
+    assert.equal((await run(folder, "token", "create", "gardener")).status, 0);
+    for (const name of ["lock.7", "tokens-lock.7"]) await leaveSocketOfRoots(join(folder, name));
+    for (const words of [IMPORT, ["token", "create", "other"], ["list"]]) {
+      const { status, stderr } = await runAsService(folder, ...words);
+      assert.deepEqual([status, stderr], [0, ""], words.join(" "));
+    }
+    assert.equal(readdirSync(folder).includes("lock.7"), false, "it was swept");
+  });
+});
+
+describe("root that cannot become the owner of the folder", { ...NEEDS_ROOT, ...TIMEOUT }, () => {
+  const REFUSALS: Readonly<Record<string, readonly string[]>> = {
+    "without the right to change users": ["setpriv", "--bounding-set=-setuid"],
+    "of a user namespace that does not know the owner": ["unshare", "--user", "--map-root-user"],
+    "with io_uring": ["env", "UV_USE_IO_URING=1"],
+  };
+  for (const [which, wrapper] of Object.entries(REFUSALS)) {
+    test(`root ${which} exits with 2, and has touched nothing`, async (t) => {
+      const [program = "", ...args] = wrapper;
+      if (!canRun(t, program, ...args, "true")) return;
+      const change = `try { process.setgroups([]); process.setuid(${SERVICE}) } catch { process.exit(1) }`;
+      const probe = [...args, process.execPath, "-e", change];
+      if (spawnSync(program, probe).status === 0) return t.skip("this Node can, there");
+      const folder = makeServiceFolder(t);
+      chmodSync(folder, 0o755);
+      const before = describeFiles(join(folder, ".."));
+      for (const words of [
+        ["token", "create", "gardener"],
+        ["serve", "--port=0"],
+        ["backup", join(makeFolder(t), "copy")],
+      ]) {
+        const end = await runToEnd(
+          [...wrapper, process.execPath, ...NODE_ARGS, ...words, "--data", folder],
+          { timeout: 20_000 },
+        );
+        assert.deepEqual([end.status, end.stdout], [2, ""], end.stderr);
+        assert.equal(messagesOf(end.stderr).length, 1, end.stderr);
+        assert.ok(end.stderr.includes(folder), end.stderr);
+        assert.deepEqual(describeFiles(join(folder, "..")), before);
+      }
+    });
+  }
+});
+
+describe("serve as root in a folder of another user", { ...NEEDS_ROOT, ...TIMEOUT }, () => {
+  test("binds a port of root's, and is nobody but the owner when it is ready", async (t) => {
+    const port = await freePortOfRoots();
+    if (port === undefined) return t.skip("every port is everybody's here");
+    const folder = makeServiceFolder(t, 0o700);
+    const token = (await run(folder, "token", "create", "gardener")).stdout.trim();
+    const server = await startServer(t, ["--data", folder, "--port", String(port)]);
+    assert.equal(server.port, port);
+    const pid = server.process.pid ?? 0;
+    const ids = Array(4).fill(SERVICE).join("\t");
+    assert.deepEqual([statusField(pid, "Uid"), statusField(pid, "Gid")], [ids, ids]);
+    assert.match(readFileSync(`/proc/${pid}/status`, "utf8"), /^Groups:[ \t]*$/m);
+    assert.equal(Number.parseInt(statusField(pid, "CapEff"), 16), 0);
+    assert.equal((await postPlant(server.url, token, FERN)).status, 200);
+    const second = await runToEnd(
+      [process.execPath, ...NODE_ARGS, "serve", "--data", folder, "--port", String(port)],
+      { timeout: 20_000 },
+    );
+    assert.equal(second.status, 1);
+    assert.ok(second.stderr.includes(String(pid)), `it names the first: ${second.stderr}`);
+    assert.equal((await server.stop()).status, 0);
+    assert.equal(readLog(folder), `${FERN}\n`);
+    assert.equal(statSync(logPath(folder)).uid, SERVICE);
+  });
+
+  test("the port of another program is named, as ever", async (t) => {
+    const other = net.createServer().listen(0, "127.0.0.1");
+    t.after(() => other.close());
+    await once(other, "listening");
+    const { port } = other.address() as AddressInfo;
+    const end = await run(makeServiceFolder(t), "serve", "--port", String(port));
+    assert.equal(end.status, 1);
+    assert.ok(end.stderr.includes(`127.0.0.1:${port}`), end.stderr);
+  });
+
+  test("below a folder of root's it fails, and answers 503, once its folder was moved", async (t) => {
+    const folder = makeServiceFolder(t, 0o700);
+    const token = (await run(folder, "token", "create", "gardener")).stdout.trim();
+    const server = await startServer(t, ["--data", folder]);
+    const ended = once(server.process, "close");
+    renameSync(folder, `${folder}-2`);
+    const { status } = await postPlant(server.url, token, FERN);
+    assert.equal(status, 503);
+    assert.deepEqual(await ended, [1, null]);
+    assert.ok(server.stderr().includes(folder), server.stderr());
+  });
+
+  test("reads a key of root's, and warns by name that SIGHUP cannot read it again", {
+    ...NEEDS_OPENSSL,
+  }, async (t) => {
+    const { cert, certPath, keyPath } = makeCertificate(t, "first"); // in a folder of root's, 0700
+    const folder = makeServiceFolder(t);
+    const token = (await run(folder, "token", "create", "gardener")).stdout.trim();
+    const server = await startServer(t, [
+      ...["--data", folder, "--tls-cert", certPath, "--tls-key", keyPath],
+    ]);
+    assert.match(server.url, /^https:/);
+    const warnings = () => messagesOf(server.stderr());
+    await until("the start warns", () => warnings().length > 0);
+    server.process.kill("SIGHUP");
+    await until("the reload is reported", () => warnings().length > 1);
+    for (const warning of warnings()) assert.ok(warning.includes(certPath), warning);
+    const client = await Client.connectSecurely(server.port, cert);
+    await client.send(encodeRequest({ token }, { body: FERN }));
+    assert.equal((await client.next()).status, 200);
+    client.destroy();
+    assert.equal((await server.stop()).status, 0);
+  });
+
+  test("the README's command for tokens works beside a service with DynamicUser", async (t) => {
+    if (!canRunAsService(t)) return;
+    const [block = ""] = codeBlocks("On a VM", "sh");
+    const words = /plant-store (token create .*) --data \/var\/lib\/plant-store$/m.exec(block)?.[1];
+    assert.ok(words !== undefined, "it is there");
+    // As systemd has it: /var/lib/plant-store is a link to private/plant-store below a 0700 of root's.
+    const lib = makeFolder(t);
+    chmodSync(lib, 0o755);
+    mkdirSync(join(lib, "private"), { mode: 0o700 });
+    const real = join(lib, "private", "plant-store");
+    mkdirSync(real, { mode: 0o700 });
+    chownSync(real, SERVICE, SERVICE);
+    const state = join(lib, "plant-store");
+    symlinkSync(join("private", "plant-store"), state);
+    // In its namespace the service has a path to its folder: here that is a bind mount.
+    const data = bindFolder(t, real);
+    if (data === undefined) return;
+    const service = await startServer(t, ["--data", data], { wrapper: AS_SERVICE });
+    const made = await run(state, ...words.split(" "));
+    assert.equal(made.status, 0, made.stderr);
+    const token = made.stdout.trim();
+    await until("the token is good", async () => {
+      return (await postPlant(service.url, token, FERN)).status === 200;
+    });
+    assert.equal((await run(state, "list")).stdout, `${FERN}\n`);
+    assert.equal((await run(state, "verify")).status, 0);
+    assert.equal((await run(state, ...IMPORT)).status, 1, "it is in use");
+    assert.equal((await service.stop()).status, 0);
+    assert.equal((await run(state, ...IMPORT)).status, 0);
+    const again = await startServer(t, ["--data", data], { wrapper: AS_SERVICE });
+    assert.equal((await postPlant(again.url, token, FERN)).status, 200);
+    assert.equal((await again.stop()).status, 0);
+  });
+});
+
+/** Another path to a folder, until the test ends. */
+function bindFolder(t: TestContext, folder: string): string | undefined {
+  const path = mkdtempSync(join(tmpdir(), "plant-store-bind-"));
+  t.after(() => {
+    spawnSync("umount", ["-l", path]);
+    rmdirSync(path);
+  });
+  return canRun(t, "mount", "--bind", folder, path) ? path : undefined;
+}
+
+/** Below 1,024, where only root may bind. */
+async function freePortOfRoots(): Promise<number | undefined> {
+  if (readFileSync("/proc/sys/net/ipv4/ip_unprivileged_port_start", "utf8").trim() !== "1024") {
+    return undefined;
+  }
+  for (let port = 1023; port > 512; port--) {
+    const server = net.createServer();
+    const isFree = await new Promise<boolean>((resolve) => {
+      server.once("error", () => resolve(false));
+      server.listen(port, "127.0.0.1", () => resolve(true));
+    });
+    if (!isFree) continue;
+    await new Promise((resolve) => server.close(resolve));
+    return port;
+  }
+  return undefined;
+}
+
+/** As versions did whose sockets were for everybody. */
+async function leaveSocketOfRoots(path: string): Promise<void> {
+  const server = net.createServer();
+  const dying = `${path}-dying`;
+  await new Promise<void>((resolve) => {
+    server.listen({ path: dying, readableAll: true, writableAll: true }, resolve);
+  });
+  linkSync(dying, path);
+  await new Promise((resolve) => server.close(resolve));
+  assert.equal(lstatSync(path).uid, 0);
+}
+
+/** Besides the trap itself. */
+function assertHoldsNothingOfRoots(folder: string, trap: string): void {
+  for (const name of readdirSync(folder)) {
+    const stat = lstatSync(join(folder, name));
+    if (stat.ino === lstatSync(join(folder, trap), { throwIfNoEntry: false })?.ino) continue;
+    if (stat.isSymbolicLink() || stat.nlink > 1) continue; // the trap under a name that kept it
+    assert.equal(stat.uid, SERVICE, name);
+    if (stat.isFile()) {
+      assert.equal(readFileSync(join(folder, name), "utf8").includes(SECRET), false, name);
+    }
+  }
+}
+
+function nameOf([first = "", second = ""]: readonly string[]): string {
+  return first === "token" ? `${first} ${second}` : first;
+}
+
+/** Read from the help, so that a command that comes later is not forgotten. */
+async function commandsWithData(): Promise<Set<string>> {
+  const { stdout } = await runCli(["--help"]);
+  const names = [...stdout.matchAll(/^ {2}([a-z]+(?: [a-z-]+)?)(?: [A-Z]+)? {2,}/gm)];
+  const found = new Set<string>();
+  for (const [, name = ""] of names) {
+    const help = await runCli([...name.split(" "), "--help"]);
+    if (/^ +--data /m.test(help.stdout)) found.add(name);
+  }
+  return found;
+}
