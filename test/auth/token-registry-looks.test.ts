@@ -16,6 +16,9 @@ import { runToEnd } from "../support/run.ts";
 import { readTokenLog, tokenLogPath, writeTokenLog } from "../support/token-logs.ts";
 import { collectWarnings } from "../support/watch.ts";
 
+/** What the registry waits between two looks. */
+const LOOK_INTERVAL_MS = 500;
+
 /**
  * A registry whose looks at the file happen when the test says so, one by one:
  * which look sees what cannot be told from outside while time passes.
@@ -25,7 +28,9 @@ async function openByHand(
   folder: string,
 ): Promise<{ registry: TokenRegistry; look: () => Promise<void> }> {
   const scheduled: (() => unknown)[] = [];
-  t.mock.method(globalThis, "setTimeout", (callback: () => unknown) => {
+  const { setTimeout: wait } = globalThis;
+  t.mock.method(globalThis, "setTimeout", (callback: () => unknown, ms: number) => {
+    if (ms !== LOOK_INTERVAL_MS) return wait(callback, ms); // of a lock
     scheduled.push(callback);
     return { unref() {} };
   });

@@ -114,6 +114,7 @@ test("the library gets each number that serve takes, under the library's name", 
     readBytesMax: 1_048_576,
     batchBytesMax: 12,
     drainTimeoutMs: 13,
+    connectionsMax: 14,
   };
   const flags = Object.entries(numbers).map(([name, value]) => {
     return `--${name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}=${value}`;
