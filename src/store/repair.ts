@@ -210,7 +210,7 @@ async function writeWithout(
   }
 }
 
-/** Where a repair writes the new log; a repair that was killed leaves it there. */
+/** Where a repair writes the new log; a repair that was killed leaves it there. @internal */
 export function repairedPath(logPath: string): string {
   return `${logPath}.repaired`;
 }
