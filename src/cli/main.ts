@@ -3,7 +3,7 @@
  * The program: finds the command, runs it, turns what it throws into one line
  * and an exit status, and ends the process with that once its output is written,
  * whatever else is open: a channel to a parent process (`node:cluster`, pm2)
- * would keep it alive. A fault is told in words; a stack never reaches the
+ * would keep it alive. An error is printed as a sentence; a stack never reaches the
  * terminal.
  */
 import { subscribe } from "node:diagnostics_channel";

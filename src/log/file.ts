@@ -364,7 +364,7 @@ export class LogFile {
 
 const OTHER_BYTES = "was changed by another program (expected bytes of this process at its end)";
 
-/** What tells a file from a copy of it. */
+/** Identifies a file: a copy of it has another inode. */
 interface Identity {
   readonly dev: bigint;
   readonly ino: bigint;

@@ -11,7 +11,7 @@ export const verify = defineCommand({
   arguments: [],
   options: { data: DATA, json: JSON_OUTPUT },
   details: `Damage is what needs a person: a line that cannot be read, one id with two contents,
-another checksum than the checkpoint's, a log shorter than that knows. What a power cut leaves behind is none: the
+another checksum than the checkpoint's, a log that is shorter than its checkpoint records. What a power cut leaves behind is none: the
 next start puts mendable lines and torn bytes aside by itself.`,
   async run(_, { data = "", json = false }) {
     const progress = new Progress("verifying");
