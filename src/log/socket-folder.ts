@@ -14,7 +14,7 @@ import { giveSocketToFolderOwner } from "./file.ts";
 /** `sun_path` holds 108 bytes, the last one a NUL. */
 const SOCKET_PATH_BYTES_MAX = 107;
 
-/** A lock's file in the folder, and what tells it from another one of that name. */
+/** A lock's file in the folder. Device and inode distinguish it from a later file of that name. */
 export interface Entry {
   readonly name: string;
   readonly dev: bigint;

@@ -11,8 +11,9 @@ export const verify = defineCommand({
   arguments: [],
   options: { data: DATA, json: JSON_OUTPUT },
   details: `Damage is what needs a person: a line that cannot be read, one id with two contents,
-another checksum than the checkpoint's, a log that is shorter than its checkpoint records. What a power cut leaves behind is none: the
-next start puts mendable lines and torn bytes aside by itself.`,
+another checksum than the checkpoint's, a log that is shorter than its checkpoint records.
+Mendable lines and torn bytes, as a power cut leaves them, are no damage: the next start
+puts them aside by itself.`,
   async run(_, { data = "", json = false }) {
     const progress = new Progress("verifying");
     const report = await verifyLog(data, {
