@@ -13,7 +13,7 @@
  */
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
-import http, { IncomingMessage, type Server, type ServerResponse } from "node:http";
+import http, { IncomingMessage, type Server, ServerResponse } from "node:http";
 import net from "node:net";
 import { setImmediate as turn } from "node:timers/promises";
 import { publishWarning } from "../core/channels.ts";
@@ -88,6 +88,13 @@ const TRIALS: readonly (readonly [expected: string, ...packets: string[]])[] = [
   [CUT, `${HEAD}Content-Length: 6\r\n\r\none`],
 ];
 
+/**
+ * Classes of the trial's own: V8 lays out the objects of a class by the first few that are made of
+ * it. Laid out by those of a trial, real requests took up to a half more time at 1,024 connections.
+ */
+class TrialRequest extends DirectRequest {}
+class TrialResponse extends ServerResponse<TrialRequest> {}
+
 let verdict: Promise<boolean> | undefined;
 
 /**
@@ -114,7 +121,11 @@ export function isDirectSafe(): Promise<boolean> {
 /** @throws Error when a result is not the expected one, or takes longer than `TRIAL_MS`. */
 async function tryRequests(): Promise<void> {
   const signal = AbortSignal.timeout(TRIAL_MS);
-  const settings = { IncomingMessage: DirectRequest, insecureHTTPParser: false };
+  const settings = {
+    IncomingMessage: TrialRequest,
+    ServerResponse: TrialResponse,
+    insecureHTTPParser: false,
+  };
   const server = http.createServer(settings, (req, res) => {
     collectTrial(req, res, (result) => server.emit("result", result));
   });
