@@ -142,6 +142,7 @@ export class TokenRegistry implements TokenVerifier {
   }
 
   async #lookNow(): Promise<void> {
+    const begun = performance.now(); // a dying disk may report a failed read only after a minute
     try {
       const stamp = await this.#readStamp();
       if (stamp !== undefined && stamp === this.#stamp) {
@@ -157,7 +158,7 @@ export class TokenRegistry implements TokenVerifier {
       this.#stamp = stamp;
       this.#noteGoodLook(tokens === undefined);
     } catch (error) {
-      this.#failingSince ??= performance.now();
+      this.#failingSince ??= begun;
       this.#warnOnce(error as Error);
     }
   }
@@ -178,7 +179,9 @@ export class TokenRegistry implements TokenVerifier {
   }
 
   #use(tokens: TokenSet | undefined): void {
-    const judged = [...(tokens?.unrevoked() ?? [])].map((record): JudgedToken => {
+    const now = Date.now();
+    const live = [...(tokens?.unrevoked() ?? [])].filter((record) => isLive(record, now));
+    const judged = live.map((record): JudgedToken => {
       const { hash, name, scopes } = record;
       const known = this.#judged.get(hash)?.verified;
       // A stream goes on as long as its token: not only until another one is added.

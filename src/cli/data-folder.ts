@@ -11,10 +11,11 @@
 import fs from "node:fs";
 import { userInfo } from "node:os";
 import path from "node:path";
+import { PlantStoreError } from "../index.ts";
 import { UsageError } from "./command.ts";
 import { report, showPathAs } from "./output.ts";
 
-/** Whether root is about to enter a folder of another user. A folder that is missing is nobody's. */
+/** Whether root is about to enter a folder of another user. */
 export function isAnothers(folder: string): boolean {
   const opened = openAsRoot(folder);
   if (opened !== undefined) fs.closeSync(opened.fd);
@@ -22,16 +23,19 @@ export function isAnothers(folder: string): boolean {
 }
 
 /**
- * Root becomes the owner of the folder, for good. Nothing changes for other users, in a folder of
- * root's, and for a folder that is missing.
+ * Root becomes the owner of the folder, for good. Nothing changes for other users, and in a folder
+ * of root's. Of a folder that is missing, the nearest one above it counts: its owner will own it.
  *
  * @returns the path of the folder from now on.
  * @throws UsageError if root cannot become the owner; nothing was touched then.
+ * @throws PlantStoreError `io_error` if the folder cannot be opened.
  */
 export function enterFolder(folder: string): string {
   const opened = openAsRoot(folder);
   if (opened === undefined) return folder;
   if (opened.uid !== 0) {
+    // Node would open its debugger for the owner, who may send this signal to the process now.
+    process.on("SIGUSR1", () => {});
     become(opened, (uid, gid) => {
       process.setgid?.(gid);
       process.setuid?.(uid);
@@ -50,7 +54,7 @@ export interface Visit {
 /**
  * Like `enterFolder`, until the visit ends.
  *
- * @throws UsageError as `enterFolder` does.
+ * @throws as `enterFolder` does.
  */
 export function visitFolder(folder: string): Visit {
   const opened = openAsRoot(folder);
@@ -71,8 +75,10 @@ export function visitFolder(folder: string): Visit {
 
 /** A folder that root has opened, and its owner. */
 interface Opened {
-  /** As the operator named it. */
+  /** As the operator named it, or the nearest one above it that exists. */
   readonly folder: string;
+  /** What is missing below it; empty if nothing is. */
+  readonly missing: string;
   /** Open until the process ends, if the folder is used by it. */
   readonly fd: number;
   readonly uid: number;
@@ -85,10 +91,16 @@ function openAsRoot(folder: string): Opened | undefined {
   try {
     const fd = fs.openSync(folder, fs.constants.O_RDONLY | fs.constants.O_DIRECTORY);
     const { uid, gid } = fs.fstatSync(fd);
-    return { folder, fd, uid, gid };
-  } catch {
-    return undefined; // it is missing, or the command reports what is wrong with it
+    return { folder, missing: "", fd, uid, gid };
+  } catch (cause) {
+    const { code, message } = cause as NodeJS.ErrnoException;
+    if (code !== "ENOENT") {
+      throw new PlantStoreError("io_error", `Cannot open "${folder}": ${message}`, { cause });
+    }
   }
+  const { dir, base } = path.parse(path.resolve(folder));
+  const above = openAsRoot(dir);
+  return above && { ...above, missing: path.join(above.missing, base) };
 }
 
 function become(opened: Opened, change: (uid: number, gid: number) => void): void {
@@ -108,7 +120,7 @@ function become(opened: Opened, change: (uid: number, gid: number) => void): voi
   }
 }
 
-/** Often the number of a group without members: what is nobody's. */
+/** Usually the number of a group without members. */
 const NO_GROUP = 65534;
 
 /**
@@ -120,22 +132,22 @@ function groupOf({ uid, gid }: Opened): number {
   try {
     return userInfo().gid;
   } catch {
-    return gid === 0 ? NO_GROUP : gid; // a user without a name
+    return gid === uid ? gid : NO_GROUP; // a user without a name, as systemd's DynamicUser makes
   } finally {
     process.seteuid?.(0);
   }
 }
 
-/** The ordinary path where it is sure to lead to this very folder, else that of the descriptor. */
+/** The ordinary path if it is sure to lead to this very folder, else that of the descriptor. */
 function pathOf(opened: Opened): string {
-  const { folder, fd, uid } = opened;
+  const { folder, missing, fd, uid } = opened;
   if (uid === 0 ? !canBeMoved(folder) : isReached(opened)) {
     fs.closeSync(fd);
-    return folder;
+    return path.join(folder, missing);
   }
   const through = `/proc/self/fd/${fd}`;
   showPathAs(through, folder);
-  return through;
+  return path.join(through, missing);
 }
 
 /** Whether the owner's way leads here. If it leads elsewhere later, the owner may go there, too. */
@@ -149,15 +161,17 @@ function isReached({ folder, fd }: Opened): boolean {
   }
 }
 
-/** Whether a user who is not root can put another folder in the place of this one of root's. */
+/**
+ * Whether a user who is not root can put another folder in the place of this one of root's, or may
+ * be able to: a path with symbolic links is not followed link by link.
+ */
 function canBeMoved(folder: string): boolean {
-  const parts = new Set<string>();
-  for (let part of [path.resolve(folder), fs.realpathSync(folder)]) {
-    for (; !parts.has(part); part = path.dirname(part)) parts.add(part);
+  const whole = path.resolve(folder);
+  if (fs.realpathSync(whole) !== whole) return true;
+  for (let part = path.dirname(whole); ; part = path.dirname(part)) {
+    const { uid, mode } = fs.lstatSync(part);
+    // Others may write here, and rename what is not theirs unless it is sticky.
+    if (uid !== 0 || ((mode & 0o022) !== 0 && (mode & 0o1000) === 0)) return true;
+    if (part === path.dirname(part)) return false;
   }
-  return [...parts].some((part) => {
-    const stat = fs.lstatSync(part);
-    const isEverybodys = stat.isDirectory() && (stat.mode & 0o1002) === 0o0002;
-    return stat.uid !== 0 || isEverybodys;
-  });
 }

@@ -24,6 +24,6 @@ function read(path: string, what: string): Buffer {
   try {
     return readFileSync(path);
   } catch (error) {
-    throw new Error(`Cannot read the ${what}: ${(error as Error).message}`);
+    throw new Error(`Cannot read the ${what}: ${(error as Error).message}`, { cause: error });
   }
 }

@@ -94,7 +94,7 @@ export interface TokenVerifier {
   isCurrent?(verified: VerifiedToken): boolean;
 }
 
-/** What a server is at; `tokens-unreadable`: every request with a token is answered 503. */
+/** The state of a server; `tokens-unreadable`: every request with a token is answered 503. */
 export type ServiceState = "starting" | "ready" | "tokens-unreadable" | "draining" | "failed";
 
 /** What an operator is shown of a store, at one moment. */

@@ -27,7 +27,7 @@ export function requireUnread(req: IncomingMessage): void {
   if (req.readableEnded || req.readableDidRead || isDecoded) throw touchedBody();
 }
 
-/** What Node keeps of a request and its response without headers, and we with them (measured). */
+/** What Node and this server keep of a request and its response, without headers (measured). */
 const REQUEST_BYTES = 6 * 1024;
 /** Of one header, besides its characters. */
 const HEADER_BYTES = 128;
@@ -42,7 +42,7 @@ export function heldBytes({ rawHeaders = [], url = "" }: IncomingMessage): numbe
 /** What a request holds on average that counts as one; a head of 16 KiB counts as four. */
 const WEIGHT_BYTES = 8 * 1024;
 
-/** As how many requests a request counts that is under way: one, unless its head is long. */
+/** How many requests one counts for while it is under way: one, unless its head is long. */
 export function weightOf(req: IncomingMessage): number {
   return Math.max(1, Math.round(heldBytes(req) / WEIGHT_BYTES));
 }

@@ -26,6 +26,9 @@ export interface StandstillTimes {
  */
 const WAITING_BYTES_MAX = 64 * 1024;
 
+/** For the rest of a request whose time ran out while we did not read. */
+const LATE_MS = 10_000;
+
 /** Node's own margin: who comes within what the answer told does not meet the close. */
 const IDLE_MARGIN_MS = 1000;
 
@@ -34,7 +37,7 @@ interface KeepAliveTold {
   _keepAliveTimeout: number;
 }
 
-/** Whether a request was answered that had no good token: a refused one, or a preflight. */
+/** Whether a request was answered that had no good token: refused with 401, or a preflight. */
 function isForAnybody({ statusCode, headersSent }: ServerResponse): boolean {
   return (statusCode === 401 || statusCode === 204) && headersSent;
 }
@@ -59,9 +62,11 @@ export class Connection {
   #waitingBytes = 0;
   /** What had been read when a request was answered that anybody may send. */
   #refusedBytes: number | undefined;
-  /** Reading was stopped once; it is listened for who resumes it. */
+  /** Reading was stopped before, so a listener pauses the socket again if others resume it. */
   #isGuarded = false;
   #isHeld = false;
+  /** Ends a request whose time ran out while reading was stopped. */
+  #postponed: (() => void) | undefined;
 
   /** @param backlog what waiting requests count against, on all connections of a server together. */
   constructor(socket: Socket, times: StandstillTimes, backlog: Pending) {
@@ -101,6 +106,24 @@ export class Connection {
     this.#giveBack(this.#waitingBytes);
   }
 
+  /** Whether reading is stopped, so that nothing of what the client sends arrives. */
+  get isHeld(): boolean {
+    return this.#isHeld;
+  }
+
+  /**
+   * The time for the request that is being received ran out while reading was stopped: the client
+   * may have sent all of it. It gets `LATE_MS` once reading goes on, and then `refuse` is called.
+   */
+  postpone(refuse: () => void): void {
+    const { req } = this;
+    const isInBody = req?.complete === false;
+    this.#postponed = () => {
+      const isOver = this.req !== req || (isInBody && req?.complete === true);
+      if (!isOver) refuse();
+    };
+  }
+
   readonly #noteAnswered = () => {
     this.unanswered--;
     if (this.#waiting.length > 0) this.#giveBack(this.#waiting.shift() as number);
@@ -113,9 +136,12 @@ export class Connection {
     if (!this.#isHeld || this.#waitingBytes > WAITING_BYTES_MAX / 2) return;
     this.#isHeld = false;
     this.#socket.resume();
+    if (this.#postponed === undefined) return;
+    setTimeout(this.#postponed, LATE_MS).unref();
+    this.#postponed = undefined;
   }
 
-  /** Node resumes the socket after each answer; so it is paused again each time. */
+  /** Node resumes the socket after each message that it has parsed; so it is paused again each time. */
   #hold(): void {
     this.#isHeld = true;
     this.#socket.pause();

@@ -7,6 +7,7 @@
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
+import v8 from "node:v8";
 import { PlantStoreError } from "../core/errors.ts";
 import {
   afterAnswer,
@@ -31,8 +32,13 @@ import { errorReply, type Reply } from "./reply.ts";
  * costs some 6 KiB, and one packet may hold two thousand of them.
  */
 const UNANSWERED_MAX = 1000;
-/** What requests that wait for the answer to an earlier one hold, on all connections together. */
-const BACKLOG_BYTES_MAX = 32 * 1024 * 1024;
+/**
+ * What requests that wait for the answer to an earlier one hold, on all connections together: an
+ * eighth of the heap, so that thousands of clients may each send ten ahead.
+ */
+function backlogBytesMax(): number {
+  return Math.max(32 * 1024 * 1024, v8.getHeapStatistics().heap_size_limit / 8);
+}
 /** For the answers before the last one to be read. */
 const UNANSWERED_GRACE_MS = 1000;
 
@@ -54,7 +60,7 @@ export class Connections {
   readonly #times: StandstillTimes;
   readonly #lookMs: number;
   readonly #connections = new Map<Socket, Connection>();
-  readonly #backlog = new Pending(BACKLOG_BYTES_MAX, Number.POSITIVE_INFINITY);
+  readonly #backlog = new Pending(backlogBytesMax(), Number.POSITIVE_INFINITY);
   /** While there are any. */
   #looking: NodeJS.Timeout | undefined;
   #isDraining = false;
@@ -89,7 +95,7 @@ export class Connections {
   handle(req: IncomingMessage, res: ServerResponse, sendContinue?: () => void): void {
     const connection = this.#connections.get(req.socket);
     if (connection === undefined) return;
-    if (isLastAnswer(connection.res)) {
+    if (connection.isBroken || isLastAnswer(connection.res)) {
       ignoreFollowing(req);
       req.resume();
       return;
@@ -132,6 +138,10 @@ export class Connections {
     const connection = this.#connections.get(socket);
     if (connection === undefined || connection.isBroken) return;
     if (this.#lingering.has(socket)) return; // answered: its bounds are those of its lingering
+    if (cause.code === "ERR_HTTP_REQUEST_TIMEOUT" && connection.isHeld) {
+      connection.postpone(() => this.refuse(socket, cause)); // we did not read, though it sent
+      return;
+    }
     connection.isBroken = true;
     const fault = describeParserFault(cause);
     if (fault === undefined || !socket.writable) {

@@ -5,11 +5,13 @@
 import { readFileSync } from "node:fs";
 import type { Server } from "node:http";
 import net, { type AddressInfo } from "node:net";
+import tls from "node:tls";
 import { getHeapStatistics } from "node:v8";
 import { type DropMessage, drops, publishWarning } from "../core/channels.ts";
 import { formatHostPort } from "../core/host-port.ts";
 import {
   DEFAULT_HOST,
+  NUMBER_OPTIONS,
   readNumber,
   requireDescriptor,
   requireNumber,
@@ -64,8 +66,11 @@ export async function listen(server: Server, options: ListenOptions): Promise<vo
   });
 }
 
-/** What a connection holds in memory, at worst. */
-const CONNECTION_BYTES = 48 * 1024;
+/** What a connection holds in memory at worst, besides the head of a request (measured). */
+const CONNECTION_BYTES = 32 * 1024;
+
+/** What OpenSSL holds for a connection, as Node reckons it. */
+const TLS_BYTES = 50 * 1024;
 
 /** Descriptors for everything but connections: the log, the admin listener's 100, Node's own. */
 const RESERVED_FILES = 160;
@@ -78,12 +83,18 @@ const DROP_WARNING_MS = 60_000;
  * least), and in half of its heap.
  *
  * @param limits what `/proc/self/limits` says; empty if the system has no such file.
+ * @param connectionBytes what each holds at worst.
  * @internal
  */
-export function connectionsThatFit(limits: string, heapBytes: number): number {
+export function connectionsThatFit(
+  limits: string,
+  heapBytes: number,
+  connectionBytes: number,
+): number {
   const files = Number(/^Max open files +([0-9]+)/m.exec(limits)?.[1] ?? Number.POSITIVE_INFINITY);
   const byFiles = files - Math.min(RESERVED_FILES, Math.ceil(files / 2));
-  return Math.max(1, Math.min(byFiles, Math.floor(heapBytes / 2 / CONNECTION_BYTES)));
+  const byHeap = Math.floor(heapBytes / 2 / connectionBytes);
+  return Math.max(1, Math.min(byFiles, byHeap, NUMBER_OPTIONS.connectionsMax.max));
 }
 
 function readLimits(): string {
@@ -95,20 +106,26 @@ function readLimits(): string {
 }
 
 /**
- * Has a server close what comes beyond so many open connections, TLS handshakes included.
+ * Bounds how many connections a server has open, TLS handshakes included: it closes further ones.
  *
  * @param connectionsMax by default as many as the process can hold.
+ * @param headerBytesMax of the head of a request.
  * @throws TypeError or RangeError when it is out of its range.
  * @internal
  */
 export function boundConnections(
   server: Server,
-  connectionsMax = connectionsThatFit(readLimits(), getHeapStatistics().heap_size_limit),
+  connectionsMax: number | undefined,
+  headerBytesMax: number,
 ): void {
+  const isTls = server instanceof tls.Server;
+  const connectionBytes = CONNECTION_BYTES + headerBytesMax + (isTls ? TLS_BYTES : 0);
+  const heapBytes = getHeapStatistics().heap_size_limit;
+  const most = connectionsMax ?? connectionsThatFit(readLimits(), heapBytes, connectionBytes);
   const message: DropMessage = {
-    connectionsMax: requireNumber("connectionsMax", connectionsMax),
+    connectionsMax: requireNumber("connectionsMax", most),
   };
-  server.maxConnections = connectionsMax;
+  server.maxConnections = most;
   let dropped = 0;
   let warnedAt = Number.NEGATIVE_INFINITY;
   server.on("drop", () => {
@@ -117,7 +134,7 @@ export function boundConnections(
     const now = performance.now();
     if (now - warnedAt < DROP_WARNING_MS) return;
     publishWarning(
-      `Closed new connections because ${connectionsMax} are open (connectionsMax): ${dropped} so far`,
+      `Closed new connections because ${most} are open (connectionsMax): ${dropped} so far`,
     );
     warnedAt = now;
   });

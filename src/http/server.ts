@@ -174,7 +174,7 @@ function createServer(
     requireHostHeader: false,
   };
   const server = tls === undefined ? http.createServer(settings) : createTlsServer(settings, tls);
-  boundConnections(server, options.connectionsMax);
+  boundConnections(server, options.connectionsMax, settings.maxHeaderSize);
   server.maxHeadersCount = NODE_HEADERS_MAX;
   // A client that has sent all it wants to may close its side and wait for the answer
   // (RFC 9112 section 9.6). Node has the switch, but no word about it in its documentation.

@@ -395,13 +395,13 @@ const { O_DIRECTORY = 0, O_NOFOLLOW = 0, O_NONBLOCK = 0 } = fs.constants;
 
 /**
  * Opens a file of a data directory; a new one is 0600 and its folder's owner's. A FIFO is
- * refused: a reader of one may wait for ever. Root in a folder of somebody else, who may put
+ * refused: a reader of one may wait for ever. Root in a folder that others may write, who may put
  * anything in the place of a file, opens only a regular file that has no other name.
  *
  * @throws the system's error, or an error that says what was found.
  */
 export async function openEntry(filePath: string, flags: number = O_RDONLY): Promise<FileHandle> {
-  const isGuarded = isRootInAnothers(path.dirname(filePath));
+  const isGuarded = isRootAmongOthers(path.dirname(filePath));
   const { handle, isNew } = await openMaybeNew(filePath, flags | O_NONBLOCK, isGuarded);
   try {
     const stat = fs.fstatSync(handle.fd);
@@ -434,7 +434,9 @@ async function openMaybeNew(
         isNew: false,
       };
     } catch (error) {
-      const isMissing = (error as NodeJS.ErrnoException).code === "ENOENT";
+      const { code } = error as NodeJS.ErrnoException;
+      if (code === "ELOOP") throw new Error("expected a regular file, got a symbolic link");
+      const isMissing = code === "ENOENT";
       if (!isMissing || (flags & O_CREAT) === 0) throw error;
     }
   }
@@ -449,10 +451,11 @@ function kindOf(stat: fs.Stats): string {
   return stat.isFIFO() ? "a FIFO" : "a device";
 }
 
-/** Whether this process is root, and the folder another user's. */
-function isRootInAnothers(directory: string): boolean {
+/** Whether this process is root, and other users may write to the folder. */
+function isRootAmongOthers(directory: string): boolean {
   if (process.geteuid?.() !== 0) return false;
-  return (fs.statSync(directory, { throwIfNoEntry: false })?.uid ?? 0) !== 0;
+  const stat = fs.statSync(directory, { throwIfNoEntry: false });
+  return stat !== undefined && (stat.uid !== 0 || (stat.mode & 0o022) !== 0);
 }
 
 /** What is written to such a file changes another name of it, too, such as one in a snapshot. */
@@ -601,7 +604,7 @@ const O_PATH = 0o10000000;
  */
 export function giveSocketToFolderOwner(socketPath: string): void {
   const directory = path.dirname(socketPath);
-  if (process.platform !== "linux" || !isRootInAnothers(directory)) return;
+  if (process.platform !== "linux" || !isRootAmongOthers(directory)) return;
   let fd: number | undefined;
   try {
     fd = fs.openSync(socketPath, O_PATH | O_NOFOLLOW);

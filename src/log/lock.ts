@@ -11,8 +11,8 @@
  * could otherwise reuse its number and both would believe they won. A holder whose
  * entry was removed all the same has lost the lock, and never links it anew.
  *
- * What is believed of whom. That a socket has a living process is believed of everybody: it keeps
- * others out, at worst. What that process says, and so how much of the log is durable, is believed
+ * Trust. That a socket has a living process is taken as true whoever it is: it keeps
+ * others out, at worst. What that process says, and so how much of the log is durable, is trusted
  * only if the socket's owner may decide about the data anyway: the folder's owner, root, the user
  * that asks, and everybody whom the folder's owner lets write there except "others". A local user who
  * binds the next name in a folder that all may write to is named as the reason of a refusal. An
@@ -358,8 +358,8 @@ function lockedError(directory: string, holder: Answer): PlantStoreError {
     return new PlantStoreError(
       "locked",
       `Cannot use "${directory}": a process of another user holds its lock, and all users may write ` +
-        `to this folder, so that what it says is not believed; end it (find it with: ` +
-        `fuser "${directory}"/*lock.*), and let nobody else write there (chmod o-w)`,
+        `to this folder, so its answer cannot be trusted; end that process (find it with: ` +
+        `fuser "${directory}"/*lock.*), and let nobody else write there (chmod o-w "${directory}")`,
     );
   }
   const who =

@@ -267,6 +267,36 @@ describe("as root in a folder of another user", SETTINGS, () => {
     }
   });
 
+  test("a folder that is missing becomes the owner's of the nearest one above it", async (t) => {
+    const folder = join(makeServiceFolder(t), "new", "data");
+    const { status, stderr } = await run(folder, "token", "create", "gardener");
+    assert.equal(status, 0, stderr);
+    for (const name of ["..", ".", "tokens.jsonl"]) {
+      assert.equal(statSync(join(folder, name)).uid, SERVICE, name);
+    }
+  });
+
+  test("in a folder of root's that others may write, no link is followed", async (t) => {
+    const folder = makeFolder(t);
+    chmodSync(folder, 0o775);
+    const aim = join(makeFolder(t), "aim");
+    writeFileSync(aim, "secret", { mode: 0o600 });
+    symlinkSync(aim, join(folder, "tokens.jsonl"));
+    symlinkSync(aim, join(folder, "plants.jsonl.checkpoint.new"));
+    assert.equal((await run(folder, "token", "create", "gardener")).status, 1);
+    assert.equal((await run(folder, ...IMPORT)).status, 0);
+    assert.equal(readFileSync(aim, "utf8"), "secret");
+  });
+
+  test("the owner cannot open the debugger of a command of root's", async (t) => {
+    const folder = makeServiceFolder(t);
+    const server = await startServer(t, ["--data", folder, "--log", "off"]);
+    process.kill(server.process.pid as number, "SIGUSR1");
+    assert.equal((await postPlant(server.url, "none", FERN)).status, 401, "it lives");
+    const { stderr } = await server.stop();
+    assert.ok(!stderr.includes("Debugger listening"), stderr);
+  });
+
   test("a folder of root's that another user can replace is held by its descriptor", async (t) => {
     const parent = makeServiceFolder(t); // in it, that user may rename what is root's
     const folder = join(parent, "roots");

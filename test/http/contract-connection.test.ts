@@ -8,9 +8,10 @@ import { once } from "node:events";
 import net from "node:net";
 import { type TestContext, test } from "node:test";
 import { promisify } from "node:util";
+import v8 from "node:v8";
 import type { NewPlant } from "../../src/core/plant.ts";
 import { Connection } from "../../src/http/connection.ts";
-import { createToken, PlantServer } from "../../src/index.ts";
+import { createToken, PlantServer, revokeToken } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
 import {
   assertCommonHeaders,
@@ -173,8 +174,11 @@ test("a hundred creates in one packet are answered and stored in order", async (
 });
 
 /** Has the creates of a service wait until they are released. */
-async function startHeld(t: TestContext): Promise<{ service: Service; release: () => void }> {
-  const service = await startService(t);
+async function startHeld(
+  t: TestContext,
+  options: ServiceOptions = {},
+): Promise<{ service: Service; release: () => void }> {
+  const service = await startService(t, options);
   const create = service.store.create.bind(service.store);
   const { released, release } = makeLatch();
   t.mock.method(service.store, "create", async (plant: NewPlant) => {
@@ -257,8 +261,43 @@ test("a client that pipelines is read no further while its requests wait, and ge
   client.destroy();
 });
 
+test("a request whose time runs out while the server does not read it is no slow one", async (t) => {
+  const refused = collectMessages(t, "plant-store:request");
+  const limits = { headerTimeoutMs: 100, requestTimeoutMs: 100, connectionCheckIntervalMs: 20 };
+  const { service, release } = await startHeld(t, limits);
+  const refuse = t.mock.method(Connection.prototype, "postpone");
+  const headers = { X: "x".repeat(2000) };
+  const plants = Array.from({ length: 300 }, (_, id) => plant(id));
+  const client = await Client.connect(service.port);
+  const all = plants.map((body) => encodeRequest(service, { headers, body }));
+  const sending = client.send(Buffer.concat(all));
+  await until("the time of one has run out", () => refuse.mock.callCount() > 0);
+  assert.equal(refused.length, 0);
+  release();
+  for (const index of plants.keys()) {
+    assertPlant(await client.next(), { name: `plant ${index}` });
+  }
+  await sending;
+  client.destroy();
+});
+
+test("a create whose token is revoked while its body is on its way stores nothing", async (t) => {
+  const service = await startService(t);
+  const request = encodeRequest(service, GOOD);
+  const client = await Client.connect(service.port);
+  await client.send(request.subarray(0, -1));
+  await assertServes(service); // its head was judged before this one's
+  await revokeToken(service.folder, "test");
+  await until("the server knows", async () => (await service.post(SECOND.body)).status === 401);
+  await client.send(request.subarray(-1));
+  assertError(await client.next(), 40102);
+  assert.ok(!ownLines(service).includes(GOOD.body));
+  client.destroy();
+});
+
 test("clients that pipeline more than the server can hold get 50301 and are closed, others are served", async (t) => {
-  const { service, release } = await startHeld(t);
+  t.mock.method(v8, "getHeapStatistics", () => ({ heap_size_limit: 256 * 1024 * 1024 }));
+  const { service, release } = await startHeld(t, { connectionsMax: 1000 });
   const tiny = encodeRequest(service, { method: "GET", target: "/nowhere" });
   const all = (body: string) =>
     Buffer.concat([encodeRequest(service, { body }), ...Array.from({ length: 400 }, () => tiny)]);

@@ -224,7 +224,7 @@ async function startServer(parts: ServerOptions, options: ServeOptions): Promise
   }
 }
 
-/** Again, as it may be long since. Root that became another user may not be able to any more. */
+/** Again, as it may be long since. Root that became another user may not be allowed to any more. */
 function rereadTlsFiles(
   options: ServeOptions,
   first: TlsOptions | undefined,
@@ -232,6 +232,8 @@ function rereadTlsFiles(
   try {
     return readTlsFiles(options);
   } catch (error) {
+    const { code } = ((error as Error).cause ?? error) as NodeJS.ErrnoException;
+    if (code !== "EACCES") throw error;
     warn(
       `serving with the certificate that was read at the start; SIGHUP cannot renew it: ` +
         `${(error as Error).message}; let the owner of the data directory read it`,
