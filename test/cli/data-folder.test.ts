@@ -271,6 +271,7 @@ describe("as root in a folder of another user", SETTINGS, () => {
     const folder = join(makeServiceFolder(t), "new", "data");
     const { status, stderr } = await run(folder, "token", "create", "gardener");
     assert.equal(status, 0, stderr);
+    assert.notEqual(stderr, "", "it says who it has become");
     for (const name of ["..", ".", "tokens.jsonl"]) {
       assert.equal(statSync(join(folder, name)).uid, SERVICE, name);
     }

@@ -11,6 +11,7 @@ import { promisify } from "node:util";
 import v8 from "node:v8";
 import type { NewPlant } from "../../src/core/plant.ts";
 import { Connection } from "../../src/http/connection.ts";
+import { Connections } from "../../src/http/connections.ts";
 import { createToken, PlantServer, revokeToken } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
 import {
@@ -279,6 +280,24 @@ test("a request whose time runs out while the server does not read it is no slow
   }
   await sending;
   client.destroy();
+});
+
+test("a request that was given up as too slow is not carried out when its rest comes", async (t) => {
+  const limits = { headerTimeoutMs: 100, requestTimeoutMs: 100, connectionCheckIntervalMs: 20 };
+  const { service, release } = await startHeld(t, limits);
+  const refuse = t.mock.method(Connections.prototype, "refuse");
+  const client = await Client.connect(service.port);
+  const second = encodeRequest(service, SECOND);
+  await client.send(Buffer.concat([encodeRequest(service, GOOD), second.subarray(0, 30)]));
+  await until("its time has run out", () => refuse.mock.callCount() > 0);
+  await client.send(second.subarray(30));
+  const other = await Client.connect(service.port);
+  await other.send(encodeRequest(service, { method: "GET", target: "/nowhere" }));
+  assertError(await other.next(), 40401); // what was sent before has been read
+  other.destroy();
+  release();
+  assert.deepEqual((await client.rest()).map(resultOf), [200, 40801]);
+  assert.deepEqual(ownLines(service), [GOOD.body]);
 });
 
 test("a create whose token is revoked while its body is on its way stores nothing", async (t) => {
