@@ -11,8 +11,8 @@
  * could otherwise reuse its number and both would believe they won. A holder whose
  * entry was removed all the same has lost the lock, and never links it anew.
  *
- * Trust. That a socket has a living process is taken as true whoever it is: it keeps
- * others out, at worst. What that process says, and so how much of the log is durable, is trusted
+ * Trust. A socket that accepts connections counts as a living process, of any user: at worst it
+ * keeps others out. What that process says, and so how much of the log is durable, is trusted
  * only if the socket's owner may decide about the data anyway: the folder's owner, root, the user
  * that asks, and everybody whom the folder's owner lets write there except "others". A local user who
  * binds the next name in a folder that all may write to is named as the reason of a refusal. An
