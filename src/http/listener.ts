@@ -206,31 +206,31 @@ class Listener {
       throw insufficientScope(sender, operation.scope);
     }
     requireExpectation(req);
-    const requireCurrent = () => this.#authenticator.requireCurrent(sender);
-    if (operation.name === "createPlant") this.#admitCreate(exchange, requireCurrent);
+    if (operation.name === "createPlant") this.#admitCreate(exchange, sender);
     else {
+      const requireCurrent = () => this.#authenticator.requireCurrent(sender);
       this.#reader
         .read({ req, res, requireCurrent, lingering: this.#lingering }, route.id)
         .catch((error) => this.#fail(exchange, error));
     }
   }
 
-  #admitCreate(exchange: Exchange, requireCurrent: () => void): void {
+  #admitCreate(exchange: Exchange, sender: VerifiedToken): void {
     const { req } = exchange;
     requireJson(req);
     requireLength(req.headers, this.#bodyBytesMax);
     requireUnread(req);
-    this.#receive(exchange, requireCurrent);
+    this.#receive(exchange, sender);
   }
 
-  #receive(exchange: Exchange, requireCurrent: () => void): void {
+  #receive(exchange: Exchange, sender: VerifiedToken): void {
     const { req, res, sendContinue } = exchange;
     const weight = weightOf(req);
     this.#pending.enter(weight);
     const collector = new BodyCollector(this.#bodyBytesMax, this.#pending, (body, failure) => {
       // Whoever was told that the request failed, as one that took too long is, was told the truth.
       if (body !== undefined && !res.headersSent) {
-        this.#take(exchange, body, weight, requireCurrent);
+        this.#take(exchange, sender, body, weight);
         return;
       }
       this.#pending.leave(weight, body?.length);
@@ -243,10 +243,10 @@ class Listener {
   }
 
   /** Not in `#create`: an async function would hold the body until the plant is durable. */
-  #take(exchange: Exchange, body: Buffer, weight: number, requireCurrent: () => void): void {
+  #take(exchange: Exchange, sender: VerifiedToken, body: Buffer, weight: number): void {
     noteBody(exchange.req, body.length);
     try {
-      requireCurrent(); // the body may have come long after the head
+      this.#authenticator.requireCurrent(sender); // the body may have come long after the head
       void this.#create(exchange, parseNewPlant(body), body.length, weight);
     } catch (error) {
       this.#pending.leave(weight, body.length);

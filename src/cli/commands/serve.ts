@@ -232,7 +232,7 @@ function rereadTlsFiles(
   try {
     return readTlsFiles(options);
   } catch (error) {
-    const { code } = ((error as Error).cause ?? error) as NodeJS.ErrnoException;
+    const { code } = (error as Error).cause as NodeJS.ErrnoException;
     if (code !== "EACCES") throw error;
     warn(
       `serving with the certificate that was read at the start; SIGHUP cannot renew it: ` +
