@@ -10,6 +10,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Pending } from "./body.ts";
+import { DirectRequest } from "./direct-request.ts";
 
 /** In milliseconds. */
 export interface StandstillTimes {
@@ -35,6 +36,20 @@ const IDLE_MARGIN_MS = 1000;
 /** Node's, without a word in its documentation: what the answer tells of `idleMs`. */
 interface KeepAliveTold {
   _keepAliveTimeout: number;
+}
+
+/** What an answer asks of a request whose head was judged. */
+const KEPT_HEADERS = [
+  "origin",
+  "x-request-id",
+  "content-length",
+  "transfer-encoding",
+  "expect",
+] as const;
+
+/** Whether nothing is missing of a request but some of its body. */
+function isCollecting(req: IncomingMessage | undefined): boolean {
+  return req instanceof DirectRequest && req.isCollecting;
 }
 
 /** Whether a request was answered that had no good token: refused with 401, or a preflight. */
@@ -175,18 +190,18 @@ export class Connection {
       return;
     }
     const isIdle = this.req !== undefined && this.unanswered === 0;
-    if (isIdle) this.#dropHeaders();
+    if (isIdle || isCollecting(this.req)) this.#dropHeaders();
     this.#isTimed = true;
     const { idleMs, stallMs } = this.#times;
     this.#socket.setTimeout(isIdle ? idleMs + IDLE_MARGIN_MS : stallMs);
   }
 
-  /** The last request is kept after its answer; of its headers, only the origin is asked for then. */
+  /** The last request is kept after its answer, and a slow one until its body has come. */
   #dropHeaders(): void {
     const req = this.req as IncomingMessage;
-    const { origin } = req.headers;
+    const kept = KEPT_HEADERS.map((name) => [name, req.headers[name]]);
     req.rawHeaders = [];
-    req.headers = origin === undefined ? {} : { origin };
+    req.headers = Object.fromEntries(kept.filter(([, value]) => value !== undefined));
   }
 
   /**

@@ -34,6 +34,11 @@ export class DirectRequest extends IncomingMessage {
     else this.#collector = collector;
   }
 
+  /** Whether its head was judged, and its body is still coming. */
+  get isCollecting(): boolean {
+    return this.#collector !== undefined;
+  }
+
   /** Ends the collection of a body whose request was answered before its end. */
   stopCollecting(): void {
     this.#collector?.leave();

@@ -12,7 +12,13 @@ const CONNECTIONS = 3200;
 const KIB_MAX = 48;
 const CREATES = 200;
 const P99_MS_MAX = 100;
-const SHAPES: readonly Shape[] = ["tiny headers", "large headers", "creates", "streams"];
+const SHAPES: readonly Shape[] = [
+  "tiny headers",
+  "large headers",
+  "creates",
+  "trailers",
+  "streams",
+];
 
 for (const shape of SHAPES) {
   test(

@@ -300,6 +300,29 @@ test("a request that was given up as too slow is not carried out when its rest c
   assert.deepEqual(ownLines(service), [GOOD.body]);
 });
 
+test("a create whose body comes slowly is answered as one that comes at once", async (t) => {
+  const look = t.mock.method(Connection.prototype, "look");
+  const service = await startService(t, { connectionCheckIntervalMs: 20, bodyBytesMax: 100 });
+  const headers = { "X-Request-Id": "slow-1", "Transfer-Encoding": "chunked" };
+  for (const [rest, result] of [
+    [GOOD.body.slice(1), 200],
+    ["x".repeat(200), 41301],
+  ] as const) {
+    const client = await Client.connect(service.port);
+    const request = encodeRequest(service, { headers, body: chunked("{", rest) });
+    const begun = request.indexOf("\r\n\r\n1\r\n{") + 8;
+    await client.send(request.subarray(0, begun));
+    const looks = look.mock.callCount();
+    await until("its headers are let go", () => look.mock.callCount() > looks + 2);
+    await client.send(request.subarray(begun));
+    const answer = await client.next();
+    assert.equal(resultOf(answer), result);
+    assert.equal(answer.headers.get("x-request-id"), "slow-1");
+    if (result !== 200) assert.equal(answer.headers.get("connection"), "close");
+    client.destroy();
+  }
+});
+
 test("a create whose token is revoked while its body is on its way stores nothing", async (t) => {
   const service = await startService(t);
   const request = encodeRequest(service, GOOD);

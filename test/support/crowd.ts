@@ -36,6 +36,7 @@ export type Shape =
   | "tiny headers"
   | "large headers"
   | "creates"
+  | "trailers"
   | "streams"
   | "streams and tiny headers";
 
@@ -50,6 +51,12 @@ export function bytesOf(shape: Shape, target: { readonly token: string }): Buffe
       return unfinished(LARGE);
     case "creates":
       return encodeRequest(target, { headers: LARGE, body: '{"id":1}' }).subarray(0, -1);
+    case "trailers": {
+      const headers = { ...LARGE, "Transfer-Encoding": "chunked" };
+      const begun = encodeRequest(target, { headers, body: '8\r\n{"id":1}\r\n0\r\n' });
+      const trailer = Object.entries(LARGE).map(([name, value]) => `${name}: ${value}\r\n`);
+      return Buffer.concat([begun, Buffer.from(trailer.join(""))]);
+    }
     case "streams":
     case "streams and tiny headers": {
       const stream = { method: "GET", headers: { Accept: "application/x-ndjson" } };
