@@ -47,7 +47,7 @@ const KEPT_HEADERS = [
   "expect",
 ] as const;
 
-/** Whether nothing is missing of a request but some of its body. */
+/** Whether a request was judged by its head; nothing more of it is asked than `KEPT_HEADERS`. */
 function isCollecting(req: IncomingMessage | undefined): boolean {
   return req instanceof DirectRequest && req.isCollecting;
 }
@@ -196,12 +196,13 @@ export class Connection {
     this.#socket.setTimeout(isIdle ? idleMs + IDLE_MARGIN_MS : stallMs);
   }
 
-  /** The last request is kept after its answer, and a slow one until its body has come. */
+  /** The last request is kept after its answer, and a create until its body has come and is durable. */
   #dropHeaders(): void {
     const req = this.req as IncomingMessage;
     const kept = KEPT_HEADERS.map((name) => [name, req.headers[name]]);
     req.rawHeaders = [];
     req.headers = Object.fromEntries(kept.filter(([, value]) => value !== undefined));
+    req.headersDistinct = {}; // Node would look for as many raw headers as there were
   }
 
   /**

@@ -34,7 +34,7 @@ export class DirectRequest extends IncomingMessage {
     else this.#collector = collector;
   }
 
-  /** Whether its head was judged, and its body is still coming. */
+  /** Whether its body goes, or went, to a collector; so its head was judged. */
   get isCollecting(): boolean {
     return this.#collector !== undefined;
   }
