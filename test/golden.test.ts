@@ -6,7 +6,7 @@
  */
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
-import { chmodSync, cpSync, readdirSync, readFileSync } from "node:fs";
+import { chmodSync, cpSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -69,6 +69,18 @@ test("the plants of version 1.0.0 are all there, and opening changes no byte", a
   await store.close();
   assert.deepEqual(read(folder, "plants.jsonl"), read(GOLDEN, "plants.jsonl"));
   assert.deepEqual(warnings, []);
+});
+
+test("the index that version 1.0.0 keeps beside a long log is removed, and the log decides", async (t) => {
+  const folder = copyGolden(t);
+  for (const name of ["index", "index.new"]) {
+    writeFileSync(path.join(folder, `plants.jsonl.${name}`), "an index of other plants");
+  }
+  const store = await PlantStore.open(folder);
+  assert.deepEqual(await collect(store.list()), PLANTS);
+  await store.close();
+  assert.equal(readdirSync(folder).join().includes("index"), false);
+  assert.deepEqual(read(folder, "plants.jsonl"), read(GOLDEN, "plants.jsonl"));
 });
 
 test("a plant of version 1.0.0 is replayed, and its id is taken", async (t) => {

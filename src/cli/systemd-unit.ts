@@ -20,7 +20,8 @@ Requires=plant-store.socket
 After=network.target plant-store.socket
 
 [Service]
-# Not notify: Node cannot send its datagram, and clients wait in the queue of the socket.
+# Not notify: Node cannot send its datagram, and clients wait in the queue of the socket while a
+# start reads the log, so no start is too long for systemd.
 Type=exec
 ExecStart=${command.map(quote).join(" ")}
 ExecReload=/bin/kill -HUP $MAINPID
@@ -30,8 +31,8 @@ RestartSec=3
 # Status 2 and 3 need a person: no start by systemd, nor by the next client (+: as root).
 RestartPreventExitStatus=2 3
 ExecStopPost=+/bin/sh -c 'case $$EXIT_STATUS in 2|3) systemctl --no-block stop plant-store.socket;; esac'
-# A stop answers what is in flight, for 10 seconds at most, then writes its index: 0.9 GB at fifty
-# million plants. Killed there it loses no plant, and the next start takes longer.
+# A stop answers what is in flight, for 10 seconds at most; the rest is for a slow disk. Killed there
+# it loses no plant.
 TimeoutStopSec=90
 
 # A user of its own, who owns /var/lib/plant-store, and /run/plant-store for admin.sock.

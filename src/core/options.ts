@@ -54,8 +54,6 @@ export const NUMBER_OPTIONS = {
   // A start writes this much again, whatever the process before it had set.
   batchBytesMax: bytes(MIB, MIB),
   queueBytesMax: bytes(64 * MIB),
-  // The most is what no log reaches: none gets one.
-  snapshotBytesMin: bytes(16 * MIB, 1024 * GIB),
   drainTimeoutMs: milliseconds(10_000, 0),
 } as const satisfies Record<string, NumberOption>;
 

@@ -53,21 +53,6 @@ export async function readCheckpoint(logPath: string): Promise<Checkpoint | unde
   }
 }
 
-/**
- * Whether a log was changed after its checkpoint was written. Where it is no longer than that
- * says, somebody has edited it, or what was never acknowledged was cut away: a new checkpoint
- * for the cut would hide the edit.
- *
- * @throws the system's error where one of them is missing.
- * @internal
- */
-export async function isNewerThanCheckpoint(logPath: string): Promise<boolean> {
-  const [log, checkpoint] = await Promise.all(
-    [logPath, checkpointPath(logPath)].map((file) => fs.stat(file, { bigint: true })),
-  );
-  return (log?.mtimeNs ?? 0n) > (checkpoint?.mtimeNs ?? 0n);
-}
-
 /** @throws PlantStoreError `io_error`; the checkpoint before it stays then. @internal */
 export async function writeCheckpoint(logPath: string, checkpoint: Checkpoint): Promise<void> {
   await replaceFile(checkpointPath(logPath), Buffer.from(encodeCheckpoint(checkpoint)));

@@ -16,32 +16,26 @@ export class Checkpointer {
   readonly #logPath: string;
   /** The newest one on disk, if it is good. */
   #written: Checkpoint | undefined;
-  #writtenBytes: number | undefined;
   /** The length of the log at the last attempt, whatever became of it. */
   #triedBytes: number;
   #latest: Checkpoint;
   #writing: Promise<void> | undefined;
   #quiet: NodeJS.Timeout | undefined;
   #hasWarned = false;
+  #hasLeft = false;
 
-  /** @param isStale to be written anew, though what it says is right. */
-  constructor(
-    logPath: string,
-    latest: Checkpoint,
-    written: Checkpoint | undefined,
-    isStale = false,
-  ) {
+  /** @param written the checkpoint that is on disk. */
+  constructor(logPath: string, latest: Checkpoint, written: Checkpoint | undefined) {
     this.#logPath = logPath;
     this.#latest = latest;
-    this.#written = isStale ? undefined : written;
-    this.#writtenBytes = written?.bytes;
-    this.#triedBytes = this.#written?.bytes ?? 0;
+    this.#written = written;
+    this.#triedBytes = written?.bytes ?? 0;
     if (!this.#isUpToDate()) this.note(latest);
   }
 
   /** The length of the log that the newest one on disk covers. */
   get writtenBytes(): number | undefined {
-    return this.#writtenBytes;
+    return this.#written?.bytes;
   }
 
   /** Told after every batch that became durable. */
@@ -51,15 +45,9 @@ export class Checkpointer {
     this.#waitForQuiet();
   }
 
-  /**
-   * Resolves once a checkpoint of this length or more is on disk.
-   *
-   * @throws Error where it cannot be written; warned about already.
-   */
-  async save(bytes: number): Promise<void> {
-    await this.#writing;
-    if ((this.#written?.bytes ?? 0) < bytes) await this.#write();
-    if ((this.#written?.bytes ?? 0) < bytes) throw new Error("its checkpoint cannot be written");
+  /** The folder may be another process's: no checkpoint is written there any more. */
+  leave(): void {
+    this.#hasLeft = true;
   }
 
   /** Stops, leaving things as they are on disk. */
@@ -97,13 +85,12 @@ export class Checkpointer {
   }
 
   async #writeLatest(): Promise<void> {
-    if (this.#isUpToDate()) return;
+    if (this.#hasLeft || this.#isUpToDate()) return;
     const checkpoint = this.#latest;
     this.#triedBytes = checkpoint.bytes;
     try {
       await writeCheckpoint(this.#logPath, checkpoint);
       this.#written = checkpoint;
-      this.#writtenBytes = checkpoint.bytes;
       this.#hasWarned = false;
     } catch (error) {
       if (!this.#hasWarned)

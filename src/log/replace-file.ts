@@ -5,9 +5,11 @@
  * overwritten.
  */
 import { constants, rmSync } from "node:fs";
-import fs, { type FileHandle } from "node:fs/promises";
+import fs from "node:fs/promises";
 import path from "node:path";
 import { ioError, openEntry, syncDirectory } from "./file.ts";
+
+const ANEW = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC;
 
 /**
  * Writes a small file whole: after a power cut at any moment it holds either
@@ -16,57 +18,25 @@ import { ioError, openEntry, syncDirectory } from "./file.ts";
  * @throws PlantStoreError `io_error`; the old bytes stay then.
  */
 export async function replaceFile(filePath: string, bytes: Buffer): Promise<void> {
+  const newPath = newPathOf(filePath);
   try {
-    const newPath = await writeNew(filePath, async (handle) => {
-      await handle.writeFile(bytes);
-      await handle.sync();
-    });
+    await writeSynced(newPath, bytes);
     await fs.rename(newPath, filePath);
     await syncDirectory(path.dirname(filePath));
   } catch (cause) {
-    removeLeftover(newPathOf(filePath));
+    removeLeftover(newPath);
     throw ioError(`Cannot write "${filePath}"`, cause);
   }
 }
 
-/**
- * The same for a large file that may be lost: nothing is synced, so after a
- * power cut it may hold anything. `write` appends to it; when that fails, the
- * old file stays.
- *
- * @throws whatever `write` throws, or the system's error.
- */
-export async function replaceCache(
-  filePath: string,
-  write: (handle: FileHandle) => Promise<void>,
-): Promise<void> {
+async function writeSynced(filePath: string, bytes: Buffer): Promise<void> {
+  const handle = await openEntry(filePath, ANEW);
   try {
-    const newPath = await writeNew(filePath, write);
-    // A rename onto another file would have some file systems write it all out at
-    // once (ext4's auto_da_alloc), and the syncs of the log wait behind that.
-    await fs.rm(filePath, { force: true });
-    await fs.rename(newPath, filePath);
-  } catch (cause) {
-    removeLeftover(newPathOf(filePath));
-    throw cause;
-  }
-}
-
-const ANEW = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC;
-
-/** Writes the file that is to take the place of another, and returns its path. */
-async function writeNew(
-  filePath: string,
-  write: (handle: FileHandle) => Promise<void>,
-): Promise<string> {
-  const newPath = newPathOf(filePath);
-  const handle = await openEntry(newPath, ANEW);
-  try {
-    await write(handle);
+    await handle.writeFile(bytes);
+    await handle.sync();
   } finally {
     await handle.close();
   }
-  return newPath;
 }
 
 /** Where the new file is written. */

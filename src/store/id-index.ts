@@ -7,12 +7,11 @@
  * emptied are used again, so there are never two full copies. On the way to 50
  * million a thousand adds may take 10 ms twice: V8 collects garbage then
  * (`npm run bench:scale`). A `Map` would end at 16,777,216 entries and cost about
- * 100 bytes each; this costs 16 to 22. Entries are only added, or all cleared.
+ * 100 bytes each; this costs 16 to 22. Entries are only ever added.
  */
 import { randomBytes } from "node:crypto";
 import { ENTRY_WORDS, HASH, HIGH, positionOf, requireOffset } from "./id-entry.ts";
 import { IdHash, SEED_BYTES } from "./id-hash.ts";
-import { IndexCopy, type IndexShape, type PagePlace } from "./index-copy.ts";
 import { PAGE_SLOTS, PagePool, SLACK, SlotTable } from "./slot-table.ts";
 
 /** Beyond it, the probes for an id that is not there grow long (13 slots on average here). */
@@ -29,19 +28,8 @@ const HOMES_MIN = PAGE_SLOTS - SLACK;
  * `homes * LOAD_MAX * (GROWTH - 1)` of them, so four would just empty the old one in time.
  */
 const MOVES = 5;
-/**
- * How many ids, as a share of the homes, may be added while the index is being
- * copied and nothing is moved. The load is then 0.85 at most, 22 slots for an id
- * that is not there; of a table that is being emptied, which a second copy may hold
- * up, what is left has 0.92 at most, 72 slots.
- */
-const COPY_ADDS_MAX = 0.05;
-
-/** Of another index, added in one go. */
-const ADDED_SLOTS = PAGE_SLOTS / 8;
 
 export class IdIndex {
-  readonly #seed: Uint8Array;
   readonly #hash: IdHash;
   readonly #pool = new PagePool();
   #table: SlotTable;
@@ -49,9 +37,6 @@ export class IdIndex {
   #old: SlotTable | undefined;
   #moved = 0;
   #size = 0;
-  /** The copy that is being made, and the size at which nothing can wait for it any more. */
-  #copy: IndexCopy | undefined;
-  #copySizeMax = 0;
   // An id is split into halves through memory: 64-bit arithmetic costs ten times as much.
   readonly #id = new BigInt64Array(1);
   readonly #halves = new Int32Array(this.#id.buffer);
@@ -61,70 +46,8 @@ export class IdIndex {
    * @param seed `SEED_BYTES` bytes that an attacker cannot guess.
    */
   constructor(expected = 0, seed: Uint8Array = randomBytes(SEED_BYTES)) {
-    this.#seed = seed;
     this.#hash = new IdHash(seed);
     this.#table = new SlotTable(homesFor(expected), this.#hash, this.#pool);
-  }
-
-  /** An index that lacks the pages of a copy, which hold so many ids: each is to be set. */
-  static ofPages(
-    { seed, homes, oldHomes, moved }: IndexShape,
-    places: Iterable<PagePlace>,
-    size: number,
-  ): IdIndex {
-    const index = new IdIndex(0, seed);
-    index.#table = new SlotTable(homes, index.#hash, index.#pool);
-    if (oldHomes > 0) index.#old = new SlotTable(oldHomes, index.#hash, index.#pool);
-    index.#moved = moved;
-    index.#size = size;
-    for (const { isOld, page } of places) (isOld ? index.#old : index.#table)?.awaitPage(page);
-    return index;
-  }
-
-  setPage({ isOld, page }: PagePlace, bytes: ArrayBuffer): void {
-    (isOld ? this.#old : this.#table)?.setPage(page, bytes);
-  }
-
-  /** Whether the pages are there that an id with this hash may stand in: else `get` and `add` throw. */
-  isRead(hash: number): boolean {
-    return this.#tableOf(hash).isRead(hash);
-  }
-
-  /** The page that an id with this hash stands in, or else in the one behind it. */
-  placeOf(hash: number): PagePlace {
-    const table = this.#tableOf(hash);
-    return { isOld: table === this.#old, page: table.pageOf(hash) };
-  }
-
-  /** Forgets all ids, and makes room for as many; each keeps its hash. */
-  clear(): void {
-    this.#table = new SlotTable(homesFor(this.#size), this.#hash, this.#pool);
-    this.#old = undefined;
-    this.#moved = 0;
-    this.#size = 0;
-  }
-
-  /**
-   * Begins a copy of the index as it is now. Ids may be added while it is made;
-   * nothing is moved between the tables meanwhile, else an id could go from a
-   * page that is not copied yet to one that is. One copy at a time.
-   *
-   * @param limit an offset above all that the index holds and not above any to come.
-   */
-  beginCopy(limit: number): IndexCopy {
-    const old = this.#old;
-    const shape = {
-      seed: this.#seed,
-      homes: this.#table.homes,
-      oldHomes: old?.homes ?? 0,
-      moved: this.#moved,
-    };
-    const end = () => {
-      this.#copy = undefined;
-    };
-    this.#copySizeMax = this.#size + (old ?? this.#table).homes * COPY_ADDS_MAX;
-    this.#copy = new IndexCopy(shape, [this.#table, old], limit, end);
-    return this.#copy;
   }
 
   get size(): number {
@@ -209,22 +132,6 @@ export class IdIndex {
     return present;
   }
 
-  /**
-   * Adds what another index holds, unless it is there; between two parts, each less than a
-   * millisecond, others may have their turn. Nothing may be added to the other one meanwhile.
-   */
-  *addAll(other: IdIndex): Generator<void> {
-    for (const table of [other.#old, other.#table]) {
-      const slots = (table?.pageCount ?? 0) * PAGE_SLOTS;
-      for (let start = 0; start < slots; start += ADDED_SLOTS) {
-        table?.visitSlots(start, ADDED_SLOTS, (low, high, offset) => {
-          this.#addHashed(this.#hash.of(low, high), low, high, offset);
-        });
-        yield;
-      }
-    }
-  }
-
   #addHashed(hash: number, low: number, high: number, offset: number): number | undefined {
     this.#makeRoom();
     const present = this.#tableOf(hash).addUnlessThere(hash, low, high, offset);
@@ -239,10 +146,6 @@ export class IdIndex {
   }
 
   #makeRoom(): void {
-    if (this.#copy !== undefined) {
-      if (this.#size < this.#copySizeMax) return;
-      this.#copy.giveUp();
-    }
     if (this.#old !== undefined) {
       this.#moved = this.#old.moveTo(this.#table, this.#moved, MOVES);
       if (this.#moved >= this.#old.homes) this.#old = undefined;

@@ -32,8 +32,6 @@ export interface ScanOptions {
   readonly endsBefore?: (line: Buffer, position: LinePosition) => boolean;
   /** What the log was when its last checkpoint was written. */
   readonly checkpoint?: Checkpoint | undefined;
-  /** What is known of the start of the log, so that the scan begins behind it. */
-  readonly known?: { readonly index: IdIndex; readonly end: Checkpoint } | undefined;
   /** Told how many bytes were read so far, about once a MiB. */
   readonly onProgress?: ((bytes: number) => void) | undefined;
 }
@@ -54,7 +52,7 @@ interface Visit {
 }
 
 /** About how long a line is: what a scan of so many bytes gets ready for. */
-export const LINE_BYTES_GUESS = 64;
+const LINE_BYTES_GUESS = 64;
 
 /** How far apart the reports of progress are. */
 const PROGRESS_BYTES = 1024 * 1024;
@@ -66,7 +64,7 @@ export class LogScan {
   readonly #inspected = new Map<bigint, NewPlant>();
   readonly #file: LogFile;
   readonly #options: ScanOptions;
-  #end: Checkpoint;
+  #end = EMPTY_LOG;
   #matchesCheckpoint: boolean;
   /** What `onProgress` was told last. */
   #told = 0;
@@ -74,11 +72,9 @@ export class LogScan {
   constructor(file: LogFile, options: ScanOptions) {
     this.#file = file;
     this.#options = options;
-    const { checkpoint = EMPTY_LOG, known } = options;
-    this.#index = known?.index;
-    this.#end = known?.end ?? EMPTY_LOG;
+    const { checkpoint = EMPTY_LOG } = options;
     this.#matchesCheckpoint =
-      checkpoint.bytes === this.#end.bytes && checkpoint.crc32 === this.#end.crc32;
+      checkpoint.bytes === EMPTY_LOG.bytes && checkpoint.crc32 === EMPTY_LOG.crc32;
   }
 
   /** The ids of what was scanned so far; the same object for every run. */

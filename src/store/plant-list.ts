@@ -11,10 +11,10 @@ import { encodeNewPlant, type NewPlant } from "../core/plant.ts";
 import type { LogFile } from "../log/file.ts";
 import { lineError } from "../log/line-error.ts";
 import { type LineBlock, type LineVisitor, readLinesAt, visitLines } from "../log/reader.ts";
+import type { IdIndex } from "./id-index.ts";
 import { checkLines, type PlantTaker } from "./line-check.ts";
 import { LineRuns } from "./line-runs.ts";
 import { decodeRecord } from "./record.ts";
-import type { StoreIndex } from "./store-index.ts";
 
 /** Half a millisecond's work as lines, some two where each has to be judged; most pages need no more. */
 const BLOCK_BYTES = 32 * 1024;
@@ -35,11 +35,7 @@ export interface ListRange {
  * @throws PlantStoreError `corruption` where a line is no plant any more, or
  * another one, `io_error`.
  */
-export type ListBlocks<T> = (
-  file: LogFile,
-  index: StoreIndex,
-  range: ListRange,
-) => AsyncGenerator<T>;
+export type ListBlocks<T> = (file: LogFile, index: IdIndex, range: ListRange) => AsyncGenerator<T>;
 
 export const listPlants: ListBlocks<readonly NewPlant[]> = async function* (file, index, range) {
   for await (const block of readRange(file, range)) {
@@ -91,7 +87,7 @@ async function* readRange(file: LogFile, { start, end }: ListRange): AsyncGenera
 /** Judges a line by the full rule, and gives its plant where that belongs to the list. */
 function visitListed(
   { path }: LogFile,
-  index: StoreIndex,
+  index: IdIndex,
   { after }: ListRange,
   give: (plant: NewPlant) => void,
 ): LineVisitor {

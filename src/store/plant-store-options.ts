@@ -8,12 +8,7 @@ export interface PlantStoreOptions {
   readonly batchBytesMax?: number;
   /** More bytes of records than this never wait for the disk. Default: 64 MiB. */
   readonly queueBytesMax?: number;
-  /**
-   * The shortest log, in bytes, that gets a snapshot of its index, for a fast
-   * start; 1 TiB, which no log reaches, for none. Default: 16 MiB.
-   */
-  readonly snapshotBytesMin?: number;
-  /** Told how much of the log was read, itself or in its snapshot; what it throws ends the opening. */
+  /** Receives how much of the log is read, about once a MiB; an error it throws aborts the opening. */
   readonly onProgress?: (bytes: number, total: number) => void;
 }
 
@@ -32,6 +27,5 @@ export function readOptions(options: PlantStoreOptions) {
     onProgress,
     batchBytesMax: readNumber(options, "batchBytesMax"),
     queueBytesMax: readNumber(options, "queueBytesMax"),
-    snapshotBytesMin: readNumber(options, "snapshotBytesMin"),
   };
 }

@@ -15,7 +15,8 @@ import { assertInt64 } from "../core/int64.ts";
 import { requireText } from "../core/options.ts";
 import { encodeNewPlant, type NewPlant, takeNewPlant } from "../core/plant.ts";
 import type { CreateOutcome, ListOptions, PlantService, StoreStatus } from "../core/services.ts";
-import { readCheckpoint } from "../log/checkpoint.ts";
+import { checkpointPath, readCheckpoint } from "../log/checkpoint.ts";
+import { Checkpointer } from "../log/checkpointer.ts";
 import {
   describeSystemError,
   ensureDirectory,
@@ -23,19 +24,19 @@ import {
   unpromisedFileSystem,
 } from "../log/file.ts";
 import { DirectoryLock } from "../log/lock.ts";
+import { newPathOf, removeLeftover } from "../log/replace-file.ts";
 import { LogWriter } from "../log/writer.ts";
 import { requireRoom } from "./capacity.ts";
+import type { IdIndex } from "./id-index.ts";
 import { CreateInFlight, CreatesInFlight, type OverHandler } from "./in-flight.ts";
-import { readSnapshot } from "./index-snapshot.ts";
 import { type ListBlocks, listLines, listPlants, unknownCursor } from "./plant-list.ts";
 import { type PlantStoreOptions, readOptions } from "./plant-store-options.ts";
 import { Reads } from "./reads.ts";
 import { publishCreate, readPlantAt } from "./record.ts";
 import { openLog, type RecoveredLog, recover } from "./recover.ts";
+import { repairedPath } from "./repair.ts";
 import { judgeRepeat } from "./repeat.ts";
 import { Settling } from "./settling.ts";
-import type { StoreIndex } from "./store-index.ts";
-import { Upkeep } from "./upkeep.ts";
 
 /**
  * A durable store of plants in a data directory, which this process alone
@@ -51,9 +52,9 @@ export class PlantStore implements PlantService {
   readonly failed: Promise<PlantStoreError>;
 
   readonly #file: LogFile;
-  readonly #index: StoreIndex;
+  readonly #index: IdIndex;
   readonly #writer: LogWriter;
-  readonly #upkeep: Upkeep;
+  readonly #checkpointer: Checkpointer;
   readonly #lock: DirectoryLock;
   readonly #inFlight = new CreatesInFlight();
   readonly #reads = new Reads();
@@ -71,16 +72,12 @@ export class PlantStore implements PlantService {
     this.#file = parts.file;
     this.#index = parts.log.index;
     this.#writer = parts.writer;
-    this.#upkeep = parts.upkeep;
+    this.#checkpointer = parts.checkpointer;
     this.#lock = parts.lock;
     this.#settling = parts.log.settle && new Settling(parts.log.settle);
     this.failed = parts.writer.failed;
-    this.#index.whole.catch((cause: unknown) => {
-      if (this.#closing === undefined) this.#writer.fail(cause);
-    });
-    void this.failed.then(() => this.#index.stop());
     void this.#lock.lost.then((cause) => {
-      this.#upkeep.leave();
+      this.#checkpointer.leave();
       this.#writer.fail(cause);
     });
   }
@@ -95,8 +92,7 @@ export class PlantStore implements PlantService {
    */
   static async open(directory: string, options: PlantStoreOptions = {}): Promise<PlantStore> {
     requireText("directory", directory);
-    const { command, onProgress, batchBytesMax, queueBytesMax, snapshotBytesMin } =
-      readOptions(options);
+    const { command, onProgress, batchBytesMax, queueBytesMax } = readOptions(options);
     const { isOpenToOthers } = await ensureDirectory(directory);
     if (isOpenToOthers) {
       publishWarning(`"${directory}" is open to other users; close it: chmod 700 "${directory}"`);
@@ -113,18 +109,16 @@ export class PlantStore implements PlantService {
       const logPath = path.join(path.resolve(directory), LOG_NAME);
       const checkpoint = await readCheckpoint(logPath);
       file = await openLog(logPath, checkpoint);
-      const snapshot = await readSnapshot(file, checkpoint);
-      const log = await recover(file, { checkpoint, snapshot, onProgress });
+      const log = await recover(file, { checkpoint, onProgress });
+      if (log.end.bytes > 0) removeLeftovers(logPath);
+      const checkpointer = new Checkpointer(logPath, log.end, checkpoint);
       writer = new LogWriter(file, {
         batchBytesMax,
         queueBytesMax,
         end: log.end,
-        onDurable: (end) => upkeep.note(end),
+        onDurable: (end) => checkpointer.note(end),
       });
-      const onDamage = writer.fail.bind(writer);
-      const upkeep = await Upkeep.begin({ file, log, checkpoint, snapshotBytesMin, onDamage });
-      void writer.failed.then(() => upkeep.abandon());
-      return new PlantStore({ file, log, writer, upkeep, lock });
+      return new PlantStore({ file, log, writer, checkpointer, lock });
     } catch (error) {
       await closeAndRelease(file, lock);
       throw error;
@@ -142,7 +136,7 @@ export class PlantStore implements PlantService {
       plants: this.size,
       logBytes: this.#writer.durableBytes,
       queueBytes: this.#writer.queuedBytes,
-      checkpointBytes: this.#upkeep.checkpointBytes,
+      checkpointBytes: this.#checkpointer.writtenBytes,
     };
   }
 
@@ -150,7 +144,6 @@ export class PlantStore implements PlantService {
     const plant = takeNewPlant(given);
     this.#assertUsable();
     const hash = this.#index.hashOfId(plant.id);
-    while (!this.#index.isReady(hash)) await this.#reads.hold(this.#awaitIndex(hash));
     const inFlight = this.#inFlight.find(plant.id, hash);
     if (inFlight !== undefined) return inFlight.repeat(plant);
     const offset = this.#findOffset(plant.id);
@@ -181,8 +174,6 @@ export class PlantStore implements PlantService {
   async get(id: bigint): Promise<NewPlant | undefined> {
     assertInt64(id);
     this.#assertUsable();
-    const hash = this.#index.hashOfId(id);
-    while (!this.#index.isReady(hash)) await this.#reads.hold(this.#awaitIndex(hash));
     const offset = this.#findOffset(id);
     return offset === undefined ? undefined : this.#readPlant(id, offset);
   }
@@ -202,7 +193,6 @@ export class PlantStore implements PlantService {
   async *#list<T>(list: ListBlocks<T>, { after }: ListOptions = {}): AsyncGenerator<T> {
     if (after !== undefined) assertInt64(after);
     this.#assertUsable();
-    await this.#awaitIndex();
     const start = after === undefined ? 0 : this.#findOffset(after);
     if (start === undefined) throw unknownCursor(after);
     const end = this.#writer.durableBytes;
@@ -226,12 +216,11 @@ export class PlantStore implements PlantService {
   }
 
   async #close(): Promise<void> {
-    this.#index.forgoScan();
-    await this.#reads.end(); // some wait for the index, and append then; none reads behind that
+    await this.#reads.end();
     await this.#writer.drain();
     await this.#settling?.drain();
-    await this.#index.stop();
-    await this.#upkeep.finish();
+    // Also if the log was taken away: the next start has to know that there was one.
+    await this.#checkpointer.finish();
     await closeAndRelease(this.#file, this.#lock);
   }
 
@@ -242,7 +231,7 @@ export class PlantStore implements PlantService {
     if (this.#settling !== settling) return; // another create has been here
     this.#settling = undefined;
     this.#writer.resume(end);
-    this.#upkeep.resume(end);
+    this.#checkpointer.note(end);
   }
 
   /** Where the record of an id stands; while the log is being settled the index runs ahead of it. */
@@ -270,21 +259,6 @@ export class PlantStore implements PlantService {
     }
   }
 
-  /**
-   * Waits until ids with this hash can be looked up, or all ids.
-   *
-   * @throws PlantStoreError `store_failed` or `closed` where that cannot be.
-   */
-  async #awaitIndex(hash?: number): Promise<void> {
-    try {
-      await (hash === undefined ? this.#index.whole : this.#index.ready(hash));
-    } catch (cause) {
-      this.#assertUsable(); // a close ends it too
-      throw this.#writer.fail(cause);
-    }
-    if (this.#writer.failure !== undefined) throw this.#writer.failure;
-  }
-
   /** Fails for good, because of what is wrong with the log. */
   #fail(fault: string, cause?: unknown): PlantStoreError {
     return this.#writer.fail(new Error(`"${this.#file.path}" ${fault}`, { cause }));
@@ -302,7 +276,7 @@ interface StoreParts {
   readonly file: LogFile;
   readonly log: RecoveredLog;
   readonly writer: LogWriter;
-  readonly upkeep: Upkeep;
+  readonly checkpointer: Checkpointer;
   readonly lock: DirectoryLock;
 }
 
@@ -314,6 +288,15 @@ function warnOfFileSystem(directory: string): void {
       "nor that what was answered 200 survives a power cut, is promised; " +
       "use a local file system, such as ext4 or XFS",
   );
+}
+
+/**
+ * Removes what a killed process left unfinished beside a log that holds something: the log was
+ * found good, and no other process writes here.
+ */
+function removeLeftovers(logPath: string): void {
+  removeLeftover(repairedPath(logPath));
+  removeLeftover(newPathOf(checkpointPath(logPath)));
 }
 
 /** The directory goes free also where the system cannot close the log. */

@@ -9,10 +9,11 @@
  * (see log/recovery).
  */
 import { existsSync } from "node:fs";
+import fs from "node:fs/promises";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import { type Checkpoint, EMPTY_LOG } from "../log/checkpoint.ts";
-import { isRefusal, LogFile } from "../log/file.ts";
+import type { Checkpoint } from "../log/checkpoint.ts";
+import { ioError, isRefusal, LogFile } from "../log/file.ts";
 import type { LinePosition } from "../log/format.ts";
 import { lineError } from "../log/line-error.ts";
 import type { ByteRange } from "../log/quarantine.ts";
@@ -25,24 +26,16 @@ import {
   settle,
   type Unsettled,
 } from "../log/recovery.ts";
-import { IdIndex } from "./id-index.ts";
-import {
-  type IndexSnapshot,
-  type LogEnd,
-  removeSnapshot,
-  warnOfSnapshot,
-} from "./index-snapshot.ts";
+import { newPathOf } from "../log/replace-file.ts";
+import type { IdIndex } from "./id-index.ts";
 import type { LineFault } from "./line-fault.ts";
-import { LINE_BYTES_GUESS, LogScan } from "./log-scan.ts";
+import { LogScan } from "./log-scan.ts";
 import { isRecord } from "./record.ts";
-import { StoreIndex } from "./store-index.ts";
 
 export interface RecoveredLog {
-  readonly index: StoreIndex;
+  readonly index: IdIndex;
   /** Where the log ends that may be vouched for: whole lines, all of them on disk. */
-  readonly end: LogEnd;
-  /** The start of the log, where a snapshot stands for it and it was not read. */
-  readonly unread?: Checkpoint | undefined;
+  readonly end: Checkpoint;
   /**
    * Present while something behind `end` has to be put aside and there is no
    * room for that. Tries again, adds to the index, and returns the new end;
@@ -50,13 +43,11 @@ export interface RecoveredLog {
    *
    * @throws PlantStoreError `io_error`.
    */
-  readonly settle?: (() => Promise<LogEnd>) | undefined;
+  readonly settle?: (() => Promise<Checkpoint>) | undefined;
 }
 
 interface RecoverOptions {
   readonly checkpoint: Checkpoint | undefined;
-  /** The index of the start of the log; where it leads to a fault, the whole log is read instead. */
-  readonly snapshot?: IndexSnapshot | undefined;
   readonly onProgress?: ((bytes: number, total: number) => void) | undefined;
 }
 
@@ -65,43 +56,24 @@ interface RecoverOptions {
  * log in the meantime, in spite of the lock; `io_error`.
  */
 export async function recover(file: LogFile, options: RecoverOptions): Promise<RecoveredLog> {
-  const { snapshot } = options;
-  if (snapshot === undefined) return putInOrder(file, await read(file, options));
-  /** Whoever is told of the progress may end it all; the snapshot has no part in that. */
-  let isTelling = false;
-  const onProgress = (bytes: number, total: number) => {
-    if (isTelling) return; // it was ended
-    isTelling = true;
-    options.onProgress?.(bytes, total);
-    isTelling = false;
-  };
-  // Before the end of its checkpoint, as a clean stop leaves one, stands only what a store has judged.
-  const isLazy = options.checkpoint?.bytes === file.size();
-  const readBehind = async () => {
-    const { pages, end } = snapshot;
-    const tell = (share: number) => onProgress(Math.floor(end.bytes * share), file.size());
-    const readPages = () =>
-      pages.readAll(tell).catch((cause: unknown) => {
-        if (!isTelling) warnOfSnapshot(file, cause);
-        throw cause;
-      });
-    if (!isLazy) await readPages();
-    const recent = new IdIndex((file.size() - end.bytes) / LINE_BYTES_GUESS);
-    const known = { index: isLazy ? recent : snapshot.index, end };
-    const found = await read(file, { ...options, onProgress, known });
-    // Whoever appends in spite of the lock has it judged against every id.
-    const isAll = found.reached.offset === found.knownBytes && file.size() === found.knownBytes;
-    if (isLazy && !isAll) throw new Error("the log has grown");
-    return { ...found, unread: end, lacking: isLazy ? snapshot : undefined };
-  };
-  const found = await readBehind().catch(async (error: unknown) => {
-    if (isTelling) throw error;
-    snapshot.index.clear(); // never two of that size
-    const whole = await read(file, options);
-    await removeSnapshot(file.path).catch(() => {}); // it would only cost the next start two reads
-    return whole;
-  });
+  const found = await read(file, options);
+  await removePersistedIndex(file.path);
   return putInOrder(file, found);
+}
+
+/**
+ * Removes the index that earlier versions kept beside the log, before the log is changed: such a
+ * version must not trust an index that is out of date. A log needs none to start.
+ *
+ * @throws PlantStoreError `io_error`.
+ */
+export async function removePersistedIndex(logPath: string): Promise<void> {
+  const indexPath = `${logPath}.index`;
+  try {
+    for (const each of [newPathOf(indexPath), indexPath]) await fs.rm(each, { force: true });
+  } catch (cause) {
+    throw ioError(`Cannot remove "${indexPath}"`, cause);
+  }
 }
 
 /** What a log was found to be; nothing was touched yet. */
@@ -112,17 +84,9 @@ interface Found {
   readonly unsettled: Unsettled;
   /** The length that was on disk for certain. */
   readonly knownBytes: number;
-  /** The start of the log, where a snapshot stands for it and it was not read. */
-  readonly unread?: Checkpoint;
-  /** The snapshot whose pages are still to be read; the scan's index holds what came behind it. */
-  readonly lacking?: IndexSnapshot | undefined;
 }
 
-interface ReadOptions extends Omit<RecoverOptions, "snapshot"> {
-  readonly known?: { readonly index: IdIndex; readonly end: LogEnd };
-}
-
-async function read(file: LogFile, { checkpoint, known, onProgress }: ReadOptions): Promise<Found> {
+async function read(file: LogFile, { checkpoint, onProgress }: RecoverOptions): Promise<Found> {
   const size = file.size();
   const knownBytes = checkpoint?.bytes ?? 0;
   if (size < knownBytes) throw shorterError(file.path, size, knownBytes);
@@ -130,55 +94,34 @@ async function read(file: LogFile, { checkpoint, known, onProgress }: ReadOption
   const isLost = await lostLineJudge(file, size, checkpoint);
   const scan = new LogScan(file, {
     checkpoint,
-    known,
     endsBefore: isLost,
     onFault: (fault) => refuse(file.path, fault),
     onProgress: onProgress && ((bytes) => onProgress(bytes, size)),
   });
-  const start = known && { offset: known.end.bytes, line: known.end.line };
-  const reached = await scan.run(start ?? LOG_START, await endOfLines(file, size));
+  const reached = await scan.run(LOG_START, await endOfLines(file, size));
   if (!scan.matchesCheckpoint) throw mismatchError(file.path, knownBytes);
   const unsettled = await survey(file, scan, reached, isLost);
   return { scan, reached, unsettled, knownBytes };
 }
 
-/** The index of what was found. From here on the pages are read that it lacks. */
-function indexOf(file: LogFile, { scan, lacking }: Found): StoreIndex {
-  if (lacking === undefined) return new StoreIndex(scan.index);
-  const { index, pages, end } = lacking;
-  const scanInstead = async (empty: IdIndex, cause: unknown, signal: AbortSignal) => {
-    warnOfSnapshot(file, cause);
-    await removeSnapshot(file.path).catch(() => {}); // so that no later start finds it damaged again
-    const whole = new LogScan(file, {
-      checkpoint: end,
-      known: { index: empty, end: EMPTY_LOG },
-      onFault: (fault) => refuse(file.path, fault),
-      onProgress: () => signal.throwIfAborted(),
-    });
-    await whole.run(LOG_START, end.bytes);
-    if (!whole.matchesCheckpoint) throw mismatchError(file.path, end.bytes);
-  };
-  return new StoreIndex(index, { pages, recent: scan.index, scan: scanInstead });
-}
-
 async function putInOrder(file: LogFile, found: Found): Promise<RecoveredLog> {
-  const { scan, reached, unsettled, knownBytes, unread } = found;
+  const { scan, reached, unsettled, knownBytes } = found;
   /** Puts the rest in order and makes it durable. */
-  const finish = async (): Promise<LogEnd> => {
+  const finish = async (): Promise<Checkpoint> => {
     const length = await settle(file, unsettled);
     await rewrite(file, Math.max(knownBytes, await earliestBatchStart(file, length)), length);
-    const { line } = await scan.run(reached, length);
-    return { ...scan.end, line };
+    await scan.run(reached, length);
+    return scan.end;
   };
   try {
     const end = await finish();
-    return { index: indexOf(file, found), end, unread };
+    return { index: scan.index, end };
   } catch (error) {
     if (!(error instanceof PlantStoreError && isRefusal(error.cause))) throw error;
-    const end = { ...scan.end, line: reached.line };
+    const { end } = scan;
     await rewrite(file, Math.max(knownBytes, await earliestBatchStart(file, end.bytes)), end.bytes);
     publishWarning("No room to put the end of the log aside: new plants are refused", error);
-    return { index: indexOf(file, found), end, unread, settle: finish };
+    return { index: scan.index, end, settle: finish };
   }
 }
 

@@ -4,9 +4,8 @@
  * Invariants. Where every line is readable it only accepts the log as it is,
  * with a new checkpoint. Else it writes a new log of what is readable, the
  * first record of an id winning, and keeps the old one whole. A crash at any
- * moment leaves a folder that starts, or refuses as before: snapshot and
- * checkpoint go first, the log is replaced by one rename, and the new checkpoint
- * comes last.
+ * moment leaves a folder that starts, or refuses as before: the checkpoint goes
+ * first, the log is replaced by one rename, and the new checkpoint comes last.
  */
 import fs from "node:fs";
 import path from "node:path";
@@ -27,10 +26,10 @@ import { copyRange } from "../log/quarantine.ts";
 import { type LineBlock, LOG_START, readBlocks, visitLines } from "../log/reader.ts";
 import { earliestBatchStart, endOfLines, rewrite } from "../log/recovery.ts";
 import { removeLeftover } from "../log/replace-file.ts";
-import { removeSnapshot } from "./index-snapshot.ts";
 import type { LineFault } from "./line-fault.ts";
 import { LogScan } from "./log-scan.ts";
 import { openForReading } from "./readable.ts";
+import { removePersistedIndex } from "./recover.ts";
 
 export type { Checkpoint };
 
@@ -227,7 +226,7 @@ function linesWithout(block: LineBlock, leftOut: ReadonlySet<number>): Buffer {
 
 /** Removes what is known of the log, durably. */
 async function forget(logPath: string): Promise<void> {
-  await removeSnapshot(logPath);
+  await removePersistedIndex(logPath);
   await removeCheckpoint(logPath);
 }
 

@@ -3,17 +3,17 @@
  * when somebody wants to append, by one at a time and at most once a second.
  */
 import { PlantStoreError } from "../core/errors.ts";
+import type { Checkpoint } from "../log/checkpoint.ts";
 import { describeSystemError } from "../log/file.ts";
-import type { LogEnd } from "./index-snapshot.ts";
 
 const RETRY_AFTER_SECONDS = 1;
 
 export class Settling {
-  readonly #settle: () => Promise<LogEnd>;
-  #attempt: Promise<LogEnd> | undefined;
+  readonly #settle: () => Promise<Checkpoint>;
+  #attempt: Promise<Checkpoint> | undefined;
   #failedAt = Number.NEGATIVE_INFINITY;
 
-  constructor(settle: () => Promise<LogEnd>) {
+  constructor(settle: () => Promise<Checkpoint>) {
     this.#settle = settle;
   }
 
@@ -22,7 +22,7 @@ export class Settling {
    *
    * @throws PlantStoreError `not_stored`; `locked` when another process writes the log.
    */
-  attempt(): Promise<LogEnd> {
+  attempt(): Promise<Checkpoint> {
     if (
       this.#attempt === undefined ||
       performance.now() - this.#failedAt > 1000 * RETRY_AFTER_SECONDS

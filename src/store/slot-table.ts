@@ -25,7 +25,7 @@ const PAGE_BITS = 15;
 export const PAGE_SLOTS = 2 ** PAGE_BITS;
 const PAGE_MASK = PAGE_SLOTS - 1;
 /** Two are below 1 MiB: no more is ever allocated at once. */
-export const PAGE_BYTES = PAGE_SLOTS * SLOT_BYTES;
+const PAGE_BYTES = PAGE_SLOTS * SLOT_BYTES;
 
 /**
  * Slots behind the last home, because probes do not wrap around. At a load of
@@ -33,11 +33,8 @@ export const PAGE_BYTES = PAGE_SLOTS * SLOT_BYTES;
  */
 export const SLACK = 4096;
 
-/** Stands in for a page that is not read yet, and until the first search: who looks there throws. */
+/** The page of the last search before there was one. */
 const NO_PAGE = new DataView(new ArrayBuffer(0));
-
-/** Gets an id as two signed 32-bit halves, and its offset. */
-type SlotVisitor = (low: number, high: number, offset: number) => void;
 
 /** Pages of tables that were emptied, for the next ones: growing leaves no garbage. */
 export class PagePool {
@@ -71,56 +68,6 @@ export class SlotTable {
     this.#pool = pool;
     this.#homesPerHash = homes / 2 ** 32;
     this.#pages = new Array(Math.ceil((homes + SLACK) / PAGE_SLOTS)).fill(undefined);
-  }
-
-  /** How many pages there are, those that hold nothing yet counted too. */
-  get pageCount(): number {
-    return this.#pages.length;
-  }
-
-  /**
-   * Copies a page without what was moved away, which is what stands before the
-   * slot `start`; false where it holds nothing yet.
-   */
-  copyPage(index: number, start: number, target: Uint8Array): boolean {
-    const page = this.#pages[index];
-    if (page === undefined) return false;
-    if (page === NO_PAGE) throw new RangeError(`page ${index} is not read yet`);
-    target.set(new Uint8Array(page.buffer));
-    target.fill(0, 0, Math.max(0, start - index * PAGE_SLOTS) * SLOT_BYTES);
-    return true;
-  }
-
-  /** Takes over a page of a table that was copied: one with as many homes and the same hash. */
-  setPage(index: number, page: ArrayBuffer): void {
-    this.#pages[index] = new DataView(page);
-  }
-
-  /** Awaits a page: whoever searches there before it is set gets a RangeError. */
-  awaitPage(index: number): void {
-    this.#pages[index] = NO_PAGE;
-  }
-
-  /** The page that a search begins in; no run of slots is so long that it leads beyond the next. */
-  pageOf(hash: number): number {
-    return this.homeOf(hash) >>> PAGE_BITS;
-  }
-
-  /** Whether the pages that a search may lead through are there. */
-  isRead(hash: number): boolean {
-    const page = this.pageOf(hash);
-    return this.#pages[page] !== NO_PAGE && this.#pages[page + 1] !== NO_PAGE;
-  }
-
-  /** Visits the ids in slots of one page, as many as there are from one on: their halves and offsets. */
-  visitSlots(start: number, count: number, visit: SlotVisitor): void {
-    const page = this.#pages[start >>> PAGE_BITS];
-    if (page === undefined) return;
-    const first = (start & PAGE_MASK) * SLOT_BYTES;
-    for (let at = first; at < first + count * SLOT_BYTES; at += SLOT_BYTES) {
-      if (isFree(page, at)) continue;
-      visit(page.getInt32(at, true), page.getInt32(at + HIGH, true), offsetAt(page, at));
-    }
   }
 
   /** The slot in which the search for an id with this hash begins. */
@@ -241,27 +188,6 @@ export class SlotTable {
     if (page !== undefined) this.#pool.give(page);
     this.#pages[index] = undefined;
   }
-}
-
-/**
- * Empties the slots of a copied page whose offset is `limit` or more, and counts
- * what is left. They must have been added after all that is to stay, so that no
- * search for what stays leads over them.
- */
-export function keepBelow(limit: number, bytes: Uint8Array): number {
-  const page = new DataView(bytes.buffer, bytes.byteOffset, PAGE_BYTES);
-  const limitTop = Math.floor(limit / 2 ** 32);
-  const limitDigits = limit % 2 ** 32;
-  let kept = 0;
-  for (let at = 0; at < PAGE_BYTES; at += SLOT_BYTES) {
-    // What is stored is the offset plus one: "not above the limit" is "below it".
-    const digits = page.getUint32(at + OFFSET, true);
-    const top = page.getUint8(at + OFFSET_TOP);
-    if (digits === 0 && top === 0) continue;
-    if (top < limitTop || (top === limitTop && digits <= limitDigits)) kept++;
-    else bytes.fill(0, at, at + SLOT_BYTES);
-  }
-  return kept;
 }
 
 function isFree(page: DataView, at: number): boolean {

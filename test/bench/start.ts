@@ -1,14 +1,14 @@
 /**
  * From spawn to the ready line, and to the first plant that is stored, for
- * logs of many lines: with the log alone, and with whatever a clean stop
- * leaves beside it; with a warm page cache and, where the system permits to
- * empty it, with a cold one. An empty log tells what Node itself takes.
+ * logs of many lines: with a warm page cache and, where the system permits to
+ * empty it, with a cold one. An empty log shows what Node itself takes, and `dd`
+ * how long the same bytes take to be read and thrown away.
  *
  *   npm run bench:start             1 M and 10 M lines
  *   npm run bench:start -- --full   also 50 M
  *   npm run bench:start -- --executable --lines 0   the executable, built for it, with an empty log
  *
- * The cases take turns; each number is a median. Nothing is pinned: nobody is
+ * The caches take turns; each number is a median. Nothing is pinned: nobody is
  * served yet, so a start has the whole machine, and reads on one core while it
  * looks at lines on another. A cold start also reads Node from the disk, so
  * compare it with the cold start of the empty log.
@@ -36,17 +36,15 @@ const options = readOptions({
 });
 
 const DROP_CACHES = "/proc/sys/vm/drop_caches";
-const CASES = [
-  { files: "log alone", cache: "warm" },
-  { files: "after a clean stop", cache: "warm" },
-  { files: "log alone", cache: "cold" },
-  { files: "after a clean stop", cache: "cold" },
-] as const;
-type Case = (typeof CASES)[number];
+type Cache = "warm" | "cold";
 
 interface Start {
   readonly readyMs: number;
   readonly firstMs: number;
+}
+
+interface Sample extends Start {
+  readonly ddMs: number;
 }
 
 const main = builtMain(ROOT);
@@ -63,7 +61,7 @@ await withFolder(options.dir, async (folder) => {
   if (options.full !== undefined && !lengths.includes(5e7)) lengths.push(5e7);
   const rows: string[][] = [];
   for (const lines of [0, ...lengths]) rows.push(...(await measureLength(folder, lines)));
-  const head = ["log", "files", "page cache", "ready s", "first plant s"];
+  const head = ["log", "page cache", "ready s", "first plant s", "dd s"];
   process.stdout.write(`${formatTable(head, rows)}\n`);
   if (!canDrop) process.stdout.write("\nThe page cache cannot be emptied here: no cold starts.\n");
 });
@@ -80,43 +78,46 @@ async function measureLength(folder: string, lines: number): Promise<string[][]>
   const data = path.join(folder, `lines-${lines}`);
   generateStore(data, lines);
   const token = await createToken(data, main);
-  await start(data, token); // leaves what a clean stop leaves
-  const cases = CASES.filter(({ cache }) => cache === "warm" || canDrop);
-  const samples = new Map<Case, Start[]>(cases.map((each) => [each, []]));
+  const log = path.join(data, "plants.jsonl");
+  await start(data, token); // its stop leaves a checkpoint
+  const caches: readonly Cache[] = canDrop ? ["warm", "cold"] : ["warm"];
+  const samples: Record<Cache, Sample[]> = { warm: [], cold: [] };
   for (let round = 0; round < runs; round++) {
     note(`  round ${round + 1} of ${runs}`);
-    for (const each of cases) {
-      await prepare(data, each);
-      samples.get(each)?.push(await start(data, token));
+    for (const cache of caches) {
+      await prepare(log, cache);
+      const ddMs = await readWithDd(log);
+      await prepare(log, cache);
+      samples[cache].push({ ...(await start(data, token)), ddMs });
     }
   }
   fs.rmSync(data, { recursive: true });
-  return cases.map((each) => describe(lines, each, samples.get(each) ?? []));
+  return caches.map((cache) => describe(lines, cache, samples[cache]));
 }
 
-function describe(lines: number, { files, cache }: Case, starts: readonly Start[]): string[] {
-  const seconds = (value: (start: Start) => number) =>
-    formatSpread(spread(starts.map((each) => value(each) / 1000)));
+function describe(lines: number, cache: Cache, samples: readonly Sample[]): string[] {
+  const seconds = (value: (sample: Sample) => number) =>
+    formatSpread(spread(samples.map((each) => value(each) / 1000)));
   const ready = seconds(({ readyMs }) => readyMs);
-  return [formatRound(lines), files, cache, ready, seconds(({ firstMs }) => firstMs)];
+  const first = seconds(({ firstMs }) => firstMs);
+  return [formatRound(lines), cache, ready, first, seconds(({ ddMs }) => ddMs)];
 }
 
-/** Puts the folder and the cache into the state that a case begins with. */
-async function prepare(data: string, { files, cache }: Case): Promise<void> {
-  if (files === "log alone") {
-    for (const name of fs.readdirSync(data)) {
-      if (!/^(plants|tokens)\.jsonl$/.test(name)) fs.rmSync(path.join(data, name));
-    }
-  }
-  if (cache === "cold") {
-    await runToEnd(["sync", "-f", data]);
-    fs.writeFileSync(DROP_CACHES, "3");
+/** Puts the cache into the state that a start begins with. */
+async function prepare(log: string, cache: Cache): Promise<void> {
+  if (cache === "warm") {
+    await readWithDd(log);
     return;
   }
-  for (const name of fs.readdirSync(data)) {
-    if (name.startsWith("plants."))
-      await runToEnd(["dd", "status=none", "bs=1M", "of=/dev/null", `if=${path.join(data, name)}`]);
-  }
+  await runToEnd(["sync", "-f", log]);
+  fs.writeFileSync(DROP_CACHES, "3");
+}
+
+/** Reads the log to its end; returns how many milliseconds that takes. */
+async function readWithDd(log: string): Promise<number> {
+  const begin = performance.now();
+  await runToEnd(["dd", "status=none", "bs=1M", "of=/dev/null", `if=${log}`]);
+  return performance.now() - begin;
 }
 
 function canDropCaches(): boolean {

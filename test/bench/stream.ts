@@ -7,7 +7,7 @@
  *   npm run bench:stream                           a million plants
  *   npm run bench:stream -- --plants 10_000_000    the size of the promise
  *
- * Each run has a server of its own, started after a clean stop and come to rest,
+ * Each run has a server of its own, which has read the log and come to rest,
  * and what it held then is what its memory is compared with: no run finds what
  * another has left. Creates warm it up before they count, for the reason that
  * support/compare gives, and the memory they take meanwhile counts as well. What a
@@ -24,7 +24,6 @@
  * sizes by 90 bytes a new plant and at others by none, and the table says how much
  * of the memory that is: the rest is what a stream is promised to bound.
  */
-import fs from "node:fs";
 import path from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { generateStore } from "./generate.ts";
@@ -157,15 +156,9 @@ function runAnew(kind: Kind, place: Place): Promise<Run> {
   });
 }
 
-/** Gives a server that finds what a clean stop has left. */
 async function withServer<T>(data: string, use: (target: Target) => Promise<T>): Promise<T> {
-  const start = () => startServer({ name: "server", folder: data, scopes: ["read", "write"] });
-  // What a scan of the log leaves in memory would hide as much of what a run takes. Where there is
-  // no snapshot, the stop writes one of every plant; behind an old one the rest would be scanned.
-  fs.rmSync(path.join(data, "plants.jsonl.index"), { force: true });
-  await (await start()).stop();
   return withTargets(async (targets) => {
-    const target = await start();
+    const target = await startServer({ name: "server", folder: data, scopes: ["read", "write"] });
     targets.push(target);
     return use(target);
   });

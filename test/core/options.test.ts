@@ -37,8 +37,8 @@ for (const name of NAMES) {
 }
 
 const README = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
-/** Held to their defaults elsewhere: the first in the quick start, the others in the library alone. */
-const NOT_IN_TABLE: readonly NumberOptionName[] = ["port", "queueBytesMax", "snapshotBytesMin"];
+/** Held to their defaults elsewhere: the first in the quick start, the other in the library alone. */
+const NOT_IN_TABLE: readonly NumberOptionName[] = ["port", "queueBytesMax"];
 
 for (const name of NAMES.filter((name) => !NOT_IN_TABLE.includes(name))) {
   const flag = `--${name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;

@@ -12,8 +12,6 @@ export interface FolderState {
   readonly aside: readonly Buffer[];
   /** The same of the token log. */
   readonly asideOfTokens?: readonly Buffer[];
-  /** Done to each copy of the folder, because it would not outlive the copying. */
-  readonly inPlace?: (folder: string) => Promise<void>;
 }
 
 export type MakeState = (folder: string) => Promise<FolderState>;
@@ -88,22 +86,8 @@ const lostPagesAndTorn = withTail((book) => {
   return { tail: Buffer.concat([tail, torn]), aside: [...aside, torn] };
 });
 
-/** Long enough that a stop writes a snapshot of the index. */
+/** So long that the server writes a checkpoint of it at once, not only when it stops. */
 const longLog = withTail(() => ({ tail: Buffer.from(`${" ".repeat(1024 * 1024)}\n`.repeat(17)) }));
-
-/** A snapshot of the index, which speaks of this very file and not of a copy, and then a torn tail. */
-async function makeSnapshot(folder: string): Promise<FolderState> {
-  const state = await makeClean(folder);
-  const tail = Buffer.from(state.book.line(state.book.take()).slice(0, 30));
-  return {
-    ...state,
-    aside: [tail],
-    inPlace: async (copy) => {
-      await (await PlantStore.open(copy, { snapshotBytesMin: 1 })).close();
-      appendFileSync(join(copy, "plants.jsonl"), tail);
-    },
-  };
-}
 
 /** What kills at other moments leave lying about. */
 async function makeLittered(folder: string): Promise<FolderState> {
@@ -129,6 +113,5 @@ export const START_STATES: Readonly<Record<string, MakeState>> = {
   "lost pages": withTail(lostPages),
   "lost pages and torn tail, no checkpoint": withoutCheckpoint(lostPagesAndTorn),
   "long log": longLog,
-  snapshot: makeSnapshot,
   litter: makeLittered,
 };

@@ -31,7 +31,6 @@ async function runSession(
   { program, surroundings }: Launch,
 ): Promise<Attempt> {
   const book = state.book.copy();
-  await state.inPlace?.(folder);
   const args = state.tokens.length === 0 ? ["--first-token"] : [];
   const server = new Server(program, folder, { ...surroundings, args });
   const port = await server.ready;

@@ -1,10 +1,11 @@
-/** A log after many kills and starts: what a start writes again changes no byte. */
+/** Starts of a real server: what they write again changes no byte, and a byte that rots is found. */
 import assert from "node:assert/strict";
+import { readFileSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { test } from "node:test";
 import { makeFolder } from "../support/folders.ts";
-import { readLog } from "../support/stores.ts";
+import { logPath, readLog } from "../support/stores.ts";
 import { TIMEOUT } from "../support/watch.ts";
-import { assertKept, assertLog, plant, Trial } from "./trial.ts";
+import { assertKept, assertLog, plant, startRefused, Trial } from "./trial.ts";
 
 const RESTARTS = 10;
 const BURST = 20;
@@ -49,5 +50,25 @@ test(
       before = readLog(folder);
       assertKept(folder, acknowledged);
     }
+  },
+);
+
+test(
+  "a byte that rots at rest, without a trace in the times of the log, makes the next start end with status 3",
+  TIMEOUT,
+  async (t) => {
+    const trial = await Trial.start(t);
+    await trial.createAll([1, 2, 3]);
+    assert.equal((await trial.stop()).status, 0);
+    const log = logPath(trial.folder);
+    const { atime, mtime } = statSync(log);
+    const bytes = readFileSync(log);
+    bytes[bytes.indexOf("Plant 1")] = "Q".charCodeAt(0);
+    writeFileSync(log, bytes);
+    utimesSync(log, atime, mtime);
+    const end = await startRefused(t, trial.folder);
+    assert.equal(end.status, 3);
+    assert.ok(end.messages.some((message) => message.includes(log)));
+    assert.deepEqual(readFileSync(log), bytes, "left as found");
   },
 );

@@ -158,6 +158,17 @@ test("Checkpointer.finish() writes what came last; stop() writes nothing more", 
   }
 });
 
+test("Checkpointer writes nothing more, whatever comes, once the folder may be another process's", async (t) => {
+  const timers = fakeTimers(t);
+  const { logPath, checkpointer } = makeCheckpointer(t, EMPTY_LOG, EMPTY_LOG);
+  checkpointer.note(at(10));
+  checkpointer.leave();
+  timers[0]?.goOff();
+  checkpointer.note(at(2 * MIB_16));
+  await checkpointer.finish();
+  assert.equal(await readCheckpoint(logPath), undefined);
+});
+
 test("Checkpointer.finish() waits for a write under way, then writes what came after it", async (t) => {
   fakeTimers(t);
   const { logPath, checkpointer } = makeCheckpointer(t, EMPTY_LOG, EMPTY_LOG);
@@ -165,30 +176,6 @@ test("Checkpointer.finish() waits for a write under way, then writes what came a
   checkpointer.note(at(MIB_16 + 1)); // while the first is being written
   await checkpointer.finish();
   assert.deepEqual(await readCheckpoint(logPath), at(MIB_16 + 1));
-});
-
-test("Checkpointer.save() resolves once as much is on disk as was asked for, and writes no more than that needs", async (t) => {
-  fakeTimers(t);
-  const { logPath, checkpointer } = makeCheckpointer(t, EMPTY_LOG, EMPTY_LOG);
-  checkpointer.note(at(MIB_16));
-  checkpointer.note(at(MIB_16 + 1)); // while the first is being written
-  await checkpointer.save(MIB_16 + 1);
-  assert.deepEqual(await readCheckpoint(logPath), at(MIB_16 + 1));
-  checkpointer.note(at(MIB_16 + 2));
-  await checkpointer.save(MIB_16 + 1);
-  assert.deepEqual(await readCheckpoint(logPath), at(MIB_16 + 1));
-  await checkpointer.stop();
-});
-
-test("Checkpointer.save() rejects where it cannot be written", async (t) => {
-  fakeTimers(t);
-  const { logPath, checkpointer } = makeCheckpointer(t, EMPTY_LOG, EMPTY_LOG);
-  checkpointer.note(at(1));
-  const folder = path.dirname(logPath);
-  fs.renameSync(folder, `${folder}.away`);
-  await assert.rejects(checkpointer.save(1));
-  fs.renameSync(`${folder}.away`, folder);
-  await checkpointer.save(1);
 });
 
 test("Checkpointer.finish() leaves a checkpoint alone that is right already", async (t) => {

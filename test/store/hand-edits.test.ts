@@ -1,10 +1,20 @@
 /** What a hand does to a data directory between two runs, with a checkpoint beside the log. */
 import assert from "node:assert/strict";
-import { mkdirSync, rmSync, truncateSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  copyFileSync,
+  mkdirSync,
+  renameSync,
+  rmSync,
+  truncateSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import { type TestContext, test } from "node:test";
 import { crc32 } from "node:zlib";
 import { isSound, type NewPlant, PlantStore, repairLog, verifyLog } from "../../src/index.ts";
 import { checkpointPath, encodeCheckpoint, readCheckpoint } from "../../src/log/checkpoint.ts";
+import { LogFile } from "../../src/log/file.ts";
 import { makeFolder } from "../support/folders.ts";
 import { readQuarantines, snapshot } from "../support/snapshot.ts";
 import { collect, logPath, openStore, readLog, writeLog } from "../support/stores.ts";
@@ -220,5 +230,45 @@ test("a log cut back to its checkpoint starts; cut one byte shorter, it refuses"
   truncateSync(logPath(folder), A.length + B.length);
   await (await openStore(t, folder)).close();
   truncateSync(logPath(folder), A.length + B.length - 1);
+  await assert.rejects(PlantStore.open(folder), { code: "corruption" });
+});
+
+/** What changes the times of a log, or its inode, and none of its bytes. */
+const TOUCHES: readonly [says: string, touch: (path: string) => void][] = [
+  ["was touched", (path) => utimesSync(path, new Date(), new Date())],
+  [
+    "was copied back",
+    (path) => {
+      copyFileSync(path, `${path}.copy`);
+      renameSync(`${path}.copy`, path);
+    },
+  ],
+];
+
+for (const [says, touch] of TOUCHES) {
+  test(`a log that ${says} and holds what it held is served from`, async (t) => {
+    const folder = await makeStopped(t);
+    touch(logPath(folder));
+    const store = await openStore(t, folder);
+    assert.equal(store.status().checkpointBytes, A.length + B.length);
+    assert.deepEqual(await collect(store.list()), [PLANT_A, PLANT_B]);
+    assert.equal(await store.create(PLANT_C), "created");
+  });
+}
+
+test("a cut of what was never acknowledged hides no edit: the next start refuses (fake disk)", async (t) => {
+  const folder = await makeStopped(t);
+  const store = await openStore(t, folder);
+  writeLog(folder, A.replace("a", "z") + B);
+  const cause = Object.assign(new Error("ENOSPC: no space left on device"), { code: "ENOSPC" });
+  const disk = t.mock.method(LogFile.prototype, "append", async () => {
+    appendFileSync(logPath(folder), '{"id":1'); // a short write
+    truncateSync(logPath(folder), A.length + B.length); // which is undone
+    return { outcome: "refused", cause };
+  });
+  await assert.rejects(store.create(PLANT_C), { code: "write_failed" });
+  disk.mock.restore();
+  await store.close();
+  assert.equal(readLog(folder).length, A.length + B.length);
   await assert.rejects(PlantStore.open(folder), { code: "corruption" });
 });

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { PlantStore } from "../../src/index.ts";
 import { LogFile } from "../../src/log/file.ts";
 import { makeFolder } from "../support/folders.ts";
-import { collect, logPath, openStore, readLog } from "../support/stores.ts";
+import { collect, logPath, openStore, readLog, writeLog } from "../support/stores.ts";
 
 /** What may happen to the log under a running store. */
 const DISPLACEMENTS: readonly [says: string, displace: (log: string) => void][] = [
@@ -118,6 +118,26 @@ for (const [says, displace] of DISPLACEMENTS.slice(0, 3)) {
     await assert.rejects(store.create({ id: 2n, name: "b" }), { code: "store_failed" });
   });
 }
+
+test("a record that is another one than the index has fails the store", async (t) => {
+  const folder = makeFolder(t);
+  const store = await openStore(t, folder);
+  for (const id of [1n, 2n]) await store.create({ id, name: "a" });
+  const [one, two] = readLog(folder).split("\n");
+  writeLog(folder, `${two}\n${one}\n`);
+  await assert.rejects(store.get(1n), { code: "store_failed" });
+  assert.equal((await store.failed).code, "store_failed");
+  await store.close();
+  await assert.rejects(PlantStore.open(folder), { code: "corruption" });
+});
+
+test("calls leave nothing behind on the promise of a failure, which may never come", async (t) => {
+  const store = await openStore(t, makeFolder(t));
+  const then = t.mock.method(store.failed, "then");
+  await Promise.all([store.create({ id: 1n, name: "a" }), store.get(2n), collect(store.list())]);
+  await collect(store.list());
+  assert.equal(then.mock.callCount(), 0);
+});
 
 test("an id that is no int64 is the caller's mistake, and harms nothing", async (t) => {
   const store = await openStore(t, makeFolder(t));

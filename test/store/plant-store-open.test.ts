@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { PlantStore } from "../../src/index.ts";
 import { makeFolder } from "../support/folders.ts";
+import { snapshot } from "../support/snapshot.ts";
 import { collect, logPath, openFilesIn, openStore, readLog, writeLog } from "../support/stores.ts";
 import { collectWarnings } from "../support/watch.ts";
 
@@ -63,15 +64,29 @@ test("an open that was refused holds neither the lock nor a file", async (t) => 
   await openStore(t, folder);
 });
 
-test("an open is given up by what onProgress throws, and holds nothing", async (t) => {
+test("an open reports how much of the log is read, and at last all of it", async (t) => {
   const folder = makeFolder(t);
-  writeLog(folder, '{"id":1,"name":"a"}\n');
+  const line = `{"id":1,"name":"${"x".repeat(1024 * 1024)}"}\n`;
+  writeLog(folder, line + line.replace("1", "2"));
+  const reports: [number, number][] = [];
+  await openStore(t, folder, { onProgress: (...report) => reports.push(report) });
+  assert.deepEqual(reports, [
+    [line.length, 2 * line.length],
+    [2 * line.length, 2 * line.length],
+  ]);
+});
+
+test("an open is given up by what onProgress throws, changes nothing and holds nothing", async (t) => {
+  const folder = makeFolder(t);
+  writeLog(folder, '{"id":1,"name":"a"}\n{"id":2');
+  const before = snapshot(folder);
   const enough = new Error("enough");
   const onProgress = () => {
     throw enough;
   };
   await assert.rejects(PlantStore.open(folder, { onProgress }), (error) => error === enough);
   assert.deepEqual(openFilesIn(folder), []);
+  assert.deepEqual(snapshot(folder), before);
   assert.equal((await openStore(t, folder)).size, 1);
 });
 
@@ -86,8 +101,6 @@ const BAD_OPTIONS: readonly [name: string, value: unknown, error: "TypeError" | 
   ["queueBytesMax", Number.NaN, "RangeError"],
   ["queueBytesMax", -1, "RangeError"],
   ["queueBytesMax", null, "TypeError"],
-  ["snapshotBytesMin", 0, "RangeError"],
-  ["snapshotBytesMin", Number.POSITIVE_INFINITY, "RangeError"],
   ["command", 7, "TypeError"],
   ["onProgress", "loud", "TypeError"],
 ];

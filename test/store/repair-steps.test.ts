@@ -58,6 +58,7 @@ const STEPS: readonly [says: string, log: string, steps: readonly string[]][] = 
     DAMAGED,
     [
       "keep as plants.jsonl.before-repair-1",
+      "remove plants.jsonl.index.new",
       "remove plants.jsonl.index",
       "remove plants.jsonl.checkpoint",
       "plants.jsonl.repaired becomes plants.jsonl",
@@ -68,6 +69,7 @@ const STEPS: readonly [says: string, log: string, steps: readonly string[]][] = 
     "accepts an edit",
     EDITED,
     [
+      "remove plants.jsonl.index.new",
       "remove plants.jsonl.index",
       "remove plants.jsonl.checkpoint",
       "plants.jsonl.checkpoint.new becomes plants.jsonl.checkpoint",
