@@ -111,11 +111,6 @@ export class LogFile {
     }
   }
 
-  /** What tells this file from a copy of it. */
-  get inode(): bigint {
-    return this.#identity.ino;
-  }
-
   /** The length of the file at this moment. */
   size(): number {
     return fs.fstatSync(this.#handle.fd).size;
