@@ -45,6 +45,7 @@ export {
   SCOPES,
   type Scope,
   type ServiceState,
+  type StartProgress,
   type Status,
   type StoreStatus,
   type TokenStatus,

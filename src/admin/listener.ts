@@ -18,7 +18,7 @@ import { EXPOSITION_TYPE, encodeMetrics } from "./exposition.ts";
 import type { FreeBytes } from "./free-bytes.ts";
 import { type BuildInfo, readServiceMetrics } from "./metrics.ts";
 import { type EventLoopDelay, readProcessMetrics } from "./process-metrics.ts";
-import { judgeState, STATE_MESSAGES } from "./readiness.ts";
+import { describeState, judgeState } from "./readiness.ts";
 import type { Recorder } from "./recorder.ts";
 import { readStatusDocument } from "./status-document.ts";
 import { STATUS_PAGE, STATUS_PAGE_POLICY } from "./status-page.ts";
@@ -57,7 +57,7 @@ const ROUTES: Readonly<
     // A probe is impatient: the disk is asked only where its answer counts.
     const free = recorder.refusedMsAgo === undefined ? undefined : await freeBytes.read();
     const state = judgeState(status, recorder, free);
-    const body = `${JSON.stringify({ state, message: STATE_MESSAGES[state] })}\n`;
+    const body = `${JSON.stringify({ state, message: describeState(state, status) })}\n`;
     return { status: state === "ready" ? 200 : 503, type: JSON_TYPE, body };
   },
   "/metrics": async ({ status, freeBytes, recorder, build, delay }) => {

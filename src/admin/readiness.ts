@@ -34,7 +34,14 @@ export function judgeState(status: Status, recorder: Recorder, freeBytes?: numbe
 }
 
 /** For people. */
-export const STATE_MESSAGES: Readonly<Record<State, string>> = {
+export function describeState(state: State, status: Status): string {
+  const progress = state === "starting" ? status.progress?.() : undefined;
+  if (progress === undefined) return STATE_MESSAGES[state];
+  const percent = Math.floor((100 * progress.bytes) / Math.max(progress.total, 1));
+  return `${STATE_MESSAGES[state]}, ${percent} % so far`;
+}
+
+const STATE_MESSAGES: Readonly<Record<State, string>> = {
   starting: "the log is being read",
   ready: "requests are carried out",
   "out-of-disk": "the disk refuses what is written: new plants are answered 503",

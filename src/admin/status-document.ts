@@ -2,7 +2,7 @@
 import type { Status, TokenStatus } from "../core/services.ts";
 import { FAILURES } from "../http/reply.ts";
 import type { HistoryDocument } from "./history.ts";
-import { judgeState, STATE_MESSAGES, type State } from "./readiness.ts";
+import { describeState, judgeState, type State } from "./readiness.ts";
 import type { Recorder } from "./recorder.ts";
 
 /** Times are milliseconds since 1970; what is not known is `null`. */
@@ -51,7 +51,7 @@ export function readStatusDocument(
     now,
     startedAt: Math.round(performance.timeOrigin),
     state,
-    message: STATE_MESSAGES[state],
+    message: describeState(state, status),
     plants: store?.plants ?? null,
     logBytes: store?.logBytes ?? null,
     queueBytes: store?.queueBytes ?? null,

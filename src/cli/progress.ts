@@ -49,11 +49,19 @@ export function describe(
   const perSecond = bytes / Math.max(seconds, 0.001);
   const rate = `${megabytes(perSecond)}/s`;
   if (total === undefined) return `${what} ${megabytes(bytes)}, ${rate}`;
-  const share = total === 0 ? 1 : Math.min(bytes / total, 1);
-  const bar = "#".repeat(Math.floor(share * BAR_CELLS)).padEnd(BAR_CELLS, "-");
+  const bar = "#".repeat(Math.floor(shareOf(bytes, total) * BAR_CELLS)).padEnd(BAR_CELLS, "-");
   const left = Math.ceil(Math.max(total - bytes, 0) / Math.max(perSecond, 1));
-  const percent = Math.floor(share * 100);
-  return `${what} [${bar}] ${percent} % of ${megabytes(total)}, ${rate}, ${left} s left`;
+  return `${what} [${bar}] ${describeShare(bytes, total)}, ${rate}, ${left} s left`;
+}
+
+/** `42 % of 120.0 MB`. */
+export function describeShare(bytes: number, total: number): string {
+  return `${Math.floor(shareOf(bytes, total) * 100)} % of ${megabytes(total)}`;
+}
+
+/** At most 1: a file may grow while it is read. */
+function shareOf(bytes: number, total: number): number {
+  return total === 0 ? 1 : Math.min(bytes / total, 1);
 }
 
 function megabytes(bytes: number): string {

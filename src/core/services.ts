@@ -116,9 +116,17 @@ export interface TokenStatus {
   readonly expiresAt: number | undefined;
 }
 
+/** How much of the log a start has read. */
+export interface StartProgress {
+  readonly bytes: number;
+  readonly total: number;
+}
+
 /** What the admin listener shows. All but the disk is known at once. */
 export interface Status {
   state(): ServiceState;
+  /** While the state is `starting`; `undefined` until the first bytes of the log are read. */
+  progress?(): StartProgress | undefined;
   /** `undefined` until the store is open. */
   store(): StoreStatus | undefined;
   /** The live ones. */

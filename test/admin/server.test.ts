@@ -141,6 +141,21 @@ for (const [state, expected] of STATES) {
   });
 }
 
+test("while it starts, /readyz and the status page say how much of the log is read", async (t) => {
+  const admin = await startAdmin(t);
+  admin.status.current = "starting";
+  admin.status.known = undefined;
+  const messages = async () => [
+    JSON.parse((await admin.get("/readyz")).text).message,
+    JSON.parse((await admin.get("/status.json")).text).message,
+  ];
+  for (const message of await messages()) assert.equal(message.includes("%"), false);
+  admin.status.read = { bytes: 429, total: 1000 };
+  for (const message of await messages()) assert.match(message, /\b42 %/);
+  admin.status.current = "draining";
+  for (const message of await messages()) assert.equal(message.includes("%"), false);
+});
+
 function publishRefusal(error = 50302): void {
   requests.publish({
     method: "POST",

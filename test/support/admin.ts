@@ -5,6 +5,7 @@ import {
   type AdminAddress,
   AdminServer,
   type ServiceState,
+  type StartProgress,
   type Status,
   type StoreStatus,
 } from "../../src/index.ts";
@@ -20,8 +21,13 @@ export class TestStatus implements Status {
   };
   listed: ReturnType<Status["tokens"]> = [];
 
+  read: StartProgress | undefined;
+
   state(): ServiceState {
     return this.current;
+  }
+  progress(): StartProgress | undefined {
+    return this.read;
   }
   store(): StoreStatus | undefined {
     return this.known;

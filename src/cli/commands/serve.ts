@@ -120,7 +120,7 @@ async function serveStore(
   let server: PlantServer | undefined;
   // From the beginning on: what asks for a reload must not end a server that is not ready.
   onReloadSignal(opened.tls && (() => reloadCertificate(server, options)));
-  const store = await openStore(data, options, stop);
+  const store = await openStore(data, options, status, stop);
   let tokens: TokenRegistry | undefined;
   let exitStatus: ExitStatus = 0;
   try {
@@ -160,12 +160,13 @@ async function serveStore(
 async function openStore(
   data: string,
   options: ServeOptions,
+  status: ServeStatus,
   stop: AbortSignal,
 ): Promise<PlantStore> {
   const deadline = performance.now() + (cluster.isWorker ? WORKER_WAIT_MS : 0);
   for (let tries = 0; ; tries++) {
     try {
-      return await tryOpenStore(data, options, stop);
+      return await tryOpenStore(data, options, status, stop);
     } catch (error) {
       const isLocked = error instanceof PlantStoreError && error.code === "locked";
       if (!isLocked || performance.now() >= deadline) throw error;
@@ -177,12 +178,18 @@ async function openStore(
 }
 
 /** @throws the reason of the stop, where that comes while a long log is read. */
-function tryOpenStore(data: string, options: ServeOptions, stop: AbortSignal): Promise<PlantStore> {
+function tryOpenStore(
+  data: string,
+  options: ServeOptions,
+  status: ServeStatus,
+  stop: AbortSignal,
+): Promise<PlantStore> {
   const progress = new Progress("reading the log");
   return PlantStore.open(data, {
     command: "serve",
     onProgress: (bytes, total) => {
       stop.throwIfAborted();
+      status.reading(bytes, total);
       progress.update(bytes, total);
     },
     ...given({
