@@ -10,10 +10,7 @@ import { ioError, type LogFile } from "./file.ts";
 import { isBlank, LINE_FEED, type LinePosition, markLength } from "./format.ts";
 import { lineError } from "./line-error.ts";
 
-/**
- * With a quarter of it a scan takes a tenth longer, and an export a fifth. With more, the quick
- * look at lines (core/encoded-plant) would leave what lies behind the first MiB to the full one.
- */
+/** With a quarter of this a scan takes a tenth longer, and an export a fifth. */
 const BLOCK_BYTES = 1024 * 1024;
 
 /** Far more than a record may have: a longer line is a hole that a disk left, and fits no buffer. */

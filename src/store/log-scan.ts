@@ -22,8 +22,8 @@ import {
 import { readTail } from "../log/recovery.ts";
 import { IdIndex } from "./id-index.ts";
 import { IdLoader } from "./id-loader.ts";
-import { checkLines, type PlantTaker } from "./line-check.ts";
 import type { LineFault } from "./line-fault.ts";
+import { checkLines, type PlantTaker } from "./plant-lines.ts";
 import { isRecord } from "./record.ts";
 
 export interface ScanOptions {

@@ -12,8 +12,7 @@ import type { LogFile } from "../log/file.ts";
 import { lineError } from "../log/line-error.ts";
 import { type LineBlock, type LineVisitor, readLinesAt, visitLines } from "../log/reader.ts";
 import type { IdIndex } from "./id-index.ts";
-import { checkLines, type PlantTaker } from "./line-check.ts";
-import { LineRuns } from "./line-runs.ts";
+import { checkLines, LineRuns, type PlantTaker } from "./plant-lines.ts";
 import { decodeRecord } from "./record.ts";
 
 /** Half a millisecond's work as lines, some two where each has to be judged; most pages need no more. */

@@ -18,8 +18,7 @@ import {
   visitLines,
 } from "../log/reader.ts";
 import { IdIndex } from "./id-index.ts";
-import { checkLines, type PlantTaker } from "./line-check.ts";
-import { LineRuns } from "./line-runs.ts";
+import { checkLines, LineRuns, type PlantTaker } from "./plant-lines.ts";
 import { findReadable, openForReading } from "./readable.ts";
 import { decodeRecord } from "./record.ts";
 

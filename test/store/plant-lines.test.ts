@@ -7,7 +7,7 @@ import { LogFile } from "../../src/log/file.ts";
 import type { LinePosition } from "../../src/log/format.ts";
 import type { LineBlock } from "../../src/log/reader.ts";
 import { LOG_START, positionAfter, readBlocks, visitLines } from "../../src/log/reader.ts";
-import { checkLines } from "../../src/store/line-check.ts";
+import { checkLines } from "../../src/store/plant-lines.ts";
 import { anyInt64, anyPlant } from "../support/arbitraries.ts";
 import { makeFolder } from "../support/folders.ts";
 import { idOfWords } from "../support/id-words.ts";
