@@ -4,7 +4,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
-import { LineWriter, putText } from "../../src/cli/logging/line-writer.ts";
+import { LineWriter } from "../../src/cli/logging/line-writer.ts";
 import { until } from "../support/watch.ts";
 import { mountSmallDisk, remount } from "./machine.ts";
 
@@ -21,7 +21,7 @@ test("where the disk of a log is full, lines wait or are dropped and counted, an
   const filler = join(folder, "filler");
   writeFileSync(filler, Buffer.alloc(DISK_BYTES));
   const writer = new LineWriter<string>(fd, {
-    put: (text, _time, ...place) => putText(text, ...place),
+    line: (text) => text,
     loss: (lines) => `lost ${lines}`,
     fault: String,
   });

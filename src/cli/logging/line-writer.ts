@@ -39,29 +39,16 @@ const END_MS = 1000;
 /** How the lines of events look. */
 export interface LineFormat<Event> {
   /**
-   * Puts a line, with its line feed and no other, into `bytes` from `start`. Tells of nothing itself.
+   * Returns the line of an event, without a line feed. Logs nothing itself.
    *
    * @param time milliseconds since 1970.
-   * @returns where it ends, or `undefined` where that might be behind `end`.
-   * @throws whatever: `fault` has a line in its place. Not for what the other two return.
+   * @throws anything: the line of `fault` takes its place. For `loss` and `fault` it must not throw.
    */
-  put(event: Event, time: number, bytes: Buffer, start: number, end: number): number | undefined;
+  line(event: Event, time: number): string;
   /** So many lines were dropped, because nobody took them. */
   loss(lines: number): Event;
   /** Stands in the place of a line that could not be made. */
   fault(fault: unknown): Event;
-}
-
-/** A line that is a text, which has no line feed; see `LineFormat.put`. */
-export function putText(
-  text: string,
-  bytes: Buffer,
-  start: number,
-  end: number,
-): number | undefined {
-  const line = `${text}\n`;
-  if (start + Buffer.byteLength(line) > end) return undefined;
-  return start + bytes.write(line, start);
 }
 
 export class LineWriter<Event> {
@@ -175,9 +162,10 @@ export class LineWriter<Event> {
   /** Whether there was room. */
   #append(event: Event, time: number): boolean {
     const end = WAITING_BYTES_MAX - this.#rest.length;
-    const filled = this.#format.put(event, time, this.#filling, this.#filled, end);
-    if (filled !== undefined) this.#filled = filled;
-    return filled !== undefined;
+    const line = `${this.#format.line(event, time)}\n`;
+    if (this.#filled + Buffer.byteLength(line) > end) return false;
+    this.#filled += this.#filling.write(line, this.#filled);
+    return true;
   }
 
   /** Has the reader take some, if it is worth asking. */

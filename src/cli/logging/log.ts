@@ -34,13 +34,13 @@ export function startLog(options: LogOptions): void {
     });
     return;
   }
-  const put = format === "json" ? jsonFormat : textFormat(wantsColours(process.env, isTerminal));
-  writeLog(put, level);
+  const line = format === "json" ? jsonFormat : textFormat(wantsColours(process.env, isTerminal));
+  writeLog(line, level);
 }
 
-function writeLog(put: Format, level: Level): void {
+function writeLog(line: Format, level: Level): void {
   const writer = new LineWriter(openStandardError(), {
-    put,
+    line,
     loss: describeLoss,
     fault: describeFault,
   });

@@ -11,7 +11,7 @@ import { join } from "node:path";
 import { StringDecoder } from "node:string_decoder";
 import { type TestContext, test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
-import { type LineFormat, LineWriter, putText } from "../../../src/cli/logging/line-writer.ts";
+import { type LineFormat, LineWriter } from "../../../src/cli/logging/line-writer.ts";
 import { makeFolder } from "../../support/folders.ts";
 import { moduleArgs } from "../../support/run.ts";
 import { TIMEOUT, until } from "../../support/watch.ts";
@@ -23,8 +23,7 @@ type TestEvent = string | (() => string);
 const AT = 0;
 
 const FORMAT: LineFormat<TestEvent> = {
-  put: (event, _time, bytes, start, end) =>
-    putText(typeof event === "string" ? event : event(), bytes, start, end),
+  line: (event) => (typeof event === "string" ? event : event()),
   loss: (lines) => `lost ${lines}`,
   fault: (fault) => `no line: ${fault}`,
 };
@@ -45,10 +44,10 @@ function spawnWriter(t: TestContext, script: string, stderr: "pipe" | number): C
   const source = new URL("../../../src/cli/logging/", import.meta.url);
   const program = `
     import { spawnSync } from "node:child_process";
-    import { LineWriter, putText } from "${new URL("line-writer.ts", source)}";
+    import { LineWriter } from "${new URL("line-writer.ts", source)}";
     import { openStandardError } from "${new URL("standard-error.ts", source)}";
     const writer = new LineWriter(openStandardError(), {
-      put: (text, time, ...place) => putText(text, ...place),
+      line: (text) => text,
       loss: (lines) => "lost " + lines,
       fault: String,
     });
@@ -215,17 +214,17 @@ test("a line that cannot be made has another in its place that says so", (t) => 
   assert.equal(read(), "first\nno line: Error: a fault\nsecond\nlast words\n");
 });
 
-const TIMES: LineFormat<TestEvent>["put"] = (_, time, ...place) => putText(`${time}`, ...place);
+const TIMES: LineFormat<TestEvent>["line"] = (_, time) => `${time}`;
 
 test("an event has the time it was at, and the line in its place the same", (t) => {
   const { fd, read } = openFile(t);
-  const put: typeof FORMAT.put = (event, ...rest) => {
+  const line: typeof FORMAT.line = (event, time) => {
     if (event === "a fault") throw new Error(event);
-    return TIMES(event, ...rest);
+    return TIMES(event, time);
   };
   t.mock.method(Date, "now", () => 5000);
   t.mock.method(performance, "now", () => 3000);
-  const writer = new LineWriter(fd, { ...FORMAT, put });
+  const writer = new LineWriter(fd, { ...FORMAT, line });
   writer.writeLater("one", 1000);
   writer.writeLater("a fault", 2000.5);
   writer.writeLater("two", 2500);
@@ -285,7 +284,7 @@ function timesOf(t: TestContext, clock: (now: number) => number, pauses: readonl
   };
   t.mock.method(Date, "now", () => Math.floor(clock(look())));
   t.mock.method(performance, "now", look);
-  const writer = new LineWriter(fd, { ...FORMAT, put: TIMES });
+  const writer = new LineWriter(fd, { ...FORMAT, line: TIMES });
   const events: number[] = [];
   for (let now = 0.3; events.length < 120; now = Math.max(now + 0.7, looked + 0.1)) {
     looked = now + 0.1 + (events.length % 4) * 0.1;
