@@ -71,7 +71,20 @@ function requestInJson(request: RequestMessage, time: number): string {
 }
 
 function jsonStart(level: Level, event: string, time: number): string {
-  return `{"time":"${new Date(time).toISOString()}","level":"${level}","event":"${event}"`;
+  return `{"time":"${formatTime(time)}","level":"${level}","event":"${event}"`;
+}
+
+let lastSecond = Number.NaN;
+let lastSecondText = "";
+
+/** Like `toISOString`, which is called once a second here: it took a third of a line's time. */
+function formatTime(time: number): string {
+  const second = Math.floor(time / 1000);
+  if (second !== lastSecond) {
+    lastSecond = second;
+    lastSecondText = new Date(second * 1000).toISOString().slice(0, -"000Z".length);
+  }
+  return `${lastSecondText}${String(Math.floor(time) % 1000).padStart(3, "0")}Z`;
 }
 
 function encodeText(text: string | undefined): string {
