@@ -57,7 +57,7 @@ export { normalizeBasePath } from "./http/base-path.ts";
 export type { ListenOptions } from "./http/listen.ts";
 export { createRequestListener, type ListenerOptions } from "./http/listener.ts";
 export { OPENAPI } from "./http/openapi.ts";
-export { requireOrigins } from "./http/origins.ts";
+export { assertOrigins } from "./http/origins.ts";
 export { PlantServer, type ServerOptions } from "./http/server.ts";
 export type { TlsOptions } from "./http/tls.ts";
 export { type BackupReport, backup } from "./store/backup.ts";

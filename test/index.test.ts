@@ -33,6 +33,7 @@ test("the library exports these names and no others", () => {
     "PlantStoreError",
     "SCOPES",
     "TokenRegistry",
+    "assertOrigins",
     "backup",
     "createFirstToken",
     "createRequestListener",
@@ -55,7 +56,6 @@ test("the library exports these names and no others", () => {
     "parseInt64",
     "readPlants",
     "repairLog",
-    "requireOrigins",
     "revokeToken",
     "verifyLog",
   ]);

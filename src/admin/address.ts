@@ -5,14 +5,11 @@
  */
 import { isIP } from "node:net";
 import { formatHostPort } from "../core/host-port.ts";
-import { requireNumber, requireText } from "../core/options.ts";
+import { assertNumber, assertSocketPath, assertText } from "../core/options.ts";
 
 export type AdminAddress =
   | { readonly host: string; readonly port: number }
   | { readonly socketPath: string };
-
-/** More than sun_path of unix(7) takes, with its NUL. */
-const SOCKET_PATH_BYTES_MAX = 107;
 
 /**
  * Reads `127.0.0.1:9180`, `[::1]:9180`, `localhost:9180` or a path with a slash
@@ -21,7 +18,10 @@ const SOCKET_PATH_BYTES_MAX = 107;
  * @throws RangeError when the text is neither.
  */
 export function parseAdminAddress(text: string): AdminAddress {
-  if (text.includes("/")) return { socketPath: requireSocketPath("admin", text) };
+  if (text.includes("/")) {
+    assertSocketPath("admin", text);
+    return { socketPath: text };
+  }
   const [, host = "", port = ""] = /^(.+):([0-9]{1,5})$/.exec(text) ?? [];
   const bare = host.replace(/^\[(.*)\]$/, "$1");
   const isAddress = host === bare ? isIP(host) === 4 || NAME.test(host) : isIP(bare) === 6;
@@ -34,21 +34,13 @@ export function parseAdminAddress(text: string): AdminAddress {
 const NAME = /^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$/;
 
 /** @throws TypeError or RangeError, naming the option, when it is no address. @internal */
-export function requireAdminAddress(address: AdminAddress): void {
+export function assertAdminAddress(address: AdminAddress): void {
   const given = { ...address }; // also where it is no object
-  if ("socketPath" in given) requireSocketPath("address.socketPath", given.socketPath);
+  if ("socketPath" in given) assertSocketPath("address.socketPath", given.socketPath);
   else {
-    requireText("address.host", given.host);
-    requireNumber("port", given.port);
+    assertText("address.host", given.host);
+    assertNumber("port", given.port);
   }
-}
-
-function requireSocketPath(name: string, path: string): string {
-  requireText(name, path);
-  if (Buffer.byteLength(path) <= SOCKET_PATH_BYTES_MAX && !path.includes("\0")) return path;
-  throw new RangeError(
-    `${name}: expected a path of at most ${SOCKET_PATH_BYTES_MAX} bytes, as sockets have them, got "${path}"`,
-  );
 }
 
 /** `http://[::1]:9180`, or `unix:` and the path. */

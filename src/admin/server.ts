@@ -9,12 +9,12 @@ import { once } from "node:events";
 import http, { type Server } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { publishWarning } from "../core/channels.ts";
-import { requireMethods, requireText } from "../core/options.ts";
+import { assertMethods, assertText } from "../core/options.ts";
 import type { Status } from "../core/services.ts";
 import { describeParserFault, NODE_HEADERS_MAX } from "../http/framing.ts";
 import { encodeReply, errorReply } from "../http/reply.ts";
 import { nameRequest } from "../http/request-id.ts";
-import { type AdminAddress, formatAdminAddress, isLocal, requireAdminAddress } from "./address.ts";
+import { type AdminAddress, assertAdminAddress, formatAdminAddress, isLocal } from "./address.ts";
 import { FreeBytes } from "./free-bytes.ts";
 import { answerAdmin } from "./listener.ts";
 import { EventLoopDelay } from "./process-metrics.ts";
@@ -57,9 +57,9 @@ export class AdminServer {
    * missing, of the wrong type or out of its range.
    */
   static async start({ address, status, version }: AdminOptions): Promise<AdminServer> {
-    requireAdminAddress(address);
-    requireMethods("status", status, ["state", "store", "tokens", "freeBytes"]);
-    requireText("version", version);
+    assertAdminAddress(address);
+    assertMethods("status", status, ["state", "store", "tokens", "freeBytes"]);
+    assertText("version", version);
     const recorder = new Recorder();
     const delay = new EventLoopDelay();
     const freeBytes = new FreeBytes(status);

@@ -1,13 +1,13 @@
 /** Options that several commands share, and readers of option values. */
 import {
   type AdminAddress,
+  assertOrigins,
   DEFAULT_HOST,
   NUMBER_OPTIONS,
   type NumberOption,
   type NumberOptionName,
   normalizeBasePath,
   parseAdminAddress,
-  requireOrigins,
 } from "../index.ts";
 import { type Option, UsageError } from "./command.ts";
 
@@ -91,7 +91,7 @@ function parseBasePath(text: string): string {
 function parseOrigins(text: string): readonly string[] {
   const origins = text.split(",");
   try {
-    requireOrigins(origins);
+    assertOrigins(origins);
     return origins;
   } catch {
     throw new UsageError("expected origins such as https://app.example, or *");

@@ -76,14 +76,16 @@ type Numbers = { readonly [Name in NumberOptionName]?: number | undefined };
  */
 export function readNumber(options: Numbers, name: DefaultedName): number {
   const value = options[name];
-  return value === undefined ? NUMBER_OPTIONS[name].default : requireNumber(name, value);
+  if (value === undefined) return NUMBER_OPTIONS[name].default;
+  assertNumber(name, value);
+  return value;
 }
 
-/** The same of one that must be given. @internal */
-export function requireNumber(name: NumberOptionName, value: number): number {
+/** @throws TypeError or RangeError like `readNumber`. @internal */
+export function assertNumber(name: NumberOptionName, value: number): void {
   const { min, max } = NUMBER_OPTIONS[name];
   if (typeof value !== "number") throw typeFault(name, "a number", value);
-  if (Number.isInteger(value) && value >= min && value <= max) return value;
+  if (Number.isInteger(value) && value >= min && value <= max) return;
   throw new RangeError(`${name}: expected a whole number from ${min} to ${max}, got ${value}`);
 }
 
@@ -91,7 +93,7 @@ export function requireNumber(name: NumberOptionName, value: number): number {
  * @throws TypeError when it is neither absent nor a number; RangeError when no file can have it.
  * @internal
  */
-export function requireDescriptor(name: string, value: number | undefined): void {
+export function assertDescriptor(name: string, value: number | undefined): void {
   if (value === undefined) return;
   if (typeof value !== "number") throw typeFault(name, "a number", value);
   if (Number.isInteger(value) && value >= 0) return;
@@ -99,25 +101,37 @@ export function requireDescriptor(name: string, value: number | undefined): void
 }
 
 /** @throws TypeError when it is no string. @internal */
-export function requireString(name: string, value: string): void {
+export function assertString(name: string, value: string): void {
   if (typeof value !== "string") throw typeFault(name, "a string", value);
 }
 
 /** @throws TypeError when it is no string; RangeError when it is an empty one. @internal */
-export function requireText(name: string, value: string): void {
-  requireString(name, value);
+export function assertText(name: string, value: string): void {
+  assertString(name, value);
   if (value === "") throw new RangeError(`${name}: expected some text, got an empty string`);
 }
 
+/** `sun_path` of unix(7) holds 108 bytes, the last one a NUL. @internal */
+export const SOCKET_PATH_BYTES_MAX = 107;
+
+/** @throws TypeError when it is no string; RangeError when no socket can have the path. @internal */
+export function assertSocketPath(name: string, value: string): void {
+  assertText(name, value);
+  if (Buffer.byteLength(value) <= SOCKET_PATH_BYTES_MAX && !value.includes("\0")) return;
+  throw new RangeError(
+    `${name}: expected a path of at most ${SOCKET_PATH_BYTES_MAX} bytes, as sockets have them, got "${value}"`,
+  );
+}
+
 /** @throws TypeError when it is neither absent nor a function. @internal */
-export function requireFunction(name: string, value: unknown): void {
+export function assertFunction(name: string, value: unknown): void {
   if (value !== undefined && typeof value !== "function") {
     throw typeFault(name, "a function", value);
   }
 }
 
 /** @throws TypeError when it is no object with these methods, some of which may be absent. @internal */
-export function requireMethods(
+export function assertMethods(
   name: string,
   value: unknown,
   methods: readonly string[],

@@ -87,7 +87,7 @@ function parseAny(bytes: Buffer): NewPlant {
  * @throws TypeError or RangeError: a mistake of the calling program.
  * @internal
  */
-export function takeNewPlant({ id, name, tag }: NewPlant): NewPlant {
+export function validateNewPlant({ id, name, tag }: NewPlant): NewPlant {
   assertInt64(id);
   if (typeof name !== "string") throw new TypeError(`name: expected a string, got ${typeof name}`);
   if (tag !== undefined && typeof tag !== "string") {

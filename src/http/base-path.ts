@@ -2,7 +2,7 @@
  * What may stand before `/plants` in the path of a request. Which requests it
  * leads to is the router's.
  */
-import { requireString } from "../core/options.ts";
+import { assertString } from "../core/options.ts";
 
 /**
  * A base path as the router wants it: empty, or with a slash in front and none behind.
@@ -11,7 +11,7 @@ import { requireString } from "../core/options.ts";
  * can (RFC 3986 section 3.3).
  */
 export function normalizeBasePath(basePath: string): string {
-  requireString("basePath", basePath);
+  assertString("basePath", basePath);
   const path = basePath.replace(/\/$/, "");
   if (path !== "" && !/^(?:\/[A-Za-z0-9._~!$&'()*+,;=:@%-]+)+$/.test(path)) {
     throw new RangeError(`basePath: expected a path like /garden, got "${basePath}"`);

@@ -7,7 +7,7 @@
  * keeps it from the answer. Cookies play no part, so `*` is no more than it says.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { ANY_ORIGIN, requireOrigins } from "./origins.ts";
+import { ANY_ORIGIN, assertOrigins } from "./origins.ts";
 import { emptyReply, type Reply } from "./reply.ts";
 import { methodsOf, type Resource } from "./router.ts";
 
@@ -35,11 +35,11 @@ export class Cors {
   /**
    * `undefined` where no origin is named.
    *
-   * @throws TypeError or RangeError like `requireOrigins`.
+   * @throws TypeError or RangeError like `assertOrigins`.
    */
   static of(origins: readonly string[] | undefined): Cors | undefined {
     if (origins === undefined) return undefined;
-    requireOrigins(origins);
+    assertOrigins(origins);
     return origins.length === 0 ? undefined : new Cors(origins);
   }
 

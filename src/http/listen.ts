@@ -10,12 +10,12 @@ import { getHeapStatistics } from "node:v8";
 import { type DropMessage, drops, publishWarning } from "../core/channels.ts";
 import { formatHostPort } from "../core/host-port.ts";
 import {
+  assertDescriptor,
+  assertNumber,
+  assertText,
   DEFAULT_HOST,
   NUMBER_OPTIONS,
   readNumber,
-  requireDescriptor,
-  requireNumber,
-  requireText,
 } from "../core/options.ts";
 
 export interface ListenOptions {
@@ -51,9 +51,9 @@ const BACKLOG = 4096;
  */
 export async function listen(server: Server, options: ListenOptions): Promise<void> {
   const { host = DEFAULT_HOST, fd, bound } = options;
-  requireText("host", host);
+  assertText("host", host);
   const port = readNumber(options, "port");
-  requireDescriptor("fd", fd);
+  assertDescriptor("fd", fd);
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);
     const where = fd === undefined ? { host, port } : { fd };
@@ -122,9 +122,8 @@ export function boundConnections(
   const connectionBytes = CONNECTION_BYTES + headerBytesMax + (isTls ? TLS_BYTES : 0);
   const heapBytes = getHeapStatistics().heap_size_limit;
   const most = connectionsMax ?? connectionsThatFit(readLimits(), heapBytes, connectionBytes);
-  const message: DropMessage = {
-    connectionsMax: requireNumber("connectionsMax", most),
-  };
+  assertNumber("connectionsMax", most);
+  const message: DropMessage = { connectionsMax: most };
   server.maxConnections = most;
   let dropped = 0;
   let warnedAt = Number.NEGATIVE_INFINITY;

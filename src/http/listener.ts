@@ -9,7 +9,7 @@
  */
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
 import { publishWarning } from "../core/channels.ts";
-import { readNumber, requireMethods } from "../core/options.ts";
+import { assertMethods, readNumber } from "../core/options.ts";
 import { encodePlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import type { PlantService, TokenVerifier, VerifiedToken } from "../core/services.ts";
 import {
@@ -130,8 +130,8 @@ class Listener {
 
   constructor(options: ListenerOptions, lingering = new Lingering()) {
     const { plants, tokens, basePath = "" } = options;
-    requireMethods("plants", plants, ["create", "get", "list"], ["listLines"]);
-    requireMethods("tokens", tokens, ["verify"], ["isCurrent"]);
+    assertMethods("plants", plants, ["create", "get", "list"], ["listLines"]);
+    assertMethods("tokens", tokens, ["verify"], ["isCurrent"]);
     this.#plants = plants;
     this.#authenticator = new Authenticator(tokens);
     this.#cors = Cors.of(options.corsOrigins);

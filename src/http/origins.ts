@@ -14,7 +14,7 @@ const ORIGIN = /^[a-z][a-z0-9+.-]*:\/\/[^\s/?#,*@]+$/;
  *
  * @throws TypeError or RangeError for what no browser sends as an origin.
  */
-export function requireOrigins(origins: readonly string[]): void {
+export function assertOrigins(origins: readonly string[]): void {
   if (!Array.isArray(origins)) {
     throw new TypeError(`corsOrigins: expected an array of strings, got ${typeof origins}`);
   }

@@ -28,7 +28,7 @@ export interface LinePosition {
  * @internal
  */
 export function encodeLine(record: string): string {
-  requireOneLine(record);
+  assertOneLine(record);
   return `${record}\n`;
 }
 
@@ -39,11 +39,11 @@ export function encodeLine(record: string): string {
  * @internal
  */
 export function lineBytes(record: string): number {
-  requireOneLine(record);
+  assertOneLine(record);
   return Buffer.byteLength(record) + 1;
 }
 
-function requireOneLine(record: string): void {
+function assertOneLine(record: string): void {
   if (record.includes("\n")) throw new RangeError("A record must not hold a line feed");
 }
 

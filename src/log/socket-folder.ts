@@ -9,10 +9,8 @@
 import { randomBytes } from "node:crypto";
 import fs from "node:fs";
 import path from "node:path";
+import { SOCKET_PATH_BYTES_MAX } from "../core/options.ts";
 import { giveSocketToFolderOwner } from "./file.ts";
-
-/** `sun_path` holds 108 bytes, the last one a NUL. */
-const SOCKET_PATH_BYTES_MAX = 107;
 
 /** A lock's file in the folder. Device and inode distinguish it from a later file of that name. */
 export interface Entry {

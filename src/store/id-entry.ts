@@ -26,7 +26,7 @@ const WORD = 2 ** 32;
 export const OFFSET_LIMIT = 2 ** 40 - 1;
 
 /** @throws RangeError for an offset of `OFFSET_LIMIT` or more. */
-export function requireOffset(offset: number): void {
+export function assertOffset(offset: number): void {
   if (offset >= OFFSET_LIMIT)
     throw new RangeError(`offset: expected less than ${OFFSET_LIMIT}, got ${offset}`);
 }
@@ -41,7 +41,7 @@ export function writeEntry(
   offset: number,
   line: number,
 ): void {
-  requireOffset(offset);
+  assertOffset(offset);
   const stored = offset + 1;
   words[at] = low;
   words[at + HIGH] = high;

@@ -10,7 +10,7 @@
  * 100 bytes each; this costs 16 to 22. Entries are only ever added.
  */
 import { randomBytes } from "node:crypto";
-import { ENTRY_WORDS, HASH, HIGH, positionOf, requireOffset } from "./id-entry.ts";
+import { assertOffset, ENTRY_WORDS, HASH, HIGH, positionOf } from "./id-entry.ts";
 import { IdHash, SEED_BYTES } from "./id-hash.ts";
 import { PAGE_SLOTS, PagePool, SLACK, SlotTable } from "./slot-table.ts";
 
@@ -100,7 +100,7 @@ export class IdIndex {
 
   /** The same for an id given as two signed 32-bit halves. */
   addWords(low: number, high: number, offset: number): number | undefined {
-    requireOffset(offset);
+    assertOffset(offset);
     return this.#addHashed(this.#hash.of(low, high), low, high, offset);
   }
 

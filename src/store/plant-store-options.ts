@@ -1,5 +1,5 @@
 /** What whoever opens a store may choose. What the numbers may be, core/options says. */
-import { readNumber, requireFunction, requireText } from "../core/options.ts";
+import { assertFunction, assertText, readNumber } from "../core/options.ts";
 
 export interface PlantStoreOptions {
   /** What this process does, named to whoever finds the directory locked. Default: `library`. */
@@ -20,8 +20,8 @@ export interface PlantStoreOptions {
  */
 export function readOptions(options: PlantStoreOptions) {
   const { command = "library", onProgress } = options;
-  requireText("command", command);
-  requireFunction("onProgress", onProgress);
+  assertText("command", command);
+  assertFunction("onProgress", onProgress);
   return {
     command,
     onProgress,

@@ -12,8 +12,8 @@ import { creates, publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { LOCK_NAME, LOG_NAME } from "../core/file-names.ts";
 import { assertInt64 } from "../core/int64.ts";
-import { requireText } from "../core/options.ts";
-import { encodeNewPlant, type NewPlant, takeNewPlant } from "../core/plant.ts";
+import { assertText } from "../core/options.ts";
+import { encodeNewPlant, type NewPlant, validateNewPlant } from "../core/plant.ts";
 import type { CreateOutcome, ListOptions, PlantService, StoreStatus } from "../core/services.ts";
 import { checkpointPath, readCheckpoint } from "../log/checkpoint.ts";
 import { Checkpointer } from "../log/checkpointer.ts";
@@ -91,7 +91,7 @@ export class PlantStore implements PlantService {
    * of the wrong type or out of its range (`NUMBER_OPTIONS`).
    */
   static async open(directory: string, options: PlantStoreOptions = {}): Promise<PlantStore> {
-    requireText("directory", directory);
+    assertText("directory", directory);
     const { command, onProgress, batchBytesMax, queueBytesMax } = readOptions(options);
     const { isOpenToOthers } = await ensureDirectory(directory);
     if (isOpenToOthers) {
@@ -141,7 +141,7 @@ export class PlantStore implements PlantService {
   }
 
   async create(given: NewPlant): Promise<CreateOutcome> {
-    const plant = takeNewPlant(given);
+    const plant = validateNewPlant(given);
     this.#assertUsable();
     const hash = this.#index.hashOfId(plant.id);
     const inFlight = this.#inFlight.find(plant.id, hash);

@@ -2,15 +2,15 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import {
+  assertFunction,
+  assertMethods,
+  assertNumber,
+  assertString,
+  assertText,
   NUMBER_OPTIONS,
   type NumberOption,
   type NumberOptionName,
   readNumber,
-  requireFunction,
-  requireMethods,
-  requireNumber,
-  requireString,
-  requireText,
 } from "../../src/core/options.ts";
 
 const NAMES = Object.keys(NUMBER_OPTIONS) as NumberOptionName[];
@@ -19,7 +19,10 @@ for (const name of NAMES) {
   const { default: byDefault, min, max }: NumberOption = NUMBER_OPTIONS[name];
 
   test(`${name} is ${byDefault ?? "not fixed"} by default, and takes whole numbers from ${min} to ${max}`, () => {
-    const read = (value: number) => requireNumber(name, value);
+    const read = (value: number) => {
+      assertNumber(name, value);
+      return value;
+    };
     if (name !== "connectionsMax") {
       assert.equal(readNumber({}, name), byDefault);
       assert.equal(readNumber({ [name]: undefined }, name), byDefault);
@@ -52,12 +55,12 @@ for (const name of NAMES.filter((name) => !NOT_IN_TABLE.includes(name))) {
 }
 
 test("text must be a string, and not an empty one", () => {
-  requireText("host", "::1");
-  assert.throws(() => requireText("host", ""), { name: "RangeError", message: namedBy("host") });
-  requireString("basePath", "");
+  assertText("host", "::1");
+  assert.throws(() => assertText("host", ""), { name: "RangeError", message: namedBy("host") });
+  assertString("basePath", "");
   for (const value of [7, null, undefined, ["a"]]) {
     const wrong = value as unknown as string;
-    assert.throws(() => requireText("host", wrong), {
+    assert.throws(() => assertText("host", wrong), {
       name: "TypeError",
       message: namedBy("host"),
     });
@@ -65,11 +68,11 @@ test("text must be a string, and not an empty one", () => {
 });
 
 test("a function may be absent, and an object must have its methods", () => {
-  requireFunction("onProgress", undefined);
-  requireFunction("onProgress", () => {});
-  assert.throws(() => requireFunction("onProgress", "no"), { message: namedBy("onProgress") });
+  assertFunction("onProgress", undefined);
+  assertFunction("onProgress", () => {});
+  assert.throws(() => assertFunction("onProgress", "no"), { message: namedBy("onProgress") });
   const [create, get] = [() => {}, () => {}];
-  requireMethods("plants", { create, get }, ["create", "get"]);
+  assertMethods("plants", { create, get }, ["create", "get"]);
   const LACKING: readonly [value: unknown, method: string][] = [
     [undefined, "create"],
     [null, "create"],
@@ -83,7 +86,7 @@ test("a function may be absent, and an object must have its methods", () => {
       name: "TypeError",
       message: new RegExp(`^plants: expected .*\\b${method}\\(\\)`),
     };
-    assert.throws(() => requireMethods("plants", value, ["create", "get"]), fault);
+    assert.throws(() => assertMethods("plants", value, ["create", "get"]), fault);
   }
 });
 

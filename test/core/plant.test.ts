@@ -9,7 +9,7 @@ import {
   isSamePlant,
   type NewPlant,
   parseNewPlant,
-  takeNewPlant,
+  validateNewPlant,
 } from "../../src/core/plant.ts";
 import { anyPlant } from "../support/arbitraries.ts";
 import { usedBytes } from "../support/memory.ts";
@@ -226,19 +226,19 @@ const MISTAKES: readonly [what: string, plant: unknown, error: ErrorConstructor]
 ];
 
 for (const [what, plant, error] of MISTAKES) {
-  test(`takeNewPlant() throws a ${error.name} for ${what}`, () => {
-    assert.throws(() => takeNewPlant(plant as NewPlant), error);
+  test(`validateNewPlant() throws a ${error.name} for ${what}`, () => {
+    assert.throws(() => validateNewPlant(plant as NewPlant), error);
   });
 }
 
-test("takeNewPlant() copies every plant, and nothing else", () => {
+test("validateNewPlant() copies every plant, and nothing else", () => {
   for (const id of [INT64_MIN, -1n, 0n, INT64_MAX]) {
-    assert.deepEqual(takeNewPlant({ id, name: "" }), { id, name: "" });
+    assert.deepEqual(validateNewPlant({ id, name: "" }), { id, name: "" });
   }
   const more = { id: 7n, name: "Fern", tag: undefined, height: 3 } as unknown as NewPlant;
-  assert.deepEqual(takeNewPlant(more), { id: 7n, name: "Fern" });
+  assert.deepEqual(validateNewPlant(more), { id: 7n, name: "Fern" });
   const isCopied = (plant: NewPlant) => {
-    const copy = takeNewPlant(plant);
+    const copy = validateNewPlant(plant);
     assert.deepEqual(copy, { ...plant });
     assert.notEqual(copy, plant);
   };

@@ -4,7 +4,7 @@ import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { EventEmitter, once } from "node:events";
 import { test } from "node:test";
 import { Connection } from "../../src/http/connection.ts";
-import { createRequestListener, PlantServer, requireOrigins } from "../../src/index.ts";
+import { assertOrigins, createRequestListener, PlantServer } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
 import { assertError, encodeRequest, exchange, type RequestParts } from "../support/contract.ts";
 import type { RawAnswer } from "../support/raw.ts";
@@ -364,7 +364,7 @@ const NO_ORIGINS = [
 
 for (const origin of NO_ORIGINS) {
   test(`"${origin}" is refused as an origin`, async () => {
-    assert.throws(() => requireOrigins([APP, origin]), RangeError);
+    assert.throws(() => assertOrigins([APP, origin]), RangeError);
     const plants = { create: unused, get: unused, list: unused };
     const options = { port: 0, plants, tokens: { verify: () => undefined } };
     await assert.rejects(PlantServer.start({ ...options, corsOrigins: [origin] }), RangeError);
@@ -372,9 +372,9 @@ for (const origin of NO_ORIGINS) {
 }
 
 test("origins are an array of strings", () => {
-  requireOrigins([APP, OTHER, "*", "http://[::1]:8080", "capacitor://localhost"]);
-  assert.throws(() => requireOrigins("*" as unknown as string[]), TypeError);
-  assert.throws(() => requireOrigins([7] as unknown as string[]), RangeError);
+  assertOrigins([APP, OTHER, "*", "http://[::1]:8080", "capacitor://localhost"]);
+  assert.throws(() => assertOrigins("*" as unknown as string[]), TypeError);
+  assert.throws(() => assertOrigins([7] as unknown as string[]), RangeError);
 });
 
 function unused(): never {
