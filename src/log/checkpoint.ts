@@ -1,17 +1,20 @@
 /**
- * The checkpoint of a log: how long it was, how many records it held, and the
- * CRC-32 of its bytes, when all of them were on disk.
+ * The checkpoint of a log: how long it was, how many records it held, and the CRC-32 of its bytes,
+ * when all of them were on disk; and when one is written.
  *
- * Invariant: a checkpoint speaks of synced bytes only, so a log that is shorter
- * or that differs before that length has lost or changed something that was
- * acknowledged. It is written atomically and checks itself; one that is missing
- * or torn says nothing, which is no fault.
+ * Invariant: a checkpoint covers synced bytes only, so a log that is shorter, or differs before
+ * that length, has lost or changed something that was acknowledged. The file is replaced
+ * atomically and checks itself. A missing or torn checkpoint is no fault. The log does not depend
+ * on it: no append ever waits for one.
  */
+import { constants } from "node:fs";
 import fs from "node:fs/promises";
 import path from "node:path";
 import { crc32 } from "node:zlib";
-import { ioError, openEntry, syncDirectory } from "./file.ts";
-import { replaceFile } from "./replace-file.ts";
+import { publishWarning } from "../core/channels.ts";
+import { ioError, openEntry, removeLeftover, syncDirectory } from "./file.ts";
+
+const { O_CREAT, O_TRUNC, O_WRONLY } = constants;
 
 export interface Checkpoint {
   /** The length of the log; a line starts there. */
@@ -53,9 +56,28 @@ export async function readCheckpoint(logPath: string): Promise<Checkpoint | unde
   }
 }
 
-/** @throws PlantStoreError `io_error`; the checkpoint before it stays then. @internal */
+/**
+ * Replaces the checkpoint beside a log: after a power cut it is either the old one or the new one.
+ *
+ * @throws PlantStoreError `io_error`; the old checkpoint stays then.
+ * @internal
+ */
 export async function writeCheckpoint(logPath: string, checkpoint: Checkpoint): Promise<void> {
-  await replaceFile(checkpointPath(logPath), Buffer.from(encodeCheckpoint(checkpoint)));
+  const newPath = newCheckpointPath(logPath);
+  try {
+    const handle = await openEntry(newPath, O_WRONLY | O_CREAT | O_TRUNC);
+    try {
+      await handle.writeFile(encodeCheckpoint(checkpoint));
+      await handle.sync();
+    } finally {
+      await handle.close();
+    }
+    await fs.rename(newPath, checkpointPath(logPath));
+    await syncDirectory(path.dirname(logPath));
+  } catch (cause) {
+    removeLeftover(newPath);
+    throw ioError(`Cannot write "${checkpointPath(logPath)}"`, cause);
+  }
 }
 
 /**
@@ -78,6 +100,11 @@ export function checkpointPath(logPath: string): string {
   return `${logPath}.checkpoint`;
 }
 
+/** Where a checkpoint is written before it takes its place; a killed process leaves it there. */
+export function newCheckpointPath(logPath: string): string {
+  return `${checkpointPath(logPath)}.new`;
+}
+
 /** One line of JSON; the member `check` is the CRC-32 of the text before it. @internal */
 export function encodeCheckpoint({ bytes, records, crc32: sum }: Checkpoint): string {
   const text = `{"bytes":${bytes},"records":${records},"crc32":"${hex(sum)}"`;
@@ -95,4 +122,94 @@ function decodeCheckpoint(line: string): Checkpoint | undefined {
 
 function hex(sum: number): string {
   return sum.toString(16).padStart(8, "0");
+}
+
+const EVERY_BYTES = 16 * 1024 * 1024;
+const QUIET_MS = 10_000;
+
+/**
+ * Writes checkpoints in the background: after every 16 MiB, after 10 s of quiet, and when it is
+ * closed. A failure is warned about once, and tried again at the next of these occasions.
+ */
+export class Checkpointer {
+  readonly #logPath: string;
+  /** The one on disk. */
+  #written: Checkpoint | undefined;
+  /** The length of the log at the last attempt, successful or not. */
+  #triedBytes: number;
+  #latest: Checkpoint;
+  #writing: Promise<void> | undefined;
+  #quiet: NodeJS.Timeout | undefined;
+  #hasWarned = false;
+  #isAbandoned = false;
+
+  /** @param written the checkpoint that is on disk. */
+  constructor(logPath: string, latest: Checkpoint, written: Checkpoint | undefined) {
+    this.#logPath = logPath;
+    this.#latest = latest;
+    this.#written = written;
+    this.#triedBytes = written?.bytes ?? 0;
+    if (!this.#isUpToDate()) this.note(latest);
+  }
+
+  /** How much of the log the checkpoint on disk covers. */
+  get writtenBytes(): number | undefined {
+    return this.#written?.bytes;
+  }
+
+  /** Call it after every batch that became durable. */
+  note(latest: Checkpoint): void {
+    this.#latest = latest;
+    if (latest.bytes - this.#triedBytes >= EVERY_BYTES) void this.#write();
+    if (this.#quiet === undefined) {
+      this.#quiet = setTimeout(() => void this.#write(), QUIET_MS);
+      this.#quiet.unref(); // `close` writes one anyway
+    } else this.#quiet.refresh();
+  }
+
+  /** Writes nothing from now on: another process may own the folder. */
+  abandon(): void {
+    this.#isAbandoned = true;
+  }
+
+  /** Waits for a write under way. */
+  async idle(): Promise<void> {
+    await this.#writing;
+  }
+
+  /** Writes a checkpoint of the whole log, to which nothing is appended any more. */
+  async close(): Promise<void> {
+    clearTimeout(this.#quiet);
+    await this.idle();
+    await this.#write();
+  }
+
+  #isUpToDate(): boolean {
+    const { bytes, crc32 } = this.#latest;
+    return bytes === this.#written?.bytes && crc32 === this.#written.crc32;
+  }
+
+  /** One at a time; never rejects. */
+  #write(): Promise<void> {
+    this.#writing ??= this.#writeLatest().finally(() => {
+      this.#writing = undefined;
+    });
+    return this.#writing;
+  }
+
+  async #writeLatest(): Promise<void> {
+    if (this.#isAbandoned || this.#isUpToDate()) return;
+    const checkpoint = this.#latest;
+    this.#triedBytes = checkpoint.bytes;
+    try {
+      await writeCheckpoint(this.#logPath, checkpoint);
+      this.#written = checkpoint;
+      this.#hasWarned = false;
+    } catch (error) {
+      if (!this.#hasWarned) {
+        publishWarning("Cannot write the checkpoint now; no plant is at risk", error);
+      }
+      this.#hasWarned = true;
+    }
+  }
 }

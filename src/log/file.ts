@@ -557,6 +557,13 @@ export async function syncDirectory(directory: string): Promise<void> {
   }
 }
 
+/** Removes an unfinished file, if there is one and the system lets it: nothing depends on it. */
+export function removeLeftover(filePath: string): void {
+  try {
+    fs.rmSync(filePath, { force: true });
+  } catch {}
+}
+
 /** An `io_error` that says what could not be done and, in words, why. */
 export function ioError(action: string, cause: unknown): PlantStoreError {
   return new PlantStoreError("io_error", `${action}: ${describeSystemError(cause)}`, { cause });

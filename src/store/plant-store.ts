@@ -15,16 +15,15 @@ import { assertInt64 } from "../core/int64.ts";
 import { assertText } from "../core/options.ts";
 import { encodeNewPlant, type NewPlant, validateNewPlant } from "../core/plant.ts";
 import type { CreateOutcome, ListOptions, PlantService, StoreStatus } from "../core/services.ts";
-import { checkpointPath, readCheckpoint } from "../log/checkpoint.ts";
-import { Checkpointer } from "../log/checkpointer.ts";
+import { Checkpointer, newCheckpointPath, readCheckpoint } from "../log/checkpoint.ts";
 import {
   describeSystemError,
   ensureDirectory,
   type LogFile,
+  removeLeftover,
   unpromisedFileSystem,
 } from "../log/file.ts";
 import { DirectoryLock } from "../log/lock.ts";
-import { newPathOf, removeLeftover } from "../log/replace-file.ts";
 import { LogWriter } from "../log/writer.ts";
 import { requireRoom } from "./capacity.ts";
 import type { IdIndex } from "./id-index.ts";
@@ -77,7 +76,7 @@ export class PlantStore implements PlantService {
     this.#settling = parts.log.settle && new Settling(parts.log.settle);
     this.failed = parts.writer.failed;
     void this.#lock.lost.then((cause) => {
-      this.#checkpointer.leave();
+      this.#checkpointer.abandon();
       this.#writer.fail(cause);
     });
   }
@@ -220,7 +219,7 @@ export class PlantStore implements PlantService {
     await this.#writer.drain();
     await this.#settling?.drain();
     // Also if the log was taken away: the next start has to know that there was one.
-    await this.#checkpointer.finish();
+    await this.#checkpointer.close();
     await closeAndRelease(this.#file, this.#lock);
   }
 
@@ -296,7 +295,7 @@ function warnOfFileSystem(directory: string): void {
  */
 function removeLeftovers(logPath: string): void {
   removeLeftover(repairedPath(logPath));
-  removeLeftover(newPathOf(checkpointPath(logPath)));
+  removeLeftover(newCheckpointPath(logPath));
 }
 
 /** The directory goes free also where the system cannot close the log. */

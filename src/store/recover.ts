@@ -26,7 +26,6 @@ import {
   settle,
   type Unsettled,
 } from "../log/recovery.ts";
-import { newPathOf } from "../log/replace-file.ts";
 import type { IdIndex } from "./id-index.ts";
 import type { LineFault } from "./line-fault.ts";
 import { LogScan } from "./log-scan.ts";
@@ -70,7 +69,7 @@ export async function recover(file: LogFile, options: RecoverOptions): Promise<R
 export async function removePersistedIndex(logPath: string): Promise<void> {
   const indexPath = `${logPath}.index`;
   try {
-    for (const each of [newPathOf(indexPath), indexPath]) await fs.rm(each, { force: true });
+    for (const each of [`${indexPath}.new`, indexPath]) await fs.rm(each, { force: true });
   } catch (cause) {
     throw ioError(`Cannot remove "${indexPath}"`, cause);
   }

@@ -19,13 +19,12 @@ import {
   removeCheckpoint,
   writeCheckpoint,
 } from "../log/checkpoint.ts";
-import { ioError, LogFile, syncDirectory } from "../log/file.ts";
+import { ioError, LogFile, removeLeftover, syncDirectory } from "../log/file.ts";
 import type { LinePosition } from "../log/format.ts";
 import { DirectoryLock } from "../log/lock.ts";
 import { copyRange } from "../log/quarantine.ts";
 import { type LineBlock, LOG_START, readBlocks, visitLines } from "../log/reader.ts";
 import { earliestBatchStart, endOfLines, rewrite } from "../log/recovery.ts";
-import { removeLeftover } from "../log/replace-file.ts";
 import type { LineFault } from "./line-fault.ts";
 import { LogScan } from "./log-scan.ts";
 import { openForReading } from "./readable.ts";

@@ -5,8 +5,8 @@ import os from "node:os";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { PlantStoreError } from "../../src/core/errors.ts";
+import { EMPTY_LOG, writeCheckpoint } from "../../src/log/checkpoint.ts";
 import { describeSystemError, ensureDirectory, ioError, LogFile } from "../../src/log/file.ts";
-import { replaceFile } from "../../src/log/replace-file.ts";
 import { makeFolder } from "../support/folders.ts";
 import { openLog } from "../support/logs.ts";
 import { makeServiceFolder, NEEDS_ROOT, SERVICE } from "../support/other-user.ts";
@@ -57,7 +57,8 @@ const TRAPS: Readonly<Record<string, (filePath: string, vault: string) => void>>
 const GUARDED_OPENERS: Readonly<Record<string, (filePath: string) => Promise<unknown>>> = {
   ...OPENERS,
   "LogFile.openForReading()": LogFile.openForReading,
-  "replaceFile()": (filePath) => replaceFile(filePath.slice(0, -".new".length), Buffer.from("x")),
+  "writeCheckpoint()": (filePath) =>
+    writeCheckpoint(filePath.slice(0, -".checkpoint.new".length), EMPTY_LOG),
 };
 
 for (const [trap, set] of Object.entries(TRAPS)) {
@@ -69,12 +70,12 @@ for (const [trap, set] of Object.entries(TRAPS)) {
         const vault = path.join(makeFolder(t), "shadow");
         fs.writeFileSync(vault, "secret\n", { mode: 0o600 });
         const folder = makeServiceFolder(t);
-        const filePath = path.join(folder, "a.new");
+        const filePath = path.join(folder, "a.checkpoint.new");
         set(filePath, vault);
         const result = await open(filePath).catch((error) => error);
         // There is a file: it is not created. A new file takes the place of what is in its way.
         if (name === "LogFile.create()") assert.equal(result, undefined, trap);
-        else if (name !== "replaceFile()") assert.ok(isIoError(result), name);
+        else if (name !== "writeCheckpoint()") assert.ok(isIoError(result), name);
         const { uid, gid, mode } = fs.statSync(vault);
         assert.deepEqual([name, uid, gid, mode & 0o777], [name, 0, 0, 0o600]);
         assert.equal(fs.readFileSync(vault, "utf8"), "secret\n", name);
@@ -94,7 +95,7 @@ test(
       file.survey();
       assert.deepEqual(await file.append(Buffer.from(text)), { outcome: "durable" });
       await file.close();
-      await replaceFile(`${filePath}.checkpoint`, Buffer.from(text));
+      await writeCheckpoint(filePath, EMPTY_LOG);
     }
     assert.equal(fs.readFileSync(filePath, "utf8"), "one\ntwo\n");
     for (const name of [filePath, `${filePath}.checkpoint`]) {
