@@ -5,7 +5,10 @@ import {
   findBannedWords,
   findCircles,
   findForbiddenImports,
+  findLongFunctions,
+  findManyImports,
   findMissingHeaders,
+  findShortParts,
   readSources,
   type Sources,
 } from "./house.ts";
@@ -17,6 +20,8 @@ const RULES: readonly {
   readonly find: (sources: Sources) => string[];
   /** Small houses that break the rule, each once. */
   readonly broken: readonly Record<string, string>[];
+  /** The files that break it at present. One that is mended must leave this list; none may join. */
+  readonly exceptions?: readonly string[];
 }[] = [
   {
     says: "every file imports only what its room may",
@@ -55,6 +60,75 @@ const RULES: readonly {
     ],
   },
   {
+    says: "no file has more than 12 imports",
+    find: findManyImports,
+    broken: [
+      { "core/a.ts": 'import { x } from "node:buffer";\n'.repeat(13) },
+      { "core/a.ts": 'import {\n  type X,\n  y,\n} from "./x.ts";\n'.repeat(13) },
+      { "core/a.ts": 'import "./x.ts";\nimport type X from "./y.ts";\n'.repeat(7) },
+    ],
+    exceptions: [
+      "admin/listener.ts",
+      "admin/server.ts",
+      "auth/token-file.ts",
+      "cli/commands/serve.ts",
+      "cli/main.ts",
+      "http/connections.ts",
+      "http/listener.ts",
+      "http/reader.ts",
+      "store/backup.ts",
+      "store/log-scan.ts",
+      "store/plant-store.ts",
+      "store/recover.ts",
+      "store/repair.ts",
+    ],
+  },
+  {
+    says: "no file under 40 lines has one importer only",
+    find: findShortParts,
+    broken: [
+      { "core/a.ts": 'import "./b.ts";', "core/b.ts": "/** Short. */\n" },
+      { "cli/a.ts": 'const b = await import("./b.ts");', "cli/b.ts": "\n".repeat(39) },
+      { "log/a.ts": 'import type { B } from "./b.ts";\nexport * from "./b.ts";', "log/b.ts": "" },
+    ],
+    exceptions: [
+      "cli/commands/backup.ts",
+      "cli/commands/export.ts",
+      "cli/commands/get.ts",
+      "cli/commands/import.ts",
+      "cli/commands/list.ts",
+      "cli/commands/print-completion.ts",
+      "cli/commands/print-openapi.ts",
+      "cli/commands/token-revoke.ts",
+      "cli/confirm.ts",
+      "cli/first-token.ts",
+      "cli/logging/standard-error.ts",
+      "cli/print-config.ts",
+      "cli/suggest.ts",
+      "cli/systemd.ts",
+      "cli/tls-files.ts",
+      "store/capacity.ts",
+      "store/reads.ts",
+    ],
+  },
+  {
+    says: "no function has more than 70 lines",
+    find: findLongFunctions,
+    broken: [
+      { "core/a.ts": `export function long(): void {\n${"  work();\n".repeat(71)}}\n` },
+      { "core/a.ts": `class A {\n  async #long(a) {\n${"    work();\n".repeat(71)}  }\n}\n` },
+      { "core/a.ts": `const long = () => {\n${"  work();\n".repeat(71)}};\n` },
+      { "core/a.ts": `each(\n  (a) => {\n${"    work();\n".repeat(71)}  },\n);\n` },
+      {
+        "core/a.ts": `function long({\n  a,\n  b,\n}: A): B | C {\n${"  work();\n".repeat(71)}}\n`,
+      },
+      {
+        "core/a.ts": `function long(\n  a: A,\n) {\n  if (a) {\n${"    work();\n".repeat(75)}  }\n}\n`,
+      },
+    ],
+    exceptions: ["admin/metrics.ts", "cli/systemd-unit.ts"],
+  },
+  {
     says: "no file holds what the house bans",
     find: findBannedWords,
     broken: [
@@ -67,9 +141,20 @@ const RULES: readonly {
   },
 ];
 
-for (const { says, find, broken } of RULES) {
+for (const { says, find, broken, exceptions = [] } of RULES) {
   test(`in src, ${says}`, () => {
-    assert.deepEqual(find(sources), []);
+    const breaches = find(sources);
+    const isKnown = (breach: string) => exceptions.some((file) => breach.startsWith(`${file} `));
+    assert.deepEqual(
+      breaches.filter((breach) => !isKnown(breach)),
+      [],
+    );
+    const isNeeded = (file: string) => breaches.some((breach) => breach.startsWith(`${file} `));
+    assert.deepEqual(
+      exceptions.filter((file) => !isNeeded(file)),
+      [],
+      "exceptions that are mended: take them from the list",
+    );
   });
 
   test(`a breach is found: ${says}`, () => {

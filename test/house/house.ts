@@ -78,6 +78,58 @@ export function findMissingHeaders(sources: Sources): string[] {
     .map(([file]) => `${file} has no header`);
 }
 
+/** The most imports that a file of one concept needs. */
+const IMPORTS_MAX = 12;
+
+export function findManyImports(sources: Sources): string[] {
+  return [...sources]
+    .filter(([, text]) => (text.match(/^import\b(?!\()/gm)?.length ?? 0) > IMPORTS_MAX)
+    .map(([file]) => `${file} has more than ${IMPORTS_MAX} imports`);
+}
+
+/** A shorter file is part of the one file that imports it. */
+const SHORT_LINES = 40;
+
+export function findShortParts(sources: Sources): string[] {
+  const importers = new Map<string, Set<string>>();
+  for (const [file, text] of sources) {
+    for (const specifier of importsOf(text)) {
+      if (!specifier.startsWith(".")) continue;
+      const imported = resolve(file, specifier);
+      importers.set(imported, (importers.get(imported) ?? new Set()).add(file));
+    }
+  }
+  return [...sources].flatMap(([file, text]) => {
+    const [only, ...others] = importers.get(file) ?? [];
+    const isPart = only !== undefined && others.length === 0;
+    const isShort = text.split("\n").length - 1 < SHORT_LINES;
+    return isPart && isShort ? [`${file} is short, and only ${only} imports it`] : [];
+  });
+}
+
+const FUNCTION_LINES_MAX = 70;
+
+/** Relies on the formatter: a block ends at the first `}` that is indented as its first line is. */
+export function findLongFunctions(sources: Sources): string[] {
+  return [...sources].flatMap(([file, text]) => {
+    const lines = text.split("\n");
+    return lines.flatMap((line, at) => {
+      if (!/(=>|\)(: .+)?) \{$/.test(line)) return [];
+      const indent = /^ */.exec(line)?.[0] ?? "";
+      const closing = new RegExp(`^${indent}[)}\\]]`);
+      const opening = new RegExp(`^${indent}[^ )}\\]]`);
+      const begin = closing.test(line)
+        ? lines.findLastIndex((other, index) => index < at && opening.test(other))
+        : at;
+      const head = (lines[begin] ?? "").trim();
+      if (/^(if|for|while|switch)\b/.test(head)) return [];
+      const end = lines.findIndex((other, index) => index > at && other.startsWith(`${indent}}`));
+      const isLong = end - at - 1 > FUNCTION_LINES_MAX;
+      return isLong ? [`${file} has more than ${FUNCTION_LINES_MAX} lines in "${head}"`] : [];
+    });
+  });
+}
+
 const BANNED: readonly { readonly pattern: RegExp; readonly but: RegExp; readonly why: string }[] =
   [
     { pattern: /\b(TO[D]O|FIX[M]E|X[X]X)\b/, but: /^$/, why: "unfinished work" },
