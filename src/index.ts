@@ -53,11 +53,11 @@ export {
   type Verdict,
   type VerifiedToken,
 } from "./core/services.ts";
-export { normalizeBasePath } from "./http/base-path.ts";
-export type { ListenOptions } from "./http/listen.ts";
+export { assertOrigins } from "./http/cors.ts";
 export { createRequestListener, type ListenerOptions } from "./http/listener.ts";
 export { OPENAPI } from "./http/openapi.ts";
-export { assertOrigins } from "./http/origins.ts";
+export { normalizeBasePath } from "./http/router.ts";
+export type { ListenOptions } from "./http/server.ts";
 export { PlantServer, type ServerOptions } from "./http/server.ts";
 export type { TlsOptions } from "./http/tls.ts";
 export { type BackupReport, backup } from "./store/backup.ts";

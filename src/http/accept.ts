@@ -7,7 +7,7 @@
  * usual one, as section 12.4.1 allows.
  */
 
-import { trimSpace } from "./raw-headers.ts";
+import { trimSpace } from "./request-head.ts";
 
 const QUALITY = /^[ \t]*q[ \t]*=[ \t]*(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)[ \t]*$/i;
 

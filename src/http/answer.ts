@@ -9,8 +9,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { Socket } from "node:net";
 import { encodeReply, type Reply, writeReplyHead } from "./reply.ts";
-import { nameRequest } from "./request-id.ts";
-import { publishAnswer } from "./request-message.ts";
+import { nameRequest, publishAnswer } from "./request-message.ts";
 import { trySendWhole } from "./whole-answer.ts";
 
 /** Reading a rest of a body up to this length costs less than a new connection. */

@@ -9,7 +9,7 @@ import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { PlantStoreError } from "../core/errors.ts";
 import type { Scope, TokenVerifier, Verdict, VerifiedToken } from "../core/services.ts";
-import { readSoleHeader, SEVERAL } from "./raw-headers.ts";
+import { readSoleHeader, SEVERAL } from "./request-head.ts";
 
 /** The scheme is case-insensitive (RFC 9110 section 11.1); the token is a `b64token`. */
 const BEARER = /^bearer +([A-Za-z0-9._~+/-]+=*)$/i;

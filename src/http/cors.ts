@@ -1,15 +1,18 @@
 /**
- * Which pages of other origins may use the service from a browser (the CORS
- * protocol of the Fetch standard).
- *
- * Off unless origins are named, and then nothing here is called. A page of
- * another origin that is not named gets what it would get without: the browser
- * keeps it from the answer. Cookies play no part, so `*` is no more than it says.
+ * Which pages of other origins may use the service from a browser (the CORS protocol of the Fetch
+ * standard). Off unless origins are named. A page of an origin that is not named gets the answers it
+ * would get without CORS, and its browser keeps it from reading them. Cookies play no part, so `*`
+ * permits no more than it says.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { ANY_ORIGIN, assertOrigins } from "./origins.ts";
 import { emptyReply, type Reply } from "./reply.ts";
 import { methodsOf, type Resource } from "./router.ts";
+
+/** Any origin at all. */
+const ANY_ORIGIN = "*";
+
+/** `scheme://host[:port]`, as a browser sends it. */
+const ORIGIN = /^[a-z][a-z0-9+.-]*:\/\/[^\s/?#,*@]+$/;
 
 /** Headers of answers that a page may read besides those it always may. */
 const EXPOSED = "ETag, Link, Retry-After, WWW-Authenticate, X-Request-Id";
@@ -18,13 +21,14 @@ const MAX_AGE_S = 7200;
 
 const MARKS = ["Vary", "Access-Control-Allow-Origin", "Access-Control-Expose-Headers"] as const;
 
-/** Whether `mark` sets a header of this name, written so. */
+/** Whether `mark` sets a header of this name, written so. @internal */
 export function isCorsHeader(name: string): boolean {
   return (MARKS as readonly string[]).includes(name);
 }
 
 type Marks = { [Name in (typeof MARKS)[number]]?: string };
 
+/** @internal */
 export class Cors {
   readonly #origins: ReadonlySet<string>;
 
@@ -95,4 +99,27 @@ export class Cors {
     }
     return headers;
   }
+}
+
+/**
+ * Guards the origins that a program names.
+ *
+ * @throws TypeError or RangeError for what no browser sends as an origin.
+ */
+export function assertOrigins(origins: readonly string[]): void {
+  if (!Array.isArray(origins)) {
+    throw new TypeError(`corsOrigins: expected an array of strings, got ${typeof origins}`);
+  }
+  for (const origin of origins) {
+    if (origin === ANY_ORIGIN || isOrigin(origin)) continue;
+    throw new RangeError(
+      `corsOrigins: expected an origin such as https://app.example, or *, got "${origin}"`,
+    );
+  }
+}
+
+function isOrigin(text: string): boolean {
+  if (typeof text !== "string" || !ORIGIN.test(text)) return false;
+  // A browser leaves a default port out, and writes the host in lower case.
+  return !/^https?:/.test(text) || (URL.canParse(text) && new URL(text).origin === text);
 }

@@ -20,7 +20,6 @@ import {
   ignoreFollowing,
   Lingering,
 } from "./answer.ts";
-import { normalizeBasePath } from "./base-path.ts";
 import { Authenticator, insufficientScope } from "./bearer.ts";
 import {
   BodyCollector,
@@ -32,12 +31,18 @@ import {
 } from "./body.ts";
 import { Cors } from "./cors.ts";
 import { DirectRequest } from "./direct-request.ts";
-import { findLengthFault } from "./framing.ts";
-import { requireExpectation, requireJson } from "./media-type.ts";
 import { Reader } from "./reader.ts";
 import { errorReply, isRequestError, okReply, scopeChallenge } from "./reply.ts";
+import { findLengthFault, requireExpectation, requireJson } from "./request-head.ts";
 import { noteArrival, noteBody, noteOperation, noteSender } from "./request-message.ts";
-import { findPreflighted, findRoute, methodNotAllowed, methodsOf, notFound } from "./router.ts";
+import {
+  findPreflighted,
+  findRoute,
+  methodNotAllowed,
+  methodsOf,
+  normalizeBasePath,
+  notFound,
+} from "./router.ts";
 
 export interface ListenerOptions {
   /** Where plants go; it stays the caller's to close. */

@@ -6,15 +6,263 @@
  * holds it against the code: every path, method, scope, status, header and
  * error number of one is in the other.
  */
-import {
-  bareHeaders,
-  COMPONENTS,
-  type Failures,
-  failure,
-  headers,
-  headResponses,
-  ref,
-} from "./openapi-components.ts";
+
+/** Points to a part. */
+function ref(kind: "schemas" | "responses" | "headers" | "parameters", name: string) {
+  return { $ref: `#/components/${kind}/${name}` };
+}
+
+/** What any answer carries, the last three only where pages of other origins are let in, or `Vary` on lists. */
+const COMMON_HEADERS = [
+  "Cache-Control",
+  "X-Request-Id",
+  "Access-Control-Allow-Origin",
+  "Access-Control-Expose-Headers",
+  "Vary",
+];
+
+/** The headers of an answer without a body, by the names under which they are described. */
+function bareHeaders(...more: readonly string[]) {
+  const names = [...COMMON_HEADERS, ...more];
+  return Object.fromEntries(names.map((name) => [name, ref("headers", name)]));
+}
+
+/** The headers of an answer with a body. */
+function headers(...more: readonly string[]) {
+  return bareHeaders("X-Content-Type-Options", ...more);
+}
+
+type Failures = Readonly<Record<string, readonly [error: number, message: string]>>;
+
+/** A failure, with an example for each of its numbers; headers behind them. */
+function failure(description: string, failures: Failures, ...more: readonly string[]) {
+  const examples = Object.entries(failures).map(([name, [error, message]]) => {
+    return [name, { value: { error, message } }];
+  });
+  return {
+    description,
+    headers: headers(...more),
+    content: {
+      "application/json": {
+        schema: ref("schemas", "Error"),
+        examples: Object.fromEntries(examples),
+      },
+    },
+  };
+}
+
+/** What the owner's interface has not, also where an operation of it has it. */
+const ADDITION = { "x-addition": true };
+
+function added(...parts: Parameters<typeof failure>) {
+  return { ...ADDITION, ...failure(...parts) };
+}
+
+function header(description: string, example: string | number) {
+  const type = typeof example === "number" ? "integer" : "string";
+  return { ...ADDITION, description, schema: { type }, example };
+}
+
+const ID = {
+  type: "integer",
+  format: "int64",
+  description:
+    "The identification number of the plant: any int64, exactly. JavaScript's `JSON.parse` loses digits beyond 2^53.",
+};
+
+const PLANT = {
+  name: { type: "string", description: "The name of the plant." },
+  tag: { type: "string", description: "The tag that specifies the type of the plant." },
+};
+
+const TOKENS_UNREADABLE: Failures = {
+  tokens_unreadable: [
+    50306,
+    "Authorization: cannot judge tokens now, because the server cannot read its token file; send the request again later",
+  ],
+};
+
+const UNAVAILABLE: Failures = {
+  overloaded: [50301, "Cannot take the request now: too many are under way; send it again later"],
+  store_failed: [
+    50303,
+    "Cannot use the store: it has stopped after a failure of its disk or data directory; the outcome of a create is unknown: send the identical request again",
+  ],
+  closed: [50304, "Cannot use the store: it is closed"],
+  ...TOKENS_UNREADABLE,
+};
+
+const COMPONENTS = {
+  securitySchemes: {
+    bearerAuth: {
+      type: "http",
+      scheme: "bearer",
+      description:
+        "A token from the operator. Scopes are an addition: `write` is for the interface, `read` for the additions.",
+    },
+  },
+  schemas: {
+    Plant: { type: "object", required: ["name"], properties: PLANT },
+    NewPlant: { type: "object", required: ["id", "name"], properties: { id: ID, ...PLANT } },
+    Error: {
+      type: "object",
+      required: ["error", "message"],
+      properties: {
+        error: {
+          type: "integer",
+          format: "int32",
+          description: "The kind of failure: the status times 100, and a number. Never changes.",
+        },
+        message: { type: "string", description: "For people. May change." },
+      },
+    },
+  },
+  parameters: {
+    id: {
+      name: "id",
+      in: "path",
+      required: true,
+      description:
+        "The id in its canonical form: digits without a sign or zeros before them, or with `-`.",
+      schema: { type: "integer", format: "int64" },
+      example: 7,
+    },
+    limit: {
+      name: "limit",
+      in: "query",
+      description: "How many plants at most; a stream has all where none is given.",
+      schema: { type: "integer", format: "int32", minimum: 1, maximum: 1000, default: 100 },
+    },
+    after: {
+      name: "after",
+      in: "query",
+      description: "The id of the plant behind which to begin.",
+      schema: { type: "integer", format: "int64" },
+    },
+    ifNoneMatch: {
+      name: "If-None-Match",
+      in: "header",
+      description: "Tags of what the client has.",
+      schema: { type: "string" },
+      example: '"shTb6xM-xZAPIh8vb0ej9u"',
+    },
+  },
+  headers: {
+    Accept: header("The media type that would have been taken.", "application/json"),
+    "Accept-Encoding": header("The coding that would have been taken.", "identity"),
+    "Access-Control-Allow-Headers": header("What a page may send.", "Authorization, Content-Type"),
+    "Access-Control-Allow-Methods": header("The methods of the path.", "GET, HEAD, POST"),
+    "Access-Control-Allow-Origin": header("Whose pages are let in.", "https://app.example"),
+    "Access-Control-Expose-Headers": header("What a page may read.", "ETag, Link"),
+    "Access-Control-Max-Age": header("For how many seconds that holds.", 7200),
+    Allow: header("The methods of the path.", "GET, HEAD, POST"),
+    "Cache-Control": header("Who may keep the answer.", "no-store"),
+    ETag: header("The tag of the plant; strong.", '"shTb6xM-xZAPIh8vb0ej9u"'),
+    Link: header(
+      "The next page, relative to this one; none behind the last.",
+      '<?limit=100&after=107>; rel="next"',
+    ),
+    "Retry-After": header("In how many seconds to send the request again.", 1),
+    Vary: header("What the answer depends on.", "Origin"),
+    "WWW-Authenticate": header("What is needed.", 'Bearer realm="plant-store"'),
+    "X-Content-Type-Options": header("Always `nosniff`.", "nosniff"),
+    "X-Request-Id": header(
+      "The client's own where it is safe, else one of ours.",
+      "d293887cb9f4-51",
+    ),
+  },
+  responses: {
+    BadRequest: added("The request is not valid HTTP.", {
+      bad_request: [40001, "Host: expected one header, got 2"],
+    }),
+    Unauthorized: added(
+      "There is no live token in the request.",
+      {
+        missing_token: [40101, 'Authorization: expected "Bearer <ACCESS_TOKEN>", got nothing'],
+        invalid_token: [
+          40102,
+          "Authorization: expected a live token, got one that is unknown, expired or revoked",
+        ],
+      },
+      "WWW-Authenticate",
+    ),
+    Forbidden: added(
+      "The token lacks the scope that is needed.",
+      {
+        insufficient_scope: [
+          40301,
+          'Authorization: expected a token with the scope "read", got one with "write"',
+        ],
+      },
+      "WWW-Authenticate",
+    ),
+    TooSlow: added("The request came too slowly.", {
+      request_timeout: [40801, "request: expected all of it sooner"],
+    }),
+    TooLarge: added("The body is too long.", {
+      body_too_large: [41301, "body: expected at most 1048576 bytes, got more"],
+    }),
+    UnsupportedMediaType: added(
+      "The body is not JSON in UTF-8, or it is compressed.",
+      {
+        unsupported_media_type: [
+          41501,
+          "Content-Type: expected application/json in UTF-8, got nothing",
+        ],
+        unsupported_encoding: [
+          41502,
+          "Content-Encoding: expected identity or nothing, got another coding",
+        ],
+      },
+      "Accept",
+      "Accept-Encoding",
+    ),
+    ExpectationFailed: added("Something else than 100-continue is expected.", {
+      expectation_failed: [41701, "Expect: expected 100-continue or nothing"],
+    }),
+    HeadersTooLarge: added("Request line and headers are too long.", {
+      header_too_large: [43101, "headers: expected fewer bytes of them"],
+    }),
+    Internal: added("A defect of the server.", {
+      internal: [
+        50001,
+        "the server met a fault of its own; its operator finds the reason in the log",
+      ],
+    }),
+    TokensUnreadable: added("Send the request again, later.", TOKENS_UNREADABLE, "Retry-After"),
+    Unavailable: added("Send the request again, later.", UNAVAILABLE, "Retry-After"),
+    CreateUnavailable: added(
+      "Send the identical request again, later; without a `Retry-After`, only the operator can help. The outcome is unknown after `write_failed` and `store_failed`; nothing was stored after the others.",
+      {
+        ...UNAVAILABLE,
+        write_failed: [
+          50302,
+          "Cannot store it now: no space left on device (ENOSPC); the outcome is unknown: send the identical request again",
+        ],
+        not_stored: [
+          50305,
+          "Cannot store it now: no space left on device (ENOSPC); nothing was stored: send the request again later",
+        ],
+      },
+      "Retry-After",
+    ),
+  },
+};
+
+type SharedResponse = keyof (typeof COMPONENTS)["responses"];
+
+/** What HEAD is answered: what GET is, without the bodies. */
+function headResponses(responses: Readonly<Record<string, object>>) {
+  return Object.fromEntries(
+    Object.entries(responses).map(([status, response]) => {
+      const name = "$ref" in response ? String(response.$ref).replace(/.*\//, "") : undefined;
+      const whole: { readonly content?: unknown } =
+        name === undefined ? response : COMPONENTS.responses[name as SharedResponse];
+      const { content: _, ...head } = whole;
+      return [status, head];
+    }),
+  );
+}
 
 /** Any request may be answered so. */
 const ALWAYS = {

@@ -12,9 +12,9 @@ import { PlantStoreError } from "../core/errors.ts";
 import { encodeNewPlant } from "../core/plant.ts";
 import type { PlantService } from "../core/services.ts";
 import { LIMIT_DEFAULT, type ListQuery } from "./list-query.ts";
-import { trimSpace } from "./raw-headers.ts";
 import type { ReadLease } from "./read-lease.ts";
 import { emptyReply, okReply, type Reply } from "./reply.ts";
+import { trimSpace } from "./request-head.ts";
 
 const PAGE_BYTES_MAX = 1024 * 1024;
 

@@ -10,8 +10,7 @@ import { parseListQuery } from "./list-query.ts";
 import { LEASE_BYTES, ReadLease } from "./read-lease.ts";
 import { getPlant, listPlants } from "./read-plants.ts";
 import type { Reply } from "./reply.ts";
-import { nameRequest } from "./request-id.ts";
-import { publishAnswer } from "./request-message.ts";
+import { nameRequest, publishAnswer } from "./request-message.ts";
 import { StreamPace } from "./stream-pace.ts";
 import { sliceLines, streamPlants, wantsStream } from "./stream-plants.ts";
 

@@ -1,14 +1,30 @@
 /**
- * What `plant-store:request` tells of a request, gathered on its way.
+ * What is known about a request for its log line: its id, and the message of `plant-store:request`.
  *
- * Whoever answers publishes, so there is one message an answer, wherever in
- * this room it is given. While nobody listens each function is one comparison:
- * no clock is read and nothing is kept. What is kept goes with its request.
+ * The code that answers publishes, so there is one message an answer. Without a subscriber each
+ * function is one comparison: no clock is read and nothing is kept. What is kept goes with its request.
  */
+import { randomBytes } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import { type RequestMessage, requests } from "../core/channels.ts";
 import type { VerifiedToken } from "../core/services.ts";
 import { type Operation, pathOf } from "./router.ts";
+
+/** Nothing that a header, a line of a log, a shell or a page could take for its own. */
+const SAFE = /^[A-Za-z0-9._~+/=:@-]{1,64}$/;
+
+const OURS = `${randomBytes(6).toString("hex")}-`;
+let made = 0;
+
+/**
+ * The id of a request: the client's own `X-Request-Id` if it is safe to repeat, else one of ours, a
+ * random part for each process and a counter, so that ids are unique among restarts and replicas.
+ * Several `X-Request-Id` headers arrive joined by commas, which is not safe.
+ */
+export function nameRequest(req?: IncomingMessage): string {
+  const sent = req?.headers["x-request-id"];
+  return typeof sent === "string" && SAFE.test(sent) ? sent : OURS + ++made;
+}
 
 /** The message itself; until it is published, `durationMs` is when the request arrived. */
 export type Noted = { -readonly [Member in keyof RequestMessage]: RequestMessage[Member] };

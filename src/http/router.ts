@@ -1,16 +1,16 @@
 /**
  * Which operation a request is for.
  *
- * Paths are compared exactly: no decoding, no trailing slash, the query
- * ignored, and of all spellings of an id only the canonical one has a path.
- * Both forms of RFC 9112 section 3.2 that name a path are understood,
- * `/plants` and `http://host/plants`. Says what an operation needs, and not
- * what it does.
+ * Paths are compared exactly: no decoding, no trailing slash, the query ignored, and only the
+ * canonical spelling of an id. Both forms of RFC 9112 section 3.2 that name a path are understood,
+ * `/plants` and `http://host/plants`. Says what an operation needs, not what it does.
  */
 import { PlantStoreError } from "../core/errors.ts";
 import { parseCanonicalInt64 } from "../core/int64.ts";
+import { assertString } from "../core/options.ts";
 import type { Scope } from "../core/services.ts";
 
+/** @internal */
 export interface Operation {
   /** As the OpenAPI description calls it. */
   readonly name: "createPlant" | "listPlants" | "getPlant";
@@ -20,13 +20,13 @@ export interface Operation {
   readonly headers: readonly string[];
 }
 
-/** A path, as the OpenAPI description writes it, and what can be done there by which method. */
+/** A path, as the OpenAPI description writes it, and what can be done there by which method. @internal */
 export interface Resource {
   readonly path: string;
   readonly operations: ReadonlyMap<string, Operation>;
 }
 
-/** Where a request leads. */
+/** Where a request leads. @internal */
 export interface Route {
   readonly resource: Resource;
   /** What stands for `{id}` in the path. */
@@ -45,7 +45,7 @@ const GET_PLANT: Operation = {
   headers: ["Authorization", "If-None-Match"],
 };
 
-/** Every path there is below the base path. The first is asked for most. */
+/** Every path there is below the base path. The first is asked for most. @internal */
 export const RESOURCES: readonly Resource[] = [
   {
     path: "/plants",
@@ -70,13 +70,13 @@ const NOTHING: Resource = {
   operations: new Map(RESOURCES.flatMap(({ operations }) => [...operations])),
 };
 
-/** What a preflight of this target is about; `undefined` where it is not below the base path. */
+/** What a preflight of this target is about; `undefined` where it is not below the base path. @internal */
 export function findPreflighted(target: string, basePath: string): Resource | undefined {
   const isBelow = pathOf(target).startsWith(`${basePath}/`);
   return isBelow ? (findRoute(target, basePath)?.resource ?? NOTHING) : undefined;
 }
 
-/** Where a request target leads; `undefined` where there is nothing. */
+/** Where a request target leads; `undefined` where there is nothing. @internal */
 export function findRoute(target: string, basePath: string): Route | undefined {
   const path = pathOf(target);
   if (!path.startsWith(basePath)) return undefined;
@@ -95,16 +95,18 @@ export function findRoute(target: string, basePath: string): Route | undefined {
 
 const ID = "{id}";
 
+/** @internal */
 export function notFound(basePath: string): PlantStoreError {
   const known = RESOURCES.map(({ path }) => basePath + path);
   return new PlantStoreError("not_found", `path: expected ${known.join(" or ")}`);
 }
 
-/** The methods of a resource, as `Allow` has them. */
+/** The methods of a resource, as `Allow` has them. @internal */
 export function methodsOf({ operations }: Resource): string {
   return [...operations.keys()].join(", ");
 }
 
+/** @internal */
 export function methodNotAllowed(resource: Resource, method: string): PlantStoreError {
   return new PlantStoreError(
     "method_not_allowed",
@@ -115,9 +117,24 @@ export function methodNotAllowed(resource: Resource, method: string): PlantStore
 /** Scheme and authority of an absolute-form target. */
 const AUTHORITY = /^https?:\/\/[^/?#]*/i;
 
-/** The path of a request target, of either form, without the query. */
+/** The path of a request target, of either form, without the query. @internal */
 export function pathOf(target: string): string {
   const path = target.startsWith("/") ? target : target.replace(AUTHORITY, "");
   const query = path.indexOf("?");
   return query < 0 ? path : path.slice(0, query);
+}
+
+/**
+ * A base path as the router wants it: empty, or with a slash in front and none behind.
+ *
+ * @throws TypeError when it is no string; RangeError when it holds what no path
+ * can (RFC 3986 section 3.3).
+ */
+export function normalizeBasePath(basePath: string): string {
+  assertString("basePath", basePath);
+  const path = basePath.replace(/\/$/, "");
+  if (path !== "" && !/^(?:\/[A-Za-z0-9._~!$&'()*+,;=:@%-]+)+$/.test(path)) {
+    throw new RangeError(`basePath: expected a path like /garden, got "${basePath}"`);
+  }
+  return path;
 }

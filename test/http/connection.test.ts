@@ -5,7 +5,7 @@ import { IncomingMessage, ServerResponse } from "node:http";
 import { connect, createServer, type Socket } from "node:net";
 import { type TestContext, test } from "node:test";
 import { Pending } from "../../src/http/body.ts";
-import { Connection } from "../../src/http/connection.ts";
+import { Connection } from "../../src/http/connections.ts";
 
 const IDLE_MS = 600_000;
 /** No earlier than a client expects it that was told the time, and reckons by it. */

@@ -10,8 +10,7 @@ import { type TestContext, test } from "node:test";
 import { promisify } from "node:util";
 import v8 from "node:v8";
 import type { NewPlant } from "../../src/core/plant.ts";
-import { Connection } from "../../src/http/connection.ts";
-import { Connections } from "../../src/http/connections.ts";
+import { Connection, Connections } from "../../src/http/connections.ts";
 import { createToken, PlantServer, revokeToken } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
 import {

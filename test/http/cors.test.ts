@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { EventEmitter, once } from "node:events";
 import { test } from "node:test";
-import { Connection } from "../../src/http/connection.ts";
+import { Connection } from "../../src/http/connections.ts";
 import { assertOrigins, createRequestListener, PlantServer } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
 import { assertError, encodeRequest, exchange, type RequestParts } from "../support/contract.ts";

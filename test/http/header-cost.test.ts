@@ -8,12 +8,11 @@ import { type TestContext, test } from "node:test";
 import { prefers } from "../../src/http/accept.ts";
 import { Authenticator } from "../../src/http/bearer.ts";
 import { Cors } from "../../src/http/cors.ts";
-import { findFramingFault } from "../../src/http/framing.ts";
 import { parseListQuery } from "../../src/http/list-query.ts";
-import { requireExpectation, requireJson } from "../../src/http/media-type.ts";
 import type { ReadLease } from "../../src/http/read-lease.ts";
 import { getPlant } from "../../src/http/read-plants.ts";
-import { nameRequest } from "../../src/http/request-id.ts";
+import { findFramingFault, requireExpectation, requireJson } from "../../src/http/request-head.ts";
+import { nameRequest } from "../../src/http/request-message.ts";
 import { findPreflighted, findRoute } from "../../src/http/router.ts";
 
 function requestWith(name: string, value: string): IncomingMessage {

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
 import tls from "node:tls";
 import { promisify } from "node:util";
-import { Connection } from "../../src/http/connection.ts";
+import { Connection } from "../../src/http/connections.ts";
 import { createTlsServer, Handshakes } from "../../src/http/tls.ts";
 import { type Certificate, makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";
 import { Client } from "../support/client.ts";

@@ -1,11 +1,13 @@
 /**
- * Which requests our own server does not let in, though they may have a path
- * and a token: what Node's parser refuses, and what it lets through that two
- * programs could read in two ways (RFC 9112 section 11.2, request smuggling).
+ * Judges the head of a request before its path and body: whether two programs could read it in two
+ * ways (request smuggling, RFC 9112 section 11.2), and whether it announces JSON in UTF-8.
+ *
+ * Of two `Authorization` or `Content-Type` headers Node keeps only the first in `headers`, so such
+ * headers are read from `rawHeaders`. (`headersDistinct` throws for a header `__proto__`,
+ * CVE-2026-21710.)
  */
 import type { IncomingMessage } from "node:http";
 import { PlantStoreError, type RequestErrorCode } from "../core/errors.ts";
-import { isNamed } from "./raw-headers.ts";
 
 /** `uri-host [":" port]`, RFC 9110 section 7.2; empty where the target has no authority. */
 const HOST = /^(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?$/;
@@ -123,3 +125,96 @@ const PARSER_FAULTS = new Map<string, { code: RequestErrorCode; message: string 
     { code: "request_timeout", message: "request: expected all of it sooner" },
   ],
 ]);
+
+/** The value of a header that was sent more than once. */
+export const SEVERAL: unique symbol = Symbol("several");
+
+/**
+ * The value of a header; `undefined` if there is none. If the client sent none, what the program
+ * around the listener has put into `headers` counts: middleware that turns a cookie into a token,
+ * or an adapter whose requests have no raw headers.
+ *
+ * @param name in lower case.
+ */
+export function readSoleHeader(
+  { rawHeaders = [], headers }: IncomingMessage,
+  name: string,
+): string | typeof SEVERAL | undefined {
+  let value: string | undefined;
+  for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
+    if (!isNamed(rawHeaders[at] as string, name)) continue;
+    if (value !== undefined) return SEVERAL;
+    value = rawHeaders[at + 1];
+  }
+  return value ?? soleOf(headers[name]);
+}
+
+function soleOf(set: string | string[] | undefined): string | typeof SEVERAL | undefined {
+  if (!Array.isArray(set)) return set;
+  return set.length > 1 ? SEVERAL : set[0];
+}
+
+/** @param name in lower case. */
+export function isNamed(present: string, name: string): boolean {
+  return present.length === name.length && present.toLowerCase() === name;
+}
+
+/** Without the optional whitespace around it, which is spaces and tabs alone (RFC 9110 section 5.6.3). */
+export function trimSpace(text: string): string {
+  let start = 0;
+  let end = text.length;
+  while (start < end && isSpace(text, start)) start++;
+  while (end > start && isSpace(text, end - 1)) end--;
+  return text.slice(start, end);
+}
+
+function isSpace(text: string, at: number): boolean {
+  const code = text.charCodeAt(at);
+  return code === 0x20 || code === 0x09;
+}
+
+/** The next parameter of a media type, RFC 9110 section 5.6.6, after any empty ones. */
+const PARAMETER =
+  /(?:[ \t]*;)+[ \t]*(?:([!#$%&'*+.^_`|~0-9A-Za-z-]+)=([!#$%&'*+.^_`|~0-9A-Za-z-]+|"(?:[^"\\]|\\.)*"))?/y;
+
+/** @throws PlantStoreError `expectation_failed`, whether or not there is a body. */
+export function requireExpectation({ headers: { expect } }: IncomingMessage): void {
+  if (expect === undefined || expect.toLowerCase() === "100-continue") return;
+  throw new PlantStoreError("expectation_failed", "Expect: expected 100-continue or nothing");
+}
+
+/** @throws PlantStoreError `unsupported_media_type` or `unsupported_encoding`. */
+export function requireJson(req: IncomingMessage): void {
+  const { "content-encoding": encoding } = req.headers;
+  const type = readSoleHeader(req, "content-type");
+  if (type === undefined || type === SEVERAL || !isJsonType(type)) {
+    const got = type === undefined ? "nothing" : type === SEVERAL ? "several" : "another type";
+    throw new PlantStoreError(
+      "unsupported_media_type",
+      `Content-Type: expected application/json in UTF-8, got ${got}`,
+    );
+  }
+  if (encoding !== undefined && encoding.toLowerCase() !== "identity") {
+    throw new PlantStoreError(
+      "unsupported_encoding",
+      "Content-Encoding: expected identity or nothing, got another coding",
+    );
+  }
+}
+
+/** `application/json` with any parameters but a charset other than UTF-8. In one pass. */
+function isJsonType(header: string): boolean {
+  if (header === "application/json") return true;
+  const type = trimSpace(header);
+  const [essence = ""] = type.split(";", 1);
+  if (trimSpace(essence).toLowerCase() !== "application/json") return false;
+  PARAMETER.lastIndex = essence.length;
+  while (PARAMETER.lastIndex < type.length) {
+    const parameter = PARAMETER.exec(type);
+    if (parameter === null) return false;
+    const [, name, value = ""] = parameter;
+    const text = value.replace(/^"|"$/g, "").toLowerCase();
+    if (name?.toLowerCase() === "charset" && text !== "utf-8" && text !== "utf8") return false;
+  }
+  return true;
+}
