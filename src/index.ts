@@ -4,7 +4,7 @@
  * no output. What stands here keeps its meaning through a major version.
  */
 /// <reference types="node" preserve="true" />
-export { type AdminAddress, formatAdminAddress, parseAdminAddress } from "./admin/address.ts";
+export { parseAdminAddress } from "./admin/address.ts";
 export { type AdminOptions, AdminServer } from "./admin/server.ts";
 export {
   createFirstToken,
@@ -13,7 +13,7 @@ export {
   type NewToken,
   revokeToken,
 } from "./auth/token-file.ts";
-export { isLive, isTokenName, type TokenRecord } from "./auth/token-log.ts";
+export { isLive, type TokenRecord } from "./auth/token-log.ts";
 export { TokenRegistry } from "./auth/token-registry.ts";
 export type {
   BatchMessage,
@@ -28,35 +28,25 @@ export {
   PlantStoreError,
   type RequestErrorCode,
 } from "./core/errors.ts";
-export { formatHostPort } from "./core/host-port.ts";
-export { parseInt64 } from "./core/int64.ts";
-export { encodeJsonString, escapeControls } from "./core/json-string.ts";
-export {
-  DEFAULT_HOST,
-  NUMBER_OPTIONS,
-  type NumberOption,
-  type NumberOptionName,
-} from "./core/options.ts";
-export { encodeNewPlant, type NewPlant, type Plant } from "./core/plant.ts";
-export {
-  type CreateOutcome,
-  type ListOptions,
-  type PlantService,
-  SCOPES,
-  type Scope,
-  type ServiceState,
-  type StartProgress,
-  type Status,
-  type StoreStatus,
-  type TokenStatus,
-  type TokenVerifier,
-  type Verdict,
-  type VerifiedToken,
+export type { AdminAddress } from "./core/host-port.ts";
+export { NUMBER_OPTIONS, type NumberOption, type NumberOptionName } from "./core/options.ts";
+export type { NewPlant, Plant } from "./core/plant.ts";
+export type {
+  CreateOutcome,
+  ListOptions,
+  PlantService,
+  Scope,
+  ServiceState,
+  StartProgress,
+  Status,
+  StoreStatus,
+  TokenStatus,
+  TokenVerifier,
+  Verdict,
+  VerifiedToken,
 } from "./core/services.ts";
-export { assertOrigins } from "./http/cors.ts";
 export { createRequestListener, type ListenerOptions } from "./http/listener.ts";
 export { OPENAPI } from "./http/openapi.ts";
-export { normalizeBasePath } from "./http/router.ts";
 export type { ListenOptions } from "./http/server.ts";
 export { PlantServer, type ServerOptions } from "./http/server.ts";
 export type { TlsOptions } from "./http/tls.ts";

@@ -1,15 +1,10 @@
 /**
- * Where the admin listener is reached: an address and a port, or the path of a
- * Unix socket. It asks nobody for a token, so who can reach it is all its
- * protection.
+ * The address of the admin listener: how it is typed, and who can reach it. The
+ * listener asks for no token, so that is all its protection.
  */
 import { isIP } from "node:net";
-import { formatHostPort } from "../core/host-port.ts";
+import type { AdminAddress } from "../core/host-port.ts";
 import { assertNumber, assertSocketPath, assertText } from "../core/options.ts";
-
-export type AdminAddress =
-  | { readonly host: string; readonly port: number }
-  | { readonly socketPath: string };
 
 /**
  * Reads `127.0.0.1:9180`, `[::1]:9180`, `localhost:9180` or a path with a slash
@@ -41,12 +36,6 @@ export function assertAdminAddress(address: AdminAddress): void {
     assertText("address.host", given.host);
     assertNumber("port", given.port);
   }
-}
-
-/** `http://[::1]:9180`, or `unix:` and the path. */
-export function formatAdminAddress(address: AdminAddress): string {
-  if ("socketPath" in address) return `unix:${address.socketPath}`;
-  return `http://${formatHostPort(address.host, address.port)}`;
 }
 
 /** Whether only this machine reaches it. @internal */

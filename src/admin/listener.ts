@@ -8,12 +8,13 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
+import type { AdminAddress } from "../core/host-port.ts";
 import type { Status } from "../core/services.ts";
 import { OPENAPI } from "../http/openapi.ts";
 import { errorReply } from "../http/reply.ts";
 import { findFramingFault } from "../http/request-head.ts";
 import { pathOf } from "../http/router.ts";
-import { type AdminAddress, isOwnHost } from "./address.ts";
+import { isOwnHost } from "./address.ts";
 import { EXPOSITION_TYPE, encodeMetrics } from "./exposition.ts";
 import type { FreeBytes } from "./free-bytes.ts";
 import { type BuildInfo, readServiceMetrics } from "./metrics.ts";

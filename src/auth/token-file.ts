@@ -13,7 +13,7 @@ import { promisify } from "node:util";
 import { crc32 } from "node:zlib";
 import { PlantStoreError } from "../core/errors.ts";
 import { TOKEN_LOCK_NAME, TOKEN_LOG_NAME } from "../core/file-names.ts";
-import { SCOPES, type Scope } from "../core/services.ts";
+import { isTokenName, SCOPES, type Scope } from "../core/services.ts";
 import { ensureDirectory, ioError, LogFile } from "../log/file.ts";
 import type { LinePosition } from "../log/format.ts";
 import { encodeLine, isBlank } from "../log/format.ts";
@@ -32,7 +32,6 @@ import {
   decodeTokenEvent,
   encodeTokenEvent,
   isLive,
-  isTokenName,
   type TokenEvent,
   type TokenRecord,
   TokenSet,
@@ -41,7 +40,10 @@ import {
 const LOCK_WAIT_MS = 5000;
 
 export interface NewToken {
-  /** See `isTokenName`; no live token may have it. */
+  /**
+   * 1 to 64 letters, digits, `.`, `_`, `@` and `-`, the first a letter or digit; no live token may
+   * have it.
+   */
   readonly name: string;
   /** Default: `write` alone. */
   readonly scopes?: readonly Scope[];

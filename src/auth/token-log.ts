@@ -7,18 +7,7 @@
  * Knows no files: it turns lines into tokens and events into lines.
  */
 import { PlantStoreError } from "../core/errors.ts";
-import { SCOPES, type Scope } from "../core/services.ts";
-
-/** What people type and logs show, so nothing in it steers a terminal. */
-const TOKEN_NAME = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/;
-
-/**
- * Whether a token can have this name: 1 to 64 letters, digits, `.`, `_`, `@`
- * and `-`, the first a letter or digit.
- */
-export function isTokenName(name: string): boolean {
-  return TOKEN_NAME.test(name);
-}
+import { isTokenName, SCOPES, type Scope } from "../core/services.ts";
 
 /** A token as the log knows it: never the token itself. */
 export interface TokenRecord {

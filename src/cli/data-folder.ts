@@ -11,7 +11,7 @@
 import fs from "node:fs";
 import { userInfo } from "node:os";
 import path from "node:path";
-import { PlantStoreError } from "../index.ts";
+import { PlantStoreError } from "../core/errors.ts";
 import { UsageError } from "./command.ts";
 import { report, showPathAs } from "./output.ts";
 

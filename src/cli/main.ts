@@ -7,7 +7,8 @@
  * terminal.
  */
 import { subscribe } from "node:diagnostics_channel";
-import { PlantStoreError, type WarningMessage } from "../index.ts";
+import type { WarningMessage } from "../core/channels.ts";
+import { PlantStoreError } from "../core/errors.ts";
 import { explainOptions, findCommand, readArgs } from "./args.ts";
 import { type Command, type ExitStatus, UsageError } from "./command.ts";
 import { backup } from "./commands/backup.ts";

@@ -1,14 +1,14 @@
 /** Options that several commands share, and readers of option values. */
+import type { AdminAddress } from "../core/host-port.ts";
 import {
-  type AdminAddress,
   assertOrigins,
   DEFAULT_HOST,
   NUMBER_OPTIONS,
   type NumberOption,
   type NumberOptionName,
   normalizeBasePath,
-  parseAdminAddress,
-} from "../index.ts";
+} from "../core/options.ts";
+import { parseAdminAddress } from "../index.ts";
 import { type Option, UsageError } from "./command.ts";
 
 const PLACEHOLDERS: readonly [unit: RegExp, placeholder: string][] = [

@@ -3,9 +3,9 @@
  * the notice of a server; everything else goes to standard error, one line each,
  * with nothing in it that steers a terminal.
  */
-import { channel } from "node:diagnostics_channel";
 import { fstatSync, writeFileSync } from "node:fs";
-import { escapeControls, type WarningMessage } from "../index.ts";
+import { publishWarning } from "../core/channels.ts";
+import { escapeControls } from "../core/json-string.ts";
 import type { Notice } from "./notice.ts";
 import { Progress } from "./progress.ts";
 
@@ -98,11 +98,6 @@ export function printMessage(message: string): void {
   report({ level: "info", event: "message", message });
 }
 
-/** A warning. It takes the way of the library's, so that whoever counts those counts it too. */
-export function warn(message: string): void {
-  channel("plant-store:warning").publish({ message } satisfies WarningMessage);
-}
-
 /** `1 plant`, `2 plants`. */
 export function count(number: number, what: string): string {
   return `${number} ${what}${number === 1 ? "" : "s"}`;
@@ -126,7 +121,7 @@ export function watchOutputs(): void {
 
 function onLoss(error: NodeJS.ErrnoException): void {
   const message = `Cannot write to standard output: ${error.message}`;
-  if (use === "notice") warn(message);
+  if (use === "notice") publishWarning(message);
   else if (use === "listing" && error.code === "EPIPE") process.exit(0);
   else {
     printMessage(message);

@@ -1,5 +1,5 @@
 /** The options of `serve`, and what holds between them. */
-import { NUMBER_OPTIONS, type NumberOptionName } from "../index.ts";
+import { NUMBER_OPTIONS, type NumberOptionName } from "../core/options.ts";
 import { type OptionValues, UsageError } from "./command.ts";
 import { LOG_FORMATS } from "./logging/log.ts";
 import { LEVELS } from "./notice.ts";

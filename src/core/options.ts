@@ -62,7 +62,7 @@ export type NumberOptionName = keyof typeof NUMBER_OPTIONS;
 /** Those that have the same default in every process. */
 type DefaultedName = Exclude<NumberOptionName, "connectionsMax">;
 
-/** The address that is listened on when none is given: reachable from this machine alone. */
+/** The address that is listened on when none is given: reachable from this machine alone. @internal */
 export const DEFAULT_HOST = "127.0.0.1";
 
 type Numbers = { readonly [Name in NumberOptionName]?: number | undefined };
@@ -143,6 +143,47 @@ export function assertMethods(
     (method) => typeof members?.[method] !== "function",
   );
   if (missing !== undefined) throw typeFault(name, `an object with ${missing}()`, value);
+}
+
+/**
+ * A base path as the router takes it: empty, or with a slash in front and none at its end.
+ *
+ * @throws TypeError when it is no string; RangeError when it holds what no path
+ * can (RFC 3986 section 3.3).
+ * @internal
+ */
+export function normalizeBasePath(basePath: string): string {
+  assertString("basePath", basePath);
+  const path = basePath.replace(/\/$/, "");
+  if (path !== "" && !/^(?:\/[A-Za-z0-9._~!$&'()*+,;=:@%-]+)+$/.test(path)) {
+    throw new RangeError(`basePath: expected a path like /garden, got "${basePath}"`);
+  }
+  return path;
+}
+
+/** Any origin at all. @internal */
+export const ANY_ORIGIN = "*";
+
+/** `scheme://host[:port]`, as a browser sends it (RFC 6454 section 7). */
+const ORIGIN = /^[a-z][a-z0-9+.-]*:\/\/[^\s/?#,*@]+$/;
+
+/** @throws TypeError or RangeError for what no browser sends as an origin. @internal */
+export function assertOrigins(origins: readonly string[]): void {
+  if (!Array.isArray(origins)) {
+    throw new TypeError(`corsOrigins: expected an array of strings, got ${typeof origins}`);
+  }
+  for (const origin of origins) {
+    if (origin === ANY_ORIGIN || isOrigin(origin)) continue;
+    throw new RangeError(
+      `corsOrigins: expected an origin such as https://app.example, or *, got "${origin}"`,
+    );
+  }
+}
+
+function isOrigin(text: string): boolean {
+  if (typeof text !== "string" || !ORIGIN.test(text)) return false;
+  // A browser leaves a default port out, and writes the host in lower case.
+  return !/^https?:/.test(text) || (URL.canParse(text) && new URL(text).origin === text);
 }
 
 function typeFault(name: string, expected: string, value: unknown): TypeError {

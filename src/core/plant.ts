@@ -101,7 +101,7 @@ export function encodePlant(plant: Plant): string {
   return `{${encodeMembers(plant)}}`;
 }
 
-/** `{"id":…,"name":…[,"tag":…]}`: one line of the log, without its newline. */
+/** `{"id":…,"name":…[,"tag":…]}`: one line of the log, without its newline. @internal */
 export function encodeNewPlant(plant: NewPlant): string {
   return `{"id":${plant.id},${encodeMembers(plant)}}`;
 }

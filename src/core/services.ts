@@ -61,7 +61,16 @@ export interface ListOptions {
 /** What a token may do: `write` is the interface's one operation. */
 export type Scope = "write" | "read";
 
+/** @internal */
 export const SCOPES: readonly Scope[] = ["write", "read"];
+
+/** What people type and logs show, so nothing in it steers a terminal. */
+const TOKEN_NAME = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/;
+
+/** @internal */
+export function isTokenName(name: string): boolean {
+  return TOKEN_NAME.test(name);
+}
 
 /** A token that was found good: who it belongs to, never the token itself. */
 export interface VerifiedToken {

@@ -5,14 +5,9 @@
  * permits no more than it says.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { ANY_ORIGIN, assertOrigins } from "../core/options.ts";
 import { emptyReply, type Reply } from "./reply.ts";
 import { methodsOf, type Resource } from "./router.ts";
-
-/** Any origin at all. */
-const ANY_ORIGIN = "*";
-
-/** `scheme://host[:port]`, as a browser sends it. */
-const ORIGIN = /^[a-z][a-z0-9+.-]*:\/\/[^\s/?#,*@]+$/;
 
 /** Headers of answers that a page may read besides those it always may. */
 const EXPOSED = "ETag, Link, Retry-After, WWW-Authenticate, X-Request-Id";
@@ -99,27 +94,4 @@ export class Cors {
     }
     return headers;
   }
-}
-
-/**
- * Guards the origins that a program names.
- *
- * @throws TypeError or RangeError for what no browser sends as an origin.
- */
-export function assertOrigins(origins: readonly string[]): void {
-  if (!Array.isArray(origins)) {
-    throw new TypeError(`corsOrigins: expected an array of strings, got ${typeof origins}`);
-  }
-  for (const origin of origins) {
-    if (origin === ANY_ORIGIN || isOrigin(origin)) continue;
-    throw new RangeError(
-      `corsOrigins: expected an origin such as https://app.example, or *, got "${origin}"`,
-    );
-  }
-}
-
-function isOrigin(text: string): boolean {
-  if (typeof text !== "string" || !ORIGIN.test(text)) return false;
-  // A browser leaves a default port out, and writes the host in lower case.
-  return !/^https?:/.test(text) || (URL.canParse(text) && new URL(text).origin === text);
 }

@@ -9,7 +9,7 @@
  */
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
 import { publishWarning } from "../core/channels.ts";
-import { assertMethods, readNumber } from "../core/options.ts";
+import { assertMethods, normalizeBasePath, readNumber } from "../core/options.ts";
 import { encodePlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import type { PlantService, TokenVerifier, VerifiedToken } from "../core/services.ts";
 import {
@@ -35,14 +35,7 @@ import { Reader } from "./reader.ts";
 import { errorReply, isRequestError, okReply, scopeChallenge } from "./reply.ts";
 import { findLengthFault, requireExpectation, requireJson } from "./request-head.ts";
 import { noteArrival, noteBody, noteOperation, noteSender } from "./request-message.ts";
-import {
-  findPreflighted,
-  findRoute,
-  methodNotAllowed,
-  methodsOf,
-  normalizeBasePath,
-  notFound,
-} from "./router.ts";
+import { findPreflighted, findRoute, methodNotAllowed, methodsOf, notFound } from "./router.ts";
 
 export interface ListenerOptions {
   /** Where plants go; it stays the caller's to close. */

@@ -7,7 +7,6 @@
  */
 import { PlantStoreError } from "../core/errors.ts";
 import { parseCanonicalInt64 } from "../core/int64.ts";
-import { assertString } from "../core/options.ts";
 import type { Scope } from "../core/services.ts";
 
 /** @internal */
@@ -122,19 +121,4 @@ export function pathOf(target: string): string {
   const path = target.startsWith("/") ? target : target.replace(AUTHORITY, "");
   const query = path.indexOf("?");
   return query < 0 ? path : path.slice(0, query);
-}
-
-/**
- * A base path as the router wants it: empty, or with a slash in front and none behind.
- *
- * @throws TypeError when it is no string; RangeError when it holds what no path
- * can (RFC 3986 section 3.3).
- */
-export function normalizeBasePath(basePath: string): string {
-  assertString("basePath", basePath);
-  const path = basePath.replace(/\/$/, "");
-  if (path !== "" && !/^(?:\/[A-Za-z0-9._~!$&'()*+,;=:@%-]+)+$/.test(path)) {
-    throw new RangeError(`basePath: expected a path like /garden, got "${basePath}"`);
-  }
-  return path;
 }

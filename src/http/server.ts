@@ -17,13 +17,13 @@ import {
   assertText,
   DEFAULT_HOST,
   NUMBER_OPTIONS,
+  normalizeBasePath,
   readNumber,
 } from "../core/options.ts";
 import { Connections } from "./connections.ts";
 import { DirectRequest, isDirectSafe } from "./direct-request.ts";
 import type { ListenerOptions } from "./listener.ts";
 import { NODE_HEADERS_MAX } from "./request-head.ts";
-import { normalizeBasePath } from "./router.ts";
 import { createTlsServer, Handshakes, replaceCertificate, type TlsOptions } from "./tls.ts";
 
 export interface ListenOptions {

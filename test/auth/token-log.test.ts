@@ -5,11 +5,11 @@ import {
   decodeTokenEvent,
   encodeTokenEvent,
   isLive,
-  isTokenName,
   type TokenEvent,
   type TokenRecord,
   TokenSet,
 } from "../../src/auth/token-log.ts";
+import { isTokenName } from "../../src/core/services.ts";
 
 const HASH = "0123456789abcdef".repeat(4);
 const CREATED = {

@@ -19,7 +19,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   http: ["core"],
   admin: ["core", "http"],
   index: ["core", "store", "auth", "http", "admin"],
-  cli: ["index"],
+  cli: ["index", "core"],
 };
 
 /** What core may take from Node: neither does I/O, reads a clock or is random. */

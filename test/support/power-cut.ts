@@ -10,7 +10,8 @@ import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "nod
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { crc32 } from "node:zlib";
-import { encodeNewPlant, type NewPlant, PlantStore } from "../../src/index.ts";
+import { encodeNewPlant } from "../../src/core/plant.ts";
+import { type NewPlant, PlantStore } from "../../src/index.ts";
 import { type Checkpoint, checkpointPath, encodeCheckpoint } from "../../src/log/checkpoint.ts";
 import { readQuarantines, snapshot } from "./snapshot.ts";
 

@@ -1,5 +1,7 @@
 /** `plant-store get ID`: one plant, also beside a running server. */
-import { encodeNewPlant, parseInt64, readPlants } from "../../index.ts";
+import { parseInt64 } from "../../core/int64.ts";
+import { encodeNewPlant } from "../../core/plant.ts";
+import { readPlants } from "../../index.ts";
 import { defineCommand, UsageError } from "../command.ts";
 import { DATA } from "../options.ts";
 import { printLines, printMessage } from "../output.ts";

@@ -9,7 +9,7 @@
  */
 import http from "node:http";
 import https from "node:https";
-import { type AdminAddress, formatAdminAddress, formatHostPort } from "../../index.ts";
+import { type AdminAddress, formatAdminAddress, formatHostPort } from "../../core/host-port.ts";
 import { defineCommand, type OptionSource, type OptionValues, UsageError } from "../command.ts";
 import { ADMIN, BASE_PATH, HOST, integerBetween, PORT, TLS_CERT } from "../options.ts";
 import { printLines } from "../output.ts";

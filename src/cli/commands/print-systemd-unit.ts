@@ -1,7 +1,7 @@
 /** `plant-store print systemd-unit`: the unit files for this very program, ready to install. */
 import { isIP } from "node:net";
 import path from "node:path";
-import { formatHostPort } from "../../index.ts";
+import { formatHostPort } from "../../core/host-port.ts";
 import { defineCommand, UsageError } from "../command.ts";
 import { HOST, oneOf, PORT } from "../options.ts";
 import { printLines } from "../output.ts";

@@ -15,14 +15,13 @@ import { lookup } from "node:dns/promises";
 import { once } from "node:events";
 import net from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
+import { publishWarning } from "../../core/channels.ts";
+import { PlantStoreError } from "../../core/errors.ts";
+import { type AdminAddress, formatAdminAddress, formatHostPort } from "../../core/host-port.ts";
 import {
-  type AdminAddress,
   AdminServer,
-  formatAdminAddress,
-  formatHostPort,
   PlantServer,
   PlantStore,
-  PlantStoreError,
   type ServerOptions,
   type TlsOptions,
   TokenRegistry,
@@ -32,7 +31,7 @@ import { enterFolder, isAnothers } from "../data-folder.ts";
 import { introduce } from "../first-token.ts";
 import { describeListenError } from "../listen-error.ts";
 import { startLog } from "../logging/log.ts";
-import { count, printLines, printNotice, report, warn } from "../output.ts";
+import { count, printLines, printNotice, report } from "../output.ts";
 import { describeConfig } from "../print-config.ts";
 import { Progress } from "../progress.ts";
 import { numbersOf, requireMatch, SERVE_OPTIONS, type ServeOptions } from "../serve-options.ts";
@@ -170,7 +169,8 @@ async function openStore(
     } catch (error) {
       const isLocked = error instanceof PlantStoreError && error.code === "locked";
       if (!isLocked || performance.now() >= deadline) throw error;
-      if (tries === 0) warn(`waiting ${WORKER_WAIT_MS / 1000} s at most: ${error.message}`);
+      if (tries === 0)
+        publishWarning(`waiting ${WORKER_WAIT_MS / 1000} s at most: ${error.message}`);
       await sleep(WORKER_RETRY_MS);
       stop.throwIfAborted();
     }
@@ -241,7 +241,7 @@ function rereadTlsFiles(
   } catch (error) {
     const { code } = (error as Error).cause as NodeJS.ErrnoException;
     if (code !== "EACCES") throw error;
-    warn(
+    publishWarning(
       `serving with the certificate that was read at the start; SIGHUP cannot renew it: ` +
         `${(error as Error).message}; let the owner of the data directory read it`,
     );
@@ -257,7 +257,7 @@ function reloadCertificate(server: PlantServer | undefined, options: ServeOption
     if (tls !== undefined) server.replaceCertificate(tls);
     report({ level: "info", event: "reloaded", message: "read the certificate again" });
   } catch (error) {
-    warn(`keeping the certificate there is: ${(error as Error).message}`);
+    publishWarning(`keeping the certificate there is: ${(error as Error).message}`);
   }
 }
 

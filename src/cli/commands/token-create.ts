@@ -1,5 +1,6 @@
 /** `plant-store token create NAME`: prints the token alone; nobody can show it again. */
-import { createToken, isTokenName, SCOPES, type Scope } from "../../index.ts";
+import { isTokenName, SCOPES, type Scope } from "../../core/services.ts";
+import { createToken } from "../../index.ts";
 import { defineCommand, UsageError } from "../command.ts";
 import { DATA, parseExpiry } from "../options.ts";
 import { printLines } from "../output.ts";

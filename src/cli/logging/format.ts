@@ -6,7 +6,8 @@
  * characters of its id are taken for what RequestMessage promises. The members
  * of a JSON line are part of the interface: some may be added, none changes or goes.
  */
-import { encodeJsonString, escapeControls, type RequestMessage } from "../../index.ts";
+import type { RequestMessage } from "../../core/channels.ts";
+import { encodeJsonString, escapeControls } from "../../core/json-string.ts";
 import type { Level, Notice } from "../notice.ts";
 import type { LineFormat } from "./line-writer.ts";
 

@@ -6,7 +6,7 @@
  * wanted, so a server that does not log them does not pay for them.
  */
 import { subscribe } from "node:diagnostics_channel";
-import type { RequestMessage } from "../../index.ts";
+import type { RequestMessage } from "../../core/channels.ts";
 import { LEVELS, type Level, type Notice } from "../notice.ts";
 import { reportTo } from "../output.ts";
 import { type Format, jsonFormat, textFormat } from "./format.ts";

@@ -3,11 +3,12 @@
  * and what nobody caught, which ends the process with status 1. Here each is
  * one line of the log.
  */
-import { report, warn } from "../output.ts";
+import { publishWarning } from "../../core/channels.ts";
+import { report } from "../output.ts";
 
 export function reportProcessFaults(): void {
   process.removeAllListeners("warning"); // one of Node's own prints them
-  process.on("warning", (warning) => warn(`Node.js warns: ${nameFault(warning)}`));
+  process.on("warning", (warning) => publishWarning(`Node.js warns: ${nameFault(warning)}`));
   // A rejection that nobody handled is one too.
   process.on("uncaughtException", (fault: unknown) => {
     const message = `a defect has ended the server: ${nameFault(fault)}`;
