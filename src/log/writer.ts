@@ -11,7 +11,7 @@
  */
 import { type BatchMessage, batches } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import { Batch, type Waiter } from "./batch.ts";
+import { Batch } from "./batch.ts";
 import { type Checkpoint, extendCheckpoint } from "./checkpoint.ts";
 import { type AppendResult, describeSystemError, type LogFile } from "./file.ts";
 import { lineBytes, RECORD_BYTES_MAX } from "./format.ts";
@@ -93,12 +93,12 @@ export class LogWriter {
   }
 
   /**
-   * Appends one record; its waiter is told once it is durable, or why it is not: `write_failed`
-   * (cut away again, or its answer was lost: repeat it) or `store_failed`.
+   * Appends one record, and resolves with its byte offset once it is durable.
    *
-   * @throws PlantStoreError `body_too_large`, `overloaded` or `store_failed`; nothing was written.
+   * @throws PlantStoreError `body_too_large` or `overloaded`: nothing was written. `write_failed`:
+   * cut away again, or the answer was lost: repeat it. `store_failed`.
    */
-  append(record: string, waiter: Waiter): void {
+  async append(record: string): Promise<number> {
     if (this.#failure !== undefined) throw this.#failure;
     const bytes = lineBytes(record);
     if (bytes > RECORD_BYTES_MAX) throw tooLong(bytes);
@@ -110,18 +110,14 @@ export class LogWriter {
           "nothing was stored: send the request again later",
       );
     }
-    this.#add(record, bytes, waiter);
-    this.#queuedBytes += bytes;
-    this.#flushing ??= this.#flush();
-  }
-
-  /** Adds to the last batch, or to a new one, which is queued only with a record in it. */
-  #add(record: string, bytes: number, waiter: Waiter): void {
     const last = this.#queue.at(-1);
     const isOpen = last !== undefined && !last.isFull;
     const batch = isOpen ? last : new Batch(this.#batchBytesMax);
-    batch.add(record, bytes, waiter);
-    if (!isOpen) this.#queue.push(batch);
+    const at = batch.add(record, bytes);
+    if (!isOpen) this.#queue.push(batch); // only with a record in it
+    this.#queuedBytes += bytes;
+    this.#flushing ??= this.#flush();
+    return (await batch.start) + at;
   }
 
   /** Waits until everything accepted so far was answered. */

@@ -9,6 +9,7 @@
  */
 import path from "node:path";
 import { creates, publishWarning } from "../core/channels.ts";
+import { CreatesInFlight } from "../core/creates-in-flight.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { LOCK_NAME, LOG_NAME } from "../core/file-names.ts";
 import { assertInt64 } from "../core/int64.ts";
@@ -27,14 +28,12 @@ import { DirectoryLock } from "../log/lock.ts";
 import { LogWriter } from "../log/writer.ts";
 import { requireRoom } from "./capacity.ts";
 import type { IdIndex } from "./id-index.ts";
-import { CreateInFlight, CreatesInFlight, type OverHandler } from "./in-flight.ts";
 import { type ListBlocks, listLines, listPlants, unknownCursor } from "./plant-list.ts";
 import { type PlantStoreOptions, readOptions } from "./plant-store-options.ts";
 import { Reads } from "./reads.ts";
 import { publishCreate, readPlantAt } from "./record.ts";
 import { openLog, type RecoveredLog, recover } from "./recover.ts";
 import { repairedPath } from "./repair.ts";
-import { judgeRepeat } from "./repeat.ts";
 import { Settling } from "./settling.ts";
 
 /**
@@ -55,17 +54,11 @@ export class PlantStore implements PlantService {
   readonly #writer: LogWriter;
   readonly #checkpointer: Checkpointer;
   readonly #lock: DirectoryLock;
-  readonly #inFlight = new CreatesInFlight();
+  readonly #creates = new CreatesInFlight((plant) => this.#store(plant));
   readonly #reads = new Reads();
   /** Present while the end of the log waits for room to be put aside. */
   #settling: Settling | undefined;
   #closing: Promise<void> | undefined;
-  /** Of all creates: it ends one, and has the index learn what was stored. */
-  readonly #endCreate: OverHandler = (create, offset) => {
-    this.#inFlight.remove(create);
-    if (offset === undefined) return;
-    this.#index.add(create.plant.id, offset);
-  };
 
   private constructor(parts: StoreParts) {
     this.#file = parts.file;
@@ -142,32 +135,32 @@ export class PlantStore implements PlantService {
   async create(given: NewPlant): Promise<CreateOutcome> {
     const plant = validateNewPlant(given);
     this.#assertUsable();
-    const hash = this.#index.hashOfId(plant.id);
-    const inFlight = this.#inFlight.find(plant.id, hash);
-    if (inFlight !== undefined) return inFlight.repeat(plant);
-    const offset = this.#findOffset(plant.id);
-    if (offset !== undefined) return this.#repeat(plant, offset);
-    if (this.#settling !== undefined) {
-      await this.#settle(this.#settling);
-      return this.create(plant); // what was settled may hold this very id
-    }
-    requireRoom(this.#writer.durableBytes, this.size);
-    const create = new CreateInFlight(plant, hash, this.#endCreate);
-    this.#writer.append(encodeNewPlant(plant), create);
-    this.#inFlight.add(create);
-    const stored = await create.stored;
-    // Here a subscriber's AsyncLocalStorage holds what the caller's does.
-    if (creates.hasSubscribers) publishCreate(this.#file.path, plant, stored);
-    return "created";
+    return this.#creates.create(plant);
   }
 
-  async #repeat(plant: NewPlant, offset: number): Promise<CreateOutcome> {
-    const stored = await this.#readPlant(plant.id, offset);
-    // A replay vouches for the log as much as an append does, once it has waited to be read.
+  /** Makes a plant durable, unless its id is taken: then resolves with the plant that has it. */
+  async #store(plant: NewPlant): Promise<NewPlant> {
+    const taken = this.#findOffset(plant.id);
+    if (taken !== undefined) return this.#readVouched(plant.id, taken);
+    if (this.#settling !== undefined) {
+      await this.#settle(this.#settling);
+      return this.#store(plant); // what was settled may hold this very id
+    }
+    requireRoom(this.#writer.durableBytes, this.size);
+    const offset = await this.#writer.append(encodeNewPlant(plant));
+    this.#index.add(plant.id, offset);
+    // Here a subscriber's AsyncLocalStorage holds what the caller's does.
+    if (creates.hasSubscribers) publishCreate(this.#file.path, plant, offset);
+    return plant;
+  }
+
+  /** A replay vouches for the log as much as an append does, once it has waited to be read. */
+  async #readVouched(id: bigint, offset: number): Promise<NewPlant> {
+    const plant = await this.#readPlant(id, offset);
     if (this.#writer.failure !== undefined) throw this.#writer.failure;
     const displacement = this.#file.displacement();
     if (displacement !== undefined) throw this.#fail(displacement);
-    return judgeRepeat(stored, plant);
+    return plant;
   }
 
   async get(id: bigint): Promise<NewPlant | undefined> {

@@ -6,6 +6,7 @@
 import assert from "node:assert/strict";
 import { unlinkSync } from "node:fs";
 import { type TestContext, test } from "node:test";
+import { CreatesInFlight } from "../../src/core/creates-in-flight.ts";
 import { overloaded } from "../../src/http/body.ts";
 import { LIMIT_DEFAULT, LIMIT_MAX } from "../../src/http/list-query.ts";
 import { FAILURES } from "../../src/http/reply.ts";
@@ -18,7 +19,6 @@ import {
   type ServerOptions,
 } from "../../src/index.ts";
 import { unknownCursor } from "../../src/store/plant-list.ts";
-import { judgeRepeat } from "../../src/store/repeat.ts";
 import { Client } from "../support/client.ts";
 import { encodeRequest, type RequestParts } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
@@ -181,13 +181,16 @@ const APP = "https://app.example";
 const STORED = { id: 7n, name: "Fern" };
 const BODY = '{"id":7,"name":"Fern"}';
 
+const CREATES = new CreatesInFlight(async (plant) => (plant.id === STORED.id ? STORED : plant));
+
 /** Fails on demand: no real store fails as these answers want it. */
 const PLANTS: PlantService = {
-  create: async ({ id, name }) => {
+  create: async (plant) => {
+    const { id } = plant;
     fail(id);
     if (id === 502n) throw new PlantStoreError("write_failed", "no room");
     if (id === 505n) throw new PlantStoreError("not_stored", "no room", { retryAfterSeconds: 1 });
-    return id === STORED.id ? judgeRepeat(STORED, { id, name }) : "created";
+    return CREATES.create(plant);
   },
   get: async (id) => {
     fail(id);

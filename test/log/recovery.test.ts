@@ -9,7 +9,7 @@ import type { LinePosition } from "../../src/log/format.ts";
 import { LOG_START } from "../../src/log/reader.ts";
 import { BATCH_BYTES_LIMIT, earliestBatchStart, rewrite, settle } from "../../src/log/recovery.ts";
 import { LogWriter } from "../../src/log/writer.ts";
-import { append, openLog } from "../support/logs.ts";
+import { openLog } from "../support/logs.ts";
 
 const LINES = '{"id":1}\n{"id":2}\n';
 const TAIL_START = { offset: LINES.length, line: 3 };
@@ -223,7 +223,7 @@ test("rewrite() covers the longest batch a writer makes", async (t) => {
   });
   // One byte short of full, the batch still takes a record as long as there may be.
   const records = ["a".repeat(BATCH_BYTES_LIMIT - 2), "b".repeat(3 * BATCH_BYTES_LIMIT)];
-  await Promise.all(records.map((record) => append(writer, record)));
+  await Promise.all(records.map((record) => writer.append(record)));
   await rewriteLastBatch(file, writer.durableBytes);
   assert.equal(appends.mock.callCount(), 1, "one batch");
   assert.equal(overwrites.mock.callCount(), 1, "written twice");

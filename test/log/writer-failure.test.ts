@@ -12,7 +12,7 @@ import { PlantStoreError } from "../../src/core/errors.ts";
 import { EMPTY_LOG } from "../../src/log/checkpoint.ts";
 import type { AppendResult, LogFile } from "../../src/log/file.ts";
 import { LogWriter } from "../../src/log/writer.ts";
-import { append, openLog } from "../support/logs.ts";
+import { openLog } from "../support/logs.ts";
 import { collectWarnings } from "../support/watch.ts";
 
 const OLD = "old\n";
@@ -51,14 +51,14 @@ test("LogWriter.append() answers a refused batch write_failed and goes on (fake 
   const file = await openLog(t, OLD);
   failFirstAppend(t, file, REFUSED);
   const writer = writerOn(file);
-  assert.deepEqual(await outcomes([append(writer, "one"), append(writer, "two")]), [
+  assert.deepEqual(await outcomes([writer.append("one"), writer.append("two")]), [
     "write_failed",
     "write_failed",
   ]);
   assert.equal(fs.readFileSync(file.path, "utf8"), OLD);
   assert.equal(writer.durableBytes, OLD.length);
   assert.equal(writer.failure, undefined);
-  assert.equal(await append(writer, "three"), OLD.length);
+  assert.equal(await writer.append("three"), OLD.length);
   assert.equal(fs.readFileSync(file.path, "utf8"), `${OLD}three\n`);
   assert.equal(await isPending(writer.failed), true);
 });
@@ -67,10 +67,10 @@ test("LogWriter.append() writes what waited behind a refused batch in its place 
   const file = await openLog(t, OLD);
   const late: Promise<number>[] = [];
   failFirstAppend(t, file, REFUSED, () => {
-    late.push(append(writer, "two"), append(writer, "three"));
+    late.push(writer.append("two"), writer.append("three"));
   });
   const writer = writerOn(file);
-  assert.deepEqual(await outcomes([append(writer, "one")]), ["write_failed"]);
+  assert.deepEqual(await outcomes([writer.append("one")]), ["write_failed"]);
   assert.deepEqual(await outcomes(late), [4, 8]);
   assert.equal(fs.readFileSync(file.path, "utf8"), `${OLD}two\nthree\n`);
 });
@@ -79,7 +79,7 @@ test("LogWriter.append() no longer counts a refused batch as waiting once it is 
   const file = await openLog(t, OLD);
   failFirstAppend(t, file, REFUSED);
   const writer = writerOn(file, 4);
-  const retried = append(writer, "one").catch(() => append(writer, "one"));
+  const retried = writer.append("one").catch(() => writer.append("one"));
   assert.deepEqual(await outcomes([retried]), [OLD.length]);
 });
 
@@ -93,32 +93,32 @@ test("LogWriter.append() that finds no memory behind a write leaves nothing behi
       if (size > 8) throw new RangeError("Array buffer allocation failed");
       return allocate(size);
     });
-    late.push(assert.rejects(append(writer, "longer than 8 bytes"), RangeError));
+    late.push(assert.rejects(writer.append("longer than 8 bytes"), RangeError));
     shortage.mock.restore();
     return appendToFile(bytes);
   });
   const writer = writerOn(file);
-  assert.equal(await append(writer, "one"), OLD.length);
+  assert.equal(await writer.append("one"), OLD.length);
   await Promise.all(late);
   await writer.drain();
   assert.equal(appends.mock.callCount(), 1, "a batch without a record is not written");
   assert.equal(writer.queuedBytes, 0);
   appends.mock.restore();
-  assert.equal(await append(writer, "two"), OLD.length + "one\n".length);
+  assert.equal(await writer.append("two"), OLD.length + "one\n".length);
 });
 
 test("LogWriter.append() fails for good after a failed sync, and the queue shares its answer (fake sync failure)", async (t) => {
   const file = await openLog(t, OLD);
   const late: Promise<number>[] = [];
   const appends = failFirstAppend(t, file, UNKNOWN, () => {
-    late.push(append(writer, "two"), append(writer, "three"), append(writer, "four"));
+    late.push(writer.append("two"), writer.append("three"), writer.append("four"));
   });
   const writer = writerOn(file);
-  const first = append(writer, "one");
+  const first = writer.append("one");
   const error = await writer.failed;
   assert.equal(error.code, "store_failed");
   assert.equal(writer.failure, error);
-  for (const each of [first, ...late, append(writer, "five")]) {
+  for (const each of [first, ...late, writer.append("five")]) {
     await assert.rejects(each, (rejection) => rejection === error);
   }
   await writer.drain();
@@ -131,7 +131,7 @@ test("LogWriter.fail() answers what has not been written yet, and writes none of
   const file = await openLog(t, OLD);
   const appends = t.mock.method(file, "append");
   const writer = writerOn(file);
-  const waiting = [append(writer, "one"), append(writer, "two")];
+  const waiting = [writer.append("one"), writer.append("two")];
   const error = writer.fail(new Error("the log is another one"));
   for (const each of waiting) await assert.rejects(each, (rejection) => rejection === error);
   await writer.drain();
@@ -149,12 +149,12 @@ for (const [what, result] of [
     const file = await openLog(t, OLD);
     const told: Promise<unknown>[] = [];
     const during = () => {
-      told.push(append(writer, "two").catch((error: unknown) => error));
+      told.push(writer.append("two").catch((error: unknown) => error));
       writer.fail(new Error("the log is another one"));
     };
     const appends = failFirstAppend(t, file, result, during);
     const writer = writerOn(file);
-    told.push(append(writer, "one").catch((error: unknown) => error));
+    told.push(writer.append("one").catch((error: unknown) => error));
     const error = await writer.failed;
     for (const each of told) assert.equal(await each, error);
     await writer.drain();
@@ -168,10 +168,10 @@ test("LogWriter.append() fails for good where the log cannot be written at all",
   const file = await openLog(t, OLD);
   const writer = writerOn(file);
   await file.close();
-  const first = append(writer, "one");
+  const first = writer.append("one");
   const error = await writer.failed;
   await assert.rejects(first, (rejection) => rejection === error);
-  assert.deepEqual(await outcomes([append(writer, "two")]), ["store_failed"]);
+  assert.deepEqual(await outcomes([writer.append("two")]), ["store_failed"]);
 });
 
 /**
@@ -192,7 +192,7 @@ async function flap(t: TestContext) {
   const told = () => warnings.map(({ message }) => (message.includes("again") ? "can" : "cannot"));
   const run = async (atMs: number, ...records: readonly string[]) => {
     now = start + atMs;
-    for (const record of records) await outcomes([append(writer, record)]);
+    for (const record of records) await outcomes([writer.append(record)]);
     return told();
   };
   return { writer, run, told };
@@ -247,9 +247,9 @@ for (const [what, meddle] of Object.entries(MEDDLING)) {
     const file = await openLog(t, OLD);
     const writer = writerOn(file);
     meddle(file.path);
-    assert.deepEqual(await outcomes([append(writer, "one")]), ["store_failed"]);
+    assert.deepEqual(await outcomes([writer.append("one")]), ["store_failed"]);
     assert.equal((await writer.failed).code, "store_failed");
-    assert.deepEqual(await outcomes([append(writer, "two")]), ["store_failed"]);
+    assert.deepEqual(await outcomes([writer.append("two")]), ["store_failed"]);
     assert.equal(writer.durableBytes, OLD.length);
   });
 }
@@ -264,7 +264,7 @@ for (const what of ["deleted", "replaced by an equal file", "cut to nothing"]) {
       return displacement.call(file, size);
     });
     const writer = writerOn(file);
-    assert.deepEqual(await outcomes([append(writer, "one")]), ["store_failed"]);
+    assert.deepEqual(await outcomes([writer.append("one")]), ["store_failed"]);
   });
 }
 
@@ -272,7 +272,7 @@ test("LogWriter.failed tells the operator which file is meant, and the client no
   const file = await openLog(t, OLD);
   const writer = writerOn(file);
   fs.rmSync(file.path);
-  assert.deepEqual(await outcomes([append(writer, "one")]), ["store_failed"]);
+  assert.deepEqual(await outcomes([writer.append("one")]), ["store_failed"]);
   const error = await writer.failed;
   assert.ok(error instanceof PlantStoreError && error.cause instanceof Error);
   assert.ok(error.cause.message.includes(file.path));
@@ -281,7 +281,7 @@ test("LogWriter.failed tells the operator which file is meant, and the client no
 
 test("LogWriter.failed stays open while appends succeed", async (t) => {
   const writer = writerOn(await openLog(t, OLD));
-  await append(writer, "one");
+  await writer.append("one");
   assert.equal(await isPending(writer.failed), true);
   assert.equal(writer.failure, undefined);
 });

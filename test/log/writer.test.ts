@@ -8,7 +8,7 @@ import { EMPTY_LOG } from "../../src/log/checkpoint.ts";
 import type { LogFile } from "../../src/log/file.ts";
 import { readLineAt } from "../../src/log/reader.ts";
 import { LogWriter, type LogWriterOptions } from "../../src/log/writer.ts";
-import { append, openLog } from "../support/logs.ts";
+import { openLog } from "../support/logs.ts";
 import { collectMessages } from "../support/watch.ts";
 
 interface Watched {
@@ -56,7 +56,7 @@ async function appendByTurns(
 ): Promise<void> {
   const pending: Promise<number>[] = [];
   for (let turn = 0; turn < turns; turn++) {
-    for (let count = 0; count < recordsATurn; count++) pending.push(append(writer, "x"));
+    for (let count = 0; count < recordsATurn; count++) pending.push(writer.append("x"));
     await new Promise(setImmediate);
   }
   await Promise.all(pending);
@@ -64,24 +64,24 @@ async function appendByTurns(
 
 test("LogWriter.append() resolves with the offset of a record that is in the file", async (t) => {
   const { writer, content } = await openWriter(t);
-  assert.equal(await append(writer, "one"), 0);
+  assert.equal(await writer.append("one"), 0);
   assert.equal(content(), "one\n");
-  assert.equal(await append(writer, "é"), 4);
+  assert.equal(await writer.append("é"), 4);
   assert.equal(content(), "one\né\n");
-  assert.equal(await append(writer, ""), 7);
+  assert.equal(await writer.append(""), 7);
   assert.equal(content(), "one\né\n\n");
 });
 
 test("LogWriter.append() goes on behind the log it was given", async (t) => {
   const { writer, content } = await openWriter(t, { durableBytes: 5 });
   assert.equal(writer.durableBytes, 5);
-  assert.equal(await append(writer, "one"), 5);
+  assert.equal(await writer.append("one"), 5);
   assert.equal(content(), "xxxxxone\n");
 });
 
 test("LogWriter.append() writes what one turn of the event loop brings at once", async (t) => {
   const { writer, batches } = await openWriter(t);
-  const offsets = await Promise.all(["one", "two", "three"].map((text) => append(writer, text)));
+  const offsets = await Promise.all(["one", "two", "three"].map((text) => writer.append(text)));
   assert.deepEqual(offsets, [0, 4, 8]);
   assert.deepEqual(batches(), [{ bytes: "one\ntwo\nthree\n", position: 0 }]);
 });
@@ -89,9 +89,9 @@ test("LogWriter.append() writes what one turn of the event loop brings at once",
 test("LogWriter.append() writes what arrives during a sync together in the next one", async (t) => {
   const late: Promise<number>[] = [];
   const { writer, batches } = await openWriter(t, {}, () => {
-    late.push(...["two", "three", "four"].map((text) => append(writer, text)));
+    late.push(...["two", "three", "four"].map((text) => writer.append(text)));
   });
-  assert.equal(await append(writer, "one"), 0);
+  assert.equal(await writer.append("one"), 0);
   assert.deepEqual(await Promise.all(late), [4, 8, 14]);
   assert.deepEqual(batches(), [
     { bytes: "one\n", position: 0 },
@@ -132,9 +132,9 @@ for (const [waiting, batchBytesMax, writesBegun] of [
   test(`LogWriter.append() has begun ${writesBegun} writes at its answer where ${waiting} records wait for a batch of ${batchBytesMax} bytes`, async (t) => {
     const late: Promise<number>[] = [];
     const { writer, batches } = await openWriter(t, { batchBytesMax }, () => {
-      for (let count = 0; count < waiting; count++) late.push(append(writer, "late"));
+      for (let count = 0; count < waiting; count++) late.push(writer.append("late"));
     });
-    await append(writer, "first");
+    await writer.append("first");
     assert.equal(batches().length, writesBegun);
     await Promise.all(late);
     assert.equal(batches().length, 2);
@@ -146,7 +146,7 @@ test("LogWriter.append() takes records until a batch holds batchBytesMax, and on
   await fc.assert(
     fc.asyncProperty(lengths, fc.integer({ min: 1, max: 60 }), async (list, batchBytesMax) => {
       const { writer, batches, content } = await openWriter(t, { batchBytesMax });
-      await Promise.all(list.map((length) => append(writer, "x".repeat(length))));
+      await Promise.all(list.map((length) => writer.append("x".repeat(length))));
       for (const [index, { bytes }] of batches().entries()) {
         const lastLine = bytes.slice(0, -1).lastIndexOf("\n") + 1;
         assert.ok(lastLine < batchBytesMax, "the last record found the batch full");
@@ -170,7 +170,7 @@ test("LogWriter.append() keeps the order of its calls, over many batches and tur
   const records = Array.from({ length: 300 }, (_, number) => `record ${number}`);
   const pending: Promise<number>[] = [];
   for (const [index, record] of records.entries()) {
-    pending.push(append(writer, record));
+    pending.push(writer.append(record));
     if (index % 17 === 0) await new Promise(setImmediate);
   }
   const offsets = await Promise.all(pending);
@@ -187,7 +187,7 @@ test("LogWriter.durableBytes grows with the sync, not before", async (t) => {
   const { writer } = await openWriter(t, { durableBytes: 3 }, () => {
     during.push(writer.durableBytes);
   });
-  const appended = append(writer, "one");
+  const appended = writer.append("one");
   assert.equal(writer.durableBytes, 3);
   await appended;
   assert.deepEqual(during, [3]);
@@ -196,8 +196,8 @@ test("LogWriter.durableBytes grows with the sync, not before", async (t) => {
 
 test("LogWriter.append() refuses what would make more than queueBytesMax wait", async (t) => {
   const { writer, content } = await openWriter(t, { queueBytesMax: 8 });
-  const taken = [append(writer, "one"), append(writer, "two")];
-  await assert.rejects(append(writer, ""), { code: "overloaded" });
+  const taken = [writer.append("one"), writer.append("two")];
+  await assert.rejects(writer.append(""), { code: "overloaded" });
   assert.deepEqual(await Promise.all(taken), [0, 4]);
   assert.equal(content(), "one\ntwo\n");
 });
@@ -205,9 +205,9 @@ test("LogWriter.append() refuses what would make more than queueBytesMax wait", 
 test("LogWriter.append() counts the batch under way as waiting", async (t) => {
   let late: Promise<PromiseSettledResult<number>[]> | undefined;
   const { writer, content } = await openWriter(t, { queueBytesMax: 8 }, () => {
-    late = Promise.allSettled([append(writer, "two"), append(writer, "six")]);
+    late = Promise.allSettled([writer.append("two"), writer.append("six")]);
   });
-  await append(writer, "one");
+  await writer.append("one");
   const statuses = (await late)?.map(({ status }) => status);
   assert.deepEqual(statuses, ["fulfilled", "rejected"]);
   assert.equal(content(), "one\ntwo\n");
@@ -215,13 +215,13 @@ test("LogWriter.append() counts the batch under way as waiting", async (t) => {
 
 test("LogWriter.append() takes a record again as soon as the one before was answered", async (t) => {
   const { writer } = await openWriter(t, { queueBytesMax: 4 });
-  for (let count = 0; count < 5; count++) assert.equal(await append(writer, "one"), 4 * count);
+  for (let count = 0; count < 5; count++) assert.equal(await writer.append("one"), 4 * count);
 });
 
 test("LogWriter.append() refuses a record with a line feed and writes nothing of it", async (t) => {
   const { writer, content } = await openWriter(t);
-  await assert.rejects(append(writer, '{"a":\n1}'), RangeError);
-  assert.equal(await append(writer, "one"), 0);
+  await assert.rejects(writer.append('{"a":\n1}'), RangeError);
+  assert.equal(await writer.append("one"), 0);
   assert.equal(content(), "one\n");
 });
 
@@ -230,7 +230,7 @@ test("LogWriter.drain() waits for everything accepted, and for nothing when idle
   await writer.drain();
   let answered = 0;
   for (const text of ["one", "two", "three"]) {
-    append(writer, text).then(() => {
+    writer.append(text).then(() => {
       answered++;
     });
   }
@@ -241,16 +241,16 @@ test("LogWriter.drain() waits for everything accepted, and for nothing when idle
 
 test("every synced batch is published on plant-store:batch, and a refused one is not", async (t) => {
   const { writer, file } = await openWriter(t, { batchBytesMax: 8 }, () => {
-    void append(writer, "three");
+    void writer.append("three");
   });
   const appendToFile = file.append;
   const messages = collectMessages<BatchMessage>(t, "plant-store:batch");
-  await Promise.all([append(writer, "one"), append(writer, "two")]);
+  await Promise.all([writer.append("one"), writer.append("two")]);
   await writer.drain();
   file.append = async () => ({ outcome: "refused", cause: new Error("full") });
-  await assert.rejects(append(writer, "four"), { code: "write_failed" });
+  await assert.rejects(writer.append("four"), { code: "write_failed" });
   file.append = appendToFile;
-  await append(writer, "five");
+  await writer.append("five");
 
   const log = file.path;
   assert.deepEqual(

@@ -3,7 +3,6 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { LogFile } from "../../src/log/file.ts";
-import type { LogWriter } from "../../src/log/writer.ts";
 import { makeFolder } from "./folders.ts";
 
 /** A log that holds exactly these bytes, open for reading and appending until the test ends. */
@@ -13,11 +12,4 @@ export async function openLog(t: TestContext, content: string | Buffer = ""): Pr
   const file = await LogFile.open(path);
   t.after(() => file.close());
   return file;
-}
-
-/** Appends a record; resolves with its offset once it is durable, and rejects where it is not. */
-export function append(writer: LogWriter, record: string): Promise<number> {
-  return new Promise((resolve, reject) => {
-    writer.append(record, { durable: resolve, failed: reject });
-  });
 }

@@ -1,0 +1,97 @@
+/** Which creates share an outcome, and which store for themselves. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { CreatesInFlight } from "../../src/core/creates-in-flight.ts";
+import { PlantStoreError } from "../../src/core/errors.ts";
+import type { NewPlant } from "../../src/core/plant.ts";
+
+const FERN: NewPlant = { id: 7n, name: "Fern" };
+
+interface Storing {
+  readonly plant: NewPlant;
+  readonly resolve: (stored: NewPlant) => void;
+  readonly reject: (error: PlantStoreError) => void;
+}
+
+/** Creates whose storing ends when the test says so. */
+function begin(): { creates: CreatesInFlight; storing: Storing[] } {
+  const storing: Storing[] = [];
+  const creates = new CreatesInFlight((plant) => {
+    return new Promise((resolve, reject) => storing.push({ plant, resolve, reject }));
+  });
+  return { creates, storing };
+}
+
+test("a create whose id was free is created, and its repeats in flight share the outcome", async () => {
+  const { creates, storing } = begin();
+  const first = creates.create(FERN);
+  const same = creates.create({ ...FERN });
+  const other = creates.create({ ...FERN, tag: "" });
+  assert.equal(storing.length, 1);
+  storing[0]?.resolve(FERN);
+  assert.equal(await first, "created");
+  assert.equal(await same, "replayed");
+  await assert.rejects(other, { code: "conflict" });
+});
+
+test("creates of an id that another plant has are judged by that plant", async () => {
+  const { creates, storing } = begin();
+  const first = creates.create({ ...FERN, tag: "other" });
+  const same = creates.create({ ...FERN });
+  storing[0]?.resolve({ ...FERN });
+  await assert.rejects(first, { code: "conflict" });
+  assert.equal(await same, "replayed");
+  assert.equal(storing.length, 1);
+});
+
+test("a create that failed fails its repeats alike, and the next create stores again", async () => {
+  const { creates, storing } = begin();
+  const error = new PlantStoreError("write_failed", "full");
+  const first = creates.create(FERN);
+  const repeat = creates.create(FERN);
+  storing[0]?.reject(error);
+  await assert.rejects(first, error);
+  await assert.rejects(repeat, error);
+  const again = creates.create(FERN);
+  storing[1]?.resolve(FERN);
+  assert.equal(await again, "created");
+});
+
+test("one create of an id stores at a time, and creates of other ids do not wait for it", async () => {
+  const id = fc.bigInt({ min: 0n, max: 20n });
+  const step = fc.record({ id, isEnd: fc.boolean() });
+  await fc.assert(
+    fc.asyncProperty(fc.array(step), async (steps) => {
+      const { creates, storing } = begin();
+      const inFlight = new Map<bigint, Storing>();
+      for (const { id: which, isEnd } of steps) {
+        const present = inFlight.get(which);
+        if (isEnd) {
+          inFlight.delete(which);
+          present?.resolve(present.plant);
+          await new Promise(setImmediate);
+          continue;
+        }
+        const before = storing.length;
+        void creates.create({ id: which, name: "" });
+        assert.equal(storing.length, before + (present === undefined ? 1 : 0));
+        const added = storing[before];
+        if (added !== undefined) inFlight.set(which, added);
+      }
+    }),
+  );
+});
+
+test("of very many creates each is found while it is in flight, and none after", async () => {
+  const { creates, storing } = begin();
+  const plants = Array.from({ length: 20_000 }, (_, at) => ({ id: BigInt(at), name: "" }));
+  for (let round = 1; round <= 2; round++) {
+    const outcomes = plants.map((plant) => creates.create(plant));
+    const repeats = plants.map((plant) => creates.create({ ...plant }));
+    assert.equal(storing.length, round * plants.length);
+    for (const { plant, resolve } of storing) resolve(plant);
+    assert.deepEqual(new Set(await Promise.all(outcomes)), new Set(["created"]));
+    assert.deepEqual(new Set(await Promise.all(repeats)), new Set(["replayed"]));
+  }
+});
