@@ -31,7 +31,6 @@ test("the library exports these names and no others", () => {
     "PlantStore",
     "PlantStoreError",
     "TokenRegistry",
-    "assertOrigins",
     "backup",
     "createFirstToken",
     "createRequestListener",
