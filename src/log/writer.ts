@@ -1,30 +1,27 @@
 /**
  * Group commit: many appends, one sync.
  *
- * Invariants. Who is told "durable" has the whole record on disk; there is no
- * weaker promise. Bytes before `durableBytes` never change. What arrives
- * while a sync is under way goes out together in the next one: no timer, and
- * while the disk is idle nothing waits but for what comes at once. A batch the system refused
- * leaves nothing in the log before anything else is written (log/file).
- * After a failed sync, or when the file is no longer where it was, the writer
- * has failed for good: it never syncs and never acknowledges again.
+ * Invariants. A record that is reported durable is on disk whole; there is no weaker promise. Bytes
+ * before `durableBytes` never change. What arrives during a sync goes out together in the next one:
+ * there is no timer, and while the disk is idle nothing waits except for what comes at once. A
+ * batch that the system refused leaves nothing in the log before anything else is written
+ * (log/file). After a failed sync, or once the file is not where it was, the writer has failed for
+ * good: it never syncs and never acknowledges again.
  */
-import { type BatchMessage, batches } from "../core/channels.ts";
+import { type BatchMessage, batches, publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import { Batch } from "./batch.ts";
 import { type Checkpoint, extendCheckpoint } from "./checkpoint.ts";
 import { type AppendResult, describeSystemError, type LogFile } from "./file.ts";
-import { lineBytes, RECORD_BYTES_MAX } from "./format.ts";
-import { WriteWarnings } from "./write-warnings.ts";
+import { LINE_FEED, lineBytes, RECORD_BYTES_MAX } from "./format.ts";
 
 export interface LogWriterOptions {
   /** A batch takes records until it holds this many bytes, so it is at most one record longer. */
   readonly batchBytesMax: number;
-  /** More bytes than this never wait for the disk. */
+  /** Upper bound on the bytes that wait for the disk. */
   readonly queueBytesMax: number;
-  /** What the log is: all of it is on disk. */
+  /** The log as it is on disk. */
   readonly end: Checkpoint;
-  /** Told what the log is after every batch that became durable. */
+  /** Called with the log's new end after every batch that became durable. */
   readonly onDurable?: (end: Checkpoint) => void;
 }
 
@@ -36,37 +33,32 @@ const GATHER_MS_MAX = 1;
 /** A batch that is being written. */
 interface Write {
   readonly batch: Batch;
-  readonly bytes: Buffer;
-  /** When the write began, where somebody wants to know. */
+  /** When the write began; `undefined` unless somebody subscribes to that. */
   readonly startedAt: number | undefined;
   readonly written: Promise<AppendResult>;
 }
 
 export class LogWriter {
-  /** Settles, never rejects, when the writer has failed for good. */
+  /** Resolves, never rejects, when the writer has failed for good. */
   readonly failed: Promise<PlantStoreError>;
 
   readonly #file: LogFile;
-  readonly #batchBytesMax: number;
-  readonly #queueBytesMax: number;
-  readonly #onDurable: ((end: Checkpoint) => void) | undefined;
+  readonly #options: LogWriterOptions;
+  readonly #warnings: WriteWarnings;
   #end: Checkpoint;
   /** Only the last one takes more. */
   #queue: Batch[] = [];
-  /** Bytes accepted and not yet answered: queued ones and those of the batch under way. */
+  /** Of records that were accepted and not yet answered, those being written included. */
   #queuedBytes = 0;
   #flushing: Promise<void> | undefined;
   #failure: PlantStoreError | undefined;
-  readonly #warnings: WriteWarnings;
   #reportFailure: (error: PlantStoreError) => void = () => {};
 
   constructor(file: LogFile, options: LogWriterOptions) {
     this.#file = file;
+    this.#options = options;
     this.#warnings = new WriteWarnings(file.path);
-    this.#batchBytesMax = options.batchBytesMax;
-    this.#queueBytesMax = options.queueBytesMax;
     this.#end = options.end;
-    this.#onDurable = options.onDurable;
     this.failed = new Promise((resolve) => {
       this.#reportFailure = resolve;
     });
@@ -82,28 +74,28 @@ export class LogWriter {
     return this.#queuedBytes;
   }
 
-  /** Takes over what somebody else appended and synced, before the first own append. */
-  resume(end: Checkpoint): void {
-    this.#end = end;
-  }
-
-  /** Why the writer takes no more, once it has failed. */
+  /** Why nothing can be appended any more, once the writer has failed for good. */
   get failure(): PlantStoreError | undefined {
     return this.#failure;
+  }
+
+  /** Takes over what was appended and synced elsewhere, before the first own append. */
+  resume(end: Checkpoint): void {
+    this.#end = end;
   }
 
   /**
    * Appends one record, and resolves with its byte offset once it is durable.
    *
    * @throws PlantStoreError `body_too_large` or `overloaded`: nothing was written. `write_failed`:
-   * cut away again, or the answer was lost: repeat it. `store_failed`.
+   * the record was cut away again, or its outcome is lost: repeat the append. `store_failed`.
    */
   async append(record: string): Promise<number> {
     if (this.#failure !== undefined) throw this.#failure;
     const bytes = lineBytes(record);
     if (bytes > RECORD_BYTES_MAX) throw tooLong(bytes);
-    // A record of any length finds its way through an empty queue.
-    if (this.#queuedBytes > 0 && this.#queuedBytes + bytes > this.#queueBytesMax) {
+    // An empty queue takes a record of any length.
+    if (this.#queuedBytes > 0 && this.#queuedBytes + bytes > this.#options.queueBytesMax) {
       throw new PlantStoreError(
         "overloaded",
         "Cannot store it now: too much waits for the disk; " +
@@ -112,7 +104,7 @@ export class LogWriter {
     }
     const last = this.#queue.at(-1);
     const isOpen = last !== undefined && !last.isFull;
-    const batch = isOpen ? last : new Batch(this.#batchBytesMax);
+    const batch = isOpen ? last : new Batch(this.#options.batchBytesMax);
     const at = batch.add(record, bytes);
     if (!isOpen) this.#queue.push(batch); // only with a record in it
     this.#queuedBytes += bytes;
@@ -131,16 +123,15 @@ export class LogWriter {
       await this.#gather();
       let write = this.#isDisplaced() ? undefined : this.#startWrite();
       while (write !== undefined) write = await this.#finishWrite(write);
-    } while (this.#queue.length > 0); // whoever was answered may have come back at once
+    } while (this.#queue.length > 0); // a client that was answered may have come back at once
     this.#flushing = undefined;
   }
 
   /**
-   * Waits until every request of this turn of the event loop is in the first batch; and, while that
-   * is a small one, as long as each turn brings more: whoever was answered comes back. On one core
-   * a quarter more creates at 16 connections, a tenth at 64 (test/bench/results). It begins with
-   * none, for what is there does not end the wait: the turn that ends first has not asked the
-   * sockets yet.
+   * Waits until every request of this turn of the event loop is in the first batch and, while that
+   * batch is small, as long as each turn brings more: clients that were answered come back. On one
+   * core that is a quarter more creates at 16 connections, a tenth at 64 (test/bench/results). It
+   * starts to count at none, because the turn that ends first has not polled the sockets yet.
    */
   async #gather(): Promise<void> {
     const deadline = performance.now() + GATHER_MS_MAX;
@@ -153,7 +144,7 @@ export class LogWriter {
     } while (records > known && !this.#isNextWorthwhile() && performance.now() < deadline);
   }
 
-  /** Whether a sync is well spent on the first batch, or it takes no more. */
+  /** Whether the first batch is worth a sync, or takes no more. */
   #isNextWorthwhile(): boolean {
     const next = this.#queue[0];
     return next !== undefined && (next.records >= WORTHWHILE_RECORDS || next.isFull);
@@ -166,27 +157,25 @@ export class LogWriter {
   #startWrite(): Write | undefined {
     const batch = this.#queue.shift();
     if (batch === undefined) return undefined;
-    const { bytes } = batch;
     const startedAt = batches.hasSubscribers ? performance.now() : undefined;
-    return { batch, bytes, startedAt, written: this.#file.append(bytes) };
+    return { batch, startedAt, written: this.#file.append(batch.bytes) };
   }
 
-  /** Waits for a batch and answers it; returns the next one where it is under way already. */
-  async #finishWrite({ batch, bytes, startedAt, written }: Write): Promise<Write | undefined> {
+  /** Waits for a batch and answers it; returns the next one if that is being written already. */
+  async #finishWrite({ batch, startedAt, written }: Write): Promise<Write | undefined> {
     const result = await written;
     const syncMs = startedAt === undefined ? undefined : performance.now() - startedAt;
-    this.#queuedBytes -= bytes.length; // before anybody is answered, who may come back at once
+    this.#queuedBytes -= batch.bytes.length; // first: a client that is answered may come back at once
     if (this.#failure !== undefined) batch.fail(this.#failure);
     else if (result.outcome === "refused") this.#refuse(batch, result.cause);
-    else if (result.outcome === "unknown") this.#fail(batch, result.cause);
+    else if (result.outcome === "unknown") batch.fail(this.fail(result.cause));
     else {
-      const offset = this.durableBytes;
-      this.#end = extendCheckpoint(this.#end, bytes, batch.records);
-      // The disk works while this batch is answered: 6 to 9 % more creates at 256 connections where
-      // a sync takes 1 to 10 ms more, and none that show where it does not (test/bench/results).
+      const start = this.durableBytes;
+      this.#end = extendCheckpoint(this.#end, batch.bytes, batch.records);
+      // The disk works while this batch is answered: 6 to 9 % more creates at 256 connections if a
+      // sync takes 1 to 10 ms more, else no difference (test/bench/results).
       const next = this.#isNextWorthwhile() ? this.#startWrite() : undefined;
-      this.#acknowledge(batch, offset);
-      if (syncMs !== undefined) this.#publish(batch.records, bytes.length, syncMs);
+      this.#acknowledge(batch, start, syncMs);
       return next;
     }
     return undefined;
@@ -198,20 +187,20 @@ export class LogWriter {
       this.#file.assertUnchanged();
       return false;
     } catch (cause) {
-      this.#fail(undefined, cause);
+      this.fail(cause);
       return true;
     }
   }
 
   /** In one turn of the event loop: over several it took 1 to 9 % of creates (test/bench/results). */
-  #acknowledge(batch: Batch, start: number): void {
+  #acknowledge(batch: Batch, start: number, syncMs: number | undefined): void {
     batch.acknowledge(start);
     this.#warnings.written();
-    this.#onDurable?.(this.#end);
-  }
-
-  #publish(records: number, bytes: number, syncMs: number): void {
-    batches.publish({ log: this.#file.path, records, bytes, syncMs } satisfies BatchMessage);
+    this.#options.onDurable?.(this.#end);
+    if (syncMs === undefined) return;
+    const { records, bytes } = batch;
+    const message: BatchMessage = { log: this.#file.path, records, bytes: bytes.length, syncMs };
+    batches.publish(message);
   }
 
   /** The system refused the batch, and nothing of it is in the log. */
@@ -227,31 +216,24 @@ export class LogWriter {
   }
 
   /**
-   * Stops for good, because the log on disk is not what was written: returns
-   * what everybody is told from now on.
+   * Fails for good, because the log on disk is not what was written. Everything queued is answered
+   * with the error that is returned; if the writer has failed before, that is the first one.
    */
   fail(cause: unknown): PlantStoreError {
-    return this.#fail(undefined, cause);
-  }
-
-  /** Final: this process acknowledges nothing any more, and the first reason stands. */
-  #fail(batch: Batch | undefined, cause: unknown): PlantStoreError {
-    const error = this.#failure ?? storeFailed(cause);
-    this.#failure = error;
-    batch?.fail(error);
+    this.#failure ??= storeFailed(cause);
     for (const waiting of this.#queue.splice(0)) {
       this.#queuedBytes -= waiting.bytes.length;
-      waiting.fail(error);
+      waiting.fail(this.#failure);
     }
-    this.#reportFailure(error);
-    return error;
+    this.#reportFailure(this.#failure);
+    return this.#failure;
   }
 }
 
 function storeFailed(cause: unknown): PlantStoreError {
   return new PlantStoreError(
     "store_failed",
-    // Reads are told so too.
+    // Reads get it, too.
     "Cannot use the store: it has stopped after a failure of its disk or data directory; " +
       "the outcome of a create is unknown: send the identical request again",
     { cause },
@@ -263,4 +245,138 @@ function tooLong(bytes: number): PlantStoreError {
     "body_too_large",
     `The plant: expected at most ${RECORD_BYTES_MAX} bytes as a line of the log, got ${bytes}`,
   );
+}
+
+/** The room of a new batch, which most batches never exceed. */
+const ROOM_BYTES = 16 * 1024;
+
+/**
+ * The records of one write, with one outcome for all.
+ *
+ * A record is encoded when it is added, so that thousands of waiting creates hold no text for the
+ * garbage collector to copy.
+ *
+ * @internal
+ */
+export class Batch {
+  /** The byte offset of the batch in the log: resolves once all of it is on disk, or rejects. */
+  readonly start: Promise<number>;
+  readonly #bytesMax: number;
+  #buffer: Buffer;
+  #size = 0;
+  #records = 0;
+  #resolve: (start: number) => void = () => {};
+  #reject: (error: PlantStoreError) => void = () => {};
+
+  /** @param bytesMax it is full once it holds so many. */
+  constructor(bytesMax: number) {
+    this.#bytesMax = bytesMax;
+    this.#buffer = Buffer.allocUnsafeSlow(Math.min(ROOM_BYTES, bytesMax));
+    this.start = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+  }
+
+  get isFull(): boolean {
+    return this.#size >= this.#bytesMax;
+  }
+
+  get records(): number {
+    return this.#records;
+  }
+
+  /** All lines, as they go to the disk. */
+  get bytes(): Buffer {
+    return this.#buffer.subarray(0, this.#size);
+  }
+
+  /**
+   * Adds a record, or throws and adds nothing.
+   *
+   * @param bytes the length of the line: of the record in UTF-8 and its line feed.
+   * @returns where in the batch the record starts.
+   * @throws RangeError if there is no memory for it.
+   */
+  add(record: string, bytes: number): number {
+    const at = this.#size;
+    const end = at + bytes;
+    if (end > this.#buffer.length) this.#grow(end);
+    const written = this.#buffer.write(record, at);
+    // A new buffer holds whatever was in that memory before.
+    if (written !== bytes - 1) throw new RangeError(`wrote ${written} of ${bytes - 1} bytes`);
+    this.#buffer[end - 1] = LINE_FEED;
+    this.#size = end;
+    this.#records++;
+    return at;
+  }
+
+  /** Twofold, but to no more than a full batch and its last record need. */
+  #grow(bytesMin: number): void {
+    const room = Math.max(bytesMin, Math.min(2 * this.#buffer.length, this.#bytesMax));
+    const buffer = Buffer.allocUnsafeSlow(room);
+    this.bytes.copy(buffer);
+    this.#buffer = buffer;
+  }
+
+  /** @param start the offset of the batch in the log. */
+  acknowledge(start: number): void {
+    this.#resolve(start);
+  }
+
+  fail(error: PlantStoreError): void {
+    this.#reject(error);
+  }
+}
+
+const WARNING_REST_MS = 1000;
+
+/**
+ * Warns when a log cannot be written, and when it can be again. A nearly full disk may take one
+ * batch and refuse the next, many times a second, so each of the two is warned about at most once a
+ * second; a warning that was held back comes with a later batch or `flush`, unless the state has
+ * changed back.
+ */
+class WriteWarnings {
+  readonly #path: string;
+  /** Why the last batch was refused; `undefined` if it was written. */
+  #refusal: string | undefined;
+  /** What the last warning said. */
+  #isKnownRefused = false;
+  #refusedAt = Number.NEGATIVE_INFINITY;
+  #writtenAt = Number.NEGATIVE_INFINITY;
+
+  constructor(path: string) {
+    this.#path = path;
+  }
+
+  refused(cause: unknown): void {
+    this.#refusal = describeSystemError(cause);
+    this.#warn(WARNING_REST_MS);
+  }
+
+  written(): void {
+    this.#refusal = undefined;
+    this.#warn(WARNING_REST_MS);
+  }
+
+  /** Publishes a warning that was held back. */
+  flush(): void {
+    this.#warn(0);
+  }
+
+  #warn(restMs: number): void {
+    const isRefused = this.#refusal !== undefined;
+    if (isRefused === this.#isKnownRefused) return;
+    const now = performance.now();
+    if (now - (isRefused ? this.#refusedAt : this.#writtenAt) < restMs) return;
+    this.#isKnownRefused = isRefused;
+    if (isRefused) this.#refusedAt = now;
+    else this.#writtenAt = now;
+    publishWarning(
+      isRefused
+        ? `"${this.#path}" cannot be written, so new plants are refused until it can: ${this.#refusal}`
+        : `"${this.#path}" can be written again`,
+    );
+  }
 }

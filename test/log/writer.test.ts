@@ -4,10 +4,13 @@ import { readFileSync } from "node:fs";
 import { type TestContext, test } from "node:test";
 import fc from "fast-check";
 import type { BatchMessage } from "../../src/core/channels.ts";
+import { PlantStoreError } from "../../src/core/errors.ts";
 import { EMPTY_LOG } from "../../src/log/checkpoint.ts";
 import type { LogFile } from "../../src/log/file.ts";
+import { lineBytes } from "../../src/log/format.ts";
 import { readLineAt } from "../../src/log/reader.ts";
-import { LogWriter, type LogWriterOptions } from "../../src/log/writer.ts";
+import { Batch, LogWriter, type LogWriterOptions } from "../../src/log/writer.ts";
+import { anyString } from "../support/arbitraries.ts";
 import { openLog } from "../support/logs.ts";
 import { collectMessages } from "../support/watch.ts";
 
@@ -261,4 +264,58 @@ test("every synced batch is published on plant-store:batch, and a refused one is
       { log, records: 1, bytes: 5, isTimed: true },
     ],
   );
+});
+
+const BATCH_BYTES = 64 * 1024;
+
+/** A batch of these records, and where in it each of them starts. */
+function fill(records: readonly string[]): { batch: Batch; starts: number[] } {
+  const batch = new Batch(BATCH_BYTES);
+  const starts = records.map((record) => batch.add(record, lineBytes(record)));
+  return { batch, starts };
+}
+
+test("a batch is its records as lines, and returns where each line starts", () => {
+  const long = fc.integer({ min: 0, max: 40_000 }).map((length) => "é".repeat(length));
+  const record = fc.oneof(anyString, long).map((text) => text.replaceAll("\n", ""));
+  fc.assert(
+    fc.property(fc.array(record, { maxLength: 30 }), (records) => {
+      const { batch, starts } = fill(records);
+      const text = records.map((each) => `${each}\n`).join("");
+      assert.equal(batch.bytes.toString(), Buffer.from(text).toString());
+      assert.equal(batch.records, records.length);
+      const room = batch.bytes.buffer.byteLength;
+      assert.ok(room <= Math.max(BATCH_BYTES, batch.bytes.length), "it grows to what it needs");
+      assert.equal(batch.isFull, Buffer.byteLength(text) >= BATCH_BYTES);
+      let offset = 0;
+      for (const [at, each] of records.entries()) {
+        assert.equal(starts[at], offset);
+        offset += Buffer.byteLength(each) + 1;
+      }
+    }),
+  );
+});
+
+test("a batch has room for no more than what makes it full", () => {
+  for (const bytesMax of [1, 1000]) {
+    assert.equal(new Batch(bytesMax).bytes.buffer.byteLength, bytesMax);
+  }
+});
+
+test("a batch takes no record whose bytes are other than was said", () => {
+  const batch = new Batch(BATCH_BYTES);
+  assert.throws(() => batch.add("é", 2), RangeError);
+  assert.throws(() => batch.add("e", 3), RangeError);
+  assert.equal(batch.records, 0);
+  assert.equal(batch.bytes.length, 0);
+});
+
+test("the start of a batch resolves with its offset in the log, or rejects", async () => {
+  const { batch } = fill(["one"]);
+  batch.acknowledge(42);
+  assert.equal(await batch.start, 42);
+  const failed = fill(["one"]).batch;
+  const error = new PlantStoreError("store_failed", "gone");
+  failed.fail(error);
+  await assert.rejects(failed.start, error);
 });
