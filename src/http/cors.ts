@@ -14,15 +14,6 @@ const EXPOSED = "ETag, Link, Retry-After, WWW-Authenticate, X-Request-Id";
 /** How long a browser remembers a preflight: two hours, the most that Chromium takes. */
 const MAX_AGE_S = 7200;
 
-const MARKS = ["Vary", "Access-Control-Allow-Origin", "Access-Control-Expose-Headers"] as const;
-
-/** Whether `mark` sets a header of this name, written so. @internal */
-export function isCorsHeader(name: string): boolean {
-  return (MARKS as readonly string[]).includes(name);
-}
-
-type Marks = { [Name in (typeof MARKS)[number]]?: string };
-
 /** @internal */
 export class Cors {
   readonly #origins: ReadonlySet<string>;
@@ -85,9 +76,9 @@ export class Cors {
     return this.#origins.has(origin) ? origin : undefined;
   }
 
-  #headersFor(origin: string | undefined): Marks {
+  #headersFor(origin: string | undefined): Record<string, string> {
     const allowed = this.#origins.has(ANY_ORIGIN) ? ANY_ORIGIN : this.#allowed(origin);
-    const headers: Marks = allowed === ANY_ORIGIN ? {} : { Vary: "Origin" };
+    const headers: Record<string, string> = allowed === ANY_ORIGIN ? {} : { Vary: "Origin" };
     if (allowed !== undefined) {
       headers["Access-Control-Allow-Origin"] = allowed;
       headers["Access-Control-Expose-Headers"] = EXPOSED;

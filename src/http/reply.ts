@@ -118,34 +118,15 @@ export function writeReplyHead(res: ServerResponse, reply: Reply, requestId: str
 
 /** A whole answer as text, for a connection that has no request to answer. It closes. */
 export function encodeReply(reply: Reply, requestId: string): string {
-  const date = new Date().toUTCString();
-  return `${encodeHead(reply, requestId)}Date: ${date}\r\nConnection: close\r\n\r\n${reply.body}`;
+  const headers = {
+    ...replyHeaders(reply, requestId),
+    Date: new Date().toUTCString(),
+    Connection: "close",
+  };
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+  const status = `HTTP/1.1 ${reply.status} ${STATUS_CODES[reply.status]}\r\n`;
+  return `${status}${lines.join("")}\r\n${reply.body}`;
 }
-
-/**
- * A whole 200 as text, where it has no headers of its own and a body in ASCII.
- *
- * @param ending the last headers, and the empty line.
- * @param first lines of headers that precede all others.
- */
-export function encodeOk(body: string, requestId: string, ending: string, first = ""): string {
-  const start =
-    first === "" ? OK_TO_LENGTH : `${OK_LINE}${first}${OK_TO_LENGTH.slice(OK_LINE.length)}`;
-  return `${start}${body.length}${OK_TO_ID}${requestId}${OK_TO_ENDING}${ending}${body}`;
-}
-
-function encodeHead(reply: Reply, requestId: string): string {
-  const headers = Object.entries(replyHeaders(reply, requestId));
-  const lines = headers.map(([name, value]) => `${name}: ${value}\r\n`);
-  return `HTTP/1.1 ${reply.status} ${STATUS_CODES[reply.status]}\r\n${lines.join("")}`;
-}
-
-const OK_LINE = "HTTP/1.1 200 OK\r\n";
-
-/** What stands around the length and the id: cut once, where both are 1. */
-const [OK_TO_LENGTH, OK_TO_ID, OK_TO_ENDING] = encodeHead(okReply("1"), "1").split(
-  /(?<=Length: |Id: )1/,
-) as [string, string, string];
 
 /** The head of an answer that is written piece by piece: its length is not known. */
 export function streamHeaders(type: string, requestId: string): Record<string, string> {
