@@ -17,16 +17,16 @@ import { isTokenName, SCOPES, type Scope } from "../core/services.ts";
 import { ensureDirectory, ioError, LogFile } from "../log/file.ts";
 import type { LinePosition } from "../log/format.ts";
 import { encodeLine, isBlank } from "../log/format.ts";
-import { lineError } from "../log/line-error.ts";
 import { DirectoryLock } from "../log/lock.ts";
+import { mendLog, rewriteLastBatch } from "../log/mend.ts";
 import {
   LOG_START,
+  lineError,
   positionAfter,
   type ReadableFile,
   readBlocks,
   visitLines,
 } from "../log/reader.ts";
-import { earliestBatchStart, rewrite, settle } from "../log/recovery.ts";
 import { generateToken, hashToken } from "./token.ts";
 import {
   decodeTokenEvent,
@@ -277,9 +277,9 @@ async function withTokenFile<T>(
     try {
       const scan = await scanTokens(file);
       const { tail } = scan;
-      const end = await settle(file, { damaged: [], tail, isRecord: isEvent });
+      const end = await mendLog(file, { damaged: [], tail, isRecord: isEvent });
       // An event that was never synced must not be answered by "it is done already".
-      await rewrite(file, await earliestBatchStart(file, end), end);
+      await rewriteLastBatch(file, end);
       if (end > tail.offset) await scanTokens(file, scan);
       return await change(scan.tokens, (event) => appendEvent(file, event));
     } finally {

@@ -40,6 +40,12 @@ const { O_APPEND, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY } = fs.co
 const SYNCED = O_DSYNC ?? 0;
 const CHUNK_BYTES = 1024 * 1024;
 
+/** Some bytes of a file. */
+export interface ByteRange {
+  readonly offset: number;
+  readonly bytes: number;
+}
+
 export class LogFile {
   readonly path: string;
   /** For reads, and for changes in place. */
@@ -165,6 +171,17 @@ export class LogFile {
   async appendOrThrow(bytes: Buffer): Promise<void> {
     const result = await this.append(bytes);
     if (result.outcome !== "durable") throw ioError(`Cannot write "${this.path}"`, result.cause);
+  }
+
+  /** Appends a range of another file, as far as that reaches. @throws PlantStoreError `io_error`. */
+  async appendRange(source: LogFile, { offset, bytes }: ByteRange): Promise<void> {
+    for (let copied = 0; copied < bytes; ) {
+      const chunk = Buffer.alloc(Math.min(CHUNK_BYTES, bytes - copied));
+      const got = await source.read(chunk, offset + copied);
+      if (got === 0) break;
+      await this.appendOrThrow(chunk.subarray(0, got));
+      copied += got;
+    }
   }
 
   /**

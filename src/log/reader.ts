@@ -6,9 +6,9 @@
  * block and the longest line. What follows the last line feed is the tail: it
  * is never given out as a line, and whoever recovers the log decides about it.
  */
+import { PlantStoreError } from "../core/errors.ts";
 import { ioError, type LogFile } from "./file.ts";
-import { isBlank, LINE_FEED, type LinePosition, markLength } from "./format.ts";
-import { lineError } from "./line-error.ts";
+import { isBlank, LINE_FEED, type LinePosition, markLength, RECORD_BYTES_MAX } from "./format.ts";
 
 /** With a quarter of this a scan takes a tenth longer, and an export a fifth. */
 const BLOCK_BYTES = 1024 * 1024;
@@ -108,6 +108,29 @@ export async function readLinesAt(
   }
 }
 
+/** Where a line stands; without its number where that would have to be counted from the start. */
+export interface LinePlace {
+  readonly offset: number;
+  readonly line?: number;
+}
+
+/**
+ * @param fault what is wrong with the line, and what to do about it.
+ * @returns a `corruption` that names path, line and byte offset.
+ */
+export function lineError(
+  path: string,
+  { line, offset }: LinePlace,
+  fault: string,
+  cause?: unknown,
+): PlantStoreError {
+  return new PlantStoreError(
+    "corruption",
+    `Cannot read "${path}": ${line === undefined ? "" : `line ${line}, `}byte offset ${offset}: ${fault}`,
+    { cause },
+  );
+}
+
 function cutError({ path }: ReadableFile): Error {
   return ioError(`Cannot read "${path}"`, "it became shorter while it was read");
 }
@@ -169,6 +192,35 @@ export async function readLineAt(file: LogFile, offset: number, end: number): Pr
   const lines = await readLinesAt(file, offset, end, RECORD_BYTES_GUESS);
   if (lines.length > 0) return lines.subarray(0, lines.indexOf(LINE_FEED));
   throw new Error(`no whole line at byte offset ${offset}`);
+}
+
+/** Where the whole lines before `end` end. */
+export async function endOfLines(file: ReadableFile, end: number): Promise<number> {
+  const bytes = Buffer.allocUnsafe(BLOCK_BYTES);
+  for (let from = end; from > 0; ) {
+    const length = Math.min(from, bytes.length);
+    from -= length;
+    const got = await file.read(bytes.subarray(0, length), from);
+    const lineFeed = bytes.subarray(0, got).lastIndexOf(LINE_FEED);
+    if (lineFeed >= 0) return from + lineFeed + 1;
+  }
+  return 0;
+}
+
+/**
+ * What follows the last line feed of a log, without a byte order mark; `undefined` for nothing, or
+ * for more than a record.
+ */
+export async function readTail(
+  file: ReadableFile,
+  offset: number,
+  end: number,
+): Promise<Buffer | undefined> {
+  const bytes = end - offset;
+  if (bytes <= 0 || bytes > RECORD_BYTES_MAX) return undefined;
+  const text = Buffer.alloc(bytes);
+  await file.read(text, offset);
+  return offset === 0 ? text.subarray(markLength(text)) : text;
 }
 
 function countLines(bytes: Buffer): number {

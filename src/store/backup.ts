@@ -14,9 +14,7 @@ import { PlantStoreError } from "../core/errors.ts";
 import { LOG_NAME, TOKEN_LOG_NAME } from "../core/file-names.ts";
 import { type Checkpoint, readCheckpoint, writeCheckpoint } from "../log/checkpoint.ts";
 import { ensureDirectory, ioError, LogFile, syncDirectory } from "../log/file.ts";
-import { lineError } from "../log/line-error.ts";
-import { copyRange } from "../log/quarantine.ts";
-import { LOG_START } from "../log/reader.ts";
+import { LOG_START, lineError } from "../log/reader.ts";
 import { LogScan } from "./log-scan.ts";
 import { findReadable, openForReading, type Readable } from "./readable.ts";
 import { mismatchError, shorterError } from "./recover.ts";
@@ -153,7 +151,7 @@ async function copyTokens(source: LogFile | undefined, targetDirectory: string):
 async function copyFile(source: LogFile, targetPath: string, bytes: number): Promise<LogFile> {
   const copy = await LogFile.open(targetPath);
   try {
-    await copyRange(source, { offset: 0, bytes }, copy);
+    await copy.appendRange(source, { offset: 0, bytes });
     if (copy.end === bytes) return copy;
     throw new PlantStoreError(
       "io_error",

@@ -18,8 +18,8 @@ import {
   positionAfter,
   readBlocks,
   readLineAt,
+  readTail,
 } from "../log/reader.ts";
-import { readTail } from "../log/recovery.ts";
 import { IdIndex } from "./id-index.ts";
 import { IdLoader } from "./id-loader.ts";
 import type { LineFault } from "./line-fault.ts";

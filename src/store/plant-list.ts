@@ -9,8 +9,13 @@ import { PlantStoreError } from "../core/errors.ts";
 import { holdsUnsafe } from "../core/json-string.ts";
 import { encodeNewPlant, type NewPlant } from "../core/plant.ts";
 import type { LogFile } from "../log/file.ts";
-import { lineError } from "../log/line-error.ts";
-import { type LineBlock, type LineVisitor, readLinesAt, visitLines } from "../log/reader.ts";
+import {
+  type LineBlock,
+  type LineVisitor,
+  lineError,
+  readLinesAt,
+  visitLines,
+} from "../log/reader.ts";
 import type { IdIndex } from "./id-index.ts";
 import { checkLines, LineRuns, type PlantTaker } from "./plant-lines.ts";
 import { decodeRecord } from "./record.ts";

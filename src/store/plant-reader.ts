@@ -7,11 +7,11 @@ import { holdsUnsafe } from "../core/json-string.ts";
 import { encodeNewPlant, isSamePlant, type NewPlant } from "../core/plant.ts";
 import type { LogFile } from "../log/file.ts";
 import type { LinePosition } from "../log/format.ts";
-import { lineError } from "../log/line-error.ts";
 import {
   type BlockOptions,
   type LineBlock,
   LOG_START,
+  lineError,
   positionAfter,
   readBlocks,
   readLineAt,

@@ -12,7 +12,7 @@ import { readCheckpoint } from "../log/checkpoint.ts";
 import { LogFile } from "../log/file.ts";
 import { LINE_FEED } from "../log/format.ts";
 import { askDurableBytes } from "../log/lock.ts";
-import { endOfLines, readTail } from "../log/recovery.ts";
+import { endOfLines, readTail } from "../log/reader.ts";
 import { isRecord } from "./record.ts";
 import { missingError } from "./recover.ts";
 

@@ -10,8 +10,7 @@ import { PlantStoreError } from "../core/errors.ts";
 import { Gate } from "../core/gate.ts";
 import { encodeNewPlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import type { LogFile } from "../log/file.ts";
-import { type LinePlace, lineError } from "../log/line-error.ts";
-import { readLineAt } from "../log/reader.ts";
+import { type LinePlace, lineError, readLineAt } from "../log/reader.ts";
 
 /** @throws PlantStoreError `corruption` when the record is not a plant. */
 export function decodeRecord(record: Buffer, path: string, place: LinePlace): NewPlant {

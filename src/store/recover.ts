@@ -5,27 +5,31 @@
  * person is left exactly as it was found. Refuses whatever may concern an
  * acknowledged plant: a line that cannot be read, one id with two contents
  * (either may be the one that was acknowledged), a log that is shorter than
- * its checkpoint or differs from it. What a power cut leaves behind is settled
- * (see log/recovery).
+ * its checkpoint or differs from it. What a power cut leaves is mended
+ * (see log/mend).
  */
 import { existsSync } from "node:fs";
 import fs from "node:fs/promises";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import type { Checkpoint } from "../log/checkpoint.ts";
-import { ioError, isRefusal, LogFile } from "../log/file.ts";
+import { type ByteRange, ioError, isRefusal, LogFile } from "../log/file.ts";
 import type { LinePosition } from "../log/format.ts";
-import { lineError } from "../log/line-error.ts";
-import type { ByteRange } from "../log/quarantine.ts";
-import { LOG_START, positionAfter, readBlocks, visitLines } from "../log/reader.ts";
 import {
+  type Damage,
   earliestBatchStart,
-  endOfLines,
   hasLostSector,
-  rewrite,
-  settle,
-  type Unsettled,
-} from "../log/recovery.ts";
+  mendLog,
+  rewriteLastBatch,
+} from "../log/mend.ts";
+import {
+  endOfLines,
+  LOG_START,
+  lineError,
+  positionAfter,
+  readBlocks,
+  visitLines,
+} from "../log/reader.ts";
 import type { IdIndex } from "./id-index.ts";
 import type { LineFault } from "./line-fault.ts";
 import { LogScan } from "./log-scan.ts";
@@ -80,7 +84,7 @@ interface Found {
   readonly scan: LogScan;
   /** Where the scan ended. */
   readonly reached: LinePosition;
-  readonly unsettled: Unsettled;
+  readonly damage: Damage;
   /** The length that was on disk for certain. */
   readonly knownBytes: number;
 }
@@ -99,16 +103,16 @@ async function read(file: LogFile, { checkpoint, onProgress }: RecoverOptions): 
   });
   const reached = await scan.run(LOG_START, await endOfLines(file, size));
   if (!scan.matchesCheckpoint) throw mismatchError(file.path, knownBytes);
-  const unsettled = await survey(file, scan, reached, isLost);
-  return { scan, reached, unsettled, knownBytes };
+  const damage = await survey(file, scan, reached, isLost);
+  return { scan, reached, damage, knownBytes };
 }
 
 async function putInOrder(file: LogFile, found: Found): Promise<RecoveredLog> {
-  const { scan, reached, unsettled, knownBytes } = found;
+  const { scan, reached, damage, knownBytes } = found;
   /** Puts the rest in order and makes it durable. */
   const finish = async (): Promise<Checkpoint> => {
-    const length = await settle(file, unsettled);
-    await rewrite(file, Math.max(knownBytes, await earliestBatchStart(file, length)), length);
+    const length = await mendLog(file, damage);
+    await rewriteLastBatch(file, length, knownBytes);
     await scan.run(reached, length);
     return scan.end;
   };
@@ -118,7 +122,7 @@ async function putInOrder(file: LogFile, found: Found): Promise<RecoveredLog> {
   } catch (error) {
     if (!(error instanceof PlantStoreError && isRefusal(error.cause))) throw error;
     const { end } = scan;
-    await rewrite(file, Math.max(knownBytes, await earliestBatchStart(file, end.bytes)), end.bytes);
+    await rewriteLastBatch(file, end.bytes, knownBytes);
     publishWarning("No room to put the end of the log aside: new plants are refused", error);
     return { index: scan.index, end, settle: finish };
   }
@@ -147,7 +151,7 @@ async function survey(
   scan: LogScan,
   start: LinePosition,
   isLost: LostLineJudge,
-): Promise<Unsettled> {
+): Promise<Damage> {
   const end = await endOfLines(file, file.survey());
   const damaged: ByteRange[] = [];
   const readable: { line: Buffer; position: LinePosition }[] = [];

@@ -22,9 +22,8 @@ import {
 import { ioError, LogFile, removeLeftover, syncDirectory } from "../log/file.ts";
 import type { LinePosition } from "../log/format.ts";
 import { DirectoryLock } from "../log/lock.ts";
-import { copyRange } from "../log/quarantine.ts";
-import { type LineBlock, LOG_START, readBlocks, visitLines } from "../log/reader.ts";
-import { earliestBatchStart, endOfLines, rewrite } from "../log/recovery.ts";
+import { rewriteLastBatch } from "../log/mend.ts";
+import { endOfLines, type LineBlock, LOG_START, readBlocks, visitLines } from "../log/reader.ts";
 import type { LineFault } from "./line-fault.ts";
 import { LogScan } from "./log-scan.ts";
 import { openForReading } from "./readable.ts";
@@ -121,7 +120,7 @@ async function repair(
   if (plan.action === "accept") {
     await forget(file.path);
     await file.sync();
-    await rewriteLastBatch(file.path, scan.end.bytes);
+    await syncAgain(file.path, scan.end.bytes);
     await writeCheckpoint(file.path, scan.end);
     return { ...plan, isDone: true };
   }
@@ -132,10 +131,10 @@ async function repair(
 }
 
 /** As a start does: after a sync that failed, the next one proves nothing. */
-async function rewriteLastBatch(logPath: string, end: number): Promise<void> {
+async function syncAgain(logPath: string, end: number): Promise<void> {
   const file = await LogFile.open(logPath);
   try {
-    await rewrite(file, await earliestBatchStart(file, end), end);
+    await rewriteLastBatch(file, end);
   } finally {
     await file.close();
   }
@@ -197,7 +196,7 @@ async function writeWithout(
     }
     if (!leftOut.has(tail.offset)) {
       const rest = { offset: tail.offset, bytes: file.end - tail.offset };
-      await copyRange(file, rest, target);
+      await target.appendRange(file, rest);
     }
     return { path: newPath, end };
   } catch (error) {

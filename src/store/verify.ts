@@ -9,8 +9,7 @@
 import { LOCK_NAME } from "../core/file-names.ts";
 import { type Checkpoint, readCheckpoint } from "../log/checkpoint.ts";
 import { askDurableBytes } from "../log/lock.ts";
-import { LOG_START } from "../log/reader.ts";
-import { endOfLines } from "../log/recovery.ts";
+import { endOfLines, LOG_START } from "../log/reader.ts";
 import type { LineFault } from "./line-fault.ts";
 import { LogScan } from "./log-scan.ts";
 import { openForReading } from "./readable.ts";

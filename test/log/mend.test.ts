@@ -4,30 +4,27 @@ import fs from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { EMPTY_LOG } from "../../src/log/checkpoint.ts";
-import type { LogFile } from "../../src/log/file.ts";
+import { type ByteRange, LogFile } from "../../src/log/file.ts";
 import type { LinePosition } from "../../src/log/format.ts";
+import { BATCH_BYTES_LIMIT, mendLog, quarantine, rewriteLastBatch } from "../../src/log/mend.ts";
 import { LOG_START } from "../../src/log/reader.ts";
-import { BATCH_BYTES_LIMIT, earliestBatchStart, rewrite, settle } from "../../src/log/recovery.ts";
 import { LogWriter } from "../../src/log/writer.ts";
 import { openLog } from "../support/logs.ts";
+import { snapshot } from "../support/snapshot.ts";
 
 const LINES = '{"id":1}\n{"id":2}\n';
 const TAIL_START = { offset: LINES.length, line: 3 };
 
-/** Stands in for the store's rule: recovery asks, and knows no plants. */
+/** Stands in for the store's rule: mending asks, and knows no plants. */
 const isRecord = (text: Buffer) => /^\{.*\}$/.test(text.toString());
 
-/** Settles a log in which no line lost pages. */
-function settleTail(
+/** Mends a log in which no line lost pages. */
+function mendTail(
   file: LogFile,
   tail: LinePosition,
   isRecord: (text: Buffer) => boolean,
 ): Promise<number> {
-  return settle(file, { damaged: [], tail, isRecord });
-}
-
-async function rewriteLastBatch(file: LogFile, end: number): Promise<void> {
-  await rewrite(file, await earliestBatchStart(file, end), end);
+  return mendLog(file, { damaged: [], tail, isRecord });
 }
 
 /** How many warnings an operator has got since the call. */
@@ -48,7 +45,7 @@ function beside(file: LogFile): Record<string, Buffer> {
   return Object.fromEntries(names.map((name) => [name, fs.readFileSync(path.join(folder, name))]));
 }
 
-test("settle() leaves a log alone that ends with a line feed", async (t) => {
+test("mendLog() leaves a log alone that ends with a line feed", async (t) => {
   for (const [content, start] of [
     ["", LOG_START],
     [LINES, TAIL_START],
@@ -56,21 +53,21 @@ test("settle() leaves a log alone that ends with a line feed", async (t) => {
     const warnings = countWarnings(t);
     const file = await openLog(t, content);
     const asked = t.mock.fn(isRecord);
-    assert.equal(await settleTail(file, start, asked), content.length);
+    assert.equal(await mendTail(file, start, asked), content.length);
     assert.equal(fs.readFileSync(file.path, "utf8"), content);
     assert.deepEqual(beside(file), {});
     assert.equal(asked.mock.callCount() + warnings(), 0);
   }
 });
 
-test("settle() completes a record that lacks its line feed alone, and says so", async (t) => {
+test("mendLog() completes a record that lacks its line feed alone, and says so", async (t) => {
   for (const [lines, start] of [
     ["", LOG_START],
     [LINES, TAIL_START],
   ] as const) {
     const warnings = countWarnings(t);
     const file = await openLog(t, `${lines}{"id":3}`);
-    assert.equal(await settleTail(file, start, isRecord), lines.length + 9);
+    assert.equal(await mendTail(file, start, isRecord), lines.length + 9);
     assert.equal(fs.readFileSync(file.path, "utf8"), `${lines}{"id":3}\n`);
     assert.deepEqual(beside(file), {});
     assert.equal(warnings(), 1);
@@ -89,10 +86,10 @@ const TORN: Readonly<Record<string, Buffer>> = {
 };
 
 for (const [what, tail] of Object.entries(TORN)) {
-  test(`settle() keeps a tail of ${what} in quarantine, cuts it and says so`, async (t) => {
+  test(`mendLog() keeps a tail of ${what} in quarantine, cuts it and says so`, async (t) => {
     const warnings = countWarnings(t);
     const file = await openLog(t, Buffer.concat([Buffer.from(LINES), tail]));
-    assert.equal(await settleTail(file, TAIL_START, isRecord), LINES.length);
+    assert.equal(await mendTail(file, TAIL_START, isRecord), LINES.length);
     assert.equal(fs.readFileSync(file.path, "utf8"), LINES);
     const { "test.jsonl.quarantine-1": kept, ...others } = beside(file);
     assert.equal(kept?.equals(tail), true);
@@ -103,12 +100,12 @@ for (const [what, tail] of Object.entries(TORN)) {
   });
 }
 
-test("settle() never writes over an earlier quarantine", async (t) => {
+test("mendLog() never writes over an earlier quarantine", async (t) => {
   const file = await openLog(t, LINES);
   for (const [index, torn] of ["first", "second", "third"].entries()) {
     fs.appendFileSync(file.path, torn);
     file.survey();
-    assert.equal(await settleTail(file, TAIL_START, isRecord), LINES.length);
+    assert.equal(await mendTail(file, TAIL_START, isRecord), LINES.length);
     assert.equal(Object.keys(beside(file)).length, index + 1);
   }
   const kept = Object.entries(beside(file)).map(([name, bytes]) => `${name} ${bytes}`);
@@ -119,7 +116,7 @@ test("settle() never writes over an earlier quarantine", async (t) => {
   ]);
 });
 
-test("settle() has the quarantine on disk before it cuts the log", async (t) => {
+test("mendLog() has the quarantine on disk before it cuts the log", async (t) => {
   const file = await openLog(t, `${LINES}torn`);
   const truncate = file.truncate.bind(file);
   const atTheCut: unknown[] = [];
@@ -128,18 +125,18 @@ test("settle() has the quarantine on disk before it cuts the log", async (t) => 
     return truncate(length);
   });
   const sync = t.mock.method(file, "sync");
-  await settleTail(file, TAIL_START, isRecord);
+  await mendTail(file, TAIL_START, isRecord);
   assert.deepEqual(atTheCut, ["torn"]);
   assert.equal(sync.mock.callCount(), 1);
 });
 
-test("settle() does not even look for a record in a tail of more than 64 MiB", async (t) => {
+test("mendLog() does not even look for a record in a tail of more than 64 MiB", async (t) => {
   const file = await openLog(t, LINES);
   const limit = 64 * 1024 * 1024;
   fs.truncateSync(file.path, LINES.length + limit + 1); // a hole: NUL bytes that cost no space
   file.survey();
   const asked = t.mock.fn(isRecord);
-  assert.equal(await settleTail(file, TAIL_START, asked), LINES.length);
+  assert.equal(await mendTail(file, TAIL_START, asked), LINES.length);
   assert.equal(asked.mock.callCount(), 0);
   assert.equal(fs.statSync(`${file.path}.quarantine-1`).size, limit + 1);
   assert.equal(fs.readFileSync(file.path, "utf8"), LINES);
@@ -148,19 +145,19 @@ test("settle() does not even look for a record in a tail of more than 64 MiB", a
 /** FAKE failures below: a disk that fails in the middle of a start is met in test/crash. */
 const DISK_FULL = { outcome: "refused" as const, cause: new Error("disk full") };
 
-test("settle() answers a line feed that cannot be written with io_error (fake refusal)", async (t) => {
+test("mendLog() answers a line feed that cannot be written with io_error (fake refusal)", async (t) => {
   const file = await openLog(t, `${LINES}{"id":3}`);
   t.mock.method(file, "append", async () => DISK_FULL);
-  await assert.rejects(settleTail(file, TAIL_START, isRecord), { code: "io_error" });
+  await assert.rejects(mendTail(file, TAIL_START, isRecord), { code: "io_error" });
   assert.equal(fs.readFileSync(file.path, "utf8"), `${LINES}{"id":3}`);
 });
 
-test("settle() answers a cut that fails with io_error, the tail still there (fake failure)", async (t) => {
+test("mendLog() answers a cut that fails with io_error, the tail still there (fake failure)", async (t) => {
   const file = await openLog(t, `${LINES}torn`);
   t.mock.method(fs, "ftruncateSync", () => {
     throw new Error("i/o error");
   });
-  await assert.rejects(settleTail(file, TAIL_START, isRecord), { code: "io_error" });
+  await assert.rejects(mendTail(file, TAIL_START, isRecord), { code: "io_error" });
   assert.equal(fs.readFileSync(file.path, "utf8"), `${LINES}torn`);
   assert.equal(beside(file)["test.jsonl.quarantine-1"]?.toString(), "torn");
 });
@@ -192,7 +189,7 @@ const REWRITES: readonly [what: string, lengths: readonly number[], start: numbe
 ];
 
 for (const [what, lengths, start] of REWRITES) {
-  test(`rewrite() writes the same bytes again where there is ${what}`, async (t) => {
+  test(`rewriteLastBatch() writes the same bytes again where there is ${what}`, async (t) => {
     const content = Buffer.from(lengths.map(lineOf).join(""));
     const file = await openLog(t, content);
     const { mock } = t.mock.method(file, "overwrite");
@@ -205,14 +202,14 @@ for (const [what, lengths, start] of REWRITES) {
   });
 }
 
-test("rewrite() writes nothing to an empty log", async (t) => {
+test("rewriteLastBatch() writes nothing to an empty log", async (t) => {
   const file = await openLog(t);
   const { mock } = t.mock.method(file, "overwrite");
   await rewriteLastBatch(file, 0);
   assert.equal(mock.callCount(), 0);
 });
 
-test("rewrite() covers the longest batch a writer makes", async (t) => {
+test("rewriteLastBatch() covers the longest batch a writer makes", async (t) => {
   const file = await openLog(t, "before\n");
   const appends = t.mock.method(file, "append");
   const overwrites = t.mock.method(file, "overwrite");
@@ -248,7 +245,7 @@ for (const [what, meddle] of Object.entries(MEDDLING)) {
       const damaged = rest === "" ? [{ offset: 0, bytes: 9 }] : [];
       meddle(file.path);
       const content = fs.readFileSync(file.path, "utf8");
-      await assert.rejects(settle(file, { damaged, tail: TAIL_START, isRecord }), {
+      await assert.rejects(mendLog(file, { damaged, tail: TAIL_START, isRecord }), {
         code: "locked",
       });
       await assert.rejects(rewriteLastBatch(file, LINES.length), { code: "locked" });
@@ -271,21 +268,21 @@ test("a torn end in whose place another process has stored a record of its lengt
     }
     return got;
   });
-  await assert.rejects(settleTail(file, TAIL_START, isRecord), { code: "locked" });
+  await assert.rejects(mendTail(file, TAIL_START, isRecord), { code: "locked" });
   assert.equal(fs.readFileSync(file.path, "utf8"), LINES + record);
 });
 
-test("settle() that is called again keeps to the quarantine it has made (fake failure)", async (t) => {
+test("mendLog() that is called again keeps to the quarantine it has made (fake failure)", async (t) => {
   const file = await openLog(t, `${LINES}torn`);
   const { mock } = t.mock.method(fs, "ftruncateSync", () => {
     throw new Error("no space left on device");
   });
-  const unsettled = { damaged: [], tail: TAIL_START, isRecord };
+  const damage = { damaged: [], tail: TAIL_START, isRecord };
   for (let call = 0; call < 3; call++) {
-    await assert.rejects(settle(file, unsettled), { code: "io_error" });
+    await assert.rejects(mendLog(file, damage), { code: "io_error" });
   }
   mock.restore();
-  assert.equal(await settle(file, unsettled), LINES.length);
+  assert.equal(await mendLog(file, damage), LINES.length);
   assert.deepEqual(Object.keys(beside(file)), ["test.jsonl.quarantine-1"]);
 });
 
@@ -298,6 +295,88 @@ test("a log that another process appends to while its end is put aside is not cu
     if (reads++ === 1) fs.appendFileSync(file.path, '"}\n');
     return read(buffer, position);
   });
-  await assert.rejects(settleTail(file, TAIL_START, isRecord), { code: "locked" });
+  await assert.rejects(mendTail(file, TAIL_START, isRecord), { code: "locked" });
   assert.equal(fs.readFileSync(file.path, "utf8"), `${LINES}torn"}\n`);
+});
+
+const CONTENT = "0123456789abcdef";
+
+const RANGES: readonly [says: string, ranges: readonly ByteRange[], kept: string][] = [
+  ["one range", [{ offset: 3, bytes: 4 }], "3456"],
+  ["the whole file", [{ offset: 0, bytes: 16 }], CONTENT],
+  ["its last byte", [{ offset: 15, bytes: 1 }], "f"],
+  [
+    "several ranges, one after the other",
+    [
+      { offset: 1, bytes: 2 },
+      { offset: 10, bytes: 3 },
+      { offset: 15, bytes: 1 },
+    ],
+    "12abcf",
+  ],
+  ["what there is of a range beyond the end", [{ offset: 12, bytes: 1_048_580 }], "cdef"],
+  ["nothing of a range behind the end", [{ offset: 16, bytes: 4 }], ""],
+];
+
+for (const [says, ranges, kept] of RANGES) {
+  test(`quarantine() keeps ${says} in a file of its own and leaves the log alone`, async (t) => {
+    const file = await openLog(t, CONTENT);
+    const name = await quarantine(file, ranges);
+    assert.deepEqual(snapshot(path.dirname(file.path)), { "test.jsonl": CONTENT, [name]: kept });
+    assert.equal(fs.statSync(path.join(path.dirname(file.path), name)).mode & 0o777, 0o600);
+  });
+}
+
+test("quarantine() copies ranges that are longer than what it copies at once", async (t) => {
+  const bytes = Buffer.alloc(3 * 1024 * 1024 + 5, "plants");
+  const file = await openLog(t, bytes);
+  for (const length of [1024 * 1024 - 1, 1024 * 1024, 1024 * 1024 + 1, 3 * 1024 * 1024]) {
+    const name = await quarantine(file, [
+      { offset: 1, bytes: length },
+      { offset: 0, bytes: 1 },
+    ]);
+    const kept = fs.readFileSync(path.join(path.dirname(file.path), name));
+    const expected = Buffer.concat([bytes.subarray(1, length + 1), bytes.subarray(0, 1)]);
+    assert.equal(kept.equals(expected), true, `${length} bytes`);
+  }
+});
+
+test("quarantine() takes the first number that is free, whatever has the others", async (t) => {
+  const file = await openLog(t, CONTENT);
+  fs.writeFileSync(`${file.path}.quarantine-1`, "earlier");
+  fs.mkdirSync(`${file.path}.quarantine-2`);
+  fs.writeFileSync(`${file.path}.quarantine-4`, "later");
+  const names = [];
+  for (let time = 0; time < 2; time++)
+    names.push(await quarantine(file, [{ offset: 0, bytes: 2 }]));
+  assert.deepEqual(names, ["test.jsonl.quarantine-3", "test.jsonl.quarantine-5"]);
+  assert.equal(fs.readFileSync(`${file.path}.quarantine-1`, "utf8"), "earlier");
+  assert.equal(fs.readFileSync(`${file.path}.quarantine-4`, "utf8"), "later");
+});
+
+test("quarantine() that fails half way leaves nothing behind (fake read failure)", async (t) => {
+  const file = await openLog(t, CONTENT);
+  const read = file.read.bind(file);
+  t.mock.method(file, "read", async (buffer: Buffer, position: number) => {
+    if (position > 0) throw new Error("i/o error");
+    return read(buffer, position);
+  });
+  const ranges = [
+    { offset: 0, bytes: 4 },
+    { offset: 8, bytes: 4 },
+  ];
+  await assert.rejects(quarantine(file, ranges));
+  assert.deepEqual(snapshot(path.dirname(file.path)), { "test.jsonl": CONTENT });
+});
+
+test("LogFile.appendOrThrow() throws io_error, with the cause, for what did not become durable", {
+  skip: !fs.existsSync("/dev/full"),
+}, async (t) => {
+  const file = await LogFile.open("/dev/full"); // every write to it fails with ENOSPC
+  t.after(() => file.close());
+  await assert.rejects(file.appendOrThrow(Buffer.from("a")), (error: Error) => {
+    assert.equal((error as Error & { code?: string }).code, "io_error");
+    assert.equal((error.cause as NodeJS.ErrnoException).code, "ENOSPC");
+    return true;
+  });
 });

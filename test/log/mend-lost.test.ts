@@ -9,8 +9,8 @@ import {
   BATCH_BYTES_LIMIT,
   earliestBatchStart,
   hasLostSector,
-  settle,
-} from "../../src/log/recovery.ts";
+  mendLog,
+} from "../../src/log/mend.ts";
 import { openLog } from "../support/logs.ts";
 import { snapshot } from "../support/snapshot.ts";
 import { collectWarnings } from "../support/watch.ts";
@@ -97,7 +97,7 @@ function blankLine(line: string): string {
   return `${" ".repeat(line.length - 1)}\n`;
 }
 
-const SETTLED: readonly [
+const MENDED: readonly [
   says: string,
   lines: readonly string[],
   rest: string,
@@ -130,12 +130,12 @@ const SETTLED: readonly [
   ],
 ];
 
-for (const [says, lines, rest, kept, quarantined] of SETTLED) {
-  test(`settle() keeps ${says} in one quarantine file and puts spaces in its place`, async (t) => {
+for (const [says, lines, rest, kept, quarantined] of MENDED) {
+  test(`mendLog() keeps ${says} in one quarantine file and puts spaces in its place`, async (t) => {
     const { content, damaged, tail } = logOf(...lines);
     const file = await openLog(t, content + rest);
     const warnings = collectWarnings(t, file.path);
-    assert.equal(await settle(file, { damaged, tail, isRecord }), kept.length);
+    assert.equal(await mendLog(file, { damaged, tail, isRecord }), kept.length);
     const {
       "test.jsonl": log,
       "test.jsonl.quarantine-1": put,
@@ -148,7 +148,7 @@ for (const [says, lines, rest, kept, quarantined] of SETTLED) {
   });
 }
 
-test("settle() has the quarantine whole before it overwrites a byte", async (t) => {
+test("mendLog() has the quarantine whole before it overwrites a byte", async (t) => {
   const { content, damaged, tail } = logOf(DAMAGED, A, DAMAGED);
   const file = await openLog(t, content);
   const overwrite = file.overwrite.bind(file);
@@ -157,22 +157,22 @@ test("settle() has the quarantine whole before it overwrites a byte", async (t) 
     atEachWrite.push(snapshot(path.dirname(file.path))["test.jsonl.quarantine-1"]);
     return overwrite(bytes, position);
   });
-  await settle(file, { damaged, tail, isRecord });
+  await mendLog(file, { damaged, tail, isRecord });
   assert.ok(atEachWrite.length >= 2, "each line is overwritten");
   assert.deepEqual(new Set(atEachWrite), new Set([DAMAGED + DAMAGED]));
 });
 
-test("settle() that cannot read for the quarantine leaves the log as it is (fake read failure)", async (t) => {
+test("mendLog() that cannot read for the quarantine leaves the log as it is (fake read failure)", async (t) => {
   const { content, damaged, tail } = logOf(A, DAMAGED, B);
   const file = await openLog(t, content);
   t.mock.method(file, "read", async () => {
     throw new Error("i/o error");
   });
-  await assert.rejects(settle(file, { damaged, tail, isRecord }));
+  await assert.rejects(mendLog(file, { damaged, tail, isRecord }));
   assert.deepEqual(snapshot(path.dirname(file.path)), { "test.jsonl": content });
 });
 
-test("settle() that was refused at any write does its work when it is called again (fake refusal)", async (t) => {
+test("mendLog() that was refused at any write does its work when it is called again (fake refusal)", async (t) => {
   const rest = '{"id":4}';
   for (const refusedAt of [0, 1, 2]) {
     const { content, damaged, tail } = logOf(DAMAGED, A, DAMAGED);
@@ -190,10 +190,10 @@ test("settle() that was refused at any write does its work when it is called aga
         ? Promise.resolve({ outcome: "refused", cause: new Error("disk full") })
         : append(bytes),
     );
-    await assert.rejects(settle(file, { damaged, tail, isRecord }), { code: "io_error" });
+    await assert.rejects(mendLog(file, { damaged, tail, isRecord }), { code: "io_error" });
     overwrites.mock.restore();
     appends.mock.restore();
-    const length = await settle(file, { damaged, tail, isRecord });
+    const length = await mendLog(file, { damaged, tail, isRecord });
     const kept = `${blankLine(DAMAGED)}${A}${blankLine(DAMAGED)}${rest}\n`;
     assert.equal(length, kept.length);
     const { "test.jsonl": log, "test.jsonl.quarantine-1": first } = snapshot(
@@ -234,10 +234,10 @@ for (const [lengths, torn, start] of STARTS) {
   });
 }
 
-test("settle() cut short while it blanks a line leaves one that has lost a sector", async (t) => {
+test("mendLog() cut short while it blanks a line leaves one that has lost a sector", async (t) => {
   const line = bytesOf(['{"id":1,"name":"', SECTOR, 4096, SECTOR, '"}']);
   const file = await openLog(t, Buffer.concat([line, Buffer.from("\n")]));
-  const unsettled = {
+  const damage = {
     damaged: [{ offset: 0, bytes: line.length + 1 }],
     tail: { offset: line.length + 1, line: 2 },
     isRecord: () => false,
@@ -248,8 +248,8 @@ test("settle() cut short while it blanks a line leaves one that has lost a secto
     await overwrite(bytes, position);
     between.push(hasLostSector(fs.readFileSync(file.path).subarray(0, -1), 0));
   });
-  await settle(file, unsettled);
-  // Text before the zeros, text behind them, and only then the zeros too.
-  assert.deepEqual(between, [true, true, false]);
+  await mendLog(file, damage);
+  // First the text, and only then the zeros too.
+  assert.deepEqual(between, [true, false]);
   assert.equal(fs.readFileSync(file.path, "latin1"), `${" ".repeat(line.length)}\n`);
 });
