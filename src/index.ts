@@ -45,9 +45,9 @@ export type {
   Verdict,
   VerifiedToken,
 } from "./core/services.ts";
+export type { ListenOptions } from "./http/listen.ts";
 export { createRequestListener, type ListenerOptions } from "./http/listener.ts";
 export { OPENAPI } from "./http/openapi.ts";
-export type { ListenOptions } from "./http/server.ts";
 export { PlantServer, type ServerOptions } from "./http/server.ts";
 export type { TlsOptions } from "./http/tls.ts";
 export { type BackupReport, backup } from "./store/backup.ts";

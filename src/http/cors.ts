@@ -14,7 +14,6 @@ const EXPOSED = "ETag, Link, Retry-After, WWW-Authenticate, X-Request-Id";
 /** How long a browser remembers a preflight: two hours, the most that Chromium takes. */
 const MAX_AGE_S = 7200;
 
-/** @internal */
 export class Cors {
   readonly #origins: ReadonlySet<string>;
 

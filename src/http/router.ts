@@ -9,7 +9,6 @@ import { PlantStoreError } from "../core/errors.ts";
 import { parseCanonicalInt64 } from "../core/int64.ts";
 import type { Scope } from "../core/services.ts";
 
-/** @internal */
 export interface Operation {
   /** As the OpenAPI description calls it. */
   readonly name: "createPlant" | "listPlants" | "getPlant";
@@ -19,13 +18,13 @@ export interface Operation {
   readonly headers: readonly string[];
 }
 
-/** A path, as the OpenAPI description writes it, and what can be done there by which method. @internal */
+/** A path, as the OpenAPI description writes it, and what can be done there by which method. */
 export interface Resource {
   readonly path: string;
   readonly operations: ReadonlyMap<string, Operation>;
 }
 
-/** Where a request leads. @internal */
+/** Where a request leads. */
 export interface Route {
   readonly resource: Resource;
   /** What stands for `{id}` in the path. */
@@ -44,7 +43,7 @@ const GET_PLANT: Operation = {
   headers: ["Authorization", "If-None-Match"],
 };
 
-/** Every path there is below the base path. The first is asked for most. @internal */
+/** Every path there is below the base path. The first is asked for most. */
 export const RESOURCES: readonly Resource[] = [
   {
     path: "/plants",
@@ -69,13 +68,13 @@ const NOTHING: Resource = {
   operations: new Map(RESOURCES.flatMap(({ operations }) => [...operations])),
 };
 
-/** What a preflight of this target is about; `undefined` where it is not below the base path. @internal */
+/** What a preflight of this target is about; `undefined` where it is not below the base path. */
 export function findPreflighted(target: string, basePath: string): Resource | undefined {
   const isBelow = pathOf(target).startsWith(`${basePath}/`);
   return isBelow ? (findRoute(target, basePath)?.resource ?? NOTHING) : undefined;
 }
 
-/** Where a request target leads; `undefined` where there is nothing. @internal */
+/** Where a request target leads; `undefined` where there is nothing. */
 export function findRoute(target: string, basePath: string): Route | undefined {
   const path = pathOf(target);
   if (!path.startsWith(basePath)) return undefined;
@@ -94,18 +93,16 @@ export function findRoute(target: string, basePath: string): Route | undefined {
 
 const ID = "{id}";
 
-/** @internal */
 export function notFound(basePath: string): PlantStoreError {
   const known = RESOURCES.map(({ path }) => basePath + path);
   return new PlantStoreError("not_found", `path: expected ${known.join(" or ")}`);
 }
 
-/** The methods of a resource, as `Allow` has them. @internal */
+/** The methods of a resource, as `Allow` has them. */
 export function methodsOf({ operations }: Resource): string {
   return [...operations.keys()].join(", ");
 }
 
-/** @internal */
 export function methodNotAllowed(resource: Resource, method: string): PlantStoreError {
   return new PlantStoreError(
     "method_not_allowed",
@@ -116,7 +113,7 @@ export function methodNotAllowed(resource: Resource, method: string): PlantStore
 /** Scheme and authority of an absolute-form target. */
 const AUTHORITY = /^https?:\/\/[^/?#]*/i;
 
-/** The path of a request target, of either form, without the query. @internal */
+/** The path of a request target, of either form, without the query. */
 export function pathOf(target: string): string {
   const path = target.startsWith("/") ? target : target.replace(AUTHORITY, "");
   const query = path.indexOf("?");

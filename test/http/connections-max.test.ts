@@ -1,7 +1,7 @@
 /** How many connections our own server has open at once. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { connectionsThatFit } from "../../src/http/server.ts";
+import { connectionsThatFit } from "../../src/http/listen.ts";
 import type { DropMessage } from "../../src/index.ts";
 import { startAdmin } from "../support/admin.ts";
 import { makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";

@@ -1,0 +1,142 @@
+/**
+ * Where a server listens, on an address of its own or on a socket that it was given, and how many
+ * connections it accepts.
+ */
+import { readFileSync } from "node:fs";
+import type { Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import tls from "node:tls";
+import { getHeapStatistics } from "node:v8";
+import { type DropMessage, drops, publishWarning } from "../core/channels.ts";
+import { formatHostPort } from "../core/host-port.ts";
+import {
+  assertDescriptor,
+  assertNumber,
+  assertText,
+  DEFAULT_HOST,
+  NUMBER_OPTIONS,
+  readNumber,
+} from "../core/options.ts";
+
+export interface ListenOptions {
+  /** Default: 127.0.0.1. */
+  readonly host?: string;
+  /** Default: 8080; 0 picks a free one. */
+  readonly port?: number;
+  /**
+   * The descriptor of a listening socket that this process was given, as systemd's socket activation
+   * does (sd_listen_fds(3): the first is 3); then `host` and `port` do not count. Connections that
+   * this server did not accept stay in the socket's queue for the next process: a restart refuses
+   * none.
+   */
+  readonly fd?: number;
+  /**
+   * A handle of Node's that is bound and does not listen yet; then `host` and `port` do not count.
+   * @internal
+   */
+  readonly bound?: object;
+}
+
+/**
+ * Connections that wait to be accepted, as many as Linux permits by default (net.core.somaxconn).
+ * With Node's own 511, the rest of a thousand that come at once wait a second for their next try.
+ */
+const BACKLOG = 4096;
+
+/**
+ * @throws the system's error when the address cannot be had; TypeError or RangeError for an option
+ * of the wrong type or out of its range.
+ * @internal
+ */
+export async function listen(server: Server, options: ListenOptions): Promise<void> {
+  const { host = DEFAULT_HOST, fd, bound } = options;
+  assertText("host", host);
+  const port = readNumber(options, "port");
+  assertDescriptor("fd", fd);
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    const where = fd === undefined ? { host, port } : { fd };
+    const onListening = () => {
+      server.off("error", reject);
+      resolve();
+    };
+    if (bound === undefined) server.listen({ ...where, backlog: BACKLOG }, onListening);
+    else server.listen(bound, BACKLOG, onListening);
+  });
+}
+
+/** `127.0.0.1:8080`, `[::1]:8080`; `localhost` if the socket has no such address (unix(7)). @internal */
+export function addressOf(server: Server): string {
+  const address = server.address() as AddressInfo | string | null;
+  if (address === null || typeof address === "string") return "localhost";
+  return formatHostPort(address.address, address.port);
+}
+
+/** What a connection holds in memory at worst, besides the head of a request (measured). */
+const CONNECTION_BYTES = 32 * 1024;
+/** What OpenSSL holds for a connection, by Node's reckoning. */
+const TLS_BYTES = 50 * 1024;
+/** Descriptors for everything but connections: the log, the admin listener's 100, Node's own. */
+const RESERVED_FILES = 160;
+/** How often connections that are closed at once are warned about. */
+const DROP_WARNING_MS = 60_000;
+
+/**
+ * How many connections a process can hold: with what is left of its descriptors (half of them at
+ * least), and in half of its heap.
+ *
+ * @param limits the text of `/proc/self/limits`; empty if the system has no such file.
+ * @param connectionBytes what each holds at worst.
+ * @internal
+ */
+export function connectionsThatFit(
+  limits: string,
+  heapBytes: number,
+  connectionBytes: number,
+): number {
+  const files = Number(/^Max open files +([0-9]+)/m.exec(limits)?.[1] ?? Number.POSITIVE_INFINITY);
+  const byFiles = files - Math.min(RESERVED_FILES, Math.ceil(files / 2));
+  const byHeap = Math.floor(heapBytes / 2 / connectionBytes);
+  return Math.max(1, Math.min(byFiles, byHeap, NUMBER_OPTIONS.connectionsMax.max));
+}
+
+function readLimits(): string {
+  try {
+    return readFileSync("/proc/self/limits", "latin1");
+  } catch {
+    return "";
+  }
+}
+
+/**
+ * Bounds how many connections a server has open, TLS handshakes included: it closes further ones.
+ *
+ * @param wanted by default as many as the process can hold.
+ * @throws TypeError or RangeError when `wanted` is out of its range.
+ * @internal
+ */
+export function boundConnections(
+  server: Server,
+  wanted: number | undefined,
+  headerBytesMax: number,
+): void {
+  const tlsBytes = server instanceof tls.Server ? TLS_BYTES : 0;
+  const connectionBytes = CONNECTION_BYTES + headerBytesMax + tlsBytes;
+  const heapBytes = getHeapStatistics().heap_size_limit;
+  const most = wanted ?? connectionsThatFit(readLimits(), heapBytes, connectionBytes);
+  assertNumber("connectionsMax", most);
+  const message: DropMessage = { connectionsMax: most };
+  server.maxConnections = most;
+  let dropped = 0;
+  let warnedAt = Number.NEGATIVE_INFINITY;
+  server.on("drop", () => {
+    dropped++;
+    if (drops.hasSubscribers) drops.publish(message);
+    const now = performance.now();
+    if (now - warnedAt < DROP_WARNING_MS) return;
+    publishWarning(
+      `Closed new connections because ${most} are open (connectionsMax): ${dropped} so far`,
+    );
+    warnedAt = now;
+  });
+}
