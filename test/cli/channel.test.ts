@@ -6,16 +6,14 @@ import { statSync } from "node:fs";
 import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
 import { createToken } from "../../src/index.ts";
-import { NODE_ARGS, startServer } from "../support/cli.ts";
+import { startServer } from "../support/cli.ts";
 import { Client } from "../support/client.ts";
 import { makeFolder } from "../support/folders.ts";
 import { logLinesOf, messagesOf } from "../support/messages.ts";
+import { PROGRAM } from "../support/program.ts";
 import { type Finished, finish } from "../support/run.ts";
 import { openStore, readLog, writeLog } from "../support/stores.ts";
 import { until } from "../support/watch.ts";
-
-const MAIN = NODE_ARGS.at(-1) ?? "";
-const execArgv = NODE_ARGS.slice(0, -1);
 
 interface Program {
   readonly process: ChildProcess;
@@ -44,7 +42,7 @@ function forkCli(t: TestContext, args: readonly string[]): Program {
     ...process.env,
     NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(source)}`,
   };
-  return watch(t, fork(MAIN, args, { execArgv, env, silent: true }));
+  return watch(t, fork(PROGRAM, args, { execArgv: [], env, silent: true }));
 }
 
 /** A worker of this process, which is its primary. */
@@ -52,7 +50,7 @@ function forkWorker(
   t: TestContext,
   args: readonly string[],
 ): Program & { readonly worker: Worker } {
-  cluster.setupPrimary({ exec: MAIN, execArgv, args: [...args], silent: true });
+  cluster.setupPrimary({ exec: PROGRAM, execArgv: [], args: [...args], silent: true });
   const worker = cluster.fork();
   return { ...watch(t, worker.process), worker };
 }

@@ -26,7 +26,7 @@ import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
 import { canRun, statusField } from "../faults/machine.ts";
 import { makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";
-import { NODE_ARGS, runCli, startServer } from "../support/cli.ts";
+import { runCli, startServer } from "../support/cli.ts";
 import { Client } from "../support/client.ts";
 import { encodeRequest } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
@@ -39,6 +39,7 @@ import {
   SERVICE,
 } from "../support/other-user.ts";
 import { postPlant } from "../support/post.ts";
+import { PROGRAM } from "../support/program.ts";
 import { codeBlocks } from "../support/readme.ts";
 import { type Finished, runToEnd } from "../support/run.ts";
 import { logPath, readLog, writeLog } from "../support/stores.ts";
@@ -49,12 +50,12 @@ const SECRET = "a secret of root's";
 
 /** Runs a command as root, killed where it hangs. */
 function run(folder: string, ...words: readonly string[]): Promise<Finished> {
-  const program = [process.execPath, ...NODE_ARGS, ...words, "--data", folder];
+  const program = [process.execPath, PROGRAM, ...words, "--data", folder];
   return runToEnd(program, { timeout: 20_000 });
 }
 
 function runAsService(folder: string, ...words: readonly string[]): Promise<Finished> {
-  const program = [...AS_SERVICE, process.execPath, ...NODE_ARGS, ...words, "--data", folder];
+  const program = [...AS_SERVICE, process.execPath, PROGRAM, ...words, "--data", folder];
   return runToEnd(program, { timeout: 20_000 });
 }
 
@@ -158,7 +159,7 @@ describe("as root in a folder of another user", SETTINGS, () => {
       const before = describeFiles(vault);
       const target = join(makeFolder(t), "copy");
       await run(folder, "backup", target);
-      const child = spawn(process.execPath, [...NODE_ARGS, "serve", "--port=0", "--data", folder]);
+      const child = spawn(process.execPath, [PROGRAM, "serve", "--port=0", "--data", folder]);
       t.after(() => child.kill("SIGKILL"));
       await new Promise<void>((resolve) => {
         child.stdout.once("data", () => child.kill());
@@ -358,7 +359,7 @@ describe("root that cannot become the owner of the folder", { ...NEEDS_ROOT, ...
         ["backup", join(makeFolder(t), "copy")],
       ]) {
         const end = await runToEnd(
-          [...wrapper, process.execPath, ...NODE_ARGS, ...words, "--data", folder],
+          [...wrapper, process.execPath, PROGRAM, ...words, "--data", folder],
           { timeout: 20_000 },
         );
         assert.deepEqual([end.status, end.stdout], [2, ""], end.stderr);
@@ -385,7 +386,7 @@ describe("serve as root in a folder of another user", { ...NEEDS_ROOT, ...TIMEOU
     assert.equal(Number.parseInt(statusField(pid, "CapEff"), 16), 0);
     assert.equal((await postPlant(server.url, token, FERN)).status, 200);
     const second = await runToEnd(
-      [process.execPath, ...NODE_ARGS, "serve", "--data", folder, "--port", String(port)],
+      [process.execPath, PROGRAM, "serve", "--data", folder, "--port", String(port)],
       { timeout: 20_000 },
     );
     assert.equal(second.status, 1);

@@ -6,9 +6,10 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { SERVE_OPTIONS } from "../../src/cli/serve-options.ts";
 import { VERSION } from "../../src/cli/version.ts";
-import { NODE_ARGS, runCli, startServer } from "../support/cli.ts";
+import { runCli, startServer } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
 import { messagesOf } from "../support/messages.ts";
+import { PROGRAM } from "../support/program.ts";
 import { type Finished, finish, runToEnd } from "../support/run.ts";
 import { writeLog } from "../support/stores.ts";
 
@@ -124,7 +125,7 @@ describe("what the system refuses ends a command with status 1 and one line", AT
 
 /** Runs a shell line in which `"$@"` is the program with these words. */
 function runInShell(line: string, words: readonly string[]): Promise<Finished> {
-  return runToEnd(["sh", "-c", line, "sh", process.execPath, ...NODE_ARGS, ...words]);
+  return runToEnd(["sh", "-c", line, "sh", process.execPath, PROGRAM, ...words]);
 }
 
 test("a reader that has seen enough ends list quietly, with status 0", async (t) => {
@@ -162,7 +163,7 @@ test("a standard output that has room for a part ends export with status 1 and o
 
 test("messages into a pipe that is read late are whole before the command ends", async (t) => {
   const lines = 50_000; // their messages are more than a pipe holds
-  const child = spawn(process.execPath, [...NODE_ARGS, "import", "-", "--data", makeFolder(t)]);
+  const child = spawn(process.execPath, [PROGRAM, "import", "-", "--data", makeFolder(t)]);
   t.after(() => child.kill("SIGKILL"));
   child.stderr.pause();
   child.stdin.end("x\n".repeat(lines));
@@ -175,7 +176,7 @@ test("messages into a pipe that is read late are whole before the command ends",
 });
 
 test("a message that nobody reads changes no exit status", async () => {
-  const child = spawn(process.execPath, [...NODE_ARGS, "srve"]);
+  const child = spawn(process.execPath, [PROGRAM, "srve"]);
   child.stderr.destroy();
   assert.deepEqual(await once(child, "exit"), [2, null]);
 });
@@ -186,10 +187,8 @@ test("under Node's permission model every command is refused with status 2 and o
     ? "--permission"
     : "--experimental-permission";
   const flags = [flag, "--no-warnings", "--allow-fs-read=*", "--allow-fs-write=*"];
-  // What tsx needs to run the source.
-  const loader = ["--allow-worker", "--allow-child-process"];
   for (const words of [["serve", "--port", "0"], ["token", "create", "x"], ["list"]]) {
-    const args = [...flags, ...loader, ...NODE_ARGS, ...words, "--data", data];
+    const args = [...flags, PROGRAM, ...words, "--data", data];
     const end = await runToEnd([process.execPath, ...args]);
     assert.deepEqual([end.status, end.stdout], [2, ""], end.stderr);
     assertOneLine(end.stderr);

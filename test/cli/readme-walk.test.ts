@@ -7,8 +7,8 @@ import path from "node:path";
 import type { Writable } from "node:stream";
 import { type TestContext, test } from "node:test";
 import { canRun } from "../faults/machine.ts";
-import { NODE_ARGS } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
+import { PROGRAM } from "../support/program.ts";
 import { codeBlocks } from "../support/readme.ts";
 import { freePort } from "../support/serve.ts";
 import { TIMEOUT, until } from "../support/watch.ts";
@@ -54,7 +54,7 @@ function prepare(t: TestContext): string {
   const folder = makeFolder(t);
   const program = path.join(folder, "bin", "plant-store");
   mkdirSync(path.dirname(program));
-  const words = [process.execPath, ...NODE_ARGS].map((word) => `'${word}'`);
+  const words = [process.execPath, PROGRAM].map((word) => `'${word}'`);
   writeFileSync(program, `#!/bin/sh\nexec ${words.join(" ")} "$@"\n`);
   chmodSync(program, 0o755);
   return folder;

@@ -6,12 +6,13 @@ import net from "node:net";
 import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
 import { createToken } from "../../src/index.ts";
-import { NODE_ARGS, runCli, startServer } from "../support/cli.ts";
+import { runCli, startServer } from "../support/cli.ts";
 import { Client } from "../support/client.ts";
 import { encodeRequest } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
 import { logLinesOf, messagesOf } from "../support/messages.ts";
 import { postPlant } from "../support/post.ts";
+import { PROGRAM } from "../support/program.ts";
 import { errorNumber } from "../support/service.ts";
 import { logPath, readLog } from "../support/stores.ts";
 import { TIMEOUT, until } from "../support/watch.ts";
@@ -113,7 +114,7 @@ function openFullPipe(t: TestContext): number {
 
 /** Starts a server with such a standard output; its log tells when it is ready. */
 async function startUnread(t: TestContext, folder: string, stdout: "pipe" | number) {
-  const args = [...NODE_ARGS, "serve", "--port", "0", "--data", folder];
+  const args = [PROGRAM, "serve", "--port", "0", "--data", folder];
   const child = spawn(process.execPath, args, { stdio: ["ignore", stdout, "pipe"] });
   t.after(() => child.kill("SIGKILL"));
   child.stdout?.destroy();

@@ -7,12 +7,13 @@ import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
 import { takeHeldSocket } from "../../src/cli/systemd.ts";
 import { createToken } from "../../src/index.ts";
-import { NODE_ARGS, runCli } from "../support/cli.ts";
+import { runCli } from "../support/cli.ts";
 import { Client } from "../support/client.ts";
 import { encodeRequest } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
 import { messagesOf } from "../support/messages.ts";
 import { postPlant } from "../support/post.ts";
+import { PROGRAM } from "../support/program.ts";
 import { readLog } from "../support/stores.ts";
 import { TIMEOUT, until } from "../support/watch.ts";
 
@@ -50,7 +51,7 @@ class Holder {
   static async start(t: TestContext, args: readonly string[]): Promise<Holder> {
     const socket = net.createServer().listen(0, "127.0.0.1");
     await once(socket, "listening");
-    const words = ["-c", HOLDER, "holder", process.execPath, ...NODE_ARGS, ...args];
+    const words = ["-c", HOLDER, "holder", process.execPath, PROGRAM, ...args];
     const child = spawn("sh", words, {
       stdio: ["pipe", "pipe", "pipe", descriptorOf(socket)],
     });
@@ -160,7 +161,7 @@ describe("a server that is given its socket", TIMEOUT, () => {
 
   test("refuses a descriptor that is no socket: status 1 and one line", async (t) => {
     const words = ["sh", "-c", 'export LISTEN_FDS=1 LISTEN_PID=$$; exec "$@" 3</dev/null', "sh"];
-    const [program = "", ...args] = [...words, process.execPath, ...NODE_ARGS, "serve"];
+    const [program = "", ...args] = [...words, process.execPath, PROGRAM, "serve"];
     const end = spawnSync(program, [...args, "--data", makeFolder(t)], { encoding: "utf8" });
     assert.deepEqual([end.status, end.stdout, messagesOf(end.stderr).length], [1, "", 1]);
   });
@@ -199,7 +200,7 @@ describe("a server that is given its socket", TIMEOUT, () => {
     const { port } = free.address() as AddressInfo;
     free.close();
     await once(free, "close");
-    const serve = [process.execPath, ...NODE_ARGS, "serve", "--data", folder];
+    const serve = [process.execPath, PROGRAM, "serve", "--data", folder];
     const child = spawn(program, [`--listen=127.0.0.1:${port}`, ...serve], { stdio: "pipe" });
     t.after(() => child.kill("SIGKILL"));
     await until("the tool listens", async () => {

@@ -1,17 +1,14 @@
 /** The short form of `npm run crash -- --matrix`: SIGKILL at every call that changes files. */
 import assert from "node:assert/strict";
-import { after, test } from "node:test";
+import { test } from "node:test";
 import { TIMEOUT } from "../support/watch.ts";
 import { runMatrix } from "./matrix.ts";
-import { buildProgram } from "./program.ts";
+import { BUILT } from "./program.ts";
 import { SCENARIOS } from "./scenarios.ts";
 import { CHANGING_CALLS, hasStrace } from "./strace.ts";
 
 /** Both at once make a busy machine of two cores, and no more. */
 const OPTIONS = { calls: CHANGING_CALLS, seesEnd: false, jobs: 2 };
-
-const program = buildProgram();
-after(() => program.remove());
 
 const CASES: Readonly<Record<string, { readonly kills: readonly string[] }>> = {
   "start, create, stop: torn tail, no checkpoint": {
@@ -31,7 +28,7 @@ for (const [name, { kills }] of Object.entries(CASES)) {
     timeout: 5 * TIMEOUT.timeout, // of hundreds of starts
   }, async () => {
     assert.ok(scenario !== undefined);
-    const report = await runMatrix(program, scenario, OPTIONS);
+    const report = await runMatrix(BUILT, scenario, OPTIONS);
     const { lost, duplicated, unparsable, failedStarts, faults } = report.totals;
     assert.deepEqual(faults, []);
     assert.deepEqual([lost, duplicated, unparsable, failedStarts], [0, 0, 0, 0]);

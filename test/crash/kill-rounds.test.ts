@@ -1,18 +1,15 @@
 /** The short form of `npm run crash`: a few rounds of SIGKILL at random moments. */
 import assert from "node:assert/strict";
-import { after, test } from "node:test";
+import { test } from "node:test";
 import { runKillRounds } from "./kill-rounds.ts";
-import { buildProgram } from "./program.ts";
-
-const program = buildProgram();
-after(() => program.remove());
+import { BUILT } from "./program.ts";
 
 test("a server killed at random moments under load loses nothing that it acknowledged", {
   timeout: 120_000,
 }, async (t) => {
   const seed = Math.floor(Math.random() * 2 ** 32);
   t.diagnostic(`npm run crash -- --rounds 5 --seed ${seed}`);
-  const totals = await runKillRounds(program, { rounds: 5, seed, connections: 64 });
+  const totals = await runKillRounds(BUILT, { rounds: 5, seed, connections: 64 });
   const { lost, duplicated, unparsable, failedStarts, faults } = totals;
   assert.deepEqual(faults, []);
   assert.deepEqual([lost, duplicated, unparsable, failedStarts], [0, 0, 0, 0]);

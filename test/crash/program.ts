@@ -1,32 +1,21 @@
-/**
- * The program under test, built from the sources as they are now, and its
- * processes: each has an end, by itself or by a deadline.
- */
+/** Processes of the program under test: each has an end, by itself or by a deadline. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
-import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { type BuildOptions, build, buildSync } from "esbuild";
-import { makeTemporaryFolder, removeAtExit } from "./leftovers.ts";
+import { build } from "esbuild";
+import { bundleOptions, PROGRAM } from "../support/program.ts";
+import { removeAtExit } from "./leftovers.ts";
 
 export interface Program {
   /** The file that Node runs. */
   readonly main: string;
-  remove(): void;
 }
 
-/** Bundles `src` into a temporary folder: through a loader every start would take far longer. */
-export function buildProgram(): Program {
-  const { path: folder, remove } = makeTemporaryFolder("build");
-  const options = bundleIn(folder);
-  buildSync(options);
-  return { main: options.outfile, remove };
-}
+export const BUILT: Program = { main: PROGRAM };
 
 /** The same program with a lock that every process gets (see no-lock). */
 export async function buildUnlockedProgram(): Promise<Program> {
-  const { path: folder, remove } = makeTemporaryFolder("build");
-  const options = bundleIn(folder);
+  const options = bundleOptions();
   let isReplaced = false;
   await build({
     ...options,
@@ -42,18 +31,7 @@ export async function buildUnlockedProgram(): Promise<Program> {
     ],
   });
   if (!isReplaced) throw new Error("src has no lock.ts any more: name its file here");
-  return { main: options.outfile, remove };
-}
-
-function bundleIn(folder: string) {
-  return {
-    entryPoints: [fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url))],
-    outfile: join(folder, "main.mjs"),
-    bundle: true,
-    format: "esm",
-    platform: "node",
-    logLevel: "warning",
-  } satisfies BuildOptions;
+  return { main: options.outfile };
 }
 
 /** How a process ended. */

@@ -1,16 +1,12 @@
 /** The short form of `npm run crash -- --rivals 50`: two servers on one log, past the lock. */
 import assert from "node:assert/strict";
-import { after, test } from "node:test";
-import { buildProgram, buildUnlockedProgram } from "./program.ts";
+import { test } from "node:test";
+import { BUILT, buildUnlockedProgram } from "./program.ts";
 import { Random } from "./random.ts";
 import { KINDS_WITH_STRACE, RIVAL_KINDS, runRivalRounds } from "./rival-rounds.ts";
 import { hasStrace } from "./strace.ts";
 
-const programs = { locked: buildProgram(), unlocked: await buildUnlockedProgram() };
-after(() => {
-  programs.locked.remove();
-  programs.unlocked.remove();
-});
+const programs = { locked: BUILT, unlocked: await buildUnlockedProgram() };
 
 for (const [name, kind] of Object.entries(RIVAL_KINDS)) {
   test(`two servers on one log lose nothing that either acknowledged: ${name}`, {

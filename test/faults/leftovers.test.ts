@@ -7,8 +7,9 @@ import { spawnSync } from "node:child_process";
 import { existsSync, rmSync, writeFileSync } from "node:fs";
 import { describe, type TestContext, test } from "node:test";
 import { PlantStore, repairLog } from "../../src/index.ts";
-import { NODE_ARGS, runCli } from "../support/cli.ts";
+import { runCli } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
+import { PROGRAM } from "../support/program.ts";
 import { snapshot } from "../support/snapshot.ts";
 import { logPath, readLog, writeLog } from "../support/stores.ts";
 import { TIMEOUT } from "../support/watch.ts";
@@ -29,7 +30,7 @@ function killRepair(t: TestContext, folder: string): string {
   ]);
   // With the filter in the kernel, strace lets a write go on that it should end.
   const tracer = wrapper.filter((word) => word !== "--seccomp-bpf");
-  const words = [...tracer, process.execPath, ...NODE_ARGS, "repair", "--yes", "--data", folder];
+  const words = [...tracer, process.execPath, PROGRAM, "repair", "--yes", "--data", folder];
   const [program = "", ...args] = words;
   const { signal } = spawnSync(program, args, { env: { ...process.env, ...env } });
   assert.equal(signal, "SIGKILL");

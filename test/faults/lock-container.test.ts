@@ -3,8 +3,8 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { test } from "node:test";
-import { NODE_ARGS } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
+import { PROGRAM } from "../support/program.ts";
 import { TIMEOUT, until } from "../support/watch.ts";
 import { CONTAINER, canRun, childOf } from "./machine.ts";
 import { assertLog, assertTurnedAway, plant, runOn, startRefused, Trial } from "./trial.ts";
@@ -47,7 +47,7 @@ test("a server on the machine holds the directory against a container", TIMEOUT,
   const reader = spawn(program, [
     ...flags,
     process.execPath,
-    ...NODE_ARGS,
+    PROGRAM,
     "list",
     "--data",
     trial.folder,

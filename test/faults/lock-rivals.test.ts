@@ -6,9 +6,9 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { createToken } from "../../src/index.ts";
-import { NODE_ARGS } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
 import { postPlant } from "../support/post.ts";
+import { PROGRAM } from "../support/program.ts";
 import { readLog } from "../support/stores.ts";
 import { TIMEOUT, until } from "../support/watch.ts";
 import { assertKept, assertLog, assertTurnedAway, plant, runOn, Trial } from "./trial.ts";
@@ -57,7 +57,7 @@ test(
   TIMEOUT,
   async (t) => {
     const folder = makeFolder(t);
-    const importing = spawn(process.execPath, [...NODE_ARGS, "import", "-", "--data", folder]);
+    const importing = spawn(process.execPath, [PROGRAM, "import", "-", "--data", folder]);
     t.after(() => importing.kill("SIGKILL"));
     const ended = once(importing, "close");
     importing.stdin.write(`${plant(1)}\n`);
@@ -120,7 +120,7 @@ class Contender {
   readonly #ended: Promise<unknown>;
 
   constructor(t: TestContext, folder: string) {
-    const args = [...NODE_ARGS, "serve", "--port", "0", "--data", folder];
+    const args = [PROGRAM, "serve", "--port", "0", "--data", folder];
     const child = spawn(process.execPath, args);
     this.#process = child;
     this.#ended = once(child, "close");

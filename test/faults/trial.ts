@@ -7,11 +7,12 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import type { TestContext } from "node:test";
 import { createToken } from "../../src/index.ts";
-import { NODE_ARGS, type RunningServer, runCli, startServer } from "../support/cli.ts";
+import { type RunningServer, runCli, startServer } from "../support/cli.ts";
 import { Client } from "../support/client.ts";
 import { assertError, encodeRequest } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
 import { messagesOf } from "../support/messages.ts";
+import { PROGRAM } from "../support/program.ts";
 import type { RawAnswer } from "../support/raw.ts";
 import type { Finished } from "../support/run.ts";
 import { errorNumber } from "../support/service.ts";
@@ -199,7 +200,7 @@ export async function startRefused(
   folder: string,
   { wrapper = [], env = {} }: Pick<TrialOptions, "wrapper" | "env"> = {},
 ): Promise<End> {
-  const words = [...wrapper, process.execPath, ...NODE_ARGS, "serve", "--port", "0"];
+  const words = [...wrapper, process.execPath, PROGRAM, "serve", "--port", "0"];
   const [program = "", ...args] = [...words, "--data", folder];
   const child = spawn(program, args, { env: { ...process.env, ...env } });
   t.after(() => child.kill("SIGKILL"));

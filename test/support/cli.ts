@@ -1,13 +1,8 @@
 /** The real command line in a process of its own. */
 import { type ChildProcess, spawn } from "node:child_process";
 import type { TestContext } from "node:test";
-import { fileURLToPath } from "node:url";
+import { PROGRAM } from "./program.ts";
 import { type Finished, finish } from "./run.ts";
-
-const MAIN = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
-
-/** The words before the command's own: Node, its loader, the program. */
-export const NODE_ARGS: readonly string[] = ["--import", import.meta.resolve("tsx"), MAIN];
 
 export interface CliOptions {
   readonly env?: Record<string, string>;
@@ -80,6 +75,6 @@ function spawnCli(
   { env = {}, cwd }: CliOptions,
   wrapper: readonly string[] = [],
 ): ChildProcess {
-  const [program = "", ...rest] = [...wrapper, process.execPath, ...NODE_ARGS, ...args];
+  const [program = "", ...rest] = [...wrapper, process.execPath, PROGRAM, ...args];
   return spawn(program, rest, { env: { ...process.env, ...env }, cwd });
 }
