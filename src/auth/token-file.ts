@@ -286,7 +286,7 @@ async function withTokenFile<T>(
       await file.close();
     }
   } finally {
-    await lock.release();
+    await lock.close();
   }
 }
 

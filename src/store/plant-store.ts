@@ -112,7 +112,7 @@ export class PlantStore implements PlantService {
       });
       return new PlantStore({ file, log, writer, checkpointer, lock });
     } catch (error) {
-      await closeAndRelease(file, lock);
+      await closeBoth(file, lock);
       throw error;
     }
   }
@@ -213,7 +213,7 @@ export class PlantStore implements PlantService {
     await this.#settling?.drain();
     // Also if the log was taken away: the next start has to know that there was one.
     await this.#checkpointer.close();
-    await closeAndRelease(this.#file, this.#lock);
+    await closeBoth(this.#file, this.#lock);
   }
 
   async #settle(settling: Settling): Promise<void> {
@@ -292,6 +292,6 @@ function removeLeftovers(logPath: string): void {
 }
 
 /** The directory goes free also where the system cannot close the log. */
-async function closeAndRelease(file: LogFile | undefined, lock: DirectoryLock): Promise<void> {
-  await (file?.close() ?? Promise.resolve()).finally(() => lock.release());
+async function closeBoth(file: LogFile | undefined, lock: DirectoryLock): Promise<void> {
+  await (file?.close() ?? Promise.resolve()).finally(() => lock.close());
 }

@@ -81,7 +81,7 @@ export async function repairLog(directory: string, options: RepairOptions): Prom
       await file.close();
     }
   } finally {
-    await lock.release();
+    await lock.close();
   }
 }
 

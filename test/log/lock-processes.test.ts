@@ -24,7 +24,7 @@ test("DirectoryLock.acquire() names the process that holds the lock, and what it
   const holder = await askHolder(folder, "lock");
   assert.deepEqual([holder?.pid, holder?.command], [rival.pid, RIVAL_COMMAND]);
   await rival.release();
-  await (await DirectoryLock.acquire(folder, mine)).release();
+  await (await DirectoryLock.acquire(folder, mine)).close();
 });
 
 test("DirectoryLock.acquire() waits for another process to give the lock back", async (t) => {
@@ -33,7 +33,7 @@ test("DirectoryLock.acquire() waits for another process to give the lock back", 
   const lock = await DirectoryLock.acquire(folder, mine);
   const waiting = rival.acquire(folder, 60_000);
   await seeAttempts(folder, waiting);
-  await lock.release();
+  await lock.close();
   assert.equal(await waiting, "won");
 });
 
@@ -43,7 +43,7 @@ test("DirectoryLock.acquire() is never blocked by a holder that was killed", asy
   assert.equal(await rival.acquire(folder), "won");
   await rival.kill();
   assert.equal(await askHolder(folder, "lock"), undefined);
-  await (await DirectoryLock.acquire(folder, mine)).release();
+  await (await DirectoryLock.acquire(folder, mine)).close();
 });
 
 test("DirectoryLock.acquire() takes a stopped holder for alive, though it does not answer", {
@@ -58,7 +58,7 @@ test("DirectoryLock.acquire() takes a stopped holder for alive, though it does n
     assert.rejects(askHolder(folder, "lock"), { code: "locked" }),
   ]);
   await rival.kill();
-  await (await DirectoryLock.acquire(folder, mine)).release();
+  await (await DirectoryLock.acquire(folder, mine)).close();
 });
 
 const RIVALS = 10;
@@ -96,7 +96,7 @@ test("DirectoryLock.acquire() is locked, not broken, when a rival sweeps its soc
     }
   } finally {
     await sweeper.terminate();
-    await lock.release();
+    await lock.close();
   }
 });
 

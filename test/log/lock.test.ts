@@ -27,7 +27,7 @@ async function hold(
   options: Partial<LockOptions> = {},
 ): Promise<DirectoryLock> {
   const lock = await DirectoryLock.acquire(folder, { name: "lock", command: "first", ...options });
-  t.after(() => lock.release());
+  t.after(() => lock.close());
   return lock;
 }
 
@@ -59,12 +59,12 @@ test("DirectoryLock.acquire() refuses a second holder and names the first", asyn
   });
 });
 
-test("DirectoryLock.release() lets the next in, and again", async (t) => {
+test("DirectoryLock.close() lets the next in, and again", async (t) => {
   const folder = makeFolder(t);
   for (let round = 0; round < 3; round++) {
     const lock = await DirectoryLock.acquire(folder, second);
     await assert.rejects(DirectoryLock.acquire(folder, second), { code: "locked" });
-    await lock.release();
+    await lock.close();
   }
 });
 
@@ -92,8 +92,8 @@ test("DirectoryLock.acquire() waits for a holder that goes within waitMs", async
   const lock = await DirectoryLock.acquire(folder, second);
   const waiting = DirectoryLock.acquire(folder, { ...second, waitMs: 60_000 });
   await seeAttempts(folder, waiting);
-  await lock.release();
-  await (await waiting).release();
+  await lock.close();
+  await (await waiting).close();
 });
 
 test("DirectoryLock.acquire() gives up on a holder that stays longer than waitMs", async (t) => {
@@ -121,7 +121,7 @@ test("askHolder() tells what the holder tells, and nothing when there is none", 
   durableBytes = 12_345;
   assert.deepEqual(await askHolder(folder, "lock"), { since, ...others, durableBytes });
   assert.equal(await askHolder(folder, "tokens"), undefined);
-  await lock.release();
+  await lock.close();
   assert.equal(await askHolder(folder, "lock"), undefined);
 });
 
@@ -132,7 +132,7 @@ test("DirectoryLock works in a folder whose path is longer than a socket address
   const lock = await hold(t, folder);
   await assert.rejects(DirectoryLock.acquire(folder, second), { code: "locked" });
   assert.equal((await askHolder(folder, "lock"))?.command, "first");
-  await lock.release();
+  await lock.close();
   assert.equal(await askHolder(folder, "lock"), undefined);
   await hold(t, folder);
   assert.deepEqual(fs.readdirSync(folder), ["lock.2"]);
@@ -147,17 +147,17 @@ test("DirectoryLock works at every length of path around that of a socket addres
     fs.mkdirSync(folder);
     const lock = await DirectoryLock.acquire(folder, second);
     await assert.rejects(DirectoryLock.acquire(folder, second), { code: "locked" });
-    await lock.release();
+    await lock.close();
     assert.deepEqual(fs.readdirSync(folder), ["lock.1"], `${length} bytes`);
   }
 });
 
-test("DirectoryLock.release() leaves the highest number, which is never used again", async (t) => {
+test("DirectoryLock.close() leaves the highest number, which is never used again", async (t) => {
   const folder = makeFolder(t);
   for (let number = 1; number <= 12; number++) {
     const lock = await DirectoryLock.acquire(folder, second);
     assert.deepEqual(fs.readdirSync(folder), [`lock.${number}`]);
-    await lock.release();
+    await lock.close();
     assert.deepEqual(fs.readdirSync(folder), [`lock.${number}`]);
   }
 });
@@ -225,7 +225,7 @@ test("DirectoryLock.lost stays open while the lock is held, and after it was giv
   t.mock.timers.tick(10_000);
   await new Promise(setImmediate);
   assert.equal(isLost, false, "while it is held");
-  await lock.release();
+  await lock.close();
   fs.rmSync(path.join(folder, "lock.1"));
   t.mock.timers.tick(10_000);
   await new Promise(setImmediate);
@@ -350,7 +350,7 @@ test("root that takes a lock in another user's folder changes no file that is pu
   await until("the owner is there", () => output.includes("ready"));
   for (let time = 0; time < LOCKS_AMID_SWAPS; time++) {
     await DirectoryLock.acquire(folder, second).then(
-      (lock) => lock.release(),
+      (lock) => lock.close(),
       () => {},
     );
   }
@@ -369,7 +369,7 @@ test("a lock that root takes in another user's folder answers that user", {
   assert.equal(holder?.pid, process.pid);
 });
 
-test("DirectoryLock.release() does not wait for one that asked and never hangs up", {
+test("DirectoryLock.close() does not wait for one that asked and never hangs up", {
   timeout: 5000,
 }, async (t) => {
   const folder = makeFolder(t);
@@ -377,7 +377,7 @@ test("DirectoryLock.release() does not wait for one that asked and never hangs u
   const asking = connect({ path: path.join(folder, "lock.1"), allowHalfOpen: true });
   t.after(() => asking.destroy());
   await new Promise((resolve) => asking.once("end", resolve).resume());
-  await lock.release();
+  await lock.close();
   assert.equal(await askHolder(folder, "lock"), undefined);
 });
 

@@ -84,7 +84,7 @@ function obey(): void {
   let lock: DirectoryLock | undefined;
   process.on("message", async (order: Order) => {
     if (order === "release") {
-      await lock?.release();
+      await lock?.close();
       process.send?.("released");
       return;
     }
