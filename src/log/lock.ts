@@ -287,7 +287,11 @@ async function listen(server: net.Server, address: string): Promise<void> {
 
 /** Asks the socket with this number. */
 async function ask(folder: LockFolder, number: number): Promise<Answer> {
-  const answer = await connect(folder.addressOf(folder.nameOf(number)));
+  const address = folder.addressOf(folder.nameOf(number));
+  const signal = AbortSignal.timeout(ANSWER_TIMEOUT_MS);
+  let answer = await connect(address, signal);
+  // A holder that hangs up may be closing its lock: then it is gone at the second look.
+  if (answer === "silent") answer = await connect(address, signal);
   return typeof answer === "object" && !folder.isTrusted(number) ? "foreign" : answer;
 }
 
@@ -301,8 +305,10 @@ const SILENT: readonly (string | undefined)[] = [
   "ABORT_ERR",
 ];
 
-async function connect(address: string): Promise<LockHolder | "silent" | "dead"> {
-  const signal = AbortSignal.timeout(ANSWER_TIMEOUT_MS);
+async function connect(
+  address: string,
+  signal: AbortSignal,
+): Promise<LockHolder | "silent" | "dead"> {
   const socket = net.connect({ path: address, signal }).setEncoding("utf8");
   try {
     let answer = "";

@@ -253,6 +253,14 @@ test("DirectoryLock.acquire() takes a holder that hangs up without a word for al
   await assert.rejects(askHolder(folder, "lock"), { code: "locked" });
 });
 
+test("askHolder() finds nobody where the holder closes its lock while it is asked", async (t) => {
+  const folder = makeFolder(t);
+  const lock = await hold(t, folder);
+  const asked = askHolder(folder, "lock"); // connected by now, and not accepted
+  await lock.close();
+  assert.equal(await asked, undefined);
+});
+
 test("DirectoryLock.acquire() names the host of a holder on another one, and not our own", async (t) => {
   const folder = makeFolder(t);
   const host = `not-${os.hostname()}`;
