@@ -6,6 +6,7 @@
  * An event counts once its line is durable. A last line that is whole but for
  * its line feed counts too: it may be a revocation.
  */
+
 import fs, { existsSync } from "node:fs";
 import { devNull } from "node:os";
 import path from "node:path";
@@ -14,7 +15,8 @@ import { crc32 } from "node:zlib";
 import { PlantStoreError } from "../core/errors.ts";
 import { TOKEN_LOCK_NAME, TOKEN_LOG_NAME } from "../core/file-names.ts";
 import { isTokenName, SCOPES, type Scope } from "../core/services.ts";
-import { ensureDirectory, ioError, LogFile } from "../log/file.ts";
+import { LogFile } from "../log/file.ts";
+import { ensureDirectory } from "../log/folder.ts";
 import type { LinePosition } from "../log/format.ts";
 import { encodeLine, isBlank } from "../log/format.ts";
 import { DirectoryLock } from "../log/lock.ts";
@@ -27,6 +29,7 @@ import {
   readBlocks,
   visitLines,
 } from "../log/reader.ts";
+import { ioError } from "../log/system-error.ts";
 import { generateToken, hashToken } from "./token.ts";
 import {
   decodeTokenEvent,

@@ -7,12 +7,14 @@
  * atomically and checks itself. A missing or torn checkpoint is no fault. The log does not depend
  * on it: no append ever waits for one.
  */
+
 import { constants } from "node:fs";
 import fs from "node:fs/promises";
 import path from "node:path";
 import { crc32 } from "node:zlib";
 import { publishWarning } from "../core/channels.ts";
-import { ioError, openEntry, removeLeftover, syncDirectory } from "./file.ts";
+import { openEntry, removeLeftover, syncDirectory } from "./folder.ts";
+import { ioError } from "./system-error.ts";
 
 const { O_CREAT, O_TRUNC, O_WRONLY } = constants;
 

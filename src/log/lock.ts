@@ -19,6 +19,7 @@
  * Not safe on network file systems, where sockets do not reach other machines; the appends of
  * log/file keep two processes from overwriting each other even there.
  */
+
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import fs from "node:fs";
@@ -27,12 +28,8 @@ import os from "node:os";
 import path from "node:path";
 import { PlantStoreError } from "../core/errors.ts";
 import { SOCKET_PATH_BYTES_MAX } from "../core/options.ts";
-import {
-  describeSystemError,
-  giveSocketToFolderOwner,
-  ioError,
-  unpromisedFileSystem,
-} from "./file.ts";
+import { giveSocketToFolderOwner, unpromisedFileSystem } from "./folder.ts";
+import { describeSystemError, ioError } from "./system-error.ts";
 
 /** What a holder reports of itself. */
 interface LockHolder {

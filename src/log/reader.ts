@@ -6,9 +6,11 @@
  * block and the longest line. What follows the last line feed is the tail: it
  * is never given out as a line, and whoever recovers the log decides about it.
  */
+
 import { PlantStoreError } from "../core/errors.ts";
-import { ioError, type LogFile } from "./file.ts";
+import type { LogFile } from "./file.ts";
 import { isBlank, LINE_FEED, type LinePosition, markLength, RECORD_BYTES_MAX } from "./format.ts";
+import { ioError } from "./system-error.ts";
 
 /** With a quarter of this a scan takes a tenth longer, and an export a fifth. */
 const BLOCK_BYTES = 1024 * 1024;

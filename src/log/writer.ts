@@ -8,11 +8,13 @@
  * (log/file). After a failed sync, or once the file is not where it was, the writer has failed for
  * good: it never syncs and never acknowledges again.
  */
+
 import { type BatchMessage, batches, publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { type Checkpoint, extendCheckpoint } from "./checkpoint.ts";
-import { type AppendResult, describeSystemError, type LogFile } from "./file.ts";
+import type { AppendResult, LogFile } from "./file.ts";
 import { LINE_FEED, lineBytes, RECORD_BYTES_MAX } from "./format.ts";
+import { describeSystemError } from "./system-error.ts";
 
 export interface LogWriterOptions {
   /** A batch takes records until it holds this many bytes, so it is at most one record longer. */

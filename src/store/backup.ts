@@ -7,14 +7,17 @@
  * a rename; what a killed backup leaves behind has another name. The source is
  * only read, also beside a running server.
  */
+
 import { randomBytes } from "node:crypto";
 import fs from "node:fs";
 import path from "node:path";
 import { PlantStoreError } from "../core/errors.ts";
 import { LOG_NAME, TOKEN_LOG_NAME } from "../core/file-names.ts";
 import { type Checkpoint, readCheckpoint, writeCheckpoint } from "../log/checkpoint.ts";
-import { ensureDirectory, ioError, LogFile, syncDirectory } from "../log/file.ts";
+import { LogFile } from "../log/file.ts";
+import { ensureDirectory, syncDirectory } from "../log/folder.ts";
 import { LOG_START, lineError } from "../log/reader.ts";
+import { ioError } from "../log/system-error.ts";
 import { LogScan } from "./log-scan.ts";
 import { findReadable, openForReading, type Readable } from "./readable.ts";
 import { mismatchError, shorterError } from "./recover.ts";

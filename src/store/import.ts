@@ -9,9 +9,9 @@ import { open } from "node:fs/promises";
 import { PlantStoreError } from "../core/errors.ts";
 import { parseNewPlant } from "../core/plant.ts";
 import type { CreateOutcome, PlantService } from "../core/services.ts";
-import { ioError } from "../log/file.ts";
 import { LINE_FEED, RECORD_BYTES_MAX } from "../log/format.ts";
 import { type LineBlock, splitLines, visitLines } from "../log/reader.ts";
+import { ioError } from "../log/system-error.ts";
 
 export interface ImportReport {
   readonly created: number;

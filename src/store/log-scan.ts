@@ -6,11 +6,12 @@
  * line good stands once; what to do about one that is not is theirs to say.
  * One id may stand twice with the same content (an editor's doing).
  */
+
 import { crc32 } from "node:zlib";
 import { PlantStoreError } from "../core/errors.ts";
 import { isSamePlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import { type Checkpoint, EMPTY_LOG, extendCheckpoint } from "../log/checkpoint.ts";
-import { ioError, type LogFile } from "../log/file.ts";
+import type { LogFile } from "../log/file.ts";
 import type { LinePosition } from "../log/format.ts";
 import {
   estimateLines,
@@ -20,6 +21,7 @@ import {
   readLineAt,
   readTail,
 } from "../log/reader.ts";
+import { ioError } from "../log/system-error.ts";
 import { IdIndex } from "./id-index.ts";
 import { IdLoader } from "./id-loader.ts";
 import type { LineFault } from "./line-fault.ts";

@@ -7,6 +7,7 @@
  * wait for its outcome: any earlier answer would say "stored" about a plant
  * that is not. One process at a time has a data directory open for writing.
  */
+
 import path from "node:path";
 import { creates, publishWarning } from "../core/channels.ts";
 import { CreatesInFlight } from "../core/creates-in-flight.ts";
@@ -17,14 +18,10 @@ import { assertText } from "../core/options.ts";
 import { encodeNewPlant, type NewPlant, validateNewPlant } from "../core/plant.ts";
 import type { CreateOutcome, ListOptions, PlantService, StoreStatus } from "../core/services.ts";
 import { Checkpointer, newCheckpointPath, readCheckpoint } from "../log/checkpoint.ts";
-import {
-  describeSystemError,
-  ensureDirectory,
-  type LogFile,
-  removeLeftover,
-  unpromisedFileSystem,
-} from "../log/file.ts";
+import type { LogFile } from "../log/file.ts";
+import { ensureDirectory, removeLeftover, unpromisedFileSystem } from "../log/folder.ts";
 import { DirectoryLock } from "../log/lock.ts";
+import { describeSystemError } from "../log/system-error.ts";
 import { LogWriter } from "../log/writer.ts";
 import { requireRoom } from "./capacity.ts";
 import type { IdIndex } from "./id-index.ts";

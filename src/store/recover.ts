@@ -8,12 +8,13 @@
  * its checkpoint or differs from it. What a power cut leaves is mended
  * (see log/mend).
  */
+
 import { existsSync } from "node:fs";
 import fs from "node:fs/promises";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import type { Checkpoint } from "../log/checkpoint.ts";
-import { type ByteRange, ioError, isRefusal, LogFile } from "../log/file.ts";
+import { type ByteRange, LogFile } from "../log/file.ts";
 import type { LinePosition } from "../log/format.ts";
 import {
   type Damage,
@@ -30,6 +31,7 @@ import {
   readBlocks,
   visitLines,
 } from "../log/reader.ts";
+import { ioError, isRefusal } from "../log/system-error.ts";
 import type { IdIndex } from "./id-index.ts";
 import type { LineFault } from "./line-fault.ts";
 import { LogScan } from "./log-scan.ts";

@@ -7,6 +7,7 @@
  * moment leaves a folder that starts, or refuses as before: the checkpoint goes
  * first, the log is replaced by one rename, and the new checkpoint comes last.
  */
+
 import fs from "node:fs";
 import path from "node:path";
 import { PlantStoreError } from "../core/errors.ts";
@@ -19,11 +20,13 @@ import {
   removeCheckpoint,
   writeCheckpoint,
 } from "../log/checkpoint.ts";
-import { ioError, LogFile, removeLeftover, syncDirectory } from "../log/file.ts";
+import { LogFile } from "../log/file.ts";
+import { removeLeftover, syncDirectory } from "../log/folder.ts";
 import type { LinePosition } from "../log/format.ts";
 import { DirectoryLock } from "../log/lock.ts";
 import { rewriteLastBatch } from "../log/mend.ts";
 import { endOfLines, type LineBlock, LOG_START, readBlocks, visitLines } from "../log/reader.ts";
+import { ioError } from "../log/system-error.ts";
 import type { LineFault } from "./line-fault.ts";
 import { LogScan } from "./log-scan.ts";
 import { openForReading } from "./readable.ts";

@@ -4,7 +4,7 @@
  */
 import { PlantStoreError } from "../core/errors.ts";
 import type { Checkpoint } from "../log/checkpoint.ts";
-import { describeSystemError } from "../log/file.ts";
+import { describeSystemError } from "../log/system-error.ts";
 
 const RETRY_AFTER_SECONDS = 1;
 

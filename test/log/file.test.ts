@@ -6,7 +6,7 @@ import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { PlantStoreError } from "../../src/core/errors.ts";
 import { EMPTY_LOG, writeCheckpoint } from "../../src/log/checkpoint.ts";
-import { describeSystemError, ensureDirectory, ioError, LogFile } from "../../src/log/file.ts";
+import { LogFile } from "../../src/log/file.ts";
 import { makeFolder } from "../support/folders.ts";
 import { openLog } from "../support/logs.ts";
 import { makeServiceFolder, NEEDS_ROOT, SERVICE } from "../support/other-user.ts";
@@ -102,16 +102,6 @@ test(
       const { uid, mode } = fs.statSync(name);
       assert.deepEqual([uid, mode & 0o777], [SERVICE, 0o600]);
     }
-  },
-);
-
-test(
-  "ensureDirectory() gives a new folder of root's to the owner of its parent",
-  NEEDS_ROOT,
-  async (t) => {
-    const folder = path.join(makeServiceFolder(t), "a", "b");
-    await ensureDirectory(folder);
-    for (const each of [folder, path.dirname(folder)]) assert.equal(fs.statSync(each).uid, SERVICE);
   },
 );
 
@@ -430,70 +420,6 @@ test("LogFile.displacement() takes a renamed file for deleted, and a shorter one
   assert.notEqual(renamed.displacement(4), undefined);
 });
 
-test("ensureDirectory() makes a missing folder, with its parents, for its owner alone", async (t) => {
-  const parent = path.join(makeFolder(t), "a");
-  const folder = path.join(parent, "b");
-  assert.deepEqual(await ensureDirectory(folder), { isOpenToOthers: false });
-  assert.equal(fs.statSync(folder).mode & 0o777, 0o700);
-  assert.equal(fs.statSync(parent).mode & 0o777, 0o700);
-});
-
-for (const mode of [0o700, 0o500]) {
-  test(`ensureDirectory() finds a folder of mode 0${mode.toString(8)} closed`, async (t) => {
-    const folder = makeFolder(t);
-    fs.chmodSync(folder, mode);
-    assert.deepEqual(await ensureDirectory(folder), { isOpenToOthers: false });
-  });
-}
-
-for (const mode of [0o701, 0o710, 0o704, 0o740, 0o702, 0o755, 0o777]) {
-  test(`ensureDirectory() finds a folder of mode 0${mode.toString(8)} open, and leaves it so`, async (t) => {
-    const folder = makeFolder(t);
-    fs.chmodSync(folder, mode);
-    assert.deepEqual(await ensureDirectory(folder), { isOpenToOthers: true });
-    assert.equal(fs.statSync(folder).mode & 0o777, mode);
-  });
-}
-
-test("ensureDirectory() answers a path that cannot be a folder with io_error", async (t) => {
-  const { path: filePath } = await openLog(t);
-  await assert.rejects(ensureDirectory(filePath), { code: "io_error" });
-  await assert.rejects(ensureDirectory(path.join(filePath, "a")), { code: "io_error" });
-  const link = path.join(makeFolder(t), "link");
-  fs.symlinkSync("nowhere", link);
-  for (const folder of [link, path.join(link, "a")]) {
-    await assert.rejects(ensureDirectory(folder), { code: "io_error" });
-  }
-});
-
-test("describeSystemError() says what happened without the call and the path", (t) => {
-  const missing = path.join(makeFolder(t), "none");
-  const error = failureOf(() => fs.readFileSync(missing));
-  const text = describeSystemError(error);
-  assert.match(text, /\(ENOENT\)$/);
-  assert.equal(text.includes(missing) || text.includes("open"), false);
-});
-
-test("describeSystemError() names a full quota, for which libuv has no name", () => {
-  const error = Object.assign(new Error("Unknown system error -122, write"), { errno: -122 });
-  assert.match(describeSystemError(error), /EDQUOT/);
-});
-
-test("describeSystemError() repeats the message of an error that is not the system's", () => {
-  assert.equal(describeSystemError(new Error("short write")), "short write");
-  assert.equal(describeSystemError("a string"), "a string");
-  assert.equal(describeSystemError(undefined), "undefined");
-});
-
-test("ioError() keeps what was tried, the words of the system and the cause", (t) => {
-  const cause = failureOf(() => fs.readdirSync(path.join(makeFolder(t), "none")));
-  const error = ioError("Cannot look", cause);
-  assert.equal(error.code, "io_error");
-  assert.equal(error.cause, cause);
-  assert.ok(error.message.startsWith("Cannot look: "));
-  assert.ok(error.message.endsWith(describeSystemError(cause)));
-});
-
 function isIoError(error: unknown, code?: string): boolean {
   assert.ok(error instanceof PlantStoreError);
   assert.equal(error.code, "io_error");
@@ -503,13 +429,4 @@ function isIoError(error: unknown, code?: string): boolean {
 
 function codeOf(error: unknown): string | undefined {
   return error instanceof Error ? (error as NodeJS.ErrnoException).code : undefined;
-}
-
-function failureOf(action: () => unknown): unknown {
-  try {
-    action();
-  } catch (error) {
-    return error;
-  }
-  throw new Error("expected a failure");
 }

@@ -4,13 +4,13 @@ import fs from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import fc from "fast-check";
-import { ioError } from "../../src/log/file.ts";
 import {
   BATCH_BYTES_LIMIT,
   earliestBatchStart,
   hasLostSector,
   mendLog,
 } from "../../src/log/mend.ts";
+import { ioError } from "../../src/log/system-error.ts";
 import { openLog } from "../support/logs.ts";
 import { snapshot } from "../support/snapshot.ts";
 import { collectWarnings } from "../support/watch.ts";

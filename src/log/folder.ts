@@ -1,0 +1,203 @@
+/**
+ * The entries of a data directory: opened, made durable, given to the right owner.
+ *
+ * Files are 0600 and folders 0700, and belong to the owner of the folder above, so that a program
+ * run by root does not lock the service out. Root follows no link that the owner of a folder may
+ * have put there, and changes owners through descriptors only. What is in a file is not known here.
+ */
+import fs from "node:fs";
+import fsPromises, { type FileHandle } from "node:fs/promises";
+import path from "node:path";
+import { describeSystemError, ioError } from "./system-error.ts";
+
+const { O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_TRUNC } = fs.constants;
+
+/**
+ * Opens a file of a data directory. A FIFO is refused: a reader of one may wait for ever. Root in a
+ * folder that others may write, who may put anything in the place of a file, opens only a regular
+ * file that has no other name.
+ *
+ * @throws the system's error, or an error that says what was found.
+ */
+export async function openEntry(filePath: string, flags: number = O_RDONLY): Promise<FileHandle> {
+  const isGuarded = isRootAmongOthers(path.dirname(filePath));
+  const { handle, isNew } = await openMaybeNew(filePath, flags | O_NONBLOCK, isGuarded);
+  try {
+    const stat = fs.fstatSync(handle.fd);
+    if (stat.isFIFO() || (isGuarded && !(stat.isFile() && stat.nlink === 1))) {
+      const found = stat.isFile() ? `one with ${stat.nlink} names` : kindOf(stat);
+      throw new Error(`expected a regular file${isGuarded ? " with one name" : ""}, got ${found}`);
+    }
+    if (isNew) takeFolderOwner(handle.fd, path.dirname(filePath));
+    return handle;
+  } catch (error) {
+    await handle.close();
+    throw error;
+  }
+}
+
+async function openMaybeNew(
+  filePath: string,
+  flags: number,
+  isGuarded: boolean,
+): Promise<{ readonly handle: FileHandle; readonly isNew: boolean }> {
+  if (!isGuarded) {
+    const isNew = (flags & O_CREAT) !== 0 && !fs.existsSync(filePath);
+    return { handle: await fsPromises.open(filePath, flags, 0o600), isNew };
+  }
+  if ((flags & O_TRUNC) !== 0) fs.rmSync(filePath, { force: true });
+  else if ((flags & O_EXCL) === 0) {
+    try {
+      const handle = await fsPromises.open(filePath, (flags & ~O_CREAT) | O_NOFOLLOW);
+      return { handle, isNew: false };
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      if (code === "ELOOP") throw new Error("expected a regular file, got a symbolic link");
+      if (code !== "ENOENT" || (flags & O_CREAT) === 0) throw error;
+    }
+  }
+  return { handle: await fsPromises.open(filePath, flags | O_EXCL, 0o600), isNew: true };
+}
+
+function kindOf(stat: fs.Stats): string {
+  if (stat.isDirectory()) return "a folder";
+  return stat.isFIFO() ? "a FIFO" : "a device";
+}
+
+/** Whether this process is root, and other users may write to the folder. */
+function isRootAmongOthers(directory: string): boolean {
+  if (process.geteuid?.() !== 0) return false;
+  const stat = fs.statSync(directory, { throwIfNoEntry: false });
+  return stat !== undefined && (stat.uid !== 0 || (stat.mode & 0o022) !== 0);
+}
+
+/** Gives an open file to the owner of its folder. Only root can, and only root has to. */
+function takeFolderOwner(fd: number, directory: string): void {
+  if (process.geteuid?.() !== 0) return;
+  const { uid, gid } = fs.statSync(directory);
+  const own = fs.fstatSync(fd);
+  if (own.uid !== uid || own.gid !== gid) fs.fchownSync(fd, uid, gid);
+}
+
+/** Linux: a descriptor of a file that is not opened, such as a socket. Node has no name for it. */
+const O_PATH = 0o10000000;
+
+/**
+ * Gives a socket that root has bound in another user's folder to that user, who may not connect to
+ * it otherwise.
+ *
+ * @throws the system's error; not if the socket is gone.
+ */
+export function giveSocketToFolderOwner(socketPath: string): void {
+  const directory = path.dirname(socketPath);
+  if (process.platform !== "linux" || !isRootAmongOthers(directory)) return;
+  let fd: number | undefined;
+  try {
+    fd = fs.openSync(socketPath, O_PATH | O_NOFOLLOW);
+    const { uid, gid } = fs.statSync(directory);
+    const found = fs.fstatSync(fd);
+    // No other path: this one leads to the very file that was looked at.
+    if (found.isSocket() && found.nlink === 1) fs.chownSync(`/proc/self/fd/${fd}`, uid, gid);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+  } finally {
+    if (fd !== undefined) fs.closeSync(fd);
+  }
+}
+
+/** Removes an unfinished file, if there is one and the system lets it: nothing depends on it. */
+export function removeLeftover(filePath: string): void {
+  try {
+    fs.rmSync(filePath, { force: true });
+  } catch {}
+}
+
+/**
+ * Makes the folder if it is missing, and returns whether others may enter an existing one.
+ *
+ * @throws PlantStoreError `io_error`.
+ */
+export async function ensureDirectory(directory: string): Promise<{ isOpenToOthers: boolean }> {
+  try {
+    const target = path.resolve(directory);
+    for (const missing of missingDirectories(target)) await makeDirectory(missing);
+    const stat = fs.statSync(target);
+    if (!stat.isDirectory()) throw new Error("not a folder");
+    return { isOpenToOthers: (stat.mode & 0o077) !== 0 };
+  } catch (cause) {
+    throw ioError(`Cannot use "${directory}" as a data directory`, cause);
+  }
+}
+
+/**
+ * What has to be made for a folder to be there, the outermost first. One by one, because Node's
+ * recursive `mkdir` reports ENOENT on a file system that is read-only.
+ */
+function missingDirectories(target: string): string[] {
+  const parent = path.dirname(target);
+  if (fs.existsSync(target) || parent === target) return [];
+  return [...missingDirectories(parent), target];
+}
+
+/** Makes a folder durably, unless another process was faster. */
+async function makeDirectory(directory: string): Promise<void> {
+  try {
+    fs.mkdirSync(directory, 0o700);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+  }
+  if (process.geteuid?.() === 0) {
+    const fd = fs.openSync(directory, O_DIRECTORY | O_NOFOLLOW);
+    try {
+      takeFolderOwner(fd, path.dirname(directory));
+    } finally {
+      fs.closeSync(fd);
+    }
+  }
+  await syncDirectory(path.dirname(directory));
+}
+
+/** What some FUSE and network file systems answer to the fsync of any folder. */
+const CANNOT_SYNC_FOLDERS: readonly string[] = ["EINVAL", "ENOTSUP", "ENOSYS"];
+
+/**
+ * Makes a created, renamed or removed entry of the folder durable.
+ *
+ * @throws the system's error; one that names the file system if that cannot sync a folder.
+ */
+export async function syncDirectory(directory: string): Promise<void> {
+  const handle = await fsPromises.open(directory, O_RDONLY);
+  try {
+    await handle.sync();
+  } catch (cause) {
+    if (!CANNOT_SYNC_FOLDERS.includes((cause as NodeJS.ErrnoException).code ?? "")) throw cause;
+    throw new Error(
+      `the file system of "${directory}" cannot make the entries of a folder durable ` +
+        `(fsync: ${describeSystemError(cause)}); use a folder on a local one, such as ext4 or XFS`,
+      { cause },
+    );
+  } finally {
+    await handle.close();
+  }
+}
+
+/** File systems by their magic numbers (statfs(2)). */
+const UNPROMISED_FILE_SYSTEMS = new Map<number, string>([
+  [0x6969, "NFS"],
+  [0xff534d42, "CIFS"],
+  [0xfe534d42, "CIFS"],
+  [0x01021997, "9p"],
+  [0x65735546, "FUSE"],
+]);
+
+/**
+ * The kind of file system that a folder is on, if neither the lock nor the durability of a sync is
+ * promised there; else `undefined`.
+ */
+export function unpromisedFileSystem(directory: string): string | undefined {
+  try {
+    return UNPROMISED_FILE_SYSTEMS.get(fs.statfsSync(directory).type);
+  } catch {
+    return undefined; // the next call on the folder reports what is wrong with it
+  }
+}

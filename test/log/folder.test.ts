@@ -1,0 +1,54 @@
+import assert from "node:assert/strict";
+import fs from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+import { ensureDirectory } from "../../src/log/folder.ts";
+import { makeFolder } from "../support/folders.ts";
+import { openLog } from "../support/logs.ts";
+import { makeServiceFolder, NEEDS_ROOT, SERVICE } from "../support/other-user.ts";
+
+test(
+  "ensureDirectory() gives a new folder of root's to the owner of its parent",
+  NEEDS_ROOT,
+  async (t) => {
+    const folder = path.join(makeServiceFolder(t), "a", "b");
+    await ensureDirectory(folder);
+    for (const each of [folder, path.dirname(folder)]) assert.equal(fs.statSync(each).uid, SERVICE);
+  },
+);
+
+test("ensureDirectory() makes a missing folder, with its parents, for its owner alone", async (t) => {
+  const parent = path.join(makeFolder(t), "a");
+  const folder = path.join(parent, "b");
+  assert.deepEqual(await ensureDirectory(folder), { isOpenToOthers: false });
+  assert.equal(fs.statSync(folder).mode & 0o777, 0o700);
+  assert.equal(fs.statSync(parent).mode & 0o777, 0o700);
+});
+
+for (const mode of [0o700, 0o500]) {
+  test(`ensureDirectory() finds a folder of mode 0${mode.toString(8)} closed`, async (t) => {
+    const folder = makeFolder(t);
+    fs.chmodSync(folder, mode);
+    assert.deepEqual(await ensureDirectory(folder), { isOpenToOthers: false });
+  });
+}
+
+for (const mode of [0o701, 0o710, 0o704, 0o740, 0o702, 0o755, 0o777]) {
+  test(`ensureDirectory() finds a folder of mode 0${mode.toString(8)} open, and leaves it so`, async (t) => {
+    const folder = makeFolder(t);
+    fs.chmodSync(folder, mode);
+    assert.deepEqual(await ensureDirectory(folder), { isOpenToOthers: true });
+    assert.equal(fs.statSync(folder).mode & 0o777, mode);
+  });
+}
+
+test("ensureDirectory() answers a path that cannot be a folder with io_error", async (t) => {
+  const { path: filePath } = await openLog(t);
+  await assert.rejects(ensureDirectory(filePath), { code: "io_error" });
+  await assert.rejects(ensureDirectory(path.join(filePath, "a")), { code: "io_error" });
+  const link = path.join(makeFolder(t), "link");
+  fs.symlinkSync("nowhere", link);
+  for (const folder of [link, path.join(link, "a")]) {
+    await assert.rejects(ensureDirectory(folder), { code: "io_error" });
+  }
+});
