@@ -7,6 +7,7 @@
  * its line feed counts too: it may be a revocation.
  */
 
+import { randomBytes } from "node:crypto";
 import fs, { existsSync } from "node:fs";
 import { devNull } from "node:os";
 import path from "node:path";
@@ -15,6 +16,7 @@ import { crc32 } from "node:zlib";
 import { PlantStoreError } from "../core/errors.ts";
 import { TOKEN_LOCK_NAME, TOKEN_LOG_NAME } from "../core/file-names.ts";
 import { isTokenName, SCOPES, type Scope } from "../core/services.ts";
+import { formatToken, hashToken, TOKEN_BYTES } from "../core/token.ts";
 import { LogFile } from "../log/file.ts";
 import { ensureDirectory } from "../log/folder.ts";
 import type { LinePosition } from "../log/format.ts";
@@ -30,7 +32,6 @@ import {
   visitLines,
 } from "../log/reader.ts";
 import { ioError } from "../log/system-error.ts";
-import { generateToken, hashToken } from "./token.ts";
 import {
   decodeTokenEvent,
   encodeTokenEvent,
@@ -351,6 +352,11 @@ function isEvent(line: Buffer): boolean {
   } catch {
     return false;
   }
+}
+
+/** @internal */
+export function generateToken(): string {
+  return formatToken(randomBytes(TOKEN_BYTES));
 }
 
 async function appendToken(

@@ -16,7 +16,7 @@ import fs from "node:fs/promises";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import type { TokenStatus, TokenVerifier, VerifiedToken } from "../core/services.ts";
-import { hashToken } from "./token.ts";
+import { hashToken } from "../core/token.ts";
 import { TokenReader, tokenPath } from "./token-file.ts";
 import { isLive, type TokenRecord, type TokenSet } from "./token-log.ts";
 

@@ -3,6 +3,7 @@ import { createHash } from "node:crypto";
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { generateToken } from "../../src/auth/token-file.ts";
 import {
   createFirstToken,
   createToken,
@@ -221,11 +222,26 @@ test("tokens are created and revoked beside an open store", async (t) => {
   assert.equal((await listTokens(folder))[0]?.revokedAt !== undefined, true);
 });
 
-test("a new folder and the token log are closed to others", {
-  skip: process.platform === "win32" ? "modes mean nothing here" : false,
-}, async (t) => {
+test("a new folder and the token log are closed to others", async (t) => {
   const folder = join(makeFolder(t), "new");
   await createToken(folder, { name: "a" });
   assert.equal(statSync(folder).mode & 0o777, 0o700);
   assert.equal(statSync(tokenLogPath(folder)).mode & 0o777, 0o600);
+});
+
+test("no two tokens are the same", () => {
+  const tokens = Array.from({ length: 10_000 }, generateToken);
+  assert.equal(new Set(tokens).size, tokens.length);
+});
+
+test("every bit of a token is random: each is set in about half of them", () => {
+  const counts = new Array<number>(256).fill(0);
+  for (let n = 0; n < 1000; n++) {
+    const bytes = Buffer.from(generateToken().slice(4), "base64url");
+    for (let bit = 0; bit < 256; bit++) {
+      counts[bit] = (counts[bit] ?? 0) + (((bytes[bit >> 3] ?? 0) >> (bit & 7)) & 1);
+    }
+  }
+  // 10 standard deviations: a fair bit leaves this range once in 10^22 runs.
+  for (const count of counts) assert.ok(count > 340 && count < 660);
 });

@@ -22,8 +22,11 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   cli: ["index", "core"],
 };
 
-/** What core may take from Node: neither does I/O, reads a clock or is random. */
+/** What core may take from Node: none does I/O, reads a clock or is random. */
 const CORE_MAY_USE = ["node:buffer", "node:diagnostics_channel"];
+
+/** And this of `node:crypto`: a hash depends on its input alone; much else there is random. */
+const HASH_IMPORT = 'import { createHash } from "node:crypto";\n';
 
 export function readSources(): Sources {
   const root = fileURLToPath(new URL("../../src/", import.meta.url));
@@ -40,7 +43,7 @@ export function findForbiddenImports(sources: Sources): string[] {
   const breaches: string[] = [];
   for (const [file, text] of sources) {
     const room = roomOf(file);
-    for (const specifier of importsOf(text)) {
+    for (const specifier of importsOf(room === "core" ? text.replace(HASH_IMPORT, "") : text)) {
       const imported = specifier.startsWith(".") ? roomOf(resolve(file, specifier)) : undefined;
       const allowed =
         imported === undefined

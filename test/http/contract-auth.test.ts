@@ -6,7 +6,8 @@ import assert from "node:assert/strict";
 import { appendFileSync } from "node:fs";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
-import { generateToken, hashToken } from "../../src/auth/token.ts";
+import { generateToken } from "../../src/auth/token-file.ts";
+import { hashToken } from "../../src/core/token.ts";
 import { createToken, revokeToken } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
 import {

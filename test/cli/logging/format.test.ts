@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { generateToken } from "../../../src/auth/token.ts";
+import { generateToken } from "../../../src/auth/token-file.ts";
 import { type Format, jsonFormat, textFormat } from "../../../src/cli/logging/format.ts";
 import { wantsColours } from "../../../src/cli/logging/standard-error.ts";
 import type { RequestMessage } from "../../../src/index.ts";
