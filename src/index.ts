@@ -58,10 +58,9 @@ export {
   importPlants,
   openImportFile,
 } from "./store/import.ts";
-export type { LineFault, LinePosition } from "./store/line-fault.ts";
+export type { LineFault, LinePosition } from "./store/log-scan.ts";
 export { exportLines, listLogLines, readPlants } from "./store/plant-reader.ts";
-export { PlantStore } from "./store/plant-store.ts";
-export type { PlantStoreOptions } from "./store/plant-store-options.ts";
+export { PlantStore, type PlantStoreOptions } from "./store/plant-store.ts";
 export {
   type Checkpoint,
   type RepairOptions,

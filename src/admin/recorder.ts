@@ -87,9 +87,8 @@ export class Recorder {
   }
 
   /**
-   * How long ago the disk refused a write, if it has taken none since; infinite
-   * if only the store refused a plant. It may have room again: nobody knows
-   * before somebody tries.
+   * How long ago the disk refused a write, if it has taken none since. It may have room again:
+   * only another write shows it.
    */
   get refusedMsAgo(): number | undefined {
     return this.#refusedAt === undefined ? undefined : performance.now() - this.#refusedAt;
@@ -115,8 +114,6 @@ export class Recorder {
     }
     this.bodyBytes += bodyBytes;
     if (error === FAILURES.write_failed.error) this.#refusedAt = performance.now();
-    // A full log is no full disk: this counts only while the disk is seen to have no room.
-    if (error === FAILURES.not_stored.error) this.#refusedAt ??= Number.NEGATIVE_INFINITY;
   }
 
   #countBatch({ records, bytes, syncMs }: BatchMessage): void {

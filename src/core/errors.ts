@@ -74,18 +74,10 @@ export type ErrorCode = RequestErrorCode | DataErrorCode;
 export class PlantStoreError extends Error {
   /** Stable for ever; see the table in the README. */
   readonly code: ErrorCode;
-  /** After how many seconds the same create may succeed, on a `not_stored`; absent if only a person can help. */
-  declare readonly retryAfterSeconds?: number;
 
-  constructor(
-    code: ErrorCode,
-    message: string,
-    options: { readonly cause?: unknown; readonly retryAfterSeconds?: number } = {},
-  ) {
+  constructor(code: ErrorCode, message: string, options: { readonly cause?: unknown } = {}) {
     super(message, options);
     this.name = "PlantStoreError";
     this.code = code;
-    const { retryAfterSeconds } = options;
-    if (retryAfterSeconds !== undefined) this.retryAfterSeconds = retryAfterSeconds;
   }
 }

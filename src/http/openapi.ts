@@ -241,7 +241,7 @@ const COMPONENTS = {
         ],
         not_stored: [
           50305,
-          "Cannot store it now: no space left on device (ENOSPC); nothing was stored: send the request again later",
+          "Cannot store it: the log is full (it has reached its greatest length or number of plants); nothing was stored, and no retry will succeed",
         ],
       },
       "Retry-After",

@@ -88,15 +88,9 @@ export function emptyReply(status: 204 | 304, headers: Reply["headers"]): Reply 
 /** The answer to a failure, whatever was thrown. */
 export function errorReply(cause: unknown): Reply {
   const error = isRequestError(cause) ? cause : INTERNAL;
-  const { status, error: number, headers = retryHeaders(error) } = FAILURES[error.code];
+  const { status, error: number, headers = NO_HEADERS } = FAILURES[error.code];
   const body = `{"error":${number},"message":${encodeJsonString(error.message)}}`;
   return { status, headers, body, error: number };
-}
-
-function retryHeaders({ retryAfterSeconds }: Pick<PlantStoreError, "retryAfterSeconds">) {
-  return retryAfterSeconds === undefined
-    ? NO_HEADERS
-    : { "Retry-After": String(retryAfterSeconds) };
 }
 
 /** Whether a failure was foreseen: one that has a code of its own and a message for the client. */
@@ -106,7 +100,7 @@ export function isRequestError(
   return cause instanceof PlantStoreError && Object.hasOwn(FAILURES, cause.code);
 }
 
-const INTERNAL: Pick<PlantStoreError, "message" | "retryAfterSeconds"> & { code: "internal" } = {
+const INTERNAL: Pick<PlantStoreError, "message"> & { code: "internal" } = {
   code: "internal",
   message: "the server met a fault of its own; its operator finds the reason in the log",
 };

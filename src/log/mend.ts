@@ -64,8 +64,6 @@ export interface Damage {
   readonly tail: LinePosition;
   /** Whether these bytes are a record. */
   readonly isRecord: (text: Buffer) => boolean;
-  /** The quarantine file of an earlier call that failed later on. */
-  quarantine?: string;
 }
 
 /**
@@ -76,11 +74,10 @@ export interface Damage {
  * is changed.
  *
  * @returns the length of the log.
- * @throws PlantStoreError `locked` when another process writes the file; `io_error`, and then it may
- * be called again.
+ * @throws PlantStoreError `locked` if another process writes the file; `io_error`, also if there is
+ * no room for the quarantine.
  */
-export async function mendLog(file: LogFile, damage: Damage): Promise<number> {
-  const { damaged, tail, isRecord } = damage;
+export async function mendLog(file: LogFile, { damaged, tail, isRecord }: Damage): Promise<number> {
   const rest = { offset: tail.offset, bytes: file.end - tail.offset };
   const text = await readTail(file, tail.offset, file.end);
   const isWhole = text !== undefined && (isBlank(text) || isRecord(text));
@@ -88,9 +85,9 @@ export async function mendLog(file: LogFile, damage: Damage): Promise<number> {
   const taken = isTorn ? [...damaged, rest] : damaged;
   if (taken.length > 0) {
     file.assertUnchanged(); // else a record that another process appends would be put aside
-    damage.quarantine ??= await quarantine(file, taken);
-    for (const range of damaged) await blank(file, range, damage.quarantine);
-    if (isTorn) await cut(file, tail, rest.bytes, damage.quarantine);
+    const name = await quarantine(file, taken);
+    for (const range of damaged) await blank(file, range, name);
+    if (isTorn) await cut(file, tail, rest.bytes, name);
   }
   if (!isWhole) return tail.offset;
   file.assertUnchanged();

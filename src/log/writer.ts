@@ -81,11 +81,6 @@ export class LogWriter {
     return this.#failure;
   }
 
-  /** Takes over what was appended and synced elsewhere, before the first own append. */
-  resume(end: Checkpoint): void {
-    this.#end = end;
-  }
-
   /**
    * Appends one record, and resolves with its byte offset once it is durable.
    *

@@ -7,7 +7,6 @@
  * a rename; what a killed backup leaves behind has another name. The source is
  * only read, also beside a running server.
  */
-
 import { randomBytes } from "node:crypto";
 import fs from "node:fs";
 import path from "node:path";
@@ -19,8 +18,13 @@ import { ensureDirectory, syncDirectory } from "../log/folder.ts";
 import { LOG_START, lineError } from "../log/reader.ts";
 import { ioError } from "../log/system-error.ts";
 import { LogScan } from "./log-scan.ts";
-import { findReadable, openForReading, type Readable } from "./readable.ts";
-import { mismatchError, shorterError } from "./recover.ts";
+import {
+  findReadable,
+  mismatchError,
+  openLogForReading,
+  type Readable,
+  shorterError,
+} from "./open-log.ts";
 
 export interface BackupReport {
   readonly plants: number;
@@ -68,7 +72,7 @@ interface Source {
 }
 
 async function openSource(directory: string): Promise<Source> {
-  const plants = await openForReading(directory);
+  const plants = await openLogForReading(directory);
   try {
     const checkpoint = await readCheckpoint(plants.path);
     const readable = await findReadable(directory, plants);

@@ -14,6 +14,8 @@ import { assertOffset, ENTRY_WORDS, HASH, HIGH, positionOf } from "./id-entry.ts
 import { IdHash, SEED_BYTES } from "./id-hash.ts";
 import { PAGE_SLOTS, PagePool, SLACK, SlotTable } from "./slot-table.ts";
 
+export { OFFSET_LIMIT } from "./id-entry.ts";
+
 /** Beyond it, the probes for an id that is not there grow long (13 slots on average here). */
 const LOAD_MAX = 0.8;
 /**

@@ -11,7 +11,7 @@
  *
  * Invariants. Ids that are equal are added in the order they came in, so the
  * first keeps its offset. Where buckets end depends on the hash alone: the
- * index may grow meanwhile. Before `settle` an id may be in the index or not: a
+ * index may grow meanwhile. Before `flush` an id may be in the index or not: a
  * full bucket does not wait.
  */
 import { setImmediate as turn } from "node:timers/promises";
@@ -26,7 +26,7 @@ const BUCKET_IDS_MAX = 2730;
 const ALL_IDS_MAX = 512 * BUCKET_IDS_MAX;
 /** A part of the table is read ahead where there are so many homes or fewer for each id. */
 const AHEAD_HOMES = 64;
-/** Ids that are settled in one turn of the event loop. */
+/** Ids that are flushed in one turn of the event loop. */
 const TURN_IDS = 2 ** 13;
 
 export class IdLoader {
@@ -39,6 +39,7 @@ export class IdLoader {
   /** Where the next entry of each bucket goes. */
   readonly #ends: Uint32Array;
   #repeats: LinePosition[] = [];
+  #hasRepeats = false;
 
   /** @param expected about how many ids will come: for few of them, few buckets are enough. */
   constructor(index: IdIndex, expected: number) {
@@ -51,9 +52,9 @@ export class IdLoader {
     this.#ends = Uint32Array.from({ length: buckets }, (_, number) => number * this.#bucketWords);
   }
 
-  /** Whether an id that was added was there before. */
+  /** Whether an id that left a bucket was in the index before. */
   get hasRepeats(): boolean {
-    return this.#repeats.length > 0;
+    return this.#hasRepeats;
   }
 
   /**
@@ -80,7 +81,7 @@ export class IdLoader {
    * in their order. No id may come before it has resolved: its bucket may have
    * been passed.
    */
-  async settle(): Promise<LinePosition[]> {
+  async flush(): Promise<LinePosition[]> {
     let ids = 0;
     for (const [number, end] of this.#ends.entries()) {
       ids += (end - number * this.#bucketWords) / ENTRY_WORDS;
@@ -105,6 +106,7 @@ export class IdLoader {
     }
     const present = index.addEntries(words, start, end);
     for (const from of present) this.#repeats.push(positionOf(words, from));
+    this.#hasRepeats ||= present.length > 0;
     this.#ends[number] = start;
   }
 }

@@ -1,12 +1,11 @@
 /**
- * One pass over the lines of a log: every line judged, every plant indexed,
- * the checksum of all bytes kept.
+ * One pass over the lines of a log: it judges every line, adds every plant to an index, and
+ * computes the checksum of all bytes.
  *
- * Recovery, `verify` and `repair` look at a log through here, so what makes a
- * line good stands once; what to do about one that is not is theirs to say.
- * One id may stand twice with the same content (an editor's doing).
+ * A start, `verify`, `repair` and `backup` look at a log through this file, so what makes a line
+ * good is decided here alone. What to do about a bad line is not known here. An id may occur twice
+ * with the same content (an editor's doing).
  */
-
 import { crc32 } from "node:zlib";
 import { PlantStoreError } from "../core/errors.ts";
 import { isSamePlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
@@ -24,52 +23,48 @@ import {
 import { ioError } from "../log/system-error.ts";
 import { IdIndex } from "./id-index.ts";
 import { IdLoader } from "./id-loader.ts";
-import type { LineFault } from "./line-fault.ts";
 import { checkLines, type PlantTaker } from "./plant-lines.ts";
-import { isRecord } from "./record.ts";
 
+export type { LinePosition };
+
+/** A line that is not the first record of its id. */
+export interface LineFault {
+  /**
+   * `repeat`: the same plant again. `conflict`: its id with other content. `mendable`: unreadable,
+   * because its batch lost pages in a power cut; the next start moves it to quarantine.
+   */
+  readonly kind: "unreadable" | "mendable" | "repeat" | "conflict";
+  readonly position: LinePosition;
+  /** The length of the line, with its line feed. */
+  readonly bytes: number;
+  /** What was expected and what came. */
+  readonly reason: string;
+}
+
+/** @internal */
 export interface ScanOptions {
+  /** Receives every fault, in the order of their places. What it throws ends the scan. */
   readonly onFault: (fault: LineFault) => void;
-  /** Asked about each unreadable line; true ends the scan in front of it. */
-  readonly endsBefore?: (line: Buffer, position: LinePosition) => boolean;
-  /** What the log was when its last checkpoint was written. */
+  /** Whether an unreadable line lost pages in a power cut. Default: none did. */
+  readonly isLost?: (line: Buffer, position: LinePosition) => boolean;
+  /** The last checkpoint of the log. */
   readonly checkpoint?: Checkpoint | undefined;
-  /** Told how many bytes were read so far, about once a MiB. */
+  /** Receives how many bytes were read so far, about once a MiB. */
   readonly onProgress?: ((bytes: number) => void) | undefined;
 }
 
-/** A line whose place in the log needs a second look. */
-interface Suspect {
-  readonly position: LinePosition;
-  readonly bytes: number;
-  /** A plant whose id was there already, or why the line cannot be read. */
-  readonly found: NewPlant | string;
-}
+const LOST_PAGES =
+  "lost pages in a power cut, so it was never acknowledged; the next start puts it aside by itself";
 
-interface Visit {
-  readonly records: number;
-  readonly unreadable: readonly Suspect[];
-  /** The line in front of which the scan ends. */
-  readonly stop: LinePosition | undefined;
-}
-
-/** About how long a line is: what a scan of so many bytes gets ready for. */
-const LINE_BYTES_GUESS = 64;
-
-/** How far apart the reports of progress are. */
-const PROGRESS_BYTES = 1024 * 1024;
-
+/** @internal */
 export class LogScan {
-  /** Made by the first run, which knows how large to make it. */
-  #index: IdIndex | undefined;
-  /** Plants that were only inspected. */
-  readonly #inspected = new Map<bigint, NewPlant>();
   readonly #file: LogFile;
   readonly #options: ScanOptions;
+  #index = new IdIndex();
+  /** Made by the first run, which knows how large to make the index. */
+  #loader: IdLoader | undefined;
   #end = EMPTY_LOG;
   #matchesCheckpoint: boolean;
-  /** What `onProgress` was told last. */
-  #told = 0;
 
   constructor(file: LogFile, options: ScanOptions) {
     this.#file = file;
@@ -79,157 +74,95 @@ export class LogScan {
       checkpoint.bytes === EMPTY_LOG.bytes && checkpoint.crc32 === EMPTY_LOG.crc32;
   }
 
-  /** The ids of what was scanned so far; the same object for every run. */
+  /** The ids of what was scanned; the same object from the end of the first run on. */
   get index(): IdIndex {
-    this.#index ??= new IdIndex();
     return this.#index;
   }
 
-  /** What was scanned so far, as the checkpoint of a log that ends there. */
+  /**
+   * What was scanned so far, as the checkpoint of a log that ends there. A line that lost pages
+   * counts as the spaces that a start overwrites it with.
+   */
   get end(): Checkpoint {
     return this.#end;
   }
 
-  /** Whether the bytes up to the checkpoint's length were seen and are the ones it knew. */
+  /** Whether the bytes up to the checkpoint's length were seen and have its checksum. */
   get matchesCheckpoint(): boolean {
     return this.#matchesCheckpoint;
   }
 
-  /** Scans the whole lines between two places; returns where it ended. */
+  /** Scans the whole lines between two places; returns where they end. */
   async run(start: LinePosition, end: number): Promise<LinePosition> {
-    this.#index ??= new IdIndex(await this.#expectedIds(end));
-    const loader = new IdLoader(this.#index, (end - start.offset) / LINE_BYTES_GUESS);
+    this.#loader ??= await this.#makeLoader(end);
+    const loader = this.#loader;
     let reached = start;
-    let hasRepeats = false;
-    for await (const block of this.#blocks(start, end, loader)) {
-      const { records, unreadable, stop } = this.#visit(block, loader);
-      reached = stop ?? positionAfter(block);
-      this.#extend(block.bytes.subarray(0, reached.offset - block.offset), records);
-      // A log that has a repeat may be full of them: from the first on, none waits.
-      hasRepeats ||= loader.hasRepeats;
-      // All that waits is settled first, so that faults are told in the order of their places.
-      if (unreadable.length > 0 || hasRepeats) await this.#judgeAll(unreadable, loader);
-      this.#tellProgress(reached.offset, end);
-      if (stop !== undefined) break;
+    try {
+      for await (const block of readBlocks(this.#file, start, end, { isLent: true })) {
+        const unreadable = this.#takeBlock(block, loader);
+        reached = positionAfter(block);
+        if (unreadable.length > 0 || loader.hasRepeats) await this.#report(unreadable, loader);
+        this.#options.onProgress?.(reached.offset);
+      }
+    } catch (error) {
+      const isUnreadableFile = error instanceof PlantStoreError && error.code === "io_error";
+      if (isUnreadableFile) await this.#report([], loader); // what was read before
+      throw error;
     }
-    await this.#judgeAll([], loader);
+    await this.#report([], loader);
     return reached;
   }
 
-  /** Where the file cannot be read on, what was read is judged before that is told. */
-  async *#blocks(start: LinePosition, end: number, loader: IdLoader): AsyncGenerator<LineBlock> {
-    try {
-      yield* readBlocks(this.#file, start, end, { isLent: true });
-    } catch (error) {
-      await this.#judgeAll([], loader);
-      throw error;
-    }
-  }
-
-  /** How many plants there are, among them those that were only inspected. */
-  get plants(): number {
-    return this.index.size + this.#inspected.size;
-  }
-
-  /** Judges what stands behind the last line feed, where it is a record that a start completes. */
-  async inspectTail(tail: LinePosition): Promise<void> {
+  /**
+   * Judges what follows the last line feed, without adding it to the index.
+   *
+   * @returns whether it is a new plant, which a start completes.
+   */
+  async inspectTail(tail: LinePosition): Promise<boolean> {
     const rest = await readTail(this.#file, tail.offset, this.#file.size());
-    if (rest !== undefined && isRecord(rest)) await this.inspect(rest, tail);
+    const plant = rest === undefined ? "" : parseLine(rest);
+    if (rest === undefined || typeof plant === "string") return false;
+    if (this.#index.get(plant.id) === undefined) return true;
+    this.#options.onFault(await this.#compare(plant, tail, rest.length + 1));
+    return false;
   }
 
-  /** Judges a line without adding it to the index. */
-  async inspect(line: Buffer, position: LinePosition): Promise<void> {
-    const { found, bytes } = suspectOf(line, position);
-    if (typeof found === "string" || this.index.get(found.id) !== undefined) {
-      await this.#judge({ position, bytes, found });
-      return;
-    }
-    const first = this.#inspected.get(found.id);
-    if (first === undefined) this.#inspected.set(found.id, found);
-    else this.#tell({ position, bytes, found }, first, "before");
-  }
-
-  /** An index that grows meanwhile moves every id several times: 150 ns an id. */
-  async #expectedIds(end: number): Promise<number> {
+  /** An index that has to grow moves every id several times: 150 ns an id. */
+  async #makeLoader(end: number): Promise<IdLoader> {
     const { bytes, records } = this.#options.checkpoint ?? EMPTY_LOG;
-    if (end <= bytes) return records;
-    const lines = await estimateLines(this.#file, end).catch(() => 0); // the scan tells what it met
-    return records + Math.ceil(lines * (1 - bytes / end));
+    let ids = records;
+    if (end > bytes) {
+      const lines = await estimateLines(this.#file, end).catch(() => 0); // the scan will throw
+      ids += Math.ceil(lines * (1 - bytes / end));
+    }
+    this.#index = new IdIndex(ids);
+    return new IdLoader(this.#index, ids);
   }
 
-  #visit(block: LineBlock, loader: IdLoader): Visit {
-    const unreadable: Suspect[] = [];
+  /** Adds the plants of a block, and returns its lines that are none. */
+  #takeBlock(block: LineBlock, loader: IdLoader): LineFault[] {
+    const unreadable: LineFault[] = [];
     let records = 0;
-    let stop: LinePosition | undefined;
     const take: PlantTaker = (start, _, line, idLow, idHigh) => {
-      if (stop !== undefined) return false;
       loader.addWords(idLow, idHigh, block.offset + start, line);
       records++;
       return true;
     };
-    checkLines(block, take, (bytes, position) => {
-      if (stop !== undefined) return;
-      const suspect = suspectOf(bytes, position);
-      if (typeof suspect.found !== "string") {
-        loader.add(suspect.found.id, position.offset, position.line);
+    checkLines(block, take, (line, position) => {
+      const found = parseLine(line);
+      if (typeof found !== "string") {
+        loader.add(found.id, position.offset, position.line);
         records++;
-      } else if (this.#options.endsBefore?.(bytes, position) === true) stop = position;
-      else unreadable.push(suspect);
+        return;
+      }
+      const isLost = this.#options.isLost?.(line, position) === true;
+      if (isLost) line.fill(" ");
+      const kind = isLost ? "mendable" : "unreadable";
+      const reason = isLost ? LOST_PAGES : found;
+      unreadable.push({ kind, position, bytes: line.length + 1, reason });
     });
-    return { records, unreadable, stop };
-  }
-
-  async #judgeAll(unreadable: readonly Suspect[], loader: IdLoader): Promise<void> {
-    const repeats = (await loader.settle()).map((position) => ({ position }));
-    const inOrder = [...unreadable, ...repeats].sort(
-      (a, b) => a.position.offset - b.position.offset,
-    );
-    for (const suspect of inOrder) {
-      const isRepeat = !("found" in suspect);
-      await this.#judge(
-        isRepeat ? { ...suspect, ...(await this.#readAgain(suspect.position.offset)) } : suspect,
-      );
-    }
-  }
-
-  /** The plant of a line that was read before, and how long that is. */
-  async #readAgain(offset: number): Promise<{ readonly found: NewPlant; readonly bytes: number }> {
-    try {
-      const line = await readLineAt(this.#file, offset, this.#end.bytes);
-      const found = parseNewPlant(line);
-      if (this.index.get(found.id) !== undefined) return { found, bytes: line.length + 1 };
-    } catch (cause) {
-      if (cause instanceof PlantStoreError && cause.code === "io_error") throw cause;
-    }
-    throw ioError(`Cannot read "${this.#file.path}"`, "it was changed while it was read");
-  }
-
-  async #judge({ position, bytes, found }: Suspect): Promise<void> {
-    const { onFault } = this.#options;
-    if (typeof found === "string") {
-      onFault({ kind: "unreadable", position, bytes, reason: found });
-      return;
-    }
-    const offset = this.index.get(found.id) as number;
-    const { found: first } = await this.#readAgain(offset);
-    this.#tell({ position, bytes, found }, first, `at byte offset ${offset}`);
-  }
-
-  #tell(
-    { position, bytes, found }: { position: LinePosition; bytes: number; found: NewPlant },
-    first: NewPlant,
-    where: string,
-  ): void {
-    const isRepeat = isSamePlant(first, found);
-    const what = isRepeat ? "already" : "with another name or tag";
-    const reason = `id ${found.id} stands ${where} ${what}`;
-    this.#options.onFault({ kind: isRepeat ? "repeat" : "conflict", position, bytes, reason });
-  }
-
-  #tellProgress(bytes: number, end: number): void {
-    if (bytes < this.#told + PROGRESS_BYTES && bytes < end) return;
-    this.#told = bytes;
-    this.#options.onProgress?.(bytes);
+    this.#extend(block.bytes, records);
+    return unreadable;
   }
 
   #extend(bytes: Buffer, records: number): void {
@@ -241,14 +174,47 @@ export class LogScan {
     }
     this.#end = extendCheckpoint(this.#end, bytes, records);
   }
-}
 
-function suspectOf(line: Buffer, position: LinePosition): Suspect {
-  return { position, bytes: line.length + 1, found: readLine(line) };
+  /** Reports unreadable lines, and the repeats among all plants so far, in their order. */
+  async #report(unreadable: readonly LineFault[], loader: IdLoader): Promise<void> {
+    const repeats = (await loader.flush()).map((position) => ({ position }));
+    const inOrder = [...unreadable, ...repeats].sort(
+      (a, b) => a.position.offset - b.position.offset,
+    );
+    for (const each of inOrder) {
+      this.#options.onFault("kind" in each ? each : await this.#judgeRepeat(each.position));
+    }
+  }
+
+  async #judgeRepeat(position: LinePosition): Promise<LineFault> {
+    const { plant, bytes } = await this.#readAgain(position.offset);
+    return this.#compare(plant, position, bytes);
+  }
+
+  /** Compares a plant with the first one of its id. */
+  async #compare(plant: NewPlant, position: LinePosition, bytes: number): Promise<LineFault> {
+    const offset = this.#index.get(plant.id) as number;
+    const isRepeat = isSamePlant((await this.#readAgain(offset)).plant, plant);
+    const what = isRepeat ? "already" : "with another name or tag";
+    const reason = `id ${plant.id} stands at byte offset ${offset} ${what}`;
+    return { kind: isRepeat ? "repeat" : "conflict", position, bytes, reason };
+  }
+
+  /** The plant of a line that was read before, and the length of the line. */
+  async #readAgain(offset: number): Promise<{ readonly plant: NewPlant; readonly bytes: number }> {
+    try {
+      const line = await readLineAt(this.#file, offset, this.#end.bytes);
+      const plant = parseNewPlant(line);
+      if (this.#index.get(plant.id) !== undefined) return { plant, bytes: line.length + 1 };
+    } catch (cause) {
+      if (cause instanceof PlantStoreError && cause.code === "io_error") throw cause;
+    }
+    throw ioError(`Cannot read "${this.#file.path}"`, "it was changed while it was read");
+  }
 }
 
 /** The plant of a line, or what is wrong with it. */
-function readLine(line: Buffer): NewPlant | string {
+function parseLine(line: Buffer): NewPlant | string {
   try {
     return parseNewPlant(line);
   } catch (error) {

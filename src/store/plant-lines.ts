@@ -8,8 +8,16 @@
  */
 import { isUtf8 } from "node:buffer";
 import { EncodedPlantFinder } from "../core/encoded-plant.ts";
+import { PlantStoreError } from "../core/errors.ts";
+import { type NewPlant, parseNewPlant } from "../core/plant.ts";
 import { LINE_FEED } from "../log/format.ts";
-import { type LineBlock, type LineVisitor, visitLines } from "../log/reader.ts";
+import {
+  type LineBlock,
+  type LinePlace,
+  type LineVisitor,
+  lineError,
+  visitLines,
+} from "../log/reader.ts";
 
 /**
  * Receives a line that is a plant: the offsets in the block of its start and of its line feed, its
@@ -73,5 +81,25 @@ export class LineRuns {
   #finish(): void {
     if (this.#end > this.#start) this.#pieces.push(this.#bytes.subarray(this.#start, this.#end));
     this.#start = this.#end;
+  }
+}
+
+/** @throws PlantStoreError `corruption` if the line is no plant; it names path and place. */
+export function decodeRecord(line: Buffer, path: string, place: LinePlace): NewPlant {
+  try {
+    return parseNewPlant(line);
+  } catch (cause) {
+    if (!(cause instanceof PlantStoreError)) throw cause;
+    throw lineError(path, place, cause.message, cause);
+  }
+}
+
+/** Whether these bytes are a whole record. */
+export function isRecord(bytes: Buffer): boolean {
+  try {
+    parseNewPlant(bytes);
+    return true;
+  } catch {
+    return false;
   }
 }

@@ -17,8 +17,7 @@ import {
   visitLines,
 } from "../log/reader.ts";
 import type { IdIndex } from "./id-index.ts";
-import { checkLines, LineRuns, type PlantTaker } from "./plant-lines.ts";
-import { decodeRecord } from "./record.ts";
+import { checkLines, decodeRecord, LineRuns, type PlantTaker } from "./plant-lines.ts";
 
 /** Half a millisecond's work as lines, some two where each has to be judged; most pages need no more. */
 const BLOCK_BYTES = 32 * 1024;

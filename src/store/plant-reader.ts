@@ -18,9 +18,8 @@ import {
   visitLines,
 } from "../log/reader.ts";
 import { IdIndex } from "./id-index.ts";
-import { checkLines, LineRuns, type PlantTaker } from "./plant-lines.ts";
-import { findReadable, openForReading } from "./readable.ts";
-import { decodeRecord } from "./record.ts";
+import { findReadable, openLogForReading } from "./open-log.ts";
+import { checkLines, decodeRecord, LineRuns, type PlantTaker } from "./plant-lines.ts";
 
 /** What is made plants of at once: a few milliseconds of the caller's event loop. */
 const PLANTS_BLOCKS: BlockOptions = { blockBytes: 256 * 1024 };
@@ -133,7 +132,7 @@ async function* readDurableBlocks(
   directory: string,
   options?: BlockOptions,
 ): AsyncGenerator<{ readonly block: LineBlock; readonly file: LogFile }> {
-  const file = await openForReading(directory);
+  const file = await openLogForReading(directory);
   try {
     const { end, lastLine } = await findReadable(directory, file);
     let before: LineBlock | undefined;

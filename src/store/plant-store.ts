@@ -7,31 +7,47 @@
  * wait for its outcome: any earlier answer would say "stored" about a plant
  * that is not. One process at a time has a data directory open for writing.
  */
-
-import path from "node:path";
-import { creates, publishWarning } from "../core/channels.ts";
+import { type CreateMessage, creates, publishWarning } from "../core/channels.ts";
 import { CreatesInFlight } from "../core/creates-in-flight.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import { LOCK_NAME, LOG_NAME } from "../core/file-names.ts";
+import { LOCK_NAME } from "../core/file-names.ts";
+import { Gate } from "../core/gate.ts";
 import { assertInt64 } from "../core/int64.ts";
-import { assertText } from "../core/options.ts";
-import { encodeNewPlant, type NewPlant, validateNewPlant } from "../core/plant.ts";
+import { assertFunction, assertText, readNumber } from "../core/options.ts";
+import { encodeNewPlant, type NewPlant, parseNewPlant, validateNewPlant } from "../core/plant.ts";
 import type { CreateOutcome, ListOptions, PlantService, StoreStatus } from "../core/services.ts";
-import { Checkpointer, newCheckpointPath, readCheckpoint } from "../log/checkpoint.ts";
+import { Checkpointer, newCheckpointPath } from "../log/checkpoint.ts";
 import type { LogFile } from "../log/file.ts";
 import { ensureDirectory, removeLeftover, unpromisedFileSystem } from "../log/folder.ts";
 import { DirectoryLock } from "../log/lock.ts";
+import { readLineAt } from "../log/reader.ts";
 import { describeSystemError } from "../log/system-error.ts";
 import { LogWriter } from "../log/writer.ts";
-import { requireRoom } from "./capacity.ts";
-import type { IdIndex } from "./id-index.ts";
+import { type IdIndex, OFFSET_LIMIT } from "./id-index.ts";
+import { type OpenedLog, openLog } from "./open-log.ts";
 import { type ListBlocks, listLines, listPlants, unknownCursor } from "./plant-list.ts";
-import { type PlantStoreOptions, readOptions } from "./plant-store-options.ts";
-import { Reads } from "./reads.ts";
-import { publishCreate, readPlantAt } from "./record.ts";
-import { openLog, type RecoveredLog, recover } from "./recover.ts";
 import { repairedPath } from "./repair.ts";
-import { Settling } from "./settling.ts";
+
+export interface PlantStoreOptions {
+  /** What this process does, named to another process that finds the directory locked. Default: `library`. */
+  readonly command?: string;
+  /** A batch takes records until it holds this many bytes. Default, and most: 1 MiB. */
+  readonly batchBytesMax?: number;
+  /** Upper bound on bytes of records that wait for the disk. Default: 64 MiB. */
+  readonly queueBytesMax?: number;
+  /** Receives how much of the log is read, about once a MiB; an error it throws aborts the opening. */
+  readonly onProgress?: (bytes: number, total: number) => void;
+}
+
+/** What creates in flight add still fits into an index (`OFFSET_LIMIT`). */
+const LOG_BYTES_MAX = OFFSET_LIMIT - 2 ** 32;
+const PLANTS_MAX = 2 ** 31;
+
+/**
+ * Plants that are read at once, in all stores of the process: a short create of a taken id may have
+ * a long one read, and they use the four threads that the log's writes need, too.
+ */
+const readGate = new Gate(8);
 
 /**
  * A durable store of plants in a data directory, which this process alone
@@ -52,21 +68,25 @@ export class PlantStore implements PlantService {
   readonly #checkpointer: Checkpointer;
   readonly #lock: DirectoryLock;
   readonly #creates = new CreatesInFlight((plant) => this.#store(plant));
-  readonly #reads = new Reads();
-  /** Present while the end of the log waits for room to be put aside. */
-  #settling: Settling | undefined;
+  /** Reads under way, which a close waits for. */
+  readonly #reads = new Set<Promise<unknown>>();
   #closing: Promise<void> | undefined;
 
-  private constructor(parts: StoreParts) {
-    this.#file = parts.file;
-    this.#index = parts.log.index;
-    this.#writer = parts.writer;
-    this.#checkpointer = parts.checkpointer;
+  private constructor({ file, index, end, checkpoint }: OpenedLog, parts: StoreParts) {
+    this.#file = file;
+    this.#index = index;
     this.#lock = parts.lock;
-    this.#settling = parts.log.settle && new Settling(parts.log.settle);
-    this.failed = parts.writer.failed;
+    const checkpointer = new Checkpointer(file.path, end, checkpoint);
+    this.#checkpointer = checkpointer;
+    this.#writer = new LogWriter(file, {
+      batchBytesMax: parts.batchBytesMax,
+      queueBytesMax: parts.queueBytesMax,
+      end,
+      onDurable: (durable) => checkpointer.note(durable),
+    });
+    this.failed = this.#writer.failed;
     void this.#lock.lost.then((cause) => {
-      this.#checkpointer.abandon();
+      checkpointer.abandon();
       this.#writer.fail(cause);
     });
   }
@@ -81,35 +101,25 @@ export class PlantStore implements PlantService {
    */
   static async open(directory: string, options: PlantStoreOptions = {}): Promise<PlantStore> {
     assertText("directory", directory);
-    const { command, onProgress, batchBytesMax, queueBytesMax } = readOptions(options);
-    const { isOpenToOthers } = await ensureDirectory(directory);
-    if (isOpenToOthers) {
-      publishWarning(`"${directory}" is open to other users; close it: chmod 700 "${directory}"`);
-    }
-    warnOfFileSystem(directory);
-    let file: LogFile | undefined;
-    let writer: LogWriter | undefined;
+    const { command = "library", onProgress } = options;
+    assertText("command", command);
+    assertFunction("onProgress", onProgress);
+    const batchBytesMax = readNumber(options, "batchBytesMax");
+    const queueBytesMax = readNumber(options, "queueBytesMax");
+    await prepareDirectory(directory);
+    let store: PlantStore | undefined;
     const lock = await DirectoryLock.acquire(directory, {
       name: LOCK_NAME,
       command,
-      durableBytes: () => writer?.durableBytes,
+      durableBytes: () => store?.status().logBytes,
     });
     try {
-      const logPath = path.join(path.resolve(directory), LOG_NAME);
-      const checkpoint = await readCheckpoint(logPath);
-      file = await openLog(logPath, checkpoint);
-      const log = await recover(file, { checkpoint, onProgress });
-      if (log.end.bytes > 0) removeLeftovers(logPath);
-      const checkpointer = new Checkpointer(logPath, log.end, checkpoint);
-      writer = new LogWriter(file, {
-        batchBytesMax,
-        queueBytesMax,
-        end: log.end,
-        onDurable: (end) => checkpointer.note(end),
-      });
-      return new PlantStore({ file, log, writer, checkpointer, lock });
+      const log = await openLog(directory, onProgress);
+      if (log.end.bytes > 0) removeLeftovers(log.file.path);
+      store = new PlantStore(log, { lock, batchBytesMax, queueBytesMax });
+      return store;
     } catch (error) {
-      await closeBoth(file, lock);
+      await lock.close();
       throw error;
     }
   }
@@ -135,15 +145,11 @@ export class PlantStore implements PlantService {
     return this.#creates.create(plant);
   }
 
-  /** Makes a plant durable, unless its id is taken: then resolves with the plant that has it. */
+  /** Makes a plant durable unless its id is taken; returns the plant that has the id. */
   async #store(plant: NewPlant): Promise<NewPlant> {
-    const taken = this.#findOffset(plant.id);
+    const taken = this.#index.get(plant.id);
     if (taken !== undefined) return this.#readVouched(plant.id, taken);
-    if (this.#settling !== undefined) {
-      await this.#settle(this.#settling);
-      return this.#store(plant); // what was settled may hold this very id
-    }
-    requireRoom(this.#writer.durableBytes, this.size);
+    checkRoom(this.#writer.durableBytes, this.size);
     const offset = await this.#writer.append(encodeNewPlant(plant));
     this.#index.add(plant.id, offset);
     // Here a subscriber's AsyncLocalStorage holds what the caller's does.
@@ -163,7 +169,7 @@ export class PlantStore implements PlantService {
   async get(id: bigint): Promise<NewPlant | undefined> {
     assertInt64(id);
     this.#assertUsable();
-    const offset = this.#findOffset(id);
+    const offset = this.#index.get(id);
     return offset === undefined ? undefined : this.#readPlant(id, offset);
   }
 
@@ -182,7 +188,7 @@ export class PlantStore implements PlantService {
   async *#list<T>(list: ListBlocks<T>, { after }: ListOptions = {}): AsyncGenerator<T> {
     if (after !== undefined) assertInt64(after);
     this.#assertUsable();
-    const start = after === undefined ? 0 : this.#findOffset(after);
+    const start = after === undefined ? 0 : this.#index.get(after);
     if (start === undefined) throw unknownCursor(after);
     const end = this.#writer.durableBytes;
     try {
@@ -205,46 +211,34 @@ export class PlantStore implements PlantService {
   }
 
   async #close(): Promise<void> {
-    await this.#reads.end();
+    while (this.#reads.size > 0) await Promise.allSettled(this.#reads);
     await this.#writer.drain();
-    await this.#settling?.drain();
     // Also if the log was taken away: the next start has to know that there was one.
     await this.#checkpointer.close();
-    await closeBoth(this.#file, this.#lock);
-  }
-
-  async #settle(settling: Settling): Promise<void> {
-    const end = await settling.attempt().catch((error: PlantStoreError) => {
-      throw error.code === "locked" ? this.#writer.fail(error) : error;
-    });
-    if (this.#settling !== settling) return; // another create has been here
-    this.#settling = undefined;
-    this.#writer.resume(end);
-    this.#checkpointer.note(end);
-  }
-
-  /** Where the record of an id stands; while the log is being settled the index runs ahead of it. */
-  #findOffset(id: bigint): number | undefined {
-    const offset = this.#index.get(id);
-    return offset !== undefined && offset < this.#writer.durableBytes ? offset : undefined;
+    await this.#file.close().finally(() => this.#lock.close());
   }
 
   /**
    * The plant the index knows at this offset.
    *
-   * @throws PlantStoreError `store_failed` when it is not there any more: what
-   * is on disk was changed, and nothing can be vouched for.
+   * @throws PlantStoreError `store_failed` if it is not there any more: what is on disk was
+   * changed, and nothing can be vouched for.
    */
   async #readPlant(id: bigint, offset: number): Promise<NewPlant> {
+    const end = this.#writer.durableBytes;
+    const reading = readGate.pass(async () => {
+      return parseNewPlant(await readLineAt(this.#file, offset, end));
+    });
+    this.#reads.add(reading);
     try {
-      const plant = await this.#reads.hold(
-        readPlantAt(this.#file, offset, this.#writer.durableBytes),
-      );
+      const plant = await reading;
       if (plant.id === id) return plant;
       throw new Error(`the record at byte offset ${offset} has the id ${plant.id}, not ${id}`);
     } catch (cause) {
       const why = describeSystemError(cause);
       throw this.#fail(`no longer holds the plant stored at byte offset ${offset}: ${why}`, cause);
+    } finally {
+      this.#reads.delete(reading);
     }
   }
 
@@ -262,14 +256,34 @@ export class PlantStore implements PlantService {
 }
 
 interface StoreParts {
-  readonly file: LogFile;
-  readonly log: RecoveredLog;
-  readonly writer: LogWriter;
-  readonly checkpointer: Checkpointer;
   readonly lock: DirectoryLock;
+  readonly batchBytesMax: number;
+  readonly queueBytesMax: number;
 }
 
-function warnOfFileSystem(directory: string): void {
+/** Publishes a new plant that has just become durable. */
+function publishCreate(log: string, plant: NewPlant, offset: number): void {
+  const { id, name, tag } = plant;
+  const bytes = Buffer.byteLength(encodeNewPlant(plant)) + 1; // and its line feed
+  creates.publish({ log, id, name, tag, offset, bytes } satisfies CreateMessage);
+}
+
+/** @throws PlantStoreError `not_stored` if there is no room for another plant. @internal */
+export function checkRoom(logBytes: number, plants: number): void {
+  if (logBytes < LOG_BYTES_MAX && plants < PLANTS_MAX) return;
+  throw new PlantStoreError(
+    "not_stored",
+    "Cannot store it: the log is full (it has reached its greatest length or number of plants); " +
+      "nothing was stored, and no retry will succeed",
+  );
+}
+
+/** Makes a directory if it is missing, and warns of what its place does not promise. */
+async function prepareDirectory(directory: string): Promise<void> {
+  const { isOpenToOthers } = await ensureDirectory(directory);
+  if (isOpenToOthers) {
+    publishWarning(`"${directory}" is open to other users; close it: chmod 700 "${directory}"`);
+  }
   const kind = unpromisedFileSystem(directory);
   if (kind === undefined) return;
   publishWarning(
@@ -286,9 +300,4 @@ function warnOfFileSystem(directory: string): void {
 function removeLeftovers(logPath: string): void {
   removeLeftover(repairedPath(logPath));
   removeLeftover(newCheckpointPath(logPath));
-}
-
-/** The directory goes free also where the system cannot close the log. */
-async function closeBoth(file: LogFile | undefined, lock: DirectoryLock): Promise<void> {
-  await (file?.close() ?? Promise.resolve()).finally(() => lock.close());
 }

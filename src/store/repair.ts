@@ -7,11 +7,10 @@
  * moment leaves a folder that starts, or refuses as before: the checkpoint goes
  * first, the log is replaced by one rename, and the new checkpoint comes last.
  */
-
 import fs from "node:fs";
 import path from "node:path";
 import { PlantStoreError } from "../core/errors.ts";
-import { LOCK_NAME, LOG_NAME } from "../core/file-names.ts";
+import { LOCK_NAME } from "../core/file-names.ts";
 import {
   type Checkpoint,
   EMPTY_LOG,
@@ -27,10 +26,8 @@ import { DirectoryLock } from "../log/lock.ts";
 import { rewriteLastBatch } from "../log/mend.ts";
 import { endOfLines, type LineBlock, LOG_START, readBlocks, visitLines } from "../log/reader.ts";
 import { ioError } from "../log/system-error.ts";
-import type { LineFault } from "./line-fault.ts";
-import { LogScan } from "./log-scan.ts";
-import { openForReading } from "./readable.ts";
-import { removePersistedIndex } from "./recover.ts";
+import { type LineFault, LogScan } from "./log-scan.ts";
+import { logPathOf, openLogForReading, removePersistedIndex } from "./open-log.ts";
 
 export type { Checkpoint };
 
@@ -68,14 +65,14 @@ export interface RepairOutcome extends RepairPlan {
  * the meantime; `io_error` when there is nothing to repair or the system refuses.
  */
 export async function repairLog(directory: string, options: RepairOptions): Promise<RepairOutcome> {
-  const logPath = path.join(path.resolve(directory), LOG_NAME);
+  const logPath = logPathOf(directory);
   const lock = await DirectoryLock.acquire(directory, { name: LOCK_NAME, command: "repair" });
   try {
     const checkpoint = await readCheckpoint(logPath);
     // A log that is gone was known to hold something: an empty one can take its place.
     const isGone = checkpoint !== undefined && !fs.existsSync(logPath);
     if (isGone) return await acceptLoss(logPath, checkpoint, options);
-    const file = await openForReading(directory);
+    const file = await openLogForReading(directory);
     try {
       const outcome = await repair(file, checkpoint, options);
       if (outcome.isDone) removeLeftover(repairedPath(logPath));
@@ -110,10 +107,10 @@ async function repair(
   checkpoint: Checkpoint | undefined,
   options: RepairOptions,
 ): Promise<RepairOutcome> {
-  const { scan, leftOut, conflicts, tail } = await inspect(file, checkpoint, options);
+  const { scan, plants, leftOut, conflicts, tail } = await inspect(file, checkpoint, options);
   const plan: RepairPlan = {
     action: leftOut.size > 0 ? "rewrite" : scan.matchesCheckpoint ? "nothing" : "accept",
-    plants: scan.plants,
+    plants,
     leftOut: leftOut.size,
     checkpoint,
   };
@@ -145,6 +142,8 @@ async function syncAgain(logPath: string, end: number): Promise<void> {
 
 interface Inspection {
   readonly scan: LogScan;
+  /** Plants that stay. */
+  readonly plants: number;
   /** Byte offsets of the lines that cannot stay. */
   readonly leftOut: ReadonlySet<number>;
   /** How many of them are whole lines and plants all the same. */
@@ -172,9 +171,9 @@ async function inspect(
     onProgress: onProgress && ((bytes) => onProgress(bytes, size)),
   });
   const tail = await scan.run(LOG_START, await endOfLines(file, size));
-  const inspection = { scan, leftOut, conflicts, tail };
-  await scan.inspectTail(tail);
-  return inspection;
+  const whole = { scan, leftOut, conflicts, tail };
+  const isTailNew = await scan.inspectTail(tail);
+  return { ...whole, plants: scan.index.size + (isTailNew ? 1 : 0) };
 }
 
 /**

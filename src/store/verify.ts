@@ -5,15 +5,12 @@
  * bytes that server knows to be durable. What a line is worth is said by
  * store/log-scan, the same code that a start goes by.
  */
-
 import { LOCK_NAME } from "../core/file-names.ts";
 import { type Checkpoint, readCheckpoint } from "../log/checkpoint.ts";
 import { askDurableBytes } from "../log/lock.ts";
 import { endOfLines, LOG_START } from "../log/reader.ts";
-import type { LineFault } from "./line-fault.ts";
-import { LogScan } from "./log-scan.ts";
-import { openForReading } from "./readable.ts";
-import { lostLineJudge } from "./recover.ts";
+import { type LineFault, LogScan } from "./log-scan.ts";
+import { lostLineJudge, openLogForReading } from "./open-log.ts";
 
 export interface VerifyReport {
   /** Lines that hold a plant. */
@@ -41,9 +38,6 @@ export interface VerifyOptions {
   readonly onProgress?: (bytes: number, total: number) => void;
 }
 
-const MENDABLE =
-  "lost pages in a power cut, so it was never acknowledged; the next start puts it aside by itself";
-
 /** Whether a log needs nobody: what a start mends by itself counts as sound. */
 export function isSound({ damaged, checksum }: VerifyReport): boolean {
   return damaged === 0 && (checksum === "matches" || checksum === "none");
@@ -58,28 +52,19 @@ export async function verifyLog(
   directory: string,
   { onFault, onProgress }: VerifyOptions = {},
 ): Promise<VerifyReport> {
-  const file = await openForReading(directory);
+  const file = await openLogForReading(directory);
   try {
     const checkpoint = await readCheckpoint(file.path);
     const durableBytes = await askDurableBytes(directory, LOCK_NAME);
     const end = durableBytes ?? file.size();
-    // What a running server vouches for has lost nothing.
-    const isLost =
-      durableBytes === undefined ? await lostLineJudge(file, end, checkpoint) : () => false;
-    const mendable = new Set<number>();
-    let duplicates = 0;
-    let damaged = 0;
+    const counts = { repeat: 0, conflict: 0, unreadable: 0, mendable: 0 };
     const scan = new LogScan(file, {
       checkpoint,
-      endsBefore: (line, position) => {
-        if (isLost(line, position)) mendable.add(position.offset);
-        return false;
-      },
+      // What a running server vouches for has lost nothing.
+      ...(durableBytes === undefined && { isLost: await lostLineJudge(file, end, checkpoint) }),
       onFault: (fault) => {
-        const isMendable = mendable.has(fault.position.offset);
-        if (fault.kind === "repeat") duplicates++;
-        else if (!isMendable) damaged++;
-        onFault?.(isMendable ? { ...fault, kind: "mendable", reason: MENDABLE } : fault);
+        counts[fault.kind]++;
+        onFault?.(fault);
       },
       onProgress: onProgress && ((bytes) => onProgress(bytes, end)),
     });
@@ -88,9 +73,9 @@ export async function verifyLog(
     return {
       records: scan.end.records,
       bytes: scan.end.bytes,
-      duplicates,
-      damaged,
-      mendable: mendable.size,
+      duplicates: counts.repeat,
+      damaged: counts.unreadable + counts.conflict,
+      mendable: counts.mendable,
       tornBytes: end - tail.offset,
       checksum: compare(scan, end, checkpoint),
       ...(checkpoint === undefined ? {} : { checkpointBytes: checkpoint.bytes }),

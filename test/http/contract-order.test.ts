@@ -132,11 +132,6 @@ const STORE_FAILURES: readonly [what: string, cause: unknown, error: number][] =
   ["store_failed", new PlantStoreError("store_failed", "later", { cause: SECRET }), 50303],
   ["closed", new PlantStoreError("closed", "later", { cause: SECRET }), 50304],
   ["not_stored", new PlantStoreError("not_stored", "full", { cause: SECRET }), 50305],
-  [
-    "not_stored, and when a retry may succeed",
-    new PlantStoreError("not_stored", "later", { cause: SECRET, retryAfterSeconds: 1 }),
-    50305,
-  ],
   ["conflict", new PlantStoreError("conflict", "taken", { cause: SECRET }), 40006],
 ];
 

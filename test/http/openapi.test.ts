@@ -189,7 +189,7 @@ const PLANTS: PlantService = {
     const { id } = plant;
     fail(id);
     if (id === 502n) throw new PlantStoreError("write_failed", "no room");
-    if (id === 505n) throw new PlantStoreError("not_stored", "no room", { retryAfterSeconds: 1 });
+    if (id === 505n) throw new PlantStoreError("not_stored", "no room");
     return CREATES.create(plant);
   },
   get: async (id) => {

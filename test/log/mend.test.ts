@@ -272,20 +272,6 @@ test("a torn end in whose place another process has stored a record of its lengt
   assert.equal(fs.readFileSync(file.path, "utf8"), LINES + record);
 });
 
-test("mendLog() that is called again keeps to the quarantine it has made (fake failure)", async (t) => {
-  const file = await openLog(t, `${LINES}torn`);
-  const { mock } = t.mock.method(fs, "ftruncateSync", () => {
-    throw new Error("no space left on device");
-  });
-  const damage = { damaged: [], tail: TAIL_START, isRecord };
-  for (let call = 0; call < 3; call++) {
-    await assert.rejects(mendLog(file, damage), { code: "io_error" });
-  }
-  mock.restore();
-  assert.equal(await mendLog(file, damage), LINES.length);
-  assert.deepEqual(Object.keys(beside(file)), ["test.jsonl.quarantine-1"]);
-});
-
 test("a log that another process appends to while its end is put aside is not cut", async (t) => {
   const file = await openLog(t, `${LINES}torn`);
   const read = file.read.bind(file);

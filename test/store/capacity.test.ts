@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { PlantStore } from "../../src/index.ts";
-import { requireRoom } from "../../src/store/capacity.ts";
+import { checkRoom } from "../../src/store/plant-store.ts";
 import { errorNumber, startService } from "../support/service.ts";
 
 const FULL = { code: "not_stored" };
@@ -18,8 +18,8 @@ const PLACES: readonly [logBytes: number, plants: number, hasRoom: boolean][] = 
 
 for (const [logBytes, plants, hasRoom] of PLACES) {
   test(`a log of ${logBytes} bytes with ${plants} plants takes ${hasRoom ? "another" : "no other"}`, () => {
-    if (hasRoom) requireRoom(logBytes, plants);
-    else assert.throws(() => requireRoom(logBytes, plants), FULL);
+    if (hasRoom) checkRoom(logBytes, plants);
+    else assert.throws(() => checkRoom(logBytes, plants), FULL);
   });
 }
 

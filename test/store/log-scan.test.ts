@@ -7,8 +7,7 @@ import type { LogFile } from "../../src/log/file.ts";
 import { LOG_START } from "../../src/log/reader.ts";
 import { ioError } from "../../src/log/system-error.ts";
 import { IdIndex } from "../../src/store/id-index.ts";
-import type { LineFault } from "../../src/store/line-fault.ts";
-import { LogScan, type ScanOptions } from "../../src/store/log-scan.ts";
+import { type LineFault, LogScan, type ScanOptions } from "../../src/store/log-scan.ts";
 import { openLog } from "../support/logs.ts";
 
 const A = '{"id":1,"name":"a"}\n'; // 20 bytes
@@ -220,57 +219,51 @@ for (const [says, offset, text] of CHANGES) {
   });
 }
 
-test("a scan that ends early has indexed and judged all in front of its end, and nothing behind", async (t) => {
-  const lines = manyLines();
-  lines[5] = '{"id":10,"name":"other"}\n';
-  lines[30_000] = "x\n";
-  lines[30_001] = '{"id":10,"name":"another"}\n';
-  const { scan, faults } = await scanLog(t, lines.join(""), { endsBefore: () => true });
-  assert.deepEqual(
-    faults.map(({ position, kind }) => [position.line, kind]),
-    [[6, "conflict"]],
-  );
-  assert.equal(scan.index.size, 29_999);
-  assert.equal(scan.index.get(30_009n), lines.slice(0, 29_999).join("").length);
-  assert.equal(scan.index.get(30_012n), undefined);
-});
-
-test("a scan ends in front of the first unreadable line that it is told to", async (t) => {
+test("a scan takes a line that lost pages for the spaces that will overwrite it, and goes on", async (t) => {
   const asked: number[] = [];
-  const endsBefore = (_: Buffer, { line }: { line: number }) => {
+  const isLost = (_: Buffer, { line }: { line: number }) => {
     asked.push(line);
     return line === 4;
   };
-  const { scan, faults, reached } = await scanLog(t, `${A}x\n${B}y\nz\n${A}`, { endsBefore });
-  assert.deepEqual(asked, [2, 4], "unreadable lines alone, and nothing behind the end");
-  assert.deepEqual(reached, { offset: 52, line: 4 });
+  const content = `${A}x\n${B}y\u0000z\nz\n{"id":3,"name":"c"}\n`;
+  const { scan, faults, reached } = await scanLog(t, content, { isLost });
+  assert.deepEqual(asked, [2, 4, 5], "unreadable lines alone");
+  assert.deepEqual(reached, { offset: content.length, line: 7 });
   assert.deepEqual(
-    faults.map(({ position }) => position.line),
-    [2],
+    faults.map(({ kind, position, bytes }) => [kind, position.line, position.offset, bytes]),
+    [
+      ["unreadable", 2, 20, 2],
+      ["mendable", 4, 52, 4],
+      ["unreadable", 5, 56, 2],
+    ],
   );
-  assert.deepEqual(scan.end, { ...checkpointOf(`${A}x\n${B}`), records: 2 });
+  assert.equal(scan.index.get(3n), 58);
+  assert.deepEqual(scan.end, { ...checkpointOf(content.replace("y\u0000z", "   ")), records: 3 });
 });
 
-test("a scan that ended in front of a line goes on from there with the same sums", async (t) => {
-  const content = `${A}y\n${B}`;
+test("a scan goes on from where an earlier run ended, with the same sums and the same index", async (t) => {
+  const content = `${A}y\n${B}${A}`;
   const file = await openLog(t, content);
   const faults: LineFault[] = [];
-  let ends = true;
   const scan = new LogScan(file, {
     onFault: (fault) => faults.push(fault),
-    endsBefore: () => ends,
     checkpoint: checkpointOf(content),
   });
-  const reached = await scan.run(LOG_START, content.length);
+  const reached = await scan.run(LOG_START, 22);
+  assert.deepEqual(reached, { offset: 22, line: 3 });
   assert.equal(scan.matchesCheckpoint, false);
-  ends = false;
-  assert.deepEqual(await scan.run(reached, content.length), { offset: 52, line: 4 });
-  assert.deepEqual(scan.end, { ...checkpointOf(content), records: 2 });
+  const { index } = scan;
+  assert.deepEqual(await scan.run(reached, content.length), { offset: 72, line: 5 });
+  assert.deepEqual(scan.end, { ...checkpointOf(content), records: 3 });
   assert.equal(scan.matchesCheckpoint, true);
-  assert.equal(scan.index.get(2n), 22);
+  assert.equal(scan.index, index);
+  assert.equal(index.get(2n), 22);
   assert.deepEqual(
-    faults.map(({ position }) => position),
-    [{ offset: 20, line: 2 }],
+    faults.map(({ kind, position }) => [kind, position.line]),
+    [
+      ["unreadable", 2],
+      ["repeat", 4],
+    ],
   );
 });
 
@@ -348,17 +341,28 @@ test("a scan tells how far it is about once a MiB, and last of all that it is do
   );
 });
 
-test("a line that is only inspected is judged, and neither counted nor indexed", async (t) => {
-  const { scan, faults } = await scanLog(t, A);
-  const lines = ["x", '{"id":1,"name":"a"}', '{"id":1,"name":"b"}', '{"id":9,"name":"new"}'];
-  for (const line of lines) await scan.inspect(Buffer.from(line), { offset: 20, line: 2 });
-  assert.deepEqual(
-    faults.map(({ kind }) => kind),
-    ["unreadable", "repeat", "conflict"],
-  );
-  assert.equal(scan.index.get(9n), undefined);
-  assert.deepEqual(scan.end, { ...checkpointOf(A), records: 1 });
-});
+const TAILS: readonly [tail: string, isNew: boolean, kind?: LineFault["kind"]][] = [
+  ["", false],
+  ["x", false],
+  ['{"id":1,"name":"a"}', false, "repeat"],
+  ['{"id":1,"name":"b"}', false, "conflict"],
+  ['{"id":9,"name":"new"}', true],
+];
+
+for (const [tail, isNew, kind] of TAILS) {
+  test(`a tail of "${tail}" is judged, and neither counted nor indexed`, async (t) => {
+    const faults: LineFault[] = [];
+    const scan = new LogScan(await openLog(t, A + tail), { onFault: (each) => faults.push(each) });
+    const end = await scan.run(LOG_START, A.length);
+    assert.equal(await scan.inspectTail(end), isNew);
+    assert.deepEqual(
+      faults.map((fault) => fault.kind),
+      kind === undefined ? [] : [kind],
+    );
+    assert.equal(scan.index.get(9n), undefined);
+    assert.deepEqual(scan.end, { ...checkpointOf(A), records: 1 });
+  });
+}
 
 test("a scan finds every plant and every fault wherever a block ends in a line", async (t) => {
   // The border of the first block of a MiB goes through every byte of these lines.
