@@ -1,12 +1,11 @@
 /**
- * The body of a request: its bytes, within the limits.
- *
- * A body counts against the bound of its listener from its first byte until
- * its request is answered. Knows nothing of JSON.
+ * The body of a request: its bytes, within the limits. It borrows from the budget of its listener from
+ * its first byte until its request is answered. Knows nothing of JSON.
  */
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import { isUint8Array } from "node:util/types";
 import { PlantStoreError } from "../core/errors.ts";
+import { type Budget, overloaded } from "./budget.ts";
 
 /**
  * Refuses a declared length before the body is read, or even sent.
@@ -27,75 +26,6 @@ export function requireUnread(req: IncomingMessage): void {
   if (req.readableEnded || req.readableDidRead || isDecoded) throw touchedBody();
 }
 
-/** What Node and this server keep of a request and its response, without headers (measured). */
-const REQUEST_BYTES = 6 * 1024;
-/** Of one header, besides its characters. */
-const HEADER_BYTES = 128;
-
-/** About how much memory a request holds until it is answered, besides its body. */
-export function heldBytes({ rawHeaders = [], url = "" }: IncomingMessage): number {
-  let characters = url.length;
-  for (const text of rawHeaders) characters += text.length;
-  return REQUEST_BYTES + (HEADER_BYTES / 2) * rawHeaders.length + characters;
-}
-
-/** What a request holds on average that counts as one; a head of 16 KiB counts as four. */
-const WEIGHT_BYTES = 8 * 1024;
-
-/** How many requests one counts for while it is under way: one, unless its head is long. */
-export function weightOf(req: IncomingMessage): number {
-  return Math.max(1, Math.round(heldBytes(req) / WEIGHT_BYTES));
-}
-
-/** Requests that are under way in one listener, and the bytes of their bodies. */
-export class Pending {
-  readonly #bytesMax: number;
-  readonly #requestsMax: number;
-  #bytes = 0;
-  #requests = 0;
-  #entered = 0;
-
-  constructor(bytesMax: number, requestsMax: number) {
-    this.#bytesMax = bytesMax;
-    this.#requestsMax = requestsMax;
-  }
-
-  /** How many requests have entered so far. */
-  get entered(): number {
-    return this.#entered;
-  }
-
-  /**
-   * @param weight as how many requests it counts, see `weightOf`.
-   * @throws PlantStoreError `overloaded` when as many are under way as may be.
-   */
-  enter(weight: number): void {
-    if (this.#requests >= this.#requestsMax) throw overloaded();
-    this.#requests += weight;
-    this.#entered++;
-  }
-
-  /** @param bytes what it held of the bound. */
-  leave(weight: number, bytes = 0): void {
-    this.#requests -= weight;
-    this.giveBack(bytes);
-  }
-
-  /**
-   * False, and nothing taken, when the bound is reached; but who holds all there is, its
-   * `ownBytes`, may have more: what is longer than the bound would never find room.
-   */
-  take(bytes: number, ownBytes?: number): boolean {
-    if (this.#bytes + bytes > this.#bytesMax && this.#bytes !== ownBytes) return false;
-    this.#bytes += bytes;
-    return true;
-  }
-
-  giveBack(bytes: number): void {
-    this.#bytes -= bytes;
-  }
-}
-
 /**
  * Told once how a body ended: its bytes; a failure (`body_too_large`,
  * `overloaded`), as soon as it is known; or neither, when the client went away
@@ -106,17 +36,17 @@ export type BodyHandler = (body: Buffer | undefined, failure?: PlantStoreError) 
 /** Puts a body together from chunks, within the limits. */
 export class BodyCollector {
   readonly #bytesMax: number;
-  readonly #pending: Pending;
+  readonly #budget: Budget;
   readonly #onEnd: BodyHandler;
   /** Its first `#size` bytes are the body so far. */
   #body: Buffer = NOTHING;
   #size = 0;
   #isDone = false;
 
-  /** @param pending what the body counts against; given back unless `onEnd` is told its bytes. */
-  constructor(bytesMax: number, pending: Pending, onEnd: BodyHandler) {
+  /** @param budget what the body borrows from; given back unless `onEnd` receives the bytes. */
+  constructor(bytesMax: number, budget: Budget, onEnd: BodyHandler) {
     this.#bytesMax = bytesMax;
-    this.#pending = pending;
+    this.#budget = budget;
     this.#onEnd = onEnd;
   }
 
@@ -131,7 +61,7 @@ export class BodyCollector {
     const bytes = Buffer.isBuffer(chunk) ? chunk : copyBytes(chunk);
     if (bytes === undefined) this.#stop(touchedBody());
     else if (this.#size + bytes.length > this.#bytesMax) this.#stop(tooLarge(this.#bytesMax));
-    else if (!this.#pending.take(bytes.length)) this.#stop(overloaded());
+    else if (!this.#budget.take(bytes.length)) this.#stop(overloaded());
     else {
       this.#body = join(this.#body, this.#size, bytes);
       this.#size += bytes.length;
@@ -160,7 +90,7 @@ export class BodyCollector {
   #stop(failure?: PlantStoreError): void {
     this.#isDone = true;
     this.#takeBody();
-    this.#pending.giveBack(this.#size);
+    this.#budget.giveBack(this.#size);
     this.#onEnd(undefined, failure);
   }
 }
@@ -217,13 +147,5 @@ function tooLarge(bytesMax: number): PlantStoreError {
   return new PlantStoreError(
     "body_too_large",
     `body: expected at most ${bytesMax} bytes, got more`,
-  );
-}
-
-/** More is under way than may be. */
-export function overloaded(): PlantStoreError {
-  return new PlantStoreError(
-    "overloaded",
-    "Cannot take the request now: too many are under way; send it again later",
   );
 }

@@ -19,7 +19,7 @@ import {
   Lingering,
 } from "./answer.ts";
 import { Authenticator } from "./bearer.ts";
-import { heldBytes, overloaded, Pending } from "./body.ts";
+import { Budget, heldBytes, overloaded } from "./budget.ts";
 import { Cors } from "./cors.ts";
 import { DirectRequest } from "./direct-request.ts";
 import { createHandler, type Handler, type ListenerOptions } from "./listener.ts";
@@ -85,7 +85,7 @@ export class Connection {
   #isTimed = false;
   /** What had been read when a drain looked last. */
   #drainedBytes: number | undefined;
-  readonly #backlog: Pending;
+  readonly #backlog: Budget;
   /** Bytes of each request that waits for the answer to an earlier one, in their order. */
   readonly #waiting: number[] = [];
   #waitingBytes = 0;
@@ -98,7 +98,7 @@ export class Connection {
   #postponed: (() => void) | undefined;
 
   /** @param backlog what waiting requests count against, on all connections of a server together. */
-  constructor(socket: Socket, times: StandstillTimes, backlog: Pending) {
+  constructor(socket: Socket, times: StandstillTimes, backlog: Budget) {
     this.#socket = socket;
     this.#times = times;
     this.#backlog = backlog;
@@ -273,7 +273,7 @@ export class Connections {
   readonly #times: StandstillTimes;
   readonly #lookMs: number;
   readonly #connections = new Map<Socket, Connection>();
-  readonly #backlog = new Pending(backlogBytesMax(), Number.POSITIVE_INFINITY);
+  readonly #backlog = new Budget(backlogBytesMax());
   /** While there are any. */
   #looking: NodeJS.Timeout | undefined;
   #isDraining = false;

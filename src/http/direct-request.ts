@@ -17,7 +17,8 @@ import http, { IncomingMessage, type Server, ServerResponse } from "node:http";
 import net from "node:net";
 import { setImmediate as turn } from "node:timers/promises";
 import { publishWarning } from "../core/channels.ts";
-import { BodyCollector, collectStream, Pending } from "./body.ts";
+import { BodyCollector, collectStream } from "./body.ts";
+import { Budget } from "./budget.ts";
 import { NOTED, type Noted } from "./request-message.ts";
 
 export class DirectRequest extends IncomingMessage {
@@ -157,11 +158,14 @@ function collectTrial(
   res: ServerResponse,
   report: (result: string) => void,
 ): void {
-  const pending = new Pending(TRIAL_BYTES_MAX, 1);
-  const collector = new BodyCollector(TRIAL_BYTES_MAX, pending, (body, failure) => {
-    report(body?.toString("latin1") ?? failure?.code ?? CUT);
-    res.end();
-  });
+  const collector = new BodyCollector(
+    TRIAL_BYTES_MAX,
+    new Budget(TRIAL_BYTES_MAX),
+    (body, failure) => {
+      report(body?.toString("latin1") ?? failure?.code ?? CUT);
+      res.end();
+    },
+  );
   if (req instanceof DirectRequest) {
     req.collect(collector);
   } else {

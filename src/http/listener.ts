@@ -21,17 +21,11 @@ import {
   Lingering,
 } from "./answer.ts";
 import { Authenticator, insufficientScope } from "./bearer.ts";
-import {
-  BodyCollector,
-  collectStream,
-  Pending,
-  requireLength,
-  requireUnread,
-  weightOf,
-} from "./body.ts";
+import { BodyCollector, collectStream, requireLength, requireUnread } from "./body.ts";
+import { Budget, overloaded, weightOf } from "./budget.ts";
 import { Cors } from "./cors.ts";
 import { DirectRequest } from "./direct-request.ts";
-import { Reader } from "./reader.ts";
+import { Reads } from "./reads.ts";
 import { errorReply, isRequestError, okReply, scopeChallenge } from "./reply.ts";
 import { findLengthFault, requireExpectation, requireJson } from "./request-head.ts";
 import { noteArrival, noteBody, noteOperation, noteSender } from "./request-message.ts";
@@ -118,12 +112,15 @@ function isOffer({ headers: { upgrade, connection } }: IncomingMessage): boolean
 
 class Listener {
   readonly #plants: PlantService;
-  readonly #reader: Reader;
+  readonly #reads: Reads;
   readonly #authenticator: Authenticator;
   readonly #cors: Cors | undefined;
   readonly #basePath: string;
   readonly #bodyBytesMax: number;
-  readonly #pending: Pending;
+  readonly #requests: Budget;
+  readonly #bodies: Budget;
+  /** So far. */
+  #creates = 0;
   readonly #lingering: Lingering;
 
   constructor(options: ListenerOptions, lingering = new Lingering()) {
@@ -135,13 +132,10 @@ class Listener {
     this.#cors = Cors.of(options.corsOrigins);
     this.#basePath = normalizeBasePath(basePath);
     this.#bodyBytesMax = readNumber(options, "bodyBytesMax");
-    this.#pending = new Pending(
-      readNumber(options, "pendingBytesMax"),
-      readNumber(options, "pendingRequestsMax"),
-    );
+    this.#requests = new Budget(readNumber(options, "pendingRequestsMax"));
+    this.#bodies = new Budget(readNumber(options, "pendingBytesMax"));
     this.#lingering = lingering;
-    const readBytesMax = readNumber(options, "readBytesMax");
-    this.#reader = new Reader(plants, readBytesMax, () => this.#pending.entered);
+    this.#reads = new Reads(plants, readNumber(options, "readBytesMax"), () => this.#creates);
   }
 
   /** In somebody else's server: http/connections judges the framing in ours. */
@@ -207,9 +201,10 @@ class Listener {
     if (operation.name === "createPlant") this.#admitCreate(exchange, sender);
     else {
       const requireCurrent = () => this.#authenticator.requireCurrent(sender);
-      this.#reader
-        .read({ req, res, requireCurrent, lingering: this.#lingering }, route.id)
-        .catch((error) => this.#fail(exchange, error));
+      const read = { req, res, requireCurrent, lingering: this.#lingering };
+      const reading =
+        route.id === undefined ? this.#reads.list(read) : this.#reads.get(read, route.id);
+      reading.catch((error) => this.#fail(exchange, error));
     }
   }
 
@@ -224,14 +219,15 @@ class Listener {
   #receive(exchange: Exchange, sender: VerifiedToken): void {
     const { req, res, sendContinue } = exchange;
     const weight = weightOf(req);
-    this.#pending.enter(weight);
-    const collector = new BodyCollector(this.#bodyBytesMax, this.#pending, (body, failure) => {
+    if (!this.#requests.take(weight, 0)) throw overloaded();
+    this.#creates++;
+    const collector = new BodyCollector(this.#bodyBytesMax, this.#bodies, (body, failure) => {
       // Whoever was told that the request failed, as one that took too long is, was told the truth.
       if (body !== undefined && !res.headersSent) {
         this.#take(exchange, sender, body, weight);
         return;
       }
-      this.#pending.leave(weight, body?.length);
+      this.#leave(weight, body?.length);
       if (failure !== undefined) this.#fail(exchange, failure);
       else answerNobody(req, res);
     });
@@ -247,7 +243,7 @@ class Listener {
       this.#authenticator.requireCurrent(sender); // the body may have come long after the head
       void this.#create(exchange, parseNewPlant(body), body.length, weight);
     } catch (error) {
-      this.#pending.leave(weight, body.length);
+      this.#leave(weight, body.length);
       this.#fail(exchange, error);
     }
   }
@@ -265,8 +261,14 @@ class Listener {
     } catch (error) {
       this.#fail(exchange, error);
     } finally {
-      this.#pending.leave(weight, bodyBytes);
+      this.#leave(weight, bodyBytes);
     }
+  }
+
+  /** Gives back what a create has borrowed. */
+  #leave(weight: number, bodyBytes = 0): void {
+    this.#requests.giveBack(weight);
+    this.#bodies.giveBack(bodyBytes);
   }
 
   #fail({ req, res }: Exchange, error: unknown): void {

@@ -3,16 +3,17 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { runInNewContext } from "node:vm";
 import fc from "fast-check";
-import { BodyCollector, Pending } from "../../src/http/body.ts";
+import { BodyCollector } from "../../src/http/body.ts";
+import { Budget } from "../../src/http/budget.ts";
 import { usedBytes } from "../support/memory.ts";
 
 /** A collector, and what it told. */
-function collect(bytesMax: number, pending = new Pending(bytesMax, 1)) {
+function collect(bytesMax: number, budget = new Budget(bytesMax)) {
   const told: { body: Buffer | undefined; code: string | undefined }[] = [];
-  const collector = new BodyCollector(bytesMax, pending, (body, failure) => {
+  const collector = new BodyCollector(bytesMax, budget, (body, failure) => {
     told.push({ body, code: failure?.code });
   });
-  return { collector, told, pending };
+  return { collector, told, budget };
 }
 
 test("a body is its chunks one behind the other, however it was cut", () => {
@@ -36,17 +37,17 @@ test("bytes of another kind are taken as bytes, and what is none ends the body a
     assert.deepEqual(told, [{ body: Buffer.from("123"), code: undefined }]);
   }
   for (const chunk of ["12", 12, { length: 2 }, [49, 50], new Uint16Array(1), undefined, {}]) {
-    const { collector, told, pending } = collect(10);
+    const { collector, told, budget } = collect(10);
     collector.add(Buffer.from("1"));
     collector.add(chunk);
     collector.end();
     assert.deepEqual(told, [{ body: undefined, code: "internal" }]);
-    assert.equal(pending.take(10), true, "its bytes were given back");
+    assert.equal(budget.take(10), true, "its bytes were given back");
   }
 });
 
 test("a body of as many bytes as may be is taken, one more is too large at once", () => {
-  const { collector, told, pending } = collect(5, new Pending(100, 1));
+  const { collector, told, budget } = collect(5, new Budget(100));
   collector.add(Buffer.from("12345"));
   assert.deepEqual(told, []);
   collector.add(Buffer.from("6"));
@@ -54,23 +55,23 @@ test("a body of as many bytes as may be is taken, one more is too large at once"
   collector.end();
   collector.leave();
   assert.deepEqual(told, [{ body: undefined, code: "body_too_large" }]);
-  assert.equal(pending.take(100), true, "its bytes were given back");
+  assert.equal(budget.take(100), true, "its bytes were given back");
 });
 
 test("a body for which there is no room is refused and gives back what it took", () => {
-  const { collector, told, pending } = collect(100, new Pending(5, 1));
+  const { collector, told, budget } = collect(100, new Budget(5));
   collector.add(Buffer.from("1234"));
   collector.add(Buffer.from("56"));
   assert.deepEqual(told, [{ body: undefined, code: "overloaded" }]);
-  assert.equal(pending.take(5), true);
+  assert.equal(budget.take(5), true);
 });
 
 test("a body whose client leaves gives back what it took, and there is nobody to answer", () => {
-  const { collector, told, pending } = collect(5);
+  const { collector, told, budget } = collect(5);
   collector.add(Buffer.from("123"));
   collector.leave();
   assert.deepEqual(told, [{ body: undefined, code: undefined }]);
-  assert.equal(pending.take(5), true);
+  assert.equal(budget.take(5), true);
 });
 
 test("a body in pieces of one byte costs about what it holds", () => {
@@ -85,12 +86,12 @@ test("a body in pieces of one byte costs about what it holds", () => {
 });
 
 test("who holds all that is held may hold more than the bound, and nobody else", () => {
-  const pending = new Pending(100, 1);
-  assert.equal(pending.take(60), true);
-  assert.equal(pending.take(60), false);
-  assert.equal(pending.take(60, 50), false);
-  assert.equal(pending.take(60, 60), true);
-  assert.equal(pending.take(1), false);
-  pending.giveBack(120);
-  assert.equal(pending.take(101), false);
+  const budget = new Budget(100);
+  assert.equal(budget.take(60), true);
+  assert.equal(budget.take(60), false);
+  assert.equal(budget.take(60, 50), false);
+  assert.equal(budget.take(60, 60), true);
+  assert.equal(budget.take(1), false);
+  budget.giveBack(120);
+  assert.equal(budget.take(101), false);
 });

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { IncomingMessage, ServerResponse } from "node:http";
 import { connect, createServer, type Socket } from "node:net";
 import { type TestContext, test } from "node:test";
-import { Pending } from "../../src/http/body.ts";
+import { Budget } from "../../src/http/budget.ts";
 import { Connection } from "../../src/http/connections.ts";
 
 const IDLE_MS = 600_000;
@@ -12,7 +12,7 @@ const IDLE_MS = 600_000;
 const IDLE = IDLE_MS + 1000;
 const STALL = 700_000;
 const NONE = 0;
-const BACKLOG = new Pending(1024, 1);
+const BACKLOG = new Budget(1024);
 
 /** The server's end of a connection on which nothing is sent. */
 async function accept(t: TestContext): Promise<Socket> {

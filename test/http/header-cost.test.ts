@@ -5,12 +5,10 @@
 import assert from "node:assert/strict";
 import type { IncomingMessage } from "node:http";
 import { type TestContext, test } from "node:test";
-import { prefers } from "../../src/http/accept.ts";
 import { Authenticator } from "../../src/http/bearer.ts";
 import { Cors } from "../../src/http/cors.ts";
-import { parseListQuery } from "../../src/http/list-query.ts";
-import type { ReadLease } from "../../src/http/read-lease.ts";
-import { getPlant } from "../../src/http/read-plants.ts";
+import { parseListQuery, prefers } from "../../src/http/list-query.ts";
+import { getPlant } from "../../src/http/reads.ts";
 import { findFramingFault, requireExpectation, requireJson } from "../../src/http/request-head.ts";
 import { nameRequest } from "../../src/http/request-message.ts";
 import { findPreflighted, findRoute } from "../../src/http/router.ts";
@@ -59,10 +57,7 @@ const READERS: Readonly<
   "X-Request-Id": ["a", (text) => nameRequest(requestWith("X-Request-Id", text))],
   "If-None-Match": [
     '"a"',
-    (text) =>
-      getPlant(plants, 1n, requestWith("If-None-Match", text), {
-        hold() {},
-      } as unknown as ReadLease),
+    (text) => getPlant(plants, 1n, requestWith("If-None-Match", text), { hold() {} }),
   ],
   "the refused packet": ["\norigin:", (text) => cors?.guessOrigin(Buffer.from(text), undefined)],
   "the path": ["/garden/plants/", (text) => findRoute(text, "/garden")],

@@ -7,7 +7,7 @@ import assert from "node:assert/strict";
 import { unlinkSync } from "node:fs";
 import { type TestContext, test } from "node:test";
 import { CreatesInFlight } from "../../src/core/creates-in-flight.ts";
-import { overloaded } from "../../src/http/body.ts";
+import { overloaded } from "../../src/http/budget.ts";
 import { LIMIT_DEFAULT, LIMIT_MAX } from "../../src/http/list-query.ts";
 import { FAILURES } from "../../src/http/reply.ts";
 import { RESOURCES } from "../../src/http/router.ts";

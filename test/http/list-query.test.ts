@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { prefers } from "../../src/http/accept.ts";
+import { prefers } from "../../src/http/list-query.ts";
 
 const STREAM = "application/x-ndjson";
 const PAGE = "application/json";

@@ -1,0 +1,145 @@
+/**
+ * The operations that read: one plant, a page of plants, or a stream of all (http/plant-stream).
+ *
+ * They are an addition to the interface, for tokens with the scope `read`. A page is a JSON array, no
+ * longer than its limit and about 1 MiB; a `Link` is sent only if more plants follow. Ids are written
+ * digit for digit.
+ */
+import { createHash } from "node:crypto";
+import type { IncomingMessage } from "node:http";
+import { PlantStoreError } from "../core/errors.ts";
+import { Gate } from "../core/gate.ts";
+import { encodeNewPlant } from "../core/plant.ts";
+import type { PlantService } from "../core/services.ts";
+import { answer, answerNobody, type Lingering } from "./answer.ts";
+import { Budget, ReadLease } from "./budget.ts";
+import { LIMIT_DEFAULT, type ListQuery, parseListQuery, wantsStream } from "./list-query.ts";
+import { StreamPace, type StreamRequest, sendStream } from "./plant-stream.ts";
+import { emptyReply, okReply, type Reply } from "./reply.ts";
+import { trimSpace } from "./request-head.ts";
+
+/** Plants, pages and slices of streams that are read at once: nobody knows how much they hold until they are read. */
+const READING_MAX = 8;
+
+/** What a read holds at least: a request that waits, and a plant like most. */
+const PLANT_BYTES = 4 * 1024;
+/** What a store reads at once, and a slice that a socket has not taken yet. */
+const LIST_BYTES = 256 * 1024;
+const PAGE_BYTES_MAX = 1024 * 1024;
+
+/**
+ * A plant never changes, so its tag is good for ever; but its reader asks again each time, so that a
+ * revoked token ends that too.
+ */
+const KEPT_BY_ITS_READER = "private, no-cache";
+
+/** A read that may be carried out. */
+export interface ReadRequest extends StreamRequest {
+  readonly lingering: Lingering;
+}
+
+export class Reads {
+  readonly #plants: PlantService;
+  readonly #budget: Budget;
+  readonly #gate = new Gate(READING_MAX);
+  readonly #pace: StreamPace;
+
+  /**
+   * @param bytesMax what all answers that are not sent yet may hold together.
+   * @param countCreates how many creates there were so far: streams give way to them.
+   */
+  constructor(plants: PlantService, bytesMax: number, countCreates: () => number) {
+    this.#plants = plants;
+    this.#budget = new Budget(bytesMax);
+    this.#pace = new StreamPace(countCreates);
+  }
+
+  /** @throws PlantStoreError, or what the store throws, before anything was answered. */
+  async get(read: ReadRequest, id: bigint): Promise<void> {
+    const lease = new ReadLease(this.#budget, PLANT_BYTES, read.req, read.res);
+    await this.#answer(read, lease, () => getPlant(this.#plants, id, read.req, lease));
+  }
+
+  /** @throws as `get`. */
+  async list(read: ReadRequest): Promise<void> {
+    const { req, res } = read;
+    if (!res.headersSent) res.appendHeader("Vary", "Accept");
+    const query = parseListQuery(req.url ?? "");
+    const lease = new ReadLease(this.#budget, LIST_BYTES, req, res);
+    if (wantsStream(req)) {
+      await sendStream(this.#plants, query, read, lease, { pace: this.#pace, gate: this.#gate });
+    } else await this.#answer(read, lease, () => listPage(this.#plants, query, lease));
+  }
+
+  /** Reads when it is the request's turn, unless its client has left by then. */
+  async #answer(
+    { req, res, requireCurrent, lingering }: ReadRequest,
+    lease: ReadLease,
+    read: () => Promise<Reply>,
+  ): Promise<void> {
+    const reply = await this.#gate.pass(async () => (lease.isOver ? undefined : read()));
+    if (reply === undefined) {
+      answerNobody(req, res);
+      return;
+    }
+    requireCurrent();
+    answer(req, res, reply, lingering);
+  }
+}
+
+/** @throws PlantStoreError `unknown_plant`, `overloaded`, and from `PlantService.get`. @internal */
+export async function getPlant(
+  plants: PlantService,
+  id: bigint,
+  req: IncomingMessage,
+  lease: Pick<ReadLease, "hold">,
+): Promise<Reply> {
+  const plant = await plants.get(id);
+  if (plant === undefined) {
+    throw new PlantStoreError("unknown_plant", `id: there is no plant ${id}`);
+  }
+  const body = encodeNewPlant(plant);
+  lease.hold(Buffer.byteLength(body));
+  const headers = { ETag: entityTag(body), "Cache-Control": KEPT_BY_ITS_READER };
+  return isMatch(req.headers["if-none-match"], headers.ETag)
+    ? emptyReply(304, headers)
+    : okReply(body, headers);
+}
+
+/** Strong: the same bytes, the same tag. */
+function entityTag(body: string): string {
+  return `"${createHash("sha256").update(body).digest("base64url").slice(0, 22)}"`;
+}
+
+/** RFC 9110 section 13.1.2: the weak comparison, in which `W/` does not count. */
+function isMatch(ifNoneMatch: string | undefined, tag: string): boolean {
+  if (ifNoneMatch === undefined) return false;
+  if (trimSpace(ifNoneMatch) === "*") return true;
+  for (const [listed] of ifNoneMatch.matchAll(/"[^"]*"/g)) if (listed === tag) return true;
+  return false;
+}
+
+/** @throws PlantStoreError `overloaded`, and from `PlantService.list`. */
+async function listPage(
+  plants: PlantService,
+  { limit = LIMIT_DEFAULT, after }: ListQuery,
+  lease: ReadLease,
+): Promise<Reply> {
+  const page: string[] = [];
+  let last = after;
+  let bytes = 0;
+  let hasMore = false;
+  for await (const plant of plants.list({ after })) {
+    hasMore = page.length >= limit || bytes >= PAGE_BYTES_MAX;
+    if (hasMore) break;
+    const text = encodeNewPlant(plant);
+    bytes += Buffer.byteLength(text);
+    lease.hold(bytes);
+    page.push(text);
+    last = plant.id;
+  }
+  // Relative to the page itself (RFC 3986 section 5.3), so that it is right through a proxy that
+  // serves another path.
+  const next = `<?limit=${limit}&after=${last}>; rel="next"`;
+  return okReply(`[${page.join()}]`, hasMore ? { Link: next } : {});
+}
