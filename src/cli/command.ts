@@ -1,11 +1,12 @@
 /**
- * What a command of the line is: its name, its arguments, its options, and
- * what it does. `args` reads them, `help` describes them, `main` runs them.
+ * What a command of the line is: its name, its arguments, its options, and what it does. `args`
+ * reads and describes them, `main` runs them.
  */
 
-import type { OutputUse } from "./output.ts";
+/** The version of this program; a test holds it against package.json. */
+export const VERSION = "1.0.0";
 
-/** What may be typed for a value, for completion: these words, or paths; absent where it is anything. */
+/** What may be typed for a value, for completion: these words, or paths; absent: anything. */
 export type Values = readonly string[] | "files" | "folders";
 
 /** An argument, which must be given. */
@@ -34,19 +35,28 @@ export interface Option<T> {
 // biome-ignore lint/suspicious/noExplicitAny: a table of options of different types
 export type Options = Readonly<Record<string, Option<any>>>;
 
-/** The value of every option that was given or has a default. */
+/** The value of every option; `undefined` if it was not given and has no default. */
 export type OptionValues<O extends Options> = {
-  readonly [Name in keyof O]: O[Name] extends Option<infer T> ? T | undefined : never;
+  readonly [Name in keyof O]:
+    | ReturnType<O[Name]["parse"]>
+    | (O[Name] extends { readonly defaultText: string } ? never : undefined);
 };
 
 /** An option as it was given. */
 export interface OptionSource {
   readonly option: string;
-  /** As typed; `undefined` where nobody said anything and there is no default. */
+  /** As typed; `undefined` if it was not given and has no default. */
   readonly text: string | undefined;
   /** The flag, the variable, or "default". */
   readonly source: string | undefined;
 }
+
+/** What a command's standard output is to it, which decides what its loss means. */
+export type OutputUse =
+  /** Long: a reader that has seen enough (`plant-store list | head`) is no failure. */
+  | "listing"
+  /** Short, and the point of the command: a lost one is a failure. */
+  | "result";
 
 export interface Command<O extends Options = Options> {
   /** As typed, e.g. `token create`. */
@@ -54,19 +64,16 @@ export interface Command<O extends Options = Options> {
   readonly summary: string;
   readonly arguments: readonly Argument[];
   readonly options: O;
-  /** What standard output is to the command; `result` without. */
+  /** What standard output is to the command. Default: `result`. */
   readonly outputUse?: OutputUse;
-  /**
-   * `run` enters the data directory by itself (see cli/data-folder), because it opens something
-   * else first. Without, it gets the path of a directory that was entered.
-   */
+  /** `run` enters the data directory itself (see data-folder), after it opened something else. */
   readonly entersFolder?: boolean;
-  /** More for the help, behind the options. */
+  /** More for the help, after the options. */
   readonly details?: string;
   /**
    * Resolves with the exit status.
    *
-   * @param explain tells where the value of every option came from.
+   * @param explain returns where the value of every option came from.
    */
   run(
     args: readonly string[],
@@ -76,13 +83,13 @@ export interface Command<O extends Options = Options> {
 }
 
 /** Keeps the types of the options when a command is written down. */
-export function defineCommand<O extends Options>(command: Command<O>): Command {
+export function defineCommand<const O extends Options>(command: Command<O>): Command {
   return command as unknown as Command;
 }
 
 /**
- * 0: done; 1: it failed, or the answer is no; 2: wrong usage; 3: the data needs a person, do not
- * retry. A supervisor may run the command again after a 1, never after a 3.
+ * 0: done; 1: it failed, or the answer is no; 2: wrong usage; 3: the data needs a person. A
+ * supervisor may run the command again after a 1, never after a 3.
  */
 export type ExitStatus = 0 | 1 | 2 | 3;
 

@@ -1,18 +1,36 @@
 /**
- * Completion scripts for bash and zsh, made from the table of commands that
- * `args` reads by, so that they offer what the program takes.
+ * `plant-store print completion bash|zsh`: a script that completes commands, options and values,
+ * made from the table of commands that `args` reads by.
  *
- * Both scripts hold the same three functions as tables: the commands, the
- * options of a command, and the values behind an option or in the place of an
- * argument. Only how candidates reach the shell differs.
+ * Both scripts hold the same functions as tables: the commands, the options of a command, and the
+ * values of an option or of an argument. Only how candidates reach the shell differs.
  */
-import type { Argument, Command, Option } from "./command.ts";
+import { type Argument, type Command, defineCommand, type Option, UsageError } from "./command.ts";
+import { printLines } from "./output.ts";
 
-export const SHELLS = ["bash", "zsh"] as const;
-export type Shell = (typeof SHELLS)[number];
+const SCRIPTS: Readonly<Record<string, (commands: readonly Command[]) => string>> = {
+  bash: bashScript,
+  zsh: zshScript,
+};
+const SHELLS = Object.keys(SCRIPTS);
 
-export function completionScript(shell: Shell, commands: readonly Command[]): string {
-  return shell === "bash" ? bashScript(commands) : zshScript(commands);
+/** @param commands returns the table of all, which this one is a part of. */
+export function definePrintCompletion(commands: () => readonly Command[]): Command {
+  return defineCommand({
+    name: "print completion",
+    summary: "print a completion script for a shell",
+    arguments: [{ placeholder: SHELLS.join("|"), values: SHELLS }],
+    options: {},
+    details: "For this shell, or in its start file: source <(plant-store print completion bash)",
+    async run([shell = ""]) {
+      const script = Object.hasOwn(SCRIPTS, shell) ? SCRIPTS[shell] : undefined;
+      if (script === undefined) {
+        throw new UsageError(`print completion: expected ${SHELLS.join(" or ")}, got "${shell}"`);
+      }
+      await printLines(script(commands()).trimEnd().split("\n"));
+      return 0;
+    },
+  });
 }
 
 /** What stands in a table for a value: words, `<files>`, `<folders>`, or nothing for anything. */

@@ -1,4 +1,4 @@
-/** Options that several commands share, and readers of option values. */
+/** Options that several commands share, and the parsers of option values. */
 import type { AdminAddress } from "../core/host-port.ts";
 import {
   assertOrigins,
@@ -18,7 +18,10 @@ const PLACEHOLDERS: readonly [unit: RegExp, placeholder: string][] = [
   [/^port$/, "PORT"],
 ];
 
-export const DATA: Option<string> = {
+/** An option that always has a value. */
+type Defaulted<T> = Option<T> & { readonly defaultText: string };
+
+export const DATA: Defaulted<string> = {
   placeholder: "DIR",
   values: "folders",
   help: "the data directory",
@@ -27,7 +30,7 @@ export const DATA: Option<string> = {
   parse: parseText,
 };
 
-export const HOST: Option<string> = {
+export const HOST: Defaulted<string> = {
   placeholder: "HOST",
   help: "the address to listen on",
   defaultText: DEFAULT_HOST,
@@ -39,20 +42,25 @@ export const PORT = number("port", "the port to listen on; 0 picks a free one");
 export const BASE_PATH: Option<string> = {
   placeholder: "/PATH",
   help: "what stands before /plants in the path; nothing without",
-  parse: parseBasePath,
+  parse: (text) => expect("a path such as /garden", () => normalizeBasePath(text)),
 };
 
 export const ADMIN: Option<AdminAddress> = {
   placeholder: "ADDRESS",
   help: "HOST:PORT or the path of a socket for health, metrics and the status page; off without",
-  parse: parseAdmin,
+  parse: (text) =>
+    expect("HOST:PORT, or the path of a socket with a slash in it", () => parseAdminAddress(text)),
 };
 
 export const CORS_ORIGIN: Option<readonly string[]> = {
   placeholder: "ORIGIN",
   help: "an origin whose pages may use the service, or * for any; may be given several times",
   isRepeatable: true,
-  parse: parseOrigins,
+  parse: (text) => {
+    const origins = text.split(",");
+    expect("origins such as https://app.example, or *", () => assertOrigins(origins));
+    return origins;
+  },
 };
 
 export const TLS_CERT: Option<string> = {
@@ -67,35 +75,18 @@ export const JSON_OUTPUT: Option<boolean> = {
   parse: parseSwitch,
 };
 
+/** What the library makes of a value, or what was expected. */
+function expect<T>(what: string, parse: () => T): T {
+  try {
+    return parse();
+  } catch {
+    throw new UsageError(`expected ${what}`);
+  }
+}
+
 export function parseText(text: string): string {
   if (text === "") throw new UsageError("expected some text");
   return text;
-}
-
-function parseAdmin(text: string): AdminAddress {
-  try {
-    return parseAdminAddress(text);
-  } catch {
-    throw new UsageError("expected HOST:PORT, or the path of a socket with a slash in it");
-  }
-}
-
-function parseBasePath(text: string): string {
-  try {
-    return normalizeBasePath(text);
-  } catch {
-    throw new UsageError("expected a path such as /garden");
-  }
-}
-
-function parseOrigins(text: string): readonly string[] {
-  const origins = text.split(",");
-  try {
-    assertOrigins(origins);
-    return origins;
-  } catch {
-    throw new UsageError("expected origins such as https://app.example, or *");
-  }
 }
 
 /** Flags arrive as "true"; a variable may also say 1, 0 or false. */
@@ -118,7 +109,7 @@ export function oneOf<const Word extends string>(
   return { placeholder: words.join("|"), values: words, help, parse };
 }
 
-/** A reader of whole numbers between two bounds, both included. */
+/** A parser of whole numbers between two bounds, both included. */
 export function integerBetween(min: number, max: number): (text: string) => number {
   return (text) => {
     const value = Number(text);
@@ -128,6 +119,8 @@ export function integerBetween(min: number, max: number): (text: string) => numb
 }
 
 /** An option whose default and bounds are the library's. */
+export function number(name: "connectionsMax", help: string): Option<number>;
+export function number(name: NumberOptionName, help: string): Defaulted<number>;
 export function number(name: NumberOptionName, help: string): Option<number> {
   const { default: byDefault, min, max }: NumberOption = NUMBER_OPTIONS[name];
   const placeholder = PLACEHOLDERS.find(([unit]) => unit.test(name))?.[1] ?? "NUMBER";
@@ -140,10 +133,8 @@ const UNIT_MS = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 7 * 86_400
 /** A time in the future: `90d` from now, or `2027-01-31`; in milliseconds since 1970. */
 export function parseExpiry(text: string): number {
   const [, amount, unit] = /^([1-9][0-9]{0,5})([smhdw])$/.exec(text) ?? [];
-  const time =
-    amount === undefined
-      ? parseDate(text)
-      : Date.now() + Number(amount) * UNIT_MS[unit as keyof typeof UNIT_MS];
+  const span = Number(amount) * UNIT_MS[unit as keyof typeof UNIT_MS];
+  const time = amount === undefined ? parseDate(text) : Date.now() + span;
   if (time > Date.now()) return time;
   throw new UsageError(
     "expected a time in the future: a number and s, m, h, d or w, such as 90d, or a date, such as 2030-01-31",
@@ -153,11 +144,8 @@ export function parseExpiry(text: string): number {
 /** Milliseconds since 1970, or NaN. */
 function parseDate(text: string): number {
   const [, day] = /^([0-9]{4}-[0-9]{2}-[0-9]{2})(T[0-9:.]+(Z|[+-][0-9:]+))?$/.exec(text) ?? [];
+  const midnight = Date.parse(day ?? "");
   // Date.parse makes 3 March of 31 February.
-  const isDay = day !== undefined && formatDay(Date.parse(day)) === day;
+  const isDay = !Number.isNaN(midnight) && new Date(midnight).toISOString().startsWith(`${day}T`);
   return isDay ? Date.parse(text) : Number.NaN;
-}
-
-function formatDay(time: number): string {
-  return Number.isNaN(time) ? "" : new Date(time).toISOString().slice(0, 10);
 }

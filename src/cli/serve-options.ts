@@ -1,8 +1,7 @@
-/** The options of `serve`, and what holds between them. */
+/** The options of `serve`, what holds between them, and the table that shows them. */
 import { NUMBER_OPTIONS, type NumberOptionName } from "../core/options.ts";
-import { type OptionValues, UsageError } from "./command.ts";
-import { LOG_FORMATS } from "./logging/log.ts";
-import { LEVELS } from "./notice.ts";
+import { type OptionSource, type OptionValues, UsageError } from "./command.ts";
+import { LOG_FORMATS } from "./log.ts";
 import {
   ADMIN,
   BASE_PATH,
@@ -15,6 +14,7 @@ import {
   parseSwitch,
   TLS_CERT,
 } from "./options.ts";
+import { formatTable, LEVELS } from "./output.ts";
 
 export const SERVE_OPTIONS = {
   data: DATA,
@@ -69,7 +69,7 @@ export const SERVE_OPTIONS = {
   "cors-origin": CORS_ORIGIN,
   "batch-bytes-max": number("batchBytesMax", "what goes out with one sync"),
   "drain-timeout-ms": number("drainTimeoutMs", "how long a stop waits for what is in flight"),
-};
+} as const;
 
 export type ServeOptions = OptionValues<typeof SERVE_OPTIONS>;
 
@@ -81,11 +81,11 @@ export function numbersOf(options: ServeOptions): { [Name in NumberOptionName]?:
   return Object.fromEntries(named.filter(([name]) => Object.hasOwn(NUMBER_OPTIONS, name)));
 }
 
-/** @throws UsageError where two options do not go together. */
-export function requireMatch(options: ServeOptions): void {
-  const { "body-bytes-max": body = 0, "pending-bytes-max": pending = 0 } = options;
+/** @throws UsageError if two options do not go together. */
+export function assertMatch(options: ServeOptions): void {
+  const { "body-bytes-max": body, "pending-bytes-max": pending } = options;
   const { "tls-cert": cert, "tls-key": key } = options;
-  // A body that can never be taken would be told to come again for ever.
+  // Clients would send a body that can never be taken again and again.
   if (body > pending) {
     throw new UsageError(
       `serve: expected --pending-bytes-max to be at least --body-bytes-max, got ${pending} and ${body}`,
@@ -95,4 +95,30 @@ export function requireMatch(options: ServeOptions): void {
     const given = cert === undefined ? "--tls-key" : "--tls-cert";
     throw new UsageError(`serve: expected both --tls-cert and --tls-key or neither, got ${given}`);
   }
+}
+
+/** Every option with the value that is in force and where it came from, as a table. */
+export function describeConfig(sources: readonly OptionSource[]): string[] {
+  const rows = sources.map((each) => {
+    const { option, text, source } = inForce(each, sources);
+    return [option, text ?? "-", source ?? "not set"];
+  });
+  return formatTable([["OPTION", "VALUE", "FROM"], ...rows]);
+}
+
+/** Defaults that depend on the process, which may be another one than the service. */
+const PROCESS_DEFAULTS: Readonly<Record<string, string>> = {
+  log: "text on a terminal, else json",
+  "connections-max": "as open files and heap allow",
+};
+
+/** What counts of an option, which may not be what was given. */
+function inForce(given: OptionSource, sources: readonly OptionSource[]): OptionSource {
+  const { option, text = PROCESS_DEFAULTS[option], source = "default" } = given;
+  if (given.text === undefined) return text === undefined ? given : { option, text, source };
+  if (option !== "header-timeout-ms") return given;
+  // The server gives headers no more time than the whole request.
+  const bound = "request-timeout-ms";
+  const { text: most } = sources.find((other) => other.option === bound) ?? given;
+  return Number(text) <= Number(most) ? given : { option, text: most, source: bound };
 }

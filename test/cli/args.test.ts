@@ -1,6 +1,13 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { findCommand, readArgs, variableName } from "../../src/cli/args.ts";
+import {
+  describeCommand,
+  describeProgram,
+  findCommand,
+  readArgs,
+  suggest,
+  variableName,
+} from "../../src/cli/args.ts";
 import { defineCommand, UsageError } from "../../src/cli/command.ts";
 import { integerBetween, parseSwitch, parseText } from "../../src/cli/options.ts";
 
@@ -221,4 +228,126 @@ test("readArgs() names the variable that a bad value came from", (t) => {
     () => readArgs(rest, []),
     (error) => error instanceof UsageError && error.message.includes("PLANT_STORE_DEPTH_MAX"),
   );
+});
+
+const NAMES = ["serve", "token create", "token list", "token revoke", "get", "list"];
+
+/** A third of a name's letters may differ: 1 of "get", 2 of "list" and "serve", 4 of "token create". */
+const TYPED: readonly [typed: string, nearest: string | undefined][] = [
+  ["serve", "serve"],
+  ["serv", "serve"],
+  ["sserve", "serve"],
+  ["sevre", "serve"],
+  ["SErve", "serve"],
+  ["SERve", undefined],
+  ["get", "get"],
+  ["gt", "get"],
+  ["gets", "get"],
+  ["gte", undefined],
+  ["lsit", "list"],
+  ["lst", "list"],
+  ["liiist", "list"],
+  ["liiiist", undefined],
+  ["tokn create", "token create"],
+  ["tokencreate", "token create"],
+  ["token crXXXX", "token create"],
+  ["token cXXXXX", undefined],
+  ["token lost", "token list"],
+  ["token remove", "token revoke"],
+  ["", undefined],
+  ["help me", undefined],
+];
+
+for (const [typed, nearest] of TYPED) {
+  test(`suggest() answers "${typed}" with ${nearest ?? "nothing"}`, () => {
+    assert.equal(suggest(typed, NAMES), nearest);
+  });
+}
+
+test("suggest() takes the nearest name, wherever it stands, and the first of equals", () => {
+  assert.equal(suggest("--json", ["--data", "--jsol", "--json"]), "--json");
+  assert.equal(suggest("bat", ["cat", "rat"]), "cat");
+});
+
+test("suggest() has nothing to say without names", () => {
+  assert.equal(suggest("serve", []), undefined);
+});
+
+test("suggest() knows no name of more than 64 letters", () => {
+  const name = "n".repeat(64);
+  assert.equal(suggest(`${name.slice(1)}x`, [name]), name);
+  assert.equal(suggest(`${name}x`, [name]), undefined);
+});
+
+const digHelp = defineCommand({
+  name: "dig",
+  summary: "dig a hole",
+  arguments: [{ placeholder: "ID" }],
+  options: {
+    "depth-max": { placeholder: "N", help: "how deep", defaultText: "10", parse: parseText },
+    tool: { placeholder: "TOOL", help: "with what", parse: parseText },
+    json: { help: "as JSON", parse: parseSwitch },
+  },
+  details: "The hole stays open.",
+  run: async () => 0,
+});
+const bedHelp = defineCommand({
+  name: "bed add",
+  summary: "add a bed",
+  arguments: [],
+  options: {},
+  run: async () => 0,
+});
+
+test("describeProgram() shows each command on a line, with arguments and summary in columns", () => {
+  const lines = describeProgram([digHelp, bedHelp]).split("\n");
+  assert.ok(lines.includes("  dig ID   dig a hole"));
+  assert.ok(lines.includes("  bed add  add a bed"));
+});
+
+test("describeProgram() says what every exit status means", () => {
+  const text = describeProgram([digHelp]);
+  for (const status of [0, 1, 2, 3]) assert.match(text, new RegExp(`\\b${status} [a-z]`));
+});
+
+test("describeCommand() shows usage, summary and details", () => {
+  const text = describeCommand(digHelp);
+  assert.match(text, /^Usage: plant-store dig ID /);
+  assert.match(text, /^dig a hole$/m);
+  assert.match(text, /^The hole stays open\.$/m);
+});
+
+/** What stands on the line of the option and on the one below it. */
+const SHOWN: readonly [option: string, flag: string, below: RegExp][] = [
+  ["depth-max", "  --depth-max N", /how deep.*\b10\b.*PLANT_STORE_DEPTH_MAX/],
+  ["tool", "  --tool TOOL", /with what.*PLANT_STORE_TOOL/],
+  ["json", "  --json", /as JSON.*PLANT_STORE_JSON/],
+];
+
+for (const [option, flag, below] of SHOWN) {
+  test(`describeCommand() shows --${option} with its value, default and variable`, () => {
+    const lines = describeCommand(digHelp).split("\n");
+    const at = lines.indexOf(flag);
+    assert.notEqual(at, -1);
+    assert.match(lines[at + 1] ?? "", below);
+  });
+}
+
+test("describeCommand() shows no default where there is none", () => {
+  const lines = describeCommand(digHelp).split("\n");
+  for (const flag of ["  --tool TOOL", "  --json"]) {
+    const below = lines[lines.indexOf(flag) + 1] ?? "";
+    assert.doesNotMatch(below, /default|undefined/);
+  }
+});
+
+test("the texts end with a newline and hold nothing that steers a terminal", () => {
+  for (const text of [
+    describeProgram([digHelp, bedHelp]),
+    describeCommand(digHelp),
+    describeCommand(bedHelp),
+  ]) {
+    assert.match(text, /[^\n]\n$/);
+    assert.doesNotMatch(text, /[^\P{Cc}\n]/u);
+  }
 });

@@ -8,7 +8,7 @@ import { describe, type TestContext, test } from "node:test";
 import { promisify } from "node:util";
 import { readArgs } from "../../src/cli/args.ts";
 import { UsageError } from "../../src/cli/command.ts";
-import { serve } from "../../src/cli/commands/serve.ts";
+import { serve } from "../../src/cli/serve.ts";
 import { numbersOf, type ServeOptions } from "../../src/cli/serve-options.ts";
 import { createToken, listTokens } from "../../src/index.ts";
 import { type RunningServer, runCli, startServer } from "../support/cli.ts";

@@ -1,9 +1,8 @@
 /** What a server says of itself while it starts. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Notice } from "../../src/cli/notice.ts";
-import { reportTo } from "../../src/cli/output.ts";
-import { ServeStatus } from "../../src/cli/serve-status.ts";
+import { type Notice, reportTo } from "../../src/cli/output.ts";
+import { ServeStatus } from "../../src/cli/serve.ts";
 
 test("a start that reads the log for 2 s logs once how far it is, a shorter one nothing (fake clock)", (t) => {
   let now = 5000;

@@ -13,7 +13,7 @@ import {
 } from "node:fs";
 import { dirname, join } from "node:path";
 import { type TestContext, test } from "node:test";
-import { VERSION } from "../../src/cli/version.ts";
+import { VERSION } from "../../src/cli/command.ts";
 import { makeFolder } from "../support/folders.ts";
 import { postPlant } from "../support/post.ts";
 import { finish } from "../support/run.ts";

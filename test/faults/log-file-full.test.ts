@@ -4,7 +4,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
-import { LineWriter } from "../../src/cli/logging/line-writer.ts";
+import { LineWriter } from "../../src/cli/line-writer.ts";
 import { until } from "../support/watch.ts";
 import { mountSmallDisk, remount } from "./machine.ts";
 

@@ -12,7 +12,7 @@ import {
 } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { VERSION } from "../../src/cli/version.ts";
+import { VERSION } from "../../src/cli/command.ts";
 import { TestStatus } from "../support/admin.ts";
 import { missingBrowser, startBrowser } from "../support/browser.ts";
 import { makeFolder } from "../support/folders.ts";

@@ -9,10 +9,10 @@
  */
 import http from "node:http";
 import https from "node:https";
-import { type AdminAddress, formatAdminAddress, formatHostPort } from "../../core/host-port.ts";
-import { defineCommand, type OptionSource, type OptionValues, UsageError } from "../command.ts";
-import { ADMIN, BASE_PATH, HOST, integerBetween, PORT, TLS_CERT } from "../options.ts";
-import { printLines } from "../output.ts";
+import { type AdminAddress, formatAdminAddress, formatHostPort } from "../core/host-port.ts";
+import { defineCommand, type OptionSource, type OptionValues, UsageError } from "./command.ts";
+import { ADMIN, BASE_PATH, HOST, integerBetween, PORT, TLS_CERT } from "./options.ts";
+import { printLines } from "./output.ts";
 
 /** Beyond any answer of ours; another service may send whatever it likes. */
 const ANSWER_BYTES_MAX = 4096;

@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { generateToken } from "../../../src/auth/token-file.ts";
-import { type Format, jsonFormat, textFormat } from "../../../src/cli/logging/format.ts";
-import { wantsColours } from "../../../src/cli/logging/standard-error.ts";
-import type { RequestMessage } from "../../../src/index.ts";
+import { generateToken } from "../../src/auth/token-file.ts";
+import { type Format, jsonFormat, nameFault, textFormat, wantsColours } from "../../src/cli/log.ts";
+import type { RequestMessage } from "../../src/index.ts";
 
 const TIME = Date.UTC(2026, 10, 21, 4, 5, 6, 7);
 
@@ -280,4 +279,32 @@ for (const [env, isTerminal, wanted] of COLOURS) {
   test(`${JSON.stringify(env)} ${where} ${wanted ? "wants" : "wants no"} colours`, () => {
     assert.equal(wantsColours(env, isTerminal), wanted);
   });
+}
+
+const FAULTS: readonly [says: string, fault: unknown, name: string][] = [
+  ["an error", new TypeError("not a plant"), "TypeError: not a plant"],
+  ["an error without a message", new RangeError(), "RangeError: "],
+  ["a text", "some text", "some text"],
+  ["nothing", undefined, "undefined"],
+];
+
+for (const [says, fault, name] of FAULTS) {
+  test(`${says} that was thrown is named`, () => assert.equal(nameFault(fault), name));
+}
+
+const UNNAMED = "something that cannot be named";
+const NAMELESS: readonly [says: string, fault: unknown][] = [
+  ["an object that no text can be made of", Object.create(null)],
+  [
+    "an error whose message cannot be read",
+    Object.defineProperty(new Error(), "message", {
+      get() {
+        throw new Error("and another");
+      },
+    }),
+  ],
+];
+
+for (const [says, fault] of NAMELESS) {
+  test(`${says} is told all the same`, () => assert.equal(nameFault(fault), UNNAMED));
 }

@@ -5,7 +5,7 @@ import { once } from "node:events";
 import net, { type AddressInfo } from "node:net";
 import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
-import { takeHeldSocket } from "../../src/cli/systemd.ts";
+import { takeHeldSocket } from "../../src/cli/supervisor.ts";
 import { createToken } from "../../src/index.ts";
 import { runCli } from "../support/cli.ts";
 import { Client } from "../support/client.ts";

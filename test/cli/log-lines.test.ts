@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { logLinesOf } from "../../support/messages.ts";
-import { runModule } from "../../support/run.ts";
+import { logLinesOf } from "../support/messages.ts";
+import { runModule } from "../support/run.ts";
 
 /** The log of a program that runs this script, in JSON. */
 async function logOf(script: string) {
   const { stderr } = await runModule(`
     import { channel } from "node:diagnostics_channel";
-    import { startLog } from "${new URL("../../../src/cli/logging/log.ts", import.meta.url)}";
+    import { startLog } from "${new URL("../../src/cli/log.ts", import.meta.url)}";
     startLog({ format: "json", level: "info" });
     const answer = (path, endedAt = performance.now()) => channel("plant-store:request").publish({
       method: "POST", path, status: 200, durationMs: 1, endedAt, bodyBytes: 2, requestId: "a",

@@ -1,15 +1,121 @@
 /**
- * One event, one line: JSON for programs, short text for people.
+ * The log of a running server, on standard error: what it reports of itself, and one line for every
+ * request it answers. Subscribes to requests only if their lines are wanted.
  *
- * Invariant: whatever texts an event holds, its line is one line, one record,
- * moves no cursor and holds no token. The numbers of a request and the
- * characters of its id are taken for what RequestMessage promises. The members
- * of a JSON line are part of the interface: some may be added, none changes or goes.
+ * Invariant: whatever texts an event holds, its line is one line, one record, moves no cursor and
+ * holds no token. The numbers of a request and the characters of its id are taken for what
+ * RequestMessage promises. The members of a JSON line are part of the interface: some may be added,
+ * none changes or goes.
  */
-import type { RequestMessage } from "../../core/channels.ts";
-import { encodeJsonString, escapeControls } from "../../core/json-string.ts";
-import type { Level, Notice } from "../notice.ts";
-import type { LineFormat } from "./line-writer.ts";
+import { subscribe } from "node:diagnostics_channel";
+import { constants, fstatSync, openSync } from "node:fs";
+import { publishWarning, type RequestMessage } from "../core/channels.ts";
+import { encodeJsonString, escapeControls } from "../core/json-string.ts";
+import { type LineFormat, LineWriter } from "./line-writer.ts";
+import { LEVELS, type Level, type Notice, report, reportTo } from "./output.ts";
+
+export const LOG_FORMATS = ["json", "text", "off"] as const;
+
+interface LogOptions {
+  /** Default: text on a terminal, else JSON. */
+  readonly format: (typeof LOG_FORMATS)[number] | undefined;
+  readonly level: Level;
+}
+
+/** From now on everything that is reported is a line of the log. */
+export function startLog(options: LogOptions): void {
+  reportProcessFaults();
+  const isTerminal = process.stderr.isTTY === true;
+  const { format = isTerminal ? "text" : "json", level } = options;
+  if (format === "off") {
+    // Why a process ends is told all the same, as every command tells it.
+    reportTo((notice, tell) => {
+      if (notice.level === "error") tell(notice);
+    });
+    return;
+  }
+  const line = format === "json" ? jsonFormat : textFormat(wantsColours(process.env, isTerminal));
+  writeLog(line, level);
+}
+
+function writeLog(line: Format, level: Level): void {
+  const writer = new LineWriter(openStandardError(), {
+    line,
+    loss: describeLoss,
+    fault: describeFault,
+  });
+  const isWanted = (noticed: Level) => LEVELS.indexOf(noticed) <= LEVELS.indexOf(level);
+  reportTo((notice) => {
+    if (isWanted(notice.level)) writer.write(notice);
+  });
+  if (isWanted("info")) {
+    subscribe("plant-store:request", (message) => {
+      const request = message as RequestMessage;
+      writer.writeLater(request, request.endedAt);
+    });
+  }
+  process.once("exit", () => writer.end());
+}
+
+function describeLoss(lines: number): Notice {
+  const message = `dropped ${lines} line${lines === 1 ? "" : "s"} of this log: there was no room for them`;
+  return { level: "warn", event: "log-dropped", message, fields: { lines } };
+}
+
+function describeFault(fault: unknown): Notice {
+  const message = `a line of this log could not be made: ${nameFault(fault)}`;
+  return { level: "error", event: "log-fault", message };
+}
+
+/**
+ * What Node would print by itself, with a stack of many lines, is one line of the log: its warnings,
+ * and what nobody caught, which ends the process with status 1.
+ */
+function reportProcessFaults(): void {
+  process.removeAllListeners("warning"); // one of Node's own prints them
+  process.on("warning", (warning) => publishWarning(`Node.js warns: ${nameFault(warning)}`));
+  // A rejection that nobody handled is one too.
+  process.on("uncaughtException", (fault: unknown) => {
+    const message = `a defect has ended the server: ${nameFault(fault)}`;
+    report({ level: "error", event: "failed", message });
+    process.exit(1);
+  });
+}
+
+/** What a fault is, without its stack. Never throws: anything may be one, also what is no text. */
+export function nameFault(fault: unknown): string {
+  try {
+    return fault instanceof Error ? `${fault.name}: ${fault.message}` : String(fault);
+  } catch {
+    return "something that cannot be named";
+  }
+}
+
+/**
+ * The descriptor of standard error, so that a write to it never blocks.
+ *
+ * Whether it blocks belongs to all who share it: the shell has the terminal, and a program that Node
+ * starts makes its pipe blocking again. So a terminal and a pipe are opened a second time. A socket
+ * cannot be, and Node has made it non-blocking. A file always blocks: a thread writes to it.
+ */
+export function openStandardError(): number {
+  const { isTTY, fd } = process.stderr; // to touch it is what makes the stream
+  try {
+    if (!isTTY && !fstatSync(fd).isFIFO()) return fd;
+    const { O_WRONLY, O_NONBLOCK, O_NOCTTY } = constants;
+    return openSync(`/proc/self/fd/${fd}`, O_WRONLY | O_NONBLOCK | O_NOCTTY);
+  } catch {
+    // Another system or another user's, or nobody reads it now: it works, and may block.
+    return fd;
+  }
+}
+
+/** Whether colours are wanted (no-color.org, force-color.org) and can be shown. */
+export function wantsColours(env: NodeJS.ProcessEnv, isTerminal: boolean): boolean {
+  const { FORCE_COLOR: forced, NO_COLOR: refused, TERM: terminal } = env;
+  if (forced) return forced !== "0" && forced !== "false";
+  return isTerminal && !refused && terminal !== "dumb";
+}
 
 /** How lines look. */
 export type Format = LineFormat<Notice | RequestMessage>["line"];

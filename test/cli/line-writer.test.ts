@@ -11,10 +11,10 @@ import { join } from "node:path";
 import { StringDecoder } from "node:string_decoder";
 import { type TestContext, test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
-import { type LineFormat, LineWriter } from "../../../src/cli/logging/line-writer.ts";
-import { makeFolder } from "../../support/folders.ts";
-import { moduleArgs } from "../../support/run.ts";
-import { TIMEOUT, until } from "../../support/watch.ts";
+import { type LineFormat, LineWriter } from "../../src/cli/line-writer.ts";
+import { makeFolder } from "../support/folders.ts";
+import { moduleArgs } from "../support/run.ts";
+import { TIMEOUT, until } from "../support/watch.ts";
 
 /** A text, or what makes one. */
 type TestEvent = string | (() => string);
@@ -41,11 +41,11 @@ function writeUnread(t: TestContext, script: string) {
 }
 
 function spawnWriter(t: TestContext, script: string, stderr: "pipe" | number): ChildProcess {
-  const source = new URL("../../../src/cli/logging/", import.meta.url);
+  const source = new URL("../../src/cli/", import.meta.url);
   const program = `
     import { spawnSync } from "node:child_process";
     import { LineWriter } from "${new URL("line-writer.ts", source)}";
-    import { openStandardError } from "${new URL("standard-error.ts", source)}";
+    import { openStandardError } from "${new URL("log.ts", source)}";
     const writer = new LineWriter(openStandardError(), {
       line: (text) => text,
       loss: (lines) => "lost " + lines,

@@ -4,7 +4,7 @@ import { spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
-import { serviceUnit, socketUnit } from "../../src/cli/systemd-unit.ts";
+import { serviceUnit, socketUnit } from "../../src/cli/print.ts";
 import { runCli } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
 

@@ -1,0 +1,90 @@
+/** `plant-store token create|list|revoke`: who may call. A token itself is printed once. */
+import { isTokenName, SCOPES, type Scope } from "../core/services.ts";
+import { createToken, isLive, listTokens, revokeToken, type TokenRecord } from "../index.ts";
+import { defineCommand, UsageError } from "./command.ts";
+import { DATA, JSON_OUTPUT, parseExpiry } from "./options.ts";
+import { formatTable, printLines } from "./output.ts";
+
+export const tokenCreate = defineCommand({
+  name: "token create",
+  summary: "create a bearer token and print it, this once",
+  arguments: [{ placeholder: "NAME" }],
+  options: {
+    data: DATA,
+    expires: {
+      placeholder: "TIME",
+      help: "when it expires, such as 90d or 2030-01-31; never without",
+      parse: parseExpiry,
+    },
+    scope: {
+      placeholder: "SCOPE",
+      values: SCOPES,
+      help: `what it may do, ${SCOPES.join(" or ")}; may be given twice`,
+      defaultText: "write",
+      isRepeatable: true,
+      parse: parseScopes,
+    },
+  },
+  details: "A running server accepts the token within 2 seconds.",
+  async run([name = ""], { data, expires, scope }) {
+    if (!isTokenName(name)) {
+      throw new UsageError(
+        `token create: expected a NAME of 1 to 64 letters, digits and ._@-, got "${name}"`,
+      );
+    }
+    const expiry = expires === undefined ? {} : { expiresAt: expires };
+    await printLines([await createToken(data, { name, scopes: scope, ...expiry })]);
+    return 0;
+  },
+});
+
+function parseScopes(text: string): readonly Scope[] {
+  const wanted = text.split(",");
+  const scopes = SCOPES.filter((scope) => wanted.includes(scope));
+  if (wanted.every((word) => SCOPES.some((scope) => scope === word))) return scopes;
+  throw new UsageError(`expected ${SCOPES.join(" or ")}`);
+}
+
+export const tokenList = defineCommand({
+  name: "token list",
+  summary: "show every token by name, with its scopes and state",
+  arguments: [],
+  options: { data: DATA, json: JSON_OUTPUT },
+  async run(_, { data, json = false }) {
+    const now = Date.now();
+    const rows = (await listTokens(data)).map((token) => describe(token, now));
+    const head = ["NAME", "SCOPES", "STATE", "CREATED", "EXPIRES"];
+    const table = rows.map(({ name, scopes, state, created, expires }) => {
+      return [name, scopes.join(","), state, created, expires ?? "never"];
+    });
+    await printLines(json ? rows.map((row) => JSON.stringify(row)) : formatTable([head, ...table]));
+    return 0;
+  },
+});
+
+function describe(token: TokenRecord, now: number) {
+  const dead = token.revokedAt === undefined ? "expired" : "revoked";
+  return {
+    name: token.name,
+    scopes: token.scopes,
+    state: isLive(token, now) ? "live" : dead,
+    created: formatTime(token.createdAt),
+    expires: token.expiresAt === undefined ? null : formatTime(token.expiresAt),
+  };
+}
+
+function formatTime(time: number): string {
+  return new Date(time).toISOString();
+}
+
+export const tokenRevoke = defineCommand({
+  name: "token revoke",
+  summary: "revoke the live token of this name",
+  arguments: [{ placeholder: "NAME" }],
+  options: { data: DATA },
+  details: "A running server refuses the token within 2 seconds.",
+  async run([name = ""], { data }) {
+    await revokeToken(data, name);
+    return 0;
+  },
+});
