@@ -10,7 +10,7 @@
 import { subscribe } from "node:diagnostics_channel";
 import { constants, fstatSync, openSync } from "node:fs";
 import { publishWarning, type RequestMessage } from "../core/channels.ts";
-import { encodeJsonString, escapeControls } from "../core/json-string.ts";
+import { encodeJsonString, escapeControls } from "../core/text.ts";
 import { type LineFormat, LineWriter } from "./line-writer.ts";
 import { LEVELS, type Level, type Notice, report, reportTo } from "./output.ts";
 

@@ -6,7 +6,7 @@ import { subscribe } from "node:diagnostics_channel";
 import { fstatSync, writeFileSync } from "node:fs";
 import { createInterface } from "node:readline/promises";
 import { publishWarning, type WarningMessage } from "../core/channels.ts";
-import { escapeControls } from "../core/json-string.ts";
+import { escapeControls } from "../core/text.ts";
 import { type OutputUse, UsageError } from "./command.ts";
 
 /** From the gravest on. */

@@ -1,17 +1,14 @@
 /**
- * JSON text, read as bytes: what `JSON.parse` does not tell.
+ * JSON text, read as bytes, without what `JSON.parse` loses.
  *
- * `JSON.parse` rounds numbers, hides duplicate members and builds objects
- * whose keys an attacker may choose to collide. This scanner checks the whole
- * text against RFC 8259, builds nothing, and reports where the members of the
- * top-level object stand, so that a caller decides what to read. It is
- * iterative: depth costs one array slot a level, never the call stack.
- *
- * Knows no plants. Does not check UTF-8 (the caller has), and what a string
- * stands for is read elsewhere (see core/json-string).
+ * `JSON.parse` rounds numbers, hides duplicate members and builds objects whose keys an attacker may
+ * choose to collide. This scanner checks the whole text against RFC 8259, builds nothing, and reports
+ * where the members of the top-level object are, so that a caller decides what to read. It is
+ * iterative: depth costs one array slot a level, never the call stack. Knows no plants, and does not
+ * check UTF-8: the caller has.
  */
 import { PlantStoreError } from "./errors.ts";
-import { encodeJsonString } from "./json-string.ts";
+import { encodeJsonString } from "./text.ts";
 
 export type JsonKind = "object" | "array" | "string" | "number" | "true" | "false" | "null";
 
@@ -58,6 +55,14 @@ export function jsonKindAt(bytes: Buffer, offset: number): JsonKind {
     default:
       return "number";
   }
+}
+
+/** The value of the valid string literal between two offsets, quotes included. @internal */
+export function decodeJsonString(bytes: Buffer, start: number, end: number): string {
+  for (let at = start + 1; at < end - 1; at++) {
+    if (bytes[at] === BACKSLASH) return JSON.parse(bytes.toString("utf8", start, end));
+  }
+  return bytes.toString("utf8", start + 1, end - 1);
 }
 
 const QUOTE = 0x22;

@@ -7,12 +7,11 @@
  * normalised; an id is an exact int64. Knows nothing of HTTP or files.
  */
 import { isUtf8 } from "node:buffer";
-import { cut } from "./cut.ts";
 import { PlantStoreError } from "./errors.ts";
 import { assertInt64, parseInt64 } from "./int64.ts";
-import { type JsonValue, jsonKindAt, scanJson } from "./json.ts";
-import { decodeJsonString, encodeJsonString } from "./json-string.ts";
+import { decodeJsonString, type JsonValue, jsonKindAt, scanJson } from "./json.ts";
 import { PlainPlantFinder } from "./plain-plant.ts";
+import { cut, encodeJsonString } from "./text.ts";
 
 /** Interface 2.1: what the create operation answers. */
 export interface Plant {

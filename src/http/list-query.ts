@@ -6,10 +6,9 @@
  * of the last plant it has. Other parameters are ignored.
  */
 import type { IncomingMessage } from "node:http";
-import { cut } from "../core/cut.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { INT64_MAX, INT64_MIN, parseCanonicalInt64 } from "../core/int64.ts";
-import { encodeJsonString } from "../core/json-string.ts";
+import { cut, encodeJsonString } from "../core/text.ts";
 import { trimSpace } from "./request-head.ts";
 
 export const LIMIT_DEFAULT = 100;

@@ -9,8 +9,8 @@
  */
 import { type ServerResponse, STATUS_CODES } from "node:http";
 import { PlantStoreError, type RequestErrorCode } from "../core/errors.ts";
-import { encodeJsonString } from "../core/json-string.ts";
 import type { Scope } from "../core/services.ts";
+import { encodeJsonString } from "../core/text.ts";
 
 export interface Reply {
   readonly status: number;

@@ -6,8 +6,8 @@
  * so what an editor doubled is given once.
  */
 import { PlantStoreError } from "../core/errors.ts";
-import { holdsUnsafe } from "../core/json-string.ts";
 import { encodeNewPlant, type NewPlant } from "../core/plant.ts";
+import { holdsUnsafe } from "../core/text.ts";
 import type { LogFile } from "../log/file.ts";
 import {
   type LineBlock,

@@ -3,8 +3,9 @@
  *
  * Takes no lock and changes nothing; where it stops is said by store/readable.
  */
-import { holdsUnsafe } from "../core/json-string.ts";
+
 import { encodeNewPlant, isSamePlant, type NewPlant } from "../core/plant.ts";
+import { holdsUnsafe } from "../core/text.ts";
 import type { LogFile } from "../log/file.ts";
 import type { LinePosition } from "../log/format.ts";
 import {

@@ -1,8 +1,10 @@
-/** The string literals of core/json: what goes out comes back, and does nothing on the way. */
+/** Text as one line that does nothing on the way, and string literals that come back as they were. */
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { decodeJsonString, encodeJsonString, escapeControls } from "../../src/core/json-string.ts";
+import { decodeJsonString } from "../../src/core/json.ts";
+import { encodeJsonString, escapeControls } from "../../src/core/text.ts";
 import { anyString } from "../support/arbitraries.ts";
 
 /** Controls, line and paragraph separators, what reorders text, the BOM, half characters. */

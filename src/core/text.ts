@@ -1,18 +1,6 @@
 /**
- * JSON string literals: from bytes to text and back, exactly, whatever the
- * text holds; and text that is shown. What a string escape stands for is left
- * to `JSON.parse` on that one literal.
+ * Text in messages, logs and lines of plants: one line each, which does nothing to a terminal.
  */
-
-const BACKSLASH = 0x5c;
-
-/** The value of the valid string literal between two offsets, quotes included. @internal */
-export function decodeJsonString(bytes: Buffer, start: number, end: number): string {
-  for (let at = start + 1; at < end - 1; at++) {
-    if (bytes[at] === BACKSLASH) return JSON.parse(bytes.toString("utf8", start, end));
-  }
-  return bytes.toString("utf8", start + 1, end - 1);
-}
 
 /**
  * Characters that `JSON.stringify` leaves as they are but that end a line,
@@ -28,10 +16,8 @@ export function holdsUnsafe(text: string): boolean {
   return UNSAFE.test(text);
 }
 
-/** What nobody is shown: all of those, C0 controls, marks of direction, halves of characters. */
-const UNSHOWN = /[\p{Cc}\p{Cs}\p{Bidi_Control}\u2028\u2029\ufeff]/gu;
-
 const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
 const DEL = 0x7f;
 
 /** Most names: printable ASCII without quotes and backslashes. */
@@ -62,7 +48,20 @@ export function escapeControls(text: string): string {
 }
 
 const PRINTABLE = /^[ -~]*$/;
+/** What is never shown: all of `UNSAFE`, C0 controls, marks of direction, halves of characters. */
+const UNSHOWN = /[\p{Cc}\p{Cs}\p{Bidi_Control}\u2028\u2029\ufeff]/gu;
 
 function escapeCharacter(character: string): string {
   return `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
+}
+
+/** How much of a value that came in a message shows. */
+const SHOWN_CHARACTERS_MAX = 60;
+
+/** The start of a long text. */
+export function cut(text: string): string {
+  if (text.length <= SHOWN_CHARACTERS_MAX) return text;
+  // A cut through a surrogate pair would show half a character.
+  const head = text.slice(0, SHOWN_CHARACTERS_MAX).replace(/[\ud800-\udbff]$/, "");
+  return `${head}…`;
 }
