@@ -16,8 +16,7 @@
  */
 import { setImmediate as turn } from "node:timers/promises";
 import type { LinePosition } from "../log/format.ts";
-import { ENTRY_WORDS, positionOf, writeEntry } from "./id-entry.ts";
-import type { IdIndex } from "./id-index.ts";
+import { ENTRY_WORDS, type IdIndex, positionOf, writeEntry } from "./id-index.ts";
 
 /** Homes for one bucket, where as many ids come as there is room for: 416 KiB of the table. */
 const BUCKET_HOMES = 2 ** 15;

@@ -1,8 +1,7 @@
 /** What one call of the index costs at most, while it grows over and over. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { SEED_BYTES } from "../../src/store/id-hash.ts";
-import { IdIndex } from "../../src/store/id-index.ts";
+import { IdIndex, SEED_BYTES } from "../../src/store/id-index.ts";
 import { watchSlots } from "../support/written-slots.ts";
 
 const SEED = new Uint8Array(SEED_BYTES);
