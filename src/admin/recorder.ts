@@ -1,16 +1,14 @@
 /**
- * What the channels tell, counted: the only memory the admin listener has.
+ * What the channels report, counted: the only memory the admin listener has.
  *
- * Bounded: statuses and error numbers come from our own table, histograms have
- * fixed buckets, the history fixed seconds. What no client sends becomes a label.
+ * Bounded: statuses and error numbers come from our own table, histograms have fixed buckets, the
+ * history fixed seconds. Nothing that a client sends becomes a label.
  */
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import type { BatchMessage, RequestMessage } from "../core/channels.ts";
 import { FAILURES } from "../http/reply.ts";
-import { Histogram } from "./histogram.ts";
-import { History } from "./history.ts";
 
-/** What requests are for, by the names that OpenAPI has for it and metrics. */
+/** What requests are for, by the names that OpenAPI and metrics have for it. */
 const OPERATIONS = { createPlant: "create", getPlant: "get", listPlants: "list" } as const;
 
 /** The answers to one operation with one status and error number. */
@@ -50,40 +48,33 @@ export class Recorder {
   bodyBytes = 0;
   warnings = 0;
   droppedConnections = 0;
-  readonly #answers = {
-    create: knownAnswers("create"),
-    get: knownAnswers("get"),
-    list: knownAnswers("list"),
-    none: new Map<number, AnswerCount>(),
-  };
+  readonly #answers = new Map<string, AnswerCount>();
   #refusedAt: number | undefined;
-
-  readonly #onRequest = (message: unknown) => this.#countRequest(message as RequestMessage);
-  readonly #onBatch = (message: unknown) => this.#countBatch(message as BatchMessage);
-  readonly #onWarning = () => {
-    this.warnings++;
-  };
-  readonly #onDrop = () => {
-    this.droppedConnections++;
+  readonly #listeners = {
+    "plant-store:request": (message: unknown) => this.#countRequest(message as RequestMessage),
+    "plant-store:batch": (message: unknown) => this.#countBatch(message as BatchMessage),
+    "plant-store:warning": () => void this.warnings++,
+    "plant-store:drop": () => void this.droppedConnections++,
   };
 
-  /** Listens until `close`. */
+  /** Counts until `close`. */
   constructor() {
-    subscribe("plant-store:request", this.#onRequest);
-    subscribe("plant-store:batch", this.#onBatch);
-    subscribe("plant-store:warning", this.#onWarning);
-    subscribe("plant-store:drop", this.#onDrop);
+    // What alerts are made of is there from the start: a rate needs a 0 to begin with.
+    for (const operation of Object.values(OPERATIONS)) {
+      for (const status of [0, 200]) this.#answerOf(operation, status, undefined);
+      for (const { status, error } of Object.values(FAILURES)) {
+        if (status >= 500) this.#answerOf(operation, status, error);
+      }
+    }
+    for (const [name, listener] of Object.entries(this.#listeners)) subscribe(name, listener);
   }
 
   close(): void {
-    unsubscribe("plant-store:request", this.#onRequest);
-    unsubscribe("plant-store:batch", this.#onBatch);
-    unsubscribe("plant-store:warning", this.#onWarning);
-    unsubscribe("plant-store:drop", this.#onDrop);
+    for (const [name, listener] of Object.entries(this.#listeners)) unsubscribe(name, listener);
   }
 
   get answers(): readonly AnswerCount[] {
-    return Object.values(this.#answers).flatMap((answers) => [...answers.values()]);
+    return [...this.#answers.values()];
   }
 
   /**
@@ -99,12 +90,7 @@ export class Recorder {
     // A stream began with a 200, and an alert should hear that it did not end.
     const status = message.cut ? 0 : message.status;
     const name = operation === undefined ? "none" : OPERATIONS[operation];
-    const answers = this.#answers[name];
-    let answer = answers.get(error ?? status);
-    if (answer === undefined) {
-      answer = newAnswer(name, status, error);
-      answers.set(error ?? status, answer);
-    }
+    const answer = this.#answerOf(name, status, error);
     answer.count++;
     if (error !== undefined) answer.lastAt = Date.now();
     // What broke off has no answer, and a stream takes as long as its client likes.
@@ -116,6 +102,20 @@ export class Recorder {
     if (error === FAILURES.write_failed.error) this.#refusedAt = performance.now();
   }
 
+  #answerOf(
+    operation: AnswerCount["operation"],
+    status: number,
+    error: number | undefined,
+  ): AnswerCount {
+    const key = `${operation} ${error ?? status}`;
+    let answer = this.#answers.get(key);
+    if (answer === undefined) {
+      answer = { operation, status, error, count: 0, lastAt: 0 };
+      this.#answers.set(key, answer);
+    }
+    return answer;
+  }
+
   #countBatch({ records, bytes, syncMs }: BatchMessage): void {
     this.#refusedAt = undefined;
     this.syncSeconds.observe(syncMs / 1000);
@@ -125,19 +125,87 @@ export class Recorder {
   }
 }
 
-/** Those that alerts are made of are there from the start: a rate needs a 0 to begin with. */
-function knownAnswers(operation: AnswerCount["operation"]): Map<number, AnswerCount> {
-  const answers = new Map([0, 200].map((status) => [status, newAnswer(operation, status)]));
-  for (const { status, error } of Object.values(FAILURES)) {
-    if (status >= 500) answers.set(error, newAnswer(operation, status, error));
+/** Counts of values by size, as Prometheus wants them: each bucket holds what is not above its bound. */
+export class Histogram {
+  /** Ascending, in the unit of the values. */
+  readonly bounds: readonly number[];
+  /** Counts of the values that fall between two bounds; the last one is beyond them all. */
+  readonly #counts: number[];
+  sum = 0;
+
+  constructor(bounds: readonly number[]) {
+    this.bounds = bounds;
+    this.#counts = new Array(bounds.length + 1).fill(0);
   }
-  return answers;
+
+  observe(value: number): void {
+    let at = 0;
+    while (at < this.bounds.length && value > (this.bounds[at] as number)) at++;
+    this.#counts[at] = (this.#counts[at] as number) + 1;
+    this.sum += value;
+  }
+
+  /** For each bound, and last for none, how many values there were up to it. */
+  cumulative(): number[] {
+    let total = 0;
+    return this.#counts.map((count) => {
+      total += count;
+      return total;
+    });
+  }
 }
 
-function newAnswer(
-  operation: AnswerCount["operation"],
-  status: number,
-  error?: number,
-): AnswerCount {
-  return { operation, status, error, count: 0, lastAt: 0 };
+/** Five minutes: what a person who has been called looks at. */
+export const HISTORY_SECONDS = 300;
+
+interface Second {
+  /** Since 1970; which of the seconds that share this place it is. */
+  at: number;
+  creates: number;
+  syncMsMax: number;
+}
+
+/** The oldest second first; one before the start has no creates, one without a sync no latency. */
+export interface HistoryDocument {
+  readonly creates: readonly (number | null)[];
+  readonly syncMsMax: readonly (number | null)[];
+}
+
+/** What happened in each of the last seconds: plants created, and how long the syncs took. */
+export class History {
+  /** By time modulo their number, so nothing moves and no timer runs. */
+  readonly #seconds = Array.from(
+    { length: HISTORY_SECONDS + 1 },
+    (): Second => ({ at: -1, creates: 0, syncMsMax: 0 }),
+  );
+  readonly #startedAt = Math.floor(Date.now() / 1000);
+
+  /** @param time milliseconds since 1970. */
+  note(time: number, creates: number, syncMs: number): void {
+    const at = Math.floor(time / 1000);
+    const second = this.#placeOf(at);
+    if (second.at !== at) Object.assign(second, { at, creates: 0, syncMsMax: 0 });
+    second.creates += creates;
+    second.syncMsMax = Math.max(second.syncMsMax, syncMs);
+  }
+
+  /** The seconds that are over at a time; the one that is under way would always look slow. */
+  read(time: number): HistoryDocument {
+    const now = Math.floor(time / 1000);
+    const seconds = Array.from({ length: HISTORY_SECONDS }, (_, index) => {
+      const at = now - HISTORY_SECONDS + index;
+      const second = this.#placeOf(at);
+      if (second.at === at) return second;
+      return { creates: at < this.#startedAt ? null : 0, syncMsMax: null };
+    });
+    const round = (ms: number | null) => ms && Math.round(ms * 100) / 100;
+    return {
+      creates: seconds.map(({ creates }) => creates),
+      syncMsMax: seconds.map(({ syncMsMax }) => round(syncMsMax)),
+    };
+  }
+
+  #placeOf(at: number): Second {
+    return this.#seconds[at % this.#seconds.length] as Second;
+  }
 }

@@ -69,8 +69,6 @@ const RULES: readonly {
       { "core/a.ts": 'import "./x.ts";\nimport type X from "./y.ts";\n'.repeat(7) },
     ],
     exceptions: [
-      "admin/listener.ts",
-      "admin/server.ts",
       "auth/token-file.ts",
       "http/listener.ts",
       "store/open-log.ts",
@@ -102,7 +100,6 @@ const RULES: readonly {
         "core/a.ts": `function long(\n  a: A,\n) {\n  if (a) {\n${"    work();\n".repeat(75)}  }\n}\n`,
       },
     ],
-    exceptions: ["admin/metrics.ts"],
   },
   {
     says: "no file holds what the house bans",

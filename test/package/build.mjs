@@ -23,10 +23,10 @@ const IMPORT = /(?<=\bfrom "|\bimport\(")(\.[^"]+)\.ts(?=")/g;
 const STATUS_PAGE = {
   name: "status-page",
   setup({ onLoad }) {
-    onLoad({ filter: /\/status-page-(script|style)\.ts$/ }, ({ path: file }) => {
-      const isScript = file.endsWith("script.ts");
-      const contents = readFileSync(file, "utf8").replace(/`([^`]*)`/, (_, text) => {
-        const options = isScript ? { loader: "js", format: "iife" } : { loader: "css" };
+    onLoad({ filter: /\/status-page\.ts$/ }, ({ path: file }) => {
+      const text = /(?<=\nconst (STYLE|SCRIPT) = )`([^`]*)`/g;
+      const contents = readFileSync(file, "utf8").replace(text, (_, name, text) => {
+        const options = name === "SCRIPT" ? { loader: "js", format: "iife" } : { loader: "css" };
         return JSON.stringify(
           transformSync(text, { ...options, minify: true, charset: "utf8" }).code,
         );

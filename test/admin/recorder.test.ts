@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { HISTORY_SECONDS, History } from "../../src/admin/history.ts";
+import { HISTORY_SECONDS, History } from "../../src/admin/recorder.ts";
 
 const NOW = 1_800_000_000_500;
 
