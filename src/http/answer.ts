@@ -8,7 +8,8 @@
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { Socket } from "node:net";
-import { encodeReply, type Reply, writeReplyHead } from "./reply.ts";
+import { publishWarning } from "../core/channels.ts";
+import { encodeReply, errorReply, isRequestError, type Reply, writeReplyHead } from "./reply.ts";
 import { nameRequest, publishAnswer } from "./request-message.ts";
 import { trySendWhole } from "./whole-answer.ts";
 
@@ -104,17 +105,21 @@ export class Lingering {
   }
 }
 
+/** One request on its way to its answer. */
+export interface Exchange {
+  readonly req: IncomingMessage;
+  readonly res: ServerResponse;
+  readonly lingering: Lingering;
+  /** Called before the body is read, if the client waits for that. */
+  readonly sendContinue?: (() => void) | undefined;
+}
+
 /**
  * Answers a request whose body may be unread.
  *
  * @returns the request's id, as the answer names it; `undefined` if the request was answered before.
  */
-export function answer(
-  req: IncomingMessage,
-  res: ServerResponse,
-  reply: Reply,
-  lingering: Lingering,
-): string | undefined {
+export function answer({ req, res, lingering }: Exchange, reply: Reply): string | undefined {
   if (res.headersSent) return undefined; // the connection's own failure was reported first
   if (hasRest(req) && (isLastAnswer(res) || isLargeRest(req))) closeAfterEnd(req, res, lingering);
   return send(req, res, reply);
@@ -131,13 +136,16 @@ function send(req: IncomingMessage, res: ServerResponse, reply: Reply): string {
   return requestId;
 }
 
+/** Answers with what went wrong, and warns of what was not foreseen. */
+export function answerFailure(exchange: Exchange, error: unknown): void {
+  const requestId = answer(exchange, errorReply(error));
+  if (!isRequestError(error) || error.code === "internal") {
+    publishWarning("Cannot answer a request", error, requestId);
+  }
+}
+
 /** Answers, and closes the connection whatever else comes on it. */
-export function answerAndClose(
-  req: IncomingMessage,
-  res: ServerResponse,
-  reply: Reply,
-  lingering: Lingering,
-): void {
+export function answerAndClose({ req, res, lingering }: Exchange, reply: Reply): void {
   if (res.headersSent) return;
   closeAfterEnd(req, res, lingering);
   send(req, res, reply);

@@ -22,7 +22,7 @@ import { Authenticator } from "./bearer.ts";
 import { Budget, heldBytes, overloaded } from "./budget.ts";
 import { Cors } from "./cors.ts";
 import { DirectRequest } from "./direct-request.ts";
-import { createHandler, type Handler, type ListenerOptions } from "./listener.ts";
+import { Listener, type ListenerOptions } from "./listener.ts";
 import { errorReply, type Reply } from "./reply.ts";
 import { describeParserFault, findFramingFault } from "./request-head.ts";
 
@@ -269,7 +269,7 @@ export class Connections {
   readonly #authenticator: Authenticator;
   readonly #cors: Cors | undefined;
   readonly #lingering = new Lingering();
-  readonly #handle: Handler;
+  readonly #listener: Listener;
   readonly #times: StandstillTimes;
   readonly #lookMs: number;
   readonly #connections = new Map<Socket, Connection>();
@@ -284,7 +284,7 @@ export class Connections {
     this.#lookMs = lookMs;
     this.#authenticator = new Authenticator(options.tokens);
     this.#cors = Cors.of(options.corsOrigins);
-    this.#handle = createHandler(options, this.#lingering);
+    this.#listener = new Listener(options, this.#lingering);
   }
 
   add(socket: Socket): void {
@@ -322,8 +322,8 @@ export class Connections {
     if (connection.unanswered >= UNANSWERED_MAX) endUnread(req.socket, res);
     if (this.#isDraining) closeAfter(res);
     const fault = findFramingFault(req);
-    if (fault === undefined) this.#handle(req, res, sendContinue);
-    else answerAndClose(req, res, this.#errorReply(fault, req.headers.origin), this.#lingering);
+    if (fault === undefined) this.#listener.handle(req, res, sendContinue);
+    else this.#answerAndClose(req, res, fault);
     connection.noteRefusal(res);
   }
 
@@ -342,7 +342,7 @@ export class Connections {
     }
     if (connection.wait(heldBytes(req))) return true;
     connection.begin(req, res);
-    answerAndClose(req, res, this.#errorReply(overloaded(), req.headers.origin), this.#lingering);
+    this.#answerAndClose(req, res, overloaded());
     return false;
   }
 
@@ -375,9 +375,14 @@ export class Connections {
       socket.destroy();
     } else {
       // The fault is in this request's body; its answer has its place in the order.
-      answerAndClose(req, res, reply, this.#lingering);
+      answerAndClose({ req, res, lingering: this.#lingering }, reply);
       if (req instanceof DirectRequest) req.stopCollecting();
     }
+  }
+
+  #answerAndClose(req: IncomingMessage, res: ServerResponse, fault: PlantStoreError): void {
+    const reply = this.#errorReply(fault, req.headers.origin);
+    answerAndClose({ req, res, lingering: this.#lingering }, reply);
   }
 
   #errorReply(fault: unknown, origin: string | undefined): Reply {

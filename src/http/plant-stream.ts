@@ -6,13 +6,13 @@
  * take turns, a slice each, and rest while plants are created. A stream that cannot go on is cut
  * without its last chunk, so that no client takes the part for the whole.
  */
-import type { IncomingMessage, ServerResponse } from "node:http";
+import type { ServerResponse } from "node:http";
 import { setImmediate, setTimeout } from "node:timers/promises";
 import { publishWarning } from "../core/channels.ts";
 import type { Gate } from "../core/gate.ts";
 import { encodeNewPlant, type NewPlant } from "../core/plant.ts";
 import type { PlantService } from "../core/services.ts";
-import { answerNobody } from "./answer.ts";
+import { answerNobody, type Exchange } from "./answer.ts";
 import type { ReadLease } from "./budget.ts";
 import { type ListQuery, NDJSON } from "./list-query.ts";
 import { streamHeaders } from "./reply.ts";
@@ -57,35 +57,27 @@ export class StreamPace {
   }
 }
 
-/** A request for a stream that may be carried out. */
-export interface StreamRequest {
-  readonly req: IncomingMessage;
-  readonly res: ServerResponse;
-  /** Throws when its sender may no longer read. */
-  readonly requireCurrent: () => void;
-}
-
 /** What the streams of a listener share. */
 export interface StreamBounds {
-  readonly pace: StreamPace;
   /** What each slice is read in. */
   readonly gate: Gate;
+  readonly pace: StreamPace;
 }
 
 /**
- * Sends the plants, and resolves when all are sent or the client has gone.
+ * Sends the slices, and resolves when all are sent or the client has gone.
  *
+ * @param checkSender throws if the sender may no longer read.
  * @throws what the reading throws before the first slice is sent.
  */
 export async function sendStream(
-  plants: PlantService,
-  query: ListQuery,
-  { req, res, requireCurrent }: StreamRequest,
+  { req, res }: Exchange,
+  slices: AsyncGenerator<Uint8Array, undefined>,
   lease: ReadLease,
-  { pace, gate }: StreamBounds,
+  checkSender: () => void,
+  { gate, pace }: StreamBounds,
 ): Promise<void> {
   const requestId = nameRequest(req);
-  const slices = sliceLines(plants, query);
   let sentBytes = 0;
   let hasBegun = false;
   let isWhole = false;
@@ -99,7 +91,7 @@ export async function sendStream(
     for (;;) {
       const next = await gate.pass(async () => (lease.isOver ? undefined : slices.next()));
       if (next === undefined || isOver()) break;
-      requireCurrent();
+      checkSender();
       isWhole = next.done === true;
       if (next.done === true) break;
       const slice = next.value;
@@ -140,7 +132,7 @@ function stayOpen({ req: { socket } }: ServerResponse): void {
 }
 
 /** Whole lines, a slice at a time. A slice may be empty: it took work all the same. */
-async function* sliceLines(
+export async function* sliceLines(
   plants: PlantService,
   { limit, after }: ListQuery,
 ): AsyncGenerator<Uint8Array, undefined> {

@@ -6,15 +6,15 @@
  * digit for digit.
  */
 import { createHash } from "node:crypto";
-import type { IncomingMessage } from "node:http";
 import { PlantStoreError } from "../core/errors.ts";
 import { Gate } from "../core/gate.ts";
 import { encodeNewPlant } from "../core/plant.ts";
-import type { PlantService } from "../core/services.ts";
-import { answer, answerNobody, type Lingering } from "./answer.ts";
+import type { PlantService, VerifiedToken } from "../core/services.ts";
+import { answer, answerNobody, type Exchange } from "./answer.ts";
+import type { Authenticator } from "./bearer.ts";
 import { Budget, ReadLease } from "./budget.ts";
 import { LIMIT_DEFAULT, type ListQuery, parseListQuery, wantsStream } from "./list-query.ts";
-import { StreamPace, type StreamRequest, sendStream } from "./plant-stream.ts";
+import { type StreamBounds, StreamPace, sendStream, sliceLines } from "./plant-stream.ts";
 import { emptyReply, okReply, type Reply } from "./reply.ts";
 import { trimSpace } from "./request-head.ts";
 
@@ -33,57 +33,65 @@ const PAGE_BYTES_MAX = 1024 * 1024;
  */
 const KEPT_BY_ITS_READER = "private, no-cache";
 
-/** A read that may be carried out. */
-export interface ReadRequest extends StreamRequest {
-  readonly lingering: Lingering;
-}
-
 export class Reads {
   readonly #plants: PlantService;
+  readonly #authenticator: Authenticator;
   readonly #budget: Budget;
   readonly #gate = new Gate(READING_MAX);
-  readonly #pace: StreamPace;
+  readonly #streams: StreamBounds;
 
   /**
    * @param bytesMax what all answers that are not sent yet may hold together.
    * @param countCreates how many creates there were so far: streams give way to them.
    */
-  constructor(plants: PlantService, bytesMax: number, countCreates: () => number) {
+  constructor(
+    plants: PlantService,
+    authenticator: Authenticator,
+    bytesMax: number,
+    countCreates: () => number,
+  ) {
     this.#plants = plants;
+    this.#authenticator = authenticator;
     this.#budget = new Budget(bytesMax);
-    this.#pace = new StreamPace(countCreates);
+    this.#streams = { gate: this.#gate, pace: new StreamPace(countCreates) };
   }
 
   /** @throws PlantStoreError, or what the store throws, before anything was answered. */
-  async get(read: ReadRequest, id: bigint): Promise<void> {
-    const lease = new ReadLease(this.#budget, PLANT_BYTES, read.req, read.res);
-    await this.#answer(read, lease, () => getPlant(this.#plants, id, read.req, lease));
+  async get(exchange: Exchange, sender: VerifiedToken, id: bigint): Promise<void> {
+    const { req, res } = exchange;
+    const lease = new ReadLease(this.#budget, PLANT_BYTES, req, res);
+    const ifNoneMatch = req.headers["if-none-match"];
+    await this.#answer(exchange, sender, lease, () =>
+      getPlant(this.#plants, id, ifNoneMatch, lease),
+    );
   }
 
   /** @throws as `get`. */
-  async list(read: ReadRequest): Promise<void> {
-    const { req, res } = read;
+  async list(exchange: Exchange, sender: VerifiedToken): Promise<void> {
+    const { req, res } = exchange;
     if (!res.headersSent) res.appendHeader("Vary", "Accept");
     const query = parseListQuery(req.url ?? "");
     const lease = new ReadLease(this.#budget, LIST_BYTES, req, res);
     if (wantsStream(req)) {
-      await sendStream(this.#plants, query, read, lease, { pace: this.#pace, gate: this.#gate });
-    } else await this.#answer(read, lease, () => listPage(this.#plants, query, lease));
+      const slices = sliceLines(this.#plants, query);
+      const checkSender = () => this.#authenticator.requireCurrent(sender);
+      await sendStream(exchange, slices, lease, checkSender, this.#streams);
+    } else {
+      await this.#answer(exchange, sender, lease, () => listPage(this.#plants, query, lease));
+    }
   }
 
   /** Reads when it is the request's turn, unless its client has left by then. */
   async #answer(
-    { req, res, requireCurrent, lingering }: ReadRequest,
+    exchange: Exchange,
+    sender: VerifiedToken,
     lease: ReadLease,
     read: () => Promise<Reply>,
   ): Promise<void> {
     const reply = await this.#gate.pass(async () => (lease.isOver ? undefined : read()));
-    if (reply === undefined) {
-      answerNobody(req, res);
-      return;
-    }
-    requireCurrent();
-    answer(req, res, reply, lingering);
+    if (reply === undefined) return answerNobody(exchange.req, exchange.res);
+    this.#authenticator.requireCurrent(sender); // it may have taken long
+    answer(exchange, reply);
   }
 }
 
@@ -91,7 +99,7 @@ export class Reads {
 export async function getPlant(
   plants: PlantService,
   id: bigint,
-  req: IncomingMessage,
+  ifNoneMatch: string | undefined,
   lease: Pick<ReadLease, "hold">,
 ): Promise<Reply> {
   const plant = await plants.get(id);
@@ -101,9 +109,7 @@ export async function getPlant(
   const body = encodeNewPlant(plant);
   lease.hold(Buffer.byteLength(body));
   const headers = { ETag: entityTag(body), "Cache-Control": KEPT_BY_ITS_READER };
-  return isMatch(req.headers["if-none-match"], headers.ETag)
-    ? emptyReply(304, headers)
-    : okReply(body, headers);
+  return isMatch(ifNoneMatch, headers.ETag) ? emptyReply(304, headers) : okReply(body, headers);
 }
 
 /** Strong: the same bytes, the same tag. */

@@ -70,7 +70,6 @@ const RULES: readonly {
     ],
     exceptions: [
       "auth/token-file.ts",
-      "http/listener.ts",
       "store/open-log.ts",
       "store/plant-store.ts",
       "store/repair.ts",

@@ -10,7 +10,7 @@ import { type TestContext, test } from "node:test";
 import { promisify } from "node:util";
 import type { PlantService, VerifiedToken } from "../../src/core/services.ts";
 import { Lingering } from "../../src/http/answer.ts";
-import { createHandler, createRequestListener } from "../../src/http/listener.ts";
+import { createRequestListener, Listener } from "../../src/http/listener.ts";
 import { PlantServer } from "../../src/http/server.ts";
 import { Client } from "../support/client.ts";
 import { chunked, encodeRequest, type RequestParts } from "../support/contract.ts";
@@ -124,11 +124,11 @@ function makePorts() {
 /** The listener in somebody else's server. */
 async function mount(t: TestContext, lingering?: Lingering) {
   const { created, ...ports } = makePorts();
-  const handle = createHandler(ports, lingering);
+  const mounted = new Listener(ports, lingering);
   const sockets: net.Socket[] = [];
   const listener: RequestListener = (req, res) => {
     sockets.push(req.socket);
-    handle(req, res);
+    mounted.handle(req, res);
   };
   return { ...(await serve(t, listener)), created, sockets };
 }
@@ -270,8 +270,8 @@ test("a refused client that still sends does not hold the stop of a server that 
 }, async () => {
   const { plants, tokens } = makePorts();
   const patient = new Lingering({ totalMs: 600_000, pauseMs: 600_000 });
-  const handle = createHandler({ plants, tokens }, patient);
-  const server = http.createServer((req, res) => handle(req, res)).listen(0, "127.0.0.1");
+  const listener = new Listener({ plants, tokens }, patient);
+  const server = http.createServer((req, res) => listener.handle(req, res)).listen(0, "127.0.0.1");
   await once(server, "listening");
   const { port } = server.address() as net.AddressInfo;
   const client = await connectRefused(port);

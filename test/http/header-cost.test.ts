@@ -55,10 +55,7 @@ const READERS: Readonly<
   ],
   "a header's name": ["X", (text) => findFramingFault(requestWith(text, ""))],
   "X-Request-Id": ["a", (text) => nameRequest(requestWith("X-Request-Id", text))],
-  "If-None-Match": [
-    '"a"',
-    (text) => getPlant(plants, 1n, requestWith("If-None-Match", text), { hold() {} }),
-  ],
+  "If-None-Match": ['"a"', (text) => getPlant(plants, 1n, text, { hold() {} })],
   "the refused packet": ["\norigin:", (text) => cors?.guessOrigin(Buffer.from(text), undefined)],
   "the path": ["/garden/plants/", (text) => findRoute(text, "/garden")],
   "the absolute target": ["http://a", (text) => findPreflighted(text, "/garden")],
