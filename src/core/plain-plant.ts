@@ -161,23 +161,26 @@ export class EncodedPlantFinder {
     const isNegative = bytes[start] === MINUS;
     const first = isNegative ? start + 1 : start;
     let at = first;
-    let low = 0; // the magnitude, as two unsigned words
-    let high = 0;
-    for (let power = 10_000; power === 10_000; ) {
-      let digits = this.#fourDigitsAt(at);
-      if (digits >= 0) at += 4;
-      else {
-        digits = 0;
-        power = 1;
-        for (let digit = digitAt(bytes, at); digit >= 0; digit = digitAt(bytes, ++at)) {
-          digits = digits * 10 + digit;
-          power *= 10;
-        }
-      }
-      const sum = low * power + digits; // less than 2^53
-      low = sum >>> 0;
-      high = high * power + (sum - low) / WORD;
+    let head = 0; // the value of the first digits, which a double holds exactly
+    for (; at < first + 12; at += 4) {
+      const four = this.#fourDigitsAt(at);
+      if (four < 0) break;
+      head = head * 10_000 + four;
     }
+    let digit = digitAt(bytes, at);
+    for (; digit >= 0 && at < first + DOUBLE_DIGITS; digit = digitAt(bytes, ++at)) {
+      head = head * 10 + digit;
+    }
+    let rest = 0;
+    let power = 1;
+    for (; digit >= 0 && at <= first + ID_DIGITS_MAX; digit = digitAt(bytes, ++at)) {
+      rest = rest * 10 + digit;
+      power *= 10;
+    }
+    const headLow = head >>> 0;
+    const sum = headLow * power + rest; // less than 2^53
+    const low = sum >>> 0; // the magnitude, as two unsigned words
+    const high = ((head - headLow) / WORD) * power + (sum - low) / WORD;
     const length = at - first;
     if (length < 1 || length > ID_DIGITS_MAX || high >= WORD / 2) return -1;
     // A leading zero is invalid JSON, and -0 has the shorter spelling 0.
