@@ -5,6 +5,7 @@
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { PlantStoreError } from "../core/errors.ts";
+import type { Gate } from "../core/gate.ts";
 
 export class Budget {
   readonly #max: number;
@@ -99,6 +100,11 @@ export class ReadLease {
   /** Whether the answer is sent or its client has gone. */
   get isOver(): boolean {
     return this.#isOver;
+  }
+
+  /** Reads when it is its turn at a gate; `undefined` if the lease is over by then. */
+  readIn<T>(gate: Gate, read: () => Promise<T>): Promise<T | undefined> {
+    return gate.pass(async () => (this.#isOver ? undefined : read()));
   }
 
   /**

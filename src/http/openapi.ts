@@ -7,6 +7,9 @@
  * error number of one is in the other.
  */
 
+import type { RequestErrorCode } from "../core/errors.ts";
+import { FAILURES } from "./reply.ts";
+
 /** Points to a part. */
 function ref(kind: "schemas" | "responses" | "headers" | "parameters", name: string) {
   return { $ref: `#/components/${kind}/${name}` };
@@ -32,12 +35,13 @@ function headers(...more: readonly string[]) {
   return bareHeaders("X-Content-Type-Options", ...more);
 }
 
-type Failures = Readonly<Record<string, readonly [error: number, message: string]>>;
+/** Messages by the code of the failure. */
+type Failures = Partial<Readonly<Record<RequestErrorCode, string>>>;
 
 /** A failure, with an example for each of its numbers; headers behind them. */
 function failure(description: string, failures: Failures, ...more: readonly string[]) {
-  const examples = Object.entries(failures).map(([name, [error, message]]) => {
-    return [name, { value: { error, message } }];
+  const examples = Object.entries(failures).map(([code, message]) => {
+    return [code, { value: { error: FAILURES[code as RequestErrorCode].error, message } }];
   });
   return {
     description,
@@ -76,19 +80,15 @@ const PLANT = {
 };
 
 const TOKENS_UNREADABLE: Failures = {
-  tokens_unreadable: [
-    50306,
+  tokens_unreadable:
     "Authorization: cannot judge tokens now, because the server cannot read its token file; send the request again later",
-  ],
 };
 
 const UNAVAILABLE: Failures = {
-  overloaded: [50301, "Cannot take the request now: too many are under way; send it again later"],
-  store_failed: [
-    50303,
+  overloaded: "Cannot take the request now: too many are under way; send it again later",
+  store_failed:
     "Cannot use the store: it has stopped after a failure of its disk or data directory; the outcome of a create is unknown: send the identical request again",
-  ],
-  closed: [50304, "Cannot use the store: it is closed"],
+  closed: "Cannot use the store: it is closed",
   ...TOKENS_UNREADABLE,
 };
 
@@ -173,61 +173,48 @@ const COMPONENTS = {
   },
   responses: {
     BadRequest: added("The request is not valid HTTP.", {
-      bad_request: [40001, "Host: expected one header, got 2"],
+      bad_request: "Host: expected one header, got 2",
     }),
     Unauthorized: added(
       "There is no live token in the request.",
       {
-        missing_token: [40101, 'Authorization: expected "Bearer <ACCESS_TOKEN>", got nothing'],
-        invalid_token: [
-          40102,
+        missing_token: 'Authorization: expected "Bearer <ACCESS_TOKEN>", got nothing',
+        invalid_token:
           "Authorization: expected a live token, got one that is unknown, expired or revoked",
-        ],
       },
       "WWW-Authenticate",
     ),
     Forbidden: added(
       "The token lacks the scope that is needed.",
       {
-        insufficient_scope: [
-          40301,
+        insufficient_scope:
           'Authorization: expected a token with the scope "read", got one with "write"',
-        ],
       },
       "WWW-Authenticate",
     ),
     TooSlow: added("The request came too slowly.", {
-      request_timeout: [40801, "request: expected all of it sooner"],
+      request_timeout: "request: expected all of it sooner",
     }),
     TooLarge: added("The body is too long.", {
-      body_too_large: [41301, "body: expected at most 1048576 bytes, got more"],
+      body_too_large: "body: expected at most 1048576 bytes, got more",
     }),
     UnsupportedMediaType: added(
       "The body is not JSON in UTF-8, or it is compressed.",
       {
-        unsupported_media_type: [
-          41501,
-          "Content-Type: expected application/json in UTF-8, got nothing",
-        ],
-        unsupported_encoding: [
-          41502,
-          "Content-Encoding: expected identity or nothing, got another coding",
-        ],
+        unsupported_media_type: "Content-Type: expected application/json in UTF-8, got nothing",
+        unsupported_encoding: "Content-Encoding: expected identity or nothing, got another coding",
       },
       "Accept",
       "Accept-Encoding",
     ),
     ExpectationFailed: added("Something else than 100-continue is expected.", {
-      expectation_failed: [41701, "Expect: expected 100-continue or nothing"],
+      expectation_failed: "Expect: expected 100-continue or nothing",
     }),
     HeadersTooLarge: added("Request line and headers are too long.", {
-      header_too_large: [43101, "headers: expected fewer bytes of them"],
+      header_too_large: "headers: expected fewer bytes of them",
     }),
     Internal: added("A defect of the server.", {
-      internal: [
-        50001,
-        "the server met a fault of its own; its operator finds the reason in the log",
-      ],
+      internal: "the server met a fault of its own; its operator finds the reason in the log",
     }),
     TokensUnreadable: added("Send the request again, later.", TOKENS_UNREADABLE, "Retry-After"),
     Unavailable: added("Send the request again, later.", UNAVAILABLE, "Retry-After"),
@@ -235,14 +222,10 @@ const COMPONENTS = {
       "Send the identical request again, later; without a `Retry-After`, only the operator can help. The outcome is unknown after `write_failed` and `store_failed`; nothing was stored after the others.",
       {
         ...UNAVAILABLE,
-        write_failed: [
-          50302,
+        write_failed:
           "Cannot store it now: no space left on device (ENOSPC); the outcome is unknown: send the identical request again",
-        ],
-        not_stored: [
-          50305,
+        not_stored:
           "Cannot store it: the log is full (it has reached its greatest length or number of plants); nothing was stored, and no retry will succeed",
-        ],
       },
       "Retry-After",
     ),
@@ -274,7 +257,7 @@ const ALWAYS = {
 };
 
 /** And so, where it is a request for an operation. */
-const FAILURES = {
+const OF_OPERATIONS = {
   ...ALWAYS,
   403: ref("responses", "Forbidden"),
   417: ref("responses", "ExpectationFailed"),
@@ -314,22 +297,16 @@ const CREATE_PLANT = {
       },
     },
     400: failure("Unexpected error", {
-      bad_request: [40001, "Host: expected one header, got 2"],
-      invalid_utf8: [40002, "expected text in UTF-8, got other bytes"],
-      invalid_json: [
-        40003,
-        "malformed JSON: expected a member name at its byte 2, got the end of the text",
-      ],
-      duplicate_member: [40004, "id: expected once, given 2 times"],
-      invalid_plant: [40005, 'id: expected an int64, got the string "7"; name: required'],
-      conflict: [
-        40006,
-        "Cannot create plant 7: the id belongs to a plant with another name or tag",
-      ],
+      bad_request: "Host: expected one header, got 2",
+      invalid_utf8: "expected text in UTF-8, got other bytes",
+      invalid_json: "malformed JSON: expected a member name at its byte 2, got the end of the text",
+      duplicate_member: "id: expected once, given 2 times",
+      invalid_plant: 'id: expected an int64, got the string "7"; name: required',
+      conflict: "Cannot create plant 7: the id belongs to a plant with another name or tag",
     }),
     413: ref("responses", "TooLarge"),
     415: ref("responses", "UnsupportedMediaType"),
-    ...FAILURES,
+    ...OF_OPERATIONS,
     503: ref("responses", "CreateUnavailable"),
   },
 };
@@ -357,15 +334,15 @@ const LIST_PLANTS = {
       },
     },
     400: failure("The request is not valid HTTP, or its query not a list's.", {
-      bad_request: [40001, "Host: expected one header, got 2"],
-      invalid_query: [40007, 'limit: expected one whole number from 1 to 1000, got "x"'],
-      unknown_cursor: [40008, "after: expected the id of a plant, got 9"],
+      bad_request: "Host: expected one header, got 2",
+      invalid_query: 'limit: expected one whole number from 1 to 1000, got "x"',
+      unknown_cursor: "after: expected the id of a plant, got 9",
     }),
-    ...FAILURES,
+    ...OF_OPERATIONS,
   },
 };
 
-const NOT_FOUND: Failures = { not_found: [40401, "path: expected /plants or /plants/{id}"] };
+const NOT_FOUND: Failures = { not_found: "path: expected /plants or /plants/{id}" };
 
 const GET_PLANT = {
   summary: "Get a plant",
@@ -390,9 +367,9 @@ const GET_PLANT = {
     400: ref("responses", "BadRequest"),
     404: failure("There is no such plant, or its id is not in the canonical form.", {
       ...NOT_FOUND,
-      unknown_plant: [40402, "id: there is no plant 9"],
+      unknown_plant: "id: there is no plant 9",
     }),
-    ...FAILURES,
+    ...OF_OPERATIONS,
   },
 };
 
@@ -412,7 +389,7 @@ const PREFLIGHT = {
     400: ref("responses", "BadRequest"),
     405: failure(
       "A request with a token that is no preflight.",
-      { method_not_allowed: [40501, "method: expected one of GET, HEAD, POST, got OPTIONS"] },
+      { method_not_allowed: "method: expected one of GET, HEAD, POST, got OPTIONS" },
       "Allow",
     ),
     ...ALWAYS,

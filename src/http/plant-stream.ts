@@ -89,7 +89,7 @@ export async function sendStream(
   };
   try {
     for (;;) {
-      const next = await gate.pass(async () => (lease.isOver ? undefined : slices.next()));
+      const next = await lease.readIn(gate, () => slices.next());
       if (next === undefined || isOver()) break;
       checkSender();
       isWhole = next.done === true;

@@ -18,8 +18,10 @@ import { type StreamBounds, StreamPace, sendStream, sliceLines } from "./plant-s
 import { emptyReply, okReply, type Reply } from "./reply.ts";
 import { trimSpace } from "./request-head.ts";
 
-/** Plants, pages and slices of streams that are read at once: nobody knows how much they hold until they are read. */
-const READING_MAX = 8;
+/** So many are read at once, because how much each holds is known only then. */
+const PLANTS_READING_MAX = 32;
+/** Pages, and slices of streams. */
+const LISTS_READING_MAX = 8;
 
 /** What a read holds at least: a request that waits, and a plant like most. */
 const PLANT_BYTES = 4 * 1024;
@@ -37,7 +39,8 @@ export class Reads {
   readonly #plants: PlantService;
   readonly #authenticator: Authenticator;
   readonly #budget: Budget;
-  readonly #gate = new Gate(READING_MAX);
+  readonly #plantGate = new Gate(PLANTS_READING_MAX);
+  readonly #listGate = new Gate(LISTS_READING_MAX);
   readonly #streams: StreamBounds;
 
   /**
@@ -53,7 +56,7 @@ export class Reads {
     this.#plants = plants;
     this.#authenticator = authenticator;
     this.#budget = new Budget(bytesMax);
-    this.#streams = { gate: this.#gate, pace: new StreamPace(countCreates) };
+    this.#streams = { gate: this.#listGate, pace: new StreamPace(countCreates) };
   }
 
   /** @throws PlantStoreError, or what the store throws, before anything was answered. */
@@ -61,9 +64,10 @@ export class Reads {
     const { req, res } = exchange;
     const lease = new ReadLease(this.#budget, PLANT_BYTES, req, res);
     const ifNoneMatch = req.headers["if-none-match"];
-    await this.#answer(exchange, sender, lease, () =>
+    const reply = await lease.readIn(this.#plantGate, () =>
       getPlant(this.#plants, id, ifNoneMatch, lease),
     );
+    this.#answer(exchange, sender, reply);
   }
 
   /** @throws as `get`. */
@@ -77,19 +81,16 @@ export class Reads {
       const checkSender = () => this.#authenticator.requireCurrent(sender);
       await sendStream(exchange, slices, lease, checkSender, this.#streams);
     } else {
-      await this.#answer(exchange, sender, lease, () => listPage(this.#plants, query, lease));
+      const read = () => listPage(this.#plants, query, lease);
+      this.#answer(exchange, sender, await lease.readIn(this.#listGate, read));
     }
   }
 
-  /** Reads when it is the request's turn, unless its client has left by then. */
-  async #answer(
-    exchange: Exchange,
-    sender: VerifiedToken,
-    lease: ReadLease,
-    read: () => Promise<Reply>,
-  ): Promise<void> {
-    const reply = await this.#gate.pass(async () => (lease.isOver ? undefined : read()));
-    if (reply === undefined) return answerNobody(exchange.req, exchange.res);
+  #answer(exchange: Exchange, sender: VerifiedToken, reply: Reply | undefined): void {
+    if (reply === undefined) {
+      answerNobody(exchange.req, exchange.res);
+      return;
+    }
     this.#authenticator.requireCurrent(sender); // it may have taken long
     answer(exchange, reply);
   }

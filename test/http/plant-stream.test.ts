@@ -268,7 +268,7 @@ test("what is wrong with a query is told also where no more reads are taken, and
   assertError(await page("?limit=x"), 40007);
 });
 
-test("of two hundred plants asked for at once none is refused, and the store is asked for 8 at once", async (t) => {
+test("of two hundred plants asked for at once none is refused, and the store is asked for 32 at once", async (t) => {
   let asked = 0;
   let open = 0;
   let openMost = 0;
@@ -280,8 +280,8 @@ test("of two hundred plants asked for at once none is refused, and the store is 
       create: async () => "created",
       get: async (id) => {
         openMost = Math.max(openMost, ++open);
-        if (++asked === 8) for (const goOn of waiting) goOn();
-        else if (asked < 8) await new Promise<void>((resolve) => waiting.push(resolve));
+        if (++asked === 32) for (const goOn of waiting) goOn();
+        else if (asked < 32) await new Promise<void>((resolve) => waiting.push(resolve));
         else await new Promise(setImmediate);
         open--;
         return { id, name: "n".repeat(1000) };
@@ -295,7 +295,7 @@ test("of two hundred plants asked for at once none is refused, and the store is 
   const answers = await Promise.all(
     Array.from({ length: 200 }, (_, id) => send(`${server.url}/plants/${id}`, { headers })),
   );
-  assert.equal(openMost, 8);
+  assert.equal(openMost, 32);
   assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set([200]));
 });
 
