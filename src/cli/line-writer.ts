@@ -1,30 +1,26 @@
 /**
- * Lines to standard error that never make anybody wait for their reader or
- * their disk, but for the end of the process, for a reader by a second at most.
+ * Lines to standard error that never wait for their reader or their disk, except at the end of the
+ * process, which waits for a reader by a second at most.
  *
- * Invariants. A reader that is slow or has stopped leaves the lines here; a
- * file takes them by plain writes of a thread, one at a time, never a sync.
- * Memory is bounded: beyond the bound, where nothing more is taken, whole lines
- * are dropped, and a later line says how many. What is written is whole lines
- * in their order, with few writes: at once where there was none for a while;
- * only a reader that leaves in the middle of a line, or a reader or disk that
- * takes no more at the end, gets a part of one. At the end what a thread has may
- * come behind what is left, and is not tried again. Holds no process, but while
- * a file takes what it was given.
+ * Invariants. Lines that a reader does not take stay here; a file takes them by plain writes of a
+ * thread, one at a time, never a sync. Memory is bounded: beyond the bound whole lines are dropped,
+ * and a later line says how many. Lines are written whole and in their order, with few writes; only
+ * a reader that leaves in the middle of a line, or one that takes no more at the end, gets a part of
+ * one. At the end, what a thread has may come after what is left, and is not tried again. Keeps no
+ * process alive, except while a file takes what it was given.
  */
 import { fstatSync, write, writeSync } from "node:fs";
 
-/** Made lines that wait for a reader at most: some five thousand requests. */
+/** Lines that wait for a reader, at most: some five thousand requests. */
 const WAITING_BYTES_MAX = 1024 * 1024;
 /**
- * Lines that come sooner behind a write go out together. A write wakes its reader: one in
- * each turn of the event loop took a tenth of a create (64 connections).
+ * Lines that come sooner after a write go out together. A write wakes its reader: one in each turn
+ * of the event loop took a tenth of a create (64 connections).
  */
 const PAUSE_MS = 20;
 /**
- * Lines that wait to be made together. Between two answers a line is made by code that every
- * cache has lost, which costs several times as much as in a loop of many (test/bench/results).
- * What they hold is bounded by their number, and a path by what a head may be.
+ * Lines that wait to be made together. Between two answers a line is made by code that every cache
+ * has lost, which costs several times as much as in a loop of many (test/bench/results).
  */
 const UNMADE_MAX = 256;
 /** Soon enough for a reader that is merely slow: a pipe holds 64 KiB. */
@@ -47,33 +43,30 @@ export interface LineFormat<Event> {
   line(event: Event, time: number): string;
   /** So many lines were dropped, because nobody took them. */
   loss(lines: number): Event;
-  /** Stands in the place of a line that could not be made. */
+  /** Replaces an event whose line could not be made. */
   fault(fault: unknown): Event;
 }
+
+const NOTHING: Buffer = Buffer.alloc(0);
+/** Never changes: to wait for that is to sleep. */
+const NEVER = new Int32Array(new SharedArrayBuffer(4));
 
 export class LineWriter<Event> {
   readonly #fd: number;
   readonly #format: LineFormat<Event>;
-  /** Events whose lines are still to be made; they come behind all that is filled in. */
-  #unmade: Event[] = [];
-  readonly #unmadeAt = new Float64Array(UNMADE_MAX);
-  /** What `performance.now()` counts from, in milliseconds since 1970, as the clock was last seen. */
-  #origin = 0;
-  /** When that was, as `performance.now()` tells time. */
-  #seenAt = 0;
-  #filling = Buffer.allocUnsafeSlow(WAITING_BYTES_MAX);
-  #filled = 0;
-  /** What is left of a write that the reader did not take whole. */
+  /** Events whose lines are still to be made; they come after those that are. */
+  #unmade: { readonly event: Event; readonly time: number }[] = [];
+  #lines = "";
+  #bytes = 0;
+  /** What is left of a write that the reader did not take whole. It goes before the lines. */
   #rest = NOTHING;
-  /** What the rest lies in; the next to be filled. */
-  #resting = Buffer.allocUnsafeSlow(WAITING_BYTES_MAX);
   #dropped = 0;
   #isScheduled = false;
   /** Before which no line goes out by itself. */
   #pauseUntil = 0;
   /** Before which a line that finds no room need not try again. */
   #retryAt = 0;
-  /** Whether a thread is to write: a file blocks whoever writes to it. */
+  /** Whether a thread is to write: a file blocks its writer. */
   #isAside: boolean;
   /** A thread has the rest. */
   #isWriting = false;
@@ -85,102 +78,25 @@ export class LineWriter<Event> {
     this.#isAside = fstatSync(fd).isFile();
   }
 
-  /** Tells of an event. */
+  /** Takes an event, whose line is made later, together with others. */
   write(event: Event): void {
-    this.writeLater(event, performance.now());
-    this.#makeLines();
-  }
-
-  /**
-   * The same with a line that is made later, together with others.
-   *
-   * @param at when the event was, as `performance.now()` tells time: whoever knows it spares a look
-   * at the clock, which was a sixth of what a log takes of the processor. The line has the time of
-   * the clock as that is when it is made.
-   */
-  writeLater(event: Event, at: number): void {
-    this.#unmadeAt[this.#unmade.length] = at;
-    this.#unmade.push(event);
+    this.#unmade.push({ event, time: Date.now() });
     if (this.#unmade.length === UNMADE_MAX) this.#makeLines();
-    this.#schedule();
-  }
-
-  /** Writes all there is, at the end of the process: for a while it waits for a slow reader. */
-  end(): void {
-    this.#isAside = false;
-    // Node waits for its threads before it ends: the rest and the memory it lies in are theirs.
-    if (this.#isWriting) [this.#rest, this.#resting] = [NOTHING, Buffer.alloc(WAITING_BYTES_MAX)];
-    const deadline = performance.now() + END_MS;
-    while (this.#flush() === BLOCKED_RETRY_MS && performance.now() < deadline) {
-      Atomics.wait(NEVER, 0, 0, BLOCKED_RETRY_MS);
-    }
-  }
-
-  #makeLines(): void {
-    const events = this.#unmade;
-    if (events.length === 0) return;
-    this.#unmade = [];
-    this.#setOrigin();
-    for (let each = 0; each < events.length; each++) {
-      this.#make(events[each] as Event, this.#timeOf(this.#unmadeAt[each] as number));
-    }
-  }
-
-  /**
-   * The clock tells whole milliseconds, and time passes from one look to the next: what may be right
-   * stays, so that no event is before the last one unless the clock was set back. (A loss has the
-   * time at which it is told, in the middle of older lines.)
-   */
-  #setOrigin(): void {
-    const before = performance.now();
-    const date = Date.now();
-    this.#seenAt = performance.now();
-    const least = date - this.#seenAt;
-    const most = date + 1 - before;
-    this.#origin = Math.min(Math.max(this.#origin, least), most);
-  }
-
-  /** In milliseconds since 1970; that of now for a time that cannot be, which may be the fault. */
-  #timeOf(at: number): number {
-    return this.#origin + (at >= 0 && at <= this.#seenAt ? at : this.#seenAt);
-  }
-
-  /** Adds the line, or what tells why there is none. */
-  #make(event: Event, time: number): void {
-    try {
-      this.#add(event, time);
-    } catch (fault) {
-      this.#add(this.#format.fault(fault), time);
-    }
-  }
-
-  #add(event: Event, time: number): void {
-    if (this.#append(event, time)) return;
-    if (!this.#takesMore() || !this.#append(event, time)) this.#dropped++;
-  }
-
-  /** Whether there was room. */
-  #append(event: Event, time: number): boolean {
-    const end = WAITING_BYTES_MAX - this.#rest.length;
-    const line = `${this.#format.line(event, time)}\n`;
-    if (this.#filled + Buffer.byteLength(line) > end) return false;
-    this.#filled += this.#filling.write(line, this.#filled);
-    return true;
-  }
-
-  /** Has the reader take some, if it is worth asking. */
-  #takesMore(): boolean {
-    if (performance.now() < this.#retryAt) return false;
-    this.#attempt();
-    return true;
-  }
-
-  #schedule(): void {
     if (this.#isScheduled) return;
     this.#isScheduled = true;
     const pauseMs = this.#pauseUntil - performance.now();
     if (pauseMs <= 0) setImmediate(() => this.#flushScheduled());
     else setTimeout(() => this.#flushScheduled(), pauseMs).unref();
+  }
+
+  /** Writes all there is, at the end of the process: for a while it waits for a slow reader. */
+  end(): void {
+    this.#isAside = false;
+    if (this.#isWriting) this.#rest = NOTHING; // Node waits for its threads before it ends
+    const deadline = performance.now() + END_MS;
+    while (this.#flush() === BLOCKED_RETRY_MS && performance.now() < deadline) {
+      Atomics.wait(NEVER, 0, 0, BLOCKED_RETRY_MS);
+    }
   }
 
   #flushScheduled(): void {
@@ -190,15 +106,44 @@ export class LineWriter<Event> {
     else setTimeout(() => this.#flushScheduled(), retryMs).unref();
   }
 
-  /** Writes what there is; returns the same as an attempt. */
+  /** Writes what there is; returns when to try again, if not everything was taken. */
   #flush(): number | undefined {
     this.#makeLines();
     return this.#attempt();
   }
 
-  /** Returns when to try again, if not everything was taken. */
+  #makeLines(): void {
+    const events = this.#unmade;
+    this.#unmade = [];
+    for (const { event, time } of events) {
+      const line = this.#lineOf(event, time);
+      if (this.#append(line)) continue;
+      const isDue = performance.now() >= this.#retryAt;
+      if (isDue) this.#attempt();
+      if (!isDue || !this.#append(line)) this.#dropped++;
+    }
+  }
+
+  #lineOf(event: Event, time: number): string {
+    try {
+      return this.#format.line(event, time);
+    } catch (fault) {
+      return this.#format.line(this.#format.fault(fault), time);
+    }
+  }
+
+  /** Whether there was room. */
+  #append(line: string): boolean {
+    const bytes = this.#bytes + Buffer.byteLength(line) + 1;
+    if (this.#rest.length + bytes > WAITING_BYTES_MAX) return false;
+    this.#lines += `${line}\n`;
+    this.#bytes = bytes;
+    return true;
+  }
+
+  /** The same as `flush`, without the lines that are still to be made. */
   #attempt(): number | undefined {
-    while (this.#take()) {
+    while (this.#takeRest()) {
       if (this.#isAside) return this.#writeAside();
       try {
         this.#rest = this.#rest.subarray(writeSync(this.#fd, this.#rest));
@@ -223,21 +168,18 @@ export class LineWriter<Event> {
   }
 
   /** Whether there is something to write. */
-  #take(): boolean {
+  #takeRest(): boolean {
     if (this.#rest.length > 0) return true;
-    // Where it finds no room it is told the next time.
-    const loss = this.#dropped;
-    if (loss > 0 && this.#append(this.#format.loss(loss), this.#origin + performance.now())) {
+    // A loss that finds no room itself is reported the next time.
+    if (
+      this.#dropped > 0 &&
+      this.#append(this.#lineOf(this.#format.loss(this.#dropped), Date.now()))
+    ) {
       this.#dropped = 0;
     }
-    if (this.#filled === 0) return false;
-    this.#rest = this.#filling.subarray(0, this.#filled);
-    [this.#filling, this.#resting] = [this.#resting, this.#filling];
-    this.#filled = 0;
-    return true;
+    this.#rest = Buffer.from(this.#lines);
+    this.#lines = "";
+    this.#bytes = 0;
+    return this.#rest.length > 0;
   }
 }
-
-const NOTHING: Buffer = Buffer.alloc(0);
-/** Nobody changes it: to wait for that is to sleep. */
-const NEVER = new Int32Array(new SharedArrayBuffer(4));

@@ -50,8 +50,7 @@ function writeLog(line: Format, level: Level): void {
   });
   if (isWanted("info")) {
     subscribe("plant-store:request", (message) => {
-      const request = message as RequestMessage;
-      writer.writeLater(request, request.endedAt);
+      writer.write(message as RequestMessage);
     });
   }
   process.once("exit", () => writer.end());

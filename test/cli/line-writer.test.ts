@@ -19,9 +19,6 @@ import { TIMEOUT, until } from "../support/watch.ts";
 /** A text, or what makes one. */
 type TestEvent = string | (() => string);
 
-/** When an event was of which that does not matter. */
-const AT = 0;
-
 const FORMAT: LineFormat<TestEvent> = {
   line: (event) => (typeof event === "string" ? event : event()),
   loss: (lines) => `lost ${lines}`,
@@ -75,22 +72,11 @@ test("end() writes at once what waits", (t) => {
   assert.equal(read(), "last words\n");
 });
 
-test("lines that are made later keep their place among the others", (t) => {
-  const { fd, read } = openFile(t);
-  const writer = new LineWriter(fd, FORMAT);
-  writer.writeLater(() => "one", AT);
-  writer.write("two");
-  writer.writeLater(() => "three", AT);
-  writer.writeLater(() => "four", AT);
-  writer.end();
-  assert.equal(read(), "one\ntwo\nthree\nfour\n");
-});
-
 test("a line that is made later is made behind the turn it came in", async (t) => {
   const { fd, read } = openFile(t);
   const writer = new LineWriter(fd, FORMAT);
   let made = 0;
-  writer.writeLater(() => `line ${++made}`, AT);
+  writer.write(() => `line ${++made}`);
   assert.equal(made, 0);
   await until("it is written", () => read() !== "");
   assert.equal(read(), "line 1\n");
@@ -102,7 +88,7 @@ test("of lines that are made later only a few hundred wait", (t) => {
   const writer = new LineWriter(fd, FORMAT);
   let made = 0;
   for (let at = 1; at <= 5000; at++) {
-    writer.writeLater(() => `line ${++made}`, AT);
+    writer.write(() => `line ${++made}`);
     assert.ok(at - made <= 300, `${at - made} wait`);
   }
   writer.end();
@@ -167,22 +153,14 @@ const LAST_LINES: readonly [says: string, left: number, line: string, isKept: bo
   ["as long as the bound", BOUND, "x".repeat(BOUND - 1), true],
 ];
 
-const WAYS: readonly [how: string, write: (writer: LineWriter<TestEvent>, line: string) => void][] =
-  [
-    ["at once", (writer, line) => writer.write(line)],
-    ["later", (writer, line) => writer.writeLater(() => line, AT)],
-  ];
-
-for (const [[says, left, line, isKept], [how, write]] of LAST_LINES.flatMap((last) =>
-  WAYS.map((way) => [last, way] as const),
-)) {
-  test(`where ${left} bytes are left, a line ${says} that is made ${how} is ${isKept ? "kept" : "dropped"} whole`, async (t) => {
+for (const [says, left, line, isKept] of LAST_LINES) {
+  test(`where ${left} bytes are left, a line ${says} is ${isKept ? "kept" : "dropped"} whole`, async (t) => {
     const pipe = openPipe(t);
     const before = pipe.fill();
     const writer = new LineWriter(pipe.fd, FORMAT);
     const first = left === BOUND ? "" : `${"-".repeat(BOUND - left - 1)}\n`;
-    if (first !== "") write(writer, first.slice(0, -1));
-    write(writer, line);
+    if (first !== "") writer.write(first.slice(0, -1));
+    writer.write(line);
     await turn(); // the line is made before anybody reads
     const expected = `${before}${first}${isKept ? line : "lost 1"}\n`;
     await until("all is read", () => pipe.read().length >= expected.length);
@@ -204,96 +182,37 @@ for (const line of ["x".repeat(BOUND), "\u20ac".repeat(Math.ceil(BOUND / 3))]) {
 test("a line that cannot be made has another in its place that says so", (t) => {
   const { fd, read } = openFile(t);
   const writer = new LineWriter(fd, FORMAT);
-  writer.writeLater(() => "first", AT);
-  writer.writeLater(() => {
+  writer.write(() => "first");
+  writer.write(() => {
     throw new Error("a fault");
-  }, AT);
-  writer.writeLater(() => "second", AT);
+  });
+  writer.write(() => "second");
   writer.write("last words");
   writer.end();
   assert.equal(read(), "first\nno line: Error: a fault\nsecond\nlast words\n");
 });
 
-const TIMES: LineFormat<TestEvent>["line"] = (_, time) => `${time}`;
-
-test("an event has the time it was at, and the line in its place the same", (t) => {
+test("a line has the time of its event, and so has the line in its place", (t) => {
   const { fd, read } = openFile(t);
+  let now = 5000;
+  t.mock.method(Date, "now", () => now);
   const line: typeof FORMAT.line = (event, time) => {
     if (event === "a fault") throw new Error(event);
-    return TIMES(event, time);
+    return `${time}`;
   };
-  t.mock.method(Date, "now", () => 5000);
-  t.mock.method(performance, "now", () => 3000);
   const writer = new LineWriter(fd, { ...FORMAT, line });
-  writer.writeLater("one", 1000);
-  writer.writeLater("a fault", 2000.5);
-  writer.writeLater("two", 2500);
-  writer.write("now");
-  writer.end();
-  assert.equal(read(), "3000\n4000.5\n4500\n5000\n");
-});
-
-/** What the time of day is at a time of `performance.now()`. */
-const CLOCKS: readonly [says: string, clock: (now: number) => number][] = [
-  ["that keeps pace", (now) => 5000.4 + now],
-  ["that is slower", (now) => 5000 + now * 0.99],
-  ["that is faster", (now) => 5000 + now * 1.01],
-  ["that is set forward", (now) => (now < 49.7 ? 5000 : 9000) + now],
-];
-
-for (const [says, clock] of CLOCKS) {
-  test(`the times of lines are those of a clock ${says}, and never go back`, (t) => {
-    const { events, times } = timesOf(t, clock);
-    for (const [each, now] of events.entries()) {
-      const off = Math.abs((times[each] as number) - clock(now));
-      assert.ok(off <= 1.01, `off by ${off} at ${now}`);
-    }
-    assert.deepEqual(
-      times,
-      times.toSorted((one, other) => one - other),
-    );
-  });
-}
-
-test("the times of lines do not go back because time passes between two looks at clocks", (t) => {
-  const { times } = timesOf(t, (now) => 5000.4 + now, [3, ...Array(12).fill(0)]);
-  assert.deepEqual(
-    times,
-    times.toSorted((one, other) => one - other),
-  );
-});
-
-test("the times of lines go back with a clock that is set back", (t) => {
-  const { times } = timesOf(t, (now) => (now < 49.7 ? 5000 : 1000) + now);
-  assert.ok((times[0] as number) > 4999);
-  assert.ok((times.at(-1) as number) < 1101);
-});
-
-/**
- * The times of lines that are each made some time behind their event.
- *
- * @param pauses what passes before each look at a clock, in turn.
- */
-function timesOf(t: TestContext, clock: (now: number) => number, pauses: readonly number[] = [0]) {
-  const { fd, read } = openFile(t);
-  let looked = 0;
-  let looks = 0;
-  const look = () => {
-    looked += pauses[looks++ % pauses.length] as number;
-    return looked;
-  };
-  t.mock.method(Date, "now", () => Math.floor(clock(look())));
-  t.mock.method(performance, "now", look);
-  const writer = new LineWriter(fd, { ...FORMAT, line: TIMES });
-  const events: number[] = [];
-  for (let now = 0.3; events.length < 120; now = Math.max(now + 0.7, looked + 0.1)) {
-    looked = now + 0.1 + (events.length % 4) * 0.1;
-    events.push(now);
-    writer.writeLater("an event", now);
-    writer.end();
+  for (const [time, event] of [
+    [1000, "one"],
+    [2000, "a fault"],
+    [2500, "two"],
+  ] as const) {
+    now = time;
+    writer.write(event);
   }
-  return { events, times: read().trim().split("\n").map(Number) };
-}
+  now = 9000; // the lines are made now
+  writer.end();
+  assert.equal(read(), "1000\n2000\n2500\n");
+});
 
 test("a loss is told even where no line follows it", async (t) => {
   const { fd, read } = openFile(t);
@@ -310,8 +229,7 @@ test("a reader that takes a little at a time gets every line in its order", asyn
   let read = 0;
   for (let at = 0; at < 9000; at++) {
     const line = `${at} ${"z\u00fc\u{1f331}".repeat(at % 30)}`;
-    if (at % 7 > 0) writer.writeLater(() => line, AT);
-    else writer.write(line);
+    writer.write(() => line);
     expected += `${line}\n`;
     if (at % 300 > 0) continue;
     const before = read;
