@@ -1,14 +1,13 @@
 /**
  * `tokens.jsonl` on disk: read whole, appended to under its own lock.
  *
- * The lock is held for milliseconds and waited for, so that tokens can be
- * created and revoked beside a running server and by many processes at once.
- * An event counts once its line is durable. A last line that is whole but for
- * its line feed counts too: it may be a revocation.
+ * The lock is held for milliseconds and waited for, so that tokens can be created and revoked beside
+ * a running server and by many processes at once. An event counts once its line is durable. A last
+ * line that lacks only its line feed counts, too: it may be a revocation.
  */
 
 import { randomBytes } from "node:crypto";
-import fs, { existsSync } from "node:fs";
+import fs from "node:fs";
 import { devNull } from "node:os";
 import path from "node:path";
 import { promisify } from "node:util";
@@ -19,8 +18,7 @@ import { isTokenName, SCOPES, type Scope } from "../core/services.ts";
 import { formatToken, hashToken, TOKEN_BYTES } from "../core/token.ts";
 import { LogFile } from "../log/file.ts";
 import { ensureDirectory } from "../log/folder.ts";
-import type { LinePosition } from "../log/format.ts";
-import { encodeLine, isBlank } from "../log/format.ts";
+import { encodeLine, isBlank, type LinePosition } from "../log/format.ts";
 import { DirectoryLock } from "../log/lock.ts";
 import { mendLog, rewriteLastBatch } from "../log/mend.ts";
 import {
@@ -100,7 +98,7 @@ export async function revokeToken(directory: string, name: string): Promise<void
     "token_unknown",
     `Cannot revoke token "${name}": no live token has this name; "token list" shows them`,
   );
-  if (!existsSync(tokenPath(directory))) throw unknown; // nothing is made where nothing is
+  if (!fs.existsSync(tokenPath(directory))) throw unknown; // nothing is made where nothing is
   await withTokenFile(directory, async (tokens, append) => {
     const now = Date.now();
     if (tokens.findLive(name, now) === undefined) throw unknown;
@@ -119,9 +117,9 @@ export function tokenPath(directory: string): string {
 }
 
 /**
- * Reads a token log again and again, and parses only what was appended since the
- * last time. All of it is read: an editor may have changed any byte, so what was
- * parsed before must have the checksum that it had.
+ * Reads a token log again and again, and parses only what was appended since the last time. All of
+ * it is read, because an editor may have changed any byte: what was parsed before must still have
+ * its checksum.
  *
  * Between two reads it can keep a descriptor, so that a process that may open no more files can
  * still read this one.
@@ -132,39 +130,32 @@ export class TokenReader {
   readonly #path: string;
   readonly #spare = new SpareDescriptor();
   /** What was parsed so far; absent if the next scan cannot go on from there. */
-  #known: TokenScan | undefined;
+  #known: (TokenScan & { readonly crc32: number }) | undefined;
 
   constructor(filePath: string) {
     this.#path = filePath;
   }
 
   /**
-   * The tokens in the log, `undefined` if there is no such file. The next call
-   * changes the set that this one has returned.
+   * The tokens in the log, `undefined` if there is no such file. The next call changes the set that
+   * this one has returned.
    *
    * @throws PlantStoreError `corruption` or `io_error`.
    */
   async read(): Promise<TokenSet | undefined> {
-    const file = this.#open();
-    if (file === undefined) return undefined;
+    const bytes = await this.#readBytes();
+    if (bytes === undefined) return undefined;
     const known = this.#known;
     this.#known = undefined; // until all of it was parsed
-    try {
-      const isThere = known !== undefined && (await holds(file, known));
-      const scan = await scanTokens(file, isThere ? known : undefined);
-      const rest = Buffer.alloc(file.end - scan.tail.offset);
-      await file.read(rest, scan.tail.offset);
-      if (!isBlank(rest) && isEvent(rest)) scan.tokens.apply(decodeTokenEvent(rest));
-      else this.#known = scan;
-      return scan.tokens;
-    } catch (cause) {
-      if (cause instanceof PlantStoreError) throw cause;
-      throw ioError(`Cannot read "${this.#path}"`, cause);
-    } finally {
-      await file.idle();
-      file.close();
-      this.#spare.keep();
-    }
+    const isThere =
+      known !== undefined &&
+      bytes.length >= known.tail.offset &&
+      checksum(bytes, known.tail) === known.crc32;
+    const scan = await scanTokens(logOf(this.#path, bytes), isThere ? known : undefined);
+    const last = parseTail(bytes.subarray(scan.tail.offset));
+    if (last === undefined) this.#known = { ...scan, crc32: checksum(bytes, scan.tail) };
+    else scan.tokens.apply(last);
+    return scan.tokens;
   }
 
   /** Keeps a descriptor from now on until `close`, except while the log itself is open. */
@@ -178,17 +169,37 @@ export class TokenReader {
     this.#spare.free();
   }
 
-  /** In one turn of the event loop, in which no connection is accepted: it would take the spare. */
-  #open(): OpenTokenLog | undefined {
-    this.#spare.free();
+  async #readBytes(): Promise<Buffer | undefined> {
+    let fd: number | undefined;
     try {
-      return new OpenTokenLog(this.#path);
+      // The spare is freed in the turn of the open: a connection that is accepted would take it.
+      this.#spare.free();
+      fd = fs.openSync(this.#path, O_RDONLY | O_NONBLOCK); // else a FIFO would be waited for
+      const stat = fs.fstatSync(fd);
+      if (!stat.isFile()) throw new Error("expected a regular file");
+      return await readWhole(fd, stat.size);
     } catch (cause) {
-      this.#spare.keep();
       if ((cause as NodeJS.ErrnoException).code === "ENOENT") return undefined;
-      throw ioError(`Cannot open "${this.#path}"`, cause);
+      throw ioError(`Cannot read "${this.#path}"`, cause);
+    } finally {
+      if (fd !== undefined) fs.closeSync(fd);
+      this.#spare.keep();
     }
   }
+}
+
+const { O_NONBLOCK, O_RDONLY } = fs.constants;
+const readAt = promisify(fs.read);
+
+/** Not `fs.readFile`: with a descriptor it takes a read that fails for the end of the file. */
+async function readWhole(fd: number, bytes: number): Promise<Buffer> {
+  const buffer = Buffer.allocUnsafe(bytes);
+  for (let filled = 0; filled < bytes; ) {
+    const { bytesRead } = await readAt(fd, buffer, filled, bytes - filled, filled);
+    if (bytesRead === 0) return buffer.subarray(0, filled);
+    filled += bytesRead;
+  }
+  return buffer;
 }
 
 /**
@@ -215,54 +226,7 @@ class SpareDescriptor {
   }
 }
 
-const readAt = promisify(fs.read);
-
-/** A token log that is open for reading. Opening never waits, neither for a FIFO's writer. */
-class OpenTokenLog implements ReadableFile {
-  readonly path: string;
-  /** How long the file was when it was opened. */
-  readonly end: number;
-  readonly #fd: number;
-  readonly #reads = new Set<Promise<unknown>>();
-
-  /** @throws the system's error; Error when it is no regular file. */
-  constructor(filePath: string) {
-    this.path = filePath;
-    this.#fd = fs.openSync(filePath, fs.constants.O_RDONLY | (fs.constants.O_NONBLOCK ?? 0));
-    try {
-      const stat = fs.fstatSync(this.#fd);
-      if (!stat.isFile()) throw new Error("expected a regular file");
-      this.end = stat.size;
-    } catch (error) {
-      this.close();
-      throw error;
-    }
-  }
-
-  /** See `LogFile.read`. */
-  async read(buffer: Buffer, position: number): Promise<number> {
-    let filled = 0;
-    while (filled < buffer.length) {
-      const length = buffer.length - filled;
-      const reading = readAt(this.#fd, buffer, filled, length, position + filled);
-      this.#reads.add(reading);
-      const { bytesRead } = await reading.finally(() => this.#reads.delete(reading));
-      if (bytesRead === 0) break;
-      filled += bytesRead;
-    }
-    return filled;
-  }
-
-  /** Resolves when no read is under way: what closes before takes the descriptor from a thread. */
-  async idle(): Promise<void> {
-    await Promise.allSettled(this.#reads);
-  }
-
-  close(): void {
-    fs.closeSync(this.#fd);
-  }
-}
-
+/** A failed append may leave the event in the file, torn or whole, but never without an error. */
 type AppendEvent = (event: TokenEvent) => Promise<void>;
 
 /** Runs one change of the token log under its lock. */
@@ -281,11 +245,17 @@ async function withTokenFile<T>(
     try {
       const scan = await scanTokens(file);
       const { tail } = scan;
-      const end = await mendLog(file, { damaged: [], tail, isRecord: isEvent });
+      const end = await mendLog(file, {
+        damaged: [],
+        tail,
+        isRecord: (text) => parseTail(text) !== undefined,
+      });
       // An event that was never synced must not be answered by "it is done already".
       await rewriteLastBatch(file, end);
       if (end > tail.offset) await scanTokens(file, scan);
-      return await change(scan.tokens, (event) => appendEvent(file, event));
+      return await change(scan.tokens, (event) =>
+        file.appendOrThrow(Buffer.from(encodeLine(encodeTokenEvent(event)))),
+      );
     } finally {
       await file.close();
     }
@@ -294,45 +264,42 @@ async function withTokenFile<T>(
   }
 }
 
-/** An open token log, of a command or of a server. */
+/** A token log that is read: a file, or the bytes of one. */
 type TokenLog = ReadableFile & Pick<LogFile, "end">;
+
+function logOf(filePath: string, bytes: Buffer): TokenLog {
+  return {
+    path: filePath,
+    end: bytes.length,
+    read: async (buffer, position) => {
+      await new Promise(setImmediate); // to parse a block takes a few milliseconds
+      return bytes.subarray(position).copy(buffer);
+    },
+  };
+}
 
 interface TokenScan {
   readonly tokens: TokenSet;
   /** Where the whole lines end. */
   readonly tail: LinePosition;
-  /** The CRC-32 of the bytes before that. */
-  readonly crc32: number;
 }
 
-/** To parse so much takes a few milliseconds; between two blocks the event loop goes on. */
 const BLOCK_BYTES = 128 * 1024;
 
 /** Parses what comes after an earlier scan, into the set of that one. */
 async function scanTokens(file: TokenLog, from?: TokenScan): Promise<TokenScan> {
   const tokens = from?.tokens ?? new TokenSet();
   let tail = from?.tail ?? LOG_START;
-  let sum = from?.crc32 ?? 0;
   for await (const block of readBlocks(file, tail, file.end, { blockBytes: BLOCK_BYTES })) {
     visitLines(block, (line, position) => tokens.apply(decodeEventAt(line, file.path, position)));
-    sum = crc32(block.bytes, sum);
     tail = positionAfter(block);
   }
-  return { tokens, tail, crc32: sum };
+  return { tokens, tail };
 }
 
-/** Whether a file begins with the very bytes of an earlier scan. */
-async function holds(file: ReadableFile, { tail, crc32: expected }: TokenScan): Promise<boolean> {
-  const buffer = Buffer.allocUnsafe(BLOCK_BYTES);
-  let sum = 0;
-  for (let offset = 0; offset < tail.offset; ) {
-    const wanted = buffer.subarray(0, Math.min(buffer.length, tail.offset - offset));
-    const got = await file.read(wanted, offset);
-    if (got < wanted.length) return false;
-    sum = crc32(wanted, sum);
-    offset += got;
-  }
-  return sum === expected;
+/** The CRC-32 of the bytes before a position. */
+function checksum(bytes: Buffer, { offset }: LinePosition): number {
+  return crc32(bytes.subarray(0, offset));
 }
 
 function decodeEventAt(line: Buffer, filePath: string, position: LinePosition): TokenEvent {
@@ -345,12 +312,12 @@ function decodeEventAt(line: Buffer, filePath: string, position: LinePosition): 
   }
 }
 
-function isEvent(line: Buffer): boolean {
+/** What follows the last line feed; `undefined` for nothing, and for an append under way. */
+function parseTail(text: Buffer): TokenEvent | undefined {
   try {
-    decodeTokenEvent(line);
-    return true;
+    return isBlank(text) ? undefined : decodeTokenEvent(text);
   } catch {
-    return false;
+    return undefined;
   }
 }
 
@@ -374,11 +341,6 @@ async function appendToken(
     ...expiry,
   });
   return token;
-}
-
-/** A failed append may leave the event in the file, torn or whole, but never without an error. */
-async function appendEvent(file: LogFile, event: TokenEvent): Promise<void> {
-  await file.appendOrThrow(Buffer.from(encodeLine(encodeTokenEvent(event))));
 }
 
 function assertNewToken({ name, scopes = [], expiresAt }: NewToken): void {

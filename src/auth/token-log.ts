@@ -1,10 +1,9 @@
 /**
- * The token log: what was created and revoked, one event a line, and the set
- * of tokens that follows from it.
+ * The token log: what was created and revoked, one event a line, and the set of tokens that follows.
  *
- * The order of the lines is the order of events; the clock decides nothing but
- * expiry. An unknown member of an event is ignored, an unknown event is damage.
- * Knows no files: it turns lines into tokens and events into lines.
+ * The order of the lines is the order of events; the clock decides expiry alone. An unknown member of
+ * an event is ignored, an unknown event is damage. Knows no files: it turns lines into tokens and
+ * events into lines.
  */
 import { PlantStoreError } from "../core/errors.ts";
 import { isTokenName, SCOPES, type Scope } from "../core/services.ts";

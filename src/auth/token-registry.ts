@@ -1,16 +1,14 @@
 /**
  * The tokens of a running server: judged in memory, followed on disk.
  *
- * Invariants. A change of the token log is in force within 2 s, however it was
- * made (appended, edited, replaced by a rename): the file is looked at twice a
- * second, because file system events do not report every one of those. Or no
- * token is accepted: when looks have failed for so long that the promise could
- * break, every verdict is refused with `tokens_unreadable`, until a look
- * succeeds. Only a look that failed counts: one that is late (the process was
- * stopped, threads are busy) is waited for. To fail means that the file cannot be
- * read, or that a whole line of it is no event; an unfinished last line is an
- * append under way. A file that is missing for two looks means no tokens; for
- * one, an editor is saving it.
+ * Invariants. A change of the token log is in force within 2 s, however it was made (appended,
+ * edited, replaced by a rename): the file is looked at twice a second, because file system events do
+ * not report every one of those. Or no token is accepted: when looks have failed for so long that
+ * the promise could break, every verdict is `tokens_unreadable`, until a look succeeds. Only a look
+ * that failed counts: one that is late (the process was stopped, threads are busy) is waited for. A
+ * look fails if the file cannot be read, or a whole line of it is no event; an unfinished last line
+ * is an append under way. A file that is missing for two looks means no tokens; for one, an editor
+ * is saving it.
  */
 import fs from "node:fs/promises";
 import { publishWarning } from "../core/channels.ts";
@@ -23,20 +21,17 @@ import { isLive, type TokenRecord, type TokenSet } from "./token-log.ts";
 const LOOK_INTERVAL_MS = 500;
 
 /**
- * From the first of the looks that failed until no token is accepted. Less than 2 s together with
- * the interval, because the file may have changed right after the last good look.
+ * From the first look that failed until no token is accepted. Together with the interval less than
+ * 2 s, because the file may have changed right after the last good look.
  */
 const FAILED_LOOKS_MS = 1400;
 
-/**
- * A file changed this recently may change again within the same tick of its
- * time stamp, so it is read again at the next look.
- */
-const SETTLED_AFTER_MS = 2000;
+/** A file changed this recently may change again within the same tick of its time stamp. */
+const FRESH_MS = 2000;
 
 interface JudgedToken {
   readonly record: TokenRecord;
-  /** What the outside learns of it. */
+  /** What `verify` returns. */
   readonly verified: VerifiedToken;
 }
 
@@ -44,11 +39,11 @@ interface JudgedToken {
 export class TokenRegistry implements TokenVerifier {
   readonly #path: string;
   readonly #reader: TokenReader;
-  /** By hash. A look-up may take longer for one hash than for another; it tells nothing of a token. */
+  /** By hash. How long a look-up takes depends on the hash, which reveals nothing of a token. */
   #judged = new Map<string, JudgedToken>();
-  /** What `verify` gives out of this set; of one before it, what is the same. */
+  /** By what `verify` returns, which stays the same object while name and scopes do. */
   #givenOut = new Map<VerifiedToken, TokenRecord>();
-  /** What the file looked like when it was read; `undefined`: read it at the next look. */
+  /** The state of the file when it was read; `undefined`: read it at the next look. */
   #stamp: string | undefined;
   #isMissing = false;
   /** When the first look failed after the last good one; on the monotonic clock. */
@@ -65,11 +60,9 @@ export class TokenRegistry implements TokenVerifier {
   }
 
   /**
-   * Reads the tokens of a data directory and follows them until `close`. The
-   * directory may be empty: tokens can come later.
+   * Reads the tokens of a data directory, which may be empty, and follows them until `close`.
    *
-   * @throws PlantStoreError `corruption` or `io_error` when the log is there
-   * and cannot be read.
+   * @throws PlantStoreError `corruption` or `io_error` when there is a log that cannot be read.
    */
   static async open(directory: string): Promise<TokenRegistry> {
     const registry = new TokenRegistry(tokenPath(directory));
@@ -110,9 +103,10 @@ export class TokenRegistry implements TokenVerifier {
       .map(({ name, scopes, expiresAt }) => ({ name, scopes, expiresAt }));
   }
 
-  /** Looks at the file now, for whoever has just changed it. Warns like every look. */
-  async refresh(): Promise<void> {
-    await this.#look();
+  /** Looks at the file now, or after the look under way. Warns like every look. */
+  refresh(): Promise<void> {
+    this.#looking = this.#looking.then(() => this.#look());
+    return this.#looking;
   }
 
   /** Stops following the file. */
@@ -130,18 +124,13 @@ export class TokenRegistry implements TokenVerifier {
   #scheduleLook(): void {
     if (this.#isClosed) return;
     this.#timer = setTimeout(async () => {
-      await this.#look();
+      await this.refresh();
       this.#scheduleLook();
     }, LOOK_INTERVAL_MS);
     this.#timer.unref(); // following a file keeps no process alive
   }
 
-  #look(): Promise<void> {
-    this.#looking = this.#looking.then(() => this.#lookNow());
-    return this.#looking;
-  }
-
-  async #lookNow(): Promise<void> {
+  async #look(): Promise<void> {
     const begun = performance.now(); // a dying disk may report a failed read only after a minute
     try {
       const stamp = await this.#readStamp();
@@ -198,7 +187,7 @@ export class TokenRegistry implements TokenVerifier {
       const { dev, ino, size, mtimeNs, ctimeNs, ctimeMs } = await fs.stat(this.#path, {
         bigint: true,
       });
-      if (Date.now() - Number(ctimeMs) < SETTLED_AFTER_MS) return undefined;
+      if (Date.now() - Number(ctimeMs) < FRESH_MS) return undefined;
       return [dev, ino, size, mtimeNs, ctimeNs].join(":");
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
