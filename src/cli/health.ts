@@ -1,14 +1,13 @@
 /**
  * `plant-store health`: whether a server answers, for supervisors and people.
  *
- * It asks without a token and expects to be turned away in our own words: only
- * a plant store says that, but also one that can store nothing at the moment.
- * A proxy is never asked, whatever the environment says: a probe stays on the machine.
- * Where the server has an admin listener, that one knows more: whether the
- * server is ready, and what it is at if not.
+ * It asks without a token and expects the error number of a plant store, which also one answers that
+ * can store nothing at the moment. An admin listener knows more: whether the server is ready, and
+ * what it is at if not. A proxy is never asked, whatever the environment says.
  */
 import http from "node:http";
 import https from "node:https";
+import { urlToHttpOptions } from "node:url";
 import { type AdminAddress, formatAdminAddress, formatHostPort } from "../core/host-port.ts";
 import { defineCommand, type OptionSource, type OptionValues, UsageError } from "./command.ts";
 import { ADMIN, BASE_PATH, HOST, integerBetween, PORT, TLS_CERT } from "./options.ts";
@@ -48,14 +47,14 @@ export const health = defineCommand({
   details: "Needs no token. Over https the certificate is not judged: nothing secret is sent.",
   async run(_, options, explain) {
     if (options.admin !== undefined && !isServiceMeant(explain())) {
-      await printLines([await askAdmin(options.admin, options["timeout-ms"] ?? 0)]);
+      await printLines([await askAdmin(options.admin, options["timeout-ms"])]);
       return 0;
     }
     const url = options.url ?? baseUrl(options);
-    const answer = await ask(`${url}/plants`, options["timeout-ms"] ?? 0).catch((error: Error) => {
-      throw new Error(`${url} does not answer: ${describe(error)}`);
-    });
-    if (!isOurs(answer)) throw new Error(`${url} answers, but not as a plant store does`);
+    const { status, document } = await ask(url, `${url}/plants`, options["timeout-ms"]);
+    if (status !== 401 || document.error !== MISSING_TOKEN) {
+      throw new Error(`${url} answers, but not as a plant store does`);
+    }
     await printLines([`${url} answers`]);
     return 0;
   },
@@ -69,67 +68,64 @@ function isServiceMeant(sources: readonly OptionSource[]): boolean {
   throw new UsageError("health: expected --url or --admin, got both");
 }
 
-/** @throws Error saying what the server is at, where it is not ready. */
+/** @throws Error saying what the server is at, if it is not ready. */
 async function askAdmin(address: AdminAddress, timeoutMs: number): Promise<string> {
   const url = formatAdminAddress(address);
-  const target = "socketPath" in address ? address : { host: address.host, port: address.port };
-  const answer = await request({ ...target, path: "/readyz" }, timeoutMs).catch((error: Error) => {
-    throw new Error(`${url} does not answer: ${describe(error)}`);
-  });
-  const { state, message } = readState(answer);
+  const target = "socketPath" in address ? { ...address, path: "/readyz" } : `${url}/readyz`;
+  const { status, document } = await ask(url, target, timeoutMs);
+  const { state, message } = document;
   if (state === undefined) throw new Error(`${url} answers, but not as a plant store does`);
-  if (answer.status !== 200) throw new Error(`${url} is not ready, it is ${state}: ${message}`);
+  if (status !== 200) throw new Error(`${url} is not ready, it is ${state}: ${message}`);
   return `${url} is ready`;
-}
-
-function readState({ text }: Answer): { readonly state?: string; readonly message?: string } {
-  try {
-    const { state, message } = JSON.parse(text);
-    return { state, message };
-  } catch {
-    return {};
-  }
 }
 
 interface Answer {
   readonly status: number | undefined;
-  readonly text: string;
+  /** The members of the JSON object that it is; none if it is something else. */
+  readonly document: Readonly<Record<string, unknown>>;
 }
 
-function isOurs({ status, text }: Answer): boolean {
+/** @throws Error naming the server, if there is no answer. */
+async function ask(url: string, target: string | object, timeoutMs: number): Promise<Answer> {
   try {
-    return status === 401 && JSON.parse(text).error === MISSING_TOKEN;
-  } catch {
-    return false; // no JSON
+    return await request(
+      typeof target === "string" ? urlToHttpOptions(new URL(target)) : target,
+      timeoutMs,
+    );
+  } catch (error) {
+    throw new Error(`${url} does not answer: ${describe(error as Error)}`);
   }
 }
 
-function ask(url: string, timeoutMs: number): Promise<Answer> {
-  const { protocol, hostname, port, pathname: path } = new URL(url);
-  const target = { host: hostname.replace(/^\[|\]$/g, ""), port, path, rejectUnauthorized: false };
-  return request(target, timeoutMs, protocol === "https:" ? https : http);
-}
-
-function request(
-  target: https.RequestOptions,
-  timeoutMs: number,
-  client: typeof http | typeof https = http,
-): Promise<Answer> {
-  const signal = AbortSignal.timeout(timeoutMs);
-  // The global agent asks the proxy of HTTP_PROXY where NODE_USE_ENV_PROXY is set.
-  const agent = new client.Agent();
+function request(target: https.RequestOptions, timeoutMs: number): Promise<Answer> {
+  const client = target.protocol === "https:" ? https : http;
+  const options = {
+    ...target,
+    rejectUnauthorized: false,
+    signal: AbortSignal.timeout(timeoutMs),
+    // The global agent asks the proxy of HTTP_PROXY if NODE_USE_ENV_PROXY is set.
+    agent: new client.Agent(),
+  };
   return new Promise((resolve, reject) => {
-    const req = client.get({ ...target, signal, agent }, (res) => {
+    const req = client.get(options, (res) => {
       let text = "";
       res.setEncoding("utf8").on("data", (part: string) => {
         text += part;
         if (text.length > ANSWER_BYTES_MAX) req.destroy(new Error("its answer has no end"));
       });
-      res.on("end", () => resolve({ status: res.statusCode, text }));
+      res.on("end", () => resolve({ status: res.statusCode, document: parseObject(text) }));
       res.on("error", reject);
     });
     req.on("error", reject);
   });
+}
+
+function parseObject(text: string): Answer["document"] {
+  try {
+    return { ...JSON.parse(text) };
+  } catch {
+    return {};
+  }
 }
 
 function describe(error: NodeJS.ErrnoException): string {
@@ -139,7 +135,7 @@ function describe(error: NodeJS.ErrnoException): string {
 
 /** Where a server with the same options is reached from this machine. */
 function baseUrl(options: OptionValues<typeof OPTIONS>): string {
-  const { host = "", port = 0, "base-path": basePath = "", "tls-cert": cert } = options;
+  const { host, port, "base-path": basePath = "", "tls-cert": cert } = options;
   const reached = { "0.0.0.0": "127.0.0.1", "::": "::1" }[host] ?? host;
   const scheme = cert === undefined ? "http" : "https";
   return `${scheme}://${formatHostPort(reached, port)}${basePath}`;

@@ -23,22 +23,18 @@ interface LogOptions {
 }
 
 /** From now on everything that is reported is a line of the log. */
-export function startLog(options: LogOptions): void {
+export function startLog({ format: given, level }: LogOptions): void {
   reportProcessFaults();
   const isTerminal = process.stderr.isTTY === true;
-  const { format = isTerminal ? "text" : "json", level } = options;
+  const format = given ?? (isTerminal ? "text" : "json");
   if (format === "off") {
-    // Why a process ends is told all the same, as every command tells it.
-    reportTo((notice, tell) => {
-      if (notice.level === "error") tell(notice);
+    // Why a process ends is printed all the same, as every command prints it.
+    reportTo((notice, print) => {
+      if (notice.level === "error") print(notice);
     });
     return;
   }
   const line = format === "json" ? jsonFormat : textFormat(wantsColours(process.env, isTerminal));
-  writeLog(line, level);
-}
-
-function writeLog(line: Format, level: Level): void {
   const writer = new LineWriter(openStandardError(), {
     line,
     loss: describeLoss,
@@ -49,9 +45,7 @@ function writeLog(line: Format, level: Level): void {
     if (isWanted(notice.level)) writer.write(notice);
   });
   if (isWanted("info")) {
-    subscribe("plant-store:request", (message) => {
-      writer.write(message as RequestMessage);
-    });
+    subscribe("plant-store:request", (message) => writer.write(message as RequestMessage));
   }
   process.once("exit", () => writer.end());
 }
@@ -158,12 +152,12 @@ function statusColour(status: number): number {
 }
 
 function noticeInJson({ level, event, message, fields = {} }: Notice, time: number): string {
-  const members = Object.entries({ message, ...fields }).map(
-    ([member, value]) => `,${encodeText(member)}:${encodeValue(value)}`,
-  );
-  return `${jsonStart(level, event, time)}${members.join("")}}`;
+  const members = { time: formatTime(time), level, event, message, ...fields };
+  const text = JSON.stringify(members, (_, value) => value ?? null);
+  return escapeControls(hideTokens(text));
 }
 
+/** Not by `JSON.stringify`, which takes half a microsecond more: 2 to 3 % of a create. */
 function requestInJson(request: RequestMessage, time: number): string {
   const { method, path, status, error, cut, durationMs, bodyBytes, sentBytes, token } = request;
   const number = error === undefined ? "" : `,"error":${error}`;
@@ -173,11 +167,8 @@ function requestInJson(request: RequestMessage, time: number): string {
   const id = hideTokens(request.requestId); // has no character that needs an escape
   const outcome = `"method":${encodeText(method)},"path":${encodeText(path)},"status":${status}${number}${end}`;
   const rest = `"durationMs":${took},"bytes":${bodyBytes}${sent},"requestId":"${id}"`;
-  return `${jsonStart("info", "request", time)},${outcome},${rest},"token":${encodeText(token)}}`;
-}
-
-function jsonStart(level: Level, event: string, time: number): string {
-  return `{"time":"${formatTime(time)}","level":"${level}","event":"${event}"`;
+  const start = `{"time":"${formatTime(time)}","level":"info","event":"request"`;
+  return `${start},${outcome},${rest},"token":${encodeText(token)}}`;
 }
 
 let lastSecond = Number.NaN;
@@ -220,8 +211,4 @@ const TOKEN_FORM = new RegExp(
 function hideTokens(text: string): string {
   if (text.length < TOKEN_LENGTH || !(text.includes("pst_") || text.includes("%"))) return text;
   return text.replace(TOKEN_FORM, "pst_...");
-}
-
-function encodeValue(value: string | number | undefined): string {
-  return typeof value === "number" ? String(value) : encodeText(value);
 }
