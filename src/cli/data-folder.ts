@@ -1,12 +1,12 @@
 /**
- * Entering a data directory. In a folder of another user root becomes that user first: the owner
- * of a folder may put a link to any file of the machine in the place of every file there, and
- * root would write through it, and give it away (the class of CVE-2016-1247).
+ * Entering a data directory. In a folder of another user root becomes that user first: its owner may
+ * replace every file there with a link to any file of the machine, and root would write through it,
+ * and give it away (the class of CVE-2016-1247).
  *
- * Invariant. From `enterFolder` on, the process may do no more than the owner may, so that an
- * ordinary path is as good as a descriptor. A descriptor is used for a folder that its owner has
- * no path to, such as one of systemd's DynamicUser, below a folder of root's (0700), and for a
- * folder of root's whose path another user can lead elsewhere.
+ * Invariant: from `enterFolder` on, the process may do no more than the owner may, so that an
+ * ordinary path is as good as a descriptor. A descriptor is used for a folder that its owner has no
+ * path to, such as one of systemd's DynamicUser below a folder of root's (0700), and for a folder of
+ * root's whose path another user can lead elsewhere.
  */
 import fs from "node:fs";
 import { userInfo } from "node:os";
@@ -14,6 +14,9 @@ import path from "node:path";
 import { PlantStoreError } from "../core/errors.ts";
 import { UsageError } from "./command.ts";
 import { report, showPathAs } from "./output.ts";
+
+/** Without Windows, which has no users of this kind. */
+const posix = process as Required<NodeJS.Process>;
 
 /** Whether root is about to enter a folder of another user. */
 export function isAnothers(folder: string): boolean {
@@ -37,8 +40,8 @@ export function enterFolder(folder: string): string {
     // Node would open its debugger for the owner, who may send this signal to the process now.
     process.on("SIGUSR1", () => {});
     become(opened, (uid, gid) => {
-      process.setgid?.(gid);
-      process.setuid?.(uid);
+      posix.setgid(gid);
+      posix.setuid(uid);
     });
   }
   return pathOf(opened);
@@ -60,15 +63,15 @@ export function visitFolder(folder: string): Visit {
   const opened = openAsRoot(folder);
   if (opened === undefined) return { folder, end: () => {} };
   if (opened.uid === 0) return { folder: pathOf(opened), end: () => {} };
-  const groups = process.getgroups?.() ?? [];
+  const groups = posix.getgroups();
   become(opened, (uid, gid) => {
-    process.setegid?.(gid);
-    process.seteuid?.(uid);
+    posix.setegid(gid);
+    posix.seteuid(uid);
   });
   const end = () => {
-    process.seteuid?.(0);
-    process.setegid?.(0);
-    process.setgroups?.(groups);
+    posix.seteuid(0);
+    posix.setegid(0);
+    posix.setgroups(groups);
   };
   return { folder: pathOf(opened), end };
 }
@@ -87,7 +90,7 @@ interface Opened {
 
 /** The descriptor decides whose folder it is: what the path leads to may change at any moment. */
 function openAsRoot(folder: string): Opened | undefined {
-  if (process.geteuid?.() !== 0) return undefined;
+  if (posix.geteuid() !== 0) return undefined;
   try {
     const fd = fs.openSync(folder, fs.constants.O_RDONLY | fs.constants.O_DIRECTORY);
     const { uid, gid } = fs.fstatSync(fd);
@@ -106,7 +109,7 @@ function openAsRoot(folder: string): Opened | undefined {
 function become(opened: Opened, change: (uid: number, gid: number) => void): void {
   const { folder, uid } = opened;
   try {
-    process.setgroups?.([]);
+    posix.setgroups([]);
     const gid = groupOf(opened);
     change(uid, gid);
     const message = `running as the owner of "${folder}" (user ${uid}, group ${gid}), not as root`;
@@ -128,13 +131,13 @@ const NO_GROUP = 65534;
  * its user was changed, or that of a setgid folder in which the owner has made it.
  */
 function groupOf({ uid, gid }: Opened): number {
-  process.seteuid?.(uid);
+  posix.seteuid(uid);
   try {
     return userInfo().gid;
   } catch {
     return gid === uid ? gid : NO_GROUP; // a user without a name, as systemd's DynamicUser makes
   } finally {
-    process.seteuid?.(0);
+    posix.seteuid(0);
   }
 }
 
