@@ -51,6 +51,7 @@ export { OPENAPI } from "./http/openapi.ts";
 export { PlantServer, type ServerOptions } from "./http/server.ts";
 export type { TlsOptions } from "./http/tls.ts";
 export { type BackupReport, backup } from "./store/backup.ts";
+export { exportLines, listLogLines, readPlants } from "./store/export.ts";
 export {
   type ImportFile,
   type ImportOptions,
@@ -59,7 +60,6 @@ export {
   openImportFile,
 } from "./store/import.ts";
 export type { LineFault, LinePosition } from "./store/log-scan.ts";
-export { exportLines, listLogLines, readPlants } from "./store/plant-reader.ts";
 export { PlantStore, type PlantStoreOptions } from "./store/plant-store.ts";
 export {
   type Checkpoint,

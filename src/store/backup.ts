@@ -1,11 +1,10 @@
 /**
  * `backup`: a copy of a data directory's plants and tokens that can be started from.
  *
- * Invariants. The copy holds every plant that was acknowledged before the
- * backup began, whole lines only, synced, with a checkpoint of its own, and
- * was verified after it was written. It appears under its name all at once, by
- * a rename; what a killed backup leaves behind has another name. The source is
- * only read, also beside a running server.
+ * Invariants. The copy holds every plant that was acknowledged before the backup began, whole lines
+ * only, synced, with a checkpoint of its own, and was verified after it was written. It appears
+ * under its name all at once, by a rename; what a killed backup leaves has another name. The source
+ * is only read, also beside a running server.
  */
 import { randomBytes } from "node:crypto";
 import fs from "node:fs";
@@ -23,8 +22,8 @@ import {
   mismatchError,
   openLogForReading,
   type Readable,
-  shorterError,
-} from "./open-log.ts";
+  refuseShorter,
+} from "./readable-log.ts";
 
 export interface BackupReport {
   readonly plants: number;
@@ -35,16 +34,14 @@ export interface BackupReport {
 /**
  * Copies the plants and tokens of a data directory into a new folder, and nothing else.
  *
- * @param directory the data directory.
  * @param target the folder to make; it must not exist.
- * @param onProgress told how many bytes of the copy are verified, and of how
- * many, about once a MiB.
+ * @param onProgress receives how many bytes of the copy are verified, about once a MiB.
  * @param onOpen called when all of the data directory is open, which is not looked at again, and
  * before anything is made; returns the path of the target from then on. So a program may read as
  * one user and write as another.
- * @throws PlantStoreError `io_error` when the target exists or the system
- * refuses, `locked` when the process that holds the directory does not answer,
- * `corruption` when the log is damaged: a backup of it would be none.
+ * @throws PlantStoreError `io_error` if the target exists or the system refuses, `locked` if the
+ * process that holds the directory does not answer, `corruption` if the log is damaged: a backup of
+ * it would be none.
  */
 export async function backup(
   directory: string,
@@ -52,7 +49,7 @@ export async function backup(
   onProgress?: (bytes: number, total: number) => void,
   onOpen: () => string = () => target,
 ): Promise<BackupReport> {
-  requireFree(target);
+  refuseExisting(target);
   const source = await openSource(directory);
   try {
     return await copyInto(onOpen(), source, onProgress);
@@ -67,7 +64,7 @@ interface Source {
   readonly plants: LogFile;
   readonly checkpoint: Checkpoint | undefined;
   readonly readable: Readable;
-  /** Absent where there is no token log. */
+  /** Absent if there is no token log. */
   readonly tokens: LogFile | undefined;
 }
 
@@ -89,7 +86,7 @@ async function copyInto(
   source: Source,
   onProgress: ((bytes: number, total: number) => void) | undefined,
 ): Promise<BackupReport> {
-  requireFree(target);
+  refuseExisting(target);
   const partial = `${path.resolve(target)}.partial-${randomBytes(4).toString("hex")}`;
   await ensureDirectory(partial);
   try {
@@ -106,18 +103,13 @@ async function copyInto(
   }
 }
 
-function requireFree(target: string): void {
-  if (isThere(target)) {
-    throw new PlantStoreError("io_error", `Cannot back up to "${target}": it exists already`);
-  }
-}
-
-function isThere(target: string): boolean {
+function refuseExisting(target: string): void {
+  let found: fs.Stats | undefined;
   try {
-    return fs.lstatSync(target, { throwIfNoEntry: false }) !== undefined;
-  } catch {
-    return false; // making it will say why it cannot be
-  }
+    found = fs.lstatSync(target, { throwIfNoEntry: false });
+  } catch {} // making it will say why it cannot be
+  if (found === undefined) return;
+  throw new PlantStoreError("io_error", `Cannot back up to "${target}": it exists already`);
 }
 
 async function copyPlants(
@@ -129,17 +121,16 @@ async function copyPlants(
   try {
     if (lastLine.length > 0) await copy.appendOrThrow(lastLine);
     const size = copy.size();
-    const knownBytes = checkpoint?.bytes ?? 0;
-    if (size < knownBytes) throw shorterError(plants.path, size, knownBytes);
+    refuseShorter(plants.path, size, checkpoint);
     const scan = new LogScan(copy, {
       checkpoint,
       onFault: ({ kind, position, reason }) => {
         if (kind !== "repeat") throw lineError(plants.path, position, reason);
       },
-      onProgress: onProgress && ((bytes) => onProgress(bytes, size)),
+      onProgress,
     });
     await scan.run(LOG_START, size);
-    if (!scan.matchesCheckpoint) throw mismatchError(plants.path, knownBytes);
+    if (!scan.matchesCheckpoint) throw mismatchError(plants.path, checkpoint);
     await writeCheckpoint(copy.path, scan.end);
     return { plants: scan.index.size, bytes: scan.end.bytes };
   } finally {

@@ -1,16 +1,16 @@
 /**
- * `import`: creates the plants of a text of JSON lines, through the same
- * validator and the same writer as requests.
+ * `import`: creates the plants of a text of JSON lines, through the same validator and the same
+ * writer as requests.
  *
- * May be run again: a plant that is stored already counts as replayed. Memory
- * is bounded by a block of lines, whose creates go out together.
+ * May be run again: a plant that is stored already counts as replayed. Memory is bounded by a block
+ * of lines, whose creates go out together.
  */
 import { open } from "node:fs/promises";
 import { PlantStoreError } from "../core/errors.ts";
 import { parseNewPlant } from "../core/plant.ts";
 import type { CreateOutcome, PlantService } from "../core/services.ts";
 import { LINE_FEED, RECORD_BYTES_MAX } from "../log/format.ts";
-import { type LineBlock, splitLines, visitLines } from "../log/reader.ts";
+import { splitLines, visitLines } from "../log/reader.ts";
 import { ioError } from "../log/system-error.ts";
 
 export interface ImportReport {
@@ -21,18 +21,21 @@ export interface ImportReport {
 }
 
 export interface ImportOptions {
-  /** Told why a line was not taken; lines count from 1. */
+  /** Receives why a line was not taken; lines count from 1. */
   readonly onRefused?: (line: number, reason: string) => void;
-  /** Told how many bytes and lines were dealt with so far. */
+  /** Receives how many bytes and lines were dealt with so far. */
   readonly onProgress?: (bytes: number, lines: number) => void;
 }
+
+/** Bytes of lines whose creates go out together. */
+const BLOCK_BYTES = 1024 * 1024;
 
 /**
  * Creates every plant of the text; a line that is none is refused and the rest goes on.
  *
- * @throws PlantStoreError when the store takes no more (`write_failed`,
- * `not_stored`, `overloaded`, `store_failed`, `closed`), or the text is none of lines
- * (`invalid_json`): the plants before are durable, so run it again.
+ * @throws PlantStoreError if the store takes no more (`write_failed`, `not_stored`, `overloaded`,
+ * `store_failed`, `closed`), or the text has no lines (`invalid_json`): the plants before are
+ * durable, so run it again.
  */
 export async function importPlants(
   plants: PlantService,
@@ -40,8 +43,9 @@ export async function importPlants(
   { onRefused, onProgress }: ImportOptions = {},
 ): Promise<ImportReport> {
   const report = { created: 0, replayed: 0, refused: 0 };
-  for await (const block of splitLines(inPieces(withLastLineFeed(text)))) {
-    const lines = linesOf(block);
+  for await (const block of splitLines(inPieces(text))) {
+    const lines: Line[] = [];
+    visitLines(block, (bytes, { line }) => lines.push({ line, bytes }));
     for (const [at, outcome] of (await createAll(plants, lines)).entries()) {
       if (!(outcome instanceof PlantStoreError)) report[outcome]++;
       else {
@@ -56,7 +60,7 @@ export async function importPlants(
 
 export interface ImportFile {
   readonly text: AsyncIterable<Buffer>;
-  /** Its length, where it has one: a pipe has none. */
+  /** Its length, if it has one: a pipe has none. */
   readonly bytes: number | undefined;
 }
 
@@ -74,7 +78,7 @@ export async function openImportFile(filePath: string): Promise<ImportFile> {
       throw new Error("expected a file, got a folder");
     }
     return {
-      text: handle.createReadStream({ highWaterMark: PIECE_BYTES }),
+      text: handle.createReadStream({ highWaterMark: BLOCK_BYTES }),
       bytes: stat.isFile() ? stat.size : undefined,
     };
   } catch (cause) {
@@ -84,40 +88,34 @@ export async function openImportFile(filePath: string): Promise<ImportFile> {
 
 interface Line {
   readonly line: number;
-  readonly text: Buffer;
+  readonly bytes: Buffer;
 }
 
-function linesOf(block: LineBlock): Line[] {
-  const lines: Line[] = [];
-  visitLines(block, (text, { line }) => lines.push({ line, text }));
-  return lines;
-}
-
-/** What became of a line; an error where it was not taken. */
+/** What became of a line; an error if it was not taken. */
 type LineOutcome = CreateOutcome | PlantStoreError;
 
 /**
- * The creates of a block go out together. A record may be six times as long as
- * its line, so what the store had no room for then goes out once it has.
+ * The creates of a block go out together. A record may be six times as long as its line, so what the
+ * store had no room for then goes out once it has.
  *
  * @throws PlantStoreError what is not the line's fault; every create has ended then.
  */
 async function createAll(plants: PlantService, lines: readonly Line[]): Promise<LineOutcome[]> {
-  const outcomes = await Promise.all(lines.map(({ text }) => createFrom(plants, text)));
+  const outcomes = await Promise.all(lines.map(({ bytes }) => createFrom(plants, bytes)));
   const failure = outcomes.find((outcome) => !isOfLine(outcome) && !isOverloaded(outcome));
   if (failure !== undefined) throw failure;
   const waiting = lines.filter((_, at) => isOverloaded(outcomes[at]));
   if (waiting.length === 0) return outcomes;
-  if (waiting.length === lines.length) throw outcomes[0]; // it is not us who fill it
+  if (waiting.length === lines.length) throw outcomes[0]; // others fill the store
   const later = (await createAll(plants, waiting)).values();
   return outcomes.map((outcome) => {
     return isOverloaded(outcome) ? (later.next().value as LineOutcome) : outcome;
   });
 }
 
-async function createFrom(plants: PlantService, text: Buffer): Promise<LineOutcome> {
+async function createFrom(plants: PlantService, line: Buffer): Promise<LineOutcome> {
   try {
-    return await plants.create(parseNewPlant(text));
+    return await plants.create(parseNewPlant(line));
   } catch (error) {
     if (error instanceof PlantStoreError) return error;
     throw error;
@@ -142,16 +140,17 @@ const LINE_FAULTS: readonly string[] = [
   "conflict",
 ];
 
-/** Creates of so many bytes go out together, however long the chunks are. */
-const PIECE_BYTES = 1024 * 1024;
-
-/** @throws PlantStoreError `invalid_json` for a line that no log could hold: it would be held whole. */
+/**
+ * Cuts long chunks, and ends the last line if it lacks its line feed.
+ *
+ * @throws PlantStoreError `invalid_json` for a line that no log could hold: it would be held whole.
+ */
 async function* inPieces(text: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   let position = 0;
   let lineStart = 0;
   for await (const chunk of text) {
-    for (let at = 0; at < chunk.length; at += PIECE_BYTES) {
-      const piece = chunk.subarray(at, at + PIECE_BYTES);
+    for (let at = 0; at < chunk.length; at += BLOCK_BYTES) {
+      const piece = chunk.subarray(at, at + BLOCK_BYTES);
       const lineEnd = piece.lastIndexOf(LINE_FEED);
       if (lineEnd >= 0) lineStart = position + lineEnd + 1;
       position += piece.length;
@@ -159,6 +158,7 @@ async function* inPieces(text: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
       yield piece;
     }
   }
+  if (position > lineStart) yield Buffer.of(LINE_FEED);
 }
 
 function tooLong(lineStart: number): PlantStoreError {
@@ -167,14 +167,4 @@ function tooLong(lineStart: number): PlantStoreError {
     `Byte offset ${lineStart}: expected one plant a line, got more than ${RECORD_BYTES_MAX} bytes; ` +
       "write the plants of an array one a line, without brackets and commas",
   );
-}
-
-/** The last line of a text counts also without a line feed. */
-async function* withLastLineFeed(text: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
-  let last: number | undefined;
-  for await (const chunk of text) {
-    last = chunk.at(-1) ?? last;
-    yield chunk;
-  }
-  if (last !== undefined && last !== LINE_FEED) yield Buffer.of(LINE_FEED);
 }

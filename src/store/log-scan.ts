@@ -49,8 +49,8 @@ export interface ScanOptions {
   readonly isLost?: (line: Buffer, position: LinePosition) => boolean;
   /** The last checkpoint of the log. */
   readonly checkpoint?: Checkpoint | undefined;
-  /** Receives how many bytes were read so far, about once a MiB. */
-  readonly onProgress?: ((bytes: number) => void) | undefined;
+  /** Receives how many bytes were read, and of how many, about once a MiB. */
+  readonly onProgress?: ((bytes: number, total: number) => void) | undefined;
 }
 
 const LOST_PAGES =
@@ -102,7 +102,7 @@ export class LogScan {
         const unreadable = this.#takeBlock(block, loader);
         reached = positionAfter(block);
         if (unreadable.length > 0 || loader.hasRepeats) await this.#report(unreadable, loader);
-        this.#options.onProgress?.(reached.offset);
+        this.#options.onProgress?.(reached.offset, end);
       }
     } catch (error) {
       const isUnreadableFile = error instanceof PlantStoreError && error.code === "io_error";

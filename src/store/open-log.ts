@@ -1,31 +1,23 @@
 /**
- * Opens the log of a data directory: for writing, with an index that may be served from, or for
- * reading beside the process that writes it.
+ * Opens the log of a data directory for writing, with an index that may be served from.
  *
  * Invariant. Every line is read before anything is changed, so a log that needs a person is left
- * exactly as it was found. A start refuses whatever may concern an acknowledged plant: a line that
- * cannot be read, one id with two contents (either may be the acknowledged one), a log that is
- * shorter than its checkpoint or differs from it. What a power cut leaves is mended (log/mend).
+ * exactly as it was found. Refused is whatever may concern an acknowledged plant: a line that cannot
+ * be read, one id with two contents (either may be the acknowledged one), a log that is shorter than
+ * its checkpoint or differs from it. What a power cut leaves is mended (log/mend).
  */
 import { existsSync } from "node:fs";
 import fs from "node:fs/promises";
-import path from "node:path";
-import { PlantStoreError } from "../core/errors.ts";
-import { LOCK_NAME, LOG_NAME } from "../core/file-names.ts";
-import { type Checkpoint, readCheckpoint } from "../log/checkpoint.ts";
+import { type Checkpoint, newCheckpointPath, readCheckpoint } from "../log/checkpoint.ts";
 import { type ByteRange, LogFile } from "../log/file.ts";
-import { LINE_FEED, type LinePosition } from "../log/format.ts";
-import { askDurableBytes } from "../log/lock.ts";
+import { removeLeftover } from "../log/folder.ts";
 import { earliestBatchStart, hasLostSector, mendLog, rewriteLastBatch } from "../log/mend.ts";
-import { endOfLines, LOG_START, lineError, readTail } from "../log/reader.ts";
+import { endOfLines, LOG_START, lineError } from "../log/reader.ts";
 import { ioError } from "../log/system-error.ts";
 import type { IdIndex } from "./id-index.ts";
-import { type LineFault, LogScan } from "./log-scan.ts";
+import { type LineFault, type LinePosition, LogScan } from "./log-scan.ts";
 import { isRecord } from "./plant-lines.ts";
-
-export function logPathOf(directory: string): string {
-  return path.join(path.resolve(directory), LOG_NAME);
-}
+import { logPathOf, mismatchError, refuseMissing, refuseShorter } from "./readable-log.ts";
 
 /** A log that may be appended to. */
 export interface OpenedLog {
@@ -49,10 +41,12 @@ export async function openLog(
 ): Promise<OpenedLog> {
   const logPath = logPathOf(directory);
   const checkpoint = await readCheckpoint(logPath);
-  if (!existsSync(logPath)) assertNothingLost(logPath, checkpoint);
+  if (!existsSync(logPath)) refuseMissing(logPath, checkpoint);
   const file = await LogFile.open(logPath);
   try {
-    return { file, checkpoint, ...(await recover(file, checkpoint, onProgress)) };
+    const { index, end } = await recover(file, checkpoint, onProgress);
+    if (end.bytes > 0) removeLeftovers(logPath);
+    return { file, index, end, checkpoint };
   } catch (error) {
     await file.close();
     throw error;
@@ -65,9 +59,7 @@ async function recover(
   onProgress: ((bytes: number, total: number) => void) | undefined,
 ): Promise<Pick<OpenedLog, "index" | "end">> {
   const size = file.survey();
-  const knownBytes = checkpoint?.bytes ?? 0;
-  if (size < knownBytes) throw shorterError(file.path, size, knownBytes);
-
+  refuseShorter(file.path, size, checkpoint);
   const damaged: ByteRange[] = [];
   const scan = new LogScan(file, {
     checkpoint,
@@ -76,18 +68,27 @@ async function recover(
       if (fault.kind === "mendable") damaged.push({ ...fault.position, bytes: fault.bytes });
       else refuse(file.path, fault);
     },
-    onProgress: onProgress && ((bytes) => onProgress(bytes, size)),
+    onProgress,
   });
   const tail = await scan.run(LOG_START, await endOfLines(file, size));
-  if (!scan.matchesCheckpoint) throw mismatchError(file.path, knownBytes);
+  if (!scan.matchesCheckpoint) throw mismatchError(file.path, checkpoint);
   await scan.inspectTail(tail);
 
   // Everything was read: from here on the log is changed.
   await removePersistedIndex(file.path);
   const length = await mendLog(file, { damaged, tail, isRecord });
-  await rewriteLastBatch(file, length, knownBytes);
+  await rewriteLastBatch(file, length, checkpoint?.bytes);
   await scan.run(tail, length); // the last record, if it was completed
   return { index: scan.index, end: scan.end };
+}
+
+/**
+ * Removes what a killed process left unfinished beside a log that holds something: the log was
+ * found good, and no other process writes here.
+ */
+function removeLeftovers(logPath: string): void {
+  removeLeftover(repairedPath(logPath));
+  removeLeftover(newCheckpointPath(logPath));
 }
 
 function refuse(logPath: string, { kind, position, reason }: LineFault): void {
@@ -127,72 +128,7 @@ export async function removePersistedIndex(logPath: string): Promise<void> {
   }
 }
 
-/**
- * Opens a log for reading, without the lock.
- *
- * @throws PlantStoreError `io_error` if there is none; `corruption` if there is none and a
- * checkpoint is left that knows of one.
- */
-export async function openLogForReading(directory: string): Promise<LogFile> {
-  const logPath = logPathOf(directory);
-  const file = await LogFile.openForReading(logPath);
-  if (file !== undefined) return file;
-  assertNothingLost(logPath, await readCheckpoint(logPath));
-  throw new PlantStoreError(
-    "io_error",
-    `Cannot read "${logPath}": there is no such file; name the data directory with --data`,
-  );
-}
-
-/** How much of a log may be read without the lock. */
-export interface Readable {
-  /** Where the whole lines end. */
-  readonly end: number;
-  /** The line after them, with a line feed of its own; empty if there is none. */
-  readonly lastLine: Buffer;
-}
-
-/**
- * While a process holds the directory, the bytes that it knows to be on disk are readable. While
- * none does, every whole line is, and a last record that lacks only its line feed: the next start
- * completes it, so no reader may leave it out.
- *
- * @throws PlantStoreError `locked` if the holder does not answer; `io_error`.
- */
-export async function findReadable(directory: string, file: LogFile): Promise<Readable> {
-  const durableBytes = await askDurableBytes(directory, LOCK_NAME);
-  const size = durableBytes ?? file.size();
-  const end = await endOfLines(file, size);
-  const tail = durableBytes === undefined ? await readTail(file, end, size) : undefined;
-  const isWhole = tail !== undefined && isRecord(tail);
-  return { end, lastLine: Buffer.concat(isWhole ? [tail, Buffer.of(LINE_FEED)] : []) };
-}
-
-/** @throws PlantStoreError `corruption` if the checkpoint of a log that is gone knows of plants. */
-function assertNothingLost(logPath: string, checkpoint: Checkpoint | undefined): void {
-  const knownBytes = checkpoint?.bytes ?? 0;
-  if (knownBytes === 0) return;
-  throw new PlantStoreError(
-    "corruption",
-    `Cannot open "${logPath}": it is missing, and its checkpoint knows of ${knownBytes} bytes; ` +
-      'restore it from a backup, or accept the loss with "plant-store repair"',
-  );
-}
-
-export function shorterError(logPath: string, size: number, knownBytes: number): PlantStoreError {
-  return new PlantStoreError(
-    "corruption",
-    `Cannot open "${logPath}": it holds ${size} bytes, and its checkpoint knows of ${knownBytes}: ` +
-      "it was cut, or copied before its checkpoint; " +
-      'restore it from a backup, or accept it as it is with "plant-store repair"',
-  );
-}
-
-export function mismatchError(logPath: string, knownBytes: number): PlantStoreError {
-  return new PlantStoreError(
-    "corruption",
-    `Cannot open "${logPath}": its first ${knownBytes} bytes are not those its checkpoint knows; ` +
-      "if that was an edit made on purpose, or there is no backup to restore, accept it " +
-      'with "plant-store repair"',
-  );
+/** Where a repair writes the new log; a repair that was killed leaves it there. */
+export function repairedPath(logPath: string): string {
+  return `${logPath}.repaired`;
 }

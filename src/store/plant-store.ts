@@ -16,9 +16,9 @@ import { assertInt64 } from "../core/int64.ts";
 import { assertFunction, assertText, readNumber } from "../core/options.ts";
 import { encodeNewPlant, type NewPlant, parseNewPlant, validateNewPlant } from "../core/plant.ts";
 import type { CreateOutcome, ListOptions, PlantService, StoreStatus } from "../core/services.ts";
-import { Checkpointer, newCheckpointPath } from "../log/checkpoint.ts";
+import { Checkpointer } from "../log/checkpoint.ts";
 import type { LogFile } from "../log/file.ts";
-import { ensureDirectory, removeLeftover, unpromisedFileSystem } from "../log/folder.ts";
+import { ensureDirectory, unpromisedFileSystem } from "../log/folder.ts";
 import { DirectoryLock } from "../log/lock.ts";
 import { readLineAt } from "../log/reader.ts";
 import { describeSystemError } from "../log/system-error.ts";
@@ -26,7 +26,6 @@ import { LogWriter } from "../log/writer.ts";
 import { type IdIndex, OFFSET_LIMIT } from "./id-index.ts";
 import { type OpenedLog, openLog } from "./open-log.ts";
 import { type ListBlocks, listLines, listPlants, unknownCursor } from "./plant-list.ts";
-import { repairedPath } from "./repair.ts";
 
 export interface PlantStoreOptions {
   /** What this process does, named to another process that finds the directory locked. Default: `library`. */
@@ -115,7 +114,6 @@ export class PlantStore implements PlantService {
     });
     try {
       const log = await openLog(directory, onProgress);
-      if (log.end.bytes > 0) removeLeftovers(log.file.path);
       store = new PlantStore(log, { lock, batchBytesMax, queueBytesMax });
       return store;
     } catch (error) {
@@ -291,13 +289,4 @@ async function prepareDirectory(directory: string): Promise<void> {
       "nor that what was answered 200 survives a power cut, is promised; " +
       "use a local file system, such as ext4 or XFS",
   );
-}
-
-/**
- * Removes what a killed process left unfinished beside a log that holds something: the log was
- * found good, and no other process writes here.
- */
-function removeLeftovers(logPath: string): void {
-  removeLeftover(repairedPath(logPath));
-  removeLeftover(newCheckpointPath(logPath));
 }

@@ -1,16 +1,16 @@
 /**
  * `verify`: reads a log from its first byte to its last and reports.
  *
- * Takes no lock and changes nothing. Beside a running server it stops at the
- * bytes that server knows to be durable. What a line is worth is said by
- * store/log-scan, the same code that a start goes by.
+ * Takes no lock and changes nothing. Beside a running server it stops at the bytes that the server
+ * knows to be durable. Lines are judged by the code that a start uses (store/log-scan).
  */
 import { LOCK_NAME } from "../core/file-names.ts";
 import { type Checkpoint, readCheckpoint } from "../log/checkpoint.ts";
 import { askDurableBytes } from "../log/lock.ts";
 import { endOfLines, LOG_START } from "../log/reader.ts";
 import { type LineFault, LogScan } from "./log-scan.ts";
-import { lostLineJudge, openLogForReading } from "./open-log.ts";
+import { lostLineJudge } from "./open-log.ts";
+import { openLogForReading } from "./readable-log.ts";
 
 export interface VerifyReport {
   /** Lines that hold a plant. */
@@ -21,20 +21,20 @@ export interface VerifyReport {
   readonly duplicates: number;
   /** Lines that cannot be read, or that have the id of another plant: a person has to look. */
   readonly damaged: number;
-  /** Lines that lost pages in a power cut: never acknowledged, put aside by the next start. */
+  /** Lines that lost pages in a power cut: never acknowledged; the next start mends them. */
   readonly mendable: number;
-  /** Bytes behind the last line feed: never acknowledged, settled by the next start. */
+  /** Bytes after the last line feed: never acknowledged; the next start mends them. */
   readonly tornBytes: number;
-  /** `shorter`: the log ends before the length the checkpoint knows; `none`: no readable checkpoint. */
+  /** `shorter`: the log ends before the checkpoint's length; `none`: no readable checkpoint. */
   readonly checksum: "matches" | "differs" | "shorter" | "none";
-  /** The length the checkpoint speaks of. */
+  /** The length of the log in the checkpoint. */
   readonly checkpointBytes?: number;
 }
 
 export interface VerifyOptions {
-  /** Told of every damaged or repeated line as it is found. */
+  /** Receives every damaged or repeated line as it is found. */
   readonly onFault?: (fault: LineFault) => void;
-  /** Told how much of the log was read, about once a MiB. */
+  /** Receives how much of the log was read, about once a MiB. */
   readonly onProgress?: (bytes: number, total: number) => void;
 }
 
@@ -44,9 +44,8 @@ export function isSound({ damaged, checksum }: VerifyReport): boolean {
 }
 
 /**
- * @throws PlantStoreError `io_error` where there is no log or it cannot be
- * read, `corruption` where only its checkpoint is left, `locked` when the
- * process that holds the directory does not answer.
+ * @throws PlantStoreError `io_error` if there is no log or it cannot be read, `corruption` if only
+ * its checkpoint is left, `locked` if the process that holds the directory does not answer.
  */
 export async function verifyLog(
   directory: string,
@@ -60,13 +59,13 @@ export async function verifyLog(
     const counts = { repeat: 0, conflict: 0, unreadable: 0, mendable: 0 };
     const scan = new LogScan(file, {
       checkpoint,
-      // What a running server vouches for has lost nothing.
+      // The durable bytes of a running server have lost nothing.
       ...(durableBytes === undefined && { isLost: await lostLineJudge(file, end, checkpoint) }),
       onFault: (fault) => {
         counts[fault.kind]++;
         onFault?.(fault);
       },
-      onProgress: onProgress && ((bytes) => onProgress(bytes, end)),
+      onProgress,
     });
     const tail = await scan.run(LOG_START, await endOfLines(file, end));
     if (end > tail.offset) await scan.inspectTail(tail);
