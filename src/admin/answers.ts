@@ -1,12 +1,7 @@
 /** What each path of the admin listener answers, and what the answers are made from. */
 import type { Status } from "../core/services.ts";
 import { OPENAPI } from "../http/openapi.ts";
-import {
-  EventLoopDelay,
-  EXPOSITION_TYPE,
-  encodeProcessMetrics,
-  encodeServiceMetrics,
-} from "./metrics.ts";
+import { EventLoopDelay, EXPOSITION_TYPE, encodeMetrics } from "./metrics.ts";
 import { Recorder } from "./recorder.ts";
 import { describeState, judgeState, readStatusDocument } from "./status.ts";
 import { STATUS_PAGE, STATUS_PAGE_POLICY } from "./status-page.ts";
@@ -38,8 +33,8 @@ export const ROUTES: Readonly<Record<string, (sources: Sources) => Answer | Prom
   },
   "/metrics": async (sources) => {
     const { status, recorder, version, delay } = sources;
-    const service = encodeServiceMetrics(status, recorder, version, await sources.freeBytes());
-    return { status: 200, type: EXPOSITION_TYPE, body: service + encodeProcessMetrics(delay) };
+    const body = encodeMetrics(status, recorder, version, delay, await sources.freeBytes());
+    return { status: 200, type: EXPOSITION_TYPE, body };
   },
   "/status.json": async (sources) => {
     const { status, recorder, version } = sources;

@@ -10,130 +10,115 @@ import { judgeState, STATES } from "./status.ts";
 
 export const EXPOSITION_TYPE = "text/plain; version=0.0.4; charset=utf-8";
 
+/** Every metric: its name, its type and its help. */
+const METRICS = `
+plant_store_build_info gauge The version of the store and of Node; the value is always 1.
+plant_store_state gauge 1 for the state the service is in, 0 for the others.
+plant_store_http_requests_total counter Requests by operation, status (0: broke off) and error number; the number of a success is empty.
+plant_store_http_request_duration_seconds histogram From the headers of a request to its answer, by method; no streams.
+plant_store_http_request_body_bytes_total counter Bytes of request bodies.
+plant_store_sync_duration_seconds histogram How long a write that syncs a batch took.
+plant_store_batch_records histogram Plants in a batch.
+plant_store_batch_bytes histogram Bytes in a batch.
+plant_store_connections_dropped_total counter Connections closed at once because the most were open.
+plant_store_warnings_total counter Events \`warning\` logged.
+plant_store_plants gauge Plants stored.
+plant_store_log_bytes gauge Durable bytes of the log.
+plant_store_checkpoint_bytes gauge Bytes of the log that the newest checkpoint covers.
+plant_store_queue_bytes gauge Bytes of records that wait for the disk.
+plant_store_disk_free_bytes gauge Free room on the disk.
+plant_store_tokens gauge Live tokens.
+plant_store_token_expiry_timestamp_seconds gauge When a live token expires, in seconds since 1970; none for one that does not.
+process_cpu_seconds_total counter Processor time of the process, of its user and system part.
+process_resident_memory_bytes gauge Memory of the process.
+process_start_time_seconds gauge When the process started, in seconds since 1970.
+process_open_fds gauge Open descriptors of the process.
+process_max_fds gauge The most it may have open.
+nodejs_heap_size_used_bytes gauge JavaScript heap in use.
+nodejs_heap_size_total_bytes gauge JavaScript heap.
+nodejs_external_memory_bytes gauge Memory that belongs to JavaScript objects outside of the heap, the index for one.
+nodejs_eventloop_delay_seconds histogram How late a timer fired that is due every 10 ms.
+`;
+
+type Labels = Readonly<Record<string, string | number>>;
+type Sample = readonly [labels: Labels, value: number | Histogram];
+/** One sample without labels, none while it is not known, or samples by their labels. */
+type Value = number | Histogram | undefined | readonly Sample[];
+
 /** @param freeBytes of the disk, if they are known. */
-export function encodeServiceMetrics(
+export function encodeMetrics(
   status: Status,
   recorder: Recorder,
   version: string,
+  delay: EventLoopDelay,
   freeBytes: number | undefined,
 ): string {
+  const values: Readonly<Record<string, Value>> = {
+    ...readService(status, version, judgeState(status, recorder, freeBytes)),
+    ...readRecorder(recorder),
+    plant_store_disk_free_bytes: freeBytes,
+    ...readProcess(),
+    nodejs_eventloop_delay_seconds: delay.seconds,
+  };
+  return METRICS.trim()
+    .split("\n")
+    .map((line) => {
+      const [, name = "", type = "", help = ""] = /^(\w+) (\w+) (.*)$/.exec(line) ?? [];
+      return encodeMetric(name, type, help, values[name]);
+    })
+    .join("");
+}
+
+function readService(status: Status, version: string, state: string): Record<string, Value> {
   const store = status.store();
-  return [
-    gauge(
-      "plant_store_build_info",
-      "The version of the store and of Node; the value is always 1.",
-      [{ labels: { version, node: process.version }, value: 1 }],
-    ),
-    ...encodeRequests(recorder),
-    ...encodeBatches(recorder),
-    counter("plant_store_warnings_total", "Events `warning` logged.", recorder.warnings),
-    encodeState(judgeState(status, recorder, freeBytes)),
-    gauge("plant_store_plants", "Plants stored.", store?.plants),
-    gauge("plant_store_log_bytes", "Durable bytes of the log.", store?.logBytes),
-    gauge(
-      "plant_store_checkpoint_bytes",
-      "Bytes of the log that the newest checkpoint covers.",
-      store && (store.checkpointBytes ?? 0),
-    ),
-    gauge("plant_store_queue_bytes", "Bytes of records that wait for the disk.", store?.queueBytes),
-    gauge("plant_store_disk_free_bytes", "Free room on the disk.", freeBytes),
-    gauge("plant_store_tokens", "Live tokens.", store && status.tokens().length),
-    encodeExpiries(status),
-  ].join("");
-}
-
-function encodeState(state: string): string {
-  const samples = STATES.map((name) => ({
-    labels: { state: name },
-    value: Number(name === state),
-  }));
-  const help = "1 for the state the service is in, 0 for the others.";
-  return gauge("plant_store_state", help, samples);
-}
-
-function encodeRequests(recorder: Recorder): string[] {
-  const answers = recorder.answers.map(({ operation, status, error = "", count }) => {
-    return { labels: { operation, status, error }, value: count };
-  });
-  const durations = [...recorder.requestSeconds].map(([method, value]) => {
-    return { labels: { method }, value };
-  });
-  return [
-    counter(
-      "plant_store_http_requests_total",
-      "Requests by operation, status (0: broke off) and error number; the number of a success is empty.",
-      answers,
-    ),
-    histogram(
-      "plant_store_http_request_duration_seconds",
-      "From the headers of a request to its answer, by method; no streams.",
-      durations,
-    ),
-    counter(
-      "plant_store_http_request_body_bytes_total",
-      "Bytes of request bodies.",
-      recorder.bodyBytes,
-    ),
-    counter(
-      "plant_store_connections_dropped_total",
-      "Connections closed at once because the most were open.",
-      recorder.droppedConnections,
-    ),
-  ];
-}
-
-function encodeBatches({ syncSeconds, batchRecords, batchBytes }: Recorder): string[] {
-  const help = "How long a write that syncs a batch took.";
-  return [
-    histogram("plant_store_sync_duration_seconds", help, syncSeconds),
-    histogram("plant_store_batch_records", "Plants in a batch.", batchRecords),
-    histogram("plant_store_batch_bytes", "Bytes in a batch.", batchBytes),
-  ];
-}
-
-function encodeExpiries(status: Status): string {
   // A log that was edited may have two live tokens of one name: only the newest has a series.
   const expiries = new Map(status.tokens().map(({ name, expiresAt }) => [name, expiresAt]));
-  return gauge(
-    "plant_store_token_expiry_timestamp_seconds",
-    "When a live token expires, in seconds since 1970; none for one that does not.",
-    [...expiries].flatMap(([token, expiresAt]) =>
-      expiresAt === undefined ? [] : [{ labels: { token }, value: expiresAt / 1000 }],
+  return {
+    plant_store_build_info: [[{ version, node: process.version }, 1]],
+    plant_store_state: STATES.map((name) => [{ state: name }, Number(name === state)]),
+    plant_store_plants: store?.plants,
+    plant_store_log_bytes: store?.logBytes,
+    plant_store_checkpoint_bytes: store && (store.checkpointBytes ?? 0),
+    plant_store_queue_bytes: store?.queueBytes,
+    plant_store_tokens: store && status.tokens().length,
+    plant_store_token_expiry_timestamp_seconds: [...expiries].flatMap(([token, expiresAt]) =>
+      expiresAt === undefined ? [] : [[{ token }, expiresAt / 1000] as const],
     ),
-  );
+  };
 }
 
-export function encodeProcessMetrics(delay: EventLoopDelay): string {
+function readRecorder(recorder: Recorder): Record<string, Value> {
+  return {
+    plant_store_http_requests_total: recorder.answers.map((answer) => {
+      const { operation, status, error = "", count } = answer;
+      return [{ operation, status, error }, count];
+    }),
+    plant_store_http_request_duration_seconds: [...recorder.requestSeconds].map(
+      ([method, seconds]) => [{ method }, seconds],
+    ),
+    plant_store_http_request_body_bytes_total: recorder.bodyBytes,
+    plant_store_sync_duration_seconds: recorder.syncSeconds,
+    plant_store_batch_records: recorder.batchRecords,
+    plant_store_batch_bytes: recorder.batchBytes,
+    plant_store_connections_dropped_total: recorder.droppedConnections,
+    plant_store_warnings_total: recorder.warnings,
+  };
+}
+
+function readProcess(): Record<string, Value> {
   const { user, system } = process.cpuUsage();
   const memory = process.memoryUsage();
   const descriptors = readDescriptors();
-  return [
-    counter(
-      "process_cpu_seconds_total",
-      "Processor time of the process, of its user and system part.",
-      (user + system) / 1e6,
-    ),
-    gauge("process_resident_memory_bytes", "Memory of the process.", memory.rss),
-    gauge(
-      "process_start_time_seconds",
-      "When the process started, in seconds since 1970.",
-      performance.timeOrigin / 1000, // does not change with the clock
-    ),
-    gauge("process_open_fds", "Open descriptors of the process.", descriptors?.open),
-    gauge("process_max_fds", "The most it may have open.", descriptors?.max),
-    gauge("nodejs_heap_size_used_bytes", "JavaScript heap in use.", memory.heapUsed),
-    gauge("nodejs_heap_size_total_bytes", "JavaScript heap.", memory.heapTotal),
-    gauge(
-      "nodejs_external_memory_bytes",
-      "Memory that belongs to JavaScript objects outside of the heap, the index for one.",
-      memory.external,
-    ),
-    histogram(
-      "nodejs_eventloop_delay_seconds",
-      "How late a timer fired that is due every 10 ms.",
-      delay.seconds,
-    ),
-  ].join("");
+  return {
+    process_cpu_seconds_total: (user + system) / 1e6,
+    process_resident_memory_bytes: memory.rss,
+    process_start_time_seconds: performance.timeOrigin / 1000, // does not change with the clock
+    process_open_fds: descriptors?.open,
+    process_max_fds: descriptors?.max,
+    nodejs_heap_size_used_bytes: memory.heapUsed,
+    nodejs_heap_size_total_bytes: memory.heapTotal,
+    nodejs_external_memory_bytes: memory.external,
+  };
 }
 
 /** Unknown if there is no /proc. */
@@ -173,30 +158,15 @@ export class EventLoopDelay {
   }
 }
 
-type Labels = Readonly<Record<string, string | number>>;
-
-interface Sample {
-  readonly labels: Labels;
-  readonly value: number | Histogram;
-}
-
-/** One sample without labels, none while it is not known, or samples by their labels. */
-type Value = number | Histogram | undefined | readonly Sample[];
-
-const counter = (name: string, help: string, value: Value) => encode("counter", name, help, value);
-const gauge = (name: string, help: string, value: Value) => encode("gauge", name, help, value);
-const histogram = (name: string, help: string, value: Value) =>
-  encode("histogram", name, help, value);
-
 /** A metric with its help and type, all samples together; nothing without a sample. */
-function encode(type: string, name: string, help: string, value: Value): string {
+function encodeMetric(name: string, type: string, help: string, value: Value): string {
   const isOne = typeof value === "number" || value instanceof Histogram;
-  const samples = isOne ? [{ labels: {}, value }] : (value ?? []);
+  const samples: readonly Sample[] = isOne ? [[{}, value]] : (value ?? []);
   if (samples.length === 0) return "";
-  const lines = samples.map(({ labels, value }) =>
-    value instanceof Histogram
-      ? encodeHistogram(name, labels, value)
-      : encodeSample(name, labels, value),
+  const lines = samples.map(([labels, each]) =>
+    each instanceof Histogram
+      ? encodeHistogram(name, labels, each)
+      : encodeSample(name, labels, each),
   );
   return `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${lines.join("")}`;
 }
