@@ -70,7 +70,6 @@ const RULES: readonly {
     ],
     exceptions: [
       "auth/token-file.ts",
-      "store/open-log.ts",
       "store/plant-store.ts",
       "store/repair.ts",
     ],
