@@ -50,12 +50,16 @@ export async function backup(
   onOpen: () => string = () => target,
 ): Promise<BackupReport> {
   refuseExisting(target);
-  const source = await openSource(directory);
+  const plants = await openLogForReading(directory);
+  let tokens: LogFile | undefined;
   try {
-    return await copyInto(onOpen(), source, onProgress);
+    const checkpoint = await readCheckpoint(plants.path);
+    const readable = await findReadable(directory, plants);
+    tokens = await LogFile.openForReading(path.join(path.resolve(directory), TOKEN_LOG_NAME));
+    return await copyInto(onOpen(), { plants, checkpoint, readable, tokens }, onProgress);
   } finally {
-    await source.tokens?.close();
-    await source.plants.close();
+    await tokens?.close();
+    await plants.close();
   }
 }
 
@@ -68,19 +72,6 @@ interface Source {
   readonly tokens: LogFile | undefined;
 }
 
-async function openSource(directory: string): Promise<Source> {
-  const plants = await openLogForReading(directory);
-  try {
-    const checkpoint = await readCheckpoint(plants.path);
-    const readable = await findReadable(directory, plants);
-    const tokens = await LogFile.openForReading(path.join(path.resolve(directory), TOKEN_LOG_NAME));
-    return { plants, checkpoint, readable, tokens };
-  } catch (error) {
-    await plants.close();
-    throw error;
-  }
-}
-
 async function copyInto(
   target: string,
   source: Source,
@@ -91,7 +82,11 @@ async function copyInto(
   await ensureDirectory(partial);
   try {
     const report = await copyPlants(source, partial, onProgress);
-    await copyTokens(source.tokens, partial);
+    // The token log as it is: a last event counts also without its line feed.
+    if (source.tokens !== undefined) {
+      const { tokens } = source;
+      await (await copyFile(tokens, path.join(partial, TOKEN_LOG_NAME), tokens.size())).close();
+    }
     await syncDirectory(partial);
     fs.renameSync(partial, target);
     await syncDirectory(path.dirname(path.resolve(target)));
@@ -136,13 +131,6 @@ async function copyPlants(
   } finally {
     await copy.close();
   }
-}
-
-/** Copies the token log, if there is one, as it is: a last event counts also without its line feed. */
-async function copyTokens(source: LogFile | undefined, targetDirectory: string): Promise<void> {
-  if (source === undefined) return;
-  const copy = await copyFile(source, path.join(targetDirectory, TOKEN_LOG_NAME), source.size());
-  await copy.close();
 }
 
 /** Copies the first bytes of a file into a new one, and returns it open. */

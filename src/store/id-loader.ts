@@ -1,29 +1,26 @@
 /**
- * Bulk loading of an index: ids wait in buckets, and whatever waits in one goes
- * into the same few hundred KiB of the table, one bucket at a time.
+ * Bulk loading of an index: ids wait in buckets, and a full bucket is added to its part of the table
+ * at once.
  *
- * A table of many ids is larger than every cache, so adding each as it comes
- * costs a miss or two an id. The home of an id is its hash as a fraction of the
- * table, so the ids whose hashes begin alike belong side by side: a full bucket
- * has its part of the table read from end to end, which the processor does
- * ahead, and its ids are added while that stands in the second cache. At 10 M
- * ids that takes less than half the time.
+ * A table of many ids is larger than every cache, so adding each as it comes costs a miss or two an
+ * id. Ids whose hashes begin alike have their homes side by side: a full bucket has its part of the
+ * table read from end to end, which the processor does ahead, and its ids are added while that part
+ * is in the second cache. Scans take half the time.
  *
- * Invariants. Ids that are equal are added in the order they came in, so the
- * first keeps its offset. Where buckets end depends on the hash alone: the
- * index may grow meanwhile. Before `flush` an id may be in the index or not: a
- * full bucket does not wait.
+ * Invariants. Equal ids are added in the order they came in, so the first keeps its offset. Which
+ * bucket an id is in depends on its hash alone: the index may grow meanwhile. Before `flush` an id
+ * may be in the index or not: a full bucket does not wait.
  */
 import { setImmediate as turn } from "node:timers/promises";
 import type { LinePosition } from "../log/format.ts";
 import { ENTRY_WORDS, type IdIndex, positionOf, writeEntry } from "./id-index.ts";
 
-/** Homes for one bucket, where as many ids come as there is room for: 416 KiB of the table. */
+/** Homes of one bucket, if as many ids come as the index has room for: 416 KiB of the table. */
 const BUCKET_HOMES = 2 ** 15;
 /** 64 KiB, and 32 MiB in all, which buckets for more than 13 M ids have to share. */
 const BUCKET_IDS_MAX = 2730;
 const ALL_IDS_MAX = 512 * BUCKET_IDS_MAX;
-/** A part of the table is read ahead where there are so many homes or fewer for each id. */
+/** A part of the table is read ahead if it has at most so many homes for each id. */
 const AHEAD_HOMES = 64;
 /** Ids that are flushed in one turn of the event loop. */
 const TURN_IDS = 2 ** 13;
@@ -33,7 +30,7 @@ export class IdLoader {
   /** How far a hash is shifted to be the number of its bucket. */
   readonly #shift: number;
   readonly #bucketWords: number;
-  /** All buckets, one behind the other. */
+  /** All buckets, one after the other. */
   readonly #words: Int32Array;
   /** Where the next entry of each bucket goes. */
   readonly #ends: Uint32Array;
@@ -56,16 +53,12 @@ export class IdLoader {
     return this.#hasRepeats;
   }
 
-  /**
-   * Has an id wait that stands in a line.
-   *
-   * @throws RangeError for an offset of 1 TiB or more.
-   */
+  /** Adds the id of a line. @throws RangeError for an offset of 1 TiB or more. */
   add(id: bigint, offset: number, line: number): void {
     this.addWords(Number(BigInt.asIntN(32, id)), Number(id >> 32n), offset, line);
   }
 
-  /** The same for an id given as two signed words, so that a scan makes no bigint a line: 50 ns less. */
+  /** The same for an id given as two signed words: a bigint for each line costs a scan 50 ns. */
   addWords(low: number, high: number, offset: number, line: number): void {
     const hash = this.#index.hashOf(low, high);
     const number = hash >>> this.#shift;
@@ -76,9 +69,8 @@ export class IdLoader {
   }
 
   /**
-   * Adds all that waits, and returns where the ids stand that were there before,
-   * in their order. No id may come before it has resolved: its bucket may have
-   * been passed.
+   * Adds all ids that wait to the index, and returns the places of those that it had already, in
+   * their order. Add nothing before it has resolved: the bucket may have been passed.
    */
   async flush(): Promise<LinePosition[]> {
     let ids = 0;

@@ -1,9 +1,9 @@
 /**
  * The plants of an open store in the order of its log.
  *
- * In blocks so small that neither a reader who takes his time holds much, nor
- * one who does not keeps the event loop from others. Sees what the index knows,
- * so what an editor doubled is given once.
+ * It reads blocks so small that a slow client holds little memory, and a fast one does not keep the
+ * event loop from others. It gives what the index knows, so a plant that an editor doubled comes
+ * once.
  */
 import { PlantStoreError } from "../core/errors.ts";
 import { encodeNewPlant, type NewPlant } from "../core/plant.ts";
@@ -19,7 +19,7 @@ import {
 import type { IdIndex } from "./id-index.ts";
 import { checkLines, decodeRecord, LineRuns, type PlantTaker } from "./plant-lines.ts";
 
-/** Half a millisecond's work as lines, some two where each has to be judged; most pages need no more. */
+/** Half a millisecond of work as lines, two as plants; most pages need no more. */
 const BLOCK_BYTES = 32 * 1024;
 
 /** Where in a log to read. */
@@ -33,10 +33,9 @@ export interface ListRange {
 }
 
 /**
- * What each block of a log gives to a list, one after the other.
+ * Gives what each block of a log holds for a list.
  *
- * @throws PlantStoreError `corruption` where a line is no plant any more, or
- * another one, `io_error`.
+ * @throws PlantStoreError `corruption` if a line is no plant any more, or another one; `io_error`.
  */
 export type ListBlocks<T> = (file: LogFile, index: IdIndex, range: ListRange) => AsyncGenerator<T>;
 
@@ -52,18 +51,17 @@ export const listPlants: ListBlocks<readonly NewPlant[]> = async function* (file
 };
 
 /**
- * The same as JSON lines, for whoever only passes them on: a fifth of the work,
- * because nearly every line is taken as it stands, in the form it is to have.
+ * The same as JSON lines. This is a fifth of the work, because nearly every line is passed on as it
+ * is in the log.
  */
 export const listLines: ListBlocks<Buffer> = async function* (file, index, range) {
   for await (const block of readRange(file, range)) {
     const lines = new LineRuns(block.bytes);
-    // What was written by hand may hold raw what is an escape in that form.
+    // A line that was written by hand may hold raw what the form of a list escapes.
     const isEscaped = !holdsUnsafe(block.bytes.toString());
     const take: PlantTaker = (start, end, _line, idLow, idHigh) => {
       const offset = block.offset + start;
-      // The first one may be left out.
-      if (!isEscaped || offset === range.start) return false;
+      if (!isEscaped || offset === range.start) return false; // the first one may be left out
       if (index.getWords(idLow, idHigh) !== offset) return false;
       lines.add(start, end + 1);
       return true;
@@ -75,8 +73,8 @@ export const listLines: ListBlocks<Buffer> = async function* (file, index, range
 };
 
 /**
- * Nothing is read ahead: a list may wait for its reader, and the line behind may be a long one.
- * Nobody knows the number of a line in the middle; bytes will do.
+ * Reads nothing ahead: a list may wait for its client, and the next line may be a long one. The
+ * number of a line in the middle of a log is not known; faults name the byte offset alone.
  */
 async function* readRange(file: LogFile, { start, end }: ListRange): AsyncGenerator<LineBlock> {
   for (let offset = start; offset < end; ) {
@@ -87,7 +85,7 @@ async function* readRange(file: LogFile, { start, end }: ListRange): AsyncGenera
   }
 }
 
-/** Judges a line by the full rule, and gives its plant where that belongs to the list. */
+/** Judges a line by the full rule, and gives its plant if the plant belongs to the list. */
 function visitListed(
   { path }: LogFile,
   index: IdIndex,
@@ -102,7 +100,7 @@ function visitListed(
   };
 }
 
-/** What a list is answered that is to begin behind a plant that is not there. */
+/** The error of a list that is to begin after a plant that is not there. */
 export function unknownCursor(after: bigint | undefined): PlantStoreError {
   return new PlantStoreError("unknown_cursor", `after: expected the id of a plant, got ${after}`);
 }

@@ -1,11 +1,10 @@
 /**
  * The plant store: an append-only log and an index of it in memory.
  *
- * Invariants. The first record of an id stands for ever. A record enters the
- * index only after it is durable, and `get` and `list` see only the index's
- * records. Of several creates of one id in flight, one writes and the others
- * wait for its outcome: any earlier answer would say "stored" about a plant
- * that is not. One process at a time has a data directory open for writing.
+ * Invariants. The first record of an id is never replaced. A record enters the index only after it
+ * is durable, and `get` and `list` see only the records of the index. Of several creates of one id in
+ * flight one writes, and the others share its outcome (core/creates-in-flight). One process at a
+ * time has a data directory open for writing.
  */
 import { type CreateMessage, creates, publishWarning } from "../core/channels.ts";
 import { CreatesInFlight } from "../core/creates-in-flight.ts";
@@ -28,7 +27,7 @@ import { type OpenedLog, openLog } from "./open-log.ts";
 import { type ListBlocks, listLines, listPlants, unknownCursor } from "./plant-list.ts";
 
 export interface PlantStoreOptions {
-  /** What this process does, named to another process that finds the directory locked. Default: `library`. */
+  /** The command that the error of another process names as the holder. Default: `library`. */
   readonly command?: string;
   /** A batch takes records until it holds this many bytes. Default, and most: 1 MiB. */
   readonly batchBytesMax?: number;
@@ -49,15 +48,14 @@ const PLANTS_MAX = 2 ** 31;
 const readGate = new Gate(8);
 
 /**
- * A durable store of plants in a data directory, which this process alone
- * writes while it is open. Its methods are those of the port `PlantService`; a
- * list takes memory for a block of the log, however long the log is.
+ * A durable store of plants in a data directory, which this process alone writes while it is open.
+ * Its methods are those of the port `PlantService`; a list takes memory for one block of the log.
  */
 export class PlantStore implements PlantService {
   /**
-   * Settles, never rejects, when the store has failed for good: a sync failed,
-   * or the log was taken away or changed. Every call is refused from then on; open the
-   * directory again, best in a new process, to go on from what is on disk.
+   * Resolves, never rejects, when the store has failed for good: a sync failed, or the log was taken
+   * away or changed. Every call is refused from then on; open the directory again, best in a new
+   * process, to go on from what is on disk.
    */
   readonly failed: Promise<PlantStoreError>;
 
@@ -91,12 +89,12 @@ export class PlantStore implements PlantService {
   }
 
   /**
-   * Opens a data directory, making it if it is missing, and recovers its log.
+   * Opens a data directory, makes it if it is missing, and recovers its log.
    *
-   * @throws PlantStoreError `locked` when another process has it, `corruption`
-   * when a person has to look at the log, `io_error` when the system refuses.
-   * @throws TypeError or RangeError, before anything is touched, for an option
-   * of the wrong type or out of its range (`NUMBER_OPTIONS`).
+   * @throws PlantStoreError `locked` if another process has it, `corruption` if a person has to look
+   * at the log, `io_error` if the system refuses.
+   * @throws TypeError or RangeError, before anything is touched, for an option of the wrong type or
+   * out of its range (`NUMBER_OPTIONS`).
    */
   static async open(directory: string, options: PlantStoreOptions = {}): Promise<PlantStore> {
     assertText("directory", directory);
@@ -146,7 +144,7 @@ export class PlantStore implements PlantService {
   /** Makes a plant durable unless its id is taken; returns the plant that has the id. */
   async #store(plant: NewPlant): Promise<NewPlant> {
     const taken = this.#index.get(plant.id);
-    if (taken !== undefined) return this.#readVouched(plant.id, taken);
+    if (taken !== undefined) return this.#readTaken(plant.id, taken);
     checkRoom(this.#writer.durableBytes, this.size);
     const offset = await this.#writer.append(encodeNewPlant(plant));
     this.#index.add(plant.id, offset);
@@ -155,8 +153,8 @@ export class PlantStore implements PlantService {
     return plant;
   }
 
-  /** A replay vouches for the log as much as an append does, once it has waited to be read. */
-  async #readVouched(id: bigint, offset: number): Promise<NewPlant> {
+  /** A replay acknowledges what is in the log, as an append does: so the log must be in its place. */
+  async #readTaken(id: bigint, offset: number): Promise<NewPlant> {
     const plant = await this.#readPlant(id, offset);
     if (this.#writer.failure !== undefined) throw this.#writer.failure;
     const displacement = this.#file.displacement();
@@ -197,7 +195,7 @@ export class PlantStore implements PlantService {
     }
   }
 
-  /** Finishes what was accepted, then gives the directory free. May be called twice. */
+  /** Finishes what was accepted, then unlocks the directory. May be called twice. */
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;
@@ -217,10 +215,9 @@ export class PlantStore implements PlantService {
   }
 
   /**
-   * The plant the index knows at this offset.
+   * The plant at an offset that the index has.
    *
-   * @throws PlantStoreError `store_failed` if it is not there any more: what is on disk was
-   * changed, and nothing can be vouched for.
+   * @throws PlantStoreError `store_failed` if it is not there any more: the file was changed.
    */
   async #readPlant(id: bigint, offset: number): Promise<NewPlant> {
     const end = this.#writer.durableBytes;
