@@ -16,27 +16,22 @@ import { trySendWhole } from "./whole-answer.ts";
 /** Reading a rest of a body up to this length costs less than a new connection. */
 const DISCARD_BYTES_MAX = 64 * 1024;
 
-/** How long connections stay open only to discard what the client still sends. */
-interface LingerBounds {
-  /** So many connections at most; the next ones close at once. */
-  readonly connectionsMax: number;
-  /** In all. */
-  readonly totalMs: number;
-  /** From one packet of the client to its next. */
-  readonly pauseMs: number;
-  /** Of one connection. */
-  readonly bytesMax: number;
-}
-
-/** Both times are those of nginx: 4 MiB arrive within them at 200 kB/s. */
-const LINGER_BOUNDS: LingerBounds = {
+/**
+ * How long connections stay open only to discard what the client still sends. Both times are those of
+ * nginx: 4 MiB arrive within them at 200 kB/s.
+ */
+const LINGER_BOUNDS = {
+  /** Further connections close at once. */
   connectionsMax: 1024,
+  /** In all. */
   totalMs: 30_000,
+  /** From one packet of the client to its next. */
   pauseMs: 5_000,
+  /** Of one connection. */
   bytesMax: 64 * 1024 * 1024,
 };
 
-/** How often lingering connections are held against their server, which may have stopped. */
+/** How often lingering connections are cut whose server has stopped. */
 const STOP_LOOK_MS = 100;
 
 /**
@@ -44,12 +39,12 @@ const STOP_LOOK_MS = 100;
  * clients still send. Knows nothing of HTTP.
  */
 export class Lingering {
-  readonly #bounds: LingerBounds;
+  readonly #bounds: typeof LINGER_BOUNDS;
   readonly #sockets = new Set<Socket>();
   /** While there are any. */
   #looking: NodeJS.Timeout | undefined;
 
-  constructor(bounds: Partial<LingerBounds> = {}) {
+  constructor(bounds: Partial<typeof LINGER_BOUNDS> = {}) {
     this.#bounds = { ...LINGER_BOUNDS, ...bounds };
   }
 
@@ -62,7 +57,6 @@ export class Lingering {
     } else this.#discard(socket);
   }
 
-  /** Whether the connection is one of these. */
   has(socket: Socket): boolean {
     return this.#sockets.has(socket);
   }
@@ -121,7 +115,7 @@ export interface Exchange {
  */
 export function answer({ req, res, lingering }: Exchange, reply: Reply): string | undefined {
   if (res.headersSent) return undefined; // the connection's own failure was reported first
-  if (hasRest(req) && (isLastAnswer(res) || isLargeRest(req))) closeAfterEnd(req, res, lingering);
+  if (hasRest(req) && (isLastAnswer(res) || isLargeRest(req))) lingerAfterEnd(req, res, lingering);
   return send(req, res, reply);
 }
 
@@ -147,17 +141,16 @@ export function answerFailure(exchange: Exchange, error: unknown): void {
 /** Answers, and closes the connection whatever else comes on it. */
 export function answerAndClose({ req, res, lingering }: Exchange, reply: Reply): void {
   if (res.headersSent) return;
-  closeAfterEnd(req, res, lingering);
+  lingerAfterEnd(req, res, lingering);
   send(req, res, reply);
 }
 
 /**
- * Has the connection linger after the answer, and nothing that follows carried out on it.
- *
- * Node calls `destroySoon` at the end of a last answer, and that resets a client that still sends.
- * Where a response is no connection's (Fastify's `inject`, node-mocks-http), nothing calls it.
+ * Has the connection linger after the answer, and nothing that follows carried out on it. Node calls
+ * `destroySoon` at the end of a last answer, which would reset a client that still sends. A response
+ * may have no connection (Fastify's `inject`, node-mocks-http).
  */
-function closeAfterEnd(req: IncomingMessage, res: ServerResponse, lingering: Lingering): void {
+function lingerAfterEnd(req: IncomingMessage, res: ServerResponse, lingering: Lingering): void {
   // The socket of an HTTP/2 request is the session's, which has other streams.
   if (req.httpVersionMajor > 1) return;
   res.setHeader("Connection", "close");
@@ -175,15 +168,14 @@ function closeAfterEnd(req: IncomingMessage, res: ServerResponse, lingering: Lin
  */
 const SKIP_PACKET = 2;
 
-/** Node's, without a word in its documentation: what takes each request whose head was parsed. */
+/** Not documented: what takes each request whose head was parsed. */
 interface Parser {
   onIncoming: (req: IncomingMessage & { upgrade: boolean }) => number;
 }
 
 /**
- * Has Node hand out no other request of this connection: Node keeps some KiB of each until the
- * connection is gone, and until a connection is closed a client could fill the memory. False if the
- * request is no parser's.
+ * Has Node hand out no other request of this connection: it keeps some KiB of each until the
+ * connection is closed, so a client could fill the memory. False if the request is no parser's.
  */
 export function ignoreFollowing(req: IncomingMessage): boolean {
   const { parser } = (req.socket ?? {}) as { parser?: Parser | null };
@@ -214,8 +206,8 @@ export function answerNobody(req: IncomingMessage, res: ServerResponse): void {
 }
 
 /**
- * Whether the client may still send some of the body. Of a request without one, `complete` is false
- * too until Node has gone on; a stand-in for a request has no such member.
+ * Whether the client may still send some of the body. A request without one is not `complete` either
+ * until Node has gone on; a stand-in for a request has no such member.
  */
 function hasRest({ complete, headers }: IncomingMessage): boolean {
   const { "content-length": length = "0", "transfer-encoding": coding } = headers;

@@ -1,9 +1,10 @@
 /**
- * The open connections of our own server, and what is still carried out on each.
+ * The open connections of our own server: what is still carried out on each, what may wait on it, and
+ * how long it may stand still.
  *
- * Invariants. Answers leave in the order of their requests: a refusal of what
- * was pipelined behind a good request waits for that one's answer. Behind an answer
- * that closes the connection nothing is carried out, and one request kept at most.
+ * Invariants. Answers leave in the order of their requests: a refusal of what was pipelined after a
+ * good request waits for that one's answer. After an answer that closes the connection nothing is
+ * carried out, and one request kept at most.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
@@ -35,24 +36,18 @@ export interface StandstillTimes {
 }
 
 /**
- * A connection whose waiting requests hold more than this is not read until their answers leave:
- * what the client sends waits in its own socket. Node hands out whole packets, so one of up to
- * 64 KiB comes on top.
+ * A connection whose waiting requests hold more than this, and up to one packet of 64 KiB, is not
+ * read until their answers leave: what the client sends waits in its own socket.
  */
 const WAITING_BYTES_MAX = 64 * 1024;
 
 /** For the rest of a request whose time ran out while we did not read. */
 const LATE_MS = 10_000;
 
-/** Node's own margin: who comes within what the answer told does not meet the close. */
+/** Node's own margin: a client that comes within the time in the answer does not meet the close. */
 const IDLE_MARGIN_MS = 1000;
 
-/** Node's, without a word in its documentation: what the answer tells of `idleMs`. */
-interface KeepAliveTold {
-  _keepAliveTimeout: number;
-}
-
-/** What an answer asks of a request whose head was judged. */
+/** The headers that an answer needs of a request whose head was judged. */
 const KEPT_HEADERS = [
   "origin",
   "x-request-id",
@@ -61,16 +56,17 @@ const KEPT_HEADERS = [
   "expect",
 ] as const;
 
-/** Whether a request was judged by its head; nothing more of it is asked than `KEPT_HEADERS`. */
-function isCollecting(req: IncomingMessage | undefined): boolean {
-  return req instanceof DirectRequest && req.isCollecting;
-}
-
 /** Whether a request was answered that had no good token: refused with 401, or a preflight. */
 function isForAnybody({ statusCode, headersSent }: ServerResponse): boolean {
   return (statusCode === 401 || statusCode === 204) && headersSent;
 }
 
+/**
+ * One connection: the request that began last on it, and those that wait.
+ *
+ * Node sets, refreshes and ends a timer with every request, which takes 3 to 6 % of creates. Here a
+ * connection gets a timer, Node's own, if nothing began or ended on it between two looks.
+ */
 export class Connection {
   /** Requests whose answers are not sent yet. */
   unanswered = 0;
@@ -91,18 +87,17 @@ export class Connection {
   #waitingBytes = 0;
   /** What had been read when a request was answered that anybody may send. */
   #refusedBytes: number | undefined;
-  /** Reading was stopped before, so a listener pauses the socket again if others resume it. */
-  #isGuarded = false;
+  /** Reading is stopped, so nothing of what the client sends arrives. */
   #isHeld = false;
   /** Ends a request whose time ran out while reading was stopped. */
   #postponed: (() => void) | undefined;
 
-  /** @param backlog what waiting requests count against, on all connections of a server together. */
+  /** @param backlog what waiting requests borrow from, on all connections of a server together. */
   constructor(socket: Socket, times: StandstillTimes, backlog: Budget) {
     this.#socket = socket;
     this.#times = times;
     this.#backlog = backlog;
-    socket.on("timeout", () => socket.destroy()); // Node does, but not behind CONNECT
+    socket.on("timeout", () => socket.destroy()); // Node does, but not after CONNECT
   }
 
   /** A request came, before which everything that came was to be carried out. */
@@ -110,7 +105,8 @@ export class Connection {
     this.req = req;
     this.res = res;
     this.unanswered++;
-    (res as unknown as KeepAliveTold)._keepAliveTimeout = this.#times.idleMs;
+    // Not documented: what Node writes into the answer.
+    (res as unknown as { _keepAliveTimeout: number })._keepAliveTimeout = this.#times.idleMs;
     res.on("close", this.#noteAnswered);
     this.#noteActivity();
   }
@@ -135,22 +131,21 @@ export class Connection {
     this.#giveBack(this.#waitingBytes);
   }
 
-  /** Whether reading is stopped, so that nothing of what the client sends arrives. */
-  get isHeld(): boolean {
-    return this.#isHeld;
-  }
-
   /**
-   * The time for the request that is being received ran out while reading was stopped: the client
-   * may have sent all of it. It gets `LATE_MS` once reading goes on, and then `refuse` is called.
+   * The time for the request that is being received ran out. If reading is stopped, the client may
+   * have sent all of it: it gets `LATE_MS` once reading goes on, and then `refuse` is called.
+   *
+   * @returns whether reading is stopped.
    */
-  postpone(refuse: () => void): void {
+  postpone(refuse: () => void): boolean {
+    if (!this.#isHeld) return false;
     const { req } = this;
     const isInBody = req?.complete === false;
     this.#postponed = () => {
       const isOver = this.req !== req || (isInBody && req?.complete === true);
       if (!isOver) refuse();
     };
+    return true;
   }
 
   readonly #noteAnswered = () => {
@@ -164,22 +159,19 @@ export class Connection {
     this.#waitingBytes -= bytes;
     if (!this.#isHeld || this.#waitingBytes > WAITING_BYTES_MAX / 2) return;
     this.#isHeld = false;
-    this.#socket.resume();
-    if (this.#postponed === undefined) return;
-    setTimeout(this.#postponed, LATE_MS).unref();
+    this.#socket.off("resume", this.#pause).resume();
+    if (this.#postponed !== undefined) setTimeout(this.#postponed, LATE_MS).unref();
     this.#postponed = undefined;
   }
 
-  /** Node resumes the socket after each message that it has parsed; so it is paused again each time. */
   #hold(): void {
+    if (this.#isHeld) return;
     this.#isHeld = true;
-    this.#socket.pause();
-    if (this.#isGuarded) return;
-    this.#isGuarded = true;
-    this.#socket.on("resume", () => {
-      if (this.#isHeld) this.#socket.pause();
-    });
+    // Node resumes the socket after each message that it has parsed.
+    this.#socket.on("resume", this.#pause).pause();
   }
+
+  readonly #pause = () => void this.#socket.pause();
 
   /** Notes how far the client had sent, if the request that began last was answered by now. */
   noteRefusal(res: ServerResponse): void {
@@ -203,20 +195,13 @@ export class Connection {
       this.#isActive = false;
       return;
     }
-    const isIdle = this.req !== undefined && this.unanswered === 0;
-    if (isIdle || isCollecting(this.req)) this.#dropHeaders();
+    const { req } = this;
+    const isIdle = req !== undefined && this.unanswered === 0;
+    const isCollecting = req instanceof DirectRequest && req.isCollecting;
+    if (isIdle || isCollecting) dropHeaders(req);
     this.#isTimed = true;
     const { idleMs, stallMs } = this.#times;
     this.#socket.setTimeout(isIdle ? idleMs + IDLE_MARGIN_MS : stallMs);
-  }
-
-  /** The last request is kept after its answer, and a create until its body has come and is durable. */
-  #dropHeaders(): void {
-    const req = this.req as IncomingMessage;
-    const kept = KEPT_HEADERS.map((name) => [name, req.headers[name]]);
-    req.rawHeaders = [];
-    req.headers = Object.fromEntries(kept.filter(([, value]) => value !== undefined));
-    req.headersDistinct = {}; // Node would look for as many raw headers as there were
   }
 
   /**
@@ -240,14 +225,19 @@ export class Connection {
   }
 }
 
-/**
- * More requests than this never wait for their answers on one connection: each
- * costs some 6 KiB, and one packet may hold two thousand of them.
- */
+/** The last request is kept after its answer, and a slow one until its body has come. */
+function dropHeaders(req: IncomingMessage): void {
+  const kept = KEPT_HEADERS.map((name) => [name, req.headers[name]]);
+  req.rawHeaders = [];
+  req.headers = Object.fromEntries(kept.filter(([, value]) => value !== undefined));
+  req.headersDistinct = {}; // Node would look for as many raw headers as there were
+}
+
+/** So many requests wait for their answers on one connection at most: each costs some 6 KiB. */
 const UNANSWERED_MAX = 1000;
 /**
- * What requests that wait for the answer to an earlier one hold, on all connections together: an
- * eighth of the heap, so that thousands of clients may each send ten ahead.
+ * For requests that wait for the answer to an earlier one, on all connections together: an eighth of
+ * the heap, so that thousands of clients may each send ten ahead.
  */
 function backlogBytesMax(): number {
   return Math.max(32 * 1024 * 1024, v8.getHeapStatistics().heap_size_limit / 8);
@@ -255,16 +245,7 @@ function backlogBytesMax(): number {
 /** For the answers before the last one to be read. */
 const UNANSWERED_GRACE_MS = 1000;
 
-/** Ends a connection on which requests come and come while their answers are not read. */
-function endUnread(socket: Socket, res: ServerResponse): void {
-  closeAfter(res);
-  setTimeout(() => socket.destroy(), UNANSWERED_GRACE_MS).unref();
-}
-
-/**
- * A server of our own: the listener, and the limits and answers that the
- * listener in somebody else's server leaves to that one.
- */
+/** All connections of a server, and what a mounted listener leaves to the server it is mounted in. */
 export class Connections {
   readonly #authenticator: Authenticator;
   readonly #cors: Cors | undefined;
@@ -319,7 +300,10 @@ export class Connections {
     }
     if (connection.unanswered > 0 && !this.#follow(connection, req, res)) return;
     connection.begin(req, res);
-    if (connection.unanswered >= UNANSWERED_MAX) endUnread(req.socket, res);
+    if (connection.unanswered >= UNANSWERED_MAX) {
+      closeAfter(res);
+      setTimeout(() => req.socket.destroy(), UNANSWERED_GRACE_MS).unref();
+    }
     if (this.#isDraining) closeAfter(res);
     const fault = findFramingFault(req);
     if (fault === undefined) this.#listener.handle(req, res, sendContinue);
@@ -351,10 +335,8 @@ export class Connections {
     const connection = this.#connections.get(socket);
     if (connection === undefined || connection.isBroken) return;
     if (this.#lingering.has(socket)) return; // answered: its bounds are those of its lingering
-    if (cause.code === "ERR_HTTP_REQUEST_TIMEOUT" && connection.isHeld) {
-      connection.postpone(() => this.refuse(socket, cause)); // we did not read, though it sent
-      return;
-    }
+    const isLate = cause.code === "ERR_HTTP_REQUEST_TIMEOUT";
+    if (isLate && connection.postpone(() => this.refuse(socket, cause))) return;
     connection.isBroken = true;
     const fault = describeParserFault(cause);
     if (fault === undefined || !socket.writable) {

@@ -102,8 +102,8 @@ function findHeaderFault(
 /** What to tell the client about a failure of its connection; `undefined`: nobody is left to tell. */
 export function describeParserFault(cause: NodeJS.ErrnoException): PlantStoreError | undefined {
   const { code = "" } = cause;
-  const fault = PARSER_FAULTS.get(code);
-  if (fault !== undefined) return new PlantStoreError(fault.code, fault.message, { cause });
+  const known = PARSER_FAULTS.get(code);
+  if (known !== undefined) return new PlantStoreError(...known, { cause });
   if (!code.startsWith("HPE_")) return undefined;
   const { reason } = cause as { reason?: string };
   return new PlantStoreError("bad_request", `HTTP: expected a valid request: ${reason ?? code}`, {
@@ -111,19 +111,13 @@ export function describeParserFault(cause: NodeJS.ErrnoException): PlantStoreErr
   });
 }
 
-const PARSER_FAULTS = new Map<string, { code: RequestErrorCode; message: string }>([
-  [
-    "HPE_HEADER_OVERFLOW",
-    { code: "header_too_large", message: "headers: expected fewer bytes of them" },
-  ],
+const PARSER_FAULTS = new Map<string, [code: RequestErrorCode, message: string]>([
+  ["HPE_HEADER_OVERFLOW", ["header_too_large", "headers: expected fewer bytes of them"]],
   [
     "HPE_CHUNK_EXTENSIONS_OVERFLOW",
-    { code: "body_too_large", message: "body: expected fewer bytes of chunk extensions" },
+    ["body_too_large", "body: expected fewer bytes of chunk extensions"],
   ],
-  [
-    "ERR_HTTP_REQUEST_TIMEOUT",
-    { code: "request_timeout", message: "request: expected all of it sooner" },
-  ],
+  ["ERR_HTTP_REQUEST_TIMEOUT", ["request_timeout", "request: expected all of it sooner"]],
 ]);
 
 /** The value of a header that was sent more than once. */
