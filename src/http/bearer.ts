@@ -1,9 +1,7 @@
 /**
- * The bearer token of a request (RFC 6750 section 2.1), and whether it will do.
- *
- * The scheme covers the whole interface, so this is asked before the path is
- * looked up and before a byte of the body is read. The same answer is given
- * for an unknown, an expired and a revoked token.
+ * The bearer token of a request (RFC 6750 section 2.1), and whether it is good. The scheme covers the
+ * whole interface, so this is judged before the path is looked up and before a byte of the body is
+ * read. Unknown, expired and revoked tokens get the same answer.
  */
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
@@ -16,31 +14,24 @@ const BEARER = /^bearer +([A-Za-z0-9._~+/-]+=*)$/i;
 /** A bearer header that carries something after the scheme. */
 const BEARER_ATTEMPT = /^bearer +[^ ]/i;
 
-/** A header that was accepted on a connection, and whom it names. */
-interface Accepted {
-  readonly header: string;
-  readonly verified: VerifiedToken;
-}
-
 /** Judges the senders of requests by a token check. */
 export class Authenticator {
   readonly #tokens: TokenVerifier;
   /**
-   * Hashing a token again with every request of a connection costs a tenth of
-   * a request; what was accepted is remembered as long as the check stands by it.
+   * The header that was accepted last on each connection: to hash a token with every request costs a
+   * tenth of it. Remembered as long as the check says so.
    */
-  readonly #accepted = new WeakMap<Socket, Accepted>();
+  readonly #accepted = new WeakMap<Socket, { header: string; verified: VerifiedToken }>();
 
   constructor(tokens: TokenVerifier) {
     this.#tokens = tokens;
   }
 
   /**
-   * Who sends the request; at once where the token check answers at once.
+   * Who sends the request; at once if the token check answers at once.
    *
-   * @throws PlantStoreError `missing_token` when no token was sent, `invalid_token`
-   * when one was and it is not good; what the check itself throws. As a rejection where the check
-   * takes its time.
+   * @throws PlantStoreError `missing_token` or `invalid_token`, and what the check throws; as a
+   * rejection if the check takes its time.
    */
   authenticate(req: IncomingMessage): VerifiedToken | Promise<VerifiedToken> {
     const header = readAuthorization(req);
@@ -53,26 +44,25 @@ export class Authenticator {
       return accepted.verified;
     }
     const verdict = this.#tokens.verify(parseBearer(header));
-    const accept = (verified: Verdict) => {
-      const good = requireGood(verified);
-      if (this.#tokens.isCurrent !== undefined) {
-        this.#accepted.set(req.socket, { header, verified: good });
-      }
-      return good;
+    const accept = (judged: Verdict) => {
+      const verified = requireGood(judged);
+      if (this.#tokens.isCurrent !== undefined)
+        this.#accepted.set(req.socket, { header, verified });
+      return verified;
     };
     return isThenable(verdict) ? Promise.resolve(verdict).then(accept) : accept(verdict);
   }
 
   /**
-   * @throws PlantStoreError `invalid_token` when who was accepted is known to be no longer; what the
-   * check itself throws.
+   * @throws PlantStoreError `invalid_token` if the sender is accepted no longer; what the check
+   * throws.
    */
   requireCurrent(sender: VerifiedToken): void {
     if (this.#tokens.isCurrent?.(sender) === false) requireGood(undefined);
   }
 }
 
-/** Compares in a time that tells nothing about where two secrets differ. */
+/** Compares in a time that does not depend on where two secrets differ. */
 function isSameText(a: string, b: string): boolean {
   if (a.length !== b.length) return false;
   let difference = 0;
@@ -89,12 +79,11 @@ function requireGood(verified: Verdict): VerifiedToken {
   );
 }
 
-/** Also of another realm or library; a verdict that is there already is not waited for. */
+/** Also of another realm or library. */
 function isThenable<T>(value: T | PromiseLike<T>): value is PromiseLike<T> {
   return typeof (value as Partial<PromiseLike<T>> | null | undefined)?.then === "function";
 }
 
-/** The token is good, and not good for this. */
 export function insufficientScope({ scopes }: VerifiedToken, scope: Scope): PlantStoreError {
   return new PlantStoreError(
     "insufficient_scope",

@@ -7,19 +7,14 @@ import { isUint8Array } from "node:util/types";
 import { PlantStoreError } from "../core/errors.ts";
 import { type Budget, overloaded } from "./budget.ts";
 
-/**
- * Refuses a declared length before the body is read, or even sent.
- *
- * @throws PlantStoreError `body_too_large`.
- */
+/** @throws PlantStoreError `body_too_large` for a declared length, before the body is read. */
 export function requireLength(headers: IncomingHttpHeaders, bytesMax: number): void {
   if (Number(headers["content-length"] ?? 0) > bytesMax) throw tooLarge(bytesMax);
 }
 
 /**
- * @throws PlantStoreError `internal` if other code of the program, a body parser
- * perhaps, has read some of the body or has it decoded (`setEncoding`): what such
- * code makes of it has lost the digits of large ids, or bytes that are not UTF-8.
+ * @throws PlantStoreError `internal` if other code, a body parser perhaps, has read some of the body
+ * or has it decoded (`setEncoding`), which loses digits of large ids, or bytes that are not UTF-8.
  */
 export function requireUnread(req: IncomingMessage): void {
   const isDecoded = typeof req.readableEncoding === "string";
@@ -27,9 +22,8 @@ export function requireUnread(req: IncomingMessage): void {
 }
 
 /**
- * Told once how a body ended: its bytes; a failure (`body_too_large`,
- * `overloaded`), as soon as it is known; or neither, when the client went away
- * before the end and nobody is left to answer.
+ * Receives once how a body ended: its bytes; a failure (`body_too_large`, `overloaded`), as soon as it
+ * is known; or neither, if the client went away before the end.
  */
 export type BodyHandler = (body: Buffer | undefined, failure?: PlantStoreError) => void;
 
@@ -80,7 +74,7 @@ export class BodyCollector {
     if (!this.#isDone) this.#stop();
   }
 
-  /** It is nobody's to keep: a request lives on until it is answered, and longer. */
+  /** Lets go of it: a request lives on until it is answered, and longer. */
   #takeBody(): Buffer {
     const body = this.#body;
     this.#body = NOTHING;
@@ -103,8 +97,8 @@ function copyBytes(chunk: unknown): Buffer | undefined {
 }
 
 /**
- * The first bytes of a body and the chunk behind them, in at most twice the
- * room. Kept as they come, chunks of one byte would cost some 250 each.
+ * Appends a chunk to the first bytes of a body, in at most twice the room. Kept as they come, chunks
+ * of one byte would cost some 250 bytes each.
  */
 function join(body: Buffer, size: number, chunk: Buffer): Buffer {
   if (size === 0) return chunk; // nearly every body comes whole

@@ -6,26 +6,19 @@
  */
 import { encodePlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import type { PlantService, VerifiedToken } from "../core/services.ts";
-import { answer, answerNobody, type Exchange } from "./answer.ts";
+import { answer, answerFailure, answerNobody, type Exchange } from "./answer.ts";
 import type { Authenticator } from "./bearer.ts";
 import { BodyCollector, collectStream, requireLength, requireUnread } from "./body.ts";
 import { Budget, overloaded, weightOf } from "./budget.ts";
 import { DirectRequest } from "./direct-request.ts";
 import { okReply } from "./reply.ts";
 import { requireJson } from "./request-head.ts";
-import { noteBody } from "./request-message.ts";
+import { notesOf } from "./request-message.ts";
 
 export interface CreateLimits {
   readonly bodyBytesMax: number;
   readonly pendingBytesMax: number;
   readonly pendingRequestsMax: number;
-}
-
-/** What a create holds until it is answered. */
-interface Held {
-  /** As how many requests it counts. */
-  readonly weight: number;
-  bodyBytes: number;
 }
 
 export class Creates {
@@ -52,55 +45,62 @@ export class Creates {
   /**
    * Answers once the plant is durable; a repeat of one that is gets the same answer.
    *
-   * @throws PlantStoreError at once for what is wrong with the head. Rejects for what is wrong with
-   * the body, and with what the store throws.
+   * @throws PlantStoreError for what is wrong with the head.
    */
-  create(exchange: Exchange, sender: VerifiedToken): Promise<void> {
-    const { req } = exchange;
+  create(exchange: Exchange, sender: VerifiedToken): void {
+    const { req, res, sendContinue } = exchange;
     requireJson(req);
     requireLength(req.headers, this.#bodyBytesMax);
     requireUnread(req);
     const weight = weightOf(req);
     if (!this.#requests.take(weight, 0)) throw overloaded();
     this.#count++;
-    return this.#carryOut(exchange, sender, { weight, bodyBytes: 0 });
+    const collector = new BodyCollector(this.#bodyBytesMax, this.#bodies, (body, failure) => {
+      // A client that was answered otherwise, with a timeout perhaps, was promised no plant.
+      if (body !== undefined && !res.headersSent) {
+        this.#take(exchange, sender, body, weight);
+        return;
+      }
+      this.#giveBack(weight, body?.length);
+      if (failure !== undefined) answerFailure(exchange, failure);
+      else answerNobody(req, res);
+    });
+    sendContinue?.();
+    if (req instanceof DirectRequest) req.collect(collector);
+    else collectStream(req, collector);
   }
 
-  async #carryOut(exchange: Exchange, sender: VerifiedToken, held: Held): Promise<void> {
+  /** Not in `#store`: an async function would keep the body until the plant is durable. */
+  #take(exchange: Exchange, sender: VerifiedToken, body: Buffer, weight: number): void {
+    const notes = notesOf(exchange.req);
+    if (notes !== undefined) notes.bodyBytes = body.length;
     try {
-      const plant = await this.#receive(exchange, sender, held);
-      if (plant === undefined) return answerNobody(exchange.req, exchange.res);
-      await this.#plants.create(plant);
-      answer(exchange, okReply(encodePlant(plant)));
-    } finally {
-      this.#requests.giveBack(held.weight);
-      this.#bodies.giveBack(held.bodyBytes);
+      this.#authenticator.requireCurrent(sender); // the body may have come long after the head
+      void this.#store(exchange, parseNewPlant(body), weight, body.length);
+    } catch (error) {
+      this.#giveBack(weight, body.length);
+      answerFailure(exchange, error);
     }
   }
 
-  /** @returns the plant; `undefined` if nobody waits for the answer any more. */
-  #receive(
-    { req, res, sendContinue }: Exchange,
-    sender: VerifiedToken,
-    held: Held,
-  ): Promise<NewPlant | undefined> {
-    return new Promise((resolve, reject) => {
-      const collector = new BodyCollector(this.#bodyBytesMax, this.#bodies, (body, failure) => {
-        held.bodyBytes = body?.length ?? 0;
-        if (failure !== undefined) return reject(failure);
-        // A client that was answered otherwise, with a timeout perhaps, was promised no plant.
-        if (body === undefined || res.headersSent) return resolve(undefined);
-        noteBody(req, body.length);
-        try {
-          this.#authenticator.requireCurrent(sender); // the body may have come long after the head
-          resolve(parseNewPlant(body));
-        } catch (error) {
-          reject(error);
-        }
-      });
-      sendContinue?.();
-      if (req instanceof DirectRequest) req.collect(collector);
-      else collectStream(req, collector);
-    });
+  async #store(
+    exchange: Exchange,
+    plant: NewPlant,
+    weight: number,
+    bodyBytes: number,
+  ): Promise<void> {
+    try {
+      await this.#plants.create(plant);
+      answer(exchange, okReply(encodePlant(plant)));
+    } catch (error) {
+      answerFailure(exchange, error);
+    } finally {
+      this.#giveBack(weight, bodyBytes);
+    }
+  }
+
+  #giveBack(weight: number, bodyBytes = 0): void {
+    this.#requests.giveBack(weight);
+    this.#bodies.giveBack(bodyBytes);
   }
 }

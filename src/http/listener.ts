@@ -24,15 +24,8 @@ import { Creates } from "./creates.ts";
 import { Reads } from "./reads.ts";
 import { errorReply, scopeChallenge } from "./reply.ts";
 import { findLengthFault, requireExpectation } from "./request-head.ts";
-import { noteArrival, noteOperation, noteSender } from "./request-message.ts";
-import {
-  findPreflighted,
-  findRoute,
-  methodNotAllowed,
-  methodsOf,
-  notFound,
-  type Operation,
-} from "./router.ts";
+import { noteArrival, notesOf } from "./request-message.ts";
+import { findPreflighted, findRoute, methodNotAllowed, methodsOf, notFound } from "./router.ts";
 
 export interface ListenerOptions {
   /** Where plants go; it stays the caller's to close. */
@@ -159,7 +152,8 @@ export class Listener {
   #admit(exchange: Exchange, sender: VerifiedToken): void {
     const { req, res } = exchange;
     if (res.headersSent) return; // while the token was looked up
-    noteSender(req, sender);
+    const notes = notesOf(req);
+    if (notes !== undefined) notes.token = sender.name;
     const route = findRoute(req.url ?? "", this.#basePath);
     if (route === undefined) throw notFound(this.#basePath);
     const operation = route.resource.operations.get(req.method ?? "");
@@ -167,25 +161,19 @@ export class Listener {
       res.setHeader("Allow", methodsOf(route.resource));
       throw methodNotAllowed(route.resource, req.method ?? "");
     }
-    noteOperation(req, operation);
+    if (notes !== undefined) notes.operation = operation.name;
     if (!sender.scopes.includes(operation.scope)) {
       res.setHeader("WWW-Authenticate", scopeChallenge(operation.scope));
       throw insufficientScope(sender, operation.scope);
     }
     requireExpectation(req);
-    this.#carryOut(operation.name, exchange, sender, route.id).catch((error) =>
-      answerFailure(exchange, error),
-    );
-  }
-
-  #carryOut(
-    operation: Operation["name"],
-    exchange: Exchange,
-    sender: VerifiedToken,
-    id = 0n,
-  ): Promise<void> {
-    if (operation === "createPlant") return this.#creates.create(exchange, sender);
-    if (operation === "getPlant") return this.#reads.get(exchange, sender, id);
-    return this.#reads.list(exchange, sender);
+    if (operation.name === "createPlant") {
+      this.#creates.create(exchange, sender);
+      return;
+    }
+    const { id } = route;
+    const reading =
+      id === undefined ? this.#reads.list(exchange, sender) : this.#reads.get(exchange, sender, id);
+    reading.catch((error) => answerFailure(exchange, error));
   }
 }

@@ -62,7 +62,7 @@ export const FAILURES: Readonly<Record<RequestErrorCode, Failure>> = {
   write_failed: { status: 503, error: 50302, headers: RETRY },
   store_failed: { status: 503, error: 50303, headers: RETRY },
   closed: { status: 503, error: 50304, headers: RETRY },
-  // Its Retry-After depends on what has no room: see errorReply.
+  // Only the operator can help: no Retry-After.
   not_stored: { status: 503, error: 50305 },
   tokens_unreadable: { status: 503, error: 50306, headers: RETRY },
 };

@@ -7,8 +7,7 @@
 import { randomBytes } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import { type RequestMessage, requests } from "../core/channels.ts";
-import type { VerifiedToken } from "../core/services.ts";
-import { type Operation, pathOf } from "./router.ts";
+import { pathOf } from "./router.ts";
 
 /** Nothing that a header, a line of a log, a shell or a page could take for its own. */
 const SAFE = /^[A-Za-z0-9._~+/=:@-]{1,64}$/;
@@ -38,9 +37,8 @@ interface Answered {
 }
 
 /**
- * Where a request keeps it: a member, because a WeakMap costs a microsecond, most of it in the
- * garbage collector. Our own requests have the member from the start: one that is added later gives
- * the request another shape, which took a tenth of a create (256 connections).
+ * Where a request keeps it: a member, because a WeakMap costs a microsecond. Our own requests have
+ * the member from the start: added later, it changes their shape, which took a tenth of a create.
  */
 export const NOTED: unique symbol = Symbol("plant-store:request");
 
@@ -70,22 +68,9 @@ function beginMessage(req?: IncomingMessage, arrivedAt?: number): Noted {
   };
 }
 
-/** The token was found good. */
-export function noteSender(req: WatchedRequest, { name }: VerifiedToken): void {
-  const known = req[NOTED];
-  if (known !== undefined) known.token = name;
-}
-
-/** What it is for is known. */
-export function noteOperation(req: WatchedRequest, { name }: Operation): void {
-  const known = req[NOTED];
-  if (known !== undefined) known.operation = name;
-}
-
-/** The body was taken whole. */
-export function noteBody(req: WatchedRequest, bytes: number): void {
-  const known = req[NOTED];
-  if (known !== undefined) known.bodyBytes = bytes;
+/** What is known of a request so far; `undefined` if nobody watched when it arrived. */
+export function notesOf(req: WatchedRequest): Noted | undefined {
+  return req[NOTED];
 }
 
 /** The answer was handed over, or there is none; `req` is absent where the bytes never became a request. */
