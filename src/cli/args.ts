@@ -18,6 +18,8 @@ import {
 interface Invocation {
   readonly args: readonly string[];
   readonly options: OptionValues<Options>;
+  /** Where the value of every option comes from. */
+  readonly sources: readonly OptionSource[];
   readonly wantsHelp: boolean;
 }
 
@@ -50,29 +52,20 @@ export function findCommand(
 /** @throws UsageError. */
 export function readArgs(command: Command, words: readonly string[]): Invocation {
   const { positionals, flags } = splitWords(command, words);
-  if (flags.has("help")) return { args: [], options: {}, wantsHelp: true };
+  if (flags.has("help")) return { args: [], options: {}, sources: [], wantsHelp: true };
   if (positionals.length !== command.arguments.length) {
     const names = command.arguments.map(({ placeholder }) => placeholder);
     const expected = names.join(" ") || "no argument";
     const got = positionals.map((word) => `"${word}"`).join(" ") || "none";
     throw new UsageError(`${command.name}: expected ${expected}, got ${got}`);
   }
-  const options = Object.fromEntries(
-    Object.entries(command.options).map(([name, option]) => {
-      return [name, readOption(option, findSource(name, option, flags))];
-    }),
-  );
-  return { args: positionals, options, wantsHelp: false };
-}
-
-/**
- * Where the value of every option of a command comes from.
- *
- * @throws UsageError.
- */
-export function explainOptions(command: Command, words: readonly string[]): OptionSource[] {
-  const { flags } = splitWords(command, words);
-  return Object.entries(command.options).map(([name, option]) => findSource(name, option, flags));
+  const options: Record<string, unknown> = {};
+  const sources = Object.entries(command.options).map(([name, option]) => {
+    const source = findSource(name, option, flags.get(name));
+    options[name] = readOption(option, source);
+    return source;
+  });
+  return { args: positionals, options, sources, wantsHelp: false };
 }
 
 /** The variable that stands in for a flag. */
@@ -80,13 +73,11 @@ export function variableName(option: string): string {
   return `PLANT_STORE_${option.toUpperCase().replaceAll("-", "_")}`;
 }
 
-type Flags = ReadonlyMap<string, string>;
-
-function findSource(name: string, option: Option<unknown>, flags: Flags): OptionSource {
+function findSource(name: string, option: Option<unknown>, flag: string | undefined): OptionSource {
   const variable = variableName(name);
   const supervisor = option.supervisorVariable ?? "";
   const sources = [
-    { source: `--${name}`, text: flags.get(name) },
+    { source: `--${name}`, text: flag },
     { source: variable, text: process.env[variable] || undefined },
     { source: supervisor, text: process.env[supervisor]?.split(":")[0] || undefined },
     { source: "default", text: option.defaultText },

@@ -73,12 +73,12 @@ export interface Command<O extends Options = Options> {
   /**
    * Resolves with the exit status.
    *
-   * @param explain returns where the value of every option came from.
+   * @param sources where the value of every option came from.
    */
   run(
     args: readonly string[],
     options: OptionValues<O>,
-    explain: () => readonly OptionSource[],
+    sources: readonly OptionSource[],
   ): Promise<ExitStatus>;
 }
 

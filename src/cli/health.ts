@@ -45,8 +45,8 @@ export const health = defineCommand({
   arguments: [],
   options: OPTIONS,
   details: "Needs no token. Over https the certificate is not judged: nothing secret is sent.",
-  async run(_, options, explain) {
-    if (options.admin !== undefined && !isServiceMeant(explain())) {
+  async run(_, options, sources) {
+    if (options.admin !== undefined && !isServiceMeant(sources)) {
       await printLines([await askAdmin(options.admin, options["timeout-ms"])]);
       return 0;
     }

@@ -5,7 +5,7 @@
  * parent process (`node:cluster`, pm2) would keep it alive. A stack never reaches the terminal.
  */
 import { PlantStoreError } from "../core/errors.ts";
-import { describeCommand, describeProgram, explainOptions, findCommand, readArgs } from "./args.ts";
+import { describeCommand, describeProgram, findCommand, readArgs } from "./args.ts";
 import { type Command, type ExitStatus, UsageError, VERSION } from "./command.ts";
 import { definePrintCompletion } from "./completion.ts";
 import * as data from "./data-commands.ts";
@@ -51,12 +51,12 @@ async function main(words: readonly string[]): Promise<ExitStatus> {
     return 2;
   }
   const { command, rest } = findCommand(words, COMMANDS);
-  const { args, options, wantsHelp } = readArgs(command, rest);
+  const { args, options, sources, wantsHelp } = readArgs(command, rest);
   if (wantsHelp) return print(describeCommand(command));
   useOutput(command.outputUse ?? "result");
   const isEntered = options.data === undefined || command.entersFolder === true;
   const ready = isEntered ? options : { ...options, data: enterFolder(options.data) };
-  return command.run(args, ready, () => explainOptions(command, rest));
+  return command.run(args, ready, sources);
 }
 
 /**

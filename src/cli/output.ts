@@ -1,5 +1,5 @@
 /**
- * What people see. Standard output holds results, and the notice of a server; everything else goes
+ * What people see. Standard output holds results, and the announcement of a server; everything else goes
  * to standard error, one line each, with nothing in it that steers a terminal.
  */
 import { subscribe } from "node:diagnostics_channel";
@@ -26,8 +26,8 @@ export interface Notice {
 
 const STDOUT = 1;
 
-/** A notice is a sign of life: the program that started a server may stop reading. */
-let use: OutputUse | "notice" = "listing";
+/** An announcement is a sign of life: the program that started a server may stop reading. */
+let use: OutputUse | "announcement" = "listing";
 
 /** What standard output is for, which is `listing` at first. */
 export function useOutput(given: OutputUse): void {
@@ -42,7 +42,7 @@ export function watchOutputs(): void {
 
 function onLoss(error: NodeJS.ErrnoException): void {
   const message = `Cannot write to standard output: ${error.message}`;
-  if (use === "notice") publishWarning(message);
+  if (use === "announcement") publishWarning(message);
   else if (use === "listing" && error.code === "EPIPE") process.exit(0);
   else {
     printMessage(message);
@@ -60,9 +60,9 @@ export async function printBytes(chunks: AsyncIterable<Buffer>): Promise<void> {
   for await (const chunk of chunks) await print(chunk);
 }
 
-/** Prints a notice without waiting for its reader. From now on it is what standard output is for. */
-export function printNotice(lines: readonly string[]): void {
-  use = "notice";
+/** Prints without waiting for the reader. From now on that is what standard output is for. */
+export function announce(lines: readonly string[]): void {
+  use = "announcement";
   void print(encodeLines(lines));
 }
 
@@ -81,11 +81,11 @@ async function print(bytes: Buffer): Promise<void> {
 }
 
 /**
- * Resolves once everything is written, however slow its readers are, so that the process may end. A
- * notice that nobody reads is not waited for.
+ * Resolves once everything is written, however slow its readers are, so that the process may end.
+ * An announcement that nobody reads is not waited for.
  */
 export async function flushOutputs(): Promise<void> {
-  if (use !== "notice") await flush(process.stdout);
+  if (use !== "announcement") await flush(process.stdout);
   await flush(process.stderr);
 }
 
@@ -111,7 +111,7 @@ export function count(number: number, what: string): string {
 /** Takes a notice; `print` is how every command shows it. */
 export type Reporter = (notice: Notice, print: (notice: Notice) => void) => void;
 
-let reporter: Reporter = (notice) => printNoticeLine(notice);
+let reporter: Reporter = (notice) => printNotice(notice);
 
 /** From now on notices go elsewhere: to the log of a server. */
 export function reportTo(next: Reporter): void {
@@ -120,7 +120,7 @@ export function reportTo(next: Reporter): void {
 
 export function report(notice: Notice): void {
   clearProgress();
-  reporter({ ...notice, message: nameFolders(notice.message) }, printNoticeLine);
+  reporter({ ...notice, message: nameFolders(notice.message) }, printNotice);
 }
 
 /** From now on the warnings of the library are notices. */
@@ -138,7 +138,7 @@ export function printMessage(message: string): void {
   report({ level: "info", event: "message", message });
 }
 
-function printNoticeLine({ level, message }: Notice): void {
+function printNotice({ level, message }: Notice): void {
   const label = level === "warn" ? "warning: " : "";
   process.stderr.write(`plant-store: ${label}${escapeControls(message)}\n`);
 }

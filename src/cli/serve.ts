@@ -33,7 +33,7 @@ import { defineCommand, type ExitStatus, VERSION } from "./command.ts";
 import { enterFolder } from "./data-folder.ts";
 import { bindAsRoot, describeListenError, readTlsFiles, rereadTlsFiles } from "./endpoint.ts";
 import { startLog } from "./log.ts";
-import { count, describeShare, printLines, printNotice, report, withProgress } from "./output.ts";
+import { announce, count, describeShare, printLines, report, withProgress } from "./output.ts";
 import {
   assertMatch,
   describeConfig,
@@ -49,10 +49,10 @@ export const serve = defineCommand({
   arguments: [],
   options: SERVE_OPTIONS,
   entersFolder: true,
-  async run(_, options, explain) {
+  async run(_, options, sources) {
     assertMatch(options);
     if (options["print-config"] === true) {
-      await printLines(describeConfig(explain()));
+      await printLines(describeConfig(sources));
       return 0;
     }
     startLog({ format: options.log, level: options["log-level"] });
@@ -111,7 +111,7 @@ async function serveStore(
     status.ready(store, tokens);
     const welcome = options["first-token"] ? await introduce(server.url, options, tokens) : [];
     // In one piece: a program that waits for the ready line finds the token beside it.
-    printNotice([`plant-store listening on ${server.url}`, ...welcome]);
+    announce([`plant-store listening on ${server.url}`, ...welcome]);
     reportListening(server.url, adminUrl, store.size);
     // Until the store is closed: a sync of the drain may fail, too.
     const failed = store.failed.then(({ cause, message }) => {
