@@ -84,47 +84,35 @@ export async function listen(server: Server, address: AdminAddress): Promise<str
   return formatAdminAddress({ ...address, port: (server.address() as AddressInfo).port });
 }
 
-/**
- * Listens on a path. A socket that a dead process has left there is replaced.
- *
- * @throws the system's error; `EADDRINUSE` when a process listens there, or
- * when the path is no socket.
- */
+/** @throws the system's error; `EADDRINUSE` when a process listens there, or it is no socket. */
 async function listenOnPath(server: Server, path: string): Promise<void> {
-  const stale = await findStale(path);
-  // Whoever else found it so may have its own there by now, but for the moment between these two.
-  if (stale !== undefined && stale === socketTime(path)) rmSync(path, { force: true });
+  await removeStale(path);
   const listening = once(server, "listening");
-  // Exclusive: as a worker of node:cluster it would have the primary make the socket, with its mask.
-  withUmask(0o077, () => server.listen({ path, exclusive: true }));
+  // The mask is the process's, so it is set for one call; a worker thread may not set it.
+  const mask = isMainThread ? process.umask(0o077) : undefined;
+  try {
+    // Exclusive: a worker of node:cluster would have the primary make the socket, with its mask.
+    server.listen({ path, exclusive: true });
+  } finally {
+    if (mask !== undefined) process.umask(mask);
+  }
   // It is bound at once; if not, the path is somebody else's.
   if (server.listening) chmodSync(path, 0o600);
   await listening;
 }
 
-/** The mask is the process's, so for one call; other threads make nothing wider than this either. */
-function withUmask(mask: number, work: () => void): void {
-  const before = isMainThread ? process.umask(mask) : undefined; // a worker may not set it
-  try {
-    work();
-  } finally {
-    if (before !== undefined) process.umask(before);
-  }
-}
-
-/** When the socket at a path came there, if nobody answers. */
-async function findStale(path: string): Promise<bigint | undefined> {
+/** Removes a socket that a dead process has left. */
+async function removeStale(path: string): Promise<void> {
   const time = socketTime(path);
-  if (time === undefined) return undefined;
+  if (time === undefined) return;
   const socket = net.connect({ path });
-  try {
-    await once(socket, "connect");
-    return undefined;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === "ECONNREFUSED" ? time : undefined;
-  } finally {
-    socket.destroy();
-  }
+  const isRefused = await once(socket, "connect").then(
+    () => false,
+    ({ code }: NodeJS.ErrnoException) => code === "ECONNREFUSED",
+  );
+  socket.destroy();
+  // Another process that found it so may have its own there by now.
+  if (isRefused && time === socketTime(path)) rmSync(path, { force: true });
 }
 
 /** When the socket at a path was last changed, which tells it from another one; its inode may not. */
