@@ -102,7 +102,10 @@ export function checkpointPath(logPath: string): string {
   return `${logPath}.checkpoint`;
 }
 
-/** Where a checkpoint is written before it takes its place; a killed process leaves it there. */
+/**
+ * Where a checkpoint is written before it takes its place; a killed process leaves it there.
+ * @internal
+ */
 export function newCheckpointPath(logPath: string): string {
   return `${checkpointPath(logPath)}.new`;
 }
@@ -132,6 +135,7 @@ const QUIET_MS = 10_000;
 /**
  * Writes checkpoints in the background: after every 16 MiB, after 10 s of quiet, and when it is
  * closed. A failure is warned about once, and tried again at the next of these occasions.
+ * @internal
  */
 export class Checkpointer {
   readonly #logPath: string;

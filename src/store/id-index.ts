@@ -56,7 +56,8 @@ export const SEED_BYTES = 32;
 
 export class IdIndex {
   readonly #hash: IdHash;
-  readonly #pool = new PagePool();
+  /** Empty pages, for the next table. */
+  readonly #pool: DataView[] = [];
   #table: SlotTable;
   /** The table before it, while it is emptied: it holds the ids whose home there is `#moved` or later. */
   #old: SlotTable | undefined;
@@ -180,15 +181,15 @@ export class IdIndex {
 class SlotTable {
   readonly homes: number;
   readonly #hash: IdHash;
-  readonly #pool: PagePool;
+  readonly #pool: DataView[];
   readonly #homesPerHash: number;
   /** A page in which nothing was looked for is not there. */
   readonly #pages: (DataView | undefined)[];
   /** The page that the last search ended in. */
-  #page: DataView = NO_PAGE;
+  #page: DataView = new DataView(new ArrayBuffer(0));
   #lastRead = 0;
 
-  constructor(homes: number, hash: IdHash, pool: PagePool) {
+  constructor(homes: number, hash: IdHash, pool: DataView[]) {
     this.homes = homes;
     this.#hash = hash;
     this.#pool = pool;
@@ -282,31 +283,17 @@ class SlotTable {
     const number = slot >>> PAGE_BITS;
     const present = this.#pages[number];
     if (present !== undefined) return present;
-    const page = this.#pool.take();
+    const page = this.#pool.pop() ?? new DataView(new ArrayBuffer(PAGE_BYTES));
     this.#pages[number] = page;
     return page;
   }
 
   #release(number: number): void {
     const page = this.#pages[number];
-    if (page !== undefined) this.#pool.give(page);
-    this.#pages[number] = undefined;
-  }
-}
-
-const NO_PAGE = new DataView(new ArrayBuffer(0));
-
-/** Empty pages: those of emptied tables are used for the next ones. */
-class PagePool {
-  readonly #pages: DataView[] = [];
-
-  take(): DataView {
-    return this.#pages.pop() ?? new DataView(new ArrayBuffer(PAGE_BYTES));
-  }
-
-  give(page: DataView): void {
+    if (page === undefined) return;
     new Uint8Array(page.buffer).fill(0);
-    this.#pages.push(page);
+    this.#pool.push(page);
+    this.#pages[number] = undefined;
   }
 }
 
