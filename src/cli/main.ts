@@ -40,7 +40,7 @@ const NEEDS_A_PERSON: readonly string[] = ["corruption", "invalid_json"];
 
 async function main(words: readonly string[]): Promise<ExitStatus> {
   watchOutputs();
-  assertNode();
+  checkRuntime();
   const [first] = words;
   if (first === "--version" || first === "-v") return print(`${VERSION}\n`);
   if (first === "--help" || first === "-h" || first === "help") {
@@ -64,7 +64,7 @@ async function main(words: readonly string[]): Promise<ExitStatus> {
  *
  * @throws UsageError.
  */
-function assertNode(): void {
+function checkRuntime(): void {
   const { bun, deno } = process.versions;
   if (bun !== undefined || deno !== undefined) {
     const runtime = bun === undefined ? `Deno ${deno}` : `Bun ${bun}`;

@@ -42,14 +42,14 @@ export const PORT = number("port", "the port to listen on; 0 picks a free one");
 export const BASE_PATH: Option<string> = {
   placeholder: "/PATH",
   help: "what stands before /plants in the path; nothing without",
-  parse: (text) => expect("a path such as /garden", () => normalizeBasePath(text)),
+  parse: (text) => parseBy("a path such as /garden", () => normalizeBasePath(text)),
 };
 
 export const ADMIN: Option<AdminAddress> = {
   placeholder: "ADDRESS",
   help: "HOST:PORT or the path of a socket for health, metrics and the status page; off without",
   parse: (text) =>
-    expect("HOST:PORT, or the path of a socket with a slash in it", () => parseAdminAddress(text)),
+    parseBy("HOST:PORT, or the path of a socket with a slash in it", () => parseAdminAddress(text)),
 };
 
 export const CORS_ORIGIN: Option<readonly string[]> = {
@@ -58,7 +58,7 @@ export const CORS_ORIGIN: Option<readonly string[]> = {
   isRepeatable: true,
   parse: (text) => {
     const origins = text.split(",");
-    expect("origins such as https://app.example, or *", () => assertOrigins(origins));
+    parseBy("origins such as https://app.example, or *", () => assertOrigins(origins));
     return origins;
   },
 };
@@ -76,7 +76,7 @@ export const JSON_OUTPUT: Option<boolean> = {
 };
 
 /** What the library makes of a value, or what was expected. */
-function expect<T>(what: string, parse: () => T): T {
+function parseBy<T>(what: string, parse: () => T): T {
   try {
     return parse();
   } catch {

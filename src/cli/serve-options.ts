@@ -82,7 +82,7 @@ export function numbersOf(options: ServeOptions): { [Name in NumberOptionName]?:
 }
 
 /** @throws UsageError if two options do not go together. */
-export function assertMatch(options: ServeOptions): void {
+export function checkMatch(options: ServeOptions): void {
   const { "body-bytes-max": body, "pending-bytes-max": pending } = options;
   const { "tls-cert": cert, "tls-key": key } = options;
   // Clients would send a body that can never be taken again and again.

@@ -35,7 +35,7 @@ import { bindAsRoot, describeListenError, readTlsFiles, rereadTlsFiles } from ".
 import { startLog } from "./log.ts";
 import { announce, count, describeShare, printLines, report, withProgress } from "./output.ts";
 import {
-  assertMatch,
+  checkMatch,
   describeConfig,
   numbersOf,
   SERVE_OPTIONS,
@@ -50,7 +50,7 @@ export const serve = defineCommand({
   options: SERVE_OPTIONS,
   entersFolder: true,
   async run(_, options, sources) {
-    assertMatch(options);
+    checkMatch(options);
     if (options["print-config"] === true) {
       await printLines(describeConfig(sources));
       return 0;
