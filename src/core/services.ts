@@ -45,7 +45,7 @@ export interface PlantService {
   list(options?: ListOptions): AsyncIterable<NewPlant>;
 
   /**
-   * The same as `encodeNewPlant` has them, each with its line feed, about 32 KiB
+   * The same as lines of JSON, `{"id":7,"name":"Fern"}`, each with its line feed, about 32 KiB
    * of whole lines at a time (streams rest after each), left alone once given.
    * A slice may be empty: so much was read that holds none. Where it is offered,
    * streams without a limit are made of it.
