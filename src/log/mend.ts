@@ -56,6 +56,21 @@ export async function earliestBatchStart(file: LogFile, end: number): Promise<nu
   return Math.max(0, (await endOfLines(file, end - 1)) - BATCH_BYTES_LIMIT);
 }
 
+/**
+ * Judges whether a line that cannot be read lost pages in a power cut. Only the last batch can have
+ * lost some, and only after the bytes that are on disk for certain.
+ *
+ * @param size the length of the log.
+ */
+export async function lostLineJudge(
+  file: LogFile,
+  size: number,
+  knownBytes = 0,
+): Promise<(line: Buffer, position: LinePosition) => boolean> {
+  const start = Math.max(knownBytes, await earliestBatchStart(file, size));
+  return (line, { offset }) => offset >= start && hasLostSector(line, offset);
+}
+
 /** What has to be mended before a log is served. */
 export interface Damage {
   /** Whole lines that lost pages, with their line feeds. */

@@ -11,11 +11,11 @@ import fs from "node:fs/promises";
 import { type Checkpoint, newCheckpointPath, readCheckpoint } from "../log/checkpoint.ts";
 import { type ByteRange, LogFile } from "../log/file.ts";
 import { removeLeftover } from "../log/folder.ts";
-import { earliestBatchStart, hasLostSector, mendLog, rewriteLastBatch } from "../log/mend.ts";
+import { lostLineJudge, mendLog, rewriteLastBatch } from "../log/mend.ts";
 import { endOfLines, LOG_START, lineError } from "../log/reader.ts";
 import { ioError } from "../log/system-error.ts";
 import type { IdIndex } from "./id-index.ts";
-import { type LineFault, type LinePosition, LogScan } from "./log-scan.ts";
+import { type LineFault, LogScan } from "./log-scan.ts";
 import { isRecord } from "./plant-lines.ts";
 import { logPathOf, mismatchError, refuseMissing, refuseShorter } from "./readable-log.ts";
 
@@ -63,7 +63,7 @@ async function recover(
   const damaged: ByteRange[] = [];
   const scan = new LogScan(file, {
     checkpoint,
-    isLost: await lostLineJudge(file, size, checkpoint),
+    isLost: await lostLineJudge(file, size, checkpoint?.bytes),
     onFault: (fault) => {
       if (fault.kind === "mendable") damaged.push({ ...fault.position, bytes: fault.bytes });
       else refuse(file.path, fault);
@@ -96,21 +96,6 @@ function refuse(logPath: string, { kind, position, reason }: LineFault): void {
   const advice =
     'restore the log from a backup, or have "plant-store repair" write one of what is readable';
   throw lineError(logPath, position, `${reason}; ${advice}`);
-}
-
-/**
- * Judges whether a line that cannot be read lost pages in a power cut. Only the last batch can
- * have lost some, and only after the checkpoint.
- *
- * @param size of the log.
- */
-export async function lostLineJudge(
-  file: LogFile,
-  size: number,
-  checkpoint: Checkpoint | undefined,
-): Promise<(line: Buffer, position: LinePosition) => boolean> {
-  const start = Math.max(checkpoint?.bytes ?? 0, await earliestBatchStart(file, size));
-  return (line, { offset }) => offset >= start && hasLostSector(line, offset);
 }
 
 /**

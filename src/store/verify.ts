@@ -7,9 +7,9 @@
 import { LOCK_NAME } from "../core/file-names.ts";
 import { type Checkpoint, readCheckpoint } from "../log/checkpoint.ts";
 import { askDurableBytes } from "../log/lock.ts";
+import { lostLineJudge } from "../log/mend.ts";
 import { endOfLines, LOG_START } from "../log/reader.ts";
 import { type LineFault, LogScan } from "./log-scan.ts";
-import { lostLineJudge } from "./open-log.ts";
 import { openLogForReading } from "./readable-log.ts";
 
 export interface VerifyReport {
@@ -60,7 +60,9 @@ export async function verifyLog(
     const scan = new LogScan(file, {
       checkpoint,
       // The durable bytes of a running server have lost nothing.
-      ...(durableBytes === undefined && { isLost: await lostLineJudge(file, end, checkpoint) }),
+      ...(durableBytes === undefined && {
+        isLost: await lostLineJudge(file, end, checkpoint?.bytes),
+      }),
       onFault: (fault) => {
         counts[fault.kind]++;
         onFault?.(fault);
