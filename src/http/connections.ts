@@ -20,9 +20,9 @@ import {
   Lingering,
 } from "./answer.ts";
 import { Authenticator } from "./bearer.ts";
+import { DirectRequest } from "./body.ts";
 import { Budget, heldBytes, overloaded } from "./budget.ts";
 import { Cors } from "./cors.ts";
-import { DirectRequest } from "./direct-request.ts";
 import { Listener, type ListenerOptions } from "./listener.ts";
 import { errorReply, type Reply } from "./reply.ts";
 import { describeParserFault, findFramingFault } from "./request-head.ts";
@@ -225,7 +225,7 @@ export class Connection {
   }
 }
 
-/** The last request is kept after its answer, and a slow one until its body has come. */
+/** The last request is kept after its answer, and a create until its body has come and is durable. */
 function dropHeaders(req: IncomingMessage): void {
   const kept = KEPT_HEADERS.map((name) => [name, req.headers[name]]);
   req.rawHeaders = [];

@@ -21,11 +21,7 @@ export class Cors {
     this.#origins = new Set(origins);
   }
 
-  /**
-   * `undefined` where no origin is named.
-   *
-   * @throws TypeError or RangeError like `assertOrigins`.
-   */
+  /** `undefined` if no origin is named. @throws TypeError or RangeError like `assertOrigins`. */
   static of(origins: readonly string[] | undefined): Cors | undefined {
     if (origins === undefined) return undefined;
     assertOrigins(origins);
@@ -35,7 +31,7 @@ export class Cors {
   /** What every answer to this request carries, whatever becomes of it. */
   mark(req: IncomingMessage, res: ServerResponse): void {
     for (const [name, value] of Object.entries(this.#headersFor(req.headers.origin))) {
-      // Where it is mounted, others may have said what else an answer varies by.
+      // A program that mounts the listener may have set what else an answer varies by.
       if (name === "Vary") res.appendHeader(name, value);
       else res.setHeader(name, value);
     }
@@ -47,10 +43,9 @@ export class Cors {
   }
 
   /**
-   * The likely origin of what never became a request: as the packet that was
-   * refused says last (good requests may stand before the bad one), else the
-   * only one that is named, else that of the connection's last request, which
-   * may be another page's behind a proxy. A wrong guess shows nothing to anybody.
+   * The likely origin of what never became a request: the last in the packet that was refused (good
+   * requests may precede the bad one), else the only one that is named, else that of the connection's
+   * last request, which may be another page's behind a proxy. A wrong guess shows nothing to anybody.
    */
   guessOrigin(packet: Buffer | undefined, last: string | undefined): string | undefined {
     const said = (packet?.toString("latin1") ?? "").matchAll(/\norigin:[ \t]*(\S+)/gi);
@@ -59,8 +54,9 @@ export class Cors {
 
   /** The answer, where a browser asks what a page of a named origin may send to this resource. */
   preflight({ method, headers }: IncomingMessage, resource: Resource): Reply | undefined {
-    const isAsked = method === "OPTIONS" && headers["access-control-request-method"] !== undefined;
-    if (!isAsked || this.#allowed(headers.origin) === undefined) return undefined;
+    const { origin, "access-control-request-method": wanted } = headers;
+    if (method !== "OPTIONS" || wanted === undefined) return undefined;
+    if (origin === undefined || this.#allowed(origin) === undefined) return undefined;
     const allowed = [...resource.operations.values()].flatMap((operation) => operation.headers);
     return emptyReply(204, {
       "Access-Control-Allow-Methods": methodsOf(resource),
@@ -69,19 +65,20 @@ export class Cors {
     });
   }
 
+  /** The value of `Access-Control-Allow-Origin`. */
   #allowed(origin: string | undefined): string | undefined {
-    if (origin === undefined) return undefined;
     if (this.#origins.has(ANY_ORIGIN)) return ANY_ORIGIN;
-    return this.#origins.has(origin) ? origin : undefined;
+    return origin !== undefined && this.#origins.has(origin) ? origin : undefined;
   }
 
   #headersFor(origin: string | undefined): Record<string, string> {
-    const allowed = this.#origins.has(ANY_ORIGIN) ? ANY_ORIGIN : this.#allowed(origin);
-    const headers: Record<string, string> = allowed === ANY_ORIGIN ? {} : { Vary: "Origin" };
-    if (allowed !== undefined) {
-      headers["Access-Control-Allow-Origin"] = allowed;
-      headers["Access-Control-Expose-Headers"] = EXPOSED;
-    }
-    return headers;
+    const allowed = this.#allowed(origin);
+    return {
+      ...(allowed !== ANY_ORIGIN && { Vary: "Origin" }),
+      ...(allowed !== undefined && {
+        "Access-Control-Allow-Origin": allowed,
+        "Access-Control-Expose-Headers": EXPOSED,
+      }),
+    };
   }
 }

@@ -8,9 +8,14 @@ import { encodePlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import type { PlantService, VerifiedToken } from "../core/services.ts";
 import { answer, answerFailure, answerNobody, type Exchange } from "./answer.ts";
 import type { Authenticator } from "./bearer.ts";
-import { BodyCollector, collectStream, requireLength, requireUnread } from "./body.ts";
+import {
+  BodyCollector,
+  collectStream,
+  DirectRequest,
+  requireLength,
+  requireUnread,
+} from "./body.ts";
 import { Budget, overloaded, weightOf } from "./budget.ts";
-import { DirectRequest } from "./direct-request.ts";
 import { okReply } from "./reply.ts";
 import { requireJson } from "./request-head.ts";
 import { notesOf } from "./request-message.ts";

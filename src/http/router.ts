@@ -43,55 +43,42 @@ const GET_PLANT: Operation = {
   headers: ["Authorization", "If-None-Match"],
 };
 
-/** Every path there is below the base path. The first is asked for most. */
-export const RESOURCES: readonly Resource[] = [
-  {
-    path: "/plants",
-    operations: new Map([
-      ["GET", LIST_PLANTS],
-      ["HEAD", LIST_PLANTS],
-      ["POST", CREATE_PLANT],
-    ]),
-  },
-  {
-    path: "/plants/{id}",
-    operations: new Map([
-      ["GET", GET_PLANT],
-      ["HEAD", GET_PLANT],
-    ]),
-  },
-];
+const PLANTS: Resource = {
+  path: "/plants",
+  operations: new Map(Object.entries({ GET: LIST_PLANTS, HEAD: LIST_PLANTS, POST: CREATE_PLANT })),
+};
+const PLANT: Resource = {
+  path: "/plants/{id}",
+  operations: new Map(Object.entries({ GET: GET_PLANT, HEAD: GET_PLANT })),
+};
 
-/** To a path where nothing is a page may send what it may anywhere: only so can it read its 404. */
+/** Every path there is below the base path. */
+export const RESOURCES: readonly Resource[] = [PLANTS, PLANT];
+
+/** To a path where nothing is, a page may send what it may anywhere, so that it can read its 404. */
 const NOTHING: Resource = {
   path: "/",
   operations: new Map(RESOURCES.flatMap(({ operations }) => [...operations])),
 };
 
-/** What a preflight of this target is about; `undefined` where it is not below the base path. */
+/** What a preflight of this target is about; `undefined` if it is not below the base path. */
 export function findPreflighted(target: string, basePath: string): Resource | undefined {
   const isBelow = pathOf(target).startsWith(`${basePath}/`);
   return isBelow ? (findRoute(target, basePath)?.resource ?? NOTHING) : undefined;
 }
 
-/** Where a request target leads; `undefined` where there is nothing. */
+const PLANT_PREFIX = "/plants/";
+
+/** Where a request target leads; `undefined` if there is nothing. */
 export function findRoute(target: string, basePath: string): Route | undefined {
   const path = pathOf(target);
   if (!path.startsWith(basePath)) return undefined;
   const rest = path.slice(basePath.length);
-  for (const resource of RESOURCES) {
-    if (!resource.path.endsWith(ID)) {
-      if (rest === resource.path) return { resource };
-      continue;
-    }
-    const prefix = resource.path.slice(0, -ID.length);
-    const id = rest.startsWith(prefix) ? parseCanonicalInt64(rest.slice(prefix.length)) : undefined;
-    if (id !== undefined) return { resource, id };
-  }
-  return undefined;
+  if (rest === PLANTS.path) return { resource: PLANTS };
+  if (!rest.startsWith(PLANT_PREFIX)) return undefined;
+  const id = parseCanonicalInt64(rest.slice(PLANT_PREFIX.length));
+  return id === undefined ? undefined : { resource: PLANT, id };
 }
-
-const ID = "{id}";
 
 export function notFound(basePath: string): PlantStoreError {
   const known = RESOURCES.map(({ path }) => basePath + path);

@@ -3,8 +3,8 @@ import assert from "node:assert/strict";
 import { createServer, ServerResponse } from "node:http";
 import net from "node:net";
 import { type TestContext, test } from "node:test";
+import { trySendWhole } from "../../src/http/answer.ts";
 import { okReply } from "../../src/http/reply.ts";
-import { trySendWhole } from "../../src/http/whole-answer.ts";
 import { createRequestListener } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
 import { encodeRequest, type RequestParts } from "../support/contract.ts";
@@ -138,7 +138,7 @@ test("the head is made anew in each second, and for a server with another keep-a
 for (const name of ["writeHead", "end"] as const) {
   test(`where ${name} of every response was wrapped before, answers are Node's to write`, async (t) => {
     t.mock.method(ServerResponse.prototype, name);
-    const loaded = `../../src/http/whole-answer.ts?${name}`;
+    const loaded = `../../src/http/answer.ts?${name}`;
     const { trySendWhole: tryLate } = (await import(loaded)) as {
       trySendWhole: typeof trySendWhole;
     };

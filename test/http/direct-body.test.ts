@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { isDirectSafe } from "../../src/http/direct-request.ts";
+import { isDirectSafe } from "../../src/http/body.ts";
 import { makeFolder } from "../support/folders.ts";
 import { readModule } from "../support/run.ts";
 import { collectWarnings, TIMEOUT } from "../support/watch.ts";
