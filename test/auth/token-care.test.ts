@@ -12,9 +12,8 @@ import {
 import { type TestContext, test } from "node:test";
 import { createToken, listTokens, revokeToken, TokenRegistry } from "../../src/index.ts";
 import { makeFolder } from "../support/folders.ts";
-import { readModule } from "../support/run.ts";
 import { readTokenLog, tokenLogPath, writeTokenLog } from "../support/token-logs.ts";
-import { collectWarnings, until } from "../support/watch.ts";
+import { collectWarnings } from "../support/watch.ts";
 
 async function openRegistry(t: TestContext, folder: string): Promise<TokenRegistry> {
   const registry = await TokenRegistry.open(folder);
@@ -67,32 +66,6 @@ test("a token log that is cut at any byte of its last line keeps every token bef
     assert.deepEqual(await names(), [...expected, "c"], `${length} bytes`);
   }
 });
-
-test("tokens that many processes create at once are all known to a registry that follows", async (t) => {
-  const folder = makeFolder(t);
-  const registry = await openRegistry(t, folder);
-  const warnings = collectWarnings(t);
-  const created = await Promise.all([1, 2, 3, 4].map((n) => createInProcess(folder, `p${n}`)));
-  const tokens = created.flat();
-  assert.equal(tokens.length, 20);
-  await until("the registry knows them all", () =>
-    tokens.every(([name, token]) => registry.verify(token)?.name === name),
-  );
-  assert.equal(warnings.length, 0);
-  assert.equal(readTokenLog(folder).split("\n").length, 21);
-});
-
-/** Five tokens from a process of its own, one after the other. */
-function createInProcess(folder: string, prefix: string): Promise<[name: string, token: string][]> {
-  return readModule(`
-    import { createToken } from ${JSON.stringify(import.meta.resolve("../../src/index.ts"))};
-    const made = [];
-    for (let n = 0; n < 5; n++) {
-      const name = ${JSON.stringify(prefix)} + "-" + n;
-      made.push([name, await createToken(${JSON.stringify(folder)}, { name })]);
-    }
-    process.stdout.write(JSON.stringify(made));`);
-}
 
 test("a token log that was replaced by a rename takes the next change, and keeps it", async (t) => {
   const folder = makeFolder(t);

@@ -13,7 +13,6 @@ import {
   revokeToken,
 } from "../../src/index.ts";
 import { makeFolder } from "../support/folders.ts";
-import { readModule } from "../support/run.ts";
 import { createInTurn, readTokenLog, tokenLogPath } from "../support/token-logs.ts";
 import { TIMEOUT } from "../support/watch.ts";
 
@@ -170,14 +169,6 @@ test("twenty tokens created at once in one process are all there", TIMEOUT, asyn
   await assertAllThere(folder, new Map(names.map((name, n) => [name, tokens[n] ?? ""])));
 });
 
-test("twenty tokens created at once by five processes are all there", TIMEOUT, async (t) => {
-  const folder = makeFolder(t);
-  const created = await Promise.all([1, 2, 3, 4, 5].map((n) => createInProcess(folder, `p${n}`)));
-  const tokens = new Map(created.flat());
-  assert.equal(tokens.size, 20);
-  await assertAllThere(folder, tokens);
-});
-
 async function assertAllThere(folder: string, tokens: ReadonlyMap<string, string>): Promise<void> {
   const listed = await listTokens(folder);
   assert.deepEqual(listed.map(({ name }) => name).sort(), [...tokens.keys()].sort());
@@ -185,15 +176,6 @@ async function assertAllThere(folder: string, tokens: ReadonlyMap<string, string
     const token = tokens.get(name) ?? "";
     assert.equal(hash, createHash("sha256").update(token).digest("hex"));
   }
-}
-
-/** Four tokens from a process of its own, all at once. */
-function createInProcess(folder: string, prefix: string): Promise<[name: string, token: string][]> {
-  return readModule(`
-    import { createInTurn } from ${JSON.stringify(import.meta.resolve("../support/token-logs.ts"))};
-    const names = [0, 1, 2, 3].map((n) => ${JSON.stringify(prefix)} + "-" + n);
-    const create = async (name) => [name, await createInTurn(${JSON.stringify(folder)}, { name })];
-    process.stdout.write(JSON.stringify(await Promise.all(names.map(create))));`);
 }
 
 for (const [says, count, create] of [

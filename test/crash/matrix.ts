@@ -3,6 +3,7 @@ import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { makeTemporaryFolder } from "./leftovers.ts";
 import type { Program, Surroundings } from "./program.ts";
+import type { Random } from "./random.ts";
 import { addTotals, newTotals, type Totals } from "./report.ts";
 import { copyTree, type Scenario } from "./scenario.ts";
 import { describeEnd } from "./server.ts";
@@ -15,6 +16,8 @@ export interface MatrixOptions {
   readonly seesEnd: boolean;
   /** Runs at a time. */
   readonly jobs: number;
+  /** Kills once at each kind of call, at a place that this picks, instead of at every call. */
+  readonly sample?: Random;
 }
 
 export interface MatrixReport {
@@ -61,7 +64,8 @@ class Matrix implements MatrixReport {
     const { scratch, scenario, options } = this.#parts;
     mkdirSync(join(scratch, "template"));
     await scenario.prepare(join(scratch, "template"));
-    const places = await this.#record();
+    const seen = await this.#record();
+    const places = options.sample === undefined ? seen : samplePlaces(seen, options.sample);
     if (places.length === 0) this.totals.faults.push(`${scenario.name}: no call was seen`);
     const work = async (slot: number) => {
       for (let place = places.shift(); place !== undefined; place = places.shift()) {
@@ -116,4 +120,12 @@ class Matrix implements MatrixReport {
     const { scratch } = this.#parts;
     return { root: join(scratch, `run-${slot}`), trace: join(scratch, `trace-${slot}`) };
   }
+}
+
+/** A place of each kind of call, for its first call alone: how many follow depends on chance. */
+function samplePlaces(places: readonly Place[], random: Random): Place[] {
+  return [...new Set(places.map(({ call }) => call))].flatMap((call) => {
+    const [first, ...others] = places.filter((place) => place.call === call);
+    return first === undefined ? [] : [{ ...random.pick([first, ...others]), count: 1 }];
+  });
 }

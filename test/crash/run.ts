@@ -6,6 +6,7 @@
  *   npm run crash -- --matrix --only repair       SIGKILL at every single system call
  *   npm run crash -- --rivals 50                  two servers on one log, without a lock
  *   npm run crash -- --soak 600                   ten minutes of kills, full disks, tokens
+ *   npm run crash -- --ci                         what `.ci/run` has: some of all but the soak
  */
 import { parseArgs } from "node:util";
 import { runKillRounds } from "./kill-rounds.ts";
@@ -22,7 +23,7 @@ import {
   type Totals,
   totalsRow,
 } from "./report.ts";
-import { KINDS_WITH_STRACE, RIVAL_KINDS, runRivalRounds } from "./rival-rounds.ts";
+import { KINDS_WITH_STRACE, RIVAL_KINDS, runRivals } from "./rival-rounds.ts";
 import { SCENARIOS } from "./scenarios.ts";
 import { runSoak } from "./soak.ts";
 import { CHANGING_CALLS, hasStrace, OTHER_CALLS } from "./strace.ts";
@@ -36,6 +37,7 @@ const HELP = `Options:
   --only TEXT       of the matrix or the kinds, only what has this in its name
   --all-calls       of the matrix, also at the calls between those
   --jobs N          of the matrix, runs at a time (2)
+  --ci              20 rounds, then the matrix, then 2 rounds of each kind of rivals, instead
   --soak SECONDS    kills, full disks and token changes under full load, instead
 `;
 
@@ -50,6 +52,7 @@ const { values } = parseArgs({
     jobs: { type: "string", default: "2" },
     rivals: { type: "string" },
     soak: { type: "string" },
+    ci: { type: "boolean", default: false },
     help: { type: "boolean", default: false },
   },
 });
@@ -61,9 +64,9 @@ function print(line: string): void {
   process.stdout.write(`${line}\n`);
 }
 
-async function rounds(program: Program): Promise<Totals> {
+async function rounds(program: Program, count: number): Promise<Totals> {
   const totals = await runKillRounds(program, {
-    rounds: Number(values.rounds),
+    rounds: count,
     seed,
     connections,
     onRound: (done, { acknowledged, faults }) => {
@@ -76,13 +79,13 @@ async function rounds(program: Program): Promise<Totals> {
   return totals;
 }
 
-async function matrix(program: Program): Promise<Totals> {
+async function matrix(program: Program, seesEnd: boolean): Promise<Totals> {
   if (!hasStrace()) throw new Error("the matrix needs strace");
   const all = newTotals();
   const rows: (string | number)[][] = [["", ...TOTALS_HEAD]];
   const calls = values["all-calls"] ? [...CHANGING_CALLS, ...OTHER_CALLS] : CHANGING_CALLS;
   for (const scenario of SCENARIOS.filter(({ name }) => name.includes(values.only))) {
-    const options = { calls, seesEnd: true, jobs: Number(values.jobs) };
+    const options = { calls, seesEnd, jobs: Number(values.jobs) };
     const { totals, kills } = await runMatrix(program, scenario, options);
     rows.push([scenario.name, ...totalsRow(totals)]);
     addTotals(all, totals);
@@ -98,14 +101,14 @@ async function rivals(program: Program, count: number): Promise<Totals> {
   const random = new Random(seed);
   const all = newTotals();
   const rows: (string | number)[][] = [["", ...TOTALS_HEAD, "failed servers", "refused starts"]];
-  for (const [name, kind] of Object.entries(RIVAL_KINDS)) {
+  for (const name of Object.keys(RIVAL_KINDS)) {
     if (!name.includes(values.only)) continue;
     if (KINDS_WITH_STRACE.includes(name) && !hasStrace()) {
       print(`${name}: not run, because strace is missing`);
       continue;
     }
     const options = { rounds: count, random, connections };
-    const report = await runRivalRounds({ locked: program, unlocked }, kind, options);
+    const report = await runRivals({ locked: program, unlocked }, name, options);
     rows.push([name, ...totalsRow(report.totals), report.failures, report.refusals]);
     addTotals(all, report.totals);
     print(`${name}: ${report.totals.acknowledged} acknowledged`);
@@ -120,6 +123,15 @@ async function soak(program: Program, seconds: number): Promise<Totals> {
   return totals;
 }
 
+/** All that the tests of this folder take samples of. */
+async function ci(program: Program): Promise<Totals> {
+  const all = newTotals();
+  addTotals(all, await rounds(program, 20));
+  addTotals(all, await matrix(program, false));
+  addTotals(all, await rivals(program, 2));
+  return all;
+}
+
 async function main(): Promise<void> {
   print(`seed ${seed}, Node ${process.version}`);
   const totals = await runPart(BUILT);
@@ -128,9 +140,10 @@ async function main(): Promise<void> {
 }
 
 function runPart(program: Program): Promise<Totals> {
+  if (values.ci) return ci(program);
   if (values.soak !== undefined) return soak(program, Number(values.soak));
   if (values.rivals !== undefined) return rivals(program, Number(values.rivals));
-  return values.matrix ? matrix(program) : rounds(program);
+  return values.matrix ? matrix(program, true) : rounds(program, Number(values.rounds));
 }
 
 for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => process.exit(130));

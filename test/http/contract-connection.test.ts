@@ -1,17 +1,16 @@
 /**
- * What happens on one connection: requests one behind the other, clients that
- * are slow or say no more, connections that are asked to close or to change
- * their protocol, and the drain at the end.
+ * What happens on one connection: requests in one packet, clients that are slow
+ * or close their side, and connections that are asked to close or to change
+ * their protocol.
  */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import net from "node:net";
 import { type TestContext, test } from "node:test";
 import { promisify } from "node:util";
-import v8 from "node:v8";
 import type { NewPlant } from "../../src/core/plant.ts";
-import { Connection, Connections } from "../../src/http/connections.ts";
-import { createToken, PlantServer, revokeToken } from "../../src/index.ts";
+import { Connection } from "../../src/http/connections.ts";
+import { revokeToken } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
 import {
   assertCommonHeaders,
@@ -261,44 +260,6 @@ test("a client that pipelines is read no further while its requests wait, and ge
   client.destroy();
 });
 
-test("a request whose time runs out while the server does not read it is no slow one", async (t) => {
-  const answered = collectMessages(t, "plant-store:request");
-  const limits = { headerTimeoutMs: 100, requestTimeoutMs: 100, connectionCheckIntervalMs: 20 };
-  const { service, release } = await startHeld(t, limits);
-  const postpone = t.mock.method(Connection.prototype, "postpone");
-  const headers = { X: "x".repeat(2000) };
-  const plants = Array.from({ length: 300 }, (_, id) => plant(id));
-  const client = await Client.connect(service.port);
-  const all = plants.map((body) => encodeRequest(service, { headers, body }));
-  const sending = client.send(Buffer.concat(all));
-  await until("the time of one has run out", () => postpone.mock.callCount() > 0);
-  assert.equal(answered.length, 0);
-  release();
-  for (const index of plants.keys()) {
-    assertPlant(await client.next(), { name: `plant ${index}` });
-  }
-  await sending;
-  client.destroy();
-});
-
-test("a request that was given up as too slow is not carried out when its rest comes", async (t) => {
-  const limits = { headerTimeoutMs: 100, requestTimeoutMs: 100, connectionCheckIntervalMs: 20 };
-  const { service, release } = await startHeld(t, limits);
-  const refuse = t.mock.method(Connections.prototype, "refuse");
-  const client = await Client.connect(service.port);
-  const second = encodeRequest(service, SECOND);
-  await client.send(Buffer.concat([encodeRequest(service, GOOD), second.subarray(0, 30)]));
-  await until("its time has run out", () => refuse.mock.callCount() > 0);
-  await client.send(second.subarray(30));
-  const other = await Client.connect(service.port);
-  await other.send(encodeRequest(service, { method: "GET", target: "/nowhere" }));
-  assertError(await other.next(), 40401); // what was sent before has been read
-  other.destroy();
-  release();
-  assert.deepEqual((await client.rest()).map(resultOf), [200, 40801]);
-  assert.deepEqual(ownLines(service), [GOOD.body]);
-});
-
 const LOOKS = { connectionCheckIntervalMs: 20 };
 const NO_ROOM = { ...LOOKS, pendingBytesMax: 1000 };
 const CHUNKED = { "Transfer-Encoding": "chunked" };
@@ -364,41 +325,6 @@ test("a create whose token is revoked while its body is on its way stores nothin
   assertError(await client.next(), 40102);
   assert.ok(!ownLines(service).includes(GOOD.body));
   client.destroy();
-});
-
-test("clients that pipeline more than the server can hold get 50301 and are closed, others are served", async (t) => {
-  t.mock.method(v8, "getHeapStatistics", () => ({ heap_size_limit: 256 * 1024 * 1024 }));
-  const { service, release } = await startHeld(t);
-  const tiny = encodeRequest(service, { method: "GET", target: "/nowhere" });
-  const all = (body: string) =>
-    Buffer.concat([encodeRequest(service, { body }), ...Array.from({ length: 400 }, () => tiny)]);
-  const send = async (index: number) => {
-    const client = await Client.connect(service.port);
-    await client.send(all(plant(index)));
-    return client;
-  };
-  const clients: Client[] = [];
-  for (let index = 0; index < 20; index++) clients.push(await send(index));
-  const other = await Client.connect(service.port);
-  await other.send(tiny);
-  assertError(await other.next(), 40401);
-  other.destroy();
-  const read = async (client: Client) => {
-    const seen = [resultOf(await client.next())];
-    while (seen.length < 401 && seen.at(-1) !== 50301) seen.push(resultOf(await client.next()));
-    client.destroy();
-    return seen;
-  };
-  clients.shift()?.reset();
-  const results: number[][] = [];
-  release();
-  for (const client of clients) results.push(await read(client));
-  assert.ok(results.every(([first]) => first === 200));
-  assert.ok(results.slice(0, 8).every((seen) => seen.length === 401));
-  assert.equal(results.at(-1)?.at(-1), 50301);
-  // All that they held is free again.
-  const again = await Promise.all(Array.from({ length: 12 }, (_, index) => send(100 + index)));
-  for (const client of again) assert.equal((await read(client)).length, 401);
 });
 
 test("HTTP/1.0 is answered without a Host, and lives on only when asked to", async (t) => {
@@ -526,106 +452,6 @@ test("a client that closes its side amid a request is told so with 40001", async
   }
 });
 
-function startImpatient(t: TestContext, options: ServiceOptions = {}): Promise<Service> {
-  // Long against what whole requests take on a busy machine, so that none of them is late.
-  const limits = { headerTimeoutMs: 1000, requestTimeoutMs: 1000, connectionCheckIntervalMs: 20 };
-  return startService(t, { ...limits, ...options });
-}
-
-test("a request that takes too long is answered 40801", { concurrency: true }, async (t) => {
-  const service = await startImpatient(t);
-  const whole = encodeRequest(service, GOOD);
-  const headers = { "Transfer-Encoding": "chunked" };
-  const cases: readonly [what: string, bytes: Buffer, results: readonly number[]][] = [
-    ["half a method", whole.subarray(0, 2), [40801]],
-    ["half a head", whole.subarray(0, 30), [40801]],
-    ["a head without its body", whole.subarray(0, -GOOD.body.length), [40801]],
-    ["all but the last byte", whole.subarray(0, -1), [40801]],
-    [
-      "a chunk without the last one",
-      encodeRequest(service, { headers, body: "2\r\n{}\r\n" }),
-      [40801],
-    ],
-    ["a create and half of another", Buffer.concat([whole, whole.subarray(0, -1)]), [200, 40801]],
-    [
-      "a head with a bad token",
-      encodeRequest(service, { ...NO_TOKEN, ...GOOD }).subarray(0, -1),
-      [40101],
-    ],
-  ];
-  const tests = cases.map(([what, bytes, results]) =>
-    t.test(`after ${what}`, async () => {
-      const client = await Client.connect(service.port);
-      await client.send(bytes);
-      const answers = [];
-      for (const _ of results) answers.push(await client.next());
-      assert.deepEqual(answers.map(resultOf), results);
-      client.destroy();
-      await assertServes(service);
-    }),
-  );
-  await Promise.all(tests);
-});
-
-test("a request that was answered 40801 stores nothing, also when the rest of it comes then", async (t) => {
-  const service = await startImpatient(t);
-  const whole = encodeRequest(service, GOOD);
-  const client = await Client.connect(service.port);
-  await client.send(whole.subarray(0, -1));
-  assert.equal(resultOf(await client.next()), 40801);
-  await client.send(whole.subarray(-1));
-  await client.rest();
-  await assertServes(service);
-  assert.deepEqual(ownLines(service), []);
-});
-
-test("a client that asked for 100 and then sends nothing is answered 40801", async (t) => {
-  const service = await startImpatient(t);
-  const headers = { Expect: "100-continue", "Content-Length": "19" };
-  const client = await Client.connect(service.port);
-  await client.send(encodeRequest(service, { headers }));
-  assert.equal((await client.next()).status, 100);
-  assert.deepEqual((await client.rest()).map(resultOf), [40801]);
-  await assertServes(service);
-});
-
-test("an idle connection is closed without a word", async (t) => {
-  const service = await startService(t, { keepAliveTimeoutMs: 20, connectionCheckIntervalMs: 20 });
-  // With the first one the server looks at none any more; it has to begin again.
-  for (let connection = 0; connection < 2; connection++) {
-    const client = await Client.connect(service.port);
-    await client.send(encodeRequest(service, GOOD));
-    assertPlant(await client.next(), { name: "plant 1" });
-    assert.deepEqual(await client.rest(), []);
-  }
-  await assertServes(service);
-});
-
-for (const [says, behind] of [
-  ["alone", []],
-  ["with CONNECT behind it", [{ method: "CONNECT" }]],
-] as const) {
-  test(`a create that takes longer than the stall timeout, ${says}, is cut (fake create)`, async (t) => {
-    const service = await startService(t, { stallTimeoutMs: 50, connectionCheckIntervalMs: 20 });
-    t.mock.method(service.store, "create", () => new Promise(() => {}));
-    const client = await Client.connect(service.port);
-    const requests = [GOOD, ...behind].map((request) => encodeRequest(service, request));
-    await client.send(Buffer.concat(requests));
-    assert.deepEqual(await client.rest(), []);
-  });
-}
-
-test("a create that takes longer to come than the stall timeout, but comes, is carried out", async (t) => {
-  const service = await startService(t, { stallTimeoutMs: 500, connectionCheckIntervalMs: 20 });
-  const client = await Client.connect(service.port);
-  await client.send(encodeRequest(service, { headers: { "Transfer-Encoding": "chunked" } }));
-  // One that came later and does stand still.
-  const other = await Client.connect(service.port);
-  while (!other.isClosed) await client.send("1\r\n \r\n");
-  await client.send(chunked(GOOD.body));
-  assertPlant(await client.next(), { name: "plant 1" });
-});
-
 test("connections are looked at as often as was chosen, and while there are any", async (t) => {
   const begun = t.mock.method(globalThis, "setInterval");
   const ended = t.mock.method(globalThis, "clearInterval");
@@ -638,208 +464,4 @@ test("connections are looked at as often as was chosen, and while there are any"
   const timer = looking()[0]?.result;
   for (const client of clients) client.destroy();
   await until("nobody looks", () => ended.mock.calls.some(({ arguments: [it] }) => it === timer));
-});
-
-test("a drain cuts at its deadline also what has CONNECT behind it (fake create)", async (t) => {
-  const service = await startService(t);
-  const create = t.mock.method(service.store, "create", () => new Promise(() => {}));
-  const client = await Client.connect(service.port);
-  const requests = [GOOD, { method: "CONNECT" }].map((request) => encodeRequest(service, request));
-  await client.send(Buffer.concat(requests));
-  await until("it is under way", () => create.mock.callCount() === 1);
-  await service.server.close(0);
-  await until("the connection is gone", () => client.isGone);
-});
-
-test("a drain answers what is under way with Connection: close, and stops", async (t) => {
-  const service = await startService(t);
-  const client = await Client.connect(service.port);
-  const request = encodeRequest(service, { headers: { Expect: "100-continue" }, ...GOOD });
-  await client.send(request.subarray(0, -GOOD.body.length));
-  assert.equal((await client.next()).status, 100);
-
-  const closed = service.server.close();
-  await client.send(GOOD.body);
-  const [answer, ...others] = await client.rest();
-  assert.ok(answer !== undefined);
-  assertPlant(answer, { name: "plant 1" });
-  assert.equal(answer.headers.get("connection"), "close");
-  assert.deepEqual(others, []);
-  await closed;
-  await assert.rejects(Client.connect(service.port), { code: "ECONNREFUSED" });
-  assert.deepEqual(ownLines(service), [plant(1)]);
-});
-
-test("a request that arrives during a drain is answered with Connection: close", async (t) => {
-  const service = await startService(t);
-  const client = await Client.connect(service.port);
-  await client.send(encodeRequest(service, GOOD));
-  assertPlant(await client.next(), { name: "plant 1" });
-
-  const closed = service.server.close();
-  await client.send(encodeRequest(service, SECOND));
-  const answer = await client.next();
-  assertPlant(answer, { name: "plant 2" });
-  assert.equal(answer.headers.get("connection"), "close");
-  assert.deepEqual(await client.rest(), []);
-  await closed;
-  assert.deepEqual(ownLines(service), [plant(1), plant(2)]);
-});
-
-/** No drain of these tests may meet its deadline. */
-const PATIENT_MS = 600_000;
-
-/** A head without its end. */
-function halfHead(service: Service): Buffer {
-  return encodeRequest(service, SECOND).subarray(0, 40);
-}
-
-for (const [where, before] of [
-  ["on a new connection", []],
-  ["after an answer", [GOOD]],
-  ["after an empty line", ["\r\n"]],
-] as const) {
-  test(`a drain does not wait for the rest of a request head ${where}`, async (t) => {
-    const service = await startService(t);
-    const client = await Client.connect(service.port);
-    for (const each of before) {
-      await client.send(typeof each === "string" ? each : encodeRequest(service, each));
-      if (typeof each !== "string") await client.next();
-    }
-    await client.send(halfHead(service));
-    await service.server.close(PATIENT_MS);
-    assert.deepEqual(await client.rest(), []);
-  });
-}
-
-test("a drain answers the request before half a head, and waits for no more", async (t) => {
-  const service = await startService(t);
-  const { create } = service.store;
-  const { released, release } = makeLatch();
-  const held = t.mock.method(service.store, "create", async (plant: NewPlant) => {
-    await released;
-    return create.call(service.store, plant);
-  });
-  const client = await Client.connect(service.port);
-  await client.send(Buffer.concat([encodeRequest(service, GOOD), halfHead(service)]));
-  await until("it is under way", () => held.mock.callCount() === 1);
-  const others = await Client.connect(service.port);
-  const closed = service.server.close(PATIENT_MS);
-  assert.deepEqual(await others.rest(), []); // two looks at least have passed
-  assert.equal(client.isClosed, false);
-  release();
-  const [answer, ...more] = await client.rest();
-  assert.ok(answer !== undefined);
-  assertPlant(answer, { name: "plant 1" });
-  assert.deepEqual(more, []);
-  await closed;
-});
-
-test("a request head that comes in pieces during a drain is answered", async (t) => {
-  const service = await startService(t);
-  const client = await Client.connect(service.port);
-  const request = encodeRequest(service, GOOD);
-  await client.send(request.subarray(0, 40));
-  const closed = service.server.close(PATIENT_MS);
-  const looks = t.mock.method(Connection.prototype, "closeIfQuiet");
-  for (let at = 40; at < 44; at++) {
-    await client.send(request.subarray(at, at + 1));
-    const seen = looks.mock.callCount();
-    await until("the drain looks again", () => looks.mock.callCount() > seen);
-  }
-  await client.send(request.subarray(44));
-  const [answer, ...more] = await client.rest();
-  assert.ok(answer !== undefined);
-  assertPlant(answer, { name: "plant 1" });
-  assert.equal(answer.headers.get("connection"), "close");
-  assert.deepEqual(more, []);
-  await closed;
-});
-
-test("a drain lets an answer end that closes its connection anyway", async (t) => {
-  const service = await startService(t);
-  const refused = await Client.connect(service.port);
-  await refused.send("garbage\r\n\r\n");
-  const late = await Client.connect(service.port);
-  await late.send(encodeRequest(service, { method: "CONNECT" }));
-  await service.server.close(PATIENT_MS);
-  assertError((await refused.rest())[0] as RawAnswer, 40001);
-  assertError((await late.rest())[0] as RawAnswer, 40401);
-});
-
-test("a drain waits for the answer to CONNECT while its token is looked up", async (t) => {
-  const { released, release } = makeLatch();
-  const plants = (await startService(t)).store;
-  let asked = 0;
-  const tokens = {
-    verify: async () => {
-      asked++;
-      await released;
-      return { name: "test", scopes: ["write"] as const };
-    },
-  };
-  const server = await PlantServer.start({ port: 0, plants, tokens });
-  t.after(() => server.close(0));
-  const port = Number(new URL(server.url).port);
-  const client = await Client.connect(port);
-  await client.send(encodeRequest({ token: "x" }, { method: "CONNECT" }));
-  await until("it is asked for", () => asked === 1);
-  const others = await Client.connect(port);
-  const closed = server.close(PATIENT_MS);
-  assert.deepEqual(await others.rest(), []);
-  release();
-  assertError((await client.rest())[0] as RawAnswer, 40401);
-  await closed;
-});
-
-test("a drain ends with a stream that began before it", async (t) => {
-  let token = "";
-  const service = await startService(t, {
-    prepare: async (folder) => {
-      token = await createToken(folder, { name: "reader", scopes: ["read"] });
-    },
-  });
-  const name = "x".repeat(100_000);
-  const ids = Array.from({ length: 200 }, (_, id) => BigInt(id));
-  await Promise.all(ids.map((id) => service.store.create({ id, name })));
-  const socket = net.connect(service.port, "127.0.0.1");
-  const headers = { Accept: "application/x-ndjson" };
-  socket.write(encodeRequest({ token }, { method: "GET", headers }));
-  await once(socket, "readable"); // too much for the buffers between here and the server
-  const closed = service.server.close(PATIENT_MS);
-  const text = Buffer.concat(await socket.toArray()).toString("latin1");
-  assert.equal(text.split('"id":').length - 1, ids.length);
-  assert.ok(text.endsWith("\r\n0\r\n\r\n"));
-  await closed;
-});
-
-test("a stop whose deadline comes first ends, also where clients connect meanwhile", async (t) => {
-  for (let round = 0; round < 20; round++) {
-    const service = await startService(t);
-    const request = encodeRequest(service, GOOD).subarray(0, -1);
-    let isOver = false;
-    const connect = async () => {
-      while (!isOver) {
-        const client = await Client.connect(service.port).catch(() => undefined);
-        await client?.send(request);
-      }
-    };
-    const connecting = Array.from({ length: 8 }, connect);
-    await service.server.close(round % 2 === 0 ? 0 : 50);
-    isOver = true;
-    await Promise.all(connecting);
-  }
-});
-
-test("a drain does not wait for a request head that comes drop by drop", async (t) => {
-  const service = await startService(t);
-  const client = await Client.connect(service.port);
-  await client.send("POST /plants HTTP/1.1\r\nX: ");
-  const closed = service.server.close(PATIENT_MS);
-  const looks = t.mock.method(Connection.prototype, "closeIfQuiet");
-  for (let seen = 0; !client.isGone; seen = looks.mock.callCount()) {
-    await until("the drain looks again", () => client.isGone || looks.mock.callCount() > seen);
-    await client.send("x");
-  }
-  await closed;
 });

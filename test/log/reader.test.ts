@@ -1,7 +1,6 @@
 /** The one reader: what a line is, wherever the blocks it is read in happen to end. */
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
-import { appendFileSync, truncateSync } from "node:fs";
 import { test } from "node:test";
 import fc from "fast-check";
 import { LogFile } from "../../src/log/file.ts";
@@ -262,21 +261,6 @@ test("readBlocks() gives out a line longer than a block alone, however many stan
   for await (const { bytes } of readBlocks(file, LOG_START, content.length)) {
     assert.ok(bytes.length <= BLOCK || bytes.indexOf("\n") === bytes.length - 1);
   }
-});
-
-test("readBlocks() refuses a line that is longer than 512 MiB, and gives out those before it", async (t) => {
-  const content = "one\ntwo\n";
-  const file = await openLog(t, content);
-  truncateSync(file.path, content.length + 2 ** 29); // a hole, which takes no room
-  appendFileSync(file.path, "\n");
-  const lines: Line[] = [];
-  const reading = (async () => {
-    for await (const block of readBlocks(file, LOG_START, file.size())) {
-      visitLines(block, (record, place) => lines.push({ text: record.toString(), ...place }));
-    }
-  })();
-  await assert.rejects(reading, { code: "corruption" });
-  assert.deepEqual(lines, expectedLines(content));
 });
 
 test("readBlocks() can be given up, and the file closed, while it reads ahead", async (t) => {

@@ -66,7 +66,7 @@ function installNode(major: string): string {
 function findTests(): string[] {
   return fs
     .readdirSync(path.join(ROOT, "test"), { recursive: true, encoding: "utf8" })
-    .filter((file) => file.endsWith(".test.ts") && !file.includes("node_modules"))
+    .filter((file) => /(?<!\.installed)\.test\.ts$/.test(file) && !file.includes("node_modules"))
     .map((file) => path.join("test", file))
     .sort();
 }

@@ -193,18 +193,6 @@ test("an import of one endless line ends before it fills the memory, and keeps t
   assert.equal(store.size, 1);
 });
 
-test("a line whose record no log could hold is refused by its number, and the rest goes on", async (t) => {
-  const store = await openStore(t, makeFolder(t));
-  const long = `{"id":9,"name":"${"\u007f".repeat(11 * 1024 * 1024)}"}`; // six bytes each as a record
-  const refused: number[] = [];
-  const text = async function* () {
-    yield Buffer.from(`${A}\n${long}\n${B}\n`);
-  };
-  const onRefused = (line: number) => refused.push(line);
-  assert.deepEqual(await importPlants(store, text(), { onRefused }), reportOf(2, 0, 1));
-  assert.deepEqual(refused, [2]);
-});
-
 test("a chunk of more bytes than may wait for the disk is imported all the same", async (t) => {
   const MIB = 1024 * 1024;
   const store = await openStore(t, makeFolder(t), { queueBytesMax: 3 * MIB });

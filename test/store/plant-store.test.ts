@@ -172,15 +172,6 @@ test("a plant that its giver changes after the call is stored as it was given", 
   assert.equal(await store.create({ id: 1n, name: "a" }), "replayed");
 });
 
-test("a plant that is longer than a line may be is refused, and the next one stored", async (t) => {
-  const folder = makeFolder(t);
-  const store = await openStore(t, folder);
-  const name = "\u007f".repeat(11 * 1024 * 1024); // each one six bytes of the record
-  await assert.rejects(store.create({ id: 1n, name }), { code: "body_too_large" });
-  assert.equal(await store.create({ id: 1n, name: "a" }), "created");
-  assert.equal(readLog(folder), '{"id":1,"name":"a"}\n');
-});
-
 test("a plant is seen by get, list and size only once it is durable", async (t) => {
   const store = await openStore(t, makeFolder(t));
   await store.create(IVY);

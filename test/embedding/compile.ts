@@ -1,0 +1,76 @@
+/** TypeScript programs that use the library, compiled as their authors might have it. */
+import assert from "node:assert/strict";
+import { cpSync, existsSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { type TestContext, test } from "node:test";
+import { installLibrary, linkPackages, ROOT } from "../support/package.ts";
+import { runToEnd } from "../support/run.ts";
+
+const CONSUMER = path.join(ROOT, "test/embedding/consumer");
+
+const SETTINGS: readonly [says: string, settings: object, files: string[]][] = [
+  ["nodenext", { module: "nodenext" }, ["consumer.ts", "consumer.cts"]],
+  ["bundler", { module: "esnext", moduleResolution: "bundler" }, ["consumer.ts"]],
+  ["preserve", { module: "preserve" }, ["consumer.ts"]],
+  [
+    "an old library, es2020",
+    { module: "nodenext", target: "es2020", lib: ["es2020"] },
+    ["consumer.ts"],
+  ],
+  [
+    "a library that knows disposal",
+    { module: "nodenext", lib: ["es2023", "esnext.disposable"] },
+    ["consumer.ts", "dispose.ts"],
+  ],
+  [
+    "every check there is",
+    {
+      module: "nodenext",
+      exactOptionalPropertyTypes: true,
+      noUncheckedIndexedAccess: true,
+      noPropertyAccessFromIndexSignature: true,
+      isolatedModules: true,
+      verbatimModuleSyntax: true,
+    },
+    ["consumer.ts"],
+  ],
+];
+
+/** The tests of a compiler that is installed in `home`. */
+export function testCompiler(compiler: string, home: string, skip: string | false = false): void {
+  for (const [says, settings, files] of SETTINGS) {
+    test(`${compiler} compiles a consumer with ${says}, libraries checked`, { skip }, async (t) => {
+      const folder = await settle(t, settings, files);
+      const { status, stdout, stderr } = await compile(folder, home);
+      assert.equal(status, 0, stdout + stderr);
+      assert.ok(existsSync(path.join(folder, "out")), "nothing was written");
+    });
+  }
+}
+
+/** A program of these files, beside the installed library. */
+export async function settle(
+  t: TestContext,
+  settings: object,
+  files: readonly string[],
+): Promise<string> {
+  const folder = await installLibrary(t);
+  linkPackages(folder, ROOT, ["@types/node"]);
+  for (const file of files) cpSync(path.join(CONSUMER, file), path.join(folder, file));
+  writeFileSync(path.join(folder, "package.json"), '{ "private": true, "type": "module" }\n');
+  const compilerOptions = {
+    target: "es2022",
+    strict: true,
+    skipLibCheck: false,
+    outDir: "out",
+    rootDir: ".",
+    ...settings,
+  };
+  writeFileSync(path.join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions, files }));
+  return folder;
+}
+
+export function compile(folder: string, home: string) {
+  const compiler = path.join(home, "node_modules/typescript/bin/tsc");
+  return runToEnd([process.execPath, compiler, "-p", "."], { cwd: folder });
+}

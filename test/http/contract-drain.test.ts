@@ -1,0 +1,225 @@
+/** The drain: what a server that stops answers, waits for and cuts. */
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import net from "node:net";
+import { test } from "node:test";
+import type { NewPlant } from "../../src/core/plant.ts";
+import { Connection } from "../../src/http/connections.ts";
+import { createToken, PlantServer } from "../../src/index.ts";
+import { Client } from "../support/client.ts";
+import { assertError, assertPlant, encodeRequest, ownLines } from "../support/contract.ts";
+import type { RawAnswer } from "../support/raw.ts";
+import { type Service, startService } from "../support/service.ts";
+import { makeLatch, until } from "../support/watch.ts";
+
+/** A plant's line is also its body. */
+function plant(id: number): string {
+  return `{"id":${id},"name":"plant ${id}"}`;
+}
+
+const GOOD = { body: plant(1) };
+const SECOND = { body: plant(2) };
+
+test("a drain cuts at its deadline also what has CONNECT behind it (fake create)", async (t) => {
+  const service = await startService(t);
+  const create = t.mock.method(service.store, "create", () => new Promise(() => {}));
+  const client = await Client.connect(service.port);
+  const requests = [GOOD, { method: "CONNECT" }].map((request) => encodeRequest(service, request));
+  await client.send(Buffer.concat(requests));
+  await until("it is under way", () => create.mock.callCount() === 1);
+  await service.server.close(0);
+  await until("the connection is gone", () => client.isGone);
+});
+
+test("a drain answers what is under way with Connection: close, and stops", async (t) => {
+  const service = await startService(t);
+  const client = await Client.connect(service.port);
+  const request = encodeRequest(service, { headers: { Expect: "100-continue" }, ...GOOD });
+  await client.send(request.subarray(0, -GOOD.body.length));
+  assert.equal((await client.next()).status, 100);
+
+  const closed = service.server.close();
+  await client.send(GOOD.body);
+  const [answer, ...others] = await client.rest();
+  assert.ok(answer !== undefined);
+  assertPlant(answer, { name: "plant 1" });
+  assert.equal(answer.headers.get("connection"), "close");
+  assert.deepEqual(others, []);
+  await closed;
+  await assert.rejects(Client.connect(service.port), { code: "ECONNREFUSED" });
+  assert.deepEqual(ownLines(service), [plant(1)]);
+});
+
+test("a request that arrives during a drain is answered with Connection: close", async (t) => {
+  const service = await startService(t);
+  const client = await Client.connect(service.port);
+  await client.send(encodeRequest(service, GOOD));
+  assertPlant(await client.next(), { name: "plant 1" });
+
+  const closed = service.server.close();
+  await client.send(encodeRequest(service, SECOND));
+  const answer = await client.next();
+  assertPlant(answer, { name: "plant 2" });
+  assert.equal(answer.headers.get("connection"), "close");
+  assert.deepEqual(await client.rest(), []);
+  await closed;
+  assert.deepEqual(ownLines(service), [plant(1), plant(2)]);
+});
+
+/** No drain of these tests may meet its deadline. */
+const PATIENT_MS = 600_000;
+
+/** A head without its end. */
+function halfHead(service: Service): Buffer {
+  return encodeRequest(service, SECOND).subarray(0, 40);
+}
+
+for (const [where, before] of [
+  ["on a new connection", []],
+  ["after an answer", [GOOD]],
+  ["after an empty line", ["\r\n"]],
+] as const) {
+  test(`a drain does not wait for the rest of a request head ${where}`, async (t) => {
+    const service = await startService(t);
+    const client = await Client.connect(service.port);
+    for (const each of before) {
+      await client.send(typeof each === "string" ? each : encodeRequest(service, each));
+      if (typeof each !== "string") await client.next();
+    }
+    await client.send(halfHead(service));
+    await service.server.close(PATIENT_MS);
+    assert.deepEqual(await client.rest(), []);
+  });
+}
+
+test("a drain answers the request before half a head, and waits for no more", async (t) => {
+  const service = await startService(t);
+  const { create } = service.store;
+  const { released, release } = makeLatch();
+  const held = t.mock.method(service.store, "create", async (plant: NewPlant) => {
+    await released;
+    return create.call(service.store, plant);
+  });
+  const client = await Client.connect(service.port);
+  await client.send(Buffer.concat([encodeRequest(service, GOOD), halfHead(service)]));
+  await until("it is under way", () => held.mock.callCount() === 1);
+  const others = await Client.connect(service.port);
+  const closed = service.server.close(PATIENT_MS);
+  assert.deepEqual(await others.rest(), []); // two looks at least have passed
+  assert.equal(client.isClosed, false);
+  release();
+  const [answer, ...more] = await client.rest();
+  assert.ok(answer !== undefined);
+  assertPlant(answer, { name: "plant 1" });
+  assert.deepEqual(more, []);
+  await closed;
+});
+
+test("a request head that comes in pieces during a drain is answered", async (t) => {
+  const service = await startService(t);
+  const client = await Client.connect(service.port);
+  const request = encodeRequest(service, GOOD);
+  await client.send(request.subarray(0, 40));
+  const closed = service.server.close(PATIENT_MS);
+  const looks = t.mock.method(Connection.prototype, "closeIfQuiet");
+  for (let at = 40; at < 44; at++) {
+    await client.send(request.subarray(at, at + 1));
+    const seen = looks.mock.callCount();
+    await until("the drain looks again", () => looks.mock.callCount() > seen);
+  }
+  await client.send(request.subarray(44));
+  const [answer, ...more] = await client.rest();
+  assert.ok(answer !== undefined);
+  assertPlant(answer, { name: "plant 1" });
+  assert.equal(answer.headers.get("connection"), "close");
+  assert.deepEqual(more, []);
+  await closed;
+});
+
+test("a drain lets an answer end that closes its connection anyway", async (t) => {
+  const service = await startService(t);
+  const refused = await Client.connect(service.port);
+  await refused.send("garbage\r\n\r\n");
+  const late = await Client.connect(service.port);
+  await late.send(encodeRequest(service, { method: "CONNECT" }));
+  await service.server.close(PATIENT_MS);
+  assertError((await refused.rest())[0] as RawAnswer, 40001);
+  assertError((await late.rest())[0] as RawAnswer, 40401);
+});
+
+test("a drain waits for the answer to CONNECT while its token is looked up", async (t) => {
+  const { released, release } = makeLatch();
+  const plants = (await startService(t)).store;
+  let asked = 0;
+  const tokens = {
+    verify: async () => {
+      asked++;
+      await released;
+      return { name: "test", scopes: ["write"] as const };
+    },
+  };
+  const server = await PlantServer.start({ port: 0, plants, tokens });
+  t.after(() => server.close(0));
+  const port = Number(new URL(server.url).port);
+  const client = await Client.connect(port);
+  await client.send(encodeRequest({ token: "x" }, { method: "CONNECT" }));
+  await until("it is asked for", () => asked === 1);
+  const others = await Client.connect(port);
+  const closed = server.close(PATIENT_MS);
+  assert.deepEqual(await others.rest(), []);
+  release();
+  assertError((await client.rest())[0] as RawAnswer, 40401);
+  await closed;
+});
+
+test("a drain ends with a stream that began before it", async (t) => {
+  let token = "";
+  const service = await startService(t, {
+    prepare: async (folder) => {
+      token = await createToken(folder, { name: "reader", scopes: ["read"] });
+    },
+  });
+  const name = "x".repeat(100_000);
+  const ids = Array.from({ length: 200 }, (_, id) => BigInt(id));
+  await Promise.all(ids.map((id) => service.store.create({ id, name })));
+  const socket = net.connect(service.port, "127.0.0.1");
+  const headers = { Accept: "application/x-ndjson" };
+  socket.write(encodeRequest({ token }, { method: "GET", headers }));
+  await once(socket, "readable"); // too much for the buffers between here and the server
+  const closed = service.server.close(PATIENT_MS);
+  const text = Buffer.concat(await socket.toArray()).toString("latin1");
+  assert.equal(text.split('"id":').length - 1, ids.length);
+  assert.ok(text.endsWith("\r\n0\r\n\r\n"));
+  await closed;
+});
+
+test("a stop whose deadline comes first ends, also where clients connect meanwhile", async (t) => {
+  for (let round = 0; round < 20; round++) {
+    const service = await startService(t);
+    const request = encodeRequest(service, GOOD).subarray(0, -1);
+    let isOver = false;
+    const connect = async () => {
+      while (!isOver) {
+        const client = await Client.connect(service.port).catch(() => undefined);
+        await client?.send(request);
+      }
+    };
+    const connecting = Array.from({ length: 8 }, connect);
+    await service.server.close(round % 2 === 0 ? 0 : 50);
+    isOver = true;
+    await Promise.all(connecting);
+  }
+});
+
+test("a drain does not wait for a request head that comes drop by drop", async (t) => {
+  const service = await startService(t);
+  const client = await Client.connect(service.port);
+  await client.send("POST /plants HTTP/1.1\r\nX: ");
+  const closed = service.server.close(PATIENT_MS);
+  const looks = t.mock.method(Connection.prototype, "closeIfQuiet");
+  for (let seen = 0; !client.isGone; seen = looks.mock.callCount()) {
+    await until("the drain looks again", () => client.isGone || looks.mock.callCount() > seen);
+    await client.send("x");
+  }
+  await closed;
+});

@@ -1,0 +1,221 @@
+/** Limits of time and memory: each takes its time to be reached. */
+import assert from "node:assert/strict";
+import { type TestContext, test } from "node:test";
+import v8 from "node:v8";
+import type { NewPlant } from "../../src/core/plant.ts";
+import { Connection, Connections } from "../../src/http/connections.ts";
+import { Client } from "../support/client.ts";
+import {
+  assertCommonHeaders,
+  assertError,
+  assertPlant,
+  assertServes,
+  chunked,
+  encodeRequest,
+  ownLines,
+} from "../support/contract.ts";
+import type { RawAnswer } from "../support/raw.ts";
+import { type Service, type ServiceOptions, startService } from "../support/service.ts";
+import { collectMessages, makeLatch, until } from "../support/watch.ts";
+
+/** A plant's line is also its body. */
+function plant(id: number): string {
+  return `{"id":${id},"name":"plant ${id}"}`;
+}
+
+/** `200`, or the number of the error. */
+function resultOf(answer: RawAnswer): number {
+  assertCommonHeaders(answer);
+  return answer.status === 200 ? 200 : JSON.parse(answer.text).error;
+}
+
+const GOOD = { body: plant(1) };
+const SECOND = { body: plant(2) };
+const NO_TOKEN = { headers: { Authorization: undefined } };
+
+/** Has the creates of a service wait until they are released. */
+async function startHeld(
+  t: TestContext,
+  options: ServiceOptions = {},
+): Promise<{ service: Service; release: () => void }> {
+  const service = await startService(t, options);
+  const create = service.store.create.bind(service.store);
+  const { released, release } = makeLatch();
+  t.mock.method(service.store, "create", async (plant: NewPlant) => {
+    await released;
+    return create(plant);
+  });
+  return { service, release };
+}
+
+test("clients that pipeline more than the server can hold get 50301 and are closed, others are served", async (t) => {
+  t.mock.method(v8, "getHeapStatistics", () => ({ heap_size_limit: 256 * 1024 * 1024 }));
+  const { service, release } = await startHeld(t);
+  const tiny = encodeRequest(service, { method: "GET", target: "/nowhere" });
+  const all = (body: string) =>
+    Buffer.concat([encodeRequest(service, { body }), ...Array.from({ length: 400 }, () => tiny)]);
+  const send = async (index: number) => {
+    const client = await Client.connect(service.port);
+    await client.send(all(plant(index)));
+    return client;
+  };
+  const clients: Client[] = [];
+  for (let index = 0; index < 20; index++) clients.push(await send(index));
+  const other = await Client.connect(service.port);
+  await other.send(tiny);
+  assertError(await other.next(), 40401);
+  other.destroy();
+  const read = async (client: Client) => {
+    const seen = [resultOf(await client.next())];
+    while (seen.length < 401 && seen.at(-1) !== 50301) seen.push(resultOf(await client.next()));
+    client.destroy();
+    return seen;
+  };
+  clients.shift()?.reset();
+  const results: number[][] = [];
+  release();
+  for (const client of clients) results.push(await read(client));
+  assert.ok(results.every(([first]) => first === 200));
+  assert.ok(results.slice(0, 8).every((seen) => seen.length === 401));
+  assert.equal(results.at(-1)?.at(-1), 50301);
+  // All that they held is free again.
+  const again = await Promise.all(Array.from({ length: 12 }, (_, index) => send(100 + index)));
+  for (const client of again) assert.equal((await read(client)).length, 401);
+});
+
+/** Long against what whole requests take on a busy machine, so that none of them is late. */
+const LIMITS = { headerTimeoutMs: 1000, requestTimeoutMs: 1000, connectionCheckIntervalMs: 20 };
+
+function startImpatient(t: TestContext): Promise<Service> {
+  return startService(t, LIMITS);
+}
+
+test("a request whose time runs out while the server does not read it is no slow one", async (t) => {
+  const answered = collectMessages(t, "plant-store:request");
+  const { service, release } = await startHeld(t, LIMITS);
+  const postpone = t.mock.method(Connection.prototype, "postpone");
+  const headers = { X: "x".repeat(2000) };
+  const plants = Array.from({ length: 300 }, (_, id) => plant(id));
+  const client = await Client.connect(service.port);
+  const all = plants.map((body) => encodeRequest(service, { headers, body }));
+  const sending = client.send(Buffer.concat(all));
+  await until("the time of one has run out", () => postpone.mock.callCount() > 0);
+  assert.equal(answered.length, 0);
+  release();
+  for (const index of plants.keys()) {
+    assertPlant(await client.next(), { name: `plant ${index}` });
+  }
+  await sending;
+  client.destroy();
+});
+
+test("a request that was given up as too slow is not carried out when its rest comes", async (t) => {
+  const { service, release } = await startHeld(t, LIMITS);
+  const refuse = t.mock.method(Connections.prototype, "refuse");
+  const client = await Client.connect(service.port);
+  const second = encodeRequest(service, SECOND);
+  await client.send(Buffer.concat([encodeRequest(service, GOOD), second.subarray(0, 30)]));
+  await until("its time has run out", () => refuse.mock.callCount() > 0);
+  await client.send(second.subarray(30));
+  const other = await Client.connect(service.port);
+  await other.send(encodeRequest(service, { method: "GET", target: "/nowhere" }));
+  assertError(await other.next(), 40401); // what was sent before has been read
+  other.destroy();
+  release();
+  assert.deepEqual((await client.rest()).map(resultOf), [200, 40801]);
+  assert.deepEqual(ownLines(service), [GOOD.body]);
+});
+
+test("a request that takes too long is answered 40801", { concurrency: true }, async (t) => {
+  const service = await startImpatient(t);
+  const whole = encodeRequest(service, GOOD);
+  const headers = { "Transfer-Encoding": "chunked" };
+  const cases: readonly [what: string, bytes: Buffer, results: readonly number[]][] = [
+    ["half a method", whole.subarray(0, 2), [40801]],
+    ["half a head", whole.subarray(0, 30), [40801]],
+    ["a head without its body", whole.subarray(0, -GOOD.body.length), [40801]],
+    ["all but the last byte", whole.subarray(0, -1), [40801]],
+    [
+      "a chunk without the last one",
+      encodeRequest(service, { headers, body: "2\r\n{}\r\n" }),
+      [40801],
+    ],
+    ["a create and half of another", Buffer.concat([whole, whole.subarray(0, -1)]), [200, 40801]],
+    [
+      "a head with a bad token",
+      encodeRequest(service, { ...NO_TOKEN, ...GOOD }).subarray(0, -1),
+      [40101],
+    ],
+  ];
+  const tests = cases.map(([what, bytes, results]) =>
+    t.test(`after ${what}`, async () => {
+      const client = await Client.connect(service.port);
+      await client.send(bytes);
+      const answers = [];
+      for (const _ of results) answers.push(await client.next());
+      assert.deepEqual(answers.map(resultOf), results);
+      client.destroy();
+      await assertServes(service);
+    }),
+  );
+  await Promise.all(tests);
+});
+
+test("a request that was answered 40801 stores nothing, also when the rest of it comes then", async (t) => {
+  const service = await startImpatient(t);
+  const whole = encodeRequest(service, GOOD);
+  const client = await Client.connect(service.port);
+  await client.send(whole.subarray(0, -1));
+  assert.equal(resultOf(await client.next()), 40801);
+  await client.send(whole.subarray(-1));
+  await client.rest();
+  await assertServes(service);
+  assert.deepEqual(ownLines(service), []);
+});
+
+test("a client that asked for 100 and then sends nothing is answered 40801", async (t) => {
+  const service = await startImpatient(t);
+  const headers = { Expect: "100-continue", "Content-Length": "19" };
+  const client = await Client.connect(service.port);
+  await client.send(encodeRequest(service, { headers }));
+  assert.equal((await client.next()).status, 100);
+  assert.deepEqual((await client.rest()).map(resultOf), [40801]);
+  await assertServes(service);
+});
+
+test("an idle connection is closed without a word", async (t) => {
+  const service = await startService(t, { keepAliveTimeoutMs: 20, connectionCheckIntervalMs: 20 });
+  // With the first one the server looks at none any more; it has to begin again.
+  for (let connection = 0; connection < 2; connection++) {
+    const client = await Client.connect(service.port);
+    await client.send(encodeRequest(service, GOOD));
+    assertPlant(await client.next(), { name: "plant 1" });
+    assert.deepEqual(await client.rest(), []);
+  }
+  await assertServes(service);
+});
+
+for (const [says, behind] of [
+  ["alone", []],
+  ["with CONNECT behind it", [{ method: "CONNECT" }]],
+] as const) {
+  test(`a create that takes longer than the stall timeout, ${says}, is cut (fake create)`, async (t) => {
+    const service = await startService(t, { stallTimeoutMs: 50, connectionCheckIntervalMs: 20 });
+    t.mock.method(service.store, "create", () => new Promise(() => {}));
+    const client = await Client.connect(service.port);
+    const requests = [GOOD, ...behind].map((request) => encodeRequest(service, request));
+    await client.send(Buffer.concat(requests));
+    assert.deepEqual(await client.rest(), []);
+  });
+}
+
+test("a create that takes longer to come than the stall timeout, but comes, is carried out", async (t) => {
+  const service = await startService(t, { stallTimeoutMs: 500, connectionCheckIntervalMs: 20 });
+  const client = await Client.connect(service.port);
+  await client.send(encodeRequest(service, { headers: { "Transfer-Encoding": "chunked" } }));
+  // One that came later and does stand still.
+  const other = await Client.connect(service.port);
+  while (!other.isClosed) await client.send("1\r\n \r\n");
+  await client.send(chunked(GOOD.body));
+  assertPlant(await client.next(), { name: "plant 1" });
+});

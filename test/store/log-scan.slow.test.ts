@@ -1,0 +1,82 @@
+/** Scans of logs of many blocks, which take their time. */
+import assert from "node:assert/strict";
+import { type TestContext, test } from "node:test";
+import { crc32 } from "node:zlib";
+import { LOG_START } from "../../src/log/reader.ts";
+import { type LineFault, LogScan, type ScanOptions } from "../../src/store/log-scan.ts";
+import { openLog } from "../support/logs.ts";
+
+async function scanLog(t: TestContext, content: string, options: ScanOptions): Promise<void> {
+  const file = await openLog(t, content);
+  await new LogScan(file, options).run(LOG_START, content.length);
+}
+
+test("a scan of a log full of repeats tells them while it goes on", async (t) => {
+  const content = `{"id":1,"name":"${"x".repeat(100)}"}\n`.repeat(12_000);
+  let atFirst: number | undefined;
+  let told = 0;
+  await scanLog(t, content, {
+    onFault: () => told++,
+    onProgress: () => {
+      atFirst ??= told;
+    },
+  });
+  assert.ok((atFirst ?? 0) > 0, "some before the first MiB was reported");
+  assert.equal(told, 11_999);
+});
+
+test("a scan of a log that stands in its file twice judges the repeats block by block", async (t) => {
+  const half = Array.from({ length: 60_000 }, (_, n) => `{"id":${n},"name":"plant"}\n`).join("");
+  let told = 0;
+  const between: number[] = [];
+  await scanLog(t, half + half, {
+    onProgress: () => {
+      between.push(told);
+      told = 0;
+    },
+    onFault: () => told++,
+  });
+  // The last report comes before the rest is judged; a MiB and a quarter holds some 45,000 lines.
+  assert.equal(
+    between.reduce((sum, count) => sum + count, told),
+    60_000,
+  );
+  assert.ok(Math.max(...between, told) < 50_000, between.join());
+});
+
+test("a scan finds every plant and every fault wherever a block ends in a line", async (t) => {
+  const before = '{"id":1,"name":"a"}\n';
+  // The border of the first block of a MiB goes through every byte of these lines.
+  const lines = [
+    '{"id":123456789,"name":"Fern","tag":"é"}\n',
+    "x\n",
+    '{"id":-98765,"name":"b"}\r\n',
+    '{"id":123456789012345678,"name":"c"}\n',
+    '{"id":123456789,"name":"Fern","tag":"é"}\n',
+  ];
+  const end = Buffer.from(lines.join(""));
+  for (let into = 0; into <= end.length; into++) {
+    const filler = 1024 * 1024 - into - before.length;
+    const content = Buffer.concat([Buffer.from(`${before}${" ".repeat(filler - 1)}\n`), end]);
+    const file = await openLog(t, content);
+    const faults: LineFault[] = [];
+    const scan = new LogScan(file, { onFault: (fault) => faults.push(fault) });
+    const start = before.length + filler;
+    assert.deepEqual(await scan.run(LOG_START, content.length), {
+      offset: content.length,
+      line: 8,
+    });
+    assert.deepEqual(
+      faults.map(({ kind, position }) => [kind, position.offset - start, position.line]),
+      [
+        ["unreadable", 42, 4],
+        ["repeat", 107, 7],
+      ],
+    );
+    const offsets = [1n, 123456789n, -98765n, 123456789012345678n].map((id) => scan.index.get(id));
+    assert.deepEqual(offsets, [0, start, start + 44, start + 70]);
+    assert.deepEqual([scan.index.size, scan.end.records], [4, 5]);
+    assert.equal(scan.end.crc32, crc32(content));
+    await file.close();
+  }
+});

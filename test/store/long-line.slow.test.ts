@@ -1,0 +1,30 @@
+/** Plants whose records would be longer than a line of a log may be. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { importPlants } from "../../src/index.ts";
+import { makeFolder } from "../support/folders.ts";
+import { openStore, readLog } from "../support/stores.ts";
+
+/** Each takes six bytes of the record. */
+const NAME = "\u007f".repeat(11 * 1024 * 1024);
+
+test("a plant that is longer than a line may be is refused, and the next one stored", async (t) => {
+  const folder = makeFolder(t);
+  const store = await openStore(t, folder);
+  await assert.rejects(store.create({ id: 1n, name: NAME }), { code: "body_too_large" });
+  assert.equal(await store.create({ id: 1n, name: "a" }), "created");
+  assert.equal(readLog(folder), '{"id":1,"name":"a"}\n');
+});
+
+test("a line whose record no log could hold is refused by its number, and the rest goes on", async (t) => {
+  const store = await openStore(t, makeFolder(t));
+  const lines = ['{"id":1,"name":"a"}', `{"id":9,"name":"${NAME}"}`, '{"id":2,"name":"b"}'];
+  const refused: number[] = [];
+  const text = async function* () {
+    yield Buffer.from(`${lines.join("\n")}\n`);
+  };
+  const onRefused = (line: number) => refused.push(line);
+  const report = await importPlants(store, text(), { onRefused });
+  assert.deepEqual(report, { created: 2, replayed: 0, refused: 1 });
+  assert.deepEqual(refused, [2]);
+});
