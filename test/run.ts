@@ -21,9 +21,10 @@ import { parseArgs } from "node:util";
 const TEST = fileURLToPath(new URL("./", import.meta.url));
 /** Their quick files share processes: the loader and the sources take half a second in each. */
 const QUICK_ROOMS = ["core", "log", "store", "auth", "http"];
-const FILES_PER_PROCESS = 12;
 /** Tests wait for timers and for the disk, so more of them than processors go at once. */
 const PROCESSES = availableParallelism() + 1;
+/** A few for each, so that all are busy until the end. */
+const QUICK_PROCESSES = 2 * PROCESSES;
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -55,8 +56,8 @@ function inTest(files: readonly string[]): string[] {
 }
 
 function bundle(files: readonly string[], folder: string): string[] {
-  const bundles = Array.from({ length: Math.ceil(files.length / FILES_PER_PROCESS) }, (_, at) =>
-    files.slice(at * FILES_PER_PROCESS, (at + 1) * FILES_PER_PROCESS),
+  const bundles = Array.from({ length: QUICK_PROCESSES }, (_, at) =>
+    files.filter((_file, index) => index % QUICK_PROCESSES === at),
   );
   return bundles.map((some, at) => {
     const imports = inTest(some).map((file) => `import ${JSON.stringify(pathToFileURL(file))};\n`);

@@ -82,16 +82,3 @@ test("one create of an id stores at a time, and creates of other ids do not wait
     }),
   );
 });
-
-test("of very many creates each is found while it is in flight, and none after", async () => {
-  const { creates, storing } = begin();
-  const plants = Array.from({ length: 20_000 }, (_, at) => ({ id: BigInt(at), name: "" }));
-  for (let round = 1; round <= 2; round++) {
-    const outcomes = plants.map((plant) => creates.create(plant));
-    const repeats = plants.map((plant) => creates.create({ ...plant }));
-    assert.equal(storing.length, round * plants.length);
-    for (const { plant, resolve } of storing) resolve(plant);
-    assert.deepEqual(new Set(await Promise.all(outcomes)), new Set(["created"]));
-    assert.deepEqual(new Set(await Promise.all(repeats)), new Set(["replayed"]));
-  }
-});

@@ -6,7 +6,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import net from "node:net";
-import { type TestContext, test } from "node:test";
+import { test } from "node:test";
 import { promisify } from "node:util";
 import type { NewPlant } from "../../src/core/plant.ts";
 import { Connection } from "../../src/http/connections.ts";
@@ -24,7 +24,7 @@ import {
   type RequestParts,
 } from "../support/contract.ts";
 import { parseAnswers, type RawAnswer } from "../support/raw.ts";
-import { type Service, type ServiceOptions, startService } from "../support/service.ts";
+import { type Service, startService } from "../support/service.ts";
 import { collectMessages, makeLatch, until } from "../support/watch.ts";
 
 /** A plant's line is also its body. */
@@ -172,21 +172,6 @@ test("a hundred creates in one packet are answered and stored in order", async (
   client.destroy();
 });
 
-/** Has the creates of a service wait until they are released. */
-async function startHeld(
-  t: TestContext,
-  options: ServiceOptions = {},
-): Promise<{ service: Service; release: () => void }> {
-  const service = await startService(t, options);
-  const create = service.store.create.bind(service.store);
-  const { released, release } = makeLatch();
-  t.mock.method(service.store, "create", async (plant: NewPlant) => {
-    await released;
-    return create(plant);
-  });
-  return { service, release };
-}
-
 test("a client that refuses to wait for the answer to a preflight is closed", async (t) => {
   const service = await startService(t, { corsOrigins: ["*"] });
   const headers = { Origin: "https://app.example", "Access-Control-Request-Method": "POST" };
@@ -231,33 +216,6 @@ test("nothing is carried out for a client that has reset the connection", async 
   await once(socket, "close");
   await assertServes(service);
   assert.ok(answered.length - before < 10, `${answered.length - before} were answered`);
-});
-
-test("a client that pipelines is read no further while its requests wait, and gets every answer", async (t) => {
-  const { service, release } = await startHeld(t);
-  const started = collectMessages(t, "http.server.request.start");
-  const headers = { X: "x".repeat(2000) };
-  const plants = Array.from({ length: 600 }, (_, id) => plant(id));
-  const requests = plants.map((body) => encodeRequest(service, { headers, body }));
-  const client = await Client.connect(service.port);
-  await client.send(requests[0] as Buffer);
-  const sending = client.send(Buffer.concat(requests.slice(1)));
-  const others = await Client.connect(service.port);
-  for (let turn = 0; turn < 100; turn++) {
-    await others.send(encodeRequest(service, { method: "GET", target: "/nowhere" }));
-    assertError(await others.next(), 40401);
-  }
-  others.destroy();
-  const waiting = started.length - 100;
-  assert.ok(waiting < 100, `${waiting} requests wait`);
-  release();
-  for (const index of plants.keys()) {
-    assertPlant(await client.next(), { name: `plant ${index}` });
-  }
-  await sending;
-  await assertServes(service, client);
-  assert.deepEqual(ownLines(service), plants);
-  client.destroy();
 });
 
 const LOOKS = { connectionCheckIntervalMs: 20 };

@@ -219,3 +219,30 @@ test("a create that takes longer to come than the stall timeout, but comes, is c
   await client.send(chunked(GOOD.body));
   assertPlant(await client.next(), { name: "plant 1" });
 });
+
+test("a client that pipelines is read no further while its requests wait, and gets every answer", async (t) => {
+  const { service, release } = await startHeld(t);
+  const started = collectMessages(t, "http.server.request.start");
+  const headers = { X: "x".repeat(2000) };
+  const plants = Array.from({ length: 600 }, (_, id) => plant(id));
+  const requests = plants.map((body) => encodeRequest(service, { headers, body }));
+  const client = await Client.connect(service.port);
+  await client.send(requests[0] as Buffer);
+  const sending = client.send(Buffer.concat(requests.slice(1)));
+  const others = await Client.connect(service.port);
+  for (let turn = 0; turn < 100; turn++) {
+    await others.send(encodeRequest(service, { method: "GET", target: "/nowhere" }));
+    assertError(await others.next(), 40401);
+  }
+  others.destroy();
+  const waiting = started.length - 100;
+  assert.ok(waiting < 100, `${waiting} requests wait`);
+  release();
+  for (const index of plants.keys()) {
+    assertPlant(await client.next(), { name: `plant ${index}` });
+  }
+  await sending;
+  await assertServes(service, client);
+  assert.deepEqual(ownLines(service), plants);
+  client.destroy();
+});

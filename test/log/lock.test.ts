@@ -11,14 +11,8 @@ import { askDurableBytes, askHolder, DirectoryLock, type LockOptions } from "../
 import { makeFolder } from "../support/folders.ts";
 import { seeAttempts } from "../support/lock-process.ts";
 import { openLog } from "../support/logs.ts";
-import {
-  AS_SERVICE,
-  canRunAsService,
-  makeServiceFolder,
-  NEEDS_ROOT,
-  SERVICE,
-} from "../support/other-user.ts";
-import { TIMEOUT, until } from "../support/watch.ts";
+import { makeServiceFolder, NEEDS_ROOT, SERVICE } from "../support/other-user.ts";
+import { until } from "../support/watch.ts";
 
 /** A lock that the end of the test gives back. */
 async function hold(
@@ -320,51 +314,6 @@ test("DirectoryLock.acquire() changes no mode and no mask", async (t) => {
   );
   const [other, lock] = ["other", "lock.1"].map((name) => fs.statSync(path.join(folder, name)));
   assert.equal((lock?.mode ?? 0) & 0o666, (other?.mode ?? 0) & 0o666, "as the mask has it");
-});
-
-/** A chmod of the socket met the link within so many. */
-const LOCKS_AMID_SWAPS = 600;
-
-/** Puts a link to a file in the place of every new socket, and says so. */
-const SWAP = `import fs from "node:fs";
-const [folder, file] = process.argv.slice(1);
-fs.symlinkSync(file, folder + "/link");
-fs.writeSync(1, "ready\\n");
-for (;;) {
-  for (const name of fs.readdirSync(folder)) {
-    if (!name.includes(".new-")) continue;
-    fs.renameSync(folder + "/link", folder + "/" + name);
-    fs.symlinkSync(file, folder + "/link");
-    fs.writeSync(1, "swapped\\n");
-  }
-}`;
-
-test("root that takes a lock in another user's folder changes no file that is put in its socket's place", {
-  ...NEEDS_ROOT,
-  ...TIMEOUT,
-}, async (t) => {
-  if (!canRunAsService(t)) return;
-  const folder = makeServiceFolder(t);
-  const file = path.join(makeFolder(t), "shadow");
-  fs.writeFileSync(file, "", { mode: 0o600 });
-  const words = ["--input-type=module", "-e", SWAP, folder, file];
-  const [program = "", ...args] = AS_SERVICE;
-  const owner = spawn(program, [...args, process.execPath, ...words]);
-  t.after(() => owner.kill("SIGKILL"));
-  let output = "";
-  owner.stdout.on("data", (text) => {
-    output += text;
-  });
-  await until("the owner is there", () => output.includes("ready"));
-  for (let time = 0; time < LOCKS_AMID_SWAPS; time++) {
-    await DirectoryLock.acquire(folder, second).then(
-      (lock) => lock.close(),
-      () => {},
-    );
-  }
-  await until("sockets were swapped", () => output.includes("swapped"));
-  const { uid, gid, mode } = fs.statSync(file);
-  assert.deepEqual([uid, gid, mode & 0o777], [0, 0, 0o600]);
 });
 
 test("a lock that root takes in another user's folder answers that user", {

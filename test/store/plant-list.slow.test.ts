@@ -1,0 +1,70 @@
+/** Lists of stores of many blocks, and of any plants. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { encodeNewPlant } from "../../src/core/plant.ts";
+import type { NewPlant, PlantStore } from "../../src/index.ts";
+import { anyPlant } from "../support/arbitraries.ts";
+import { makeFolder } from "../support/folders.ts";
+import { collect, openStore, writeLog } from "../support/stores.ts";
+
+/** The plants of both, which have to be the same. */
+async function listBoth(store: PlantStore, after?: bigint): Promise<NewPlant[]> {
+  const plants = await collect(store.list({ after }));
+  const lines = Buffer.concat(await collect(store.listLines({ after })));
+  assert.equal(lines.toString(), plants.map((plant) => `${encodeNewPlant(plant)}\n`).join(""));
+  return plants;
+}
+
+test("a list goes on behind any plant of a store of many blocks", async (t) => {
+  const store = await openStore(t, makeFolder(t));
+  const plants = Array.from({ length: 400 }, (_, index) => ({
+    // Ids in no order; lines of many lengths, some of them longer than a block.
+    id: BigInt((index * 7919) % 400),
+    name: "x".repeat(index % 50 === 0 ? 200_000 : index),
+  }));
+  await Promise.all(plants.map((plant) => store.create(plant)));
+  for (const start of [0, 1, 49, 50, 51, 199, 398, 399]) {
+    const after = plants[start]?.id;
+    assert.deepEqual(await listBoth(store, after), plants.slice(start + 1));
+  }
+  assert.deepEqual(await listBoth(store, undefined), plants);
+});
+
+test("a stretch of the log that gives no line is told by slices without any", async (t) => {
+  const folder = makeFolder(t);
+  const lines = Array.from({ length: 3000 }, (_, id) =>
+    encodeNewPlant({ id: BigInt(id), name: "a" }),
+  );
+  writeLog(folder, `${[...lines, ...lines].join("\n")}\n`);
+  const store = await openStore(t, folder);
+  const slices = await collect(store.listLines());
+  assert.equal(Buffer.concat(slices).toString(), `${lines.join("\n")}\n`);
+  assert.equal(slices.at(-1)?.length, 0);
+});
+
+/** As another program would write it: with characters that the store escapes. */
+function encodeRaw({ id, name, tag }: NewPlant): string {
+  const members = JSON.stringify({ name, tag });
+  return `{"id":${id},${members.slice(1)}`;
+}
+
+/** Each is escaped; not the first line, which is never taken as it stands. */
+const ODD = ["", "\u2028", "\u007f"];
+
+test("lines have the one form of a plant, whatever it is called and whoever wrote it", async (t) => {
+  const line = fc.tuple(anyPlant, fc.constantFrom(encodeNewPlant, encodeRaw));
+  const lines = fc.uniqueArray(line, { selector: ([{ id }]) => id });
+  await fc.assert(
+    fc.asyncProperty(lines, async (written) => {
+      const folder = makeFolder(t);
+      writeLog(folder, written.map(([plant, encode]) => `${encode(plant)}\n`).join(""));
+      await using store = await openStore(t, folder);
+      assert.deepEqual(
+        (await listBoth(store)).map(encodeNewPlant),
+        written.map(([plant]) => encodeNewPlant(plant)),
+      );
+    }),
+    { examples: [[ODD.map((name, index) => [{ id: BigInt(index), name }, encodeRaw])]] },
+  );
+});
