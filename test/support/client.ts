@@ -2,12 +2,13 @@
 import { once } from "node:events";
 import net from "node:net";
 import tls from "node:tls";
-import { parseAnswers, type RawAnswer } from "./raw.ts";
+import { parseAnswer, parseAnswers, type RawAnswer } from "./raw.ts";
 import { HANG_MS } from "./watch.ts";
 
 export class Client {
   readonly #socket: net.Socket;
   #received = Buffer.alloc(0);
+  /** Where the answers end that were taken. */
   #taken = 0;
   #failure: Error | undefined;
   #notify: () => void = () => {};
@@ -79,10 +80,10 @@ export class Client {
   /** The next answer, interim ones (1xx) included. */
   async next(): Promise<RawAnswer> {
     for (;;) {
-      const answer = parseAnswers(this.#received)[this.#taken];
-      if (answer !== undefined) {
-        this.#taken++;
-        return answer;
+      const next = parseAnswer(this.#received, this.#taken);
+      if (next !== undefined) {
+        this.#taken = next.end;
+        return next.answer;
       }
       if (this.isClosed) {
         throw this.#failure ?? new Error(`the server closed after ${JSON.stringify(this.text)}`);
@@ -104,7 +105,7 @@ export class Client {
   async rest(): Promise<RawAnswer[]> {
     while (!this.isClosed) await this.#change();
     if (this.#failure !== undefined) throw this.#failure;
-    return parseAnswers(this.#received).slice(this.#taken);
+    return parseAnswers(this.#received, this.#taken);
   }
 
   /** Says that no more will be sent, and goes on reading. */

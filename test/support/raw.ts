@@ -36,26 +36,36 @@ export async function sendRaw(
   return parseAnswers(received);
 }
 
-/** The complete answers in what was received; interim ones (1xx) count too. */
-export function parseAnswers(received: Buffer): RawAnswer[] {
+/** The complete answers in what was received, from a byte on; interim ones (1xx) count too. */
+export function parseAnswers(received: Buffer, from = 0): RawAnswer[] {
   const answers: RawAnswer[] = [];
-  let rest = received;
-  for (;;) {
-    const headEnd = rest.indexOf("\r\n\r\n");
-    if (headEnd < 0) return answers;
-    const [statusLine = "", ...headerLines] = rest.toString("latin1", 0, headEnd).split("\r\n");
-    const headers = new Map<string, string>();
-    for (const line of headerLines) {
-      const colon = line.indexOf(":");
-      const name = line.slice(0, colon).toLowerCase();
-      const value = line.slice(colon + 1).trim();
-      headers.set(name, headers.has(name) ? `${headers.get(name)}, ${value}` : value);
-    }
-    const bodyStart = headEnd + 4;
-    const bodyEnd = bodyStart + Number(headers.get("content-length") ?? 0);
-    if (rest.length < bodyEnd) return answers;
-    const status = Number(statusLine.split(" ")[1]);
-    answers.push({ status, headers, text: rest.toString("utf8", bodyStart, bodyEnd) });
-    rest = rest.subarray(bodyEnd);
+  for (let next = parseAnswer(received, from); next !== undefined; ) {
+    answers.push(next.answer);
+    next = parseAnswer(received, next.end);
   }
+  return answers;
+}
+
+/** The answer that begins at a byte, and where it ends; `undefined` while it is not complete. */
+export function parseAnswer(
+  received: Buffer,
+  from: number,
+): { readonly answer: RawAnswer; readonly end: number } | undefined {
+  const headEnd = received.indexOf("\r\n\r\n", from);
+  if (headEnd < 0) return undefined;
+  const [statusLine = "", ...headerLines] = received
+    .toString("latin1", from, headEnd)
+    .split("\r\n");
+  const headers = new Map<string, string>();
+  for (const line of headerLines) {
+    const colon = line.indexOf(":");
+    const name = line.slice(0, colon).toLowerCase();
+    const value = line.slice(colon + 1).trim();
+    headers.set(name, headers.has(name) ? `${headers.get(name)}, ${value}` : value);
+  }
+  const bodyStart = headEnd + 4;
+  const end = bodyStart + Number(headers.get("content-length") ?? 0);
+  if (received.length < end) return undefined;
+  const status = Number(statusLine.split(" ")[1]);
+  return { answer: { status, headers, text: received.toString("utf8", bodyStart, end) }, end };
 }
