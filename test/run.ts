@@ -73,9 +73,13 @@ const skipped = new Map<string, number>();
 function describeSkipped(): string {
   const total = [...skipped.values()].reduce((sum, count) => sum + count, 0);
   const reasons = [...skipped].map(([reason, count]) => `${count} ${reason}`).join("; ");
-  const here = total === 0 ? "Skipped: nothing." : `Skipped: ${total} tests (${reasons}).`;
+  const here =
+    total === 0
+      ? "Skipped: nothing."
+      : `Skipped: ${total} tests (${reasons}); .ci/run installs what they need.`;
   if (values.quick === true) return `${here} npm test runs the rest.`;
-  return `${here} .ci/run installs what they need. Not part of it: npm run test:package, crash -- --ci, attack, field.`;
+  if (values.installed === true || positionals.length > 0) return here;
+  return `${here} Not part of npm test: npm run test:package, crash -- --ci, attack, field.`;
 }
 
 const folder = mkdtempSync(join(tmpdir(), "plant-store-run-"));
