@@ -72,7 +72,7 @@ const skipped = new Map<string, number>();
 
 function describeSkipped(): string {
   const total = [...skipped.values()].reduce((sum, count) => sum + count, 0);
-  const reasons = [...skipped].map(([reason, count]) => `${count} ${reason}`).join("; ");
+  const reasons = [...skipped].map(([reason, count]) => `${reason}: ${count}`).join("; ");
   const here =
     total === 0
       ? "Skipped: nothing."
