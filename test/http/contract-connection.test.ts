@@ -24,7 +24,7 @@ import {
   type RequestParts,
 } from "../support/contract.ts";
 import { parseAnswers, type RawAnswer } from "../support/raw.ts";
-import { type Service, startService } from "../support/service.ts";
+import { type Service, type ServiceOptions, startService } from "../support/service.ts";
 import { collectMessages, makeLatch, until } from "../support/watch.ts";
 
 /** A plant's line is also its body. */
