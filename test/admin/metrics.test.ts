@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { type TestContext, test } from "node:test";
 import { batches, requests } from "../../src/core/channels.ts";
 import { FAILURES } from "../../src/http/reply.ts";
 import { type Admin, startAdmin } from "../support/admin.ts";
+import { rowsOf, wordsIn } from "../support/docs.ts";
 import { until } from "../support/watch.ts";
 
 const REQUEST = {
@@ -224,25 +225,25 @@ test("of two live tokens of one name, as an edited log may have them, the newest
   ]);
 });
 
-/** Metrics that the README names, by their full name: type (where it says one) and labels. */
-function documentedMetrics(): Map<string, { type: string | undefined; labels: string }> {
-  const readme = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
-  const [, rows = ""] = /^\| metric [^\n]*\n[^\n]*\n((?:\|[^\n]*\n)+)/m.exec(readme) ?? [];
-  const metrics = new Map<string, { type: string | undefined; labels: string }>();
-  for (const row of rows.trimEnd().split("\n")) {
-    const [, names = "", type = ""] = row.split("|").map((cell) => cell.trim());
-    for (const [, name, labels = ""] of names.matchAll(/`([a-z_]+)(?:\{([a-z,]+)\})?`/g)) {
-      metrics.set(`plant_store_${name}`, { type, labels });
-    }
-  }
-  const [besides = ""] = /^Besides: `process_[\s\S]*?\n\n/m.exec(readme) ?? [];
-  for (const [, name = ""] of besides.matchAll(/`([a-z_]+)`/g)) {
-    metrics.set(name, { type: undefined, labels: "" });
-  }
-  return metrics;
+/** Metrics in the documentation, by their full name: type and labels. */
+function documentedMetrics(): Map<string, { type: string; labels: string }> {
+  const tables = [
+    ["plant_store_", "metric"],
+    ["", "process metric"],
+  ] as const;
+  const found = tables.flatMap(([prefix, column]) => {
+    return rowsOf("docs/operating.md", column).flatMap((row) => {
+      return wordsIn(row[column]).map((word) => {
+        const [, name = "", labels = ""] = /^([a-z_]+)(?:\{([a-z,]+)\})?$/.exec(word) ?? [];
+        return [`${prefix}${name}`, { type: row.type ?? "", labels }] as const;
+      });
+    });
+  });
+  assert.equal(new Set(found.map(([name]) => name)).size, found.length, "each once");
+  return new Map(found);
 }
 
-test("the README names every metric with its type and labels, and no other", {
+test("the documentation names every metric with its type and labels, and no other", {
   skip: existsSync("/proc/self/limits") ? false : "there is no /proc",
 }, async (t) => {
   const admin = await startBusy(t);
@@ -258,10 +259,7 @@ test("the README names every metric with its type and labels, and no other", {
   );
   assert.deepEqual([...told.keys()].sort(), [...documented.keys()].sort());
   for (const [name, { type, labels }] of documented) {
-    assert.deepEqual(
-      { name, ...told.get(name) },
-      { name, type: type ?? told.get(name)?.type, labels },
-    );
+    assert.deepEqual({ name, ...told.get(name) }, { name, type, labels });
   }
 });
 

@@ -15,7 +15,7 @@ import { postPlant } from "../support/post.ts";
 import { logPath } from "../support/stores.ts";
 import { until } from "../support/watch.ts";
 
-test("npm start has the admin listener where the README says", () => {
+test("npm start has the admin listener where the documentation says", () => {
   const manifest = readFileSync(new URL("../../package.json", import.meta.url), "utf8");
   assert.match(JSON.parse(manifest).scripts.start, / serve .*--admin 127\.0\.0\.1:9180( |$)/);
 });

@@ -29,6 +29,7 @@ import { makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";
 import { runCli, startServer } from "../support/cli.ts";
 import { Client } from "../support/client.ts";
 import { encodeRequest } from "../support/contract.ts";
+import { codeBlocks } from "../support/docs.ts";
 import { makeFolder } from "../support/folders.ts";
 import { messagesOf } from "../support/messages.ts";
 import {
@@ -40,7 +41,6 @@ import {
 } from "../support/other-user.ts";
 import { postPlant } from "../support/post.ts";
 import { PROGRAM } from "../support/program.ts";
-import { codeBlocks } from "../support/readme.ts";
 import { type Finished, runToEnd } from "../support/run.ts";
 import { logPath, readLog, writeLog } from "../support/stores.ts";
 import { TIMEOUT, until } from "../support/watch.ts";
@@ -440,9 +440,13 @@ describe("serve as root in a folder of another user", { ...NEEDS_ROOT, ...TIMEOU
     assert.equal((await server.stop()).status, 0);
   });
 
-  test("the README's command for tokens works beside a service with DynamicUser", async (t) => {
+  test("the documented command for tokens works beside a service with DynamicUser", async (t) => {
     if (!canRunAsService(t)) return;
-    const [block = ""] = codeBlocks("On a VM", "sh");
+    const [block = ""] = codeBlocks(
+      "docs/operating.md",
+      "On a virtual machine, with systemd",
+      "sh",
+    );
     const words = /plant-store (token create .*) --data \/var\/lib\/plant-store$/m.exec(block)?.[1];
     assert.ok(words !== undefined, "it is there");
     // As systemd has it: /var/lib/plant-store is a link to private/plant-store below a 0700 of root's.

@@ -39,15 +39,15 @@ for (const name of NAMES) {
   });
 }
 
-const README = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
-/** Held to their defaults elsewhere: the first in the quick start, the other in the library alone. */
+const PAGE = readFileSync(new URL("../../docs/command-line.md", import.meta.url), "utf8");
+/** The first is in the table of options, the other an option of the library alone. */
 const NOT_IN_TABLE: readonly NumberOptionName[] = ["port", "queueBytesMax"];
 
 for (const name of NAMES.filter((name) => !NOT_IN_TABLE.includes(name))) {
   const flag = `--${name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
 
-  test(`the README's table of limits names ${flag} with its default`, () => {
-    const row = README.split("\n").find((line) => line.startsWith("|") && line.includes(flag));
+  test(`the table of limits in the documentation names ${flag} with its default`, () => {
+    const row = PAGE.split("\n").find((line) => line.startsWith("|") && line.includes(flag));
     const [, , byDefault = ""] = row?.split("|") ?? [];
     const figure = asPeopleWrite(name);
     assert.ok(byDefault.includes(figure), `expected "${figure}" in "${byDefault}"`);

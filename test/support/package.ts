@@ -24,6 +24,8 @@ const SOURCES = [
   "package.json",
   "README.md",
   "CHANGELOG.md",
+  "SECURITY.md",
+  "docs",
   "LICENSE",
   "tsconfig.json",
   "src",

@@ -2,7 +2,7 @@
  * The model of a power cut: a log whose last batch was on its way, what the
  * disk may hold of that batch afterwards, and what a start owes in each case.
  *
- * The verdict is worked out here from the README's rules, by other means than
+ * The verdict is worked out here from the documented rules, by other means than
  * the code under test: lines by `split`, sectors by their place in the file.
  */
 import assert from "node:assert/strict";

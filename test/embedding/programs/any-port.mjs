@@ -7,10 +7,12 @@ import net from "node:net";
 
 const { listen } = net.Server.prototype;
 
-net.Server.prototype.listen = function (port, ...others) {
-  if (typeof port !== "number") return listen.call(this, port, ...others);
+net.Server.prototype.listen = function (wanted, ...others) {
+  const isAddress = typeof wanted?.port === "number";
+  if (typeof wanted !== "number" && !isAddress) return listen.call(this, wanted, ...others);
   this.once("listening", () => {
     process.stdout.write(`listening on http://127.0.0.1:${this.address().port}\n`);
   });
+  if (isAddress) return listen.call(this, { ...wanted, port: 0, host: "127.0.0.1" }, ...others);
   return listen.call(this, 0, "127.0.0.1", ...others);
 };

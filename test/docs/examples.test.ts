@@ -1,0 +1,295 @@
+/**
+ * The commands of the documentation, typed into a shell as they are written.
+ *
+ * A `console` block is a session: what is printed must be what it shows. A `sh` block has to succeed. Programs
+ * that work on other machines, or install and build, are replaced by small ones that check their words and do
+ * the part that is visible here; absolute paths lead into the folder of the test.
+ */
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { chmodSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import type { Writable } from "node:stream";
+import { type TestContext, test } from "node:test";
+import { canRun } from "../faults/machine.ts";
+import { runCli, startServer } from "../support/cli.ts";
+import { type Block, blocksOf, codeBlocks, PAGES, readPage } from "../support/docs.ts";
+import { makeFolder } from "../support/folders.ts";
+import { ROOT } from "../support/package.ts";
+import { PROGRAM } from "../support/program.ts";
+import { runToEnd } from "../support/run.ts";
+import { freePort } from "../support/serve.ts";
+import { TIMEOUT, until } from "../support/watch.ts";
+
+const BLOCKS = PAGES.flatMap(blocksOf);
+
+/** Pages whose sessions talk to a server on port 8080, with a token in $TOKEN. */
+const WITH_SERVER = ["README.md", "docs/api.md"];
+
+interface Step {
+  readonly command: string;
+  readonly output: string;
+}
+
+/** What is typed, with the lines on which it continues, and what is printed. */
+function stepsOf({ code }: Block): Step[] {
+  return code
+    .split(/^\$ /m)
+    .slice(1)
+    .map((step) => {
+      const [command = ""] = /^(?:.*\\\n)*.*\n/.exec(step) ?? [];
+      return { command, output: step.slice(command.length) };
+    });
+}
+
+/** The sessions that share a folder and a shell: those of a page with a server, else each its own. */
+const SESSIONS = PAGES.flatMap((page) => {
+  const sessions = blocksOf(page).filter(({ language }) => language === "console");
+  return WITH_SERVER.includes(page) ? [sessions] : sessions.map((session) => [session]);
+});
+
+for (const session of SESSIONS) {
+  const [{ place = "" } = {}] = session;
+  const isServed = WITH_SERVER.some((page) => place.startsWith(`${page}:`));
+  test(`${place}: the session prints what is shown`, TIMEOUT, async (t) => {
+    for (const tool of ["bash", "curl", "jq"]) if (!canRun(t, tool, "--version")) return;
+    const folder = makeFolder(t);
+    const { port, token } = isServed
+      ? await serve(t, folder)
+      : { port: await freePort(), token: "" };
+    const shell = startShell(t, folder, { TOKEN: token });
+    const adapt = (text: string) => {
+      return text.replaceAll(/\b(?:8080|18088)\b/g, String(port)).replaceAll("pst_…", token);
+    };
+    const steps = session.flatMap(stepsOf);
+    assert.ok(steps.length > 0, "there is something to type");
+    let expected = "";
+    for (const { command, output } of steps) {
+      shell.type(adapt(command));
+      // An answer ends without a line feed, which nobody could read there.
+      expected += adapt(output).replaceAll("\n", "");
+      // What goes on in the background may have come besides.
+      const isThere = () => shell.output().replaceAll("\n", "").startsWith(expected);
+      await until(`after "${command}" there is ${expected}`, isThere);
+    }
+    assert.equal(shell.output().replaceAll("\n", ""), expected);
+  });
+}
+
+/** Starts a server in the folder; the token may write and read. */
+async function serve(t: TestContext, folder: string) {
+  const words = ["token", "create", "docs", "--scope", "write", "--scope", "read"];
+  const { stdout } = await runCli(words, { cwd: folder });
+  const { port } = await startServer(t, [], { cwd: folder });
+  return { port, token: stdout.trim() };
+}
+
+/** Takes what comes on descriptor 3, so that no program finds it on its standard input. */
+const SHELL = `set -m
+trap 'kill -9 $(jobs -p)' EXIT
+trap exit TERM
+while IFS= read -r -d "" step <&3; do eval "$step"; done`;
+
+/** A shell that has jobs; the end of the test ends it and them. */
+function startShell(t: TestContext, folder: string, variables: Record<string, string>) {
+  const env = { ...process.env, ...variables, PATH: makePath(folder) };
+  const stdio = ["ignore", "pipe", "ignore", "pipe"] as const;
+  const child = spawn("bash", ["--norc", "-c", SHELL], { cwd: folder, env, stdio: [...stdio] });
+  const ended = once(child, "exit");
+  t.after(async () => {
+    child.kill();
+    await ended;
+  });
+  let output = "";
+  child.stdout?.setEncoding("utf8").on("data", (text: string) => {
+    output += text;
+  });
+  const steps = child.stdio[3] as Writable;
+  return { type: (command: string) => steps.write(`${command}\0`), output: () => output };
+}
+
+/** Programs in place of those that reach beyond the folder, by name. */
+const REPLACED: Readonly<Record<string, string>> = {
+  // What it is asked to run must be a script of the package.
+  npm: `case $1 in
+ci) exit 0;;
+start|test) script=$1;;
+run) script=$2;;
+esac
+exec node -e 'process.exit(process.argv[1] in require(process.argv[2]).scripts ? 0 : 1)' -- "$script" ${path.join(ROOT, "package.json")}`,
+  ssh: 'shift; exec "$@"',
+  scp: `exec cp "$1" "\${2#vm:}"`,
+  systemctl: `for unit in "$@"; do case $unit in *.socket|*.service) test "\${unit%.*}" = plant-store || exit 1;; esac; done`,
+  docker: `case $1 in
+build) test -f dist/plant-store;;
+run) test "\${@: -1}" = plant-store;;
+exec) shift 3; exec plant-store "$@";;
+cp) exec cp -r "\${2#plants:}" "$3";;
+logs) exit 0;;
+*) exit 1;;
+esac`,
+};
+
+/** The value of PATH on which the program has its name. */
+function makePath(folder: string): string {
+  const bin = path.join(folder, "bin");
+  mkdirSync(bin);
+  const programs = { ...REPLACED, "plant-store": `exec '${process.execPath}' '${PROGRAM}' "$@"` };
+  for (const [name, script] of Object.entries(programs)) {
+    writeFileSync(path.join(bin, name), `#!/bin/bash\n${script}\n`);
+    chmodSync(path.join(bin, name), 0o755);
+  }
+  return `${bin}:${process.env.PATH}`;
+}
+
+/** Folders of a machine that the commands name. */
+const FOLDERS = [
+  "/var/lib/plant-store",
+  "/etc/systemd/system",
+  "/usr/local/bin",
+  "/backup",
+  "/home/nonroot",
+];
+
+/** Makes what the commands expect to be there: two stores, a backup, and a program that was built. */
+async function furnish(folder: string): Promise<void> {
+  for (const name of [...FOLDERS.map((each) => `.${each}`), "dist"]) {
+    mkdirSync(path.join(folder, name), { recursive: true });
+  }
+  writeFileSync(path.join(folder, "dist/plant-store"), "");
+  for (const data of ["./var/lib/plant-store", "./home/nonroot/data"]) {
+    const options = { cwd: folder, stdin: '{"id":1,"name":"Fern"}\n' };
+    assert.equal((await runCli(["import", "-", "--data", data], options)).status, 0);
+    assert.equal((await runCli(["token", "create", "first", "--data", data], options)).status, 0);
+  }
+  const words = ["backup", "./backup/plants-2026-07-01", "--data", "./var/lib/plant-store"];
+  assert.equal((await runCli(words, { cwd: folder })).status, 0);
+}
+
+for (const { place, code } of BLOCKS.filter(({ language }) => language === "sh")) {
+  test(`${place}: the commands succeed`, TIMEOUT, async (t) => {
+    const folder = makeFolder(t);
+    await furnish(folder);
+    const script = FOLDERS.reduce(
+      (text, name) => {
+        return text.replaceAll(new RegExp(`(?<![\\w/.])${name}\\b`, "g"), `${folder}${name}`);
+      },
+      code.replaceAll("plants:/", `plants:${folder}/`),
+    );
+    const env = {
+      ...process.env,
+      PATH: makePath(folder),
+      PLANT_STORE_DATA: `${folder}/home/nonroot/data`,
+    };
+    const { status, stderr } = await runToEnd(
+      ["bash", "-e", "-u", "-o", "pipefail", "-c", script],
+      {
+        cwd: folder,
+        env,
+      },
+    );
+    assert.equal(status, 0, stderr);
+  });
+}
+
+test("every block with commands is of a kind that is run here", () => {
+  const kinds = ["sh", "console", "ts", "dockerfile", "nginx", "yaml", "text"];
+  const others = BLOCKS.filter(({ language }) => !kinds.includes(language));
+  assert.deepEqual(others, []);
+});
+
+test("the Dockerfile sets variables of options, and starts a command that exists", async () => {
+  const [text = ""] = codeBlocks("docs/operating.md", "In a container", "dockerfile");
+  const { stdout } = await runCli(["serve", "--help"]);
+  const variables = Array.from(text.matchAll(/(PLANT_STORE_\w+)=/g), ([, name = ""]) => name);
+  assert.ok(variables.length > 2, "they are found");
+  for (const name of variables) assert.ok(stdout.includes(`[${name}]`), name);
+  assert.match(text, /^CMD \["serve"\]$/m);
+});
+
+test(
+  "nginx, set up as the documentation says, passes requests and streams on",
+  TIMEOUT,
+  async (t) => {
+    if (!canRun(t, "nginx", "-v")) return;
+    const folder = makeFolder(t);
+    const { port: upstream, token } = await serve(t, folder);
+    const port = await freePort();
+    const [site = ""] = codeBlocks("docs/operating.md", "nginx in front", "nginx");
+    const adapted = site
+      .replace("127.0.0.1:8080", `127.0.0.1:${upstream}`)
+      .replace("listen 80;", `listen 127.0.0.1:${port};`);
+    const temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+    const places = temporary.map((name) => `${name}_temp_path ${folder}/${name};`).join("\n");
+    const file = path.join(folder, "nginx.conf");
+    writeFileSync(
+      file,
+      `daemon off; master_process off; pid ${folder}/pid; error_log ${folder}/error.log;
+    events {}
+    http { access_log off; ${places} ${adapted} }`,
+    );
+    const nginx = spawn("nginx", ["-c", file, "-p", folder, "-e", `${folder}/error.log`], {
+      stdio: "ignore",
+    });
+    t.after(() => nginx.kill("SIGTERM"));
+    const url = `http://127.0.0.1:${port}/plants`;
+    const headers = { Authorization: `Bearer ${token}` };
+    await until("nginx answers", () =>
+      fetch(url).then(
+        () => true,
+        () => false,
+      ),
+    );
+    const created = await fetch(url, {
+      method: "POST",
+      headers: { ...headers, "Content-Type": "application/json" },
+      body: '{"id":1,"name":"a"}',
+    });
+    assert.equal(await created.text(), '{"name":"a"}');
+    assert.match(created.headers.get("X-Request-Id") ?? "", /^[0-9a-f]{32}$/); // of nginx
+    const listed = await fetch(url, { headers: { ...headers, Accept: "application/x-ndjson" } });
+    assert.equal(listed.headers.get("Content-Type"), "application/x-ndjson");
+    assert.equal(await listed.text(), '{"id":1,"name":"a"}\n');
+  },
+);
+
+test("promtool accepts the configuration and the rules", async (t) => {
+  if (!canRun(t, "promtool", "--version")) return;
+  const folder = makeFolder(t);
+  const [config = "", rules = ""] = codeBlocks(
+    "docs/operating.md",
+    "Prometheus and alerts",
+    "yaml",
+  );
+  for (const [kind, text] of Object.entries({ config, rules })) {
+    const file = path.join(folder, `${kind}.yml`);
+    writeFileSync(file, text);
+    const { status, stdout, stderr } = await runToEnd(["promtool", "check", kind, file]);
+    assert.equal(status, 0, stdout + stderr);
+  }
+});
+
+test("a log that logrotate has truncated continues at its beginning", TIMEOUT, async (t) => {
+  const folder = makeFolder(t);
+  assert.match(readPage("docs/operating.md"), /`2>> log\.jsonl`/);
+  const file = path.join(folder, "log.jsonl");
+  const script = `exec '${process.execPath}' '${PROGRAM}' serve --port 0 --data "$1" 2>> "$2"`;
+  const child = spawn("bash", ["-c", script, "bash", path.join(folder, "data"), file], {
+    stdio: ["ignore", "pipe", "ignore"],
+  });
+  t.after(() => child.kill("SIGKILL"));
+  await until("it has logged", () => existsAndHolds(file, "listening"));
+  writeFileSync(file, "");
+  child.kill("SIGTERM");
+  await once(child, "close");
+  assert.match(readFileSync(file, "utf8"), /^\{"time":"[^\n]*"event":"draining"/);
+});
+
+function existsAndHolds(file: string, text: string): boolean {
+  try {
+    return readFileSync(file, "utf8").includes(text);
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,97 @@
+/** The programs of docs/embedding.md, run as they are written, and the one that needs no framework. */
+import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import path from "node:path";
+import { type TestContext, test } from "node:test";
+import { transformSync } from "esbuild";
+import { readPlants } from "../../src/index.ts";
+import { assertError, assertPlant } from "../support/contract.ts";
+import { codeBlocks } from "../support/docs.ts";
+import { whyNotInstalled } from "../support/package.ts";
+import { postPlant } from "../support/post.ts";
+import { runToEnd } from "../support/run.ts";
+import { collect } from "../support/stores.ts";
+import { until } from "../support/watch.ts";
+import { type Garden, settleGarden, startProgram } from "./program.ts";
+
+/** The program in a section. */
+function programOf(section: string): string {
+  const [program] = codeBlocks("docs/embedding.md", section, "ts");
+  assert.ok(program !== undefined, `"${section}" has a program`);
+  return program;
+}
+
+const SERVER = programOf("A server in three lines");
+
+/** Starts a program in TypeScript; it listens on a free port, whatever it asks for. */
+async function start(t: TestContext, garden: Garden, program: string) {
+  const { code } = transformSync(program, { loader: "ts", format: "esm", target: "node20" });
+  writeFileSync(path.join(garden.folder, "program.mjs"), code);
+  return startProgram(t, garden, ["--import", "./programs/any-port.mjs", "program.mjs"]);
+}
+
+test("the documented server has three lines after its imports", () => {
+  const lines = SERVER.split("\n").filter((line) => line !== "" && !line.startsWith("import "));
+  assert.equal(lines.length, 3);
+});
+
+const SERVERS: readonly [section: string, prefix: string, packages: readonly string[]][] = [
+  ["A server in three lines", "", []],
+  ["node:http", "/garden", []],
+  ["Express", "/garden", ["express"]],
+  ["Fastify", "/garden", ["fastify"]],
+  ["The whole server", "", []],
+];
+
+for (const [section, prefix, packages] of SERVERS) {
+  const skip = packages.length > 0 && whyNotInstalled("test/embedding");
+  test(`the program of "${section}" serves plants as it is written`, { skip }, async (t) => {
+    const garden = await settleGarden(t, packages);
+    const { url, stderr } = await start(t, garden, programOf(section));
+    const base = `${url}${prefix}`;
+    assertPlant(await postPlant(base, garden.token, '{"id":1,"name":"a"}'), { name: "a" });
+    assertError(await postPlant(base, "wrong", '{"id":1,"name":"a"}'), 40102);
+    assert.deepEqual(await stored(garden), [{ id: 1n, name: "a" }]);
+    assert.equal(stderr(), "");
+  });
+}
+
+test("the documented token check is asked, and no other", async (t) => {
+  const garden = await settleGarden(t);
+  const program = `process.env.TOKEN = "mine";\n${programOf("Your own store or token check")}`;
+  const { url } = await start(t, garden, program);
+  assertPlant(await postPlant(url, "mine", '{"id":1,"name":"a"}'), { name: "a" });
+  assertError(await postPlant(url, garden.token, '{"id":1,"name":"a"}'), 40102);
+});
+
+test("the documented store creates, gets and lists", async (t) => {
+  const garden = await settleGarden(t);
+  const program = await start(t, garden, SERVER + programOf("Without HTTP"));
+  await until("the plant is listed", () => program.stdout().includes("Fern\n"));
+  assert.deepEqual(await stored(garden), [{ id: 7n, name: "Fern", tag: "indoor" }]);
+  assert.equal(program.stderr(), "");
+});
+
+test("the documented subscription receives a request", async (t) => {
+  const garden = await settleGarden(t);
+  const program = await start(t, garden, programOf("Observe it") + SERVER);
+  await postPlant(program.url, garden.token, '{"id":1,"name":"a"}');
+  await until("it is received", () => program.stdout().includes("POST /plants 200"));
+});
+
+test("examples/without-http.mjs prints the outcome of each call, and may be run again", async (t) => {
+  const garden = await settleGarden(t);
+  for (const first of ["created", "replayed"]) {
+    const program = ["env", `DATA=${garden.data}`, process.execPath, "examples/without-http.mjs"];
+    const { status, stdout, stderr } = await runToEnd(program, { cwd: garden.folder });
+    assert.deepEqual([status, stderr], [0, ""]);
+    const [outcome, conflict, ...rest] = stdout.split("\n");
+    assert.equal(outcome, first);
+    assert.match(conflict ?? "", /9007199254740993/);
+    assert.deepEqual(rest, ["Fern", "9007199254740993 Fern, indoor", ""]);
+  }
+});
+
+async function stored({ data }: Garden) {
+  return collect(readPlants(data));
+}
