@@ -1,0 +1,89 @@
+/** Links and tables of contents, in the repository and in the package. */
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { existsSync } from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+import { headingsOf, PAGES, proseOf, readPage, SHIPPED } from "../support/docs.ts";
+import { packLibrary, ROOT } from "../support/package.ts";
+
+interface Link {
+  readonly page: string;
+  /** The path of the file from the root. */
+  readonly file: string;
+  readonly anchor: string | undefined;
+}
+
+function linksOf(page: string): Link[] {
+  const text = proseOf(page).replaceAll(/`[^`\n]*`/g, "");
+  return Array.from(text.matchAll(/\]\(([^)\s]+)\)/g), ([, target = ""]) => {
+    const [file = "", anchor] = target.split("#");
+    const where = file === "" ? page : path.join(path.dirname(page), file);
+    return { page, file: where, anchor };
+  });
+}
+
+const LINKS = PAGES.flatMap(linksOf);
+
+test("every link of the documentation leads to a file, and to a heading in it", () => {
+  const broken = LINKS.filter(({ file, anchor }) => {
+    if (!existsSync(path.join(ROOT, file))) return true;
+    return anchor !== undefined && !headingsOf(file).some((heading) => heading.anchor === anchor);
+  });
+  assert.deepEqual(broken, []);
+  assert.ok(LINKS.length > 60, "links are found");
+});
+
+test("every link of a page in the package leads to a file in the package", async () => {
+  const listed = execFileSync("tar", ["-tzf", await packLibrary()], { encoding: "utf8" });
+  const files = listed.split("\n").map((name) => name.replace(/^package\//, ""));
+  assert.deepEqual(
+    SHIPPED.filter((page) => !files.includes(page)),
+    [],
+  );
+  const broken = LINKS.filter(({ page, file }) => SHIPPED.includes(page) && !files.includes(file));
+  assert.deepEqual(broken, []);
+});
+
+/** About a screen. */
+const LINES_MAX = 60;
+/** The first has a table of pages, the other is read from its top. */
+const WITHOUT_CONTENTS = ["README.md", "CHANGELOG.md"];
+
+for (const page of PAGES.filter((each) => !WITHOUT_CONTENTS.includes(each))) {
+  test(`${page} names each of its sections at its top, in order, if it is longer than a screen`, () => {
+    if (readPage(page).split("\n").length <= LINES_MAX) return;
+    const [top = ""] = proseOf(page).split(/^## /m);
+    const named = Array.from(top.matchAll(/^- \[[^\]]+\]\(#([^)]+)\)/gm), ([, anchor]) => anchor);
+    const sections = headingsOf(page).filter(({ level }) => level === 2);
+    assert.deepEqual(
+      named,
+      sections.map(({ anchor }) => anchor),
+    );
+  });
+}
+
+test("the README links every page of the documentation", () => {
+  const linked = linksOf("README.md").map(({ file }) => file);
+  assert.deepEqual(
+    SHIPPED.filter((page) => page !== "README.md" && !linked.includes(page)),
+    [],
+  );
+});
+
+test("the README is read in a few minutes", () => {
+  assert.ok(readPage("README.md").split("\n").length <= 180);
+});
+
+/** Words that hide what happens, or in which order. */
+const BANNED = /\b(behind|whoever|stands|tells|told)\b/i;
+
+for (const page of PAGES) {
+  test(`${page} uses plain words`, () => {
+    const lines = readPage(page).split("\n");
+    assert.deepEqual(
+      lines.filter((line) => BANNED.test(line)),
+      [],
+    );
+  });
+}

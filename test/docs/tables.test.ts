@@ -1,0 +1,227 @@
+/** The tables of the documentation compared with the code: each thing is in one table, once, and nothing else is. */
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+import { STATES } from "../../src/admin/status.ts";
+import * as fileNames from "../../src/core/file-names.ts";
+import { FAILURES } from "../../src/http/reply.ts";
+import { startAdmin } from "../support/admin.ts";
+import { runCli } from "../support/cli.ts";
+import { PAGES, type Row, readPage, rowsOf, wordsIn } from "../support/docs.ts";
+import { ROOT } from "../support/package.ts";
+
+const API = "docs/api.md";
+const COMMAND_LINE = "docs/command-line.md";
+const OPERATING = "docs/operating.md";
+const EMBEDDING = "docs/embedding.md";
+const ARCHITECTURE = "docs/architecture.md";
+
+function readSource(file: string): string {
+  return readFileSync(path.join(ROOT, "src", file), "utf8");
+}
+
+/** The words in the cells of a column, sorted. */
+function wordsOf(rows: readonly Row[], column: string): string[] {
+  return rows.flatMap((row) => wordsIn(row[column])).sort();
+}
+
+test("the table of errors has every number, with its status and code", () => {
+  const documented = rowsOf(API, "error").map(({ error, status, code = "" }) => {
+    return [Number(error), Number(status), wordsIn(code)[0]];
+  });
+  const known = Object.entries(FAILURES).map(([code, { status, error }]) => [error, status, code]);
+  const inOrder = known.sort(([a], [b]) => Number(a) - Number(b));
+  assert.deepEqual(documented, inOrder);
+});
+
+test("no other page has a table of error numbers", () => {
+  const tables = PAGES.filter((page) => page !== API && rowsOf(page, "error").length > 0);
+  assert.deepEqual(tables, []);
+});
+
+test("the table of codes that never reach a client has each of them", () => {
+  const [, union = ""] =
+    /export type DataErrorCode =([\s\S]*?);/.exec(readSource("core/errors.ts")) ?? [];
+  const codes = Array.from(union.matchAll(/\| "(\w+)"/g), ([, code]) => code);
+  assert.deepEqual(wordsOf(rowsOf(EMBEDDING, "code"), "code"), codes.sort());
+});
+
+interface Help {
+  readonly name: string;
+  readonly usage: string;
+  /** The text below each flag. */
+  readonly options: ReadonlyMap<string, string>;
+}
+
+/** Every command, as the program describes it. */
+async function readHelp(): Promise<Help[]> {
+  const { stdout } = await runCli(["--help"]);
+  const usages = Array.from(
+    stdout.matchAll(/^ {2}(?!plant-store)(\S.*?) {2,}/gm),
+    ([, usage = ""]) => usage,
+  );
+  const commands: Help[] = [];
+  for (const usage of usages) {
+    const name = usage
+      .split(" ")
+      .filter((word) => /^[a-z-]+$/.test(word))
+      .join(" ");
+    const { status, stdout: help } = await runCli([...name.split(" "), "--help"]);
+    assert.equal(status, 0, name);
+    const options = new Map(
+      Array.from(help.matchAll(/^ {2}(--\S+.*)\n {6}(.*)$/gm), ([, flag = "", text = ""]) => [
+        flag,
+        text,
+      ]),
+    );
+    commands.push({ name, usage, options });
+  }
+  return commands;
+}
+
+const COMMANDS = await readHelp();
+
+test("the table of commands has every command with its arguments", () => {
+  const usages = COMMANDS.map(({ usage }) => usage);
+  assert.deepEqual(wordsOf(rowsOf(COMMAND_LINE, "command"), "command"), usages.sort());
+});
+
+/** Options that are limits are in a table of their own, with what happens beyond them. */
+const LIMITS = wordsOf(rowsOf(COMMAND_LINE, "limit"), "default").filter((word) => /^--/.test(word));
+const OPTIONS = rowsOf(COMMAND_LINE, "option");
+
+test("every option of every command is in one table, once", () => {
+  const flags = COMMANDS.flatMap(({ options }) =>
+    [...options.keys()].map((flag) => flag.split(" ")[0]),
+  );
+  const documented = [...LIMITS, ...OPTIONS.map(({ option = "" }) => flagOf(option))];
+  assert.deepEqual(documented.sort(), [...new Set(flags)].sort());
+  const elsewhere = PAGES.filter(
+    (page) => page !== COMMAND_LINE && rowsOf(page, "option").length > 0,
+  );
+  assert.deepEqual(elsewhere, []);
+});
+
+function flagOf(cell: string): string {
+  return wordsIn(cell)[0]?.split(" ")[0] ?? "";
+}
+
+test("every limit with an option is one of serve", () => {
+  const serve = COMMANDS.find(({ name }) => name === "serve");
+  const flags = [...(serve?.options.keys() ?? [])].map((flag) => flag.split(" ")[0]);
+  assert.deepEqual(
+    LIMITS.filter((flag) => !flags.includes(flag)),
+    [],
+  );
+});
+
+for (const { option = "", commands = "", default: byDefault = "" } of OPTIONS) {
+  test(`the row of ${flagOf(option)} names its value, its commands and its default`, () => {
+    const [written = ""] = wordsIn(option);
+    const having = COMMANDS.filter(({ options }) => options.has(written));
+    const named = wordsIn(commands);
+    const isNamed = (name: string) =>
+      named.some((word) => name === word || name.startsWith(`${word} `));
+    const expected = commands.startsWith("all but")
+      ? COMMANDS.filter(({ name }) => !isNamed(name))
+      : COMMANDS.filter(({ name }) => isNamed(name));
+    const namesOf = (list: readonly Help[]) => list.map(({ name }) => name).sort();
+    assert.deepEqual(namesOf(having), namesOf(expected));
+    const help = having[0]?.options.get(written) ?? "";
+    const value = /; default (?:\S+ or )?(\S+) \[/.exec(help)?.[1];
+    if (value !== undefined)
+      assert.ok(byDefault.includes(`\`${value}\``), `${value}: ${byDefault}`);
+  });
+}
+
+test("the table of log events has every event with its level, and no other", () => {
+  const sources = readdirSync(path.join(ROOT, "src/cli"), { recursive: true, encoding: "utf8" });
+  const text = sources
+    .filter((file) => file.endsWith(".ts"))
+    .map((file) => readSource(`cli/${file}`));
+  const notices = text.join("\n").matchAll(/level: "(\w+)",\s*event: "([a-z-]+)"/g);
+  const events = new Map(Array.from(notices, ([, level = "", event = ""]) => [event, level]));
+  events.delete("message"); // a line of another command than serve
+  events.set("request", "info"); // its lines are made without a notice
+  const documented = rowsOf(OPERATING, "event").map(({ event = "", level }) => [
+    wordsIn(event)[0],
+    level,
+  ]);
+  assert.deepEqual(documented.sort(), [...events].sort());
+});
+
+test("the table of exit statuses has the four there are", async () => {
+  const statuses = rowsOf(OPERATING, "status").map(({ status }) => Number(status));
+  const { stdout } = await runCli(["--help"]);
+  const [, meant = ""] = /^Exit status: (.*)$/m.exec(stdout) ?? [];
+  assert.deepEqual(statuses, Array.from(meant.matchAll(/\d/g), Number));
+});
+
+test("the table of states has every state of the server", () => {
+  assert.deepEqual(wordsOf(rowsOf(OPERATING, "state"), "state"), [...STATES].sort());
+});
+
+test("every path of the admin listener that is documented is there", async (t) => {
+  const admin = await startAdmin(t);
+  for (const path of wordsOf(rowsOf(OPERATING, "path"), "path")) {
+    assert.notEqual((await admin.get(path)).status, 404, path);
+  }
+  assert.equal((await admin.get("/elsewhere")).status, 404);
+});
+
+test("the table of files has every name that the code knows", () => {
+  const documented = wordsOf(rowsOf("docs/data-directory.md", "file"), "file");
+  for (const name of Object.values(fileNames)) {
+    assert.ok(
+      documented.some((word) => word.startsWith(name)),
+      name,
+    );
+  }
+});
+
+/** The names that src/index.ts exports. */
+function exportedNames(): string[] {
+  const lists = readSource("index.ts").matchAll(/^export (?:type )?\{([^}]*)\}/gm);
+  const names = Array.from(lists, ([, list = ""]) => list.split(","));
+  return names.flat().flatMap((name) => name.replace(/^\s*type /, "").trim() || []);
+}
+
+test("the tables of exports have every export of the library, once", () => {
+  const documented = wordsOf(rowsOf(EMBEDDING, "export"), "export").map(
+    (word) => word.split("(")[0],
+  );
+  assert.deepEqual(documented.sort(), exportedNames().sort());
+});
+
+test("the table of channels has every channel with the type of its message", () => {
+  const text = readSource("core/channels.ts");
+  const channels = Array.from(text.matchAll(/channel\("(plant-store:\w+)"\)/g), ([, name]) => name);
+  const rows = rowsOf(EMBEDDING, "channel");
+  assert.deepEqual(wordsOf(rows, "channel"), channels.sort());
+  for (const { channel = "", message = "" } of rows) {
+    const [name = ""] = wordsIn(channel);
+    assert.match(text, new RegExp(`On \`${name}\`[\\s\\S]*?interface ${wordsIn(message)[0]}\\b`));
+  }
+});
+
+const ROOMS = ["core", "log", "store", "auth", "http", "admin", "cli"];
+
+for (const room of ROOMS) {
+  test(`the architecture names every file of src/${room}, and no other`, () => {
+    const entries = readdirSync(path.join(ROOT, "src", room));
+    const files = entries.map((name) => name.replace(/\.ts$/, ""));
+    assert.deepEqual(wordsOf(rowsOf(ARCHITECTURE, room), room), files.sort());
+  });
+}
+
+test("every file that the architecture names in its text exists", () => {
+  const pattern = new RegExp(`\`((?:${ROOMS.join("|")})/[a-z-]+)\``, "g");
+  const named = Array.from(readPage(ARCHITECTURE).matchAll(pattern), ([, file = ""]) => file);
+  const missing = named.filter((file) => {
+    const [room = "", name = ""] = file.split("/");
+    return !readdirSync(path.join(ROOT, "src", room)).includes(`${name}.ts`);
+  });
+  assert.deepEqual(missing, []);
+  assert.ok(named.length > 10, "they are found");
+});
