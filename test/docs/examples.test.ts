@@ -8,10 +8,19 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { chmodSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
 import path from "node:path";
 import type { Writable } from "node:stream";
-import { type TestContext, test } from "node:test";
+import { after, before, type TestContext, test } from "node:test";
 import { canRun } from "../faults/machine.ts";
 import { runCli, startServer } from "../support/cli.ts";
 import { type Block, blocksOf, codeBlocks, PAGES, readPage } from "../support/docs.ts";
@@ -152,7 +161,11 @@ const FOLDERS = [
   "/home/nonroot",
 ];
 
-/** Makes what the commands expect to be there: two stores, a backup, and a program that was built. */
+/** What the commands expect to be there: two stores, a backup, and a program that was built. */
+const machine = mkdtempSync(path.join(tmpdir(), "plant-store-machine-"));
+before(() => furnish(machine));
+after(() => rmSync(machine, { recursive: true }));
+
 async function furnish(folder: string): Promise<void> {
   for (const name of [...FOLDERS.map((each) => `.${each}`), "dist"]) {
     mkdirSync(path.join(folder, name), { recursive: true });
@@ -170,7 +183,7 @@ async function furnish(folder: string): Promise<void> {
 for (const { place, code } of BLOCKS.filter(({ language }) => language === "sh")) {
   test(`${place}: the commands succeed`, TIMEOUT, async (t) => {
     const folder = makeFolder(t);
-    await furnish(folder);
+    cpSync(machine, folder, { recursive: true, filter: (file) => !/lock\.\d+$/.test(file) });
     const script = FOLDERS.reduce(
       (text, name) => {
         return text.replaceAll(new RegExp(`(?<![\\w/.])${name}\\b`, "g"), `${folder}${name}`);

@@ -1,7 +1,7 @@
 /** Links and tables of contents, in the repository and in the package. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { headingsOf, PAGES, proseOf, readPage, SHIPPED } from "../support/docs.ts";
@@ -73,6 +73,30 @@ test("the README links every page of the documentation", () => {
 
 test("the README is read in a few minutes", () => {
   assert.ok(readPage("README.md").split("\n").length <= 180);
+});
+
+const { scripts } = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "utf8"));
+
+test("every npm script that a page names exists", () => {
+  const named = PAGES.flatMap((page) =>
+    Array.from(readPage(page).matchAll(/npm run ([\w:-]+)/g), ([, script = ""]) => ({
+      page,
+      script,
+    })),
+  );
+  assert.deepEqual(
+    named.filter(({ script }) => !(script in scripts)),
+    [],
+  );
+  assert.ok(named.length > 20, "scripts are found");
+});
+
+test("every section with figures of speed names the command that gives them", () => {
+  const [, ...sections] = readPage("docs/speed.md").split(/^## /m);
+  const withFigures = sections.filter((section) => /^\|/m.test(section));
+  const silent = withFigures.filter((section) => !/`npm run bench|the same command/.test(section));
+  assert.deepEqual(silent, []);
+  assert.ok(withFigures.length > 5, "sections are found");
 });
 
 /** Words that hide what happens, or in which order. */
