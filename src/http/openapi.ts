@@ -1,65 +1,109 @@
 /**
- * The interface as an OpenAPI 3.1.0 document, written by hand.
+ * The interface as an OpenAPI 3.1.0 document.
  *
- * It holds the owner's interface exactly, and what was added to it: operations
- * marked by the tag `additions`, answers and headers by `x-addition`. A test
- * holds it against the code: every path, method, scope, status, header and
- * error number of one is in the other.
+ * It holds the owner's interface exactly, and the additions to it: added operations have the tag
+ * `additions`, added answers and headers the member `x-addition`. A test compares paths, methods,
+ * scopes, statuses, headers and error numbers with the code.
  */
-
 import type { RequestErrorCode } from "../core/errors.ts";
+import { LIMIT_DEFAULT, LIMIT_MAX } from "./list-query.ts";
 import { FAILURES } from "./reply.ts";
 
-/** Points to a part. */
-function ref(kind: "schemas" | "responses" | "headers" | "parameters", name: string) {
+const ADDITION = { "x-addition": true };
+
+function ref(kind: "schemas" | "headers", name: string) {
   return { $ref: `#/components/${kind}/${name}` };
 }
 
-/** What any answer carries, the last three only where pages of other origins are let in, or `Vary` on lists. */
+/** Any answer may have these, the last three only if pages of other origins are let in. */
 const COMMON_HEADERS = [
   "Cache-Control",
   "X-Request-Id",
   "Access-Control-Allow-Origin",
   "Access-Control-Expose-Headers",
-  "Vary",
+  "Vary", // also on lists
 ];
 
-/** The headers of an answer without a body, by the names under which they are described. */
-function bareHeaders(...more: readonly string[]) {
-  const names = [...COMMON_HEADERS, ...more];
-  return Object.fromEntries(names.map((name) => [name, ref("headers", name)]));
-}
-
-/** The headers of an answer with a body. */
-function headers(...more: readonly string[]) {
-  return bareHeaders("X-Content-Type-Options", ...more);
-}
-
-/** Messages by the code of the failure. */
-type Failures = Partial<Readonly<Record<RequestErrorCode, string>>>;
-
-/** A failure, with an example for each of its numbers; headers behind them. */
-function failure(description: string, failures: Failures, ...more: readonly string[]) {
-  const examples = Object.entries(failures).map(([code, message]) => {
-    return [code, { value: { error: FAILURES[code as RequestErrorCode].error, message } }];
-  });
+/** An answer without a body. */
+function emptyAnswer(description: string, ...headers: readonly string[]) {
+  const names = [...COMMON_HEADERS, ...headers];
   return {
     description,
-    headers: headers(...more),
-    content: {
-      "application/json": {
-        schema: ref("schemas", "Error"),
-        examples: Object.fromEntries(examples),
-      },
-    },
+    headers: Object.fromEntries(names.map((name) => [name, ref("headers", name)])),
   };
 }
 
-/** What the owner's interface has not, also where an operation of it has it. */
-const ADDITION = { "x-addition": true };
+function answer(description: string, content: object, ...headers: readonly string[]) {
+  return { ...emptyAnswer(description, "X-Content-Type-Options", ...headers), content };
+}
 
-function added(...parts: Parameters<typeof failure>) {
-  return { ...ADDITION, ...failure(...parts) };
+/** A JSON body. @param examples by name. */
+function json(schema: object, examples: Readonly<Record<string, unknown>>) {
+  const named = Object.entries(examples).map(([name, value]) => [name, { value }]);
+  return { "application/json": { schema, examples: Object.fromEntries(named) } };
+}
+
+/** Examples of messages, by the code of the failure. */
+type Messages = Partial<Readonly<Record<RequestErrorCode, string>>>;
+
+/** Failures of any request. */
+const ANY_REQUEST: Messages = {
+  bad_request: "Host: expected one header, got 2",
+  missing_token: 'Authorization: expected "Bearer <ACCESS_TOKEN>", got nothing',
+  invalid_token:
+    "Authorization: expected a live token, got one that is unknown, expired or revoked",
+  request_timeout: "request: expected all of it sooner",
+  header_too_large: "headers: expected fewer bytes of them",
+  internal: "the server met a fault of its own; its operator finds the reason in the log",
+  tokens_unreadable:
+    "Authorization: cannot judge tokens now, because the server cannot read its token file; send the request again later",
+};
+
+/** Failures of any request for an operation. */
+const ANY_OPERATION: Messages = {
+  ...ANY_REQUEST,
+  insufficient_scope: 'Authorization: expected a token with the scope "read", got one with "write"',
+  expectation_failed: "Expect: expected 100-continue or nothing",
+  overloaded: "Cannot take the request now: too many are under way; send it again later",
+  store_failed:
+    "Cannot use the store: it has stopped after a failure of its disk or data directory; the outcome of a create is unknown: send the identical request again",
+  closed: "Cannot use the store: it is closed",
+};
+
+/** The answers to failures: their descriptions, and the headers that depend on the operation. */
+const FAILED: Readonly<Record<string, readonly [description: string, ...headers: string[]]>> = {
+  400: ["Unexpected error"],
+  401: ["The request has no live token."],
+  403: ["The token lacks the required scope.", "WWW-Authenticate"],
+  404: ["There is no such plant, or its id is not in the canonical form."],
+  405: ["The path does not have this method.", "Allow"],
+  408: ["The request arrived too slowly."],
+  413: ["The body is too long."],
+  415: ["The body is not JSON in UTF-8, or it is compressed."],
+  417: ["`Expect` is not 100-continue."],
+  431: ["The request line and headers are too long."],
+  500: ["A defect of the server."],
+  503: [
+    "Send the identical request again later; without a `Retry-After`, only the operator can help. After `write_failed` and `store_failed` the outcome of a create is unknown; after the others nothing was stored.",
+  ],
+};
+
+/** The answers to these failures, by status, with an example for each code. */
+function failures(messages: Messages) {
+  const all = Object.entries(messages).map(([code, message]) => {
+    return { ...FAILURES[code as RequestErrorCode], code, message };
+  });
+  const answers: Record<string, object> = {};
+  for (const [status, [description, ...headers]] of Object.entries(FAILED)) {
+    const some = all.filter((failure) => failure.status === Number(status));
+    if (some.length === 0) continue;
+    const examples = some.map(({ code, error, message }) => [code, { error, message }]);
+    const content = json(ref("schemas", "Error"), Object.fromEntries(examples));
+    for (const failure of some) headers.push(...Object.keys(failure.headers ?? {}));
+    const mark = status === "400" ? {} : ADDITION; // only the 400 is the owner's
+    answers[status] = { ...mark, ...answer(description, content, ...headers) };
+  }
+  return answers;
 }
 
 function header(description: string, example: string | number) {
@@ -67,9 +111,15 @@ function header(description: string, example: string | number) {
   return { ...ADDITION, description, schema: { type }, example };
 }
 
+function parameter(place: string, name: string, description: string, schema: object) {
+  return { name, in: place, required: place === "path", description, schema };
+}
+
+const INT64 = { type: "integer", format: "int64" };
+const INT32 = { type: "integer", format: "int32" };
+
 const ID = {
-  type: "integer",
-  format: "int64",
+  ...INT64,
   description:
     "The identification number of the plant: any int64, exactly. JavaScript's `JSON.parse` loses digits beyond 2^53.",
 };
@@ -79,18 +129,7 @@ const PLANT = {
   tag: { type: "string", description: "The tag that specifies the type of the plant." },
 };
 
-const TOKENS_UNREADABLE: Failures = {
-  tokens_unreadable:
-    "Authorization: cannot judge tokens now, because the server cannot read its token file; send the request again later",
-};
-
-const UNAVAILABLE: Failures = {
-  overloaded: "Cannot take the request now: too many are under way; send it again later",
-  store_failed:
-    "Cannot use the store: it has stopped after a failure of its disk or data directory; the outcome of a create is unknown: send the identical request again",
-  closed: "Cannot use the store: it is closed",
-  ...TOKENS_UNREADABLE,
-};
+const TAG = '"shTb6xM-xZAPIh8vb0ej9u"';
 
 const COMPONENTS = {
   securitySchemes: {
@@ -109,295 +148,161 @@ const COMPONENTS = {
       required: ["error", "message"],
       properties: {
         error: {
-          type: "integer",
-          format: "int32",
-          description: "The kind of failure: the status times 100, and a number. Never changes.",
+          ...INT32,
+          description: "The kind of failure: the status times 100, plus a number. Never changes.",
         },
         message: { type: "string", description: "For people. May change." },
       },
     },
   },
-  parameters: {
-    id: {
-      name: "id",
-      in: "path",
-      required: true,
-      description:
-        "The id in its canonical form: digits without a sign or zeros before them, or with `-`.",
-      schema: { type: "integer", format: "int64" },
-      example: 7,
-    },
-    limit: {
-      name: "limit",
-      in: "query",
-      description: "How many plants at most; a stream has all where none is given.",
-      schema: { type: "integer", format: "int32", minimum: 1, maximum: 1000, default: 100 },
-    },
-    after: {
-      name: "after",
-      in: "query",
-      description: "The id of the plant behind which to begin.",
-      schema: { type: "integer", format: "int64" },
-    },
-    ifNoneMatch: {
-      name: "If-None-Match",
-      in: "header",
-      description: "Tags of what the client has.",
-      schema: { type: "string" },
-      example: '"shTb6xM-xZAPIh8vb0ej9u"',
-    },
-  },
   headers: {
-    Accept: header("The media type that would have been taken.", "application/json"),
-    "Accept-Encoding": header("The coding that would have been taken.", "identity"),
+    Accept: header("The media type that the server takes.", "application/json"),
+    "Accept-Encoding": header("The content coding that the server takes.", "identity"),
     "Access-Control-Allow-Headers": header("What a page may send.", "Authorization, Content-Type"),
     "Access-Control-Allow-Methods": header("The methods of the path.", "GET, HEAD, POST"),
-    "Access-Control-Allow-Origin": header("Whose pages are let in.", "https://app.example"),
-    "Access-Control-Expose-Headers": header("What a page may read.", "ETag, Link"),
-    "Access-Control-Max-Age": header("For how many seconds that holds.", 7200),
+    "Access-Control-Allow-Origin": header("Whose pages may read this.", "https://app.example"),
+    "Access-Control-Expose-Headers": header("Headers that a page may read.", "ETag, Link"),
+    "Access-Control-Max-Age": header("How long a browser may keep this, in seconds.", 7200),
     Allow: header("The methods of the path.", "GET, HEAD, POST"),
-    "Cache-Control": header("Who may keep the answer.", "no-store"),
-    ETag: header("The tag of the plant; strong.", '"shTb6xM-xZAPIh8vb0ej9u"'),
-    Link: header(
-      "The next page, relative to this one; none behind the last.",
-      '<?limit=100&after=107>; rel="next"',
-    ),
-    "Retry-After": header("In how many seconds to send the request again.", 1),
-    Vary: header("What the answer depends on.", "Origin"),
-    "WWW-Authenticate": header("What is needed.", 'Bearer realm="plant-store"'),
+    "Cache-Control": header("Which caches may keep the answer.", "no-store"),
+    ETag: header("The entity tag of the plant; strong.", TAG),
+    Link: header("The next page, if more plants follow.", '<?limit=100&after=107>; rel="next"'),
+    "Retry-After": header("When to send the request again, in seconds.", 1),
+    Vary: header("The request headers that the answer depends on.", "Origin"),
+    "WWW-Authenticate": header("The token that is required.", 'Bearer realm="plant-store"'),
     "X-Content-Type-Options": header("Always `nosniff`.", "nosniff"),
-    "X-Request-Id": header(
-      "The client's own where it is safe, else one of ours.",
-      "d293887cb9f4-51",
-    ),
+    "X-Request-Id": header("The client's id if it is safe, else a new one.", "d293887cb9f4-51"),
   },
-  responses: {
-    BadRequest: added("The request is not valid HTTP.", {
-      bad_request: "Host: expected one header, got 2",
-    }),
-    Unauthorized: added(
-      "There is no live token in the request.",
-      {
-        missing_token: 'Authorization: expected "Bearer <ACCESS_TOKEN>", got nothing',
-        invalid_token:
-          "Authorization: expected a live token, got one that is unknown, expired or revoked",
-      },
-      "WWW-Authenticate",
-    ),
-    Forbidden: added(
-      "The token lacks the scope that is needed.",
-      {
-        insufficient_scope:
-          'Authorization: expected a token with the scope "read", got one with "write"',
-      },
-      "WWW-Authenticate",
-    ),
-    TooSlow: added("The request came too slowly.", {
-      request_timeout: "request: expected all of it sooner",
-    }),
-    TooLarge: added("The body is too long.", {
-      body_too_large: "body: expected at most 1048576 bytes, got more",
-    }),
-    UnsupportedMediaType: added(
-      "The body is not JSON in UTF-8, or it is compressed.",
-      {
-        unsupported_media_type: "Content-Type: expected application/json in UTF-8, got nothing",
-        unsupported_encoding: "Content-Encoding: expected identity or nothing, got another coding",
-      },
-      "Accept",
-      "Accept-Encoding",
-    ),
-    ExpectationFailed: added("Something else than 100-continue is expected.", {
-      expectation_failed: "Expect: expected 100-continue or nothing",
-    }),
-    HeadersTooLarge: added("Request line and headers are too long.", {
-      header_too_large: "headers: expected fewer bytes of them",
-    }),
-    Internal: added("A defect of the server.", {
-      internal: "the server met a fault of its own; its operator finds the reason in the log",
-    }),
-    TokensUnreadable: added("Send the request again, later.", TOKENS_UNREADABLE, "Retry-After"),
-    Unavailable: added("Send the request again, later.", UNAVAILABLE, "Retry-After"),
-    CreateUnavailable: added(
-      "Send the identical request again, later; without a `Retry-After`, only the operator can help. The outcome is unknown after `write_failed` and `store_failed`; nothing was stored after the others.",
-      {
-        ...UNAVAILABLE,
-        write_failed:
-          "Cannot store it now: no space left on device (ENOSPC); the outcome is unknown: send the identical request again",
-        not_stored:
-          "Cannot store it: the log is full (it has reached its greatest length or number of plants); nothing was stored, and no retry will succeed",
-      },
-      "Retry-After",
-    ),
-  },
-};
-
-type SharedResponse = keyof (typeof COMPONENTS)["responses"];
-
-/** What HEAD is answered: what GET is, without the bodies. */
-function headResponses(responses: Readonly<Record<string, object>>) {
-  return Object.fromEntries(
-    Object.entries(responses).map(([status, response]) => {
-      const name = "$ref" in response ? String(response.$ref).replace(/.*\//, "") : undefined;
-      const whole: { readonly content?: unknown } =
-        name === undefined ? response : COMPONENTS.responses[name as SharedResponse];
-      const { content: _, ...head } = whole;
-      return [status, head];
-    }),
-  );
-}
-
-/** Any request may be answered so. */
-const ALWAYS = {
-  401: ref("responses", "Unauthorized"),
-  408: ref("responses", "TooSlow"),
-  431: ref("responses", "HeadersTooLarge"),
-  500: ref("responses", "Internal"),
-  503: ref("responses", "TokensUnreadable"), // an operation has more of them
-};
-
-/** And so, where it is a request for an operation. */
-const OF_OPERATIONS = {
-  ...ALWAYS,
-  403: ref("responses", "Forbidden"),
-  417: ref("responses", "ExpectationFailed"),
-  503: ref("responses", "Unavailable"), // a create has one of its own
 };
 
 const FERN = { id: 7, name: "Fern", tag: "indoor" };
+const IVY = { id: 8, name: "Ivy" };
 
 const CREATE_PLANT = {
   operationId: "createPlant",
   summary: "Create a plant",
   description:
-    "Creates a new plant in the store. The same plant sent again is answered alike and stored once, so a client that lost an answer sends the identical request again.",
+    "Creates a new plant in the store. If the same plant is sent again, the answer is the same and nothing is stored, so a client that lost an answer sends the identical request again.",
   tags: ["interface"],
   security: [{ bearerAuth: ["write"] }],
   requestBody: {
     required: true,
-    content: {
-      "application/json": {
-        schema: ref("schemas", "NewPlant"),
-        examples: { fern: { value: FERN }, untagged: { value: { id: 8, name: "Ivy" } } },
-      },
-    },
+    content: json(ref("schemas", "NewPlant"), { fern: FERN, untagged: IVY }),
   },
   responses: {
-    200: {
-      description: "Plant response: the plant was created, and is on the disk.",
-      headers: headers(),
-      content: {
-        "application/json": {
-          schema: ref("schemas", "Plant"),
-          examples: {
-            fern: { value: { name: "Fern", tag: "indoor" } },
-            untagged: { value: { name: "Ivy" } },
-          },
-        },
-      },
-    },
-    400: failure("Unexpected error", {
-      bad_request: "Host: expected one header, got 2",
+    200: answer(
+      "Plant response: the plant was created, and is on the disk.",
+      json(ref("schemas", "Plant"), {
+        fern: { name: "Fern", tag: "indoor" },
+        untagged: { name: "Ivy" },
+      }),
+    ),
+    ...failures({
+      ...ANY_OPERATION,
       invalid_utf8: "expected text in UTF-8, got other bytes",
       invalid_json: "malformed JSON: expected a member name at its byte 2, got the end of the text",
       duplicate_member: "id: expected once, given 2 times",
       invalid_plant: 'id: expected an int64, got the string "7"; name: required',
       conflict: "Cannot create plant 7: the id belongs to a plant with another name or tag",
+      body_too_large: "body: expected at most 1048576 bytes, got more",
+      unsupported_media_type: "Content-Type: expected application/json in UTF-8, got nothing",
+      unsupported_encoding: "Content-Encoding: expected identity or nothing, got another coding",
+      write_failed:
+        "Cannot store it now: no space left on device (ENOSPC); the outcome is unknown: send the identical request again",
+      not_stored:
+        "Cannot store it: the log is full (it has reached its greatest length or number of plants); nothing was stored, and no retry will succeed",
     }),
-    413: ref("responses", "TooLarge"),
-    415: ref("responses", "UnsupportedMediaType"),
-    ...OF_OPERATIONS,
-    503: ref("responses", "CreateUnavailable"),
   },
 };
 
+const READ = { tags: ["additions"], security: [{ bearerAuth: ["read"] }] };
+
 const LIST_PLANTS = {
+  ...READ,
   summary: "List plants in the order of their creation",
   description:
-    "A page of plants, no longer than `limit` and about 1 MiB, with a link to the next one; or, where `application/x-ndjson` is accepted with a higher quality than `application/json`, all of them as a stream.",
-  tags: ["additions"],
-  security: [{ bearerAuth: ["read"] }],
-  parameters: [ref("parameters", "limit"), ref("parameters", "after")],
+    "A page of at most `limit` plants and about 1 MiB, with a link to the next page; or all plants as a stream, if `Accept` gives `application/x-ndjson` a higher quality than `application/json`.",
+  parameters: [
+    parameter("query", "limit", "The most plants to send; a stream without it sends all of them.", {
+      ...INT32,
+      minimum: 1,
+      maximum: LIMIT_MAX,
+      default: LIMIT_DEFAULT,
+    }),
+    parameter("query", "after", "Start after the plant with this id.", INT64),
+  ],
   responses: {
-    200: {
-      description: "Plants.",
-      headers: headers("Link"),
-      content: {
-        "application/json": {
-          schema: { type: "array", items: ref("schemas", "NewPlant") },
-          examples: { page: { value: [FERN, { id: 8, name: "Ivy" }] } },
-        },
+    200: answer(
+      "Plants.",
+      {
+        ...json({ type: "array", items: ref("schemas", "NewPlant") }, { page: [FERN, IVY] }),
         "application/x-ndjson": {
           schema: { type: "string", description: "A NewPlant a line." },
-          examples: { lines: { value: '{"id":7,"name":"Fern","tag":"indoor"}\n' } },
+          examples: { lines: { value: `${JSON.stringify(FERN)}\n` } },
         },
       },
-    },
-    400: failure("The request is not valid HTTP, or its query not a list's.", {
-      bad_request: "Host: expected one header, got 2",
+      "Link",
+    ),
+    ...failures({
+      ...ANY_OPERATION,
       invalid_query: 'limit: expected one whole number from 1 to 1000, got "x"',
       unknown_cursor: "after: expected the id of a plant, got 9",
     }),
-    ...OF_OPERATIONS,
   },
 };
 
-const NOT_FOUND: Failures = { not_found: "path: expected /plants or /plants/{id}" };
+const NOT_FOUND: Messages = { not_found: "path: expected /plants or /plants/{id}" };
 
 const GET_PLANT = {
+  ...READ,
   summary: "Get a plant",
-  tags: ["additions"],
-  security: [{ bearerAuth: ["read"] }],
-  parameters: [ref("parameters", "ifNoneMatch")],
-  responses: {
-    200: {
-      description: "The plant, which never changes.",
-      headers: headers("ETag"),
-      content: {
-        "application/json": {
-          schema: ref("schemas", "NewPlant"),
-          examples: { fern: { value: FERN } },
-        },
-      },
-    },
-    304: {
-      description: "The plant has one of the tags that were sent.",
-      headers: bareHeaders("ETag"),
-    },
-    400: ref("responses", "BadRequest"),
-    404: failure("There is no such plant, or its id is not in the canonical form.", {
-      ...NOT_FOUND,
-      unknown_plant: "id: there is no plant 9",
+  parameters: [
+    parameter("header", "If-None-Match", "Entity tags of what the client has.", {
+      type: "string",
+      examples: [TAG],
     }),
-    ...OF_OPERATIONS,
-  },
-};
-
-const PREFLIGHT = {
-  summary: "Ask what a page of another origin may send, where it is let in",
-  tags: ["additions"],
-  security: [],
+  ],
   responses: {
-    204: {
-      description: "What may be sent; to a path where nothing is, whatever may be sent anywhere.",
-      headers: bareHeaders(
-        "Access-Control-Allow-Headers",
-        "Access-Control-Allow-Methods",
-        "Access-Control-Max-Age",
-      ),
-    },
-    400: ref("responses", "BadRequest"),
-    405: failure(
-      "A request with a token that is no preflight.",
-      { method_not_allowed: "method: expected one of GET, HEAD, POST, got OPTIONS" },
-      "Allow",
+    200: answer(
+      "The plant, which never changes.",
+      json(ref("schemas", "NewPlant"), { fern: FERN }),
+      "ETag",
     ),
-    ...ALWAYS,
+    304: emptyAnswer("The client already has this plant.", "ETag"),
+    ...failures({ ...ANY_OPERATION, ...NOT_FOUND, unknown_plant: "id: there is no plant 9" }),
   },
 };
 
+function preflight(operationId: string, messages: Messages = {}) {
+  const allowed = emptyAnswer(
+    "The methods and headers that a page may send to this path.",
+    "Access-Control-Allow-Headers",
+    "Access-Control-Allow-Methods",
+    "Access-Control-Max-Age",
+  );
+  return {
+    operationId,
+    summary: "Ask what a page of another origin may send",
+    tags: ["additions"],
+    security: [],
+    responses: {
+      204: allowed,
+      ...failures({
+        ...ANY_REQUEST,
+        method_not_allowed: "method: expected one of GET, HEAD, POST, got OPTIONS",
+        ...messages,
+      }),
+    },
+  };
+}
+
+/** The operation for HEAD: its answers have no bodies. */
 function headOf<T extends { readonly responses: Readonly<Record<string, object>> }>(operation: T) {
-  return { ...operation, responses: headResponses(operation.responses) };
+  const responses = Object.entries(operation.responses).map(([status, response]) => {
+    const { content: _, ...head }: { readonly content?: unknown } = response;
+    return [status, head];
+  });
+  return { ...operation, responses: Object.fromEntries(responses) };
 }
 
 /** For any OpenAPI tool; its members are those of OpenAPI 3.1.0. */
@@ -421,7 +326,7 @@ export const OPENAPI: Readonly<Record<string, unknown>> = {
     {
       name: "additions",
       description:
-        "Additive to the interface, which needs none of it; nor of what is marked `x-addition`.",
+        "Additions to the interface. It needs none of them, nor anything marked `x-addition`.",
     },
   ],
   paths: {
@@ -429,20 +334,18 @@ export const OPENAPI: Readonly<Record<string, unknown>> = {
       get: { operationId: "listPlants", ...LIST_PLANTS },
       head: { operationId: "headPlants", ...headOf(LIST_PLANTS) },
       post: CREATE_PLANT,
-      options: { operationId: "preflightPlants", ...PREFLIGHT },
+      options: preflight("preflightPlants"),
     },
     "/plants/{id}": {
-      parameters: [ref("parameters", "id")],
+      parameters: [
+        parameter("path", "id", "The id in canonical form: no leading zeros, no `+`.", {
+          ...INT64,
+          examples: [7],
+        }),
+      ],
       get: { operationId: "getPlant", ...GET_PLANT },
       head: { operationId: "headPlant", ...headOf(GET_PLANT) },
-      options: {
-        operationId: "preflightPlant",
-        ...PREFLIGHT,
-        responses: {
-          ...PREFLIGHT.responses,
-          404: failure("No preflight, and an id not in the canonical form.", NOT_FOUND),
-        },
-      },
+      options: preflight("preflightPlant", NOT_FOUND),
     },
   },
   components: COMPONENTS,

@@ -132,7 +132,8 @@ test("every error number is described at its status, by the name of its code, an
 });
 
 test("a page is described with the limits it has", () => {
-  const { minimum, maximum, default: usual } = LOOSE.components.parameters.limit.schema;
+  const [limit] = LOOSE.paths["/plants"].get.parameters;
+  const { minimum, maximum, default: usual } = limit.schema;
   assert.deepEqual([minimum, maximum, usual], [1, LIMIT_MAX, LIMIT_DEFAULT]);
 });
 
