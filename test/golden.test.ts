@@ -83,7 +83,7 @@ test("the index that version 1.0.0 keeps beside a long log is removed, and the l
   assert.deepEqual(read(folder, "plants.jsonl"), read(GOLDEN, "plants.jsonl"));
 });
 
-test("a plant of version 1.0.0 is replayed, and its id is taken", async (t) => {
+test("a repeat of a plant of version 1.0.0 answers as before, and another plant with its id is a conflict", async (t) => {
   const folder = copyGolden(t);
   const store = await openStore(t, folder);
   for (const plant of PLANTS) {
@@ -94,7 +94,7 @@ test("a plant of version 1.0.0 is replayed, and its id is taken", async (t) => {
   assert.deepEqual(read(folder, "plants.jsonl"), read(GOLDEN, "plants.jsonl"));
 });
 
-test("a new plant goes behind those of version 1.0.0", async (t) => {
+test("a new plant is appended after those of version 1.0.0", async (t) => {
   const folder = copyGolden(t);
   const store = await openStore(t, folder);
   assert.equal(await store.create({ id: 99n, name: "new" }), "created");
@@ -103,7 +103,7 @@ test("a new plant goes behind those of version 1.0.0", async (t) => {
   assert.deepEqual(read(folder, "plants.jsonl"), Buffer.concat([golden, line]));
 });
 
-test("plants written again from those of version 1.0.0 stand in the form they had", async (t) => {
+test("plants of version 1.0.0 that are written again have the same bytes", async (t) => {
   const folder = makeFolder(t);
   const store = await openStore(t, folder);
   const untouched = read(GOLDEN, "plants.jsonl").toString().replace("\ufeff", "").split("\n", 13);
@@ -111,7 +111,7 @@ test("plants written again from those of version 1.0.0 stand in the form they ha
   assert.deepEqual(read(folder, "plants.jsonl").toString().split("\n").slice(0, -1), untouched);
 });
 
-test("the tokens of version 1.0.0 are good or dead as they were", async (t) => {
+test("the tokens of version 1.0.0 are live or dead as they were", async (t) => {
   const folder = copyGolden(t);
   const tokens = await TokenRegistry.open(folder);
   t.after(() => tokens.close());
@@ -146,7 +146,7 @@ test("the directory of version 1.0.0 verifies, checksum and all, and can be back
   assert.equal((await collect(readPlants(copy))).length, PLANTS.length + 1);
 });
 
-test("the golden files are, to the byte, those that were kept then", () => {
+test("the files of version 1.0.0 are unchanged to the byte", () => {
   const names = Object.keys(SHA256);
   assert.deepEqual(readdirSync(GOLDEN).sort(), [".gitattributes", ...names].sort());
   for (const file of names) {

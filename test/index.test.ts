@@ -104,7 +104,7 @@ async function openGarden(t: TestContext): Promise<Garden> {
   return { folder, store, tokens, token };
 }
 
-test("mounted in somebody's server, the listener creates plants and asks for a token", async (t) => {
+test("the listener, mounted in another server, creates plants and asks for a token", async (t) => {
   const { folder, store, tokens, token } = await openGarden(t);
   const { url } = await serve(t, createRequestListener({ plants: store, tokens }));
 
@@ -119,7 +119,7 @@ test("mounted in somebody's server, the listener creates plants and asks for a t
   assert.equal(store.size, 1);
 });
 
-test("mounted twice in one server, each listener has its own store, tokens and path", async (t) => {
+test("two listeners mounted in one server each have their own store, tokens and path", async (t) => {
   const front = await openGarden(t);
   const back = await openGarden(t);
   const listeners = {
@@ -138,7 +138,7 @@ test("mounted twice in one server, each listener has its own store, tokens and p
   assert.equal((await post(`${url}/back/plants`, front.token)).status, 401);
 });
 
-test("what a framework passes besides request and response does no harm", async (t) => {
+test("further arguments that a framework passes to the listener are ignored", async (t) => {
   const { store, tokens, token } = await openGarden(t);
   const listener = createRequestListener({ plants: store, tokens });
   const next = () => assert.fail("the listener answers every request itself");
@@ -197,7 +197,7 @@ const VERIFIERS: readonly [says: string, tokens: TokenVerifier][] = [
 ];
 
 for (const [says, tokens] of VERIFIERS) {
-  test(`an embedder's own store and a token check that answers ${says} do their work`, async (t) => {
+  test(`an own store and an own token check that answers ${says} are used`, async (t) => {
     const plants = new Shed();
     const { url: base } = await serve(t, createRequestListener({ plants, tokens }));
     const url = `${base}/plants`;
@@ -229,7 +229,7 @@ const FAULTS: readonly [says: string, tokens: TokenVerifier, name: string][] = [
 ];
 
 for (const [says, tokens, name] of FAULTS) {
-  test(`${says} is answered 500 with no detail, and the reason goes to the operator`, async (t) => {
+  test(`${says} is answered 500 without details, and the reason is published as a warning`, async (t) => {
     const warnings = collectWarnings(t);
     const plants = new Shed();
     const { url: base } = await serve(t, createRequestListener({ plants, tokens }));
@@ -260,7 +260,7 @@ const READERS: readonly [says: string, read: (req: IncomingMessage, then: () => 
 ];
 
 for (const [says, read] of READERS) {
-  test(`a body of which somebody else has read ${says} is answered 500 that names the mistake`, async (t) => {
+  test(`a body of which other code has read ${says} is answered 500 that names the mistake`, async (t) => {
     const warnings = collectWarnings(t);
     const tokens = { verify: () => MEMBER };
     const listener = createRequestListener({ plants: new Shed(), tokens });

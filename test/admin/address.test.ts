@@ -19,7 +19,7 @@ const GOOD: readonly [text: string, url: string, isLocal: boolean][] = [
 ];
 
 for (const [text, url, local] of GOOD) {
-  test(`"${text}" is an admin address, ${local ? "of this machine alone" : "open to others"}`, () => {
+  test(`"${text}" is an admin address, reachable from ${local ? "this machine only" : "other machines"}`, () => {
     const address = parseAdminAddress(text);
     assert.equal(formatAdminAddress(address), url);
     assert.equal(isLocal(address), local);
@@ -30,7 +30,7 @@ const BAD = ["", "9180", ":9180", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", 
 const WORSE = ["::1:9180", "[127.0.0.1]:1", "a b:1", "a\n:1", `/${"x".repeat(107)}`];
 
 for (const text of [...BAD, ...WORSE]) {
-  test(`${JSON.stringify(text.slice(0, 20))} is no admin address`, () => {
+  test(`${JSON.stringify(text.slice(0, 20))} is not an admin address`, () => {
     assert.throws(() => parseAdminAddress(text), RangeError);
   });
 }
@@ -52,7 +52,7 @@ const HOSTS: readonly [host: string | undefined, isOwn: boolean][] = [
 ];
 
 for (const [host, isOwn] of HOSTS) {
-  test(`Host: ${host} ${isOwn ? "is" : "is not"} that of a listener at garden.example`, () => {
+  test(`a listener at garden.example ${isOwn ? "accepts" : "refuses"} the Host ${host}`, () => {
     assert.equal(isOwnHost(host, { host: "garden.example", port: 9180 }), isOwn);
     assert.equal(isOwnHost(host, { socketPath: "/x" }), true);
   });

@@ -63,7 +63,7 @@ function samplesOf(text: string): Map<string, number> {
   );
 }
 
-test("what happened is counted, under its status and error number", async (t) => {
+test("every answer is counted under its status and error number", async (t) => {
   const admin = await startBusy(t);
   const samples = samplesOf((await admin.get("/metrics")).text);
   const expected: readonly [name: string, value: number][] = [
@@ -104,7 +104,7 @@ test("what happened is counted, under its status and error number", async (t) =>
   }
 });
 
-test("successes and the server's own failures are 0 before the first, for a rate to begin with", async (t) => {
+test("the counters of successes and of server failures exist, as 0, before the first of them", async (t) => {
   const samples = samplesOf((await (await startAdmin(t)).get("/metrics")).text);
   for (const operation of ["create", "get", "list"]) {
     for (const [status, error] of [
@@ -118,7 +118,7 @@ test("successes and the server's own failures are 0 before the first, for a rate
   }
 });
 
-test("a disk that does not answer is left out, asked once at a time, and keeps nothing else back", async (t) => {
+test("while the disk does not answer, its metric is missing, and the others are shown at once", async (t) => {
   const admin = await startAdmin(t);
   const answers: ((bytes: number) => void)[] = [];
   admin.status.free = () => new Promise((resolve) => answers.push(resolve));
@@ -136,7 +136,7 @@ test("a disk that does not answer is left out, asked once at a time, and keeps n
   });
 });
 
-test("before the store is open there are no plants to tell of, not none", async (t) => {
+test("before the store is open the metric of plants is missing, not 0", async (t) => {
   const admin = await startAdmin(t);
   admin.status.known = undefined;
   const samples = samplesOf((await admin.get("/metrics")).text);
@@ -144,7 +144,7 @@ test("before the store is open there are no plants to tell of, not none", async 
   assert.equal(samples.get('plant_store_state{state="ready"}'), 1);
 });
 
-test("every metric keeps the rules of the text format and of naming", async (t) => {
+test("every metric follows the text format and the naming rules of Prometheus", async (t) => {
   const admin = await startBusy(t);
   const { text } = await admin.get("/metrics");
   assert.ok(text.endsWith("\n"));
@@ -169,7 +169,7 @@ test("every metric keeps the rules of the text format and of naming", async (t) 
   assert.ok(seen.size > 20);
 });
 
-test("a histogram's buckets grow up to its count, the last of them without a bound", async (t) => {
+test("the buckets of a histogram grow up to its count, and the last one is +Inf", async (t) => {
   const admin = await startBusy(t);
   const { text } = await admin.get("/metrics");
   const samples = samplesOf(text);
@@ -192,7 +192,7 @@ test("a histogram's buckets grow up to its count, the last of them without a bou
   }
 });
 
-test("the process has one start, however often it is told", async (t) => {
+test("the start time of the process is the same in every answer", async (t) => {
   const admin = await startAdmin(t);
   const startOf = async () => {
     return samplesOf((await admin.get("/metrics")).text).get("process_start_time_seconds");
@@ -205,7 +205,7 @@ test("the process has one start, however often it is told", async (t) => {
   assert.equal(startedAt, Math.round(performance.timeOrigin));
 });
 
-test("open descriptors are told beside the most there may be", {
+test("the number of open files is shown, and their limit", {
   skip: existsSync("/proc/self/limits") ? false : "there is no /proc",
 }, async (t) => {
   const samples = samplesOf((await (await startAdmin(t)).get("/metrics")).text);
@@ -214,7 +214,7 @@ test("open descriptors are told beside the most there may be", {
   assert.ok(Number(samples.get("process_open_fds")) < Number(samples.get("process_max_fds")));
 });
 
-test("of two live tokens of one name, as an edited log may have them, the newest counts", async (t) => {
+test("if an edited log has two live tokens with one name, the expiry of the newest is shown", async (t) => {
   const admin = await startAdmin(t);
   admin.status.listed = [3000, 2000].map((expiresAt) => {
     return { name: "gardener", scopes: ["write"], expiresAt };
@@ -263,7 +263,7 @@ test("the documentation names every metric with its type and labels, and no othe
   }
 });
 
-test("memory is told, and how late timers fire", async (t) => {
+test("memory is shown, and how late timers fire", async (t) => {
   const admin = await startAdmin(t);
   const read = async () => samplesOf((await admin.get("/metrics")).text);
   const samples = await read();
@@ -284,7 +284,7 @@ test("memory is told, and how late timers fire", async (t) => {
 
 const hasPromtool = spawnSync("promtool", ["--version"]).status === 0;
 
-test("promtool finds nothing", {
+test("promtool accepts the metrics", {
   skip: hasPromtool ? false : "there is no promtool",
 }, async (t) => {
   const admin = await startBusy(t);

@@ -9,7 +9,7 @@ function startedAt(t: TestContext, time: number): History {
   return new History();
 }
 
-test("what happened in a second stands in its place once that second is over", (t) => {
+test("the history shows a second once it is over", (t) => {
   const history = startedAt(t, NOW - 5000);
   history.note(NOW - 1000, 3, 2);
   history.note(NOW - 1000, 4, 4.126);
@@ -21,14 +21,14 @@ test("what happened in a second stands in its place once that second is over", (
   assert.deepEqual(syncMsMax.slice(-3), [1, null, 4.13]);
 });
 
-test("nothing is known of the time before the start, which is not a time without creates", (t) => {
+test("the history shows nothing, instead of zeros, for the time before the start", (t) => {
   const history = startedAt(t, NOW - 2000);
   history.note(NOW - 1000, 3, 2);
   assert.deepEqual(history.read(NOW).creates.slice(-4), [null, null, 0, 3]);
   assert.equal(history.read(NOW).creates[0], null);
 });
 
-test("a second is kept for five minutes, and gone when its place is taken or it is older", (t) => {
+test("the history keeps a second for five minutes", (t) => {
   const history = startedAt(t, NOW);
   history.note(NOW, 5, 1);
   assert.equal(history.read(NOW + HISTORY_SECONDS * 1000).creates[0], 5);

@@ -26,7 +26,7 @@ const ROUTES: readonly [path: string, type: string][] = [
 ];
 
 for (const [path, type] of ROUTES) {
-  test(`GET ${path} is answered without a token, HEAD alike but for the body, POST by 405`, async (t) => {
+  test(`GET ${path} needs no token, HEAD has the same headers and no body, POST is answered 405`, async (t) => {
     const admin = await startAdmin(t);
     const answer = await admin.get(`${path}?x=1`);
     assert.deepEqual([answer.status, answer.headers["content-type"]], [200, type]);
@@ -48,7 +48,7 @@ for (const [path, type] of ROUTES) {
   });
 }
 
-test("the description that is served is the one of the library", async (t) => {
+test("/openapi.json is the document that the library exports", async (t) => {
   const { text } = await (await startAdmin(t)).get("/openapi.json");
   assert.deepEqual(JSON.parse(text), JSON.parse(JSON.stringify(OPENAPI)));
 });
@@ -60,13 +60,13 @@ for (const path of ["/nowhere", "/metrics/", "/__proto__", "//", "*"]) {
   });
 }
 
-test("the absolute form of a target, as proxies are asked, finds the same path", async (t) => {
+test("a target in absolute form, as sent to a proxy, finds the same path", async (t) => {
   const admin = await startAdmin(t);
   assert.equal((await admin.get(`${admin.server.url}/healthz?x=1`)).text, '{"status":"ok"}\n');
   assert.equal((await admin.get(`${admin.server.url}/nowhere`)).status, 404);
 });
 
-test("a name that somebody has resolve to this machine is refused, whatever it asks for", async (t) => {
+test("a request whose Host is a foreign name is refused on every path", async (t) => {
   const admin = await startAdmin(t);
   for (const path of ["/", "/metrics", "/nowhere"]) {
     const answer = await admin.get(path, { headers: { Host: "evil.example:9180" } });
@@ -74,7 +74,7 @@ test("a name that somebody has resolve to this machine is refused, whatever it a
   }
 });
 
-test("the name that the listener was given is its own", async (t) => {
+test("the name that the listener was started with is accepted as Host", async (t) => {
   const host = hostname();
   const address = await lookup(host).catch(() => undefined);
   if (address === undefined) return t.skip("the name of this machine has no address");
@@ -200,13 +200,13 @@ for (const [says, free, later] of FREE_LATER) {
   });
 }
 
-test("a plant that a full log has no room for leaves the server ready", async (t) => {
+test("a full log leaves the server ready", async (t) => {
   const admin = await startAdmin(t);
   publishRefusal(50305);
   assert.equal((await admin.get("/readyz")).status, 200);
 });
 
-test("as long as no write was refused, readiness does not wait for the disk", async (t) => {
+test("/readyz does not ask the disk unless a write was refused", async (t) => {
   const admin = await startAdmin(t);
   admin.status.free = () => assert.fail("the disk was asked");
   assert.equal((await admin.get("/readyz")).status, 200);
@@ -254,7 +254,7 @@ async function listenAt(t: TestContext, socketPath: string): Promise<AdminServer
   return server;
 }
 
-test("a socket is for its owner alone, answers, and is gone after the stop", async (t) => {
+test("a socket has mode 0600, answers, and is removed by the stop", async (t) => {
   const path = join(makeFolder(t), "admin.sock");
   const admin = await startAdmin(t, { socketPath: path });
   assert.equal(admin.server.url, `unix:${path}`);
@@ -264,7 +264,7 @@ test("a socket is for its owner alone, answers, and is gone after the stop", asy
   assert.equal(existsSync(path), false);
 });
 
-test("a socket is nobody else's from the moment it is there", async (t) => {
+test("a socket has mode 0600 from the moment it exists", async (t) => {
   const path = join(makeFolder(t), "admin.sock");
   const modes: number[] = [];
   const listen = net.Server.prototype.listen;
@@ -299,14 +299,14 @@ async function leaveSocket(t: TestContext): Promise<string> {
   return path;
 }
 
-test("a socket that a dead process left is replaced; one that somebody answers is not", async (t) => {
+test("the socket of a dead process is replaced; that of a living one is not", async (t) => {
   const path = await leaveSocket(t);
   await listenAt(t, path);
   await assert.rejects(listenAt(t, path), { code: "EADDRINUSE" });
   assert.ok(existsSync(path));
 });
 
-test("of three that find the socket of a dead process one listens, and is reached", async (t) => {
+test("if three servers find the socket of a dead process, one of them listens and is reached", async (t) => {
   const path = await leaveSocket(t);
   const starts = await Promise.allSettled([1, 2, 3].map(() => listenAt(t, path)));
   const faults = starts.map((start) => start.status === "rejected" && start.reason.code);
@@ -314,7 +314,7 @@ test("of three that find the socket of a dead process one listens, and is reache
   await once(net.connect(path).unref(), "connect");
 });
 
-test("a socket whose mode cannot be set is listened on no more", async (t) => {
+test("a listener whose socket cannot get its mode closes it", async (t) => {
   const path = join(makeFolder(t), "admin.sock");
   // FAKE: some mounts of containers refuse it for sockets.
   const refused = t.mock.method(fs, "chmodSync", () => {
@@ -330,7 +330,7 @@ test("a socket whose mode cannot be set is listened on no more", async (t) => {
   assert.equal(existsSync(path), false);
 });
 
-test("what stands at the path and is no socket stays as it is", async (t) => {
+test("a file at the path that is not a socket is left alone", async (t) => {
   const folder = makeFolder(t);
   writeFileSync(join(folder, "file"), "kept", { mode: 0o644 });
   mkdirSync(join(folder, "folder"));
@@ -341,7 +341,7 @@ test("what stands at the path and is no socket stays as it is", async (t) => {
   }
 });
 
-test("a listener that other machines may reach says so", async (t) => {
+test("a listener that other machines can reach logs a warning", async (t) => {
   const warnings = collectWarnings(t, "0.0.0.0");
   await startAdmin(t, { host: "0.0.0.0", port: 0 });
   assert.equal(warnings.length, 1);

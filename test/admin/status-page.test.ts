@@ -11,7 +11,7 @@ import { makeFolder } from "../support/folders.ts";
 /** Screenshots stay where somebody wants to look at them. */
 const SHOTS = process.env.SCREENSHOTS;
 
-test("the page names nothing outside of itself, and has no style or program but what its policy names", () => {
+test("the page loads nothing from elsewhere, and its policy names its only style and script", () => {
   const places = [...STATUS_PAGE.matchAll(/(?:href|src)="([^"]*)"/g)].map(([, place]) => place);
   assert.deepEqual(
     places.filter((place) => !place?.startsWith("data:")),
@@ -86,7 +86,7 @@ describe("in a real Chromium", { skip: skip ?? false, timeout: 60_000 }, () => {
   const text = (page: Page, id: string) =>
     page.evaluate<string>(`document.getElementById(${JSON.stringify(id)}).innerText`);
 
-  test("it shows the store, its errors and its tokens, and asks nobody but its server", async (t) => {
+  test("it shows the store, its errors and its tokens, and sends requests to its server only", async (t) => {
     const admin = await startBusy(t);
     const { page, complaints, asked } = await visit(t, admin);
     assert.equal(await text(page, "state"), "ready");
@@ -112,7 +112,7 @@ describe("in a real Chromium", { skip: skip ?? false, timeout: 60_000 }, () => {
     assert.deepEqual(complaints, []);
   });
 
-  test("a store that has just begun has no rate, no peak and no checkpoint yet", async (t) => {
+  test("it shows no rate, no peak and no checkpoint for a store that has just started", async (t) => {
     t.mock.method(Date, "now", () => 1_800_000_000_500); // the first second is not over
     const { page } = await visit(t, await startAdmin(t));
     assert.equal(await text(page, "rate"), "–");
@@ -124,7 +124,7 @@ describe("in a real Chromium", { skip: skip ?? false, timeout: 60_000 }, () => {
     );
   });
 
-  test("it follows the server: its state, and that it is gone", async (t) => {
+  test("it shows each change of state, and when the server is gone", async (t) => {
     const admin = await startBusy(t);
     const { page } = await visit(t, admin);
     admin.status.current = "draining";
@@ -134,7 +134,7 @@ describe("in a real Chromium", { skip: skip ?? false, timeout: 60_000 }, () => {
     await page.waitForFunction('document.getElementById("state").className === "silent"');
   });
 
-  test("the policy lets no other program or style run", async (t) => {
+  test("the policy blocks every other script and style", async (t) => {
     const { page } = await visit(t, await startBusy(t));
     await page.evaluate(`{
       const script = document.createElement("script");

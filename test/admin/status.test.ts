@@ -6,7 +6,7 @@ import { startAdmin } from "../support/admin.ts";
 /** In milliseconds since 1970. */
 const START = 1_800_000_000_000;
 
-test("errors stand by kind, all operations together, the one that came last first", async (t) => {
+test("errors are listed by number, over all operations, the latest first", async (t) => {
   const admin = await startAdmin(t);
   const now = t.mock.method(Date, "now");
   const fail = (at: number, error: number, operation?: string) => {

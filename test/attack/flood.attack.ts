@@ -57,7 +57,7 @@ async function isOpen(port: number): Promise<boolean> {
 }
 
 for (const [what, request] of FLOODS) {
-  test(`a flood of ${what} is over soon after it ends`, TIMEOUT, async (t) => {
+  test(`the server recovers soon after a flood of ${what}`, TIMEOUT, async (t) => {
     const port = await freePort();
     const floor = fileURLToPath(new URL("../bench/floor.mjs", import.meta.url));
     const bare = spawn(process.execPath, [floor, String(port)], { stdio: "ignore" });

@@ -22,7 +22,7 @@ const SHAPES: readonly Shape[] = [
 
 for (const shape of SHAPES) {
   test(
-    `${CONNECTIONS} connections with ${shape} leave a server that serves others`,
+    `beside ${CONNECTIONS} connections with ${shape} the server still serves other clients`,
     TIMEOUT,
     async (t) => {
       const crowd = await Crowd.start(t);

@@ -30,7 +30,7 @@ const TAILS: readonly [says: string, tail: string][] = [
 ];
 
 for (const [says, tail] of TAILS) {
-  test(`a token log that ends in ${says} is read without it; the next change puts it aside`, async (t) => {
+  test(`the tail of a token log that ends in ${says} is ignored, and the next change moves it to quarantine`, async (t) => {
     const folder = makeFolder(t);
     const token = await createToken(folder, { name: "a" });
     const whole = readTokenLog(folder);
@@ -67,7 +67,7 @@ test("a token log that is cut at any byte of its last line keeps every token bef
   }
 });
 
-test("a token log that was replaced by a rename takes the next change, and keeps it", async (t) => {
+test("a change after the token log was replaced by a rename is written to the new file", async (t) => {
   const folder = makeFolder(t);
   const first = await createToken(folder, { name: "a" });
   const registry = await openRegistry(t, folder);
@@ -111,7 +111,7 @@ const JUMPS: readonly [says: string, byMs: number][] = [
 ];
 
 for (const [says, byMs] of JUMPS) {
-  test(`with a clock ${says}, the order of the lines says which tokens are live`, async (t) => {
+  test(`with a clock ${says}, the order of the lines decides which tokens are live`, async (t) => {
     const folder = makeFolder(t);
     const first = await createToken(folder, { name: "a" });
     const kept = await createToken(folder, { name: "kept" });
@@ -140,7 +140,7 @@ const TIMES: readonly [says: string, at: Date][] = [
 
 for (const [says, at] of TIMES) {
   for (const clockMs of [-YEAR_MS, 0, YEAR_MS]) {
-    test(`a change is seen behind a time stamp ${says}, with the clock off by ${clockMs} ms`, async (t) => {
+    test(`a change is noticed although the time stamp ${says}, and the clock is off by ${clockMs} ms`, async (t) => {
       const folder = makeFolder(t);
       const token = await createToken(folder, { name: "a" });
       utimesSync(tokenLogPath(folder), at, at);

@@ -8,7 +8,7 @@ import { collectWarnings } from "../support/watch.ts";
 
 const REVOCATION = '{"event":"revoked","name":"a","revokedAt":"2026-01-01T00:00:00.000Z"}';
 
-test("a torn last line is not read, and goes to quarantine at the next change", async (t) => {
+test("a torn last line is ignored, and the next change moves it to quarantine", async (t) => {
   const folder = makeFolder(t);
   const warnings = collectWarnings(t);
   await createToken(folder, { name: "a" });
@@ -30,7 +30,7 @@ test("a torn last line is not read, and goes to quarantine at the next change", 
   assert.ok(readTokenLog(folder).startsWith(whole));
 });
 
-test("a last line that lacks only its line feed counts, and is completed at the next change", async (t) => {
+test("a last line that lacks only its line feed counts, and the next change completes it", async (t) => {
   const folder = makeFolder(t);
   await createToken(folder, { name: "a" });
   appendFileSync(tokenLogPath(folder), REVOCATION);
@@ -75,7 +75,7 @@ for (const [says, edit] of READABLE) {
   });
 }
 
-test("a damaged line refuses every use, naming path, line and byte, and changes nothing", async (t) => {
+test("a damaged line makes every use fail with path, line and byte, and nothing is changed", async (t) => {
   const folder = makeFolder(t);
   await createToken(folder, { name: "a" });
   const firstLine = readTokenLog(folder);
@@ -99,7 +99,7 @@ test("a damaged line refuses every use, naming path, line and byte, and changes 
   assert.equal(readTokenLog(folder), damaged);
 });
 
-test("a change that was refused gives the lock free", async (t) => {
+test("a change that failed releases the lock", async (t) => {
   const folder = makeFolder(t);
   writeTokenLog(folder, "damage\n");
   await assert.rejects(createToken(folder, { name: "a" }), { code: "corruption" });

@@ -48,7 +48,7 @@ test("a created token is one line with its hash, and is listed", async (t) => {
   ]);
 });
 
-test("a token may write and never expires unless it is said", async (t) => {
+test("a token has the scope write and no expiry by default", async (t) => {
   const folder = makeFolder(t);
   await createToken(folder, { name: "ci" });
   const [token] = await listTokens(folder);
@@ -77,7 +77,7 @@ test("no text of a token is ever on disk", async (t) => {
   }
 });
 
-test("a live name is taken; a revoked one is free again", async (t) => {
+test("the name of a live token is refused; that of a revoked one can be used again", async (t) => {
   const folder = makeFolder(t);
   const first = await createToken(folder, { name: "a" });
   const before = readTokenLog(folder);
@@ -119,7 +119,7 @@ test("a revocation of a name that has no live token is refused and writes nothin
   assert.equal(readTokenLog(folder), before);
 });
 
-test("the first token is made once, and again when no live one is left", async (t) => {
+test("createFirstToken() creates a token only if there is no live one", async (t) => {
   const folder = makeFolder(t);
   assert.match((await createFirstToken(folder, { name: "first" })) ?? "", /^pst_/);
   assert.equal(await createFirstToken(folder, { name: "second" }), undefined);
@@ -127,7 +127,7 @@ test("the first token is made once, and again when no live one is left", async (
   assert.match((await createFirstToken(folder, { name: "first" })) ?? "", /^pst_/);
 });
 
-test("no folder and no file hold no tokens, and listing makes none", async (t) => {
+test("without a folder or a file there are no tokens, and listing creates neither", async (t) => {
   const folder = makeFolder(t);
   assert.deepEqual(await listTokens(folder), []);
   assert.deepEqual(await listTokens(join(folder, "none")), []);
@@ -162,7 +162,7 @@ for (const [says, newToken] of IMPOSSIBLE) {
   });
 }
 
-test("twenty tokens created at once in one process are all there", TIMEOUT, async (t) => {
+test("one process that creates twenty tokens at once loses none", TIMEOUT, async (t) => {
   const folder = makeFolder(t);
   const names = Array.from({ length: 20 }, (_, n) => `token-${n}`);
   const tokens = await Promise.all(names.map((name) => createInTurn(folder, { name })));
@@ -195,7 +195,7 @@ for (const [says, count, create] of [
   });
 }
 
-test("tokens are created and revoked beside an open store", async (t) => {
+test("tokens can be created and revoked while a store is open", async (t) => {
   const folder = makeFolder(t);
   const store = await PlantStore.open(folder);
   t.after(() => store.close());
@@ -204,7 +204,7 @@ test("tokens are created and revoked beside an open store", async (t) => {
   assert.equal((await listTokens(folder))[0]?.revokedAt !== undefined, true);
 });
 
-test("a new folder and the token log are closed to others", async (t) => {
+test("a new folder and the token log can be read by their owner only", async (t) => {
   const folder = join(makeFolder(t), "new");
   await createToken(folder, { name: "a" });
   assert.equal(statSync(folder).mode & 0o777, 0o700);

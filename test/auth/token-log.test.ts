@@ -66,7 +66,7 @@ const OTHER_NAMES = [
 ];
 
 for (const name of OTHER_NAMES) {
-  test(`${JSON.stringify(name)} is no token name`, () => {
+  test(`${JSON.stringify(name)} is not a token name`, () => {
     assert.equal(isTokenName(name), false);
     assert.throws(() => decode({ ...CREATED, name }), { code: "corruption" });
   });
@@ -86,7 +86,7 @@ test("a revoked event is read with its time as milliseconds", () => {
   assert.deepEqual(decode(REVOKED), { ...REVOKED, revokedAt: TIME });
 });
 
-test("members nobody knows are ignored, and do not come back", () => {
+test("unknown members are ignored, and are not written again", () => {
   const line = JSON.stringify(CREATED).replace("{", '{"by":{"id":1},"__proto__":{"name":"b"},');
   assert.deepEqual(decode(line), { ...CREATED, createdAt: TIME });
   assert.deepEqual(decode({ ...REVOKED, why: "lost" }), { ...REVOKED, revokedAt: TIME });
@@ -155,7 +155,7 @@ test("encode and decode are inverses, and an event is one line", () => {
   );
 });
 
-test("times are written as people read them", () => {
+test("times are written in ISO 8601", () => {
   const line = encodeTokenEvent({ event: "revoked", name: "a", revokedAt: TIME });
   assert.equal(line, JSON.stringify(REVOKED));
 });
@@ -173,7 +173,7 @@ const LIVES: readonly [says: string, token: TokenRecord, now: number, isGood: bo
 ];
 
 for (const [says, token, now, isGood] of LIVES) {
-  test(`a token ${says} is ${isGood ? "good" : "not good"}`, () => {
+  test(`a token ${says} is ${isGood ? "live" : "not live"}`, () => {
     assert.equal(isLive(token, now), isGood);
   });
 }
@@ -204,7 +204,7 @@ test("a revocation ends the token of its name and no other", () => {
   assert.equal(set.tokens[1]?.revokedAt, undefined);
 });
 
-test("a name is free again after a revocation, and the next token of it lives", () => {
+test("a name can be used again after a revocation, and its new token is live", () => {
   const set = new TokenSet();
   set.apply(created("a", 1));
   set.apply({ event: "revoked", name: "a", revokedAt: 2 });
@@ -219,7 +219,7 @@ test("a name is free again after a revocation, and the next token of it lives", 
   );
 });
 
-test("a name is free again after an expiry", () => {
+test("a name can be used again after an expiry", () => {
   const set = new TokenSet();
   set.apply(created("a", 1, 10));
   assert.equal(set.findLive("a", 9)?.createdAt, 1);
@@ -228,7 +228,7 @@ test("a name is free again after an expiry", () => {
   assert.equal(set.findLive("a", 12)?.createdAt, 11);
 });
 
-test("a revocation of a name nobody has changes nothing", () => {
+test("a revocation of an unknown name changes nothing", () => {
   const set = new TokenSet();
   set.apply(created("a", 1));
   set.apply({ event: "revoked", name: "b", revokedAt: 2 });
@@ -236,7 +236,7 @@ test("a revocation of a name nobody has changes nothing", () => {
   assert.equal(set.tokens.length, 1);
 });
 
-test("the tokens that were not revoked are found without those that were", () => {
+test("the tokens that were not revoked can be listed alone", () => {
   const set = new TokenSet();
   for (let dead = 0; dead < 100_000; dead++) {
     set.apply(created("dead", dead));

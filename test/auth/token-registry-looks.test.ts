@@ -98,7 +98,7 @@ for (const isOld of [false, true]) {
   });
 }
 
-test("a token is good up to its expiry and not a moment longer, without a look at the file", async (t) => {
+test("a token is valid up to its expiry and no longer, without a look at the file", async (t) => {
   const folder = makeFolder(t);
   const expiresAt = Date.now() + 3_600_000;
   const token = await createToken(folder, { name: "a", expiresAt });
@@ -129,7 +129,7 @@ test("a verdict is current until its token is revoked or expires, and no longer"
   assert.equal(registry.isCurrent(b), false);
 });
 
-test("a verdict stays current while others come and go, and is none of its token's later rights", async (t) => {
+test("a verdict stays current while other tokens change, until its own token changes", async (t) => {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "a" });
   const { registry, look } = await openByHand(t, folder);
@@ -146,7 +146,7 @@ test("a verdict stays current while others come and go, and is none of its token
   assert.deepEqual(registry.verify(token)?.scopes, ["read"]);
 });
 
-test("a fault of the log is told once, not at every look; another, or the same again later, anew", async (t) => {
+test("a fault of the log is warned about once; another fault, or the same one later, again", async (t) => {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "a" });
   const good = readTokenLog(folder);
@@ -172,7 +172,7 @@ function countParsed(t: TestContext): () => number {
   return () => spy.mock.callCount();
 }
 
-test("a look parses only the events that were appended since the one before", async (t) => {
+test("a look parses only the events that were appended since the last look", async (t) => {
   const folder = makeFolder(t);
   const first = await createToken(folder, { name: "first" });
   for (let dead = 0; dead < 50; dead++) {
@@ -192,7 +192,7 @@ test("a look parses only the events that were appended since the one before", as
   assert.equal(parsed(), 1);
 });
 
-test("a look parses everything where a byte before the appended events has changed", async (t) => {
+test("a look parses the whole log if a byte before the appended events has changed", async (t) => {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "aa" });
   const { registry, look } = await openByHand(t, folder);
@@ -205,7 +205,7 @@ test("a look parses everything where a byte before the appended events has chang
   );
 });
 
-test("a look that met an unparsable line takes the log whole once that is mended", async (t) => {
+test("once an unreadable line is repaired, the next look reads the whole log", async (t) => {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "a" });
   const { registry, look } = await openByHand(t, folder);
@@ -225,7 +225,7 @@ test("a look that met an unparsable line takes the log whole once that is mended
   assert.equal(registry.verify(token), undefined);
 });
 
-test("a last event without its line feed counts, and so does what it becomes", async (t) => {
+test("a last event without its line feed counts, and counts once when it is completed", async (t) => {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "a" });
   const { registry, look } = await openByHand(t, folder);
@@ -243,7 +243,7 @@ test("a last event without its line feed counts, and so does what it becomes", a
   assert.equal(registry.verify(token)?.name, "a");
 });
 
-test("looks that begin at the same time are made one after the other", async (t) => {
+test("looks that are asked for at the same time run one after the other", async (t) => {
   const folder = makeFolder(t);
   await createToken(folder, { name: "a" });
   const { registry } = await openByHand(t, folder);
@@ -285,7 +285,7 @@ const FAILURES: Readonly<Record<string, (log: string) => unknown>> = {
 };
 
 for (const [failure, spoil] of Object.entries(FAILURES)) {
-  test(`no token is judged once looks have failed for 1.4 s, until one succeeds: ${failure}`, async (t) => {
+  test(`once looks have failed for 1.4 s, no token is accepted until one succeeds: ${failure}`, async (t) => {
     const folder = makeFolder(t);
     const token = await createToken(folder, { name: "a" });
     const good = readTokenLog(folder);
@@ -321,7 +321,7 @@ for (const [failure, spoil] of Object.entries(FAILURES)) {
   });
 }
 
-test("a log that is missing for two looks ends the state in which no token is judged", async (t) => {
+test("a log that is missing for two looks means no tokens, not a failed look", async (t) => {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "a" });
   const { registry, look } = await openByHand(t, folder);
@@ -336,7 +336,7 @@ test("a log that is missing for two looks ends the state in which no token is ju
   assert.equal(registry.verify(token), undefined);
 });
 
-test("an unfinished last line is no failure, however long it stays", async (t) => {
+test("an unfinished last line is not a failed look, however long it stays", async (t) => {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "a" });
   const { registry, look } = await openByHand(t, folder);
@@ -349,7 +349,7 @@ test("an unfinished last line is no failure, however long it stays", async (t) =
   assert.equal(registry.verify(token)?.name, "a");
 });
 
-test("a registry keeps one descriptor, never of its log, and gives it back", {
+test("a registry keeps one spare descriptor, and releases it", {
   skip: existsSync("/proc/self/fd") ? false : "needs /proc",
 }, async (t) => {
   const spares = () =>

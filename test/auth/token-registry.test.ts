@@ -26,14 +26,14 @@ function inventToken(): string {
   return `pst_${randomBytes(32).toString("base64url")}`;
 }
 
-test("a live token is verified as its name and scopes, and nothing else is told of it", async (t) => {
+test("verify() returns the name and scopes of a live token, and nothing else", async (t) => {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "ci", scopes: ["read", "write"] });
   const registry = await openRegistry(t, folder);
   assert.deepEqual(registry.verify(token), { name: "ci", scopes: ["read", "write"] });
 });
 
-test("two looks at the token log take less than 2 s", async (t) => {
+test("two looks at the token log come within 2 s", async (t) => {
   const timers = t.mock.method(globalThis, "setTimeout");
   await openRegistry(t, makeFolder(t));
   const pauses = timers.mock.calls.map(({ arguments: [, ms] }) => Number(ms));
@@ -41,7 +41,7 @@ test("two looks at the token log take less than 2 s", async (t) => {
   assert.ok(2 * (pauses[0] ?? 0) < 2000);
 });
 
-test("what is not a live token to the letter is not verified", async (t) => {
+test("a text that differs from a live token in one character is refused", async (t) => {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "ci" });
   const revoked = await createToken(folder, { name: "old" });
@@ -68,7 +68,7 @@ test("what is not a live token to the letter is not verified", async (t) => {
   for (const other of others) assert.equal(registry.verify(other), undefined, other);
 });
 
-test("several tokens are live at once, each under its own name", async (t) => {
+test("several tokens can be live at once, each with its own name", async (t) => {
   const folder = makeFolder(t);
   const names = ["a", "b", "c"];
   const tokens = await Promise.all(names.map((name) => createToken(folder, { name })));
@@ -79,7 +79,7 @@ test("several tokens are live at once, each under its own name", async (t) => {
   );
 });
 
-test("a token that was used again under its name after a revocation is the new one alone", async (t) => {
+test("after a name was revoked and used again, only the new token is accepted", async (t) => {
   const folder = makeFolder(t);
   const first = await createToken(folder, { name: "a" });
   await revokeToken(folder, "a");
@@ -91,7 +91,7 @@ test("a token that was used again under its name after a revocation is the new o
 
 // At once, because each of them waits for looks at its file.
 suite("a registry follows its file", { concurrency: true }, () => {
-  test("a revocation is obeyed without a restart, and spares the others", async (t) => {
+  test("a revocation needs no restart, and other tokens stay valid", async (t) => {
     const folder = makeFolder(t);
     const token = await createToken(folder, { name: "a" });
     const other = await createToken(folder, { name: "b" });
@@ -102,14 +102,14 @@ suite("a registry follows its file", { concurrency: true }, () => {
     assert.equal(registry.verify(other)?.name, "b");
   });
 
-  test("the first token of an empty folder is known without a restart", async (t) => {
+  test("the first token of an empty folder is accepted without a restart", async (t) => {
     const folder = makeFolder(t);
     const registry = await openRegistry(t, folder);
     const token = await createToken(folder, { name: "a" });
     await until("the token is known", () => registry.verify(token)?.name === "a");
   });
 
-  test("a token that another process created is known, and its revocation obeyed", async (t) => {
+  test("a token that another process creates is accepted, and refused after its revocation", async (t) => {
     const folder = makeFolder(t);
     const registry = await openRegistry(t, folder);
     const created = await runCli(["token", "create", "a", "--data", folder]);
@@ -121,7 +121,7 @@ suite("a registry follows its file", { concurrency: true }, () => {
     await until("the revocation is obeyed", () => registry.verify(token) === undefined);
   });
 
-  test("a file renamed over the log is noticed, as editors save", async (t) => {
+  test("a file renamed over the log, as editors save, is noticed", async (t) => {
     const folder = makeFolder(t);
     const before = await createToken(folder, { name: "a" });
     const registry = await openRegistry(t, folder);
@@ -154,7 +154,7 @@ suite("a registry follows its file", { concurrency: true }, () => {
     await until("the revocation is obeyed", () => registry.verify(token) === undefined);
   });
 
-  test("a log that stays away means no tokens; when it is back, its tokens are", async (t) => {
+  test("a log that stays missing means no tokens; when it is back, its tokens are valid again", async (t) => {
     const folder = makeFolder(t);
     const token = await createToken(folder, { name: "a" });
     const registry = await openRegistry(t, folder);
@@ -164,7 +164,7 @@ suite("a registry follows its file", { concurrency: true }, () => {
     await until("the token is back", () => registry.verify(token)?.name === "a");
   });
 
-  test("a log that was emptied means no tokens", async (t) => {
+  test("an empty log means no tokens", async (t) => {
     const folder = makeFolder(t);
     const token = await createToken(folder, { name: "a" });
     const registry = await openRegistry(t, folder);
@@ -172,7 +172,7 @@ suite("a registry follows its file", { concurrency: true }, () => {
     await until("there are no tokens", () => registry.verify(token) === undefined);
   });
 
-  test("a log that is damaged for a moment is no end of its tokens, with one warning; mended, it is followed", async (t) => {
+  test("a log that is damaged for a moment keeps its tokens, logs one warning, and is followed once it is repaired", async (t) => {
     const folder = makeFolder(t);
     const warnings = collectWarnings(t, folder);
     const token = await createToken(folder, { name: "a" });
@@ -194,7 +194,7 @@ suite("a registry follows its file", { concurrency: true }, () => {
     assert.equal(warnings.length, 1);
   });
 
-  test("a log that stays unreadable is the end of all tokens, with one warning, until it can be read", async (t) => {
+  test("while a log stays unreadable no token is accepted, and one warning is logged", async (t) => {
     const folder = makeFolder(t);
     const warnings = collectWarnings(t, folder);
     const token = await createToken(folder, { name: "a" });
@@ -212,13 +212,13 @@ suite("a registry follows its file", { concurrency: true }, () => {
     assert.equal(registry.verify(token)?.name, "a");
   });
 
-  test("a registry does not open on a damaged log", async (t) => {
+  test("a registry refuses to open a damaged log", async (t) => {
     const folder = makeFolder(t);
     writeTokenLog(folder, "damage\n");
     await assert.rejects(TokenRegistry.open(folder), { code: "corruption" });
   });
 
-  test("a closed registry keeps its last tokens and follows nothing more", async (t) => {
+  test("a closed registry keeps its last tokens and no longer follows the file", async (t) => {
     const folder = makeFolder(t);
     const token = await createToken(folder, { name: "a" });
     const closed = await openRegistry(t, folder);

@@ -3,7 +3,7 @@ import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { test } from "node:test";
 import { publishWarning } from "../../src/core/channels.ts";
 
-test("publishWarning() tells the subscribers of plant-store:warning, and no one who left", () => {
+test("publishWarning() reaches the present subscribers of plant-store:warning", () => {
   const cause = new Error("disk");
   const messages: unknown[] = [];
   const listen = (message: unknown) => messages.push(message);

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { CreatesInFlight } from "../../src/core/creates-in-flight.ts";
 
-test("of very many creates each is found while it is in flight, and none after", async () => {
+test("each of very many creates is found while it is in flight, and not afterwards", async () => {
   const storing: (() => void)[] = [];
   const creates = new CreatesInFlight((plant) => {
     return new Promise((resolve) => storing.push(() => resolve(plant)));

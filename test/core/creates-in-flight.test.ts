@@ -23,7 +23,7 @@ function begin(): { creates: CreatesInFlight; storing: Storing[] } {
   return { creates, storing };
 }
 
-test("a create whose id was free is created, and its repeats in flight share the outcome", async () => {
+test("repeats of a create in flight share its outcome", async () => {
   const { creates, storing } = begin();
   const first = creates.create(FERN);
   const same = creates.create({ ...FERN });
@@ -35,7 +35,7 @@ test("a create whose id was free is created, and its repeats in flight share the
   await assert.rejects(other, { code: "conflict" });
 });
 
-test("creates of an id that another plant has are judged by that plant", async () => {
+test("creates in flight whose id is taken are compared with the stored plant", async () => {
   const { creates, storing } = begin();
   const first = creates.create({ ...FERN, tag: "other" });
   const same = creates.create({ ...FERN });
@@ -45,7 +45,7 @@ test("creates of an id that another plant has are judged by that plant", async (
   assert.equal(storing.length, 1);
 });
 
-test("a create that failed fails its repeats alike, and the next create stores again", async () => {
+test("when a create fails, its repeats fail in the same way, and the next create tries again", async () => {
   const { creates, storing } = begin();
   const error = new PlantStoreError("write_failed", "full");
   const first = creates.create(FERN);

@@ -8,7 +8,7 @@ interface Work {
   fail(error: Error): void;
 }
 
-test("a gate lets no more through at once than it has places, and the others in their order", async () => {
+test("a gate runs at most its number of tasks at once, and the others in order", async () => {
   const gate = new Gate(2);
   const begun: Work[] = [];
   const pass = (name: string) =>

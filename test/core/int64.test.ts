@@ -76,7 +76,7 @@ test("parseInt64() is the inverse of String() on every int64", () => {
   );
 });
 
-test("parseInt64() judges any spelling of digits and exponent as exact arithmetic does", () => {
+test("parseInt64() agrees with exact arithmetic on any digits and exponent", () => {
   const digits = fc.stringMatching(/^[0-9]{1,25}$/);
   const spelling = fc.tuple(fc.boolean(), digits, digits, fc.integer({ min: -45, max: 45 }));
   fc.assert(

@@ -57,7 +57,7 @@ const KINDS: readonly [text: string, kind: JsonKind][] = [
 ];
 
 for (const [text, kind] of KINDS) {
-  test(`scanJson() and jsonKindAt() say what ${text} is and where it stands`, () => {
+  test(`scanJson() and jsonKindAt() report the kind and place of ${text}`, () => {
     const bytes = Buffer.from(` \n${text}\t`);
     const value = scanJson(bytes, () => {});
     assert.deepEqual(value, { kind, start: 2, end: 2 + text.length });
@@ -77,7 +77,7 @@ const FAULT_BYTES: readonly [text: string, byte: number][] = [
 ];
 
 for (const [text, byte] of FAULT_BYTES) {
-  test(`scanJson() names byte ${byte} as the fault of ${JSON.stringify(text)}`, () => {
+  test(`scanJson() reports byte ${byte} as the fault of ${JSON.stringify(text)}`, () => {
     assert.throws(
       () => scanJson(Buffer.from(text), () => {}),
       (error) =>

@@ -18,7 +18,7 @@ const NAMES = Object.keys(NUMBER_OPTIONS) as NumberOptionName[];
 for (const name of NAMES) {
   const { default: byDefault, min, max }: NumberOption = NUMBER_OPTIONS[name];
 
-  test(`${name} is ${byDefault ?? "not fixed"} by default, and takes whole numbers from ${min} to ${max}`, () => {
+  test(`${name} is ${byDefault ?? "not fixed"} by default, and accepts whole numbers from ${min} to ${max}`, () => {
     const read = (value: number) => {
       assertNumber(name, value);
       return value;
@@ -54,7 +54,7 @@ for (const name of NAMES.filter((name) => !NOT_IN_TABLE.includes(name))) {
   });
 }
 
-test("text must be a string, and not an empty one", () => {
+test("an option that is a text must be a string, and not an empty one", () => {
   assertText("host", "::1");
   assert.throws(() => assertText("host", ""), { name: "RangeError", message: namedBy("host") });
   assertString("basePath", "");
@@ -67,7 +67,7 @@ test("text must be a string, and not an empty one", () => {
   }
 });
 
-test("a function may be absent, and an object must have its methods", () => {
+test("an option that is a function may be absent, and an object must have its methods", () => {
   assertFunction("onProgress", undefined);
   assertFunction("onProgress", () => {});
   assert.throws(() => assertFunction("onProgress", "no"), { message: namedBy("onProgress") });

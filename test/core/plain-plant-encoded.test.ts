@@ -46,7 +46,7 @@ const TAKEN: readonly [text: string, id: bigint][] = [
 ];
 
 for (const [text, id] of TAKEN) {
-  test(`EncodedPlantFinder.find() takes ${text}`, () => {
+  test(`EncodedPlantFinder.find() recognises ${text}`, () => {
     const bytes = surrounded(text);
     const finder = new EncodedPlantFinder(bytes);
     assert.equal(finder.find(0), bytes.length);
@@ -91,12 +91,12 @@ const LEFT: readonly string[] = [
 ];
 
 for (const text of LEFT) {
-  test(`EncodedPlantFinder.find() leaves ${JSON.stringify(text)} to others`, () => {
+  test(`EncodedPlantFinder.find() leaves ${JSON.stringify(text)} to the general parser`, () => {
     assert.equal(new EncodedPlantFinder(surrounded(text)).find(0), -1);
   });
 }
 
-test("EncodedPlantFinder.find() reads nothing behind the bytes, wherever they end", () => {
+test("EncodedPlantFinder.find() reads nothing after the end of the bytes", () => {
   for (const [text] of TAKEN) {
     const bytes = Buffer.from(text);
     for (let length = 0; length < bytes.length; length++) {
@@ -107,7 +107,7 @@ test("EncodedPlantFinder.find() reads nothing behind the bytes, wherever they en
   }
 });
 
-test("EncodedPlantFinder.find() takes lines in any order, and knows nothing of an earlier one", () => {
+test("EncodedPlantFinder.find() recognises lines in any order, independent of earlier ones", () => {
   const first = '{"id":7,"name":"é","tag":"x"}\n';
   const second = '{"id":8,"name":"x"}\n';
   const bytes = Buffer.from(`${first}no plant\n${second}`);
@@ -140,7 +140,7 @@ function makeLines(bytesMin: number, firstId = 10_000_000): { bytes: Buffer; sta
   return { bytes: Buffer.from(text), starts };
 }
 
-test("EncodedPlantFinder.find() takes every line of two MiB", () => {
+test("EncodedPlantFinder.find() recognises every line of two MiB", () => {
   const { bytes, starts } = makeLines(2 ** 21);
   const finder = new EncodedPlantFinder(bytes);
   for (const [number, start] of starts.entries()) {
@@ -149,7 +149,7 @@ test("EncodedPlantFinder.find() takes every line of two MiB", () => {
   }
 });
 
-test("EncodedPlantFinder.find() is not led astray by another that is asked between", () => {
+test("EncodedPlantFinder.find() works while another finder is used in between", () => {
   const { bytes, starts } = makeLines(1000);
   const finder = new EncodedPlantFinder(bytes);
   const other = new EncodedPlantFinder(makeLines(1000, 20_000_000).bytes);
@@ -168,7 +168,7 @@ function fullIdOf(bytes: Buffer): bigint | undefined {
   }
 }
 
-test("EncodedPlantFinder.find() judges any byte at any place of a plant as the full rule does", () => {
+test("EncodedPlantFinder.find() agrees with the general parser on any byte at any place of a plant", () => {
   for (const [text] of TAKEN) {
     const bytes = surrounded(text);
     for (let at = 0; at < bytes.length; at++) {
@@ -191,7 +191,7 @@ const EDGES: readonly bigint[] = [
 ];
 
 for (const edge of EDGES) {
-  test(`both quick readers take the ids around ${edge} and its negative as the full rule does`, () => {
+  test(`both recognisers read the ids around ${edge} and its negative as the general parser does`, () => {
     for (const magnitude of [edge - 1n, edge, edge + 1n]) {
       for (const id of [magnitude, -magnitude]) {
         const bytes = surrounded(`{"id":${id},"name":"x"}`);
@@ -206,7 +206,7 @@ for (const edge of EDGES) {
   });
 }
 
-test("EncodedPlantFinder.find() takes what encodeNewPlant() writes, but for escapes of more than quotes and backslashes and the lowest id", () => {
+test("EncodedPlantFinder.find() recognises what encodeNewPlant() writes, except rare escapes and the lowest id", () => {
   const text = fc.oneof(
     fc.string({ unit: "grapheme" }),
     fc.string({ unit: fc.constantFrom("\\", '"', "a", "é", "\n") }),

@@ -30,7 +30,7 @@ const TAKEN: readonly string[] = [
 ];
 
 for (const text of TAKEN) {
-  test(`PlainPlantFinder.find() takes ${text}`, () => {
+  test(`PlainPlantFinder.find() recognises ${text}`, () => {
     const { end, finder, bytes } = find(text);
     const plant = JSON.parse(text);
     assert.equal(end, bytes.length);
@@ -84,25 +84,25 @@ const LEFT: readonly string[] = [
 ];
 
 for (const text of LEFT) {
-  test(`PlainPlantFinder.find() leaves ${JSON.stringify(text)} to the full scanner`, () => {
+  test(`PlainPlantFinder.find() leaves ${JSON.stringify(text)} to the general parser`, () => {
     assert.equal(find(text).end, -1);
   });
 }
 
-test("PlainPlantFinder.find() reads from where it is told and says where it ended", () => {
+test("PlainPlantFinder.find() reads from a given offset and reports where it ended", () => {
   const { end, finder } = find(`garbage${PLAIN}\n{"id":8}`, 7);
   assert.equal(end, 7 + PLAIN.length);
   assert.equal(finder.id, 7n);
 });
 
-test("PlainPlantFinder.find() knows nothing of an earlier find", () => {
+test("PlainPlantFinder.find() is independent of an earlier find", () => {
   const finder = new PlainPlantFinder();
   finder.find(Buffer.from('{"id":7,"name":"é","tag":"x"}'), 0);
   finder.find(Buffer.from('{"id":8,"name":"x"}'), 0);
   assert.deepEqual([finder.id, finder.tagStart, finder.isAscii], [8n, -1, true]);
 });
 
-test("PlainPlantFinder.find() takes nothing that the full scanner refuses or reads otherwise", () => {
+test("PlainPlantFinder.find() recognises nothing that the general parser refuses or reads differently", () => {
   // Plain plants with up to three bytes changed: most faults are near something good.
   const text = fc.constantFrom(PLAIN, PLAIN_WITH_LONGEST_ID);
   // A place behind the end of the shorter one changes nothing.

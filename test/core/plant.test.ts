@@ -24,7 +24,7 @@ test("parseNewPlant() is the inverse of encodeNewPlant() on any plant", () => {
   );
 });
 
-test("parseNewPlant() makes plants that keep no long body they were read from", () => {
+test("parseNewPlant() returns plants that do not keep a long body in memory", () => {
   const count = 20;
   for (const [what, name] of [
     ["plain text", "a name that is longer than a few"],
@@ -40,7 +40,7 @@ test("parseNewPlant() makes plants that keep no long body they were read from", 
   }
 });
 
-test("encodeNewPlant() and encodePlant() stay on one line and never steer a terminal", () => {
+test("encodeNewPlant() and encodePlant() write one line without control characters", () => {
   fc.assert(
     fc.property(anyPlant, (plant) => {
       assert.doesNotMatch(encodeNewPlant(plant), /[\p{Cc}\u2028\u2029]/u);
@@ -49,7 +49,7 @@ test("encodeNewPlant() and encodePlant() stay on one line and never steer a term
   );
 });
 
-test("encodePlant() writes the name and, where there is one, the tag, and nothing else", () => {
+test("encodePlant() writes the name and, if there is one, the tag, and nothing else", () => {
   fc.assert(
     fc.property(anyPlant, (plant) => {
       const { name, tag } = plant;
@@ -160,7 +160,7 @@ for (const [what, hex] of NO_UTF8) {
   });
 }
 
-test("parseNewPlant() takes exactly the objects whose id, name and tag fit the interface", () => {
+test("parseNewPlant() accepts exactly the objects whose id, name and tag fit the interface", () => {
   const value = fc.oneof(
     fc.jsonValue({ maxDepth: 1 }),
     fc.constantFrom(7, 7.5, -0, "7", "", null, 2 ** 53),
@@ -206,7 +206,7 @@ test("parseNewPlant() never shows half a character where it cuts a value", () =>
   }
 });
 
-test("parseNewPlant() shows a value without the characters that steer a terminal", () => {
+test("parseNewPlant() shows a value without control characters", () => {
   const text = "\u001b[2J\u0000\n\u0085\u202e\u2028\ufeff";
   const { message } = faultOf(Buffer.from(JSON.stringify({ id: text })));
   assert.doesNotMatch(message, /[\p{Cc}\u2028\u202e\ufeff]/u);
@@ -255,14 +255,14 @@ const PAIRS: readonly [what: string, other: NewPlant, isSame: boolean][] = [
 ];
 
 for (const [what, other, isSame] of PAIRS) {
-  test(`isSamePlant() ${isSame ? "finds no difference in" : "tells apart"} ${what}`, () => {
+  test(`isSamePlant() returns ${isSame} for ${what}`, () => {
     const plant = { id: 7n, name: "Fern", tag: "indoor" };
     assert.equal(isSamePlant(plant, other), isSame);
     assert.equal(isSamePlant(other, plant), isSame);
   });
 }
 
-test("isSamePlant() tells an empty tag from none, and one Unicode form from another", () => {
+test("isSamePlant() distinguishes an empty tag from none, and one Unicode form from another", () => {
   assert.equal(isSamePlant({ id: 7n, name: "a", tag: "" }, { id: 7n, name: "a" }), false);
   assert.equal(isSamePlant({ id: 7n, name: "\u00e9" }, { id: 7n, name: "e\u0301" }), false);
 });

@@ -10,7 +10,7 @@ import { anyString } from "../support/arbitraries.ts";
 /** Controls, line and paragraph separators, what reorders text, the BOM, half characters. */
 const UNSAFE = /[\p{Cc}\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\p{Cs}]/u;
 
-test("encodeJsonString() writes no character raw that steers a terminal or ends a line", () => {
+test("encodeJsonString() escapes every character that controls a terminal or ends a line", () => {
   for (let unit = 0; unit <= 0xffff; unit++) {
     const character = String.fromCharCode(unit);
     const literal = encodeJsonString(`a${character}b`);
@@ -21,7 +21,7 @@ test("encodeJsonString() writes no character raw that steers a terminal or ends 
   }
 });
 
-test("encodeJsonString() escapes every unsafe character of a string, not the first alone", () => {
+test("encodeJsonString() escapes every unsafe character of a string, not only the first", () => {
   const unsafe = "\u007f\u0085\u009f\u2028\u2029\u202a\u202e\u2066\u2069\ufeff\u001b\n";
   const literal = encodeJsonString(unsafe + unsafe);
   assert.equal(UNSAFE.test(literal), false);
@@ -42,7 +42,7 @@ test("encodeJsonString() is safe to show and JSON.parse reads it back, whatever 
   );
 });
 
-test("escapeControls() lets nothing through that steers, reorders or is half a character", () => {
+test("escapeControls() escapes control characters, bidirectional marks and lone surrogates", () => {
   const UNSHOWN = /[\p{Cc}\p{Bidi_Control}\u2028\u2029\ufeff\p{Cs}]/u;
   for (let unit = 0; unit <= 0xffff; unit++) {
     const character = String.fromCharCode(unit);

@@ -9,7 +9,7 @@ test("a token is pst_ and its bytes in base64url", () => {
   assert.deepEqual(Buffer.from(token.slice(4), "base64url"), random);
 });
 
-test("a token is made of 32 bytes and of no other number", () => {
+test("a token is made of exactly 32 bytes", () => {
   for (const bytes of [0, 31, 33])
     assert.throws(() => formatToken(Buffer.alloc(bytes)), RangeError);
 });

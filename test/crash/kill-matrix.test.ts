@@ -21,7 +21,7 @@ const CASES: Readonly<Record<string, { readonly kills: readonly string[] }>> = {
 for (const [name, { kills }] of Object.entries(CASES)) {
   const scenario = SCENARIOS.find((one) => one.name === name);
 
-  test(`killed at a call of each kind that changes files, nothing acknowledged is lost: ${name}`, {
+  test(`a process killed at a call of each kind that changes files loses nothing acknowledged: ${name}`, {
     skip: hasStrace() ? false : "needs strace",
     ...TIMEOUT,
   }, async (t) => {

@@ -9,7 +9,7 @@ import { lateGrowth } from "./memory.ts";
 import { PlantBook } from "./plant-book.ts";
 import { readPlaces } from "./strace.ts";
 
-test("checkLog() counts what is lost, what stands twice and what is no plant", (t) => {
+test("checkLog() counts lost plants, plants that occur twice, and lines that are not plants", (t) => {
   const book = new PlantBook({ hasLongNames: true });
   for (let plant = 0; plant < 5; plant++) {
     book.take();
@@ -51,7 +51,7 @@ test("readPlaces() finds every call below the root, counted by thread", () => {
   ]);
 });
 
-test("lateGrowth() tells memory that plants take from memory that leaks", () => {
+test("lateGrowth() distinguishes memory of plants from a leak", () => {
   const grow = (bytesPerSecond: number, plantsPerSecond: number) =>
     lateGrowth(
       Array.from({ length: 240 }, (_, seconds) => ({

@@ -206,7 +206,7 @@ for (const { place, code } of BLOCKS.filter(({ language }) => language === "sh")
   });
 }
 
-test("every block with commands is of a kind that is run here", () => {
+test("every code block is in a language that a test runs or checks", () => {
   const kinds = ["sh", "console", "ts", "dockerfile", "nginx", "yaml", "text"];
   const others = BLOCKS.filter(({ language }) => !kinds.includes(language));
   assert.deepEqual(others, []);

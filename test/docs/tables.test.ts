@@ -151,7 +151,7 @@ test("the table of log events has every event with its level, and no other", () 
   assert.deepEqual(documented.sort(), [...events].sort());
 });
 
-test("the table of exit statuses has the four there are", async () => {
+test("the table of exit statuses has every status of the help", async () => {
   const statuses = rowsOf(OPERATING, "status").map(({ status }) => Number(status));
   const { stdout } = await runCli(["--help"]);
   const [, meant = ""] = /^Exit status: (.*)$/m.exec(stdout) ?? [];

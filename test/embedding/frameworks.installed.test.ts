@@ -77,7 +77,7 @@ describe("mounted", { skip: whyNotInstalled("test/embedding") }, () => {
   });
 
   for (const parser of ["none", "urlencoded"]) {
-    test(`behind a parser of Express that leaves JSON alone (${parser}) all is well`, async (t) => {
+    test(`after a parser of Express that leaves JSON alone (${parser}) plants are created`, async (t) => {
       const garden = await settleGarden(t, FRAMEWORKS);
       const { url } = await startProgram(t, garden, ["programs/express-order.mjs", parser]);
       assertPlant(await postPlant(url, garden.token, '{"id":1,"name":"a"}'), { name: "a" });
@@ -86,7 +86,7 @@ describe("mounted", { skip: whyNotInstalled("test/embedding") }, () => {
   }
 
   for (const parser of ["json", "raw", "text"]) {
-    test(`behind express.${parser}() the answer names the mistake, and nothing hangs`, async (t) => {
+    test(`after express.${parser}() the answer names the mistake, and nothing hangs`, async (t) => {
       const garden = await settleGarden(t, FRAMEWORKS);
       const program = await startProgram(t, garden, ["programs/express-order.mjs", parser]);
       const { url } = program;
@@ -129,7 +129,7 @@ describe("mounted", { skip: whyNotInstalled("test/embedding") }, () => {
     ["a bad token", "wrong", 40102],
     ["a body that is too long", undefined, 41301],
   ] as const) {
-    test(`behind compression() a refusal for ${what} arrives, and the connection closes`, async (t) => {
+    test(`through compression() a refusal for ${what} arrives, and the connection closes`, async (t) => {
       const garden = await settleGarden(t, [...FRAMEWORKS, ...TOOLS]);
       const { url } = await startProgram(t, garden, ["programs/compressed.mjs"]);
       const body = "x".repeat(8 * 1024 * 1024);

@@ -51,7 +51,7 @@ function furnish(root: string, program: string): void {
 const SETTINGS = { skip: findHindrance(), ...TIMEOUT };
 
 test(
-  "the executable is whole, alone in an empty root, as a user without rights",
+  "the executable runs alone in an empty root, as a user without rights",
   SETTINGS,
   async (t) => {
     const program = join(makeFolder(t), "plant-store");
@@ -121,7 +121,7 @@ test(
       "by a relative path": "./plant-store",
     };
     for (const [way, word] of Object.entries(WAYS)) {
-      await t.test(`its unit starts it by its real path, also where it was started ${way}`, () => {
+      await t.test(`its unit names its real path, also if it was started ${way}`, () => {
         const folder = dirname(program);
         const options = { cwd: folder, env: { PATH: folder }, encoding: "utf8" } as const;
         const unit = execFileSync(word, ["print", "systemd-unit"], options);

@@ -56,7 +56,7 @@ function exchange(port: number, bytes: Buffer): Promise<Buffer> {
 }
 
 test(
-  `${FLOODS} connections full of garbage end in proper answers or a close, and harm nobody`,
+  `${FLOODS} connections of garbage end in an error body or a close, and other clients are served`,
   TIMEOUT,
   async (t) => {
     const trial = await Trial.start(t, { args: ["--header-timeout-ms=2000"] });

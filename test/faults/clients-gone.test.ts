@@ -27,7 +27,7 @@ async function leave(port: number, bytes: Buffer, isReset: boolean): Promise<voi
 }
 
 test(
-  `${GONE} clients that go away at any point of a request leave nothing behind`,
+  `${GONE} clients that leave at any point of a request leave no memory, file or connection in use`,
   TIMEOUT,
   async (t) => {
     const bound = BODY_BYTES * BODIES_MAX;

@@ -15,7 +15,7 @@ const NAME = "n".repeat(900);
 const BOUND = 10_000;
 
 test(
-  "beyond the bound creates are answered 503 at once and nothing of them is stored; sent again they all are",
+  "creates beyond the limit are answered 503 at once and not stored; sent again, all are stored",
   TIMEOUT,
   async (t) => {
     if (!canTrace(t)) return;
@@ -47,7 +47,7 @@ test(
 const CROWD = 1000;
 
 test(
-  "a thousand clients who come while the server gets to accept nobody are connected all the same",
+  "a thousand clients that connect while the server is busy are all connected",
   TIMEOUT,
   async (t) => {
     const most = Number(readFileSync("/proc/sys/net/core/somaxconn", "utf8"));

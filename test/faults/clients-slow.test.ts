@@ -86,7 +86,7 @@ async function connectIdle(
 }
 
 test(
-  `${IDLE} connections that send nothing delay nobody, and are closed when their time is up`,
+  `${IDLE} idle connections delay no other client, and are closed when their time is up`,
   TIMEOUT,
   async (t) => {
     const trial = await Trial.start(t, { args: ["--header-timeout-ms=5000"] });
@@ -108,7 +108,7 @@ const REFUSED = Math.min(1200, openFilesMax() - 200);
 const LINGERING_MAX = 1024;
 
 test(
-  `${REFUSED} clients that are refused and never stop sending hold neither a good client nor a stop`,
+  `${REFUSED} refused clients that never stop sending delay neither a good client nor a stop`,
   TIMEOUT,
   async (t) => {
     const trial = await Trial.start(t);

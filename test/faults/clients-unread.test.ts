@@ -50,7 +50,7 @@ async function flood(t: TestContext, port: number, { first = "", request }: Floo
 }
 
 test(
-  "clients that pipeline requests and never read are cut, whatever they ask, in bounded memory",
+  "clients that pipeline requests and never read are cut, and memory stays bounded",
   TIMEOUT,
   async (t) => {
     const trial = await Trial.start(t, { args: ["--stall-timeout-ms=4000"], env: SMALL_HEAP });
@@ -80,7 +80,7 @@ test(
 );
 
 test(
-  "clients that pipeline creates while the disk takes none are cut, in bounded memory",
+  "clients that pipeline creates while the disk hangs are cut, and memory stays bounded",
   TIMEOUT,
   async (t) => {
     if (!canTrace(t)) return;
@@ -110,7 +110,7 @@ const STALLED = 8;
 const REQUESTS = 60_000;
 
 test(
-  `${STALLED} clients that pipeline small requests and never read do not use the memory up`,
+  `${STALLED} clients that pipeline small requests and never read do not exhaust the memory`,
   TIMEOUT,
   async (t) => {
     const trial = await Trial.start(t, { args: ["--stall-timeout-ms=60000"], env: SMALL_HEAP });

@@ -14,7 +14,7 @@ const SPARE = 4;
 const CROWD = 40;
 
 test(
-  "without a descriptor to spare: whoever is connected is served, the others are turned away, and all is well again after",
+  "without a free descriptor connected clients are served and new ones closed, until there are descriptors again",
   TIMEOUT,
   async (t) => {
     if (!canRun(t, "prlimit", "--version")) return;
@@ -79,7 +79,7 @@ test(
 );
 
 test(
-  "a server that is started with few descriptors accepts so many connections that it never runs out",
+  "a server that starts with few descriptors limits its connections so that it never runs out",
   TIMEOUT,
   async (t) => {
     if (!canRun(t, "prlimit", "--version")) return;

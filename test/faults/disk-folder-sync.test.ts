@@ -60,7 +60,7 @@ class Trace {
 }
 
 describe("the folder is synced", AT_ONCE, () => {
-  test("after the log, the token log and the checkpoint are made, and its parent after itself", async (t) => {
+  test("after the log, the token log and the checkpoint are created, and its parent after the folder itself", async (t) => {
     if (!canTrace(t)) return;
     const parent = makeFolder(t);
     const folder = join(parent, "garden", "data");
@@ -85,7 +85,7 @@ describe("the folder is synced", AT_ONCE, () => {
     trace.assertFolderSynced(folder, tokens, trace.message("Bearer pst_"));
   });
 
-  test("after the checkpoint is renamed; what it holds is synced before", async (t) => {
+  test("after the checkpoint is renamed, whose content is synced before", async (t) => {
     if (!canTrace(t)) return;
     const folder = makeFolder(t);
     const { read, ...under } = traced(t, ["-y", "-e", "trace=rename,fsync,exit_group"]);
@@ -103,7 +103,7 @@ describe("the folder is synced", AT_ONCE, () => {
     ]);
   });
 
-  test("after a quarantine is made and before the log is cut; the cut is synced before serving", async (t) => {
+  test("after a quarantine file is created and before the log is cut; the cut is synced before serving", async (t) => {
     if (!canTrace(t)) return;
     const folder = makeFolder(t);
     writeLog(folder, `${plant(1)}\n{"id":2,"na`);
@@ -125,7 +125,7 @@ describe("the folder is synced", AT_ONCE, () => {
     assert.ok(cut.end < rewritten.begin && rewritten.end < ready.begin, "and written again");
   });
 
-  test("by the start after one that was killed before it came to that", async (t) => {
+  test("by the next start, if a start was killed before it did", async (t) => {
     if (!canTrace(t)) return;
     const folder = makeFolder(t);
     const token = await createToken(folder, { name: "gardener" });
@@ -149,7 +149,7 @@ const FOLDER_FAULTS: readonly [error: string, cause: RegExp][] = [
 ];
 
 for (const [error, cause] of FOLDER_FAULTS) {
-  test(`a start whose folder answers a sync with ${error} is refused with status 1, names the cause, and the next one goes on`, async (t) => {
+  test(`a start whose folder cannot be synced (${error}) ends with status 1 and names the cause; the next start continues`, async (t) => {
     if (!canTrace(t)) return;
     const folder = join(makeFolder(t), "data");
     mkdirSync(folder, 0o700);

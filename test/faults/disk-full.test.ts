@@ -31,7 +31,7 @@ function fill(folder: string): void {
 }
 
 describe("a full disk", AT_ONCE, () => {
-  test("new plants are refused, stored ones are answered; with room again all goes on, without a restart", async (t) => {
+  test("new plants are refused and repeats answered; when there is room again, the server continues without a restart", async (t) => {
     const folder = mountSmallDisk(t, "64k");
     if (folder === undefined) return;
     const admin = join(makeFolder(t), "admin.sock");
@@ -64,7 +64,7 @@ describe("a full disk", AT_ONCE, () => {
     assert.equal(readLog(folder).split("\n").length - 1, id + 1);
   });
 
-  test("a disk that takes short plants and no long ones is warned about once per state and second, not per batch", async (t) => {
+  test("a disk that alternates between full and not full logs one warning per state and second", async (t) => {
     const folder = mountSmallDisk(t, "64k");
     if (folder === undefined) return;
     const trial = await Trial.start(t, { folder });
@@ -105,7 +105,7 @@ describe("a full disk", AT_ONCE, () => {
     assertLog(folder, [plant(1), plant(2)]);
   });
 
-  test("without room to put a torn record aside a start ends with status 1 and changes nothing, until there is", async (t) => {
+  test("without room for the quarantine file a start ends with status 1 and changes nothing", async (t) => {
     const folder = mountSmallDisk(t, "64k");
     if (folder === undefined) return;
     const token = await createToken(folder, { name: "gardener" });
@@ -127,7 +127,7 @@ describe("a full disk", AT_ONCE, () => {
     assert.equal(readFileSync(join(folder, "plants.jsonl.quarantine-1"), "utf8"), torn);
   });
 
-  test("a token that finds no room is refused with status 1, and the others stay good", async (t) => {
+  test("a token for which there is no room is refused with status 1, and other tokens stay valid", async (t) => {
     const folder = mountSmallDisk(t, "64k");
     if (folder === undefined) return;
     const path = join(folder, "tokens.jsonl");
@@ -149,7 +149,7 @@ describe("a full disk", AT_ONCE, () => {
   });
 });
 
-describe("a disk that can only be read", AT_ONCE, () => {
+describe("a read-only disk", AT_ONCE, () => {
   const WRITING: readonly (readonly string[])[] = [
     ["serve", "--port", "0"],
     ["token", "create", "gardener"],
@@ -158,7 +158,7 @@ describe("a disk that can only be read", AT_ONCE, () => {
   ];
   const READING: readonly (readonly string[])[] = [["list"], ["verify"]];
 
-  test("commands that write are refused with status 1 and one line; those that read work", async (t) => {
+  test("commands that write end with status 1 and one line; commands that read work", async (t) => {
     const folder = mountSmallDisk(t, "64k");
     if (folder === undefined) return;
     await createToken(folder, { name: "trial" });
@@ -183,7 +183,7 @@ describe("a disk that can only be read", AT_ONCE, () => {
     await assertGoesOn(t, folder, [plant(1)]);
   });
 
-  test("a data directory that cannot be made there is refused with status 1 and one line", async (t) => {
+  test("a data directory that cannot be created ends the start with status 1 and one line", async (t) => {
     const disk = mountSmallDisk(t, "64k");
     if (disk === undefined) return;
     remount(disk, "ro");

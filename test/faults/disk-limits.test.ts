@@ -19,8 +19,8 @@ const NAME = "Fern".repeat(50);
 
 const SIGXFSZ = 25;
 
-describe("a log that has come to the limit of a file's size", AT_ONCE, () => {
-  test("a record that fits in part is refused and cut away, and stored once the limit is raised", async (t) => {
+describe("a log that has reached the limit of a file's size", AT_ONCE, () => {
+  test("a record that fits only in part is refused and cut off, and stored once the limit is raised", async (t) => {
     if (!canRun(t, "prlimit", "--version")) return;
     const trial = await Trial.start(t);
     assert.deepEqual(await trial.createAll([1]), [200]);
@@ -45,7 +45,7 @@ describe("a log that has come to the limit of a file's size", AT_ONCE, () => {
     );
   });
 
-  test("where it cannot be cut back the store stops, and the next start puts the torn record aside", async (t) => {
+  test("if it cannot be cut off the store stops, and the next start moves the torn record to quarantine", async (t) => {
     const folder = makeFolder(t);
     writeLog(folder, "");
     if (!canRun(t, "prlimit", "--version")) return;
@@ -71,7 +71,7 @@ describe("a log that has come to the limit of a file's size", AT_ONCE, () => {
     assert.equal(readFileSync(join(folder, "plants.jsonl.quarantine-1"), "utf8"), torn);
   });
 
-  test("a start that cannot write the last batch again is refused with status 1, and harms nothing", async (t) => {
+  test("a start that cannot rewrite the last batch ends with status 1 and changes nothing", async (t) => {
     const folder = makeFolder(t);
     const log = [1, 2, 3].map((id) => `${plant(id)}\n`).join("");
     writeLog(folder, log);

@@ -19,7 +19,7 @@ function callsIn(trace: string): string[] {
 }
 
 describe(
-  "a write that the system refuses is answered 503 and undone; the service goes on by itself",
+  "a refused write is answered 503 and undone, and the server continues by itself",
   AT_ONCE,
   () => {
     for (const error of ["ENOSPC", "EDQUOT", "EFBIG"]) {
@@ -72,7 +72,7 @@ describe(
 );
 
 describe(
-  "after a write whose outcome nobody knows, nothing is acknowledged: 503, status 1",
+  "after a write whose outcome is unknown nothing more is acknowledged: 503, status 1",
   AT_ONCE,
   () => {
     for (const error of ["EIO", "EROFS"]) {
@@ -99,7 +99,7 @@ describe(
       });
     }
 
-    test("what a client had begun to send before is refused too, a replay like a new plant", async (t) => {
+    test("a request that began before is refused too, a repeat as well as a new plant", async (t) => {
       if (!canTrace(t)) return;
       const folder = makeFolder(t);
       const { read, ...under } = faulty(t, folder, "write:error=EIO:when=2");
@@ -116,7 +116,7 @@ describe(
       assertLog(folder, [plant(1)]);
     });
 
-    test("while a stop is under way, too", async (t) => {
+    test("also during a stop", async (t) => {
       if (!canTrace(t)) return;
       const folder = makeFolder(t);
       const { read, ...under } = faulty(t, folder, "write:error=EIO:when=2");
@@ -142,7 +142,7 @@ describe(
 );
 
 test(
-  "a write that is reported and is not in the log stops the store: 503, status 1",
+  "a write that succeeded and is not in the log stops the store: 503, status 1",
   TIMEOUT,
   async (t) => {
     if (!canTrace(t)) return;

@@ -19,7 +19,7 @@ import { assertLog, plant, Trial } from "./trial.ts";
 /** Long against everything that is to happen meanwhile, on the slowest machine. */
 const SYNC_MS = 2000;
 
-test("a sync under way holds up creates that need it, and no other answer", TIMEOUT, async (t) => {
+test("a slow sync delays the creates that need it, and no other answer", TIMEOUT, async (t) => {
   if (!canTrace(t)) return;
   const folder = makeFolder(t);
   const { read, wrapper } = faulty(t, folder, `write:delay_enter=${SYNC_MS * 1000}`);
@@ -72,7 +72,7 @@ test("a sync under way holds up creates that need it, and no other answer", TIME
   assert.equal(writes.filter((line) => line.includes(" write(")).length, 1, "written once");
 });
 
-test("a disk that never takes the log holds up no answer", TIMEOUT, async (t) => {
+test("a disk that never takes the lines of the log delays no answer", TIMEOUT, async (t) => {
   if (!canTrace(t)) return;
   const path = join(makeFolder(t), "log.jsonl");
   writeFileSync(path, ""); // so that strace knows the file

@@ -57,7 +57,7 @@ async function startAnd(t: Parameters<typeof Trial.start>[0], deed: Deed[1]): Pr
 }
 
 describe(
-  "a log that is taken away or changed under the server stops it: 503, status 1",
+  "a log that is removed or changed while the server runs stops it: 503, status 1",
   AT_ONCE,
   () => {
     /** Creates a plant, which fails the store and leaves every log as the deed left it. */
@@ -72,7 +72,7 @@ describe(
     };
 
     for (const [what, deed] of LOSSES) {
-      test(`${what}: and the next start does not pass over the plants that are gone`, async (t) => {
+      test(`${what}: the next start refuses because plants are missing`, async (t) => {
         const trial = await startAnd(t, deed);
         await fail(trial);
         const before = logsIn(trial.folder);
@@ -86,7 +86,7 @@ describe(
     }
 
     for (const [what, deed] of CHANGES) {
-      test(`${what}: and the next start goes on with it`, async (t) => {
+      test(`${what}: the next start serves`, async (t) => {
         const trial = await startAnd(t, deed);
         await fail(trial);
         assert.deepEqual(await assertGoesOn(t, trial.folder, trial.acknowledged), []);
@@ -95,7 +95,7 @@ describe(
 
     // The answer to a replay vouches for the log, too.
     for (const [what, deed] of [LOSSES[0], LOSSES[2]] as Deed[]) {
-      test(`${what}: also when a plant is sent again that was stored before`, async (t) => {
+      test(`${what}: also if the next request is a repeat`, async (t) => {
         const trial = await startAnd(t, deed);
         const outcome = await trial.create(1);
         const end = await (outcome === 200 ? trial.stop() : trial.ended);
@@ -106,7 +106,7 @@ describe(
   },
 );
 
-test("a folder that is moved away under the server stops it, and can be served from its new place", async (t) => {
+test("a data directory that is moved while the server runs stops it, and can be served from its new place", async (t) => {
   const parent = makeFolder(t);
   const trial = await Trial.start(t, { folder: join(parent, "data") });
   assert.equal(await trial.create(1), 200);
@@ -117,7 +117,7 @@ test("a folder that is moved away under the server stops it, and can be served f
   await assertGoesOn(t, join(parent, "moved"), trial.acknowledged);
 });
 
-test("a log that is deleted while nobody writes is missed by the next start at the latest", async (t) => {
+test("a log that is deleted while no client writes is missed by the next start at the latest", async (t) => {
   const trial = await startAnd(t, (path) => rmSync(path));
   assert.equal((await trial.stop()).status, 0);
   const next = await startRefused(t, trial.folder);

@@ -42,7 +42,7 @@ function killRepair(t: TestContext, folder: string): string {
 const openAndClose = async (folder: string) => (await PlantStore.open(folder)).close();
 
 describe("what a killed process left unfinished", AT_ONCE, () => {
-  test("a killed repair's new log goes with the next start that succeeds, and stays while starts refuse", async (t) => {
+  test("the new log of a killed repair is removed by the next start that succeeds, and by no start that refuses", async (t) => {
     if (!canTrace(t)) return;
     const folder = makeFolder(t);
     const repaired = killRepair(t, folder);
@@ -56,7 +56,7 @@ describe("what a killed process left unfinished", AT_ONCE, () => {
     assert.equal(readLog(folder), A);
   });
 
-  test("a killed repair's new log goes with the next repair", async (t) => {
+  test("the new log of a killed repair is removed by the next repair", async (t) => {
     if (!canTrace(t)) return;
     const folder = makeFolder(t);
     const repaired = killRepair(t, folder);
@@ -86,14 +86,14 @@ test("a start removes what a killed process left unfinished, and no other file",
   );
 });
 
-test("a start without a log leaves what may be the only copy of it", async (t) => {
+test("a start without a log keeps a new log of a killed repair, which may be the only copy", async (t) => {
   const folder = makeFolder(t);
   leave(folder, ["repaired"]);
   await openAndClose(folder);
   assert.ok(existsSync(`${logPath(folder)}.repaired`));
 });
 
-test("a repair that is declined, or that a missing log needs, leaves them alone", async (t) => {
+test("a repair that is declined, or whose log is missing, leaves them alone", async (t) => {
   const folder = makeFolder(t);
   writeLog(folder, A);
   await openAndClose(folder);

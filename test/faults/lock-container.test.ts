@@ -10,7 +10,7 @@ import { CONTAINER, canRun, childOf } from "./machine.ts";
 import { assertLog, assertTurnedAway, plant, runOn, startRefused, Trial } from "./trial.ts";
 
 test(
-  "a server in a container holds the directory against other containers and the machine, until it is killed",
+  "a server in a container holds the directory against other containers and the host, until it is killed",
   TIMEOUT,
   async (t) => {
     const [program = "", ...flags] = CONTAINER;
@@ -34,7 +34,7 @@ test(
   },
 );
 
-test("a server on the machine holds the directory against a container", TIMEOUT, async (t) => {
+test("a server on the host holds the directory against a container", TIMEOUT, async (t) => {
   const [program = "", ...flags] = CONTAINER;
   if (!canRun(t, program, ...flags, "true")) return;
   const trial = await Trial.start(t);
@@ -61,7 +61,7 @@ test("a server on the machine holds the directory against a container", TIMEOUT,
   assert.equal((await trial.stop()).status, 0);
 });
 
-test("a second SIGTERM ends process 1 at once, as it ends any other", TIMEOUT, async (t) => {
+test("a second SIGTERM ends the server at once, also as process 1", TIMEOUT, async (t) => {
   const [program = "", ...flags] = CONTAINER;
   if (!canRun(t, program, ...flags, "true")) return;
   const args = ["--drain-timeout-ms=600000", "--request-timeout-ms=600000"];

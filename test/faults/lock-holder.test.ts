@@ -10,7 +10,7 @@ import { assertLog, assertTurnedAway, plant, runOn, Trial } from "./trial.ts";
 
 const KILLS = 2;
 
-test("a holder that was killed never blocks the start right behind it", TIMEOUT, async (t) => {
+test("a holder that was killed does not block a start right after it", TIMEOUT, async (t) => {
   const folder = makeFolder(t);
   const acknowledged: string[] = [];
   for (let id = 1; id <= KILLS; id++) {
@@ -32,7 +32,7 @@ test("a holder that was killed never blocks the start right behind it", TIMEOUT,
 });
 
 test(
-  "beside a holder that is stopped, readers and writers say so and end with status 1; tokens can be created",
+  "while the holder is stopped (SIGSTOP) readers and writers report it and end with status 1; tokens can be created",
   TIMEOUT,
   async (t) => {
     const trial = await Trial.start(t);

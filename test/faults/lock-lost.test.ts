@@ -20,7 +20,7 @@ function removeLocks(folder: string): void {
 }
 
 test(
-  "a server whose lock is removed fails by itself, also while nobody sends anything",
+  "a server whose lock is removed stops by itself, also without a request",
   TIMEOUT,
   async (t) => {
     const trial = await Trial.start(t);
@@ -34,7 +34,7 @@ test(
   },
 );
 
-test("a second server that starts after the lock was removed goes on alone", TIMEOUT, async (t) => {
+test("a second server that starts after the lock was removed serves alone", TIMEOUT, async (t) => {
   const first = await Trial.start(t);
   assert.equal(await first.create(1), 200);
   removeLocks(first.folder);
@@ -92,7 +92,7 @@ function mountFuse(t: TestContext, program: string): string | undefined {
 
 for (const program of ["mergerfs", "bindfs"]) {
   test(
-    `on ${program}, where a lock does not reach its holder, a server refuses and names the file system`,
+    `on ${program}, where a lock does not reach its holder, a server refuses to start and names the file system`,
     TIMEOUT,
     async (t) => {
       const folder = mountFuse(t, program);
@@ -112,7 +112,7 @@ for (const program of ["mergerfs", "bindfs"]) {
 
 for (const call of ["link", "bind"]) {
   test(
-    `where the system has no ${call} for a lock, a server refuses and names the file system`,
+    `without ${call} for a lock, a server refuses to start and names the file system`,
     TIMEOUT,
     async (t) => {
       if (!canTrace(t)) return;

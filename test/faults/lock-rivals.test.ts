@@ -14,7 +14,7 @@ import { TIMEOUT, until } from "../support/watch.ts";
 import { assertKept, assertLog, assertTurnedAway, plant, runOn, Trial } from "./trial.ts";
 
 test(
-  "beside a server, every command that writes plants is turned away, naming it; tokens can be created",
+  "while a server runs, every command that writes plants refuses and names it; tokens can be created",
   TIMEOUT,
   async (t) => {
     const trial = await Trial.start(t);
@@ -52,36 +52,32 @@ test(
   },
 );
 
-test(
-  "beside an import, a server is turned away, naming it, until it is done",
-  TIMEOUT,
-  async (t) => {
-    const folder = makeFolder(t);
-    const importing = spawn(process.execPath, [PROGRAM, "import", "-", "--data", folder]);
-    t.after(() => importing.kill("SIGKILL"));
-    const ended = once(importing, "close");
-    importing.stdin.write(`${plant(1)}\n`);
-    await until("it has begun", () => {
-      try {
-        return readLog(folder) !== "";
-      } catch {
-        return false; // there is no log yet
-      }
-    });
-    const end = await runOn(folder, "serve", "--port", "0");
-    assertTurnedAway(end);
-    assert.match(end.stderr, new RegExp(`\\bimport\\b.*\\b${importing.pid}\\b`));
-    importing.stdin.end(`${plant(2)}\n`);
-    assert.deepEqual(await ended, [0, null]);
-    assertLog(folder, [plant(1), plant(2)]);
-  },
-);
+test("while an import runs, a server refuses to start and names it", TIMEOUT, async (t) => {
+  const folder = makeFolder(t);
+  const importing = spawn(process.execPath, [PROGRAM, "import", "-", "--data", folder]);
+  t.after(() => importing.kill("SIGKILL"));
+  const ended = once(importing, "close");
+  importing.stdin.write(`${plant(1)}\n`);
+  await until("it has begun", () => {
+    try {
+      return readLog(folder) !== "";
+    } catch {
+      return false; // there is no log yet
+    }
+  });
+  const end = await runOn(folder, "serve", "--port", "0");
+  assertTurnedAway(end);
+  assert.match(end.stderr, new RegExp(`\\bimport\\b.*\\b${importing.pid}\\b`));
+  importing.stdin.end(`${plant(2)}\n`);
+  assert.deepEqual(await ended, [0, null]);
+  assertLog(folder, [plant(1), plant(2)]);
+});
 
 const STARTS = 10;
 /** More by `LOCK_ROUNDS=100`. */
 const ROUNDS = Number(process.env.LOCK_ROUNDS ?? 3);
 
-test(`of ${STARTS} servers started at once exactly one serves, in each of ${ROUNDS} rounds, each ended by SIGKILL`, {
+test(`of ${STARTS} servers started at once exactly one serves, in ${ROUNDS} rounds that end with SIGKILL`, {
   timeout: 30_000 + ROUNDS * 30_000,
 }, async (t) => {
   const folder = makeFolder(t);

@@ -12,7 +12,7 @@ const DISK_BYTES = 64 * 1024;
 /** Some wait, and the rest is dropped. */
 const LINES = 3000;
 
-test("where the disk of a log is full, lines wait or are dropped and counted, and all that are kept are whole", async (t) => {
+test("while the disk of a log file is full, lines wait or are dropped and counted, and no line is torn", async (t) => {
   const folder = mountSmallDisk(t, "64k");
   if (folder === undefined) return;
   const path = join(folder, "log");

@@ -28,7 +28,7 @@ test(
 );
 
 test(
-  `a start after kill -9 in the middle of a batch keeps every whole line as it is, ${RESTARTS} times`,
+  `a start after kill -9 in the middle of a batch changes no whole line, ${RESTARTS} times`,
   TIMEOUT,
   async (t) => {
     const folder = makeFolder(t);
@@ -54,7 +54,7 @@ test(
 );
 
 test(
-  "a byte that rots at rest, without a trace in the times of the log, makes the next start end with status 3",
+  "a byte of the log that changed at rest, with its times kept, makes the next start end with status 3",
   TIMEOUT,
   async (t) => {
     const trial = await Trial.start(t);

@@ -30,7 +30,7 @@ async function connectAs(t: TestContext, { server }: Trial, token: string) {
 }
 
 test(
-  "a token that is revoked while idle connections hold every descriptor is refused, on old connections too",
+  "a token that is revoked while idle connections use every descriptor is refused, also on old connections",
   TIMEOUT,
   async (t) => {
     if (!canRun(t, "prlimit", "--version")) return;
@@ -72,7 +72,7 @@ test(
 );
 
 test(
-  "while the token file cannot be opened every token is answered 50306, streams are cut, and readiness says why",
+  "while the token file cannot be opened every token is answered 50306, streams are cut, and /readyz reports why",
   TIMEOUT,
   async (t) => {
     const folder = makeFolder(t);
@@ -146,18 +146,22 @@ for (const [fault, call] of INJECTIONS) {
   });
 }
 
-test("a server that was stopped for longer than that judges tokens at once", TIMEOUT, async (t) => {
-  const trial = await Trial.start(t);
-  const creates = [
-    await connectAs(t, trial, trial.token),
-    await connectAs(t, trial, trial.token),
-  ] as const;
-  assert.equal(await creates[0](1), 200);
-  process.kill(trial.pid, "SIGSTOP");
-  const stoppedAt = performance.now();
-  await until("it was stopped for 3 s", () => performance.now() - stoppedAt > 3000);
-  const answers = creates.map((create, at) => create(2 + at));
-  process.kill(trial.pid, "SIGCONT");
-  assert.deepEqual(await Promise.all(answers), [200, 200]);
-  assert.deepEqual(trial.messages, []);
-});
+test(
+  "a server that was stopped (SIGSTOP) for longer than that accepts tokens at once",
+  TIMEOUT,
+  async (t) => {
+    const trial = await Trial.start(t);
+    const creates = [
+      await connectAs(t, trial, trial.token),
+      await connectAs(t, trial, trial.token),
+    ] as const;
+    assert.equal(await creates[0](1), 200);
+    process.kill(trial.pid, "SIGSTOP");
+    const stoppedAt = performance.now();
+    await until("it was stopped for 3 s", () => performance.now() - stoppedAt > 3000);
+    const answers = creates.map((create, at) => create(2 + at));
+    process.kill(trial.pid, "SIGCONT");
+    assert.deepEqual(await Promise.all(answers), [200, 200]);
+    assert.deepEqual(trial.messages, []);
+  },
+);

@@ -124,7 +124,7 @@ for (const { says, find, broken, exceptions = [] } of RULES) {
     );
   });
 
-  test(`a breach is found: ${says}`, () => {
+  test(`a file that breaks the rule is found: ${says}`, () => {
     for (const files of broken) {
       assert.equal(find(new Map(Object.entries(files))).length, 1, JSON.stringify(files));
     }

@@ -47,10 +47,10 @@ async function startOpen(
   return { ...service, token };
 }
 
-describe("the description, with the tools of others", {
+describe("the OpenAPI document, with tools of others", {
   skip: whyNotInstalled("test/interop"),
 }, () => {
-  test("Redocly's lint finds nothing, by its strict rules", async (t) => {
+  test("Redocly's strict lint accepts it", async (t) => {
     const folder = await printDocument(t);
     const words = [tool("redocly"), "lint", "openapi.json", "--extends", "recommended-strict"];
     const { status, stdout, stderr } = await runToEnd([...words, "--format", "json"], {
@@ -93,7 +93,7 @@ describe("the description, with the tools of others", {
     });
   });
 
-  test("Prism, between a client and the server, finds no answer that is not as described", async (t) => {
+  test("Prism, as a proxy, finds every answer as described", async (t) => {
     const folder = await printDocument(t);
     const service = await startOpen(t, [{ id: -70n, name: "stored" }]);
     const all = [...calls(service.token), ...refusals(service.token, service.readToken)];
@@ -101,7 +101,7 @@ describe("the description, with the tools of others", {
     await assertDescribed(await startPrism(t, folder, service.url), all);
   });
 
-  test("Prism finds none where the body is too long", async (t) => {
+  test("Prism finds the answer to a body that is too long as described", async (t) => {
     const folder = await printDocument(t);
     // So short that the server reads the rest: before a long one it cuts the connection in the end.
     const { url, token } = await startOpen(t, [], { bodyBytesMax: 20 });
@@ -109,7 +109,7 @@ describe("the description, with the tools of others", {
     await assertDescribed(proxy, [create(token, '{"id":1,"name":"Ivy"}', 413)]);
   });
 
-  test("Prism would find one", async (t) => {
+  test("Prism reports an answer that is not as described", async (t) => {
     const folder = await printDocument(t);
     const other = net.createServer((socket) => {
       socket.end(

@@ -84,14 +84,14 @@ test("npm install from a git URL builds the package", async (t) => {
   assert.equal(loaded.stdout, "function\n");
 });
 
-test("npm ci --omit=dev in a clone, which has no compiler then, succeeds without a build", async (t) => {
+test("npm ci --omit=dev in a clone succeeds without a build", async (t) => {
   const clone = await makeRepository(t);
   const { status, stderr } = await runToEnd(["npm", "ci", "--omit=dev", ...QUIET], { cwd: clone });
   assert.equal(status, 0, stderr);
   assert.equal(existsSync(path.join(clone, "dist")), false);
 });
 
-test("npm ci --omit=dev works where only the manifests are there, as in a Dockerfile's first layer", async (t) => {
+test("npm ci --omit=dev works with the manifests alone, as in the first layer of a Dockerfile", async (t) => {
   const folder = makeFolder(t);
   for (const name of ["package.json", "package-lock.json", ".npmrc"]) {
     copyFileSync(path.join(ROOT, name), path.join(folder, name));
@@ -142,7 +142,7 @@ for (const [says, file, load] of LOADERS) {
   });
 }
 
-test("what is not exported cannot be reached, but for package.json", async (t) => {
+test("a file that is not exported cannot be imported, except package.json", async (t) => {
   const folder = await installLibrary(t);
   writeFileSync(
     path.join(folder, "reach.cjs"),
@@ -158,7 +158,7 @@ test("what is not exported cannot be reached, but for package.json", async (t) =
 
 const noBrowser = missingBrowser();
 
-test("the status page, which the package has in small, shows the store", {
+test("the minified status page of the package shows the store", {
   skip: noBrowser ?? false,
   timeout: 60_000,
 }, async (t) => {
