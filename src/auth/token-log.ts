@@ -8,9 +8,9 @@
 import { PlantStoreError } from "../core/errors.ts";
 import { isTokenName, SCOPES, type Scope } from "../core/services.ts";
 
-/** A token as the log knows it: never the token itself. */
+/** A token as the log has it: never the token itself. */
 export interface TokenRecord {
-  /** Unique among the tokens that are live; what revocation and logs name. */
+  /** Unique among the live tokens; revocations and logs refer to the token by it. */
   readonly name: string;
   /** SHA-256 of the token, in hexadecimal. */
   readonly hash: string;
@@ -27,10 +27,9 @@ export type TokenEvent =
   | ({ readonly event: "created" } & Omit<TokenRecord, "revokedAt">)
   | { readonly event: "revoked"; readonly name: string; readonly revokedAt: number };
 
-/** Whether the token is good at a time. */
-export function isLive(token: TokenRecord, now: number): boolean {
-  if (token.revokedAt !== undefined) return false;
-  return token.expiresAt === undefined || now < token.expiresAt;
+/** Whether the token is good at a time, in milliseconds since 1970. */
+export function isLive({ revokedAt, expiresAt }: TokenRecord, now: number): boolean {
+  return revokedAt === undefined && (expiresAt === undefined || now < expiresAt);
 }
 
 /** @internal */
@@ -40,38 +39,56 @@ export function encodeTokenEvent(event: TokenEvent): string {
   );
 }
 
-/** @throws PlantStoreError `corruption` when the line is no event of this log. @internal */
+/** @throws PlantStoreError `corruption` if the line is no event of this log. @internal */
 export function decodeTokenEvent(line: Buffer): TokenEvent {
-  let event: unknown;
+  const { event, name, hash, scopes, createdAt, expiresAt, revokedAt } = parseMembers(line);
+  if (typeof name !== "string" || !isTokenName(name)) {
+    throw damage("name: expected letters, digits and ._@-");
+  }
+  if (event === "revoked") return { event, name, revokedAt: parseTime("revokedAt", revokedAt) };
+  if (event !== "created") throw damage('event: expected "created" or "revoked"');
+  if (typeof hash !== "string" || !/^[0-9a-f]{64}$/.test(hash)) {
+    throw damage("hash: expected 64 hexadecimal digits");
+  }
+  if (!isScopes(scopes)) throw damage(`scopes: expected an array of ${SCOPES.join(", ")}`);
+  return {
+    event,
+    name,
+    hash,
+    scopes,
+    createdAt: parseTime("createdAt", createdAt),
+    ...(expiresAt !== undefined && { expiresAt: parseTime("expiresAt", expiresAt) }),
+  };
+}
+
+/** @internal */
+export function isScopes(value: unknown): value is Scope[] {
+  return Array.isArray(value) && value.every((scope) => SCOPES.includes(scope));
+}
+
+/** The members of a JSON object; none if it is another value. */
+function parseMembers(line: Buffer): Record<string, unknown> {
   try {
-    event = JSON.parse(line.toString("utf8"));
+    return Object(JSON.parse(line.toString("utf8")));
   } catch {
     throw damage("expected JSON");
   }
-  if (!isObject(event)) throw damage("expected a JSON object");
-  const name = requireString(event, "name");
-  if (!isTokenName(name)) throw damage("name: expected letters, digits and ._@-");
-  switch (event.event) {
-    case "created":
-      return {
-        event: "created",
-        name,
-        hash: requireHash(event),
-        scopes: requireScopes(event),
-        createdAt: requireTime(event, "createdAt"),
-        ...(event.expiresAt === undefined ? {} : { expiresAt: requireTime(event, "expiresAt") }),
-      };
-    case "revoked":
-      return { event: "revoked", name, revokedAt: requireTime(event, "revokedAt") };
-    default:
-      throw damage('event: expected "created" or "revoked"');
-  }
 }
 
-/** Every token of the log, by order of creation. @internal */
+function parseTime(member: string, value: unknown): number {
+  const time = typeof value === "string" ? Date.parse(value) : Number.NaN;
+  if (Number.isNaN(time)) throw damage(`${member}: expected an ISO 8601 time`);
+  return time;
+}
+
+function damage(fault: string): PlantStoreError {
+  return new PlantStoreError("corruption", fault);
+}
+
+/** Every token of the log, in the order of creation. @internal */
 export class TokenSet {
   readonly #tokens: TokenRecord[] = [];
-  /** Where the tokens of a name are that were not revoked: a log may hold many that were. */
+  /** The indexes of tokens that were not revoked, by name: a log may hold many that were. */
   readonly #unrevoked = new Map<string, number[]>();
 
   get tokens(): readonly TokenRecord[] {
@@ -79,19 +96,16 @@ export class TokenSet {
   }
 
   apply(event: TokenEvent): void {
+    const { name } = event;
+    const others = this.#unrevoked.get(name) ?? [];
     if (event.event === "created") {
       const { event: _, ...token } = event;
-      const at = this.#tokens.push(token) - 1;
-      const others = this.#unrevoked.get(token.name);
-      if (others === undefined) this.#unrevoked.set(token.name, [at]);
-      else others.push(at);
+      this.#unrevoked.set(name, [...others, this.#tokens.push(token) - 1]);
       return;
     }
-    // A name may be used again once its token is dead, so a revocation means every bearer of it.
-    for (const at of this.#unrevoked.get(event.name) ?? []) {
-      this.#tokens[at] = { ...this.#at(at), revokedAt: event.revokedAt };
-    }
-    this.#unrevoked.delete(event.name);
+    // A name may be used again after its token expired, so a revocation ends every token of the name.
+    for (const at of others) this.#tokens[at] = { ...this.#at(at), revokedAt: event.revokedAt };
+    this.#unrevoked.delete(name);
   }
 
   /** The tokens that were not revoked; some may have expired. */
@@ -108,40 +122,4 @@ export class TokenSet {
   #at(at: number): TokenRecord {
     return this.#tokens[at] as TokenRecord;
   }
-}
-
-type JsonObject = Record<string, unknown>;
-
-function isObject(value: unknown): value is JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-function requireString(event: JsonObject, member: string): string {
-  const value = event[member];
-  if (typeof value !== "string") throw damage(`${member}: expected a string`);
-  return value;
-}
-
-function requireHash(event: JsonObject): string {
-  const hash = requireString(event, "hash");
-  if (!/^[0-9a-f]{64}$/.test(hash)) throw damage("hash: expected 64 hexadecimal digits");
-  return hash;
-}
-
-function requireScopes(event: JsonObject): Scope[] {
-  const { scopes } = event;
-  if (!Array.isArray(scopes) || !scopes.every((scope) => SCOPES.includes(scope))) {
-    throw damage(`scopes: expected an array of ${SCOPES.join(", ")}`);
-  }
-  return scopes;
-}
-
-function requireTime(event: JsonObject, member: string): number {
-  const time = Date.parse(requireString(event, member));
-  if (Number.isNaN(time)) throw damage(`${member}: expected an ISO 8601 time`);
-  return time;
-}
-
-function damage(fault: string): PlantStoreError {
-  return new PlantStoreError("corruption", fault);
 }

@@ -68,7 +68,7 @@ const RULES: readonly {
       { "core/a.ts": 'import {\n  type X,\n  y,\n} from "./x.ts";\n'.repeat(13) },
       { "core/a.ts": 'import "./x.ts";\nimport type X from "./y.ts";\n'.repeat(7) },
     ],
-    exceptions: ["auth/token-file.ts", "store/plant-store.ts", "store/repair.ts"],
+    exceptions: ["store/plant-store.ts", "store/repair.ts"],
   },
   {
     says: "no file under 40 lines has one importer only",

@@ -1,0 +1,182 @@
+/**
+ * Reads `tokens.jsonl`: the file whole, and of its lines only those that follow what was parsed before.
+ *
+ * A last line that lacks only its line feed counts, because it may be a revocation; any other text
+ * after the last line feed is an append under way.
+ */
+import fs from "node:fs";
+import path from "node:path";
+import { setImmediate as turn } from "node:timers/promises";
+import { promisify } from "node:util";
+import { crc32 } from "node:zlib";
+import { TOKEN_LOG_NAME } from "../core/file-names.ts";
+import { isBlank, type LinePosition, markLength } from "../log/format.ts";
+import { LOG_START, lineError, positionAfter, splitLines, visitLines } from "../log/reader.ts";
+import { ioError } from "../log/system-error.ts";
+import { decodeTokenEvent, type TokenEvent, TokenSet } from "./token-log.ts";
+
+const { O_NONBLOCK, O_RDONLY } = fs.constants;
+
+/** What is parsed in one turn of the event loop: a few milliseconds. */
+const PIECE_BYTES = 128 * 1024;
+
+/** @internal */
+export function tokenPath(directory: string): string {
+  return path.join(path.resolve(directory), TOKEN_LOG_NAME);
+}
+
+export interface ParsedTokens {
+  /** What follows from the whole lines. */
+  readonly tokens: TokenSet;
+  /** Where the whole lines end. */
+  readonly tail: LinePosition;
+}
+
+/**
+ * Parses a token log.
+ *
+ * @param known an earlier result for the same log, whose set gets the events that follow.
+ * @returns the whole lines, and the event of a last line that lacks only its line feed.
+ * @throws PlantStoreError `corruption`.
+ */
+export async function parseTokens(
+  filePath: string,
+  bytes: Buffer,
+  known: ParsedTokens = { tokens: new TokenSet(), tail: LOG_START },
+): Promise<ParsedTokens & { readonly last: TokenEvent | undefined }> {
+  const { tokens } = known;
+  let { tail } = known;
+  for await (const block of splitLines(piecesOf(bytes.subarray(tail.offset)), tail)) {
+    visitLines(block, (line, position) => tokens.apply(decodeAt(line, filePath, position)));
+    tail = positionAfter(block);
+  }
+  const rest = bytes.subarray(tail.offset);
+  return {
+    tokens,
+    tail,
+    last: parseTail(tail.offset === 0 ? rest.subarray(markLength(rest)) : rest),
+  };
+}
+
+async function* piecesOf(bytes: Buffer): AsyncGenerator<Buffer> {
+  for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
+    await turn();
+    yield bytes.subarray(at, at + PIECE_BYTES);
+  }
+}
+
+function decodeAt(line: Buffer, filePath: string, position: LinePosition): TokenEvent {
+  try {
+    return decodeTokenEvent(line);
+  } catch (cause) {
+    const fault = `${(cause as Error).message}; mend or remove that line with an editor`;
+    throw lineError(filePath, position, fault, cause);
+  }
+}
+
+function parseTail(text: Buffer): TokenEvent | undefined {
+  try {
+    return isBlank(text) ? undefined : decodeTokenEvent(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * Reads one token log again and again. Every byte is read, because an editor may have changed any:
+ * what was parsed before must still have its checksum.
+ */
+export class TokenReader {
+  readonly #path: string;
+  /** What was parsed so far; absent if the next read cannot go on from there. */
+  #known: (ParsedTokens & { readonly crc32: number }) | undefined;
+  #keepsSpare = false;
+  #spare: number | undefined;
+
+  constructor(filePath: string) {
+    this.#path = filePath;
+  }
+
+  /**
+   * Returns the tokens in the log, or `undefined` if there is no such file. The next call changes the
+   * set that this one has returned.
+   *
+   * @throws PlantStoreError `corruption` or `io_error`.
+   */
+  async read(): Promise<TokenSet | undefined> {
+    const bytes = await this.#readBytes();
+    if (bytes === undefined) return undefined;
+    const known = this.#known;
+    this.#known = undefined; // until all of it was parsed
+    const isPrefix = known !== undefined && checksum(bytes, known) === known.crc32;
+    const parsed = await parseTokens(this.#path, bytes, isPrefix ? known : undefined);
+    const { tokens, last } = parsed;
+    if (last === undefined) this.#known = { ...parsed, crc32: checksum(bytes, parsed) };
+    else tokens.apply(last);
+    return tokens;
+  }
+
+  /**
+   * Keeps a descriptor between two reads until `close`, so that a process that may open no more files
+   * can still read this one. It leads to no log, because another file may take the log's name.
+   */
+  keepSpare(): void {
+    this.#keepsSpare = true;
+    this.#takeSpare();
+  }
+
+  close(): void {
+    this.#keepsSpare = false;
+    this.#freeSpare();
+  }
+
+  async #readBytes(): Promise<Buffer | undefined> {
+    let fd: number | undefined;
+    try {
+      // In the same turn as the open, so that no connection can take the descriptor.
+      this.#freeSpare();
+      fd = fs.openSync(this.#path, O_RDONLY | O_NONBLOCK); // else it waits for the writer of a FIFO
+      const stat = fs.fstatSync(fd);
+      if (!stat.isFile()) throw new Error("expected a regular file");
+      return await readWhole(fd, stat.size);
+    } catch (cause) {
+      if ((cause as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+      throw ioError(`Cannot read "${this.#path}"`, cause);
+    } finally {
+      if (fd !== undefined) fs.closeSync(fd);
+      this.#takeSpare();
+    }
+  }
+
+  #takeSpare(): void {
+    if (!this.#keepsSpare || this.#spare !== undefined) return;
+    try {
+      this.#spare = fs.openSync("/dev/null", "r");
+    } catch {
+      // No descriptor is left: the next read tries again.
+    }
+  }
+
+  #freeSpare(): void {
+    if (this.#spare !== undefined) fs.closeSync(this.#spare);
+    this.#spare = undefined;
+  }
+}
+
+/** The CRC-32 of the bytes before the end of what was parsed. */
+function checksum(bytes: Buffer, { tail }: ParsedTokens): number {
+  return crc32(bytes.subarray(0, tail.offset));
+}
+
+const readAt = promisify(fs.read);
+
+/** Not `fs.readFile`: with a descriptor it takes a read that fails for the end of the file. */
+async function readWhole(fd: number, bytes: number): Promise<Buffer> {
+  const buffer = Buffer.allocUnsafe(bytes);
+  for (let filled = 0; filled < bytes; ) {
+    const { bytesRead } = await readAt(fd, buffer, filled, bytes - filled, filled);
+    if (bytesRead === 0) return buffer.subarray(0, filled);
+    filled += bytesRead;
+  }
+  return buffer;
+}
