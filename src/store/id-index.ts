@@ -6,19 +6,17 @@
  * moving from one to the other is sequential.
  *
  * Invariants. However many ids there are, adding one moves no more than a run of slots and allocates
- * no more than 1 MiB: to grow, a second table is begun, a third larger, into which every further
- * `add` moves a few slots. Pages that were emptied are used again, so there are never two full
- * copies and growing leaves no garbage. Ids are only ever added. An id takes 16 to 22 bytes; a `Map`
- * takes about 100, and ends at 16,777,216.
+ * no more than 1 MiB: to grow, the index begins a second table, a third larger, into which every
+ * further `add` moves a few slots. Emptied pages are used again, so there are never two full copies
+ * and growing leaves no garbage. Ids are only ever added. An id takes 16 to 22 bytes; a `Map` takes
+ * about 100, and ends at 16,777,216.
  */
-import { createCipheriv, randomBytes } from "node:crypto";
-import type { LinePosition } from "../log/format.ts";
+import { randomFillSync } from "node:crypto";
 
 /**
  * The parts of a slot, 13 bytes side by side, so that a look costs one cache miss: the id as two
  * 32-bit halves, the lower one first, then the offset plus one as 40 bits. Zero there marks a free
- * slot. Words are read and written signed: V8 gives a number that is no signed 32-bit integer memory
- * of its own at each call that is not inlined.
+ * slot. Ids are read and passed on as signed words: V8 allocates memory for any other number.
  */
 const SLOT_BYTES = 13;
 const HIGH = 4;
@@ -36,9 +34,9 @@ const CACHE_LINE_BYTES = 64;
  * used slots has a probability below 10^-40.
  */
 const SLACK = 4096;
-/** Beyond it, the probes for an id that is not there grow long (13 slots on average here). */
+/** Above it, the probes for an id that is not there grow long (13 slots on average here). */
 const LOAD_MAX = 0.8;
-/** Less would save memory and move every id more often. */
+/** A smaller one would save memory and move every id more often. */
 const GROWTH = 4 / 3;
 /**
  * Slots moved with every `add`. A table of `homes` slots is full again after
@@ -46,16 +44,16 @@ const GROWTH = 4 / 3;
  */
 const MOVES = 5;
 
-/** The values of a word. */
+/** The number of values of a word. */
 const WORD = 2 ** 32;
 /** The first offset that does not fit: one byte short of 1 TiB. */
 export const OFFSET_LIMIT = 2 ** 40 - 1;
 
-/** The bytes of a seed: a key of AES-256. */
-export const SEED_BYTES = 32;
+/** A random word for each value of each byte of an id: see `hashId`. */
+const HASH_WORDS = 8 * 256;
 
 export class IdIndex {
-  readonly #hash: IdHash;
+  readonly #hashWords: Int32Array;
   /** Empty pages, for the next table. */
   readonly #pool: DataView[] = [];
   #table: SlotTable;
@@ -69,12 +67,12 @@ export class IdIndex {
 
   /**
    * @param expected how many ids are likely to come at once.
-   * @param seed `SEED_BYTES` bytes that an attacker cannot guess.
+   * @param hashWords random words that an attacker cannot guess.
    */
-  constructor(expected = 0, seed: Uint8Array = randomBytes(SEED_BYTES)) {
-    this.#hash = new IdHash(seed);
+  constructor(expected = 0, hashWords: Int32Array = randomFillSync(new Int32Array(HASH_WORDS))) {
+    this.#hashWords = hashWords;
     const homes = Math.max(PAGE_SLOTS - SLACK, Math.ceil(expected / LOAD_MAX));
-    this.#table = new SlotTable(homes, this.#hash, this.#pool);
+    this.#table = new SlotTable(homes, hashWords, this.#pool);
   }
 
   get size(): number {
@@ -86,9 +84,9 @@ export class IdIndex {
     return this.#table.homes;
   }
 
-  /** The hash of an id, given as two signed words. Nobody can choose it, because its seed is secret. */
+  /** The hash of an id, given as two signed words. */
   hashOf(low: number, high: number): number {
-    return this.#hash.of(low, high);
+    return hashId(this.#hashWords, low, high);
   }
 
   /** Has the processor fetch the slots between two hashes, before ids are added there. */
@@ -102,62 +100,50 @@ export class IdIndex {
     return this.getWords(this.#halves[0] as number, this.#halves[1] as number);
   }
 
-  /** The same for an id given as two signed words. */
+  /** Like `get`, for an id given as two signed words. */
   getWords(low: number, high: number): number | undefined {
-    const hash = this.#hash.of(low, high);
-    const offset = this.#tableOf(hash).get(hash, low, high);
-    return offset < 0 ? undefined : offset;
+    const hash = this.hashOf(low, high);
+    return this.#tableOf(hash).get(hash, low, high);
   }
 
   /**
-   * Adds an id, unless it is there: then returns the offset it has, which stays.
+   * Adds an id. If it is there already, its offset stays and is returned.
    *
-   * @throws RangeError for an offset of 1 TiB or more.
+   * @throws RangeError for an offset of `OFFSET_LIMIT` or more.
    */
   add(id: bigint, offset: number): number | undefined {
     this.#id[0] = id;
     return this.addWords(this.#halves[0] as number, this.#halves[1] as number, offset);
   }
 
-  /** The same for an id given as two signed words. */
+  /** Like `add`, for an id given as two signed words. */
   addWords(low: number, high: number, offset: number): number | undefined {
-    assertOffset(offset);
-    return this.#addHashed(this.#hash.of(low, high), low, high, offset);
-  }
-
-  /**
-   * The same for the entries (`writeEntry`) between two places in `words`. One call for many saves
-   * a third of a scan.
-   *
-   * @returns the places of the entries whose ids were there.
-   */
-  addEntries(words: Int32Array, start: number, end: number): number[] {
-    const size = this.#size + (end - start) / ENTRY_WORDS;
-    if (this.#old === undefined && size <= this.#table.homes * LOAD_MAX) {
-      const present = this.#table.addEntries(words, start, end);
-      this.#size = size - present.length;
-      return present;
-    }
-    // Something may have to be moved on the way.
-    const present: number[] = [];
-    for (let at = start; at < end; at += ENTRY_WORDS) {
-      const first = this.#addHashed(
-        words[at + 2] as number,
-        words[at] as number,
-        words[at + 1] as number,
-        positionOf(words, at).offset,
-      );
-      if (first !== undefined) present.push(at);
-    }
+    this.#makeRoom();
+    const hash = this.hashOf(low, high);
+    const present = this.#tableOf(hash).add(hash, low, high, offset);
+    if (present === undefined) this.#size++;
     return present;
   }
 
-  #addHashed(hash: number, low: number, high: number, offset: number): number | undefined {
-    this.#makeRoom();
-    const present = this.#tableOf(hash).add(hash, low, high, offset);
-    if (present >= 0) return present;
-    this.#size++;
-    return undefined;
+  /**
+   * Adds ids as `addWords` does: one call for many saves a third of a scan.
+   *
+   * @returns the numbers of the entries whose ids were there already.
+   */
+  addEntries(entries: IdEntries, start: number, end: number): number[] {
+    const size = this.#size + end - start;
+    if (this.#old === undefined && size <= this.#table.homes * LOAD_MAX) {
+      const present = this.#table.addEntries(entries, start, end);
+      this.#size = size - present.length;
+      return present;
+    }
+    // Slots may have to be moved on the way.
+    const present: number[] = [];
+    for (let at = start; at < end; at++) {
+      const first = this.addWords(entries.lowOf(at), entries.highOf(at), entries.offsetOf(at));
+      if (first !== undefined) present.push(at);
+    }
+    return present;
   }
 
   #tableOf(hash: number): SlotTable {
@@ -172,7 +158,7 @@ export class IdIndex {
     } else if (this.#size >= this.#table.homes * LOAD_MAX) {
       this.#old = this.#table;
       this.#moved = 0;
-      this.#table = new SlotTable(Math.ceil(this.#old.homes * GROWTH), this.#hash, this.#pool);
+      this.#table = new SlotTable(Math.ceil(this.#old.homes * GROWTH), this.#hashWords, this.#pool);
     }
   }
 }
@@ -180,18 +166,18 @@ export class IdIndex {
 /** A hash table of a fixed size. */
 class SlotTable {
   readonly homes: number;
-  readonly #hash: IdHash;
+  readonly #hashWords: Int32Array;
   readonly #pool: DataView[];
   readonly #homesPerHash: number;
-  /** A page in which nothing was looked for is not there. */
+  /** A page that no search has come to is missing. */
   readonly #pages: (DataView | undefined)[];
-  /** The page that the last search ended in. */
+  /** The page in which the last search ended. */
   #page: DataView = new DataView(new ArrayBuffer(0));
   #lastRead = 0;
 
-  constructor(homes: number, hash: IdHash, pool: DataView[]) {
+  constructor(homes: number, hashWords: Int32Array, pool: DataView[]) {
     this.homes = homes;
-    this.#hash = hash;
+    this.#hashWords = hashWords;
     this.#pool = pool;
     this.#homesPerHash = homes / WORD;
     this.#pages = new Array(Math.ceil((homes + SLACK) / PAGE_SLOTS)).fill(undefined);
@@ -214,29 +200,27 @@ class SlotTable {
     }
   }
 
-  /** Returns the offset of an id, or -1. */
-  get(hash: number, low: number, high: number): number {
+  get(hash: number, low: number, high: number): number | undefined {
     const at = this.#search(hash, low, high);
-    return at < 0 ? offsetAt(this.#page, ~at) : -1;
+    return at < 0 ? storedAt(this.#page, ~at) - 1 : undefined;
   }
 
-  /** Adds an id and returns -1, or returns the offset that it has. */
-  add(hash: number, low: number, high: number, offset: number): number {
+  /** Adds an id, or returns the offset that it has. */
+  add(hash: number, low: number, high: number, offset: number): number | undefined {
     const at = this.#search(hash, low, high);
-    if (at < 0) return offsetAt(this.#page, ~at);
-    const stored = offset + 1;
-    put(this.#page, at, low, high, stored | 0, Math.floor(stored / WORD));
-    return -1;
+    if (at < 0) return storedAt(this.#page, ~at) - 1;
+    put(this.#page, at, low, high, offset + 1);
+    return undefined;
   }
 
-  addEntries(words: Int32Array, start: number, end: number): number[] {
+  addEntries(entries: IdEntries, start: number, end: number): number[] {
     const present: number[] = [];
-    for (let from = start; from < end; from += ENTRY_WORDS) {
-      const low = words[from] as number;
-      const high = words[from + 1] as number;
-      const at = this.#search(words[from + 2] as number, low, high);
-      if (at < 0) present.push(from);
-      else put(this.#page, at, low, high, words[from + 3] as number, offsetTopOf(words, from));
+    for (let number = start; number < end; number++) {
+      const low = entries.lowOf(number);
+      const high = entries.highOf(number);
+      const at = this.#search(hashId(this.#hashWords, low, high), low, high);
+      if (at < 0) present.push(number);
+      else put(this.#page, at, low, high, entries.offsetOf(number) + 1);
     }
     return present;
   }
@@ -248,7 +232,7 @@ class SlotTable {
       this.#page = page;
       for (let at = (slot & PAGE_MASK) * SLOT_BYTES; at < PAGE_BYTES; at += SLOT_BYTES) {
         const found = page.getInt32(at, true);
-        if (found === 0 && isFree(page, at)) return at;
+        if (found === 0 && storedAt(page, at) === 0) return at;
         if (found === low && page.getInt32(at + HIGH, true) === high) return ~at;
       }
     }
@@ -264,18 +248,16 @@ class SlotTable {
     for (let slot = start; ; slot++) {
       const page = this.#pages[slot >>> PAGE_BITS];
       const at = (slot & PAGE_MASK) * SLOT_BYTES;
-      const isRunEnd = page === undefined || isFree(page, at);
-      if (!isRunEnd) {
+      const stored = page === undefined ? 0 : storedAt(page, at);
+      if (page !== undefined && stored !== 0) {
         const low = page.getInt32(at, true);
         const high = page.getInt32(at + HIGH, true);
-        const digits = page.getInt32(at + OFFSET, true);
-        // An id is in one of the two tables alone, so this ends in a free slot.
-        const free = target.#search(this.#hash.of(low, high), low, high);
-        put(target.#page, free, low, high, digits, page.getUint8(at + OFFSET_TOP));
+        // An id is in one of the two tables alone.
+        target.add(hashId(this.#hashWords, low, high), low, high, stored - 1);
       }
-      const isEnd = isRunEnd && slot + 1 >= this.homes;
+      const isEnd = stored === 0 && slot + 1 >= this.homes;
       if (isEnd || (slot & PAGE_MASK) === PAGE_MASK) this.#release(slot >>> PAGE_BITS);
-      if (isEnd || (isRunEnd && slot - start >= count)) return slot + 1;
+      if (isEnd || (stored === 0 && slot - start >= count)) return slot + 1;
     }
   }
 
@@ -297,106 +279,74 @@ class SlotTable {
   }
 }
 
-function isFree(page: DataView, at: number): boolean {
-  return page.getUint32(at + OFFSET, true) === 0 && page.getUint8(at + OFFSET_TOP) === 0;
+/** The offset plus one in the slot at a place; 0: the slot is free. */
+function storedAt(page: DataView, at: number): number {
+  return page.getUint8(at + OFFSET_TOP) * WORD + page.getUint32(at + OFFSET, true);
 }
 
-function offsetAt(page: DataView, at: number): number {
-  return page.getUint8(at + OFFSET_TOP) * WORD + page.getUint32(at + OFFSET, true) - 1;
-}
-
-/** `digits` is the offset plus one below 2^32, as a signed word, and `top` the rest of it. */
-function put(
-  page: DataView,
-  at: number,
-  low: number,
-  high: number,
-  digits: number,
-  top: number,
-): void {
+function put(page: DataView, at: number, low: number, high: number, stored: number): void {
+  if (stored > OFFSET_LIMIT) {
+    throw new RangeError(`offset: expected less than ${OFFSET_LIMIT}, got ${stored - 1}`);
+  }
   page.setInt32(at, low, true);
   page.setInt32(at + HIGH, high, true);
-  page.setInt32(at + OFFSET, digits, true);
-  page.setUint8(at + OFFSET_TOP, top);
+  page.setInt32(at + OFFSET, stored | 0, true);
+  page.setUint8(at + OFFSET_TOP, Math.floor(stored / WORD));
 }
 
 /**
- * A hash of ids that nobody can choose collisions for.
+ * A hash of ids, given as two signed words, that nobody can choose collisions for; a signed word.
  *
- * Tabulation hashing: each byte of the id picks a word of a table of random words, and the words are
+ * Tabulation hashing: each byte of the id picks one of 256 random words, and the eight words are
  * combined with XOR. With linear probing it gives constant expected time for any set of ids that was
- * chosen without knowing the table (Patrascu and Thorup, "The Power of Simple Tabulation Hashing",
- * STOC '11). The table is made from a secret seed, and fits into the first cache.
+ * chosen without knowing the words (Patrascu and Thorup, "The Power of Simple Tabulation Hashing",
+ * STOC '11). They fit into the first cache.
  *
  * @internal
  */
-export class IdHash {
-  readonly #words = new Int32Array(8 * 256);
+export function hashId(words: Int32Array, low: number, high: number): number {
+  return (
+    (words[low & 0xff] as number) ^
+    (words[0x100 | ((low >>> 8) & 0xff)] as number) ^
+    (words[0x200 | ((low >>> 16) & 0xff)] as number) ^
+    (words[0x300 | (low >>> 24)] as number) ^
+    (words[0x400 | (high & 0xff)] as number) ^
+    (words[0x500 | ((high >>> 8) & 0xff)] as number) ^
+    (words[0x600 | ((high >>> 16) & 0xff)] as number) ^
+    (words[0x700 | (high >>> 24)] as number)
+  );
+}
 
-  /** @param seed `SEED_BYTES` random bytes; the same ones make the same hash. */
-  constructor(seed: Uint8Array) {
-    const words = this.#words;
-    const cipher = createCipheriv("aes-256-ctr", seed, Buffer.alloc(16));
-    const bytes = cipher.update(Buffer.alloc(words.byteLength));
-    for (let word = 0; word < words.length; word++) words[word] = bytes.readInt32LE(word * 4);
+/** Ids on their way into an index, with the places of their lines: 24 bytes side by side for each. */
+export class IdEntries {
+  readonly #words: Int32Array;
+  readonly #numbers: Float64Array;
+
+  constructor(count: number) {
+    this.#numbers = new Float64Array(3 * count);
+    this.#words = new Int32Array(this.#numbers.buffer);
   }
 
-  /** The hash of an id given as two words: a signed word. */
-  of(low: number, high: number): number {
-    const words = this.#words;
-    return (
-      (words[low & 0xff] as number) ^
-      (words[0x100 | ((low >>> 8) & 0xff)] as number) ^
-      (words[0x200 | ((low >>> 16) & 0xff)] as number) ^
-      (words[0x300 | (low >>> 24)] as number) ^
-      (words[0x400 | (high & 0xff)] as number) ^
-      (words[0x500 | ((high >>> 8) & 0xff)] as number) ^
-      (words[0x600 | ((high >>> 16) & 0xff)] as number) ^
-      (words[0x700 | (high >>> 24)] as number)
-    );
+  set(at: number, low: number, high: number, offset: number, line: number): void {
+    this.#words[6 * at] = low;
+    this.#words[6 * at + 1] = high;
+    this.#numbers[3 * at + 1] = offset;
+    this.#numbers[3 * at + 2] = line;
   }
-}
 
-/**
- * An entry is an id on its way into an index, with the place of its line, as words of an
- * `Int32Array`: the low and the high half of the id, its hash, the offset plus one below 2^32, the
- * line below 2^32, and the rests of both, which are below 2^40.
- */
-export const ENTRY_WORDS = 6;
-const REST_BITS = 8;
+  lowOf(at: number): number {
+    return this.#words[6 * at] as number;
+  }
 
-/** @throws RangeError for an offset of `OFFSET_LIMIT` or more. */
-export function writeEntry(
-  words: Int32Array,
-  at: number,
-  low: number,
-  high: number,
-  hash: number,
-  offset: number,
-  line: number,
-): void {
-  assertOffset(offset);
-  const stored = offset + 1;
-  words[at] = low;
-  words[at + 1] = high;
-  words[at + 2] = hash;
-  words[at + 3] = stored;
-  words[at + 4] = line;
-  words[at + 5] = (Math.floor(stored / WORD) << REST_BITS) | Math.floor(line / WORD);
-}
+  highOf(at: number): number {
+    return this.#words[6 * at + 1] as number;
+  }
 
-/** The place of the line of an entry. */
-export function positionOf(words: Int32Array, at: number): LinePosition {
-  const stored = offsetTopOf(words, at) * WORD + ((words[at + 3] as number) >>> 0);
-  const lineTop = (words[at + 5] as number) % 2 ** REST_BITS;
-  return { offset: stored - 1, line: lineTop * WORD + ((words[at + 4] as number) >>> 0) };
-}
+  offsetOf(at: number): number {
+    return this.#numbers[3 * at + 1] as number;
+  }
 
-function offsetTopOf(words: Int32Array, at: number): number {
-  return (words[at + 5] as number) >> REST_BITS;
-}
-
-function assertOffset(offset: number): void {
-  if (offset >= OFFSET_LIMIT)
-    throw new RangeError(`offset: expected less than ${OFFSET_LIMIT}, got ${offset}`);
+  lineOf(at: number): number {
+    return this.#numbers[3 * at + 2] as number;
+  }
 }

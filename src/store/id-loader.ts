@@ -2,9 +2,9 @@
  * Bulk loading of an index: ids wait in buckets, and a full bucket is added to its part of the table
  * at once.
  *
- * A table of many ids is larger than every cache, so adding each as it comes costs a miss or two an
- * id. Ids whose hashes begin alike have their homes side by side: a full bucket has its part of the
- * table read from end to end, which the processor does ahead, and its ids are added while that part
+ * A table of many ids is larger than every cache, so adding each id as it comes costs a miss or two.
+ * Ids whose hashes begin alike have their homes side by side: the part of the table for a full bucket
+ * is read from end to end, which the processor does ahead, and then its ids are added while that part
  * is in the second cache. Scans take half the time.
  *
  * Invariants. Equal ids are added in the order they came in, so the first keeps its offset. Which
@@ -13,7 +13,7 @@
  */
 import { setImmediate as turn } from "node:timers/promises";
 import type { LinePosition } from "../log/format.ts";
-import { ENTRY_WORDS, type IdIndex, positionOf, writeEntry } from "./id-index.ts";
+import { IdEntries, type IdIndex } from "./id-index.ts";
 
 /** Homes of one bucket, if as many ids come as the index has room for: 416 KiB of the table. */
 const BUCKET_HOMES = 2 ** 15;
@@ -29,9 +29,9 @@ export class IdLoader {
   readonly #index: IdIndex;
   /** How far a hash is shifted to be the number of its bucket. */
   readonly #shift: number;
-  readonly #bucketWords: number;
+  readonly #bucketIds: number;
   /** All buckets, one after the other. */
-  readonly #words: Int32Array;
+  readonly #entries: IdEntries;
   /** Where the next entry of each bucket goes. */
   readonly #ends: Uint32Array;
   #repeats: LinePosition[] = [];
@@ -43,9 +43,9 @@ export class IdLoader {
     // Two buckets or more, because a hash cannot be shifted by 32.
     this.#shift = Math.clz32((Math.min(index.homes, expected) / BUCKET_HOMES) | 1);
     const buckets = 2 ** (32 - this.#shift);
-    this.#bucketWords = Math.min(BUCKET_IDS_MAX, Math.ceil(ALL_IDS_MAX / buckets)) * ENTRY_WORDS;
-    this.#words = new Int32Array(buckets * this.#bucketWords);
-    this.#ends = Uint32Array.from({ length: buckets }, (_, number) => number * this.#bucketWords);
+    this.#bucketIds = Math.min(BUCKET_IDS_MAX, Math.ceil(ALL_IDS_MAX / buckets));
+    this.#entries = new IdEntries(buckets * this.#bucketIds);
+    this.#ends = Uint32Array.from({ length: buckets }, (_, number) => number * this.#bucketIds);
   }
 
   /** Whether an id that left a bucket was in the index before. */
@@ -53,19 +53,18 @@ export class IdLoader {
     return this.#hasRepeats;
   }
 
-  /** Adds the id of a line. @throws RangeError for an offset of 1 TiB or more. */
+  /** Adds the id of a line. @throws RangeError, here or in `flush`, for an offset of 1 TiB or more. */
   add(id: bigint, offset: number, line: number): void {
     this.addWords(Number(BigInt.asIntN(32, id)), Number(id >> 32n), offset, line);
   }
 
-  /** The same for an id given as two signed words: a bigint for each line costs a scan 50 ns. */
+  /** Like `add`, for an id given as two signed words: a bigint for each line costs a scan 50 ns. */
   addWords(low: number, high: number, offset: number, line: number): void {
-    const hash = this.#index.hashOf(low, high);
-    const number = hash >>> this.#shift;
+    const number = this.#index.hashOf(low, high) >>> this.#shift;
     const at = this.#ends[number] as number;
-    writeEntry(this.#words, at, low, high, hash, offset, line);
-    this.#ends[number] = at + ENTRY_WORDS;
-    if (at + ENTRY_WORDS === (number + 1) * this.#bucketWords) this.#empty(number);
+    this.#entries.set(at, low, high, offset, line);
+    this.#ends[number] = at + 1;
+    if (at + 1 === (number + 1) * this.#bucketIds) this.#empty(number);
   }
 
   /**
@@ -75,7 +74,7 @@ export class IdLoader {
   async flush(): Promise<LinePosition[]> {
     let ids = 0;
     for (const [number, end] of this.#ends.entries()) {
-      ids += (end - number * this.#bucketWords) / ENTRY_WORDS;
+      ids += end - number * this.#bucketIds;
       this.#empty(number);
       if (ids < TURN_IDS) continue;
       ids = 0;
@@ -87,17 +86,16 @@ export class IdLoader {
   }
 
   #empty(number: number): void {
-    const words = this.#words;
-    const index = this.#index;
-    const start = number * this.#bucketWords;
+    const start = number * this.#bucketIds;
     const end = this.#ends[number] as number;
-    const homes = index.homes / this.#ends.length;
-    if (((end - start) / ENTRY_WORDS) * AHEAD_HOMES >= homes) {
-      index.readAhead(number * 2 ** this.#shift, (number + 1) * 2 ** this.#shift - 1);
+    const homes = this.#index.homes / this.#ends.length;
+    if ((end - start) * AHEAD_HOMES >= homes) {
+      this.#index.readAhead(number * 2 ** this.#shift, (number + 1) * 2 ** this.#shift - 1);
     }
-    const present = index.addEntries(words, start, end);
-    for (const from of present) this.#repeats.push(positionOf(words, from));
-    this.#hasRepeats ||= present.length > 0;
+    for (const at of this.#index.addEntries(this.#entries, start, end)) {
+      this.#repeats.push({ offset: this.#entries.offsetOf(at), line: this.#entries.lineOf(at) });
+      this.#hasRepeats = true;
+    }
     this.#ends[number] = start;
   }
 }

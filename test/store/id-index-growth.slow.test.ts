@@ -1,10 +1,11 @@
 /** What one call of the index costs at most, while it grows over and over. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { IdIndex, SEED_BYTES } from "../../src/store/id-index.ts";
+import { IdIndex } from "../../src/store/id-index.ts";
+import { hashWordsOf } from "../support/id-words.ts";
 import { watchSlots } from "../support/written-slots.ts";
 
-const SEED = new Uint8Array(SEED_BYTES);
+const SEED = hashWordsOf(0);
 const MIB = 1024 * 1024;
 /** From one page to twenty and more. */
 const COUNT = 400_000;

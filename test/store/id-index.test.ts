@@ -2,14 +2,15 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { INT64_MAX, INT64_MIN } from "../../src/core/int64.ts";
-import { IdHash, IdIndex, SEED_BYTES } from "../../src/store/id-index.ts";
+import { hashId, IdIndex } from "../../src/store/id-index.ts";
+import { hashWordsOf } from "../support/id-words.ts";
 
 /** Enough to make the index grow several times. */
 const COUNT = 50_000;
 /** So far apart that offsets need all their 40 bits. */
 const OFFSET_STEP = 2 ** 24 + 1;
 
-const SEED = new Uint8Array(SEED_BYTES);
+const SEED = hashWordsOf(0);
 
 /** Patterns of ids that hash tables and 32-bit arithmetic get wrong. */
 const PATTERNS: readonly [says: string, id: (n: bigint) => bigint][] = [
@@ -111,7 +112,7 @@ test("any ids under any seed are found at their offsets, as a Map finds them", (
   const ids = fc.uniqueArray(id, { maxLength: 3000, size: "max" });
   // A log only grows, so the offsets of its records rise.
   const step = fc.constantFrom(1, 40, 2 ** 20, 2 ** 28);
-  const seed = fc.uint8Array({ minLength: SEED_BYTES, maxLength: SEED_BYTES });
+  const seed = fc.integer({ min: 0, max: 255 }).map(hashWordsOf);
   fc.assert(
     fc.property(ids, ids, step, seed, (added, others, bytes, seedValue) => {
       const oracle = new Map(added.map((value, n) => [value, n * bytes]));
@@ -131,16 +132,16 @@ function hashesOf(index: { hashOf(low: number, high: number): number }): number[
   return Array.from({ length: 4 }, (_, n) => index.hashOf(n, -n));
 }
 
-test("every index hashes with a seed of its own, unless it is told one", () => {
+test("every index hashes with random words of its own, unless it is given some", () => {
   assert.notDeepEqual(hashesOf(new IdIndex()), hashesOf(new IdIndex()));
-  const seed = new Uint8Array(SEED_BYTES).fill(5);
+  const seed = hashWordsOf(5);
   assert.deepEqual(hashesOf(new IdIndex(0, seed)), hashesOf(new IdIndex(0, seed)));
 });
 
 test("ids that all have one home under a seed are spread under another, as any are", () => {
-  const [known, secret] = [1, 2].map((byte) => new IdHash(new Uint8Array(SEED_BYTES).fill(byte)));
+  const [known, secret] = [hashWordsOf(1), hashWordsOf(2)];
   /** The first ten bits, which say where in a table of 1024 homes an id belongs. */
-  const homeOf = (hash: IdHash | undefined, id: number) => (hash?.of(id, 0) ?? 0) >>> 22;
+  const homeOf = (words: Int32Array, id: number) => hashId(words, id, 0) >>> 22;
   const chosen: number[] = [];
   for (let id = 0; chosen.length < 512; id++) if (homeOf(known, id) === 7) chosen.push(id);
   const homes = new Set(chosen.map((id) => homeOf(secret, id)));

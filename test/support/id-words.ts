@@ -1,3 +1,6 @@
+/** The ids of tests as an index takes them. */
+import { createCipheriv } from "node:crypto";
+
 /** An int64 and the two signed words that it is in two's complement. */
 export function idOfWords(low: number, high: number): bigint {
   return (BigInt(high) << 32n) | BigInt.asUintN(32, BigInt(low));
@@ -7,4 +10,11 @@ export function wordsOfId(id: bigint): readonly [low: number, high: number] {
   const view = new DataView(new ArrayBuffer(8));
   view.setBigInt64(0, id);
   return [view.getInt32(4), view.getInt32(0)];
+}
+
+/** Random words for the hash of an index, the same for every run: a seed of its own for each byte. */
+export function hashWordsOf(byte: number): Int32Array {
+  const cipher = createCipheriv("aes-256-ctr", Buffer.alloc(32, byte), Buffer.alloc(16));
+  const bytes = cipher.update(Buffer.alloc(8 * 256 * 4));
+  return Int32Array.from({ length: 8 * 256 }, (_, word) => bytes.readInt32LE(word * 4));
 }
