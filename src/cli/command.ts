@@ -1,30 +1,32 @@
 /**
- * What a command of the line is: its name, its arguments, its options, and what it does. `args`
- * reads and describes them, `main` runs them.
+ * What a command is: its name, its arguments, its options, and what it does. `args` reads and
+ * describes commands, `completion` completes them, and `main` runs them.
  */
 
-/** The version of this program; a test holds it against package.json. */
+/** The version of this program, the same as in package.json. */
 export const VERSION = "1.0.0";
 
-/** What may be typed for a value, for completion: these words, or paths; absent: anything. */
+/** What completion offers for a value: these words, or paths. */
 export type Values = readonly string[] | "files" | "folders";
 
-/** An argument, which must be given. */
+/** An argument, which is required. */
 export interface Argument {
-  /** What stands for it in the help. */
+  /** Its name in the help. */
   readonly placeholder: string;
   readonly values?: Values;
 }
 
-/** An option; its variable is `PLANT_STORE_` and its name in capitals. */
+/** An option; its key in a table of options gives it a flag and a variable. */
 export interface Option<T> {
-  /** What stands for the value in the help; absent for a switch, which takes none. */
+  /** The name of the value in the help; absent for a switch, which takes no value. */
   readonly placeholder?: string;
   readonly values?: Values;
   readonly help: string;
-  /** What counts when neither flag nor variable is given, as somebody would type it. */
+  /** The default, as a user would type it. */
   readonly defaultText?: string;
-  /** A variable that a supervisor sets: a list with colons, whose first counts before the default. */
+  /** For an option without a default: what applies if it is not given. */
+  readonly unset?: string;
+  /** A variable that a supervisor sets: a list with colons, whose first part is the default. */
   readonly supervisorVariable?: string;
   /** May be given several times; `parse` then gets the values separated by commas. */
   readonly isRepeatable?: boolean;
@@ -42,47 +44,45 @@ export type OptionValues<O extends Options> = {
     | (O[Name] extends { readonly defaultText: string } ? never : undefined);
 };
 
-/** An option as it was given. */
-export interface OptionSource {
-  readonly option: string;
-  /** As typed; `undefined` if it was not given and has no default. */
-  readonly text: string | undefined;
-  /** The flag, the variable, or "default". */
-  readonly source: string | undefined;
+/** `--body-bytes-max` for `bodyBytesMax`. */
+export function flagOf(name: string): string {
+  return `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
 }
 
-/** What a command's standard output is to it, which decides what its loss means. */
-export type OutputUse =
-  /** Long: a reader that has seen enough (`plant-store list | head`) is no failure. */
-  | "listing"
-  /** Short, and the point of the command: a lost one is a failure. */
-  | "result";
+/** `PLANT_STORE_BODY_BYTES_MAX` for `bodyBytesMax`. */
+export function variableOf(name: string): string {
+  return `PLANT_STORE${flagOf(name).slice(1).toUpperCase().replaceAll("-", "_")}`;
+}
+
+/** The value of an option, and where it came from. */
+export interface Setting {
+  readonly name: string;
+  readonly value: unknown;
+  /** As it was typed, or what applies if it was not given. */
+  readonly text: string;
+  /** The flag, the variable, `default` or `not set`. */
+  readonly source: string;
+}
 
 export interface Command<O extends Options = Options> {
   /** As typed, e.g. `token create`. */
   readonly name: string;
   readonly summary: string;
-  readonly arguments: readonly Argument[];
+  readonly arguments?: readonly Argument[];
   readonly options: O;
-  /** What standard output is to the command. Default: `result`. */
-  readonly outputUse?: OutputUse;
-  /** `run` enters the data directory itself (see data-folder), after it opened something else. */
+  /** `run` calls `enterFolder` itself; for all other commands with `data`, `main` does. */
   readonly entersFolder?: boolean;
-  /** More for the help, after the options. */
+  /** More help, shown below the options. */
   readonly details?: string;
-  /**
-   * Resolves with the exit status.
-   *
-   * @param sources where the value of every option came from.
-   */
+  /** Resolves with the exit status. */
   run(
     args: readonly string[],
     options: OptionValues<O>,
-    sources: readonly OptionSource[],
+    settings: readonly Setting[],
   ): Promise<ExitStatus>;
 }
 
-/** Keeps the types of the options when a command is written down. */
+/** Infers the types of the options of a command. */
 export function defineCommand<const O extends Options>(command: Command<O>): Command {
   return command as unknown as Command;
 }

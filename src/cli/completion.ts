@@ -1,20 +1,26 @@
 /**
- * `plant-store print completion bash|zsh`: a script that completes commands, options and values,
- * made from the table of commands that `args` reads by.
+ * `plant-store print completion bash|zsh`: a script that completes commands, options and values.
  *
- * Both scripts hold the same functions as tables: the commands, the options of a command, and the
- * values of an option or of an argument. Only how candidates reach the shell differs.
+ * Both scripts have the same table of what may follow which words, made from the commands, and the
+ * same function that looks up candidates. They differ in how candidates reach the shell.
  */
-import { type Argument, type Command, defineCommand, type Option, UsageError } from "./command.ts";
+import {
+  type Argument,
+  type Command,
+  defineCommand,
+  flagOf,
+  type Option,
+  UsageError,
+} from "./command.ts";
 import { printLines } from "./output.ts";
 
-const SCRIPTS: Readonly<Record<string, (commands: readonly Command[]) => string>> = {
-  bash: bashScript,
-  zsh: zshScript,
-};
-const SHELLS = Object.keys(SCRIPTS);
+const SCRIPTS = new Map([
+  ["bash", bashScript],
+  ["zsh", zshScript],
+]);
+const SHELLS = [...SCRIPTS.keys()];
 
-/** @param commands returns the table of all, which this one is a part of. */
+/** @param commands returns all commands, including this one. */
 export function definePrintCompletion(commands: () => readonly Command[]): Command {
   return defineCommand({
     name: "print completion",
@@ -23,7 +29,7 @@ export function definePrintCompletion(commands: () => readonly Command[]): Comma
     options: {},
     details: "For this shell, or in its start file: source <(plant-store print completion bash)",
     async run([shell = ""]) {
-      const script = Object.hasOwn(SCRIPTS, shell) ? SCRIPTS[shell] : undefined;
+      const script = SCRIPTS.get(shell);
       if (script === undefined) {
         throw new UsageError(`print completion: expected ${SHELLS.join(" or ")}, got "${shell}"`);
       }
@@ -33,59 +39,37 @@ export function definePrintCompletion(commands: () => readonly Command[]): Comma
   });
 }
 
-/** What stands in a table for a value: words, `<files>`, `<folders>`, or nothing for anything. */
-function valuesOf({ values = [] }: Argument | Option<unknown>): string {
-  return typeof values === "string" ? `<${values}>` : values.join(" ");
+/** What may be typed for a value: words, `<files>` or `<folders>`; `otherwise` for anything else. */
+function valuesOf({ values = [] }: Argument | Option<unknown>, otherwise: string): string {
+  return typeof values === "string" ? `<${values}>` : values.join(" ") || otherwise;
 }
 
-/** `case` branches of a shell: what is printed where `$1` is one of these words. */
-function branches(rows: readonly (readonly [pattern: string, text: string])[]): string {
-  return rows
-    .filter(([, text]) => text !== "")
-    .map(([pattern, text]) => `    "${pattern}") echo "${text}" ;;\n`)
-    .join("");
-}
-
-function tables(commands: readonly Command[]): string {
+/** What may follow which words: commands, the options and arguments of one, the values of those. */
+function rowsOf(commands: readonly Command[]): [words: string, candidates: string][] {
   const heads = [...new Set(commands.map(({ name }) => name.split(" ")[0] ?? ""))];
-  const tails = heads.map((head): [string, string] => [
-    head,
-    commands
-      .filter(({ name }) => name.startsWith(`${head} `))
-      .map(({ name }) => name.slice(head.length + 1))
-      .join(" "),
+  const groups = heads.map((head): [string, string] => {
+    const group = commands.filter(({ name }) => name.startsWith(`${head} `));
+    return [` ${head}`, group.map(({ name }) => name.slice(head.length + 1)).join(" ")];
+  });
+  const details = commands.flatMap(({ name, arguments: expected = [], options }) => [
+    [` ${name}`, ["help", ...Object.keys(options)].map(flagOf).join(" ")] as const,
+    ...expected.map((argument, at) => [` ${name} <${at}>`, valuesOf(argument, "")] as const),
+    ...Object.entries(options).map(([option, each]) => {
+      const values = each.placeholder === undefined ? "" : valuesOf(each, "<text>");
+      return [` ${name} ${flagOf(option)}`, values] as const;
+    }),
   ]);
-  const options = commands.map(({ name, options }): [string, string] => [
-    name,
-    ["help", ...Object.keys(options)].map((option) => `--${option}`).join(" "),
-  ]);
-  const values = commands.flatMap(({ name: command, options }) =>
-    Object.entries(options).map(([name, option]): [string, string] => [
-      `${command} --${name}`,
-      option.placeholder === undefined ? "<none>" : valuesOf(option) || "<text>",
-    ]),
-  );
-  const places = commands.flatMap(({ name, arguments: all }) =>
-    all.map((argument, at): [string, string] => [`${name} ${at}`, valuesOf(argument)]),
-  );
-  return `_plant_store_words() { # the words of commands, behind those there are
-  case "$1" in
-    "") echo "${heads.join(" ")} help --help --version" ;;
-${branches(tails)}  esac
+  const all = [["", `${heads.join(" ")} help --help --version`], ...groups, ...details] as const;
+  return all.filter(([, candidates]) => candidates !== "").map(([...row]) => row);
 }
-_plant_store_options() { # of a command
+
+function functions(commands: readonly Command[]): string {
+  const branches = rowsOf(commands).map(([words, text]) => `    "${words}") echo "${text}" ;;\n`);
+  return `_plant_store_table() { # what may follow these words
   case "$1" in
-${branches(options)}  esac
+${branches.join("")}  esac
 }
-_plant_store_values() { # of an option of a command; <none> for a switch
-  case "$1" in
-${branches(values)}  esac
-}
-_plant_store_arguments() { # of a command, by its place
-  case "$1" in
-${branches(places)}  esac
-}
-# What the first word may become behind the others: candidates, <files>, <folders> or nothing.
+# What the first word may become after the others: candidates, <files>, <folders> or <text>.
 _plant_store_candidates() {
   local current="$1" command="" word option="" place=0
   shift
@@ -93,20 +77,16 @@ _plant_store_candidates() {
     if [ -n "$option" ]; then option=""; continue; fi
     case "$word" in
       --*=*) ;;
-      --*)
-        case "$(_plant_store_values "$command $word")" in ""|"<none>") ;; *) option="$word" ;; esac ;;
+      --*) [ -z "$(_plant_store_table "$command $word")" ] || option="$word" ;;
       *)
-        if [ -n "$(_plant_store_words "$command")" ]; then command="\${command:+$command }$word"
+        if [ -n "$(_plant_store_table "$command $word")" ]; then command="$command $word"
         else place=$((place + 1)); fi ;;
     esac
   done
-  if [ -n "$option" ]; then _plant_store_values "$command $option"
-  elif [ -n "$(_plant_store_words "$command")" ]; then _plant_store_words "$command"
-  else
-    word="$(_plant_store_arguments "$command $place")"
-    case "$current" in -*) word="" ;; esac
-    if [ -n "$word" ]; then echo "$word"; else _plant_store_options "$command"; fi
-  fi
+  word="$(_plant_store_table "$command <$place>")"
+  case "$current" in -*) word="" ;; esac
+  [ -z "$option" ] || word="$(_plant_store_table "$command $option")"
+  echo "\${word:-$(_plant_store_table "$command")}"
 }
 `;
 }
@@ -114,7 +94,7 @@ _plant_store_candidates() {
 function bashScript(commands: readonly Command[]): string {
   return `# bash completion for plant-store, to be read by a shell:
 #   source <(plant-store print completion bash)
-${tables(commands)}_plant_store() {
+${functions(commands)}_plant_store() {
   local IFS=$' \\t\\n' current="\${COMP_WORDS[COMP_CWORD]}" words=() word candidate
   # Bash makes three words of --data=x.
   for word in "\${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
@@ -139,7 +119,7 @@ function zshScript(commands: readonly Command[]): string {
   return `#compdef plant-store
 # zsh completion for plant-store: as a file _plant-store in a folder of $fpath, or
 #   source <(plant-store print completion zsh)
-${tables(commands)}_plant_store() {
+${functions(commands)}_plant_store() {
   local current="\${words[CURRENT]}" candidate
   local -a before candidates
   before=("\${(@)words[2,CURRENT-1]}")

@@ -20,13 +20,14 @@ import {
 } from "../index.ts";
 import { defineCommand, UsageError } from "./command.ts";
 import { enterFolder, visitFolder } from "./data-folder.ts";
-import { DATA, JSON_OUTPUT, parseSwitch } from "./options.ts";
+import { DATA, JSON_OUTPUT, switchOption } from "./options.ts";
 import {
   confirm,
   count,
   formatTable,
   printBytes,
   printLines,
+  printListing,
   printMessage,
   withProgress,
 } from "./output.ts";
@@ -52,13 +53,9 @@ export const get = defineCommand({
 export const list = defineCommand({
   name: "list",
   summary: "print every plant as a line of JSON, oldest first",
-  arguments: [],
-  outputUse: "listing",
   options: { data: DATA },
   async run(_, { data }) {
-    for await (const bytes of listLogLines(data)) {
-      await printLines(bytes.toString().trimEnd().split("\n"));
-    }
+    await printListing(listLogLines(data));
     return 0;
   },
 });
@@ -66,8 +63,6 @@ export const list = defineCommand({
 export const exportCommand = defineCommand({
   name: "export",
   summary: "print the lines of the log as they are, every one checked",
-  arguments: [],
-  outputUse: "listing",
   options: { data: DATA },
   details: "What it prints can be imported: plant-store export > plants.jsonl",
   async run(_, { data }) {
@@ -131,7 +126,6 @@ data directory: restore it by copying it back, or serve it with --data TARGET.`,
 export const verify = defineCommand({
   name: "verify",
   summary: "read the whole log and report; exit status 3 on damage",
-  arguments: [],
   options: { data: DATA, json: JSON_OUTPUT },
   details: `Damage is what needs a person: a line that cannot be read, one id with two contents,
 another checksum than the checkpoint's, a log that is shorter than its checkpoint records.
@@ -174,10 +168,9 @@ function formatReport(report: VerifyReport): string[] {
 export const repair = defineCommand({
   name: "repair",
   summary: "accept an edited log, or write a new one of what is readable",
-  arguments: [],
   options: {
     data: DATA,
-    yes: { help: "go on without a question", parse: parseSwitch },
+    yes: switchOption("go ahead without asking"),
   },
   details: `Where every line is readable, the log is accepted as it is. Else a new log is
 written without the lines that are not, the first plant of an id winning; the

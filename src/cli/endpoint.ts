@@ -78,7 +78,7 @@ function reasonOf(code: string | undefined, option: string, address: AdminAddres
  * @throws Error naming the file that cannot be read.
  */
 export function readTlsFiles(options: ServeOptions): TlsOptions | undefined {
-  const { "tls-cert": cert, "tls-key": key } = options;
+  const { tlsCert: cert, tlsKey: key } = options;
   if (cert === undefined || key === undefined) return undefined;
   return { cert: readTlsFile(cert, "certificate"), key: readTlsFile(key, "private key") };
 }

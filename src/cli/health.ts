@@ -9,7 +9,7 @@ import http from "node:http";
 import https from "node:https";
 import { urlToHttpOptions } from "node:url";
 import { type AdminAddress, formatAdminAddress, formatHostPort } from "../core/host-port.ts";
-import { defineCommand, type OptionSource, type OptionValues, UsageError } from "./command.ts";
+import { defineCommand, flagOf, type OptionValues, type Setting, UsageError } from "./command.ts";
 import { ADMIN, BASE_PATH, HOST, integerBetween, PORT, TLS_CERT } from "./options.ts";
 import { printLines } from "./output.ts";
 
@@ -25,13 +25,13 @@ const SERVICE = {
   },
   host: { ...HOST, help: "the address the server listens on" },
   port: { ...PORT, help: "the port the server listens on" },
-  "base-path": BASE_PATH,
-  "tls-cert": { ...TLS_CERT, help: "the server has a certificate: ask by https" },
+  basePath: BASE_PATH,
+  tlsCert: { ...TLS_CERT, help: "the server has a certificate: ask by https" },
 };
 const OPTIONS = {
   ...SERVICE,
   admin: { ...ADMIN, help: "ask the admin listener there whether the server is ready, instead" },
-  "timeout-ms": {
+  timeoutMs: {
     placeholder: "MS",
     help: "how long an answer may take",
     defaultText: "2000",
@@ -42,16 +42,15 @@ const OPTIONS = {
 export const health = defineCommand({
   name: "health",
   summary: "ask a running server whether it answers; exit status 1 if not",
-  arguments: [],
   options: OPTIONS,
   details: "Needs no token. Over https the certificate is not judged: nothing secret is sent.",
-  async run(_, options, sources) {
-    if (options.admin !== undefined && !isServiceMeant(sources)) {
-      await printLines([await askAdmin(options.admin, options["timeout-ms"])]);
+  async run(_, options, settings) {
+    if (options.admin !== undefined && !isServiceMeant(settings)) {
+      await printLines([await askAdmin(options.admin, options.timeoutMs)]);
       return 0;
     }
     const url = options.url ?? baseUrl(options);
-    const { status, document } = await ask(url, `${url}/plants`, options["timeout-ms"]);
+    const { status, document } = await ask(url, `${url}/plants`, options.timeoutMs);
     if (status !== 401 || document.error !== MISSING_TOKEN) {
       throw new Error(`${url} answers, but not as a plant store does`);
     }
@@ -61,8 +60,8 @@ export const health = defineCommand({
 });
 
 /** Whether flags name the service, and the admin listener is named by a variable, if at all. */
-function isServiceMeant(sources: readonly OptionSource[]): boolean {
-  const isFlag = (name: string) => sources.some(({ source }) => source === `--${name}`);
+function isServiceMeant(settings: readonly Setting[]): boolean {
+  const isFlag = (name: string) => settings.some(({ source }) => source === flagOf(name));
   if (!isFlag("admin")) return Object.keys(SERVICE).some(isFlag);
   if (!isFlag("url")) return false;
   throw new UsageError("health: expected --url or --admin, got both");
@@ -135,9 +134,9 @@ function describe(error: NodeJS.ErrnoException): string {
 
 /** Where a server with the same options is reached from this machine. */
 function baseUrl(options: OptionValues<typeof OPTIONS>): string {
-  const { host, port, "base-path": basePath = "", "tls-cert": cert } = options;
+  const { host, port, basePath = "", tlsCert } = options;
   const reached = { "0.0.0.0": "127.0.0.1", "::": "::1" }[host] ?? host;
-  const scheme = cert === undefined ? "http" : "https";
+  const scheme = tlsCert === undefined ? "http" : "https";
   return `${scheme}://${formatHostPort(reached, port)}${basePath}`;
 }
 

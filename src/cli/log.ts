@@ -12,25 +12,25 @@ import { constants, fstatSync, openSync } from "node:fs";
 import { publishWarning, type RequestMessage } from "../core/channels.ts";
 import { encodeJsonString, escapeControls } from "../core/text.ts";
 import { type LineFormat, LineWriter } from "./line-writer.ts";
-import { LEVELS, type Level, type Notice, report, reportTo } from "./output.ts";
+import { LEVELS, type Level, type Notice, printNotice, report, reportTo } from "./output.ts";
 
 export const LOG_FORMATS = ["json", "text", "off"] as const;
 
-interface LogOptions {
-  /** Default: text on a terminal, else JSON. */
-  readonly format: (typeof LOG_FORMATS)[number] | undefined;
-  readonly level: Level;
-}
+type LogFormat = (typeof LOG_FORMATS)[number];
 
-/** From now on everything that is reported is a line of the log. */
-export function startLog({ format: given, level }: LogOptions): void {
+/**
+ * Makes everything that is reported from now on a line of the log.
+ *
+ * @param given by default text on a terminal, else JSON.
+ */
+export function startLog(given: LogFormat | undefined, level: Level): void {
   reportProcessFaults();
   const isTerminal = process.stderr.isTTY === true;
   const format = given ?? (isTerminal ? "text" : "json");
   if (format === "off") {
     // Why a process ends is printed all the same, as every command prints it.
-    reportTo((notice, print) => {
-      if (notice.level === "error") print(notice);
+    reportTo((notice) => {
+      if (notice.level === "error") printNotice(notice);
     });
     return;
   }

@@ -1,8 +1,8 @@
 #!/usr/bin/env node
 /**
- * The program: finds the command, runs it, turns what it throws into one line and an exit status,
- * and ends the process with that once its output is written, whatever else is open: a channel to a
- * parent process (`node:cluster`, pm2) would keep it alive. A stack never reaches the terminal.
+ * The program. Runs the command that is named, and turns what it throws into one line and an exit
+ * status. Then it ends the process once all output is written, even if something is still open: a
+ * channel to a parent process (`node:cluster`, pm2) would keep it alive.
  */
 import { PlantStoreError } from "../core/errors.ts";
 import { describeCommand, describeProgram, findCommand, readArgs } from "./args.ts";
@@ -12,11 +12,12 @@ import * as data from "./data-commands.ts";
 import { enterFolder } from "./data-folder.ts";
 import { health } from "./health.ts";
 import { nameFault } from "./log.ts";
-import { flushOutputs, report, reportWarnings, useOutput, watchOutputs } from "./output.ts";
+import { flushOutputs, report, reportWarnings, watchOutputs } from "./output.ts";
 import { printOpenapi, printSystemdUnit } from "./print.ts";
 import { serve } from "./serve.ts";
 import { tokenCreate, tokenList, tokenRevoke } from "./token-commands.ts";
 
+/** In the order of the help. */
 const COMMANDS: readonly Command[] = [
   serve,
   tokenCreate,
@@ -35,7 +36,7 @@ const COMMANDS: readonly Command[] = [
   definePrintCompletion(() => COMMANDS),
 ];
 
-/** `invalid_json`: what should be imported is no text of lines. No other command throws it. */
+/** `invalid_json`: the file to import is not lines of text. No other command throws it. */
 const NEEDS_A_PERSON: readonly string[] = ["corruption", "invalid_json"];
 
 async function main(words: readonly string[]): Promise<ExitStatus> {
@@ -51,12 +52,11 @@ async function main(words: readonly string[]): Promise<ExitStatus> {
     return 2;
   }
   const { command, rest } = findCommand(words, COMMANDS);
-  const { args, options, sources, wantsHelp } = readArgs(command, rest);
+  const { args, options, settings, wantsHelp } = readArgs(command, rest);
   if (wantsHelp) return print(describeCommand(command));
-  useOutput(command.outputUse ?? "result");
   const isEntered = options.data === undefined || command.entersFolder === true;
   const ready = isEntered ? options : { ...options, data: enterFolder(options.data) };
-  return command.run(args, ready, sources);
+  return command.run(args, ready, settings);
 }
 
 /**
@@ -72,12 +72,11 @@ function checkRuntime(): void {
   }
   if (process.permission !== undefined) {
     throw new UsageError(
-      "cannot run under --permission: Node.js refuses fsync there, and no plant would be durable; start node without that flag",
+      "cannot run under --permission: Node.js refuses fsync there, so no plant would be durable; start node without that flag",
     );
   }
 }
 
-/** Prints a help text. */
 function print(text: string): ExitStatus {
   process.stdout.write(text);
   return 0;
@@ -89,7 +88,7 @@ function exitStatus(error: unknown): ExitStatus {
 }
 
 reportWarnings();
-// Not by a top-level await: the one file of the executable is CommonJS, which has none.
+// No top-level await: the one file of the executable is CommonJS.
 main(process.argv.slice(2))
   .catch((error: unknown) => {
     const message = error instanceof Error ? error.message : nameFault(error);

@@ -11,12 +11,8 @@ import {
 import { parseAdminAddress } from "../index.ts";
 import { type Option, UsageError } from "./command.ts";
 
-const PLACEHOLDERS: readonly [unit: RegExp, placeholder: string][] = [
-  [/BytesMax$/, "BYTES"],
-  [/Ms$/, "MS"],
-  [/Max$/, "COUNT"],
-  [/^port$/, "PORT"],
-];
+/** What applies without `connectionsMax`, the one number that has no default. */
+const PROCESS_DEFAULT = "as many as open files and half of the heap allow";
 
 /** An option that always has a value. */
 type Defaulted<T> = Option<T> & { readonly defaultText: string };
@@ -37,17 +33,19 @@ export const HOST: Defaulted<string> = {
   parse: parseText,
 };
 
-export const PORT = number("port", "the port to listen on; 0 picks a free one");
+export const { port: PORT } = numbers({ port: "the port to listen on; 0 selects a free one" });
 
 export const BASE_PATH: Option<string> = {
   placeholder: "/PATH",
-  help: "what stands before /plants in the path; nothing without",
+  help: "a path in front of /plants",
+  unset: "none",
   parse: (text) => parseBy("a path such as /garden", () => normalizeBasePath(text)),
 };
 
 export const ADMIN: Option<AdminAddress> = {
   placeholder: "ADDRESS",
-  help: "HOST:PORT or the path of a socket for health, metrics and the status page; off without",
+  help: "HOST:PORT or the path of a socket for health, metrics and the status page",
+  unset: "off",
   parse: (text) =>
     parseBy("HOST:PORT, or the path of a socket with a slash in it", () => parseAdminAddress(text)),
 };
@@ -66,14 +64,15 @@ export const CORS_ORIGIN: Option<readonly string[]> = {
 export const TLS_CERT: Option<string> = {
   placeholder: "FILE",
   values: "files",
-  help: "serve HTTPS with this certificate (PEM, what signed it behind it); SIGHUP reads it again",
+  help: "serve HTTPS with this certificate (PEM, followed by its intermediates); SIGHUP reloads it",
   parse: parseText,
 };
 
-export const JSON_OUTPUT: Option<boolean> = {
-  help: "print JSON lines instead of a table",
-  parse: parseSwitch,
-};
+export const JSON_OUTPUT = switchOption("print JSON lines instead of a table");
+
+export function switchOption(help: string): Option<boolean> {
+  return { help, parse: parseSwitch };
+}
 
 /** What the library makes of a value, or what was expected. */
 function parseBy<T>(what: string, parse: () => T): T {
@@ -89,7 +88,7 @@ export function parseText(text: string): string {
   return text;
 }
 
-/** Flags arrive as "true"; a variable may also say 1, 0 or false. */
+/** A flag arrives as "true"; a variable may also be 1, 0 or false. */
 export function parseSwitch(text: string): boolean {
   if (text === "true" || text === "1") return true;
   if (text === "false" || text === "0") return false;
@@ -118,14 +117,30 @@ export function integerBetween(min: number, max: number): (text: string) => numb
   };
 }
 
-/** An option whose default and bounds are the library's. */
-export function number(name: "connectionsMax", help: string): Option<number>;
-export function number(name: NumberOptionName, help: string): Defaulted<number>;
-export function number(name: NumberOptionName, help: string): Option<number> {
-  const { default: byDefault, min, max }: NumberOption = NUMBER_OPTIONS[name];
-  const placeholder = PLACEHOLDERS.find(([unit]) => unit.test(name))?.[1] ?? "NUMBER";
-  const option = { placeholder, help, parse: integerBetween(min, max) };
-  return byDefault === undefined ? option : { ...option, defaultText: String(byDefault) };
+type Numbers<Name extends NumberOptionName> = {
+  readonly [Each in Name]: (typeof NUMBER_OPTIONS)[Each] extends { readonly default: number }
+    ? Defaulted<number>
+    : Option<number>;
+};
+
+/** Options of the library under their names there, with its defaults and bounds; takes their help. */
+export function numbers<Name extends NumberOptionName>(
+  helps: Readonly<Record<Name, string>>,
+): Numbers<Name> {
+  const options = Object.entries<string>(helps).map(([name, help]) => {
+    const { default: byDefault, min, max }: NumberOption = NUMBER_OPTIONS[name as Name];
+    const option = { placeholder: placeholderOf(name), help, parse: integerBetween(min, max) };
+    const fallback =
+      byDefault === undefined ? { unset: PROCESS_DEFAULT } : { defaultText: `${byDefault}` };
+    return [name, { ...option, ...fallback }];
+  });
+  return Object.fromEntries(options);
+}
+
+function placeholderOf(name: string): string {
+  if (name.endsWith("BytesMax")) return "BYTES";
+  if (name.endsWith("Ms")) return "MS";
+  return name.endsWith("Max") ? "COUNT" : "PORT";
 }
 
 const UNIT_MS = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 7 * 86_400_000 };

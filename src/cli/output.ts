@@ -1,15 +1,15 @@
 /**
- * What people see. Standard output holds results, and the announcement of a server; everything else goes
- * to standard error, one line each, with nothing in it that steers a terminal.
+ * What the program prints. Results, and the line of a server that is ready, go to standard output.
+ * Everything else goes to standard error, one line each, without control characters.
  */
 import { subscribe } from "node:diagnostics_channel";
 import { fstatSync, writeFileSync } from "node:fs";
 import { createInterface } from "node:readline/promises";
 import { publishWarning, type WarningMessage } from "../core/channels.ts";
 import { escapeControls } from "../core/text.ts";
-import { type OutputUse, UsageError } from "./command.ts";
+import { UsageError } from "./command.ts";
 
-/** From the gravest on. */
+/** The most severe first. */
 export const LEVELS = ["error", "warn", "info"] as const;
 export type Level = (typeof LEVELS)[number];
 
@@ -18,23 +18,22 @@ export interface Notice {
   readonly level: Level;
   /** For programs: a word of [a-z-]. */
   readonly event: string;
-  /** For people; one line, never a token. */
+  /** For people: one line, never a token. */
   readonly message: string;
-  /** More for programs; absent ones are `null`. */
+  /** More for programs; an undefined one is logged as `null`. */
   readonly fields?: Readonly<Record<string, string | number | undefined>>;
 }
 
 const STDOUT = 1;
 
-/** An announcement is a sign of life: the program that started a server may stop reading. */
-let use: OutputUse | "announcement" = "listing";
+/**
+ * What is on standard output, which decides what its loss means. A listing is long, and its reader
+ * may have seen enough (`plant-store list | head`). A lost result is a failure. An announcement
+ * only shows that a server is ready: the program that started it may have stopped reading.
+ */
+let printed: "listing" | "result" | "announcement" = "listing";
 
-/** What standard output is for, which is `listing` at first. */
-export function useOutput(given: OutputUse): void {
-  use = given;
-}
-
-/** Decides what becomes of a process whose output cannot be written. Lost messages end nothing. */
+/** Call first: output that cannot be written then ends the process as it should. */
 export function watchOutputs(): void {
   process.stderr.on("error", () => {});
   process.stdout.on("error", onLoss);
@@ -42,27 +41,34 @@ export function watchOutputs(): void {
 
 function onLoss(error: NodeJS.ErrnoException): void {
   const message = `Cannot write to standard output: ${error.message}`;
-  if (use === "announcement") publishWarning(message);
-  else if (use === "listing" && error.code === "EPIPE") process.exit(0);
+  if (printed === "announcement") publishWarning(message);
+  else if (printed === "listing" && error.code === "EPIPE") process.exit(0);
   else {
     printMessage(message);
     process.exit(1);
   }
 }
 
-/** Prints results in one piece, a line each; waits while the reader is slower. */
+/** Prints the lines of a result; resolves when the reader has taken them. */
 export async function printLines(lines: readonly string[]): Promise<void> {
+  printed = "result";
   await print(encodeLines(lines));
 }
 
-/** The same for bytes that are whole lines, just as they are. */
+/** Prints a listing that comes in chunks of whole lines; waits while the reader is slower. */
+export async function printListing(chunks: AsyncIterable<Buffer>): Promise<void> {
+  for await (const chunk of chunks)
+    await print(encodeLines(chunk.toString().trimEnd().split("\n")));
+}
+
+/** Like `printListing`, but prints the bytes unchanged. */
 export async function printBytes(chunks: AsyncIterable<Buffer>): Promise<void> {
   for await (const chunk of chunks) await print(chunk);
 }
 
-/** Prints without waiting for the reader. From now on that is what standard output is for. */
+/** Prints without waiting for the reader. */
 export function announce(lines: readonly string[]): void {
-  use = "announcement";
+  printed = "announcement";
   void print(encodeLines(lines));
 }
 
@@ -72,7 +78,7 @@ function encodeLines(lines: readonly string[]): Buffer {
 
 async function print(bytes: Buffer): Promise<void> {
   try {
-    // Node's stream reports nothing of what a disk had no room for.
+    // Node's stream does not report that a disk had no room for all of it.
     if (fstatSync(STDOUT).isFile()) writeFileSync(STDOUT, bytes);
     else await new Promise((resolve) => process.stdout.write(bytes, resolve));
   } catch (error) {
@@ -82,10 +88,10 @@ async function print(bytes: Buffer): Promise<void> {
 
 /**
  * Resolves once everything is written, however slow its readers are, so that the process may end.
- * An announcement that nobody reads is not waited for.
+ * Does not wait for the reader of an announcement.
  */
 export async function flushOutputs(): Promise<void> {
-  if (use !== "announcement") await flush(process.stdout);
+  if (printed !== "announcement") await flush(process.stdout);
   await flush(process.stderr);
 }
 
@@ -104,26 +110,23 @@ export function formatTable(rows: readonly (readonly string[])[]): string[] {
 }
 
 /** `1 plant`, `2 plants`. */
-export function count(number: number, what: string): string {
-  return `${number} ${what}${number === 1 ? "" : "s"}`;
+export function count(number: number, noun: string): string {
+  return `${number} ${noun}${number === 1 ? "" : "s"}`;
 }
 
-/** Takes a notice; `print` is how every command shows it. */
-export type Reporter = (notice: Notice, print: (notice: Notice) => void) => void;
+let reporter = printNotice;
 
-let reporter: Reporter = (notice) => printNotice(notice);
-
-/** From now on notices go elsewhere: to the log of a server. */
-export function reportTo(next: Reporter): void {
+/** Sends notices to the log of a server from now on. */
+export function reportTo(next: (notice: Notice) => void): void {
   reporter = next;
 }
 
 export function report(notice: Notice): void {
   clearProgress();
-  reporter({ ...notice, message: nameFolders(notice.message) }, printNotice);
+  reporter({ ...notice, message: nameFolders(notice.message) });
 }
 
-/** From now on the warnings of the library are notices. */
+/** Reports the warnings of the library from now on. */
 export function reportWarnings(): void {
   subscribe("plant-store:warning", (warning) => {
     const { message, cause, requestId } = warning as WarningMessage;
@@ -133,37 +136,35 @@ export function reportWarnings(): void {
   });
 }
 
-/** One message for the operator. */
 export function printMessage(message: string): void {
   report({ level: "info", event: "message", message });
 }
 
-function printNotice({ level, message }: Notice): void {
+export function printNotice({ level, message }: Notice): void {
   const label = level === "warn" ? "warning: " : "";
   process.stderr.write(`plant-store: ${label}${escapeControls(message)}\n`);
 }
 
-/** Paths through descriptors, and the folders that the operator named. */
+/** Paths through descriptors, and the folders as the operator named them. */
 const shownPaths = new Map<string, string>();
 
-/** From now on messages show another path in the place of `/proc/self/fd/N`. */
+/** Shows the folder in messages in place of `/proc/self/fd/N`, from now on. */
 export function showPathAs(through: string, folder: string): void {
   shownPaths.set(through, folder);
 }
 
 function nameFolders(message: string): string {
-  if (shownPaths.size === 0) return message;
   return message.replace(/\/proc\/self\/fd\/\d+/g, (path) => shownPaths.get(path) ?? path);
 }
 
 /**
- * Whether the person at the terminal says yes.
+ * Whether the user at the terminal says yes.
  *
  * @throws UsageError if there is no terminal.
  */
 export async function confirm(question: string): Promise<boolean> {
   if (!process.stdin.isTTY) {
-    throw new UsageError("nobody can be asked here; say --yes to go on without a question");
+    throw new UsageError("cannot ask without a terminal; --yes goes ahead without asking");
   }
   const terminal = createInterface({ input: process.stdin, output: process.stderr });
   try {
@@ -175,18 +176,19 @@ export async function confirm(question: string): Promise<boolean> {
   }
 }
 
-/** `total` is `undefined` if the length of a stream is not known. */
-type ShowProgress = (bytes: number, total: number | undefined) => void;
-
 const REDRAW_MS = 100;
 const BAR_CELLS = 24;
 let isProgressShown = false;
 let progressChangedAt = 0;
 
-/** Shows on the terminal how far a long piece of work has come. What is reported replaces the line. */
+/**
+ * Shows on a terminal how far a long piece of work has come, until the next notice or the end.
+ *
+ * @param work gets a function to call with the bytes that are done, and all bytes if that is known.
+ */
 export async function withProgress<T>(
   what: string,
-  work: (show: ShowProgress) => Promise<T>,
+  work: (show: (bytes: number, total: number | undefined) => void) => Promise<T>,
 ): Promise<T> {
   const startedAt = performance.now();
   try {
@@ -209,7 +211,7 @@ function clearProgress(): void {
   progressChangedAt = performance.now();
 }
 
-/** `importing [####----] 42 % of 120 MB, 31 MB/s, 3 s left`. */
+/** `importing [####----] 42 % of 120.0 MB, 31.0 MB/s, 3 s left`. */
 export function describeProgress(
   what: string,
   bytes: number,

@@ -16,7 +16,6 @@ import { printLines } from "./output.ts";
 export const printOpenapi = defineCommand({
   name: "print openapi",
   summary: "print the OpenAPI 3.1.0 document of the interface",
-  arguments: [],
   options: {},
   async run() {
     await printLines(JSON.stringify(OPENAPI, undefined, 2).split("\n"));
@@ -29,9 +28,8 @@ const FOLDER = "/etc/systemd/system";
 export const printSystemdUnit = defineCommand({
   name: "print systemd-unit",
   summary: "print a hardened unit for systemd, and its socket unit",
-  arguments: [],
   options: {
-    unit: oneOf(["service", "socket"], "print this one alone, as its file has it; both without"),
+    unit: { ...oneOf(["service", "socket"], "print only this unit"), unset: "both" },
     host: HOST,
     port: PORT,
   },

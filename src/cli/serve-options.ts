@@ -1,6 +1,5 @@
-/** The options of `serve`, what holds between them, and the table that shows them. */
-import { NUMBER_OPTIONS, type NumberOptionName } from "../core/options.ts";
-import { type OptionSource, type OptionValues, UsageError } from "./command.ts";
+/** The options of `serve`, the rules between them, and the table that shows them. */
+import { flagOf, type OptionValues, type Setting, UsageError } from "./command.ts";
 import { LOG_FORMATS } from "./log.ts";
 import {
   ADMIN,
@@ -8,10 +7,10 @@ import {
   CORS_ORIGIN,
   DATA,
   HOST,
-  number,
+  numbers,
   oneOf,
   PORT,
-  parseSwitch,
+  switchOption,
   TLS_CERT,
 } from "./options.ts";
 import { formatTable, LEVELS } from "./output.ts";
@@ -20,105 +19,62 @@ export const SERVE_OPTIONS = {
   data: DATA,
   host: HOST,
   port: PORT,
-  "base-path": BASE_PATH,
-  "tls-cert": TLS_CERT,
-  "tls-key": { ...TLS_CERT, help: "the private key of the certificate (PEM, not encrypted)" },
-  "first-token": {
-    help: "create a token if there is none, and show it once with a curl line",
-    parse: parseSwitch,
-  },
+  basePath: BASE_PATH,
+  tlsCert: TLS_CERT,
+  tlsKey: { ...TLS_CERT, help: "the private key of the certificate (PEM, not encrypted)" },
+  firstToken: switchOption(
+    "create a token if there is no live one, and print it once with a curl command",
+  ),
   admin: ADMIN,
-  log: oneOf(
-    LOG_FORMATS,
-    "what the log looks like; without, text on a terminal and json elsewhere",
-  ),
-  "log-level": { ...oneOf(LEVELS, "what the log holds; requests are info"), defaultText: "info" },
-  "print-config": {
-    help: "show every option with its value and where it came from, and end",
-    parse: parseSwitch,
+  // Which format applies is known only where the server runs.
+  log: { ...oneOf(LOG_FORMATS, "the format of the log"), unset: "text on a terminal, else json" },
+  logLevel: {
+    ...oneOf(LEVELS, "the least level that is logged; requests are info"),
+    defaultText: "info",
   },
-  "body-bytes-max": number("bodyBytesMax", "the longest body; beyond it 413"),
-  "header-bytes-max": number("headerBytesMax", "request line and headers together; beyond it 431"),
-  "header-timeout-ms": number(
-    "headerTimeoutMs",
-    "to receive all headers, at most the time of a request; beyond it 408",
-  ),
-  "request-timeout-ms": number("requestTimeoutMs", "to receive a whole request; beyond it 408"),
-  "keep-alive-timeout-ms": number("keepAliveTimeoutMs", "how long an idle connection is kept"),
-  "stall-timeout-ms": number("stallTimeoutMs", "a connection that stands still is cut after this"),
-  "connection-check-interval-ms": number(
-    "connectionCheckIntervalMs",
-    "how often slow and still connections are looked for",
-  ),
-  "connections-max": number(
-    "connectionsMax",
-    "connections open at once, further ones are closed; without, as many as open files and half of the heap allow",
-  ),
-  "pending-bytes-max": number(
-    "pendingBytesMax",
-    "bodies under way, and records that wait; beyond it 503",
-  ),
-  "pending-requests-max": number(
-    "pendingRequestsMax",
-    "requests under way together; beyond it 503",
-  ),
-  "read-bytes-max": number(
-    "readBytesMax",
-    "answers to reads that wait to be sent, together; beyond it 503",
-  ),
-  "cors-origin": CORS_ORIGIN,
-  "batch-bytes-max": number("batchBytesMax", "what goes out with one sync"),
-  "drain-timeout-ms": number("drainTimeoutMs", "how long a stop waits for what is in flight"),
+  printConfig: switchOption("print every option with its value and source, and exit"),
+  corsOrigin: CORS_ORIGIN,
+  ...numbers({
+    bodyBytesMax: "the longest body; beyond it 413",
+    headerBytesMax: "request line and headers together; beyond it 431",
+    headerTimeoutMs: "to receive all headers, at most the time of a request; beyond it 408",
+    requestTimeoutMs: "to receive a whole request; beyond it 408",
+    keepAliveTimeoutMs: "how long an idle connection is kept",
+    stallTimeoutMs: "after how long a connection without progress is closed",
+    connectionCheckIntervalMs: "how often slow and stalled connections are looked for",
+    connectionsMax: "connections open at once; further ones are closed",
+    pendingBytesMax: "bodies in flight, and records that wait for the disk; beyond it 503",
+    pendingRequestsMax: "requests in flight together; beyond it 503",
+    readBytesMax: "answers to reads that wait to be sent, together; beyond it 503",
+    batchBytesMax: "what is written with one sync",
+    drainTimeoutMs: "how long a stop waits for requests in flight",
+  }),
 } as const;
 
 export type ServeOptions = OptionValues<typeof SERVE_OPTIONS>;
 
-/** The numbers among them, under their names in the library: `--port` is `port`. */
-export function numbersOf(options: ServeOptions): { [Name in NumberOptionName]?: number } {
-  const named = Object.entries(options).map(([option, value]) => {
-    return [option.replace(/-./g, ([, letter = ""]) => letter.toUpperCase()), value] as const;
-  });
-  return Object.fromEntries(named.filter(([name]) => Object.hasOwn(NUMBER_OPTIONS, name)));
-}
-
-/** @throws UsageError if two options do not go together. */
-export function checkMatch(options: ServeOptions): void {
-  const { "body-bytes-max": body, "pending-bytes-max": pending } = options;
-  const { "tls-cert": cert, "tls-key": key } = options;
-  // Clients would send a body that can never be taken again and again.
-  if (body > pending) {
+/** @throws UsageError if two options do not fit together. */
+export function checkMatch({ bodyBytesMax, pendingBytesMax, tlsCert, tlsKey }: ServeOptions): void {
+  // Clients would send a body that can never be accepted again and again.
+  if (bodyBytesMax > pendingBytesMax) {
     throw new UsageError(
-      `serve: expected --pending-bytes-max to be at least --body-bytes-max, got ${pending} and ${body}`,
+      `serve: expected --pending-bytes-max to be at least --body-bytes-max, got ${pendingBytesMax} and ${bodyBytesMax}`,
     );
   }
-  if ((cert === undefined) !== (key === undefined)) {
-    const given = cert === undefined ? "--tls-key" : "--tls-cert";
+  if ((tlsCert === undefined) !== (tlsKey === undefined)) {
+    const given = tlsCert === undefined ? "--tls-key" : "--tls-cert";
     throw new UsageError(`serve: expected both --tls-cert and --tls-key or neither, got ${given}`);
   }
 }
 
-/** Every option with the value that is in force and where it came from, as a table. */
-export function describeConfig(sources: readonly OptionSource[]): string[] {
-  const rows = sources.map((each) => {
-    const { option, text, source } = inForce(each, sources);
-    return [option, text ?? "-", source ?? "not set"];
-  });
+/** Every option, the value that applies and its source, as a table. */
+export function describeConfig(options: ServeOptions, settings: readonly Setting[]): string[] {
+  const rows = settings.map(({ name, text, source }) => [flagOf(name).slice(2), text, source]);
+  const { headerTimeoutMs, requestTimeoutMs } = options;
+  if (headerTimeoutMs > requestTimeoutMs) {
+    // The server gives headers no more time than the whole request.
+    const at = settings.findIndex(({ name }) => name === "headerTimeoutMs");
+    rows[at] = ["header-timeout-ms", `${requestTimeoutMs}`, "request-timeout-ms"];
+  }
   return formatTable([["OPTION", "VALUE", "FROM"], ...rows]);
-}
-
-/** Defaults that depend on the process, which may be another one than the service. */
-const PROCESS_DEFAULTS: Readonly<Record<string, string>> = {
-  log: "text on a terminal, else json",
-  "connections-max": "as open files and heap allow",
-};
-
-/** What counts of an option, which may not be what was given. */
-function inForce(given: OptionSource, sources: readonly OptionSource[]): OptionSource {
-  const { option, text = PROCESS_DEFAULTS[option], source = "default" } = given;
-  if (given.text === undefined) return text === undefined ? given : { option, text, source };
-  if (option !== "header-timeout-ms") return given;
-  // The server gives headers no more time than the whole request.
-  const bound = "request-timeout-ms";
-  const { text: most } = sources.find((other) => other.option === bound) ?? given;
-  return Number(text) <= Number(most) ? given : { option, text: most, source: bound };
 }

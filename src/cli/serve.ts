@@ -1,10 +1,10 @@
 /**
- * `plant-store serve`: the store served over HTTP until a signal ends it.
+ * `plant-store serve`: serves the store over HTTP until a signal ends it.
  *
  * It prints one line on standard output when it is ready, and its log on standard error. SIGTERM or
- * SIGINT drains, or gives up the opening of the store, and the status is 0; a second one ends the
- * process at once. A store that failed for good, also in the drain, exits 1, so that a supervisor
- * starts it again from what is on disk. The admin listener starts first and ends last.
+ * SIGINT drains, or aborts a start, with status 0; a second one ends the process at once. If the
+ * store fails for good, also during a drain, the status is 1, so that a supervisor starts it again
+ * from what is on disk. The admin listener starts first and is closed last.
  *
  * Root reads the certificate and binds the port before it becomes the owner of the data directory.
  */
@@ -15,8 +15,6 @@ import { publishWarning } from "../core/channels.ts";
 import {
   AdminServer,
   createFirstToken,
-  isLive,
-  listTokens,
   PlantServer,
   PlantStore,
   PlantStoreError,
@@ -25,7 +23,6 @@ import {
   type StartProgress,
   type Status,
   type StoreStatus,
-  type TlsOptions,
   TokenRegistry,
   type TokenStatus,
 } from "../index.ts";
@@ -34,115 +31,87 @@ import { enterFolder } from "./data-folder.ts";
 import { bindAsRoot, describeListenError, readTlsFiles, rereadTlsFiles } from "./endpoint.ts";
 import { startLog } from "./log.ts";
 import { announce, count, describeShare, printLines, report, withProgress } from "./output.ts";
-import {
-  checkMatch,
-  describeConfig,
-  numbersOf,
-  SERVE_OPTIONS,
-  type ServeOptions,
-} from "./serve-options.ts";
+import { checkMatch, describeConfig, SERVE_OPTIONS, type ServeOptions } from "./serve-options.ts";
 import { onReloadSignal, stopSignal, takeHeldSocket } from "./supervisor.ts";
 
 export const serve = defineCommand({
   name: "serve",
   summary: "serve POST /plants until SIGTERM or SIGINT",
-  arguments: [],
   options: SERVE_OPTIONS,
   entersFolder: true,
-  async run(_, options, sources) {
+  async run(_, options, settings) {
     checkMatch(options);
-    if (options["print-config"] === true) {
-      await printLines(describeConfig(sources));
+    if (options.printConfig === true) {
+      await printLines(describeConfig(options, settings));
       return 0;
     }
-    startLog({ format: options.log, level: options["log-level"] });
-    const stop = stopSignal();
-    const fd = takeHeldSocket();
-    const tls = readTlsFiles(options);
-    const bound = fd === undefined ? await bindAsRoot(options) : undefined;
-    const data = enterFolder(options.data);
-    const status = new ServeStatus(data);
-    const admin = startAdmin(options, status);
-    admin.catch(() => {}); // awaited once the store is open: a second server has to name the first
-    try {
-      return await serveStore({ ...options, data }, { fd, bound, tls }, { status, admin, stop });
-    } catch (error) {
-      if (error !== stop.reason) throw error;
-      report({ level: "info", event: "stopped", message: "stopped before it was ready" });
-      return 0;
-    } finally {
-      await (await admin.catch(() => undefined))?.close();
-    }
+    startLog(options.log, options.logLevel);
+    return await serveUntil(stopSignal(), options);
   },
 });
 
-/** What a server listens on, as it was opened before the data directory was entered. */
-interface Endpoint {
-  readonly fd: number | undefined;
-  readonly bound: object | undefined;
-  readonly tls: TlsOptions | undefined;
-}
-
-/** What a server goes by while it starts and runs. */
-interface Life {
-  readonly status: ServeStatus;
-  readonly admin: Promise<AdminServer | undefined>;
-  readonly stop: AbortSignal;
-}
-
-async function serveStore(
-  options: ServeOptions,
-  { fd, bound, tls: firstTls }: Endpoint,
-  { status, admin, stop }: Life,
-): Promise<ExitStatus> {
+async function serveUntil(stop: AbortSignal, asGiven: ServeOptions): Promise<ExitStatus> {
+  const fd = takeHeldSocket();
+  const firstTls = readTlsFiles(asGiven);
+  const bound = fd === undefined ? await bindAsRoot(asGiven) : undefined;
+  const options = { ...asGiven, data: enterFolder(asGiven.data) };
+  const status = new ServeStatus(options.data);
+  const admin = startAdmin(options, status);
+  admin.catch(() => {}); // awaited once the store is open: a second server has to name the first
+  let store: PlantStore | undefined;
+  let tokens: TokenRegistry | undefined;
   let server: PlantServer | undefined;
+  let exitStatus: ExitStatus = 0;
   // From the beginning: a request to reload must not end a server that is not ready.
   onReloadSignal(firstTls && (() => reloadCertificate(server, options)));
-  const store = await openStore(options, status, stop);
-  let tokens: TokenRegistry | undefined;
-  let exitStatus: ExitStatus = 0;
   try {
+    store = await openStore(options, status, stop);
     const adminUrl = (await admin)?.url;
     tokens = await TokenRegistry.open(options.data);
-    stop.throwIfAborted(); // from here on, and from the first request on, a signal drains
+    stop.throwIfAborted(); // from now on a signal drains
     const stopped = new Promise((resolve) => stop.addEventListener("abort", resolve));
     const tls = rereadTlsFiles(options, firstTls);
-    server = await startServer({ plants: store, tokens, ...given({ fd, bound, tls }) }, options);
+    server = await startServer(options, { fd, bound, tls, plants: store, tokens });
     status.ready(store, tokens);
-    const welcome = options["first-token"] ? await introduce(server.url, options, tokens) : [];
+    const welcome = options.firstToken ? await introduce(server.url, options.data, tokens) : [];
     // In one piece: a program that waits for the ready line finds the token beside it.
     announce([`plant-store listening on ${server.url}`, ...welcome]);
     reportListening(server.url, adminUrl, store.size);
-    // Until the store is closed: a sync of the drain may fail, too.
+    // Until the store is closed: a sync during the drain may fail, too.
     const failed = store.failed.then(({ cause, message }) => {
       exitStatus = 1;
       status.end("failed");
       const why = cause instanceof Error ? cause.message : message;
-      report({ level: "error", event: "failed", message: `the store has stopped: ${why}` });
+      report({ level: "error", event: "failed", message: `the store has failed: ${why}` });
     });
     await Promise.race([stopped, failed]);
     if (exitStatus === 0) {
       status.end("draining");
-      const message = "draining: what is in flight is answered, nothing more is taken";
+      const message = "draining: requests in flight are answered, no new ones are accepted";
       report({ level: "info", event: "draining", message });
     }
+  } catch (error) {
+    if (error !== stop.reason) throw error;
+    report({ level: "info", event: "stopped", message: "stopped before it was ready" });
   } finally {
-    await server?.close(options["drain-timeout-ms"]);
+    await server?.close(options.drainTimeoutMs);
     tokens?.close();
-    await store.close();
+    await store?.close();
     if (server !== undefined) report({ level: "info", event: "stopped", message: "stopped" });
+    await (await admin.catch(() => undefined))?.close();
   }
   return exitStatus;
 }
 
 /**
- * `pm2 reload` starts a worker of node:cluster before it stops the one that it replaces, 3 s later
- * by default, and gives up a worker that ends sixteen times at once: a worker waits for the folder.
+ * `pm2 reload` starts a worker of node:cluster before it stops the worker that it replaces, by
+ * default 3 s later, and gives up a worker that ends sixteen times at once. So a worker waits for
+ * the data directory.
  */
 const WORKER_WAIT_MS = 6000;
 const WORKER_RETRY_MS = 250;
 
-/** @throws the reason of the stop, if that comes meanwhile. */
+/** @throws the reason of the stop, if that comes first. */
 async function openStore(
   options: ServeOptions,
   status: ServeStatus,
@@ -157,8 +126,8 @@ async function openStore(
           status.reading(bytes, total);
           show(bytes, total);
         },
-        batchBytesMax: options["batch-bytes-max"],
-        queueBytesMax: options["pending-bytes-max"],
+        batchBytesMax: options.batchBytesMax,
+        queueBytesMax: options.pendingBytesMax,
       }),
     );
   const deadline = performance.now() + (cluster.isWorker ? WORKER_WAIT_MS : 0);
@@ -168,8 +137,7 @@ async function openStore(
     } catch (error) {
       const isLocked = error instanceof PlantStoreError && error.code === "locked";
       if (!isLocked || performance.now() >= deadline) throw error;
-      if (tries === 0)
-        publishWarning(`waiting ${WORKER_WAIT_MS / 1000} s at most: ${error.message}`);
+      if (tries === 0) publishWarning(`waiting up to ${WORKER_WAIT_MS / 1000} s: ${error.message}`);
       await sleep(WORKER_RETRY_MS);
       stop.throwIfAborted();
     }
@@ -188,23 +156,25 @@ async function startAdmin(
   }
 }
 
-async function startServer(parts: ServerOptions, options: ServeOptions): Promise<PlantServer> {
-  const { host, port, "base-path": basePath, "cors-origin": corsOrigins } = options;
+type Parts = Pick<Given<ServerOptions>, "plants" | "tokens" | "fd" | "bound" | "tls">;
+
+async function startServer(options: ServeOptions, parts: Parts): Promise<PlantServer> {
+  const { host, port, corsOrigin: corsOrigins } = options;
   try {
-    const named = given<Partial<ServerOptions>>({ basePath, corsOrigins });
-    return await PlantServer.start({ ...parts, host, ...numbersOf(options), ...named });
+    return await PlantServer.start(given<ServerOptions>({ ...options, corsOrigins, ...parts }));
   } catch (error) {
-    const address = parts.fd === undefined ? { host, port } : undefined;
-    throw describeListenError(error, "--port", address);
+    throw describeListenError(error, "--port", parts.fd === undefined ? { host, port } : undefined);
   }
 }
 
+type Given<T> = { [Name in keyof T]: T[Name] | undefined };
+
 /** Without the members that are undefined, as exact optional properties want it. */
-function given<T extends object>(values: { [K in keyof T]: T[K] | undefined }): T {
+function given<T extends object>(values: Given<T>): T {
   return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as T;
 }
 
-/** Connections that are open live on; a bad new pair leaves everything as it is. */
+/** Open connections stay; a bad new pair leaves everything as it is. */
 function reloadCertificate(server: PlantServer | undefined, options: ServeOptions): void {
   if (server === undefined) return; // it reads the files when it starts
   try {
@@ -212,7 +182,7 @@ function reloadCertificate(server: PlantServer | undefined, options: ServeOption
     if (tls !== undefined) server.replaceCertificate(tls);
     report({ level: "info", event: "reloaded", message: "read the certificate again" });
   } catch (error) {
-    publishWarning(`keeping the certificate there is: ${(error as Error).message}`);
+    publishWarning(`keeping the certificate that is in use: ${(error as Error).message}`);
   }
 }
 
@@ -224,19 +194,14 @@ function reportListening(url: string, admin: string | undefined, plants: number)
 }
 
 /**
- * What a newcomer needs next: a token, made only once the server listens, and how to use it. The
- * lines hold the token, so they are for standard output: a log is no place for one.
+ * Creates the first token, once the server listens, and says how to use it. The lines hold the
+ * token, so they are for standard output and never for a log.
  */
-async function introduce(
-  url: string,
-  { data }: ServeOptions,
-  tokens: TokenRegistry,
-): Promise<string[]> {
+async function introduce(url: string, data: string, tokens: TokenRegistry): Promise<string[]> {
   const token = await createFirstToken(data, { name: "first-token" });
   await tokens.refresh();
   if (token === undefined) {
-    const now = Date.now();
-    const live = (await listTokens(data)).filter((record) => isLive(record, now)).length;
+    const live = tokens.list().length;
     const verb = live === 1 ? "exists" : "exist";
     return [`${count(live, "token")} ${verb}; "plant-store token create NAME" makes another`];
   }
@@ -247,12 +212,12 @@ async function introduce(
   return ["created a token, shown only now; create a plant with it:", "", `  ${command}`, ""];
 }
 
-/** A base path may hold what a shell would take for itself. */
+/** A base path may hold characters that mean something to a shell. */
 function quoteForShell(text: string): string {
   return /^[A-Za-z0-9:/._~-]*$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-/** A start that reads the log for longer than this logs how far it is. */
+/** A start that reads the log for longer than this logs its progress. */
 const LONG_START_MS = 2000;
 
 /** What the admin listener shows of a server. */
@@ -260,28 +225,27 @@ export class ServeStatus implements Status {
   readonly #data: string;
   #state: ServiceState = "starting";
   #progress: StartProgress | undefined;
-  /** When the first bytes of the log were read. */
-  #readingSince: number | undefined;
-  #hasReported = false;
+  /** When the start logs its progress; set by the first bytes, infinite once it has. */
+  #reportAt: number | undefined;
   #store: PlantStore | undefined;
   #tokens: TokenRegistry | undefined;
 
-  /** @param data the data directory, which need not be there yet. */
+  /** @param data the data directory, which need not exist yet. */
   constructor(data: string) {
     this.#data = data;
   }
 
-  /** So much of the log is read. A long start logs that, once. */
+  /** Takes how much of the log is read. A long start logs it, once. */
   reading(bytes: number, total: number): void {
     this.#progress = { bytes, total };
-    this.#readingSince ??= performance.now();
-    if (this.#hasReported || performance.now() - this.#readingSince < LONG_START_MS) return;
-    this.#hasReported = true;
+    const now = performance.now();
+    this.#reportAt ??= now + LONG_START_MS;
+    if (now < this.#reportAt) return;
+    this.#reportAt = Number.POSITIVE_INFINITY;
     const message = `reading the log: ${describeShare(bytes, total)} so far`;
     report({ level: "info", event: "starting", message, fields: { bytes, total } });
   }
 
-  /** Everything is open, and the service listens. */
   ready(store: PlantStore, tokens: TokenRegistry): void {
     this.#store = store;
     this.#tokens = tokens;

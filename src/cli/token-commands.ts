@@ -13,7 +13,8 @@ export const tokenCreate = defineCommand({
     data: DATA,
     expires: {
       placeholder: "TIME",
-      help: "when it expires, such as 90d or 2030-01-31; never without",
+      help: "when it expires, such as 90d or 2030-01-31",
+      unset: "never",
       parse: parseExpiry,
     },
     scope: {
@@ -48,7 +49,6 @@ function parseScopes(text: string): readonly Scope[] {
 export const tokenList = defineCommand({
   name: "token list",
   summary: "show every token by name, with its scopes and state",
-  arguments: [],
   options: { data: DATA, json: JSON_OUTPUT },
   async run(_, { data, json = false }) {
     const now = Date.now();

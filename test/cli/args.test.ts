@@ -6,9 +6,8 @@ import {
   findCommand,
   readArgs,
   suggest,
-  variableName,
 } from "../../src/cli/args.ts";
-import { defineCommand, UsageError } from "../../src/cli/command.ts";
+import { defineCommand, UsageError, variableOf } from "../../src/cli/command.ts";
 import { integerBetween, parseSwitch, parseText } from "../../src/cli/options.ts";
 
 /** One option of each kind, and one argument. */
@@ -18,7 +17,7 @@ const dig = defineCommand({
   arguments: [{ placeholder: "ID" }],
   options: {
     data: { placeholder: "DIR", help: "where", defaultText: "./data", parse: parseText },
-    "depth-max": {
+    depthMax: {
       placeholder: "N",
       help: "how deep",
       defaultText: "10",
@@ -34,7 +33,7 @@ const bedAdd = defineCommand({ ...dig, name: "bed add" });
 const bedRemove = defineCommand({ ...dig, name: "bed remove" });
 const COMMANDS = [dig, rest, bedAdd, bedRemove];
 
-const DEFAULTS = { data: "./data", "depth-max": 10, tool: undefined, json: undefined };
+const DEFAULTS = { data: "./data", depthMax: 10, tool: undefined, json: undefined };
 
 /** Sets variables for one test; without this one, none of ours is set. */
 function setVariables(t: TestContext, variables: Readonly<Record<string, string>> = {}): void {
@@ -111,7 +110,7 @@ const READ: readonly [words: string[], id: string, options: object][] = [
   [["--json", "-7"], "-7", { json: true }],
   [["--tool", "-1", "--tool", "-2", "7"], "7", { tool: "-1,-2" }],
   [["--data", "a", "7", "--data", "b"], "7", { data: "b" }],
-  [["7", "--depth-max", "0"], "7", { "depth-max": 0 }],
+  [["7", "--depth-max", "0"], "7", { depthMax: 0 }],
   [["7", "--json"], "7", { json: true }],
   [["7", "--tool", "spade"], "7", { tool: "spade" }],
   [["--tool", "spade", "7", "--tool=fork"], "7", { tool: "spade,fork" }],
@@ -126,7 +125,7 @@ const READ: readonly [words: string[], id: string, options: object][] = [
 for (const [words, id, options] of READ) {
   test(`readArgs() reads "${words.join(" ")}"`, (t) => {
     setVariables(t);
-    const { sources: _, ...invocation } = readArgs(dig, words);
+    const { settings: _, ...invocation } = readArgs(dig, words);
     assert.deepEqual(invocation, {
       args: [id],
       options: { ...DEFAULTS, ...options },
@@ -160,7 +159,7 @@ for (const [words, variable, depth] of SOURCES) {
   const given = `"${words.join(" ")}" beside the variable ${JSON.stringify(variable)}`;
   test(`readArgs() takes flag, then variable, then default: ${given} is ${depth}`, (t) => {
     setVariables(t, variable === undefined ? {} : { PLANT_STORE_DEPTH_MAX: variable });
-    assert.equal(readArgs(rest, words).options["depth-max"], depth);
+    assert.equal(readArgs(rest, words).options.depthMax, depth);
   });
 }
 
@@ -176,9 +175,9 @@ for (const [variable, value] of [
   });
 }
 
-test("variableName() is PLANT_STORE_ and the option in capitals", () => {
-  assert.equal(variableName("data"), "PLANT_STORE_DATA");
-  assert.equal(variableName("keep-alive-timeout-ms"), "PLANT_STORE_KEEP_ALIVE_TIMEOUT_MS");
+test("the variable of an option is PLANT_STORE_ and its name in capitals", () => {
+  assert.equal(variableOf("data"), "PLANT_STORE_DATA");
+  assert.equal(variableOf("keepAliveTimeoutMs"), "PLANT_STORE_KEEP_ALIVE_TIMEOUT_MS");
 });
 
 /** What the message must name, so that somebody finds the place. */
@@ -274,18 +273,12 @@ test("suggest() has nothing to say without names", () => {
   assert.equal(suggest("serve", []), undefined);
 });
 
-test("suggest() knows no name of more than 64 letters", () => {
-  const name = "n".repeat(64);
-  assert.equal(suggest(`${name.slice(1)}x`, [name]), name);
-  assert.equal(suggest(`${name}x`, [name]), undefined);
-});
-
 const digHelp = defineCommand({
   name: "dig",
   summary: "dig a hole",
   arguments: [{ placeholder: "ID" }],
   options: {
-    "depth-max": { placeholder: "N", help: "how deep", defaultText: "10", parse: parseText },
+    depthMax: { placeholder: "N", help: "how deep", defaultText: "10", parse: parseText },
     tool: { placeholder: "TOOL", help: "with what", parse: parseText },
     json: { help: "as JSON", parse: parseSwitch },
   },

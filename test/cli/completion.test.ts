@@ -109,28 +109,29 @@ for (const each of SHELLS) {
   });
 }
 
-describe("the tables behind both scripts", () => {
+describe("the table of both scripts", () => {
   let script = "";
   before(async () => {
     script = (await runCli(["print", "completion", "bash"])).stdout;
   });
 
-  /** What a function of the script prints. */
-  function ask(name: string, words: readonly string[]): string[] {
-    const text = execFileSync("bash", ["-c", `${script}\n_plant_store_${name} "$@"`, "", ...words]);
+  /** What the first word may become after the others. */
+  function ask(words: readonly string[]): string[] {
+    const line = `${script}\n_plant_store_candidates "$@"`;
+    const text = execFileSync("bash", ["-c", line, "", ...words]);
     return text.toString().split(/\s+/).filter(Boolean);
   }
 
   for (const name of ["serve", "token create", "print systemd-unit", "export"]) {
-    test(`hold every option that the help of ${name} shows`, async () => {
+    test(`holds every option that the help of ${name} shows`, async () => {
       const help = (await runCli([...name.split(" "), "--help"])).stdout;
       const options = [...help.matchAll(/^ {2}(--[a-z-]+)/gm)].map(([, option]) => option);
       assert.ok(options.length > 0);
-      assert.deepEqual(ask("candidates", ["-", ...name.split(" ")]), ["--help", ...options]);
+      assert.deepEqual(ask(["-", ...name.split(" ")]), ["--help", ...options]);
     });
   }
 
-  test("hold every command that the help shows", async () => {
+  test("holds every command that the help shows", async () => {
     const help = (await runCli(["--help"])).stdout;
     const names = [...help.matchAll(/^ {2}([a-z]+(?: [a-z-]+)?)(?: [^ ]+)? {2,}/gm)].map(
       ([, name = ""]) => name,
@@ -138,13 +139,13 @@ describe("the tables behind both scripts", () => {
     assert.ok(names.includes("serve") && names.includes("token create"), names.join());
     for (const name of names) {
       const [head = "", ...tail] = name.split(" ");
-      assert.ok(ask("words", [""]).includes(head), name);
-      for (const word of tail) assert.ok(ask("words", [head]).includes(word), name);
+      assert.ok(ask([""]).includes(head), name);
+      for (const word of tail) assert.ok(ask(["", head]).includes(word), name);
     }
   });
 
-  test("know the end of a command: nothing is a command behind it", () => {
-    assert.deepEqual(ask("candidates", ["", "get"]).includes("serve"), false);
-    assert.deepEqual(ask("candidates", ["", "print", "completion"]), ["bash", "zsh"]);
+  test("has no command after a whole command", () => {
+    assert.deepEqual(ask(["", "get"]).includes("serve"), false);
+    assert.deepEqual(ask(["", "print", "completion"]), ["bash", "zsh"]);
   });
 });

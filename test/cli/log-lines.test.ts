@@ -8,7 +8,7 @@ async function logOf(script: string) {
   const { stderr } = await runModule(`
     import { channel } from "node:diagnostics_channel";
     import { startLog } from "${new URL("../../src/cli/log.ts", import.meta.url)}";
-    startLog({ format: "json", level: "info" });
+    startLog("json", "info");
     const answer = (path) => channel("plant-store:request").publish({
       method: "POST", path, status: 200, durationMs: 1, endedAt: performance.now(), bodyBytes: 2, requestId: "a",
       cut: false,

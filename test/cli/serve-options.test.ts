@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { flagOf } from "../../src/cli/command.ts";
 import { SERVE_OPTIONS } from "../../src/cli/serve-options.ts";
 import { runCli } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
@@ -19,7 +20,8 @@ test("serve --print-config shows every option, its value and its source, and sta
     .map((line) => line.split(/ {2,}/));
   assert.deepEqual(rows[0], ["OPTION", "VALUE", "FROM"]);
   const shown = new Map(rows.slice(1).map(([option = "", ...rest]) => [option, rest]));
-  assert.deepEqual([...shown.keys()], Object.keys(SERVE_OPTIONS));
+  const names = Object.keys(SERVE_OPTIONS).map((name) => flagOf(name).slice(2));
+  assert.deepEqual([...shown.keys()], names);
   assert.deepEqual(shown.get("port"), ["9", "--port"]);
   assert.deepEqual(shown.get("log-level"), ["warn", "PLANT_STORE_LOG_LEVEL"]);
   assert.deepEqual(shown.get("data"), [data, "STATE_DIRECTORY"]);

@@ -1,7 +1,7 @@
 /** What a server says of itself while it starts. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type Notice, reportTo } from "../../src/cli/output.ts";
+import { type Notice, printNotice, reportTo } from "../../src/cli/output.ts";
 import { ServeStatus } from "../../src/cli/serve.ts";
 
 test("a start that reads the log for 2 s logs once how far it is, a shorter one nothing (fake clock)", (t) => {
@@ -9,7 +9,7 @@ test("a start that reads the log for 2 s logs once how far it is, a shorter one 
   t.mock.method(performance, "now", () => now);
   const notices: Notice[] = [];
   reportTo((notice) => notices.push(notice));
-  t.after(() => reportTo((notice, tell) => tell(notice)));
+  t.after(() => reportTo(printNotice));
   const status = new ServeStatus("/data");
   assert.equal(status.progress(), undefined);
 
