@@ -1,7 +1,7 @@
 /**
  * The body of a request: its bytes, within the limits, from the stream that a request is or, in our
- * own server, from the HTTP parser itself. It borrows from the budget of its listener from its first
- * byte until its request is answered. Knows nothing of JSON.
+ * own server, from the HTTP parser itself. Its bytes are borrowed from the budget of the listener from
+ * the first one until the request is answered. Knows nothing of JSON.
  */
 import http, { type IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
 import { Duplex } from "node:stream";
@@ -26,41 +26,56 @@ export function requireUnread(req: IncomingMessage): void {
   if (req.readableEnded || req.readableDidRead || isDecoded) throw touchedBody();
 }
 
+function tooLarge(bytesMax: number): PlantStoreError {
+  return new PlantStoreError(
+    "body_too_large",
+    `body: expected at most ${bytesMax} bytes, got more`,
+  );
+}
+
+/** The client sees it too: the developer who mounted the listener wrongly sends the first request. */
+function touchedBody(): PlantStoreError {
+  return new PlantStoreError(
+    "internal",
+    "body: expected unread bytes, got a body that other code of this server has read or decodes; " +
+      "mount the plant store's listener before any body parser and setEncoding()",
+  );
+}
+
 /**
- * Receives once how a body ended: its bytes; a failure (`body_too_large`, `overloaded`), as soon as it
- * is known; or neither, if the client went away before the end.
+ * Receives once how a body ended: its bytes; a failure (`body_too_large`, `overloaded`, `internal`) as
+ * soon as it is known; or neither, if the client left before the end.
  */
 export type BodyHandler = (body: Buffer | undefined, failure?: PlantStoreError) => void;
 
+const NOTHING = Buffer.alloc(0);
+
 /** Puts a body together from chunks, within the limits. */
 export class BodyCollector {
+  /** Whether the handler was called: nothing more is wanted. */
+  isDone = false;
   readonly #bytesMax: number;
   readonly #budget: Budget;
   readonly #onEnd: BodyHandler;
   /** Its first `#size` bytes are the body so far. */
   #body: Buffer = NOTHING;
   #size = 0;
-  #isDone = false;
 
-  /** @param budget what the body borrows from; given back unless `onEnd` receives the bytes. */
+  /** @param budget lends the bytes; they are given back unless `onEnd` receives the body. */
   constructor(bytesMax: number, budget: Budget, onEnd: BodyHandler) {
     this.#bytesMax = bytesMax;
     this.#budget = budget;
     this.#onEnd = onEnd;
   }
 
-  /** Whether nothing more is wanted. */
-  get isDone(): boolean {
-    return this.#isDone;
-  }
-
   /** @param chunk bytes; anything else ends the body with the failure `internal`. */
   add(chunk: unknown): void {
-    if (this.#isDone) return;
+    if (this.isDone) return;
     const bytes = Buffer.isBuffer(chunk) ? chunk : copyBytes(chunk);
-    if (bytes === undefined) this.#stop(touchedBody());
-    else if (this.#size + bytes.length > this.#bytesMax) this.#stop(tooLarge(this.#bytesMax));
-    else if (!this.#budget.take(bytes.length)) this.#stop(overloaded());
+    if (bytes === undefined) this.#end(undefined, touchedBody());
+    else if (this.#size + bytes.length > this.#bytesMax) {
+      this.#end(undefined, tooLarge(this.#bytesMax));
+    } else if (!this.#budget.take(bytes.length)) this.#end(undefined, overloaded());
     else {
       this.#body = join(this.#body, this.#size, bytes);
       this.#size += bytes.length;
@@ -68,33 +83,22 @@ export class BodyCollector {
   }
 
   end(): void {
-    if (this.#isDone) return;
-    this.#isDone = true;
-    const body = this.#takeBody();
-    this.#onEnd(body.length === this.#size ? body : body.subarray(0, this.#size));
-  }
-
-  /** The client went away. */
-  leave(): void {
-    if (!this.#isDone) this.#stop();
-  }
-
-  /** Lets go of it: a request lives on until it is answered, and longer. */
-  #takeBody(): Buffer {
     const body = this.#body;
-    this.#body = NOTHING;
-    return body;
+    if (!this.isDone) this.#end(body.length === this.#size ? body : body.subarray(0, this.#size));
   }
 
-  #stop(failure?: PlantStoreError): void {
-    this.#isDone = true;
-    this.#takeBody();
-    this.#budget.giveBack(this.#size);
-    this.#onEnd(undefined, failure);
+  /** The client left. */
+  leave(): void {
+    if (!this.isDone) this.#end();
+  }
+
+  #end(body?: Buffer, failure?: PlantStoreError): void {
+    this.isDone = true;
+    this.#body = NOTHING; // a request lives on until it is answered, and longer
+    if (body === undefined) this.#budget.giveBack(this.#size);
+    this.#onEnd(body, failure);
   }
 }
-
-const NOTHING = Buffer.alloc(0);
 
 /** Deno hands over a `Uint8Array`, which looks like a Buffer and writes its text as numbers. */
 function copyBytes(chunk: unknown): Buffer | undefined {
@@ -103,10 +107,10 @@ function copyBytes(chunk: unknown): Buffer | undefined {
 
 /**
  * Appends a chunk to the first bytes of a body, in at most twice the room. Kept as they come, chunks
- * of one byte would cost some 250 bytes each.
+ * of one byte would take some 250 bytes each.
  */
 function join(body: Buffer, size: number, chunk: Buffer): Buffer {
-  if (size === 0) return chunk; // nearly every body comes whole
+  if (size === 0) return chunk; // nearly every body arrives whole
   const end = size + chunk.length;
   const target = end <= body.length ? body : Buffer.allocUnsafe(2 * end);
   if (target !== body) body.copy(target, 0, 0, size);
@@ -114,61 +118,41 @@ function join(body: Buffer, size: number, chunk: Buffer): Buffer {
   return target;
 }
 
-/** Feeds a collector from the stream that a request is. */
-export function collectStream(req: IncomingMessage, collector: BodyCollector): void {
+/** Feeds a collector from the body of a request. */
+export function collectBody(req: IncomingMessage, collector: BodyCollector): void {
+  if (req instanceof DirectRequest && req.collect(collector)) return;
   if (req.destroyed) {
     collector.leave();
     return;
   }
-  // None of them is taken off again: a collector that is done does nothing.
+  // The listeners stay: a collector that is done ignores them.
   req
     .on("data", (chunk: unknown) => collector.add(chunk))
     .on("end", () => collector.end())
     .on("close", () => collector.leave())
-    .on("error", ignoreError);
-  // "data" alone does not undo somebody's pause(); a stand-in of node-mocks-http cannot pause.
+    .on("error", () => {}); // "close" follows
+  // "data" alone does not undo a pause() of other code; a stand-in of node-mocks-http cannot pause.
   req.resume?.();
 }
 
-/** "close" follows. */
-function ignoreError(): void {}
-
-/** Sent to the client too: the first request after a wrong mount comes from the developer. */
-function touchedBody(): PlantStoreError {
-  return new PlantStoreError(
-    "internal",
-    "body: expected bytes that nobody has read, got a body that other code of this server " +
-      "has read or decodes; mount the plant store's listener before any body parser and setEncoding()",
-  );
-}
-
-function tooLarge(bytesMax: number): PlantStoreError {
-  return new PlantStoreError(
-    "body_too_large",
-    `body: expected at most ${bytesMax} bytes, got more`,
-  );
-}
-
 /**
- * A request whose body the HTTP parser hands over as it comes, without a stream in between, which
- * makes a tenth more creates. Node documents neither that its parser calls `push` nor what it asks a
- * request afterwards, and other runtimes differ; so each process tries it once, and else does without.
+ * A request whose body the HTTP parser hands to a collector, without a stream in between, which makes a
+ * tenth more creates. Node documents neither that its parser calls `push` nor what it asks a request
+ * afterwards, and other runtimes differ; so each process tries it once, and goes without if it fails.
  *
  * It is a stream like any other until a collector is attached, and again when the collector wants no
- * more, so refusals read or drop a rest as usual. In between nothing is buffered.
+ * more, so refusals read or discard a rest as usual. In between nothing is buffered.
  */
 export class DirectRequest extends IncomingMessage {
   #collector: BodyCollector | undefined;
-  #hasBegun = false;
-  /** All of the body went to a collector. */
-  #isCollected = false;
   /** Of http/request-message. */
   [NOTED]: Noted | undefined = undefined;
 
-  /** Feeds a collector; like a stream, where some of the body has come before. */
-  collect(collector: BodyCollector): void {
-    if (this.#hasBegun || this.destroyed) collectStream(this, collector);
-    else this.#collector = collector;
+  /** Feeds a collector; returns false, and does nothing, if some of the body has arrived before. */
+  collect(collector: BodyCollector): boolean {
+    if (this.complete || this.readableLength > 0 || this.destroyed) return false;
+    this.#collector = collector;
+    return true;
   }
 
   /** Whether its body goes, or went, to a collector; so its head was judged. */
@@ -181,15 +165,17 @@ export class DirectRequest extends IncomingMessage {
     this.#collector?.leave();
   }
 
+  /** All of the body went to a collector. */
+  get #isCollected(): boolean {
+    return this.complete && this.#collector !== undefined;
+  }
+
   /** Called by Node's parser with each piece of a body, and with null after the last. */
   override push(chunk: Buffer | null): boolean {
-    this.#hasBegun = true;
     const collector = this.#collector;
     if (collector === undefined) return super.push(chunk);
-    if (chunk === null) {
-      this.#isCollected = true;
-      collector.end();
-    } else {
+    if (chunk === null) collector.end();
+    else {
       collector.add(chunk);
       if (collector.isDone) this.#collector = undefined;
     }
@@ -201,7 +187,7 @@ export class DirectRequest extends IncomingMessage {
     return this.#isCollected ? this : super.resume();
   }
 
-  /** Node holds on to a request until this is so. */
+  /** Node keeps a request until this is true. */
   // @ts-expect-error The types call the accessor a property.
   override get readableEnded(): boolean {
     // @ts-expect-error The same.
@@ -215,24 +201,27 @@ export class DirectRequest extends IncomingMessage {
 }
 
 const TRIAL_BYTES_MAX = 9;
-/** Of the event loop, for a result: far more than a runtime like Node takes. */
+/** Turns of the event loop that a trial may take: far more than Node needs. */
 const TRIAL_TURNS_MAX = 1000;
 const HEAD = "POST / HTTP/1.1\r\nHost: a\r\n";
-const CUT = "cut";
 
-/** Requests on one connection, packet by packet, and what a collector makes of each. */
-const TRIALS: readonly (readonly [expected: string, ...packets: string[]])[] = [
-  ["one", `${HEAD}Content-Length: 3\r\n\r\none`],
-  ["onetwo", `${HEAD}Content-Length: 6\r\n\r\none`, "two"],
-  ["onetwo", `${HEAD}Transfer-Encoding: chunked\r\n\r\n3\r\none\r\n3\r\ntwo\r\n`, "0\r\n\r\n"],
-  ["body_too_large", `${HEAD}Content-Length: 12\r\n\r\n1234567890`, "12"],
-  ["", `${HEAD}Content-Length: 0\r\n\r\n`],
-  [CUT, `${HEAD}Content-Length: 6\r\n\r\none`],
+/** Packets of one connection, and the result of each request in them. */
+const TRIAL_PACKETS: readonly string[] = [
+  `${HEAD}Content-Length: 3\r\n\r\none`,
+  `${HEAD}Content-Length: 6\r\n\r\none`,
+  "two",
+  `${HEAD}Transfer-Encoding: chunked\r\n\r\n3\r\none\r\n3\r\ntwo\r\n`,
+  "0\r\n\r\n",
+  `${HEAD}Content-Length: 12\r\n\r\n1234567890`,
+  "12",
+  `${HEAD}Content-Length: 0\r\n\r\n`,
+  `${HEAD}Content-Length: 6\r\n\r\none`, // and the client leaves
 ];
+const TRIAL_RESULTS = ["one", "onetwo", "onetwo", "body_too_large", "", "cut"];
 
 /**
- * Classes of the trial's own: V8 lays out the objects of a class by the first few. Laid out by those
- * of a trial, real requests took up to a half more time.
+ * Classes of the trial's own: V8 lays out the objects of a class by the first few, and laid out by
+ * those of a trial, real requests took up to a half more time.
  */
 class TrialRequest extends DirectRequest {}
 class TrialResponse extends ServerResponse<TrialRequest> {}
@@ -240,7 +229,7 @@ class TrialResponse extends ServerResponse<TrialRequest> {}
 let verdict: Promise<boolean> | undefined;
 
 /**
- * Whether this runtime hands every byte of a body, its end, and the departure of the client over to
+ * Whether this runtime hands every byte of a body, its end, and the departure of the client to
  * `DirectRequest`, and goes on with the next request afterwards. Each process finds out once, on a
  * connection in memory; never rejects.
  */
@@ -248,17 +237,14 @@ export function isDirectSafe(): Promise<boolean> {
   verdict ??= tryRequests().then(
     () => true,
     (error: unknown) => {
-      publishWarning(
-        "Request bodies take a slower path, because the check of the faster one failed",
-        error,
-      );
+      publishWarning("Cannot take request bodies from the HTTP parser: they arrive slower", error);
       return false;
     },
   );
   return verdict;
 }
 
-/** @throws Error when a result is not the expected one. */
+/** @throws Error if a result is not the expected one. */
 async function tryRequests(): Promise<void> {
   const results: string[] = [];
   const settings = {
@@ -269,7 +255,7 @@ async function tryRequests(): Promise<void> {
   const server = http.createServer(settings, (req, res) => {
     const budget = new Budget(TRIAL_BYTES_MAX);
     const collector = new BodyCollector(TRIAL_BYTES_MAX, budget, (body, failure) => {
-      results.push(body?.toString("latin1") ?? failure?.code ?? CUT);
+      results.push(body?.toString("latin1") ?? failure?.code ?? "cut");
       res.end();
     });
     if (req instanceof DirectRequest) req.collect(collector);
@@ -277,14 +263,13 @@ async function tryRequests(): Promise<void> {
   const connection = new Duplex({ read() {}, write: (_chunk, _encoding, done) => done() });
   connection.on("error", () => {}); // a trial that fails has no result
   server.emit("connection", connection); // Node documents that any Duplex may be one
-  for (const [expected, ...packets] of TRIALS) {
-    for (const packet of packets) {
-      connection.push(packet);
-      await turn();
-    }
-    if (expected === CUT) connection.destroy();
-    for (let turns = 0; results.length === 0 && turns < TRIAL_TURNS_MAX; turns++) await turn();
-    const result = results.shift();
-    if (result !== expected) throw new Error(`expected "${expected}", got "${result}"`);
+  for (const packet of TRIAL_PACKETS) {
+    connection.push(packet);
+    await turn();
   }
+  connection.destroy();
+  for (let turns = 0; results.length < TRIAL_RESULTS.length && turns < TRIAL_TURNS_MAX; turns++) {
+    await turn();
+  }
+  if (results.join() !== TRIAL_RESULTS.join()) throw new Error(`got ${JSON.stringify(results)}`);
 }

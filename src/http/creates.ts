@@ -8,13 +8,7 @@ import { encodePlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import type { PlantService, VerifiedToken } from "../core/services.ts";
 import { answer, answerFailure, answerNobody, type Exchange } from "./answer.ts";
 import type { Authenticator } from "./bearer.ts";
-import {
-  BodyCollector,
-  collectStream,
-  DirectRequest,
-  requireLength,
-  requireUnread,
-} from "./body.ts";
+import { BodyCollector, collectBody, requireLength, requireUnread } from "./body.ts";
 import { Budget, overloaded, weightOf } from "./budget.ts";
 import { okReply } from "./reply.ts";
 import { requireJson } from "./request-head.ts";
@@ -27,12 +21,13 @@ export interface CreateLimits {
 }
 
 export class Creates {
+  /** How many creates there were so far. */
+  count = 0;
   readonly #plants: PlantService;
   readonly #authenticator: Authenticator;
   readonly #bodyBytesMax: number;
   readonly #requests: Budget;
   readonly #bodies: Budget;
-  #count = 0;
 
   constructor(plants: PlantService, authenticator: Authenticator, limits: CreateLimits) {
     this.#plants = plants;
@@ -42,15 +37,10 @@ export class Creates {
     this.#bodies = new Budget(limits.pendingBytesMax);
   }
 
-  /** How many there were so far. */
-  get count(): number {
-    return this.#count;
-  }
-
   /**
-   * Answers once the plant is durable; a repeat of one that is gets the same answer.
+   * Judges the rest of the head, reads the body, and answers when the plant is durable.
    *
-   * @throws PlantStoreError for what is wrong with the head.
+   * @throws PlantStoreError for a fault of the head.
    */
   create(exchange: Exchange, sender: VerifiedToken): void {
     const { req, res, sendContinue } = exchange;
@@ -58,29 +48,27 @@ export class Creates {
     requireLength(req.headers, this.#bodyBytesMax);
     requireUnread(req);
     const weight = weightOf(req);
-    if (!this.#requests.take(weight, 0)) throw overloaded();
-    this.#count++;
+    if (!this.#requests.take(weight, 0)) throw overloaded(); // a request alone always has room
+    this.count++;
     const collector = new BodyCollector(this.#bodyBytesMax, this.#bodies, (body, failure) => {
       // A client that was answered otherwise, with a timeout perhaps, was promised no plant.
-      if (body !== undefined && !res.headersSent) {
-        this.#take(exchange, sender, body, weight);
-        return;
+      if (body !== undefined && !res.headersSent) this.#parse(exchange, sender, body, weight);
+      else {
+        this.#giveBack(weight, body?.length);
+        if (failure !== undefined) answerFailure(exchange, failure);
+        else answerNobody(req, res);
       }
-      this.#giveBack(weight, body?.length);
-      if (failure !== undefined) answerFailure(exchange, failure);
-      else answerNobody(req, res);
     });
     sendContinue?.();
-    if (req instanceof DirectRequest) req.collect(collector);
-    else collectStream(req, collector);
+    collectBody(req, collector);
   }
 
   /** Not in `#store`: an async function would keep the body until the plant is durable. */
-  #take(exchange: Exchange, sender: VerifiedToken, body: Buffer, weight: number): void {
+  #parse(exchange: Exchange, sender: VerifiedToken, body: Buffer, weight: number): void {
     const notes = notesOf(exchange.req);
     if (notes !== undefined) notes.bodyBytes = body.length;
     try {
-      this.#authenticator.requireCurrent(sender); // the body may have come long after the head
+      this.#authenticator.requireCurrent(sender); // the body may arrive long after the head
       void this.#store(exchange, parseNewPlant(body), weight, body.length);
     } catch (error) {
       this.#giveBack(weight, body.length);
