@@ -1,10 +1,10 @@
 /**
- * Writes an answer so that the client receives it, also if the server did not read the whole request.
+ * Writes an answer so that the client receives it, even if the server did not read the whole request.
  *
  * The server reads and discards a small rest of a body, and the connection stays open. Before a
- * large or unknown rest the connection closes, but not at once: closing a socket with unread bytes
- * resets it, and the reset can overtake the answer. So the answer leaves, the server closes its
- * side, and for a while it discards what the client still sends (RFC 9112 section 9.6).
+ * large or unknown rest it closes, but not at once: closing a socket with unread bytes resets it, and
+ * the reset can overtake the answer. So the server closes its side after the answer, and for a while
+ * discards what the client still sends (RFC 9112 section 9.6).
  */
 import { type IncomingMessage, ServerResponse } from "node:http";
 import { Socket } from "node:net";
@@ -22,32 +22,26 @@ import { nameRequest, publishAnswer } from "./request-message.ts";
 /** Reading a rest of a body up to this length costs less than a new connection. */
 const DISCARD_BYTES_MAX = 64 * 1024;
 
-/**
- * How long connections stay open only to discard what the client still sends. Both times are those of
- * nginx: 4 MiB arrive within them at 200 kB/s.
- */
+/** How long connections linger. The times are nginx's: 4 MiB arrive within them at 200 kB/s. */
 const LINGER_BOUNDS = {
   /** Further connections close at once. */
   connectionsMax: 1024,
   /** In all. */
   totalMs: 30_000,
-  /** From one packet of the client to its next. */
+  /** Between two packets of the client. */
   pauseMs: 5_000,
   /** Of one connection. */
   bytesMax: 64 * 1024 * 1024,
 };
 
-/** How often lingering connections are cut whose server has stopped. */
+/** How often a stopped server is looked for, whose lingering connections are cut. */
 const STOP_LOOK_MS = 100;
 
-/**
- * The connections of one listener or server that are answered and closed on our side, while their
- * clients still send. Knows nothing of HTTP.
- */
+/** The answered connections of one listener whose clients still send. Knows nothing of HTTP. */
 export class Lingering {
   readonly #bounds: typeof LINGER_BOUNDS;
   readonly #sockets = new Set<Socket>();
-  /** While there are any. */
+  /** Set while there are any. */
   #looking: NodeJS.Timeout | undefined;
 
   constructor(bounds: Partial<typeof LINGER_BOUNDS> = {}) {
@@ -58,21 +52,12 @@ export class Lingering {
   close(socket: Socket, text = ""): void {
     if (socket.destroyed) return;
     socket.end(text);
-    if (this.#sockets.size >= this.#bounds.connectionsMax) {
-      Socket.prototype.destroySoon.call(socket);
-    } else this.#discard(socket);
+    if (this.#sockets.size < this.#bounds.connectionsMax) this.#discard(socket);
+    else Socket.prototype.destroySoon.call(socket);
   }
 
   has(socket: Socket): boolean {
     return this.#sockets.has(socket);
-  }
-
-  /** Cuts the connections of servers that have stopped: a stop does not wait for such clients. */
-  #cutStopped(): void {
-    for (const socket of this.#sockets) {
-      const { server } = socket as { server?: { listening?: boolean } };
-      if (server?.listening === false) socket.destroy();
-    }
   }
 
   #discard(socket: Socket): void {
@@ -84,13 +69,12 @@ export class Lingering {
     this.#sockets.add(socket);
     this.#looking ??= setInterval(() => this.#cutStopped(), STOP_LOOK_MS).unref();
     socket.once("close", () => {
-      this.#sockets.delete(socket);
-      if (this.#sockets.size === 0) {
-        clearInterval(this.#looking);
-        this.#looking = undefined;
-      }
       clearTimeout(total);
       clearTimeout(pause);
+      this.#sockets.delete(socket);
+      if (this.#sockets.size > 0) return;
+      clearInterval(this.#looking);
+      this.#looking = undefined;
     });
     // The HTTP parser receives nothing more: parsing costs more than discarding.
     socket.removeAllListeners("data");
@@ -102,6 +86,14 @@ export class Lingering {
     socket.resume();
     // The parser may have read without the stream and paused; the stream believes that it reads.
     socket._read(0);
+  }
+
+  /** A server that stops does not wait for such clients. */
+  #cutStopped(): void {
+    for (const socket of this.#sockets) {
+      const { server } = socket as { server?: { listening?: boolean } };
+      if (server?.listening === false) socket.destroy();
+    }
   }
 }
 
@@ -125,18 +117,24 @@ export function answer({ req, res, lingering }: Exchange, reply: Reply): string 
   return send(req, res, reply);
 }
 
+/** Answers, and closes the connection whatever the client still sends. */
+export function answerAndClose({ req, res, lingering }: Exchange, reply: Reply): void {
+  if (res.headersSent) return;
+  lingerAfterEnd(req, res, lingering);
+  send(req, res, reply);
+}
+
 function send(req: IncomingMessage, res: ServerResponse, reply: Reply): string {
   const requestId = nameRequest(req);
   if (!trySendWhole(res, reply, requestId)) {
     writeReplyHead(res, reply, requestId);
-    // Head and body in one write; Node discards a small rest by itself.
-    res.end(reply.body);
+    res.end(reply.body); // in one write with the head; Node discards a small rest by itself
   }
   publishAnswer(reply, requestId, req);
   return requestId;
 }
 
-/** Answers with what went wrong, and warns of what was not foreseen. */
+/** Answers with a failure, and warns if it has no code of its own. */
 export function answerFailure(exchange: Exchange, error: unknown): void {
   const requestId = answer(exchange, errorReply(error));
   if (!isRequestError(error) || error.code === "internal") {
@@ -144,17 +142,27 @@ export function answerFailure(exchange: Exchange, error: unknown): void {
   }
 }
 
-/** Answers, and closes the connection whatever else comes on it. */
-export function answerAndClose({ req, res, lingering }: Exchange, reply: Reply): void {
-  if (res.headersSent) return;
-  lingerAfterEnd(req, res, lingering);
-  send(req, res, reply);
+/** Publishes that a request broke off, unless it was answered before. */
+export function answerNobody(req: IncomingMessage, res: ServerResponse): void {
+  if (!res.headersSent) publishAnswer({ status: 0, cut: true }, nameRequest(req), req);
+}
+
+/** Answers on a connection that has no response to answer with, and closes it. */
+export function answerSocket(
+  socket: Socket,
+  reply: Reply,
+  lingering: Lingering,
+  req?: IncomingMessage,
+): void {
+  const requestId = nameRequest(req);
+  lingering.close(socket, encodeReply(reply, requestId));
+  publishAnswer(reply, requestId, req);
 }
 
 /**
- * Has the connection linger after the answer, and nothing that follows carried out on it. Node calls
- * `destroySoon` at the end of a last answer, which would reset a client that still sends. A response
- * may have no connection (Fastify's `inject`, node-mocks-http).
+ * Has the connection linger after the answer, and no request that follows carried out. Node calls
+ * `destroySoon` after a last answer, which would reset a client that still sends. A response may have
+ * no connection (Fastify's `inject`, node-mocks-http).
  */
 function lingerAfterEnd(req: IncomingMessage, res: ServerResponse, lingering: Lingering): void {
   // The socket of an HTTP/2 request is the session's, which has other streams.
@@ -164,24 +172,26 @@ function lingerAfterEnd(req: IncomingMessage, res: ServerResponse, lingering: Li
   const { socket } = req;
   if (typeof socket?.destroySoon !== "function") return;
   socket.destroySoon = () => lingering.close(socket);
-  // Node forgets a request that was answered; what reads its body waits for a close.
+  // Node forgets an answered request, but a reader of its body waits for a close.
   socket.once("close", () => req.destroy());
 }
 
 /**
- * Has Node's parser take what follows in the packet for another protocol, and drop it: a packet of
- * 64 KiB may hold two thousand requests. What comes in the next packet is parsed again.
+ * What Node's parser returns for a change of protocol: it drops the rest of the packet, which may hold
+ * two thousand requests. It parses the next packet again.
  */
 const SKIP_PACKET = 2;
 
-/** Not documented: what takes each request whose head was parsed. */
+/** Not documented: the function that takes each request whose head was parsed. */
 interface Parser {
   onIncoming: (req: IncomingMessage & { upgrade: boolean }) => number;
 }
 
 /**
  * Has Node hand out no other request of this connection: it keeps some KiB of each until the
- * connection is closed, so a client could fill the memory. False if the request is no parser's.
+ * connection is closed, so a client could fill the memory.
+ *
+ * @returns false if the request comes from no parser.
  */
 export function ignoreFollowing(req: IncomingMessage): boolean {
   const { parser } = (req.socket ?? {}) as { parser?: Parser | null };
@@ -194,33 +204,16 @@ export function ignoreFollowing(req: IncomingMessage): boolean {
   return true;
 }
 
-/** Answers on a connection that has no request to answer, or none with a response, and closes it. */
-export function answerSocket(
-  socket: Socket,
-  reply: Reply,
-  lingering: Lingering,
-  req?: IncomingMessage,
-): void {
-  const requestId = nameRequest(req);
-  lingering.close(socket, encodeReply(reply, requestId));
-  publishAnswer(reply, requestId, req);
-}
-
-/** Publishes that a request broke off, unless it was answered before. */
-export function answerNobody(req: IncomingMessage, res: ServerResponse): void {
-  if (!res.headersSent) publishAnswer({ status: 0, cut: true }, nameRequest(req), req);
-}
-
 /**
- * Whether the client may still send some of the body. A request without one is not `complete` either
- * until Node has gone on; a stand-in for a request has no such member.
+ * Whether the client may still send some of the body. A request without a body is not `complete`
+ * either until Node has gone on; a stand-in for a request has no such member.
  */
 function hasRest({ complete, headers }: IncomingMessage): boolean {
-  const { "content-length": length = "0", "transfer-encoding": coding } = headers;
-  return complete === false && (coding !== undefined || Number(length) > 0);
+  if (complete !== false) return false;
+  return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
 }
 
-/** Whether more of the body is to come than is worth reading. */
+/** Whether more of the body may arrive than is worth reading. */
 function isLargeRest({ headers }: IncomingMessage): boolean {
   const { "content-length": length, "transfer-encoding": coding, expect } = headers;
   // A client that waits for 100 Continue may or may not send the body after an error.
@@ -228,9 +221,9 @@ function isLargeRest({ headers }: IncomingMessage): boolean {
   return Number(length ?? 0) > DISCARD_BYTES_MAX;
 }
 
-/** Has the connection close after this answer, if that can still be said. */
+/** Has the connection close after this answer, unless its head was sent. */
 export function closeAfter(res: ServerResponse | undefined): void {
-  if (res !== undefined && !res.headersSent) res.setHeader("Connection", "close");
+  if (res?.headersSent === false) res.setHeader("Connection", "close");
 }
 
 /** Whether the connection closes after this answer. */
@@ -238,7 +231,7 @@ export function isLastAnswer(res: ServerResponse | undefined): boolean {
   return res !== undefined && (!res.shouldKeepAlive || res.getHeader("Connection") === "close");
 }
 
-/** Runs `then` once the answer, and with it every earlier one, is written. */
+/** Calls `then` when this answer, and with it every earlier one, is written. */
 export function afterAnswer(res: ServerResponse | undefined, then: () => void): void {
   if (res === undefined || res.writableFinished) then();
   else res.once("finish", then);
@@ -246,11 +239,10 @@ export function afterAnswer(res: ServerResponse | undefined, then: () => void): 
 
 /** Members of Node's responses that it does not document. */
 interface Internals {
-  /** What is sent before the first of the body. */
+  /** The text of the head, which leaves with the first piece of the body. */
   _header: string | null | undefined;
-  /** The server's, in milliseconds. */
+  /** In milliseconds. */
   readonly _keepAliveTimeout: number | undefined;
-  /** The server's; sent to the client if there is one. */
   readonly _maxRequestsPerSocket: number | null | undefined;
   /** Other code wants no header `Connection`. */
   readonly _removedConnection: boolean;
@@ -260,25 +252,25 @@ interface Internals {
 }
 
 const { writeHead, end } = ServerResponse.prototype;
-/** Whether nobody had wrapped them when this was loaded: Node's name what they call. */
+/** Whether both are Node's own, by what they call: a monitor may have wrapped them before. */
 const ARE_NODES = /\b_storeHeader\b/.test(`${writeHead}`) && /\b_send\b/.test(`${end}`);
 
-/** The text before the length, between it and the id, and after the id. */
+/** Splits a head around the length of its body and the id of its request. */
 const AROUND_LENGTH_AND_ID =
   /^(.*\r\nContent-Length: )\d+(\r\n.*\r\nX-Request-Id: )[^\r]*(\r\n.*)$/s;
 
-/** The head that Node made last. */
+/** The head that Node made last, split. */
 let known = { second: 0, keepAliveMs: 0, start: "", middle: "", ending: "" };
 
 /**
- * Sends the answer to a create as one text. Node checks and joins header by header, and before Node 24
- * hands over a list of pieces, which takes a tenth of a create.
+ * Sends the answer to a create as one text. Node checks and joins header by header, which takes a tenth
+ * of a create.
  *
- * Invariant: byte for byte what Node sends. The head is a copy of one that Node made in this second,
- * with another length and id. An answer with any other header goes Node's way, and so does every
- * response with methods that are not Node's: of middleware, or of a monitor on all responses.
+ * Invariant: byte for byte the answer that Node sends. The head is a copy of one that Node made in this
+ * second, with another length and id. Node sends every other answer, and all answers of a response
+ * whose methods were wrapped, by middleware or by a monitor of all responses.
  *
- * @returns false, with nothing sent, if Node is to send this answer.
+ * @returns false, with nothing sent, if Node has to send this answer.
  */
 export function trySendWhole(res: ServerResponse, reply: Reply, requestId: string): boolean {
   const { body } = reply;
