@@ -1,10 +1,10 @@
 /**
- * The open connections of our own server: what is still carried out on each, what may wait on it, and
- * how long it may stand still.
+ * The open connections of our own server: which requests are carried out on each, how many may wait,
+ * how long nothing may move, and how connections end when the server stops.
  *
- * Invariants. Answers leave in the order of their requests: a refusal of what was pipelined after a
- * good request waits for that one's answer. After an answer that closes the connection nothing is
- * carried out, and one request kept at most.
+ * Invariants. Answers leave in the order of their requests: the refusal of a pipelined request waits
+ * for the answers to the good requests before it. After an answer that closes the connection no
+ * request is carried out, and at most one more is kept in memory.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
@@ -17,17 +17,15 @@ import {
   closeAfter,
   ignoreFollowing,
   isLastAnswer,
-  Lingering,
+  type Lingering,
 } from "./answer.ts";
-import { Authenticator } from "./bearer.ts";
 import { DirectRequest } from "./body.ts";
 import { Budget, heldBytes, overloaded } from "./budget.ts";
-import { Cors } from "./cors.ts";
-import { Listener, type ListenerOptions } from "./listener.ts";
+import type { Listener } from "./listener.ts";
 import { errorReply, type Reply } from "./reply.ts";
 import { describeParserFault, findFramingFault } from "./request-head.ts";
 
-/** In milliseconds. */
+/** For how long nothing may move on a connection, in milliseconds. */
 export interface StandstillTimes {
   /** Between an answer and the next request. */
   readonly idleMs: number;
@@ -35,19 +33,19 @@ export interface StandstillTimes {
   readonly stallMs: number;
 }
 
-/**
- * A connection whose waiting requests hold more than this, and up to one packet of 64 KiB, is not
- * read until their answers leave: what the client sends waits in its own socket.
- */
-const WAITING_BYTES_MAX = 64 * 1024;
-
-/** For the rest of a request whose time ran out while we did not read. */
-const LATE_MS = 10_000;
-
-/** Node's own margin: a client that comes within the time in the answer does not meet the close. */
+/** Node's own margin: a client that sends within the advertised time never meets the close. */
 const IDLE_MARGIN_MS = 1000;
 
-/** The headers that an answer needs of a request whose head was judged. */
+/** One connection is not read while its waiting requests hold more; one packet of 64 KiB may exceed it. */
+const WAITING_BYTES_MAX = 64 * 1024;
+
+/** Each unanswered request holds about 6 KiB, and a packet of 64 KiB may hold two thousand of them. */
+const UNANSWERED_MAX = 1000;
+
+/** For the rest of a request whose time ran out while the server did not read its connection. */
+const LATE_MS = 10_000;
+
+/** The headers that an answer needs once the head of its request was judged. */
 const KEPT_HEADERS = [
   "origin",
   "x-request-id",
@@ -56,43 +54,30 @@ const KEPT_HEADERS = [
   "expect",
 ] as const;
 
-/** Whether a request was answered that had no good token: refused with 401, or a preflight. */
-function isForAnybody({ statusCode, headersSent }: ServerResponse): boolean {
-  return (statusCode === 401 || statusCode === 204) && headersSent;
-}
-
-/**
- * One connection: the request that began last on it, and those that wait.
- *
- * Node sets, refreshes and ends a timer with every request, which takes 3 to 6 % of creates. Here a
- * connection gets a timer, Node's own, if nothing began or ended on it between two looks.
- */
+/** One connection: its last request, and the requests that wait for earlier answers. */
 export class Connection {
   /** Requests whose answers are not sent yet. */
   unanswered = 0;
-  req?: IncomingMessage;
-  res?: ServerResponse;
-  /** The parser gave up; it reports the same fault again for whatever still comes. */
+  /** The response to the request that began last. */
+  res: ServerResponse | undefined;
+  /** Nothing more is carried out; Node's parser may report the same fault for all that follows. */
   isBroken = false;
   readonly #socket: Socket;
   readonly #times: StandstillTimes;
-  /** Something began or ended since the last look. */
-  #isActive = true;
-  #isTimed = false;
-  /** What had been read when a drain looked last. */
-  #drainedBytes: number | undefined;
   readonly #backlog: Budget;
-  /** Bytes of each request that waits for the answer to an earlier one, in their order. */
+  /** Bytes that each request holds which waits for an earlier answer, in order. */
   readonly #waiting: number[] = [];
   #waitingBytes = 0;
-  /** What had been read when a request was answered that anybody may send. */
-  #refusedBytes: number | undefined;
-  /** Reading is stopped, so nothing of what the client sends arrives. */
+  /** The server stopped reading until answers leave. */
   #isHeld = false;
   /** Ends a request whose time ran out while reading was stopped. */
   #postponed: (() => void) | undefined;
+  /** `bytesRead` of the socket at the last look. */
+  #lookedBytes: number | undefined;
+  /** The same when the last 401 or answer to a preflight was sent. */
+  #refusedBytes: number | undefined;
 
-  /** @param backlog what waiting requests borrow from, on all connections of a server together. */
+  /** @param backlog what waiting requests borrow from, shared by all connections of a server. */
   constructor(socket: Socket, times: StandstillTimes, backlog: Budget) {
     this.#socket = socket;
     this.#times = times;
@@ -100,58 +85,42 @@ export class Connection {
     socket.on("timeout", () => socket.destroy()); // Node does, but not after CONNECT
   }
 
-  /** A request came, before which everything that came was to be carried out. */
-  begin(req: IncomingMessage, res: ServerResponse): void {
-    this.req = req;
+  begin(res: ServerResponse): void {
     this.res = res;
     this.unanswered++;
-    // Not documented: what Node writes into the answer.
+    // Not documented: the time that Node advertises in the answer.
     (res as unknown as { _keepAliveTimeout: number })._keepAliveTimeout = this.#times.idleMs;
     res.on("close", this.#noteAnswered);
-    this.#noteActivity();
   }
 
   /**
-   * Counts the next request, which comes before the answers to earlier ones have left.
+   * Counts a request that arrived before earlier answers have left; call it before `begin`.
    *
-   * @returns whether there is room for it; if not, it is to be the last on its connection.
+   * @returns false if there is no room for the request; its refusal is then the last answer.
    */
   wait(bytes: number): boolean {
-    const hasRoom = this.#backlog.take(bytes);
+    const hasRoom = this.unanswered < UNANSWERED_MAX && this.#backlog.take(bytes);
     this.#waiting.push(hasRoom ? bytes : 0);
-    if (!hasRoom) return false;
-    this.#waitingBytes += bytes;
-    if (this.#waitingBytes > WAITING_BYTES_MAX) this.#hold();
-    return true;
+    if (hasRoom) this.#waitingBytes += bytes;
+    if (this.#waitingBytes > WAITING_BYTES_MAX && !this.#isHeld) {
+      this.#isHeld = true;
+      // Node resumes the socket after each message that it has parsed.
+      this.#socket.on("resume", this.#pause).pause();
+    }
+    return hasRoom;
   }
 
-  /** The connection is closed; answers that wait are never sent. */
+  /** Call it when the connection is closed: answers that still wait are never sent. */
   end(): void {
     this.#waiting.length = 0;
     this.#giveBack(this.#waitingBytes);
   }
 
-  /**
-   * The time for the request that is being received ran out. If reading is stopped, the client may
-   * have sent all of it: it gets `LATE_MS` once reading goes on, and then `refuse` is called.
-   *
-   * @returns whether reading is stopped.
-   */
-  postpone(refuse: () => void): boolean {
-    if (!this.#isHeld) return false;
-    const { req } = this;
-    const isInBody = req?.complete === false;
-    this.#postponed = () => {
-      const isOver = this.req !== req || (isInBody && req?.complete === true);
-      if (!isOver) refuse();
-    };
-    return true;
-  }
-
   readonly #noteAnswered = () => {
     this.unanswered--;
-    if (this.#waiting.length > 0) this.#giveBack(this.#waiting.shift() as number);
-    this.#noteActivity();
+    if (isForAnybody(this.res)) this.#refusedBytes = this.#socket.bytesRead;
+    const bytes = this.#waiting.shift();
+    if (bytes !== undefined) this.#giveBack(bytes);
   };
 
   #giveBack(bytes: number): void {
@@ -164,113 +133,112 @@ export class Connection {
     this.#postponed = undefined;
   }
 
-  #hold(): void {
-    if (this.#isHeld) return;
-    this.#isHeld = true;
-    // Node resumes the socket after each message that it has parsed.
-    this.#socket.on("resume", this.#pause).pause();
-  }
-
   readonly #pause = () => void this.#socket.pause();
 
-  /** Notes how far the client had sent, if the request that began last was answered by now. */
-  noteRefusal(res: ServerResponse): void {
-    if (isForAnybody(res)) this.#refusedBytes = this.#socket.bytesRead;
+  /**
+   * The time for the request that is being received ran out. If the server stopped reading, the
+   * client may have sent all of it: `refuse` is called `LATE_MS` after reading goes on, unless the
+   * request is complete by then.
+   *
+   * @returns whether reading is stopped.
+   */
+  postpone(refuse: () => void): boolean {
+    if (!this.#isHeld) return false;
+    const { res } = this;
+    const isInBody = res?.req.complete === false;
+    this.#postponed = () => {
+      const isOver = this.res !== res || (isInBody && res?.req.complete === true);
+      if (!isOver) refuse();
+    };
+    return true;
   }
 
   /**
-   * Whether a request that comes now was sent before the client had the last answer, one that
-   * anybody gets. Ordinary clients wait for that answer; so the connection is to be closed.
+   * Whether a request that arrives now was sent before the client had the last answer, and that was
+   * an answer which needs no good token. An ordinary client waits for it, so the connection closes.
    */
   get isFlooded(): boolean {
-    if (this.res === undefined || !isForAnybody(this.res)) return false;
-    // Node may end a request amid a packet: its answer has left, and the next one follows.
+    if (!isForAnybody(this.res)) return false;
+    // Node may send an answer amid a packet, whose next request then follows.
     return this.unanswered > 0 || this.#socket.bytesRead === this.#refusedBytes;
   }
 
-  /** Has Node watch a connection on which nothing began or ended since the last look. */
-  look(): void {
-    if (this.#isTimed) return;
-    if (this.#isActive) {
-      this.#isActive = false;
-      return;
-    }
-    const { req } = this;
+  /**
+   * Has Node time a connection that read nothing since the last look, and no other: a timer that
+   * Node sets, refreshes and clears with every request slows creates by 3 to 6 %.
+   *
+   * @returns whether nothing was read since the last look.
+   */
+  look(): boolean {
+    const { bytesRead, timeout = 0 } = this.#socket;
+    const isStill = bytesRead === this.#lookedBytes;
+    this.#lookedBytes = bytesRead;
+    const req = this.res?.req;
     const isIdle = req !== undefined && this.unanswered === 0;
     const isCollecting = req instanceof DirectRequest && req.isCollecting;
-    if (isIdle || isCollecting) dropHeaders(req);
-    this.#isTimed = true;
+    if (isStill && (isIdle || isCollecting)) dropHeaders(req);
     const { idleMs, stallMs } = this.#times;
-    this.#socket.setTimeout(isIdle ? idleMs + IDLE_MARGIN_MS : stallMs);
-  }
-
-  /**
-   * Closes a connection that owes no answer and read nothing since the last call: half a request
-   * head is no request. A connection that closes already is left to send what it has.
-   *
-   * @param isLate whether it is closed though it read something.
-   */
-  closeIfQuiet(isLate: boolean): void {
-    const { bytesRead, writableEnded } = this.#socket;
-    const isQuiet = this.#drainedBytes === bytesRead;
-    this.#drainedBytes = bytesRead;
-    if ((isQuiet || isLate) && this.unanswered === 0 && !writableEnded) this.#socket.destroy();
-  }
-
-  #noteActivity(): void {
-    this.#isActive = true;
-    if (!this.#isTimed) return;
-    this.#isTimed = false;
-    this.#socket.setTimeout(0);
+    const limitMs = isIdle ? idleMs + IDLE_MARGIN_MS : stallMs;
+    const wantedMs = isStill ? limitMs : 0;
+    if (timeout !== wantedMs) this.#socket.setTimeout(wantedMs);
+    return isStill;
   }
 }
 
-/** The last request is kept after its answer, and a create until its body has come and is durable. */
+/** Whether a request was answered without a good token: refused with 401, or a preflight. */
+function isForAnybody(res: ServerResponse | undefined): boolean {
+  return res?.headersSent === true && (res.statusCode === 401 || res.statusCode === 204);
+}
+
+/** The last request is kept after its answer, and a create until its body is stored. */
 function dropHeaders(req: IncomingMessage): void {
+  if (req.rawHeaders.length === 0) return;
   const kept = KEPT_HEADERS.map((name) => [name, req.headers[name]]);
   req.rawHeaders = [];
   req.headers = Object.fromEntries(kept.filter(([, value]) => value !== undefined));
   req.headersDistinct = {}; // Node would look for as many raw headers as there were
 }
 
-/** So many requests wait for their answers on one connection at most: each costs some 6 KiB. */
-const UNANSWERED_MAX = 1000;
 /**
- * For requests that wait for the answer to an earlier one, on all connections together: an eighth of
- * the heap, so that thousands of clients may each send ten ahead.
+ * For requests that wait for earlier answers, on all connections together: an eighth of the heap, so
+ * that thousands of clients may each send ten ahead.
  */
 function backlogBytesMax(): number {
   return Math.max(32 * 1024 * 1024, v8.getHeapStatistics().heap_size_limit / 8);
 }
-/** For the answers before the last one to be read. */
-const UNANSWERED_GRACE_MS = 1000;
 
-/** All connections of a server, and what a mounted listener leaves to the server it is mounted in. */
+/**
+ * How often connections are looked at during a drain. A connection that owes no answer closes at the
+ * first look that finds nothing new on it: what was sent by then is answered.
+ */
+export const DRAIN_LOOK_MS = 100;
+/** A client may take 2 s during a drain to finish a request head. */
+const DRAIN_LOOKS_MAX = 20;
+
+/** All connections of a server, and what a mounted listener leaves to the server around it. */
 export class Connections {
-  readonly #authenticator: Authenticator;
-  readonly #cors: Cors | undefined;
-  readonly #lingering = new Lingering();
   readonly #listener: Listener;
+  readonly #lingering: Lingering;
   readonly #times: StandstillTimes;
-  readonly #lookMs: number;
   readonly #connections = new Map<Socket, Connection>();
   readonly #backlog = new Budget(backlogBytesMax());
-  /** While there are any. */
+  #lookMs: number;
+  /** Set while there are connections. */
   #looking: NodeJS.Timeout | undefined;
-  #isDraining = false;
+  /** During a drain: how many looks are left for request heads that still arrive. */
+  #drainLooks: number | undefined;
 
-  /** @param lookMs how often connections that stand still are looked for */
-  constructor(options: ListenerOptions, times: StandstillTimes, lookMs: number) {
+  /** @param lookMs how often each connection is looked at. */
+  constructor(listener: Listener, times: StandstillTimes, lookMs: number) {
+    this.#listener = listener;
+    this.#lingering = listener.lingering;
     this.#times = times;
     this.#lookMs = lookMs;
-    this.#authenticator = new Authenticator(options.tokens);
-    this.#cors = Cors.of(options.corsOrigins);
-    this.#listener = new Listener(options, this.#lingering);
   }
 
   add(socket: Socket): void {
     this.#connections.set(socket, new Connection(socket, this.#times, this.#backlog));
-    this.#looking ??= setInterval(() => this.#look(), this.#lookMs);
+    this.#looking ??= this.#startLooking();
     socket.once("close", () => this.#remove(socket));
   }
 
@@ -282,97 +250,101 @@ export class Connections {
     this.#looking = undefined;
   }
 
-  #look(): void {
-    for (const connection of this.#connections.values()) connection.look();
+  #startLooking(): NodeJS.Timeout {
+    // After the poll phase: what has arrived by now is read first.
+    return setInterval(() => setImmediate(() => this.#look()), this.#lookMs);
   }
 
+  #look(): void {
+    const isDraining = this.#drainLooks !== undefined;
+    const isLate = isDraining && --(this.#drainLooks as number) < 0;
+    for (const [socket, connection] of this.#connections) {
+      const isStill = connection.look();
+      // A connection that closes already is left to send what it has.
+      const isDone = connection.unanswered === 0 && !socket.writableEnded;
+      if (isDraining && isDone && (isStill || isLate)) socket.destroy();
+    }
+  }
+
+  /**
+   * From now on the last answer of each connection closes it, and looks close the connections that
+   * owe no answer: Node takes a silent one, or one with half a request head, for busy.
+   */
+  drain(): void {
+    for (const connection of this.#connections.values()) {
+      closeAfter(connection.res);
+      connection.look(); // what came before does not count
+    }
+    this.#drainLooks = DRAIN_LOOKS_MAX;
+    this.#lookMs = DRAIN_LOOK_MS;
+    clearInterval(this.#looking);
+    if (this.#connections.size > 0) this.#looking = this.#startLooking();
+  }
+
+  /** Cuts every connection: Node's server waits even for those of CONNECT, which it let go of. */
+  cutAll(): void {
+    for (const socket of this.#connections.keys()) socket.destroy();
+  }
+
+  /** Carries one request out, unless nothing that follows on its connection is to be. */
   handle(req: IncomingMessage, res: ServerResponse, sendContinue?: () => void): void {
-    const connection = this.#connections.get(req.socket);
+    const { socket } = req;
+    const connection = this.#connections.get(socket);
     if (connection === undefined) return;
-    if (connection.isBroken || isLastAnswer(connection.res)) {
+    if (connection.isFlooded) {
+      connection.isBroken = true;
+      afterAnswer(connection.res, () => this.#lingering.close(socket));
+    }
+    const isWaiting = connection.unanswered > 0;
+    const hasLeft = isWaiting && socket.errored;
+    if (connection.isBroken || hasLeft || isLastAnswer(connection.res)) {
       ignoreFollowing(req);
       req.resume();
       return;
     }
-    if (connection.isFlooded) {
-      this.#closeFlooded(connection, req);
-      return;
-    }
-    if (connection.unanswered > 0 && !this.#follow(connection, req, res)) return;
-    connection.begin(req, res);
-    if (connection.unanswered >= UNANSWERED_MAX) {
-      closeAfter(res);
-      setTimeout(() => req.socket.destroy(), UNANSWERED_GRACE_MS).unref();
-    }
-    if (this.#isDraining) closeAfter(res);
-    const fault = findFramingFault(req);
+    const hasRoom = !isWaiting || connection.wait(heldBytes(req));
+    connection.begin(res);
+    if (this.#drainLooks !== undefined) closeAfter(res);
+    const fault = hasRoom ? findFramingFault(req) : overloaded();
     if (fault === undefined) this.#listener.handle(req, res, sendContinue);
-    else this.#answerAndClose(req, res, fault);
-    connection.noteRefusal(res);
+    else this.#listener.refuse(req, res, fault);
   }
 
-  /** Closes a connection after its last answer, and has nothing more carried out on it. */
-  #closeFlooded(connection: Connection, req: IncomingMessage): void {
-    ignoreFollowing(req);
-    connection.isBroken = true;
-    afterAnswer(connection.res, () => this.#lingering.close(req.socket));
-  }
-
-  /** A request that came before the answers to earlier ones have left: whether it may wait too. */
-  #follow(connection: Connection, req: IncomingMessage, res: ServerResponse): boolean {
-    if (req.socket.errored) {
-      ignoreFollowing(req); // the client has gone
-      return false;
-    }
-    if (connection.wait(heldBytes(req))) return true;
-    connection.begin(req, res);
-    this.#answerAndClose(req, res, overloaded());
-    return false;
-  }
-
-  /** The parser gave up on what came last, or the time for it ran out. */
+  /** The parser gave up on the bytes that arrived last, or the time for a request ran out. */
   refuse(socket: Socket, cause: NodeJS.ErrnoException): void {
     const connection = this.#connections.get(socket);
-    if (connection === undefined || connection.isBroken) return;
-    if (this.#lingering.has(socket)) return; // answered: its bounds are those of its lingering
+    // A connection that lingers was answered, and ends by bounds of its own.
+    if (connection === undefined || connection.isBroken || this.#lingering.has(socket)) return;
     const isLate = cause.code === "ERR_HTTP_REQUEST_TIMEOUT";
     if (isLate && connection.postpone(() => this.refuse(socket, cause))) return;
     connection.isBroken = true;
     const fault = describeParserFault(cause);
-    if (fault === undefined || !socket.writable) {
-      socket.destroy();
-      return;
-    }
-    const { req, res } = connection;
-    const isInBody = req?.complete === false;
-    const { rawPacket } = cause as { rawPacket?: Buffer };
-    const last = req?.headers.origin;
-    const origin = isInBody ? last : this.#cors?.guessOrigin(rawPacket, last);
-    const reply = this.#errorReply(fault, origin);
-    // What follows the answer that closes the connection does not count.
-    if (isLastAnswer(res) && (res?.headersSent === true || !isInBody)) return;
-    if (req === undefined || res === undefined || !isInBody) {
+    const { res } = connection;
+    if (fault === undefined || !socket.writable) socket.destroy();
+    else if (res?.req.complete === false) this.#refuseBody(res, fault);
+    else if (!isLastAnswer(res)) {
+      const { rawPacket } = cause as { rawPacket?: Buffer };
+      const origin = this.#listener.cors?.guessOrigin(rawPacket, res?.req.headers.origin);
+      const reply = this.#errorReply(fault, origin);
       afterAnswer(res, () => answerSocket(socket, reply, this.#lingering));
-    } else if (res.headersSent) {
-      socket.destroy();
-    } else {
-      // The fault is in this request's body; its answer has its place in the order.
-      answerAndClose({ req, res, lingering: this.#lingering }, reply);
-      if (req instanceof DirectRequest) req.stopCollecting();
     }
   }
 
-  #answerAndClose(req: IncomingMessage, res: ServerResponse, fault: PlantStoreError): void {
-    const reply = this.#errorReply(fault, req.headers.origin);
-    answerAndClose({ req, res, lingering: this.#lingering }, reply);
+  /** The fault is in the body of the last request, whose answer has its place in the order. */
+  #refuseBody(res: ServerResponse, fault: PlantStoreError): void {
+    const { req } = res;
+    if (!res.headersSent) {
+      answerAndClose({ req, res, lingering: this.#lingering }, errorReply(fault));
+      if (req instanceof DirectRequest) req.stopCollecting();
+    } else if (!isLastAnswer(res)) req.socket.destroy();
   }
 
   #errorReply(fault: unknown, origin: string | undefined): Reply {
     const reply = errorReply(fault);
-    return this.#cors?.markReply(reply, origin) ?? reply;
+    return this.#listener.cors?.markReply(reply, origin) ?? reply;
   }
 
-  /** CONNECT names no path of ours, so beyond the token there is nothing to find. */
+  /** CONNECT names no path of ours: after its token was accepted, the answer is 404. */
   async refuseConnect(req: IncomingMessage, socket: Socket): Promise<void> {
     socket.on("error", () => socket.destroy()); // the parser has let go of the socket
     const connection = this.#connections.get(socket);
@@ -384,30 +356,10 @@ export class Connections {
 
   async #judgeConnect(req: IncomingMessage): Promise<unknown> {
     try {
-      await this.#authenticator.authenticate(req);
+      await this.#listener.authenticator.authenticate(req);
     } catch (error) {
       return error;
     }
     return new PlantStoreError("not_found", "CONNECT: expected a request for a plant store");
-  }
-
-  /**
-   * Closes connections that owe no answer: Node takes a silent one, or half a head, for busy.
-   *
-   * @param isLate whether they are closed though something still comes.
-   */
-  closeQuiet(isLate = false): void {
-    for (const connection of this.#connections.values()) connection.closeIfQuiet(isLate);
-  }
-
-  /** Cuts every connection: those of CONNECT Node has let go of, and yet its server waits for them. */
-  cutAll(): void {
-    for (const socket of this.#connections.keys()) socket.destroy();
-  }
-
-  /** From now on the last answer of each connection closes it. */
-  closeAfterAnswers(): void {
-    this.#isDraining = true;
-    for (const { res } of this.#connections.values()) closeAfter(res);
   }
 }

@@ -2,9 +2,9 @@
  * From a request to its operation: the order in which faults are reported.
  *
  * A preflight if CORS is on, 401, 404, 405, 403, 417, 415, 413, 400, 503: clients and tests need one
- * order, and before the token is accepted nothing is said about paths and no body is read. Works
- * mounted in any `node:http` server; what the HTTP parser refuses is that server's to answer (see
- * http/connections for ours), and so is a request that was answered before it came here.
+ * order. Before the token is accepted, answers say nothing about paths and no body is read. The
+ * listener works mounted in any `node:http` server; that server answers what its HTTP parser refuses
+ * (http/connections does so in ours).
  */
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
 import { assertMethods, normalizeBasePath, readNumber } from "../core/options.ts";
@@ -28,27 +28,27 @@ import { noteArrival, notesOf } from "./request-message.ts";
 import { findPreflighted, findRoute, methodNotAllowed, methodsOf, notFound } from "./router.ts";
 
 export interface ListenerOptions {
-  /** Where plants go; it stays the caller's to close. */
+  /** The store of the plants; the caller closes it. */
   readonly plants: PlantService;
-  /** Who may create them; it stays the caller's to close. */
+  /** The check of bearer tokens; the caller closes it. */
   readonly tokens: TokenVerifier;
-  /** What stands before `/plants` in the path, e.g. `/garden`. Default: nothing. */
+  /** The path before `/plants`, such as `/garden`. Default: empty. */
   readonly basePath?: string;
   /** A longer body is answered 413. Default: 1 MiB. */
   readonly bodyBytesMax?: number;
   /**
-   * More bytes of bodies than this are never held at once, counted until their requests are
-   * answered; beyond it 503. Default: 64 MiB.
+   * Bytes of bodies held at once, counted until their requests are answered; beyond it 503.
+   * Default: 64 MiB.
    */
   readonly pendingBytesMax?: number;
   /**
-   * More requests than this are never under way at once; beyond it 503. Each holds about 8 KiB
-   * besides its body; one with a longer head counts as up to four. Default: 16,384.
+   * Creates under way at once; beyond it 503. Each holds about 8 KiB besides its body; one with a
+   * longer head counts as up to four. Default: 16,384.
    */
   readonly pendingRequestsMax?: number;
   /**
-   * Answers to reads, streams among them, never hold more bytes than this together while they wait
-   * to be sent, except one alone; beyond it 503. Default: 32 MiB.
+   * Bytes that answers to reads, including streams, hold together until they are sent; beyond it 503,
+   * unless the answer is the only one. Default: 32 MiB.
    */
   readonly readBytesMax?: number;
   /**
@@ -71,10 +71,9 @@ export function createRequestListener(options: ListenerOptions): RequestListener
 }
 
 /**
- * Whether a request offers another protocol. Node's parser stops after one, drops what came with it,
- * and takes what comes next for a request: half of one could be carried out. So nothing that follows
- * on that connection is carried out, mounted or in our own server (http/connections), and this comes
- * first.
+ * Whether a request offers another protocol. Node's parser stops after such a request, drops the rest
+ * of its packet and takes the next packet for a request, so half of one could be carried out. Nothing
+ * that follows on that connection is carried out.
  */
 function isOffer({ headers: { upgrade, connection } }: IncomingMessage): boolean {
   return upgrade !== undefined && /upgrade/i.test(connection ?? "");
@@ -82,52 +81,56 @@ function isOffer({ headers: { upgrade, connection } }: IncomingMessage): boolean
 
 /** @internal */
 export class Listener {
+  readonly authenticator: Authenticator;
+  readonly cors: Cors | undefined;
+  readonly lingering: Lingering;
   readonly #creates: Creates;
   readonly #reads: Reads;
-  readonly #authenticator: Authenticator;
-  readonly #cors: Cors | undefined;
   readonly #basePath: string;
-  readonly #lingering: Lingering;
 
   constructor(options: ListenerOptions, lingering = new Lingering()) {
     const { plants, tokens, basePath = "" } = options;
     assertMethods("plants", plants, ["create", "get", "list"], ["listLines"]);
     assertMethods("tokens", tokens, ["verify"], ["isCurrent"]);
-    this.#lingering = lingering;
-    this.#authenticator = new Authenticator(tokens);
-    this.#cors = Cors.of(options.corsOrigins);
+    this.lingering = lingering;
+    this.authenticator = new Authenticator(tokens);
+    this.cors = Cors.of(options.corsOrigins);
     this.#basePath = normalizeBasePath(basePath);
-    this.#creates = new Creates(plants, this.#authenticator, {
+    this.#creates = new Creates(plants, this.authenticator, {
       bodyBytesMax: readNumber(options, "bodyBytesMax"),
       pendingBytesMax: readNumber(options, "pendingBytesMax"),
       pendingRequestsMax: readNumber(options, "pendingRequestsMax"),
     });
     const readBytesMax = readNumber(options, "readBytesMax");
-    this.#reads = new Reads(plants, this.#authenticator, readBytesMax, () => this.#creates.count);
+    this.#reads = new Reads(plants, this.authenticator, readBytesMax, () => this.#creates.count);
   }
 
-  /** In somebody else's server: http/connections judges the framing in ours. */
+  /** In somebody else's server; http/connections judges the framing in ours. */
   handleMounted(req: IncomingMessage, res: ServerResponse): void {
     const fault = findLengthFault(req);
-    if (fault === undefined) {
-      if (isOffer(req)) ignoreFollowing(req);
-      this.handle(req, res);
-      return;
-    }
-    noteArrival(req);
-    this.#cors?.mark(req, res);
-    answerAndClose({ req, res, lingering: this.#lingering }, errorReply(fault));
+    if (fault === undefined) this.handle(req, res);
+    else this.refuse(req, res, fault);
+  }
+
+  /** Answers with a fault of the framing, after which the connection closes. */
+  refuse(req: IncomingMessage, res: ServerResponse, fault: unknown): void {
+    if (res.headersSent) return;
+    this.cors?.mark(req, res);
+    answerAndClose({ req, res, lingering: this.lingering }, errorReply(fault));
   }
 
   /** Handles one request; `sendContinue` is called before its body is read. Never throws. */
   handle(req: IncomingMessage, res: ServerResponse, sendContinue?: () => void): void {
-    if (res.headersSent) return;
-    const exchange = { req, res, lingering: this.#lingering, sendContinue };
+    if (res.headersSent) return; // by other code of the server around this listener
     noteArrival(req);
-    if (isOffer(req)) closeAfter(res);
-    if (this.#cors !== undefined && this.#isPreflight(exchange, this.#cors)) return;
+    const exchange = { req, res, lingering: this.lingering, sendContinue };
+    if (isOffer(req)) {
+      closeAfter(res);
+      ignoreFollowing(req);
+    }
+    if (this.cors !== undefined && this.#isPreflight(exchange, this.cors)) return;
     try {
-      const sender = this.#authenticator.authenticate(req);
+      const sender = this.authenticator.authenticate(req);
       if (sender instanceof Promise) {
         sender
           .then((verified) => this.#admit(exchange, verified))
@@ -138,7 +141,7 @@ export class Listener {
     }
   }
 
-  /** Marks what will be answered for the browser; whether it was answered already. */
+  /** Marks what will be answered for the browser; returns whether the request is answered by now. */
   #isPreflight(exchange: Exchange, cors: Cors): boolean {
     const { req, res } = exchange;
     cors.mark(req, res);
@@ -148,10 +151,10 @@ export class Listener {
     return reply !== undefined;
   }
 
-  /** Judges everything but the operation's own part of the request, and carries it out. */
+  /** Finds the operation, judges what is common to all operations, and carries it out. */
   #admit(exchange: Exchange, sender: VerifiedToken): void {
     const { req, res } = exchange;
-    if (res.headersSent) return; // while the token was looked up
+    if (res.headersSent) return; // a timeout, while the token was looked up
     const notes = notesOf(req);
     if (notes !== undefined) notes.token = sender.name;
     const route = findRoute(req.url ?? "", this.#basePath);
@@ -174,6 +177,6 @@ export class Listener {
     const { id } = route;
     const reading =
       id === undefined ? this.#reads.list(exchange, sender) : this.#reads.get(exchange, sender, id);
-    reading.catch((error) => answerFailure(exchange, error));
+    reading.catch((error: unknown) => answerFailure(exchange, error));
   }
 }

@@ -1,8 +1,8 @@
 /**
- * Our own HTTP server around the listener: where it listens, its limits, and an orderly end.
+ * Our own HTTP server around the listener: its limits, its start and its orderly end.
  *
- * Invariant: every failure that can still be written has the Error body, also those that Node's
- * parser raises (see http/connections).
+ * Invariant: every failure that can still be written has the Error body, including the faults that
+ * Node's parser raises (see http/connections).
  */
 import http, { IncomingMessage, type Server, type ServerResponse } from "node:http";
 import net, { type Socket } from "node:net";
@@ -10,14 +10,14 @@ import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises"
 import { publishWarning } from "../core/channels.ts";
 import { normalizeBasePath, readNumber } from "../core/options.ts";
 import { DirectRequest, isDirectSafe } from "./body.ts";
-import { Connections } from "./connections.ts";
+import { Connections, DRAIN_LOOK_MS } from "./connections.ts";
 import { addressOf, boundConnections, type ListenOptions, listen } from "./listen.ts";
-import type { ListenerOptions } from "./listener.ts";
+import { Listener, type ListenerOptions } from "./listener.ts";
 import { NODE_HEADERS_MAX } from "./request-head.ts";
 import { createTlsServer, Handshakes, replaceCertificate, type TlsOptions } from "./tls.ts";
 
 export interface ServerOptions extends ListenerOptions, ListenOptions {
-  /** Serve HTTPS, TLS 1.2 or later, with this certificate; plain HTTP without. */
+  /** Serve HTTPS, TLS 1.2 or later, with this certificate. Default: plain HTTP. */
   readonly tls?: TlsOptions;
   /** Request line and headers together; beyond it 431. Default: 16 KiB. */
   readonly headerBytesMax?: number;
@@ -27,7 +27,7 @@ export interface ServerOptions extends ListenerOptions, ListenOptions {
   readonly requestTimeoutMs?: number;
   /**
    * An idle connection is closed after this, another second, and up to two looks (see
-   * `connectionCheckIntervalMs`). Default: 75,000: load balancers are to be the first, after 60 s.
+   * `connectionCheckIntervalMs`). Default: 75,000, so that a load balancer, after 60 s, closes first.
    */
   readonly keepAliveTimeoutMs?: number;
   /**
@@ -40,17 +40,9 @@ export interface ServerOptions extends ListenerOptions, ListenOptions {
    * limit of open files leaves, and of what half of the heap holds at 48 KiB each.
    */
   readonly connectionsMax?: number;
-  /** How often connections that are slow or stand still are looked for. Default: 1,000. */
+  /** How often the server looks for slow requests and still connections. Default: 1,000. */
   readonly connectionCheckIntervalMs?: number;
 }
-
-/**
- * How long connections live on after the answers began to say `Connection: close`, and then after
- * the last byte that came without making a request whole: what was sent by then is answered.
- */
-const DRAIN_GRACE_MS = 100;
-/** How long a client may take during a drain to finish a request head that it has begun. */
-const DRAIN_HEAD_MS = 2000;
 
 export class PlantServer {
   /** What clients call `{base_url}`. */
@@ -71,11 +63,11 @@ export class PlantServer {
   }
 
   /**
-   * Starts to serve. The store stays the caller's to close.
+   * Starts to serve. The caller closes the store.
    *
-   * @throws the system's error when the address cannot be had (`code` `EADDRINUSE`, `EACCES`, …);
-   * TypeError or RangeError for an option of the wrong type or out of its range
-   * (`NUMBER_OPTIONS`); Error when certificate and key are no pair.
+   * @throws the system's error if the server cannot listen at the address (`code` `EADDRINUSE`,
+   * `EACCES`, …); TypeError or RangeError for an option of the wrong type or out of its range
+   * (`NUMBER_OPTIONS`); Error if certificate and key do not belong together.
    */
   static async start(options: ServerOptions): Promise<PlantServer> {
     const lookMs = readNumber(options, "connectionCheckIntervalMs");
@@ -83,7 +75,7 @@ export class PlantServer {
       idleMs: readNumber(options, "keepAliveTimeoutMs"),
       stallMs: readNumber(options, "stallTimeoutMs"),
     };
-    const connections = new Connections(options, times, lookMs);
+    const connections = new Connections(new Listener(options), times, lookMs);
     const server = createServer(options, connections, lookMs, await isDirectSafe());
     await listen(server, options);
     server.on("error", (error) => publishWarning("Cannot accept a connection", error));
@@ -91,22 +83,22 @@ export class PlantServer {
   }
 
   /**
-   * Takes another certificate and key for the connections to come; those that are open live on.
-   * A server that was started with `tls` only.
+   * Takes another certificate and key for new connections; open connections keep the old pair. Only
+   * for a server that was started with `tls`.
    *
-   * @throws Error when they are no pair, and the old pair stays; TypeError when the server speaks
-   * plain HTTP.
+   * @throws Error if they do not belong together, and the old pair stays; TypeError if the server
+   * speaks plain HTTP.
    */
   replaceCertificate(tls: TlsOptions): void {
     replaceCertificate(this.#server, tls);
   }
 
   /**
-   * Drains: answers what is in flight, closes every connection, stops accepting. Connections that
-   * are not done by the deadline are cut. A second call changes nothing.
+   * Drains: answers the requests in flight, closes every connection, stops accepting. Connections
+   * that are still open at the deadline are cut. A second call changes nothing.
    *
    * @param drainTimeoutMs the deadline, by default 10,000; 0 cuts at once.
-   * @throws TypeError or RangeError when it is no time (`NUMBER_OPTIONS`).
+   * @throws TypeError or RangeError if it is no valid time (`NUMBER_OPTIONS`).
    */
   async close(drainTimeoutMs?: number): Promise<void> {
     const timeoutMs = readNumber({ drainTimeoutMs }, "drainTimeoutMs");
@@ -120,25 +112,16 @@ export class PlantServer {
   }
 
   async #drain(drainTimeoutMs: number): Promise<void> {
-    const start = performance.now();
-    const deadline = setTimeout(() => this.#connections.cutAll(), drainTimeoutMs);
-    this.#connections.closeAfterAnswers();
+    this.#connections.drain();
     // New connections wait in a held socket for the next process; a socket of our own resets them.
     if (this.#isSocketHeld) net.Server.prototype.close.call(this.#server);
-    this.#connections.closeQuiet(); // none yet: what came before does not count
-    await sleep(Math.min(DRAIN_GRACE_MS, drainTimeoutMs));
-    await turn();
-    this.#connections.closeQuiet();
+    const graceMs = Math.min(DRAIN_LOOK_MS, drainTimeoutMs);
+    await sleep(graceMs);
+    await turn(); // Node's close cuts idle connections: what they have sent by now is read first
     this.#handshakes?.closeAll();
-    const looking = setInterval(async () => {
-      await turn();
-      this.#connections.closeQuiet(performance.now() - start > DRAIN_HEAD_MS);
-    }, DRAIN_GRACE_MS);
     const closed = new Promise((resolve) => this.#server.close(resolve));
-    // The deadline may have come before the last connections did.
-    if (performance.now() - start >= drainTimeoutMs) this.#connections.cutAll();
+    const deadline = setTimeout(() => this.#connections.cutAll(), drainTimeoutMs - graceMs);
     await closed;
-    clearInterval(looking);
     clearTimeout(deadline);
   }
 }
@@ -156,23 +139,23 @@ function createServer(
     maxHeaderSize: readNumber(options, "headerBytesMax"),
     headersTimeout: Math.min(readNumber(options, "headerTimeoutMs"), requestTimeoutMs),
     requestTimeout: requestTimeoutMs,
-    keepAliveTimeout: 0, // http/connections has timers of its own
+    keepAliveTimeout: 0, // http/connections times connections
     connectionsCheckingInterval: lookMs,
     // NODE_OPTIONS=--insecure-http-parser would let one request be read as two.
     insecureHTTPParser: false,
-    // Node's own refusal has no body, and two Host headers it accepts.
+    // Node's own refusal has no body, and it accepts two Host headers.
     requireHostHeader: false,
   };
   const server = tls === undefined ? http.createServer(settings) : createTlsServer(settings, tls);
   boundConnections(server, options.connectionsMax, settings.maxHeaderSize);
   server.maxHeadersCount = NODE_HEADERS_MAX;
-  // A client that has sent all it wants to may close its side and wait for the answer
-  // (RFC 9112 section 9.6). Node does not document the switch.
+  // A client may close its side after its last request and wait for the answer (RFC 9112 section
+  // 9.6). Node does not document the switch.
   Object.assign(server, { httpAllowHalfOpen: true });
   const connected = tls === undefined ? "connection" : "secureConnection";
   server.on(connected, (socket: Socket) => connections.add(socket));
   server.on("request", (req, res) => connections.handle(req, res));
-  // An unknown expectation: the listener says 417 when its turn comes.
+  // An unknown expectation: the listener answers 417 in its order of faults.
   server.on("checkExpectation", (req, res) => connections.handle(req, res));
   server.on("checkContinue", (req: IncomingMessage, res: ServerResponse) => {
     connections.handle(req, res, () => res.writeContinue());

@@ -257,7 +257,7 @@ for (const [what, options, headers, body, result, closes] of SLOW) {
     const begun = request.indexOf("\r\n\r\n") + 8;
     await client.send(request.subarray(0, begun));
     await until("it has come", () => begin.mock.callCount() > 0);
-    const req = begin.mock.calls[0]?.arguments[0];
+    const req = begin.mock.calls[0]?.arguments[0].req;
     assert.ok(req);
     await until("its headers are let go", () => req.rawHeaders.length === 0);
     assert.deepEqual(req.headersDistinct, {});

@@ -121,7 +121,7 @@ test("a request head that comes in pieces during a drain is answered", async (t)
   const request = encodeRequest(service, GOOD);
   await client.send(request.subarray(0, 40));
   const closed = service.server.close(PATIENT_MS);
-  const looks = t.mock.method(Connection.prototype, "closeIfQuiet");
+  const looks = t.mock.method(Connection.prototype, "look");
   for (let at = 40; at < 44; at++) {
     await client.send(request.subarray(at, at + 1));
     const seen = looks.mock.callCount();
@@ -216,7 +216,7 @@ test("a drain does not wait for a request head that comes drop by drop", async (
   const client = await Client.connect(service.port);
   await client.send("POST /plants HTTP/1.1\r\nX: ");
   const closed = service.server.close(PATIENT_MS);
-  const looks = t.mock.method(Connection.prototype, "closeIfQuiet");
+  const looks = t.mock.method(Connection.prototype, "look");
   for (let seen = 0; !client.isGone; seen = looks.mock.callCount()) {
     await until("the drain looks again", () => client.isGone || looks.mock.callCount() > seen);
     await client.send("x");

@@ -227,7 +227,7 @@ test("a refusal of a request whose origin never came is in the name of the one b
   const begin = t.mock.method(Connection.prototype, "begin");
   const options = { corsOrigins: [OTHER, APP], connectionCheckIntervalMs: 20 };
   const service = await startReadable(t, [], options);
-  const areGone = () => begin.mock.calls.at(-1)?.arguments[0].rawHeaders.length === 0;
+  const areGone = () => begin.mock.calls.at(-1)?.arguments[0].req.rawHeaders.length === 0;
   for (const isLater of [false, true]) {
     const client = await Client.connect(service.port);
     await client.send(encodeRequest(service, { headers: { Origin: APP }, body: "{}" }));

@@ -191,7 +191,7 @@ describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => 
     const request = create(service, 1);
     await client.send(request.subarray(0, 40));
     const closed = service.server.close(600_000);
-    const looks = t.mock.method(Connection.prototype, "closeIfQuiet");
+    const looks = t.mock.method(Connection.prototype, "look");
     for (let at = 40; at < 44; at++) {
       await client.send(request.subarray(at, at + 1));
       const seen = looks.mock.callCount();
