@@ -4,6 +4,7 @@ import { type TestContext, test } from "node:test";
 import v8 from "node:v8";
 import type { NewPlant } from "../../src/core/plant.ts";
 import { Connection, Connections } from "../../src/http/connections.ts";
+import { PlantServer } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
 import {
   assertCommonHeaders,
@@ -81,6 +82,19 @@ test("clients that pipeline more than the server can hold get 50301 and are clos
   // All that they held is free again.
   const again = await Promise.all(Array.from({ length: 12 }, (_, index) => send(100 + index)));
   for (const client of again) assert.equal((await read(client)).length, 401);
+});
+
+test("a request that meets a thousand unanswered ones on its connection is answered 50301, the last one", async (t) => {
+  const plants = (await startService(t)).store;
+  const tokens = { verify: () => ({ name: "test", scopes: ["read" as const] }) };
+  const server = await PlantServer.start({ port: 0, plants, tokens });
+  t.after(() => server.close(0));
+  const client = await Client.connect(Number(new URL(server.url).port));
+  const tiny = "GET / HTTP/1.1\r\nHost:\r\nAuthorization: Bearer a\r\n\r\n";
+  await client.send(tiny.repeat(1100)); // in one packet, so that no answer leaves between them
+  const results = (await client.rest()).map(resultOf);
+  assert.equal(results.length, 1001);
+  assert.deepEqual([results[0], results.at(-2), results.at(-1)], [40401, 40401, 50301]);
 });
 
 /** Long against what whole requests take on a busy machine, so that none of them is late. */
