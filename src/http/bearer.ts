@@ -1,7 +1,7 @@
 /**
- * The bearer token of a request (RFC 6750 section 2.1), and whether it is good. The scheme covers the
- * whole interface, so this is judged before the path is looked up and before a byte of the body is
- * read. Unknown, expired and revoked tokens get the same answer.
+ * Reads the bearer token of a request (RFC 6750 section 2.1) and has it judged. Every path needs a
+ * token, so this comes before the path is looked up and before the body is read. Unknown, expired
+ * and revoked tokens get the same answer.
  */
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
@@ -11,16 +11,12 @@ import { readSoleHeader, SEVERAL } from "./request-head.ts";
 
 /** The scheme is case-insensitive (RFC 9110 section 11.1); the token is a `b64token`. */
 const BEARER = /^bearer +([A-Za-z0-9._~+/-]+=*)$/i;
-/** A bearer header that carries something after the scheme. */
+/** A bearer header with anything in place of a token. */
 const BEARER_ATTEMPT = /^bearer +[^ ]/i;
 
-/** Judges the senders of requests by a token check. */
 export class Authenticator {
   readonly #tokens: TokenVerifier;
-  /**
-   * The header that was accepted last on each connection: to hash a token with every request costs a
-   * tenth of it. Remembered as long as the check says so.
-   */
+  /** The header accepted last on each connection: hashing every token costs a tenth of a request. */
   readonly #accepted = new WeakMap<Socket, { header: string; verified: VerifiedToken }>();
 
   constructor(tokens: TokenVerifier) {
@@ -28,10 +24,10 @@ export class Authenticator {
   }
 
   /**
-   * Who sends the request; at once if the token check answers at once.
+   * Returns the owner of the token; a promise only if the token check returns one.
    *
-   * @throws PlantStoreError `missing_token` or `invalid_token`, and what the check throws; as a
-   * rejection if the check takes its time.
+   * @throws PlantStoreError `missing_token` or `invalid_token`, and what the check throws; rejects with
+   * these once the result is a promise.
    */
   authenticate(req: IncomingMessage): VerifiedToken | Promise<VerifiedToken> {
     const header = readAuthorization(req);
@@ -53,16 +49,13 @@ export class Authenticator {
     return isThenable(verdict) ? Promise.resolve(verdict).then(accept) : accept(verdict);
   }
 
-  /**
-   * @throws PlantStoreError `invalid_token` if the sender is accepted no longer; what the check
-   * throws.
-   */
+  /** @throws PlantStoreError `invalid_token` if the token was revoked or expired meanwhile. */
   requireCurrent(sender: VerifiedToken): void {
     if (this.#tokens.isCurrent?.(sender) === false) requireGood(undefined);
   }
 }
 
-/** Compares in a time that does not depend on where two secrets differ. */
+/** Takes the same time wherever two secrets differ. */
 function isSameText(a: string, b: string): boolean {
   if (a.length !== b.length) return false;
   let difference = 0;
@@ -71,7 +64,7 @@ function isSameText(a: string, b: string): boolean {
 }
 
 function requireGood(verified: Verdict): VerifiedToken {
-  // Look-ups of JavaScript programs often say null.
+  // Token checks written in JavaScript often return null.
   if (verified !== undefined && verified !== null) return verified;
   throw new PlantStoreError(
     "invalid_token",
@@ -79,7 +72,7 @@ function requireGood(verified: Verdict): VerifiedToken {
   );
 }
 
-/** Also of another realm or library. */
+/** Also for promises of another realm or library. */
 function isThenable<T>(value: T | PromiseLike<T>): value is PromiseLike<T> {
   return typeof (value as Partial<PromiseLike<T>> | null | undefined)?.then === "function";
 }
@@ -91,7 +84,7 @@ export function insufficientScope({ scopes }: VerifiedToken, scope: Scope): Plan
   );
 }
 
-/** The one Authorization header; empty where there is none. */
+/** Empty without the header. */
 function readAuthorization(req: IncomingMessage): string {
   const header = readSoleHeader(req, "authorization");
   if (header !== SEVERAL) return header ?? "";

@@ -1,17 +1,16 @@
 /**
- * Which pages of other origins may use the service from a browser (the CORS protocol of the Fetch
- * standard). Off unless origins are named. A page of an origin that is not named gets the answers it
- * would get without CORS, and its browser keeps it from reading them. Cookies play no part, so `*`
- * permits no more than it says.
+ * Lets pages of named origins use the service from a browser (the CORS protocol of the Fetch
+ * standard); off unless origins are named. Requests of other pages are answered as without CORS, and
+ * the browser keeps the answers from them. Cookies play no part, so `*` permits no more than it says.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { ANY_ORIGIN, assertOrigins } from "../core/options.ts";
 import { emptyReply, type Reply } from "./reply.ts";
 import { methodsOf, type Resource } from "./router.ts";
 
-/** Headers of answers that a page may read besides those it always may. */
+/** Headers of answers that a page may read, in addition to those of the Fetch standard. */
 const EXPOSED = "ETag, Link, Retry-After, WWW-Authenticate, X-Request-Id";
-/** How long a browser remembers a preflight: two hours, the most that Chromium takes. */
+/** Two hours, the longest that Chromium remembers a preflight. */
 const MAX_AGE_S = 7200;
 
 export class Cors {
@@ -21,38 +20,38 @@ export class Cors {
     this.#origins = new Set(origins);
   }
 
-  /** `undefined` if no origin is named. @throws TypeError or RangeError like `assertOrigins`. */
+  /** @returns `undefined` without origins. @throws TypeError or RangeError for an invalid origin. */
   static of(origins: readonly string[] | undefined): Cors | undefined {
     if (origins === undefined) return undefined;
     assertOrigins(origins);
     return origins.length === 0 ? undefined : new Cors(origins);
   }
 
-  /** What every answer to this request carries, whatever becomes of it. */
+  /** Adds the headers of every answer to this request. */
   mark(req: IncomingMessage, res: ServerResponse): void {
     for (const [name, value] of Object.entries(this.#headersFor(req.headers.origin))) {
-      // A program that mounts the listener may have set what else an answer varies by.
+      // A program that mounts the listener may have set more values.
       if (name === "Vary") res.appendHeader(name, value);
       else res.setHeader(name, value);
     }
   }
 
-  /** The same for an answer that the listener has no part in. */
+  /** Like `mark`, for an answer outside the listener. */
   markReply(reply: Reply, origin: string | undefined): Reply {
     return { ...reply, headers: { ...reply.headers, ...this.#headersFor(origin) } };
   }
 
   /**
-   * The likely origin of what never became a request: the last in the packet that was refused (good
-   * requests may precede the bad one), else the only one that is named, else that of the connection's
-   * last request, which may be another page's behind a proxy. A wrong guess shows nothing to anybody.
+   * The likely origin of bytes that did not become a request: the last `Origin` in the packet, because
+   * good requests may precede the bad one; else the only origin that is named; else that of the
+   * connection's last request. A wrong guess shows nothing to anybody.
    */
   guessOrigin(packet: Buffer | undefined, last: string | undefined): string | undefined {
     const said = (packet?.toString("latin1") ?? "").matchAll(/\norigin:[ \t]*(\S+)/gi);
     return [...said].at(-1)?.[1] ?? (this.#origins.size === 1 ? [...this.#origins][0] : last);
   }
 
-  /** The answer, where a browser asks what a page of a named origin may send to this resource. */
+  /** Answers a browser that asks what a page of a named origin may send; `undefined` otherwise. */
   preflight({ method, headers }: IncomingMessage, resource: Resource): Reply | undefined {
     const { origin, "access-control-request-method": wanted } = headers;
     if (method !== "OPTIONS" || wanted === undefined) return undefined;

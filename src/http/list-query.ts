@@ -1,9 +1,9 @@
 /**
- * What a list asks for: how many plants, after which, and as a page or as a stream.
+ * What a list asks for: how many plants, after which one, and as a page or as a stream.
  *
- * The cursor is an id, because ids never change: it stays good after a repair or a restore, which
- * move every byte of the log, in every store that an embedder may bring, and a client can make one
- * of the last plant it has. Other parameters are ignored.
+ * The cursor is an id, because ids never change: it stays good after a repair or a restore, which move
+ * the bytes of the log, works with any store, and a client can take it from the last plant it has.
+ * Other parameters are ignored.
  */
 import type { IncomingMessage } from "node:http";
 import { PlantStoreError } from "../core/errors.ts";
@@ -26,13 +26,12 @@ export function parseListQuery(target: string): ListQuery {
   const parameters = new URLSearchParams(target.slice(start + 1));
   const faults: string[] = [];
   const read = <T>(name: string, parse: (text: string) => T | undefined, expected: string) => {
-    const [text, ...others] = parameters.getAll(name);
+    const texts = parameters.getAll(name);
+    const [text] = texts;
     if (text === undefined) return undefined;
-    const value = others.length === 0 ? parse(text) : undefined;
-    if (value === undefined) {
-      const got = others.length === 0 ? encodeJsonString(cut(text)) : `${others.length + 1} values`;
-      faults.push(`${name}: expected ${expected}, got ${got}`);
-    }
+    const value = texts.length === 1 ? parse(text) : undefined;
+    const got = texts.length === 1 ? encodeJsonString(cut(text)) : `${texts.length} values`;
+    if (value === undefined) faults.push(`${name}: expected ${expected}, got ${got}`);
     return value;
   };
   const limit = read("limit", parseLimit, `one whole number from 1 to ${LIMIT_MAX}`);
@@ -46,7 +45,6 @@ function parseLimit(text: string): number | undefined {
   return /^[1-9][0-9]{0,3}$/.test(text) && limit <= LIMIT_MAX ? limit : undefined;
 }
 
-/** The media type of a stream. */
 export const NDJSON = "application/x-ndjson";
 
 /** Whether the client prefers a stream to a page, and could notice that it was cut. */
@@ -54,47 +52,26 @@ export function wantsStream({ headers: { accept }, httpVersion }: IncomingMessag
   return httpVersion !== "1.0" && prefers(accept, NDJSON, "application/json");
 }
 
-/**
- * Whether an `Accept` header gives `wanted` a higher quality than `usual` (RFC 9110 section 12.5.1).
- * The quality of a type is that of the most exact range that fits it; of a type that no range fits
- * 0, but no request fails for that (section 12.4.1).
- */
+/** Whether an `Accept` header gives `wanted` a higher quality than `usual`. */
 export function prefers(accept: string | undefined, wanted: string, usual: string): boolean {
-  if (accept === undefined) return false;
-  const [wantedRanges, usualRanges] = [rangesOf(wanted), rangesOf(usual)];
-  let [wantedBest, usualBest] = [NO_RANGE, NO_RANGE];
-  for (let start = 0, end = 0; start < accept.length; start = end + 1) {
-    end = accept.indexOf(",", start);
-    if (end < 0) end = accept.length;
-    if (end - start < ANY.length) continue;
-    const part = accept.slice(start, end);
-    wantedBest = better(wantedBest, part, wantedRanges);
-    usualBest = better(usualBest, part, usualRanges);
-  }
-  return wantedBest.quality > usualBest.quality;
+  return accept !== undefined && qualityOf(accept, wanted) > qualityOf(accept, usual);
 }
 
-const ANY = "*/*";
 const QUALITY = /^[ \t]*q[ \t]*=[ \t]*(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)[ \t]*$/i;
 
-/** The most exact range so far that fits a type; the smaller the rank, the more exact. */
-interface BestRange {
-  readonly rank: number;
-  readonly quality: number;
-}
-
-const NO_RANGE: BestRange = { rank: Number.POSITIVE_INFINITY, quality: 0 };
-
-/** The ranges that fit a type, the most exact first. */
-function rangesOf(type: string): readonly string[] {
-  return [type, type.replace(/\/.*/, "/*"), ANY];
-}
-
-/** @param part a range with its parameters. */
-function better(best: BestRange, part: string, ranges: readonly string[]): BestRange {
-  const [range = "", ...parameters] = part.split(";");
-  const rank = ranges.indexOf(trimSpace(range).toLowerCase());
-  if (rank < 0 || rank >= best.rank) return best;
-  const given = parameters.map((text) => QUALITY.exec(text)?.[1]).find((text) => text);
-  return { rank, quality: Number(given ?? 1) };
+/**
+ * The quality of a media type by RFC 9110 section 12.5.1: that of the most exact range that fits it.
+ * Where no range fits it is 0, but no request fails for that (section 12.4.1).
+ */
+function qualityOf(accept: string, type: string): number {
+  const ranges = [type, type.replace(/\/.*/, "/*"), "*/*"]; // the most exact one first
+  const qualities: number[] = [];
+  for (const [part] of accept.matchAll(/[^,]{3,}/g)) {
+    const [range = "", ...parameters] = part.split(";");
+    const rank = ranges.indexOf(trimSpace(range).toLowerCase());
+    if (rank < 0) continue;
+    const given = parameters.map((text) => QUALITY.exec(text)?.[1]).find((text) => text);
+    qualities[rank] ??= Number(given ?? 1);
+  }
+  return qualities.find((quality) => quality !== undefined) ?? 0;
 }

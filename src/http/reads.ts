@@ -1,9 +1,8 @@
 /**
  * The operations that read: one plant, a page of plants, or a stream of all (http/plant-stream).
  *
- * They are an addition to the interface, for tokens with the scope `read`. A page is a JSON array, no
- * longer than its limit and about 1 MiB; a `Link` is sent only if more plants follow. Ids are written
- * digit for digit.
+ * They are additions to the interface, for tokens with the scope `read`. A page is a JSON array of at
+ * most `limit` plants and about 1 MiB. Ids are written digit for digit.
  */
 import { createHash } from "node:crypto";
 import { PlantStoreError } from "../core/errors.ts";
@@ -14,26 +13,23 @@ import { answer, answerNobody, type Exchange } from "./answer.ts";
 import type { Authenticator } from "./bearer.ts";
 import { Budget, ReadLease } from "./budget.ts";
 import { LIMIT_DEFAULT, type ListQuery, parseListQuery, wantsStream } from "./list-query.ts";
-import { type StreamBounds, StreamPace, sendStream, sliceLines } from "./plant-stream.ts";
+import { StreamPace, sendStream, sliceLines } from "./plant-stream.ts";
 import { emptyReply, okReply, type Reply } from "./reply.ts";
 import { trimSpace } from "./request-head.ts";
 
-/** So many are read at once, because how much each holds is known only then. */
+/** The memory for a plant is known only after it is read, so the plants read at once are limited. */
 const PLANTS_READING_MAX = 32;
 /** Pages, and slices of streams. */
 const LISTS_READING_MAX = 8;
 
-/** What a read holds at least: a request that waits, and a plant like most. */
+/** The least that a read holds: its request, and a plant of common size. */
 const PLANT_BYTES = 4 * 1024;
-/** What a store reads at once, and a slice that a socket has not taken yet. */
+/** A block that the store reads, and a slice that the socket has not taken yet. */
 const LIST_BYTES = 256 * 1024;
 const PAGE_BYTES_MAX = 1024 * 1024;
 
-/**
- * A plant never changes, so its tag is good for ever; but its reader asks again each time, so that a
- * revoked token ends that too.
- */
-const KEPT_BY_ITS_READER = "private, no-cache";
+/** A plant never changes, but its reader asks again, so that a revoked token stops that too. */
+const CACHE_CONTROL = "private, no-cache";
 
 export class Reads {
   readonly #plants: PlantService;
@@ -41,11 +37,11 @@ export class Reads {
   readonly #budget: Budget;
   readonly #plantGate = new Gate(PLANTS_READING_MAX);
   readonly #listGate = new Gate(LISTS_READING_MAX);
-  readonly #streams: StreamBounds;
+  readonly #pace: StreamPace;
 
   /**
-   * @param bytesMax what all answers that are not sent yet may hold together.
-   * @param countCreates how many creates there were so far: streams give way to them.
+   * @param bytesMax of memory for all answers that are not sent yet.
+   * @param countCreates returns the number of creates so far; streams give way to them.
    */
   constructor(
     plants: PlantService,
@@ -56,18 +52,16 @@ export class Reads {
     this.#plants = plants;
     this.#authenticator = authenticator;
     this.#budget = new Budget(bytesMax);
-    this.#streams = { gate: this.#listGate, pace: new StreamPace(countCreates) };
+    this.#pace = new StreamPace(countCreates);
   }
 
-  /** @throws PlantStoreError, or what the store throws, before anything was answered. */
+  /** @throws PlantStoreError, or what the store throws; nothing is answered then. */
   async get(exchange: Exchange, sender: VerifiedToken, id: bigint): Promise<void> {
     const { req, res } = exchange;
     const lease = new ReadLease(this.#budget, PLANT_BYTES, req, res);
     const ifNoneMatch = req.headers["if-none-match"];
-    const reply = await lease.readIn(this.#plantGate, () =>
-      getPlant(this.#plants, id, ifNoneMatch, lease),
-    );
-    this.#answer(exchange, sender, reply);
+    const read = () => getPlant(this.#plants, id, ifNoneMatch, lease);
+    this.#answer(exchange, sender, await lease.readIn(this.#plantGate, read));
   }
 
   /** @throws as `get`. */
@@ -79,7 +73,8 @@ export class Reads {
     if (wantsStream(req)) {
       const slices = sliceLines(this.#plants, query);
       const checkSender = () => this.#authenticator.requireCurrent(sender);
-      await sendStream(exchange, slices, lease, checkSender, this.#streams);
+      const bounds = { gate: this.#listGate, pace: this.#pace };
+      await sendStream(exchange, slices, lease, checkSender, bounds);
     } else {
       const read = () => listPage(this.#plants, query, lease);
       this.#answer(exchange, sender, await lease.readIn(this.#listGate, read));
@@ -87,12 +82,11 @@ export class Reads {
   }
 
   #answer(exchange: Exchange, sender: VerifiedToken, reply: Reply | undefined): void {
-    if (reply === undefined) {
-      answerNobody(exchange.req, exchange.res);
-      return;
+    if (reply === undefined) answerNobody(exchange.req, exchange.res);
+    else {
+      this.#authenticator.requireCurrent(sender); // the token may be revoked by now
+      answer(exchange, reply);
     }
-    this.#authenticator.requireCurrent(sender); // it may have taken long
-    answer(exchange, reply);
   }
 }
 
@@ -109,21 +103,16 @@ export async function getPlant(
   }
   const body = encodeNewPlant(plant);
   lease.hold(Buffer.byteLength(body));
-  const headers = { ETag: entityTag(body), "Cache-Control": KEPT_BY_ITS_READER };
-  return isMatch(ifNoneMatch, headers.ETag) ? emptyReply(304, headers) : okReply(body, headers);
+  const digest = createHash("sha256").update(body).digest("base64url");
+  const tag = `"${digest.slice(0, 22)}"`;
+  const headers = { ETag: tag, "Cache-Control": CACHE_CONTROL };
+  return isMatch(ifNoneMatch, tag) ? emptyReply(304, headers) : okReply(body, headers);
 }
 
-/** Strong: the same bytes, the same tag. */
-function entityTag(body: string): string {
-  return `"${createHash("sha256").update(body).digest("base64url").slice(0, 22)}"`;
-}
-
-/** RFC 9110 section 13.1.2: the weak comparison, in which `W/` does not count. */
-function isMatch(ifNoneMatch: string | undefined, tag: string): boolean {
-  if (ifNoneMatch === undefined) return false;
+/** By the weak comparison of RFC 9110 section 13.1.2, which ignores `W/`. */
+function isMatch(ifNoneMatch = "", tag: string): boolean {
   if (trimSpace(ifNoneMatch) === "*") return true;
-  for (const [listed] of ifNoneMatch.matchAll(/"[^"]*"/g)) if (listed === tag) return true;
-  return false;
+  return ifNoneMatch.match(/"[^"]*"/g)?.includes(tag) ?? false;
 }
 
 /** @throws PlantStoreError `overloaded`, and from `PlantService.list`. */
@@ -145,8 +134,7 @@ async function listPage(
     page.push(text);
     last = plant.id;
   }
-  // Relative to the page itself (RFC 3986 section 5.3), so that it is right through a proxy that
-  // serves another path.
+  // Relative (RFC 3986 section 5.3), so that it is right through a proxy that serves another path.
   const next = `<?limit=${limit}&after=${last}>; rel="next"`;
   return okReply(`[${page.join()}]`, hasMore ? { Link: next } : {});
 }

@@ -1,33 +1,32 @@
 /**
- * Which operation a request is for.
+ * Finds the operation that a request is for.
  *
- * Paths are compared exactly: no decoding, no trailing slash, the query ignored, and only the
- * canonical spelling of an id. Both forms of RFC 9112 section 3.2 that name a path are understood,
- * `/plants` and `http://host/plants`. Says what an operation needs, not what it does.
+ * Paths are compared exactly: no decoding, no trailing slash, the query ignored, ids in canonical form
+ * only. A target may be a path or a URL, `/plants` or `http://host/plants` (RFC 9112 section 3.2).
  */
 import { PlantStoreError } from "../core/errors.ts";
 import { parseCanonicalInt64 } from "../core/int64.ts";
 import type { Scope } from "../core/services.ts";
 
 export interface Operation {
-  /** As the OpenAPI description calls it. */
+  /** Its `operationId` in the OpenAPI document. */
   readonly name: "createPlant" | "listPlants" | "getPlant";
-  /** What the token must have. */
+  /** The scope that the token must have. */
   readonly scope: Scope;
-  /** What a browser may be asked to send for it from a page of another origin. */
+  /** The headers that a page of another origin may send. */
   readonly headers: readonly string[];
 }
 
-/** A path, as the OpenAPI description writes it, and what can be done there by which method. */
 export interface Resource {
+  /** As in the OpenAPI document. */
   readonly path: string;
+  /** By method. */
   readonly operations: ReadonlyMap<string, Operation>;
 }
 
-/** Where a request leads. */
 export interface Route {
   readonly resource: Resource;
-  /** What stands for `{id}` in the path. */
+  /** The `{id}` in the path. */
   readonly id?: bigint;
 }
 
@@ -52,31 +51,29 @@ const PLANT: Resource = {
   operations: new Map(Object.entries({ GET: GET_PLANT, HEAD: GET_PLANT })),
 };
 
-/** Every path there is below the base path. */
+/** Every path below the base path. */
 export const RESOURCES: readonly Resource[] = [PLANTS, PLANT];
 
-/** To a path where nothing is, a page may send what it may anywhere, so that it can read its 404. */
+/** For other paths: a page may send there what it may send anywhere, so that it can read the 404. */
 const NOTHING: Resource = {
   path: "/",
   operations: new Map(RESOURCES.flatMap(({ operations }) => [...operations])),
 };
 
-/** What a preflight of this target is about; `undefined` if it is not below the base path. */
+/** The resource that a preflight asks about; `undefined` outside the base path. */
 export function findPreflighted(target: string, basePath: string): Resource | undefined {
   const isBelow = pathOf(target).startsWith(`${basePath}/`);
   return isBelow ? (findRoute(target, basePath)?.resource ?? NOTHING) : undefined;
 }
 
-const PLANT_PREFIX = "/plants/";
-
-/** Where a request target leads; `undefined` if there is nothing. */
 export function findRoute(target: string, basePath: string): Route | undefined {
   const path = pathOf(target);
   if (!path.startsWith(basePath)) return undefined;
   const rest = path.slice(basePath.length);
   if (rest === PLANTS.path) return { resource: PLANTS };
-  if (!rest.startsWith(PLANT_PREFIX)) return undefined;
-  const id = parseCanonicalInt64(rest.slice(PLANT_PREFIX.length));
+  const prefix = `${PLANTS.path}/`;
+  if (!rest.startsWith(prefix)) return undefined;
+  const id = parseCanonicalInt64(rest.slice(prefix.length));
   return id === undefined ? undefined : { resource: PLANT, id };
 }
 
@@ -85,7 +82,7 @@ export function notFound(basePath: string): PlantStoreError {
   return new PlantStoreError("not_found", `path: expected ${known.join(" or ")}`);
 }
 
-/** The methods of a resource, as `Allow` has them. */
+/** The value of `Allow`. */
 export function methodsOf({ operations }: Resource): string {
   return [...operations.keys()].join(", ");
 }
@@ -97,10 +94,9 @@ export function methodNotAllowed(resource: Resource, method: string): PlantStore
   );
 }
 
-/** Scheme and authority of an absolute-form target. */
 const AUTHORITY = /^https?:\/\/[^/?#]*/i;
 
-/** The path of a request target, of either form, without the query. */
+/** The path of a request target, without authority and query. */
 export function pathOf(target: string): string {
   const path = target.startsWith("/") ? target : target.replace(AUTHORITY, "");
   const query = path.indexOf("?");

@@ -1,9 +1,8 @@
 /**
- * HTTPS: the certificate of a server, and the connections that still shake hands.
+ * HTTPS: the certificate of a server, and the connections that are still shaking hands.
  *
- * Invariant. A pair of certificate and key that does not fit is refused before
- * anything changes: a running server keeps the pair it has. Connections that
- * are open live on under the pair they began with.
+ * Invariant: a certificate and a key that do not match are refused before anything changes. Open
+ * connections keep the certificate they began with.
  */
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import type { Server, ServerOptions } from "node:http";
@@ -13,18 +12,15 @@ import { createSecureContext } from "node:tls";
 
 /** A certificate and its private key, both as PEM. */
 export interface TlsOptions {
-  /** The server's certificate, with those between it and the root behind it. */
+  /** The server's certificate, followed by the intermediate ones. */
   readonly cert: string | Buffer;
   /** The private key of that certificate, not encrypted. */
   readonly key: string | Buffer;
 }
 
-/** Older versions of the protocol are broken (RFC 8996). */
-const MIN_VERSION = "TLSv1.2";
-
 /**
- * Every cipher of TLS 1.3; of 1.2 those with forward secrecy and authenticated encryption, as Mozilla's
- * intermediate configuration has them: what was recorded stays secret if the key is stolen later.
+ * All of TLS 1.3; of TLS 1.2 the ciphers with forward secrecy and authenticated encryption, as in
+ * Mozilla's intermediate configuration: recorded traffic stays secret if the key is stolen later.
  */
 const CIPHERS = [
   "TLS_AES_256_GCM_SHA384",
@@ -38,20 +34,18 @@ const CIPHERS = [
   "ECDHE-RSA-CHACHA20-POLY1305",
 ].join(":");
 
-/** @throws Error when certificate and key are no pair. @internal */
+/** @throws Error if certificate and key do not match. @internal */
 export function createTlsServer(settings: ServerOptions, tls: TlsOptions): Server {
   return https.createServer({
     ...settings,
     ...secureContextOf(tls),
-    // A client that never finishes its handshake is slow with its headers.
     handshakeTimeout: settings.headersTimeout,
-    // What node:http does by itself for plain connections.
-    noDelay: true,
+    noDelay: true, // node:http sets these two for plain connections
     allowHalfOpen: true,
   } as https.ServerOptions);
 }
 
-/** @throws as `createTlsServer`, and then nothing has changed. @internal */
+/** @throws Error as `createTlsServer`; TypeError if the server has no certificate. @internal */
 export function replaceCertificate(server: Server, tls: TlsOptions): void {
   if (!(server instanceof https.Server)) {
     throw new TypeError("Cannot replace the certificate: the server was started without one");
@@ -60,13 +54,14 @@ export function replaceCertificate(server: Server, tls: TlsOptions): void {
 }
 
 function secureContextOf({ cert, key }: TlsOptions) {
-  const context = { cert, key, minVersion: MIN_VERSION, ciphers: CIPHERS } as const;
+  // Older versions of the protocol are broken (RFC 8996).
+  const context = { cert, key, minVersion: "TLSv1.2", ciphers: CIPHERS } as const;
   try {
-    // By ourselves: Node takes an empty key or certificate for none.
+    // Node itself takes an empty key or certificate for none.
     if (!new X509Certificate(cert).checkPrivateKey(createPrivateKey(key))) {
       throw new Error("the key belongs to another certificate");
     }
-    createSecureContext(context); // throws before a server has taken half of a bad pair
+    createSecureContext(context); // throws before a server takes half of a bad pair
   } catch (cause) {
     const reason = (cause as Error).message;
     throw new Error(`Cannot use the certificate and its key: ${reason}`, { cause });
@@ -74,10 +69,7 @@ function secureContextOf({ cert, key }: TlsOptions) {
   return context;
 }
 
-/**
- * Connections before the end of their handshake: the HTTP server knows nothing of them.
- * @internal
- */
+/** The connections that are still shaking hands, which the HTTP server does not know. @internal */
 export class Handshakes {
   readonly #sockets = new Set<Socket>();
 
@@ -95,10 +87,7 @@ export class Handshakes {
   }
 }
 
-/**
- * The connection that TLS goes over. Node has it, but no word about it in its
- * documentation; the peer's address, which has, is none on a unix socket.
- */
+/** The TCP connection under TLS: not documented, but on a unix socket nothing else identifies it. */
 function carrierOf(socket: Socket): Socket {
   return (socket as Socket & { readonly _parent: Socket })._parent;
 }
