@@ -1,35 +1,23 @@
 /**
- * Lines to standard error that never wait for their reader or their disk, except at the end of the
- * process, which waits for a reader by a second at most.
+ * Writes the lines of a log to standard error without waiting for its reader or its disk, except at
+ * the end of the process, which waits up to a second for a reader.
  *
- * Invariants. Lines that a reader does not take stay here; a file takes them by plain writes of a
- * thread, one at a time, never a sync. Memory is bounded: beyond the bound whole lines are dropped,
- * and a later line says how many. Lines are written whole and in their order, with few writes; only
- * a reader that leaves in the middle of a line, or one that takes no more at the end, gets a part of
- * one. At the end, what a thread has may come after what is left, and is not tried again. Keeps no
- * process alive, except while a file takes what it was given.
+ * Invariants. Memory is bounded: lines beyond the bound are dropped whole, and a later line says how
+ * many. Lines are written in order and whole, unless the reader leaves in the middle of one or takes
+ * no more at the end. A file blocks its writer, so a thread writes to it; what the thread has at the
+ * end may come after the last lines. A writer keeps no process alive.
  */
 import { fstatSync, write, writeSync } from "node:fs";
 
-/** Lines that wait for a reader, at most: some five thousand requests. */
+/** Lines that wait for a reader, at most: about five thousand requests. */
 const WAITING_BYTES_MAX = 1024 * 1024;
-/**
- * Lines that come sooner after a write go out together. A write wakes its reader: one in each turn
- * of the event loop took a tenth of a create (64 connections).
- */
-const PAUSE_MS = 20;
-/**
- * Lines that wait to be made together. Between two answers a line is made by code that every cache
- * has lost, which costs several times as much as in a loop of many (test/bench/results).
- */
-const UNMADE_MAX = 256;
-/** Soon enough for a reader that is merely slow: a pipe holds 64 KiB. */
-const BLOCKED_RETRY_MS = 10;
-/** While lines are about to be dropped: a reader that keeps up has taken some by then. */
-const FULL_RETRY_MS = 1;
-/** A disk that is full, or a reader that has gone, does not change so fast. */
-const FAULT_RETRY_MS = 1000;
-/** How long the end of the process waits for a reader that is slow: it may have stopped. */
+/** Lines leave this often: each write wakes the reader (measured, see docs/speed.md). */
+const INTERVAL_MS = 10;
+/** Lines are made many at a time, which the caches of a processor reward (see docs/speed.md). */
+const EVENTS_MAX = 256;
+/** How long a writer leaves a file alone that could not be written, such as on a full disk. */
+const FAULT_PAUSE_MS = 1000;
+/** How long the end of the process waits for a slow reader. */
 const END_MS = 1000;
 
 /** How the lines of events look. */
@@ -38,89 +26,84 @@ export interface LineFormat<Event> {
    * Returns the line of an event, without a line feed. Logs nothing itself.
    *
    * @param time milliseconds since 1970.
-   * @throws anything: the line of `fault` takes its place. For `loss` and `fault` it must not throw.
+   * @throws anything: the line of `fault` replaces it. For `loss` and `fault` it must not throw.
    */
   line(event: Event, time: number): string;
-  /** So many lines were dropped, because nobody took them. */
+  /** Makes the event of dropped lines. */
   loss(lines: number): Event;
-  /** Replaces an event whose line could not be made. */
+  /** Makes the event that replaces an event whose line could not be made. */
   fault(fault: unknown): Event;
 }
 
 const NOTHING: Buffer = Buffer.alloc(0);
-/** Never changes: to wait for that is to sleep. */
+/** Never changes: waiting for it is sleeping. */
 const NEVER = new Int32Array(new SharedArrayBuffer(4));
 
 export class LineWriter<Event> {
   readonly #fd: number;
   readonly #format: LineFormat<Event>;
-  /** Events whose lines are still to be made; they come after those that are. */
-  #unmade: { readonly event: Event; readonly time: number }[] = [];
+  readonly #isFile: boolean;
+  /** Events whose lines are not yet made; they come after `#lines`. */
+  #events: { readonly event: Event; readonly time: number }[] = [];
   #lines = "";
-  #bytes = 0;
-  /** What is left of a write that the reader did not take whole. It goes before the lines. */
+  #lineBytes = 0;
+  /** The rest of a write that the reader took in part; it comes before `#lines`. */
   #rest = NOTHING;
   #dropped = 0;
   #isScheduled = false;
-  /** Before which no line goes out by itself. */
-  #pauseUntil = 0;
-  /** Before which a line that finds no room need not try again. */
-  #retryAt = 0;
-  /** Whether a thread is to write: a file blocks its writer. */
-  #isAside: boolean;
-  /** A thread has the rest. */
+  /** Whether a thread is writing the rest. */
   #isWriting = false;
+  /** No thread writes before this time (`performance.now()`). */
+  #pauseUntil = 0;
 
   /** @param fd a file, or a descriptor that does not block (see `openStandardError`). */
   constructor(fd: number, format: LineFormat<Event>) {
     this.#fd = fd;
     this.#format = format;
-    this.#isAside = fstatSync(fd).isFile();
+    this.#isFile = fstatSync(fd).isFile();
   }
 
-  /** Takes an event, whose line is made later, together with others. */
+  /** Takes an event; its line is made and written later, with the time of this call. */
   write(event: Event): void {
-    this.#unmade.push({ event, time: Date.now() });
-    if (this.#unmade.length === UNMADE_MAX) this.#makeLines();
-    if (this.#isScheduled) return;
-    this.#isScheduled = true;
-    const pauseMs = this.#pauseUntil - performance.now();
-    if (pauseMs <= 0) setImmediate(() => this.#flushScheduled());
-    else setTimeout(() => this.#flushScheduled(), pauseMs).unref();
+    this.#events.push({ event, time: Date.now() });
+    if (this.#events.length === EVENTS_MAX) this.#makeLines();
+    this.#schedule();
   }
 
-  /** Writes all there is, at the end of the process: for a while it waits for a slow reader. */
+  /** Writes everything at the end of the process. */
   end(): void {
-    this.#isAside = false;
     if (this.#isWriting) this.#rest = NOTHING; // Node waits for its threads before it ends
+    this.#makeLines();
     const deadline = performance.now() + END_MS;
-    while (this.#flush() === BLOCKED_RETRY_MS && performance.now() < deadline) {
-      Atomics.wait(NEVER, 0, 0, BLOCKED_RETRY_MS);
+    while (this.#flush() === "EAGAIN" && performance.now() < deadline) {
+      Atomics.wait(NEVER, 0, 0, INTERVAL_MS);
     }
   }
 
-  #flushScheduled(): void {
-    const retryMs = this.#flush();
-    this.#pauseUntil = performance.now() + PAUSE_MS;
-    if (retryMs === undefined) this.#isScheduled = false;
-    else setTimeout(() => this.#flushScheduled(), retryMs).unref();
-  }
-
-  /** Writes what there is; returns when to try again, if not everything was taken. */
-  #flush(): number | undefined {
-    this.#makeLines();
-    return this.#attempt();
+  #schedule(): void {
+    if (this.#isScheduled) return;
+    this.#isScheduled = true;
+    setTimeout(() => {
+      this.#isScheduled = false;
+      this.#makeLines();
+      if (this.#isFile) this.#flushFile();
+      else this.#flush();
+      if (this.#rest.length > 0) this.#schedule();
+    }, INTERVAL_MS).unref();
   }
 
   #makeLines(): void {
-    const events = this.#unmade;
-    this.#unmade = [];
+    const events = this.#events;
+    this.#events = [];
+    let isBlocked = this.#isFile; // one try a call, and none that a file would block
     for (const { event, time } of events) {
-      const line = this.#lineOf(event, time);
-      if (this.#append(line)) continue;
-      const isDue = performance.now() >= this.#retryAt;
-      if (isDue) this.#attempt();
-      if (!isDue || !this.#append(line)) this.#dropped++;
+      const line = `${this.#lineOf(event, time)}\n`;
+      const bytes = Buffer.byteLength(line);
+      if (!this.#hasRoom(bytes) && !isBlocked) isBlocked = this.#flush() !== undefined;
+      if (this.#hasRoom(bytes)) {
+        this.#lines += line;
+        this.#lineBytes += bytes;
+      } else this.#dropped++;
     }
   }
 
@@ -132,54 +115,41 @@ export class LineWriter<Event> {
     }
   }
 
-  /** Whether there was room. */
-  #append(line: string): boolean {
-    const bytes = this.#bytes + Buffer.byteLength(line) + 1;
-    if (this.#rest.length + bytes > WAITING_BYTES_MAX) return false;
-    this.#lines += `${line}\n`;
-    this.#bytes = bytes;
-    return true;
+  #hasRoom(bytes: number): boolean {
+    return this.#rest.length + this.#lineBytes + bytes <= WAITING_BYTES_MAX;
   }
 
-  /** The same as `flush`, without the lines that are still to be made. */
-  #attempt(): number | undefined {
-    while (this.#takeRest()) {
-      if (this.#isAside) return this.#writeAside();
-      try {
+  /** Writes all lines; returns the code of the error if not all could be written. */
+  #flush(): string | undefined {
+    try {
+      while (this.#takeLines()) {
         this.#rest = this.#rest.subarray(writeSync(this.#fd, this.#rest));
-      } catch (error) {
-        const isBlocked = (error as NodeJS.ErrnoException).code === "EAGAIN";
-        this.#retryAt = performance.now() + (isBlocked ? FULL_RETRY_MS : FAULT_RETRY_MS);
-        return isBlocked ? BLOCKED_RETRY_MS : FAULT_RETRY_MS;
       }
+      return undefined;
+    } catch (error) {
+      return (error as NodeJS.ErrnoException).code ?? "";
     }
-    return undefined;
   }
 
-  #writeAside(): number {
-    if (this.#isWriting || performance.now() < this.#retryAt) return PAUSE_MS;
+  #flushFile(): void {
+    if (this.#isWriting || performance.now() < this.#pauseUntil || !this.#takeLines()) return;
     this.#isWriting = true;
     write(this.#fd, this.#rest, (error, bytes) => {
       this.#isWriting = false;
       if (error === null) this.#rest = this.#rest.subarray(bytes);
-      else this.#retryAt = performance.now() + FAULT_RETRY_MS;
+      else this.#pauseUntil = performance.now() + FAULT_PAUSE_MS;
     });
-    return PAUSE_MS;
   }
 
-  /** Whether there is something to write. */
-  #takeRest(): boolean {
+  /** Makes the lines the rest if there is none; returns whether there is one now. */
+  #takeLines(): boolean {
     if (this.#rest.length > 0) return true;
-    // A loss that finds no room itself is reported the next time.
-    if (
-      this.#dropped > 0 &&
-      this.#append(this.#lineOf(this.#format.loss(this.#dropped), Date.now()))
-    ) {
-      this.#dropped = 0;
-    }
-    this.#rest = Buffer.from(this.#lines);
+    const dropped = this.#dropped;
+    const loss = dropped === 0 ? "" : `${this.#lineOf(this.#format.loss(dropped), Date.now())}\n`;
+    this.#rest = Buffer.from(this.#lines + loss);
     this.#lines = "";
-    this.#bytes = 0;
+    this.#lineBytes = 0;
+    this.#dropped = 0;
     return this.#rest.length > 0;
   }
 }

@@ -10,11 +10,15 @@ import { closeSync, constants, openSync, readFileSync, readSync, writeSync } fro
 import { join } from "node:path";
 import { StringDecoder } from "node:string_decoder";
 import { type TestContext, test } from "node:test";
-import { setImmediate as turn } from "node:timers/promises";
+import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { buildSync } from "esbuild";
 import { type LineFormat, LineWriter } from "../../src/cli/line-writer.ts";
 import { makeFolder } from "../support/folders.ts";
-import { moduleArgs } from "../support/run.ts";
 import { TIMEOUT, until } from "../support/watch.ts";
+
+/** By then a writer has made and tried the lines it had: its own timer is shorter. */
+const PASSED_MS = 50;
 
 /** A text, or what makes one. */
 type TestEvent = string | (() => string);
@@ -37,19 +41,26 @@ function writeUnread(t: TestContext, script: string) {
   return spawnWriter(t, script, "pipe") as ChildProcessWithoutNullStreams;
 }
 
+/**
+ * The program is bundled first: the loader of the tests would start a process that shares standard
+ * error, and makes it blocking.
+ */
 function spawnWriter(t: TestContext, script: string, stderr: "pipe" | number): ChildProcess {
-  const source = new URL("../../src/cli/", import.meta.url);
-  const program = `
+  const contents = `
     import { spawnSync } from "node:child_process";
-    import { LineWriter } from "${new URL("line-writer.ts", source)}";
-    import { openStandardError } from "${new URL("log.ts", source)}";
+    import { LineWriter } from "./line-writer.ts";
+    import { openStandardError } from "./log.ts";
     const writer = new LineWriter(openStandardError(), {
       line: (text) => text,
       loss: (lines) => "lost " + lines,
       fault: String,
     });
     ${script}`;
-  const child = spawn(process.execPath, moduleArgs(program), { stdio: ["pipe", "pipe", stderr] });
+  const resolveDir = fileURLToPath(new URL("../../src/cli/", import.meta.url));
+  const outfile = join(makeFolder(t), "writer.mjs");
+  const options = { bundle: true, format: "esm", platform: "node", outfile } as const;
+  buildSync({ ...options, stdin: { contents, resolveDir } });
+  const child = spawn(process.execPath, [outfile], { stdio: ["pipe", "pipe", stderr] });
   t.after(() => child.kill("SIGKILL"));
   return child;
 }
@@ -161,7 +172,7 @@ for (const [says, left, line, isKept] of LAST_LINES) {
     const first = left === BOUND ? "" : `${"-".repeat(BOUND - left - 1)}\n`;
     if (first !== "") writer.write(first.slice(0, -1));
     writer.write(line);
-    await turn(); // the line is made before anybody reads
+    await sleep(PASSED_MS); // the line is made before anybody reads
     const expected = `${before}${first}${isKept ? line : "lost 1"}\n`;
     await until("all is read", () => pipe.read().length >= expected.length);
     assert.ok(pipe.read() === expected);
@@ -345,10 +356,10 @@ test("a process that ends at once leaves in its file what a thread had, and what
      for (let at = 0; at < 8; at++) pbkdf2("", "", 100_000, 64, "sha512", () => {}); // no thread is free
      process.once("exit", () => writer.end());
      writer.write("first");
-     setImmediate(() => setImmediate(() => {
+     setTimeout(() => {
        writer.write("last words");
        process.exit(0);
-     }));`,
+     }, ${PASSED_MS});`,
     fd,
   );
   assert.deepEqual(await once(child, "exit"), [0, null]);
@@ -372,7 +383,7 @@ test("a program that shares the pipe and makes it blocking holds nobody up", TIM
     t,
     `spawnSync("true", { stdio: ["ignore", "ignore", "inherit"] });
      for (let at = 0; at < 900; at++) writer.write("x".repeat(999));
-     setImmediate(() => setImmediate(() => process.stdout.write("wrote")));
+     setTimeout(() => process.stdout.write("wrote"), ${PASSED_MS});
      process.stdin.resume();`,
     pipe.fd,
   );
@@ -389,8 +400,7 @@ test("a reader that comes back gets what waited for it", async (t) => {
   closeSync(gone);
   const writer = new LineWriter(fd, FORMAT);
   writer.write("first");
-  await turn();
-  await turn(); // it was tried, and nobody was there
+  await sleep(PASSED_MS); // it was tried, and nobody was there
   const reader = openSync(path, O_RDONLY | O_NONBLOCK);
   t.after(() => closeSync(reader));
   assert.equal(String(readSome(reader)), "");
@@ -408,7 +418,7 @@ test("a reader that has gone costs its lines and nothing else", TIMEOUT, async (
     t,
     `process.stdin.once("data", () => {
        writer.write("to nobody");
-       setImmediate(() => setImmediate(() => process.exit(0)));
+       setTimeout(() => process.exit(0), ${PASSED_MS});
      });
      process.stdout.write("ready");`,
   );

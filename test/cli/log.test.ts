@@ -67,7 +67,7 @@ test("at a terminal the log is coloured text", NEEDS_TERMINAL, async (t) => {
   await until("it is told", () => shown.includes("GET /plants"));
   child.stdin.write("\u0003"); // Ctrl-C
   assert.deepEqual(await once(child, "exit"), [0, null]);
-  assert.ok(shown.includes("GET /plants \u001b[33m401 40101\u001b[0m"), shown);
+  assert.ok(shown.includes("GET /plants \u001b[33m401 40101\u001b[39m"), shown);
   assert.ok(!shown.includes('"event"'), shown);
 });
 
