@@ -31,8 +31,6 @@ export interface RequestMessage {
    * listener never saw, or what began before anybody subscribed.
    */
   readonly durationMs: number | undefined;
-  /** When it was over, as `performance.now()` tells time. */
-  readonly endedAt: number;
   /** The length of the request's body; 0 where it was not taken whole. */
   readonly bodyBytes: number;
   /** What a stream of plants gave to its connection; `undefined` for every other answer. */

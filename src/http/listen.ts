@@ -1,7 +1,5 @@
-/**
- * Where a server listens, on an address of its own or on a socket that it was given, and how many
- * connections it accepts.
- */
+/** The address or socket where a server listens, and how many connections it accepts. */
+import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -24,14 +22,13 @@ export interface ListenOptions {
   /** Default: 8080; 0 picks a free one. */
   readonly port?: number;
   /**
-   * The descriptor of a listening socket that this process was given, as systemd's socket activation
-   * does (sd_listen_fds(3): the first is 3); then `host` and `port` do not count. Connections that
-   * this server did not accept stay in the socket's queue for the next process: a restart refuses
-   * none.
+   * The descriptor of a listening socket that this process inherited, as by systemd's socket
+   * activation (sd_listen_fds(3): the first is 3); `host` and `port` are ignored then. Connections
+   * that this server did not accept wait in the socket for the next process: a restart refuses none.
    */
   readonly fd?: number;
   /**
-   * A handle of Node's that is bound and does not listen yet; then `host` and `port` do not count.
+   * A handle of Node's that is bound and does not listen yet; `host` and `port` are ignored then.
    * @internal
    */
   readonly bound?: object;
@@ -39,12 +36,12 @@ export interface ListenOptions {
 
 /**
  * Connections that wait to be accepted, as many as Linux permits by default (net.core.somaxconn).
- * With Node's own 511, the rest of a thousand that come at once wait a second for their next try.
+ * With Node's own 511, the rest of a thousand that arrive at once wait a second for their next try.
  */
 const BACKLOG = 4096;
 
 /**
- * @throws the system's error when the address cannot be had; TypeError or RangeError for an option
+ * @throws the system's error if the server cannot listen there; TypeError or RangeError for an option
  * of the wrong type or out of its range.
  * @internal
  */
@@ -53,16 +50,9 @@ export async function listen(server: Server, options: ListenOptions): Promise<vo
   assertText("host", host);
   const port = readNumber(options, "port");
   assertDescriptor("fd", fd);
-  await new Promise<void>((resolve, reject) => {
-    server.once("error", reject);
-    const where = fd === undefined ? { host, port } : { fd };
-    const onListening = () => {
-      server.off("error", reject);
-      resolve();
-    };
-    if (bound === undefined) server.listen({ ...where, backlog: BACKLOG }, onListening);
-    else server.listen(bound, BACKLOG, onListening);
-  });
+  if (bound !== undefined) server.listen(bound, BACKLOG);
+  else server.listen({ ...(fd === undefined ? { host, port } : { fd }), backlog: BACKLOG });
+  await once(server, "listening");
 }
 
 /** `127.0.0.1:8080`, `[::1]:8080`; `localhost` if the socket has no such address (unix(7)). @internal */
@@ -72,21 +62,21 @@ export function addressOf(server: Server): string {
   return formatHostPort(address.address, address.port);
 }
 
-/** What a connection holds in memory at worst, besides the head of a request (measured). */
+/** Memory of a connection at worst, without the head of a request (measured). */
 const CONNECTION_BYTES = 32 * 1024;
-/** What OpenSSL holds for a connection, by Node's reckoning. */
+/** Memory of a TLS connection in OpenSSL, as Node reckons it. */
 const TLS_BYTES = 50 * 1024;
-/** Descriptors for everything but connections: the log, the admin listener's 100, Node's own. */
+/** Descriptors for the log, the 100 connections of the admin listener, and Node itself. */
 const RESERVED_FILES = 160;
-/** How often connections that are closed at once are warned about. */
+/** How often dropped connections are warned about. */
 const DROP_WARNING_MS = 60_000;
 
 /**
- * How many connections a process can hold: with what is left of its descriptors (half of them at
- * least), and in half of its heap.
+ * How many connections a process can hold: with the rest of its descriptors, at least half of them,
+ * and in half of its heap.
  *
  * @param limits the text of `/proc/self/limits`; empty if the system has no such file.
- * @param connectionBytes what each holds at worst.
+ * @param connectionBytes memory of a connection at worst.
  * @internal
  */
 export function connectionsThatFit(
@@ -112,7 +102,7 @@ function readLimits(): string {
  * Bounds how many connections a server has open, TLS handshakes included: it closes further ones.
  *
  * @param wanted by default as many as the process can hold.
- * @throws TypeError or RangeError when `wanted` is out of its range.
+ * @throws TypeError or RangeError if `wanted` is out of its range.
  * @internal
  */
 export function boundConnections(
@@ -123,20 +113,19 @@ export function boundConnections(
   const tlsBytes = server instanceof tls.Server ? TLS_BYTES : 0;
   const connectionBytes = CONNECTION_BYTES + headerBytesMax + tlsBytes;
   const heapBytes = getHeapStatistics().heap_size_limit;
-  const most = wanted ?? connectionsThatFit(readLimits(), heapBytes, connectionBytes);
-  assertNumber("connectionsMax", most);
-  const message: DropMessage = { connectionsMax: most };
-  server.maxConnections = most;
+  const connectionsMax = wanted ?? connectionsThatFit(readLimits(), heapBytes, connectionBytes);
+  assertNumber("connectionsMax", connectionsMax);
+  server.maxConnections = connectionsMax;
   let dropped = 0;
   let warnedAt = Number.NEGATIVE_INFINITY;
   server.on("drop", () => {
     dropped++;
-    if (drops.hasSubscribers) drops.publish(message);
+    if (drops.hasSubscribers) drops.publish({ connectionsMax } satisfies DropMessage);
     const now = performance.now();
     if (now - warnedAt < DROP_WARNING_MS) return;
-    publishWarning(
-      `Closed new connections because ${most} are open (connectionsMax): ${dropped} so far`,
-    );
     warnedAt = now;
+    publishWarning(
+      `Closed new connections because ${connectionsMax} are open (connectionsMax): ${dropped} so far`,
+    );
   });
 }

@@ -54,7 +54,7 @@ const ANY_REQUEST: Messages = {
     "Authorization: expected a live token, got one that is unknown, expired or revoked",
   request_timeout: "request: expected all of it sooner",
   header_too_large: "headers: expected fewer bytes of them",
-  internal: "the server met a fault of its own; its operator finds the reason in the log",
+  internal: "internal server error; the reason is in the server's log",
   tokens_unreadable:
     "Authorization: cannot judge tokens now, because the server cannot read its token file; send the request again later",
 };

@@ -1,13 +1,12 @@
 /**
- * What the client sees: the one table from error code to HTTP status and
- * `error` number, and the headers every answer carries.
+ * The answers that clients see: the one table from error code to HTTP status and `error` number, and
+ * the headers of every answer.
  *
- * Invariant: every failure has the body `{"error": int32, "message": string}`
- * and nothing else (README, "The contract"). A number is status x 100 + n and never
- * changes. A message reaches the client only under a request code; anything
- * else is answered `internal`, so no path or stack gets out.
+ * Invariant: every failure has the body `{"error": int32, "message": string}` and nothing else
+ * (docs/api.md). A number is status x 100 + n and never changes. A client sees the message of a
+ * request code only; any other failure is answered `internal`, so no path or stack gets out.
  */
-import { type ServerResponse, STATUS_CODES } from "node:http";
+import { STATUS_CODES } from "node:http";
 import { PlantStoreError, type RequestErrorCode } from "../core/errors.ts";
 import type { Scope } from "../core/services.ts";
 import { encodeJsonString } from "../core/text.ts";
@@ -67,12 +66,12 @@ export const FAILURES: Readonly<Record<RequestErrorCode, Failure>> = {
   tokens_unreadable: { status: 503, error: 50306, headers: RETRY },
 };
 
-/** What a token must have besides what it has, RFC 6750 section 3. */
+/** Names the scope that a token lacks, RFC 6750 section 3. */
 export function scopeChallenge(scope: Scope): string {
   return `${CHALLENGE}, error="insufficient_scope", scope="${scope}"`;
 }
 
-/** What most answers have besides the headers of every one. */
+/** Most answers have no headers of their own. */
 export const NO_HEADERS: Reply["headers"] = Object.freeze({});
 
 /** A 200 with a JSON body. */
@@ -80,37 +79,32 @@ export function okReply(body: string, headers = NO_HEADERS): Reply {
   return { status: 200, headers, body };
 }
 
-/** An answer that has no body, nor the headers of one. */
+/** An answer without a body and the headers of one. */
 export function emptyReply(status: 204 | 304, headers: Reply["headers"]): Reply {
   return { status, headers, body: "" };
 }
 
 /** The answer to a failure, whatever was thrown. */
 export function errorReply(cause: unknown): Reply {
-  const error = isRequestError(cause) ? cause : INTERNAL;
-  const { status, error: number, headers = NO_HEADERS } = FAILURES[error.code];
-  const body = `{"error":${number},"message":${encodeJsonString(error.message)}}`;
-  return { status, headers, body, error: number };
+  const { code, message } = isRequestError(cause) ? cause : INTERNAL;
+  const { status, error, headers = NO_HEADERS } = FAILURES[code];
+  const body = `{"error":${error},"message":${encodeJsonString(message)}}`;
+  return { status, headers, body, error };
 }
 
-/** Whether a failure was foreseen: one that has a code of its own and a message for the client. */
+const INTERNAL = {
+  code: "internal",
+  message: "internal server error; the reason is in the server's log",
+} as const;
+
+/** Whether a failure has a code of its own, and so a message for the client. */
 export function isRequestError(
   cause: unknown,
 ): cause is PlantStoreError & { code: RequestErrorCode } {
   return cause instanceof PlantStoreError && Object.hasOwn(FAILURES, cause.code);
 }
 
-const INTERNAL: Pick<PlantStoreError, "message"> & { code: "internal" } = {
-  code: "internal",
-  message: "the server met a fault of its own; its operator finds the reason in the log",
-};
-
-/** Writes status and headers; the caller writes `reply.body`. */
-export function writeReplyHead(res: ServerResponse, reply: Reply, requestId: string): void {
-  res.writeHead(reply.status, replyHeaders(reply, requestId));
-}
-
-/** A whole answer as text, for a connection that has no request to answer. It closes. */
+/** A whole answer as text, for a connection without a response; the connection closes. */
 export function encodeReply(reply: Reply, requestId: string): string {
   const headers = {
     ...replyHeaders(reply, requestId),
@@ -122,7 +116,7 @@ export function encodeReply(reply: Reply, requestId: string): string {
   return `${status}${lines.join("")}\r\n${reply.body}`;
 }
 
-/** The head of an answer that is written piece by piece: its length is not known. */
+/** The headers of an answer whose length is not known. */
 export function streamHeaders(type: string, requestId: string): Record<string, string> {
   return {
     "Content-Type": type,
@@ -132,7 +126,7 @@ export function streamHeaders(type: string, requestId: string): Record<string, s
   };
 }
 
-function replyHeaders(
+export function replyHeaders(
   { headers, body }: Reply,
   requestId: string,
 ): Record<string, string | number> {

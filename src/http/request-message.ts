@@ -1,15 +1,15 @@
 /**
- * What is known about a request for its log line: its id, and the message of `plant-store:request`.
+ * The id of a request, and its message on the channel `plant-store:request`.
  *
- * The code that answers publishes, so there is one message an answer. Without a subscriber each
- * function is one comparison: no clock is read and nothing is kept. What is kept goes with its request.
+ * The code that answers publishes, so each answer has one message. Without a subscriber each function
+ * is one comparison: it reads no clock and keeps nothing.
  */
 import { randomBytes } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import { type RequestMessage, requests } from "../core/channels.ts";
 import { pathOf } from "./router.ts";
 
-/** Nothing that a header, a line of a log, a shell or a page could take for its own. */
+/** Text that means nothing to a header, a line of a log, a shell or a page. */
 const SAFE = /^[A-Za-z0-9._~+/=:@-]{1,64}$/;
 
 const OURS = `${randomBytes(6).toString("hex")}-`;
@@ -25,20 +25,12 @@ export function nameRequest(req?: IncomingMessage): string {
   return typeof sent === "string" && SAFE.test(sent) ? sent : OURS + ++made;
 }
 
-/** The message itself; until it is published, `durationMs` is when the request arrived. */
+/** The message itself; until it is published, `durationMs` is the time when the request arrived. */
 export type Noted = { -readonly [Member in keyof RequestMessage]: RequestMessage[Member] };
 
-/** What was answered. */
-interface Answered {
-  readonly status: number;
-  readonly error?: number;
-  readonly cut?: boolean;
-  readonly sentBytes?: number;
-}
-
 /**
- * Where a request keeps it: a member, because a WeakMap costs a microsecond. Our own requests have
- * the member from the start: added later, it changes their shape, which took a tenth of a create.
+ * The member of a request that holds its message: a WeakMap costs a microsecond. Our own requests have
+ * the member from the start, because adding it later changes their shape (measured: a tenth of a create).
  */
 export const NOTED: unique symbol = Symbol("plant-store:request");
 
@@ -46,7 +38,7 @@ interface WatchedRequest extends IncomingMessage {
   [NOTED]?: Noted;
 }
 
-/** The listener was called. */
+/** Call it when the listener receives a request. */
 export function noteArrival(req: WatchedRequest): void {
   if (requests.hasSubscribers) req[NOTED] = beginMessage(req, performance.now());
 }
@@ -58,7 +50,6 @@ function beginMessage(req?: IncomingMessage, arrivedAt?: number): Noted {
     status: 0,
     error: undefined,
     durationMs: arrivedAt,
-    endedAt: 0,
     bodyBytes: 0,
     sentBytes: undefined,
     requestId: "",
@@ -68,25 +59,28 @@ function beginMessage(req?: IncomingMessage, arrivedAt?: number): Noted {
   };
 }
 
-/** What is known of a request so far; `undefined` if nobody watched when it arrived. */
+/** The message of a request so far; `undefined` if there was no subscriber when it arrived. */
 export function notesOf(req: WatchedRequest): Noted | undefined {
   return req[NOTED];
 }
 
-/** The answer was handed over, or there is none; `req` is absent where the bytes never became a request. */
+/**
+ * Call it when an answer was handed to Node, or the request broke off.
+ *
+ * @param req absent if the bytes never became a request.
+ */
 export function publishAnswer(
-  { status, error, cut = false, sentBytes }: Answered,
+  answered: Pick<RequestMessage, "status"> & Partial<RequestMessage>,
   requestId: string,
   req?: WatchedRequest,
 ): void {
   if (!requests.hasSubscribers) return;
   const message = req?.[NOTED] ?? beginMessage(req);
-  message.status = status;
-  message.error = error;
-  message.endedAt = performance.now();
-  if (message.durationMs !== undefined) message.durationMs = message.endedAt - message.durationMs;
-  message.sentBytes = sentBytes;
+  if (message.durationMs !== undefined) message.durationMs = performance.now() - message.durationMs;
+  message.status = answered.status;
+  message.error = answered.error;
+  message.sentBytes = answered.sentBytes;
+  message.cut = answered.cut === true;
   message.requestId = requestId;
-  message.cut = cut;
   requests.publish(message);
 }

@@ -12,7 +12,6 @@ const REQUEST: RequestMessage = {
   status: 400,
   error: 40005,
   durationMs: 1.23456,
-  endedAt: 1,
   bodyBytes: 47,
   sentBytes: undefined,
   requestId: "abc-1",

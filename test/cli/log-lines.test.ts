@@ -10,7 +10,7 @@ async function logOf(script: string) {
     import { startLog } from "${new URL("../../src/cli/log.ts", import.meta.url)}";
     startLog("json", "info");
     const answer = (path) => channel("plant-store:request").publish({
-      method: "POST", path, status: 200, durationMs: 1, endedAt: performance.now(), bodyBytes: 2, requestId: "a",
+      method: "POST", path, status: 200, durationMs: 1, bodyBytes: 2, requestId: "a",
       cut: false,
     });
     ${script}`);
