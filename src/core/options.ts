@@ -65,7 +65,8 @@ type DefaultedName = Exclude<NumberOptionName, "connectionsMax">;
 /** The address that is listened on when none is given: reachable from this machine alone. @internal */
 export const DEFAULT_HOST = "127.0.0.1";
 
-type Numbers = { readonly [Name in NumberOptionName]?: number | undefined };
+/** @internal */
+export type Numbers = { readonly [Name in NumberOptionName]?: number | undefined };
 
 /**
  * The value of one of the options, or its default.

@@ -15,7 +15,7 @@ import {
   isRequestError,
   NO_HEADERS,
   type Reply,
-  writeReplyHead,
+  replyHeaders,
 } from "./reply.ts";
 import { nameRequest, publishAnswer } from "./request-message.ts";
 
@@ -109,25 +109,20 @@ export interface Exchange {
 /**
  * Answers a request whose body may be unread.
  *
+ * @param closes whether the connection closes whatever the client still sends.
  * @returns the request's id, as the answer names it; `undefined` if the request was answered before.
  */
-export function answer({ req, res, lingering }: Exchange, reply: Reply): string | undefined {
+export function answer(
+  { req, res, lingering }: Exchange,
+  reply: Reply,
+  closes = false,
+): string | undefined {
   if (res.headersSent) return undefined; // the connection's own failure was reported first
-  if (hasRest(req) && (isLastAnswer(res) || isLargeRest(req))) lingerAfterEnd(req, res, lingering);
-  return send(req, res, reply);
-}
-
-/** Answers, and closes the connection whatever the client still sends. */
-export function answerAndClose({ req, res, lingering }: Exchange, reply: Reply): void {
-  if (res.headersSent) return;
-  lingerAfterEnd(req, res, lingering);
-  send(req, res, reply);
-}
-
-function send(req: IncomingMessage, res: ServerResponse, reply: Reply): string {
+  const isCutOff = hasRest(req) && (isLastAnswer(res) || isLargeRest(req));
+  if (closes || isCutOff) lingerAfterEnd(req, res, lingering);
   const requestId = nameRequest(req);
   if (!trySendWhole(res, reply, requestId)) {
-    writeReplyHead(res, reply, requestId);
+    res.writeHead(reply.status, replyHeaders(reply, requestId));
     res.end(reply.body); // in one write with the head; Node discards a small rest by itself
   }
   publishAnswer(reply, requestId, req);
@@ -147,16 +142,11 @@ export function answerNobody(req: IncomingMessage, res: ServerResponse): void {
   if (!res.headersSent) publishAnswer({ status: 0, cut: true }, nameRequest(req), req);
 }
 
-/** Answers on a connection that has no response to answer with, and closes it. */
-export function answerSocket(
-  socket: Socket,
-  reply: Reply,
-  lingering: Lingering,
-  req?: IncomingMessage,
-): void {
-  const requestId = nameRequest(req);
+/** Answers bytes that never became a request, and closes the connection. */
+export function answerSocket(socket: Socket, reply: Reply, lingering: Lingering): void {
+  const requestId = nameRequest();
   lingering.close(socket, encodeReply(reply, requestId));
-  publishAnswer(reply, requestId, req);
+  publishAnswer(reply, requestId);
 }
 
 /**
@@ -283,7 +273,7 @@ export function trySendWhole(res: ServerResponse, reply: Reply, requestId: strin
     res.statusCode = 200;
     res.statusMessage = "OK";
   } else {
-    writeReplyHead(res, reply, requestId);
+    res.writeHead(200, replyHeaders(reply, requestId));
     const [, start, middle, ending] = AROUND_LENGTH_AND_ID.exec(internals._header ?? "") ?? [];
     if (start === undefined || middle === undefined || ending === undefined) {
       res.end(body);

@@ -6,13 +6,14 @@
  * for the answers to the good requests before it. After an answer that closes the connection no
  * request is carried out, and at most one more is kept in memory.
  */
-import type { IncomingMessage, ServerResponse } from "node:http";
+import { type IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import v8 from "node:v8";
-import { PlantStoreError } from "../core/errors.ts";
+import type { PlantStoreError } from "../core/errors.ts";
+import { type Numbers, readNumber } from "../core/options.ts";
 import {
   afterAnswer,
-  answerAndClose,
+  answer,
   answerSocket,
   closeAfter,
   ignoreFollowing,
@@ -22,11 +23,11 @@ import {
 import { DirectRequest } from "./body.ts";
 import { Budget, heldBytes, overloaded } from "./budget.ts";
 import type { Listener } from "./listener.ts";
-import { errorReply, type Reply } from "./reply.ts";
+import { errorReply } from "./reply.ts";
 import { describeParserFault, findFramingFault } from "./request-head.ts";
 
 /** For how long nothing may move on a connection, in milliseconds. */
-export interface StandstillTimes {
+interface StandstillTimes {
   /** Between an answer and the next request. */
   readonly idleMs: number;
   /** While an answer is due, or before the first request. */
@@ -228,12 +229,15 @@ export class Connections {
   /** During a drain: how many looks are left for request heads that still arrive. */
   #drainLooks: number | undefined;
 
-  /** @param lookMs how often each connection is looked at. */
-  constructor(listener: Listener, times: StandstillTimes, lookMs: number) {
+  /** @throws TypeError or RangeError for a number out of its range. */
+  constructor(listener: Listener, options: Numbers) {
     this.#listener = listener;
     this.#lingering = listener.lingering;
-    this.#times = times;
-    this.#lookMs = lookMs;
+    this.#times = {
+      idleMs: readNumber(options, "keepAliveTimeoutMs"),
+      stallMs: readNumber(options, "stallTimeoutMs"),
+    };
+    this.#lookMs = readNumber(options, "connectionCheckIntervalMs");
   }
 
   add(socket: Socket): void {
@@ -324,8 +328,9 @@ export class Connections {
     else if (res?.req.complete === false) this.#refuseBody(res, fault);
     else if (!isLastAnswer(res)) {
       const { rawPacket } = cause as { rawPacket?: Buffer };
-      const origin = this.#listener.cors?.guessOrigin(rawPacket, res?.req.headers.origin);
-      const reply = this.#errorReply(fault, origin);
+      const { cors } = this.#listener;
+      const origin = cors?.guessOrigin(rawPacket, res?.req.headers.origin);
+      const reply = cors?.markReply(errorReply(fault), origin) ?? errorReply(fault);
       afterAnswer(res, () => answerSocket(socket, reply, this.#lingering));
     }
   }
@@ -334,32 +339,20 @@ export class Connections {
   #refuseBody(res: ServerResponse, fault: PlantStoreError): void {
     const { req } = res;
     if (!res.headersSent) {
-      answerAndClose({ req, res, lingering: this.#lingering }, errorReply(fault));
+      answer({ req, res, lingering: this.#lingering }, errorReply(fault), true);
       if (req instanceof DirectRequest) req.stopCollecting();
     } else if (!isLastAnswer(res)) req.socket.destroy();
   }
 
-  #errorReply(fault: unknown, origin: string | undefined): Reply {
-    const reply = errorReply(fault);
-    return this.#listener.cors?.markReply(reply, origin) ?? reply;
-  }
-
-  /** CONNECT names no path of ours: after its token was accepted, the answer is 404. */
-  async refuseConnect(req: IncomingMessage, socket: Socket): Promise<void> {
-    socket.on("error", () => socket.destroy()); // the parser has let go of the socket
-    const connection = this.#connections.get(socket);
-    if (connection !== undefined) connection.unanswered++; // for good: its answer is the last
-    const fault = findFramingFault(req) ?? (await this.#judgeConnect(req));
-    const reply = this.#errorReply(fault, req.headers.origin);
-    afterAnswer(connection?.res, () => answerSocket(socket, reply, this.#lingering, req));
-  }
-
-  async #judgeConnect(req: IncomingMessage): Promise<unknown> {
-    try {
-      await this.#listener.authenticator.authenticate(req);
-    } catch (error) {
-      return error;
-    }
-    return new PlantStoreError("not_found", "CONNECT: expected a request for a plant store");
+  /** CONNECT is answered like any request, 401 or 404, and last. Node has let go of the socket. */
+  connect(req: IncomingMessage, socket: Socket): void {
+    socket.on("error", () => socket.destroy());
+    afterAnswer(this.#connections.get(socket)?.res, () => {
+      const res = new ServerResponse(req);
+      res.shouldKeepAlive = false;
+      res.assignSocket(socket);
+      res.on("finish", () => this.#lingering.close(socket));
+      this.handle(req, res);
+    });
   }
 }

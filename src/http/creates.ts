@@ -4,6 +4,7 @@
  * A request and its body borrow from their budgets until the answer. A plant is answered once it is
  * durable, and a request that was answered before its body was whole creates none.
  */
+import { type Numbers, readNumber } from "../core/options.ts";
 import { encodePlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import type { PlantService, VerifiedToken } from "../core/services.ts";
 import { answer, answerFailure, answerNobody, type Exchange } from "./answer.ts";
@@ -14,12 +15,6 @@ import { okReply } from "./reply.ts";
 import { requireJson } from "./request-head.ts";
 import { notesOf } from "./request-message.ts";
 
-export interface CreateLimits {
-  readonly bodyBytesMax: number;
-  readonly pendingBytesMax: number;
-  readonly pendingRequestsMax: number;
-}
-
 export class Creates {
   /** How many creates there were so far. */
   count = 0;
@@ -29,12 +24,13 @@ export class Creates {
   readonly #requests: Budget;
   readonly #bodies: Budget;
 
-  constructor(plants: PlantService, authenticator: Authenticator, limits: CreateLimits) {
+  /** @throws TypeError or RangeError for a number out of its range. */
+  constructor(plants: PlantService, authenticator: Authenticator, options: Numbers) {
     this.#plants = plants;
     this.#authenticator = authenticator;
-    this.#bodyBytesMax = limits.bodyBytesMax;
-    this.#requests = new Budget(limits.pendingRequestsMax);
-    this.#bodies = new Budget(limits.pendingBytesMax);
+    this.#bodyBytesMax = readNumber(options, "bodyBytesMax");
+    this.#requests = new Budget(readNumber(options, "pendingRequestsMax"));
+    this.#bodies = new Budget(readNumber(options, "pendingBytesMax"));
   }
 
   /**

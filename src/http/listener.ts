@@ -11,7 +11,6 @@ import { assertMethods, normalizeBasePath, readNumber } from "../core/options.ts
 import type { PlantService, TokenVerifier, VerifiedToken } from "../core/services.ts";
 import {
   answer,
-  answerAndClose,
   answerFailure,
   closeAfter,
   type Exchange,
@@ -81,9 +80,9 @@ function isOffer({ headers: { upgrade, connection } }: IncomingMessage): boolean
 
 /** @internal */
 export class Listener {
-  readonly authenticator: Authenticator;
   readonly cors: Cors | undefined;
   readonly lingering: Lingering;
+  readonly #authenticator: Authenticator;
   readonly #creates: Creates;
   readonly #reads: Reads;
   readonly #basePath: string;
@@ -93,16 +92,12 @@ export class Listener {
     assertMethods("plants", plants, ["create", "get", "list"], ["listLines"]);
     assertMethods("tokens", tokens, ["verify"], ["isCurrent"]);
     this.lingering = lingering;
-    this.authenticator = new Authenticator(tokens);
+    this.#authenticator = new Authenticator(tokens);
     this.cors = Cors.of(options.corsOrigins);
     this.#basePath = normalizeBasePath(basePath);
-    this.#creates = new Creates(plants, this.authenticator, {
-      bodyBytesMax: readNumber(options, "bodyBytesMax"),
-      pendingBytesMax: readNumber(options, "pendingBytesMax"),
-      pendingRequestsMax: readNumber(options, "pendingRequestsMax"),
-    });
+    this.#creates = new Creates(plants, this.#authenticator, options);
     const readBytesMax = readNumber(options, "readBytesMax");
-    this.#reads = new Reads(plants, this.authenticator, readBytesMax, () => this.#creates.count);
+    this.#reads = new Reads(plants, this.#authenticator, readBytesMax, () => this.#creates.count);
   }
 
   /** In somebody else's server; http/connections judges the framing in ours. */
@@ -116,7 +111,7 @@ export class Listener {
   refuse(req: IncomingMessage, res: ServerResponse, fault: unknown): void {
     if (res.headersSent) return;
     this.cors?.mark(req, res);
-    answerAndClose({ req, res, lingering: this.lingering }, errorReply(fault));
+    answer({ req, res, lingering: this.lingering }, errorReply(fault), true);
   }
 
   /** Handles one request; `sendContinue` is called before its body is read. Never throws. */
@@ -130,7 +125,7 @@ export class Listener {
     }
     if (this.cors !== undefined && this.#isPreflight(exchange, this.cors)) return;
     try {
-      const sender = this.authenticator.authenticate(req);
+      const sender = this.#authenticator.authenticate(req);
       if (sender instanceof Promise) {
         sender
           .then((verified) => this.#admit(exchange, verified))
@@ -157,7 +152,8 @@ export class Listener {
     if (res.headersSent) return; // a timeout, while the token was looked up
     const notes = notesOf(req);
     if (notes !== undefined) notes.token = sender.name;
-    const route = findRoute(req.url ?? "", this.#basePath);
+    // CONNECT names no path, whatever its target looks like.
+    const route = req.method === "CONNECT" ? undefined : findRoute(req.url ?? "", this.#basePath);
     if (route === undefined) throw notFound(this.#basePath);
     const operation = route.resource.operations.get(req.method ?? "");
     if (operation === undefined) {

@@ -70,13 +70,8 @@ export class PlantServer {
    * (`NUMBER_OPTIONS`); Error if certificate and key do not belong together.
    */
   static async start(options: ServerOptions): Promise<PlantServer> {
-    const lookMs = readNumber(options, "connectionCheckIntervalMs");
-    const times = {
-      idleMs: readNumber(options, "keepAliveTimeoutMs"),
-      stallMs: readNumber(options, "stallTimeoutMs"),
-    };
-    const connections = new Connections(new Listener(options), times, lookMs);
-    const server = createServer(options, connections, lookMs, await isDirectSafe());
+    const connections = new Connections(new Listener(options), options);
+    const server = createServer(options, connections, await isDirectSafe());
     await listen(server, options);
     server.on("error", (error) => publishWarning("Cannot accept a connection", error));
     return new PlantServer(server, connections, options);
@@ -126,12 +121,7 @@ export class PlantServer {
   }
 }
 
-function createServer(
-  options: ServerOptions,
-  connections: Connections,
-  lookMs: number,
-  isDirect: boolean,
-): Server {
+function createServer(options: ServerOptions, connections: Connections, isDirect: boolean): Server {
   const { tls } = options;
   const requestTimeoutMs = readNumber(options, "requestTimeoutMs");
   const settings = {
@@ -140,7 +130,7 @@ function createServer(
     headersTimeout: Math.min(readNumber(options, "headerTimeoutMs"), requestTimeoutMs),
     requestTimeout: requestTimeoutMs,
     keepAliveTimeout: 0, // http/connections times connections
-    connectionsCheckingInterval: lookMs,
+    connectionsCheckingInterval: readNumber(options, "connectionCheckIntervalMs"),
     // NODE_OPTIONS=--insecure-http-parser would let one request be read as two.
     insecureHTTPParser: false,
     // Node's own refusal has no body, and it accepts two Host headers.
@@ -160,7 +150,7 @@ function createServer(
   server.on("checkContinue", (req: IncomingMessage, res: ServerResponse) => {
     connections.handle(req, res, () => res.writeContinue());
   });
-  server.on("connect", (req, socket: Socket) => void connections.refuseConnect(req, socket));
+  server.on("connect", (req, socket: Socket) => connections.connect(req, socket));
   server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
     connections.refuse(socket as Socket, error);
   });
