@@ -14,16 +14,16 @@ import { LOG_NAME, TOKEN_LOG_NAME } from "../core/file-names.ts";
 import { type Checkpoint, readCheckpoint, writeCheckpoint } from "../log/checkpoint.ts";
 import { LogFile } from "../log/file.ts";
 import { ensureDirectory, syncDirectory } from "../log/folder.ts";
-import { LOG_START, lineError } from "../log/reader.ts";
+import { lineError } from "../log/reader.ts";
 import { ioError } from "../log/system-error.ts";
 import { LogScan } from "./log-scan.ts";
 import {
+  assertMatches,
+  assertReaches,
   findReadable,
-  mismatchError,
   openLogForReading,
   type Readable,
-  refuseShorter,
-} from "./readable-log.ts";
+} from "./plant-log.ts";
 
 export interface BackupReport {
   readonly plants: number;
@@ -36,9 +36,8 @@ export interface BackupReport {
  *
  * @param target the folder to make; it must not exist.
  * @param onProgress receives how many bytes of the copy are verified, about once a MiB.
- * @param onOpen called when all of the data directory is open, which is not looked at again, and
- * before anything is made; returns the path of the target from then on. So a program may read as
- * one user and write as another.
+ * @param onOpen called after all that is copied was opened, and before anything is made; returns the
+ * path of the target from then on. So a program may read as one user and write as another.
  * @throws PlantStoreError `io_error` if the target exists or the system refuses, `locked` if the
  * process that holds the directory does not answer, `corruption` if the log is damaged: a backup of
  * it would be none.
@@ -55,42 +54,32 @@ export async function backup(
   try {
     const checkpoint = await readCheckpoint(plants.path);
     const readable = await findReadable(directory, plants);
-    tokens = await LogFile.openForReading(path.join(path.resolve(directory), TOKEN_LOG_NAME));
-    return await copyInto(onOpen(), { plants, checkpoint, readable, tokens }, onProgress);
+    const tokensPath = path.join(path.resolve(directory), TOKEN_LOG_NAME);
+    tokens = await LogFile.openForReading(tokensPath);
+    return await makeFolder(onOpen(), async (folder) => {
+      // The token log as it is: a last event counts also without its line feed.
+      if (tokens !== undefined) {
+        await (await copyFile(tokens, path.join(folder, TOKEN_LOG_NAME), tokens.size())).close();
+      }
+      return copyPlants(plants, readable, checkpoint, path.join(folder, LOG_NAME), onProgress);
+    });
   } finally {
     await tokens?.close();
     await plants.close();
   }
 }
 
-/** What a backup copies, open. */
-interface Source {
-  readonly plants: LogFile;
-  readonly checkpoint: Checkpoint | undefined;
-  readonly readable: Readable;
-  /** Absent if there is no token log. */
-  readonly tokens: LogFile | undefined;
-}
-
-async function copyInto(
-  target: string,
-  source: Source,
-  onProgress: ((bytes: number, total: number) => void) | undefined,
-): Promise<BackupReport> {
+/** Makes a folder with all that `fill` puts into it, or nothing. */
+async function makeFolder<T>(target: string, fill: (folder: string) => Promise<T>): Promise<T> {
   refuseExisting(target);
   const partial = `${path.resolve(target)}.partial-${randomBytes(4).toString("hex")}`;
   await ensureDirectory(partial);
   try {
-    const report = await copyPlants(source, partial, onProgress);
-    // The token log as it is: a last event counts also without its line feed.
-    if (source.tokens !== undefined) {
-      const { tokens } = source;
-      await (await copyFile(tokens, path.join(partial, TOKEN_LOG_NAME), tokens.size())).close();
-    }
+    const result = await fill(partial);
     await syncDirectory(partial);
     fs.renameSync(partial, target);
     await syncDirectory(path.dirname(path.resolve(target)));
-    return report;
+    return result;
   } catch (cause) {
     fs.rmSync(partial, { recursive: true, force: true });
     if (cause instanceof PlantStoreError) throw cause;
@@ -102,31 +91,31 @@ function refuseExisting(target: string): void {
   let found: fs.Stats | undefined;
   try {
     found = fs.lstatSync(target, { throwIfNoEntry: false });
-  } catch {} // making it will say why it cannot be
+  } catch {} // making it will report the fault
   if (found === undefined) return;
   throw new PlantStoreError("io_error", `Cannot back up to "${target}": it exists already`);
 }
 
 async function copyPlants(
-  { plants, checkpoint, readable: { end, lastLine } }: Source,
-  targetDirectory: string,
+  plants: LogFile,
+  { end, lastLine }: Readable,
+  checkpoint: Checkpoint | undefined,
+  targetPath: string,
   onProgress: ((bytes: number, total: number) => void) | undefined,
 ): Promise<BackupReport> {
-  const copy = await copyFile(plants, path.join(targetDirectory, LOG_NAME), end);
+  const copy = await copyFile(plants, targetPath, end);
   try {
     if (lastLine.length > 0) await copy.appendOrThrow(lastLine);
-    const size = copy.size();
-    refuseShorter(plants.path, size, checkpoint);
-    const scan = new LogScan(copy, {
+    assertReaches(plants.path, checkpoint, copy.end);
+    const scan = await LogScan.run(copy, copy.end, {
       checkpoint,
       onFault: ({ kind, position, reason }) => {
         if (kind !== "repeat") throw lineError(plants.path, position, reason);
       },
       onProgress,
     });
-    await scan.run(LOG_START, size);
-    if (!scan.matchesCheckpoint) throw mismatchError(plants.path, checkpoint);
-    await writeCheckpoint(copy.path, scan.end);
+    assertMatches(plants.path, checkpoint, scan);
+    await writeCheckpoint(targetPath, scan.end);
     return { plants: scan.index.size, bytes: scan.end.bytes };
   } finally {
     await copy.close();

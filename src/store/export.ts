@@ -2,12 +2,11 @@
  * The plants of a data directory that another process may be writing: `export`, `list`, and reading
  * in a program.
  *
- * Takes no lock and changes nothing; how far it reads is decided in store/readable-log. What comes
- * before a damaged line is good, so it is given out before the fault is thrown: hence each `yield`
- * in a `finally`.
+ * Takes no lock and changes nothing; store/plant-log decides how far it reads. The lines before a
+ * damaged one are good, so they are given out before the fault is thrown: hence each `yield` in a
+ * `finally`.
  */
-import { encodeNewPlant, isSamePlant, type NewPlant } from "../core/plant.ts";
-import { holdsUnsafe } from "../core/text.ts";
+import { isSamePlant, type NewPlant } from "../core/plant.ts";
 import type { LogFile } from "../log/file.ts";
 import type { LinePosition } from "../log/format.ts";
 import {
@@ -21,8 +20,8 @@ import {
   visitLines,
 } from "../log/reader.ts";
 import { IdIndex } from "./id-index.ts";
-import { checkLines, decodeRecord, LineRuns, type PlantTaker } from "./plant-lines.ts";
-import { findReadable, openLogForReading } from "./readable-log.ts";
+import { appendListed, checkLines, decodeRecord, LineRuns } from "./plant-lines.ts";
+import { findReadable, openLogForReading } from "./plant-log.ts";
 
 /** What is decoded at once: a few milliseconds of the caller's event loop. */
 const PLANTS_BLOCKS: BlockOptions = { blockBytes: 256 * 1024 };
@@ -66,24 +65,16 @@ export async function* listLogLines(directory: string): AsyncGenerator<Buffer> {
   for await (const { block, file } of readDurableBlocks(directory)) {
     const lines = new LineRuns(block.bytes);
     const repeats: Repeat[] = [];
-    // A line that was written by hand may hold raw what the form of a list escapes.
-    const isEscaped = !holdsUnsafe(block.bytes.toString());
-    const take: PlantTaker = (start, end, _line, idLow, idHigh) => {
-      if (!isEscaped) return false;
-      if (index.addWords(idLow, idHigh, block.offset + start) !== undefined) return false;
-      lines.add(start, end + 1);
-      return true;
-    };
+    const isFirst = (idLow: number, idHigh: number, offset: number) =>
+      index.addWords(idLow, idHigh, offset) === undefined;
     try {
-      checkLines(block, take, (line, position) => {
-        const plant = decodeRecord(line, file.path, position);
+      appendListed(lines, block, file.path, isFirst, (plant, position) => {
         const first = index.add(plant.id, position.offset);
-        if (first === undefined) lines.insert(`${encodeNewPlant(plant)}\n`);
-        else repeats.push({ plant, position, first });
+        if (first !== undefined) repeats.push({ plant, position, first });
+        return first === undefined;
       });
     } finally {
-      const bytes = lines.join();
-      if (bytes.length > 0) yield bytes;
+      yield lines.join();
       for (const repeat of repeats) await checkRepeat(file, repeat);
     }
   }
@@ -104,19 +95,21 @@ async function checkRepeat(file: LogFile, { plant, position, first }: Repeat): P
 export async function* exportLines(directory: string): AsyncGenerator<Buffer> {
   for await (const { block, file } of readDurableBlocks(directory)) {
     const lines = new LineRuns(block.bytes);
-    const take: PlantTaker = (start, end) => {
-      lines.add(start, end + 1);
-      return true;
-    };
     try {
-      checkLines(block, take, (line, position) => {
-        decodeRecord(line, file.path, position);
-        const start = position.offset - block.offset;
-        lines.add(start, start + line.length + 1);
-      });
+      checkLines(
+        block,
+        (start, end) => {
+          lines.add(start, end + 1);
+          return true;
+        },
+        (line, position) => {
+          decodeRecord(line, file.path, position);
+          const start = position.offset - block.offset;
+          lines.add(start, start + line.length + 1);
+        },
+      );
     } finally {
-      const bytes = lines.join();
-      if (bytes.length > 0) yield bytes;
+      yield lines.join();
     }
   }
 }

@@ -3,27 +3,29 @@
  * computes the checksum of all bytes.
  *
  * A start, `verify`, `repair` and `backup` look at a log through this file, so what makes a line
- * good is decided here alone. What to do about a bad line is not known here. An id may occur twice
- * with the same content (an editor's doing).
+ * good is decided here alone; what to do about a bad line is not. An id may occur twice with the
+ * same content (an editor's doing).
  */
 import { crc32 } from "node:zlib";
 import { PlantStoreError } from "../core/errors.ts";
 import { isSamePlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import { type Checkpoint, EMPTY_LOG, extendCheckpoint } from "../log/checkpoint.ts";
 import type { LogFile } from "../log/file.ts";
-import type { LinePosition } from "../log/format.ts";
+import { LINE_FEED, type LinePosition } from "../log/format.ts";
 import {
+  endOfLines,
   estimateLines,
   type LineBlock,
+  LOG_START,
   positionAfter,
   readBlocks,
-  readLineAt,
+  readLinesAt,
   readTail,
 } from "../log/reader.ts";
 import { ioError } from "../log/system-error.ts";
 import { IdIndex } from "./id-index.ts";
 import { IdLoader } from "./id-loader.ts";
-import { checkLines, type PlantTaker } from "./plant-lines.ts";
+import { checkLines, type PlantTaker, parseLine } from "./plant-lines.ts";
 
 export type { LinePosition };
 
@@ -43,10 +45,10 @@ export interface LineFault {
 
 /** @internal */
 export interface ScanOptions {
-  /** Receives every fault, in the order of their places. What it throws ends the scan. */
+  /** Receives every fault, in the order of their places. An error it throws ends the scan. */
   readonly onFault: (fault: LineFault) => void;
   /** Whether an unreadable line lost pages in a power cut. Default: none did. */
-  readonly isLost?: (line: Buffer, position: LinePosition) => boolean;
+  readonly isLost?: ((line: Buffer, position: LinePosition) => boolean) | undefined;
   /** The last checkpoint of the log. */
   readonly checkpoint?: Checkpoint | undefined;
   /** Receives how many bytes were read, and of how many, about once a MiB. */
@@ -58,89 +60,81 @@ const LOST_PAGES =
 
 /** @internal */
 export class LogScan {
-  readonly #file: LogFile;
-  readonly #options: ScanOptions;
-  #index = new IdIndex();
-  /** Made by the first run, which knows how large to make the index. */
-  #loader: IdLoader | undefined;
-  #end = EMPTY_LOG;
-  #matchesCheckpoint: boolean;
-
-  constructor(file: LogFile, options: ScanOptions) {
-    this.#file = file;
-    this.#options = options;
-    const { checkpoint = EMPTY_LOG } = options;
-    this.#matchesCheckpoint =
-      checkpoint.bytes === EMPTY_LOG.bytes && checkpoint.crc32 === EMPTY_LOG.crc32;
-  }
-
-  /** The ids of what was scanned; the same object from the end of the first run on. */
-  get index(): IdIndex {
-    return this.#index;
-  }
-
+  /** The ids of what was scanned. */
+  readonly index: IdIndex;
   /**
    * What was scanned so far, as the checkpoint of a log that ends there. A line that lost pages
    * counts as the spaces that a start overwrites it with.
    */
-  get end(): Checkpoint {
-    return this.#end;
-  }
-
+  end = EMPTY_LOG;
+  /** Where the lines that were scanned end. */
+  tail = LOG_START;
+  /** Whether what follows them is a new plant that lacks only its line feed: a start completes it. */
+  isTailNew = false;
   /** Whether the bytes up to the checkpoint's length were seen and have its checksum. */
-  get matchesCheckpoint(): boolean {
-    return this.#matchesCheckpoint;
-  }
+  matchesCheckpoint: boolean;
+  readonly #file: LogFile;
+  readonly #options: ScanOptions;
+  readonly #loader: IdLoader;
+  /** For lines that come again, and for the first lines of their ids. */
+  readonly #repeats: LineWindow;
+  readonly #firsts: LineWindow;
 
-  /** Scans the whole lines between two places; returns where they end. */
-  async run(start: LinePosition, end: number): Promise<LinePosition> {
-    this.#loader ??= await this.#makeLoader(end);
-    const loader = this.#loader;
-    let reached = start;
-    try {
-      for await (const block of readBlocks(this.#file, start, end, { isLent: true })) {
-        const unreadable = this.#takeBlock(block, loader);
-        reached = positionAfter(block);
-        if (unreadable.length > 0 || loader.hasRepeats) await this.#report(unreadable, loader);
-        this.#options.onProgress?.(reached.offset, end);
-      }
-    } catch (error) {
-      const isUnreadableFile = error instanceof PlantStoreError && error.code === "io_error";
-      if (isUnreadableFile) await this.#report([], loader); // what was read before
-      throw error;
-    }
-    await this.#report([], loader);
-    return reached;
+  private constructor(file: LogFile, ids: number, options: ScanOptions) {
+    this.#file = file;
+    this.#options = options;
+    this.index = new IdIndex(ids);
+    this.#loader = new IdLoader(this.index, ids);
+    this.#repeats = new LineWindow(file);
+    this.#firsts = new LineWindow(file);
+    const { bytes, crc32: sum } = options.checkpoint ?? EMPTY_LOG;
+    this.matchesCheckpoint = bytes === EMPTY_LOG.bytes && sum === EMPTY_LOG.crc32;
   }
 
   /**
-   * Judges what follows the last line feed, without adding it to the index.
+   * Scans the whole lines of the first `size` bytes, and judges what follows them.
    *
-   * @returns whether it is a new plant, which a start completes.
+   * @throws PlantStoreError `io_error` if the file cannot be read, after it has reported the faults
+   * found before; `corruption` for a line of more than 512 MiB.
    */
-  async inspectTail(tail: LinePosition): Promise<boolean> {
-    const rest = await readTail(this.#file, tail.offset, this.#file.size());
-    const plant = rest === undefined ? "" : parseLine(rest);
-    if (rest === undefined || typeof plant === "string") return false;
-    if (this.#index.get(plant.id) === undefined) return true;
-    this.#options.onFault(await this.#compare(plant, tail, rest.length + 1));
-    return false;
+  static async run(file: LogFile, size: number, options: ScanOptions): Promise<LogScan> {
+    const end = await endOfLines(file, size);
+    const scan = new LogScan(file, await estimateIds(file, end, options.checkpoint), options);
+    await scan.goOn(end);
+    await scan.#inspectTail(size);
+    return scan;
   }
 
-  /** An index that has to grow moves every id several times: 150 ns an id. */
-  async #makeLoader(end: number): Promise<IdLoader> {
-    const { bytes, records } = this.#options.checkpoint ?? EMPTY_LOG;
-    let ids = records;
-    if (end > bytes) {
-      const lines = await estimateLines(this.#file, end).catch(() => 0); // the scan will throw
-      ids += Math.ceil(lines * (1 - bytes / end));
+  /** Scans the lines that follow, up to `end`, where a line ends. */
+  async goOn(end: number): Promise<void> {
+    try {
+      for await (const block of readBlocks(this.#file, this.tail, end, { isLent: true })) {
+        const unreadable = this.#takeBlock(block);
+        this.tail = positionAfter(block);
+        if (unreadable.length > 0 || this.#loader.hasRepeats) await this.#report(unreadable);
+        this.#options.onProgress?.(this.tail.offset, end);
+      }
+    } catch (error) {
+      if ((error as PlantStoreError).code === "io_error") await this.#report([]);
+      throw error;
     }
-    this.#index = new IdIndex(ids);
-    return new IdLoader(this.#index, ids);
+    await this.#report([]);
+  }
+
+  /** Judges what follows the last line feed, without adding it to the index. */
+  async #inspectTail(size: number): Promise<void> {
+    const rest = await readTail(this.#file, this.tail.offset, size);
+    const plant = rest && parseLine(rest);
+    if (rest === undefined || plant === undefined || plant instanceof PlantStoreError) return;
+    this.isTailNew = this.index.get(plant.id) === undefined;
+    if (!this.isTailNew) {
+      this.#options.onFault(await this.#compare(plant, this.tail, rest.length + 1));
+    }
   }
 
   /** Adds the plants of a block, and returns its lines that are none. */
-  #takeBlock(block: LineBlock, loader: IdLoader): LineFault[] {
+  #takeBlock(block: LineBlock): LineFault[] {
+    const loader = this.#loader;
     const unreadable: LineFault[] = [];
     let records = 0;
     const take: PlantTaker = (start, _, line, idLow, idHigh) => {
@@ -150,7 +144,7 @@ export class LogScan {
     };
     checkLines(block, take, (line, position) => {
       const found = parseLine(line);
-      if (typeof found !== "string") {
+      if (!(found instanceof PlantStoreError)) {
         loader.add(found.id, position.offset, position.line);
         records++;
         return;
@@ -158,7 +152,7 @@ export class LogScan {
       const isLost = this.#options.isLost?.(line, position) === true;
       if (isLost) line.fill(" ");
       const kind = isLost ? "mendable" : "unreadable";
-      const reason = isLost ? LOST_PAGES : found;
+      const reason = isLost ? LOST_PAGES : found.message;
       unreadable.push({ kind, position, bytes: line.length + 1, reason });
     });
     this.#extend(block.bytes, records);
@@ -167,58 +161,78 @@ export class LogScan {
 
   #extend(bytes: Buffer, records: number): void {
     const { checkpoint } = this.#options;
-    const missing = (checkpoint?.bytes ?? 0) - this.#end.bytes;
+    const missing = (checkpoint?.bytes ?? 0) - this.end.bytes;
     if (missing > 0 && missing <= bytes.length) {
-      const sum = crc32(bytes.subarray(0, missing), this.#end.crc32);
-      this.#matchesCheckpoint = sum === checkpoint?.crc32;
+      const sum = crc32(bytes.subarray(0, missing), this.end.crc32);
+      this.matchesCheckpoint = sum === checkpoint?.crc32;
     }
-    this.#end = extendCheckpoint(this.#end, bytes, records);
+    this.end = extendCheckpoint(this.end, bytes, records);
   }
 
   /** Reports unreadable lines, and the repeats among all plants so far, in their order. */
-  async #report(unreadable: readonly LineFault[], loader: IdLoader): Promise<void> {
-    const repeats = (await loader.flush()).map((position) => ({ position }));
-    const inOrder = [...unreadable, ...repeats].sort(
-      (a, b) => a.position.offset - b.position.offset,
-    );
-    for (const each of inOrder) {
-      this.#options.onFault("kind" in each ? each : await this.#judgeRepeat(each.position));
+  async #report(unreadable: readonly LineFault[]): Promise<void> {
+    const faults = [...unreadable];
+    for (const position of await this.#loader.flush()) {
+      const { plant, bytes } = await this.#readAgain(this.#repeats, position.offset);
+      faults.push(await this.#compare(plant, position, bytes));
     }
-  }
-
-  async #judgeRepeat(position: LinePosition): Promise<LineFault> {
-    const { plant, bytes } = await this.#readAgain(position.offset);
-    return this.#compare(plant, position, bytes);
+    faults.sort((a, b) => a.position.offset - b.position.offset);
+    for (const fault of faults) this.#options.onFault(fault);
   }
 
   /** Compares a plant with the first one of its id. */
   async #compare(plant: NewPlant, position: LinePosition, bytes: number): Promise<LineFault> {
-    const offset = this.#index.get(plant.id) as number;
-    const isRepeat = isSamePlant((await this.#readAgain(offset)).plant, plant);
+    const offset = this.index.get(plant.id) as number;
+    const { plant: first } = await this.#readAgain(this.#firsts, offset);
+    const isRepeat = isSamePlant(first, plant);
     const what = isRepeat ? "already" : "with another name or tag";
-    const reason = `id ${plant.id} stands at byte offset ${offset} ${what}`;
+    const reason = `id ${plant.id} is at byte offset ${offset} ${what}`;
     return { kind: isRepeat ? "repeat" : "conflict", position, bytes, reason };
   }
 
   /** The plant of a line that was read before, and the length of the line. */
-  async #readAgain(offset: number): Promise<{ readonly plant: NewPlant; readonly bytes: number }> {
+  async #readAgain(lines: LineWindow, offset: number): Promise<{ plant: NewPlant; bytes: number }> {
     try {
-      const line = await readLineAt(this.#file, offset, this.#end.bytes);
+      const line = await lines.read(offset, this.end.bytes);
       const plant = parseNewPlant(line);
-      if (this.#index.get(plant.id) !== undefined) return { plant, bytes: line.length + 1 };
+      if (this.index.get(plant.id) !== undefined) return { plant, bytes: line.length + 1 };
     } catch (cause) {
-      if (cause instanceof PlantStoreError && cause.code === "io_error") throw cause;
+      if ((cause as PlantStoreError).code === "io_error") throw cause;
     }
     throw ioError(`Cannot read "${this.#file.path}"`, "it was changed while it was read");
   }
 }
 
-/** The plant of a line, or what is wrong with it. */
-function parseLine(line: Buffer): NewPlant | string {
-  try {
-    return parseNewPlant(line);
-  } catch (error) {
-    if (error instanceof PlantStoreError) return error.message;
-    throw error;
+const WINDOW_BYTES = 32 * 1024;
+
+/** Reads single lines; those close after the last one that was read from the file cost no read. */
+class LineWindow {
+  readonly #file: LogFile;
+  #offset = 0;
+  #bytes: Buffer = Buffer.alloc(0);
+
+  constructor(file: LogFile) {
+    this.#file = file;
   }
+
+  /** The line at an offset, without its line feed; empty if no line ends before `end`. */
+  async read(offset: number, end: number): Promise<Buffer> {
+    if (offset < this.#offset || offset >= this.#offset + this.#bytes.length) {
+      this.#bytes = await readLinesAt(this.#file, offset, end, WINDOW_BYTES);
+      this.#offset = offset;
+    }
+    const start = offset - this.#offset;
+    return this.#bytes.subarray(start, this.#bytes.indexOf(LINE_FEED, start));
+  }
+}
+
+/** About how many ids a log holds: an index that has to grow moves every id several times. */
+async function estimateIds(
+  file: LogFile,
+  end: number,
+  { bytes, records }: Checkpoint = EMPTY_LOG,
+): Promise<number> {
+  if (end <= bytes) return records;
+  const lines = await estimateLines(file, end).catch(() => 0); // the scan will throw
+  return records + Math.ceil(lines * (1 - bytes / end));
 }

@@ -2,25 +2,33 @@
  * Opens the log of a data directory for writing, with an index that may be served from.
  *
  * Invariant. Every line is read before anything is changed, so a log that needs a person is left
- * exactly as it was found. Refused is whatever may concern an acknowledged plant: a line that cannot
- * be read, one id with two contents (either may be the acknowledged one), a log that is shorter than
+ * exactly as it was found. A log is refused if an acknowledged plant may be affected: a line cannot
+ * be read, one id has two contents (either may be the acknowledged one), or the log is shorter than
  * its checkpoint or differs from it. What a power cut leaves is mended (log/mend).
  */
 import { existsSync } from "node:fs";
-import fs from "node:fs/promises";
+import { publishWarning } from "../core/channels.ts";
 import { type Checkpoint, newCheckpointPath, readCheckpoint } from "../log/checkpoint.ts";
 import { type ByteRange, LogFile } from "../log/file.ts";
-import { removeLeftover } from "../log/folder.ts";
+import { ensureDirectory, removeLeftover, unpromisedFileSystem } from "../log/folder.ts";
+import type { DirectoryLock } from "../log/lock.ts";
 import { lostLineJudge, mendLog, rewriteLastBatch } from "../log/mend.ts";
-import { endOfLines, LOG_START, lineError } from "../log/reader.ts";
-import { ioError } from "../log/system-error.ts";
+import { lineError } from "../log/reader.ts";
 import type { IdIndex } from "./id-index.ts";
-import { type LineFault, LogScan } from "./log-scan.ts";
+import { LogScan } from "./log-scan.ts";
 import { isRecord } from "./plant-lines.ts";
-import { logPathOf, mismatchError, refuseMissing, refuseShorter } from "./readable-log.ts";
+import {
+  assertMatches,
+  assertReaches,
+  lockDirectory,
+  logPathOf,
+  removePersistedIndex,
+  repairedPath,
+} from "./plant-log.ts";
 
 /** A log that may be appended to. */
 export interface OpenedLog {
+  readonly lock: DirectoryLock;
   readonly file: LogFile;
   readonly index: IdIndex;
   /** The log as it is now: whole lines, all of them on disk. */
@@ -29,26 +37,44 @@ export interface OpenedLog {
   readonly checkpoint: Checkpoint | undefined;
 }
 
+type OnProgress = (bytes: number, total: number) => void;
+
+export interface OpenOptions {
+  /** The command that the error of another process names as the holder. */
+  readonly command: string;
+  readonly onProgress: OnProgress | undefined;
+  /** How much of the log other processes may read. */
+  readonly durableBytes: () => number | undefined;
+}
+
 /**
- * Opens a log for writing; creates it if there never was one. The caller holds the lock.
+ * Locks a directory and opens its log for writing; makes both if they are missing.
  *
- * @throws PlantStoreError `corruption`; `locked` if another process changes the log in the
- * meantime, in spite of the lock; `io_error`.
+ * @throws PlantStoreError `locked` if another process has the directory, or changes the log in spite
+ * of the lock; `corruption`; `io_error`.
  */
-export async function openLog(
-  directory: string,
-  onProgress?: (bytes: number, total: number) => void,
-): Promise<OpenedLog> {
-  const logPath = logPathOf(directory);
-  const checkpoint = await readCheckpoint(logPath);
-  if (!existsSync(logPath)) refuseMissing(logPath, checkpoint);
-  const file = await LogFile.open(logPath);
+export async function openLog(directory: string, options: OpenOptions): Promise<OpenedLog> {
+  await prepareDirectory(directory);
+  const lock = await lockDirectory(directory, options.command, options.durableBytes);
   try {
-    const { index, end } = await recover(file, checkpoint, onProgress);
-    if (end.bytes > 0) removeLeftovers(logPath);
-    return { file, index, end, checkpoint };
+    const logPath = logPathOf(directory);
+    const checkpoint = await readCheckpoint(logPath);
+    if (!existsSync(logPath)) assertReaches(logPath, checkpoint);
+    const file = await LogFile.open(logPath);
+    try {
+      const { index, end } = await recover(file, checkpoint, options.onProgress);
+      if (end.bytes > 0) {
+        // The log is good and nobody else writes here: killed processes left these.
+        removeLeftover(repairedPath(logPath));
+        removeLeftover(newCheckpointPath(logPath));
+      }
+      return { lock, file, index, end, checkpoint };
+    } catch (error) {
+      await file.close();
+      throw error;
+    }
   } catch (error) {
-    await file.close();
+    await lock.close();
     throw error;
   }
 }
@@ -56,64 +82,43 @@ export async function openLog(
 async function recover(
   file: LogFile,
   checkpoint: Checkpoint | undefined,
-  onProgress: ((bytes: number, total: number) => void) | undefined,
-): Promise<Pick<OpenedLog, "index" | "end">> {
+  onProgress: OnProgress | undefined,
+): Promise<LogScan> {
   const size = file.survey();
-  refuseShorter(file.path, size, checkpoint);
+  assertReaches(file.path, checkpoint, size);
   const damaged: ByteRange[] = [];
-  const scan = new LogScan(file, {
+  const scan = await LogScan.run(file, size, {
     checkpoint,
     isLost: await lostLineJudge(file, size, checkpoint?.bytes),
-    onFault: (fault) => {
-      if (fault.kind === "mendable") damaged.push({ ...fault.position, bytes: fault.bytes });
-      else refuse(file.path, fault);
+    onFault: ({ kind, position, bytes, reason }) => {
+      if (kind === "mendable") damaged.push({ ...position, bytes });
+      else if (kind !== "repeat") throw lineError(file.path, position, `${reason}; ${ADVICE}`);
     },
     onProgress,
   });
-  const tail = await scan.run(LOG_START, await endOfLines(file, size));
-  if (!scan.matchesCheckpoint) throw mismatchError(file.path, checkpoint);
-  await scan.inspectTail(tail);
+  assertMatches(file.path, checkpoint, scan);
 
   // Everything was read: from here on the log is changed.
   await removePersistedIndex(file.path);
-  const length = await mendLog(file, { damaged, tail, isRecord });
+  const length = await mendLog(file, { damaged, tail: scan.tail, isRecord });
   await rewriteLastBatch(file, length, checkpoint?.bytes);
-  await scan.run(tail, length); // the last record, if it was completed
-  return { index: scan.index, end: scan.end };
+  await scan.goOn(length); // the last record, if it was completed
+  return scan;
 }
 
-/**
- * Removes what a killed process left unfinished beside a log that holds something: the log was
- * found good, and no other process writes here.
- */
-function removeLeftovers(logPath: string): void {
-  removeLeftover(repairedPath(logPath));
-  removeLeftover(newCheckpointPath(logPath));
-}
+const ADVICE =
+  'restore the log from a backup, or have "plant-store repair" write one of what is readable';
 
-function refuse(logPath: string, { kind, position, reason }: LineFault): void {
-  if (kind === "repeat") return;
-  const advice =
-    'restore the log from a backup, or have "plant-store repair" write one of what is readable';
-  throw lineError(logPath, position, `${reason}; ${advice}`);
-}
-
-/**
- * Removes the index that earlier versions kept beside the log. Call it before the log is changed:
- * such a version must not trust an index that is out of date.
- *
- * @throws PlantStoreError `io_error`.
- */
-export async function removePersistedIndex(logPath: string): Promise<void> {
-  const indexPath = `${logPath}.index`;
-  try {
-    for (const each of [`${indexPath}.new`, indexPath]) await fs.rm(each, { force: true });
-  } catch (cause) {
-    throw ioError(`Cannot remove "${indexPath}"`, cause);
+/** Makes a directory if it is missing, and warns of what its place does not promise. */
+async function prepareDirectory(directory: string): Promise<void> {
+  const { isOpenToOthers } = await ensureDirectory(directory);
+  if (isOpenToOthers) {
+    publishWarning(`"${directory}" is open to other users; close it: chmod 700 "${directory}"`);
   }
-}
-
-/** Where a repair writes the new log; a repair that was killed leaves it there. */
-export function repairedPath(logPath: string): string {
-  return `${logPath}.repaired`;
+  const kind = unpromisedFileSystem(directory);
+  if (kind === undefined) return;
+  publishWarning(
+    `"${directory}" is on a ${kind} file system, which may let two processes write there, and may ` +
+      "lose answered plants in a power cut; use a local file system, such as ext4 or XFS",
+  );
 }

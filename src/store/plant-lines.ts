@@ -1,16 +1,17 @@
 /**
- * The lines of a block as plants: which lines are plants and with which ids, and the ranges of
- * lines that are passed on as they are.
+ * The lines of a block as plants: which lines are plants and with which ids, and the lines that are
+ * passed on as they are.
  *
  * Nearly every line has the form in which the store writes it and is recognised in place, without
  * an object or a string of its own. Every other line goes to a visitor, which judges it by the
- * general parser (core/plant). A line that is recognised here is a plant by that parser too.
+ * general parser (core/plant). A line that is recognised here is a plant by that parser, too.
  */
 import { isUtf8 } from "node:buffer";
 import { PlantStoreError } from "../core/errors.ts";
 import { EncodedPlantFinder } from "../core/plain-plant.ts";
-import { type NewPlant, parseNewPlant } from "../core/plant.ts";
-import { LINE_FEED } from "../log/format.ts";
+import { encodeNewPlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
+import { holdsUnsafe } from "../core/text.ts";
+import { LINE_FEED, type LinePosition } from "../log/format.ts";
 import {
   type LineBlock,
   type LinePlace,
@@ -84,22 +85,51 @@ export class LineRuns {
   }
 }
 
-/** @throws PlantStoreError `corruption` if the line is no plant; it names path and place. */
-export function decodeRecord(line: Buffer, path: string, place: LinePlace): NewPlant {
+/**
+ * Appends those lines of a block to `lines` that belong to a list, in the form of a list.
+ *
+ * @param isListed whether a plant belongs to the list, by the two words of its id and its offset.
+ * @param judge decides about every plant for which `isListed` is not true.
+ * @throws PlantStoreError `corruption` if a line is no plant; the lines before it are appended.
+ */
+export function appendListed(
+  lines: LineRuns,
+  block: LineBlock,
+  path: string,
+  isListed: (idLow: number, idHigh: number, offset: number) => boolean,
+  judge: (plant: NewPlant, position: LinePosition) => boolean,
+): void {
+  // A line that was written by hand may hold raw what the form of a list escapes.
+  const isEscaped = !holdsUnsafe(block.bytes.toString());
+  const take: PlantTaker = (start, end, _line, idLow, idHigh) => {
+    if (!isEscaped || !isListed(idLow, idHigh, block.offset + start)) return false;
+    lines.add(start, end + 1);
+    return true;
+  };
+  checkLines(block, take, (line, position) => {
+    const plant = decodeRecord(line, path, position);
+    if (judge(plant, position)) lines.insert(`${encodeNewPlant(plant)}\n`);
+  });
+}
+
+/** The plant of a line, or the error that says what is wrong with it. */
+export function parseLine(line: Buffer): NewPlant | PlantStoreError {
   try {
     return parseNewPlant(line);
-  } catch (cause) {
-    if (!(cause instanceof PlantStoreError)) throw cause;
-    throw lineError(path, place, cause.message, cause);
+  } catch (error) {
+    if (error instanceof PlantStoreError) return error;
+    throw error;
   }
+}
+
+/** @throws PlantStoreError `corruption`, which names path and place, if the line is no plant. */
+export function decodeRecord(line: Buffer, path: string, place: LinePlace): NewPlant {
+  const plant = parseLine(line);
+  if (plant instanceof PlantStoreError) throw lineError(path, place, plant.message, plant);
+  return plant;
 }
 
 /** Whether these bytes are a whole record. */
 export function isRecord(bytes: Buffer): boolean {
-  try {
-    parseNewPlant(bytes);
-    return true;
-  } catch {
-    return false;
-  }
+  return !(parseLine(bytes) instanceof PlantStoreError);
 }

@@ -1,26 +1,56 @@
 /**
- * The plants of an open store in the order of its log.
+ * Reads plants of an open store: one, or all in the order of the log.
  *
- * It reads blocks so small that a slow client holds little memory, and a fast one does not keep the
- * event loop from others. It gives what the index knows, so a plant that an editor doubled comes
+ * A list reads blocks so small that a slow client holds little memory, and a fast one does not keep
+ * the event loop from others. It gives what the index knows, so a plant that an editor doubled comes
  * once.
  */
 import { PlantStoreError } from "../core/errors.ts";
-import { encodeNewPlant, type NewPlant } from "../core/plant.ts";
-import { holdsUnsafe } from "../core/text.ts";
+import { Gate } from "../core/gate.ts";
+import { type NewPlant, parseNewPlant } from "../core/plant.ts";
 import type { LogFile } from "../log/file.ts";
-import {
-  type LineBlock,
-  type LineVisitor,
-  lineError,
-  readLinesAt,
-  visitLines,
-} from "../log/reader.ts";
+import { type LineBlock, lineError, readLineAt, readLinesAt, visitLines } from "../log/reader.ts";
+import { describeSystemError } from "../log/system-error.ts";
 import type { IdIndex } from "./id-index.ts";
-import { checkLines, decodeRecord, LineRuns, type PlantTaker } from "./plant-lines.ts";
+import { appendListed, decodeRecord, LineRuns } from "./plant-lines.ts";
+
+/**
+ * Plants that are read at once, in all stores of the process: a short create of a taken id may have
+ * a long one read, and reads share four threads with the writes of the log.
+ */
+const readGate = new Gate(8);
+
+/**
+ * Reads the plant with an id at its byte offset.
+ *
+ * @param end the durable length of the log.
+ * @throws Error if it is not there any more: the file was changed.
+ */
+export async function readPlant(
+  file: LogFile,
+  { id, offset }: { readonly id: bigint; readonly offset: number },
+  end: number,
+): Promise<NewPlant> {
+  try {
+    return await readGate.pass(async () => {
+      const plant = parseNewPlant(await readLineAt(file, offset, end));
+      if (plant.id !== id) throw new Error(`the record has the id ${plant.id}, not ${id}`);
+      return plant;
+    });
+  } catch (cause) {
+    const why = describeSystemError(cause);
+    const fault = `no longer holds the plant stored at byte offset ${offset}: ${why}`;
+    throw new Error(`"${file.path}" ${fault}`, { cause });
+  }
+}
 
 /** Half a millisecond of work as lines, two as plants; most pages need no more. */
 const BLOCK_BYTES = 32 * 1024;
+
+export interface ListedLog {
+  readonly file: LogFile;
+  readonly index: IdIndex;
+}
 
 /** Where in a log to read. */
 export interface ListRange {
@@ -33,44 +63,43 @@ export interface ListRange {
 }
 
 /**
- * Gives what each block of a log holds for a list.
+ * Yields the plants of a list, block by block.
  *
  * @throws PlantStoreError `corruption` if a line is no plant any more, or another one; `io_error`.
  */
-export type ListBlocks<T> = (file: LogFile, index: IdIndex, range: ListRange) => AsyncGenerator<T>;
-
-export const listPlants: ListBlocks<readonly NewPlant[]> = async function* (file, index, range) {
-  for await (const block of readRange(file, range)) {
+export async function* listPlants(
+  log: ListedLog,
+  range: ListRange,
+): AsyncGenerator<readonly NewPlant[]> {
+  for await (const block of readRange(log.file, range)) {
     const plants: NewPlant[] = [];
-    visitLines(
-      block,
-      visitListed(file, index, range, (plant) => plants.push(plant)),
-    );
+    visitLines(block, (line, { offset }) => {
+      const plant = decodeRecord(line, log.file.path, { offset });
+      if (isListed(log, range, plant, offset)) plants.push(plant);
+    });
     yield plants;
   }
-};
+}
 
 /**
- * The same as JSON lines. This is a fifth of the work, because nearly every line is passed on as it
- * is in the log.
+ * Like `listPlants`, as JSON lines: a fifth of the work, because nearly every line is passed on as
+ * it is in the log.
  */
-export const listLines: ListBlocks<Buffer> = async function* (file, index, range) {
+export async function* listLines(log: ListedLog, range: ListRange): AsyncGenerator<Buffer> {
+  const { file, index } = log;
   for await (const block of readRange(file, range)) {
     const lines = new LineRuns(block.bytes);
-    // A line that was written by hand may hold raw what the form of a list escapes.
-    const isEscaped = !holdsUnsafe(block.bytes.toString());
-    const take: PlantTaker = (start, end, _line, idLow, idHigh) => {
-      const offset = block.offset + start;
-      if (!isEscaped || offset === range.start) return false; // the first one may be left out
-      if (index.getWords(idLow, idHigh) !== offset) return false;
-      lines.add(start, end + 1);
-      return true;
-    };
-    const encode = (plant: NewPlant) => lines.insert(`${encodeNewPlant(plant)}\n`);
-    checkLines(block, take, visitListed(file, index, range, encode));
+    appendListed(
+      lines,
+      block,
+      file.path,
+      // The first line may be the one that is left out.
+      (low, high, offset) => offset !== range.start && index.getWords(low, high) === offset,
+      (plant, { offset }) => isListed(log, range, plant, offset),
+    );
     yield lines.join();
   }
-};
+}
 
 /**
  * Reads nothing ahead: a list may wait for its client, and the next line may be a long one. The
@@ -85,19 +114,16 @@ async function* readRange(file: LogFile, { start, end }: ListRange): AsyncGenera
   }
 }
 
-/** Judges a line by the full rule, and gives its plant if the plant belongs to the list. */
-function visitListed(
-  { path }: LogFile,
-  index: IdIndex,
+/** Whether the plant of a line belongs to the list. */
+function isListed(
+  { file, index }: ListedLog,
   { after }: ListRange,
-  give: (plant: NewPlant) => void,
-): LineVisitor {
-  return (record, { offset }) => {
-    const plant = decodeRecord(record, path, { offset });
-    const first = index.get(plant.id) ?? Number.POSITIVE_INFINITY;
-    if (first > offset) throw lineError(path, { offset }, "it had another id");
-    if (plant.id !== after && first === offset) give(plant);
-  };
+  { id }: NewPlant,
+  offset: number,
+): boolean {
+  const first = index.get(id) ?? Number.POSITIVE_INFINITY;
+  if (first > offset) throw lineError(file.path, { offset }, "it had another id");
+  return id !== after && first === offset;
 }
 
 /** The error of a list that is to begin after a plant that is not there. */

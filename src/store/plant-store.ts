@@ -6,83 +6,66 @@
  * flight one writes, and the others share its outcome (core/creates-in-flight). One process at a
  * time has a data directory open for writing.
  */
-import { type CreateMessage, creates, publishWarning } from "../core/channels.ts";
+import { type CreateMessage, creates } from "../core/channels.ts";
 import { CreatesInFlight } from "../core/creates-in-flight.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import { LOCK_NAME } from "../core/file-names.ts";
-import { Gate } from "../core/gate.ts";
 import { assertInt64 } from "../core/int64.ts";
 import { assertFunction, assertText, readNumber } from "../core/options.ts";
-import { encodeNewPlant, type NewPlant, parseNewPlant, validateNewPlant } from "../core/plant.ts";
+import { encodeNewPlant, type NewPlant, validateNewPlant } from "../core/plant.ts";
 import type { CreateOutcome, ListOptions, PlantService, StoreStatus } from "../core/services.ts";
 import { Checkpointer } from "../log/checkpoint.ts";
-import type { LogFile } from "../log/file.ts";
-import { ensureDirectory, unpromisedFileSystem } from "../log/folder.ts";
-import { DirectoryLock } from "../log/lock.ts";
-import { readLineAt } from "../log/reader.ts";
-import { describeSystemError } from "../log/system-error.ts";
 import { LogWriter } from "../log/writer.ts";
-import { type IdIndex, OFFSET_LIMIT } from "./id-index.ts";
+import { OFFSET_LIMIT } from "./id-index.ts";
 import { type OpenedLog, openLog } from "./open-log.ts";
-import { type ListBlocks, listLines, listPlants, unknownCursor } from "./plant-list.ts";
+import { type ListRange, listLines, listPlants, readPlant, unknownCursor } from "./plant-list.ts";
 
 export interface PlantStoreOptions {
   /** The command that the error of another process names as the holder. Default: `library`. */
   readonly command?: string;
-  /** A batch takes records until it holds this many bytes. Default, and most: 1 MiB. */
+  /** A batch takes records until it holds this many bytes. Default and maximum: 1 MiB. */
   readonly batchBytesMax?: number;
   /** Upper bound on bytes of records that wait for the disk. Default: 64 MiB. */
   readonly queueBytesMax?: number;
-  /** Receives how much of the log is read, about once a MiB; an error it throws aborts the opening. */
+  /** Receives how much of the log was read, about once a MiB; an error it throws aborts the opening. */
   readonly onProgress?: (bytes: number, total: number) => void;
 }
 
-/** What creates in flight add still fits into an index (`OFFSET_LIMIT`). */
+/** Leaves room in the index (`OFFSET_LIMIT`) for creates in flight. */
 const LOG_BYTES_MAX = OFFSET_LIMIT - 2 ** 32;
 const PLANTS_MAX = 2 ** 31;
 
 /**
- * Plants that are read at once, in all stores of the process: a short create of a taken id may have
- * a long one read, and they use the four threads that the log's writes need, too.
- */
-const readGate = new Gate(8);
-
-/**
  * A durable store of plants in a data directory, which this process alone writes while it is open.
- * Its methods are those of the port `PlantService`; a list takes memory for one block of the log.
+ * `PlantService` describes its methods; a list takes memory for one block of the log.
  */
 export class PlantStore implements PlantService {
   /**
-   * Resolves, never rejects, when the store has failed for good: a sync failed, or the log was taken
-   * away or changed. Every call is refused from then on; open the directory again, best in a new
-   * process, to go on from what is on disk.
+   * Resolves, never rejects, when the store has failed for good: a sync failed, or the log was
+   * removed or changed. Every call is refused from then on. To go on from what is on disk, open the
+   * directory again, best in a new process.
    */
   readonly failed: Promise<PlantStoreError>;
 
-  readonly #file: LogFile;
-  readonly #index: IdIndex;
+  readonly #log: OpenedLog;
   readonly #writer: LogWriter;
   readonly #checkpointer: Checkpointer;
-  readonly #lock: DirectoryLock;
   readonly #creates = new CreatesInFlight((plant) => this.#store(plant));
-  /** Reads under way, which a close waits for. */
+  /** Reads under way, for which a close waits. */
   readonly #reads = new Set<Promise<unknown>>();
   #closing: Promise<void> | undefined;
 
-  private constructor({ file, index, end, checkpoint }: OpenedLog, parts: StoreParts) {
-    this.#file = file;
-    this.#index = index;
-    this.#lock = parts.lock;
+  private constructor(log: OpenedLog, limits: Limits) {
+    const { lock, file, end, checkpoint } = log;
     const checkpointer = new Checkpointer(file.path, end, checkpoint);
+    this.#log = log;
     this.#checkpointer = checkpointer;
     this.#writer = new LogWriter(file, {
-      batchBytesMax: parts.batchBytesMax,
-      queueBytesMax: parts.queueBytesMax,
+      ...limits,
       end,
       onDurable: (durable) => checkpointer.note(durable),
     });
     this.failed = this.#writer.failed;
-    void this.#lock.lost.then((cause) => {
+    void lock.lost.then((cause) => {
       checkpointer.abandon();
       this.#writer.fail(cause);
     });
@@ -93,7 +76,7 @@ export class PlantStore implements PlantService {
    *
    * @throws PlantStoreError `locked` if another process has it, `corruption` if a person has to look
    * at the log, `io_error` if the system refuses.
-   * @throws TypeError or RangeError, before anything is touched, for an option of the wrong type or
+   * @throws TypeError or RangeError, before anything is changed, for an option of the wrong type or
    * out of its range (`NUMBER_OPTIONS`).
    */
   static async open(directory: string, options: PlantStoreOptions = {}): Promise<PlantStore> {
@@ -101,28 +84,19 @@ export class PlantStore implements PlantService {
     const { command = "library", onProgress } = options;
     assertText("command", command);
     assertFunction("onProgress", onProgress);
-    const batchBytesMax = readNumber(options, "batchBytesMax");
-    const queueBytesMax = readNumber(options, "queueBytesMax");
-    await prepareDirectory(directory);
+    const limits: Limits = {
+      batchBytesMax: readNumber(options, "batchBytesMax"),
+      queueBytesMax: readNumber(options, "queueBytesMax"),
+    };
     let store: PlantStore | undefined;
-    const lock = await DirectoryLock.acquire(directory, {
-      name: LOCK_NAME,
-      command,
-      durableBytes: () => store?.status().logBytes,
-    });
-    try {
-      const log = await openLog(directory, onProgress);
-      store = new PlantStore(log, { lock, batchBytesMax, queueBytesMax });
-      return store;
-    } catch (error) {
-      await lock.close();
-      throw error;
-    }
+    const durableBytes = () => store?.status().logBytes;
+    store = new PlantStore(await openLog(directory, { command, onProgress, durableBytes }), limits);
+    return store;
   }
 
   /** How many plants there are. */
   get size(): number {
-    return this.#index.size;
+    return this.#log.index.size;
   }
 
   /** For the operator. */
@@ -143,30 +117,44 @@ export class PlantStore implements PlantService {
 
   /** Makes a plant durable unless its id is taken; returns the plant that has the id. */
   async #store(plant: NewPlant): Promise<NewPlant> {
-    const taken = this.#index.get(plant.id);
+    const taken = this.#log.index.get(plant.id);
     if (taken !== undefined) return this.#readTaken(plant.id, taken);
     checkRoom(this.#writer.durableBytes, this.size);
     const offset = await this.#writer.append(encodeNewPlant(plant));
-    this.#index.add(plant.id, offset);
-    // Here a subscriber's AsyncLocalStorage holds what the caller's does.
-    if (creates.hasSubscribers) publishCreate(this.#file.path, plant, offset);
+    this.#log.index.add(plant.id, offset);
+    // Here the AsyncLocalStorage of a subscriber has the caller's context.
+    if (creates.hasSubscribers) publishCreate(this.#log.file.path, plant, offset);
     return plant;
   }
 
   /** A replay acknowledges what is in the log, as an append does: so the log must be in its place. */
   async #readTaken(id: bigint, offset: number): Promise<NewPlant> {
-    const plant = await this.#readPlant(id, offset);
+    const plant = await this.#read(id, offset);
     if (this.#writer.failure !== undefined) throw this.#writer.failure;
-    const displacement = this.#file.displacement();
-    if (displacement !== undefined) throw this.#fail(displacement);
-    return plant;
+    const { file } = this.#log;
+    const displacement = file.displacement();
+    if (displacement === undefined) return plant;
+    throw this.#writer.fail(new Error(`"${file.path}" ${displacement}`));
   }
 
   async get(id: bigint): Promise<NewPlant | undefined> {
     assertInt64(id);
     this.#assertUsable();
-    const offset = this.#index.get(id);
-    return offset === undefined ? undefined : this.#readPlant(id, offset);
+    const offset = this.#log.index.get(id);
+    return offset === undefined ? undefined : this.#read(id, offset);
+  }
+
+  /** @throws PlantStoreError `store_failed` if the plant is not in the log any more. */
+  async #read(id: bigint, offset: number): Promise<NewPlant> {
+    const reading = readPlant(this.#log.file, { id, offset }, this.#writer.durableBytes);
+    this.#reads.add(reading);
+    try {
+      return await reading;
+    } catch (cause) {
+      throw this.#writer.fail(cause);
+    } finally {
+      this.#reads.delete(reading);
+    }
   }
 
   async *list(options?: ListOptions): AsyncGenerator<NewPlant> {
@@ -176,19 +164,20 @@ export class PlantStore implements PlantService {
   }
 
   async *listLines(options?: ListOptions): AsyncGenerator<Buffer> {
-    // With yield* what a reader throws would seem to come from the log.
+    // With yield* an error that a reader throws would seem to come from the log.
     for await (const lines of this.#list(listLines, options)) yield lines;
   }
 
-  /** @throws PlantStoreError `store_failed`, as `#readPlant` does. */
-  async *#list<T>(list: ListBlocks<T>, { after }: ListOptions = {}): AsyncGenerator<T> {
+  async *#list<T>(
+    list: (log: OpenedLog, range: ListRange) => AsyncGenerator<T>,
+    { after }: ListOptions = {},
+  ): AsyncGenerator<T> {
     if (after !== undefined) assertInt64(after);
     this.#assertUsable();
-    const start = after === undefined ? 0 : this.#index.get(after);
+    const start = after === undefined ? 0 : this.#log.index.get(after);
     if (start === undefined) throw unknownCursor(after);
-    const end = this.#writer.durableBytes;
     try {
-      yield* list(this.#file, this.#index, { start, end, after });
+      yield* list(this.#log, { start, end: this.#writer.durableBytes, after });
     } catch (cause) {
       this.#assertUsable(); // a file that was closed meanwhile is no failure of its own
       throw this.#writer.fail(cause);
@@ -209,37 +198,10 @@ export class PlantStore implements PlantService {
   async #close(): Promise<void> {
     while (this.#reads.size > 0) await Promise.allSettled(this.#reads);
     await this.#writer.drain();
-    // Also if the log was taken away: the next start has to know that there was one.
+    // Also if the log was removed: the next start has to know that there was one.
     await this.#checkpointer.close();
-    await this.#file.close().finally(() => this.#lock.close());
-  }
-
-  /**
-   * The plant at an offset that the index has.
-   *
-   * @throws PlantStoreError `store_failed` if it is not there any more: the file was changed.
-   */
-  async #readPlant(id: bigint, offset: number): Promise<NewPlant> {
-    const end = this.#writer.durableBytes;
-    const reading = readGate.pass(async () => {
-      return parseNewPlant(await readLineAt(this.#file, offset, end));
-    });
-    this.#reads.add(reading);
-    try {
-      const plant = await reading;
-      if (plant.id === id) return plant;
-      throw new Error(`the record at byte offset ${offset} has the id ${plant.id}, not ${id}`);
-    } catch (cause) {
-      const why = describeSystemError(cause);
-      throw this.#fail(`no longer holds the plant stored at byte offset ${offset}: ${why}`, cause);
-    } finally {
-      this.#reads.delete(reading);
-    }
-  }
-
-  /** Fails for good, because of what is wrong with the log. */
-  #fail(fault: string, cause?: unknown): PlantStoreError {
-    return this.#writer.fail(new Error(`"${this.#file.path}" ${fault}`, { cause }));
+    const { file, lock } = this.#log;
+    await file.close().finally(() => lock.close());
   }
 
   #assertUsable(): void {
@@ -250,11 +212,7 @@ export class PlantStore implements PlantService {
   }
 }
 
-interface StoreParts {
-  readonly lock: DirectoryLock;
-  readonly batchBytesMax: number;
-  readonly queueBytesMax: number;
-}
+type Limits = Required<Pick<PlantStoreOptions, "batchBytesMax" | "queueBytesMax">>;
 
 /** Publishes a new plant that has just become durable. */
 function publishCreate(log: string, plant: NewPlant, offset: number): void {
@@ -270,20 +228,5 @@ export function checkRoom(logBytes: number, plants: number): void {
     "not_stored",
     "Cannot store it: the log is full (it has reached its greatest length or number of plants); " +
       "nothing was stored, and no retry will succeed",
-  );
-}
-
-/** Makes a directory if it is missing, and warns of what its place does not promise. */
-async function prepareDirectory(directory: string): Promise<void> {
-  const { isOpenToOthers } = await ensureDirectory(directory);
-  if (isOpenToOthers) {
-    publishWarning(`"${directory}" is open to other users; close it: chmod 700 "${directory}"`);
-  }
-  const kind = unpromisedFileSystem(directory);
-  if (kind === undefined) return;
-  publishWarning(
-    `"${directory}" is on a ${kind} file system: neither that one process at a time writes there, ` +
-      "nor that what was answered 200 survives a power cut, is promised; " +
-      "use a local file system, such as ext4 or XFS",
   );
 }

@@ -2,14 +2,13 @@
  * `repair`: the manual recovery path, for a log that a start refuses.
  *
  * Invariants. If every line is readable, it only accepts the log as it is, with a new checkpoint.
- * Else it writes a new log of what is readable, the first record of an id winning, and keeps the old
- * one whole. A crash at any moment leaves a folder that starts, or refuses as before: the checkpoint
- * goes first, the log is replaced by one rename, and the new checkpoint comes last.
+ * Otherwise it writes a new log of what is readable, the first record of an id winning, and keeps
+ * the old one whole. A crash at any moment leaves a folder that starts, or refuses as before: first
+ * the checkpoint is removed, then one rename replaces the log, and last the new checkpoint is written.
  */
 import fs from "node:fs";
 import path from "node:path";
 import { PlantStoreError } from "../core/errors.ts";
-import { LOCK_NAME } from "../core/file-names.ts";
 import {
   type Checkpoint,
   EMPTY_LOG,
@@ -20,14 +19,18 @@ import {
 } from "../log/checkpoint.ts";
 import { LogFile } from "../log/file.ts";
 import { removeLeftover, syncDirectory } from "../log/folder.ts";
-import { DirectoryLock } from "../log/lock.ts";
 import { rewriteLastBatch } from "../log/mend.ts";
-import { endOfLines, LOG_START, readBlocks, visitLines } from "../log/reader.ts";
+import { LOG_START, readBlocks, visitLines } from "../log/reader.ts";
 import { ioError } from "../log/system-error.ts";
 import { type LineFault, LogScan } from "./log-scan.ts";
-import { removePersistedIndex, repairedPath } from "./open-log.ts";
 import { LineRuns } from "./plant-lines.ts";
-import { logPathOf, openLogForReading } from "./readable-log.ts";
+import {
+  lockDirectory,
+  logPathOf,
+  openLogForReading,
+  removePersistedIndex,
+  repairedPath,
+} from "./plant-log.ts";
 
 export type { Checkpoint };
 
@@ -46,7 +49,7 @@ export interface RepairPlan {
 }
 
 export interface RepairOptions {
-  /** Called before anything is changed; the repair ends if it resolves with false. */
+  /** Called before anything is changed; if it resolves with false, nothing is. */
   readonly confirm: (plan: RepairPlan) => Promise<boolean>;
   /** Receives every line that would be left out, as it is found. */
   readonly onLeftOut?: (fault: LineFault) => void;
@@ -66,7 +69,7 @@ export interface RepairOutcome extends RepairPlan {
  */
 export async function repairLog(directory: string, options: RepairOptions): Promise<RepairOutcome> {
   const logPath = logPathOf(directory);
-  const lock = await DirectoryLock.acquire(directory, { name: LOCK_NAME, command: "repair" });
+  const lock = await lockDirectory(directory, "repair");
   try {
     const checkpoint = await readCheckpoint(logPath);
     // The checkpoint shows that the log held something: an empty one can take its place.
@@ -109,7 +112,7 @@ async function repair(
 ): Promise<RepairOutcome> {
   /** Byte offsets of the lines that cannot stay. */
   const leftOut = new Set<number>();
-  const scan = new LogScan(file, {
+  const scan = await LogScan.run(file, file.survey(), {
     checkpoint,
     onFault: (fault) => {
       if (fault.kind === "repeat") return;
@@ -118,30 +121,28 @@ async function repair(
     },
     onProgress,
   });
-  const tail = await scan.run(LOG_START, await endOfLines(file, file.survey()));
-  const isTailNew = await scan.inspectTail(tail);
   const plan: RepairPlan = {
     action: leftOut.size > 0 ? "rewrite" : scan.matchesCheckpoint ? "nothing" : "accept",
-    plants: scan.index.size + (isTailNew ? 1 : 0),
+    plants: scan.index.size + (scan.isTailNew ? 1 : 0),
     leftOut: leftOut.size,
     checkpoint,
   };
   if (plan.action === "nothing") return { ...plan, isDone: true };
   if (!(await confirm(plan))) return { ...plan, isDone: false };
-  file.assertUnchanged(); // the plan is one for the log as it was read
+  file.assertUnchanged(); // the plan is for the log as it was read
   if (plan.action === "accept") {
     await forget(file.path);
     await syncAgain(file, scan.end.bytes);
     await writeCheckpoint(file.path, scan.end);
     return { ...plan, isDone: true };
   }
-  const end = await writeWithout(file, leftOut, tail.offset);
+  const end = await writeWithout(file, leftOut, scan.tail.offset);
   const keptAs = await replaceLog(file);
   await writeCheckpoint(file.path, end);
   return { ...plan, isDone: true, keptAs };
 }
 
-/** As a start does: if a sync failed, the next one proves nothing. */
+/** As a start does: after a sync that failed, another one proves nothing. */
 async function syncAgain(file: LogFile, end: number): Promise<void> {
   await file.sync();
   const writable = await LogFile.open(file.path);
@@ -193,13 +194,13 @@ async function writeWithout(
   }
 }
 
-/** Removes what is known of the log, durably. */
+/** Durably removes what is known of the log. */
 async function forget(logPath: string): Promise<void> {
   await removePersistedIndex(logPath);
   await removeCheckpoint(logPath);
 }
 
-/** Puts the new log in the place of the old one, and returns the name the old one is kept under. */
+/** Puts the new log in the place of the old one; returns the name under which the old one is kept. */
 async function replaceLog(file: LogFile): Promise<string> {
   const logPath = file.path;
   const newPath = repairedPath(logPath);
@@ -207,7 +208,7 @@ async function replaceLog(file: LogFile): Promise<string> {
     file.assertUnchanged();
     const keptAs = keepOld(logPath);
     await forget(logPath);
-    file.assertUnchanged(); // else the new log would lack what another process has appended
+    file.assertUnchanged(); // or the new log would lack what another process has appended
     fs.renameSync(newPath, logPath);
     await syncDirectory(path.dirname(logPath));
     return keptAs;
@@ -218,7 +219,7 @@ async function replaceLog(file: LogFile): Promise<string> {
   }
 }
 
-/** Gives the old log a second name, which stays when the first one is taken from it. */
+/** Gives the old log a second name, which it keeps when the first one is taken from it. */
 function keepOld(logPath: string): string {
   const { ino } = fs.statSync(logPath, { bigint: true });
   for (let number = 1; ; number++) {

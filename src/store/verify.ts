@@ -4,13 +4,10 @@
  * Takes no lock and changes nothing. Beside a running server it stops at the bytes that the server
  * knows to be durable. Lines are judged by the code that a start uses (store/log-scan).
  */
-import { LOCK_NAME } from "../core/file-names.ts";
 import { type Checkpoint, readCheckpoint } from "../log/checkpoint.ts";
-import { askDurableBytes } from "../log/lock.ts";
 import { lostLineJudge } from "../log/mend.ts";
-import { endOfLines, LOG_START } from "../log/reader.ts";
 import { type LineFault, LogScan } from "./log-scan.ts";
-import { openLogForReading } from "./readable-log.ts";
+import { askHolder, openLogForReading } from "./plant-log.ts";
 
 export interface VerifyReport {
   /** Lines that hold a plant. */
@@ -54,31 +51,28 @@ export async function verifyLog(
   const file = await openLogForReading(directory);
   try {
     const checkpoint = await readCheckpoint(file.path);
-    const durableBytes = await askDurableBytes(directory, LOCK_NAME);
-    const end = durableBytes ?? file.size();
+    const durableBytes = await askHolder(directory);
+    const size = durableBytes ?? file.size();
+    // The durable bytes of a running server have lost nothing.
+    const mayMiss = durableBytes === undefined;
     const counts = { repeat: 0, conflict: 0, unreadable: 0, mendable: 0 };
-    const scan = new LogScan(file, {
+    const scan = await LogScan.run(file, size, {
       checkpoint,
-      // The durable bytes of a running server have lost nothing.
-      ...(durableBytes === undefined && {
-        isLost: await lostLineJudge(file, end, checkpoint?.bytes),
-      }),
+      isLost: mayMiss ? await lostLineJudge(file, size, checkpoint?.bytes) : undefined,
       onFault: (fault) => {
         counts[fault.kind]++;
         onFault?.(fault);
       },
       onProgress,
     });
-    const tail = await scan.run(LOG_START, await endOfLines(file, end));
-    if (end > tail.offset) await scan.inspectTail(tail);
     return {
       records: scan.end.records,
       bytes: scan.end.bytes,
       duplicates: counts.repeat,
       damaged: counts.unreadable + counts.conflict,
       mendable: counts.mendable,
-      tornBytes: end - tail.offset,
-      checksum: compare(scan, end, checkpoint),
+      tornBytes: size - scan.tail.offset,
+      checksum: compare(scan, size, checkpoint),
       ...(checkpoint === undefined ? {} : { checkpointBytes: checkpoint.bytes }),
     };
   } finally {
@@ -88,10 +82,10 @@ export async function verifyLog(
 
 function compare(
   { matchesCheckpoint }: LogScan,
-  end: number,
+  size: number,
   checkpoint: Checkpoint | undefined,
 ): VerifyReport["checksum"] {
   if (checkpoint === undefined) return "none";
-  if (end < checkpoint.bytes) return "shorter";
+  if (size < checkpoint.bytes) return "shorter";
   return matchesCheckpoint ? "matches" : "differs";
 }

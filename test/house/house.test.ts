@@ -20,8 +20,6 @@ const RULES: readonly {
   readonly find: (sources: Sources) => string[];
   /** Small houses that break the rule, each once. */
   readonly broken: readonly Record<string, string>[];
-  /** The files that break it at present. One that is mended must leave this list; none may join. */
-  readonly exceptions?: readonly string[];
 }[] = [
   {
     says: "every file imports only what its room may",
@@ -68,7 +66,6 @@ const RULES: readonly {
       { "core/a.ts": 'import {\n  type X,\n  y,\n} from "./x.ts";\n'.repeat(13) },
       { "core/a.ts": 'import "./x.ts";\nimport type X from "./y.ts";\n'.repeat(7) },
     ],
-    exceptions: ["store/plant-store.ts", "store/repair.ts"],
   },
   {
     says: "no file under 40 lines has one importer only",
@@ -108,20 +105,9 @@ const RULES: readonly {
   },
 ];
 
-for (const { says, find, broken, exceptions = [] } of RULES) {
+for (const { says, find, broken } of RULES) {
   test(`in src, ${says}`, () => {
-    const breaches = find(sources);
-    const isKnown = (breach: string) => exceptions.some((file) => breach.startsWith(`${file} `));
-    assert.deepEqual(
-      breaches.filter((breach) => !isKnown(breach)),
-      [],
-    );
-    const isNeeded = (file: string) => breaches.some((breach) => breach.startsWith(`${file} `));
-    assert.deepEqual(
-      exceptions.filter((file) => !isNeeded(file)),
-      [],
-      "exceptions that are mended: take them from the list",
-    );
+    assert.deepEqual(find(sources), []);
   });
 
   test(`a file that breaks the rule is found: ${says}`, () => {

@@ -2,13 +2,12 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { crc32 } from "node:zlib";
-import { LOG_START } from "../../src/log/reader.ts";
 import { type LineFault, LogScan, type ScanOptions } from "../../src/store/log-scan.ts";
 import { openLog } from "../support/logs.ts";
 
 async function scanLog(t: TestContext, content: string, options: ScanOptions): Promise<void> {
   const file = await openLog(t, content);
-  await new LogScan(file, options).run(LOG_START, content.length);
+  await LogScan.run(file, content.length, options);
 }
 
 test("a scan of a log full of repeats tells them while it goes on", async (t) => {
@@ -60,12 +59,10 @@ test("a scan finds every plant and every fault wherever a block ends in a line",
     const content = Buffer.concat([Buffer.from(`${before}${" ".repeat(filler - 1)}\n`), end]);
     const file = await openLog(t, content);
     const faults: LineFault[] = [];
-    const scan = new LogScan(file, { onFault: (fault) => faults.push(fault) });
+    const onFault = (fault: LineFault) => faults.push(fault);
+    const scan = await LogScan.run(file, content.length, { onFault });
     const start = before.length + filler;
-    assert.deepEqual(await scan.run(LOG_START, content.length), {
-      offset: content.length,
-      line: 8,
-    });
+    assert.deepEqual(scan.tail, { offset: content.length, line: 8 });
     assert.deepEqual(
       faults.map(({ kind, position }) => [kind, position.offset - start, position.line]),
       [

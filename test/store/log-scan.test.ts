@@ -4,7 +4,6 @@ import { type TestContext, test } from "node:test";
 import { crc32 } from "node:zlib";
 import { type Checkpoint, EMPTY_LOG } from "../../src/log/checkpoint.ts";
 import type { LogFile } from "../../src/log/file.ts";
-import { LOG_START } from "../../src/log/reader.ts";
 import { ioError } from "../../src/log/system-error.ts";
 import { IdIndex } from "../../src/store/id-index.ts";
 import { type LineFault, LogScan, type ScanOptions } from "../../src/store/log-scan.ts";
@@ -17,12 +16,12 @@ async function scanLog(
   t: TestContext,
   content: string,
   options: Partial<ScanOptions> = {},
-): Promise<{ scan: LogScan; faults: LineFault[]; reached: { offset: number; line: number } }> {
+): Promise<{ scan: LogScan; faults: LineFault[] }> {
   const faults: LineFault[] = [];
   const file = await openLog(t, content);
-  const scan = new LogScan(file, { onFault: (fault) => faults.push(fault), ...options });
-  const reached = await scan.run(LOG_START, content.length);
-  return { scan, faults, reached };
+  const onFault = (fault: LineFault) => faults.push(fault);
+  const scan = await LogScan.run(file, content.length, { onFault, ...options });
+  return { scan, faults };
 }
 
 /** The checkpoint of a log that holds exactly this; `records` counts for nothing here. */
@@ -141,22 +140,22 @@ test("a scan tells faults of every kind in the order of their places, over all b
 });
 
 /** A disk with a sector that cannot be read cannot be had here: this stands for its file. */
-function unreadableFrom(file: LogFile, limit: number): LogFile {
+function unreadableAt(file: LogFile, sector: number): LogFile {
   const read = async (buffer: Buffer, position: number) => {
-    if (position + buffer.length > limit) throw ioError("Cannot read", new Error("EIO"));
+    if (position <= sector && sector < position + buffer.length)
+      throw ioError("Cannot read", new Error("EIO"));
     return file.read(buffer, position);
   };
   return { path: file.path, size: () => file.size(), read } as LogFile;
 }
 
 test("a scan that cannot read on tells first what it has found", async (t) => {
-  const content = `${A}{"id":1,"name":"b"}\n${manyLines().join("")}`;
-  const file = unreadableFrom(await openLog(t, content), 1_100_000);
+  const rest = `${" ".repeat(2 * 1024 * 1024)}\n`;
+  const content = `${A}{"id":1,"name":"b"}\n${manyLines().join("")}${rest}`;
+  const file = unreadableAt(await openLog(t, content), 1_100_000);
   const faults: LineFault[] = [];
   const options = { onFault: (fault: LineFault) => faults.push(fault) };
-  await assert.rejects(new LogScan(file, options).run(LOG_START, content.length), {
-    code: "io_error",
-  });
+  await assert.rejects(LogScan.run(file, content.length, options), { code: "io_error" });
   assert.deepEqual(
     faults.map(({ position, kind }) => [position.line, kind]),
     [[2, "conflict"]],
@@ -172,16 +171,17 @@ const CHANGES: readonly [says: string, offset: number, text: string][] = [
 
 for (const [says, offset, text] of CHANGES) {
   test(`a scan during which ${says} fails with io_error`, async (t) => {
-    const content = A + A + A;
+    const content = `${A}${A}${A}x\n`;
     const file = await openLog(t, content);
-    const onFault = ({ position }: LineFault) => {
-      assert.equal(position.line, 2);
+    // Asked after the block was read, and before its repeats are.
+    const isLost = () => {
       const fd = openSync(file.path, "r+");
       writeSync(fd, text, offset);
       closeSync(fd);
+      return false;
     };
-    const scan = new LogScan(file, { onFault });
-    await assert.rejects(scan.run(LOG_START, content.length), { code: "io_error" });
+    const scanning = LogScan.run(file, content.length, { onFault: () => {}, isLost });
+    await assert.rejects(scanning, { code: "io_error" });
   });
 }
 
@@ -192,9 +192,9 @@ test("a scan takes a line that lost pages for the spaces that will overwrite it,
     return line === 4;
   };
   const content = `${A}x\n${B}y\u0000z\nz\n{"id":3,"name":"c"}\n`;
-  const { scan, faults, reached } = await scanLog(t, content, { isLost });
+  const { scan, faults } = await scanLog(t, content, { isLost });
   assert.deepEqual(asked, [2, 4, 5], "unreadable lines alone");
-  assert.deepEqual(reached, { offset: content.length, line: 7 });
+  assert.deepEqual(scan.tail, { offset: content.length, line: 7 });
   assert.deepEqual(
     faults.map(({ kind, position, bytes }) => [kind, position.line, position.offset, bytes]),
     [
@@ -207,19 +207,19 @@ test("a scan takes a line that lost pages for the spaces that will overwrite it,
   assert.deepEqual(scan.end, { ...checkpointOf(content.replace("y\u0000z", "   ")), records: 3 });
 });
 
-test("a scan goes on from where an earlier run ended, with the same sums and the same index", async (t) => {
+test("a scan goes on from where it ended, with the same sums and the same index", async (t) => {
   const content = `${A}y\n${B}${A}`;
   const file = await openLog(t, content);
   const faults: LineFault[] = [];
-  const scan = new LogScan(file, {
+  const scan = await LogScan.run(file, 22, {
     onFault: (fault) => faults.push(fault),
     checkpoint: checkpointOf(content),
   });
-  const reached = await scan.run(LOG_START, 22);
-  assert.deepEqual(reached, { offset: 22, line: 3 });
+  assert.deepEqual(scan.tail, { offset: 22, line: 3 });
   assert.equal(scan.matchesCheckpoint, false);
   const { index } = scan;
-  assert.deepEqual(await scan.run(reached, content.length), { offset: 72, line: 5 });
+  await scan.goOn(content.length);
+  assert.deepEqual(scan.tail, { offset: 72, line: 5 });
   assert.deepEqual(scan.end, { ...checkpointOf(content), records: 3 });
   assert.equal(scan.matchesCheckpoint, true);
   assert.equal(scan.index, index);
@@ -271,8 +271,8 @@ test("a scan of several blocks compares the checksum at borders of lines and of 
   const edges = [1, 2, 3].map((mib) => mib * 1024 * 1024);
   for (const bytes of [...borders, ...edges, ...edges.map((edge) => edge + 1)]) {
     const checkpoint = checkpointOf(content.slice(0, bytes));
-    const scan = new LogScan(file, { onFault: () => assert.fail(), checkpoint });
-    await scan.run(LOG_START, content.length);
+    const options = { onFault: () => assert.fail(), checkpoint };
+    const scan = await LogScan.run(file, content.length, options);
     assert.equal(scan.matchesCheckpoint, true, `${bytes} bytes`);
     assert.deepEqual(scan.end, { ...checkpointOf(content), records: lines.length });
   }
@@ -317,10 +317,8 @@ const TAILS: readonly [tail: string, isNew: boolean, kind?: LineFault["kind"]][]
 
 for (const [tail, isNew, kind] of TAILS) {
   test(`a tail of "${tail}" is judged, and neither counted nor indexed`, async (t) => {
-    const faults: LineFault[] = [];
-    const scan = new LogScan(await openLog(t, A + tail), { onFault: (each) => faults.push(each) });
-    const end = await scan.run(LOG_START, A.length);
-    assert.equal(await scan.inspectTail(end), isNew);
+    const { scan, faults } = await scanLog(t, A + tail);
+    assert.equal(scan.isTailNew, isNew);
     assert.deepEqual(
       faults.map((fault) => fault.kind),
       kind === undefined ? [] : [kind],
