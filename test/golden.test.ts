@@ -142,7 +142,7 @@ test("the directory of version 1.0.0 verifies, checksum and all, and can be back
   for (const file of ["plants.jsonl", "tokens.jsonl"]) {
     assert.deepEqual(read(copy, file), read(GOLDEN, file), file);
   }
-  // Read from another process's side, a line that stands twice comes twice.
+  // Another process reads a repeated line twice.
   assert.equal((await collect(readPlants(copy))).length, PLANTS.length + 1);
 });
 

@@ -51,7 +51,7 @@ test("the library exports these names and no others", () => {
 });
 
 test("importing the library changes nothing in a process and keeps none alive", async () => {
-  // The child compares and prints names alone: values of the environment are nobody's to print.
+  // The child compares and prints names only: values of the environment may be secret.
   const program = `
     const look = () => ({
       globals: Object.getOwnPropertyNames(globalThis),
@@ -284,6 +284,6 @@ test("a store, its tokens and a server are closed at the end of their block", as
     assert.equal((await post(url, "x")).status, 401);
   }
   await assert.rejects(fetch(url));
-  const again = await PlantStore.open(folder); // nobody holds it
+  const again = await PlantStore.open(folder); // no process holds it
   await again.close();
 });

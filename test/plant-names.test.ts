@@ -8,7 +8,7 @@ import { runCli, startServer } from "./support/cli.ts";
 import { makeFolder } from "./support/folders.ts";
 import { readLog } from "./support/stores.ts";
 
-/** The answer of each plant, without its braces; a line without a tag has nothing behind its tab. */
+/** The answer of each plant, without its braces; a line without a tag has nothing after its tab. */
 const MEMBERS = readFileSync(new URL("fixtures/plant-names.tsv", import.meta.url), "utf8")
   .trimEnd()
   .split("\n")

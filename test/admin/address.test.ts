@@ -39,7 +39,7 @@ const HOSTS: readonly [host: string | undefined, isOwn: boolean][] = [
   ["127.0.0.1:9180", true],
   ["127.0.0.1", true],
   ["[::1]:9180", true],
-  ["192.0.2.7:9180", true], // an address, not a name: nobody can have it resolve to ours
+  ["192.0.2.7:9180", true], // an address, not a name: no page can make it resolve to this machine
   ["localhost:9180", true],
   ["LOCALHOST", true],
   ["garden.example:9180", true],

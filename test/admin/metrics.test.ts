@@ -21,10 +21,10 @@ const REQUEST = {
   cut: false,
 } as const;
 
-/** How many creates are told of below. */
+/** How many creates are published below. */
 const ALL = Object.keys(FAILURES).length + 5;
 
-/** Everything that can be told, once, with a token whose name is odd. */
+/** Every kind of event once, with a token whose name is odd. */
 async function startBusy(t: TestContext): Promise<Admin> {
   const admin = await startAdmin(t);
   admin.status.listed = [
@@ -154,7 +154,7 @@ test("every metric follows the text format and the naming rules of Prometheus", 
     const [, name = "", says = ""] = /^# HELP ([a-z][a-z0-9_]*) (\S.*)$/.exec(help) ?? [];
     const [, kind = ""] = /^# TYPE [a-z0-9_]+ (counter|gauge|histogram)$/.exec(type) ?? [];
     assert.equal(type, `# TYPE ${name} ${kind}`);
-    assert.equal(seen.has(name), false, `${name} stands once`);
+    assert.equal(seen.has(name), false, `${name} occurs once`);
     seen.add(name);
     assert.match(says, /\.$/);
     assert.equal(name.endsWith("_total"), kind === "counter", name);
@@ -250,16 +250,16 @@ test("the documentation names every metric with its type and labels, and no othe
   admin.status.known = { plants: 7, logBytes: 400, queueBytes: 0, checkpointBytes: 300 };
   const { text } = await admin.get("/metrics");
   const documented = documentedMetrics();
-  const told = new Map(
+  const shown = new Map(
     Array.from(text.matchAll(/^# TYPE (\S+) (\S+)\n([^{ ]+)(?:\{(.*)\})? /gm), (metric) => {
       const [, name = "", type = "", , labels = ""] = metric;
       const names = Array.from(labels.matchAll(/([a-z]+)="/g), ([, label]) => label);
       return [name, { type, labels: names.filter((label) => label !== "le").join() }];
     }),
   );
-  assert.deepEqual([...told.keys()].sort(), [...documented.keys()].sort());
+  assert.deepEqual([...shown.keys()].sort(), [...documented.keys()].sort());
   for (const [name, { type, labels }] of documented) {
-    assert.deepEqual({ name, ...told.get(name) }, { name, type, labels });
+    assert.deepEqual({ name, ...shown.get(name) }, { name, type, labels });
   }
 });
 

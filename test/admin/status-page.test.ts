@@ -8,7 +8,7 @@ import { type Admin, startAdmin } from "../support/admin.ts";
 import { missingBrowser, type Page, startBrowser } from "../support/browser.ts";
 import { makeFolder } from "../support/folders.ts";
 
-/** Screenshots stay where somebody wants to look at them. */
+/** The folder for screenshots, which are kept if it is set. */
 const SHOTS = process.env.SCREENSHOTS;
 
 test("the page loads nothing from elsewhere, and its policy names its only style and script", () => {

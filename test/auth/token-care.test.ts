@@ -21,7 +21,7 @@ async function openRegistry(t: TestContext, folder: string): Promise<TokenRegist
   return registry;
 }
 
-/** What a crash may leave behind the last line feed. */
+/** What a crash may leave after the last line feed. */
 const TAILS: readonly [says: string, tail: string][] = [
   ["one NUL byte", "\0"],
   ["a page of NUL bytes", "\0".repeat(4096)],

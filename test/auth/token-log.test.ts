@@ -120,7 +120,7 @@ const DAMAGED: readonly [says: string, event: unknown][] = [
   ["null as expiry", { ...CREATED, expiresAt: null }],
   ["an empty expiry", { ...CREATED, expiresAt: "" }],
   ["no time of revocation", { ...REVOKED, revokedAt: undefined }],
-  ["a revocation of nobody", { ...REVOKED, name: undefined }],
+  ["a revocation without a name", { ...REVOKED, name: undefined }],
 ];
 
 for (const [says, event] of DAMAGED) {

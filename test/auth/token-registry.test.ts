@@ -184,7 +184,7 @@ suite("a registry follows its file", { concurrency: true }, () => {
     const { message = "", cause } = warnings[0] ?? {};
     assert.ok(message.includes(tokenLogPath(folder)));
     assert.ok(cause instanceof PlantStoreError && cause.code === "corruption");
-    assert.ok(!message.includes(cause.message), "whoever shows it tells the cause as well");
+    assert.ok(!message.includes(cause.message), "the cause is shown with it");
     assert.equal(registry.verify(token)?.name, "a");
 
     const added = inventToken();

@@ -1,6 +1,6 @@
 /**
- * Durable creates per second against the floor: a bare `node:http` server that
- * reads the body and answers a constant (floor.mjs).
+ * Durable creates per second, compared with the floor: a bare `node:http` server
+ * that reads the body and answers a constant (floor.mjs).
  *
  *   npm run bench -- --restarts 3 --runs 5
  *   npm run bench -- --mounted
@@ -9,7 +9,7 @@
  *   npm run bench -- --node /path/to/another/node
  *   npm run bench -- --profile DIRECTORY           (a .cpuprofile of each of its processes)
  *
- * How the runs alternate and when one counts: support/compare.
+ * How runs alternate, and which of them count: support/compare.
  */
 import path from "node:path";
 import { compare } from "./support/compare.ts";

@@ -28,7 +28,7 @@ export function idOfLine(line: number): number {
   return ID_BASE + (Math.imul(line, 2_654_435_761) >>> 0);
 }
 
-/** Writes a log; whoever is to find it on the disk, and not only in the cache, syncs it. */
+/** Writes a log, without a sync. */
 export function generateLog(fd: number, lines: number): void {
   const block = Buffer.alloc(LINES_PER_WRITE * LINE.length);
   for (let at = 0; at < block.length; at += LINE.length) LINE.copy(block, at);

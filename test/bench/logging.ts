@@ -1,20 +1,18 @@
 /**
- * What the log of requests costs creates, told by one server at a time: for a
- * turn of a tenth of a second it logs, and for the next it does not. So what
- * `bench:slices -- --logged` tells within a hundredth or two, because two
- * processes of one program differ by more than a log costs, shows within one or
- * half of one, as many starts as there are.
+ * The cost of the log of requests: one server logs for a tenth of a second, does
+ * not log for the next, and so on. Two processes of one program differ by more
+ * than a log costs, so this is more exact than `bench:slices -- --logged`: to one
+ * percent or less, with enough starts.
  *
  *   npm run bench:logging -- --restarts 10
  *   npm run bench:logging -- --watched
  *
- * Each start is one sample: the median of its turns. The server warms up by
- * turns, too, or V8 would have made its code for one of them. A start counts
- * only if creates passed what support/compare asks of them, and if about half
- * of them were logged. What falls on both kinds of turn alike, as a full
- * collection of garbage may, shows in none. With `--watched` the metrics of
- * requests come and go with the log; an admin listener is scraped all the time,
- * in both kinds of turn.
+ * Each start is one sample: the median of its turns. The server also warms up by
+ * turns, because V8 optimises the code for what it has seen. A start counts only
+ * if its creates passed the checks of support/compare and about half of them were
+ * logged. A cost that falls on both kinds of turn, such as a full garbage
+ * collection, does not show. With `--watched` the metrics of requests are switched
+ * with the log; an admin listener is scraped during both kinds of turn.
  */
 import path from "node:path";
 import { measureBeside, repeatRefused, WARM_SECONDS } from "./support/compare.ts";

@@ -1,15 +1,16 @@
 /**
- * Durable creates per second against what one would use otherwise: fastify 5
- * over better-sqlite3, one transaction for all requests of a turn of the event
- * loop and one for each request, and a plain group commit of `fs.write` then
- * `fs.fdatasync`. The last column is the plant store's rate over each peer's.
+ * Durable creates per second, compared with common alternatives: fastify 5 over
+ * better-sqlite3, with one transaction for all requests of a turn of the event
+ * loop or one per request, and a plain group commit of `fs.write` then
+ * `fs.fdatasync`. The last column is the rate of the plant store divided by that
+ * of each peer.
  *
  *   npm run bench:peers -- --restarts 3 --runs 5
  *
- * The peers have their own package file and lock in `peers`; what they need is
- * installed there, and only there, when it is missing. better-sqlite3 is
- * compiled from the package's own source (python3, make and g++ have to be
- * there), never downloaded ready-made.
+ * The peers have a package file and a lock file of their own in `peers`. Their
+ * packages are installed there, and only there, if they are missing.
+ * better-sqlite3 is compiled from the source in its package (python3, make and g++
+ * are needed), never downloaded as a binary.
  */
 import { spawnSync } from "node:child_process";
 import fs from "node:fs";

@@ -1,13 +1,12 @@
 /**
- * What size costs: memory per plant, pauses while the index grows, creates
- * beside a large log, reading one plant and all of them.
+ * The cost of size: memory per plant, pauses while the index grows, creates beside
+ * a large log, reading one plant and all of them.
  *
  *   npm run bench:scale             about five minutes
  *   npm run bench:scale -- --full   the sizes of the promise: 50 M, 20 M, 10 M
  *
- * Every number is a median of runs that alternate with what it is compared to:
- * a full index with the same loop beside an empty one, a full server with an
- * empty one.
+ * Every number is a median of runs that alternate with a comparison: a full index
+ * with the same loop and an empty index, a full server with an empty one.
  */
 import fs from "node:fs";
 import path from "node:path";

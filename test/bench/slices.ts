@@ -1,18 +1,18 @@
 /**
- * The same comparison as `npm run bench` where the machine is too restless for
- * it: hundreds of slices of a fraction of a second, by turns, each compared
- * with the first server's beside it. The processes are new again and again, for
- * the reason that support/compare gives, and each start is one sample: the
- * median of its slices' ratios.
+ * The comparison of `npm run bench` for a machine that is too restless for it:
+ * hundreds of slices of a fraction of a second, by turns, each compared with the
+ * slice of the first server next to it. The processes are started anew (see
+ * support/compare), and each start is one sample: the median of the ratios of its
+ * slices.
  *
  *   npm run bench:slices -- --watched --connections 64,256
  *   npm run bench:slices -- --against ../other-checkout
  *
- * The load is a client in Node on open connections, and some of it stands
- * between two slices, so the requests per second are lower than wrk's and
- * ratios may come out nearer to 1; small differences show. Every answer must
- * be a 200 and a record, and every byte synced, as in support/compare. What a
- * server does by itself, such as to be scraped, may fall into a neighbour's slice.
+ * The load is a client in Node on open connections that pauses between slices, so
+ * there are fewer requests per second than with wrk, and ratios may be nearer to
+ * 1; small differences show. Every answer must be a 200 and a record, and every
+ * byte synced, as in support/compare. The work that a server does by itself, such
+ * as answering a scrape, may fall into the slice of another server.
  */
 import path from "node:path";
 import { fileURLToPath } from "node:url";
@@ -50,7 +50,7 @@ const options = readOptions({
   dir: "where to make the data directories (the system's folder for such)",
 });
 
-/** What the client tells of a server. */
+/** The report of the client about a server. */
 interface Result {
   readonly requests: number;
   readonly failures: number;
@@ -58,7 +58,7 @@ interface Result {
   readonly perSecond: readonly number[];
 }
 
-/** What the slices of one server after one start came to. */
+/** The slices of one server after one start. */
 interface Sample {
   readonly connections: number;
   readonly name: string;

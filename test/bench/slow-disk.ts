@@ -1,14 +1,15 @@
 /**
- * A slow disk is not a slow server: every sync of the log is held up for some
- * milliseconds by `strace`, and while clients create plants a prober asks for
- * what needs no disk (a create without a token: 401), every few milliseconds
- * on a connection of its own. The loop is free where those answers come at
- * once; the batches grow where throughput does not fall with the disk. What the
- * machine alone makes of such a request tells a floor on the same core, which
- * has nothing to do but to answer a second prober. What the platform makes of
- * it where every request waits for its turn of a core that is full tells the
- * same floor under that load, in a run of its own: it stores nothing, so no
- * delay slows it down, and it is full where the store would wait for its disk.
+ * Shows that a slow disk does not make the whole server slow. `strace` delays
+ * every sync of the log by some milliseconds. While clients create plants, a
+ * prober on a connection of its own sends requests that need no disk (a create
+ * without a token: 401) every few milliseconds. If those are answered at once, the
+ * event loop is free; if the rate of creates falls by less than the disk, batches
+ * grow.
+ *
+ * For comparison, a second prober asks an idle floor on the same core: the time
+ * that the machine alone takes. In a run of its own the same floor is asked while
+ * it is under the load of the creates: it stores nothing, so it is busy where the
+ * store would wait for its disk.
  *
  *   npm run bench:slow-disk
  */

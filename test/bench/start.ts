@@ -1,16 +1,16 @@
 /**
- * From spawn to the ready line, and to the first plant that is stored, for
- * logs of many lines: with a warm page cache and, where the system permits to
- * empty it, with a cold one. An empty log shows what Node itself takes, and `dd`
- * how long the same bytes take to be read and thrown away.
+ * The time from spawn to the ready line, and to the first plant that is stored,
+ * with long logs: with a warm page cache and, if the system permits to empty it,
+ * with a cold one. An empty log shows the time that Node itself takes, and `dd`
+ * the time to read the same bytes and discard them.
  *
  *   npm run bench:start             1 M and 10 M lines
  *   npm run bench:start -- --full   also 50 M
  *   npm run bench:start -- --executable --lines 0   the executable, built for it, with an empty log
  *
- * The caches take turns; each number is a median. Nothing is pinned: nobody is
- * served yet, so a start has the whole machine, and reads on one core while it
- * looks at lines on another. A cold start also reads Node from the disk, so
+ * The caches take turns, and each number is a median. Nothing is pinned: a start
+ * serves no request yet, so it has the whole machine, and reads on one core while
+ * it judges lines on another. A cold start also reads Node from the disk, so
  * compare it with the cold start of the empty log.
  */
 import { spawn } from "node:child_process";

@@ -1,28 +1,28 @@
 /**
- * What reading everything costs, in speed, in resident memory of the server and
- * in creates: a stream of all plants alone, to its end; creates beside such a
- * stream, which goes on for as long as they do, between as many alone; and creates
- * while a stream comes and goes.
+ * The cost of reading all plants, in speed, in resident memory of the server and
+ * in creates. It measures, by turns: a stream of all plants alone, to its end;
+ * creates beside a stream that lasts as long as they do, between creates alone;
+ * and creates while a stream comes and goes.
  *
  *   npm run bench:stream                           a million plants
  *   npm run bench:stream -- --plants 10_000_000    the size of the promise
  *
- * Each run has a server of its own, which has read the log and come to rest,
- * and what it held then is what its memory is compared with: no run finds what
- * another has left. Creates warm it up before they count, for the reason that
- * support/compare gives, and the memory they take meanwhile counts as well. What a
- * stream leaves creates is told by one server each time, because two of the same
- * program differ by a third at times: by runs, one with a stream between two
- * without, and turn by turn of one run. The kinds go by turns, their order turned
- * by one each round. Memory is the kernel's own highest mark, so nothing falls
- * between two looks. A run counts only if a stream alone had as many plants and
- * bytes as the log, and creates passed what support/compare asks of them; at the
- * end one more stream has to hold them, too.
+ * Each run has a server of its own, which has read the log and become idle; its
+ * memory then is what later memory is compared with. Creates warm the server up
+ * (see support/compare), and the memory that they take meanwhile counts too. Two
+ * processes of one program can differ by a third, so the creates beside a stream
+ * are compared within one server: a run with a stream between two without, and
+ * turn by turn within one run. Memory is the peak that the kernel reports.
  *
- * Beside creates a stream is slow, and a run of seconds ends long before it:
- * `--seconds` of some minutes reach the end. The index grows meanwhile, at some
- * sizes by 90 bytes a new plant and at others by none, and the table says how much
- * of the memory that is: the rest is what a stream is promised to bound.
+ * A run counts only if a stream alone had as many plants and bytes as the log, and
+ * creates passed the checks of support/compare. At the end one more stream has to
+ * hold the new plants, too.
+ *
+ * Beside creates a stream is slow, so a run of seconds ends long before it does;
+ * with `--seconds` of some minutes it reaches its end. The index grows meanwhile,
+ * at some sizes by 90 bytes per new plant and at others not at all. The table
+ * shows how much of the memory is the index; the rest is the bounded memory of the
+ * stream.
  */
 import path from "node:path";
 import { setTimeout } from "node:timers/promises";
@@ -41,7 +41,7 @@ import { TURN_TIMES, TURNS_SECONDS_MIN, takeTurns } from "./support/turns.ts";
 const options = readOptions({
   plants: "plants in the log at the beginning (1_000_000)",
   runs: "rounds, each of the three kinds once (5)",
-  seconds: "whole seconds of a run of creates, behind those that warm up (10)",
+  seconds: "whole seconds of a run of creates, after those that warm up (10)",
   connections: "connections that create (256)",
   dir: "where to make the data directory (the system's folder for such)",
 });
@@ -69,7 +69,7 @@ type Kind = keyof typeof KINDS;
 /** Where it is measured. */
 interface Place {
   readonly data: string;
-  /** Every line of the log, whoever had it written. */
+  /** Every line of the log. */
   readonly log: LineCounter;
   readonly connections: number;
 }
@@ -88,7 +88,7 @@ interface Outcome {
   readonly read?: StreamRead;
   /** Creates a second while no stream was read, in runs of their own. */
   readonly alonePerSecond?: number;
-  /** Before a stream was read, behind as many creates as beside it. */
+  /** Before a stream was read, after as many creates as beside it. */
   readonly aloneMemory?: Memory;
   /** Up to the end of the stream. */
   readonly memory?: Memory;
@@ -196,8 +196,8 @@ async function createBeside(target: Target, { connections }: Place): Promise<Out
     begin,
   );
   const memory = await lookAt(target);
-  const behind = await measure(target, connections, seconds);
-  const alonePerSecond = (before.perSecond + behind.perSecond) / 2;
+  const after = await measure(target, connections, seconds);
+  const alonePerSecond = (before.perSecond + after.perSecond) / 2;
   const share = between.perSecond / alonePerSecond;
   return { alonePerSecond, share, aloneMemory, memory, read: checkSteady(read) };
 }
@@ -231,7 +231,7 @@ async function readAll(target: Target, log: LineCounter): Promise<StreamRead> {
 }
 
 function checkSteady(read: StreamRead | undefined, silenceMsMax = SILENCE_MS_MAX): StreamRead {
-  if (read === undefined) throw new Error("nobody read a stream");
+  if (read === undefined) throw new Error("no stream was read");
   if (read.silenceMs <= silenceMsMax) return read;
   throw new Error(`the stream stood still for ${read.silenceMs.toFixed(0)} ms`);
 }
@@ -261,7 +261,7 @@ function describeRounds(connections: number, rounds: readonly Round[]): string {
       ...memoryLines("creates alone", rises(beside, "aloneMemory")),
       ...memoryLines("creates beside a stream", rises(beside), { rest: MEMORY }),
       line("creates/s alone", perSecond, 0),
-      line("creates beside a stream / before and behind it", share(beside), 2, RATE),
+      line("creates beside a stream / before and after it", share(beside), 2, RATE),
       line("creates while a stream is read / while none is", share(byTurns), 2, RATE),
       line("a stream alone, MB/s", speed(alone)),
       line("a stream beside creates, MB/s", speed(beside)),

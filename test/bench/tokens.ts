@@ -1,8 +1,7 @@
 /**
- * What a token log that has grown costs: the first read, a look at one appended
- * event, the longest time in which the event loop did nothing else, and the list
- * of the command line. Almost all of its tokens are dead: the log is never written
- * anew.
+ * The cost of a token log that has grown: the first read, a look at one appended
+ * event, the longest time in which the event loop did nothing else, and `token
+ * list`. Almost all of its tokens are dead, because the log is never rewritten.
  *
  *   npm run bench:tokens
  */

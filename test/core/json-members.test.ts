@@ -1,4 +1,4 @@
-/** What the scanner tells about a text it accepts, and where it finds the fault of another. */
+/** What the scanner reports about a text that it accepts, and where it finds the fault of another. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";

@@ -100,7 +100,7 @@ test("EncodedPlantFinder.find() reads nothing after the end of the bytes", () =>
   for (const [text] of TAKEN) {
     const bytes = Buffer.from(text);
     for (let length = 0; length < bytes.length; length++) {
-      new EncodedPlantFinder(bytes).find(0); // leaves behind what the cut one lacks
+      new EncodedPlantFinder(bytes).find(0); // leaves in memory what the cut one lacks
       const cut = surrounded(bytes.subarray(0, length));
       assert.equal(new EncodedPlantFinder(cut).find(0), -1, cut.toString());
     }

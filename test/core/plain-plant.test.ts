@@ -105,7 +105,7 @@ test("PlainPlantFinder.find() is independent of an earlier find", () => {
 test("PlainPlantFinder.find() recognises nothing that the general parser refuses or reads differently", () => {
   // Plain plants with up to three bytes changed: most faults are near something good.
   const text = fc.constantFrom(PLAIN, PLAIN_WITH_LONGEST_ID);
-  // A place behind the end of the shorter one changes nothing.
+  // A byte after the end of the shorter one changes nothing.
   const change = fc.tuple(fc.nat(PLAIN.length - 1), fc.integer({ min: 0, max: 255 }));
   let taken = 0;
   fc.assert(

@@ -97,7 +97,7 @@ const FAULTS: readonly [text: string, code: string, fields: string][] = [
   ['{"id":7,"name":"Fern"', "invalid_json", ""],
   ['{"id":07,"name":"Fern"}', "invalid_json", ""],
   ['{"id":7,"name":"Fern"} {}', "invalid_json", ""],
-  // Told before what else is wrong: nobody can say what the members of a broken text are.
+  // Comes before other faults: a broken text has no members.
   ['{"id":"7","id":7,', "invalid_json", ""],
   ["[]", "invalid_plant", ""],
   ['[{"id":7,"name":"Fern"}]', "invalid_plant", ""],
@@ -149,7 +149,7 @@ const NO_UTF8: readonly [what: string, bytes: string][] = [
   ["an overlong form", "c0af"],
   ["a character cut short", "e282"],
   ["an encoded surrogate", "eda080"],
-  ["what lies behind U+10FFFF", "f4908080"],
+  ["bytes beyond U+10FFFF", "f4908080"],
 ];
 
 for (const [what, hex] of NO_UTF8) {
@@ -277,7 +277,7 @@ function faultOf(bytes: Buffer): PlantStoreError {
   throw new Error("expected a fault");
 }
 
-/** The fields a message names: each stands before a colon, one fault behind the other. */
+/** The fields a message names: each is followed by a colon, one fault after the other. */
 function fieldsOf({ message }: PlantStoreError): string {
   return message
     .split("; ")

@@ -27,12 +27,12 @@ export class Connection {
       socket.destroy();
     });
     socket.on("data", (chunk: Buffer) => this.#receive(chunk));
-    socket.on("error", () => {}); // told by "close"
+    socket.on("error", () => {}); // "close" follows
     socket.on("close", () => this.#settle(undefined));
     socket.on("end", () => socket.destroy());
   }
 
-  /** `undefined` when nobody listens. */
+  /** `undefined` if no server listens. */
   static async open(port: number): Promise<Connection | undefined> {
     const socket = net.connect({ port, host: "127.0.0.1", noDelay: true });
     try {

@@ -41,7 +41,7 @@ async function makeUnused(folder: string): Promise<FolderState> {
   return { ...(await makeAbsent()), tokens: [token] };
 }
 
-/** As after a kill: the log grew behind its checkpoint. */
+/** As after a kill: the log has grown beyond its checkpoint. */
 function withTail(makeTail: (book: PlantBook) => { tail: Buffer; aside?: Buffer[] }): MakeState {
   return async (folder) => {
     const state = await makeClean(folder);
@@ -76,8 +76,8 @@ function lostPages(book: PlantBook): { tail: Buffer; aside: Buffer[] } {
   const lost = Buffer.from(`{"id":5,"name":"${"y".repeat(3000)}"}\n`);
   lost.fill(0, 600, 600 + 2 * 1024);
   const before = Buffer.from(`${book.line(book.take())}\n`);
-  const behind = Buffer.from(`${book.line(book.take())}\n`);
-  return { tail: Buffer.concat([before, lost, behind]), aside: [lost] };
+  const after = Buffer.from(`${book.line(book.take())}\n`);
+  return { tail: Buffer.concat([before, lost, after]), aside: [lost] };
 }
 
 const lostPagesAndTorn = withTail((book) => {

@@ -37,7 +37,7 @@ for (const [name, { kills }] of Object.entries(CASES)) {
     const { lost, duplicated, unparsable, failedStarts, faults } = report.totals;
     assert.deepEqual(faults, []);
     assert.deepEqual([lost, duplicated, unparsable, failedStarts], [0, 0, 0, 0]);
-    assert.ok(report.totals.acknowledged > 0, "some kills came behind an acknowledgement");
+    assert.ok(report.totals.acknowledged > 0, "some kills came after an acknowledgement");
     for (const call of kills) assert.ok(report.kills.has(call), `a kill fell on ${call}`);
   });
 }

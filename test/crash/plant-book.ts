@@ -8,7 +8,7 @@
 import type { NewPlant } from "../../src/index.ts";
 import { Random } from "./random.ts";
 
-/** Beyond what a double tells apart: an id that lost its last digit would be another plant. */
+/** Larger than a double can distinguish: an id that lost its last digit would be another plant. */
 const FIRST_ID = 9_007_199_254_740_993n;
 
 const SENT = 0;

@@ -21,7 +21,7 @@ export interface Attempt {
   readonly ended: Ended;
   /** How many plants and tokens it acknowledged. */
   readonly acknowledged: number;
-  /** Looks at what it left behind. */
+  /** Checks the folder afterwards. */
   judge(totals: Totals): Promise<void>;
 }
 

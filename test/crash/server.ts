@@ -1,7 +1,7 @@
 /** A server in a process of its own, to be killed. */
 import { type Ended, type Program, Run, type Surroundings } from "./program.ts";
 
-/** A server is given this long in all, unless it is told otherwise. */
+/** A server is given this long in all by default. */
 const DEADLINE_MS = 60_000;
 
 export interface ServerOptions extends Surroundings {

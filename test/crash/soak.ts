@@ -121,7 +121,7 @@ class Soak {
     this.#refused += tally?.refused ?? 0;
   }
 
-  /** SIGKILL under load, and a new server on what it left behind. */
+  /** SIGKILL under load, then a new server on the same folder. */
   async #restart(): Promise<void> {
     await this.#server?.kill();
     await this.#endLoad();

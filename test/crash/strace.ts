@@ -28,7 +28,7 @@ export interface Place {
   readonly count: number;
 }
 
-/** Names that are random would differ from run to run, and strace is told whole paths. */
+/** strace takes whole paths, so random names would differ from run to run. */
 const STEADY_NAMES = `import crypto from "node:crypto";
 import { syncBuiltinESMExports } from "node:module";
 const real = crypto.randomBytes;

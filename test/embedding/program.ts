@@ -1,4 +1,4 @@
-/** A program of somebody else's, with the packed library installed beside it. */
+/** A program of a user, with the packed library installed beside it. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { cpSync, mkdirSync } from "node:fs";

@@ -21,7 +21,7 @@ import { buildExecutable, installTools } from "./build.ts";
 
 const FERN = '{"id":9007199254740993,"name":"Fern"}';
 const TIMEOUT = { timeout: 120_000 };
-/** Nobody who has a name or a home: a service's user. */
+/** A user without a name or a home, as services have. */
 const USER = 65_532;
 
 /** Why it cannot be built or tried here, if so. */

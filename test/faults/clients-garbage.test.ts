@@ -1,4 +1,4 @@
-/** Bytes that are no requests, or were ones before somebody changed them. */
+/** Bytes that are not requests, and mutated requests. */
 import assert from "node:assert/strict";
 import net from "node:net";
 import { test } from "node:test";

@@ -44,7 +44,7 @@ test(
       const leaving = Array.from({ length: AT_A_TIME }, (_, n) => {
         const request = encodeRequest(trial, { body: plant(1000 + at + n, NAME) });
         const bodyStart = request.length - BODY_BYTES;
-        // In the headers, in the body, and behind it: before the answer.
+        // In the headers, in the body, and after it: before the answer.
         const ends = [
           bodyStart - 10,
           bodyStart,

@@ -60,7 +60,7 @@ test(
     t.after(() => {
       for (const socket of sockets) socket.destroy();
     });
-    // One that finds no room is not refused: it tries again for as long as the server stands still.
+    // A connection that finds no room is not refused: it tries again for as long as the server is busy.
     await Promise.all(sockets.map((socket) => once(socket, "connect")));
     server.kill("SIGCONT");
     assert.equal(await trial.create(1), 200);

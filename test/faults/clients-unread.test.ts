@@ -21,7 +21,7 @@ const REFUSED = "POST /plants HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\
 
 interface Flood {
   readonly first?: string;
-  /** What comes behind it, again and again. */
+  /** The requests that follow it, again and again. */
   readonly request: string | Buffer;
 }
 
@@ -62,7 +62,7 @@ test(
       { request: SMALL },
       // Replays, whose answer is as long as they are.
       { request: encodeRequest(trial, { body: plant(1, name) }) },
-      // What nobody answers.
+      // Not answered by the server.
       ...Array.from({ length: 30 }, () => ({ first: REFUSED, request: SMALL })),
     ];
     await Promise.all(floods.map((each) => flood(t, trial.server.port, each)));
@@ -125,7 +125,7 @@ test(
       for (const socket of sockets) socket.destroy();
     });
     for (const socket of sockets) socket.write(bytes);
-    // It has done all that it can once it uses no more of the processor, and serves nobody else.
+    // It has done all that it can once it no longer uses the processor.
     let before = -1;
     const isIdle = async () => {
       const used = processorTicks(trial.pid);

@@ -46,7 +46,7 @@ class Trace {
     const found = this.#calls.find(({ name, args }) => {
       return /^(write|writev|sendto)$/.test(name) && args.includes(text);
     });
-    assert.ok(found !== undefined, `nobody said ${text}`);
+    assert.ok(found !== undefined, `no warning says ${text}`);
     return found;
   }
 

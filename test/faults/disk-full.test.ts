@@ -49,13 +49,13 @@ describe("a full disk", AT_ONCE, () => {
     const lines = Array.from({ length: id - 1 }, (_, at) => plant(at + 1, LONG_NAME));
     assertLog(folder, lines);
     assert.equal(await trial.create(1, LONG_NAME), 200, "a replay needs no room");
-    await until("the log tells of it", () => trial.messages.length > 0);
+    await until("the log reports it", () => trial.messages.length > 0);
     assert.equal(trial.messages.length, 1, trial.messages.join("\n"));
 
     remount(folder, "size=1m");
     assert.deepEqual(await trial.createAll([id, id + 1]), [200, 200]);
     assert.deepEqual(await ready(), [200, "ready"]);
-    assert.equal(await trial.create(id, LONG_NAME), 40006, "the first one of this id stands");
+    assert.equal(await trial.create(id, LONG_NAME), 40006, "the first plant of this id is kept");
     const end = await trial.stop();
     assert.equal(end.status, 0);
     assert.equal(end.messages.length, 2, end.messages.join("\n"));

@@ -1,4 +1,4 @@
-/** The limit of a file's size (`ulimit -f`): real short writes, and the error behind them. */
+/** The limit of a file's size (`ulimit -f`): real short writes, and the error after them. */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

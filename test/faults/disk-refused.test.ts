@@ -86,7 +86,7 @@ describe(
         );
         const trial = await Trial.start(t, { folder, ...under });
         assert.equal(await trial.create(1), 200);
-        // Some are in the batch that fails, the others wait behind it, one of them for the same id.
+        // Some are in the batch that fails, the others wait for it, one of them with the same id.
         assert.deepEqual(await trial.createAll([2, 3, 4, 5, 6, 2]), Array(6).fill(50303));
         const end = await trial.ended;
         assert.deepEqual([end.status, end.signal], [1, null]);

@@ -1,4 +1,4 @@
-/** A disk that takes its time over a sync or a read: who waits for it, and who does not. */
+/** A disk with slow syncs or reads: which requests wait for it, and which do not. */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -35,7 +35,7 @@ test("a slow sync delays the creates that need it, and no other answer", TIMEOUT
   let isAnswered = false;
   const slow = trial.create(100).then((outcome) => {
     isAnswered = true;
-    // At the moment of the answer the record is there, also for whoever came second.
+    // At the moment of the answer the record is there, also for the second create.
     assert.ok(readLog(folder).includes(plant(100)), "answered after it was written");
     return outcome;
   });

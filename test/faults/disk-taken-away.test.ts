@@ -1,4 +1,4 @@
-/** A log that somebody else lays hands on while it is served from. */
+/** A log that another program removes or changes while a server uses it. */
 import assert from "node:assert/strict";
 import {
   appendFileSync,

@@ -23,7 +23,7 @@ test("a holder that was killed does not block a start right after it", TIMEOUT, 
     const killed = await trial.stop("SIGKILL");
     assert.deepEqual([killed.signal, killed.messages], ["SIGKILL", []]);
   }
-  // Readers need nobody's leave either.
+  // Readers do not need it either.
   assert.equal(
     (await runOn(folder, "list")).stdout,
     acknowledged.map((line) => `${line}\n`).join(""),
@@ -50,7 +50,7 @@ test(
       ["backup", target],
       ["serve", "--port", "0"],
     ];
-    // It stays stopped: whoever waited for its answer would never end.
+    // It stays stopped: a process that waited for its answer would never end.
     const ends = await Promise.all(COMMANDS.map((words) => runOn(folder, ...words)));
     for (const end of ends) assertTurnedAway(end);
     assert.equal(existsSync(target), false);

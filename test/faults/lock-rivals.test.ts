@@ -89,7 +89,7 @@ test(`of ${STARTS} servers started at once exactly one serves, in ${ROUNDS} roun
     const outcomes = await Promise.all(servers.map(({ outcome }) => outcome));
     const [winner, ...others] = outcomes.filter((outcome) => outcome.url !== undefined);
     assert.equal(others.length, 0, `round ${round}: several serve`);
-    assert.ok(winner?.url !== undefined, `round ${round}: nobody serves`);
+    assert.ok(winner?.url !== undefined, `round ${round}: no server serves`);
     for (const { url, status, stderr } of outcomes) {
       if (url === undefined) assertTurnedAway({ status, signal: null, stdout: "", stderr });
     }

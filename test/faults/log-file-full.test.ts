@@ -29,7 +29,7 @@ test("while the disk of a log file is full, lines wait or are dropped and counte
   await sleep(50); // the first of them are handed to a thread
   await assert.rejects(writeFile(filler, "x", { flag: "a" }), { code: "ENOSPC" }); // as theirs was
   remount(folder, "size=8m");
-  await until("the loss is told", () => /^lost [0-9]+\n$/m.test(readFileSync(path, "utf8")));
+  await until("the loss is reported", () => /^lost [0-9]+\n$/m.test(readFileSync(path, "utf8")));
   const lines = readFileSync(path, "utf8").split("\n");
   const lost = Number(lines.at(-2)?.slice("lost ".length));
   const kept = lines.slice(0, -2);

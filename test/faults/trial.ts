@@ -156,7 +156,7 @@ export function assertTurnedAway({ status, signal, stdout, stderr }: Finished): 
   assert.equal(messagesOf(stderr).length, 1, stderr);
 }
 
-/** Every acknowledged plant stands in the log of the folder, once. */
+/** Every acknowledged plant is in the log of the folder, once. */
 export function assertKept(folder: string, acknowledged: readonly string[]): void {
   const lines = readLog(folder).split("\n");
   const times = new Map<string, number>();

@@ -217,7 +217,7 @@ async function settleBehindNginx(t: TestContext, buffering: "on" | "off") {
   writeFileSync(
     file,
     `daemon off;
-    master_process off; # else a worker of root is somebody who cannot write here
+    master_process off; # else a worker of root runs as a user who cannot write here
     pid ${folder}/pid;
     error_log ${folder}/error.log;
     events {}

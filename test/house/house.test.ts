@@ -55,7 +55,7 @@ const RULES: readonly {
     broken: [
       { "core/a.ts": "export const A = 1;" },
       { "core/a.ts": "/** */\nexport const A = 1;" },
-      { "core/a.ts": 'import x from "./x.ts";\n/** A header that stands too late to count. */' },
+      { "core/a.ts": 'import x from "./x.ts";\n/** A header that comes too late to count. */' },
     ],
   },
   {

@@ -1,5 +1,5 @@
 /**
- * The rules of the house as functions over source files: who may import whom,
+ * The rules of the house as functions over source files: which room imports which,
  * no circles, and what a file looks like. Each returns one line per breach, so
  * that a test can also show that it finds one.
  */

@@ -1,4 +1,4 @@
-/** What other people's tools make of the description, each with a real server behind it. */
+/** The OpenAPI document in tools of others, each with a real server. */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";

@@ -10,7 +10,7 @@ export interface RequestParts {
   readonly version?: string;
   /** Replaces or adds a header; an array gives one line each, `undefined` leaves it out. */
   readonly headers?: Readonly<Record<string, string | readonly string[] | undefined>>;
-  /** Sent as it stands: see `chunked`. */
+  /** Sent unchanged: see `chunked`. */
   readonly body?: string | Buffer;
 }
 
@@ -36,7 +36,7 @@ export function encodeRequest({ token }: Pick<Target, "token">, parts: RequestPa
   return Buffer.concat([Buffer.from(head, "latin1"), bytes]);
 }
 
-/** The parts as chunks of the chunked coding, with the last chunk behind them. */
+/** The parts as chunks of the chunked coding, followed by the last chunk. */
 export function chunked(...parts: readonly (string | Buffer)[]): Buffer {
   const chunks = parts.map((part) => {
     const bytes = Buffer.from(part);

@@ -5,14 +5,14 @@ import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { until } from "./watch.ts";
 
-/** An empty folder (0700) of this test's own. */
+/** An empty folder (0700) for this test. */
 export function makeFolder(t: TestContext): string {
   const folder = mkdtempSync(join(tmpdir(), "plant-store-test-"));
   t.after(() => until("the folder is gone", () => removes(folder)));
   return folder;
 }
 
-/** False where somebody wrote a file meanwhile: a store is closed behind this, and may be at work. */
+/** False if a file was written meanwhile: a store that is closed later may still be at work. */
 function removes(folder: string): boolean {
   try {
     rmSync(folder, { recursive: true, force: true });

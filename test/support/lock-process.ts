@@ -10,7 +10,7 @@ import { fileURLToPath } from "node:url";
 import { PlantStoreError } from "../../src/core/errors.ts";
 import { DirectoryLock, type LockOptions } from "../../src/log/lock.ts";
 
-/** Named to whoever is turned away by one of these processes. */
+/** The command that errors name for one of these processes. */
 export const RIVAL_COMMAND = "rival";
 
 type Order = { readonly acquire: string; readonly waitMs: number } | "release";

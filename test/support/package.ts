@@ -92,7 +92,7 @@ export function linkPackages(folder: string, from: string, names: readonly strin
   }
 }
 
-/** Why the tests behind a package file of their own cannot run; `false` when they can. */
+/** Why the tests with a package file of their own cannot run; `false` if they can. */
 export function whyNotInstalled(folder: string): string | false {
   if (existsSync(path.join(ROOT, folder, "node_modules"))) return false;
   return `not installed: npm ci --prefix ${folder}`;

@@ -178,7 +178,7 @@ export async function checkStart(
   assert.equal(readQuarantines(folder).join("") === verdict.quarantined, true, "the quarantine");
   assert.equal(store.size, log.durable.length + verdict.survivors);
   for (const plant of log.durable) assert.deepEqual(await store.get(plant.id), plant);
-  // Whoever got no answer sends the request again, and somebody sends a new one.
+  // A client without an answer sends its request again, and another client sends a new one.
   const outcomes = await Promise.all([...log.batch, FRESH].map((plant) => store.create(plant)));
   const replayed = outcomes.filter((outcome) => outcome === "replayed").length;
   assert.equal(replayed, verdict.survivors);

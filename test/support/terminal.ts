@@ -9,6 +9,6 @@ export const NEEDS_TERMINAL = { skip: hasScript ? false : "needs script, from ut
 /** The arguments of `script` that run the command line at a terminal. */
 export function terminalArgs(args: readonly string[]): string[] {
   const words = [process.execPath, PROGRAM, ...args].map((word) => `'${word}'`);
-  // `exec`: a shell that stays would be ended by Ctrl-C as well, and its status is what is told.
+  // `exec`: a shell that stays would be ended by Ctrl-C as well, and its status would be reported.
   return ["-qec", `exec ${words.join(" ")}`, "/dev/null"];
 }

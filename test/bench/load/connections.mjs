@@ -20,7 +20,7 @@ export class Connections {
   #finish = () => {};
   #isClosing = false;
 
-  /** @param server its port, its token, and an id of 16 digits that is free like those behind it. */
+  /** @param server its port, its token, and an id of 16 digits from which on all ids are free. */
   constructor({ port, token, firstId }) {
     this.#port = port;
     this.#nextId = firstId;

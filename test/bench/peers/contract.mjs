@@ -1,8 +1,8 @@
 /**
- * What a peer does for the contract besides storing, as plainly as one would
- * write it: who does not check the token, name the request or judge the plant
- * has less to do and cannot be compared. Ids are numbers here: a peer is not
- * asked to keep those that a double does not hold.
+ * The part of the contract besides storing, written as plainly as possible: a peer
+ * that does not check the token, name the request or validate the plant has less
+ * work and cannot be compared. Ids are numbers here: a peer need not keep ids that
+ * a double cannot hold.
  */
 import { createHash, randomUUID, timingSafeEqual } from "node:crypto";
 

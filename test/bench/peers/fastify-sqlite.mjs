@@ -1,10 +1,11 @@
 /**
- * A peer: fastify 5 over better-sqlite3, as one would run it in production:
- * WAL, synchronous=FULL (an fdatasync of the WAL for every commit), schemas for
- * body and answer, and the contract (contract.mjs). Usage: node
- * fastify-sqlite.mjs DIRECTORY turn|request, which says what a transaction
- * holds: every request of one turn of the event loop, or one request. Tells rows
- * and commits over IPC.
+ * A peer: fastify 5 over better-sqlite3, as in production: WAL, synchronous=FULL
+ * (an fdatasync of the WAL per commit), schemas for body and answer, and the
+ * contract (contract.mjs).
+ *
+ * Usage: node fastify-sqlite.mjs DIRECTORY turn|request
+ * A transaction holds every request of one turn of the event loop, or one request.
+ * Reports rows and commits over IPC.
  */
 import path from "node:path";
 import Database from "better-sqlite3";

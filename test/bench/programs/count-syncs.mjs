@@ -1,16 +1,16 @@
 /**
- * Loaded into a measured process with `--import`: counts what is written to one
- * file and how much of it was synced, and tells whoever asks over IPC, with the
- * bytes that array buffers hold: the index of ids and little else.
+ * Loaded into a measured process with `--import`: counts the bytes written to one
+ * file and how many of them were synced. Reports both on request over IPC, with
+ * the bytes held by array buffers, which are mostly the index of ids.
  *
- * A write on a descriptor with O_DSYNC counts as synced when it returns, any
- * other once an fdatasync or fsync that began after it returned. Wraps the
- * asynchronous calls of node:fs only (a few thousand a second, a microsecond
- * each); a store that writes in another way shows less synced than its file
- * grew by, and the bench refuses the run. That these calls reach the kernel as
- * they say is shown once with strace (support/strace-check).
+ * A write on a descriptor with O_DSYNC counts as synced when it returns, any other
+ * write after an fdatasync or fsync that began after the write returned. Only the
+ * asynchronous calls of node:fs are wrapped (a few thousand a second, a
+ * microsecond each). A store that writes in another way has fewer synced bytes
+ * than its file grew by, and the bench refuses the run. support/strace-check shows
+ * once that these calls reach the kernel.
  *
- * The file is named by the variable BENCH_LOG. Linux only.
+ * The variable BENCH_LOG names the file. Linux only.
  */
 import fs from "node:fs";
 import { open } from "node:fs/promises";

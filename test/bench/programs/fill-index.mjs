@@ -1,15 +1,15 @@
 /**
- * Fills an id index from 0 to N in slices of a turn of the event loop each, or
- * runs the same loop with the index left empty, and tells what memory it took
- * and how long the loop stood still.
+ * Fills an id index from 0 to N, a slice per turn of the event loop, or runs the
+ * same loop with an empty index. Reports the memory, and how long the loop was
+ * blocked.
  *
  * Usage: node --expose-gc fill-index.mjs MODULE N full|empty KIND [MS]
- * MODULE has the index, as built. KIND of ids: scattered, sequential or modulo.
- * The empty loop goes on for MS milliseconds, because a machine that others use
- * takes the processor away so many times a second. Prints one line of JSON:
- * resident and highest resident bytes, `arrayBuffers`, milliseconds for N, the
- * gaps between turns above 10 ms, longest first, and the processor time of
- * those in which this process itself was busy for so long.
+ * MODULE is the built index. KIND of ids: scattered, sequential or modulo. The
+ * empty loop runs for MS milliseconds, because other work on the machine takes the
+ * processor away a certain number of times per second. Prints one line of JSON:
+ * resident and peak resident bytes, `arrayBuffers`, milliseconds for N, the gaps
+ * between turns above 10 ms, longest first, and the processor time of the gaps in
+ * which this process itself was busy for that long.
  */
 import fs from "node:fs";
 import path from "node:path";

@@ -1,8 +1,8 @@
 /**
- * Opens a store and gets random plants of it, one after the other.
+ * Opens a store and gets random plants from it, one after the other.
  *
  * Usage: node get-plants.mjs DIST DATA_DIRECTORY LINES GETS
- * LINES tells which ids a generated log holds (see generate.ts). Prints one
+ * LINES determines which ids a generated log holds (see generate.ts). Prints one
  * line of JSON: median and 99th percentile in microseconds, after a warm-up.
  */
 import path from "node:path";

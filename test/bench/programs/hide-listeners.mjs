@@ -1,10 +1,10 @@
 /**
- * Loaded into a measured server with `--import`: whenever it is told so, the
- * server finds that nobody listens to its requests, though its log and its
- * metrics do. It serves them then as it does where nobody listens.
+ * Loaded into a measured server with `--import`. On request it makes the server
+ * find no subscribers of its request channel, although its log and its metrics
+ * subscribe, so that it works as without them.
  *
- * Nobody leaves and comes again, for which Node changes the kind of the object:
- * what V8 has made of the code around it would go each time.
+ * The subscribers stay subscribed: if they left and came again, Node would change
+ * the class of the channel, and V8 would discard the code that it optimised.
  */
 import { channel } from "node:diagnostics_channel";
 

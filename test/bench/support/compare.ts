@@ -1,18 +1,18 @@
 /**
  * Several servers under the same load, by turns.
  *
- * All of them run all the time, and short runs alternate between them, their
- * order turned by one each round: whatever else the machine does meets all of
- * them, so a ratio within a round means something where the numbers themselves
- * do not. Two processes of one program differ by as much as a third for as long
- * as they live, so they are started anew after some rounds, and warm up before
- * anything counts. A run counts only if
+ * All servers run all the time, and short runs alternate between them, in an order
+ * that is rotated each round. Other work of the machine meets all of them alike,
+ * so a ratio within a round means something even if the rates do not. Two
+ * processes of one program can differ by a third for as long as they live, so they
+ * are started anew after some rounds, and warm up before a run counts. A run
+ * counts only if
  *
  * - every request was answered 200;
- * - the store grew by exactly as many records as were answered (with `wrk`: by
- *   no less, and by no more than one for each connection it closed on);
- * - what the log grew by was synced, to the byte. Whether a sync is one is
- *   shown by support/strace-check, once for each server.
+ * - the store grew by exactly as many records as were answered (with `wrk`: by at
+ *   least as many, and by at most one more per connection that it closed);
+ * - every byte by which the log grew was synced. support/strace-check shows once
+ *   per server that a sync is one.
  */
 import path from "node:path";
 import { type LoadResult, load } from "./load.ts";
@@ -68,7 +68,7 @@ export interface Row {
 
 /**
  * V8 goes on making a process faster for that long: the plant store has 12,000 creates a second in
- * its second to sixth second of load and 16,000 behind its eighth, the floor 12,000 and 14,500.
+ * its second to sixth second of load and 16,000 after its eighth, the floor 12,000 and 14,500.
  */
 export const WARM_SECONDS = 10;
 
@@ -150,7 +150,7 @@ export async function measure(
   return (await measureBeside(target, connections, seconds, () => nothing)).sample;
 }
 
-/** The same with something that goes on beside the load, and what that tells in the end. */
+/** One run with other work beside the load, and the result of that work. */
 export async function measureBeside<T>(
   target: Target,
   connections: number,

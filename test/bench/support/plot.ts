@@ -27,7 +27,7 @@ const TOP = 64;
 const BOTTOM = 48;
 const LEGEND_LINE = 22;
 
-/** Pairs that can be told apart on white and on near-black, also by most colour-blind readers. */
+/** Pairs that most readers, also colour-blind ones, can distinguish on white and on near-black. */
 const COLOURS = [
   ["#1f6feb", "#58a6ff"],
   ["#bc4c00", "#f0883e"],

@@ -1,8 +1,8 @@
 /**
- * Shows once for each server, by its system calls, that what the bench counts
- * as a sync reaches the kernel as one: a write on a descriptor opened with
- * O_DSYNC, or an fdatasync behind the writes. A short run under `strace`; the
- * measured runs go without it.
+ * Shows once per server, by its system calls, that a sync as the bench counts it
+ * reaches the kernel as one: a write on a descriptor opened with O_DSYNC, or an
+ * fdatasync after the writes. A short run under `strace`; measured runs go without
+ * it.
  */
 import fs from "node:fs";
 import path from "node:path";
@@ -48,7 +48,7 @@ export async function checkSyncs(
   return text;
 }
 
-/** Exported for whoever doubts it. */
+/** Exported for a test. */
 export function readTrace(trace: string, file: string): KernelSyncs {
   let syncs = 0;
   let syncedBytes = 0;

@@ -1,4 +1,4 @@
-/** Somebody on the core of the load who reads all plants of a server as a stream. */
+/** A client, on the core of the load, that reads all plants of a server as a stream. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
@@ -32,7 +32,7 @@ export interface Reading {
   stop(): Promise<StreamRead>;
 }
 
-/** Reads one stream after the other, from when the first bytes are there until it is told to stop. */
+/** Reads one stream after the other, from the first bytes on until it is stopped. */
 export async function startReading(target: Readable): Promise<Reading> {
   const [program = "", ...args] = words(target, "again");
   const child = spawn(program, args, { stdio: ["pipe", "pipe", "inherit"] });

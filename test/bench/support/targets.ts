@@ -129,7 +129,7 @@ export interface LoggingTarget extends Target {
   readonly lines: Promise<number>;
 }
 
-/** The same with its log: a line for every request, which somebody reads. */
+/** The server with its log, a line per request, which is read. */
 export async function startLoggingServer(
   options: TargetOptions,
   words: readonly string[] = [],
@@ -145,7 +145,7 @@ export async function startLoggingServer(
   return { ...target, lines: pipe.lines, stop };
 }
 
-/** The same as an operator watches it: its metrics too, which somebody scrapes. */
+/** The server as an operator watches it: its log is read and its metrics are scraped. */
 export async function startWatchedServer(options: TargetOptions): Promise<LoggingTarget> {
   const admin = path.join(options.folder, "admin.sock");
   const target = await startLoggingServer(options, ["--admin", admin]);

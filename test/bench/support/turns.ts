@@ -1,11 +1,11 @@
 /**
- * What something costs creates, told by one server under one load: it goes on
- * for a turn of a fraction of a second and then for as long does not. Two
- * processes of one program differ by a third at times, and a machine from one
- * second to the next: neither falls between two turns.
+ * The cost of something in creates, measured in one server under one load: it is
+ * on for a turn of a fraction of a second and off for the next. Two processes of
+ * one program can differ by a third, and a machine from one second to the next;
+ * neighbouring turns of one server do not.
  *
- * How many creates there were is told by the bytes the log grew by, so all of
- * them are of one length.
+ * Creates are counted by the bytes that the log grew by, so all of them have one
+ * length.
  */
 import fs from "node:fs";
 import { setTimeout } from "node:timers/promises";
@@ -15,15 +15,15 @@ import { type Ongoing, untilStopped } from "./until-stopped.ts";
 /** How long turns are, in milliseconds. */
 export interface TurnTimes {
   readonly turn: number;
-  /** At the beginning of a turn, until what was before it has passed. */
+  /** Ignored at the beginning of a turn, while effects of the last turn pass. */
   readonly passing: number;
 }
 
-/** What most things need to come and go. */
+/** Long enough for most effects to come and go. */
 export const TURN_TIMES: TurnTimes = { turn: 250, passing: 50 };
-/** Until all connections are accepted: whoever comes meanwhile waits behind them. */
+/** Until all connections are accepted: requests wait meanwhile. */
 const ACCEPTING_MS = 2000;
-/** Of a run of creates, in seconds: what leaves some turns that count. */
+/** The shortest run of creates that has some turns that count. */
 export const TURNS_SECONDS_MIN = 4;
 
 export interface Switch {
@@ -31,7 +31,7 @@ export interface Switch {
   off(): void;
 }
 
-/** Begins turns, without it and with it; tells in the end what creates had left of their rate. */
+/** Alternates turns off and on; the result is the rate of creates during "on" divided by that during "off". */
 export function takeTurns(
   log: string,
   { on, off }: Switch,
@@ -39,7 +39,7 @@ export function takeTurns(
 ): Ongoing<number> {
   return untilStopped(async (isOver) => {
     const rates: number[] = [];
-    off(); // what the turns before ended with is luck
+    off(); // earlier turns may have ended in either state
     await setTimeout(ACCEPTING_MS);
     for (let isOn = false; !isOver(); isOn = !isOn) {
       if (isOn) on();
@@ -64,8 +64,8 @@ function shareOf(rates: readonly number[]): number {
   const shares: number[] = [];
   // The load may have ended within the last one.
   for (let turn = 1; turn + 2 < rates.length; turn += 2) {
-    const [before = 0, within = 0, behind = 0] = rates.slice(turn - 1, turn + 2);
-    shares.push((2 * within) / (before + behind));
+    const [before = 0, within = 0, after = 0] = rates.slice(turn - 1, turn + 2);
+    shares.push((2 * within) / (before + after));
   }
   return median(shares);
 }

@@ -1,14 +1,14 @@
-/** Something that goes on beside what is measured until it is told to stop, and then tells how it was. */
+/** Work that goes on beside a measurement until it is stopped, and then has a result. */
 export interface Ongoing<T> {
-  /** Resolves with what came of it; rejects with what went wrong, also long before. */
+  /** Resolves with the result, or rejects with an error of the work, also one from long before. */
   stop(): Promise<T>;
 }
 
-/** Begins it; it has to look whether it is over. */
+/** Starts the work, which has to check whether it is over. */
 export function untilStopped<T>(run: (isOver: () => boolean) => Promise<T>): Ongoing<T> {
   let isOver = false;
   const running = run(() => isOver);
-  running.catch(() => {}); // told by `stop`
+  running.catch(() => {}); // `stop` rejects with it
   return {
     stop: () => {
       isOver = true;

@@ -1,4 +1,4 @@
-/** A program of somebody's, to be compiled: every part of the library, and every type by its name. */
+/** A program of a user, to be compiled: every part of the library, and every type by its name. */
 import { createServer, type RequestListener } from "node:http";
 import {
   type BackupReport,

@@ -1,4 +1,4 @@
-/** The plant store under a prefix of an Express 5 application: before the body parser, never behind. */
+/** The plant store under a prefix of an Express 5 application: before the body parser, never after it. */
 import express from "express";
 import { createRequestListener, PlantStore, TokenRegistry } from "plant-store";
 
