@@ -1,85 +1,90 @@
-/** What each path of the admin listener answers, and what the answers are made from. */
-import type { Status } from "../core/services.ts";
+/** What the admin listener answers to a request. */
+import type { IncomingMessage } from "node:http";
+import { publishWarning } from "../core/channels.ts";
+import { PlantStoreError } from "../core/errors.ts";
+import type { AdminAddress } from "../core/host-port.ts";
 import { OPENAPI } from "../http/openapi.ts";
-import { EventLoopDelay, EXPOSITION_TYPE, encodeMetrics } from "./metrics.ts";
-import { Recorder } from "./recorder.ts";
-import { describeState, judgeState, readStatusDocument } from "./status.ts";
+import { errorReply, okReply, type Reply } from "../http/reply.ts";
+import { findFramingFault } from "../http/request-head.ts";
+import { pathOf } from "../http/router.ts";
+import { isOwnHost } from "./address.ts";
+import { encodeMetrics } from "./metrics.ts";
+import { describeState, judgeState, readStatusDocument, type Sources } from "./status.ts";
 import { STATUS_PAGE, STATUS_PAGE_POLICY } from "./status-page.ts";
 
-export interface Answer {
-  readonly status: number;
-  readonly type: string;
-  readonly body: string;
-  readonly headers?: Readonly<Record<string, string>>;
+type Route = (sources: Sources) => Reply | Promise<Reply>;
+
+const ROUTES: ReadonlyMap<string, Route> = new Map(
+  Object.entries<Route>({
+    "/": () =>
+      okReply(STATUS_PAGE, {
+        "Content-Type": "text/html; charset=utf-8",
+        "Content-Security-Policy": STATUS_PAGE_POLICY,
+      }),
+    "/openapi.json": () => json(OPENAPI),
+    "/healthz": () => json({ status: "ok" }),
+    "/readyz": async (sources) => {
+      // A probe is impatient, so the disk is asked only if its answer matters.
+      const isAsked = sources.recorder.refusedMsAgo !== undefined;
+      const state = judgeState(sources, isAsked ? await sources.freeBytes() : undefined);
+      const reply = json({ state, message: describeState(state, sources.status) });
+      return { ...reply, status: state === "ready" ? 200 : 503 };
+    },
+    "/metrics": async (sources) => {
+      const text = encodeMetrics(sources, await sources.freeBytes());
+      return okReply(text, { "Content-Type": "text/plain; version=0.0.4; charset=utf-8" });
+    },
+    "/status.json": async (sources) => json(readStatusDocument(sources, await sources.freeBytes())),
+  }),
+);
+
+function json(document: unknown): Reply {
+  return okReply(`${JSON.stringify(document)}\n`);
 }
 
-export const JSON_TYPE = "application/json";
+/** The answer to a request; never rejects. */
+export async function answer(
+  req: IncomingMessage,
+  address: AdminAddress,
+  sources: Sources,
+): Promise<Reply> {
+  try {
+    return await findRoute(req, address)(sources);
+  } catch (error) {
+    const reply = errorReply(error);
+    if (reply.status === 500)
+      publishWarning("Cannot answer a request to the admin listener", error);
+    return { ...reply, headers: { ...reply.headers, ...REFUSAL_HEADERS[reply.status] } };
+  }
+}
 
-export const ROUTES: Readonly<Record<string, (sources: Sources) => Answer | Promise<Answer>>> = {
-  "/": () => ({
-    status: 200,
-    type: "text/html; charset=utf-8",
-    body: STATUS_PAGE,
-    headers: { "Content-Security-Policy": STATUS_PAGE_POLICY },
-  }),
-  "/openapi.json": () => json(OPENAPI),
-  "/healthz": () => json({ status: "ok" }),
-  "/readyz": async (sources) => {
-    const { status, recorder } = sources;
-    // A probe is impatient: the disk is asked only if its answer counts.
-    const free = recorder.refusedMsAgo === undefined ? undefined : await sources.freeBytes();
-    const state = judgeState(status, recorder, free);
-    return json({ state, message: describeState(state, status) }, state === "ready" ? 200 : 503);
-  },
-  "/metrics": async (sources) => {
-    const { status, recorder, version, delay } = sources;
-    const body = encodeMetrics(status, recorder, version, delay, await sources.freeBytes());
-    return { status: 200, type: EXPOSITION_TYPE, body };
-  },
-  "/status.json": async (sources) => {
-    const { status, recorder, version } = sources;
-    return json(readStatusDocument(status, recorder, version, await sources.freeBytes()));
-  },
+/** After a framing fault nobody knows where the next request begins. */
+const CLOSE = { Connection: "close" };
+
+const REFUSAL_HEADERS: Readonly<Record<number, Reply["headers"]>> = {
+  400: CLOSE,
+  405: { Allow: "GET, HEAD" },
+  431: CLOSE,
 };
 
-function json(document: unknown, status = 200): Answer {
-  return { status, type: JSON_TYPE, body: `${JSON.stringify(document)}\n` };
-}
-
-const FREE_BYTES_DEADLINE_MS = 1000;
-
-/** What the answers are made from. Counts from the start until `close`. */
-export class Sources {
-  readonly status: Status;
-  readonly version: string;
-  readonly recorder = new Recorder();
-  readonly delay = new EventLoopDelay();
-  #freeBytes: Promise<number | undefined> | undefined;
-
-  constructor(status: Status, version: string) {
-    this.status = status;
-    this.version = version;
+/** @throws PlantStoreError if the request is refused. */
+function findRoute(req: IncomingMessage, address: AdminAddress): Route {
+  const fault = findFramingFault(req);
+  if (fault !== undefined) throw fault;
+  if (!isOwnHost(req.headers.host, address)) {
+    throw new PlantStoreError(
+      "bad_request",
+      "Host: expected an IP address, localhost or the listener's own name (--admin NAME:PORT)",
+    );
   }
-
-  close(): void {
-    this.recorder.close();
-    this.delay.close();
+  const route = ROUTES.get(pathOf(req.url ?? ""));
+  if (route === undefined) {
+    const known = [...ROUTES.keys()].join(", ");
+    throw new PlantStoreError("not_found", `path: expected one of ${known}`);
   }
-
-  /**
-   * The free room of the disk; `undefined` if it is not known, or not soon: a disk that hangs must
-   * keep nobody from the other metrics. It is asked one question at a time, because each holds a
-   * thread of the pool, which creates need too. Rejects like `Status.freeBytes`.
-   */
-  async freeBytes(): Promise<number | undefined> {
-    this.#freeBytes ??= this.status.freeBytes().finally(() => {
-      this.#freeBytes = undefined;
-    });
-    this.#freeBytes.catch(() => {}); // it may come when nobody waits any more
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<undefined>((resolve) => {
-      timer = setTimeout(() => resolve(undefined), FREE_BYTES_DEADLINE_MS).unref();
-    });
-    return Promise.race([this.#freeBytes, late]).finally(() => clearTimeout(timer));
-  }
+  if (req.method === "GET" || req.method === "HEAD") return route;
+  throw new PlantStoreError(
+    "method_not_allowed",
+    `method: expected GET or HEAD, got ${req.method}`,
+  );
 }

@@ -1,55 +1,67 @@
 /**
- * What the channels report, counted: the only memory the admin listener has.
+ * Counts what the channels publish: the only memory of the admin listener.
  *
- * Bounded: statuses and error numbers come from our own table, histograms have fixed buckets, the
- * history fixed seconds. Nothing that a client sends becomes a label.
+ * Bounded: statuses and error numbers come from the table in http/reply, histograms have fixed
+ * buckets, the history has fixed seconds. Nothing that a client sends becomes a label.
  */
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import type { BatchMessage, RequestMessage } from "../core/channels.ts";
 import { FAILURES } from "../http/reply.ts";
 
-/** What requests are for, by the names that OpenAPI and metrics have for it. */
+/** The labels of operations in metrics, by their names in the OpenAPI document. */
 const OPERATIONS = { createPlant: "create", getPlant: "get", listPlants: "list" } as const;
 
 /** The answers to one operation with one status and error number. */
 export interface AnswerCount {
-  /** `none` for what was refused before it was known. */
+  /** `none` if the request was refused before its operation was known. */
   readonly operation: (typeof OPERATIONS)[keyof typeof OPERATIONS] | "none";
   readonly status: number;
   readonly error: number | undefined;
   count: number;
-  /** Of the last failure, in milliseconds since 1970; 0 without one. */
+  /** When the last failure happened, in milliseconds since 1970; 0 without one. */
   lastAt: number;
 }
 
-/** From a replay in memory to the longest a request may take. */
+/** From a repeat that is answered from memory to the longest request. */
 const REQUEST_SECONDS = [
   0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30,
 ];
-/** From a disk with a battery to one that is dying. */
+/** From a disk with a battery to a failing one. */
 const SYNC_SECONDS = [
   0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5,
 ];
 const BATCH_RECORDS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 16_384];
 const BATCH_BYTES = [64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576];
 
+/** Up to the longest pause that a client might blame on the server. */
+const DELAY_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1];
+/** Often enough for every pause that a client feels; takes about 1 % of an idle processor. */
+const DELAY_SAMPLE_MS = 10;
+
+/** Counts from its construction until `close`. */
 export class Recorder {
-  /** By method; what no operation of ours has is `other`. */
+  /** By method; `other` for methods that the service does not have. */
   readonly requestSeconds: ReadonlyMap<string, Histogram> = new Map(
-    ["POST", "GET", "HEAD", "OPTIONS", "other"].map((method) => [
-      method,
-      new Histogram(REQUEST_SECONDS),
-    ]),
+    ["POST", "GET", "HEAD", "OPTIONS", "other"].map((method) => {
+      return [method, new Histogram(REQUEST_SECONDS)];
+    }),
   );
   readonly syncSeconds = new Histogram(SYNC_SECONDS);
   readonly batchRecords = new Histogram(BATCH_RECORDS);
   readonly batchBytes = new Histogram(BATCH_BYTES);
+  /**
+   * How late timers fire, so how long the event loop was blocked. `monitorEventLoopDelay` has
+   * quantiles, which nobody can add up over time or over servers.
+   */
+  readonly delaySeconds = new Histogram(DELAY_SECONDS);
   readonly history = new History();
   bodyBytes = 0;
   warnings = 0;
   droppedConnections = 0;
   readonly #answers = new Map<string, AnswerCount>();
   #refusedAt: number | undefined;
+  #delaySampledAt = performance.now();
+  readonly #delayTimer = setInterval(() => this.#sampleDelay(), DELAY_SAMPLE_MS).unref();
   readonly #listeners = {
     "plant-store:request": (message: unknown) => this.#countRequest(message as RequestMessage),
     "plant-store:batch": (message: unknown) => this.#countBatch(message as BatchMessage),
@@ -57,9 +69,8 @@ export class Recorder {
     "plant-store:drop": () => void this.droppedConnections++,
   };
 
-  /** Counts until `close`. */
   constructor() {
-    // What alerts are made of is there from the start: a rate needs a 0 to begin with.
+    // An alert on a rate needs a 0 to start from.
     for (const operation of Object.values(OPERATIONS)) {
       for (const status of [0, 200]) this.#answerOf(operation, status, undefined);
       for (const { status, error } of Object.values(FAILURES)) {
@@ -70,6 +81,7 @@ export class Recorder {
   }
 
   close(): void {
+    clearInterval(this.#delayTimer);
     for (const [name, listener] of Object.entries(this.#listeners)) unsubscribe(name, listener);
   }
 
@@ -77,23 +89,20 @@ export class Recorder {
     return [...this.#answers.values()];
   }
 
-  /**
-   * How long ago the disk refused a write, if it has taken none since. It may have room again:
-   * only another write shows it.
-   */
+  /** How long ago the disk refused a write, unless a later write succeeded. */
   get refusedMsAgo(): number | undefined {
     return this.#refusedAt === undefined ? undefined : performance.now() - this.#refusedAt;
   }
 
   #countRequest(message: RequestMessage): void {
     const { method = "other", error, durationMs, bodyBytes, sentBytes, operation } = message;
-    // A stream began with a 200, and an alert should hear that it did not end.
+    // A stream that is cut began with a 200, but alerts must see that it failed.
     const status = message.cut ? 0 : message.status;
     const name = operation === undefined ? "none" : OPERATIONS[operation];
     const answer = this.#answerOf(name, status, error);
     answer.count++;
     if (error !== undefined) answer.lastAt = Date.now();
-    // What broke off has no answer, and a stream takes as long as its client likes.
+    // An aborted request has no answer, and a stream takes as long as its client likes.
     if (durationMs !== undefined && status !== 0 && sentBytes === undefined) {
       const seconds = this.requestSeconds.get(method) ?? this.requestSeconds.get("other");
       seconds?.observe(durationMs / 1000);
@@ -116,6 +125,12 @@ export class Recorder {
     return answer;
   }
 
+  #sampleDelay(): void {
+    const now = performance.now();
+    this.delaySeconds.observe(Math.max(0, now - this.#delaySampledAt - DELAY_SAMPLE_MS) / 1000);
+    this.#delaySampledAt = now;
+  }
+
   #countBatch({ records, bytes, syncMs }: BatchMessage): void {
     this.#refusedAt = undefined;
     this.syncSeconds.observe(syncMs / 1000);
@@ -125,48 +140,36 @@ export class Recorder {
   }
 }
 
-/** Counts of values by size, as Prometheus wants them: each bucket holds what is not above its bound. */
+/** Counts of values by size, as Prometheus has them: a bucket counts all values up to its bound. */
 export class Histogram {
-  /** Ascending, in the unit of the values. */
-  readonly bounds: readonly number[];
-  /** Counts of the values that fall between two bounds; the last one is beyond them all. */
-  readonly #counts: number[];
+  readonly buckets: readonly { readonly le: number; count: number }[];
+  count = 0;
   sum = 0;
 
+  /** @param bounds ascending, in the unit of the values. */
   constructor(bounds: readonly number[]) {
-    this.bounds = bounds;
-    this.#counts = new Array(bounds.length + 1).fill(0);
+    this.buckets = bounds.map((le) => ({ le, count: 0 }));
   }
 
   observe(value: number): void {
-    let at = 0;
-    while (at < this.bounds.length && value > (this.bounds[at] as number)) at++;
-    this.#counts[at] = (this.#counts[at] as number) + 1;
+    this.count++;
     this.sum += value;
-  }
-
-  /** For each bound, and last for none, how many values there were up to it. */
-  cumulative(): number[] {
-    let total = 0;
-    return this.#counts.map((count) => {
-      total += count;
-      return total;
-    });
+    for (const bucket of this.buckets) if (value <= bucket.le) bucket.count++;
   }
 }
 
-/** Five minutes: what a person who has been called looks at. */
+/** The five minutes that a person on call looks at. */
 export const HISTORY_SECONDS = 300;
 
-/** The oldest second first; one before the start has no creates, one without a sync no latency. */
+/** The oldest second first; `null` for creates before the start, and for seconds without a sync. */
 export interface HistoryDocument {
   readonly creates: readonly (number | null)[];
   readonly syncMsMax: readonly (number | null)[];
 }
 
-/** What happened in each of the last seconds: plants created, and how long the syncs took. */
+/** The plants created and the longest sync in each of the last seconds. */
 export class History {
-  /** By seconds since 1970; only those in which something happened. */
+  /** By seconds since 1970; only seconds in which something happened. */
   readonly #seconds = new Map<number, { creates: number; syncMsMax: number }>();
   readonly #startedAt = Math.floor(Date.now() / 1000);
 
@@ -181,7 +184,7 @@ export class History {
     if (this.#seconds.size > HISTORY_SECONDS + 1) this.#seconds.delete(oldest);
   }
 
-  /** The seconds that are over at a time; the one that is under way would always look slow. */
+  /** Without the current second, which would always look slow. @param time milliseconds since 1970. */
   read(time: number): HistoryDocument {
     const now = Math.floor(time / 1000);
     const seconds = Array.from({ length: HISTORY_SECONDS }, (_, index) => {

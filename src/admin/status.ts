@@ -1,21 +1,58 @@
 /**
- * Whether requests should be sent here, and if not, why: one rule for probes, metrics and people.
- * And the document that the status page polls, which holds what is shown there and nothing else.
+ * What the answers are made from, whether the service takes requests, and the document of the status
+ * page.
  */
 import { NUMBER_OPTIONS } from "../core/options.ts";
 import type { Status } from "../core/services.ts";
 import { FAILURES } from "../http/reply.ts";
-import type { Recorder } from "./recorder.ts";
+import { Recorder } from "./recorder.ts";
 
-/** Every state, and what it means to people. */
+/** A disk that hangs must not keep back the other figures. */
+const FREE_BYTES_DEADLINE_MS = 1000;
+
+/** What the answers are made from. Counts from its construction until `close`. */
+export class Sources {
+  readonly status: Status;
+  readonly version: string;
+  readonly recorder = new Recorder();
+  #freeBytes: Promise<number | undefined> | undefined;
+
+  constructor(status: Status, version: string) {
+    this.status = status;
+    this.version = version;
+  }
+
+  close(): void {
+    this.recorder.close();
+  }
+
+  /**
+   * The free room on the disk; `undefined` if it is unknown, or not known in time. Questions share one
+   * answer, because each holds a thread of the pool, which creates need too. Rejects like
+   * `Status.freeBytes`.
+   */
+  async freeBytes(): Promise<number | undefined> {
+    this.#freeBytes ??= this.status.freeBytes().finally(() => {
+      this.#freeBytes = undefined;
+    });
+    this.#freeBytes.catch(() => {}); // it may fail after the deadline
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<undefined>((resolve) => {
+      timer = setTimeout(() => resolve(undefined), FREE_BYTES_DEADLINE_MS).unref();
+    });
+    return Promise.race([this.#freeBytes, late]).finally(() => clearTimeout(timer));
+  }
+}
+
+/** Every state, explained to people. */
 const MESSAGES = {
   starting: "the log is being read",
   ready: "requests are carried out",
-  "out-of-disk": "the disk refuses what is written: new plants are answered 503",
+  "out-of-disk": "the disk refuses writes: creates are answered 503",
   "tokens-unreadable":
-    "the token file cannot be read, so nobody knows which tokens are revoked: requests with a token " +
-    "are answered 503; the log has the reason",
-  draining: "what is in flight is answered, nothing more is taken",
+    "the token file cannot be read, so revoked tokens are unknown: requests with a token are " +
+    "answered 503; the log has the reason",
+  draining: "requests under way are answered, new ones are not taken",
   failed: "the store has stopped after a failure of its disk or data directory; the process ends",
 };
 
@@ -23,17 +60,17 @@ export type State = keyof typeof MESSAGES;
 export const STATES = Object.keys(MESSAGES);
 
 /**
- * After a refused write the store counts as out of disk this long, and as long as the disk has no
- * room, unless a later one succeeds. Then it counts as ready again: a balancer that sent nothing
+ * After a refused write the store is out of disk for this long, and after that as long as the disk has
+ * no room, unless a later write succeeds. Then it is ready again: a load balancer that sent nothing
  * more would never learn that writes succeed.
  */
 const REFUSAL_COUNTS_MS = 10_000;
 
-/** What one batch takes at most, by default: it ends with a plant that may be long. */
+/** The longest batch with default options: its last plant may be as long as a body. */
 const ROOM_BYTES = NUMBER_OPTIONS.batchBytesMax.default + NUMBER_OPTIONS.bodyBytesMax.default;
 
-/** @param freeBytes of the disk, if they are known; they count only after a refused write. */
-export function judgeState(status: Status, recorder: Recorder, freeBytes?: number): State {
+/** @param freeBytes of the disk, if known; used only after a refused write. */
+export function judgeState({ status, recorder }: Sources, freeBytes?: number): State {
   const state = status.state();
   const { refusedMsAgo } = recorder;
   if (state !== "ready" || refusedMsAgo === undefined) return state;
@@ -41,7 +78,6 @@ export function judgeState(status: Status, recorder: Recorder, freeBytes?: numbe
   return isFull || refusedMsAgo < REFUSAL_COUNTS_MS ? "out-of-disk" : "ready";
 }
 
-/** For people. */
 export function describeState(state: State, status: Status): string {
   const progress = state === "starting" ? status.progress?.() : undefined;
   if (progress === undefined) return MESSAGES[state];
@@ -49,15 +85,11 @@ export function describeState(state: State, status: Status): string {
   return `${MESSAGES[state]}, ${percent} % so far`;
 }
 
-/** Times are milliseconds since 1970; what is not known is `null`. */
-export function readStatusDocument(
-  status: Status,
-  recorder: Recorder,
-  version: string,
-  freeBytes: number | undefined,
-) {
+/** Times are milliseconds since 1970. Unknown figures are absent, except in the history. */
+export function readStatusDocument(sources: Sources, freeBytes: number | undefined) {
+  const { status, recorder, version } = sources;
   const now = Date.now();
-  const state = judgeState(status, recorder, freeBytes);
+  const state = judgeState(sources, freeBytes);
   const store = status.store();
   return {
     version,
@@ -65,34 +97,29 @@ export function readStatusDocument(
     startedAt: Math.round(performance.timeOrigin),
     state,
     message: describeState(state, status),
-    plants: store?.plants ?? null,
-    logBytes: store?.logBytes ?? null,
-    queueBytes: store?.queueBytes ?? null,
-    checkpointBytes: store?.checkpointBytes ?? null,
-    freeBytes: freeBytes ?? null,
-    refusedMsAgo: recorder.refusedMsAgo ?? null,
+    plants: store?.plants,
+    logBytes: store?.logBytes,
+    queueBytes: store?.queueBytes,
+    checkpointBytes: store?.checkpointBytes,
+    freeBytes,
+    refusedMsAgo: recorder.refusedMsAgo,
     history: recorder.history.read(now),
     errors: readErrors(recorder),
-    tokens: status.tokens().map(({ name, scopes, expiresAt = null }) => {
-      return { name, scopes, expiresAt };
-    }),
+    tokens: status.tokens().map(({ name, scopes, expiresAt }) => ({ name, scopes, expiresAt })),
   };
 }
 
 const CODES = new Map(Object.entries(FAILURES).map(([code, { error }]) => [error, code]));
 
-/** By error number, all operations together, the newest first. */
+/** By error number, for all operations together, the newest first. */
 function readErrors({ answers }: Recorder) {
   const errors = new Map<number, { error: number; code: string; count: number; lastAt: number }>();
   for (const { error, count, lastAt } of answers) {
     if (error === undefined || count === 0) continue;
-    const other = errors.get(error);
-    errors.set(error, {
-      error,
-      code: CODES.get(error) ?? "",
-      count: count + (other?.count ?? 0),
-      lastAt: Math.max(lastAt, other?.lastAt ?? 0),
-    });
+    const sum = errors.get(error) ?? { error, code: CODES.get(error) ?? "", count: 0, lastAt: 0 };
+    sum.count += count;
+    sum.lastAt = Math.max(sum.lastAt, lastAt);
+    errors.set(error, sum);
   }
   return [...errors.values()].sort((a, b) => b.lastAt - a.lastAt);
 }

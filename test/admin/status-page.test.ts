@@ -98,7 +98,7 @@ describe("in a real Chromium", { skip: skip ?? false, timeout: 60_000 }, () => {
     assert.equal(await page.evaluate('document.querySelectorAll("b > b, td b").length'), 0);
     for (const plot of ["creates", "syncs"]) {
       await page.waitForFunction(
-        `document.querySelector("#${plot} .line").getAttribute("d") !== ""`,
+        `document.querySelector("#${plot} path").getAttribute("d") !== ""`,
       );
     }
     assert.match(await text(page, "creates-top"), /\b40\b/);
@@ -119,7 +119,7 @@ describe("in a real Chromium", { skip: skip ?? false, timeout: 60_000 }, () => {
     assert.equal(await text(page, "creates-top"), "–");
     assert.equal(await text(page, "checkpoint"), "none yet");
     assert.equal(
-      await page.evaluate('document.querySelector("#creates .line").getAttribute("d")'),
+      await page.evaluate('document.querySelector("#creates path").getAttribute("d")'),
       "",
     );
   });
