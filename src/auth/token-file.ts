@@ -16,7 +16,6 @@ import { DirectoryLock } from "../log/lock.ts";
 import { mendLog, rewriteLastBatch } from "../log/mend.ts";
 import {
   encodeTokenEvent,
-  isLive,
   isScopes,
   type TokenEvent,
   type TokenRecord,
@@ -46,13 +45,12 @@ export interface NewToken {
  * @throws TypeError or RangeError if name, scopes or expiry are not possible.
  */
 export async function createToken(directory: string, newToken: NewToken): Promise<string> {
-  const token = await createUnless(directory, newToken, (tokens, now) => {
-    return tokens.findLive(newToken.name, now) !== undefined;
-  });
+  const { name } = newToken;
+  const token = await createUnless(directory, newToken, (live) => hasName(live, name));
   if (token !== undefined) return token;
   throw new PlantStoreError(
     "token_exists",
-    `Cannot create token "${newToken.name}": a live token has this name; ` +
+    `Cannot create token "${name}": a live token has this name; ` +
       "choose another, or revoke that one first",
   );
 }
@@ -62,9 +60,7 @@ export async function createFirstToken(
   directory: string,
   newToken: NewToken,
 ): Promise<string | undefined> {
-  return createUnless(directory, newToken, ({ tokens }, now) => {
-    return tokens.some((token) => isLive(token, now));
-  });
+  return createUnless(directory, newToken, (live) => live.length > 0);
 }
 
 /**
@@ -81,7 +77,7 @@ export async function revokeToken(directory: string, name: string): Promise<void
   if (!fs.existsSync(tokenPath(directory))) throw unknown; // nothing is made where nothing is
   await changeTokens(directory, async (tokens, append) => {
     const now = Date.now();
-    if (tokens.findLive(name, now) === undefined) throw unknown;
+    if (!hasName(tokens.live(now), name)) throw unknown;
     await append({ event: "revoked", name, revokedAt: now });
   });
 }
@@ -96,26 +92,24 @@ export function generateToken(): string {
   return formatToken(randomBytes(TOKEN_BYTES));
 }
 
+function hasName(tokens: readonly TokenRecord[], name: string): boolean {
+  return tokens.some((token) => token.name === name);
+}
+
 async function createUnless(
   directory: string,
   newToken: NewToken,
-  isTaken: (tokens: TokenSet, now: number) => boolean,
+  isTaken: (live: readonly TokenRecord[]) => boolean,
 ): Promise<string | undefined> {
   assertNewToken(newToken);
   const { name, scopes = ["write"], expiresAt } = newToken;
   return changeTokens(directory, async (tokens, append) => {
     const now = Date.now();
-    if (isTaken(tokens, now)) return undefined;
+    if (isTaken(tokens.live(now))) return undefined;
     const token = generateToken();
-    const expiry = expiresAt === undefined ? {} : { expiresAt };
-    await append({
-      event: "created",
-      name,
-      hash: hashToken(token),
-      scopes,
-      createdAt: now,
-      ...expiry,
-    });
+    const expiry = expiresAt !== undefined && { expiresAt };
+    const hash = hashToken(token);
+    await append({ event: "created", name, hash, scopes, createdAt: now, ...expiry });
     return token;
   });
 }

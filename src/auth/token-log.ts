@@ -108,15 +108,10 @@ export class TokenSet {
     this.#unrevoked.delete(name);
   }
 
-  /** The tokens that were not revoked; some may have expired. */
-  *unrevoked(): Iterable<TokenRecord> {
-    for (const places of this.#unrevoked.values()) for (const at of places) yield this.#at(at);
-  }
-
-  /** The live token of this name, or `undefined`. */
-  findLive(name: string, now: number): TokenRecord | undefined {
-    const tokens = (this.#unrevoked.get(name) ?? []).map((at) => this.#at(at));
-    return tokens.find((token) => isLive(token, now));
+  /** The tokens that are live at a time. */
+  live(now: number): TokenRecord[] {
+    const unrevoked = [...this.#unrevoked.values()].flat();
+    return unrevoked.map((at) => this.#at(at)).filter((token) => isLive(token, now));
   }
 
   #at(at: number): TokenRecord {

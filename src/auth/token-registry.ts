@@ -150,12 +150,10 @@ export class TokenRegistry implements TokenVerifier {
   }
 
   #use(tokens: TokenSet | undefined): void {
-    const now = Date.now();
     const known = this.#verdicts;
     this.#verdicts = new Map();
     this.#records = new Map();
-    for (const record of tokens?.unrevoked() ?? []) {
-      if (!isLive(record, now)) continue;
+    for (const record of tokens?.live(Date.now()) ?? []) {
       const { hash, name, scopes } = record;
       const before = known.get(hash);
       // The same object while name and scopes are the same: a stream must outlive other changes.

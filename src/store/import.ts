@@ -1,6 +1,6 @@
 /**
- * `import`: creates the plants of a text of JSON lines, through the same validator and the same
- * writer as requests.
+ * `import`: creates the plants of a text of JSON lines, with the validator and the writer of
+ * requests.
  *
  * May be run again: a plant that is stored already counts as replayed. Memory is bounded by a block
  * of lines, whose creates go out together.
@@ -15,7 +15,7 @@ import { ioError } from "../log/system-error.ts";
 
 export interface ImportReport {
   readonly created: number;
-  /** Were stored already, word for word. */
+  /** Were stored already, with the same content. */
   readonly replayed: number;
   readonly refused: number;
 }
@@ -30,8 +30,18 @@ export interface ImportOptions {
 /** Bytes of lines whose creates go out together. */
 const BLOCK_BYTES = 1024 * 1024;
 
+/** Errors of `create` that are the fault of the line; after any other the store takes no more. */
+const LINE_FAULTS: readonly string[] = [
+  "invalid_json",
+  "invalid_utf8",
+  "duplicate_member",
+  "invalid_plant",
+  "body_too_large",
+  "conflict",
+];
+
 /**
- * Creates every plant of the text; a line that is none is refused and the rest goes on.
+ * Creates every plant of the text; refuses each line that is none, and goes on.
  *
  * @throws PlantStoreError if the store takes no more (`write_failed`, `not_stored`, `overloaded`,
  * `store_failed`, `closed`), or the text has no lines (`invalid_json`): the plants before are
@@ -44,28 +54,57 @@ export async function importPlants(
 ): Promise<ImportReport> {
   const report = { created: 0, replayed: 0, refused: 0 };
   for await (const block of splitLines(inPieces(text))) {
-    const lines: Line[] = [];
-    visitLines(block, (bytes, { line }) => lines.push({ line, bytes }));
-    for (const [at, outcome] of (await createAll(plants, lines)).entries()) {
+    const records: Buffer[] = [];
+    const numbers: number[] = [];
+    visitLines(block, (record, { line }) => {
+      records.push(record);
+      numbers.push(line);
+    });
+    for (const [at, outcome] of (await createAll(plants, records)).entries()) {
       if (!(outcome instanceof PlantStoreError)) report[outcome]++;
       else {
         report.refused++;
-        onRefused?.(lines[at]?.line ?? 0, outcome.message);
+        onRefused?.(numbers[at] ?? 0, outcome.message);
       }
     }
-    onProgress?.(block.offset + block.bytes.length, lines.at(-1)?.line ?? block.line);
+    onProgress?.(block.offset + block.bytes.length, numbers.at(-1) ?? block.line);
   }
   return report;
 }
 
+/** @throws PlantStoreError what is not the line's fault; every create has ended then. */
+async function createAll(
+  plants: PlantService,
+  records: readonly Buffer[],
+): Promise<(CreateOutcome | PlantStoreError)[]> {
+  const create = async (record: Buffer) => {
+    try {
+      return await plants.create(parseNewPlant(record));
+    } catch (error) {
+      if (error instanceof PlantStoreError) return error;
+      throw error;
+    }
+  };
+  const outcomes = await Promise.all(records.map(create));
+  for (const [at, record] of records.entries()) {
+    let outcome = outcomes[at];
+    if (!(outcome instanceof PlantStoreError)) continue;
+    // A record may be six times as long as its line, so there may be no room for all at once.
+    if (outcome.code === "overloaded") outcome = await create(record);
+    if (outcome instanceof PlantStoreError && !LINE_FAULTS.includes(outcome.code)) throw outcome;
+    outcomes[at] = outcome;
+  }
+  return outcomes;
+}
+
 export interface ImportFile {
   readonly text: AsyncIterable<Buffer>;
-  /** Its length, if it has one: a pipe has none. */
+  /** Its length; `undefined` for a pipe. */
   readonly bytes: number | undefined;
 }
 
 /**
- * Opens a file of JSON lines; what is read from it goes to `importPlants`.
+ * Opens a file of JSON lines for `importPlants`.
  *
  * @throws PlantStoreError `io_error`.
  */
@@ -86,60 +125,6 @@ export async function openImportFile(filePath: string): Promise<ImportFile> {
   }
 }
 
-interface Line {
-  readonly line: number;
-  readonly bytes: Buffer;
-}
-
-/** What became of a line; an error if it was not taken. */
-type LineOutcome = CreateOutcome | PlantStoreError;
-
-/**
- * The creates of a block go out together. A record may be six times as long as its line, so what the
- * store had no room for then goes out once it has.
- *
- * @throws PlantStoreError what is not the line's fault; every create has ended then.
- */
-async function createAll(plants: PlantService, lines: readonly Line[]): Promise<LineOutcome[]> {
-  const outcomes = await Promise.all(lines.map(({ bytes }) => createFrom(plants, bytes)));
-  const failure = outcomes.find((outcome) => !isOfLine(outcome) && !isOverloaded(outcome));
-  if (failure !== undefined) throw failure;
-  const waiting = lines.filter((_, at) => isOverloaded(outcomes[at]));
-  if (waiting.length === 0) return outcomes;
-  if (waiting.length === lines.length) throw outcomes[0]; // others fill the store
-  const later = (await createAll(plants, waiting)).values();
-  return outcomes.map((outcome) => {
-    return isOverloaded(outcome) ? (later.next().value as LineOutcome) : outcome;
-  });
-}
-
-async function createFrom(plants: PlantService, line: Buffer): Promise<LineOutcome> {
-  try {
-    return await plants.create(parseNewPlant(line));
-  } catch (error) {
-    if (error instanceof PlantStoreError) return error;
-    throw error;
-  }
-}
-
-function isOverloaded(outcome: LineOutcome | undefined): boolean {
-  return outcome instanceof PlantStoreError && outcome.code === "overloaded";
-}
-
-/** Whether it was stored, or the line is at fault rather than the store. */
-function isOfLine(outcome: LineOutcome): boolean {
-  return !(outcome instanceof PlantStoreError) || LINE_FAULTS.includes(outcome.code);
-}
-
-const LINE_FAULTS: readonly string[] = [
-  "invalid_json",
-  "invalid_utf8",
-  "duplicate_member",
-  "invalid_plant",
-  "body_too_large",
-  "conflict",
-];
-
 /**
  * Cuts long chunks, and ends the last line if it lacks its line feed.
  *
@@ -154,17 +139,15 @@ async function* inPieces(text: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
       const lineEnd = piece.lastIndexOf(LINE_FEED);
       if (lineEnd >= 0) lineStart = position + lineEnd + 1;
       position += piece.length;
-      if (position - lineStart > RECORD_BYTES_MAX) throw tooLong(lineStart);
+      if (position - lineStart > RECORD_BYTES_MAX) {
+        throw new PlantStoreError(
+          "invalid_json",
+          `Byte offset ${lineStart}: expected one plant a line, got more than ${RECORD_BYTES_MAX} ` +
+            "bytes; write the plants of an array one a line, without brackets and commas",
+        );
+      }
       yield piece;
     }
   }
   if (position > lineStart) yield Buffer.of(LINE_FEED);
-}
-
-function tooLong(lineStart: number): PlantStoreError {
-  return new PlantStoreError(
-    "invalid_json",
-    `Byte offset ${lineStart}: expected one plant a line, got more than ${RECORD_BYTES_MAX} bytes; ` +
-      "write the plants of an array one a line, without brackets and commas",
-  );
 }

@@ -40,16 +40,6 @@ export function lockDirectory(
 }
 
 /**
- * How much of the log the process that holds the directory knows to be on disk; `undefined` if none
- * holds it.
- *
- * @throws PlantStoreError `locked` if the holder does not answer; `io_error`.
- */
-export function askHolder(directory: string): Promise<number | undefined> {
-  return askDurableBytes(directory, LOCK_NAME);
-}
-
-/**
  * Opens a log for reading.
  *
  * @throws PlantStoreError `io_error` if there is none; `corruption` if there is none and a
@@ -82,7 +72,7 @@ export interface Readable {
  * @throws PlantStoreError `locked` if the holder does not answer; `io_error`.
  */
 export async function findReadable(directory: string, file: LogFile): Promise<Readable> {
-  const durableBytes = await askHolder(directory);
+  const durableBytes = await askDurableBytes(directory, LOCK_NAME);
   const size = durableBytes ?? file.size();
   const end = await endOfLines(file, size);
   const tail = durableBytes === undefined ? await readTail(file, end, size) : undefined;

@@ -4,10 +4,12 @@
  * Takes no lock and changes nothing. Beside a running server it stops at the bytes that the server
  * knows to be durable. Lines are judged by the code that a start uses (store/log-scan).
  */
+import { LOCK_NAME } from "../core/file-names.ts";
 import { type Checkpoint, readCheckpoint } from "../log/checkpoint.ts";
+import { askDurableBytes } from "../log/lock.ts";
 import { lostLineJudge } from "../log/mend.ts";
 import { type LineFault, LogScan } from "./log-scan.ts";
-import { askHolder, openLogForReading } from "./plant-log.ts";
+import { openLogForReading } from "./plant-log.ts";
 
 export interface VerifyReport {
   /** Lines that hold a plant. */
@@ -51,7 +53,7 @@ export async function verifyLog(
   const file = await openLogForReading(directory);
   try {
     const checkpoint = await readCheckpoint(file.path);
-    const durableBytes = await askHolder(directory);
+    const durableBytes = await askDurableBytes(directory, LOCK_NAME);
     const size = durableBytes ?? file.size();
     // The durable bytes of a running server have lost nothing.
     const mayMiss = durableBytes === undefined;
