@@ -1,12 +1,12 @@
 /**
- * Entering a data directory. In a folder of another user root becomes that user first: its owner may
- * replace every file there with a link to any file of the machine, and root would write through it,
- * and give it away (the class of CVE-2016-1247).
+ * Entering a data directory as root. If another user owns it, root becomes that user first: an owner
+ * may replace any file there with a link to any file of the machine, and root would write through it
+ * and give the file away (the class of CVE-2016-1247).
  *
- * Invariant: from `enterFolder` on, the process may do no more than the owner may, so that an
- * ordinary path is as good as a descriptor. A descriptor is used for a folder that its owner has no
- * path to, such as one of systemd's DynamicUser below a folder of root's (0700), and for a folder of
- * root's whose path another user can lead elsewhere.
+ * Invariant: after `enterFolder` the process may do no more than the owner may. The folder is then
+ * reached by its descriptor, because its owner may have no path to it, such as to one of systemd's
+ * DynamicUser below a folder of root's (0700). So is a folder of root's whose path another user can
+ * lead elsewhere.
  */
 import fs from "node:fs";
 import { userInfo } from "node:os";
@@ -15,10 +15,10 @@ import { PlantStoreError } from "../core/errors.ts";
 import { UsageError } from "./command.ts";
 import { report, showPathAs } from "./output.ts";
 
-/** Without Windows, which has no users of this kind. */
+/** Users and groups, which Windows does not have. */
 const posix = process as Required<NodeJS.Process>;
 
-/** Whether root is about to enter a folder of another user. */
+/** Whether this process is root, and would enter a folder of another user. */
 export function isAnothers(folder: string): boolean {
   const opened = openAsRoot(folder);
   if (opened !== undefined) fs.closeSync(opened.fd);
@@ -26,8 +26,8 @@ export function isAnothers(folder: string): boolean {
 }
 
 /**
- * Root becomes the owner of the folder, for good. Nothing changes for other users, and in a folder
- * of root's. Of a folder that is missing, the nearest one above it counts: its owner will own it.
+ * Makes root the owner of the folder, for good. Other users, and root in a folder of its own, stay
+ * as they are. If the folder is missing, the nearest one above it counts: its owner will own it.
  *
  * @returns the path of the folder from now on.
  * @throws UsageError if root cannot become the owner; nothing was touched then.
@@ -47,18 +47,14 @@ export function enterFolder(folder: string): string {
   return pathOf(opened);
 }
 
-/** A folder, by the path that is good until the visit ends. */
+/** The path of a folder, and what makes the process root again. */
 export interface Visit {
   readonly folder: string;
-  /** The process is root again. What was opened meanwhile stays open; no work may be under way. */
+  /** Call while no work is under way. What was opened stays open. */
   end(): void;
 }
 
-/**
- * Like `enterFolder`, until the visit ends.
- *
- * @throws as `enterFolder` does.
- */
+/** Like `enterFolder`, until the visit ends. */
 export function visitFolder(folder: string): Visit {
   const opened = openAsRoot(folder);
   if (opened === undefined) return { folder, end: () => {} };
@@ -80,15 +76,14 @@ export function visitFolder(folder: string): Visit {
 interface Opened {
   /** As the operator named it, or the nearest one above it that exists. */
   readonly folder: string;
-  /** What is missing below it; empty if nothing is. */
+  /** The missing path below it, or an empty string. */
   readonly missing: string;
-  /** Open until the process ends, if the folder is used by it. */
   readonly fd: number;
   readonly uid: number;
   readonly gid: number;
 }
 
-/** The descriptor decides whose folder it is: what the path leads to may change at any moment. */
+/** The owner is read from the descriptor: what the path leads to may change at any moment. */
 function openAsRoot(folder: string): Opened | undefined {
   if (posix.geteuid() !== 0) return undefined;
   try {
@@ -126,10 +121,7 @@ function become(opened: Opened, change: (uid: number, gid: number) => void): voi
 /** Usually the number of a group without members. */
 const NO_GROUP = 65534;
 
-/**
- * The owner's own group. The folder may have a group that the owner is not in: root's, where only
- * its user was changed, or that of a setgid folder in which the owner has made it.
- */
+/** The owner's own group. The group of the folder may be one that the owner is not in. */
 function groupOf({ uid, gid }: Opened): number {
   posix.seteuid(uid);
   try {
@@ -141,32 +133,19 @@ function groupOf({ uid, gid }: Opened): number {
   }
 }
 
-/** The ordinary path if it is sure to lead to this very folder, else that of the descriptor. */
-function pathOf(opened: Opened): string {
-  const { folder, missing, fd, uid } = opened;
-  if (uid === 0 ? !canBeMoved(folder) : isReached(opened)) {
+function pathOf({ folder, missing, fd, uid }: Opened): string {
+  if (uid === 0 && !canBeMoved(folder)) {
     fs.closeSync(fd);
     return path.join(folder, missing);
   }
-  const through = `/proc/self/fd/${fd}`;
+  const through = `/proc/self/fd/${fd}`; // open until the process ends
   showPathAs(through, folder);
   return path.join(through, missing);
 }
 
-/** Whether the owner's way leads here. If it leads elsewhere later, the owner may go there, too. */
-function isReached({ folder, fd }: Opened): boolean {
-  const { dev, ino } = fs.fstatSync(fd, { bigint: true });
-  try {
-    const found = fs.statSync(folder, { bigint: true });
-    return found.dev === dev && found.ino === ino;
-  } catch {
-    return false;
-  }
-}
-
 /**
- * Whether a user who is not root can put another folder in the place of this one of root's, or may
- * be able to: a path with symbolic links is not followed link by link.
+ * Whether another user can put another folder in the place of this one of root's. True also for a
+ * path with a symbolic link, which is not examined.
  */
 function canBeMoved(folder: string): boolean {
   const whole = path.resolve(folder);

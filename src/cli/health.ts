@@ -1,11 +1,12 @@
 /**
  * `plant-store health`: whether a server answers, for supervisors and people.
  *
- * It asks without a token and expects the error number of a plant store, which also one answers that
- * can store nothing at the moment. An admin listener knows more: whether the server is ready, and
- * what it is at if not. A proxy is never asked, whatever the environment says.
+ * It sends a request without a token and expects the error number of a plant store, which a server
+ * that cannot store anything at the moment answers, too. An admin listener knows more: whether the
+ * server is ready, and its state if not. No proxy is used, whatever the environment says.
  */
-import http from "node:http";
+import { once } from "node:events";
+import http, { type IncomingMessage } from "node:http";
 import https from "node:https";
 import { urlToHttpOptions } from "node:url";
 import { type AdminAddress, formatAdminAddress, formatHostPort } from "../core/host-port.ts";
@@ -13,14 +14,14 @@ import { defineCommand, flagOf, type OptionValues, type Setting, UsageError } fr
 import { ADMIN, BASE_PATH, HOST, integerBetween, PORT, TLS_CERT } from "./options.ts";
 import { printLines } from "./output.ts";
 
-/** Beyond any answer of ours; another service may send whatever it likes. */
+/** More than any answer of ours. */
 const ANSWER_BYTES_MAX = 4096;
 const MISSING_TOKEN = 40101;
 
 const SERVICE = {
   url: {
     placeholder: "URL",
-    help: "the server's base URL; without, the four options below make it",
+    help: "the server's base URL; if not given, made of the four options below",
     parse: parseUrl,
   },
   host: { ...HOST, help: "the address the server listens on" },
@@ -43,23 +44,22 @@ export const health = defineCommand({
   name: "health",
   summary: "ask a running server whether it answers; exit status 1 if not",
   options: OPTIONS,
-  details: "Needs no token. Over https the certificate is not judged: nothing secret is sent.",
+  details: "Needs no token. Over https the certificate is not checked: nothing secret is sent.",
   async run(_, options, settings) {
-    if (options.admin !== undefined && !isServiceMeant(settings)) {
-      await printLines([await askAdmin(options.admin, options.timeoutMs)]);
+    const { admin, timeoutMs } = options;
+    if (admin !== undefined && !isServiceMeant(settings)) {
+      await printLines([await askAdmin(admin, timeoutMs)]);
       return 0;
     }
     const url = options.url ?? baseUrl(options);
-    const { status, document } = await ask(url, `${url}/plants`, options.timeoutMs);
-    if (status !== 401 || document.error !== MISSING_TOKEN) {
-      throw new Error(`${url} answers, but not as a plant store does`);
-    }
+    const { status, members } = await ask(url, httpTarget(`${url}/plants`), timeoutMs);
+    if (status !== 401 || members.error !== MISSING_TOKEN) throw otherServer(url);
     await printLines([`${url} answers`]);
     return 0;
   },
 });
 
-/** Whether flags name the service, and the admin listener is named by a variable, if at all. */
+/** Whether flags name the service; a variable may name the admin listener all the same. */
 function isServiceMeant(settings: readonly Setting[]): boolean {
   const isFlag = (name: string) => settings.some(({ source }) => source === flagOf(name));
   if (!isFlag("admin")) return Object.keys(SERVICE).some(isFlag);
@@ -67,59 +67,56 @@ function isServiceMeant(settings: readonly Setting[]): boolean {
   throw new UsageError("health: expected --url or --admin, got both");
 }
 
-/** @throws Error saying what the server is at, if it is not ready. */
+/** @throws Error with the state of the server, if it is not ready. */
 async function askAdmin(address: AdminAddress, timeoutMs: number): Promise<string> {
   const url = formatAdminAddress(address);
-  const target = "socketPath" in address ? { ...address, path: "/readyz" } : `${url}/readyz`;
-  const { status, document } = await ask(url, target, timeoutMs);
-  const { state, message } = document;
-  if (state === undefined) throw new Error(`${url} answers, but not as a plant store does`);
+  const isPath = "socketPath" in address;
+  const target = isPath ? { ...address, path: "/readyz" } : httpTarget(`${url}/readyz`);
+  const { status, members } = await ask(url, target, timeoutMs);
+  const { state, message } = members;
+  if (state === undefined) throw otherServer(url);
   if (status !== 200) throw new Error(`${url} is not ready, it is ${state}: ${message}`);
   return `${url} is ready`;
 }
 
+function otherServer(url: string): Error {
+  return new Error(`${url} answers, but not as a plant store does`);
+}
+
+function httpTarget(url: string): https.RequestOptions {
+  return urlToHttpOptions(new URL(url));
+}
+
 interface Answer {
   readonly status: number | undefined;
-  /** The members of the JSON object that it is; none if it is something else. */
-  readonly document: Readonly<Record<string, unknown>>;
+  /** The members of the JSON object in the body; none if it is something else. */
+  readonly members: Readonly<Record<string, unknown>>;
 }
 
 /** @throws Error naming the server, if there is no answer. */
-async function ask(url: string, target: string | object, timeoutMs: number): Promise<Answer> {
+async function ask(url: string, target: https.RequestOptions, timeoutMs: number): Promise<Answer> {
+  const client = target.protocol === "https:" ? https : http;
+  const signal = AbortSignal.timeout(timeoutMs);
+  // Not the global agent, which uses the proxy of HTTP_PROXY if NODE_USE_ENV_PROXY is set.
+  const agent = new client.Agent();
+  const req = client.get({ ...target, rejectUnauthorized: false, signal, agent });
+  req.on("error", () => {}); // also after the headers, when reading the body fails, too
   try {
-    return await request(
-      typeof target === "string" ? urlToHttpOptions(new URL(target)) : target,
-      timeoutMs,
-    );
+    const [res] = (await once(req, "response")) as [IncomingMessage];
+    let text = "";
+    for await (const part of res.setEncoding("utf8")) {
+      text += part;
+      if (text.length > ANSWER_BYTES_MAX) throw new Error("its answer does not end");
+    }
+    return { status: res.statusCode, members: parseObject(text) };
   } catch (error) {
-    throw new Error(`${url} does not answer: ${describe(error as Error)}`);
+    const { code, message } = error as NodeJS.ErrnoException;
+    const why = code === "ECONNREFUSED" ? "nothing listens there" : message;
+    throw new Error(`${url} does not answer: ${signal.aborted ? "it takes too long" : why}`);
   }
 }
 
-function request(target: https.RequestOptions, timeoutMs: number): Promise<Answer> {
-  const client = target.protocol === "https:" ? https : http;
-  const options = {
-    ...target,
-    rejectUnauthorized: false,
-    signal: AbortSignal.timeout(timeoutMs),
-    // The global agent asks the proxy of HTTP_PROXY if NODE_USE_ENV_PROXY is set.
-    agent: new client.Agent(),
-  };
-  return new Promise((resolve, reject) => {
-    const req = client.get(options, (res) => {
-      let text = "";
-      res.setEncoding("utf8").on("data", (part: string) => {
-        text += part;
-        if (text.length > ANSWER_BYTES_MAX) req.destroy(new Error("its answer has no end"));
-      });
-      res.on("end", () => resolve({ status: res.statusCode, document: parseObject(text) }));
-      res.on("error", reject);
-    });
-    req.on("error", reject);
-  });
-}
-
-function parseObject(text: string): Answer["document"] {
+function parseObject(text: string): Answer["members"] {
   try {
     return { ...JSON.parse(text) };
   } catch {
@@ -127,21 +124,15 @@ function parseObject(text: string): Answer["document"] {
   }
 }
 
-function describe(error: NodeJS.ErrnoException): string {
-  if (error.name === "AbortError" || error.name === "TimeoutError") return "it takes too long";
-  return error.code === "ECONNREFUSED" ? "nobody listens there" : error.message;
-}
-
 /** Where a server with the same options is reached from this machine. */
-function baseUrl(options: OptionValues<typeof OPTIONS>): string {
-  const { host, port, basePath = "", tlsCert } = options;
+function baseUrl({ host, port, basePath = "", tlsCert }: OptionValues<typeof OPTIONS>): string {
   const reached = { "0.0.0.0": "127.0.0.1", "::": "::1" }[host] ?? host;
   const scheme = tlsCert === undefined ? "http" : "https";
   return `${scheme}://${formatHostPort(reached, port)}${basePath}`;
 }
 
 function parseUrl(text: string): string {
-  // No user, no query, no fragment: none of them would be sent.
+  // Without user, query and fragment, which would not be sent.
   if (!/^https?:\/\/[^/@?#]+(\/[^?#]*)?$/.test(text) || !URL.canParse(text)) {
     throw new UsageError(
       "expected a URL such as http://127.0.0.1:8080, without user, query or fragment",

@@ -28,7 +28,7 @@ import {
 } from "../index.ts";
 import { defineCommand, type ExitStatus, VERSION } from "./command.ts";
 import { enterFolder } from "./data-folder.ts";
-import { bindAsRoot, describeListenError, readTlsFiles, rereadTlsFiles } from "./endpoint.ts";
+import { bindAsRoot, describeListenError, readTlsFiles } from "./endpoint.ts";
 import { startLog } from "./log.ts";
 import { announce, count, describeShare, printLines, report, withProgress } from "./output.ts";
 import { checkMatch, describeConfig, SERVE_OPTIONS, type ServeOptions } from "./serve-options.ts";
@@ -52,7 +52,7 @@ export const serve = defineCommand({
 
 async function serveUntil(stop: AbortSignal, asGiven: ServeOptions): Promise<ExitStatus> {
   const fd = takeHeldSocket();
-  const firstTls = readTlsFiles(asGiven);
+  let tls = readTlsFiles(asGiven);
   const bound = fd === undefined ? await bindAsRoot(asGiven) : undefined;
   const options = { ...asGiven, data: enterFolder(asGiven.data) };
   const status = new ServeStatus(options.data);
@@ -62,15 +62,17 @@ async function serveUntil(stop: AbortSignal, asGiven: ServeOptions): Promise<Exi
   let tokens: TokenRegistry | undefined;
   let server: PlantServer | undefined;
   let exitStatus: ExitStatus = 0;
-  // From the beginning: a request to reload must not end a server that is not ready.
-  onReloadSignal(firstTls && (() => reloadCertificate(server, options)));
+  const reload = () => {
+    tls = readTlsFiles(options);
+    if (tls !== undefined) server?.replaceCertificate(tls);
+  };
+  onReloadSignal(tls && reload); // from the beginning: the signal must not end a long start
   try {
     store = await openStore(options, status, stop);
     const adminUrl = (await admin)?.url;
     tokens = await TokenRegistry.open(options.data);
     stop.throwIfAborted(); // from now on a signal drains
     const stopped = new Promise((resolve) => stop.addEventListener("abort", resolve));
-    const tls = rereadTlsFiles(options, firstTls);
     server = await startServer(options, { fd, bound, tls, plants: store, tokens });
     status.ready(store, tokens);
     const welcome = options.firstToken ? await introduce(server.url, options.data, tokens) : [];
@@ -172,18 +174,6 @@ type Given<T> = { [Name in keyof T]: T[Name] | undefined };
 /** Without the members that are undefined, as exact optional properties want it. */
 function given<T extends object>(values: Given<T>): T {
   return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as T;
-}
-
-/** Open connections stay; a bad new pair leaves everything as it is. */
-function reloadCertificate(server: PlantServer | undefined, options: ServeOptions): void {
-  if (server === undefined) return; // it reads the files when it starts
-  try {
-    const tls = readTlsFiles(options);
-    if (tls !== undefined) server.replaceCertificate(tls);
-    report({ level: "info", event: "reloaded", message: "read the certificate again" });
-  } catch (error) {
-    publishWarning(`keeping the certificate that is in use: ${(error as Error).message}`);
-  }
 }
 
 function reportListening(url: string, admin: string | undefined, plants: number): void {

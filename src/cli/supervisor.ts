@@ -1,38 +1,40 @@
 /**
- * What a supervisor does to a server: systemd hands it a socket (sd_listen_fds(3)), and signals end
+ * What a supervisor does to a server: systemd hands it a socket (sd_listen_fds(3)), and signals stop
  * it or have it read its certificate again.
  *
- * That a service is ready, systemd would learn over a datagram socket of the unix family, which
- * Node has not. It need not: clients of a socket that systemd holds wait in its queue.
+ * Nothing tells systemd that the server is ready: Node has no datagram sockets of the unix family.
+ * Clients of a socket that systemd holds wait in its queue instead.
  */
 import cluster from "node:cluster";
 import { constants } from "node:os";
+import { publishWarning } from "../core/channels.ts";
 import { UsageError } from "./command.ts";
+import { report } from "./output.ts";
 
 /** The first descriptor after standard input, output and error. */
 const FIRST_HELD = 3;
 
 /**
- * The descriptor of the listening socket that this process was given, if any. The variables are
- * meant for this process alone and are gone afterwards.
+ * The descriptor of the listening socket that this process was given, if any. Removes the variables,
+ * which are for this process alone.
  *
- * @throws UsageError when there are several: a server listens on one.
+ * @throws UsageError if there are several sockets: a server listens on one.
  */
 export function takeHeldSocket(): number | undefined {
   const { LISTEN_PID: pid, LISTEN_FDS } = process.env;
-  const count = LISTEN_FDS || "0"; // an empty variable is none, as everywhere in the program
+  const count = LISTEN_FDS || "0";
   for (const name of ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"]) delete process.env[name];
   if (pid !== String(process.pid) || count === "0") return undefined;
   if (count === "1") return FIRST_HELD;
   throw new UsageError(`serve: expected one socket of the supervisor, got LISTEN_FDS=${count}`);
 }
 
-/** npm hands a terminal's Ctrl-C on to a program that has already got it. */
+/** npm sends a terminal's Ctrl-C once more to a program that has already received it. */
 const SAME_SIGNAL_MS = 100;
 
 /**
  * Aborts at the first SIGTERM or SIGINT, or when the primary of `node:cluster` disconnects this
- * worker; the second signal ends the process at once.
+ * worker. The second signal ends the process at once.
  */
 export function stopSignal(): AbortSignal {
   const stop = new AbortController();
@@ -43,7 +45,7 @@ export function stopSignal(): AbortSignal {
       stop.abort();
     } else if (signal !== "SIGINT" || performance.now() - firstAt > SAME_SIGNAL_MS) {
       process.off("SIGTERM", onSignal).off("SIGINT", onSignal);
-      // No signal ends process 1, as in a container, by itself: the status is a shell's.
+      // A signal does not end process 1, as in a container: exit with the status of a shell.
       if (process.pid === 1) process.exit(128 + constants.signals[signal]);
       process.kill(process.pid, signal);
     }
@@ -55,10 +57,18 @@ export function stopSignal(): AbortSignal {
 }
 
 /**
- * Calls `reload` at every SIGHUP. Without it the signal is ignored, except at a terminal, where it
- * keeps its meaning: the terminal is gone, and with it the person who would stop the server.
+ * Calls `reload` at every SIGHUP; if it throws, the old certificate stays. Without it the signal is
+ * ignored, except at a terminal: there it means that the terminal is gone, and ends the server.
  */
 export function onReloadSignal(reload: (() => void) | undefined): void {
   if (reload === undefined && process.stdin.isTTY) return;
-  process.on("SIGHUP", reload ?? (() => {}));
+  process.on("SIGHUP", () => {
+    if (reload === undefined) return;
+    try {
+      reload();
+      report({ level: "info", event: "reloaded", message: "read the certificate again" });
+    } catch (error) {
+      publishWarning(`keeping the certificate that is in use: ${(error as Error).message}`);
+    }
+  });
 }
