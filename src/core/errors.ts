@@ -1,39 +1,37 @@
 /**
- * The one error class of the store, and the list of its codes.
+ * The error class of the store, and its codes.
  *
- * A code never changes and is what programs look at; a message is for people
- * and may change with any release. The message of a request code is shown to
- * the client as it stands, so it never holds a path, a token or a stack: what
- * the operator needs besides goes into `cause`. Which HTTP status a code
- * becomes is not known here (see http/reply).
+ * Programs look at the code, which never changes; the message is for people and may. The message of
+ * a request code is shown to the client, so it holds no path, token or stack: what only the operator
+ * needs is the `cause`. http/reply maps each code to an HTTP status.
  */
 
-/** Faults of a request, each with an HTTP status and an `error` number in http/reply. */
+/** Faults of a request, each with an HTTP status and an `error` number. */
 export type RequestErrorCode =
-  /** The bytes on the connection are not an HTTP request we can trust. */
+  /** The bytes on the connection are not an HTTP request that can be trusted. */
   | "bad_request"
   /** The body is not JSON by RFC 8259. */
   | "invalid_json"
   /** The body is not UTF-8. */
   | "invalid_utf8"
-  /** `id`, `name` or `tag` stands more than once in the body. */
+  /** The body has `id`, `name` or `tag` more than once. */
   | "duplicate_member"
-  /** The body is JSON but no NewPlant (README, "The contract"). */
+  /** The body is JSON but no NewPlant (docs/api.md). */
   | "invalid_plant"
-  /** The id is taken by a plant with another name or tag. */
+  /** The id belongs to a plant with another name or tag. */
   | "conflict"
-  /** `limit` or `after` in the query of a list is not what it may be. */
+  /** `limit` or `after` in the query of a list is invalid. */
   | "invalid_query"
-  /** A list is to go on behind a plant that is not there. */
+  /** No plant has the id from which a list is to go on. */
   | "unknown_cursor"
   | "missing_token"
-  /** Unknown, expired and revoked look the same to the client. */
+  /** Unknown, expired or revoked; the client cannot distinguish these. */
   | "invalid_token"
-  /** The token check cannot learn which tokens are revoked, so it accepts none. */
+  /** The token check cannot read which tokens are revoked, so it accepts none. */
   | "tokens_unreadable"
   | "insufficient_scope"
   | "not_found"
-  /** The path is one of ours, and no plant has its id. */
+  /** The path names a plant, and no plant has its id. */
   | "unknown_plant"
   | "method_not_allowed"
   | "request_timeout"
@@ -42,37 +40,37 @@ export type RequestErrorCode =
   | "unsupported_encoding"
   | "expectation_failed"
   | "header_too_large"
-  /** A defect of this program, or of the one it is mounted in; the details are the operator's. */
+  /** A defect of this program, or of the one that embeds it; its log has the reason. */
   | "internal"
-  /** More bytes wait for the disk, or for the rest of a body, than the limit allows: nothing was stored. */
+  /** Too many bytes wait for the disk or for the rest of a body; nothing was stored. */
   | "overloaded"
   /** The disk refused this write: the outcome is unknown until the request is repeated. */
   | "write_failed"
-  /** The store stopped after a failed sync or a log that was taken away from under it. */
+  /** The store stopped after a failed sync, or because its log was changed or removed. */
   | "store_failed"
   /** The store was closed. */
   | "closed"
-  /** There is no room for another plant, and nothing was written. */
+  /** There is no room for another plant; nothing was stored. */
   | "not_stored";
 
 /** Faults of the data directory and of its commands; they never reach a client. */
 export type DataErrorCode =
   /** Another process holds the data directory. */
   | "locked"
-  /** The data needs a person: nothing was changed. */
+  /** The data needs a person, and nothing was changed. */
   | "corruption"
   /** The operating system refused an operation on a file. */
   | "io_error"
-  /** There is a live token of this name already. */
+  /** A live token has this name already. */
   | "token_exists"
-  /** There is no live token of this name. */
+  /** No live token has this name. */
   | "token_unknown";
 
 export type ErrorCode = RequestErrorCode | DataErrorCode;
 
-/** Every failure that is not a programmer's mistake (those are `TypeError` and `RangeError`). */
+/** Every failure except a programmer's mistake, which is a `TypeError` or `RangeError`. */
 export class PlantStoreError extends Error {
-  /** Stable for ever; see the table in the README. */
+  /** One of the codes in docs/api.md and docs/embedding.md. */
   readonly code: ErrorCode;
 
   constructor(code: ErrorCode, message: string, options: { readonly cause?: unknown } = {}) {

@@ -1,7 +1,4 @@
-/**
- * Lets so many through at once; the others wait for their turn, in their order.
- * What they do behind it is not known here.
- */
+/** Lets a fixed number of works run at once; the others wait, in their order. */
 export class Gate {
   #free: number;
   readonly #waiting: (() => void)[] = [];
@@ -10,7 +7,7 @@ export class Gate {
     this.#free = places;
   }
 
-  /** Does the work when it is its turn. @returns what the work does, or throws. */
+  /** Runs the work when a place is free; resolves or rejects as the work does. */
   async pass<T>(work: () => Promise<T>): Promise<T> {
     if (this.#free > 0) this.#free--;
     else await new Promise<void>((resolve) => this.#waiting.push(resolve));
@@ -19,7 +16,7 @@ export class Gate {
     } finally {
       const next = this.#waiting.shift();
       if (next === undefined) this.#free++;
-      else next(); // who takes over the place
+      else next(); // it takes over the place
     }
   }
 }

@@ -1,6 +1,6 @@
 /** Addresses of listeners as people read and type them. */
 
-/** Where the admin listener is reached: an address and a port, or the path of a Unix socket. */
+/** The address of the admin listener: a host and a port, or the path of a Unix socket. */
 export type AdminAddress =
   | { readonly host: string; readonly port: number }
   | { readonly socketPath: string };
@@ -13,6 +13,5 @@ export function formatAdminAddress(address: AdminAddress): string {
 
 /** `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080` (RFC 3986 section 3.2). @internal */
 export function formatHostPort(host: string, port: number): string {
-  // Of hosts, only the addresses of IPv6 hold a colon.
-  return host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
+  return host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`; // only IPv6 has colons
 }

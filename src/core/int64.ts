@@ -1,10 +1,9 @@
 /**
  * int64: from the decimal text of a JSON number to a bigint, exactly.
  *
- * Any JSON number whose value is an integer counts (JSON Schema 2020-12,
- * "integer"): 7, 7.0 and 70e-1 are the same id, and -0 is 0. No number larger
- * than an int64 is ever built: 1e999999999 is judged by counting digits, in
- * time linear in the length of the text.
+ * Any JSON number whose value is an integer counts (JSON Schema 2020-12, "integer"): 7, 7.0 and
+ * 70e-1 are the same id, and -0 is 0. No number larger than an int64 is ever built: 1e999999999 is
+ * judged by counting digits, in time linear in the length of the text.
  */
 
 /** @internal */
@@ -18,18 +17,15 @@ const DIGITS_MAX = 19;
 /** RFC 8259 section 6: sign, integer part, fraction, exponent. */
 const JSON_NUMBER = /^(-?)(0|[1-9][0-9]*)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?$/;
 
-/** Most ids: short enough that a double holds every digit. */
-const SHORT_INTEGER = /^-?(?:0|[1-9][0-9]{0,14})$/;
+/** The shortest spelling of a number that may be an int64. */
+const CANONICAL = /^(?:0|-?[1-9][0-9]{0,18})$/;
 
-/** @internal */
-export function isInt64(value: bigint): boolean {
+function isInt64(value: bigint): boolean {
   return value >= INT64_MIN && value <= INT64_MAX;
 }
 
 /**
- * Guards an id that comes from code.
- *
- * @throws TypeError or RangeError: a mistake of the calling program.
+ * @throws TypeError or RangeError for an id that is no int64: a mistake of the calling program.
  * @internal
  */
 export function assertInt64(id: bigint): void {
@@ -40,52 +36,42 @@ export function assertInt64(id: bigint): void {
 }
 
 /**
- * The int64 that a JSON number stands for, or `undefined` when the text is no
- * JSON number, has a fractional value, or lies outside the int64 range.
+ * The int64 that a JSON number spells. `undefined` if the text is no JSON number, or its value has a
+ * fraction or is outside the int64 range.
  */
 export function parseInt64(text: string): bigint | undefined {
-  if (SHORT_INTEGER.test(text)) return BigInt(text);
+  const canonical = parseCanonicalInt64(text);
+  if (canonical !== undefined) return canonical;
   const parts = JSON_NUMBER.exec(text);
   if (parts === null) return undefined;
   const [, sign, integer = "", fraction = "", exponent = "0"] = parts;
 
-  // The value is `digits` x 10^scale; zeros at both ends carry no information.
-  const digits = integer + fraction;
-  const first = skipZeros(digits);
-  if (first === digits.length) return 0n;
-  const last = lastNonZero(digits);
-  const zeros = Number(exponent) - fraction.length + (digits.length - 1 - last);
-
+  // The value is digits x 10^zeros, without zeros at either end of the digits.
+  const padded = (integer + fraction).replace(/^0+/, "");
+  const digits = dropLastZeros(padded);
+  if (digits === "") return 0n;
+  const zeros = Number(exponent) - fraction.length + (padded.length - digits.length);
   if (zeros < 0) return undefined; // a fraction is left
-  if (last + 1 - first + zeros > DIGITS_MAX) return undefined;
-  const magnitude = BigInt(digits.slice(first, last + 1) + "0".repeat(zeros));
+  if (digits.length + zeros > DIGITS_MAX) return undefined;
+  const magnitude = BigInt(digits + "0".repeat(zeros));
   const value = sign === "-" ? -magnitude : magnitude;
   return isInt64(value) ? value : undefined;
 }
 
+/** Not /0+$/, which takes quadratic time on a megabyte of inner zeros. */
+function dropLastZeros(digits: string): string {
+  let end = digits.length;
+  while (digits[end - 1] === "0") end--;
+  return digits.slice(0, end);
+}
+
 /**
- * The int64 that this very text is written for, or `undefined`: of all the
- * spellings of a number only the shortest counts, as in a path.
+ * The int64 whose shortest spelling is this text, as in a path; `undefined` for any other text.
  * @internal
  */
 export function parseCanonicalInt64(text: string): bigint | undefined {
   if (!CANONICAL.test(text)) return undefined;
-  const value = BigInt(text);
+  // A double holds 15 digits exactly, and becomes a bigint faster than text does.
+  const value = BigInt(text.length <= 15 ? Number(text) : text);
   return isInt64(value) ? value : undefined;
-}
-
-const CANONICAL = /^(?:0|-?[1-9][0-9]{0,18})$/;
-
-// Loops, not /0+$/: that pattern takes quadratic time on a megabyte of inner zeros.
-
-function skipZeros(digits: string): number {
-  let at = 0;
-  while (at < digits.length && digits.charCodeAt(at) === 0x30) at++;
-  return at;
-}
-
-function lastNonZero(digits: string): number {
-  let at = digits.length - 1;
-  while (digits.charCodeAt(at) === 0x30) at--;
-  return at;
 }

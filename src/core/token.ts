@@ -1,9 +1,8 @@
 /**
  * The form of a bearer token and its hash.
  *
- * A token is `pst_` and 256 random bits in base64url. With that much entropy a slow hash would add
- * nothing: SHA-256 cannot be searched backwards, and equal digests mean equal tokens. Randomness is
- * not made here but handed in.
+ * A token is `pst_` and 256 random bits in base64url. Their entropy makes a slow hash needless: no
+ * search finds the token of a SHA-256. The caller provides the randomness.
  */
 import { createHash } from "node:crypto";
 

@@ -200,7 +200,7 @@ const CREATE_PLANT = {
     ...failures({
       ...ANY_OPERATION,
       invalid_utf8: "expected text in UTF-8, got other bytes",
-      invalid_json: "malformed JSON: expected a member name at its byte 2, got the end of the text",
+      invalid_json: "invalid JSON at byte 2: expected a member name, got the end of the text",
       duplicate_member: "id: expected once, given 2 times",
       invalid_plant: 'id: expected an int64, got the string "7"; name: required',
       conflict: "Cannot create plant 7: the id belongs to a plant with another name or tag",

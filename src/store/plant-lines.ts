@@ -7,8 +7,8 @@
  * general parser (core/plant). A line that is recognised here is a plant by that parser, too.
  */
 import { isUtf8 } from "node:buffer";
+import { EncodedPlantFinder } from "../core/encoded-plant.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import { EncodedPlantFinder } from "../core/plain-plant.ts";
 import { encodeNewPlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import { holdsUnsafe } from "../core/text.ts";
 import { LINE_FEED, type LinePosition } from "../log/format.ts";

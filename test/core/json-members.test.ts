@@ -18,21 +18,20 @@ test("scanJson() reports each top-level member, in order, with its exact offsets
       let text = `${before}{`;
       for (const [beforeName, nameText, beforeColon, afterColon, value, beforeComma] of members) {
         text += `${spans.length > 0 ? "," : ""}${beforeName}`;
-        const nameStart = Buffer.byteLength(text);
+        const nameStart = text.length;
         text += nameText;
-        const nameEnd = Buffer.byteLength(text);
+        const nameEnd = text.length;
         text += `${beforeColon}:${afterColon}`;
-        const valueStart = Buffer.byteLength(text);
+        const valueStart = text.length;
         text += value;
-        spans.push([nameStart, nameEnd, valueStart, Buffer.byteLength(text)]);
+        spans.push([nameStart, nameEnd, valueStart, text.length]);
         text += beforeComma;
       }
       text += "}";
-      const bytes = Buffer.from(text + after);
       const seen: number[][] = [];
-      const whole = scanJson(bytes, (...span) => seen.push(span));
+      const whole = scanJson(text + after, (...span) => seen.push(span));
       assert.deepEqual(seen, spans);
-      const [start, end] = [before.length, Buffer.byteLength(text)];
+      const [start, end] = [before.length, text.length];
       assert.deepEqual(whole, { kind: "object", start, end });
     }),
   );
@@ -40,8 +39,8 @@ test("scanJson() reports each top-level member, in order, with its exact offsets
 
 test("scanJson() reports no member of an array or of a nested object", () => {
   const seen: number[][] = [];
-  scanJson(Buffer.from('[{"id":1}]'), (...span) => seen.push(span));
-  scanJson(Buffer.from('{"a":{"id":1,"b":[{"id":2}]}}'), (...span) => seen.push(span));
+  scanJson('[{"id":1}]', (...span) => seen.push(span));
+  scanJson('{"a":{"id":1,"b":[{"id":2}]}}', (...span) => seen.push(span));
   assert.deepEqual(seen, [[1, 4, 5, 28]]);
 });
 
@@ -57,11 +56,11 @@ const KINDS: readonly [text: string, kind: JsonKind][] = [
 ];
 
 for (const [text, kind] of KINDS) {
-  test(`scanJson() and jsonKindAt() report the kind and place of ${text}`, () => {
-    const bytes = Buffer.from(` \n${text}\t`);
-    const value = scanJson(bytes, () => {});
+  test(`scanJson() and jsonKindAt() report the kind and the place of ${text}`, () => {
+    const spaced = ` \n${text}\t`;
+    const value = scanJson(spaced, () => {});
     assert.deepEqual(value, { kind, start: 2, end: 2 + text.length });
-    assert.equal(jsonKindAt(bytes, 2), kind);
+    assert.equal(jsonKindAt(spaced, 2), kind);
   });
 }
 
@@ -79,7 +78,7 @@ const FAULT_BYTES: readonly [text: string, byte: number][] = [
 for (const [text, byte] of FAULT_BYTES) {
   test(`scanJson() reports byte ${byte} as the fault of ${JSON.stringify(text)}`, () => {
     assert.throws(
-      () => scanJson(Buffer.from(text), () => {}),
+      () => scanJson(text, () => {}),
       (error) =>
         error instanceof PlantStoreError &&
         error.code === "invalid_json" &&

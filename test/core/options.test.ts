@@ -97,7 +97,7 @@ function namedBy(name: string): RegExp {
 /** `1 MiB`, `10 s`, `16,384`. */
 function asPeopleWrite(name: NumberOptionName): string {
   const { default: figure }: NumberOption = NUMBER_OPTIONS[name];
-  if (figure === undefined) return "what open files and half of the heap allow";
+  if (figure === undefined) return "as many as the limit of open files and half of the heap allow";
   if (name.endsWith("Ms")) return `${figure / 1000} s`;
   if (!name.endsWith("BytesMax")) return figure.toLocaleString("en-GB");
   return figure >= 1024 * 1024 ? `${figure / 1024 / 1024} MiB` : `${figure / 1024} KiB`;

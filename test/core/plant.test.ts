@@ -92,6 +92,27 @@ for (const [text, plant] of PLANTS) {
   });
 }
 
+const LITERALS: readonly [literal: string, text: string][] = [
+  ['""', ""],
+  ['"Fern"', "Fern"],
+  ['" \u00a0 "', " \u00a0 "],
+  ['"\\"\\\\\\/\\b\\f\\n\\r\\t"', '"\\/\b\f\n\r\t'],
+  ['"\\u0046\\u0065rn"', "Fern"],
+  ['"\\uD83C\\uDF3F"', "\u{1f33f}"],
+  ['"\u{1f33f}"', "\u{1f33f}"],
+  ['"\\ud83c"', "\ud83c"],
+  ['"\\udf3f\\ud83c"', "\udf3f\ud83c"],
+  ['"\\\\u0046"', "\\u0046"],
+  ['"\ufeff"', "\ufeff"],
+  ['"\u2028"', "\u2028"],
+];
+
+for (const [literal, text] of LITERALS) {
+  test(`parseNewPlant() reads the name ${JSON.stringify(literal)}`, () => {
+    assert.equal(parseNewPlant(Buffer.from(`{"id":7,"name":${literal}}`)).name, text);
+  });
+}
+
 const FAULTS: readonly [text: string, code: string, fields: string][] = [
   ["", "invalid_json", ""],
   ['{"id":7,"name":"Fern"', "invalid_json", ""],

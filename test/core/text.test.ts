@@ -1,9 +1,7 @@
-/** Text as one line that does nothing on the way, and string literals that come back as they were. */
-
+/** Text as one line that does nothing on the way. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { decodeJsonString } from "../../src/core/json.ts";
 import { encodeJsonString, escapeControls } from "../../src/core/text.ts";
 import { anyString } from "../support/arbitraries.ts";
 
@@ -58,37 +56,3 @@ test("escapeControls() escapes control characters, bidirectional marks and lone 
     "\u{1f33f} \\ud83c\u{1f33f}\\udf3f",
   );
 });
-
-test("decodeJsonString() is the inverse of encodeJsonString() on any string, at any offset", () => {
-  fc.assert(
-    fc.property(anyString, fc.string(), fc.string(), (text, before, after) => {
-      // UTF-8 has no form for a lone surrogate: only its escape survives the bytes.
-      const start = Buffer.byteLength(before);
-      const literal = Buffer.from(encodeJsonString(text));
-      const bytes = Buffer.concat([Buffer.from(before), literal, Buffer.from(after)]);
-      assert.equal(decodeJsonString(bytes, start, start + literal.length), text);
-    }),
-  );
-});
-
-const LITERALS: readonly [literal: string, text: string][] = [
-  ['""', ""],
-  ['"Fern"', "Fern"],
-  ['" \u00a0 "', " \u00a0 "],
-  ['"\\"\\\\\\/\\b\\f\\n\\r\\t"', '"\\/\b\f\n\r\t'],
-  ['"\\u0046\\u0065rn"', "Fern"],
-  ['"\\uD83C\\uDF3F"', "\u{1f33f}"],
-  ['"\u{1f33f}"', "\u{1f33f}"],
-  ['"\\ud83c"', "\ud83c"],
-  ['"\\udf3f\\ud83c"', "\udf3f\ud83c"],
-  ['"\\\\u0046"', "\\u0046"],
-  ['"\ufeff"', "\ufeff"],
-  ['"\u2028"', "\u2028"],
-];
-
-for (const [literal, text] of LITERALS) {
-  test(`decodeJsonString() reads ${JSON.stringify(literal)}`, () => {
-    const bytes = Buffer.from(literal);
-    assert.equal(decodeJsonString(bytes, 0, bytes.length), text);
-  });
-}
