@@ -119,9 +119,14 @@ function encodeMetric(metric: string, samples: readonly Sample[]): string {
 }
 
 function encodeHistogram(name: string, labels: Labels, { buckets, count, sum }: Histogram): string {
-  const lines = [...buckets, { le: "+Inf", count }].map((bucket) =>
-    encodeSample(`${name}_bucket`, { ...labels, le: bucket.le }, bucket.count),
-  );
+  const encodeBucket = (le: number | string, total: number) =>
+    encodeSample(`${name}_bucket`, { ...labels, le }, total);
+  let total = 0;
+  const lines = buckets.map((bucket) => {
+    total += bucket.count;
+    return encodeBucket(bucket.le, total);
+  });
+  lines.push(encodeBucket("+Inf", count));
   lines.push(encodeSample(`${name}_sum`, labels, sum));
   lines.push(encodeSample(`${name}_count`, labels, count));
   return lines.join("");

@@ -140,7 +140,7 @@ export class Recorder {
   }
 }
 
-/** Counts of values by size, as Prometheus has them: a bucket counts all values up to its bound. */
+/** Counts of values by size: a bucket counts the values up to its bound that no earlier one counts. */
 export class Histogram {
   readonly buckets: readonly { readonly le: number; count: number }[];
   count = 0;
@@ -154,18 +154,16 @@ export class Histogram {
   observe(value: number): void {
     this.count++;
     this.sum += value;
-    for (const bucket of this.buckets) if (value <= bucket.le) bucket.count++;
+    for (const bucket of this.buckets) {
+      if (value > bucket.le) continue;
+      bucket.count++;
+      return;
+    }
   }
 }
 
 /** The five minutes that a person on call looks at. */
 export const HISTORY_SECONDS = 300;
-
-/** The oldest second first; `null` for creates before the start, and for seconds without a sync. */
-export interface HistoryDocument {
-  readonly creates: readonly (number | null)[];
-  readonly syncMsMax: readonly (number | null)[];
-}
 
 /** The plants created and the longest sync in each of the last seconds. */
 export class History {
@@ -184,8 +182,11 @@ export class History {
     if (this.#seconds.size > HISTORY_SECONDS + 1) this.#seconds.delete(oldest);
   }
 
-  /** Without the current second, which would always look slow. @param time milliseconds since 1970. */
-  read(time: number): HistoryDocument {
+  /**
+   * The oldest second first, without the current one, which would always look slow; `null` for creates
+   * before the start, and for syncs in a second without one.
+   */
+  read(time: number) {
     const now = Math.floor(time / 1000);
     const seconds = Array.from({ length: HISTORY_SECONDS }, (_, index) => {
       const at = now - HISTORY_SECONDS + index;

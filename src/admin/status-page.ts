@@ -28,7 +28,7 @@ function table(id: string, columns: readonly string[], none: string): string {
     return `<th scope="col"${name === column ? "" : ' class="number"'}>${name}</th>`;
   });
   return `<p class="none" id="${id}-none">${none}</p>
-<div class="scroll"><table id="${id}" hidden><thead><tr>${heads.join("")}</tr></thead><tbody></tbody></table></div>`;
+<table id="${id}" hidden><thead><tr>${heads.join("")}</tr></thead><tbody></tbody></table>`;
 }
 
 /** Readable on a phone, in the dark, and without colour. */
@@ -70,15 +70,13 @@ figcaption b { font-weight: 600; }
 svg { display: block; width: 100%; height: 6.5rem; margin-top: .5rem; border-bottom: 1px solid var(--line); }
 path { stroke: var(--leaf); stroke-width: 1.1; }
 #syncs path { stroke: var(--sun); }
-.scroll { overflow-x: auto; }
 table { width: 100%; border-collapse: collapse; font-size: .9rem; }
 th { text-align: left; color: var(--faint); font-weight: 400; }
-th, td { padding: .3rem .75rem .3rem 0; border-top: 1px solid var(--line); white-space: nowrap; }
+th, td { padding: .3rem .75rem .3rem 0; border-top: 1px solid var(--line); }
 tr > :last-child { padding-right: 0; }
 thead th { border-top: 0; }
-.number { text-align: right; }
-td.name { white-space: normal; overflow-wrap: break-word; }
-td.wraps { white-space: normal; min-width: 6rem; }
+.name { overflow-wrap: anywhere; }
+.number { text-align: right; white-space: nowrap; }
 .bad { color: var(--bad); }
 .none { color: var(--faint); margin: 0; }
 `;
@@ -122,28 +120,25 @@ function plot(id, values) {
   return top;
 }
 
-function row(cells) {
-  const tr = document.createElement("tr");
-  for (const [text, className] of cells) {
-    const td = document.createElement("td");
-    td.textContent = text;
-    if (className) td.className = className;
-    tr.append(td);
-  }
-  return tr;
-}
-
+/** @param rows of cells, each a text and a class. */
 function fill(id, rows) {
-  byId(id).querySelector("tbody").replaceChildren(...rows);
+  const lines = rows.map((cells) => {
+    const line = document.createElement("tr");
+    for (const [textContent, className = ""] of cells) {
+      Object.assign(line.insertCell(), { textContent, className });
+    }
+    return line;
+  });
+  byId(id).querySelector("tbody").replaceChildren(...lines);
   byId(id).hidden = rows.length === 0;
   byId(id + "-none").hidden = rows.length > 0;
 }
 
 function expiry(token, now) {
-  if (token.expiresAt === undefined) return ["never", "wraps"];
+  if (token.expiresAt === undefined) return ["never"];
   const left = token.expiresAt - now;
   const day = new Date(token.expiresAt).toISOString().slice(0, 10);
-  return [day + " (in " + span(left) + ")", left < 7 * 86400000 ? "wraps bad" : "wraps"];
+  return [day + " (in " + span(left) + ")", left < 7 * 86400000 ? "bad" : ""];
 }
 
 function show(status) {
@@ -165,12 +160,12 @@ function show(status) {
     : checkpointBytes === logBytes ? "covers the whole log"
     : "covers all but the last " + size(logBytes - checkpointBytes));
 
-  fill("errors", status.errors.map(({ error, code, count: times, lastAt }) => row([
-    [String(error)], [code, "name"], [count.format(times), "number"], [span(now - lastAt) + " ago", "number"],
-  ])));
-  fill("tokens", status.tokens.map((token) => row([
+  fill("errors", status.errors.map(({ error, code, count: times, lastAt }) => [
+    [error], [code, "name"], [count.format(times), "number"], [span(now - lastAt) + " ago", "number"],
+  ]));
+  fill("tokens", status.tokens.map((token) => [
     [token.name, "name"], [token.scopes.join(" ")], expiry(token, now),
-  ])));
+  ]));
 }
 
 function showState(state, message) {

@@ -2,6 +2,7 @@
  * What the answers are made from, whether the service takes requests, and the document of the status
  * page.
  */
+import { setTimeout } from "node:timers/promises";
 import { NUMBER_OPTIONS } from "../core/options.ts";
 import type { Status } from "../core/services.ts";
 import { FAILURES } from "../http/reply.ts";
@@ -36,11 +37,8 @@ export class Sources {
       this.#freeBytes = undefined;
     });
     this.#freeBytes.catch(() => {}); // it may fail after the deadline
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<undefined>((resolve) => {
-      timer = setTimeout(() => resolve(undefined), FREE_BYTES_DEADLINE_MS).unref();
-    });
-    return Promise.race([this.#freeBytes, late]).finally(() => clearTimeout(timer));
+    const late = setTimeout(FREE_BYTES_DEADLINE_MS, undefined, { ref: false });
+    return Promise.race([this.#freeBytes, late]);
   }
 }
 

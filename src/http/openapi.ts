@@ -120,8 +120,7 @@ const INT32 = { type: "integer", format: "int32" };
 
 const ID = {
   ...INT64,
-  description:
-    "The identification number of the plant: any int64, exactly. JavaScript's `JSON.parse` loses digits beyond 2^53.",
+  description: "Any int64, exactly; JavaScript's `JSON.parse` loses digits beyond 2^53.",
 };
 
 const PLANT = {
@@ -136,8 +135,7 @@ const COMPONENTS = {
     bearerAuth: {
       type: "http",
       scheme: "bearer",
-      description:
-        "A token from the operator. Scopes are an addition: `write` is for the interface, `read` for the additions.",
+      description: "A token with the scope `write` for the interface, `read` for the additions.",
     },
   },
   schemas: {
@@ -175,8 +173,8 @@ const COMPONENTS = {
   },
 };
 
-const FERN = { id: 7, name: "Fern", tag: "indoor" };
-const IVY = { id: 8, name: "Ivy" };
+const PLANTS = { fern: { name: "Fern", tag: "indoor" }, untagged: { name: "Ivy" } };
+const NEW_PLANTS = { fern: { id: 7, ...PLANTS.fern }, untagged: { id: 8, ...PLANTS.untagged } };
 
 const CREATE_PLANT = {
   operationId: "createPlant",
@@ -187,15 +185,12 @@ const CREATE_PLANT = {
   security: [{ bearerAuth: ["write"] }],
   requestBody: {
     required: true,
-    content: json(ref("schemas", "NewPlant"), { fern: FERN, untagged: IVY }),
+    content: json(ref("schemas", "NewPlant"), NEW_PLANTS),
   },
   responses: {
     200: answer(
       "Plant response: the plant was created, and is on the disk.",
-      json(ref("schemas", "Plant"), {
-        fern: { name: "Fern", tag: "indoor" },
-        untagged: { name: "Ivy" },
-      }),
+      json(ref("schemas", "Plant"), PLANTS),
     ),
     ...failures({
       ...ANY_OPERATION,
@@ -235,10 +230,15 @@ const LIST_PLANTS = {
     200: answer(
       "Plants.",
       {
-        ...json({ type: "array", items: ref("schemas", "NewPlant") }, { page: [FERN, IVY] }),
+        ...json(
+          { type: "array", items: ref("schemas", "NewPlant") },
+          {
+            page: Object.values(NEW_PLANTS),
+          },
+        ),
         "application/x-ndjson": {
           schema: { type: "string", description: "A NewPlant a line." },
-          examples: { lines: { value: `${JSON.stringify(FERN)}\n` } },
+          examples: { lines: { value: `${JSON.stringify(NEW_PLANTS.fern)}\n` } },
         },
       },
       "Link",
@@ -265,7 +265,7 @@ const GET_PLANT = {
   responses: {
     200: answer(
       "The plant, which never changes.",
-      json(ref("schemas", "NewPlant"), { fern: FERN }),
+      json(ref("schemas", "NewPlant"), { fern: NEW_PLANTS.fern }),
       "ETag",
     ),
     304: emptyAnswer("The client already has this plant.", "ETag"),
@@ -323,11 +323,7 @@ export const OPENAPI: Readonly<Record<string, unknown>> = {
   security: [{ bearerAuth: [] }],
   tags: [
     { name: "interface", description: "The interface of the plant store." },
-    {
-      name: "additions",
-      description:
-        "Additions to the interface. It needs none of them, nor anything marked `x-addition`.",
-    },
+    { name: "additions", description: "Not part of the interface, like all marked `x-addition`." },
   ],
   paths: {
     "/plants": {
