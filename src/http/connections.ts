@@ -37,23 +37,19 @@ interface StandstillTimes {
 /** Node's own margin: a client that sends within the advertised time never meets the close. */
 const IDLE_MARGIN_MS = 1000;
 
-/** One connection is not read while its waiting requests hold more; one packet of 64 KiB may exceed it. */
+/** A connection whose waiting requests hold more is not read until answers leave. */
 const WAITING_BYTES_MAX = 64 * 1024;
 
 /** Each unanswered request holds about 6 KiB, and a packet of 64 KiB may hold two thousand of them. */
 const UNANSWERED_MAX = 1000;
 
+const BACKLOG_BYTES_MIN = 32 * 1024 * 1024;
+
 /** For the rest of a request whose time ran out while the server did not read its connection. */
 const LATE_MS = 10_000;
 
 /** The headers that an answer needs once the head of its request was judged. */
-const KEPT_HEADERS = [
-  "origin",
-  "x-request-id",
-  "content-length",
-  "transfer-encoding",
-  "expect",
-] as const;
+const KEPT_HEADERS = ["origin", "x-request-id", "content-length", "transfer-encoding", "expect"];
 
 /** One connection: its last request, and the requests that wait for earlier answers. */
 export class Connection {
@@ -66,8 +62,7 @@ export class Connection {
   readonly #socket: Socket;
   readonly #times: StandstillTimes;
   readonly #backlog: Budget;
-  /** Bytes that each request holds which waits for an earlier answer, in order. */
-  readonly #waiting: number[] = [];
+  /** Bytes that the requests hold which wait for an earlier answer. */
   #waitingBytes = 0;
   /** The server stopped reading until answers leave. */
   #isHeld = false;
@@ -86,22 +81,20 @@ export class Connection {
     socket.on("timeout", () => socket.destroy()); // Node does, but not after CONNECT
   }
 
-  begin(res: ServerResponse): void {
+  /** @returns false if there is no room for the request, whose refusal is then the last answer. */
+  begin(res: ServerResponse): boolean {
+    const hasRoom = this.unanswered === 0 || this.#wait(heldBytes(res.req));
     this.res = res;
     this.unanswered++;
     // Not documented: the time that Node advertises in the answer.
     (res as unknown as { _keepAliveTimeout: number })._keepAliveTimeout = this.#times.idleMs;
     res.on("close", this.#noteAnswered);
+    return hasRoom;
   }
 
-  /**
-   * Counts a request that arrived before earlier answers have left; call it before `begin`.
-   *
-   * @returns false if there is no room for the request; its refusal is then the last answer.
-   */
-  wait(bytes: number): boolean {
+  /** Counts a request that arrived before earlier answers have left. */
+  #wait(bytes: number): boolean {
     const hasRoom = this.unanswered < UNANSWERED_MAX && this.#backlog.take(bytes);
-    this.#waiting.push(hasRoom ? bytes : 0);
     if (hasRoom) this.#waitingBytes += bytes;
     if (this.#waitingBytes > WAITING_BYTES_MAX && !this.#isHeld) {
       this.#isHeld = true;
@@ -113,15 +106,14 @@ export class Connection {
 
   /** Call it when the connection is closed: answers that still wait are never sent. */
   end(): void {
-    this.#waiting.length = 0;
     this.#giveBack(this.#waitingBytes);
   }
 
   readonly #noteAnswered = () => {
     this.unanswered--;
     if (isForAnybody(this.res)) this.#refusedBytes = this.#socket.bytesRead;
-    const bytes = this.#waiting.shift();
-    if (bytes !== undefined) this.#giveBack(bytes);
+    // The next request waits no more: this is what each of them holds on average.
+    if (this.#waitingBytes > 0) this.#giveBack(Math.ceil(this.#waitingBytes / this.unanswered));
   };
 
   #giveBack(bytes: number): void {
@@ -194,18 +186,9 @@ function isForAnybody(res: ServerResponse | undefined): boolean {
 /** The last request is kept after its answer, and a create until its body is stored. */
 function dropHeaders(req: IncomingMessage): void {
   if (req.rawHeaders.length === 0) return;
-  const kept = KEPT_HEADERS.map((name) => [name, req.headers[name]]);
+  req.headers = Object.fromEntries(KEPT_HEADERS.map((name) => [name, req.headers[name]]));
   req.rawHeaders = [];
-  req.headers = Object.fromEntries(kept.filter(([, value]) => value !== undefined));
   req.headersDistinct = {}; // Node would look for as many raw headers as there were
-}
-
-/**
- * For requests that wait for earlier answers, on all connections together: an eighth of the heap, so
- * that thousands of clients may each send ten ahead.
- */
-function backlogBytesMax(): number {
-  return Math.max(32 * 1024 * 1024, v8.getHeapStatistics().heap_size_limit / 8);
 }
 
 /**
@@ -222,7 +205,10 @@ export class Connections {
   readonly #lingering: Lingering;
   readonly #times: StandstillTimes;
   readonly #connections = new Map<Socket, Connection>();
-  readonly #backlog = new Budget(backlogBytesMax());
+  /** Lent to requests that wait, on all connections: thousands of clients may each send ten ahead. */
+  readonly #backlog = new Budget(
+    Math.max(BACKLOG_BYTES_MIN, v8.getHeapStatistics().heap_size_limit / 8),
+  );
   #lookMs: number;
   /** Set while there are connections. */
   #looking: NodeJS.Timeout | undefined;
@@ -299,15 +285,13 @@ export class Connections {
       connection.isBroken = true;
       afterAnswer(connection.res, () => this.#lingering.close(socket));
     }
-    const isWaiting = connection.unanswered > 0;
-    const hasLeft = isWaiting && socket.errored;
+    const hasLeft = connection.unanswered > 0 && socket.errored;
     if (connection.isBroken || hasLeft || isLastAnswer(connection.res)) {
       ignoreFollowing(req);
       req.resume();
       return;
     }
-    const hasRoom = !isWaiting || connection.wait(heldBytes(req));
-    connection.begin(res);
+    const hasRoom = connection.begin(res);
     if (this.#drainLooks !== undefined) closeAfter(res);
     const fault = hasRoom ? findFramingFault(req) : overloaded();
     if (fault === undefined) this.#listener.handle(req, res, sendContinue);
