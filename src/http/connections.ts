@@ -192,12 +192,12 @@ function dropHeaders(req: IncomingMessage): void {
 }
 
 /**
- * How often connections are looked at during a drain. A connection that owes no answer closes at the
- * first look that finds nothing new on it: what was sent by then is answered.
+ * Between two looks during a drain. A connection that owes no answer closes at the first look that
+ * finds nothing new on it: what was sent by then is answered.
  */
 export const DRAIN_LOOK_MS = 100;
 /** A client may take 2 s during a drain to finish a request head. */
-const DRAIN_LOOKS_MAX = 20;
+const DRAIN_LOOKS = 20;
 
 /** All connections of a server, and what a mounted listener leaves to the server around it. */
 export class Connections {
@@ -212,8 +212,9 @@ export class Connections {
   #lookMs: number;
   /** Set while there are connections. */
   #looking: NodeJS.Timeout | undefined;
-  /** During a drain: how many looks are left for request heads that still arrive. */
-  #drainLooks: number | undefined;
+  #isDraining = false;
+  /** During a drain: looks that are left for request heads which still arrive. */
+  #looksLeft = DRAIN_LOOKS;
 
   /** @throws TypeError or RangeError for a number out of its range. */
   constructor(listener: Listener, options: Numbers) {
@@ -227,32 +228,33 @@ export class Connections {
   }
 
   add(socket: Socket): void {
-    this.#connections.set(socket, new Connection(socket, this.#times, this.#backlog));
-    this.#looking ??= this.#startLooking();
-    socket.once("close", () => this.#remove(socket));
+    const connection = new Connection(socket, this.#times, this.#backlog);
+    this.#connections.set(socket, connection);
+    this.#keepLooking();
+    socket.once("close", () => {
+      connection.end();
+      this.#connections.delete(socket);
+      if (this.#connections.size === 0) this.#stopLooking();
+    });
   }
 
-  #remove(socket: Socket): void {
-    this.#connections.get(socket)?.end();
-    this.#connections.delete(socket);
-    if (this.#connections.size > 0) return;
+  #keepLooking(): void {
+    // After the poll phase: what has arrived by now is read first.
+    this.#looking ??= setInterval(() => setImmediate(() => this.#look()), this.#lookMs);
+  }
+
+  #stopLooking(): void {
     clearInterval(this.#looking);
     this.#looking = undefined;
   }
 
-  #startLooking(): NodeJS.Timeout {
-    // After the poll phase: what has arrived by now is read first.
-    return setInterval(() => setImmediate(() => this.#look()), this.#lookMs);
-  }
-
   #look(): void {
-    const isDraining = this.#drainLooks !== undefined;
-    const isLate = isDraining && --(this.#drainLooks as number) < 0;
+    const isLate = this.#isDraining && --this.#looksLeft < 0;
     for (const [socket, connection] of this.#connections) {
       const isStill = connection.look();
       // A connection that closes already is left to send what it has.
       const isDone = connection.unanswered === 0 && !socket.writableEnded;
-      if (isDraining && isDone && (isStill || isLate)) socket.destroy();
+      if (this.#isDraining && isDone && (isStill || isLate)) socket.destroy();
     }
   }
 
@@ -265,10 +267,10 @@ export class Connections {
       closeAfter(connection.res);
       connection.look(); // what came before does not count
     }
-    this.#drainLooks = DRAIN_LOOKS_MAX;
+    this.#isDraining = true;
     this.#lookMs = DRAIN_LOOK_MS;
-    clearInterval(this.#looking);
-    if (this.#connections.size > 0) this.#looking = this.#startLooking();
+    this.#stopLooking();
+    if (this.#connections.size > 0) this.#keepLooking();
   }
 
   /** Cuts every connection: Node's server waits even for those of CONNECT, which it let go of. */
@@ -292,7 +294,7 @@ export class Connections {
       return;
     }
     const hasRoom = connection.begin(res);
-    if (this.#drainLooks !== undefined) closeAfter(res);
+    if (this.#isDraining) closeAfter(res);
     const fault = hasRoom ? findFramingFault(req) : overloaded();
     if (fault === undefined) this.#listener.handle(req, res, sendContinue);
     else this.#listener.refuse(req, res, fault);
