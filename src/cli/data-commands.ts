@@ -1,4 +1,4 @@
-/** The commands that read, check, copy and repair a data directory. Most work beside a server. */
+/** The commands that read, check, copy and repair a data directory. */
 import path from "node:path";
 import { parseInt64 } from "../core/int64.ts";
 import { encodeNewPlant } from "../core/plant.ts";
@@ -77,11 +77,11 @@ export const importCommand = defineCommand({
   arguments: [{ placeholder: "FILE", values: "files" }],
   options: { data: DATA },
   entersFolder: true,
-  details: `Stop the server first. Plants that are stored already are counted and left, so an
-import that was interrupted can be run again. Exit status 3 when a line was refused.`,
+  details: `Stop the server first. Plants that are already stored are counted and left alone, so an
+interrupted import can be run again. Exit status 3 if a line was refused.`,
   async run([file = ""], { data }) {
-    const { text, bytes: total } =
-      file === "-" ? { text: process.stdin, bytes: undefined } : await openImportFile(file);
+    const standardInput = { text: process.stdin, bytes: undefined };
+    const { text, bytes: total } = file === "-" ? standardInput : await openImportFile(file);
     const store = await PlantStore.open(enterFolder(data), { command: "import" });
     try {
       const { created, replayed, refused } = await withProgress("importing", (show) =>
@@ -104,10 +104,10 @@ export const backup = defineCommand({
   arguments: [{ placeholder: "TARGET", values: "folders" }],
   options: { data: DATA },
   entersFolder: true,
-  details: `The copy holds everything acknowledged before the backup began and is itself a
-data directory: restore it by copying it back, or serve it with --data TARGET.`,
+  details: `The copy holds everything that was acknowledged before the backup began, and is a data
+directory: restore it by copying it back, or serve it with --data TARGET.`,
   async run([target = ""], { data }) {
-    // Each folder as its own owner: a target of root's stays root's.
+    // Each folder as its owner: a target of root's stays root's.
     const visit = visitFolder(data);
     const enterTarget = () => {
       visit.end();
@@ -127,10 +127,10 @@ export const verify = defineCommand({
   name: "verify",
   summary: "read the whole log and report; exit status 3 on damage",
   options: { data: DATA, json: JSON_OUTPUT },
-  details: `Damage is what needs a person: a line that cannot be read, one id with two contents,
-another checksum than the checkpoint's, a log that is shorter than its checkpoint records.
+  details: `Damage needs a person: a line that cannot be read, one id with two contents, a checksum
+that differs from the checkpoint's, a log that is shorter than its checkpoint records.
 Mendable lines and torn bytes, as a power cut leaves them, are no damage: the next start
-puts them aside by itself.`,
+sets them aside.`,
   async run(_, { data, json = false }) {
     const onFault = (fault: LineFault) => printMessage(describeFault(fault));
     const report = await withProgress("verifying", (onProgress) =>
@@ -141,28 +141,22 @@ puts them aside by itself.`,
   },
 });
 
-/** One line for a person who looks for it in an editor. */
 function describeFault({ position, reason }: LineFault): string {
   return `line ${position.line}, byte offset ${position.offset}: ${reason}`;
 }
 
 function formatReport(report: VerifyReport): string[] {
-  const { bytes, tornBytes, checkpointBytes = 0 } = report;
-  const checksum = {
+  const { bytes, tornBytes, checkpointBytes = 0, checksum } = report;
+  const meanings = {
     matches: `matches the checkpoint at ${checkpointBytes} bytes`,
-    shorter: `not compared: the log holds ${bytes + tornBytes} bytes, and its checkpoint knows of ${checkpointBytes}: it was cut, or copied before its checkpoint`,
+    shorter: `not compared: the log holds ${bytes + tornBytes} bytes, and its checkpoint records ${checkpointBytes}: it was cut, or copied before its checkpoint`,
     differs: `differs from the checkpoint at ${checkpointBytes} bytes: these are not the bytes that were stored`,
     none: "there is no checkpoint to compare with",
   };
-  return formatTable([
-    ["records", String(report.records)],
-    ["bytes", String(bytes)],
-    ["duplicates", String(report.duplicates)],
-    ["damaged", String(report.damaged)],
-    ["mendable", String(report.mendable)],
-    ["torn bytes", String(tornBytes)],
-    ["checksum", checksum[report.checksum]],
-  ]);
+  const { records, duplicates, damaged, mendable } = report;
+  const counts = { records, bytes, duplicates, damaged, mendable, "torn bytes": tornBytes };
+  const rows = Object.entries(counts).map(([name, number]) => [name, String(number)]);
+  return formatTable([...rows, ["checksum", meanings[checksum]]]);
 }
 
 export const repair = defineCommand({
@@ -172,10 +166,10 @@ export const repair = defineCommand({
     data: DATA,
     yes: switchOption("go ahead without asking"),
   },
-  details: `Where every line is readable, the log is accepted as it is. Else a new log is
-written without the lines that are not, the first plant of an id winning; the
-old log is kept beside it, and every line left out is printed. Tokens are not touched.
-Exit status 3 when the answer is no: the log still needs a person.`,
+  details: `If every line is readable, the log is accepted as it is. Otherwise a new log is
+written without the unreadable lines, and with the first plant of each id. The old log is
+kept, and every line left out is printed. Tokens are not touched.
+Exit status 3 if the answer is no: the log still needs a person.`,
   async run(_, { data, yes = false }) {
     const outcome = await withProgress("reading", (onProgress) =>
       repairLog(data, {
@@ -193,27 +187,24 @@ Exit status 3 when the answer is no: the log still needs a person.`,
 });
 
 function describePlan({ action, plants, leftOut, checkpoint }: RepairPlan): string {
-  const known = checkpoint === undefined ? "" : ` (the checkpoint knew of ${checkpoint.records})`;
-  switch (action) {
-    case "start_empty":
-      return `there is no log any more; the store would start empty${known}`;
-    case "rewrite":
-      return `${count(leftOut, "line")} cannot stay; a new log would hold ${count(plants, "plant")}${known}`;
-    default:
-      return `every line is readable; the log would be accepted as it is, with ${count(plants, "plant")}${known}`;
-  }
+  const held = count(plants, "plant");
+  const known = checkpoint === undefined ? "" : ` (the checkpoint records ${checkpoint.records})`;
+  const plans = {
+    nothing: "there is nothing to repair",
+    start_empty: "there is no log any more; the store would start empty",
+    rewrite: `${count(leftOut, "line")} cannot stay; a new log would hold ${held}`,
+    accept: `every line is readable; the log would be accepted as it is, with ${held}`,
+  };
+  return plans[action] + known;
 }
 
 function describeOutcome({ action, isDone, plants, leftOut, keptAs }: RepairOutcome): string {
-  if (!isDone) return "nothing was changed";
-  switch (action) {
-    case "nothing":
-      return `nothing to repair: ${count(plants, "plant")}`;
-    case "accept":
-      return `accepted: ${count(plants, "plant")}`;
-    case "start_empty":
-      return "accepted: the store will start empty";
-    case "rewrite":
-      return `repaired: ${count(plants, "plant")}, ${count(leftOut, "line")} left out; the old log is kept as "${keptAs}"`;
-  }
+  const held = count(plants, "plant");
+  const outcomes = {
+    nothing: `nothing to repair: ${held}`,
+    accept: `accepted: ${held}`,
+    start_empty: "accepted: the store will start empty",
+    rewrite: `repaired: ${held}, ${count(leftOut, "line")} left out; the old log is kept as "${keptAs}"`,
+  };
+  return isDone ? outcomes[action] : "nothing was changed";
 }

@@ -20,20 +20,12 @@ const FAULT_PAUSE_MS = 1000;
 /** How long the end of the process waits for a slow reader. */
 const END_MS = 1000;
 
-/** How the lines of events look. */
-export interface LineFormat<Event> {
-  /**
-   * Returns the line of an event, without a line feed. Logs nothing itself.
-   *
-   * @param time milliseconds since 1970.
-   * @throws anything: the line of `fault` replaces it. For `loss` and `fault` it must not throw.
-   */
-  line(event: Event, time: number): string;
-  /** Makes the event of dropped lines. */
-  loss(lines: number): Event;
-  /** Makes the event that replaces an event whose line could not be made. */
-  fault(fault: unknown): Event;
-}
+/**
+ * Makes the line of an event, without a line feed. Must not throw, and logs nothing itself.
+ *
+ * @param time milliseconds since 1970.
+ */
+export type Format<Event> = (event: Event, time: number) => string;
 
 const NOTHING: Buffer = Buffer.alloc(0);
 /** Never changes: waiting for it is sleeping. */
@@ -41,7 +33,8 @@ const NEVER = new Int32Array(new SharedArrayBuffer(4));
 
 export class LineWriter<Event> {
   readonly #fd: number;
-  readonly #format: LineFormat<Event>;
+  readonly #format: Format<Event>;
+  readonly #describeLoss: (lines: number) => Event;
   readonly #isFile: boolean;
   /** Events whose lines are not yet made; they come after `#lines`. */
   #events: { readonly event: Event; readonly time: number }[] = [];
@@ -56,10 +49,14 @@ export class LineWriter<Event> {
   /** No thread writes before this time (`performance.now()`). */
   #pauseUntil = 0;
 
-  /** @param fd a file, or a descriptor that does not block (see `openStandardError`). */
-  constructor(fd: number, format: LineFormat<Event>) {
+  /**
+   * @param fd a file, or a descriptor that does not block (see `openStandardError`).
+   * @param describeLoss makes the event of dropped lines.
+   */
+  constructor(fd: number, format: Format<Event>, describeLoss: (lines: number) => Event) {
     this.#fd = fd;
     this.#format = format;
+    this.#describeLoss = describeLoss;
     this.#isFile = fstatSync(fd).isFile();
   }
 
@@ -97,21 +94,13 @@ export class LineWriter<Event> {
     this.#events = [];
     let isBlocked = this.#isFile; // one try a call, and none that a file would block
     for (const { event, time } of events) {
-      const line = `${this.#lineOf(event, time)}\n`;
+      const line = `${this.#format(event, time)}\n`;
       const bytes = Buffer.byteLength(line);
       if (!this.#hasRoom(bytes) && !isBlocked) isBlocked = this.#flush() !== undefined;
       if (this.#hasRoom(bytes)) {
         this.#lines += line;
         this.#lineBytes += bytes;
       } else this.#dropped++;
-    }
-  }
-
-  #lineOf(event: Event, time: number): string {
-    try {
-      return this.#format.line(event, time);
-    } catch (fault) {
-      return this.#format.line(this.#format.fault(fault), time);
     }
   }
 
@@ -144,9 +133,10 @@ export class LineWriter<Event> {
   /** Makes the lines the rest if there is none; returns whether there is one now. */
   #takeLines(): boolean {
     if (this.#rest.length > 0) return true;
-    const dropped = this.#dropped;
-    const loss = dropped === 0 ? "" : `${this.#lineOf(this.#format.loss(dropped), Date.now())}\n`;
-    this.#rest = Buffer.from(this.#lines + loss);
+    if (this.#dropped > 0) {
+      this.#lines += `${this.#format(this.#describeLoss(this.#dropped), Date.now())}\n`;
+    }
+    this.#rest = Buffer.from(this.#lines);
     this.#lines = "";
     this.#lineBytes = 0;
     this.#dropped = 0;

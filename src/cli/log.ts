@@ -11,11 +11,12 @@ import { constants, fstatSync, openSync } from "node:fs";
 import { styleText } from "node:util";
 import { publishWarning, type RequestMessage } from "../core/channels.ts";
 import { encodeJsonString, escapeControls } from "../core/text.ts";
-import { type LineFormat, LineWriter } from "./line-writer.ts";
+import { type Format as FormatOf, LineWriter } from "./line-writer.ts";
 import { count, LEVELS, type Level, type Notice, printNotice, report, reportTo } from "./output.ts";
 
 export const LOG_FORMATS = ["json", "text", "off"] as const;
 
+type LogEvent = Notice | RequestMessage;
 type LogFormat = (typeof LOG_FORMATS)[number];
 
 /**
@@ -34,12 +35,8 @@ export function startLog(given: LogFormat | undefined, level: Level): void {
     });
     return;
   }
-  const line = format === "json" ? jsonFormat : textFormat(wantsColours(process.env, isTerminal));
-  const writer = new LineWriter(openStandardError(), {
-    line,
-    loss: describeLoss,
-    fault: describeFault,
-  });
+  const make = format === "json" ? jsonFormat : textFormat(wantsColours(process.env, isTerminal));
+  const writer = new LineWriter<LogEvent>(openStandardError(), orFault(make), describeLoss);
   const isWanted = (noticed: Level) => LEVELS.indexOf(noticed) <= LEVELS.indexOf(level);
   reportTo((notice) => {
     if (isWanted(notice.level)) writer.write(notice);
@@ -55,9 +52,16 @@ function describeLoss(lines: number): Notice {
   return { level: "warn", event: "log-dropped", message, fields: { lines } };
 }
 
-function describeFault(fault: unknown): Notice {
-  const message = `a line of this log could not be made: ${nameFault(fault)}`;
-  return { level: "error", event: "log-fault", message };
+/** Puts a line about the fault in the place of a line that cannot be made. */
+function orFault(format: Format): Format {
+  return (event, time) => {
+    try {
+      return format(event, time);
+    } catch (fault) {
+      const message = `a line of this log could not be made: ${nameFault(fault)}`;
+      return format({ level: "error", event: "log-fault", message }, time);
+    }
+  };
 }
 
 /**
@@ -109,7 +113,7 @@ export function wantsColours(env: NodeJS.ProcessEnv, isTerminal: boolean): boole
   return isTerminal && !refused && terminal !== "dumb";
 }
 
-export type Format = LineFormat<Notice | RequestMessage>["line"];
+export type Format = FormatOf<LogEvent>;
 
 export const jsonFormat: Format = (event, time) =>
   "level" in event ? noticeInJson(event, time) : requestInJson(event, time);

@@ -1,4 +1,4 @@
-/** `plant-store token create|list|revoke`: who may call. A token itself is printed once. */
+/** `plant-store token create|list|revoke`. A token itself is printed once. */
 import { isTokenName, SCOPES, type Scope } from "../core/services.ts";
 import { createToken, isLive, listTokens, revokeToken, type TokenRecord } from "../index.ts";
 import { defineCommand, UsageError } from "./command.ts";
@@ -13,14 +13,14 @@ export const tokenCreate = defineCommand({
     data: DATA,
     expires: {
       placeholder: "TIME",
-      help: "when it expires, such as 90d or 2030-01-31",
+      help: "when the token expires, such as 90d or 2030-01-31",
       unset: "never",
       parse: parseExpiry,
     },
     scope: {
       placeholder: "SCOPE",
       values: SCOPES,
-      help: `what it may do, ${SCOPES.join(" or ")}; may be given twice`,
+      help: `what the token may do, ${SCOPES.join(" or ")}; may be given twice`,
       defaultText: "write",
       isRepeatable: true,
       parse: parseScopes,
@@ -63,18 +63,15 @@ export const tokenList = defineCommand({
 });
 
 function describe(token: TokenRecord, now: number) {
-  const dead = token.revokedAt === undefined ? "expired" : "revoked";
+  const { name, scopes, createdAt, expiresAt, revokedAt } = token;
+  const dead = revokedAt === undefined ? "expired" : "revoked";
   return {
-    name: token.name,
-    scopes: token.scopes,
+    name,
+    scopes,
     state: isLive(token, now) ? "live" : dead,
-    created: formatTime(token.createdAt),
-    expires: token.expiresAt === undefined ? null : formatTime(token.expiresAt),
+    created: new Date(createdAt).toISOString(),
+    expires: expiresAt === undefined ? null : new Date(expiresAt).toISOString(),
   };
-}
-
-function formatTime(time: number): string {
-  return new Date(time).toISOString();
 }
 
 export const tokenRevoke = defineCommand({

@@ -13,7 +13,7 @@ import { type TestContext, test } from "node:test";
 import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { buildSync } from "esbuild";
-import { type LineFormat, LineWriter } from "../../src/cli/line-writer.ts";
+import { type Format, LineWriter } from "../../src/cli/line-writer.ts";
 import { makeFolder } from "../support/folders.ts";
 import { TIMEOUT, until } from "../support/watch.ts";
 
@@ -23,11 +23,15 @@ const PASSED_MS = 50;
 /** A text, or what makes one. */
 type TestEvent = string | (() => string);
 
-const FORMAT: LineFormat<TestEvent> = {
-  line: (event) => (typeof event === "string" ? event : event()),
-  loss: (lines) => `lost ${lines}`,
-  fault: (fault) => `no line: ${fault}`,
-};
+const format: Format<TestEvent> = (event) => (typeof event === "string" ? event : event());
+
+function describeLoss(lines: number): TestEvent {
+  return `lost ${lines}`;
+}
+
+function makeWriter(fd: number, makeLine = format): LineWriter<TestEvent> {
+  return new LineWriter(fd, makeLine, describeLoss);
+}
 
 function openFile(t: TestContext): { fd: number; read: () => string } {
   const path = join(makeFolder(t), "log");
@@ -50,11 +54,7 @@ function spawnWriter(t: TestContext, script: string, stderr: "pipe" | number): C
     import { spawnSync } from "node:child_process";
     import { LineWriter } from "./line-writer.ts";
     import { openStandardError } from "./log.ts";
-    const writer = new LineWriter(openStandardError(), {
-      line: (text) => text,
-      loss: (lines) => "lost " + lines,
-      fault: String,
-    });
+    const writer = new LineWriter(openStandardError(), String, (lines) => "lost " + lines);
     ${script}`;
   const resolveDir = fileURLToPath(new URL("../../src/cli/", import.meta.url));
   const outfile = join(makeFolder(t), "writer.mjs");
@@ -67,7 +67,7 @@ function spawnWriter(t: TestContext, script: string, stderr: "pipe" | number): C
 
 test("lines of one turn leave behind it, whole and in their order", async (t) => {
   const { fd, read } = openFile(t);
-  const writer = new LineWriter(fd, FORMAT);
+  const writer = makeWriter(fd);
   writer.write("one");
   writer.write("zwölf \u{1f331}");
   assert.equal(read(), "");
@@ -77,7 +77,7 @@ test("lines of one turn leave behind it, whole and in their order", async (t) =>
 
 test("end() writes at once what waits", (t) => {
   const { fd, read } = openFile(t);
-  const writer = new LineWriter(fd, FORMAT);
+  const writer = makeWriter(fd);
   writer.write("last words");
   writer.end();
   assert.equal(read(), "last words\n");
@@ -85,7 +85,7 @@ test("end() writes at once what waits", (t) => {
 
 test("a line that is made later is made behind the turn it came in", async (t) => {
   const { fd, read } = openFile(t);
-  const writer = new LineWriter(fd, FORMAT);
+  const writer = makeWriter(fd);
   let made = 0;
   writer.write(() => `line ${++made}`);
   assert.equal(made, 0);
@@ -96,7 +96,7 @@ test("a line that is made later is made behind the turn it came in", async (t) =
 
 test("of lines that are made later only a few hundred wait", (t) => {
   const { fd, read } = openFile(t);
-  const writer = new LineWriter(fd, FORMAT);
+  const writer = makeWriter(fd);
   let made = 0;
   for (let at = 1; at <= 5000; at++) {
     writer.write(() => `line ${++made}`);
@@ -113,8 +113,7 @@ test("more than the bound in one turn is no loss where it is taken", (t) => {
   const fd = openSync("/dev/null", "w");
   t.after(() => closeSync(fd));
   const losses: number[] = [];
-  const loss = (lines: number) => `lost ${losses.push(lines)}`;
-  const writer = new LineWriter(fd, { ...FORMAT, loss });
+  const writer = new LineWriter(fd, format, (lines) => `lost ${losses.push(lines)}`);
   for (let at = 0; at < 5000; at++) writer.write(LINE);
   writer.end();
   assert.deepEqual(losses, []);
@@ -122,7 +121,7 @@ test("more than the bound in one turn is no loss where it is taken", (t) => {
 
 test("a file gets every line in its order, however many turns they come in", async (t) => {
   const { fd, read } = openFile(t);
-  const writer = new LineWriter(fd, FORMAT);
+  const writer = makeWriter(fd);
   let expected = "";
   for (let at = 0; at < 300; at++) {
     const line = `${at} ${LINE}`;
@@ -138,7 +137,7 @@ test("a file gets every line in its order, however many turns they come in", asy
 
 test("lines beyond the bound that nobody takes are dropped, and a later line says how many", async (t) => {
   const pipe = openPipe(t);
-  const writer = new LineWriter(pipe.fd, FORMAT);
+  const writer = makeWriter(pipe.fd);
   for (let at = 0; at < 5000; at++) writer.write(LINE);
   await until("the loss is told", () => /^lost [0-9]+\n$/m.test(pipe.read()));
   const lines = pipe.read().split("\n");
@@ -168,7 +167,7 @@ for (const [says, left, line, isKept] of LAST_LINES) {
   test(`where ${left} bytes are left, a line ${says} is ${isKept ? "kept" : "dropped"} whole`, async (t) => {
     const pipe = openPipe(t);
     const before = pipe.fill();
-    const writer = new LineWriter(pipe.fd, FORMAT);
+    const writer = makeWriter(pipe.fd);
     const first = left === BOUND ? "" : `${"-".repeat(BOUND - left - 1)}\n`;
     if (first !== "") writer.write(first.slice(0, -1));
     writer.write(line);
@@ -182,7 +181,7 @@ for (const [says, left, line, isKept] of LAST_LINES) {
 for (const line of ["x".repeat(BOUND), "\u20ac".repeat(Math.ceil(BOUND / 3))]) {
   test(`a line of ${line.length} units that is longer than the bound is dropped, and told behind the next`, (t) => {
     const { fd, read } = openFile(t);
-    const writer = new LineWriter(fd, FORMAT);
+    const writer = makeWriter(fd);
     writer.write(line);
     writer.write("next");
     writer.end();
@@ -190,35 +189,14 @@ for (const line of ["x".repeat(BOUND), "\u20ac".repeat(Math.ceil(BOUND / 3))]) {
   });
 }
 
-test("a line that cannot be made has another in its place that says so", (t) => {
-  const { fd, read } = openFile(t);
-  const writer = new LineWriter(fd, FORMAT);
-  writer.write(() => "first");
-  writer.write(() => {
-    throw new Error("a fault");
-  });
-  writer.write(() => "second");
-  writer.write("last words");
-  writer.end();
-  assert.equal(read(), "first\nno line: Error: a fault\nsecond\nlast words\n");
-});
-
-test("a line has the time of its event, and so has the line in its place", (t) => {
+test("a line has the time of its event", (t) => {
   const { fd, read } = openFile(t);
   let now = 5000;
   t.mock.method(Date, "now", () => now);
-  const line: typeof FORMAT.line = (event, time) => {
-    if (event === "a fault") throw new Error(event);
-    return `${time}`;
-  };
-  const writer = new LineWriter(fd, { ...FORMAT, line });
-  for (const [time, event] of [
-    [1000, "one"],
-    [2000, "a fault"],
-    [2500, "two"],
-  ] as const) {
+  const writer = makeWriter(fd, (_, time) => `${time}`);
+  for (const time of [1000, 2000, 2500]) {
     now = time;
-    writer.write(event);
+    writer.write("event");
   }
   now = 9000; // the lines are made now
   writer.end();
@@ -227,7 +205,7 @@ test("a line has the time of its event, and so has the line in its place", (t) =
 
 test("a loss is told even where no line follows it", async (t) => {
   const { fd, read } = openFile(t);
-  const writer = new LineWriter(fd, FORMAT);
+  const writer = makeWriter(fd);
   writer.write("x".repeat(BOUND));
   await until("it is told", () => read() !== "");
   assert.equal(read(), "lost 1\n");
@@ -235,7 +213,7 @@ test("a loss is told even where no line follows it", async (t) => {
 
 test("a reader that takes a little at a time gets every line in its order", async (t) => {
   const pipe = openPipe(t);
-  const writer = new LineWriter(pipe.fd, FORMAT);
+  const writer = makeWriter(pipe.fd);
   let expected = "";
   let read = 0;
   for (let at = 0; at < 9000; at++) {
@@ -398,7 +376,7 @@ test("a reader that comes back gets what waited for it", async (t) => {
   const fd = openSync(path, O_WRONLY | O_NONBLOCK);
   t.after(() => closeSync(fd));
   closeSync(gone);
-  const writer = new LineWriter(fd, FORMAT);
+  const writer = makeWriter(fd);
   writer.write("first");
   await sleep(PASSED_MS); // it was tried, and nobody was there
   const reader = openSync(path, O_RDONLY | O_NONBLOCK);

@@ -34,14 +34,18 @@ test("a request's line has the time of its answer, however late it is made", asy
   );
 });
 
-test("a line that cannot be made costs no other, and is an error of the log in its place", async () => {
-  const lines = await logOf(`answer("/1"); answer(Symbol("path")); answer("/3");`);
+test("a line that cannot be made costs no other, and is an error of the log in its place and at its time", async () => {
+  const lines = await logOf(`
+    Date.now = () => 1000;
+    answer("/1"); answer(Symbol("path")); answer("/3");
+    Date.now = () => 20_000;`);
+  const time = "1970-01-01T00:00:01.000Z";
   assert.deepEqual(
-    lines.map(({ event, level, path }) => [event, level, path]),
+    lines.map((line) => [line.time, line.event, line.level, line.path]),
     [
-      ["request", "info", "/1"],
-      ["log-fault", "error", undefined],
-      ["request", "info", "/3"],
+      [time, "request", "info", "/1"],
+      [time, "log-fault", "error", undefined],
+      [time, "request", "info", "/3"],
     ],
   );
 });

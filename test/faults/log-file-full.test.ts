@@ -20,11 +20,7 @@ test("while the disk of a log file is full, lines wait or are dropped and counte
   t.after(() => closeSync(fd));
   const filler = join(folder, "filler");
   writeFileSync(filler, Buffer.alloc(DISK_BYTES));
-  const writer = new LineWriter<string>(fd, {
-    line: (text) => text,
-    loss: (lines) => `lost ${lines}`,
-    fault: String,
-  });
+  const writer = new LineWriter<string>(fd, String, (lines) => `lost ${lines}`);
   for (let at = 0; at < LINES; at++) writer.write(String(at).padStart(999, "-"));
   await sleep(50); // the first of them are handed to a thread
   await assert.rejects(writeFile(filler, "x", { flag: "a" }), { code: "ENOSPC" }); // as theirs was
