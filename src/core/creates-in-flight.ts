@@ -1,9 +1,8 @@
 /**
- * Creates that are not yet over, merged by id.
+ * Creates in flight, merged by id.
  *
  * Invariant. Of several creates of one id at the same time, one stores and the others share its
- * outcome: any earlier answer would say "stored" about a plant that is not durable. How a plant is
- * stored is not known here.
+ * outcome: an earlier answer would acknowledge a plant that is not durable.
  */
 import { PlantStoreError } from "./errors.ts";
 import { isSamePlant, type NewPlant } from "./plant.ts";
@@ -15,7 +14,7 @@ import type { CreateOutcome } from "./services.ts";
  */
 export type StorePlant = (plant: NewPlant) => Promise<NewPlant>;
 
-/** Stored plants by their ids, while they are being stored. */
+/** The plants that are being stored, by their ids. */
 type Generation = Map<bigint, Promise<NewPlant>>;
 
 /** Creates that a generation takes before a new one begins. */
@@ -24,7 +23,7 @@ const GENERATION_CREATES = 2048;
 export class CreatesInFlight {
   readonly #store: StorePlant;
   // Two generations: a Map that takes and loses entries is copied again and again, and each copy
-  // keeps the next one alive for V8's young generation (1 us of 5 us a create).
+  // keeps the next one alive for V8's young generation (measured: 1 of 5 µs).
   #current: Generation = new Map();
   #previous: Generation = new Map();
   /** Creates that the current generation has taken. */

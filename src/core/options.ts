@@ -1,18 +1,16 @@
 /**
- * What an option may be: the one table of every number of the library that can
- * be set, with its default and its bounds, and guards for options of other kinds.
+ * The options that are numbers, with their defaults and bounds, and guards for all options.
  *
- * The library, the command line and the README all take their figures from
- * this table (a test holds the README to it). A wrong option is a mistake of
- * the calling program, so it is refused by name before anything is opened.
+ * The library and the command line take their figures from this table; a test holds docs/ to it. A
+ * wrong option is a mistake of the calling program, so it is refused before anything is opened.
  */
 
 export interface NumberOption {
-  /** What counts when the option is not given; absent if that depends on the process. */
+  /** Absent if it depends on the process. */
   readonly default?: number;
-  /** The least value, itself allowed. */
+  /** The least allowed value. */
   readonly min: number;
-  /** The greatest value, itself allowed. */
+  /** The greatest allowed value. */
   readonly max: number;
 }
 
@@ -20,23 +18,18 @@ const KIB = 1024;
 const MIB = 1024 * KIB;
 const GIB = 1024 * MIB;
 
-type Defaulted = Required<NumberOption>;
-
-function bytes(byDefault: number, max = GIB): Defaulted {
+function bytes(byDefault: number, max = GIB): Required<NumberOption> {
   return { default: byDefault, min: 1, max };
 }
 
-/** The longest timer Node has; beyond it one fires at once. */
+/** Node's longest timer; a longer one fires at once. */
 const TIMER_MS_MAX = 2 ** 31 - 1;
 
-function milliseconds(byDefault: number, min = 1): Defaulted {
+function milliseconds(byDefault: number, min = 1): Required<NumberOption> {
   return { default: byDefault, min, max: TIMER_MS_MAX };
 }
 
-/**
- * Every option that is a number, under its name in the library; a unit stands
- * last in the name. On the command line `bodyBytesMax` is `--body-bytes-max`.
- */
+/** By their names in the library. On the command line `bodyBytesMax` is `--body-bytes-max`. */
 export const NUMBER_OPTIONS = {
   port: { default: 8080, min: 0, max: 65_535 },
   bodyBytesMax: bytes(MIB),
@@ -46,12 +39,12 @@ export const NUMBER_OPTIONS = {
   keepAliveTimeoutMs: milliseconds(75_000),
   stallTimeoutMs: milliseconds(120_000),
   connectionCheckIntervalMs: milliseconds(1000),
-  // Node takes 0 for no bound, or for no connection, as its version has it.
+  // Not 0: some versions of Node take it for no bound, others for no connection.
   connectionsMax: { min: 1, max: 1_000_000 },
   pendingBytesMax: bytes(64 * MIB),
   pendingRequestsMax: { default: 16_384, min: 1, max: 1_000_000 },
   readBytesMax: { default: 32 * MIB, min: MIB, max: GIB },
-  // A start writes this much again, whatever the process before it had set.
+  // A start writes this much of the log again, whatever the process before it was given.
   batchBytesMax: bytes(MIB, MIB),
   queueBytesMax: bytes(64 * MIB),
   drainTimeoutMs: milliseconds(10_000, 0),
@@ -59,20 +52,18 @@ export const NUMBER_OPTIONS = {
 
 export type NumberOptionName = keyof typeof NUMBER_OPTIONS;
 
-/** Those that have the same default in every process. */
 type DefaultedName = Exclude<NumberOptionName, "connectionsMax">;
 
-/** The address that is listened on when none is given: reachable from this machine alone. @internal */
+/** The address to listen on by default: only this machine reaches it. @internal */
 export const DEFAULT_HOST = "127.0.0.1";
 
 /** @internal */
 export type Numbers = { readonly [Name in NumberOptionName]?: number | undefined };
 
 /**
- * The value of one of the options, or its default.
+ * The value of an option, or its default.
  *
- * @throws TypeError when it is no number; RangeError when it is no whole number
- * between its bounds.
+ * @throws TypeError unless it is a number; RangeError unless it is whole and within its bounds.
  * @internal
  */
 export function readNumber(options: Numbers, name: DefaultedName): number {
@@ -90,10 +81,7 @@ export function assertNumber(name: NumberOptionName, value: number): void {
   throw new RangeError(`${name}: expected a whole number from ${min} to ${max}, got ${value}`);
 }
 
-/**
- * @throws TypeError when it is neither absent nor a number; RangeError when no file can have it.
- * @internal
- */
+/** @throws TypeError unless it is absent or a number; RangeError if no file can have it. @internal */
 export function assertDescriptor(name: string, value: number | undefined): void {
   if (value === undefined) return;
   if (typeof value !== "number") throw typeFault(name, "a number", value);
@@ -101,12 +89,12 @@ export function assertDescriptor(name: string, value: number | undefined): void 
   throw new RangeError(`${name}: expected the number of an open file, got ${value}`);
 }
 
-/** @throws TypeError when it is no string. @internal */
+/** @throws TypeError unless it is a string. @internal */
 export function assertString(name: string, value: string): void {
   if (typeof value !== "string") throw typeFault(name, "a string", value);
 }
 
-/** @throws TypeError when it is no string; RangeError when it is an empty one. @internal */
+/** @throws TypeError unless it is a string; RangeError if it is empty. @internal */
 export function assertText(name: string, value: string): void {
   assertString(name, value);
   if (value === "") throw new RangeError(`${name}: expected some text, got an empty string`);
@@ -115,42 +103,39 @@ export function assertText(name: string, value: string): void {
 /** `sun_path` of unix(7) holds 108 bytes, the last one a NUL. @internal */
 export const SOCKET_PATH_BYTES_MAX = 107;
 
-/** @throws TypeError when it is no string; RangeError when no socket can have the path. @internal */
+/** @throws TypeError unless it is a string; RangeError if no socket can have the path. @internal */
 export function assertSocketPath(name: string, value: string): void {
   assertText(name, value);
   if (Buffer.byteLength(value) <= SOCKET_PATH_BYTES_MAX && !value.includes("\0")) return;
   throw new RangeError(
-    `${name}: expected a path of at most ${SOCKET_PATH_BYTES_MAX} bytes, as sockets have them, got "${value}"`,
+    `${name}: expected the path of a socket, at most ${SOCKET_PATH_BYTES_MAX} bytes, got "${value}"`,
   );
 }
 
-/** @throws TypeError when it is neither absent nor a function. @internal */
+/** @throws TypeError unless it is absent or a function. @internal */
 export function assertFunction(name: string, value: unknown): void {
   if (value !== undefined && typeof value !== "function") {
     throw typeFault(name, "a function", value);
   }
 }
 
-/** @throws TypeError when it is no object with these methods, some of which may be absent. @internal */
+/** @throws TypeError unless it has all methods, and each optional one if present. @internal */
 export function assertMethods(
   name: string,
   value: unknown,
   methods: readonly string[],
   optional: readonly string[] = [],
 ): void {
-  const members = value as Record<string, unknown> | null | undefined;
-  const present = optional.filter((method) => members?.[method] !== undefined);
-  const missing = [...methods, ...present].find(
-    (method) => typeof members?.[method] !== "function",
-  );
+  const members = (value ?? {}) as Record<string, unknown>;
+  const present = optional.filter((method) => members[method] !== undefined);
+  const missing = [...methods, ...present].find((method) => typeof members[method] !== "function");
   if (missing !== undefined) throw typeFault(name, `an object with ${missing}()`, value);
 }
 
 /**
  * A base path as the router takes it: empty, or with a slash in front and none at its end.
  *
- * @throws TypeError when it is no string; RangeError when it holds what no path
- * can (RFC 3986 section 3.3).
+ * @throws TypeError unless it is a string; RangeError unless it is a path (RFC 3986 section 3.3).
  * @internal
  */
 export function normalizeBasePath(basePath: string): string {
@@ -162,17 +147,15 @@ export function normalizeBasePath(basePath: string): string {
   return path;
 }
 
-/** Any origin at all. @internal */
+/** Every origin. @internal */
 export const ANY_ORIGIN = "*";
 
 /** `scheme://host[:port]`, as a browser sends it (RFC 6454 section 7). */
 const ORIGIN = /^[a-z][a-z0-9+.-]*:\/\/[^\s/?#,*@]+$/;
 
-/** @throws TypeError or RangeError for what no browser sends as an origin. @internal */
+/** @throws TypeError or RangeError unless a browser could send each of them. @internal */
 export function assertOrigins(origins: readonly string[]): void {
-  if (!Array.isArray(origins)) {
-    throw new TypeError(`corsOrigins: expected an array of strings, got ${typeof origins}`);
-  }
+  if (!Array.isArray(origins)) throw typeFault("corsOrigins", "an array of strings", origins);
   for (const origin of origins) {
     if (origin === ANY_ORIGIN || isOrigin(origin)) continue;
     throw new RangeError(

@@ -1,13 +1,12 @@
 /**
- * The ports: what the HTTP rooms need from a store and from a token check,
- * and nothing more.
+ * The ports: what the HTTP rooms need from a store and from a token check.
  *
- * `http` and `admin` are written against these interfaces alone, so whoever
- * embeds the listener may bring another store or another way to judge tokens.
+ * `http` and `admin` use only these interfaces, so a program that embeds the listener may bring
+ * another store or another token check.
  */
 import type { NewPlant } from "./plant.ts";
 
-/** What a resolved create means: a new record, or one that was there already. */
+/** Whether a create made a new record, or its plant was there already. */
 export type CreateOutcome = "created" | "replayed";
 
 /** A store of plants. Nothing in it is ever changed or removed. */
@@ -15,46 +14,42 @@ export interface PlantService {
   /**
    * Stores a plant. Resolves only when the plant is durable.
    *
-   * @throws PlantStoreError `conflict` when the id is taken by another plant,
-   * `overloaded` when too much waits for the disk or `not_stored` when there is
-   * no room for it (nothing was stored), `write_failed` when the outcome is
-   * unknown and the same call should be repeated, `store_failed` (likewise
-   * unknown) or `closed` when this store takes no more.
-   * @throws TypeError or RangeError when this is no plant.
-   * @throws PlantStoreError `body_too_large` when its line in the log would be longer than 64 MiB;
-   * nothing was stored.
+   * @throws PlantStoreError. Nothing was stored: `conflict` if another plant has the id, `overloaded`
+   * if too much waits for the disk, `not_stored` if there is no room, `body_too_large` if the line in
+   * the log would be longer than 64 MiB, `closed`. The outcome is unknown: `write_failed`, repeat the
+   * call; `store_failed`, this store takes no more.
+   * @throws TypeError or RangeError unless it is a plant.
    */
   create(plant: NewPlant): Promise<CreateOutcome>;
 
   /**
-   * The plant with this id, or `undefined`. Sees durable plants only.
+   * The durable plant with this id, or `undefined`.
    *
-   * @throws TypeError or RangeError when the id is no int64; PlantStoreError
-   * `store_failed` or `closed`.
+   * @throws TypeError or RangeError unless the id is an int64; PlantStoreError `store_failed` or
+   * `closed`.
    */
   get(id: bigint): Promise<NewPlant | undefined>;
 
   /**
-   * Durable plants, oldest first, in bounded memory: all there are when it is
-   * called, or those behind one of them. To start behind a plant must cost no
-   * more than to find it. Whoever has enough stops: no more is read then.
+   * The plants that are durable at the time of the call, or those after one of them, oldest first,
+   * in bounded memory. To start after a plant must cost no more than to find it. Consumers may stop
+   * early; nothing more is read then.
    *
-   * @throws PlantStoreError, while it is iterated: `unknown_cursor` when there
-   * is no plant with the id `after`, `store_failed` or `closed`.
+   * @throws PlantStoreError, during iteration: `unknown_cursor` if no plant has the id `after`,
+   * `store_failed` or `closed`.
    */
   list(options?: ListOptions): AsyncIterable<NewPlant>;
 
   /**
-   * The same as lines of JSON, `{"id":7,"name":"Fern"}`, each with its line feed, about 32 KiB
-   * of whole lines at a time (streams rest after each), left alone once given.
-   * A slice may be empty: so much was read that holds none. Where it is offered,
-   * streams without a limit are made of it.
+   * The same as lines of JSON, `{"id":7,"name":"Fern"}`, each with its line feed: slices of about
+   * 32 KiB of whole lines, which may be empty and are not changed later. If a store has this method,
+   * streams without a limit use it, and rest after each slice.
    */
   listLines?(options?: ListOptions): AsyncIterable<Uint8Array>;
 }
 
 export interface ListOptions {
-  /** The id of the plant behind which the list begins. Default: the whole of it. */
+  /** The list begins after the plant with this id. Default: with the first plant. */
   readonly after?: bigint | undefined;
 }
 
@@ -64,7 +59,7 @@ export type Scope = "write" | "read";
 /** @internal */
 export const SCOPES: readonly Scope[] = ["write", "read"];
 
-/** What people type and logs show, so nothing in it steers a terminal. */
+/** People type these names and logs show them, so they hold nothing that controls a terminal. */
 const TOKEN_NAME = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/;
 
 /** @internal */
@@ -72,33 +67,31 @@ export function isTokenName(name: string): boolean {
   return TOKEN_NAME.test(name);
 }
 
-/** A token that was found good: who it belongs to, never the token itself. */
+/** The name and scopes of an accepted token, never the token itself. */
 export interface VerifiedToken {
   readonly name: string;
   readonly scopes: readonly Scope[];
 }
 
-/** What a look at a token may come to. */
+/** The result of `verify`; `undefined` and `null` mean: refused. */
 export type Verdict = VerifiedToken | undefined | null;
 
 /** Judges bearer tokens. */
 export interface TokenVerifier {
   /**
-   * Who the token belongs to, or `undefined` (`null` will do) when it is
-   * unknown, expired or revoked; at once where no waiting is needed. A throw
-   * or a rejection is answered 500, unless it is a PlantStoreError with the code
-   * of a request fault: `tokens_unreadable` (503) if the check cannot know whether
-   * the token was revoked.
+   * Returns the name and scopes of a token, or `undefined` or `null` if it is unknown, expired or
+   * revoked; synchronously if nothing has to be waited for. A throw or a rejection is answered 500,
+   * unless it is a PlantStoreError with a request code: `tokens_unreadable` (503) if the check cannot
+   * know whether the token was revoked.
    */
   verify(token: string): Verdict | PromiseLike<Verdict>;
 
   /**
-   * Whether an answer of `verify` still stands: the token is neither revoked
-   * nor expired meanwhile. Where it is offered, the same header on the same
-   * connection is not verified again as long as this says so, and a read under
-   * way is refused or cut when it does not; it must know its own answers by
-   * identity, for as long as the token is good, and refuse every other object.
-   * What it throws has the meaning that it has in `verify`.
+   * Whether a result of `verify` is still valid: the token was not revoked and has not expired. If a
+   * check has this method, the same header on the same connection is not verified again while this
+   * returns true, and a read in progress is refused or cut when it returns false. It must recognise
+   * its own results by identity while they are valid, and refuse every other object. What it throws
+   * is answered as for `verify`.
    */
   isCurrent?(verified: VerifiedToken): boolean;
 }
@@ -106,22 +99,22 @@ export interface TokenVerifier {
 /** The state of a server; `tokens-unreadable`: every request with a token is answered 503. */
 export type ServiceState = "starting" | "ready" | "tokens-unreadable" | "draining" | "failed";
 
-/** What an operator is shown of a store, at one moment. */
+/** The figures of a store for the operator, at one moment. */
 export interface StoreStatus {
   readonly plants: number;
   /** Durable bytes of the log. */
   readonly logBytes: number;
   /** Bytes of records that wait for the disk. */
   readonly queueBytes: number;
-  /** How much of the log the newest checkpoint on disk covers; `undefined` when there is none. */
+  /** The length of the log in the newest checkpoint on disk; `undefined` if there is none. */
   readonly checkpointBytes: number | undefined;
 }
 
-/** What an operator is shown of a token: never the token. */
+/** A token as the operator sees it: never the token itself. */
 export interface TokenStatus {
   readonly name: string;
   readonly scopes: readonly Scope[];
-  /** Milliseconds since 1970; `undefined` for one that does not expire. */
+  /** Milliseconds since 1970; `undefined` if it does not expire. */
   readonly expiresAt: number | undefined;
 }
 
@@ -131,7 +124,7 @@ export interface StartProgress {
   readonly total: number;
 }
 
-/** What the admin listener shows. All but the disk is known at once. */
+/** What the admin listener shows. Only the free space of the disk is waited for. */
 export interface Status {
   state(): ServiceState;
   /** While the state is `starting`; `undefined` until the first bytes of the log are read. */
@@ -140,6 +133,6 @@ export interface Status {
   store(): StoreStatus | undefined;
   /** The live ones. */
   tokens(): readonly TokenStatus[];
-  /** Room for plants on the disk; `undefined` where it cannot be told. */
+  /** Room for plants on the disk, in bytes; `undefined` if it is unknown. */
   freeBytes(): Promise<number | undefined>;
 }

@@ -1,17 +1,14 @@
-/**
- * Text in messages, logs and lines of plants: one line each, which does nothing to a terminal.
- */
+/** Text in messages, logs and lines of plants, as one line that does not control a terminal. */
 
 /**
- * Characters that `JSON.stringify` leaves as they are but that end a line,
- * steer a terminal or reorder the text around them: DEL and C1 controls, the
- * line and paragraph separators, the bidirectional overrides, the BOM. A
- * plant's line never changes its form, so this set stays as it is.
+ * Characters that `JSON.stringify` does not escape although they end a line, control a terminal or
+ * reorder the text around them: DEL and C1 controls, the line and paragraph separators, the
+ * bidirectional overrides, the BOM. The form of a plant's line never changes, so neither does this.
  */
 const UNSAFE = /[\u007f-\u009f\u2028-\u202e\u2066-\u2069\ufeff]/;
 const UNSAFE_ALL = new RegExp(UNSAFE.source, "g");
 
-/** Whether text holds such a character, which `encodeJsonString` writes as its escape. @internal */
+/** Whether text holds a character that only `encodeJsonString` escapes. @internal */
 export function holdsUnsafe(text: string): boolean {
   return UNSAFE.test(text);
 }
@@ -30,8 +27,8 @@ function isPlain(text: string): boolean {
 }
 
 /**
- * A string literal that stays on one line in any editor and does nothing to a
- * terminal. A lone surrogate becomes its escape, so any string survives.
+ * A JSON string literal that is one line in any editor and does not control a terminal. A lone
+ * surrogate becomes its escape, so any string can be read back.
  */
 export function encodeJsonString(text: string): string {
   if (isPlain(text)) return `"${text}"`;
@@ -40,28 +37,27 @@ export function encodeJsonString(text: string): string {
 }
 
 /**
- * Any text as one line that steers and reorders nothing, for a terminal or a
- * log. A JSON literal keeps its value.
+ * Any text as one line for a terminal or a log, with control characters, direction marks and lone
+ * surrogates as escapes. A JSON literal keeps its value.
  */
 export function escapeControls(text: string): string {
   return PRINTABLE.test(text) ? text : text.replace(UNSHOWN, escapeCharacter);
 }
 
 const PRINTABLE = /^[ -~]*$/;
-/** What is never shown: all of `UNSAFE`, C0 controls, marks of direction, halves of characters. */
+/** All of `UNSAFE`, C0 controls, direction marks, lone surrogates. */
 const UNSHOWN = /[\p{Cc}\p{Cs}\p{Bidi_Control}\u2028\u2029\ufeff]/gu;
 
 function escapeCharacter(character: string): string {
   return `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
 }
 
-/** How much of a value that came in a message shows. */
 const SHOWN_CHARACTERS_MAX = 60;
 
-/** The start of a long text. */
+/** The first 60 characters of a value, for a message. */
 export function cut(text: string): string {
   if (text.length <= SHOWN_CHARACTERS_MAX) return text;
-  // A cut through a surrogate pair would show half a character.
+  // Not half of a surrogate pair.
   const head = text.slice(0, SHOWN_CHARACTERS_MAX).replace(/[\ud800-\udbff]$/, "");
   return `${head}…`;
 }
