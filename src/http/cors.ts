@@ -6,12 +6,21 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { ANY_ORIGIN, assertOrigins } from "../core/options.ts";
 import { emptyReply, type Reply } from "./reply.ts";
-import { methodsOf, type Resource } from "./router.ts";
+import { RESOURCES } from "./router.ts";
 
 /** Headers of answers that a page may read, in addition to those of the Fetch standard. */
 const EXPOSED = "ETag, Link, Retry-After, WWW-Authenticate, X-Request-Id";
-/** Two hours, the longest that Chromium remembers a preflight. */
-const MAX_AGE_S = 7200;
+const METHODS = new Set(RESOURCES.flatMap(({ operations }) => [...operations.keys()]));
+
+/**
+ * What a page may send to any path below the base path, so that it can read a 404 and a 405. Chromium
+ * remembers a preflight for two hours at most.
+ */
+export const PREFLIGHT_REPLY = emptyReply(204, {
+  "Access-Control-Allow-Methods": [...METHODS].join(", "),
+  "Access-Control-Allow-Headers": "Authorization, Content-Type, If-None-Match, X-Request-Id",
+  "Access-Control-Max-Age": "7200",
+});
 
 export class Cors {
   readonly #origins: ReadonlySet<string>;
@@ -51,17 +60,11 @@ export class Cors {
     return [...said].at(-1)?.[1] ?? (this.#origins.size === 1 ? [...this.#origins][0] : last);
   }
 
-  /** Answers a browser that asks what a page of a named origin may send; `undefined` otherwise. */
-  preflight({ method, headers }: IncomingMessage, resource: Resource): Reply | undefined {
+  /** Whether a browser asks what a page of a named origin may send. */
+  isPreflight({ method, headers }: IncomingMessage): boolean {
     const { origin, "access-control-request-method": wanted } = headers;
-    if (method !== "OPTIONS" || wanted === undefined) return undefined;
-    if (origin === undefined || this.#allowed(origin) === undefined) return undefined;
-    const allowed = [...resource.operations.values()].flatMap((operation) => operation.headers);
-    return emptyReply(204, {
-      "Access-Control-Allow-Methods": methodsOf(resource),
-      "Access-Control-Allow-Headers": [...new Set([...allowed, "X-Request-Id"])].join(", "),
-      "Access-Control-Max-Age": String(MAX_AGE_S),
-    });
+    if (method !== "OPTIONS" || wanted === undefined || origin === undefined) return false;
+    return this.#allowed(origin) !== undefined;
   }
 
   /** The value of `Access-Control-Allow-Origin`. */

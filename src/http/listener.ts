@@ -18,13 +18,13 @@ import {
   Lingering,
 } from "./answer.ts";
 import { Authenticator, insufficientScope } from "./bearer.ts";
-import { Cors } from "./cors.ts";
+import { Cors, PREFLIGHT_REPLY } from "./cors.ts";
 import { Creates } from "./creates.ts";
 import { Reads } from "./reads.ts";
 import { errorReply, scopeChallenge } from "./reply.ts";
 import { findLengthFault, requireExpectation } from "./request-head.ts";
 import { noteArrival, notesOf } from "./request-message.ts";
-import { findPreflighted, findRoute, methodNotAllowed, methodsOf, notFound } from "./router.ts";
+import { findRoute, isBelow, methodNotAllowed, methodsOf, notFound } from "./router.ts";
 
 export interface ListenerOptions {
   /** The store of the plants; the caller closes it. */
@@ -123,7 +123,11 @@ export class Listener {
       closeAfter(res);
       ignoreFollowing(req);
     }
-    if (this.cors !== undefined && this.#isPreflight(exchange, this.cors)) return;
+    this.cors?.mark(req, res);
+    if (this.cors?.isPreflight(req) && isBelow(req.url ?? "", this.#basePath)) {
+      answer(exchange, PREFLIGHT_REPLY);
+      return;
+    }
     try {
       const sender = this.#authenticator.authenticate(req);
       if (sender instanceof Promise) {
@@ -134,16 +138,6 @@ export class Listener {
     } catch (error) {
       answerFailure(exchange, error);
     }
-  }
-
-  /** Marks what will be answered for the browser; returns whether the request is answered by now. */
-  #isPreflight(exchange: Exchange, cors: Cors): boolean {
-    const { req, res } = exchange;
-    cors.mark(req, res);
-    const resource = findPreflighted(req.url ?? "", this.#basePath);
-    const reply = resource && cors.preflight(req, resource);
-    if (reply !== undefined) answer(exchange, reply);
-    return reply !== undefined;
   }
 
   /** Finds the operation, judges what is common to all operations, and carries it out. */

@@ -157,7 +157,7 @@ const COMPONENTS = {
     Accept: header("The media type that the server takes.", "application/json"),
     "Accept-Encoding": header("The content coding that the server takes.", "identity"),
     "Access-Control-Allow-Headers": header("What a page may send.", "Authorization, Content-Type"),
-    "Access-Control-Allow-Methods": header("The methods of the path.", "GET, HEAD, POST"),
+    "Access-Control-Allow-Methods": header("The methods of the service.", "GET, HEAD, POST"),
     "Access-Control-Allow-Origin": header("Whose pages may read this.", "https://app.example"),
     "Access-Control-Expose-Headers": header("Headers that a page may read.", "ETag, Link"),
     "Access-Control-Max-Age": header("How long a browser may keep this, in seconds.", 7200),
@@ -275,7 +275,7 @@ const GET_PLANT = {
 
 function preflight(operationId: string, messages: Messages = {}) {
   const allowed = emptyAnswer(
-    "The methods and headers that a page may send to this path.",
+    "The methods and headers that a page may send.",
     "Access-Control-Allow-Headers",
     "Access-Control-Allow-Methods",
     "Access-Control-Max-Age",

@@ -13,8 +13,6 @@ export interface Operation {
   readonly name: "createPlant" | "listPlants" | "getPlant";
   /** The scope that the token must have. */
   readonly scope: Scope;
-  /** The headers that a page of another origin may send. */
-  readonly headers: readonly string[];
 }
 
 export interface Resource {
@@ -30,17 +28,9 @@ export interface Route {
   readonly id?: bigint;
 }
 
-const CREATE_PLANT: Operation = {
-  name: "createPlant",
-  scope: "write",
-  headers: ["Authorization", "Content-Type"],
-};
-const LIST_PLANTS: Operation = { name: "listPlants", scope: "read", headers: ["Authorization"] };
-const GET_PLANT: Operation = {
-  name: "getPlant",
-  scope: "read",
-  headers: ["Authorization", "If-None-Match"],
-};
+const CREATE_PLANT: Operation = { name: "createPlant", scope: "write" };
+const LIST_PLANTS: Operation = { name: "listPlants", scope: "read" };
+const GET_PLANT: Operation = { name: "getPlant", scope: "read" };
 
 const PLANTS: Resource = {
   path: "/plants",
@@ -54,16 +44,9 @@ const PLANT: Resource = {
 /** Every path below the base path. */
 export const RESOURCES: readonly Resource[] = [PLANTS, PLANT];
 
-/** For other paths: a page may send there what it may send anywhere, so that it can read the 404. */
-const NOTHING: Resource = {
-  path: "/",
-  operations: new Map(RESOURCES.flatMap(({ operations }) => [...operations])),
-};
-
-/** The resource that a preflight asks about; `undefined` outside the base path. */
-export function findPreflighted(target: string, basePath: string): Resource | undefined {
-  const isBelow = pathOf(target).startsWith(`${basePath}/`);
-  return isBelow ? (findRoute(target, basePath)?.resource ?? NOTHING) : undefined;
+/** Whether a target is below the base path, also if nothing is there. */
+export function isBelow(target: string, basePath: string): boolean {
+  return pathOf(target).startsWith(`${basePath}/`);
 }
 
 export function findRoute(target: string, basePath: string): Route | undefined {

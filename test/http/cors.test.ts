@@ -52,22 +52,16 @@ function preflightFrom(origin: string, target = "/plants"): RequestParts {
   return { method: "OPTIONS", target, headers };
 }
 
-/** Of a path with nothing at it, so that a page reads its 404. */
-const ANYWHERE = [
-  "GET, HEAD, POST",
-  "Authorization, If-None-Match, Content-Type, X-Request-Id",
-] as const;
-
-for (const [target, methods, headers] of [
-  ["/plants", "GET, HEAD, POST", "Authorization, Content-Type, X-Request-Id"],
-  ["/plants?limit=1", "GET, HEAD, POST", "Authorization, Content-Type, X-Request-Id"],
-  ["/plants/7", "GET, HEAD", "Authorization, If-None-Match, X-Request-Id"],
-  ["/plants/007", ...ANYWHERE],
-  ["/plants/", ...ANYWHERE],
-  ["/", ...ANYWHERE],
-  ["http://localhost/nowhere?x", ...ANYWHERE],
-] as const) {
-  test(`a preflight of ${target} is answered 204 without a token, with its methods and headers`, async (t) => {
+for (const target of [
+  "/plants",
+  "/plants?limit=1",
+  "/plants/7",
+  "/plants/007",
+  "/plants/",
+  "/",
+  "http://localhost/nowhere?x",
+]) {
+  test(`a preflight of ${target} is answered 204 without a token, with all methods and headers`, async (t) => {
     const service = await startReadable(t, [], { corsOrigins: [APP, OTHER] });
     for (const origin of [APP, OTHER]) {
       const answer = await ask(service, preflightFrom(origin, target));
@@ -78,8 +72,8 @@ for (const [target, methods, headers] of [
       assert.deepEqual(marksOf(answer), {
         ...MARKED,
         "access-control-allow-origin": origin,
-        "access-control-allow-methods": methods,
-        "access-control-allow-headers": headers,
+        "access-control-allow-methods": "GET, HEAD, POST",
+        "access-control-allow-headers": "Authorization, Content-Type, If-None-Match, X-Request-Id",
         "access-control-max-age": "7200",
       });
     }

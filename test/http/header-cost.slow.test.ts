@@ -11,7 +11,7 @@ import { parseListQuery, prefers } from "../../src/http/list-query.ts";
 import { getPlant } from "../../src/http/reads.ts";
 import { findFramingFault, requireExpectation, requireJson } from "../../src/http/request-head.ts";
 import { nameRequest } from "../../src/http/request-message.ts";
-import { findPreflighted, findRoute } from "../../src/http/router.ts";
+import { findRoute, isBelow } from "../../src/http/router.ts";
 
 function requestWith(name: string, value: string): IncomingMessage {
   const rawHeaders = ["Host", "a", name, value];
@@ -58,7 +58,7 @@ const READERS: Readonly<
   "If-None-Match": ['"a"', (text) => getPlant(plants, 1n, text, { hold() {} })],
   "the refused packet": ["\norigin:", (text) => cors?.guessOrigin(Buffer.from(text), undefined)],
   "the path": ["/garden/plants/", (text) => findRoute(text, "/garden")],
-  "the absolute target": ["http://a", (text) => findPreflighted(text, "/garden")],
+  "the absolute target": ["http://a", (text) => isBelow(text, "/garden")],
   "the query": ["/plants?limit=1", (text) => parseListQuery(text)],
 };
 
