@@ -20,7 +20,13 @@ import {
   visitLines,
 } from "../log/reader.ts";
 import { IdIndex } from "./id-index.ts";
-import { appendListed, checkLines, decodeRecord, LineRuns } from "./plant-lines.ts";
+import {
+  appendListed,
+  checkLines,
+  decodeRecord,
+  LineRuns,
+  type PlantTaker,
+} from "./plant-lines.ts";
 import { findReadable, openLogForReading } from "./plant-log.ts";
 
 /** What is decoded at once: a few milliseconds of the caller's event loop. */
@@ -63,7 +69,7 @@ interface Repeat {
 export async function* listLogLines(directory: string): AsyncGenerator<Buffer> {
   const index = new IdIndex();
   for await (const { block, file } of readDurableBlocks(directory)) {
-    const lines = new LineRuns(block.bytes);
+    const lines = new LineRuns(block);
     const repeats: Repeat[] = [];
     const isFirst = (idLow: number, idHigh: number, offset: number) =>
       index.addWords(idLow, idHigh, offset) === undefined;
@@ -94,20 +100,16 @@ async function checkRepeat(file: LogFile, { plant, position, first }: Repeat): P
  */
 export async function* exportLines(directory: string): AsyncGenerator<Buffer> {
   for await (const { block, file } of readDurableBlocks(directory)) {
-    const lines = new LineRuns(block.bytes);
+    const lines = new LineRuns(block);
     try {
-      checkLines(
-        block,
-        (start, end) => {
-          lines.add(start, end + 1);
-          return true;
-        },
-        (line, position) => {
-          decodeRecord(line, file.path, position);
-          const start = position.offset - block.offset;
-          lines.add(start, start + line.length + 1);
-        },
-      );
+      const take: PlantTaker = (start, end) => {
+        lines.add(start, end + 1);
+        return true;
+      };
+      checkLines(block, take, (line, position) => {
+        decodeRecord(line, file.path, position);
+        lines.addLine(line, position);
+      });
     } finally {
       yield lines.join();
     }

@@ -14,9 +14,9 @@
 import { randomFillSync } from "node:crypto";
 
 /**
- * The parts of a slot, 13 bytes side by side, so that a look costs one cache miss: the id as two
- * 32-bit halves, the lower one first, then the offset plus one as 40 bits. Zero there marks a free
- * slot. Ids are read and passed on as signed words: V8 allocates memory for any other number.
+ * A slot is 13 bytes side by side, so that a look costs one cache miss: the id as two 32-bit halves,
+ * the lower one first, then the offset plus one as 40 bits; zero there marks a free slot. Halves are
+ * signed, because V8 allocates memory for larger numbers.
  */
 const SLOT_BYTES = 13;
 const HIGH = 4;
@@ -34,9 +34,9 @@ const CACHE_LINE_BYTES = 64;
  * used slots has a probability below 10^-40.
  */
 const SLACK = 4096;
-/** Above it, the probes for an id that is not there grow long (13 slots on average here). */
+/** At this load the search for an id that is not there looks at 13 slots on average. */
 const LOAD_MAX = 0.8;
-/** A smaller one would save memory and move every id more often. */
+/** Less would save memory and move every id more often. */
 const GROWTH = 4 / 3;
 /**
  * Slots moved with every `add`. A table of `homes` slots is full again after
@@ -44,7 +44,6 @@ const GROWTH = 4 / 3;
  */
 const MOVES = 5;
 
-/** The number of values of a word. */
 const WORD = 2 ** 32;
 /** The first offset that does not fit: one byte short of 1 TiB. */
 export const OFFSET_LIMIT = 2 ** 40 - 1;

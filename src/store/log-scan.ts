@@ -2,13 +2,12 @@
  * One pass over the lines of a log: it judges every line, adds every plant to an index, and
  * computes the checksum of all bytes.
  *
- * A start, `verify`, `repair` and `backup` look at a log through this file, so what makes a line
- * good is decided here alone; what to do about a bad line is not. An id may occur twice with the
- * same content (an editor's doing).
+ * A start, `verify`, `repair` and `backup` judge a log by this file alone; what to do about a bad
+ * line is theirs. An id may occur twice with the same content (an editor's doing).
  */
 import { crc32 } from "node:zlib";
 import { PlantStoreError } from "../core/errors.ts";
-import { isSamePlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
+import { isSamePlant, type NewPlant } from "../core/plant.ts";
 import { type Checkpoint, EMPTY_LOG, extendCheckpoint } from "../log/checkpoint.ts";
 import type { LogFile } from "../log/file.ts";
 import { LINE_FEED, type LinePosition } from "../log/format.ts";
@@ -62,10 +61,7 @@ const LOST_PAGES =
 export class LogScan {
   /** The ids of what was scanned. */
   readonly index: IdIndex;
-  /**
-   * What was scanned so far, as the checkpoint of a log that ends there. A line that lost pages
-   * counts as the spaces that a start overwrites it with.
-   */
+  /** The checkpoint of what was scanned; a line that lost pages counts as the spaces it becomes. */
   end = EMPTY_LOG;
   /** Where the lines that were scanned end. */
   tail = LOG_START;
@@ -76,7 +72,7 @@ export class LogScan {
   readonly #file: LogFile;
   readonly #options: ScanOptions;
   readonly #loader: IdLoader;
-  /** For lines that come again, and for the first lines of their ids. */
+  /** Read the lines of repeated ids again: one these, the other the first lines of the ids. */
   readonly #repeats: LineWindow;
   readonly #firsts: LineWindow;
 
@@ -124,8 +120,9 @@ export class LogScan {
   /** Judges what follows the last line feed, without adding it to the index. */
   async #inspectTail(size: number): Promise<void> {
     const rest = await readTail(this.#file, this.tail.offset, size);
-    const plant = rest && parseLine(rest);
-    if (rest === undefined || plant === undefined || plant instanceof PlantStoreError) return;
+    if (rest === undefined) return;
+    const plant = parseLine(rest);
+    if (plant instanceof PlantStoreError) return;
     this.isTailNew = this.index.get(plant.id) === undefined;
     if (!this.isTailNew) {
       this.#options.onFault(await this.#compare(plant, this.tail, rest.length + 1));
@@ -173,7 +170,7 @@ export class LogScan {
   async #report(unreadable: readonly LineFault[]): Promise<void> {
     const faults = [...unreadable];
     for (const position of await this.#loader.flush()) {
-      const { plant, bytes } = await this.#readAgain(this.#repeats, position.offset);
+      const { plant, bytes } = await this.#repeats.read(position.offset, this.end.bytes);
       faults.push(await this.#compare(plant, position, bytes));
     }
     faults.sort((a, b) => a.position.offset - b.position.offset);
@@ -182,30 +179,22 @@ export class LogScan {
 
   /** Compares a plant with the first one of its id. */
   async #compare(plant: NewPlant, position: LinePosition, bytes: number): Promise<LineFault> {
-    const offset = this.index.get(plant.id) as number;
-    const { plant: first } = await this.#readAgain(this.#firsts, offset);
+    const offset = this.index.get(plant.id);
+    if (offset === undefined) throw changedError(this.#file);
+    const { plant: first } = await this.#firsts.read(offset, this.end.bytes);
     const isRepeat = isSamePlant(first, plant);
     const what = isRepeat ? "already" : "with another name or tag";
     const reason = `id ${plant.id} is at byte offset ${offset} ${what}`;
     return { kind: isRepeat ? "repeat" : "conflict", position, bytes, reason };
   }
-
-  /** The plant of a line that was read before, and the length of the line. */
-  async #readAgain(lines: LineWindow, offset: number): Promise<{ plant: NewPlant; bytes: number }> {
-    try {
-      const line = await lines.read(offset, this.end.bytes);
-      const plant = parseNewPlant(line);
-      if (this.index.get(plant.id) !== undefined) return { plant, bytes: line.length + 1 };
-    } catch (cause) {
-      if ((cause as PlantStoreError).code === "io_error") throw cause;
-    }
-    throw ioError(`Cannot read "${this.#file.path}"`, "it was changed while it was read");
-  }
 }
 
 const WINDOW_BYTES = 32 * 1024;
 
-/** Reads single lines; those close after the last one that was read from the file cost no read. */
+/**
+ * Reads lines of plants again. Those that closely follow the last one cost no further read: in a log
+ * that was appended to itself, both the repeats and the first lines follow each other.
+ */
 class LineWindow {
   readonly #file: LogFile;
   #offset = 0;
@@ -215,15 +204,22 @@ class LineWindow {
     this.#file = file;
   }
 
-  /** The line at an offset, without its line feed; empty if no line ends before `end`. */
-  async read(offset: number, end: number): Promise<Buffer> {
+  /** @throws PlantStoreError `io_error` if no plant is there any more, on a line before `end`. */
+  async read(offset: number, end: number): Promise<{ plant: NewPlant; bytes: number }> {
     if (offset < this.#offset || offset >= this.#offset + this.#bytes.length) {
       this.#bytes = await readLinesAt(this.#file, offset, end, WINDOW_BYTES);
       this.#offset = offset;
     }
     const start = offset - this.#offset;
-    return this.#bytes.subarray(start, this.#bytes.indexOf(LINE_FEED, start));
+    const line = this.#bytes.subarray(start, this.#bytes.indexOf(LINE_FEED, start));
+    const plant = parseLine(line);
+    if (plant instanceof PlantStoreError) throw changedError(this.#file);
+    return { plant, bytes: line.length + 1 };
   }
+}
+
+function changedError({ path }: LogFile): PlantStoreError {
+  return ioError(`Cannot read "${path}"`, "it was changed while it was read");
 }
 
 /** About how many ids a log holds: an index that has to grow moves every id several times. */

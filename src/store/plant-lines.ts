@@ -48,13 +48,13 @@ export function checkLines(block: LineBlock, take: PlantTaker, visit: LineVisito
 
 /** Selected lines of a block. Lines that follow each other are joined without a copy. */
 export class LineRuns {
-  readonly #bytes: Buffer;
+  readonly #block: LineBlock;
   readonly #pieces: Buffer[] = [];
   #start = 0;
   #end = 0;
 
-  constructor(bytes: Buffer) {
-    this.#bytes = bytes;
+  constructor(block: LineBlock) {
+    this.#block = block;
   }
 
   /** Appends the bytes between two offsets of the block. */
@@ -64,6 +64,12 @@ export class LineRuns {
       this.#start = start;
     }
     this.#end = end;
+  }
+
+  /** Appends a line of the block, given without its line feed. */
+  addLine(line: Buffer, { offset }: LinePosition): void {
+    const start = offset - this.#block.offset;
+    this.add(start, start + line.length + 1);
   }
 
   /** Appends a line that is not in the block in this form. */
@@ -80,7 +86,8 @@ export class LineRuns {
   }
 
   #finish(): void {
-    if (this.#end > this.#start) this.#pieces.push(this.#bytes.subarray(this.#start, this.#end));
+    const { bytes } = this.#block;
+    if (this.#end > this.#start) this.#pieces.push(bytes.subarray(this.#start, this.#end));
     this.#start = this.#end;
   }
 }

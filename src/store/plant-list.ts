@@ -88,7 +88,7 @@ export async function* listPlants(
 export async function* listLines(log: ListedLog, range: ListRange): AsyncGenerator<Buffer> {
   const { file, index } = log;
   for await (const block of readRange(file, range)) {
-    const lines = new LineRuns(block.bytes);
+    const lines = new LineRuns(block);
     appendListed(
       lines,
       block,

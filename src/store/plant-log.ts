@@ -26,7 +26,7 @@ export function repairedPath(logPath: string): string {
 /**
  * Takes the lock of a directory.
  *
- * @param command what the error of another process names as the holder.
+ * @param command named as the holder in the error of another process.
  * @param durableBytes how much of the log other processes may read.
  * @throws PlantStoreError `locked` if another process holds it; `io_error`.
  */

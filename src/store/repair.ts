@@ -77,10 +77,9 @@ export async function repairLog(directory: string, options: RepairOptions): Prom
     if (isGone) return await acceptLoss(logPath, checkpoint, options);
     const file = await openLogForReading(directory);
     try {
-      const outcome = await repair(file, checkpoint, options);
-      if (outcome.isDone) removeLeftover(repairedPath(logPath));
-      return outcome;
+      return await repair(file, checkpoint, options);
     } finally {
+      removeLeftover(repairedPath(logPath)); // of this repair if it failed, or of one that was killed
       await file.close();
     }
   } finally {
@@ -170,12 +169,11 @@ async function writeWithout(
   try {
     let end = EMPTY_LOG;
     for await (const block of readBlocks(file, LOG_START, tail)) {
-      const lines = new LineRuns(block.bytes);
+      const lines = new LineRuns(block);
       let records = 0;
-      visitLines(block, (line, { offset }) => {
-        if (leftOut.has(offset)) return;
-        const start = offset - block.offset;
-        lines.add(start, start + line.length + 1);
+      visitLines(block, (line, position) => {
+        if (leftOut.has(position.offset)) return;
+        lines.addLine(line, position);
         records++;
       });
       const bytes = lines.join();
@@ -186,9 +184,6 @@ async function writeWithout(
       await target.appendRange(file, { offset: tail, bytes: file.end - tail });
     }
     return end;
-  } catch (error) {
-    fs.rmSync(newPath, { force: true });
-    throw error;
   } finally {
     await target.close();
   }
@@ -203,17 +198,15 @@ async function forget(logPath: string): Promise<void> {
 /** Puts the new log in the place of the old one; returns the name under which the old one is kept. */
 async function replaceLog(file: LogFile): Promise<string> {
   const logPath = file.path;
-  const newPath = repairedPath(logPath);
   try {
     file.assertUnchanged();
     const keptAs = keepOld(logPath);
     await forget(logPath);
     file.assertUnchanged(); // or the new log would lack what another process has appended
-    fs.renameSync(newPath, logPath);
+    fs.renameSync(repairedPath(logPath), logPath);
     await syncDirectory(path.dirname(logPath));
     return keptAs;
   } catch (cause) {
-    fs.rmSync(newPath, { force: true });
     if (cause instanceof PlantStoreError) throw cause;
     throw ioError(`Cannot replace "${logPath}"`, cause);
   }
