@@ -56,7 +56,7 @@ function readService(sources: Sources, freeBytes: number | undefined): Metrics {
 function readRecorder(recorder: Recorder): Metrics {
   return {
     "plant_store_http_requests_total counter Requests by operation, status (0: aborted) and error number, which is empty for a success.":
-      recorder.answers.map(({ operation, status, error = "", count }) => [
+      [...recorder.answers.values()].map(({ operation, status, error = "", count }) => [
         { operation, status, error },
         count,
       ]),

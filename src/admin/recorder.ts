@@ -55,10 +55,11 @@ export class Recorder {
    */
   readonly delaySeconds = new Histogram(DELAY_SECONDS);
   readonly history = new History();
+  /** By operation, and error number or status. */
+  readonly answers = new Map<string, AnswerCount>();
   bodyBytes = 0;
   warnings = 0;
   droppedConnections = 0;
-  readonly #answers = new Map<string, AnswerCount>();
   #refusedAt: number | undefined;
   #delaySampledAt = performance.now();
   readonly #delayTimer = setInterval(() => this.#sampleDelay(), DELAY_SAMPLE_MS).unref();
@@ -72,7 +73,7 @@ export class Recorder {
   constructor() {
     // An alert on a rate needs a 0 to start from.
     for (const operation of Object.values(OPERATIONS)) {
-      for (const status of [0, 200]) this.#answerOf(operation, status, undefined);
+      for (const status of [0, 200]) this.#answerOf(operation, status);
       for (const { status, error } of Object.values(FAILURES)) {
         if (status >= 500) this.#answerOf(operation, status, error);
       }
@@ -83,10 +84,6 @@ export class Recorder {
   close(): void {
     clearInterval(this.#delayTimer);
     for (const [name, listener] of Object.entries(this.#listeners)) unsubscribe(name, listener);
-  }
-
-  get answers(): readonly AnswerCount[] {
-    return [...this.#answers.values()];
   }
 
   /** How long ago the disk refused a write, unless a later write succeeded. */
@@ -111,16 +108,12 @@ export class Recorder {
     if (error === FAILURES.write_failed.error) this.#refusedAt = performance.now();
   }
 
-  #answerOf(
-    operation: AnswerCount["operation"],
-    status: number,
-    error: number | undefined,
-  ): AnswerCount {
+  #answerOf(operation: AnswerCount["operation"], status: number, error?: number): AnswerCount {
     const key = `${operation} ${error ?? status}`;
-    let answer = this.#answers.get(key);
+    let answer = this.answers.get(key);
     if (answer === undefined) {
       answer = { operation, status, error, count: 0, lastAt: 0 };
-      this.#answers.set(key, answer);
+      this.answers.set(key, answer);
     }
     return answer;
   }

@@ -17,6 +17,7 @@ import { describeParserFault, NODE_HEADERS_MAX } from "../http/request-head.ts";
 import { nameRequest } from "../http/request-message.ts";
 import { assertAdminAddress, isLocal, listen } from "./address.ts";
 import { answer } from "./answers.ts";
+import type { Recorder } from "./recorder.ts";
 import { Sources } from "./status.ts";
 
 export interface AdminOptions {
@@ -46,12 +47,12 @@ export class AdminServer {
   /** Where it listens: `http://127.0.0.1:9180`, or `unix:` and a path. */
   readonly url: string;
   readonly #server: Server;
-  readonly #sources: Sources;
+  readonly #recorder: Recorder;
 
-  private constructor(server: Server, url: string, sources: Sources) {
+  private constructor(server: Server, url: string, recorder: Recorder) {
     this.#server = server;
     this.url = url;
-    this.#sources = sources;
+    this.#recorder = recorder;
   }
 
   /**
@@ -71,7 +72,7 @@ export class AdminServer {
       url = await listen(server, address);
     } catch (error) {
       server.close(); // it may listen on a socket whose mode cannot be set
-      sources.close();
+      sources.recorder.close();
       throw error;
     }
     server.on("error", (error) => publishWarning("Cannot accept a connection", error));
@@ -82,12 +83,12 @@ export class AdminServer {
           "let it listen on 127.0.0.1 or a socket, or protect it with a firewall",
       );
     }
-    return new AdminServer(server, url, sources);
+    return new AdminServer(server, url, sources.recorder);
   }
 
   /** Closes at once, and removes its socket. */
   async close(): Promise<void> {
-    this.#sources.close();
+    this.#recorder.close();
     const closed = new Promise((resolve) => this.#server.close(resolve));
     this.#server.closeAllConnections();
     await closed;

@@ -1,7 +1,4 @@
-/**
- * What the answers are made from, whether the service takes requests, and the document of the status
- * page.
- */
+/** What the answers are made from, the state of the service, and the document of the status page. */
 import { setTimeout } from "node:timers/promises";
 import { NUMBER_OPTIONS } from "../core/options.ts";
 import type { Status } from "../core/services.ts";
@@ -11,7 +8,7 @@ import { Recorder } from "./recorder.ts";
 /** A disk that hangs must not keep back the other figures. */
 const FREE_BYTES_DEADLINE_MS = 1000;
 
-/** What the answers are made from. Counts from its construction until `close`. */
+/** What the answers are made from; the recorder counts until it is closed. */
 export class Sources {
   readonly status: Status;
   readonly version: string;
@@ -21,10 +18,6 @@ export class Sources {
   constructor(status: Status, version: string) {
     this.status = status;
     this.version = version;
-  }
-
-  close(): void {
-    this.recorder.close();
   }
 
   /**
@@ -110,9 +103,9 @@ export function readStatusDocument(sources: Sources, freeBytes: number | undefin
 const CODES = new Map(Object.entries(FAILURES).map(([code, { error }]) => [error, code]));
 
 /** By error number, for all operations together, the newest first. */
-function readErrors({ answers }: Recorder) {
+function readErrors(recorder: Recorder) {
   const errors = new Map<number, { error: number; code: string; count: number; lastAt: number }>();
-  for (const { error, count, lastAt } of answers) {
+  for (const { error, count, lastAt } of recorder.answers.values()) {
     if (error === undefined || count === 0) continue;
     const sum = errors.get(error) ?? { error, code: CODES.get(error) ?? "", count: 0, lastAt: 0 };
     sum.count += count;

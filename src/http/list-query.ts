@@ -21,9 +21,7 @@ export interface ListQuery {
 
 /** @throws PlantStoreError `invalid_query`; the message names every fault. */
 export function parseListQuery(target: string): ListQuery {
-  const start = target.indexOf("?");
-  if (start < 0) return { limit: undefined, after: undefined };
-  const parameters = new URLSearchParams(target.slice(start + 1));
+  const parameters = new URLSearchParams(/\?(.*)/s.exec(target)?.[1]);
   const faults: string[] = [];
   const read = <T>(name: string, parse: (text: string) => T | undefined, expected: string) => {
     const texts = parameters.getAll(name);
@@ -48,13 +46,9 @@ function parseLimit(text: string): number | undefined {
 export const NDJSON = "application/x-ndjson";
 
 /** Whether the client prefers a stream to a page, and could notice that it was cut. */
-export function wantsStream({ headers: { accept }, httpVersion }: IncomingMessage): boolean {
-  return httpVersion !== "1.0" && prefers(accept, NDJSON, "application/json");
-}
-
-/** Whether an `Accept` header gives `wanted` a higher quality than `usual`. */
-export function prefers(accept: string | undefined, wanted: string, usual: string): boolean {
-  return accept !== undefined && qualityOf(accept, wanted) > qualityOf(accept, usual);
+export function wantsStream({ headers, httpVersion }: IncomingMessage): boolean {
+  const { accept = "" } = headers;
+  return httpVersion !== "1.0" && qualityOf(accept, NDJSON) > qualityOf(accept, "application/json");
 }
 
 const QUALITY = /^[ \t]*q[ \t]*=[ \t]*(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)[ \t]*$/i;

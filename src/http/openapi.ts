@@ -6,6 +6,7 @@
  * scopes, statuses, headers and error numbers with the code.
  */
 import type { RequestErrorCode } from "../core/errors.ts";
+import { PREFLIGHT_REPLY } from "./cors.ts";
 import { LIMIT_DEFAULT, LIMIT_MAX } from "./list-query.ts";
 import { FAILURES } from "./reply.ts";
 
@@ -276,9 +277,7 @@ const GET_PLANT = {
 function preflight(operationId: string, messages: Messages = {}) {
   const allowed = emptyAnswer(
     "The methods and headers that a page may send.",
-    "Access-Control-Allow-Headers",
-    "Access-Control-Allow-Methods",
-    "Access-Control-Max-Age",
+    ...Object.keys(PREFLIGHT_REPLY.headers),
   );
   return {
     operationId,

@@ -78,16 +78,12 @@ export class Handshakes {
       this.#sockets.add(socket);
       socket.once("close", () => this.#sockets.delete(socket));
     });
-    server.on("secureConnection", (socket: Socket) => this.#sockets.delete(carrierOf(socket)));
+    // Not documented: the connection under TLS, which has no address if it is a unix socket.
+    server.on("secureConnection", ({ _parent }) => this.#sockets.delete(_parent));
     server.on("tlsClientError", (_: Error, socket: Socket) => socket.destroy());
   }
 
   closeAll(): void {
     for (const socket of this.#sockets) socket.destroy();
   }
-}
-
-/** The TCP connection under TLS: not documented, but on a unix socket nothing else identifies it. */
-function carrierOf(socket: Socket): Socket {
-  return (socket as Socket & { readonly _parent: Socket })._parent;
 }

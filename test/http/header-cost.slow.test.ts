@@ -7,7 +7,7 @@ import type { IncomingMessage } from "node:http";
 import { type TestContext, test } from "node:test";
 import { Authenticator } from "../../src/http/bearer.ts";
 import { Cors } from "../../src/http/cors.ts";
-import { parseListQuery, prefers } from "../../src/http/list-query.ts";
+import { parseListQuery, wantsStream } from "../../src/http/list-query.ts";
 import { getPlant } from "../../src/http/reads.ts";
 import { findFramingFault, requireExpectation, requireJson } from "../../src/http/request-head.ts";
 import { nameRequest } from "../../src/http/request-message.ts";
@@ -36,10 +36,7 @@ const READERS: Readonly<
     },
   ],
   Expect: ["100-continue", (text) => requireExpectation(requestWith("Expect", text))],
-  Accept: [
-    "application/x-ndjson",
-    (text) => prefers(text, "application/x-ndjson", "application/json"),
-  ],
+  Accept: ["application/x-ndjson", (text) => wantsStream(requestWith("Accept", text))],
   Authorization: [
     "Bearer a",
     (text) => {

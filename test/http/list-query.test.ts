@@ -1,9 +1,7 @@
 import assert from "node:assert/strict";
+import type { IncomingMessage } from "node:http";
 import { test } from "node:test";
-import { prefers } from "../../src/http/list-query.ts";
-
-const STREAM = "application/x-ndjson";
-const PAGE = "application/json";
+import { wantsStream } from "../../src/http/list-query.ts";
 
 const CASES: readonly [accept: string | undefined, isPreferred: boolean][] = [
   [undefined, false],
@@ -35,6 +33,7 @@ const CASES: readonly [accept: string | undefined, isPreferred: boolean][] = [
 
 for (const [accept, isPreferred] of CASES) {
   test(`by "${accept}" a stream is ${isPreferred ? "" : "not "}preferred to a page`, () => {
-    assert.equal(prefers(accept, STREAM, PAGE), isPreferred);
+    const request = { headers: { accept }, httpVersion: "1.1" } as IncomingMessage;
+    assert.equal(wantsStream(request), isPreferred);
   });
 }
