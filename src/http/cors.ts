@@ -64,23 +64,17 @@ export class Cors {
   isPreflight({ method, headers }: IncomingMessage): boolean {
     const { origin, "access-control-request-method": wanted } = headers;
     if (method !== "OPTIONS" || wanted === undefined || origin === undefined) return false;
-    return this.#allowed(origin) !== undefined;
+    return "Access-Control-Allow-Origin" in this.#headersFor(origin);
   }
 
-  /** The value of `Access-Control-Allow-Origin`. */
-  #allowed(origin: string | undefined): string | undefined {
-    if (this.#origins.has(ANY_ORIGIN)) return ANY_ORIGIN;
-    return origin !== undefined && this.#origins.has(origin) ? origin : undefined;
-  }
-
-  #headersFor(origin: string | undefined): Record<string, string> {
-    const allowed = this.#allowed(origin);
+  #headersFor(origin = ""): Record<string, string> {
+    const isOpen = this.#origins.has(ANY_ORIGIN);
+    const vary = isOpen ? {} : { Vary: "Origin" };
+    if (!isOpen && !this.#origins.has(origin)) return vary;
     return {
-      ...(allowed !== ANY_ORIGIN && { Vary: "Origin" }),
-      ...(allowed !== undefined && {
-        "Access-Control-Allow-Origin": allowed,
-        "Access-Control-Expose-Headers": EXPOSED,
-      }),
+      ...vary,
+      "Access-Control-Allow-Origin": isOpen ? ANY_ORIGIN : origin,
+      "Access-Control-Expose-Headers": EXPOSED,
     };
   }
 }

@@ -6,7 +6,6 @@
  * take turns, one slice each, and rest while plants are created. A stream that fails is cut without
  * its last chunk, so that no client takes a part for the whole.
  */
-import type { IncomingMessage } from "node:http";
 import { setImmediate, setTimeout } from "node:timers/promises";
 import { publishWarning } from "../core/channels.ts";
 import { Gate } from "../core/gate.ts";
@@ -80,8 +79,10 @@ export async function sendStream(
       if (next === undefined || isOver()) break;
       checkSender();
       const slice = next.value;
-      if (slice?.length === 0) keepOpen(req);
-      else {
+      if (slice?.length === 0) {
+        // Nothing was sent, but the client is not to blame: the stall timeout starts again.
+        req.socket.setTimeout?.(req.socket.timeout ?? 0); // a test's stand-in has none
+      } else {
         if (slice !== undefined) lease.hold(HELD_SLICES * slice.length);
         if (!hasBegun) res.writeHead(200, streamHeaders(NDJSON, requestId));
         hasBegun = true;
@@ -106,11 +107,6 @@ export async function sendStream(
   }
   if (hasBegun) publishAnswer({ status: 200, cut: !isWhole, sentBytes }, requestId, req);
   else answerNobody(req, res);
-}
-
-/** Restarts the stall timeout: reading through a part of the log without plants sends nothing. */
-function keepOpen({ socket }: IncomingMessage): void {
-  socket.setTimeout?.(socket.timeout ?? 0); // a test's stand-in has none
 }
 
 /** Whole lines, a slice at a time. An empty slice means that work found no plant. */
