@@ -24,14 +24,10 @@ const DISCARD_BYTES_MAX = 64 * 1024;
 
 /** How long connections linger. The times are nginx's: 4 MiB arrive within them at 200 kB/s. */
 const LINGER_BOUNDS = {
-  /** Further connections close at once. */
-  connectionsMax: 1024,
-  /** In all. */
+  connectionsMax: 1024, // further ones close at once
   totalMs: 30_000,
-  /** Between two packets of the client. */
-  pauseMs: 5_000,
-  /** Of one connection. */
-  bytesMax: 64 * 1024 * 1024,
+  pauseMs: 5_000, // between two packets of the client
+  bytesMax: 64 * 1024 * 1024, // of one connection
 };
 
 /** How often a stopped server is looked for, whose lingering connections are cut. */
@@ -196,7 +192,7 @@ export function ignoreFollowing(req: IncomingMessage): boolean {
 
 /**
  * Whether the client may still send some of the body. A request without a body is not `complete`
- * either until Node has gone on; a stand-in for a request has no such member.
+ * either until Node has gone on, and a stand-in for a request has no such member.
  */
 function hasRest({ complete, headers }: IncomingMessage): boolean {
   if (complete !== false) return false;
@@ -211,7 +207,7 @@ function isLargeRest({ headers }: IncomingMessage): boolean {
   return Number(length ?? 0) > DISCARD_BYTES_MAX;
 }
 
-/** Has the connection close after this answer, unless its head was sent. */
+/** Closes the connection after this answer, unless its head was sent. */
 export function closeAfter(res: ServerResponse | undefined): void {
   if (res?.headersSent === false) res.setHeader("Connection", "close");
 }
@@ -231,10 +227,8 @@ export function afterAnswer(res: ServerResponse | undefined, then: () => void): 
 interface Internals {
   /** The text of the head, which leaves with the first piece of the body. */
   _header: string | null | undefined;
-  /** In milliseconds. */
   readonly _keepAliveTimeout: number | undefined;
   readonly _maxRequestsPerSocket: number | null | undefined;
-  /** Other code wants no header `Connection`. */
   readonly _removedConnection: boolean;
   /** The client waits for a 100; Node closes after an answer without one. */
   readonly _expect_continue: boolean;
@@ -242,7 +236,7 @@ interface Internals {
 }
 
 const { writeHead, end } = ServerResponse.prototype;
-/** Whether both are Node's own, by what they call: a monitor may have wrapped them before. */
+/** Whether both are Node's own, by what they call: a monitor may have wrapped them. */
 const ARE_NODES = /\b_storeHeader\b/.test(`${writeHead}`) && /\b_send\b/.test(`${end}`);
 
 /** Splits a head around the length of its body and the id of its request. */
@@ -250,7 +244,7 @@ const AROUND_LENGTH_AND_ID =
   /^(.*\r\nContent-Length: )\d+(\r\n.*\r\nX-Request-Id: )[^\r]*(\r\n.*)$/s;
 
 /** The head that Node made last, split. */
-let known = { second: 0, keepAliveMs: 0, start: "", middle: "", ending: "" };
+let known = { second: 0, keepAliveMs: 0, parts: ["", "", ""] };
 
 /**
  * Sends the answer to a create as one text. Node checks and joins header by header, which takes a tenth
@@ -269,19 +263,19 @@ export function trySendWhole(res: ServerResponse, reply: Reply, requestId: strin
   const internals = res as unknown as Internals;
   const { _keepAliveTimeout: keepAliveMs = 0 } = internals;
   const second = Math.floor(Date.now() / 1000);
-  if (second === known.second && keepAliveMs === known.keepAliveMs) {
-    res.statusCode = 200;
-    res.statusMessage = "OK";
-  } else {
+  if (second !== known.second || keepAliveMs !== known.keepAliveMs) {
     res.writeHead(200, replyHeaders(reply, requestId));
-    const [, start, middle, ending] = AROUND_LENGTH_AND_ID.exec(internals._header ?? "") ?? [];
-    if (start === undefined || middle === undefined || ending === undefined) {
+    const parts = AROUND_LENGTH_AND_ID.exec(internals._header ?? "")?.slice(1);
+    if (parts === undefined) {
       res.end(body);
       return true;
     }
-    known = { second, keepAliveMs, start, middle, ending };
+    known = { second, keepAliveMs, parts };
   }
-  internals._header = `${known.start}${body.length}${known.middle}${requestId}${known.ending}${body}`;
+  res.statusCode = 200;
+  res.statusMessage = "OK";
+  const [start, middle, ending] = known.parts;
+  internals._header = `${start}${body.length}${middle}${requestId}${ending}${body}`;
   res.end();
   return true;
 }

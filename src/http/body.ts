@@ -17,6 +17,11 @@ export function requireLength(headers: IncomingHttpHeaders, bytesMax: number): v
   if (Number(headers["content-length"] ?? 0) > bytesMax) throw tooLarge(bytesMax);
 }
 
+function tooLarge(bytesMax: number): PlantStoreError {
+  const message = `body: expected at most ${bytesMax} bytes, got more`;
+  return new PlantStoreError("body_too_large", message);
+}
+
 /**
  * @throws PlantStoreError `internal` if other code, a body parser perhaps, has read some of the body
  * or has it decoded (`setEncoding`), which loses digits of large ids, or bytes that are not UTF-8.
@@ -24,13 +29,6 @@ export function requireLength(headers: IncomingHttpHeaders, bytesMax: number): v
 export function requireUnread(req: IncomingMessage): void {
   const isDecoded = typeof req.readableEncoding === "string";
   if (req.readableEnded || req.readableDidRead || isDecoded) throw touchedBody();
-}
-
-function tooLarge(bytesMax: number): PlantStoreError {
-  return new PlantStoreError(
-    "body_too_large",
-    `body: expected at most ${bytesMax} bytes, got more`,
-  );
 }
 
 /** The client sees it too: the developer who mounted the listener wrongly sends the first request. */
@@ -43,8 +41,8 @@ function touchedBody(): PlantStoreError {
 }
 
 /**
- * Receives once how a body ended: its bytes; a failure (`body_too_large`, `overloaded`, `internal`) as
- * soon as it is known; or neither, if the client left before the end.
+ * Receives once how a body ended: its bytes; a failure as soon as it is known (`body_too_large`,
+ * `overloaded`, `internal`); or neither, if the client left before the end.
  */
 export type BodyHandler = (body: Buffer | undefined, failure?: PlantStoreError) => void;
 
@@ -144,40 +142,31 @@ export function collectBody(req: IncomingMessage, collector: BodyCollector): voi
  * more, so refusals read or discard a rest as usual. In between nothing is buffered.
  */
 export class DirectRequest extends IncomingMessage {
-  #collector: BodyCollector | undefined;
+  /** Receives the body, or has received it; so the head was judged. */
+  collector: BodyCollector | undefined;
   /** Of http/request-message. */
   [NOTED]: Noted | undefined = undefined;
 
   /** Feeds a collector; returns false, and does nothing, if some of the body has arrived before. */
   collect(collector: BodyCollector): boolean {
     if (this.complete || this.readableLength > 0 || this.destroyed) return false;
-    this.#collector = collector;
+    this.collector = collector;
     return true;
-  }
-
-  /** Whether its body goes, or went, to a collector; so its head was judged. */
-  get isCollecting(): boolean {
-    return this.#collector !== undefined;
-  }
-
-  /** Ends the collection of a body whose request was answered before its end. */
-  stopCollecting(): void {
-    this.#collector?.leave();
   }
 
   /** All of the body went to a collector. */
   get #isCollected(): boolean {
-    return this.complete && this.#collector !== undefined;
+    return this.complete && this.collector !== undefined;
   }
 
   /** Called by Node's parser with each piece of a body, and with null after the last. */
   override push(chunk: Buffer | null): boolean {
-    const collector = this.#collector;
+    const { collector } = this;
     if (collector === undefined) return super.push(chunk);
     if (chunk === null) collector.end();
     else {
       collector.add(chunk);
-      if (collector.isDone) this.#collector = undefined;
+      if (collector.isDone) this.collector = undefined;
     }
     return true;
   }
@@ -195,7 +184,7 @@ export class DirectRequest extends IncomingMessage {
   }
 
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
-    this.#collector?.leave();
+    this.collector?.leave();
     super._destroy(error, done);
   }
 }
@@ -203,9 +192,9 @@ export class DirectRequest extends IncomingMessage {
 const TRIAL_BYTES_MAX = 9;
 /** Turns of the event loop that a trial may take: far more than Node needs. */
 const TRIAL_TURNS_MAX = 1000;
-const HEAD = "POST / HTTP/1.1\r\nHost: a\r\n";
 
-/** Packets of one connection, and the result of each request in them. */
+/** Packets of one connection, the end of the last one missing, and the result of each request. */
+const HEAD = "POST / HTTP/1.1\r\nHost: a\r\n";
 const TRIAL_PACKETS: readonly string[] = [
   `${HEAD}Content-Length: 3\r\n\r\none`,
   `${HEAD}Content-Length: 6\r\n\r\none`,
@@ -215,7 +204,7 @@ const TRIAL_PACKETS: readonly string[] = [
   `${HEAD}Content-Length: 12\r\n\r\n1234567890`,
   "12",
   `${HEAD}Content-Length: 0\r\n\r\n`,
-  `${HEAD}Content-Length: 6\r\n\r\none`, // and the client leaves
+  `${HEAD}Content-Length: 6\r\n\r\none`,
 ];
 const TRIAL_RESULTS = ["one", "onetwo", "onetwo", "body_too_large", "", "cut"];
 

@@ -168,7 +168,7 @@ export class Connection {
     this.#lookedBytes = bytesRead;
     const req = this.res?.req;
     const isIdle = req !== undefined && this.unanswered === 0;
-    const isCollecting = req instanceof DirectRequest && req.isCollecting;
+    const isCollecting = req instanceof DirectRequest && req.collector !== undefined;
     if (isStill && (isIdle || isCollecting)) dropHeaders(req);
     const { idleMs, stallMs } = this.#times;
     const limitMs = isIdle ? idleMs + IDLE_MARGIN_MS : stallMs;
@@ -209,8 +209,7 @@ export class Connections {
   readonly #backlog = new Budget(
     Math.max(BACKLOG_BYTES_MIN, v8.getHeapStatistics().heap_size_limit / 8),
   );
-  #lookMs: number;
-  /** Set while there are connections. */
+  readonly #lookMs: number;
   #looking: NodeJS.Timeout | undefined;
   #isDraining = false;
   /** During a drain: looks that are left for request heads which still arrive. */
@@ -230,22 +229,21 @@ export class Connections {
   add(socket: Socket): void {
     const connection = new Connection(socket, this.#times, this.#backlog);
     this.#connections.set(socket, connection);
-    this.#keepLooking();
     socket.once("close", () => {
       connection.end();
       this.#connections.delete(socket);
-      if (this.#connections.size === 0) this.#stopLooking();
     });
   }
 
-  #keepLooking(): void {
+  /** Looks at every connection again and again, until `close`. */
+  open(lookMs = this.#lookMs): void {
+    this.close();
     // After the poll phase: what has arrived by now is read first.
-    this.#looking ??= setInterval(() => setImmediate(() => this.#look()), this.#lookMs);
+    this.#looking = setInterval(() => setImmediate(() => this.#look()), lookMs).unref();
   }
 
-  #stopLooking(): void {
+  close(): void {
     clearInterval(this.#looking);
-    this.#looking = undefined;
   }
 
   #look(): void {
@@ -268,9 +266,7 @@ export class Connections {
       connection.look(); // what came before does not count
     }
     this.#isDraining = true;
-    this.#lookMs = DRAIN_LOOK_MS;
-    this.#stopLooking();
-    if (this.#connections.size > 0) this.#keepLooking();
+    this.open(DRAIN_LOOK_MS);
   }
 
   /** Cuts every connection: Node's server waits even for those of CONNECT, which it let go of. */
@@ -326,7 +322,7 @@ export class Connections {
     const { req } = res;
     if (!res.headersSent) {
       answer({ req, res, lingering: this.#lingering }, errorReply(fault), true);
-      if (req instanceof DirectRequest) req.stopCollecting();
+      if (req instanceof DirectRequest) req.collector?.leave(); // the rest of the body never arrives
     } else if (!isLastAnswer(res)) req.socket.destroy();
   }
 

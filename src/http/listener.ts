@@ -69,15 +69,6 @@ export function createRequestListener(options: ListenerOptions): RequestListener
   return (req, res) => listener.handleMounted(req, res);
 }
 
-/**
- * Whether a request offers another protocol. Node's parser stops after such a request, drops the rest
- * of its packet and takes the next packet for a request, so half of one could be carried out. Nothing
- * that follows on that connection is carried out.
- */
-function isOffer({ headers: { upgrade, connection } }: IncomingMessage): boolean {
-  return upgrade !== undefined && /upgrade/i.test(connection ?? "");
-}
-
 /** @internal */
 export class Listener {
   readonly cors: Cors | undefined;
@@ -119,7 +110,10 @@ export class Listener {
     if (res.headersSent) return; // by other code of the server around this listener
     noteArrival(req);
     const exchange = { req, res, lingering: this.lingering, sendContinue };
-    if (isOffer(req)) {
+    const { upgrade, connection = "" } = req.headers;
+    if (upgrade !== undefined && /upgrade/i.test(connection)) {
+      // Node's parser drops the rest of the packet with such an offer, and takes the next one for a
+      // request: half of a request could be carried out.
       closeAfter(res);
       ignoreFollowing(req);
     }

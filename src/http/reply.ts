@@ -27,6 +27,8 @@ interface Failure {
 
 /** RFC 6750 section 3. */
 const CHALLENGE = 'Bearer realm="plant-store"';
+const ASK_TOKEN = { "WWW-Authenticate": CHALLENGE };
+const ASK_OTHER_TOKEN = { "WWW-Authenticate": `${CHALLENGE}, error="invalid_token"` };
 const RETRY = { "Retry-After": "1" };
 
 export const FAILURES: Readonly<Record<RequestErrorCode, Failure>> = {
@@ -38,12 +40,8 @@ export const FAILURES: Readonly<Record<RequestErrorCode, Failure>> = {
   conflict: { status: 400, error: 40006 },
   invalid_query: { status: 400, error: 40007 },
   unknown_cursor: { status: 400, error: 40008 },
-  missing_token: { status: 401, error: 40101, headers: { "WWW-Authenticate": CHALLENGE } },
-  invalid_token: {
-    status: 401,
-    error: 40102,
-    headers: { "WWW-Authenticate": `${CHALLENGE}, error="invalid_token"` },
-  },
+  missing_token: { status: 401, error: 40101, headers: ASK_TOKEN },
+  invalid_token: { status: 401, error: 40102, headers: ASK_OTHER_TOKEN },
   // Their WWW-Authenticate and Allow depend on the operation: see http/listener.
   insufficient_scope: { status: 403, error: 40301 },
   not_found: { status: 404, error: 40401 },

@@ -142,6 +142,8 @@ function createServer(options: ServerOptions, connections: Connections, isDirect
   // A client may close its side after its last request and wait for the answer (RFC 9112 section
   // 9.6). Node does not document the switch.
   Object.assign(server, { httpAllowHalfOpen: true });
+  server.on("listening", () => connections.open());
+  server.on("close", () => connections.close());
   const connected = tls === undefined ? "connection" : "secureConnection";
   server.on(connected, (socket: Socket) => connections.add(socket));
   server.on("request", (req, res) => connections.handle(req, res));

@@ -410,16 +410,18 @@ test("a client that closes its side amid a request is told so with 40001", async
   }
 });
 
-test("connections are looked at as often as was chosen, and while there are any", async (t) => {
+test("connections are looked at as often as was chosen, until the server has closed", async (t) => {
   const begun = t.mock.method(globalThis, "setInterval");
   const ended = t.mock.method(globalThis, "clearInterval");
   const service = await startService(t, { connectionCheckIntervalMs: 123_456 });
-  const looking = () => begun.mock.calls.filter(({ arguments: [, ms] }) => ms === 123_456);
-  const clients = [await Client.connect(service.port), await Client.connect(service.port)];
-  for (const client of clients) await client.send(encodeRequest(service, NO_TOKEN));
-  for (const client of clients) assertError(await client.next(), 40101);
-  assert.equal(looking().length, 1);
-  const timer = looking()[0]?.result;
-  for (const client of clients) client.destroy();
-  await until("nobody looks", () => ended.mock.calls.some(({ arguments: [it] }) => it === timer));
+  const looking = begun.mock.calls.filter(({ arguments: [, ms] }) => ms === 123_456);
+  assert.equal(looking.length, 1);
+  await service.server.close();
+  const timers = begun.mock.calls.filter(({ stack }) =>
+    `${stack.stack}`.includes("connections.ts"),
+  );
+  assert.equal(timers.length, 2, "one for the drain");
+  for (const { result } of timers) {
+    assert.ok(ended.mock.calls.some(({ arguments: [timer] }) => timer === result));
+  }
 });
