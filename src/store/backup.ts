@@ -48,7 +48,6 @@ export async function backup(
   onProgress?: (bytes: number, total: number) => void,
   onOpen: () => string = () => target,
 ): Promise<BackupReport> {
-  refuseExisting(target);
   const plants = await openLogForReading(directory);
   let tokens: LogFile | undefined;
   try {
@@ -71,7 +70,9 @@ export async function backup(
 
 /** Makes a folder with all that `fill` puts into it, or nothing. */
 async function makeFolder<T>(target: string, fill: (folder: string) => Promise<T>): Promise<T> {
-  refuseExisting(target);
+  if (fs.existsSync(target)) {
+    throw new PlantStoreError("io_error", `Cannot back up to "${target}": it exists already`);
+  }
   const partial = `${path.resolve(target)}.partial-${randomBytes(4).toString("hex")}`;
   await ensureDirectory(partial);
   try {
@@ -85,15 +86,6 @@ async function makeFolder<T>(target: string, fill: (folder: string) => Promise<T
     if (cause instanceof PlantStoreError) throw cause;
     throw ioError(`Cannot back up to "${target}"`, cause);
   }
-}
-
-function refuseExisting(target: string): void {
-  let found: fs.Stats | undefined;
-  try {
-    found = fs.lstatSync(target, { throwIfNoEntry: false });
-  } catch {} // making it will report the fault
-  if (found === undefined) return;
-  throw new PlantStoreError("io_error", `Cannot back up to "${target}": it exists already`);
 }
 
 async function copyPlants(

@@ -35,7 +35,8 @@ export class IdLoader {
   /** Where the next entry of each bucket goes. */
   readonly #ends: Uint32Array;
   #repeats: LinePosition[] = [];
-  #hasRepeats = false;
+  /** Whether an id that left a bucket was in the index before. */
+  hasRepeats = false;
 
   /** @param expected about how many ids will come: for few of them, few buckets are enough. */
   constructor(index: IdIndex, expected: number) {
@@ -46,11 +47,6 @@ export class IdLoader {
     this.#bucketIds = Math.min(BUCKET_IDS_MAX, Math.ceil(ALL_IDS_MAX / buckets));
     this.#entries = new IdEntries(buckets * this.#bucketIds);
     this.#ends = Uint32Array.from({ length: buckets }, (_, number) => number * this.#bucketIds);
-  }
-
-  /** Whether an id that left a bucket was in the index before. */
-  get hasRepeats(): boolean {
-    return this.#hasRepeats;
   }
 
   /** Adds the id of a line. @throws RangeError, here or in `flush`, for an offset of 1 TiB or more. */
@@ -94,7 +90,7 @@ export class IdLoader {
     }
     for (const at of this.#index.addEntries(this.#entries, start, end)) {
       this.#repeats.push({ offset: this.#entries.offsetOf(at), line: this.#entries.lineOf(at) });
-      this.#hasRepeats = true;
+      this.hasRepeats = true;
     }
     this.#ends[number] = start;
   }

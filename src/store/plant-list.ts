@@ -11,7 +11,7 @@ import { type NewPlant, parseNewPlant } from "../core/plant.ts";
 import type { LogFile } from "../log/file.ts";
 import { type LineBlock, lineError, readLineAt, readLinesAt, visitLines } from "../log/reader.ts";
 import { describeSystemError } from "../log/system-error.ts";
-import type { IdIndex } from "./id-index.ts";
+import type { OpenedLog } from "./open-log.ts";
 import { appendListed, decodeRecord, LineRuns } from "./plant-lines.ts";
 
 /**
@@ -47,10 +47,7 @@ export async function readPlant(
 /** Half a millisecond of work as lines, two as plants; most pages need no more. */
 const BLOCK_BYTES = 32 * 1024;
 
-export interface ListedLog {
-  readonly file: LogFile;
-  readonly index: IdIndex;
-}
+type ListedLog = Pick<OpenedLog, "file" | "index">;
 
 /** Where in a log to read. */
 export interface ListRange {
