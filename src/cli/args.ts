@@ -1,6 +1,5 @@
 /**
- * Reads a command line: which command, which arguments, which options; and makes the help from the
- * same tables.
+ * Reads a command line, and makes the help from the same tables.
  *
  * The value of an option comes from its flag, or else its `PLANT_STORE_` variable, or else the
  * variable of a supervisor, or else its default. One parser reads them all.
@@ -32,17 +31,14 @@ export function findCommand(
   words: readonly string[],
   commands: readonly Command[],
 ): { command: Command; rest: readonly string[] } {
-  for (const length of [2, 1]) {
-    const name = words.slice(0, length).join(" ");
-    const command = commands.find((candidate) => candidate.name === name);
-    if (command !== undefined) return { command, rest: words.slice(length) };
-  }
+  const command = commands.find(({ name }) => {
+    return name === words.slice(0, name.split(" ").length).join(" ");
+  });
+  if (command !== undefined) return { command, rest: words.slice(command.name.split(" ").length) };
   const typed = words.filter((word) => !word.startsWith("-")).slice(0, 2);
   const names = commands.map(({ name }) => name);
-  const group = names.filter((name) => name.startsWith(`${typed[0]} `));
-  if (group.length > 0 && typed.length === 1) {
-    throw new UsageError(`expected one of: ${group.join(", ")}`);
-  }
+  const group = names.filter((name) => name.startsWith(`${typed[0]} `)).join(", ");
+  if (group !== "" && typed.length === 1) throw new UsageError(`expected one of: ${group}`);
   const heads = names.map((name) => name.split(" ")[0] ?? name);
   const nearest = suggest(typed.join(" "), names) ?? suggest(typed[0] ?? "", heads);
   const got = typed.join(" ") || words[0];

@@ -74,7 +74,7 @@ export function switchOption(help: string): Option<boolean> {
   return { help, parse: parseSwitch };
 }
 
-/** What the library makes of a value, or what was expected. */
+/** Parses by the library. @throws UsageError saying what was expected. */
 function parseBy<T>(what: string, parse: () => T): T {
   try {
     return parse();

@@ -1,10 +1,4 @@
-/**
- * `plant-store print openapi|systemd-unit`: documents for other programs, ready to use.
- *
- * The units are a service that may do nothing but its work, and the socket that outlives it. The
- * service needs the network, its state directory, and memory that is both writable and executable,
- * which is where V8 puts the code it compiles.
- */
+/** `plant-store print openapi|systemd-unit`: documents for other programs, ready to use. */
 import { isIP } from "node:net";
 import path from "node:path";
 import { formatHostPort } from "../core/host-port.ts";
@@ -56,20 +50,15 @@ export const printSystemdUnit = defineCommand({
   },
 });
 
-/** How this program was started: by itself as one executable, else as a script by Node. */
+/** How this program was started: as one executable, or as a script by Node. */
 function ownCommand(): readonly string[] {
-  // Not by comparing paths: an executable finds in argv[1] what was typed, whatever that leads to.
-  // Not by an import: other runtimes lack the module, and `main` could not refuse them in words.
+  // Not from argv[1], which is what was typed if this is an executable. Not by an import, which
+  // would fail under other runtimes before `main` could refuse them.
   if (process.getBuiltinModule("node:sea").isSea()) return [process.execPath, "serve"];
   return [process.execPath, ...process.execArgv, path.resolve(process.argv[1] ?? ""), "serve"];
 }
 
-/** Room for the machine itself, however large it is: what leaks is ended before the rest is. */
-const MEMORY_MAX = "80%";
-
-/** Every connection takes one; the default of 1,024 would refuse the next. */
-const OPEN_FILES_MAX = 65_536;
-
+/** The service may do nothing but its work. */
 const SANDBOX = `# A user of its own, who owns /var/lib/plant-store, and /run/plant-store for admin.sock.
 DynamicUser=yes
 StateDirectory=plant-store
@@ -77,14 +66,13 @@ StateDirectoryMode=0700
 RuntimeDirectory=plant-store
 UMask=0077
 
-# Limits.
-LimitNOFILE=${OPEN_FILES_MAX}
-# A core dump would hold tokens and the TLS key.
+# Limits. Each connection takes a file. A core dump would hold tokens and the TLS key.
+LimitNOFILE=65536
 LimitCORE=0
-MemoryMax=${MEMORY_MAX}
+MemoryMax=80%
 TasksMax=64
 
-# Nothing to write but those two directories, nothing to see of other users and processes.
+# It can write only to those two directories, and sees nothing of other users and processes.
 ProtectSystem=strict
 ProtectHome=yes
 PrivateTmp=yes
@@ -100,7 +88,7 @@ ProtectKernelModules=yes
 ProtectKernelTunables=yes
 RemoveIPC=yes
 
-# No privilege, now or later.
+# No privileges, now or later. The unix family is for the lock and the admin socket.
 CapabilityBoundingSet=
 AmbientCapabilities=
 NoNewPrivileges=yes
@@ -110,17 +98,16 @@ RestrictNamespaces=yes
 RestrictRealtime=yes
 LockPersonality=yes
 KeyringMode=private
-# The unix family is for the lock of the data directory and the admin socket.
 RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
 SystemCallArchitectures=native
 SystemCallFilter=@system-service
 SystemCallFilter=~@privileged @resources
 SystemCallErrorNumber=EPERM
-# V8 compiles to memory that it then executes.
+# V8 compiles into memory that it then executes.
 MemoryDenyWriteExecute=no
 `;
 
-/** @param command the program and its words, each as the kernel takes it. */
+/** @param command the program and its arguments. */
 export function serviceUnit(command: readonly string[]): string {
   return `[Unit]
 Description=Plant store
@@ -128,19 +115,17 @@ Requires=plant-store.socket
 After=network.target plant-store.socket
 
 [Service]
-# Not notify: Node cannot send its datagram, and clients wait in the queue of the socket while a
-# start reads the log, so no start is too long for systemd.
+# Not notify, which Node cannot send. While a start reads the log, clients wait in the socket's queue.
 Type=exec
 ExecStart=${command.map(quote).join(" ")}
 ExecReload=/bin/kill -HUP $MAINPID
-# Five starts fit no 10 seconds: a disk fault of a minute does not end it for good.
+# After 3 s, so never five starts in 10 s: systemd would give up.
 Restart=on-failure
 RestartSec=3
-# Status 2 and 3 need a person: no start by systemd, nor by the next client (+: as root).
+# Status 2 and 3 need a person: neither systemd nor the next client starts it again (+: as root).
 RestartPreventExitStatus=2 3
 ExecStopPost=+/bin/sh -c 'case $$EXIT_STATUS in 2|3) systemctl --no-block stop plant-store.socket;; esac'
-# A stop answers what is in flight, for 10 seconds at most; the rest is for a slow disk. Killed there
-# it loses no plant.
+# A drain takes up to 10 s; the rest is for a slow disk. A kill then loses no plant.
 TimeoutStopSec=90
 
 ${SANDBOX}
@@ -149,7 +134,7 @@ WantedBy=multi-user.target
 `;
 }
 
-/** @param address what to listen on, as ListenStream= takes it. */
+/** @param address as ListenStream= takes it. */
 export function socketUnit(address: string): string {
   return `[Unit]
 Description=Plant store socket
@@ -165,7 +150,7 @@ WantedBy=sockets.target
 `;
 }
 
-/** A word of ExecStart=: its quotes, specifiers and variables mean nothing (systemd.service(5)). */
+/** A word of ExecStart= in which no character has a meaning (systemd.service(5)). */
 function quote(word: string): string {
   const escaped = word.replace(/["\\]/g, "\\$&").replaceAll("%", "%%").replaceAll("$", "$$$$");
   return /^[A-Za-z0-9_./@%$:+=-]+$/.test(escaped) ? escaped : `"${escaped}"`;

@@ -13,6 +13,7 @@ import { statfs } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { publishWarning } from "../core/channels.ts";
 import {
+  type AdminAddress,
   AdminServer,
   createFirstToken,
   PlantServer,
@@ -50,13 +51,13 @@ export const serve = defineCommand({
   },
 });
 
-async function serveUntil(stop: AbortSignal, asGiven: ServeOptions): Promise<ExitStatus> {
+async function serveUntil(stop: AbortSignal, typed: ServeOptions): Promise<ExitStatus> {
   const fd = takeHeldSocket();
-  let tls = readTlsFiles(asGiven);
-  const bound = fd === undefined ? await bindAsRoot(asGiven) : undefined;
-  const options = { ...asGiven, data: enterFolder(asGiven.data) };
+  let tls = readTlsFiles(typed);
+  const bound = fd === undefined ? await bindAsRoot(typed) : undefined;
+  const options = { ...typed, data: enterFolder(typed.data) };
   const status = new ServeStatus(options.data);
-  const admin = startAdmin(options, status);
+  const admin = startAdmin(options.admin, status);
   admin.catch(() => {}); // awaited once the store is open: a second server has to name the first
   let store: PlantStore | undefined;
   let tokens: TokenRegistry | undefined;
@@ -74,7 +75,9 @@ async function serveUntil(stop: AbortSignal, asGiven: ServeOptions): Promise<Exi
     stop.throwIfAborted(); // from now on a signal drains
     const stopped = new Promise((resolve) => stop.addEventListener("abort", resolve));
     server = await startServer(options, { fd, bound, tls, plants: store, tokens });
-    status.ready(store, tokens);
+    status.phase = "ready";
+    status.plants = store;
+    status.registry = tokens;
     const welcome = options.firstToken ? await introduce(server.url, options.data, tokens) : [];
     // In one piece: a program that waits for the ready line finds the token beside it.
     announce([`plant-store listening on ${server.url}`, ...welcome]);
@@ -82,13 +85,13 @@ async function serveUntil(stop: AbortSignal, asGiven: ServeOptions): Promise<Exi
     // Until the store is closed: a sync during the drain may fail, too.
     const failed = store.failed.then(({ cause, message }) => {
       exitStatus = 1;
-      status.end("failed");
+      status.phase = "failed";
       const why = cause instanceof Error ? cause.message : message;
       report({ level: "error", event: "failed", message: `the store has failed: ${why}` });
     });
     await Promise.race([stopped, failed]);
     if (exitStatus === 0) {
-      status.end("draining");
+      status.phase = "draining";
       const message = "draining: requests in flight are answered, no new ones are accepted";
       report({ level: "info", event: "draining", message });
     }
@@ -147,26 +150,23 @@ async function openStore(
 }
 
 async function startAdmin(
-  { admin: address }: ServeOptions,
-  status: ServeStatus,
+  address: AdminAddress | undefined,
+  status: Status,
 ): Promise<AdminServer | undefined> {
   if (address === undefined) return undefined;
-  try {
-    return await AdminServer.start({ address, status, version: VERSION });
-  } catch (error) {
+  return AdminServer.start({ address, status, version: VERSION }).catch((error) => {
     throw describeListenError(error, "--admin", address);
-  }
+  });
 }
 
 type Parts = Pick<Given<ServerOptions>, "plants" | "tokens" | "fd" | "bound" | "tls">;
 
 async function startServer(options: ServeOptions, parts: Parts): Promise<PlantServer> {
   const { host, port, corsOrigin: corsOrigins } = options;
-  try {
-    return await PlantServer.start(given<ServerOptions>({ ...options, corsOrigins, ...parts }));
-  } catch (error) {
+  const all = given<ServerOptions>({ ...options, corsOrigins, ...parts });
+  return PlantServer.start(all).catch((error) => {
     throw describeListenError(error, "--port", parts.fd === undefined ? { host, port } : undefined);
-  }
+  });
 }
 
 type Given<T> = { [Name in keyof T]: T[Name] | undefined };
@@ -195,16 +195,12 @@ async function introduce(url: string, data: string, tokens: TokenRegistry): Prom
     const verb = live === 1 ? "exists" : "exist";
     return [`${count(live, "token")} ${verb}; "plant-store token create NAME" makes another`];
   }
+  const address = `${url}/plants`.replaceAll("'", "'\\''"); // a base path may hold quotes
   const command =
-    `curl -X POST ${quoteForShell(`${url}/plants`)} -H 'Authorization: Bearer ${token}' ` +
+    `curl -X POST '${address}' -H 'Authorization: Bearer ${token}' ` +
     `-H 'Content-Type: application/json' ` +
     `-d '{"id":1,"name":"Monstera deliciosa","tag":"tropical"}'`;
   return ["created a token, shown only now; create a plant with it:", "", `  ${command}`, ""];
-}
-
-/** A base path may hold characters that mean something to a shell. */
-function quoteForShell(text: string): string {
-  return /^[A-Za-z0-9:/._~-]*$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
 /** A start that reads the log for longer than this logs its progress. */
@@ -212,13 +208,13 @@ const LONG_START_MS = 2000;
 
 /** What the admin listener shows of a server. */
 export class ServeStatus implements Status {
+  phase: ServiceState = "starting";
+  plants: PlantStore | undefined;
+  registry: TokenRegistry | undefined;
   readonly #data: string;
-  #state: ServiceState = "starting";
   #progress: StartProgress | undefined;
-  /** When the start logs its progress; set by the first bytes, infinite once it has. */
+  /** When the start logs its progress; infinite once it has. */
   #reportAt: number | undefined;
-  #store: PlantStore | undefined;
-  #tokens: TokenRegistry | undefined;
 
   /** @param data the data directory, which need not exist yet. */
   constructor(data: string) {
@@ -236,19 +232,9 @@ export class ServeStatus implements Status {
     report({ level: "info", event: "starting", message, fields: { bytes, total } });
   }
 
-  ready(store: PlantStore, tokens: TokenRegistry): void {
-    this.#store = store;
-    this.#tokens = tokens;
-    this.#state = "ready";
-  }
-
-  end(state: "draining" | "failed"): void {
-    this.#state = state;
-  }
-
   state(): ServiceState {
-    const isRefusing = this.#state === "ready" && this.#tokens?.isReadable === false;
-    return isRefusing ? "tokens-unreadable" : this.#state;
+    const isRefusing = this.phase === "ready" && this.registry?.isReadable === false;
+    return isRefusing ? "tokens-unreadable" : this.phase;
   }
 
   progress(): StartProgress | undefined {
@@ -256,11 +242,11 @@ export class ServeStatus implements Status {
   }
 
   store(): StoreStatus | undefined {
-    return this.#store?.status();
+    return this.plants?.status();
   }
 
   tokens(): readonly TokenStatus[] {
-    return this.#tokens?.list() ?? [];
+    return this.registry?.list() ?? [];
   }
 
   async freeBytes(): Promise<number | undefined> {
