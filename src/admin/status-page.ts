@@ -141,12 +141,19 @@ function expiry(token, now) {
   return [day + " (in " + span(left) + ")", left < 7 * 86400000 ? "bad" : ""];
 }
 
+function coverage({ logBytes, checkpointBytes }) {
+  if (logBytes === undefined) return "–";
+  if (checkpointBytes === undefined) return "none yet";
+  if (checkpointBytes === logBytes) return "covers the whole log";
+  return "covers all but the last " + size(logBytes - checkpointBytes);
+}
+
 function show(status) {
-  const { history, now, logBytes, checkpointBytes, refusedMsAgo } = status;
+  const { history, now, refusedMsAgo } = status;
   showState(status.state, status.message);
   say("about", "version " + status.version + ", up " + span(now - status.startedAt));
   say("plants", known(status.plants, (n) => count.format(n)));
-  say("log", size(logBytes));
+  say("log", size(status.logBytes));
   say("queue", size(status.queueBytes));
   const last = present(history.creates.slice(-10));
   say("rate", last.length === 0 ? "–" : decimal.format(last.reduce((a, b) => a + b) / last.length) + " /s");
@@ -156,9 +163,7 @@ function show(status) {
   say("free", size(status.freeBytes));
   say("refused", refusedMsAgo === undefined ? "no write" : "a write " + span(refusedMsAgo) + " ago");
   byId("refused").className = refusedMsAgo === undefined ? "" : "bad";
-  say("checkpoint", logBytes === undefined ? "–" : checkpointBytes === undefined ? "none yet"
-    : checkpointBytes === logBytes ? "covers the whole log"
-    : "covers all but the last " + size(logBytes - checkpointBytes));
+  say("checkpoint", coverage(status));
 
   fill("errors", status.errors.map(({ error, code, count: times, lastAt }) => [
     [error], [code, "name"], [count.format(times), "number"], [span(now - lastAt) + " ago", "number"],
