@@ -2,22 +2,21 @@
  * The lock of a data directory: at most one living process holds it.
  *
  * The lock is a listening Unix socket, linked into the folder as `<name>.N` under the next free
- * number; the highest number is the holder. The kernel closes the socket with the process, however
- * it died, so a dead holder never blocks anyone, and a process that connects reads one line about a
- * living one. Only "connection refused" proves a holder dead, so a holder first proves that its own
- * entry does reach it: on FUSE file systems a linked socket may be another file. The highest entry
- * is never removed, not even by `close`: a slower rival could otherwise reuse its number, and both
- * would believe that they won. A holder whose entry was removed all the same has lost the lock, and
- * never links it anew.
+ * number; the highest number is the holder. The kernel closes the socket when the process ends, so a
+ * dead holder never blocks anyone, and a living one answers each connection with one line about
+ * itself. Only a refused connection proves a holder dead, so a holder first proves that its own entry
+ * reaches it: on FUSE file systems a linked socket may be another file. The highest entry is never
+ * removed, not even by `close`: a slower rival could otherwise reuse its number, and both would
+ * believe that they won. A holder whose entry is removed all the same has lost the lock, and never
+ * links it again.
  *
  * Trust. A socket that accepts connections counts as a living process, of any user: at worst it
- * keeps others out. What that process says, and so how much of the log is durable, is trusted only
- * if the owner of the socket may decide about the data anyway: the folder's owner, root, the user
- * that asks, and everybody whom the folder's owner lets write there except "others". An answer has
- * the right types and 4 KiB at most, and comes within 1 s in all, or there is none.
+ * keeps others out. Its answer, and so how much of the log is durable, is trusted only if the owner
+ * of the socket may decide about the data anyway: the folder's owner, root, the user of this process,
+ * and everybody whom the folder's owner lets write there except "others".
  *
- * Not safe on network file systems, where sockets do not reach other machines; the appends of
- * log/file keep two processes from overwriting each other even there.
+ * Not safe on network file systems, where sockets do not reach other machines; even there the appends
+ * of log/file do not overwrite those of another process.
  */
 
 import { randomBytes } from "node:crypto";
@@ -31,7 +30,7 @@ import { SOCKET_PATH_BYTES_MAX } from "../core/options.ts";
 import { giveSocketToFolderOwner, unpromisedFileSystem } from "./folder.ts";
 import { describeSystemError, ioError } from "./system-error.ts";
 
-/** What a holder reports of itself. */
+/** The answer of a holder: one line of JSON, at most 4 KiB, within 1 s. */
 interface LockHolder {
   readonly pid: number;
   /** The machine, or container, in which that number means something. */
@@ -45,21 +44,20 @@ interface LockHolder {
 }
 
 export interface LockOptions {
-  /** Locks of different names do not meet. */
+  /** Locks of different names are independent. */
   readonly name: string;
-  /** Named in the error of a process that is turned away. */
+  /** Named in the error of a process that is refused. */
   readonly command: string;
-  /** How long to wait for a living holder to go. Default: 0. */
+  /** How long to wait for a living holder to end. Default: 0. */
   readonly waitMs?: number;
   /** Called whenever another process asks. */
   readonly durableBytes?: () => number | undefined;
 }
 
-/** How long a holder may take for its whole answer before it counts as living and silent. */
+/** A holder that takes longer for its answer counts as living and silent. */
 const ANSWER_TIMEOUT_MS = 1000;
-/** An answer is shorter by far, except with a host's name that is longer than any. */
 const ANSWER_CHARACTERS_MAX = 4096;
-/** Of rivals that were faster and died at once; more in a row are no accident. */
+/** Rivals that were faster and died at once; more in a row are no accident. */
 const DEAD_RIVALS_MAX = 10;
 /** Between two attempts at a lock that is held for milliseconds. */
 const RETRY_MS = 10;
@@ -71,21 +69,19 @@ export class DirectoryLock {
   readonly lost: Promise<Error>;
   readonly #folder: LockFolder;
   readonly #server: net.Server;
-  readonly #checking: NodeJS.Timeout;
+  #checking: NodeJS.Timeout | undefined;
 
   private constructor(folder: LockFolder, server: net.Server, entry: Entry) {
     this.#folder = folder;
     this.#server = server;
-    let report: (loss: Error) => void = () => {};
     this.lost = new Promise((resolve) => {
-      report = resolve;
+      this.#checking = setInterval(() => {
+        if (entry.isThere()) return;
+        clearInterval(this.#checking);
+        resolve(lostError(entry.path));
+      }, CHECK_INTERVAL_MS);
+      this.#checking.unref(); // a lock alone keeps no process alive
     });
-    this.#checking = setInterval(() => {
-      if (folder.isStill(entry)) return;
-      clearInterval(this.#checking);
-      report(lostError(folder.pathOf(entry.name)));
-    }, CHECK_INTERVAL_MS);
-    this.#checking.unref(); // a lock alone keeps no process alive
   }
 
   /** @throws PlantStoreError `locked`, naming the holder; `io_error` if sockets or links do not work. */
@@ -100,7 +96,7 @@ export class DirectoryLock {
     }
   }
 
-  /** Returns what the holder answers if there is one. */
+  /** Returns the answer of the holder if there is one. */
   static async #tryAcquire(
     directory: string,
     options: LockOptions,
@@ -114,17 +110,18 @@ export class DirectoryLock {
     const folder = new LockFolder(directory, options.name);
     const since = new Date().toISOString();
     const server = answerWith(options, since);
+    let claimed: Entry | Answer = "dead";
     try {
-      const claimed = await claim(folder, server, since);
-      if (isEntry(claimed)) return new DirectoryLock(folder, server, claimed);
-      await close(server, folder);
+      claimed = await claim(folder, server, since);
+      if (claimed instanceof Entry) return new DirectoryLock(folder, server, claimed);
       return claimed;
     } catch (cause) {
-      await close(server, folder);
       if (cause instanceof PlantStoreError) throw cause;
-      throw isUnsupported(cause)
+      throw UNSUPPORTED.includes((cause as NodeJS.ErrnoException).code)
         ? unsupportedError(directory, describeSystemError(cause))
         : ioError(`Cannot lock "${directory}"`, cause);
+    } finally {
+      if (!(claimed instanceof Entry)) await close(server, folder);
     }
   }
 
@@ -135,6 +132,7 @@ export class DirectoryLock {
   }
 }
 
+/** Also removes the name that the socket was bound to. */
 async function close(server: net.Server, folder: LockFolder): Promise<void> {
   await new Promise((resolve) => server.close(resolve));
   folder.close();
@@ -143,7 +141,7 @@ async function close(server: net.Server, folder: LockFolder): Promise<void> {
 /**
  * How much of a log the process that writes it knows to be on disk; `undefined` if there is none.
  *
- * @throws PlantStoreError `locked` like `askHolder`, and when the holder does not know yet.
+ * @throws PlantStoreError `locked` like `askHolder`, and if the holder does not know yet.
  */
 export async function askDurableBytes(
   directory: string,
@@ -157,21 +155,21 @@ export async function askDurableBytes(
 }
 
 /**
- * Who holds the lock, or `undefined` when nobody does.
+ * The holder of the lock, or `undefined` if there is none.
  *
- * @throws PlantStoreError `locked` when a living holder does not answer within 1 s, or is another
+ * @throws PlantStoreError `locked` if a living holder does not answer within 1 s, or is another
  * user's.
  */
 export async function askHolder(directory: string, name: string): Promise<LockHolder | undefined> {
   const folder = new LockFolder(directory, name);
   try {
     for (let highest = folder.highest(); ; ) {
-      const answer = highest === 0 ? "dead" : await ask(folder, highest);
+      const answer = await ask(folder, highest);
       if (typeof answer === "object") return answer;
       if (answer !== "dead") throw lockedError(directory, answer);
       const asked = highest;
       highest = folder.highest();
-      if (highest === asked) return undefined; // else a process has taken the next number meanwhile
+      if (highest === asked) return undefined; // else a process has taken the next number
     }
   } catch (cause) {
     if (cause instanceof PlantStoreError) throw cause;
@@ -181,10 +179,10 @@ export async function askHolder(directory: string, name: string): Promise<LockHo
   }
 }
 
-/** What another process's socket said; `foreign`: its user is not trusted. */
+/** What another process's socket answered; `foreign`: its user is not trusted. */
 type Answer = LockHolder | "silent" | "foreign" | "dead";
 
-/** Wins the lock, or returns what its holder answers; a `dead` holder has lost it again. */
+/** Wins the lock, or returns the answer of its holder; a `dead` holder has lost it again. */
 async function claim(
   folder: LockFolder,
   server: net.Server,
@@ -194,21 +192,16 @@ async function claim(
   await listen(server, folder.addressOf(mine));
   giveSocketToFolderOwner(folder.pathOf(mine));
   const highest = folder.highest();
-  if (highest > 0) {
-    const answer = await ask(folder, highest);
-    if (answer !== "dead") return answer;
-  }
+  const answer = await ask(folder, highest);
+  if (answer !== "dead") return answer;
   const next = highest + 1;
-  if (!folder.link(mine, next)) return askWinner(folder);
-  if (folder.highest() > next) {
-    folder.remove(mine);
-    return askWinner(folder);
-  }
-  const entry = folder.entry(next);
+  const isFirst = folder.link(mine, next) && folder.highest() === next;
+  if (!isFirst) return ask(folder, folder.highest());
+  const entry = new Entry(folder.pathOf(folder.nameOf(next)));
   const reached = await ask(folder, next);
-  if (!folder.isStill(entry)) return "dead"; // it was swept away: that is no file system's doing
+  if (!entry.isThere()) return "dead"; // it was swept away; the file system is not to blame
   if (reached === "dead") {
-    folder.remove(entry.name); // nobody wins here, so nobody can mistake its number
+    fs.rmSync(entry.path); // nobody can win here, so nobody can reuse its number
     throw unsupportedError(folder.directory, "the linked socket does not reach its process");
   }
   const isOther =
@@ -218,12 +211,7 @@ async function claim(
   return entry;
 }
 
-/** Asks the rival that was faster; it may be gone again by now, and is still not us. */
-function askWinner(folder: LockFolder): Promise<Answer> {
-  return ask(folder, Math.max(folder.highest(), 1));
-}
-
-/** What a file system without sockets or hard links says when one is made. */
+/** The errors of a file system without sockets or hard links. */
 const UNSUPPORTED: readonly (string | undefined)[] = [
   "EPERM",
   "ENOTSUP",
@@ -231,10 +219,6 @@ const UNSUPPORTED: readonly (string | undefined)[] = [
   "ENOSYS",
   "EINVAL",
 ];
-
-function isUnsupported(cause: unknown): boolean {
-  return UNSUPPORTED.includes((cause as NodeJS.ErrnoException).code);
-}
 
 function unsupportedError(directory: string, why: string): PlantStoreError {
   const kind = unpromisedFileSystem(directory);
@@ -250,13 +234,13 @@ function unsupportedError(directory: string, why: string): PlantStoreError {
 function lostError(entry: string): Error {
   return new Error(
     `"${entry}" was removed or replaced while this process held it, so another process may write ` +
-      "the same data; never remove a lock file: start again, and look which program removes it",
+      "the same data; start again, and find the program that removes lock files",
   );
 }
 
 function answerWith({ command, durableBytes }: LockOptions, since: string): net.Server {
   const server = net.createServer((socket) => {
-    socket.on("error", () => socket.destroy()); // the process that asked is gone
+    socket.on("error", () => socket.destroy()); // the process that asked has ended
     const bytes = durableBytes?.();
     const holder: LockHolder = {
       pid: process.pid,
@@ -265,11 +249,11 @@ function answerWith({ command, durableBytes }: LockOptions, since: string): net.
       since,
       ...(bytes === undefined ? {} : { durableBytes: bytes }),
     };
-    // Destroyed, because a process that asks and does not hang up must not delay `close`.
+    // A process that asks and does not hang up must not delay `close`.
     socket.end(`${JSON.stringify(holder)}\n`, () => socket.destroy());
   });
   server.unref();
-  // Without a descriptor left (EMFILE) nobody is answered; the lock holds all the same.
+  // Without a free descriptor (EMFILE) nobody is answered; the lock is held all the same.
   server.on("error", () => {});
   return server;
 }
@@ -277,24 +261,24 @@ function answerWith({ command, durableBytes }: LockOptions, since: string): net.
 async function listen(server: net.Server, address: string): Promise<void> {
   const listening = once(server, "listening");
   // No mode: a chmod follows a link that was put in the socket's place, and a umask is for all
-  // threads. The owner may connect, and so may root.
+  // threads. The owner and root may connect.
   server.listen({ path: address, exclusive: true });
   await listening;
 }
 
-/** Asks the socket with this number. */
+/** Asks the socket with this number; no socket has the number 0. */
 async function ask(folder: LockFolder, number: number): Promise<Answer> {
   const address = folder.addressOf(folder.nameOf(number));
   const signal = AbortSignal.timeout(ANSWER_TIMEOUT_MS);
   let answer = await connect(address, signal);
-  // A holder that hangs up may be closing its lock: then it is gone at the second look.
+  // A holder that hangs up may be closing its lock; then it is dead at the second look.
   if (answer === "silent") answer = await connect(address, signal);
   return typeof answer === "object" && !folder.isTrusted(number) ? "foreign" : answer;
 }
 
 /** Only a refused connection or a missing file proves a holder dead. */
 const DEAD: readonly (string | undefined)[] = ["ECONNREFUSED", "ENOENT"];
-/** Its queue is full, it went while we were connected, or it takes too long: it was alive. */
+/** Its queue is full, it ended while it was connected, or it takes too long: it was alive. */
 const SILENT: readonly (string | undefined)[] = [
   "EAGAIN",
   "ECONNRESET",
@@ -343,55 +327,67 @@ function isCount(value: unknown): boolean {
 }
 
 function lockedError(directory: string, holder: Answer): PlantStoreError {
-  if (typeof holder !== "string" && isThisProcess(holder)) {
-    return new PlantStoreError(
-      "locked",
-      `Cannot use "${directory}": this process (${holder.pid}) has it open already, as ` +
-        `"${holder.command}"; close that one first, or use it for both`,
-    );
-  }
-  if (holder === "foreign") {
-    return new PlantStoreError(
-      "locked",
-      `Cannot use "${directory}": a process of another user holds its lock, and all users may write ` +
-        `to this folder, so its answer cannot be trusted; end that process (find it with: ` +
-        `fuser "${directory}"/*lock.*), and let nobody else write there (chmod o-w "${directory}")`,
-    );
-  }
-  const who =
-    typeof holder === "string"
-      ? `a process that does not answer (find it with: fuser "${directory}"/*lock.*)`
-      : `"${holder.command}" (process ${holder.pid}${placeOf(holder)}, since ${holder.since})`;
   return new PlantStoreError(
     "locked",
-    `Cannot use "${directory}": it is in use by ${who}; stop that process, or wait for it`,
+    `Cannot use "${directory}": ${describeHolder(directory, holder)}`,
   );
+}
+
+function describeHolder(directory: string, holder: Answer): string {
+  const search = `find it with: fuser "${directory}"/*lock.*`;
+  if (holder === "foreign") {
+    return (
+      "a process of another user holds its lock, and all users may write to this folder, so its " +
+      `answer cannot be trusted; end that process (${search}), and let nobody else write there ` +
+      `(chmod o-w "${directory}")`
+    );
+  }
+  if (typeof holder === "string") {
+    return `it is in use by a process that does not answer (${search}); stop it, or wait for it`;
+  }
+  const { pid, host, command, since } = holder;
+  if (isThisProcess(holder)) {
+    return (
+      `this process (${pid}) has it open already, as "${command}"; ` +
+      "close that one first, or use it for both"
+    );
+  }
+  const place = host === os.hostname() ? "" : ` on "${host}"`; // the number is one of that machine
+  const details = `process ${pid}${place}, since ${since}`;
+  return `it is in use by "${command}" (${details}); stop that process, or wait for it`;
 }
 
 function isThisProcess({ pid, host }: LockHolder): boolean {
   return pid === process.pid && host === os.hostname();
 }
 
-/** A process number means nothing in another container. */
-function placeOf({ host }: LockHolder): string {
-  return host === os.hostname() ? "" : ` on "${host}"`;
-}
-
 /** A file of the lock. Device and inode distinguish it from a later file of that name. */
-interface Entry {
-  readonly name: string;
-  readonly dev: bigint;
-  readonly ino: bigint;
-}
+class Entry {
+  readonly path: string;
+  readonly #dev: bigint;
+  readonly #ino: bigint;
 
-function isEntry(claimed: Entry | Answer): claimed is Entry {
-  return typeof claimed === "object" && "ino" in claimed;
+  constructor(entryPath: string) {
+    const { dev, ino } = fs.lstatSync(entryPath, { bigint: true });
+    this.path = entryPath;
+    this.#dev = dev;
+    this.#ino = ino;
+  }
+
+  /** Whether the folder still has this very file; also true if the folder cannot be read. */
+  isThere(): boolean {
+    try {
+      const found = fs.lstatSync(this.path, { bigint: true, throwIfNoEntry: false });
+      return found?.dev === this.#dev && found.ino === this.#ino;
+    } catch {
+      return true;
+    }
+  }
 }
 
 /**
- * The files of one lock in a data directory, by number, at addresses short enough for a socket.
- *
- * Invariant: a number is taken by `link`, which fails if there is one already, so one process wins it.
+ * The files of one lock in a data directory, by number. A number is taken by `link`, which fails if
+ * there is one already, so one process wins it.
  */
 class LockFolder {
   readonly directory: string;
@@ -430,33 +426,16 @@ class LockFolder {
     return Math.max(0, ...this.#entries().map(({ number }) => number));
   }
 
-  /** Takes the number for the socket of that name; false when another process was faster. */
+  /** Takes the number for the socket of that name; false if another process was faster. */
   link(name: string, number: number): boolean {
     try {
       fs.linkSync(this.pathOf(name), this.pathOf(this.nameOf(number)));
       return true;
     } catch (error) {
-      // ENOENT: the winner has swept our temporary name away.
+      // ENOENT: the winner has removed our temporary name.
       const { code } = error as NodeJS.ErrnoException;
       if (code === "EEXIST" || code === "ENOENT") return false;
       throw error;
-    }
-  }
-
-  /** The file with this number, as it is now. */
-  entry(number: number): Entry {
-    const name = this.nameOf(number);
-    const { dev, ino } = fs.lstatSync(this.pathOf(name), { bigint: true });
-    return { name, dev, ino };
-  }
-
-  /** Whether the folder still has this very file; also true if it cannot be looked at just now. */
-  isStill({ name, dev, ino }: Entry): boolean {
-    try {
-      const found = fs.lstatSync(this.pathOf(name), { bigint: true, throwIfNoEntry: false });
-      return found !== undefined && found.dev === dev && found.ino === ino;
-    } catch {
-      return true;
     }
   }
 
@@ -468,13 +447,11 @@ class LockFolder {
     return entry !== undefined && [uid, 0, process.geteuid?.()].includes(entry.uid);
   }
 
-  remove(name: string): void {
-    fs.rmSync(this.pathOf(name), { force: true });
-  }
-
-  /** Sweeps lower numbers and temporary names, among them those of killed processes. */
+  /** Removes lower numbers and temporary names, also those of killed processes. */
   removeBelow(number: number): void {
-    for (const entry of this.#entries()) if (entry.number < number) this.remove(entry.name);
+    for (const entry of this.#entries()) {
+      if (entry.number < number) fs.rmSync(this.pathOf(entry.name), { force: true });
+    }
   }
 
   close(): void {

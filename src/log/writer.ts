@@ -1,14 +1,12 @@
 /**
  * Group commit: many appends, one sync.
  *
- * Invariants. A record that is reported durable is on disk whole; there is no weaker promise. Bytes
- * before `durableBytes` never change. What arrives during a sync goes out together in the next one:
- * there is no timer, and while the disk is idle nothing waits except for what comes at once. A
- * batch that the system refused leaves nothing in the log before anything else is written
- * (log/file). After a failed sync, or once the file is not where it was, the writer has failed for
- * good: it never syncs and never acknowledges again.
+ * Invariants. A record that is reported durable is on disk whole. Bytes before `durableBytes` never
+ * change. Records that arrive during a sync go out together in the next one; while the disk is idle a
+ * record waits only for others that arrive at once. A batch that the system refused leaves nothing in
+ * the log (log/file). After a failed sync, or once the file was moved or changed, the writer has
+ * failed for good: it never writes and never acknowledges again.
  */
-
 import { type BatchMessage, batches, publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { type Checkpoint, extendCheckpoint } from "./checkpoint.ts";
@@ -27,15 +25,15 @@ export interface LogWriterOptions {
   readonly onDurable?: (end: Checkpoint) => void;
 }
 
-/** So many records are worth a sync of their own: 48 to 192 do alike (test/bench/results). */
+/** A batch of this many records waits for no more (measured: docs/speed.md). */
 const WORTHWHILE_RECORDS = 32;
-/** After so long a batch waits no further turn of the event loop for more records. */
+/** How long a smaller batch waits at most while each turn of the event loop brings more records. */
 const GATHER_MS_MAX = 1;
 
 /** A batch that is being written. */
 interface Write {
   readonly batch: Batch;
-  /** When the write began; `undefined` unless somebody subscribes to that. */
+  /** When the write began; `undefined` if `plant-store:batch` has no subscriber. */
   readonly startedAt: number | undefined;
   readonly written: Promise<AppendResult>;
 }
@@ -48,7 +46,7 @@ export class LogWriter {
   readonly #options: LogWriterOptions;
   readonly #warnings: WriteWarnings;
   #end: Checkpoint;
-  /** Only the last one takes more. */
+  /** Only the last one takes more records. */
   #queue: Batch[] = [];
   /** Of records that were accepted and not yet answered, those being written included. */
   #queuedBytes = 0;
@@ -71,7 +69,7 @@ export class LogWriter {
     return this.#end.bytes;
   }
 
-  /** Bytes that were accepted and are not yet answered. */
+  /** Bytes of records that were accepted and not yet answered. */
   get queuedBytes(): number {
     return this.#queuedBytes;
   }
@@ -85,13 +83,13 @@ export class LogWriter {
    * Appends one record, and resolves with its byte offset once it is durable.
    *
    * @throws PlantStoreError `body_too_large` or `overloaded`: nothing was written. `write_failed`:
-   * the record was cut away again, or its outcome is lost: repeat the append. `store_failed`.
+   * repeat the append. `store_failed`: the outcome is unknown, and nothing can be appended any more.
    */
   async append(record: string): Promise<number> {
     if (this.#failure !== undefined) throw this.#failure;
     const bytes = lineBytes(record);
     if (bytes > RECORD_BYTES_MAX) throw tooLong(bytes);
-    // An empty queue takes a record of any length.
+    // An empty queue takes any record.
     if (this.#queuedBytes > 0 && this.#queuedBytes + bytes > this.#options.queueBytesMax) {
       throw new PlantStoreError(
         "overloaded",
@@ -103,13 +101,13 @@ export class LogWriter {
     const isOpen = last !== undefined && !last.isFull;
     const batch = isOpen ? last : new Batch(this.#options.batchBytesMax);
     const at = batch.add(record, bytes);
-    if (!isOpen) this.#queue.push(batch); // only with a record in it
+    if (!isOpen) this.#queue.push(batch); // never an empty one
     this.#queuedBytes += bytes;
     this.#flushing ??= this.#flush();
     return (await batch.start) + at;
   }
 
-  /** Waits until everything accepted so far was answered. */
+  /** Waits until every accepted append was answered. */
   async drain(): Promise<void> {
     await this.#flushing;
     if (this.#failure === undefined) this.#warnings.flush();
@@ -120,20 +118,19 @@ export class LogWriter {
       await this.#gather();
       let write = this.#isDisplaced() ? undefined : this.#startWrite();
       while (write !== undefined) write = await this.#finishWrite(write);
-    } while (this.#queue.length > 0); // a client that was answered may have come back at once
+    } while (this.#queue.length > 0); // a client that was answered may append at once
     this.#flushing = undefined;
   }
 
   /**
-   * Waits until every request of this turn of the event loop is in the first batch and, while that
-   * batch is small, as long as each turn brings more: clients that were answered come back. On one
-   * core that is a quarter more creates at 16 connections, a tenth at 64 (test/bench/results). It
-   * starts to count at none, because the turn that ends first has not polled the sockets yet.
+   * Waits while the first batch is small and each turn of the event loop brings more records:
+   * clients that were answered send again (measured: docs/speed.md). `records` starts at 0, because
+   * the turn that ends first has not polled the sockets yet.
    */
   async #gather(): Promise<void> {
     const deadline = performance.now() + GATHER_MS_MAX;
-    let records = 0;
     let known: number;
+    let records = 0;
     do {
       known = records;
       await new Promise(setImmediate);
@@ -147,10 +144,7 @@ export class LogWriter {
     return next !== undefined && (next.records >= WORTHWHILE_RECORDS || next.isFull);
   }
 
-  /**
-   * Starts to write the next batch. Call it only in the turn of a displacement check. Returns
-   * `undefined` if the queue is empty, as it is after a failure.
-   */
+  /** Starts to write the next batch, if there is one. Call only in the turn of a displacement check. */
   #startWrite(): Write | undefined {
     const batch = this.#queue.shift();
     if (batch === undefined) return undefined;
@@ -158,19 +152,18 @@ export class LogWriter {
     return { batch, startedAt, written: this.#file.append(batch.bytes) };
   }
 
-  /** Waits for a batch and answers it; returns the next one if that is being written already. */
+  /** Waits for a batch and answers it; returns the next one if it is being written already. */
   async #finishWrite({ batch, startedAt, written }: Write): Promise<Write | undefined> {
     const result = await written;
     const syncMs = startedAt === undefined ? undefined : performance.now() - startedAt;
-    this.#queuedBytes -= batch.bytes.length; // first: a client that is answered may come back at once
+    this.#queuedBytes -= batch.bytes.length; // first: a client that is answered may append at once
     if (this.#failure !== undefined) batch.fail(this.#failure);
     else if (result.outcome === "refused") this.#refuse(batch, result.cause);
     else if (result.outcome === "unknown") batch.fail(this.fail(result.cause));
     else {
       const start = this.durableBytes;
       this.#end = extendCheckpoint(this.#end, batch.bytes, batch.records);
-      // The disk works while this batch is answered: 6 to 9 % more creates at 256 connections if a
-      // sync takes 1 to 10 ms more, else no difference (test/bench/results).
+      // The disk works while this batch is answered (measured: docs/speed.md).
       const next = this.#isNextWorthwhile() ? this.#startWrite() : undefined;
       this.#acknowledge(batch, start, syncMs);
       return next;
@@ -178,7 +171,7 @@ export class LogWriter {
     return undefined;
   }
 
-  /** Whether the log is no longer the one that this writer left; then it has failed for good. */
+  /** Whether the file is not as this writer left it; then the writer has failed for good. */
   #isDisplaced(): boolean {
     try {
       this.#file.assertUnchanged();
@@ -189,7 +182,7 @@ export class LogWriter {
     }
   }
 
-  /** In one turn of the event loop: over several it took 1 to 9 % of creates (test/bench/results). */
+  /** In one turn of the event loop: several are slower (measured: docs/speed.md). */
   #acknowledge(batch: Batch, start: number, syncMs: number | undefined): void {
     batch.acknowledge(start);
     this.#warnings.written();
@@ -200,7 +193,7 @@ export class LogWriter {
     batches.publish(message);
   }
 
-  /** The system refused the batch, and nothing of it is in the log. */
+  /** The system refused the batch; nothing of it is in the log. */
   #refuse(batch: Batch, cause: unknown): void {
     this.#warnings.refused(cause);
     const error = new PlantStoreError(
@@ -213,8 +206,8 @@ export class LogWriter {
   }
 
   /**
-   * Fails for good, because the log on disk is not what was written. Everything queued is answered
-   * with the error that is returned; if the writer has failed before, that is the first one.
+   * Fails for good, because the log on disk is not what was written. Rejects every queued append with
+   * the error that is returned: that of the first failure.
    */
   fail(cause: unknown): PlantStoreError {
     this.#failure ??= storeFailed(cause);
@@ -230,7 +223,6 @@ export class LogWriter {
 function storeFailed(cause: unknown): PlantStoreError {
   return new PlantStoreError(
     "store_failed",
-    // Reads get it, too.
     "Cannot use the store: it has stopped after a failure of its disk or data directory; " +
       "the outcome of a create is unknown: send the identical request again",
     { cause },
@@ -244,14 +236,12 @@ function tooLong(bytes: number): PlantStoreError {
   );
 }
 
-/** The room of a new batch, which most batches never exceed. */
+/** The first room of a batch; most batches need no more. */
 const ROOM_BYTES = 16 * 1024;
 
 /**
- * The records of one write, with one outcome for all.
- *
- * A record is encoded when it is added, so that thousands of waiting creates hold no text for the
- * garbage collector to copy.
+ * The records of one write, with one outcome for all. They are encoded when they are added, so that
+ * thousands of waiting creates hold no text for the garbage collector to copy.
  *
  * @internal
  */
@@ -265,7 +255,7 @@ export class Batch {
   #resolve: (start: number) => void = () => {};
   #reject: (error: PlantStoreError) => void = () => {};
 
-  /** @param bytesMax it is full once it holds so many. */
+  /** @param bytesMax the batch is full once it holds this many bytes. */
   constructor(bytesMax: number) {
     this.#bytesMax = bytesMax;
     this.#buffer = Buffer.allocUnsafeSlow(Math.min(ROOM_BYTES, bytesMax));
@@ -289,18 +279,16 @@ export class Batch {
   }
 
   /**
-   * Adds a record, or throws and adds nothing.
-   *
    * @param bytes the length of the line: of the record in UTF-8 and its line feed.
-   * @returns where in the batch the record starts.
-   * @throws RangeError if there is no memory for it.
+   * @returns the offset of the record in the batch.
+   * @throws RangeError if there is no memory for the record; nothing was added.
    */
   add(record: string, bytes: number): number {
     const at = this.#size;
     const end = at + bytes;
     if (end > this.#buffer.length) this.#grow(end);
     const written = this.#buffer.write(record, at);
-    // A new buffer holds whatever was in that memory before.
+    // The rest of a new buffer holds old memory.
     if (written !== bytes - 1) throw new RangeError(`wrote ${written} of ${bytes - 1} bytes`);
     this.#buffer[end - 1] = LINE_FEED;
     this.#size = end;
@@ -308,7 +296,7 @@ export class Batch {
     return at;
   }
 
-  /** Twofold, but to no more than a full batch and its last record need. */
+  /** Doubles the room, but not beyond a full batch and its last record. */
   #grow(bytesMin: number): void {
     const room = Math.max(bytesMin, Math.min(2 * this.#buffer.length, this.#bytesMax));
     const buffer = Buffer.allocUnsafeSlow(room);
@@ -329,19 +317,18 @@ export class Batch {
 const WARNING_REST_MS = 1000;
 
 /**
- * Warns when a log cannot be written, and when it can be again. A nearly full disk may take one
- * batch and refuse the next, many times a second, so each of the two is warned about at most once a
- * second; a warning that was held back comes with a later batch or `flush`, unless the state has
- * changed back.
+ * Warns when a log cannot be written, and when it can be again. A nearly full disk may refuse every
+ * second batch, so each of the two warnings comes at most once a second; a warning that was held back
+ * comes with a later batch or `flush`, unless the state has changed back.
  */
 class WriteWarnings {
   readonly #path: string;
   /** Why the last batch was refused; `undefined` if it was written. */
   #refusal: string | undefined;
-  /** What the last warning said. */
+  /** Whether the last warning reported a refusal. */
   #isKnownRefused = false;
-  #refusedAt = Number.NEGATIVE_INFINITY;
-  #writtenAt = Number.NEGATIVE_INFINITY;
+  /** When each of the two warnings came last. */
+  readonly #warnedAt = { refused: Number.NEGATIVE_INFINITY, written: Number.NEGATIVE_INFINITY };
 
   constructor(path: string) {
     this.#path = path;
@@ -364,12 +351,12 @@ class WriteWarnings {
 
   #warn(restMs: number): void {
     const isRefused = this.#refusal !== undefined;
-    if (isRefused === this.#isKnownRefused) return;
+    const kind = isRefused ? "refused" : "written";
+    if (isRefused === this.#isKnownRefused) return; // nearly always
     const now = performance.now();
-    if (now - (isRefused ? this.#refusedAt : this.#writtenAt) < restMs) return;
+    if (now - this.#warnedAt[kind] < restMs) return;
     this.#isKnownRefused = isRefused;
-    if (isRefused) this.#refusedAt = now;
-    else this.#writtenAt = now;
+    this.#warnedAt[kind] = now;
     publishWarning(
       isRefused
         ? `"${this.#path}" cannot be written, so new plants are refused until it can: ${this.#refusal}`
