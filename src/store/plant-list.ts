@@ -26,22 +26,22 @@ const readGate = new Gate(8);
  * @param end the durable length of the log.
  * @throws Error if it is not there any more: the file was changed.
  */
-export async function readPlant(
+export function readPlant(
   file: LogFile,
   { id, offset }: { readonly id: bigint; readonly offset: number },
   end: number,
 ): Promise<NewPlant> {
-  try {
-    return await readGate.pass(async () => {
+  return readGate.pass(async () => {
+    try {
       const plant = parseNewPlant(await readLineAt(file, offset, end));
-      if (plant.id !== id) throw new Error(`the record has the id ${plant.id}, not ${id}`);
-      return plant;
-    });
-  } catch (cause) {
-    const why = describeSystemError(cause);
-    const fault = `no longer holds the plant stored at byte offset ${offset}: ${why}`;
-    throw new Error(`"${file.path}" ${fault}`, { cause });
-  }
+      if (plant.id === id) return plant;
+      throw new Error(`the record has the id ${plant.id}, not ${id}`);
+    } catch (cause) {
+      const why = describeSystemError(cause);
+      const fault = `no longer holds the plant stored at byte offset ${offset}: ${why}`;
+      throw new Error(`"${file.path}" ${fault}`, { cause });
+    }
+  });
 }
 
 /** Half a millisecond of work as lines, two as plants; most pages need no more. */
