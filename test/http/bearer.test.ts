@@ -46,14 +46,14 @@ async function connect(t: TestContext, tokens: TokenVerifier) {
   return { client, create, plants };
 }
 
-test("a token is verified once a connection, while its verifier stands by its verdict", async (t) => {
+test("a token is verified once a connection while its verdict is current", async (t) => {
   const tokens = new RememberedVerifier();
   const { create } = await connect(t, tokens);
   for (let time = 0; time < 3; time++) assert.equal((await create("good")).status, 200);
   assert.deepEqual(tokens.asked, ["good"]);
 });
 
-test("a verdict that was taken back is asked for again with the next request", async (t) => {
+test("a token whose verdict is no longer current is verified again with the next request", async (t) => {
   const tokens = new RememberedVerifier();
   const { create } = await connect(t, tokens);
   assert.equal((await create("good")).status, 200);
@@ -63,7 +63,7 @@ test("a verdict that was taken back is asked for again with the next request", a
   assert.deepEqual(tokens.asked, ["good", "good"]);
 });
 
-test("what was accepted vouches for no other token on the connection", async (t) => {
+test("a connection that sent a good token gets no other token accepted", async (t) => {
   const tokens = new RememberedVerifier();
   const { create } = await connect(t, tokens);
   assert.equal((await create("good")).status, 200);
@@ -74,14 +74,14 @@ test("what was accepted vouches for no other token on the connection", async (t)
   assert.equal((await create("good")).status, 200);
 });
 
-test("a verifier that says nothing of its earlier verdicts is asked every time", async (t) => {
+test("a verifier without isCurrent is asked at every request", async (t) => {
   const tokens = new Verifier();
   const { create } = await connect(t, tokens);
   for (let time = 0; time < 3; time++) assert.equal((await create("good")).status, 200);
   assert.deepEqual(tokens.asked, ["good", "good", "good"]);
 });
 
-test("two listeners on one connection know nothing of each other's verdicts", async (t) => {
+test("two listeners on one connection do not share verdicts", async (t) => {
   const plants = await openStore(t, makeFolder(t));
   const strict = new RememberedVerifier();
   strict.good.clear();
@@ -118,7 +118,7 @@ function later<T>(make: () => T): Promise<T> {
 }
 
 for (const [says, verify] of LATE) {
-  test(`a verdict may be ${says}, and a body that came before it is read all the same`, async (t) => {
+  test(`a verdict may be ${says}, and a body that arrived earlier is read`, async (t) => {
     const { client, create, plants } = await connect(t, { verify });
     const name = "x".repeat(100_000);
     assert.equal((await create("good", { body: `{"id":1,"name":"${name}"}` })).status, 200);
@@ -131,7 +131,7 @@ for (const [says, verify] of LATE) {
   });
 }
 
-test("a late verdict that is no good is answered 401", async (t) => {
+test("a late negative verdict is answered 401", async (t) => {
   const { create } = await connect(t, { verify: () => later(() => undefined) });
   assert.equal((await create("bad")).status, 401);
 });

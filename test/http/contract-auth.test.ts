@@ -1,6 +1,6 @@
 /**
  * Who may create plants: the bearer token, every way to send it wrongly, and
- * what the challenge tells. No answer and no message repeats a token.
+ * the challenge. No answer and no message repeats a token.
  */
 import assert from "node:assert/strict";
 import { appendFileSync } from "node:fs";
@@ -81,7 +81,7 @@ test("a request without a bearer token is answered 40101 and a bare challenge", 
   assert.deepEqual(ownLines(service), []);
 });
 
-test("a token is taken from no other place than its header", async (t) => {
+test("a token is taken from its header only", async (t) => {
   const service = await startService(t);
   const { token } = service;
   for (const [what, parts] of [
@@ -117,7 +117,7 @@ const BAD_TOKENS: readonly string[] = [
   `Bearer ${"x".repeat(10_000)}`,
 ];
 
-test("a token that is not good is answered 40102 and a challenge that says so", async (t) => {
+test("a bad token is answered 40102 with the challenge invalid_token", async (t) => {
   const service = await startService(t);
   for (const value of BAD_TOKENS) {
     await t.test(`Authorization: ${value.slice(0, 40)}`, async () => {
@@ -215,7 +215,7 @@ test("each of several live tokens is good", async (t) => {
   }
 });
 
-test("a token without the scope write is answered 40301 and told which scope it needs", async (t) => {
+test("a token without the scope write is answered 40301 with the scope it needs", async (t) => {
   const { service, tokens } = await startWithTokens(t);
   const answer = await tryWith(service, `Bearer ${tokens.readOnly}`);
   assertError(answer, 40301);

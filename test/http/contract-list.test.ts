@@ -23,7 +23,7 @@ async function walk(service: ReadableService, first: string): Promise<number[][]
   return pages;
 }
 
-test("a store that is empty has one page, which is empty", async (t) => {
+test("an empty store has one empty page", async (t) => {
   const service = await startReadable(t, []);
   const answer = await read(service, "/plants");
   assert.equal(answer.text, "[]");
@@ -64,7 +64,7 @@ for (const [count, limit, pages] of [
   });
 }
 
-test("a page holds 100 plants where no limit is asked for, and 1,000 at most", async (t) => {
+test("a page has 100 plants by default and 1,000 at most", async (t) => {
   const service = await startReadable(t, manyPlants(2500));
   assert.deepEqual(
     (await walk(service, "/plants?limit=1000")).map(({ length }) => length),
@@ -75,14 +75,14 @@ test("a page holds 100 plants where no limit is asked for, and 1,000 at most", a
   assert.equal(nextOf("/plants", first), "/plants?limit=100&after=100");
 });
 
-test("the link is right below a base path, and behind a proxy that serves another", async (t) => {
+test("the link is right with a base path, and through a proxy with another path", async (t) => {
   const service = await startReadable(t, manyPlants(2), { basePath: "/garden" });
   const answer = await read(service, "/garden/plants?limit=1");
   assert.equal(nextOf("/garden/plants?limit=1", answer), "/garden/plants?limit=1&after=1");
   assert.equal(nextOf("/outside/plants?limit=1", answer), "/outside/plants?limit=1&after=1");
 });
 
-test("after the last plant comes an empty page, and later what was created since", async (t) => {
+test("the page after the last plant is empty, and later has what was created since", async (t) => {
   const service = await startReadable(t, manyPlants(3));
   assert.deepEqual(await walk(service, "/plants?after=3"), [[]]);
   await service.store.create({ id: 4n, name: "new" });
@@ -107,7 +107,7 @@ test("pages that are read while plants are created miss none and repeat none", a
   assert.equal(new Set(seen).size, seen.length);
 });
 
-test("a page ends at about 1 MiB, and the next one goes on", async (t) => {
+test("a page ends at about 1 MiB, and the next one continues", async (t) => {
   const service = await startReadable(t, manyPlants(5, 600_000));
   assert.deepEqual(await walk(service, "/plants?limit=1000"), [[1, 2], [3, 4], [5]]);
 });
@@ -136,7 +136,7 @@ const QUERIES: readonly [query: string, error: number][] = [
   ["after=9223372036854775807", 40008],
 ];
 
-test("a limit or cursor that is none is answered with a number of its own", async (t) => {
+test("an invalid limit and an unknown cursor have error numbers of their own", async (t) => {
   const service = await startReadable(t, manyPlants(3));
   for (const [query, error] of QUERIES) {
     await t.test(`/plants?${query} is answered ${error}`, async () => {

@@ -1,4 +1,4 @@
-/** Reading one plant back: which paths there are, its tag, who may, and in which order faults are told. */
+/** Reading one plant: paths, entity tag, scopes, and the order of faults. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createToken } from "../../src/index.ts";
@@ -17,7 +17,7 @@ const PLANTS = [
   [{ id: -(2n ** 63n), name: "\ud800" }, undefined],
 ] as const;
 
-test("a plant is read back under its id, every digit and character of it", async (t) => {
+test("a plant is read back exactly, every digit and character", async (t) => {
   const service = await startReadable(
     t,
     PLANTS.map(([plant]) => plant),
@@ -47,7 +47,7 @@ for (const id of ["9223372036854775808", "-9223372036854775809", "1".repeat(5000
   });
 }
 
-test("an id nobody has is answered 40402, whatever store is behind", async (t) => {
+test("an unknown id is answered 40402 with any store", async (t) => {
   const service = await startReadable(t, [FERN]);
   for (const id of ["8", "-7", "9223372036854775807", "-9223372036854775808"]) {
     assertError(await read(service, `/plants/${id}`), 40402);
@@ -69,7 +69,7 @@ test("the query is ignored, and the absolute form means the same path", async (t
   }
 });
 
-test("a plant has a strong tag of its content, and may be kept but must be asked about", async (t) => {
+test("a plant has a strong entity tag, and caches must revalidate it", async (t) => {
   const other = { id: 8n, name: "Fern", tag: "indoor" };
   const service = await startReadable(t, [FERN, other]);
   const { headers } = await read(service, "/plants/7");
@@ -118,7 +118,7 @@ test("If-None-Match with the plant's tag is answered 304 without a body", async 
   }
 });
 
-test("a condition is judged only where there is a plant", async (t) => {
+test("If-None-Match is ignored if there is no plant", async (t) => {
   const service = await startReadable(t, []);
   assertError(await read(service, "/plants/7", { "If-None-Match": "*" }), 40402);
 });
@@ -164,7 +164,7 @@ test("a write token can do exactly what the interface says, and no more", async 
   }
 });
 
-test("a token with both scopes may do both, and one without a token nothing", async (t) => {
+test("a token with both scopes may do both, and a request without a token nothing", async (t) => {
   let both = "";
   const service = await startReadable(t, [FERN], {
     prepare: async (folder) => {
@@ -180,7 +180,7 @@ test("a token with both scopes may do both, and one without a token nothing", as
   }
 });
 
-test("of several faults of a read the first in the order is told", async (t) => {
+test("of several faults of a read the first in the order is answered", async (t) => {
   const service = await startReadable(t, []);
   const reader = { Authorization: `Bearer ${service.readToken}` };
   const other = { Authorization: `Bearer ${service.token}` };
@@ -201,7 +201,7 @@ test("of several faults of a read the first in the order is told", async (t) => 
   }
 });
 
-test("a read needs no content type, and its body, if it has one, is not looked at", async (t) => {
+test("a read needs no content type, and its body is ignored", async (t) => {
   const service = await startReadable(t, [FERN]);
   for (const [type, body] of [
     [undefined, ""],

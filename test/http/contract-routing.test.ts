@@ -22,7 +22,7 @@ for (const [target, allowed] of [
   ["/plants", ["GET", "HEAD", "POST"]],
   ["/plants/7", ["GET", "HEAD"]],
 ] as const) {
-  test(`every other method on ${target} is answered 40501 and told which are allowed`, async (t) => {
+  test(`every other method on ${target} is answered 40501 with Allow`, async (t) => {
     const service = await startService(t);
     // Every method the parser of this Node knows; CONNECT has a test of its own.
     const known: readonly string[] = [...allowed, "CONNECT"];
@@ -49,7 +49,7 @@ for (const [target, status] of [
     const head = await client.head();
     assert.match(head, new RegExp(`^HTTP/1\\.1 ${status} `));
     assert.match(head, /\r\nContent-Length: [1-9][0-9]*\r\n/);
-    // The connection lives on, and where a body would be stands the next answer.
+    // The connection stays open, and the next answer follows at once.
     await client.send(encodeRequest(service, { body: BODY, headers: { Connection: "close" } }));
     await client.rest();
     assert.match(client.text, /\r\n\r\nHTTP\/1\.1 200 OK\r\n[^{]*\r\n\r\n\{"name":"x"\}$/);
@@ -159,7 +159,7 @@ const BASE_PATHS: readonly [option: string, basePath: string][] = [
   ["", ""],
 ];
 
-test("the operation lies below the base path and nowhere else", async (t) => {
+test("the operation is below the base path only", async (t) => {
   for (const [option, basePath] of BASE_PATHS) {
     await t.test(`the base path "${option}"`, async (t) => {
       const service = await startService(t, { basePath: option });

@@ -1,4 +1,4 @@
-/** Pages of other origins: which are let in, what a preflight is told, and that every answer says so. */
+/** Pages of other origins: which ones are let in, and the headers of preflights and answers. */
 import assert from "node:assert/strict";
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { EventEmitter, once } from "node:events";
@@ -80,7 +80,7 @@ for (const target of [
   });
 }
 
-test("a preflight is answered below the base path alone", async (t) => {
+test("a preflight is answered only below the base path", async (t) => {
   const service = await startReadable(t, [], { corsOrigins: [APP], basePath: "/garden" });
   for (const target of ["/garden/plants", "/garden/nowhere", "/garden/"]) {
     assert.equal((await ask(service, preflightFrom(APP, target))).status, 204, target);
@@ -90,7 +90,7 @@ test("a preflight is answered below the base path alone", async (t) => {
   }
 });
 
-test("what is no preflight of a named origin needs a token like any request", async (t) => {
+test("a request that is no preflight from a named origin needs a token", async (t) => {
   const service = await startReadable(t, [], { corsOrigins: [APP] });
   const { headers } = preflightFrom(APP);
   for (const [error, parts] of [
@@ -135,7 +135,7 @@ function fromApp(parts: RequestParts | Buffer): RequestParts | Buffer {
 }
 
 for (const origins of [[APP], [OTHER, APP]]) {
-  test(`every answer to a page of one of ${origins.length} named origins names it, refusals too`, async (t) => {
+  test(`every answer to a page of one of ${origins.length} named origins names that origin, also a refusal`, async (t) => {
     const service = await startReadable(t, [], { corsOrigins: origins });
     for (const [status, parts] of ANSWERS) {
       const answer = await ask(service, fromApp(parts));
@@ -145,7 +145,7 @@ for (const origins of [[APP], [OTHER, APP]]) {
   });
 }
 
-test("every answer names any origin where all are let in, and does not vary", async (t) => {
+test("with the origin * every answer lets any page in and does not vary by origin", async (t) => {
   const service = await startReadable(t, [], { corsOrigins: ["*"] });
   for (const [status, parts] of [...ANSWERS, [400, Buffer.from("x\r\n\r\n")] as const]) {
     const answer = await ask(service, fromApp(parts));
@@ -157,7 +157,7 @@ test("every answer names any origin where all are let in, and does not vary", as
   }
 });
 
-test("an answer to anybody else only says that it varies", async (t) => {
+test("an answer to any other origin has only Vary", async (t) => {
   const service = await startReadable(t, [], { corsOrigins: [APP, OTHER] });
   for (const origin of [undefined, STRANGER, "null", `${APP}.stranger.example`, `${APP}, ${APP}`]) {
     const answer = await ask(service, { headers: { Origin: origin }, body: '{"id":1,"name":"x"}' });
@@ -166,7 +166,7 @@ test("an answer to anybody else only says that it varies", async (t) => {
   }
 });
 
-test("a request that comes too slowly is refused in the name of its origin", async (t) => {
+test("the 408 for a slow request names its origin", async (t) => {
   const service = await startReadable(t, [], {
     corsOrigins: [OTHER, APP],
     headerTimeoutMs: 500, // long against what its headers take
@@ -185,7 +185,7 @@ const ASKS: readonly [what: string, asks: (headers: Record<string, string>) => R
 ];
 
 for (const [what, asks] of ASKS) {
-  test(`a refusal of ${what} names the origin of its own request, not that of the one before`, async (t) => {
+  test(`a refusal of ${what} names the origin of its own request, not of the earlier one`, async (t) => {
     for (const [origins, before, own] of [
       [[APP, OTHER], APP, OTHER],
       [[APP], STRANGER, APP],
@@ -194,7 +194,7 @@ for (const [what, asks] of ASKS) {
       const service = await startReadable(t, [], { corsOrigins: origins });
       const first = encodeRequest(service, { headers: { Origin: before }, body: "{}" });
       const second = encodeRequest(service, asks({ Origin: own }));
-      // One behind the other's answer, as a proxy sends them, and both in one packet.
+      // The second after the first is answered, as a proxy sends them; then both in one packet.
       for (const packets of [[first, second], [Buffer.concat([first, second])]]) {
         const client = await Client.connect(service.port);
         await client.send(packets[0] as Buffer);
@@ -217,7 +217,7 @@ function allowedBy({ headers }: RawAnswer): string | undefined {
   return headers.get("access-control-allow-origin");
 }
 
-test("a refusal of a request whose origin never came is in the name of the one before", async (t) => {
+test("a refusal of a request whose origin never arrived names the origin of the earlier request", async (t) => {
   const begin = t.mock.method(Connection.prototype, "begin");
   const options = { corsOrigins: [OTHER, APP], connectionCheckIntervalMs: 20 };
   const service = await startReadable(t, [], options);
@@ -233,7 +233,7 @@ test("a refusal of a request whose origin never came is in the name of the one b
   }
 });
 
-test("a refusal of a body is in the name of its request, whatever the body says", async (t) => {
+test("a refusal of a body names the origin of its request, whatever the body contains", async (t) => {
   const service = await startReadable(t, [], { corsOrigins: [APP] });
   for (const origin of [STRANGER, undefined]) {
     const headers = { Origin: origin, "Transfer-Encoding": "chunked" };
@@ -243,7 +243,7 @@ test("a refusal of a body is in the name of its request, whatever the body says"
   }
 });
 
-test("what is read back is marked too: a plant, a page, a stream, and what has not changed", async (t) => {
+test("answers to reads name the origin too: a plant, a page, a stream and a 304", async (t) => {
   const service = await startReadable(t, [{ id: 7n, name: "Fern" }], { corsOrigins: [APP] });
   const { headers } = await read(service, "/plants/7");
   for (const [path, more, vary] of [
@@ -257,7 +257,7 @@ test("what is read back is marked too: a plant, a page, a stream, and what has n
   }
 });
 
-test("what somebody else's server says that answers vary by stays said", async (t) => {
+test("a listener adds to the Vary of the server it is mounted in", async (t) => {
   const { store } = await startReadable(t, []);
   const tokens = { verify: () => ({ name: "test", scopes: ["read"] as const }) };
   const listener = createRequestListener({ plants: store, tokens, corsOrigins: [APP] });
@@ -270,7 +270,7 @@ test("what somebody else's server says that answers vary by stays said", async (
 });
 
 for (const origins of [undefined, []]) {
-  test(`with ${origins === undefined ? "nothing" : "no origin"} named there is no CORS at all`, async (t) => {
+  test(`with ${origins === undefined ? "nothing" : "no origin"} named there are no CORS headers`, async (t) => {
     const service = await startReadable(
       t,
       [],
@@ -285,7 +285,7 @@ for (const origins of [undefined, []]) {
   });
 }
 
-test("a listener in somebody's server answers preflights and marks its answers", async (t) => {
+test("a listener in another server answers preflights and names the origin in its answers", async (t) => {
   const tokens = { verify: () => undefined };
   const { store } = await startReadable(t, []);
   const listener = createRequestListener({ plants: store, tokens, corsOrigins: [APP] });
@@ -303,7 +303,7 @@ for (const [when, isLate] of [
   ["before it came to the listener", false],
   ["while its token was looked up", true],
 ] as const) {
-  test(`a request that somebody else answered ${when} is left at that`, async (t) => {
+  test(`a request that other code answered ${when} is not answered again`, async (t) => {
     const { store } = await startReadable(t, []);
     const warnings: unknown[] = [];
     const hear = (message: unknown) => warnings.push(message);
@@ -366,7 +366,7 @@ for (const origin of NO_ORIGINS) {
   });
 }
 
-test("origins are an array of strings", () => {
+test("origins that are no array of strings are a TypeError", () => {
   assertOrigins([APP, OTHER, "*", "http://[::1]:8080", "capacitor://localhost"]);
   assert.throws(() => assertOrigins("*" as unknown as string[]), TypeError);
   assert.throws(() => assertOrigins([7] as unknown as string[]), RangeError);

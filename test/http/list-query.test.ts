@@ -32,7 +32,7 @@ const CASES: readonly [accept: string | undefined, isPreferred: boolean][] = [
 ];
 
 for (const [accept, isPreferred] of CASES) {
-  test(`by "${accept}" a stream is ${isPreferred ? "" : "not "}preferred to a page`, () => {
+  test(`Accept: ${accept} ${isPreferred ? "prefers" : "does not prefer"} a stream to a page`, () => {
     const request = { headers: { accept }, httpVersion: "1.1" } as IncomingMessage;
     assert.equal(wantsStream(request), isPreferred);
   });

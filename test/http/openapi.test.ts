@@ -1,5 +1,5 @@
 /**
- * The description held against the code: every path, method, scope, status,
+ * Compares the OpenAPI document with the code: every path, method, scope, status,
  * header and error number of one is in the other. What answers look like is
  * taken from a real server.
  */
@@ -68,7 +68,7 @@ const OPERATIONS = Object.entries(DOCUMENT.paths).flatMap(([path, item]) =>
   }),
 );
 
-test("every path and method that is described is there, and the other way round", () => {
+test("the document describes exactly the paths and methods that there are", () => {
   const described = OPERATIONS.map(({ path, method }) => `${method} ${path}`);
   const routed = RESOURCES.flatMap(({ path, operations }) =>
     // Preflights are answered for every path, and are no operations.
@@ -77,7 +77,7 @@ test("every path and method that is described is there, and the other way round"
   assert.deepEqual(described.sort(), routed.sort());
 });
 
-test("every operation has its name and its scope, and additions are marked", () => {
+test("the document has the name and the scope of every operation, and marks additions", () => {
   for (const { path, method, operation } of OPERATIONS) {
     const found = RESOURCES.find((resource) => resource.path === path)?.operations.get(method);
     if (found === undefined) {
@@ -91,7 +91,7 @@ test("every operation has its name and its scope, and additions are marked", () 
   }
 });
 
-test("of the interface's own operation, what the interface has not is marked", () => {
+test("answers and headers added to the interface's own operation are marked", () => {
   for (const { operation } of OPERATIONS.filter(
     ({ operation }) => operation.tags[0] === "interface",
   )) {
@@ -115,7 +115,7 @@ function failuresOf({ content }: Described): [code: string, error: number, messa
   );
 }
 
-test("every error number is described at its status, by the name of its code, and no other", () => {
+test("the document has every error number at its status, named by its code, and no other", () => {
   const described = new Map<string, number>();
   for (const { method, operation } of OPERATIONS) {
     for (const [status, response] of Object.entries(operation.responses)) {
@@ -131,13 +131,13 @@ test("every error number is described at its status, by the name of its code, an
   assert.deepEqual([...described].sort(), known.sort());
 });
 
-test("a page is described with the limits it has", () => {
+test("the document has the limits of a page", () => {
   const [limit] = LOOSE.paths["/plants"].get.parameters;
   const { minimum, maximum, default: usual } = limit.schema;
   assert.deepEqual([minimum, maximum, usual], [1, LIMIT_MAX, LIMIT_DEFAULT]);
 });
 
-test("HEAD is described as GET is, without a body", () => {
+test("HEAD is described like GET without bodies", () => {
   for (const item of Object.values(DOCUMENT.paths).filter(({ head }) => head !== undefined)) {
     const { head, get } = item as Record<"head" | "get", DescribedOperation>;
     assert.deepEqual(Object.keys(head.responses), Object.keys(get.responses));
@@ -148,7 +148,7 @@ test("HEAD is described as GET is, without a body", () => {
   }
 });
 
-test("the interface's own schemas are described to the letter", () => {
+test("the schemas of the interface are described exactly", () => {
   const { schemas } = LOOSE.components;
   const shapes = Object.entries<Loose>(schemas).map(([name, { type, required, properties }]) => [
     name,
@@ -295,7 +295,7 @@ function requestsFor(method: string, path: string): RequestParts[] {
 /** Of the connection, or of any message with a body. */
 const UNDESCRIBED = /^(connection|keep-alive|date|transfer-encoding|content-length|content-type): /;
 
-/** Status and headers of the answer, and the failure it tells, where it has a body. */
+/** Status and headers of the answer, and the failure in its body. */
 async function ask(
   target: Awaited<ReturnType<typeof start>>,
   parts: RequestParts,
@@ -316,11 +316,11 @@ async function ask(
 }
 
 for (const { path, method, operation } of OPERATIONS) {
-  test(`${method} ${path} is answered as it is described, and never otherwise`, async (t) => {
+  test(`${method} ${path} is answered exactly as described`, async (t) => {
     const patient = await start(t);
     const impatient = await start(t, IMPATIENT);
     const seen = new Map<string, Set<string>>();
-    const told = new Map<number, string[]>();
+    const answered = new Map<number, string[]>();
     const requests = requestsFor(method, path);
     // The last one never gets to the end of its headers.
     for (const [index, parts] of [...requests, ...requests.slice(0, 1)].entries()) {
@@ -335,7 +335,10 @@ for (const { path, method, operation } of OPERATIONS) {
       for (const name of names) all.add(name);
       seen.set(status, all);
       if (failure !== undefined) {
-        told.set(failure.error, [...(told.get(failure.error) ?? []), shapeOf(failure.message)]);
+        answered.set(failure.error, [
+          ...(answered.get(failure.error) ?? []),
+          shapeOf(failure.message),
+        ]);
       }
     }
     assert.deepEqual([...seen.keys()].sort(), Object.keys(operation.responses).sort());
@@ -348,9 +351,9 @@ for (const { path, method, operation } of OPERATIONS) {
       );
     }
     const failures = Object.values(operation.responses).flatMap(failuresOf);
-    assert.deepEqual([...told.keys()].sort(), failures.map(([, error]) => error).sort());
+    assert.deepEqual([...answered.keys()].sort(), failures.map(([, error]) => error).sort());
     for (const [code, error, message] of failures.filter(([code]) => !MADE_UP.has(code))) {
-      const shapes = told.get(error) ?? [];
+      const shapes = answered.get(error) ?? [];
       assert.ok(shapes.includes(shapeOf(message)), `${code}: ${shapes.join(" | ")}`);
     }
   });
@@ -370,7 +373,7 @@ const MADE_UP = new Set([
   "tokens_unreadable",
 ]);
 
-test("the examples of a store that failed and of one that is closed are what it says", async (t) => {
+test("the examples of 50303 and 50304 are the store's own messages", async (t) => {
   const described = new Map(
     OPERATIONS.flatMap(({ operation }) => Object.values(operation.responses))
       .flatMap(failuresOf)
@@ -387,7 +390,7 @@ test("the examples of a store that failed and of one that is closed are what it 
   await assert.rejects(store.get(STORED.id), closed);
 });
 
-test("every shared part is used", () => {
+test("every component is used", () => {
   const text = JSON.stringify(OPENAPI);
   for (const [kind, parts] of Object.entries<Loose>(LOOSE.components)) {
     if (kind === "securitySchemes") continue;

@@ -50,13 +50,13 @@ test("the stream is the log, line by line", async (t) => {
   assert.deepEqual(answer.text.split("\n").slice(0, -1), service.logLines());
 });
 
-test("a store that is empty is streamed as nothing", async (t) => {
+test("the stream of an empty store is empty", async (t) => {
   const answer = await read(await startReadable(t, []), "/plants", NDJSON);
   assert.deepEqual([answer.status, answer.text], [200, ""]);
   assert.equal(answer.headers.get("content-type"), "application/x-ndjson");
 });
 
-test("a stream goes on behind a plant, and ends after its limit", async (t) => {
+test("a stream starts after a plant, and ends at its limit", async (t) => {
   const service = await startReadable(t, manyPlants(3000));
   const lines = service.logLines();
   for (const [query, expected] of [
@@ -70,7 +70,7 @@ test("a stream goes on behind a plant, and ends after its limit", async (t) => {
   }
 });
 
-test("a store that offers lines is streamed by them, one that offers none, or a part, by plants", async (t) => {
+test("a whole stream uses the lines of a store that offers them; every other stream uses plants", async (t) => {
   const plants: PlantService = {
     ...EMPTY,
     async *list() {
@@ -97,7 +97,7 @@ test("a store that offers lines is streamed by them, one that offers none, or a 
   }
 });
 
-test("HEAD of a stream has its headers and reads no more than a first slice", async (t) => {
+test("HEAD of a stream has its headers, and reads at most one slice", async (t) => {
   const source = new Source();
   const target = await startWith(t, source);
   const answer = await send(`${target.url}/plants`, { method: "HEAD", headers: headersOf(target) });
@@ -191,7 +191,7 @@ async function assertCreates(target: Target): Promise<void> {
   assertPlant(await send(`${target.url}/plants`, { method: "POST", headers, body }), { name: "x" });
 }
 
-test("a client that does not read is not read ahead for, and one that leaves ends the reading", async (t) => {
+test("nothing is read ahead for a client that does not read, and reading ends when it leaves", async (t) => {
   const source = new Source();
   const target = await startWith(t, source);
   const socket = await askAndWait(t, target);
@@ -204,7 +204,7 @@ test("a client that does not read is not read ahead for, and one that leaves end
   await until("the reading has ended", () => source.open === 0);
 });
 
-test("a stream whose client leaves ends at once, also where no other list may be read", async (t) => {
+test("a stream ends at once when its client leaves, also if no more lists may be read", async (t) => {
   const source = new Source();
   const held = new HeldSource();
   let lists = 0;
@@ -218,7 +218,7 @@ test("a stream whose client leaves ends at once, also where no other list may be
   await until("the reading has ended", () => source.open === 0);
 });
 
-test("a stream that is read goes on, and creates are answered beside it", async (t) => {
+test("a stream that is read continues, and creates are answered meanwhile", async (t) => {
   const source = new Source();
   const target = await startWith(t, source);
   const socket = await askAndWait(t, target);
@@ -230,7 +230,7 @@ test("a stream that is read goes on, and creates are answered beside it", async 
 });
 
 for (const requests of [1, 20]) {
-  test(`what waits for clients is bounded, and given back when they leave, ${requests} a connection`, async (t) => {
+  test(`memory for unread streams is bounded, and freed when clients leave, with ${requests} streams a connection`, async (t) => {
     const source = new Source();
     const target = await startWith(t, source);
     const sockets = [];
@@ -250,7 +250,7 @@ for (const requests of [1, 20]) {
   });
 }
 
-test("what is wrong with a query is told also where no more reads are taken, and lists vary by Accept", async (t) => {
+test("an invalid query is answered 400 also if no more reads are taken, and lists vary by Accept", async (t) => {
   const source = new Source();
   const target = await startWith(t, source);
   for (let count = 0; count < 4; count++) await askAndWait(t, target);
@@ -268,7 +268,7 @@ test("what is wrong with a query is told also where no more reads are taken, and
   assertError(await page("?limit=x"), 40007);
 });
 
-test("of two hundred plants asked for at once none is refused, and the store is asked for 32 at once", async (t) => {
+test("two hundred concurrent reads of plants are all answered, with 32 in the store at once", async (t) => {
   let asked = 0;
   let open = 0;
   let openMost = 0;
@@ -302,7 +302,7 @@ test("of two hundred plants asked for at once none is refused, and the store is 
 /** Two pages of such plants have no room together in 1 MiB. */
 const LONG_NAME = "n".repeat(900_000);
 
-test("a page counts with what it holds, and a long one passes alone", async (t) => {
+test("a long page is refused beside another one, and sent when it is alone", async (t) => {
   const plants = manyPlants(3, LONG_NAME.length);
   const service = await startReadable(t, plants, { readBytesMax: 1 << 20 });
   const client = await Client.connect(service.port);
@@ -317,7 +317,7 @@ test("a page counts with what it holds, and a long one passes alone", async (t) 
   }
 });
 
-test("a stream that cannot go on is cut, and the operator is told which", async (t) => {
+test("a stream that fails is cut, and a warning names its request", async (t) => {
   const warnings = collectWarnings(t, "stream");
   const requests = collectMessages<RequestMessage>(t, "plant-store:request");
   const source = new Source((given) => {
@@ -327,12 +327,15 @@ test("a stream that cannot go on is cut, and the operator is told which", async 
   await assert.rejects(send(`${target.url}/plants`, { headers: headersOf(target) }));
   assert.equal(warnings.length, 1);
   assert.equal(source.open, 0);
-  const [told] = requests;
-  assert.deepEqual([told?.status, told?.cut, told?.operation], [200, true, "listPlants"]);
-  assert.equal(warnings[0]?.requestId, told?.requestId);
+  const [published] = requests;
+  assert.deepEqual(
+    [published?.status, published?.cut, published?.operation],
+    [200, true, "listPlants"],
+  );
+  assert.equal(warnings[0]?.requestId, published?.requestId);
 });
 
-test("a stream whose client leaves is told as cut, one that is sent whole is not", async (t) => {
+test("a stream is published as cut if its client leaves, and not if it is sent whole", async (t) => {
   const requests = collectMessages<RequestMessage>(t, "plant-store:request");
   const service = await startReadable(t, manyPlants(3));
   const { text } = await read(service, "/plants", NDJSON);
@@ -345,12 +348,12 @@ test("a stream whose client leaves is told as cut, one that is sent whole is not
   const socket = await askAndWait(t, target);
   await source.settle();
   socket.destroy();
-  await until("it is told", () => requests.length === 2);
+  await until("it is published", () => requests.length === 2);
   assert.equal(requests[1]?.cut, true);
   assert.ok(Number(requests[1]?.sentBytes) > 0);
 });
 
-test("a stream whose client leaves before anything was sent is told as cut, and nobody is warned", async (t) => {
+test("a stream whose client leaves before it begins is published as cut, without a warning", async (t) => {
   const requests = collectMessages<RequestMessage>(t, "plant-store:request");
   const warnings = collectWarnings(t, "stream");
   const departure = makeLatch();
@@ -375,12 +378,12 @@ test("a stream whose client leaves before anything was sent is told as cut, and 
   const socket = await askAndWait(t, { ...target, token: "any" });
   await until("the list was begun", () => hasBegun);
   socket.destroy();
-  await until("it is told", () => requests.length === 1);
+  await until("it is published", () => requests.length === 1);
   assert.deepEqual([requests[0]?.status, requests[0]?.cut], [0, true]);
   assert.deepEqual(warnings, []);
 });
 
-test("a stream that was refused before it began, for what its body held, is told once", async (t) => {
+test("a stream that is refused for its body before it begins is published once", async (t) => {
   const requests = collectMessages<RequestMessage>(t, "plant-store:request");
   const source = new Source();
   const { released, release } = makeLatch();
@@ -409,7 +412,7 @@ test("a stream that was refused before it began, for what its body held, is told
   assert.equal(requests.length, 1);
 });
 
-test("plants that are long count for a stream, which is cut beside others and passes alone", async (t) => {
+test("a stream of long plants is cut beside another one, and sent when it is alone", async (t) => {
   const warnings = collectWarnings(t, "stream");
   const plants = [...manyPlants(2000, 100), { id: -1n, name: "n".repeat(1_000_000) }];
   const service = await startReadable(t, plants, { readBytesMax: 1 << 20 });
@@ -437,7 +440,7 @@ function holdRests(t: TestContext, onRest: (ms: number) => void = () => {}): (()
   return rests;
 }
 
-test("streams take turns, and each turn of one rests for the creates since the last of any", async (t) => {
+test("streams take turns, and each rests for the creates since the last rest", async (t) => {
   let creates = 0;
   const restsMs: number[] = [];
   const rests = holdRests(t, (ms) => restsMs.push(ms));
@@ -458,7 +461,7 @@ test("streams take turns, and each turn of one rests for the creates since the l
   assert.deepEqual(restsMs, [1, 16]);
 });
 
-test("beside creates a stream rests after each slice, also after one that is empty", async (t) => {
+test("during creates a stream rests after each slice, also after an empty one", async (t) => {
   const events: string[] = [];
   const rests = holdRests(t, (ms) => events.push(`rest of ${ms} ms`));
   async function* listLines() {
@@ -479,7 +482,7 @@ test("beside creates a stream rests after each slice, also after one that is emp
   assert.deepEqual(events, ["a", "rest of 1 ms", "", "rest of 2 ms", "b", "rest of 2 ms"]);
 });
 
-test("a stream that goes for long through what gives nothing is not cut as one that stands still", async (t) => {
+test("a stream that finds no plants for a long time does not hit the stall timeout", async (t) => {
   let begun = 0;
   let isOtherCut = false;
   async function* listLines() {
@@ -500,15 +503,15 @@ test("a stream that goes for long through what gives nothing is not cut as one t
   );
   const ask = () => send(`${target.url}/plants`, { headers: headersOf(target) });
   const answer = ask();
-  answer.catch(() => {}); // told below
+  answer.catch(() => {}); // awaited below
   await until("it is read", () => begun === 1);
-  // One that came later and does stand still.
+  // A later stream, which stalls.
   await assert.rejects(ask());
   isOtherCut = true;
   assert.equal((await answer).text, "line\n");
 });
 
-test("a stream ends with the token of its reader", async (t) => {
+test("a stream is cut when its token is revoked", async (t) => {
   const source = new Source();
   let isRevoked = false;
   const target = await startWith(t, source, {
@@ -529,7 +532,7 @@ test("a stream ends with the token of its reader", async (t) => {
   assert.equal(source.open, 0);
 });
 
-test("a stream whose token falls behind its last plant does not end regularly", async (t) => {
+test("a stream whose token is revoked after its last plant is cut", async (t) => {
   let isRevoked = false;
   async function* listLines() {
     yield new TextEncoder().encode("line\n");
@@ -544,7 +547,7 @@ test("a stream whose token falls behind its last plant does not end regularly", 
   assert.ok(isRevoked);
 });
 
-test("HTTP/1.0, which could not tell a part from the whole, gets a page for a stream", async (t) => {
+test("HTTP/1.0, which cannot notice a cut stream, gets a page", async (t) => {
   const service = await startReadable(t, manyPlants(2000));
   const client = await Client.connect(service.port);
   t.after(() => client.destroy());
@@ -587,7 +590,7 @@ for (const [says, isLastFirst, statuses] of [
   ["in their order", false, [503, 200]],
   ["the other way round", true, [200, 503]],
 ] as const) {
-  test(`of two long pages on one connection that are read ${says}, the one read last has room`, async (t) => {
+  test(`of two long pages on one connection read ${says}, the one that is read last is sent`, async (t) => {
     const source = new HeldSource(LONG_NAME);
     const target = await startWith(t, source);
     const client = await Client.connect(target.port);
@@ -597,7 +600,7 @@ for (const [says, isLastFirst, statuses] of [
     await until("both are read", () => source.begun === 2);
     if (isLastFirst) source.releaseLast();
     else await source.releaseOne();
-    await new Promise(setImmediate); // the first one is refused, perhaps behind the other's answer
+    await new Promise(setImmediate); // the first one is refused, perhaps after the other's answer
     await source.releaseOne();
     const both = [await client.next(), await client.next()];
     assert.deepEqual(
@@ -607,7 +610,7 @@ for (const [says, isLastFirst, statuses] of [
   });
 }
 
-test("a read that somebody else has answered before its token was judged holds nothing", async (t) => {
+test("a read that other code answered before its token was judged holds no memory", async (t) => {
   const verdicts: ((verdict: VerifiedToken) => void)[] = [];
   const verify = () => new Promise<VerifiedToken>((resolve) => verdicts.push(resolve));
   const plants: PlantService = {
@@ -640,7 +643,7 @@ test("a read that somebody else has answered before its token was judged holds n
   assert.equal((await answer).status, 200);
 });
 
-test("no more lists are read at once than a few, however many are asked for", async (t) => {
+test("at most eight lists are read at once", async (t) => {
   const source = new HeldSource();
   const target = await startWith(t, source, { readBytesMax: 1 << 25 });
   const answers = Array.from({ length: 30 }, (_, index) => {
@@ -658,13 +661,13 @@ function countSockets(): number {
   return process.getActiveResourcesInfo().filter((name) => name === "TCPSocketWrap").length;
 }
 
-test("lists whose clients have left before their turn are not read", async (t) => {
+test("a list is not read if its client left before its turn", async (t) => {
   const requests = collectMessages<RequestMessage>(t, "plant-store:request");
   const source = new HeldSource();
   const target = await startWith(t, source, { readBytesMax: 1 << 25 });
   for (let index = 0; index < 8; index++) await askAndWait(t, target);
   await until("eight are read", () => source.begun === 8);
-  // Whoever leaves with an answer unread resets the connection; else it would be waited for.
+  // A client that leaves with an answer unread resets the connection.
   const leaving = [];
   for (let index = 0; index < 20; index++) {
     const headers = index % 2 === 0 ? NDJSON : PAGE;
@@ -683,18 +686,18 @@ test("lists whose clients have left before their turn are not read", async (t) =
     status = answer.status;
   });
   for (let ended = 0; ended < 9; ended++) await source.releaseOne();
-  await until("who has stayed is answered", () => status === 200);
+  await until("the client that stayed is answered", () => status === 200);
   await asking;
   assert.equal(source.begun, 9);
-  const told = requests.filter(({ operation }) => operation === "listPlants");
-  assert.equal(told.filter(({ status, cut }) => status === 0 && cut).length, 20);
+  const published = requests.filter(({ operation }) => operation === "listPlants");
+  assert.equal(published.filter(({ status, cut }) => status === 0 && cut).length, 20);
 });
 
 for (const [says, accept] of [
   ["a page", PAGE],
   ["a stream", NDJSON],
 ] as const) {
-  test(`${says} is answered where somebody has read the request to its end meanwhile`, async (t) => {
+  test(`${says} is answered also if other code has read the request to its end`, async (t) => {
     const source = new HeldSource();
     const listener = createRequestListener({
       plants: {
@@ -724,7 +727,7 @@ for (const [says, accept] of [
     assert.match(text ?? "", /"id":1/);
   });
 
-  test(`${says} is refused where the token fell while it was read`, async (t) => {
+  test(`${says} is refused if the token is revoked while it is read`, async (t) => {
     const source = new HeldSource();
     let isRevoked = false;
     const target = await startWith(t, source, {
@@ -739,7 +742,7 @@ for (const [says, accept] of [
   });
 }
 
-test("a stream that fails behind lines that hold no plant is answered so", async (t) => {
+test("a stream that fails before its first plant is answered with the error", async (t) => {
   async function* listLines() {
     yield new Uint8Array();
     throw new PlantStoreError("store_failed", "gone");
@@ -752,7 +755,7 @@ for (const [error, failure] of [
   [50303, new PlantStoreError("store_failed", "gone")],
   [50001, new Error("the disk is gone")],
 ] as const) {
-  test(`a stream that cannot begin is answered ${error}`, async (t) => {
+  test(`a stream that fails at its start is answered ${error}`, async (t) => {
     const source = new Source(() => {
       throw failure;
     });

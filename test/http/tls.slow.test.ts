@@ -40,7 +40,7 @@ function create(service: Service, id: number): Buffer {
 }
 
 describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {
-  test("serves HTTPS, and says so in its address", async (t) => {
+  test("serves HTTPS, and its URL begins with https", async (t) => {
     const service = await startSecure(t, { basePath: "/garden" });
     assert.equal(service.url, `https://127.0.0.1:${service.port}/garden`);
     const client = await service.connect();
@@ -53,14 +53,14 @@ describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => 
     client.destroy();
   });
 
-  test("answers what comes before a refusal that closes, and ignores what comes behind it", async (t) => {
+  test("answers requests before a refusal that closes, and ignores those after it", async (t) => {
     const service = await startSecure(t);
     const started = collectMessages(t, "http.server.request.start");
     const client = await service.connect();
     const headers = { Authorization: undefined, "Transfer-Encoding": "chunked" };
     const refused = encodeRequest(service, { headers, body: chunked("{}") });
-    const behind = Array.from({ length: 2000 }, () => create(service, 2));
-    await client.send(Buffer.concat([create(service, 1), refused, ...behind]));
+    const later = Array.from({ length: 2000 }, () => create(service, 2));
+    await client.send(Buffer.concat([create(service, 1), refused, ...later]));
     assert.deepEqual(
       (await client.rest()).map(({ status }) => status),
       [200, 401],
@@ -83,7 +83,7 @@ describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => 
     }
   });
 
-  test("refuses what is older than TLS 1.2, and takes what is not", async (t) => {
+  test("refuses TLS 1.1 and older, and accepts TLS 1.2 and 1.3", async (t) => {
     const service = await startSecure(t);
     const connectBy = async (version: tls.SecureVersion) => {
       const versions = { minVersion: version, maxVersion: version };
@@ -120,7 +120,7 @@ describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => 
     ["AES128-SHA", false],
   ];
 
-  test("takes of TLS 1.2 only ciphers with forward secrecy and AEAD, after a reload too", async (t) => {
+  test("accepts only ciphers of TLS 1.2 with forward secrecy and AEAD, also after a reload", async (t) => {
     const service = await startSecure(t);
     // With RSA keys, too: some ciphers are only theirs.
     for (const kind of ["ec", "rsa"] as const) {
@@ -139,7 +139,7 @@ describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => 
     }
   });
 
-  test("answers broken HTTP with an Error body, behind the answers before it", async (t) => {
+  test("answers broken HTTP with an Error body, after the earlier answers", async (t) => {
     const service = await startSecure(t);
     const client = await service.connect();
     await client.send(Buffer.concat([create(service, 1), Buffer.from("RUBBISH\r\n\r\n")]));
@@ -157,7 +157,7 @@ describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => 
     assert.deepEqual(await client.rest(), []);
   });
 
-  test("closes what speaks plain HTTP, and goes on", async (t) => {
+  test("closes connections with plain HTTP, and continues", async (t) => {
     const service = await startSecure(t);
     const plain = await Client.connect(service.port);
     await plain.send(create(service, 1));
@@ -185,7 +185,7 @@ describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => 
     await once(socket, "close");
   });
 
-  test("answers a request head that comes in pieces while it ends", async (t) => {
+  test("answers a request head that arrives in pieces while it drains", async (t) => {
     const service = await startSecure(t, PATIENT);
     const client = await service.connect();
     const request = create(service, 1);
@@ -202,7 +202,7 @@ describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => 
     await closed;
   });
 
-  test("ends without waiting for idle, silent or half-open connections, or half a head", async (t) => {
+  test("closes without waiting for idle, silent or half-open connections, or half a head", async (t) => {
     const service = await startSecure(t, PATIENT);
     const idle = await service.connect();
     await idle.send(create(service, 1));
@@ -222,7 +222,7 @@ describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => 
   });
 });
 
-test("what shakes hands still is told from what has, also where no connection has an address", {
+test("unfinished handshakes are closed and finished ones kept, also on a unix socket", {
   ...NEEDS_OPENSSL,
   ...TIMEOUT,
 }, async (t) => {
@@ -233,7 +233,7 @@ test("what shakes hands still is told from what has, also where no connection ha
   const handshakes = new Handshakes(server);
   server.listen({ path });
   await once(server, "listening");
-  /** One at a time, so that what the server tells of is this one; the server's end of it. */
+  /** The server's end of a connection; one at a time, so that the event belongs to this one. */
   const connect = async (client: Socket, event: string): Promise<Socket> => {
     t.after(() => client.destroy());
     return (await once(server, event))[0];
@@ -250,7 +250,7 @@ test("what shakes hands still is told from what has, also where no connection ha
 });
 
 describe("replaceCertificate()", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {
-  test("shows new connections the new certificate, and drops no open one", async (t) => {
+  test("shows new connections the new certificate, and keeps open ones", async (t) => {
     const service = await startSecure(t);
     const old = await service.connect();
     await old.send(create(service, 1));
@@ -274,7 +274,7 @@ describe("replaceCertificate()", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {
     ["an empty key", (_, b) => ({ cert: b.cert, key: "" })],
   ];
   for (const [fault, pair] of BAD) {
-    test(`refuses ${fault}, and keeps the pair there is`, async (t) => {
+    test(`refuses ${fault}, and keeps the current pair`, async (t) => {
       const service = await startSecure(t);
       const other = makeCertificate(t, "second");
       const bad = pair(service.certificate, other) as Certificate;
@@ -286,7 +286,7 @@ describe("replaceCertificate()", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {
     });
   }
 
-  test("is a TypeError where the server speaks plain HTTP", async (t) => {
+  test("is a TypeError for a server with plain HTTP", async (t) => {
     const { server } = await startService(t);
     assert.throws(() => server.replaceCertificate(makeCertificate(t, "first")), TypeError);
   });
