@@ -1,11 +1,10 @@
 /**
- * The checkpoint of a log: how long it was, how many records it held, and the CRC-32 of its bytes,
- * when all of them were on disk; and when one is written.
+ * The checkpoint of a log: its length, the number of its records and the CRC-32 of its bytes when all
+ * of them were on disk; and when one is written.
  *
- * Invariant: a checkpoint covers synced bytes only, so a log that is shorter, or differs before
- * that length, has lost or changed something that was acknowledged. The file is replaced
- * atomically and checks itself. A missing or torn checkpoint is no fault. The log does not depend
- * on it: no append ever waits for one.
+ * Invariant: a checkpoint covers synced bytes only, so a log that is shorter, or differs before that
+ * length, has lost or changed something that was acknowledged. The file is replaced atomically and
+ * checks itself. A missing or torn checkpoint is no fault, and no append waits for one.
  */
 
 import { constants } from "node:fs";
@@ -14,7 +13,7 @@ import path from "node:path";
 import { crc32 } from "node:zlib";
 import { publishWarning } from "../core/channels.ts";
 import { openEntry, removeLeftover, syncDirectory } from "./folder.ts";
-import { ioError } from "./system-error.ts";
+import { ioError, orIoError, systemCode } from "./system-error.ts";
 
 const { O_CREAT, O_TRUNC, O_WRONLY } = constants;
 
@@ -22,11 +21,11 @@ export interface Checkpoint {
   /** The length of the log; a line starts there. */
   readonly bytes: number;
   readonly records: number;
-  /** Of those bytes, as an unsigned number. */
+  /** Of those bytes, unsigned. */
   readonly crc32: number;
 }
 
-/** Of a log that holds nothing. @internal */
+/** The checkpoint of an empty log. @internal */
 export const EMPTY_LOG: Checkpoint = { bytes: 0, records: 0, crc32: 0 };
 
 /** The checkpoint of a log that has grown by whole lines. @internal */
@@ -39,7 +38,7 @@ export function extendCheckpoint(before: Checkpoint, bytes: Buffer, records: num
 }
 
 /**
- * The checkpoint that lies beside a log, or `undefined` when there is none that can be read.
+ * The checkpoint beside a log, or `undefined` if there is none that is whole.
  *
  * @throws PlantStoreError `io_error`.
  * @internal
@@ -53,7 +52,7 @@ export async function readCheckpoint(logPath: string): Promise<Checkpoint | unde
       await handle.close();
     }
   } catch (cause) {
-    if ((cause as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    if (systemCode(cause) === "ENOENT") return undefined;
     throw ioError(`Cannot read "${checkpointPath(logPath)}"`, cause);
   }
 }
@@ -83,18 +82,16 @@ export async function writeCheckpoint(logPath: string, checkpoint: Checkpoint): 
 }
 
 /**
- * Removes it durably, so that what is done to the log next cannot contradict it.
+ * Removes the checkpoint durably, before the log is changed in a way that contradicts it.
  *
  * @throws PlantStoreError `io_error`.
  * @internal
  */
-export async function removeCheckpoint(logPath: string): Promise<void> {
-  try {
+export function removeCheckpoint(logPath: string): Promise<void> {
+  return orIoError(`Cannot remove "${checkpointPath(logPath)}"`, async () => {
     await fs.rm(checkpointPath(logPath), { force: true });
     await syncDirectory(path.dirname(logPath));
-  } catch (cause) {
-    throw ioError(`Cannot remove "${checkpointPath(logPath)}"`, cause);
-  }
+  });
 }
 
 /** @internal */
@@ -102,10 +99,7 @@ export function checkpointPath(logPath: string): string {
   return `${logPath}.checkpoint`;
 }
 
-/**
- * Where a checkpoint is written before it takes its place; a killed process leaves it there.
- * @internal
- */
+/** A checkpoint is written here, then renamed; a killed process may leave the file. @internal */
 export function newCheckpointPath(logPath: string): string {
   return `${checkpointPath(logPath)}.new`;
 }
@@ -134,7 +128,7 @@ const QUIET_MS = 10_000;
 
 /**
  * Writes checkpoints in the background: after every 16 MiB, after 10 s of quiet, and when it is
- * closed. A failure is warned about once, and tried again at the next of these occasions.
+ * closed. Warns of the first failure, and tries again on the next of these occasions.
  * @internal
  */
 export class Checkpointer {
@@ -158,7 +152,7 @@ export class Checkpointer {
     if (!this.#isUpToDate()) this.note(latest);
   }
 
-  /** How much of the log the checkpoint on disk covers. */
+  /** The length of the log in the checkpoint on disk. */
   get writtenBytes(): number | undefined {
     return this.#written?.bytes;
   }
@@ -178,12 +172,12 @@ export class Checkpointer {
     this.#isAbandoned = true;
   }
 
-  /** Waits for a write under way. */
+  /** Waits for a write in progress. */
   async idle(): Promise<void> {
     await this.#writing;
   }
 
-  /** Writes a checkpoint of the whole log, to which nothing is appended any more. */
+  /** Writes a checkpoint of the whole log. Call it after the last append. */
   async close(): Promise<void> {
     clearTimeout(this.#quiet);
     await this.idle();
@@ -212,9 +206,8 @@ export class Checkpointer {
       this.#written = checkpoint;
       this.#hasWarned = false;
     } catch (error) {
-      if (!this.#hasWarned) {
-        publishWarning("Cannot write the checkpoint now; no plant is at risk", error);
-      }
+      const message = "Cannot write the checkpoint (it will be retried); no plant is at risk";
+      if (!this.#hasWarned) publishWarning(message, error);
       this.#hasWarned = true;
     }
   }

@@ -1,11 +1,10 @@
 /**
  * One log file on disk: opened, appended to durably, changed in place, read.
  *
- * Invariants. What `append` reports as durable was synced before, and the file then ended where this
- * append ended. Appends go to the end of the file as the kernel knows it (`O_APPEND`), so two
- * processes never overwrite each other. Every change first checks that the file still ends where
- * this process left it; a file that ends elsewhere has another writer and is left alone. Which
- * bytes are records is not known here.
+ * Invariants. An append that is reported durable was synced, and the file ended with it. Appends go
+ * to the end of the file as the kernel knows it (`O_APPEND`), so two processes never overwrite each
+ * other. Every change first checks that the file ends where this process left it; a file that ends
+ * elsewhere has another writer and is not changed.
  */
 import fs from "node:fs";
 import type { FileHandle } from "node:fs/promises";
@@ -14,13 +13,13 @@ import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { openEntry, syncDirectory } from "./folder.ts";
 import { LINE_FEED } from "./format.ts";
-import { describeSystemError, ioError, isRefusal } from "./system-error.ts";
+import { describeSystemError, ioError, isRefusal, orIoError, systemCode } from "./system-error.ts";
 
 /**
- * How an append ended. `refused`: the system had no room (disk full, quota, size limit), and the
- * file ends where it did before. `unknown`: the state of the file cannot be known any more: a sync
- * failed, and a second one would prove nothing (Rebello et al., "Can Applications Recover from fsync
- * Failures?", ATC '20), or another process writes the file. `cause` is then an error for the operator.
+ * The outcome of an append. `refused`: the system had no room (disk full, quota, size limit), and the
+ * file ends where it did before. `unknown`: another process writes the file, or a sync failed, and a
+ * second one would prove nothing (Rebello et al., "Can Applications Recover from fsync Failures?",
+ * ATC '20). `cause` is for the operator.
  */
 export type AppendResult =
   | { readonly outcome: "durable" }
@@ -28,10 +27,7 @@ export type AppendResult =
   | { readonly outcome: "unknown"; readonly cause: Error };
 
 const { O_APPEND, O_CREAT, O_DSYNC, O_EXCL, O_RDWR, O_SYNC, O_WRONLY } = fs.constants;
-/**
- * A write waits for the disk itself: one hop to the thread pool instead of two, which makes 9 % more
- * creates (64 connections). Not every system has the cheaper flag.
- */
+/** A write waits for the disk: one call instead of two (measured: docs/speed.md). macOS has no O_DSYNC. */
 const SYNCED = O_DSYNC ?? O_SYNC;
 const CHUNK_BYTES = 1024 * 1024;
 
@@ -65,30 +61,26 @@ export class LogFile {
    *
    * @throws PlantStoreError `io_error`.
    */
-  static async open(filePath: string): Promise<LogFile> {
-    try {
-      return await LogFile.#openOrCreate(filePath, O_CREAT);
-    } catch (cause) {
-      throw ioError(`Cannot open "${filePath}"`, cause);
-    }
+  static open(filePath: string): Promise<LogFile> {
+    return orIoError(`Cannot open "${filePath}"`, () => LogFile.#openOrCreate(filePath, O_CREAT));
   }
 
-  /** Creates a file; `undefined` when there is one already. Otherwise like `open`. */
+  /** Creates a file; `undefined` if there is one already. Otherwise like `open`. */
   static async create(filePath: string): Promise<LogFile | undefined> {
     try {
       return await LogFile.#openOrCreate(filePath, O_CREAT | O_EXCL);
     } catch (cause) {
-      if ((cause as NodeJS.ErrnoException).code === "EEXIST") return undefined;
+      if (systemCode(cause) === "EEXIST") return undefined;
       throw ioError(`Cannot create "${filePath}"`, cause);
     }
   }
 
-  /** Opens for reading; `undefined` when there is no such file. Otherwise like `open`. */
+  /** Opens for reading; `undefined` if there is no such file. Otherwise like `open`. */
   static async openForReading(filePath: string): Promise<LogFile | undefined> {
     try {
       return new LogFile(filePath, await openEntry(filePath));
     } catch (cause) {
-      if ((cause as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+      if (systemCode(cause) === "ENOENT") return undefined;
       throw ioError(`Cannot open "${filePath}"`, cause);
     }
   }
@@ -97,7 +89,7 @@ export class LogFile {
     const handle = await openEntry(filePath, O_RDWR | SYNCED | flags);
     let appender: FileHandle | undefined;
     try {
-      // Always: the process that made the file may have died before this.
+      // Also for an old file: the process that made it may have died before this.
       await syncDirectory(path.dirname(filePath));
       appender = await openEntry(filePath, O_WRONLY | O_APPEND | SYNCED);
       if (!isSame(identityOf(handle), identityOf(appender))) {
@@ -117,33 +109,25 @@ export class LogFile {
     return fs.fstatSync(this.#handle.fd).size;
   }
 
-  /** Where the file ends as far as this process knows: where it surveyed the file, or left it. */
+  /** Where the file ends if only this process has changed it since `survey`. */
   get end(): number {
     return this.#end;
   }
 
-  /**
-   * Records the current length. Later changes throw `locked` unless the file still has
-   * the length that this process expects.
-   *
-   * @returns the length in bytes.
-   */
+  /** Records and returns the length in bytes that later changes expect, or throw `locked`. */
   survey(): number {
     this.#end = this.size();
     return this.#end;
   }
 
-  /**
-   * Appends all of `bytes` and waits until the disk has them. A refused append is undone first.
-   * Never rejects.
-   */
+  /** Appends `bytes` and waits until the disk has them; undoes a refused append. Never rejects. */
   async append(bytes: Buffer): Promise<AppendResult> {
     let written = 0;
     try {
       if (this.#appender === undefined) throw new Error("it was opened for reading");
       while (written < bytes.length) {
-        // After a short write the rest is asked for: the system then says why it was short. If
-        // another process appended in between, the rest would continue that one's record.
+        // Writing the rest after a short write gives its reason. If another process has appended in
+        // between, the rest would continue the record of that process.
         if (written > 0) this.#assertEndsAt(this.#end + written);
         const rest = bytes.length - written;
         const { bytesWritten } = await this.#appender.write(bytes, written, rest, null);
@@ -161,9 +145,8 @@ export class LogFile {
   }
 
   /**
-   * Cuts away what a failed append has written. The write syncs, so unless the system had no room, a
-   * failed sync is possible: its state is unknown, and bytes that cannot be counted stay. The next
-   * start decides by what is on disk.
+   * Cuts away what a failed append has written. Unless the system had no room, the failure may be one
+   * of the sync: the state of the file is unknown then, and the next start decides by what is on disk.
    */
   async #undo(written: Buffer, cause: unknown): Promise<AppendResult> {
     let cutFault: unknown;
@@ -177,16 +160,16 @@ export class LogFile {
     const reason = describeSystemError(cause);
     let why = `Cannot sync "${this.path}": ${reason}; check the disk, then start again`;
     if (isRefusal(cause)) {
-      // All of its bytes may be in the file although the write failed.
+      // A write that failed may have put all of its bytes into the file.
       why =
         written.length === 0
-          ? `Cannot write "${this.path}": ${reason}, either before it was written or in its sync; make room, then start again`
-          : `Cannot write "${this.path}": ${reason}, then the cut: ${describeSystemError(cutFault)}`;
+          ? `Cannot write or sync "${this.path}": ${reason}; make room, then start again`
+          : `Cannot write "${this.path}": ${reason}, nor cut it: ${describeSystemError(cutFault)}`;
     }
     return { outcome: "unknown", cause: new Error(why, { cause }) };
   }
 
-  /** Cuts away the end of the file if it is exactly this: bytes of another process are never cut. */
+  /** Cuts away the end of the file if it has these bytes: those of another process are never cut. */
   async #cutOwn(written: Buffer): Promise<void> {
     const found = Buffer.alloc(written.length);
     await this.read(found, this.#end);
@@ -195,13 +178,13 @@ export class LogFile {
     if (written.length > 0) fs.ftruncateSync(this.#handle.fd, this.#end);
   }
 
-  /** Like `append`, but throws unless the bytes are durable. @throws PlantStoreError `io_error`. */
+  /** Like `append`. @throws PlantStoreError `io_error` unless the bytes are durable. */
   async appendOrThrow(bytes: Buffer): Promise<void> {
     const result = await this.append(bytes);
     if (result.outcome !== "durable") throw ioError(`Cannot write "${this.path}"`, result.cause);
   }
 
-  /** Appends a range of another file, as far as that reaches. @throws PlantStoreError `io_error`. */
+  /** Appends a range of another file, up to its end. @throws PlantStoreError `io_error`. */
   async appendRange(source: LogFile, { offset, bytes }: ByteRange): Promise<void> {
     for (let copied = 0; copied < bytes; ) {
       const chunk = Buffer.alloc(Math.min(CHUNK_BYTES, bytes - copied));
@@ -213,57 +196,49 @@ export class LogFile {
   }
 
   /**
-   * Writes `bytes` over what is at `position`, and waits until the disk has them.
-   * Call it only before plants are appended.
+   * Writes `bytes` over what is at `position`, and waits until the disk has them. Call it only before
+   * plants are appended.
    *
-   * @throws PlantStoreError `locked` when another process has changed the file; `io_error`.
+   * @throws PlantStoreError `locked` if another process has changed the file; `io_error`.
    */
   async overwrite(bytes: Buffer, position: number): Promise<void> {
     this.assertUnchanged();
-    try {
+    await orIoError(`Cannot write "${this.path}"`, async () => {
       for (let written = 0; written < bytes.length; ) {
         const rest = bytes.length - written;
         const result = await this.#handle.write(bytes, written, rest, position + written);
         if (result.bytesWritten === 0) throw new Error("the system wrote nothing");
         written += result.bytesWritten;
       }
-    } catch (cause) {
-      throw ioError(`Cannot write "${this.path}"`, cause);
-    }
+    });
   }
 
   /**
-   * Cuts an unfinished line away, from `length` on, and waits until the disk knows.
-   * It looks at the bytes once more in the turn of the cut: an acknowledged record ends
-   * with a line feed, so a file that has one there has another writer.
+   * Cuts the file to `length`, and waits until the disk has it. Only an unfinished line may be cut:
+   * an acknowledged record ends with a line feed, so a file that has one after `length` has another
+   * writer. It is looked for in the turn of the cut.
    *
-   * @throws PlantStoreError `locked` when another process has changed the file; `io_error`.
+   * @throws PlantStoreError `locked` if another process has changed the file; `io_error`.
    */
   async truncate(length: number): Promise<void> {
     this.assertUnchanged();
-    if (this.#hasLineFeed(length)) throw this.#fault("was changed by another program");
-    try {
+    await orIoError(`Cannot cut "${this.path}"`, async () => {
+      if (this.#hasLineFeed(length)) throw this.#fault("was changed by another program");
       fs.ftruncateSync(this.#handle.fd, length);
       this.#end = length;
       await this.sync();
-    } catch (cause) {
-      throw ioError(`Cannot cut "${this.path}"`, cause);
-    }
+    });
   }
 
   #hasLineFeed(start: number): boolean {
     const chunk = Buffer.allocUnsafe(Math.max(1, Math.min(CHUNK_BYTES, this.#end - start)));
-    try {
-      for (let offset = start; offset < this.#end; ) {
-        const got = fs.readSync(this.#handle.fd, chunk, 0, chunk.length, offset);
-        if (got === 0) return false;
-        if (chunk.subarray(0, got).includes(LINE_FEED)) return true;
-        offset += got;
-      }
-      return false;
-    } catch (cause) {
-      throw ioError(`Cannot read "${this.path}"`, cause);
+    for (let offset = start; offset < this.#end; ) {
+      const got = fs.readSync(this.#handle.fd, chunk, 0, chunk.length, offset);
+      if (got === 0) return false;
+      if (chunk.subarray(0, got).includes(LINE_FEED)) return true;
+      offset += got;
     }
+    return false;
   }
 
   /** Waits until the disk has what was written and cut so far. */
@@ -272,12 +247,13 @@ export class LogFile {
   }
 
   /**
-   * Fills `buffer` from `position`; fewer bytes than it holds only at the end of the file.
+   * Fills `buffer` from `position`, and returns how many bytes it read: fewer than the buffer holds
+   * only at the end of the file.
    *
    * @throws PlantStoreError `io_error`.
    */
-  async read(buffer: Buffer, position: number): Promise<number> {
-    try {
+  read(buffer: Buffer, position: number): Promise<number> {
+    return orIoError(`Cannot read "${this.path}"`, async () => {
       let filled = 0;
       while (filled < buffer.length) {
         const wanted = buffer.length - filled;
@@ -286,41 +262,29 @@ export class LogFile {
         filled += bytesRead;
       }
       return filled;
-    } catch (cause) {
-      throw ioError(`Cannot read "${this.path}"`, cause);
-    }
+    });
   }
 
   /**
-   * What is wrong with the path, or `undefined` while it still names this very
-   * file, at this size where one is given: no client may get a 200 for a file that was
-   * deleted, replaced or written to by another process. Costs about 4 µs.
+   * What is wrong with the file, or `undefined` if its path still leads to it and it has this size: a
+   * file that was deleted, replaced or written to by another process acknowledges nothing. About 4 µs.
    */
   displacement(expectedSize?: number): string | undefined {
-    let found: fs.BigIntStats | undefined;
     try {
-      if (
-        this.#folder !== undefined &&
-        fs.readlinkSync(this.#folder.link) !== this.#folder.target
-      ) {
+      const { link, target } = this.#folder ?? {};
+      if (link !== undefined && fs.readlinkSync(link) !== target)
         return "was moved with its folder";
-      }
-      found = fs.statSync(this.path, { bigint: true, throwIfNoEntry: false });
+      const found = fs.statSync(this.path, { bigint: true, throwIfNoEntry: false });
+      if (found === undefined) return "was deleted or renamed";
+      if (!isSame(found, this.#identity)) return "was replaced";
+      if (expectedSize === undefined || found.size === BigInt(expectedSize)) return undefined;
+      return `was changed by another program (expected ${expectedSize} bytes, got ${found.size})`;
     } catch (cause) {
       return `cannot be found any more: ${describeSystemError(cause)}`;
     }
-    if (found === undefined) return "was deleted or renamed";
-    if (!isSame(found, this.#identity)) return "was replaced";
-    if (expectedSize !== undefined && found.size !== BigInt(expectedSize)) {
-      return `was changed by another program (expected ${expectedSize} bytes, got ${found.size})`;
-    }
-    return undefined;
   }
 
-  /**
-   * @throws PlantStoreError `locked` unless the file is the one that was surveyed
-   * and ends where this process left it.
-   */
+  /** @throws PlantStoreError `locked` unless this is the same file and ends where this process left it. */
   assertUnchanged(): void {
     this.#assertEndsAt(this.#end);
   }
@@ -365,13 +329,13 @@ interface FolderLink {
   readonly target: string;
 }
 
-/** A descriptor leads to its folder wherever that is moved, so the path has to be looked at. */
+/** A descriptor still leads to its folder after that was moved, so the path has to be checked. */
 function folderLinkOf(filePath: string): FolderLink | undefined {
   const link = /^\/proc\/self\/fd\/\d+(?=\/)/.exec(filePath)?.[0];
   return link === undefined ? undefined : { link, target: fs.readlinkSync(link) };
 }
 
-/** What is written to such a file changes another name of it, too, such as one in a snapshot. */
+/** Such a file may be a part of a snapshot, which the next append would change. */
 function warnOfLinks(filePath: string, handle: FileHandle): void {
   const { nlink } = fs.fstatSync(handle.fd);
   const isLink = fs.lstatSync(filePath).isSymbolicLink();

@@ -1,30 +1,29 @@
 /**
- * One record, one line: the text of the record and a line feed.
+ * One record, one line: the text of the record, without line feeds, and a line feed.
  *
- * A record never holds a line feed of its own. Lines of white space are not
- * records: the start blanks out a damaged batch with them, and an editor may
- * leave them behind. What the text of a record means is not known here.
+ * Lines of white space are not records: a start overwrites a damaged batch with them, and an editor
+ * may leave them.
  */
 
 /** @internal */
 export const LINE_FEED = 0x0a;
 
 /**
- * The longest line, its line feed counted: nothing longer is written, or read as a torn one.
+ * The longest line, with its line feed: no longer one is written, or completed by a start.
  * @internal
  */
 export const RECORD_BYTES_MAX = 64 * 1024 * 1024;
 
-/** Where a line stands, for messages to people and for the index. */
+/** The place of a line in its file. */
 export interface LinePosition {
-  /** Bytes before the line in its file. */
+  /** Bytes before the line. */
   readonly offset: number;
-  /** Counted from 1, as an editor shows it. */
+  /** The line's number, from 1. */
   readonly line: number;
 }
 
 /**
- * @throws RangeError when the record would break the line: a mistake of the calling program.
+ * @throws RangeError if the record holds a line feed: a mistake of the calling program.
  * @internal
  */
 export function encodeLine(record: string): string {
@@ -33,7 +32,7 @@ export function encodeLine(record: string): string {
 }
 
 /**
- * How many bytes the line of a record has, its line feed counted.
+ * The length in bytes of the line of a record, with its line feed.
  *
  * @throws RangeError like `encodeLine`.
  * @internal
@@ -47,7 +46,7 @@ function assertOneLine(record: string): void {
   if (record.includes("\n")) throw new RangeError("A record must not hold a line feed");
 }
 
-/** Whether a line (without its line feed) holds no record. @internal */
+/** Whether a line (without its line feed) is white space. @internal */
 export function isBlank(line: Buffer): boolean {
   for (const byte of line) {
     if (byte !== 0x20 && byte !== 0x09 && byte !== 0x0d) return false;
@@ -57,12 +56,8 @@ export function isBlank(line: Buffer): boolean {
 
 const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf]);
 
-/**
- * How many bytes of a byte order mark stand where a log starts: some editors leave one there.
- * @internal
- */
+/** The length of the byte order mark that some editors put at the start of a log; 0 for none. @internal */
 export function markLength(logStart: Buffer): number {
-  return logStart.subarray(0, BYTE_ORDER_MARK.length).equals(BYTE_ORDER_MARK)
-    ? BYTE_ORDER_MARK.length
-    : 0;
+  const hasMark = logStart.subarray(0, BYTE_ORDER_MARK.length).equals(BYTE_ORDER_MARK);
+  return hasMark ? BYTE_ORDER_MARK.length : 0;
 }

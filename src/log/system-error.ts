@@ -1,10 +1,24 @@
-/** What the operating system refused, in words for the operator. */
+/** Errors of the operating system, in words for the operator. */
 import os from "node:os";
 import { PlantStoreError } from "../core/errors.ts";
 
-/** An `io_error` that says what could not be done and, in words, why. */
+/** An `io_error`: the action that failed, and in words why. */
 export function ioError(action: string, cause: unknown): PlantStoreError {
   return new PlantStoreError("io_error", `${action}: ${describeSystemError(cause)}`, { cause });
+}
+
+/** Turns what the work rejects with into an `io_error`, unless it is a `PlantStoreError`. */
+export async function orIoError<T>(action: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (cause) {
+    throw cause instanceof PlantStoreError ? cause : ioError(action, cause);
+  }
+}
+
+/** The code of the system error (`ENOENT`), if it is one. */
+export function systemCode(error: unknown): string | undefined {
+  return (error as NodeJS.ErrnoException | undefined)?.code;
 }
 
 /** "no space left on device (ENOSPC)" rather than Node's line with call and path. */
