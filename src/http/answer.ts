@@ -30,15 +30,13 @@ const LINGER_BOUNDS = {
   bytesMax: 64 * 1024 * 1024, // of one connection
 };
 
-/** How often a stopped server is looked for, whose lingering connections are cut. */
-const STOP_LOOK_MS = 100;
+/** How often the bounds of a lingering connection are checked. */
+const LINGER_LOOK_MS = 100;
 
 /** The answered connections of one listener whose clients still send. Knows nothing of HTTP. */
 export class Lingering {
   readonly #bounds: typeof LINGER_BOUNDS;
   readonly #sockets = new Set<Socket>();
-  /** Set while there are any. */
-  #looking: NodeJS.Timeout | undefined;
 
   constructor(bounds: Partial<typeof LINGER_BOUNDS> = {}) {
     this.#bounds = { ...LINGER_BOUNDS, ...bounds };
@@ -58,38 +56,29 @@ export class Lingering {
 
   #discard(socket: Socket): void {
     const { totalMs, pauseMs, bytesMax } = this.#bounds;
-    const cut = () => socket.destroy();
-    const total = setTimeout(cut, totalMs).unref();
-    const pause = setTimeout(cut, pauseMs).unref();
-    let bytes = 0;
+    const { server } = socket as { server?: { listening?: boolean } };
+    let [bytes, ageMs, quietMs] = [0, 0, 0];
+    const looking = setInterval(() => {
+      ageMs += LINGER_LOOK_MS;
+      quietMs += LINGER_LOOK_MS;
+      const hasStopped = server?.listening === false; // a server does not wait for such clients
+      if (hasStopped || ageMs >= totalMs || quietMs >= pauseMs) socket.destroy();
+    }, LINGER_LOOK_MS).unref();
     this.#sockets.add(socket);
-    this.#looking ??= setInterval(() => this.#cutStopped(), STOP_LOOK_MS).unref();
     socket.once("close", () => {
-      clearTimeout(total);
-      clearTimeout(pause);
+      clearInterval(looking);
       this.#sockets.delete(socket);
-      if (this.#sockets.size > 0) return;
-      clearInterval(this.#looking);
-      this.#looking = undefined;
     });
     // The HTTP parser receives nothing more: parsing costs more than discarding.
     socket.removeAllListeners("data");
     socket.on("data", (chunk: Buffer) => {
+      quietMs = 0;
       bytes += chunk.length;
-      if (bytes > bytesMax) cut();
-      else pause.refresh();
+      if (bytes > bytesMax) socket.destroy();
     });
     socket.resume();
     // The parser may have read without the stream and paused; the stream believes that it reads.
     socket._read(0);
-  }
-
-  /** A server that stops does not wait for such clients. */
-  #cutStopped(): void {
-    for (const socket of this.#sockets) {
-      const { server } = socket as { server?: { listening?: boolean } };
-      if (server?.listening === false) socket.destroy();
-    }
   }
 }
 
