@@ -136,8 +136,7 @@ export function answerSocket(socket: Socket, reply: Reply, lingering: Lingering)
 
 /**
  * Has the connection linger after the answer, and no request that follows carried out. Node calls
- * `destroySoon` after a last answer, which would reset a client that still sends. A response may have
- * no connection (Fastify's `inject`, node-mocks-http).
+ * `destroySoon` after a last answer, which would reset a client that still sends.
  */
 function lingerAfterEnd(req: IncomingMessage, res: ServerResponse, lingering: Lingering): void {
   // The socket of an HTTP/2 request is the session's, which has other streams.
@@ -145,19 +144,16 @@ function lingerAfterEnd(req: IncomingMessage, res: ServerResponse, lingering: Li
   res.setHeader("Connection", "close");
   if (ignoreFollowing(req)) req.resume();
   const { socket } = req;
-  if (typeof socket?.destroySoon !== "function") return;
+  if (typeof socket?.destroySoon !== "function") return; // Fastify's inject(), node-mocks-http
   socket.destroySoon = () => lingering.close(socket);
   // Node forgets an answered request, but a reader of its body waits for a close.
   socket.once("close", () => req.destroy());
 }
 
-/**
- * What Node's parser returns for a change of protocol: it drops the rest of the packet, which may hold
- * two thousand requests. It parses the next packet again.
- */
+/** Has Node's parser drop the rest of a packet, which may hold two thousand requests. */
 const SKIP_PACKET = 2;
 
-/** Not documented: the function that takes each request whose head was parsed. */
+/** Not documented: it takes each request whose head was parsed. */
 interface Parser {
   onIncoming: (req: IncomingMessage & { upgrade: boolean }) => number;
 }

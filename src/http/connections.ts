@@ -26,13 +26,8 @@ import type { Listener } from "./listener.ts";
 import { errorReply } from "./reply.ts";
 import { describeParserFault, findFramingFault } from "./request-head.ts";
 
-/** For how long nothing may move on a connection, in milliseconds. */
-interface StandstillTimes {
-  /** Between an answer and the next request. */
-  readonly idleMs: number;
-  /** While an answer is due, or before the first request. */
-  readonly stallMs: number;
-}
+/** How long nothing may move: between two requests; and before the first, or while an answer is due. */
+type StandstillTimes = Readonly<{ idleMs: number; stallMs: number }>;
 
 /** Node's own margin: a client that sends within the advertised time never meets the close. */
 const IDLE_MARGIN_MS = 1000;
@@ -57,20 +52,19 @@ export class Connection {
   unanswered = 0;
   /** The response to the request that began last. */
   res: ServerResponse | undefined;
-  /** Nothing more is carried out; Node's parser may report the same fault for all that follows. */
+  /** No further request is carried out; the parser may report its fault again. */
   isBroken = false;
   readonly #socket: Socket;
   readonly #times: StandstillTimes;
   readonly #backlog: Budget;
   /** Bytes that the requests hold which wait for an earlier answer. */
   #waitingBytes = 0;
-  /** The server stopped reading until answers leave. */
+  /** The server does not read until answers leave. */
   #isHeld = false;
-  /** Ends a request whose time ran out while reading was stopped. */
+  /** Refuses a request whose time ran out meanwhile. */
   #postponed: (() => void) | undefined;
-  /** `bytesRead` of the socket at the last look. */
+  /** Bytes read at the last look, and when the last 401 or answer to a preflight was sent. */
   #lookedBytes: number | undefined;
-  /** The same when the last 401 or answer to a preflight was sent. */
   #refusedBytes: number | undefined;
 
   /** @param backlog what waiting requests borrow from, shared by all connections of a server. */
@@ -104,7 +98,7 @@ export class Connection {
     return hasRoom;
   }
 
-  /** Call it when the connection is closed: answers that still wait are never sent. */
+  /** The connection is closed: answers that wait are never sent. */
   end(): void {
     this.#giveBack(this.#waitingBytes);
   }
@@ -129,11 +123,10 @@ export class Connection {
   readonly #pause = () => void this.#socket.pause();
 
   /**
-   * The time for the request that is being received ran out. If the server stopped reading, the
-   * client may have sent all of it: `refuse` is called `LATE_MS` after reading goes on, unless the
-   * request is complete by then.
+   * The time for a request ran out. If the server does not read, the client may have sent all of it:
+   * `refuse` is called `LATE_MS` after reading goes on, unless the request is complete by then.
    *
-   * @returns whether reading is stopped.
+   * @returns whether the refusal is postponed.
    */
   postpone(refuse: () => void): boolean {
     if (!this.#isHeld) return false;
@@ -147,8 +140,8 @@ export class Connection {
   }
 
   /**
-   * Whether a request that arrives now was sent before the client had the last answer, and that was
-   * an answer which needs no good token. An ordinary client waits for it, so the connection closes.
+   * Whether a request that arrives now was sent before the client had the last answer, if that needed
+   * no good token. An ordinary client waits for such an answer, so the connection closes.
    */
   get isFlooded(): boolean {
     if (!isForAnybody(this.res)) return false;
@@ -157,10 +150,10 @@ export class Connection {
   }
 
   /**
-   * Has Node time a connection that read nothing since the last look, and no other: a timer that
-   * Node sets, refreshes and clears with every request slows creates by 3 to 6 %.
+   * Has Node time the connection only if nothing was read since the last look: a timer that Node
+   * sets, refreshes and clears with every request slows creates (measured: 3 to 6 %).
    *
-   * @returns whether nothing was read since the last look.
+   * @returns whether nothing was read.
    */
   look(): boolean {
     const { bytesRead, timeout = 0 } = this.#socket;
@@ -178,12 +171,12 @@ export class Connection {
   }
 }
 
-/** Whether a request was answered without a good token: refused with 401, or a preflight. */
+/** Whether an answer needed no good token: a 401, or one to a preflight. */
 function isForAnybody(res: ServerResponse | undefined): boolean {
   return res?.headersSent === true && (res.statusCode === 401 || res.statusCode === 204);
 }
 
-/** The last request is kept after its answer, and a create until its body is stored. */
+/** For requests that stay in memory: the last one of a connection, and a create until it is stored. */
 function dropHeaders(req: IncomingMessage): void {
   if (req.rawHeaders.length === 0) return;
   req.headers = Object.fromEntries(KEPT_HEADERS.map((name) => [name, req.headers[name]]));
@@ -199,7 +192,7 @@ export const DRAIN_LOOK_MS = 100;
 /** A client may take 2 s during a drain to finish a request head. */
 const DRAIN_LOOKS = 20;
 
-/** All connections of a server, and what a mounted listener leaves to the server around it. */
+/** All connections of a server: what a mounted listener leaves to the server around it. */
 export class Connections {
   readonly #listener: Listener;
   readonly #lingering: Lingering;
@@ -212,7 +205,7 @@ export class Connections {
   readonly #lookMs: number;
   #looking: NodeJS.Timeout | undefined;
   #isDraining = false;
-  /** During a drain: looks that are left for request heads which still arrive. */
+  /** Looks of a drain that are left for request heads which still arrive. */
   #looksLeft = DRAIN_LOOKS;
 
   /** @throws TypeError or RangeError for a number out of its range. */
@@ -257,8 +250,8 @@ export class Connections {
   }
 
   /**
-   * From now on the last answer of each connection closes it, and looks close the connections that
-   * owe no answer: Node takes a silent one, or one with half a request head, for busy.
+   * From now on the last answer of a connection closes it, and looks close those that owe no answer:
+   * Node takes a silent one, or one with half a request head, for busy.
    */
   drain(): void {
     for (const connection of this.#connections.values()) {
@@ -274,7 +267,7 @@ export class Connections {
     for (const socket of this.#connections.keys()) socket.destroy();
   }
 
-  /** Carries one request out, unless nothing that follows on its connection is to be. */
+  /** Carries a request out, unless its connection closes after an earlier one. */
   handle(req: IncomingMessage, res: ServerResponse, sendContinue?: () => void): void {
     const { socket } = req;
     const connection = this.#connections.get(socket);
@@ -299,7 +292,7 @@ export class Connections {
   /** The parser gave up on the bytes that arrived last, or the time for a request ran out. */
   refuse(socket: Socket, cause: NodeJS.ErrnoException): void {
     const connection = this.#connections.get(socket);
-    // A connection that lingers was answered, and ends by bounds of its own.
+    // A lingering connection was answered, and ends by its own bounds.
     if (connection === undefined || connection.isBroken || this.#lingering.has(socket)) return;
     const isLate = cause.code === "ERR_HTTP_REQUEST_TIMEOUT";
     if (isLate && connection.postpone(() => this.refuse(socket, cause))) return;

@@ -76,17 +76,13 @@ const DROP_WARNING_MS = 60_000;
  * and in half of its heap.
  *
  * @param limits the text of `/proc/self/limits`; empty if the system has no such file.
- * @param connectionBytes memory of a connection at worst.
+ * @param eachBytes memory of a connection at worst.
  * @internal
  */
-export function connectionsThatFit(
-  limits: string,
-  heapBytes: number,
-  connectionBytes: number,
-): number {
+export function connectionsThatFit(limits: string, heapBytes: number, eachBytes: number): number {
   const files = Number(/^Max open files +([0-9]+)/m.exec(limits)?.[1] ?? Number.POSITIVE_INFINITY);
   const byFiles = files - Math.min(RESERVED_FILES, Math.ceil(files / 2));
-  const byHeap = Math.floor(heapBytes / 2 / connectionBytes);
+  const byHeap = Math.floor(heapBytes / 2 / eachBytes);
   return Math.max(1, Math.min(byFiles, byHeap, NUMBER_OPTIONS.connectionsMax.max));
 }
 
@@ -111,9 +107,9 @@ export function boundConnections(
   headerBytesMax: number,
 ): void {
   const tlsBytes = server instanceof tls.Server ? TLS_BYTES : 0;
-  const connectionBytes = CONNECTION_BYTES + headerBytesMax + tlsBytes;
+  const eachBytes = CONNECTION_BYTES + headerBytesMax + tlsBytes;
   const heapBytes = getHeapStatistics().heap_size_limit;
-  const connectionsMax = wanted ?? connectionsThatFit(readLimits(), heapBytes, connectionBytes);
+  const connectionsMax = wanted ?? connectionsThatFit(readLimits(), heapBytes, eachBytes);
   assertNumber("connectionsMax", connectionsMax);
   server.maxConnections = connectionsMax;
   let dropped = 0;

@@ -95,10 +95,10 @@ const INTERNAL = {
   message: "internal server error; the reason is in the server's log",
 } as const;
 
+type RequestError = PlantStoreError & { code: RequestErrorCode };
+
 /** Whether a failure has a code of its own, and so a message for the client. */
-export function isRequestError(
-  cause: unknown,
-): cause is PlantStoreError & { code: RequestErrorCode } {
+export function isRequestError(cause: unknown): cause is RequestError {
   return cause instanceof PlantStoreError && Object.hasOwn(FAILURES, cause.code);
 }
 
@@ -124,14 +124,11 @@ export function streamHeaders(type: string, requestId: string): Record<string, s
   };
 }
 
-export function replyHeaders(
-  { headers, body }: Reply,
-  requestId: string,
-): Record<string, string | number> {
+export function replyHeaders({ headers, body }: Reply, requestId: string): Record<string, string> {
   if (body === "") return { "Cache-Control": "no-store", "X-Request-Id": requestId, ...headers };
   return {
     "Content-Type": "application/json",
-    "Content-Length": Buffer.byteLength(body),
+    "Content-Length": `${Buffer.byteLength(body)}`,
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
     "X-Request-Id": requestId,

@@ -18,10 +18,7 @@ const DIGITS = /^[0-9]+$/;
 /** A request with more headers is refused: each takes memory while the request waits. */
 const HEADERS_MAX = 100;
 
-/**
- * The value for `maxHeadersCount` of our own servers. Node drops further headers silently, and may keep
- * up to 27 more; so the limit is one higher than ours, and we count.
- */
+/** For `maxHeadersCount` of our servers: Node drops further headers silently, so it gets one more. */
 export const NODE_HEADERS_MAX = HEADERS_MAX + 1;
 
 /** The fault of a request that the parser of our own server let through. */

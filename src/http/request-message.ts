@@ -29,8 +29,8 @@ export function nameRequest(req?: IncomingMessage): string {
 export type Noted = { -readonly [Member in keyof RequestMessage]: RequestMessage[Member] };
 
 /**
- * The member of a request that holds its message: a WeakMap costs a microsecond. Our own requests have
- * the member from the start, because adding it later changes their shape (measured: a tenth of a create).
+ * The member of a request that holds its message, because a WeakMap costs a microsecond. Our own requests
+ * have it from the start: added later, it changes their shape (measured: a tenth of a create).
  */
 export const NOTED: unique symbol = Symbol("plant-store:request");
 
