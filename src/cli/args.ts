@@ -51,7 +51,7 @@ export function readArgs(command: Command, words: readonly string[]): Invocation
   if (flags.has("--help")) return { args: [], options: {}, settings: [], wantsHelp: true };
   const { arguments: expected = [] } = command;
   if (args.length !== expected.length) {
-    const names = expected.map(({ placeholder }) => placeholder).join(" ") || "no argument";
+    const names = expected.join(" ") || "no argument";
     const got = args.map((word) => `"${word}"`).join(" ") || "none";
     throw new UsageError(`${command.name}: expected ${names}, got ${got}`);
   }
@@ -202,5 +202,5 @@ ${options.join("")}${details}`;
 }
 
 function usage({ name, arguments: expected = [] }: Command): string {
-  return [name, ...expected.map(({ placeholder }) => placeholder)].join(" ");
+  return [name, ...expected].join(" ");
 }

@@ -6,21 +6,10 @@
 /** The version of this program, the same as in package.json. */
 export const VERSION = "1.0.0";
 
-/** What completion offers for a value: these words, or paths. */
-export type Values = readonly string[] | "files" | "folders";
-
-/** An argument, which is required. */
-export interface Argument {
-  /** Its name in the help. */
-  readonly placeholder: string;
-  readonly values?: Values;
-}
-
 /** An option; its key in a table of options gives it a flag and a variable. */
 export interface Option<T> {
-  /** The name of the value in the help; absent for a switch, which takes no value. */
+  /** What the help shows for the value (see `Command.arguments`); absent for a switch. */
   readonly placeholder?: string;
-  readonly values?: Values;
   readonly help: string;
   /** The default, as a user would type it. */
   readonly defaultText?: string;
@@ -68,7 +57,8 @@ export interface Command<O extends Options = Options> {
   /** As typed, e.g. `token create`. */
   readonly name: string;
   readonly summary: string;
-  readonly arguments?: readonly Argument[];
+  /** What the help shows for each argument: a name, or words such as `bash|zsh`. All are required. */
+  readonly arguments?: readonly string[];
   readonly options: O;
   /** `run` calls `enterFolder` itself; for all other commands with `data`, `main` does. */
   readonly entersFolder?: boolean;

@@ -4,14 +4,7 @@
  * Both scripts have the same table of what may follow which words, made from the commands, and the
  * same function that looks up candidates. They differ in how candidates reach the shell.
  */
-import {
-  type Argument,
-  type Command,
-  defineCommand,
-  flagOf,
-  type Option,
-  UsageError,
-} from "./command.ts";
+import { type Command, defineCommand, flagOf, UsageError } from "./command.ts";
 import { printLines } from "./output.ts";
 
 const SCRIPTS = new Map([
@@ -25,7 +18,7 @@ export function definePrintCompletion(commands: () => readonly Command[]): Comma
   return defineCommand({
     name: "print completion",
     summary: "print a completion script for a shell",
-    arguments: [{ placeholder: SHELLS.join("|"), values: SHELLS }],
+    arguments: [SHELLS.join("|")],
     options: {},
     details: "For this shell, or in its start file: source <(plant-store print completion bash)",
     async run([shell = ""]) {
@@ -39,9 +32,17 @@ export function definePrintCompletion(commands: () => readonly Command[]): Comma
   });
 }
 
-/** What may be typed for a value: words, `<files>` or `<folders>`; `otherwise` for anything else. */
-function valuesOf({ values = [] }: Argument | Option<unknown>, otherwise: string): string {
-  return typeof values === "string" ? `<${values}>` : values.join(" ") || otherwise;
+/** Values that are paths, by what the help shows for them. */
+const PATHS = new Map([
+  ["FILE", "<files>"],
+  ["DIR", "<folders>"],
+  ["TARGET", "<folders>"],
+]);
+
+/** What may be typed for a value: words, paths, or `otherwise` for anything else. */
+function valuesOf(placeholder: string, otherwise: string): string {
+  if (placeholder.includes("|")) return placeholder.replaceAll("|", " ");
+  return PATHS.get(placeholder) ?? otherwise;
 }
 
 /** What may follow which words: commands, the options and arguments of one, the values of those. */
@@ -54,8 +55,8 @@ function rowsOf(commands: readonly Command[]): [words: string, candidates: strin
   const details = commands.flatMap(({ name, arguments: expected = [], options }) => [
     [` ${name}`, ["help", ...Object.keys(options)].map(flagOf).join(" ")] as const,
     ...expected.map((argument, at) => [` ${name} <${at}>`, valuesOf(argument, "")] as const),
-    ...Object.entries(options).map(([option, each]) => {
-      const values = each.placeholder === undefined ? "" : valuesOf(each, "<text>");
+    ...Object.entries(options).map(([option, { placeholder }]) => {
+      const values = placeholder === undefined ? "" : valuesOf(placeholder, "<text>");
       return [` ${name} ${flagOf(option)}`, values] as const;
     }),
   ]);

@@ -35,7 +35,7 @@ import {
 export const get = defineCommand({
   name: "get",
   summary: "print the plant with this id as a line of JSON",
-  arguments: [{ placeholder: "ID" }],
+  arguments: ["ID"],
   options: { data: DATA },
   async run([text = ""], { data }) {
     const id = parseInt64(text);
@@ -74,7 +74,7 @@ export const exportCommand = defineCommand({
 export const importCommand = defineCommand({
   name: "import",
   summary: "create the plants of a file of JSON lines; - reads standard input",
-  arguments: [{ placeholder: "FILE", values: "files" }],
+  arguments: ["FILE"],
   options: { data: DATA },
   entersFolder: true,
   details: `Stop the server first. Plants that are already stored are counted and left alone, so an
@@ -101,7 +101,7 @@ interrupted import can be run again. Exit status 3 if a line was refused.`,
 export const backup = defineCommand({
   name: "backup",
   summary: "copy the data directory into a new folder TARGET, consistently",
-  arguments: [{ placeholder: "TARGET", values: "folders" }],
+  arguments: ["TARGET"],
   options: { data: DATA },
   entersFolder: true,
   details: `The copy holds everything that was acknowledged before the backup began, and is a data

@@ -19,7 +19,6 @@ type Defaulted<T> = Option<T> & { readonly defaultText: string };
 
 export const DATA: Defaulted<string> = {
   placeholder: "DIR",
-  values: "folders",
   help: "the data directory",
   defaultText: "./data",
   supervisorVariable: "STATE_DIRECTORY", // systemd.exec(5), StateDirectory=
@@ -63,7 +62,6 @@ export const CORS_ORIGIN: Option<readonly string[]> = {
 
 export const TLS_CERT: Option<string> = {
   placeholder: "FILE",
-  values: "files",
   help: "serve HTTPS with this certificate (PEM, followed by its intermediates); SIGHUP reloads it",
   parse: parseText,
 };
@@ -105,7 +103,7 @@ export function oneOf<const Word extends string>(
     if (word === undefined) throw new UsageError(`expected ${words.join(" or ")}`);
     return word;
   };
-  return { placeholder: words.join("|"), values: words, help, parse };
+  return { placeholder: words.join("|"), help, parse };
 }
 
 /** A parser of whole numbers between two bounds, both included. */

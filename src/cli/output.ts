@@ -91,13 +91,12 @@ async function print(bytes: Buffer): Promise<void> {
  * Does not wait for the reader of an announcement.
  */
 export async function flushOutputs(): Promise<void> {
-  if (printed !== "announcement") await flush(process.stdout);
-  await flush(process.stderr);
-}
-
-/** Also resolves when the reader has gone: `watchOutputs` decides what that means. */
-async function flush(stream: NodeJS.WriteStream): Promise<void> {
-  if (stream.writableLength > 0) await new Promise((resolve) => stream.write("", resolve));
+  const streams: NodeJS.WriteStream[] = [process.stderr];
+  if (printed !== "announcement") streams.push(process.stdout);
+  for (const stream of streams) {
+    // Resolves also if the reader has gone: `watchOutputs` decides what that means.
+    if (stream.writableLength > 0) await new Promise((resolve) => stream.write("", resolve));
+  }
 }
 
 /** Rows in columns that are as wide as their widest cell. */
@@ -177,7 +176,6 @@ export async function confirm(question: string): Promise<boolean> {
 }
 
 const REDRAW_MS = 100;
-const BAR_CELLS = 24;
 let isProgressShown = false;
 let progressChangedAt = 0;
 
@@ -211,7 +209,7 @@ function clearProgress(): void {
   progressChangedAt = performance.now();
 }
 
-/** `importing [####----] 42 % of 120.0 MB, 31.0 MB/s, 3 s left`. */
+/** `importing: 42 % of 120.0 MB, 31.0 MB/s, 3 s left`. */
 export function describeProgress(
   what: string,
   bytes: number,
@@ -220,20 +218,15 @@ export function describeProgress(
 ): string {
   const perSecond = bytes / Math.max(seconds, 0.001);
   const rate = `${megabytes(perSecond)}/s`;
-  if (total === undefined) return `${what} ${megabytes(bytes)}, ${rate}`;
-  const bar = "#".repeat(Math.floor(shareOf(bytes, total) * BAR_CELLS)).padEnd(BAR_CELLS, "-");
+  if (total === undefined) return `${what}: ${megabytes(bytes)}, ${rate}`;
   const left = Math.ceil(Math.max(total - bytes, 0) / Math.max(perSecond, 1));
-  return `${what} [${bar}] ${describeShare(bytes, total)}, ${rate}, ${left} s left`;
+  return `${what}: ${describeShare(bytes, total)}, ${rate}, ${left} s left`;
 }
 
-/** `42 % of 120.0 MB`. */
+/** `42 % of 120.0 MB`; at most 100 %: a file may grow while it is read. */
 export function describeShare(bytes: number, total: number): string {
-  return `${Math.floor(shareOf(bytes, total) * 100)} % of ${megabytes(total)}`;
-}
-
-/** At most 1: a file may grow while it is read. */
-function shareOf(bytes: number, total: number): number {
-  return total === 0 ? 1 : Math.min(bytes / total, 1);
+  const share = total === 0 ? 1 : Math.min(bytes / total, 1);
+  return `${Math.floor(share * 100)} % of ${megabytes(total)}`;
 }
 
 function megabytes(bytes: number): string {

@@ -8,7 +8,7 @@ import { formatTable, printLines } from "./output.ts";
 export const tokenCreate = defineCommand({
   name: "token create",
   summary: "create a bearer token and print it, this once",
-  arguments: [{ placeholder: "NAME" }],
+  arguments: ["NAME"],
   options: {
     data: DATA,
     expires: {
@@ -18,9 +18,8 @@ export const tokenCreate = defineCommand({
       parse: parseExpiry,
     },
     scope: {
-      placeholder: "SCOPE",
-      values: SCOPES,
-      help: `what the token may do, ${SCOPES.join(" or ")}; may be given twice`,
+      placeholder: SCOPES.join("|"),
+      help: "what the token may do; may be given twice",
       defaultText: "write",
       isRepeatable: true,
       parse: parseScopes,
@@ -77,7 +76,7 @@ function describe(token: TokenRecord, now: number) {
 export const tokenRevoke = defineCommand({
   name: "token revoke",
   summary: "revoke the live token of this name",
-  arguments: [{ placeholder: "NAME" }],
+  arguments: ["NAME"],
   options: { data: DATA },
   details: "A running server refuses the token within 2 seconds.",
   async run([name = ""], { data }) {

@@ -14,7 +14,7 @@ import { integerBetween, parseSwitch, parseText } from "../../src/cli/options.ts
 const dig = defineCommand({
   name: "dig",
   summary: "dig a hole",
-  arguments: [{ placeholder: "ID" }],
+  arguments: ["ID"],
   options: {
     data: { placeholder: "DIR", help: "where", defaultText: "./data", parse: parseText },
     depthMax: {
@@ -276,7 +276,7 @@ test("suggest() has nothing to say without names", () => {
 const digHelp = defineCommand({
   name: "dig",
   summary: "dig a hole",
-  arguments: [{ placeholder: "ID" }],
+  arguments: ["ID"],
   options: {
     depthMax: { placeholder: "N", help: "how deep", defaultText: "10", parse: parseText },
     tool: { placeholder: "TOOL", help: "with what", parse: parseText },
