@@ -64,12 +64,12 @@ export interface Command<O extends Options = Options> {
   readonly entersFolder?: boolean;
   /** More help, shown below the options. */
   readonly details?: string;
-  /** Resolves with the exit status. */
+  /** Resolves with the exit status; `undefined` is 0. */
   run(
     args: readonly string[],
     options: OptionValues<O>,
     settings: readonly Setting[],
-  ): Promise<ExitStatus>;
+  ): Promise<ExitStatus | undefined>;
 }
 
 /** Infers the types of the options of a command. */

@@ -27,7 +27,6 @@ export function definePrintCompletion(commands: () => readonly Command[]): Comma
         throw new UsageError(`print completion: expected ${SHELLS.join(" or ")}, got "${shell}"`);
       }
       await printLines(script(commands()).trimEnd().split("\n"));
-      return 0;
     },
   });
 }

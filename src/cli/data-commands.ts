@@ -24,8 +24,8 @@ import { DATA, JSON_OUTPUT, switchOption } from "./options.ts";
 import {
   confirm,
   count,
+  encodeLines,
   formatTable,
-  printBytes,
   printLines,
   printListing,
   printMessage,
@@ -55,10 +55,14 @@ export const list = defineCommand({
   summary: "print every plant as a line of JSON, oldest first",
   options: { data: DATA },
   async run(_, { data }) {
-    await printListing(listLogLines(data));
-    return 0;
+    await printListing(escapeLines(listLogLines(data)));
   },
 });
+
+/** A line that was written by hand may hold what controls a terminal. */
+async function* escapeLines(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  for await (const chunk of chunks) yield encodeLines(chunk.toString().trimEnd().split("\n"));
+}
 
 export const exportCommand = defineCommand({
   name: "export",
@@ -66,8 +70,7 @@ export const exportCommand = defineCommand({
   options: { data: DATA },
   details: "What it prints can be imported: plant-store export > plants.jsonl",
   async run(_, { data }) {
-    await printBytes(exportLines(data));
-    return 0;
+    await printListing(exportLines(data));
   },
 });
 
@@ -119,7 +122,6 @@ directory: restore it by copying it back, or serve it with --data TARGET.`,
     );
     const copied = `${count(plants, "plant")}, ${count(bytes, "byte")}`;
     await printLines([`backed up ${copied}, to "${target}"`]);
-    return 0;
   },
 });
 

@@ -30,26 +30,20 @@ export function startLog(given: LogFormat | undefined, level: Level): void {
   const format = given ?? (isTerminal ? "text" : "json");
   if (format === "off") {
     // Why the process ends is printed all the same.
-    reportTo((notice) => {
-      if (notice.level === "error") printNotice(notice);
-    });
+    reportTo((notice) => notice.level === "error" && printNotice(notice));
     return;
   }
   const make = format === "json" ? jsonFormat : textFormat(wantsColours(process.env, isTerminal));
-  const writer = new LineWriter<LogEvent>(openStandardError(), orFault(make), describeLoss);
-  const isWanted = (noticed: Level) => LEVELS.indexOf(noticed) <= LEVELS.indexOf(level);
-  reportTo((notice) => {
-    if (isWanted(notice.level)) writer.write(notice);
+  const writer = new LineWriter<LogEvent>(openStandardError(), orFault(make), (lines) => {
+    const message = `dropped ${count(lines, "line")} of this log: there was no room for them`;
+    return { level: "warn", event: "log-dropped", message, fields: { lines } };
   });
+  const isWanted = (noticed: Level) => LEVELS.indexOf(noticed) <= LEVELS.indexOf(level);
+  reportTo((notice) => isWanted(notice.level) && writer.write(notice));
   if (isWanted("info")) {
     subscribe("plant-store:request", (message) => writer.write(message as RequestMessage));
   }
   process.once("exit", () => writer.end());
-}
-
-function describeLoss(lines: number): Notice {
-  const message = `dropped ${count(lines, "line")} of this log: there was no room for them`;
-  return { level: "warn", event: "log-dropped", message, fields: { lines } };
 }
 
 /** Puts a line about the fault in the place of a line that cannot be made. */
@@ -118,8 +112,8 @@ export type Format = FormatOf<LogEvent>;
 export const jsonFormat: Format = (event, time) =>
   "level" in event ? noticeInJson(event, time) : requestInJson(event, time);
 
-function noticeInJson({ level, event, message, fields = {} }: Notice, time: number): string {
-  const members = { time: formatTime(time), level, event, message, ...fields };
+function noticeInJson({ fields, ...notice }: Notice, time: number): string {
+  const members = { time: formatTime(time), ...notice, ...fields };
   const text = JSON.stringify(members, (_, value) => value ?? null);
   return escapeControls(hideTokens(text));
 }
@@ -164,11 +158,12 @@ export function textFormat(hasColours: boolean): Format {
   const paint = (colour: Colour, text: string) =>
     hasColours ? styleText(colour, text, { validateStream: false }) : text;
   const show = (text: string) => escapeControls(hideTokens(text));
-  const showNotice = ({ level, message }: Notice) => {
-    if (level === "info") return show(message);
-    const label = level === "error" ? paint("red", "error:") : paint("yellow", "warning:");
-    return `${label} ${show(message)}`;
+  const labels = {
+    error: `${paint("red", "error:")} `,
+    warn: `${paint("yellow", "warning:")} `,
+    info: "",
   };
+  const showNotice = ({ level, message }: Notice) => labels[level] + show(message);
   const showRequest = (request: RequestMessage) => {
     const { method, path, status, error, cut, durationMs, requestId, token } = request;
     const { bodyBytes, sentBytes = bodyBytes } = request;
@@ -195,13 +190,9 @@ const TOKEN_LENGTH = 47;
 /** A percent sign, however often it was encoded itself: a proxy or a reader of the log may decode. */
 const PERCENT = "%(?:25)*";
 /** What decodes to a token: each of its characters may be percent-encoded. */
-const TOKEN_FORM = new RegExp(
-  "(?:p|%70)(?:s|%73)(?:t|%74)(?:_|%5[Ff])(?:[\\w-]|%(?:2[Dd]|3[0-9]|[46][1-9A-Fa-f]|[57][0-9Aa]|5[Ff])){43}".replaceAll(
-    "%",
-    PERCENT,
-  ),
-  "g",
-);
+const START = "(?:p|%70)(?:s|%73)(?:t|%74)(?:_|%5[Ff])";
+const CHARACTER = "(?:[\\w-]|%(?:2[Dd]|3[0-9]|[46][1-9A-Fa-f]|[57][0-9Aa]|5[Ff]))";
+const TOKEN_FORM = new RegExp(`${START}${CHARACTER}{43}`.replaceAll("%", PERCENT), "g");
 
 /** A client may put its token into the path or a request id. The regular expression is slow. */
 function hideTokens(text: string): string {

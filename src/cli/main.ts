@@ -56,7 +56,7 @@ async function main(words: readonly string[]): Promise<ExitStatus> {
   if (wantsHelp) return print(describeCommand(command));
   const isEntered = options.data === undefined || command.entersFolder === true;
   const ready = isEntered ? options : { ...options, data: enterFolder(options.data) };
-  return command.run(args, ready, settings);
+  return (await command.run(args, ready, settings)) ?? 0;
 }
 
 /**

@@ -16,11 +16,11 @@ export type Level = (typeof LEVELS)[number];
 /** What the program reports to its operator: a warning, a step of its life, why it ends. */
 export interface Notice {
   readonly level: Level;
-  /** For programs: a word of [a-z-]. */
+  /** A word of [a-z-]. */
   readonly event: string;
-  /** For people: one line, never a token. */
+  /** One line, without any token. */
   readonly message: string;
-  /** More for programs; an undefined one is logged as `null`. */
+  /** More members of a JSON line; an undefined one is `null` there. */
   readonly fields?: Readonly<Record<string, string | number | undefined>>;
 }
 
@@ -57,12 +57,6 @@ export async function printLines(lines: readonly string[]): Promise<void> {
 
 /** Prints a listing that comes in chunks of whole lines; waits while the reader is slower. */
 export async function printListing(chunks: AsyncIterable<Buffer>): Promise<void> {
-  for await (const chunk of chunks)
-    await print(encodeLines(chunk.toString().trimEnd().split("\n")));
-}
-
-/** Like `printListing`, but prints the bytes unchanged. */
-export async function printBytes(chunks: AsyncIterable<Buffer>): Promise<void> {
   for await (const chunk of chunks) await print(chunk);
 }
 
@@ -72,7 +66,8 @@ export function announce(lines: readonly string[]): void {
   void print(encodeLines(lines));
 }
 
-function encodeLines(lines: readonly string[]): Buffer {
+/** Lines in which no character controls a terminal. */
+export function encodeLines(lines: readonly string[]): Buffer {
   return Buffer.from(lines.map((line) => `${escapeControls(line)}\n`).join(""));
 }
 
@@ -113,7 +108,7 @@ export function count(number: number, noun: string): string {
   return `${number} ${noun}${number === 1 ? "" : "s"}`;
 }
 
-let reporter = printNotice;
+let reporter: (notice: Notice) => void = printNotice;
 
 /** Sends notices to the log of a server from now on. */
 export function reportTo(next: (notice: Notice) => void): void {

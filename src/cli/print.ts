@@ -13,7 +13,6 @@ export const printOpenapi = defineCommand({
   options: {},
   async run() {
     await printLines(JSON.stringify(OPENAPI, undefined, 2).split("\n"));
-    return 0;
   },
 });
 
@@ -46,7 +45,6 @@ export const printSystemdUnit = defineCommand({
         ? Object.entries(units).map(([kind, text]) => `# ${FOLDER}/plant-store.${kind}\n${text}`)
         : [units[unit]];
     await printLines(text.join("\n").trimEnd().split("\n"));
-    return 0;
   },
 });
 

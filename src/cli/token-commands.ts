@@ -34,7 +34,6 @@ export const tokenCreate = defineCommand({
     }
     const expiry = expires === undefined ? {} : { expiresAt: expires };
     await printLines([await createToken(data, { name, scopes: scope, ...expiry })]);
-    return 0;
   },
 });
 
@@ -57,7 +56,6 @@ export const tokenList = defineCommand({
       return [name, scopes.join(","), state, created, expires ?? "never"];
     });
     await printLines(json ? rows.map((row) => JSON.stringify(row)) : formatTable([head, ...table]));
-    return 0;
   },
 });
 
@@ -81,6 +79,5 @@ export const tokenRevoke = defineCommand({
   details: "A running server refuses the token within 2 seconds.",
   async run([name = ""], { data }) {
     await revokeToken(data, name);
-    return 0;
   },
 });
