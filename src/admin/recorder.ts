@@ -158,16 +158,17 @@ export class Histogram {
 /** The five minutes that a person on call looks at. */
 export const HISTORY_SECONDS = 300;
 
+const NOTHING = { creates: 0, syncMsMax: 0 };
+
 /** The plants created and the longest sync in each of the last seconds. */
 export class History {
   /** By seconds since 1970; only seconds in which something happened. */
-  readonly #seconds = new Map<number, { creates: number; syncMsMax: number }>();
-  readonly #startedAt = Math.floor(Date.now() / 1000);
+  readonly #seconds = new Map<number, typeof NOTHING>();
 
   /** @param time milliseconds since 1970. */
   note(time: number, creates: number, syncMs: number): void {
     const at = Math.floor(time / 1000);
-    const second = this.#seconds.get(at) ?? { creates: 0, syncMsMax: 0 };
+    const second = this.#seconds.get(at) ?? { ...NOTHING };
     second.creates += creates;
     second.syncMsMax = Math.max(second.syncMsMax, syncMs);
     this.#seconds.set(at, second);
@@ -175,21 +176,15 @@ export class History {
     if (this.#seconds.size > HISTORY_SECONDS + 1) this.#seconds.delete(oldest);
   }
 
-  /**
-   * The oldest second first, without the current one, which would always look slow; `null` for creates
-   * before the start, and for syncs in a second without one.
-   */
+  /** The oldest second first, without the current one, which would always look slow. */
   read(time: number) {
-    const now = Math.floor(time / 1000);
+    const start = Math.floor(time / 1000) - HISTORY_SECONDS;
     const seconds = Array.from({ length: HISTORY_SECONDS }, (_, index) => {
-      const at = now - HISTORY_SECONDS + index;
-      const nothing = { creates: at < this.#startedAt ? null : 0, syncMsMax: null };
-      return this.#seconds.get(at) ?? nothing;
+      return this.#seconds.get(start + index) ?? NOTHING;
     });
-    const round = (ms: number | null) => ms && Math.round(ms * 100) / 100;
     return {
       creates: seconds.map(({ creates }) => creates),
-      syncMsMax: seconds.map(({ syncMsMax }) => round(syncMsMax)),
+      syncMsMax: seconds.map(({ syncMsMax }) => Math.round(syncMsMax * 100) / 100),
     };
   }
 }

@@ -106,18 +106,13 @@ function span(ms) {
   return seconds + " s";
 }
 
-const known = (value, format) => (value === undefined ? "–" : format(value));
-
-/** Without the seconds of which nothing is known. */
-const present = (values) => values.filter((value) => value !== null);
-
-/** Draws a bar for each second, and returns the greatest value. */
-function plot(id, values) {
-  const [top] = present(values).sort((a, b) => b - a);
+/** Draws a bar for each second, and shows the greatest value. */
+function plot(id, values, format) {
+  const top = Math.max(...values);
   const bars = values.map((value, at) =>
-    value ? "M" + (at + 0.5) + " 100v-" + (1 + (95 * value) / Math.max(1, top)).toFixed(1) : "");
+    value === 0 ? "" : "M" + (at + 0.5) + " 100v-" + (1 + (95 * value) / top).toFixed(1));
   document.querySelector("#" + id + " path").setAttribute("d", bars.join(""));
-  return top;
+  say(id + "-top", top === 0 ? "–" : format(top));
 }
 
 /** @param rows of cells, each a text and a class. */
@@ -152,13 +147,13 @@ function show(status) {
   const { history, now, refusedMsAgo } = status;
   showState(status.state, status.message);
   say("about", "version " + status.version + ", up " + span(now - status.startedAt));
-  say("plants", known(status.plants, (n) => count.format(n)));
+  say("plants", status.plants === undefined ? "–" : count.format(status.plants));
   say("log", size(status.logBytes));
   say("queue", size(status.queueBytes));
-  const last = present(history.creates.slice(-10));
-  say("rate", last.length === 0 ? "–" : decimal.format(last.reduce((a, b) => a + b) / last.length) + " /s");
-  say("creates-top", known(plot("creates", history.creates), (n) => "peak " + count.format(n) + " /s"));
-  say("syncs-top", known(plot("syncs", history.syncMsMax), (n) => "slowest " + decimal.format(n) + " ms"));
+  const recent = history.creates.slice(-10).reduce((sum, creates) => sum + creates);
+  say("rate", decimal.format(recent / 10) + " /s");
+  plot("creates", history.creates, (top) => "peak " + count.format(top) + " /s");
+  plot("syncs", history.syncMsMax, (top) => "slowest " + decimal.format(top) + " ms");
 
   say("free", size(status.freeBytes));
   say("refused", refusedMsAgo === undefined ? "no write" : "a write " + span(refusedMsAgo) + " ago");

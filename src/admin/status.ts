@@ -76,7 +76,7 @@ export function describeState(state: State, status: Status): string {
   return `${MESSAGES[state]}, ${percent} % so far`;
 }
 
-/** Times are milliseconds since 1970. Unknown figures are absent, except in the history. */
+/** Times are milliseconds since 1970. Unknown figures are absent. */
 export function readStatusDocument(sources: Sources, freeBytes: number | undefined) {
   const { status, recorder, version } = sources;
   const now = Date.now();
