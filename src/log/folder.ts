@@ -1,23 +1,22 @@
 /**
  * The entries of a data directory: opened, made durable, given to the right owner.
  *
- * Files are 0600 and folders 0700, and belong to the owner of the folder above, so that a program
- * run by root does not lock the service out. Root follows no link that the owner of a folder may
- * have put there, and changes owners through descriptors only. What is in a file is not known here.
+ * Files are 0600 and folders 0700, and belong to the owner of the folder above, so that a program run
+ * by root does not lock the service out. Root follows no link that the owner of a folder may have put
+ * there, and changes owners by descriptor only.
  */
 import fs from "node:fs";
 import fsPromises, { type FileHandle } from "node:fs/promises";
 import path from "node:path";
-import { describeSystemError, ioError } from "./system-error.ts";
+import { describeSystemError, orIoError, systemCode } from "./system-error.ts";
 
 const { O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_TRUNC } = fs.constants;
 
 /**
- * Opens a file of a data directory. A FIFO is refused: a reader of one may wait for ever. Root in a
- * folder that others may write, who may put anything in the place of a file, opens only a regular
- * file that has no other name.
+ * Opens a file of a data directory, but no FIFO, whose reader may wait for ever. In a folder that
+ * others may write to, root opens only a regular file without another name.
  *
- * @throws the system's error, or an error that says what was found.
+ * @throws the system's error, or an error that names what was found.
  */
 export async function openEntry(filePath: string, flags: number = O_RDONLY): Promise<FileHandle> {
   const isGuarded = isRootAmongOthers(path.dirname(filePath));
@@ -51,7 +50,7 @@ async function openMaybeNew(
       const handle = await fsPromises.open(filePath, (flags & ~O_CREAT) | O_NOFOLLOW);
       return { handle, isNew: false };
     } catch (error) {
-      const { code } = error as NodeJS.ErrnoException;
+      const code = systemCode(error);
       if (code === "ELOOP") throw new Error("expected a regular file, got a symbolic link");
       if (code !== "ENOENT" || (flags & O_CREAT) === 0) throw error;
     }
@@ -79,14 +78,14 @@ function takeFolderOwner(fd: number, directory: string): void {
   if (own.uid !== uid || own.gid !== gid) fs.fchownSync(fd, uid, gid);
 }
 
-/** Linux: a descriptor of a file that is not opened, such as a socket. Node has no name for it. */
+/** Linux: a descriptor of a file without opening it, such as a socket. Node does not export it. */
 const O_PATH = 0o10000000;
 
 /**
- * Gives a socket that root has bound in another user's folder to that user, who may not connect to
+ * Gives a socket that root has bound in another user's folder to that user, who could not connect to
  * it otherwise.
  *
- * @throws the system's error; not if the socket is gone.
+ * @throws the system's error, unless the socket is gone.
  */
 export function giveSocketToFolderOwner(socketPath: string): void {
   const directory = path.dirname(socketPath);
@@ -96,16 +95,16 @@ export function giveSocketToFolderOwner(socketPath: string): void {
     fd = fs.openSync(socketPath, O_PATH | O_NOFOLLOW);
     const { uid, gid } = fs.statSync(directory);
     const found = fs.fstatSync(fd);
-    // No other path: this one leads to the very file that was looked at.
+    // This path leads to the very file that was checked.
     if (found.isSocket() && found.nlink === 1) fs.chownSync(`/proc/self/fd/${fd}`, uid, gid);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+    if (systemCode(error) !== "ENOENT") throw error;
   } finally {
     if (fd !== undefined) fs.closeSync(fd);
   }
 }
 
-/** Removes an unfinished file, if there is one and the system lets it: nothing depends on it. */
+/** Removes an unfinished file if it can: nothing depends on it. */
 export function removeLeftover(filePath: string): void {
   try {
     fs.rmSync(filePath, { force: true });
@@ -117,22 +116,17 @@ export function removeLeftover(filePath: string): void {
  *
  * @throws PlantStoreError `io_error`.
  */
-export async function ensureDirectory(directory: string): Promise<{ isOpenToOthers: boolean }> {
-  try {
+export function ensureDirectory(directory: string): Promise<{ isOpenToOthers: boolean }> {
+  return orIoError(`Cannot use "${directory}" as a data directory`, async () => {
     const target = path.resolve(directory);
     for (const missing of missingDirectories(target)) await makeDirectory(missing);
     const stat = fs.statSync(target);
     if (!stat.isDirectory()) throw new Error("not a folder");
     return { isOpenToOthers: (stat.mode & 0o077) !== 0 };
-  } catch (cause) {
-    throw ioError(`Cannot use "${directory}" as a data directory`, cause);
-  }
+  });
 }
 
-/**
- * What has to be made for a folder to be there, the outermost first. One by one, because Node's
- * recursive `mkdir` reports ENOENT on a file system that is read-only.
- */
+/** The missing folders of a path, the outermost first. Each new entry has to be synced. */
 function missingDirectories(target: string): string[] {
   const parent = path.dirname(target);
   if (fs.existsSync(target) || parent === target) return [];
@@ -144,7 +138,7 @@ async function makeDirectory(directory: string): Promise<void> {
   try {
     fs.mkdirSync(directory, 0o700);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+    if (systemCode(error) !== "EEXIST") throw error;
   }
   if (process.geteuid?.() === 0) {
     const fd = fs.openSync(directory, O_DIRECTORY | O_NOFOLLOW);
@@ -157,7 +151,7 @@ async function makeDirectory(directory: string): Promise<void> {
   await syncDirectory(path.dirname(directory));
 }
 
-/** What some FUSE and network file systems answer to the fsync of any folder. */
+/** The errors of file systems that cannot sync a folder: some of FUSE and of networks. */
 const CANNOT_SYNC_FOLDERS: readonly string[] = ["EINVAL", "ENOTSUP", "ENOSYS"];
 
 /**
@@ -170,7 +164,7 @@ export async function syncDirectory(directory: string): Promise<void> {
   try {
     await handle.sync();
   } catch (cause) {
-    if (!CANNOT_SYNC_FOLDERS.includes((cause as NodeJS.ErrnoException).code ?? "")) throw cause;
+    if (!CANNOT_SYNC_FOLDERS.includes(systemCode(cause) ?? "")) throw cause;
     throw new Error(
       `the file system of "${directory}" cannot make the entries of a folder durable ` +
         `(fsync: ${describeSystemError(cause)}); use a folder on a local one, such as ext4 or XFS`,
@@ -190,10 +184,7 @@ const UNPROMISED_FILE_SYSTEMS = new Map<number, string>([
   [0x65735546, "FUSE"],
 ]);
 
-/**
- * The kind of file system that a folder is on, if neither the lock nor the durability of a sync is
- * promised there; else `undefined`.
- */
+/** The kind of the folder's file system if neither lock nor sync can be relied on there. */
 export function unpromisedFileSystem(directory: string): string | undefined {
   try {
     return UNPROMISED_FILE_SYSTEMS.get(fs.statfsSync(directory).type);

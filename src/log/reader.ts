@@ -1,63 +1,58 @@
 /**
- * The one reader of logs: recovery, listing and every command that looks at
- * the file go through here, so what a line is stands once.
+ * The only reader of logs: a start, lists and every command that looks at a log read it here.
  *
- * Reads in large blocks that end at a line feed; memory is bounded by the
- * block and the longest line. What follows the last line feed is the tail: it
- * is never given out as a line, and whoever recovers the log decides about it.
+ * It reads blocks of whole lines; memory is bounded by the block and the longest line. What follows
+ * the last line feed is the tail: it is never given as a line.
  */
-
 import { PlantStoreError } from "../core/errors.ts";
 import type { LogFile } from "./file.ts";
 import { isBlank, LINE_FEED, type LinePosition, markLength, RECORD_BYTES_MAX } from "./format.ts";
 import { ioError } from "./system-error.ts";
 
-/** With a quarter of this a scan takes a tenth longer, and an export a fifth. */
+/** Smaller blocks are slower (measured: docs/speed.md). */
 const BLOCK_BYTES = 1024 * 1024;
 
-/** Far more than a record may have: a longer line is a hole that a disk left, and fits no buffer. */
+/** Far above `RECORD_BYTES_MAX`: a longer line is a hole that a disk left, and fits no buffer. */
 const LINE_BYTES_MAX = 2 ** 29;
 
 const TOO_LONG =
-  "no line feed within 512 MiB, which no record is as long as; restore the log from a backup";
+  "no line feed within 512 MiB, longer than any record; restore the log from a backup";
 
-/** What is read from a log here. */
+/** What this reader needs of a file. */
 export type ReadableFile = Pick<LogFile, "path" | "read">;
 
-/** Where every log starts. */
+/** The first line of every log. */
 export const LOG_START: LinePosition = { offset: 0, line: 1 };
 
-/** Called for every line that is not blank, without its line feed. The buffer is only lent. */
+/** Receives every line that is not blank, without its line feed. The buffer is valid during the call. */
 export type LineVisitor = (record: Buffer, position: LinePosition) => void;
 
 /**
- * Takes a line by itself, where it can: gets the place in the block where the line
- * starts, and its number; returns where its line feed stands, or -1 to have it visited.
+ * Receives each line before the visitor: its offset in the block and its number. Returns the offset of
+ * its line feed, or -1 to leave the line to the visitor.
  */
 export type LineTaker = (start: number, line: number) => number;
 
-/** Whole lines, as they stand in the file; the position is that of the first. */
+/** Whole lines of a file; the position is that of the first. */
 export interface LineBlock extends LinePosition {
   readonly bytes: Buffer;
-  /** Where the line behind it starts: known once its lines were visited. */
+  /** Where the next line starts, once the lines were visited. */
   after?: LinePosition;
 }
 
 export interface BlockOptions {
-  /** What is read at once. */
+  /** How much is read at once. Default: 1 MiB. */
   readonly blockBytes?: number;
-  /**
-   * Whether a block is good only until the next is asked for: the first touch of new memory takes
-   * longer than to read into it. A scan of a million lines takes a third less time.
-   */
+  /** Whether a block is valid only until the next: two buffers are used again (docs/speed.md). */
   readonly isLent?: boolean;
 }
 
 /**
- * The whole lines of a file from the start of one line up to `end`, block by block.
+ * The whole lines of a file from the start of a line to `end`, in blocks. The next block is read while
+ * the consumer has one.
  *
- * @throws PlantStoreError `io_error`, also where the file ends before `end`, and `corruption` for
- * a line of more than 512 MiB.
+ * @throws PlantStoreError `io_error`, also if the file ends before `end`; `corruption` for a line of
+ * more than 512 MiB.
  */
 export async function* readBlocks(
   file: ReadableFile,
@@ -65,7 +60,6 @@ export async function* readBlocks(
   end: number,
   { blockBytes = BLOCK_BYTES, isLent = false }: BlockOptions = {},
 ): AsyncGenerator<LineBlock> {
-  // The one is read into while the other is looked at.
   const buffers = isLent ? [Buffer.allocUnsafe(blockBytes), Buffer.allocUnsafe(blockBytes)] : [];
   const readLines = (offset: number) => {
     buffers.reverse();
@@ -73,9 +67,8 @@ export async function* readBlocks(
   };
   let bytes = await readLines(start.offset);
   for (let position = start; bytes.length > 0; ) {
-    // Read while these are looked at.
     const next = readLines(position.offset + bytes.length);
-    next.catch(() => {}); // whoever has seen enough never asks for it
+    next.catch(() => {}); // a consumer that stops early never awaits it
     const block: LineBlock = { bytes, ...position };
     yield block;
     position = positionAfter(block);
@@ -84,8 +77,8 @@ export async function* readBlocks(
 }
 
 /**
- * The whole lines from the start of one on: all that end within so many bytes, or the one that is
- * longer. What is read of the line behind them is read again: joining it costs a scan a sixth more.
+ * The whole lines from `offset`, the start of a line: all that end within so many bytes, or one that
+ * is longer. The rest that was read is read again with the next block (measured: faster than a copy).
  */
 export async function readLinesAt(
   file: ReadableFile,
@@ -100,8 +93,9 @@ export async function readLinesAt(
     const chunk = length === bytes ? buffer.subarray(0, wanted) : Buffer.allocUnsafe(wanted);
     const searched = read.copy(chunk);
     const rest = chunk.subarray(searched);
-    // What is gone must not look like the end.
-    if ((await file.read(rest, offset + searched)) < rest.length) throw cutError(file);
+    if ((await file.read(rest, offset + searched)) < rest.length) {
+      throw ioError(`Cannot read "${file.path}"`, "it became shorter while it was read");
+    }
     const lineEnd =
       searched > 0 ? chunk.indexOf(LINE_FEED, searched) : chunk.lastIndexOf(LINE_FEED);
     if (lineEnd >= 0 || chunk.length < length) return chunk.subarray(0, lineEnd + 1);
@@ -110,7 +104,7 @@ export async function readLinesAt(
   }
 }
 
-/** Where a line stands; without its number where that would have to be counted from the start. */
+/** The place of a line, without its number if that is not known. */
 export interface LinePlace {
   readonly offset: number;
   readonly line?: number;
@@ -126,21 +120,14 @@ export function lineError(
   fault: string,
   cause?: unknown,
 ): PlantStoreError {
-  return new PlantStoreError(
-    "corruption",
-    `Cannot read "${path}": ${line === undefined ? "" : `line ${line}, `}byte offset ${offset}: ${fault}`,
-    { cause },
-  );
+  const place = `${line === undefined ? "" : `line ${line}, `}byte offset ${offset}`;
+  return new PlantStoreError("corruption", `Cannot read "${path}": ${place}: ${fault}`, { cause });
 }
 
-function cutError({ path }: ReadableFile): Error {
-  return ioError(`Cannot read "${path}"`, "it became shorter while it was read");
-}
-
-/** The same for bytes from anywhere; `start` is where their first line stands. */
+/** Like `readBlocks`, for bytes from anywhere. @param start the position of their first line. */
 export async function* splitLines(
   chunks: AsyncIterable<Buffer>,
-  start: LinePosition = LOG_START,
+  start = LOG_START,
 ): AsyncGenerator<LineBlock> {
   let position = start;
   let carried: Buffer[] = []; // joined only once: a line may span many chunks
@@ -158,13 +145,13 @@ export async function* splitLines(
   }
 }
 
-/** Visits the lines of a block in order, but for those that `take` takes. */
-export function visitLines(block: LineBlock, visit: LineVisitor, take: LineTaker = takeNone): void {
+/** Visits the lines of a block in order, except those that `take` takes. */
+export function visitLines(block: LineBlock, visit: LineVisitor, take?: LineTaker): void {
   const { bytes, offset } = block;
   let { line } = block;
   let start = offset === 0 ? markLength(bytes) : 0;
   while (start < bytes.length) {
-    let end = take(start, line);
+    let end = take?.(start, line) ?? -1;
     if (end < 0) {
       end = bytes.indexOf(LINE_FEED, start);
       const record = bytes.subarray(start, end);
@@ -176,20 +163,15 @@ export function visitLines(block: LineBlock, visit: LineVisitor, take: LineTaker
   block.after = { offset: offset + bytes.length, line };
 }
 
-const takeNone: LineTaker = () => -1;
-
-/** Where the line behind a block starts. */
+/** Where the line after a block starts. */
 export function positionAfter({ bytes, offset, line, after }: LineBlock): LinePosition {
   return after ?? { offset: offset + bytes.length, line: line + countLines(bytes) };
 }
 
-/** First guess at the length of a record: nearly all fit. */
+/** Nearly all records are shorter. */
 const RECORD_BYTES_GUESS = 512;
 
-/**
- * The line that starts at `offset`, without its line feed; it must end before `end`. Reads twice as
- * much as the line is long at most, or 512 bytes.
- */
+/** The line that starts at `offset` and ends before `end`, without its line feed. @throws Error if none does. */
 export async function readLineAt(file: LogFile, offset: number, end: number): Promise<Buffer> {
   const lines = await readLinesAt(file, offset, end, RECORD_BYTES_GUESS);
   if (lines.length > 0) return lines.subarray(0, lines.indexOf(LINE_FEED));
@@ -210,8 +192,8 @@ export async function endOfLines(file: ReadableFile, end: number): Promise<numbe
 }
 
 /**
- * What follows the last line feed of a log, without a byte order mark; `undefined` for nothing, or
- * for more than a record.
+ * What follows the last line feed of a log, without a byte order mark; `undefined` if nothing does,
+ * or more than a record may have.
  */
 export async function readTail(
   file: ReadableFile,
@@ -234,7 +216,7 @@ function countLines(bytes: Buffer): number {
 const SAMPLES = 16;
 const SAMPLE_BYTES = 64 * 1024;
 
-/** About how many lines there are before `end`, by samples from all over them. */
+/** About how many lines there are before `end`, from samples. */
 export async function estimateLines(file: LogFile, end: number): Promise<number> {
   const sample = Buffer.allocUnsafe(SAMPLE_BYTES);
   let lines = 0;
