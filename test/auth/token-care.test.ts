@@ -159,7 +159,7 @@ for (const [says, at] of TIMES) {
   }
 }
 
-/** Of the same length and with the same time stamp; what tells is when the system was told. */
+/** Of the same length and with the same time stamp; the only difference is when the system changed it. */
 function editInPlace(folder: string, content: string, at: Date): void {
   const changedAt = () => statSync(tokenLogPath(folder), { bigint: true }).ctimeNs;
   const before = changedAt();

@@ -22,7 +22,7 @@ const LOOK_INTERVAL_MS = 500;
 
 /**
  * A registry whose looks at the file happen when the test says so, one by one:
- * which look sees what cannot be told from outside while time passes.
+ * what each look sees cannot be known from outside while time passes.
  */
 async function openByHand(
   t: TestContext,

@@ -115,7 +115,7 @@ const SOURCES: readonly [says: string, log: string, copy: string, plants: number
     `${A}${B.trimEnd()} \r\n`,
     2,
   ],
-  ["blanks behind the last line feed", `${A}  `, A, 1],
+  ["blanks after the last line feed", `${A}  `, A, 1],
   ["CRLF endings", `${A.trimEnd()}\r\n`, `${A.trimEnd()}\r\n`, 1],
 ];
 
@@ -133,7 +133,7 @@ for (const [says, log, copied, plants] of SOURCES) {
   });
 }
 
-test("a backup leaves quarantines, old logs, locks and what else lies there behind", async (t) => {
+test("a backup does not copy quarantines, old logs, locks or other files", async (t) => {
   const folder = makeFolder(t);
   const target = join(makeFolder(t), "copy");
   writeLog(folder, `${A}torn`);
@@ -177,7 +177,7 @@ const DAMAGED: readonly [says: string, log: string, known: string | undefined][]
 ];
 
 for (const [says, log, known] of DAMAGED) {
-  test(`a backup of a log that holds ${says} is refused and leaves nothing behind`, async (t) => {
+  test(`a backup of a log that holds ${says} is refused and leaves no files`, async (t) => {
     const folder = makeFolder(t);
     const parent = makeFolder(t);
     writeLog(folder, log);
@@ -197,7 +197,7 @@ for (const [says, log, known] of DAMAGED) {
   });
 }
 
-test("a backup where there is no log is an input error and leaves nothing behind", async (t) => {
+test("a backup where there is no log is an input error and leaves no files", async (t) => {
   const parent = makeFolder(t);
   await assert.rejects(backup(makeFolder(t), join(parent, "copy")), { code: "io_error" });
   assert.deepEqual(fs.readdirSync(parent), []);
@@ -241,10 +241,12 @@ test("a backup of a log that gets shorter while it is copied is refused (fake si
   assert.deepEqual(fs.readdirSync(parent), []);
 });
 
-test("a backup tells how far its check of the copy is", async (t) => {
+test("a backup reports the progress of its check of the copy", async (t) => {
   const folder = makeFolder(t);
   writeLog(folder, A + B);
-  const told: [number, number][] = [];
-  await backup(folder, join(makeFolder(t), "copy"), (bytes, total) => told.push([bytes, total]));
-  assert.deepEqual(told, [[50, 50]]);
+  const reported: [number, number][] = [];
+  await backup(folder, join(makeFolder(t), "copy"), (bytes, total) =>
+    reported.push([bytes, total]),
+  );
+  assert.deepEqual(reported, [[50, 50]]);
 });

@@ -82,7 +82,7 @@ test("an empty log has no plants", async (t) => {
   assert.deepEqual(await collect(readPlants(folder)), []);
 });
 
-test("a log behind a path too long for a socket address is read beside its store", async (t) => {
+test("a log whose path is too long for a socket address is read beside its store", async (t) => {
   const folder = join(makeFolder(t), "long".repeat(30));
   const store = await openStore(t, folder);
   await store.create({ id: 1n, name: "a" });
@@ -148,11 +148,11 @@ const EXPORTS: readonly [says: string, log: string, exported: string][] = [
   ["a last line without its line feed", A_LINE + B_LINE.trimEnd(), A_LINE + B_LINE],
   ["one line without its line feed", A_LINE.trimEnd(), A_LINE],
   ["a byte order mark and one line without its line feed", `\ufeff${A_LINE.trimEnd()}`, A_LINE],
-  ["blanks behind the last line feed", `${A_LINE}  `, A_LINE],
+  ["blanks after the last line feed", `${A_LINE}  `, A_LINE],
 ];
 
 for (const [says, log, exported] of EXPORTS) {
-  test(`the export of ${says} holds every plant's line as it stands there`, async (t) => {
+  test(`the export of ${says} holds the line of every plant as it is in the log`, async (t) => {
     const folder = makeFolder(t);
     writeLog(folder, log);
     const bytes = Buffer.concat(await collect(exportLines(folder)));
@@ -181,7 +181,7 @@ test("beside an open store, the export ends with what is known to be durable", a
   assert.equal(Buffer.concat(await collect(exportLines(folder))).toString(), A_LINE);
 });
 
-test("the export of a damaged log is refused where the damage stands", async (t) => {
+test("the export of a damaged log ends with an error at the damaged line", async (t) => {
   const folder = makeFolder(t);
   writeLog(folder, `${A_LINE}damage\n`);
   await assert.rejects(collect(exportLines(folder)), { code: "corruption" });
@@ -189,7 +189,7 @@ test("the export of a damaged log is refused where the damage stands", async (t)
   await assert.rejects(collect(exportLines(join(folder, "none"))), { code: "io_error" });
 });
 
-test("what stands before a damaged line is exported, and the fault names path, line and byte", async (t) => {
+test("the lines before a damaged one are exported, and the fault names path, line and byte", async (t) => {
   const folder = makeFolder(t);
   const bad = Buffer.from('{"id":2,"name":"\xe9"}\n', "latin1");
   writeLog(folder, Buffer.concat([Buffer.from(`${A_LINE}\n${B_LINE}`), bad, Buffer.from(A_LINE)]));

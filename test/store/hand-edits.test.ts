@@ -37,7 +37,7 @@ async function makeStopped(t: TestContext): Promise<string> {
   return folder;
 }
 
-/** Edits behind the checkpoint: nobody is needed. `kept`: the log after the start. */
+/** Edits after the checkpoint that a start accepts by itself. `kept`: the log after the start. */
 const ADDED: readonly {
   readonly says: string;
   readonly added: string;
@@ -50,7 +50,7 @@ const ADDED: readonly {
   { says: "spaces without a line feed", added: "   ", kept: "   \n" },
   { says: "a tab and a carriage return without a line feed", added: "\t\r", kept: "\t\r\n" },
   { says: "a line in CRLF and a blank one", added: `${C.trimEnd()}\r\n\r\n`, plants: [PLANT_C] },
-  { says: "a plant that stands there already", added: A },
+  { says: "a plant that is there already", added: A },
   { says: "the beginning of a line", added: '{"id":3,', kept: "" },
 ];
 
@@ -169,7 +169,7 @@ test("a checkpoint that cannot be read is an input error, not a reason to go on 
 
 const LOST = `{"id":3,"na${"\0".repeat(1024)}"}\n`;
 
-test("sectors of zeros before the checkpoint are bit rot and refused; behind it they are settled", async (t) => {
+test("sectors of zeros before the checkpoint are bit rot and refused; after it they are mended", async (t) => {
   for (const isKnown of [true, false]) {
     const folder = makeFolder(t);
     writeLog(folder, A + LOST + B);
@@ -188,7 +188,7 @@ test("sectors of zeros before the checkpoint are bit rot and refused; behind it 
   }
 });
 
-/** How many bytes of good lines stand between the lost one and the last line. */
+/** How many bytes of good lines are between the lost one and the last line. */
 const DISTANCES: readonly [bytes: number, isSettled: boolean][] = [
   [1024 * 1024 - LOST.length, true],
   [1024 * 1024 - LOST.length + 1, false],
@@ -205,16 +205,16 @@ for (const [bytes, isSettled] of DISTANCES) {
   });
 }
 
-/** Behind a line that lost pages, what needs a person: nothing may be settled then. */
+/** What needs a person after a line that lost pages: nothing may be mended then. */
 const MIXED: readonly [says: string, log: string][] = [
   ["an unreadable line", `${A}${LOST}x\n`],
   ["a conflict with a line before it", `${A}${LOST}{"id":1,"name":"z"}\n`],
-  ["a conflict between two lines behind it", `${A}${LOST}${C}{"id":3,"name":"z"}\n`],
+  ["a conflict between two lines after it", `${A}${LOST}${C}{"id":3,"name":"z"}\n`],
   ["a conflict with a last line without its line feed", `${A}${LOST}${C}{"id":3,"name":"z"}`],
 ];
 
 for (const [says, log] of MIXED) {
-  test(`a lost batch, and behind it ${says}, is refused and left as it is`, async (t) => {
+  test(`a lost batch, and after it ${says}, is refused and left as it is`, async (t) => {
     const folder = makeFolder(t);
     writeLog(folder, log);
     for (let attempt = 0; attempt < 2; attempt++) {

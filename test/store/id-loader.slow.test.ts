@@ -52,7 +52,7 @@ const PATTERNS: readonly [says: string, id: (n: bigint) => bigint][] = [
   ["that come again in the order they came in", (n) => n % 20_000n],
 ];
 
-/** What the index and the loader are told to expect. */
+/** What the index and the loader expect. */
 const ESTIMATES: readonly [says: string, ofIndex: number, ofLoader: number][] = [
   ["as many as come", COUNT, COUNT],
   ["none", 0, 0],
@@ -135,7 +135,7 @@ test("a loader adds to what the index holds, and goes on after it was flushed", 
   await assertLoads(loader, index, { ids: [2n, 4n, INT64_MIN], offset: 160, line: 5 }, oracle);
 });
 
-test("a loader tells before it is flushed when a repeat was found in a full bucket", () => {
+test("a loader reports before it is flushed that a full bucket held a repeat", () => {
   const loader = new IdLoader(new IdIndex(0, SEED), 0);
   assert.equal(loader.hasRepeats, false);
   for (let line = 1; line <= COUNT; line++) loader.add(7n, line * LINE_BYTES, line);

@@ -54,8 +54,8 @@ const TEXTS: readonly {
   { says: "one plant without its line feed", text: A, report: reportOf(1) },
   { says: "CRLF endings", text: `${A}\r\n${B}\r\n`, report: reportOf(2) },
   { says: "CRLF endings but for the last", text: `${A}\r\n${B}`, report: reportOf(2) },
-  { says: "plants behind a byte order mark", text: `\ufeff${A}\n${B}\n`, report: reportOf(2) },
-  { says: "one plant behind a byte order mark", text: `\ufeff${A}`, report: reportOf(1) },
+  { says: "plants after a byte order mark", text: `\ufeff${A}\n${B}\n`, report: reportOf(2) },
+  { says: "one plant after a byte order mark", text: `\ufeff${A}`, report: reportOf(1) },
   { says: "blank lines", text: `\n${A}\n \t\r\n\n${B}\n\n  `, report: reportOf(2) },
   { says: "a plant twice", text: `${A}\n${B}\n${A}\n`, report: reportOf(2, 1) },
   {
@@ -75,7 +75,7 @@ const TEXTS: readonly {
     refused: [1, 3, 5, 6, 7, 9, 10],
   },
   {
-    says: "a byte order mark that stands on a later line",
+    says: "a byte order mark on a later line",
     text: `${A}\n\ufeff${B}\n`,
     report: reportOf(1, 0, 1),
     refused: [2],
@@ -137,14 +137,14 @@ test("a text that comes byte by byte is imported the same", async (t) => {
   assert.deepEqual(await importPlants(store, chunksOf(text, ...cuts)), reportOf(2, 0, 1));
 });
 
-test("an import tells how many bytes and lines it has dealt with", async (t) => {
+test("an import reports how many bytes and lines it has dealt with", async (t) => {
   const store = await openStore(t, makeFolder(t));
-  const told: [number, number][] = [];
+  const reported: [number, number][] = [];
   const text = `${A}\n${B}\n{"id":3,"name":"c"}\n`;
   await importPlants(store, chunksOf(text, 25), {
-    onProgress: (bytes, lines) => told.push([bytes, lines]),
+    onProgress: (bytes, lines) => reported.push([bytes, lines]),
   });
-  assert.deepEqual(told, [
+  assert.deepEqual(reported, [
     [20, 1],
     [70, 3],
   ]);

@@ -10,37 +10,37 @@ async function scanLog(t: TestContext, content: string, options: ScanOptions): P
   await LogScan.run(file, content.length, options);
 }
 
-test("a scan of a log full of repeats tells them while it goes on", async (t) => {
+test("a scan of a log full of repeats reports them while it goes on", async (t) => {
   const content = `{"id":1,"name":"${"x".repeat(100)}"}\n`.repeat(12_000);
   let atFirst: number | undefined;
-  let told = 0;
+  let reported = 0;
   await scanLog(t, content, {
-    onFault: () => told++,
+    onFault: () => reported++,
     onProgress: () => {
-      atFirst ??= told;
+      atFirst ??= reported;
     },
   });
   assert.ok((atFirst ?? 0) > 0, "some before the first MiB was reported");
-  assert.equal(told, 11_999);
+  assert.equal(reported, 11_999);
 });
 
-test("a scan of a log that stands in its file twice judges the repeats block by block", async (t) => {
+test("a scan of a log that was appended to itself judges the repeats block by block", async (t) => {
   const half = Array.from({ length: 60_000 }, (_, n) => `{"id":${n},"name":"plant"}\n`).join("");
-  let told = 0;
+  let reported = 0;
   const between: number[] = [];
   await scanLog(t, half + half, {
     onProgress: () => {
-      between.push(told);
-      told = 0;
+      between.push(reported);
+      reported = 0;
     },
-    onFault: () => told++,
+    onFault: () => reported++,
   });
   // The last report comes before the rest is judged; a MiB and a quarter holds some 45,000 lines.
   assert.equal(
-    between.reduce((sum, count) => sum + count, told),
+    between.reduce((sum, count) => sum + count, reported),
     60_000,
   );
-  assert.ok(Math.max(...between, told) < 50_000, between.join());
+  assert.ok(Math.max(...between, reported) < 50_000, between.join());
 });
 
 test("a scan finds every plant and every fault wherever a block ends in a line", async (t) => {

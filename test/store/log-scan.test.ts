@@ -92,7 +92,7 @@ const FAULTS: readonly {
 ];
 
 for (const { says, log, faults, records, ids } of FAULTS) {
-  test(`a scan of a log that holds ${says} tells every fault by kind and place, the first place first`, async (t) => {
+  test(`a scan of a log that holds ${says} reports every fault by kind and place, the first place first`, async (t) => {
     const { scan, faults: found } = await scanLog(t, log);
     assert.deepEqual(
       found.map(({ kind, position, bytes }) => [kind, position.line, position.offset, bytes]),
@@ -115,7 +115,7 @@ function manyLines(): string[] {
   return Array.from({ length: 40_000 }, (_, n) => `{"id":${n + 10},"name":"plant"}\n`);
 }
 
-test("a scan tells faults of every kind in the order of their places, over all blocks", async (t) => {
+test("a scan reports faults of every kind in the order of their places, over all blocks", async (t) => {
   const lines = manyLines();
   const put: readonly [number, string, LineFault["kind"]][] = [
     [2, '{"id":11,"name":"plant"}', "repeat"],
@@ -139,7 +139,7 @@ test("a scan tells faults of every kind in the order of their places, over all b
   assert.equal(scan.end.records, lines.length - 2);
 });
 
-/** A disk with a sector that cannot be read cannot be had here: this stands for its file. */
+/** FAKE: a file on a disk with a sector that cannot be read. */
 function unreadableAt(file: LogFile, sector: number): LogFile {
   const read = async (buffer: Buffer, position: number) => {
     if (position <= sector && sector < position + buffer.length)
@@ -149,7 +149,7 @@ function unreadableAt(file: LogFile, sector: number): LogFile {
   return { path: file.path, size: () => file.size(), read } as LogFile;
 }
 
-test("a scan that cannot read on tells first what it has found", async (t) => {
+test("a scan that cannot read on first reports what it has found", async (t) => {
   const rest = `${" ".repeat(2 * 1024 * 1024)}\n`;
   const content = `${A}{"id":1,"name":"b"}\n${manyLines().join("")}${rest}`;
   const file = unreadableAt(await openLog(t, content), 1_100_000);
@@ -295,15 +295,15 @@ test("a scan makes room for what a log holds at once, also where it is far longe
   }
 });
 
-test("a scan tells how far it is about once a MiB, and last of all that it is done", async (t) => {
+test("a scan reports its progress about once a MiB, and last of all that it is done", async (t) => {
   const content = longLog().join("");
-  const told: number[] = [];
-  await scanLog(t, content, { onProgress: (bytes) => told.push(bytes) });
-  assert.equal(told.at(-1), content.length);
-  assert.ok(told.length >= 2 && told.length <= content.length / 1024 / 1024 + 1);
+  const reported: number[] = [];
+  await scanLog(t, content, { onProgress: (bytes) => reported.push(bytes) });
+  assert.equal(reported.at(-1), content.length);
+  assert.ok(reported.length >= 2 && reported.length <= content.length / 1024 / 1024 + 1);
   assert.deepEqual(
-    told,
-    told.toSorted((a, b) => a - b),
+    reported,
+    reported.toSorted((a, b) => a - b),
   );
 });
 

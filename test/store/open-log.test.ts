@@ -14,7 +14,7 @@ const B = '{"id":2,"name":"b","tag":"t"}';
 const PLANT_A: NewPlant = { id: 1n, name: "a" };
 const PLANT_B: NewPlant = { id: 2n, name: "b", tag: "t" };
 
-/** Logs that a hand or a crash left behind, and that need nobody. `kept`: the log after the start. */
+/** Logs left by an editor or a crash that a start opens by itself. `kept`: the log after the start. */
 const GOOD: readonly {
   readonly says: string;
   readonly log: string;
@@ -65,7 +65,7 @@ const GOOD: readonly {
   },
   { says: "is one record without a line feed", log: A, plants: [PLANT_A], kept: `${A}\n` },
   {
-    says: "lacks its last line feed behind a carriage return",
+    says: "lacks its last line feed after a carriage return",
     log: `${A}\r`,
     plants: [PLANT_A],
     kept: `${A}\r\n`,
@@ -124,7 +124,7 @@ function readQuarantine(folder: string): string | undefined {
   return names[0] === undefined ? undefined : readFileSync(join(folder, names[0]), "utf8");
 }
 
-/** Logs that need a person. `at`: where the first fault stands. */
+/** Logs that need a person. `at`: the place of the first fault. */
 const DAMAGED: readonly {
   readonly says: string;
   readonly log: string | Buffer;
@@ -134,7 +134,7 @@ const DAMAGED: readonly {
   { says: "an unreadable first line", log: `x\n${A}\n`, at: { line: 1, byte: 0 } },
   { says: "an unreadable last line", log: `${A}\nx\n`, at: { line: 2, byte: 20 } },
   {
-    says: "an unreadable line behind blank ones",
+    says: "an unreadable line after blank ones",
     log: `${A}\n\n  \nx\n`,
     at: { line: 4, byte: 24 },
   },
@@ -214,7 +214,7 @@ test("every torn end goes to a quarantine file of its own", async (t) => {
   }
 });
 
-test("a fault far behind is named by its own line and byte", async (t) => {
+test("a fault far into the log is named by its own line and byte", async (t) => {
   const folder = makeFolder(t);
   const lines = Array.from(
     { length: 60_000 },

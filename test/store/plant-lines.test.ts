@@ -1,4 +1,4 @@
-/** The quick look at lines is held against the full rule: every line, wherever it stands. */
+/** The quick look at lines is compared with the full rule: every line, at every place. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
@@ -13,7 +13,7 @@ import { makeFolder } from "../support/folders.ts";
 import { idOfWords } from "../support/id-words.ts";
 import { logPath, writeLog } from "../support/stores.ts";
 
-/** Where a line stands, and the id of its plant where it is one. */
+/** The place of a line, and the id of its plant if it is one. */
 type Judged = readonly [place: number, line: number, id: bigint | undefined];
 
 function idOf(record: Buffer): bigint | undefined {

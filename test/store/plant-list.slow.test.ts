@@ -16,7 +16,7 @@ async function listBoth(store: PlantStore, after?: bigint): Promise<NewPlant[]> 
   return plants;
 }
 
-test("a list goes on behind any plant of a store of many blocks", async (t) => {
+test("a list goes on after any plant of a store of many blocks", async (t) => {
   const store = await openStore(t, makeFolder(t));
   const plants = Array.from({ length: 400 }, (_, index) => ({
     // Ids in no order; lines of many lengths, some of them longer than a block.
@@ -31,7 +31,7 @@ test("a list goes on behind any plant of a store of many blocks", async (t) => {
   assert.deepEqual(await listBoth(store, undefined), plants);
 });
 
-test("a stretch of the log that gives no line is told by slices without any", async (t) => {
+test("a part of the log that gives no lines yields empty slices", async (t) => {
   const folder = makeFolder(t);
   const lines = Array.from({ length: 3000 }, (_, id) =>
     encodeNewPlant({ id: BigInt(id), name: "a" }),
@@ -49,10 +49,10 @@ function encodeRaw({ id, name, tag }: NewPlant): string {
   return `{"id":${id},${members.slice(1)}`;
 }
 
-/** Each is escaped; not the first line, which is never taken as it stands. */
+/** Each is escaped; not the first line, which is never passed on as it is. */
 const ODD = ["", "\u2028", "\u007f"];
 
-test("lines have the one form of a plant, whatever it is called and whoever wrote it", async (t) => {
+test("lines have the one form of a plant, whatever its name, and by whatever program it was written", async (t) => {
   const line = fc.tuple(anyPlant, fc.constantFrom(encodeNewPlant, encodeRaw));
   const lines = fc.uniqueArray(line, { selector: ([{ id }]) => id });
   await fc.assert(

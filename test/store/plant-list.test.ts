@@ -17,18 +17,18 @@ async function listBoth(store: PlantStore, after?: bigint): Promise<NewPlant[]> 
 
 const BOTH = ["list", "listLines"] as const;
 
-test("a list behind an id that nobody has, or none can have, is refused", async (t) => {
+test("a list after an id that no plant has, or none can have, is refused", async (t) => {
   const store = await openStore(t, makeFolder(t));
   await store.create({ id: 1n, name: "a" });
   for (const list of BOTH) {
-    const behind = (after: unknown) => collect<unknown>(store[list]({ after: after as bigint }));
-    await assert.rejects(behind(2n), { code: "unknown_cursor" });
-    await assert.rejects(behind(2n ** 63n), RangeError);
-    await assert.rejects(behind(1), TypeError);
+    const listAfter = (after: unknown) => collect<unknown>(store[list]({ after: after as bigint }));
+    await assert.rejects(listAfter(2n), { code: "unknown_cursor" });
+    await assert.rejects(listAfter(2n ** 63n), RangeError);
+    await assert.rejects(listAfter(1), TypeError);
   }
 });
 
-test("a list begins behind a plant at once, however much stands before it", async (t) => {
+test("a list begins after a plant at once, however many plants come before it", async (t) => {
   const folder = makeFolder(t);
   writeLog(folder, `${"\n".repeat(2 ** 20)}{"id":1,"name":"a"}\n{"id":2,"name":"b"}\n`);
   const store = await openStore(t, folder);
@@ -65,13 +65,13 @@ for (const which of BOTH) {
     for (const plant of plants) await store.create(plant);
     const list = store[which]();
     await list.next();
-    await store.get(0n); // behind whatever else is being read
+    await store.get(0n); // after all other reads
     overwrite(logPath(folder), encodeNewPlant(plants[0] as NewPlant).length + 1, "[");
     await assert.rejects(list.next(), { code: "store_failed" });
   });
 }
 
-/** Each is escaped; not the first line, which is never taken as it stands. */
+/** Each is escaped; not the first line, which is never passed on as it is. */
 
 /** What may happen to a log of three lines under a running store. */
 const DAMAGES: readonly [says: string, damage: (log: string, line: string) => void][] = [

@@ -35,7 +35,7 @@ test("every new plant is published once, when it is durable and before its creat
   assert.equal(line, '{"id":-9223372036854775808,"name":"Färn","tag":""}\n');
 });
 
-test("a subscriber is called in the asynchronous context of whoever created the plant", async (t) => {
+test("a subscriber is called in the asynchronous context of the program that created the plant", async (t) => {
   const store = await openStore(t, makeFolder(t));
   const context = new AsyncLocalStorage<bigint>();
   const seen: unknown[] = [];
@@ -63,7 +63,7 @@ test("a plant that could not be written is not published", async (t) => {
   );
 });
 
-test("the logs of two stores in one process are told apart", async (t) => {
+test("messages name the log, so two stores in one process can be distinguished", async (t) => {
   const folders = [makeFolder(t), makeFolder(t)];
   const messages = collectMessages<CreateMessage>(t, "plant-store:create");
   for (const folder of folders) {

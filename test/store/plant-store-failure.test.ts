@@ -131,7 +131,7 @@ test("a record that is another one than the index has fails the store", async (t
   await assert.rejects(PlantStore.open(folder), { code: "corruption" });
 });
 
-test("calls leave nothing behind on the promise of a failure, which may never come", async (t) => {
+test("calls leave no callbacks on the promise of a failure, which may never come", async (t) => {
   const store = await openStore(t, makeFolder(t));
   const then = t.mock.method(store.failed, "then");
   await Promise.all([store.create({ id: 1n, name: "a" }), store.get(2n), collect(store.list())]);

@@ -15,7 +15,7 @@ test("a second open of the same folder is refused, and the first store goes on",
   const store = await openStore(t, folder, { command: "water the plants" });
   await assert.rejects(PlantStore.open(folder), (error: Error & { code?: string }) => {
     assert.equal(error.code, "locked");
-    // Whoever is turned away learns by whom.
+    // The error names the holder.
     assert.ok(error.message.includes("water the plants"));
     assert.ok(error.message.includes(String(process.pid)));
     return true;
@@ -140,7 +140,7 @@ test("what does not fit in the queue is refused as overloaded, unwritten, and fi
   assert.equal(readLog(folder), line);
 
   assert.equal(await store.create({ id: 2n, name: "b" }), "created");
-  // Told to come again, a record longer than the queue would come for ever.
+  // A client that may retry would send a record longer than the queue for ever.
   assert.equal(await store.create({ id: 3n, name: "longer" }), "created");
 });
 

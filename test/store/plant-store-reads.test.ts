@@ -44,7 +44,7 @@ test("a thousand short creates of a taken id have the long plant read a few time
   assert.ok(seen.most > 1 && seen.most <= 8, `${seen.most} at once`);
 });
 
-test("a plant is read without much of what stands behind it", async (t) => {
+test("a plant is read without much of what follows it", async (t) => {
   const store = await openStore(t, makeFolder(t));
   for (const id of [1n, 2n, 3n, 4n, 5n]) await store.create({ id, name: LONG });
   const seen = watchReads(t);
@@ -73,7 +73,7 @@ test("a replay that is being read says nothing of a store that fails meanwhile",
   try {
     renameSync(log, `${log}.away`);
     await assert.rejects(store.create({ id: 2n, name: "b" }), { code: "store_failed" });
-    renameSync(`${log}.away`, log); // so that the failure alone tells
+    renameSync(`${log}.away`, log); // so that only the failure shows it
   } finally {
     reads.release();
   }

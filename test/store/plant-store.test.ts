@@ -63,7 +63,7 @@ test("a tag of undefined is an absent tag", async (t) => {
 const OTHERS: readonly [says: string, plant: NewPlant][] = [
   ["another name", { ...FERN, name: "Ferns" }],
   ["a name in another case", { ...FERN, name: "fern" }],
-  ["a name with a space behind", { ...FERN, name: "Fern " }],
+  ["a name with a trailing space", { ...FERN, name: "Fern " }],
   ["another tag", { ...FERN, tag: "outdoor" }],
   ["an empty tag", { ...FERN, tag: "" }],
   ["no tag", { id: 7n, name: "Fern" }],
@@ -105,7 +105,7 @@ const MISTAKES: readonly [says: string, plant: unknown, error: new () => Error][
 ];
 
 for (const [says, plant, error] of MISTAKES) {
-  test(`a program that creates a plant with ${says} is told so, and nothing is written`, async (t) => {
+  test(`a program that creates a plant with ${says} gets an error, and nothing is written`, async (t) => {
     const folder = makeFolder(t);
     const store = await openStore(t, folder);
     await assert.rejects(store.create(plant as NewPlant), error);

@@ -94,7 +94,7 @@ for (const [says, log, places] of LOGS) {
 }
 
 for (const hasCheckpoint of [false, true]) {
-  const where = hasCheckpoint ? "behind its checkpoint" : "and no checkpoint";
+  const where = hasCheckpoint ? "after its checkpoint" : "and no checkpoint";
   test(`a log with any set of pages missing from its last batch, ${where}, starts and loses nothing`, async (t) => {
     const folder = makeFolder(t);
     const verdicts: Verdict[] = [];

@@ -119,7 +119,7 @@ for (const [says, log, steps] of STEPS) {
 
 test("what a killed repair had written of its new log is never used", async (t) => {
   const folder = prepare(t, DAMAGED);
-  fs.writeFileSync(`${logPath(folder)}.repaired`, '{"id":66,"name":"left behind"}\n'.repeat(3));
+  fs.writeFileSync(`${logPath(folder)}.repaired`, '{"id":66,"name":"unfinished"}\n'.repeat(3));
   await repairLog(folder, YES);
   assert.equal(snapshot(folder)["plants.jsonl"], A + B);
 });

@@ -29,7 +29,7 @@ function writeCheckpointOf(folder: string, known: string): void {
   fs.writeFileSync(checkpointPath(logPath(folder)), encodeCheckpoint(checkpoint));
 }
 
-/** Lines that differ: a plant that stands twice is one. */
+/** Lines that differ: a plant that is there twice counts once. */
 function countPlants(log: string): number {
   return new Set(log.split("\n").filter((line) => line.includes("{"))).size;
 }
@@ -88,7 +88,7 @@ for (const [says, log, known, records] of ACCEPTED) {
   });
 }
 
-/** Repairs that write a new log. `torn`: what stands behind its last line feed. */
+/** Repairs that write a new log. `torn`: what follows its last line feed. */
 const REWRITTEN: readonly {
   readonly says: string;
   readonly log: string;
@@ -283,7 +283,7 @@ const REFUSED: readonly [says: string, log: string][] = [
 ];
 
 for (const [says, log] of REFUSED) {
-  test(`repair of ${says} that is told no, or whose question fails, changes no byte`, async (t) => {
+  test(`repair of ${says} that is not confirmed, or whose question fails, changes no byte`, async (t) => {
     const folder = makeFolder(t);
     writeLog(folder, log);
     writeCheckpointOf(folder, A + B);

@@ -98,7 +98,7 @@ const CASES: readonly {
     isSound: true,
   },
   {
-    says: "lines that lost pages in a power cut, behind its checkpoint",
+    says: "lines that lost pages in a power cut, after its checkpoint",
     log: `${A}${LOST}${B}${LOST}`,
     known: A,
     report: {
@@ -222,14 +222,14 @@ for (const { says, log, known, report, isSound: sound } of CASES) {
   });
 }
 
-test("verify tells every fault with its place, and how far it is", async (t) => {
+test("verify reports every fault with its place, and its progress", async (t) => {
   const folder = makeFolder(t);
   writeLog(folder, `${A}x\n${A}{"id":1,"name":"b"}\n${LOST}`);
   const faults: LineFault[] = [];
-  const told: [number, number][] = [];
+  const reported: [number, number][] = [];
   await verifyLog(folder, {
     onFault: (fault) => faults.push(fault),
-    onProgress: (bytes, total) => told.push([bytes, total]),
+    onProgress: (bytes, total) => reported.push([bytes, total]),
   });
   assert.deepEqual(
     faults.map(({ kind, position }) => [kind, position.line, position.offset]),
@@ -241,7 +241,7 @@ test("verify tells every fault with its place, and how far it is", async (t) => 
     ],
   );
   const size = 62 + LOST.length;
-  assert.deepEqual(told, [[size, size]]);
+  assert.deepEqual(reported, [[size, size]]);
 });
 
 test("what verify calls mendable is mended by the next start, and verify finds nothing then", async (t) => {
@@ -279,7 +279,7 @@ test("a log after a clean stop matches its checkpoint; a torn checkpoint is no d
   }
 });
 
-test("beside an open store, verify reads what that knows to be durable and nothing behind it", async (t) => {
+test("beside an open store, verify reads only what the store knows to be durable", async (t) => {
   const folder = makeFolder(t);
   const store = await openStore(t, folder);
   await store.create({ id: 1n, name: "a" });
