@@ -46,6 +46,155 @@ const LATE_MS = 10_000;
 /** The headers that an answer needs once the head of its request was judged. */
 const KEPT_HEADERS = ["origin", "x-request-id", "content-length", "transfer-encoding", "expect"];
 
+/**
+ * Between two looks during a drain. A connection that owes no answer closes at the first look that
+ * finds nothing new on it: what was sent by then is answered.
+ */
+export const DRAIN_LOOK_MS = 100;
+/** A client may take 2 s during a drain to finish a request head. */
+const DRAIN_LOOKS = 20;
+
+/** All connections of a server: what a mounted listener leaves to the server around it. */
+export class Connections {
+  readonly #listener: Listener;
+  readonly #lingering: Lingering;
+  readonly #times: StandstillTimes;
+  readonly #connections = new Map<Socket, Connection>();
+  /** Lent to requests that wait, on all connections: thousands of clients may each send ten ahead. */
+  readonly #backlog = new Budget(
+    Math.max(BACKLOG_BYTES_MIN, v8.getHeapStatistics().heap_size_limit / 8),
+  );
+  readonly #lookMs: number;
+  #looking: NodeJS.Timeout | undefined;
+  #isDraining = false;
+  /** Looks of a drain that are left for request heads which still arrive. */
+  #looksLeft = DRAIN_LOOKS;
+
+  /** @throws TypeError or RangeError for a number out of its range. */
+  constructor(listener: Listener, options: Numbers) {
+    this.#listener = listener;
+    this.#lingering = listener.lingering;
+    this.#times = {
+      idleMs: readNumber(options, "keepAliveTimeoutMs"),
+      stallMs: readNumber(options, "stallTimeoutMs"),
+    };
+    this.#lookMs = readNumber(options, "connectionCheckIntervalMs");
+  }
+
+  add(socket: Socket): void {
+    const connection = new Connection(socket, this.#times, this.#backlog);
+    this.#connections.set(socket, connection);
+    socket.once("close", () => {
+      connection.end();
+      this.#connections.delete(socket);
+    });
+  }
+
+  /** Carries a request out, unless its connection closes after an earlier one. */
+  handle(req: IncomingMessage, res: ServerResponse, sendContinue?: () => void): void {
+    const { socket } = req;
+    const connection = this.#connections.get(socket);
+    if (connection === undefined) return;
+    if (connection.isFlooded) {
+      connection.isBroken = true;
+      afterAnswer(connection.res, () => this.#lingering.close(socket));
+    }
+    const hasLeft = connection.unanswered > 0 && socket.errored;
+    if (connection.isBroken || hasLeft || isLastAnswer(connection.res)) {
+      ignoreFollowing(req);
+      req.resume();
+      return;
+    }
+    const hasRoom = connection.begin(res);
+    if (this.#isDraining) closeAfter(res);
+    const fault = hasRoom ? findFramingFault(req) : overloaded();
+    if (fault === undefined) this.#listener.handle(req, res, sendContinue);
+    else this.#listener.refuse(req, res, fault);
+  }
+
+  /** The parser gave up on the bytes that arrived last, or the time for a request ran out. */
+  refuse(socket: Socket, cause: NodeJS.ErrnoException): void {
+    const connection = this.#connections.get(socket);
+    // A lingering connection was answered, and ends by its own bounds.
+    if (connection === undefined || connection.isBroken || this.#lingering.has(socket)) return;
+    const isLate = cause.code === "ERR_HTTP_REQUEST_TIMEOUT";
+    if (isLate && connection.postpone(() => this.refuse(socket, cause))) return;
+    connection.isBroken = true;
+    const fault = describeParserFault(cause);
+    const { res } = connection;
+    if (fault === undefined || !socket.writable) socket.destroy();
+    else if (res?.req.complete === false) this.#refuseBody(res, fault);
+    else if (!isLastAnswer(res)) {
+      const { rawPacket } = cause as { rawPacket?: Buffer };
+      const { cors } = this.#listener;
+      const origin = cors?.guessOrigin(rawPacket, res?.req.headers.origin);
+      const plain = errorReply(fault);
+      const reply = cors?.markReply(plain, origin) ?? plain;
+      afterAnswer(res, () => answerSocket(socket, reply, this.#lingering));
+    }
+  }
+
+  /** The fault is in the body of the last request, whose answer has its place in the order. */
+  #refuseBody(res: ServerResponse, fault: PlantStoreError): void {
+    const { req } = res;
+    if (!res.headersSent) {
+      answer({ req, res, lingering: this.#lingering }, errorReply(fault), true);
+      if (req instanceof DirectRequest) req.collector?.leave(); // the rest of the body never arrives
+    } else if (!isLastAnswer(res)) req.socket.destroy();
+  }
+
+  /** CONNECT is answered like any request, 401 or 404, and last. Node has let go of the socket. */
+  connect(req: IncomingMessage, socket: Socket): void {
+    socket.on("error", () => socket.destroy());
+    afterAnswer(this.#connections.get(socket)?.res, () => {
+      const res = new ServerResponse(req);
+      res.shouldKeepAlive = false;
+      res.assignSocket(socket);
+      res.on("finish", () => this.#lingering.close(socket));
+      this.handle(req, res);
+    });
+  }
+
+  /** Looks at every connection again and again, until `close`. */
+  open(lookMs = this.#lookMs): void {
+    this.close();
+    // After the poll phase: what has arrived by now is read first.
+    this.#looking = setInterval(() => setImmediate(() => this.#look()), lookMs).unref();
+  }
+
+  close(): void {
+    clearInterval(this.#looking);
+  }
+
+  #look(): void {
+    const isLate = this.#isDraining && --this.#looksLeft < 0;
+    for (const [socket, connection] of this.#connections) {
+      const isStill = connection.look();
+      // A connection that closes already is left to send what it has.
+      const isDone = connection.unanswered === 0 && !socket.writableEnded;
+      if (this.#isDraining && isDone && (isStill || isLate)) socket.destroy();
+    }
+  }
+
+  /**
+   * From now on the last answer of a connection closes it, and looks close those that owe no answer:
+   * Node takes a silent one, or one with half a request head, for busy.
+   */
+  drain(): void {
+    for (const connection of this.#connections.values()) {
+      closeAfter(connection.res);
+      connection.look(); // what came before does not count
+    }
+    this.#isDraining = true;
+    this.open(DRAIN_LOOK_MS);
+  }
+
+  /** Cuts every connection: Node's server waits even for those of CONNECT, which it let go of. */
+  cutAll(): void {
+    for (const socket of this.#connections.keys()) socket.destroy();
+  }
+}
+
 /** One connection: its last request, and the requests that wait for earlier answers. */
 export class Connection {
   /** Requests whose answers are not sent yet. */
@@ -182,152 +331,4 @@ function dropHeaders(req: IncomingMessage): void {
   req.headers = Object.fromEntries(KEPT_HEADERS.map((name) => [name, req.headers[name]]));
   req.rawHeaders = [];
   req.headersDistinct = {}; // Node would look for as many raw headers as there were
-}
-
-/**
- * Between two looks during a drain. A connection that owes no answer closes at the first look that
- * finds nothing new on it: what was sent by then is answered.
- */
-export const DRAIN_LOOK_MS = 100;
-/** A client may take 2 s during a drain to finish a request head. */
-const DRAIN_LOOKS = 20;
-
-/** All connections of a server: what a mounted listener leaves to the server around it. */
-export class Connections {
-  readonly #listener: Listener;
-  readonly #lingering: Lingering;
-  readonly #times: StandstillTimes;
-  readonly #connections = new Map<Socket, Connection>();
-  /** Lent to requests that wait, on all connections: thousands of clients may each send ten ahead. */
-  readonly #backlog = new Budget(
-    Math.max(BACKLOG_BYTES_MIN, v8.getHeapStatistics().heap_size_limit / 8),
-  );
-  readonly #lookMs: number;
-  #looking: NodeJS.Timeout | undefined;
-  #isDraining = false;
-  /** Looks of a drain that are left for request heads which still arrive. */
-  #looksLeft = DRAIN_LOOKS;
-
-  /** @throws TypeError or RangeError for a number out of its range. */
-  constructor(listener: Listener, options: Numbers) {
-    this.#listener = listener;
-    this.#lingering = listener.lingering;
-    this.#times = {
-      idleMs: readNumber(options, "keepAliveTimeoutMs"),
-      stallMs: readNumber(options, "stallTimeoutMs"),
-    };
-    this.#lookMs = readNumber(options, "connectionCheckIntervalMs");
-  }
-
-  add(socket: Socket): void {
-    const connection = new Connection(socket, this.#times, this.#backlog);
-    this.#connections.set(socket, connection);
-    socket.once("close", () => {
-      connection.end();
-      this.#connections.delete(socket);
-    });
-  }
-
-  /** Looks at every connection again and again, until `close`. */
-  open(lookMs = this.#lookMs): void {
-    this.close();
-    // After the poll phase: what has arrived by now is read first.
-    this.#looking = setInterval(() => setImmediate(() => this.#look()), lookMs).unref();
-  }
-
-  close(): void {
-    clearInterval(this.#looking);
-  }
-
-  #look(): void {
-    const isLate = this.#isDraining && --this.#looksLeft < 0;
-    for (const [socket, connection] of this.#connections) {
-      const isStill = connection.look();
-      // A connection that closes already is left to send what it has.
-      const isDone = connection.unanswered === 0 && !socket.writableEnded;
-      if (this.#isDraining && isDone && (isStill || isLate)) socket.destroy();
-    }
-  }
-
-  /**
-   * From now on the last answer of a connection closes it, and looks close those that owe no answer:
-   * Node takes a silent one, or one with half a request head, for busy.
-   */
-  drain(): void {
-    for (const connection of this.#connections.values()) {
-      closeAfter(connection.res);
-      connection.look(); // what came before does not count
-    }
-    this.#isDraining = true;
-    this.open(DRAIN_LOOK_MS);
-  }
-
-  /** Cuts every connection: Node's server waits even for those of CONNECT, which it let go of. */
-  cutAll(): void {
-    for (const socket of this.#connections.keys()) socket.destroy();
-  }
-
-  /** Carries a request out, unless its connection closes after an earlier one. */
-  handle(req: IncomingMessage, res: ServerResponse, sendContinue?: () => void): void {
-    const { socket } = req;
-    const connection = this.#connections.get(socket);
-    if (connection === undefined) return;
-    if (connection.isFlooded) {
-      connection.isBroken = true;
-      afterAnswer(connection.res, () => this.#lingering.close(socket));
-    }
-    const hasLeft = connection.unanswered > 0 && socket.errored;
-    if (connection.isBroken || hasLeft || isLastAnswer(connection.res)) {
-      ignoreFollowing(req);
-      req.resume();
-      return;
-    }
-    const hasRoom = connection.begin(res);
-    if (this.#isDraining) closeAfter(res);
-    const fault = hasRoom ? findFramingFault(req) : overloaded();
-    if (fault === undefined) this.#listener.handle(req, res, sendContinue);
-    else this.#listener.refuse(req, res, fault);
-  }
-
-  /** The parser gave up on the bytes that arrived last, or the time for a request ran out. */
-  refuse(socket: Socket, cause: NodeJS.ErrnoException): void {
-    const connection = this.#connections.get(socket);
-    // A lingering connection was answered, and ends by its own bounds.
-    if (connection === undefined || connection.isBroken || this.#lingering.has(socket)) return;
-    const isLate = cause.code === "ERR_HTTP_REQUEST_TIMEOUT";
-    if (isLate && connection.postpone(() => this.refuse(socket, cause))) return;
-    connection.isBroken = true;
-    const fault = describeParserFault(cause);
-    const { res } = connection;
-    if (fault === undefined || !socket.writable) socket.destroy();
-    else if (res?.req.complete === false) this.#refuseBody(res, fault);
-    else if (!isLastAnswer(res)) {
-      const { rawPacket } = cause as { rawPacket?: Buffer };
-      const { cors } = this.#listener;
-      const origin = cors?.guessOrigin(rawPacket, res?.req.headers.origin);
-      const reply = cors?.markReply(errorReply(fault), origin) ?? errorReply(fault);
-      afterAnswer(res, () => answerSocket(socket, reply, this.#lingering));
-    }
-  }
-
-  /** The fault is in the body of the last request, whose answer has its place in the order. */
-  #refuseBody(res: ServerResponse, fault: PlantStoreError): void {
-    const { req } = res;
-    if (!res.headersSent) {
-      answer({ req, res, lingering: this.#lingering }, errorReply(fault), true);
-      if (req instanceof DirectRequest) req.collector?.leave(); // the rest of the body never arrives
-    } else if (!isLastAnswer(res)) req.socket.destroy();
-  }
-
-  /** CONNECT is answered like any request, 401 or 404, and last. Node has let go of the socket. */
-  connect(req: IncomingMessage, socket: Socket): void {
-    socket.on("error", () => socket.destroy());
-    afterAnswer(this.#connections.get(socket)?.res, () => {
-      const res = new ServerResponse(req);
-      res.shouldKeepAlive = false;
-      res.assignSocket(socket);
-      res.on("finish", () => this.#lingering.close(socket));
-      this.handle(req, res);
-    });
-  }
 }
