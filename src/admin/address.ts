@@ -1,8 +1,8 @@
 /**
  * The address of the admin listener: reading it, judging who can reach it, listening on it.
  *
- * The listener asks for no token, so its address is its only protection: a Unix socket belongs to its
- * owner alone from the first moment, and one that a dead process left is replaced.
+ * The listener asks for no token, so its address is its only protection: a Unix socket belongs to
+ * its owner alone from the first moment, and one that a dead process left is replaced.
  */
 import { once } from "node:events";
 import { chmodSync, lstatSync, rmSync } from "node:fs";
@@ -43,7 +43,7 @@ export function assertAdminAddress(address: AdminAddress): void {
   }
 }
 
-/** Whether only this machine reaches it: of names, only `localhost` is sure to. @internal */
+/** Whether only this machine reaches it: of names, `localhost` alone is certain. @internal */
 export function isLocal(address: AdminAddress): boolean {
   if ("socketPath" in address) return true;
   const { host } = address;
@@ -52,9 +52,9 @@ export function isLocal(address: AdminAddress): boolean {
 }
 
 /**
- * Whether a Host header names this listener. A page of another origin can make its own name resolve to
- * this address (DNS rebinding) and read the answers, but its name is no IP address or `localhost`.
- * Only HTTP/1.0 has no Host header, which no browser sends. @internal
+ * Whether a Host header names this listener. A page of another origin can make its own name resolve
+ * to this address (DNS rebinding) and read the answers, but its name is no IP address or
+ * `localhost`. Only HTTP/1.0 has no Host header, which no browser sends. @internal
  */
 export function isOwnHost(header: string | undefined, address: AdminAddress): boolean {
   if ("socketPath" in address || header === undefined) return true; // not a browser

@@ -1,6 +1,6 @@
 /**
  * The metrics of the service and of its process, in the text format of Prometheus, version 0.0.4.
- * Names never change, as error numbers do not; those of the process are the names that dashboards know.
+ * Names never change, as error numbers do not; those of the process are known to dashboards.
  */
 import { readdirSync, readFileSync } from "node:fs";
 import { Histogram, type Recorder } from "./recorder.ts";
@@ -8,7 +8,7 @@ import { judgeState, type Sources, STATES } from "./status.ts";
 
 type Labels = Readonly<Record<string, string | number>>;
 type Sample = readonly [labels: Labels, value: number | Histogram];
-/** Values by `NAME TYPE HELP`: one without labels, several with labels, or none if it is unknown. */
+/** Values by `NAME TYPE HELP`: one without labels, several with labels, none if unknown. */
 type Metrics = Readonly<Record<string, number | Histogram | readonly Sample[] | undefined>>;
 
 /** @param freeBytes of the disk, if known. */

@@ -133,7 +133,7 @@ export class Recorder {
   }
 }
 
-/** Counts of values by size: a bucket counts the values up to its bound that no earlier one counts. */
+/** Counts of values by size; a bucket has the values between the earlier bound and its own. */
 export class Histogram {
   readonly buckets: readonly { readonly le: number; count: number }[];
   count = 0;

@@ -1,11 +1,11 @@
 /**
  * The operator's own listener, beside the service: health, metrics, status.
  *
- * It starts before the store is open, so that a long start can be watched, and closes last. It sees the
- * `Status` port and the diagnostics channels, and nothing of the store. It keeps no process alive.
+ * It starts before the store is open, so that a long start can be watched, and closes last. It sees
+ * the `Status` port and the channels, and nothing of the store. It keeps no process alive.
  *
- * It reads only: GET and HEAD, no bodies, no tokens. Pages of other origins cannot read an answer, and a
- * host name of theirs that resolves to this machine is refused.
+ * It reads only: GET and HEAD, no bodies, no tokens. Pages of other origins cannot read an answer,
+ * and a host name of theirs that resolves to this machine is refused.
  */
 import http, { type Server } from "node:http";
 import { publishWarning } from "../core/channels.ts";
@@ -42,7 +42,7 @@ const HEADERS = {
   "X-Frame-Options": "DENY",
 };
 
-/** The channels belong to the process, so figures of several servers in one process are added up. */
+/** Its figures are those of the process: the channels add up the servers in it. */
 export class AdminServer {
   /** Where it listens: `http://127.0.0.1:9180`, or `unix:` and a path. */
   readonly url: string;

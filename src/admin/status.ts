@@ -1,4 +1,4 @@
-/** What the answers are made from, the state of the service, and the document of the status page. */
+/** What the answers are made from: the figures, the state, the document of the status page. */
 import { setTimeout } from "node:timers/promises";
 import { NUMBER_OPTIONS } from "../core/options.ts";
 import type { Status } from "../core/services.ts";
@@ -21,8 +21,8 @@ export class Sources {
   }
 
   /**
-   * The free room on the disk; `undefined` if it is unknown, or not known in time. Questions share one
-   * answer, because each holds a thread of the pool, which creates need too. Rejects like
+   * The free room on the disk; `undefined` if it is unknown, or not known in time. Questions share
+   * one answer, because each holds a thread of the pool, which creates need too. Rejects like
    * `Status.freeBytes`.
    */
   async freeBytes(): Promise<number | undefined> {
@@ -51,9 +51,9 @@ export type State = keyof typeof MESSAGES;
 export const STATES = Object.keys(MESSAGES);
 
 /**
- * After a refused write the store is out of disk for this long, and after that as long as the disk has
- * no room, unless a later write succeeds. Then it is ready again: a load balancer that sent nothing
- * more would never learn that writes succeed.
+ * After a refused write the store is out of disk for this long, and after that as long as the disk
+ * has no room, unless a later write succeeds. Then it is ready again: a load balancer that sent
+ * nothing more would never learn that writes succeed.
  */
 const REFUSAL_COUNTS_MS = 10_000;
 

@@ -16,7 +16,7 @@ const BEARER_ATTEMPT = /^bearer +[^ ]/i;
 
 export class Authenticator {
   readonly #tokens: TokenVerifier;
-  /** The header accepted last on each connection: hashing every token costs a tenth of a request. */
+  /** The last header accepted on each connection: hashing a token costs a tenth of a request. */
   readonly #accepted = new WeakMap<Socket, { header: string; verified: VerifiedToken }>();
 
   constructor(tokens: TokenVerifier) {
@@ -26,8 +26,8 @@ export class Authenticator {
   /**
    * Returns the owner of the token; a promise only if the token check returns one.
    *
-   * @throws PlantStoreError `missing_token` or `invalid_token`, and what the check throws; rejects with
-   * these once the result is a promise.
+   * @throws PlantStoreError `missing_token` or `invalid_token`, and what the check throws; rejects
+   * with these once the result is a promise.
    */
   authenticate(req: IncomingMessage): VerifiedToken | Promise<VerifiedToken> {
     const header = readAuthorization(req);

@@ -1,7 +1,7 @@
 /**
  * Lets pages of named origins use the service from a browser (the CORS protocol of the Fetch
- * standard); off unless origins are named. Requests of other pages are answered as without CORS, and
- * the browser keeps the answers from them. Cookies play no part, so `*` permits no more than it says.
+ * standard); off unless origins are named. Requests of other pages are answered as without CORS,
+ * and the browser keeps the answers from them. Cookies play no part, so `*` is safe.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { ANY_ORIGIN, assertOrigins } from "../core/options.ts";
@@ -13,8 +13,8 @@ const EXPOSED = "ETag, Link, Retry-After, WWW-Authenticate, X-Request-Id";
 const METHODS = new Set(RESOURCES.flatMap(({ operations }) => [...operations.keys()]));
 
 /**
- * What a page may send to any path below the base path, so that it can read a 404 and a 405. Chromium
- * remembers a preflight for two hours at most.
+ * What a page may send to any path below the base path, so that it can read a 404 and a 405.
+ * Chromium remembers a preflight for two hours at most.
  */
 export const PREFLIGHT_REPLY = emptyReply(204, {
   "Access-Control-Allow-Methods": [...METHODS].join(", "),
@@ -29,7 +29,7 @@ export class Cors {
     this.#origins = new Set(origins);
   }
 
-  /** @returns `undefined` without origins. @throws TypeError or RangeError for an invalid origin. */
+  /** @returns `undefined` without origins. @throws TypeError or RangeError for an invalid one. */
   static of(origins: readonly string[] | undefined): Cors | undefined {
     if (origins === undefined) return undefined;
     assertOrigins(origins);
@@ -51,9 +51,9 @@ export class Cors {
   }
 
   /**
-   * The likely origin of bytes that did not become a request: the last `Origin` in the packet, because
-   * good requests may precede the bad one; else the only origin that is named; else that of the
-   * connection's last request. A wrong guess shows nothing to anybody.
+   * The likely origin of bytes that did not become a request: the last `Origin` in the packet,
+   * because good requests may precede the bad one; else the only origin that is named; else that of
+   * the connection's last request. A wrong guess shows nothing to anybody.
    */
   guessOrigin(packet: Buffer | undefined, last: string | undefined): string | undefined {
     const said = (packet?.toString("latin1") ?? "").matchAll(/\norigin:[ \t]*(\S+)/gi);

@@ -1,9 +1,9 @@
 /**
  * What a list asks for: how many plants, after which one, and as a page or as a stream.
  *
- * The cursor is an id, because ids never change: it stays good after a repair or a restore, which move
- * the bytes of the log, works with any store, and a client can take it from the last plant it has.
- * Other parameters are ignored.
+ * The cursor is an id, because ids never change: it stays good after a repair or a restore, which
+ * move the bytes of the log, works with any store, and a client can take it from the last plant it
+ * has. Other parameters are ignored.
  */
 import type { IncomingMessage } from "node:http";
 import { PlantStoreError } from "../core/errors.ts";
@@ -54,8 +54,8 @@ export function wantsStream({ headers, httpVersion }: IncomingMessage): boolean 
 const QUALITY = /^[ \t]*q[ \t]*=[ \t]*(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)[ \t]*$/i;
 
 /**
- * The quality of a media type by RFC 9110 section 12.5.1: that of the most exact range that fits it.
- * Where no range fits it is 0, but no request fails for that (section 12.4.1).
+ * The quality of a media type by RFC 9110 section 12.5.1: that of the most exact range that fits
+ * it. Where no range fits it is 0, but no request fails for that (section 12.4.1).
  */
 function qualityOf(accept: string, type: string): number {
   const ranges = [type, type.replace(/\/.*/, "/*"), "*/*"]; // the most exact one first

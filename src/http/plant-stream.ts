@@ -1,10 +1,10 @@
 /**
  * All plants as a stream of JSON lines (`application/x-ndjson`).
  *
- * A stream holds one slice, and reads the next when the socket has taken it. So a client that does not
- * read costs its lease and no more, and reading ends when the client leaves. The streams of a listener
- * take turns, one slice each, and rest while plants are created. A stream that fails is cut without
- * its last chunk, so that no client takes a part for the whole.
+ * A stream holds one slice, and reads the next when the socket has taken it. So a client that does
+ * not read costs its lease and no more, and reading ends when the client leaves. The streams of a
+ * listener take turns, one slice each, and rest while plants are created. A stream that fails is
+ * cut without its last chunk, so that no client takes a part for the whole.
  */
 import { setImmediate, setTimeout } from "node:timers/promises";
 import { publishWarning } from "../core/channels.ts";
@@ -20,10 +20,10 @@ import { nameRequest, publishAnswer } from "./request-message.ts";
 /** Encoding this much takes about a millisecond. */
 const SLICE_CHARACTERS = 32 * 1024;
 
-/** Copies of a slice of long plants in memory until it is sent: its block, slice, text and bytes. */
+/** Copies of a slice of long plants in memory until it is sent: block, slice, text, bytes. */
 const HELD_SLICES = 4;
 
-/** A slice takes half a millisecond, so all streams together get 3 % of a server busy with creates. */
+/** A slice takes half a millisecond, so streams get 3 % of a server busy with creates. */
 const REST_MS_MAX = 16;
 
 /** Makes the streams of a listener take turns and give way to creates. */

@@ -1,8 +1,8 @@
 /**
  * The operations that read: one plant, a page of plants, or a stream of all (http/plant-stream).
  *
- * They are additions to the interface, for tokens with the scope `read`. A page is a JSON array of at
- * most `limit` plants and about 1 MiB. Ids are written digit for digit.
+ * They are additions to the interface, for tokens with the scope `read`. A page is a JSON array of
+ * at most `limit` plants and about 1 MiB. Ids are written digit for digit.
  */
 import { createHash } from "node:crypto";
 import { PlantStoreError } from "../core/errors.ts";
@@ -17,7 +17,7 @@ import { StreamPace, sendStream, sliceLines } from "./plant-stream.ts";
 import { emptyReply, okReply, type Reply } from "./reply.ts";
 import { trimSpace } from "./request-head.ts";
 
-/** The memory for a plant is known only after it is read, so the plants read at once are limited. */
+/** A plant is read before its length is known, so the plants read at once are limited. */
 const PLANTS_READING_MAX = 32;
 /** Pages, and slices of streams. */
 const LISTS_READING_MAX = 8;

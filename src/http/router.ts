@@ -1,8 +1,9 @@
 /**
  * Finds the operation that a request is for.
  *
- * Paths are compared exactly: no decoding, no trailing slash, the query ignored, ids in canonical form
- * only. A target may be a path or a URL, `/plants` or `http://host/plants` (RFC 9112 section 3.2).
+ * Paths are compared exactly: no decoding, no trailing slash, the query ignored, ids in canonical
+ * form only. A target may be a path or a URL, `/plants` or `http://host/plants` (RFC 9112 section
+ * 3.2).
  */
 import { PlantStoreError } from "../core/errors.ts";
 import { parseCanonicalInt64 } from "../core/int64.ts";
