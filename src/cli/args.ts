@@ -62,7 +62,7 @@ export function readArgs(command: Command, words: readonly string[]): Invocation
   return { args, options, settings, wantsHelp: false };
 }
 
-const HELP: Option<never> = { help: "", parse: () => undefined as never };
+const HELP: Option<boolean> = { help: "", expected: "", parse: () => true };
 
 /** Not by Node's `parseArgs`, which takes a negative number for flags. */
 function splitWords(command: Command, words: readonly string[]) {
@@ -131,12 +131,12 @@ function readSetting(name: string, option: Option<unknown>, flag: string | undef
     const isUnset = unset === undefined;
     return { name, value: undefined, text: unset ?? "-", source: isUnset ? "not set" : "default" };
   }
+  let value: unknown;
   try {
-    return { name, value: option.parse(text), text, source };
-  } catch (error) {
-    if (!(error instanceof UsageError)) throw error;
-    throw new UsageError(`${source}: ${error.message}, got "${text}"`);
-  }
+    value = option.parse(text);
+  } catch {} // a parser of the library
+  if (value !== undefined) return { name, value, text, source };
+  throw new UsageError(`${source}: expected ${option.expected}, got "${text}"`);
 }
 
 function hint(nearest: string | undefined): string {

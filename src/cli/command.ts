@@ -19,8 +19,10 @@ export interface Option<T> {
   readonly supervisorVariable?: string;
   /** May be given several times; `parse` then gets the values separated by commas. */
   readonly isRepeatable?: boolean;
-  /** @throws UsageError saying what was expected. */
-  readonly parse: (text: string) => T;
+  /** What a value must be, for the message about a wrong one. */
+  readonly expected: string;
+  /** Returns `undefined`, or throws, if the text is no such value. */
+  readonly parse: (text: string) => T | undefined;
 }
 
 // biome-ignore lint/suspicious/noExplicitAny: a table of options of different types
@@ -29,7 +31,7 @@ export type Options = Readonly<Record<string, Option<any>>>;
 /** The value of every option; `undefined` if it was not given and has no default. */
 export type OptionValues<O extends Options> = {
   readonly [Name in keyof O]:
-    | ReturnType<O[Name]["parse"]>
+    | Exclude<ReturnType<O[Name]["parse"]>, undefined>
     | (O[Name] extends { readonly defaultText: string } ? never : undefined);
 };
 

@@ -11,7 +11,7 @@ import https from "node:https";
 import { urlToHttpOptions } from "node:url";
 import { type AdminAddress, formatAdminAddress, formatHostPort } from "../core/host-port.ts";
 import { defineCommand, flagOf, type OptionValues, type Setting, UsageError } from "./command.ts";
-import { ADMIN, BASE_PATH, HOST, integerBetween, PORT, TLS_CERT } from "./options.ts";
+import { ADMIN, BASE_PATH, HOST, integer, PORT, TLS_CERT } from "./options.ts";
 import { printLines } from "./output.ts";
 
 /** More than any answer of ours. */
@@ -22,6 +22,7 @@ const SERVICE = {
   url: {
     placeholder: "URL",
     help: "the server's base URL; if not given, made of the four options below",
+    expected: "a URL such as http://127.0.0.1:8080, without user, query or fragment",
     parse: parseUrl,
   },
   host: { ...HOST, help: "the address the server listens on" },
@@ -33,10 +34,8 @@ const OPTIONS = {
   ...SERVICE,
   admin: { ...ADMIN, help: "ask the admin listener there whether the server is ready, instead" },
   timeoutMs: {
-    placeholder: "MS",
-    help: "how long an answer may take",
+    ...integer("MS", "how long an answer may take", { min: 1, max: 600_000 }),
     defaultText: "2000",
-    parse: integerBetween(1, 600_000),
   },
 };
 
@@ -131,12 +130,8 @@ function baseUrl({ host, port, basePath = "", tlsCert }: OptionValues<typeof OPT
   return `${scheme}://${formatHostPort(reached, port)}${basePath}`;
 }
 
-function parseUrl(text: string): string {
-  // Without user, query and fragment, which would not be sent.
-  if (!/^https?:\/\/[^/@?#]+(\/[^?#]*)?$/.test(text) || !URL.canParse(text)) {
-    throw new UsageError(
-      "expected a URL such as http://127.0.0.1:8080, without user, query or fragment",
-    );
-  }
-  return text.replace(/\/+$/, "");
+/** Without user, query and fragment, which would not be sent. */
+function parseUrl(text: string): string | undefined {
+  const isBase = /^https?:\/\/[^/@?#]+(\/[^?#]*)?$/.test(text) && URL.canParse(text);
+  return isBase ? text.replace(/\/+$/, "") : undefined;
 }

@@ -12,6 +12,7 @@ import {
   PORT,
   switchOption,
   TLS_CERT,
+  textOption,
 } from "./options.ts";
 import { formatTable, LEVELS } from "./output.ts";
 
@@ -21,7 +22,7 @@ export const SERVE_OPTIONS = {
   port: PORT,
   basePath: BASE_PATH,
   tlsCert: TLS_CERT,
-  tlsKey: { ...TLS_CERT, help: "the private key of the certificate (PEM, not encrypted)" },
+  tlsKey: textOption("FILE", "the private key of the certificate (PEM, not encrypted)"),
   firstToken: switchOption(
     "create a token if there is no live one, and print it once with a curl command",
   ),

@@ -2,7 +2,7 @@
 import { isTokenName, SCOPES, type Scope } from "../core/services.ts";
 import { createToken, isLive, listTokens, revokeToken, type TokenRecord } from "../index.ts";
 import { defineCommand, UsageError } from "./command.ts";
-import { DATA, JSON_OUTPUT, parseExpiry } from "./options.ts";
+import { DATA, EXPIRES, JSON_OUTPUT } from "./options.ts";
 import { formatTable, printLines } from "./output.ts";
 
 export const tokenCreate = defineCommand({
@@ -11,17 +11,13 @@ export const tokenCreate = defineCommand({
   arguments: ["NAME"],
   options: {
     data: DATA,
-    expires: {
-      placeholder: "TIME",
-      help: "when the token expires, such as 90d or 2030-01-31",
-      unset: "never",
-      parse: parseExpiry,
-    },
+    expires: EXPIRES,
     scope: {
       placeholder: SCOPES.join("|"),
       help: "what the token may do; may be given twice",
       defaultText: "write",
       isRepeatable: true,
+      expected: SCOPES.join(" or "),
       parse: parseScopes,
     },
   },
@@ -37,11 +33,10 @@ export const tokenCreate = defineCommand({
   },
 });
 
-function parseScopes(text: string): readonly Scope[] {
+function parseScopes(text: string): readonly Scope[] | undefined {
   const wanted = text.split(",");
-  const scopes = SCOPES.filter((scope) => wanted.includes(scope));
-  if (wanted.every((word) => SCOPES.some((scope) => scope === word))) return scopes;
-  throw new UsageError(`expected ${SCOPES.join(" or ")}`);
+  const isKnown = wanted.every((word) => SCOPES.some((scope) => scope === word));
+  return isKnown ? SCOPES.filter((scope) => wanted.includes(scope)) : undefined;
 }
 
 export const tokenList = defineCommand({

@@ -8,7 +8,7 @@ import {
   suggest,
 } from "../../src/cli/args.ts";
 import { defineCommand, UsageError, variableOf } from "../../src/cli/command.ts";
-import { integerBetween, parseSwitch, parseText } from "../../src/cli/options.ts";
+import { integer, switchOption, textOption } from "../../src/cli/options.ts";
 
 /** One option of each kind, and one argument. */
 const dig = defineCommand({
@@ -16,15 +16,10 @@ const dig = defineCommand({
   summary: "dig a hole",
   arguments: ["ID"],
   options: {
-    data: { placeholder: "DIR", help: "where", defaultText: "./data", parse: parseText },
-    depthMax: {
-      placeholder: "N",
-      help: "how deep",
-      defaultText: "10",
-      parse: integerBetween(0, 99),
-    },
-    tool: { placeholder: "TOOL", help: "with what", isRepeatable: true, parse: parseText },
-    json: { help: "as JSON", parse: parseSwitch },
+    data: { ...textOption("DIR", "where"), defaultText: "./data" },
+    depthMax: { ...integer("N", "how deep", { min: 0, max: 99 }), defaultText: "10" },
+    tool: { ...textOption("TOOL", "with what"), isRepeatable: true },
+    json: switchOption("as JSON"),
   },
   run: async () => 0,
 });
@@ -278,9 +273,9 @@ const digHelp = defineCommand({
   summary: "dig a hole",
   arguments: ["ID"],
   options: {
-    depthMax: { placeholder: "N", help: "how deep", defaultText: "10", parse: parseText },
-    tool: { placeholder: "TOOL", help: "with what", parse: parseText },
-    json: { help: "as JSON", parse: parseSwitch },
+    depthMax: { ...textOption("N", "how deep"), defaultText: "10" },
+    tool: textOption("TOOL", "with what"),
+    json: switchOption("as JSON"),
   },
   details: "The hole stays open.",
   run: async () => 0,

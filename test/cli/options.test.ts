@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { UsageError } from "../../src/cli/command.ts";
-import { integerBetween, parseExpiry, parseSwitch, parseText } from "../../src/cli/options.ts";
+import { EXPIRES, integer, switchOption, textOption } from "../../src/cli/options.ts";
 
 const NOW = Date.parse("2026-01-01T00:00:00Z");
 const DAY_MS = 86_400_000;
@@ -28,9 +27,9 @@ const EXPIRIES: readonly [text: string, time: number][] = [
 ];
 
 for (const [text, time] of EXPIRIES) {
-  test(`parseExpiry() reads ${text} as ${new Date(time).toISOString()}`, (t) => {
+  test(`an expiry of ${text} is ${new Date(time).toISOString()}`, (t) => {
     stopClock(t);
-    assert.equal(parseExpiry(text), time);
+    assert.equal(EXPIRES.parse(text), time);
   });
 }
 
@@ -69,9 +68,9 @@ const NO_EXPIRIES = [
 ];
 
 for (const text of NO_EXPIRIES) {
-  test(`parseExpiry() refuses ${JSON.stringify(text)}`, (t) => {
+  test(`an expiry is never ${JSON.stringify(text)}`, (t) => {
     stopClock(t);
-    assert.throws(() => parseExpiry(text), UsageError);
+    assert.equal(EXPIRES.parse(text), undefined);
   });
 }
 
@@ -82,8 +81,8 @@ for (const [min, max, text, value] of [
   [1, 99, "007", 7],
   [0, 999_999_999_999_999, "999999999999999", 999_999_999_999_999],
 ] as const) {
-  test(`integerBetween(${min}, ${max}) reads ${text}`, () => {
-    assert.equal(integerBetween(min, max)(text), value);
+  test(`an option from ${min} to ${max} takes ${text}`, () => {
+    assert.equal(integer("N", "", { min, max }).parse(text), value);
   });
 }
 
@@ -105,8 +104,8 @@ for (const [min, max, text] of [
   [0, 99, "NaN"],
   [0, Number.POSITIVE_INFINITY, "9007199254740993"],
 ] as const) {
-  test(`integerBetween(${min}, ${max}) refuses ${JSON.stringify(text)}`, () => {
-    assert.throws(() => integerBetween(min, max)(text), UsageError);
+  test(`an option from ${min} to ${max} refuses ${JSON.stringify(text)}`, () => {
+    assert.equal(integer("N", "", { min, max }).parse(text), undefined);
   });
 }
 
@@ -116,18 +115,18 @@ for (const [text, value] of [
   ["false", false],
   ["0", false],
 ] as const) {
-  test(`parseSwitch() reads ${text} as ${value}`, () => {
-    assert.equal(parseSwitch(text), value);
+  test(`a switch is ${value} for ${text}`, () => {
+    assert.equal(switchOption("").parse(text), value);
   });
 }
 
 for (const text of ["", "yes", "TRUE", "2", "on", " 1"]) {
-  test(`parseSwitch() refuses ${JSON.stringify(text)}`, () => {
-    assert.throws(() => parseSwitch(text), UsageError);
+  test(`a switch refuses ${JSON.stringify(text)}`, () => {
+    assert.equal(switchOption("").parse(text), undefined);
   });
 }
 
-test("parseText() takes any text but none", () => {
-  assert.equal(parseText(" a b "), " a b ");
-  assert.throws(() => parseText(""), UsageError);
+test("an option of text takes any but an empty one", () => {
+  assert.equal(textOption("T", "").parse(" a b "), " a b ");
+  assert.equal(textOption("T", "").parse(""), undefined);
 });
