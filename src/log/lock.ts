@@ -28,7 +28,7 @@ import path from "node:path";
 import { PlantStoreError } from "../core/errors.ts";
 import { SOCKET_PATH_BYTES_MAX } from "../core/options.ts";
 import { giveSocketToFolderOwner, unpromisedFileSystem } from "./folder.ts";
-import { describeSystemError, ioError } from "./system-error.ts";
+import { describeSystemError, ioError, orIoError, systemCode } from "./system-error.ts";
 
 /** The answer of a holder: one line of JSON, at most 4 KiB, within 1 s. */
 interface LockHolder {
@@ -117,7 +117,7 @@ export class DirectoryLock {
       return claimed;
     } catch (cause) {
       if (cause instanceof PlantStoreError) throw cause;
-      throw UNSUPPORTED.includes((cause as NodeJS.ErrnoException).code)
+      throw UNSUPPORTED.has(systemCode(cause))
         ? unsupportedError(directory, describeSystemError(cause))
         : ioError(`Cannot lock "${directory}"`, cause);
     } finally {
@@ -162,7 +162,7 @@ export async function askDurableBytes(
  */
 export async function askHolder(directory: string, name: string): Promise<LockHolder | undefined> {
   const folder = new LockFolder(directory, name);
-  try {
+  const asking = orIoError(`Cannot ask who uses "${directory}"`, async () => {
     for (let highest = folder.highest(); ; ) {
       const answer = await ask(folder, highest);
       if (typeof answer === "object") return answer;
@@ -171,12 +171,8 @@ export async function askHolder(directory: string, name: string): Promise<LockHo
       highest = folder.highest();
       if (highest === asked) return undefined; // else a process has taken the next number
     }
-  } catch (cause) {
-    if (cause instanceof PlantStoreError) throw cause;
-    throw ioError(`Cannot ask who uses "${directory}"`, cause);
-  } finally {
-    folder.close();
-  }
+  });
+  return asking.finally(() => folder.close());
 }
 
 /** What another process's socket answered; `foreign`: its user is not trusted. */
@@ -188,8 +184,11 @@ async function claim(
   server: net.Server,
   since: string,
 ): Promise<Entry | Answer> {
-  const mine = folder.temporaryName();
-  await listen(server, folder.addressOf(mine));
+  const mine = `${TEMPORARY}${randomBytes(6).toString("hex")}`;
+  // No mode: a chmod follows a link that was put in the socket's place, and a umask is for all
+  // threads. The owner and root may connect.
+  server.listen({ path: folder.addressOf(mine), exclusive: true });
+  await once(server, "listening");
   giveSocketToFolderOwner(folder.pathOf(mine));
   const highest = folder.highest();
   const answer = await ask(folder, highest);
@@ -197,7 +196,7 @@ async function claim(
   const next = highest + 1;
   const isFirst = folder.link(mine, next) && folder.highest() === next;
   if (!isFirst) return ask(folder, folder.highest());
-  const entry = new Entry(folder.pathOf(folder.nameOf(next)));
+  const entry = new Entry(folder.pathOf(next));
   const reached = await ask(folder, next);
   if (!entry.isThere()) return "dead"; // it was swept away; the file system is not to blame
   if (reached === "dead") {
@@ -212,13 +211,13 @@ async function claim(
 }
 
 /** The errors of a file system without sockets or hard links. */
-const UNSUPPORTED: readonly (string | undefined)[] = [
+const UNSUPPORTED = new Set<string | undefined>([
   "EPERM",
   "ENOTSUP",
   "EOPNOTSUPP",
   "ENOSYS",
   "EINVAL",
-];
+]);
 
 function unsupportedError(directory: string, why: string): PlantStoreError {
   const kind = unpromisedFileSystem(directory);
@@ -258,17 +257,9 @@ function answerWith({ command, durableBytes }: LockOptions, since: string): net.
   return server;
 }
 
-async function listen(server: net.Server, address: string): Promise<void> {
-  const listening = once(server, "listening");
-  // No mode: a chmod follows a link that was put in the socket's place, and a umask is for all
-  // threads. The owner and root may connect.
-  server.listen({ path: address, exclusive: true });
-  await listening;
-}
-
 /** Asks the socket with this number; no socket has the number 0. */
 async function ask(folder: LockFolder, number: number): Promise<Answer> {
-  const address = folder.addressOf(folder.nameOf(number));
+  const address = folder.addressOf(number);
   const signal = AbortSignal.timeout(ANSWER_TIMEOUT_MS);
   let answer = await connect(address, signal);
   // A holder that hangs up may be closing its lock; then it is dead at the second look.
@@ -277,14 +268,14 @@ async function ask(folder: LockFolder, number: number): Promise<Answer> {
 }
 
 /** Only a refused connection or a missing file proves a holder dead. */
-const DEAD: readonly (string | undefined)[] = ["ECONNREFUSED", "ENOENT"];
+const DEAD = new Set<string | undefined>(["ECONNREFUSED", "ENOENT"]);
 /** Its queue is full, it ended while it was connected, or it takes too long: it was alive. */
-const SILENT: readonly (string | undefined)[] = [
+const SILENT = new Set<string | undefined>([
   "EAGAIN",
   "ECONNRESET",
   "ERR_STREAM_PREMATURE_CLOSE",
   "ABORT_ERR",
-];
+]);
 
 async function connect(
   address: string,
@@ -299,31 +290,24 @@ async function connect(
     }
     return parseHolder(answer) ?? "silent";
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (DEAD.includes(code)) return "dead";
-    if (SILENT.includes(code)) return "silent";
+    const code = systemCode(error);
+    if (DEAD.has(code)) return "dead";
+    if (SILENT.has(code)) return "silent";
     throw error;
   }
 }
 
 function parseHolder(line: string): LockHolder | undefined {
   try {
-    const holder: unknown = JSON.parse(line);
-    return isHolder(holder) ? holder : undefined;
+    const holder = JSON.parse(line);
+    const { pid, host, command, since, durableBytes = 0 } = holder;
+    const isHolder =
+      [pid, durableBytes].every((count) => Number.isSafeInteger(count) && count >= 0) &&
+      [host, command, since].every((text) => typeof text === "string");
+    return isHolder ? holder : undefined;
   } catch {
     return undefined;
   }
-}
-
-function isHolder(answer: unknown): answer is LockHolder {
-  if (typeof answer !== "object" || answer === null) return false;
-  const { pid, host, command, since, durableBytes = 0 } = answer as Record<string, unknown>;
-  const texts = [host, command, since];
-  return [pid, durableBytes].every(isCount) && texts.every((text) => typeof text === "string");
-}
-
-function isCount(value: unknown): boolean {
-  return Number.isSafeInteger(value) && Number(value) >= 0;
 }
 
 function lockedError(directory: string, holder: Answer): PlantStoreError {
@@ -385,9 +369,12 @@ class Entry {
   }
 }
 
+/** What a temporary name has in the place of the number. */
+const TEMPORARY = "new-";
+
 /**
- * The files of one lock in a data directory, by number. A number is taken by `link`, which fails if
- * there is one already, so one process wins it.
+ * The files of one lock in a data directory, `<name>.N`, or a temporary name in the place of N. A
+ * number is taken by `link`, which fails if there is one already, so one process wins it.
  */
 class LockFolder {
   readonly directory: string;
@@ -399,41 +386,33 @@ class LockFolder {
     this.#name = name;
   }
 
-  temporaryName(): string {
-    return `${this.#name}.new-${randomBytes(6).toString("hex")}`;
-  }
-
-  nameOf(number: number): string {
-    return `${this.#name}.${number}`;
-  }
-
-  pathOf(name: string): string {
-    return path.join(this.directory, name);
+  pathOf(suffix: number | string): string {
+    return path.join(this.directory, `${this.#name}.${suffix}`);
   }
 
   /** The address of a socket: a longer path goes through the descriptor of the open folder. */
-  addressOf(name: string): string {
-    const plain = this.pathOf(name);
+  addressOf(suffix: number | string): string {
+    const plain = this.pathOf(suffix);
     if (Buffer.byteLength(plain) <= SOCKET_PATH_BYTES_MAX || process.platform !== "linux") {
       return plain;
     }
     this.#fd ??= fs.openSync(this.directory, fs.constants.O_RDONLY);
-    return `/proc/self/fd/${this.#fd}/${name}`;
+    return `/proc/self/fd/${this.#fd}/${path.basename(plain)}`;
   }
 
   /** The highest lock number there is; 0 for none. */
   highest(): number {
-    return Math.max(0, ...this.#entries().map(({ number }) => number));
+    return Math.max(0, ...this.#suffixes().map(numberOf));
   }
 
-  /** Takes the number for the socket of that name; false if another process was faster. */
-  link(name: string, number: number): boolean {
+  /** Takes the number for a socket with a temporary name; false if another process was faster. */
+  link(temporary: string, number: number): boolean {
     try {
-      fs.linkSync(this.pathOf(name), this.pathOf(this.nameOf(number)));
+      fs.linkSync(this.pathOf(temporary), this.pathOf(number));
       return true;
     } catch (error) {
       // ENOENT: the winner has removed our temporary name.
-      const { code } = error as NodeJS.ErrnoException;
+      const code = systemCode(error);
       if (code === "EEXIST" || code === "ENOENT") return false;
       throw error;
     }
@@ -443,15 +422,14 @@ class LockFolder {
   isTrusted(number: number): boolean {
     const { uid, mode } = fs.statSync(this.directory);
     if ((mode & 0o002) === 0) return true;
-    const entry = fs.lstatSync(this.pathOf(this.nameOf(number)), { throwIfNoEntry: false });
+    const entry = fs.lstatSync(this.pathOf(number), { throwIfNoEntry: false });
     return entry !== undefined && [uid, 0, process.geteuid?.()].includes(entry.uid);
   }
 
   /** Removes lower numbers and temporary names, also those of killed processes. */
   removeBelow(number: number): void {
-    for (const entry of this.#entries()) {
-      if (entry.number < number) fs.rmSync(this.pathOf(entry.name), { force: true });
-    }
+    const lower = this.#suffixes().filter((suffix) => numberOf(suffix) < number);
+    for (const suffix of lower) fs.rmSync(this.pathOf(suffix), { force: true });
   }
 
   close(): void {
@@ -459,14 +437,16 @@ class LockFolder {
     this.#fd = undefined;
   }
 
-  /** This lock's files; a temporary name has the number 0. */
-  #entries(): { readonly name: string; readonly number: number }[] {
+  #suffixes(): string[] {
     const prefix = `${this.#name}.`;
-    return fs.readdirSync(this.directory).flatMap((name) => {
-      if (!name.startsWith(prefix)) return [];
-      const suffix = name.slice(prefix.length);
-      if (/^[1-9][0-9]*$/.test(suffix)) return [{ name, number: Number(suffix) }];
-      return suffix.startsWith("new-") ? [{ name, number: 0 }] : [];
-    });
+    const names = fs.readdirSync(this.directory).filter((name) => name.startsWith(prefix));
+    const suffixes = names.map((name) => name.slice(prefix.length));
+    return suffixes.filter(
+      (suffix) => /^[1-9][0-9]*$/.test(suffix) || suffix.startsWith(TEMPORARY),
+    );
   }
+}
+
+function numberOf(suffix: string): number {
+  return suffix.startsWith(TEMPORARY) ? 0 : Number(suffix);
 }
