@@ -77,9 +77,10 @@ export async function repairLog(directory: string, options: RepairOptions): Prom
     if (isGone) return await acceptLoss(logPath, checkpoint, options);
     const file = await openLogForReading(directory);
     try {
-      return await repair(file, checkpoint, options);
+      const outcome = await repair(file, checkpoint, options);
+      if (outcome.isDone) removeLeftover(repairedPath(logPath));
+      return outcome;
     } finally {
-      removeLeftover(repairedPath(logPath)); // of this repair if it failed, or of one that was killed
       await file.close();
     }
   } finally {
@@ -135,10 +136,15 @@ async function repair(
     await writeCheckpoint(file.path, scan.end);
     return { ...plan, isDone: true };
   }
-  const end = await writeWithout(file, leftOut, scan.tail.offset);
-  const keptAs = await replaceLog(file);
-  await writeCheckpoint(file.path, end);
-  return { ...plan, isDone: true, keptAs };
+  try {
+    const end = await writeWithout(file, leftOut, scan.tail.offset);
+    const keptAs = await replaceLog(file);
+    await writeCheckpoint(file.path, end);
+    return { ...plan, isDone: true, keptAs };
+  } catch (error) {
+    removeLeftover(repairedPath(file.path));
+    throw error;
+  }
 }
 
 /** As a start does: after a sync that failed, another one proves nothing. */
