@@ -103,7 +103,8 @@ export function answer(
   closes = false,
 ): string | undefined {
   if (res.headersSent) return undefined; // the connection's own failure was reported first
-  const isCutOff = hasRest(req) && (isLastAnswer(res) || isLargeRest(req));
+  const rest = restBytes(req);
+  const isCutOff = rest > DISCARD_BYTES_MAX || (rest > 0 && isLastAnswer(res));
   if (closes || isCutOff) lingerAfterEnd(req, res, lingering);
   const requestId = nameRequest(req);
   if (!trySendWhole(res, reply, requestId)) {
@@ -176,20 +177,14 @@ export function ignoreFollowing(req: IncomingMessage): boolean {
 }
 
 /**
- * Whether the client may still send some of the body. A request without a body is not `complete`
+ * How many bytes of the body the client may still send. A request without a body is not `complete`
  * either until Node has gone on, and a stand-in for a request has no such member.
  */
-function hasRest({ complete, headers }: IncomingMessage): boolean {
-  if (complete !== false) return false;
-  return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
-}
-
-/** Whether more of the body may arrive than is worth reading. */
-function isLargeRest({ headers }: IncomingMessage): boolean {
-  const { "content-length": length, "transfer-encoding": coding, expect } = headers;
+function restBytes({ complete, headers }: IncomingMessage): number {
+  const { "content-length": length = "0", "transfer-encoding": coding, expect } = headers;
+  if (complete !== false || (coding === undefined && Number(length) === 0)) return 0;
   // A client that waits for 100 Continue may or may not send the body after an error.
-  if (coding !== undefined || expect !== undefined) return true;
-  return Number(length ?? 0) > DISCARD_BYTES_MAX;
+  return coding === undefined && expect === undefined ? Number(length) : Number.POSITIVE_INFINITY;
 }
 
 /** Closes the connection after this answer, unless its head was sent. */
