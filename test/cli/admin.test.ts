@@ -27,7 +27,7 @@ async function adminUrl(server: RunningServer): Promise<string> {
   return String(logLinesOf(server.stderr()).find(({ event }) => event === "listening")?.admin);
 }
 
-test("serve --admin tells of the real store: plants, bytes, tokens, requests", async (t) => {
+test("serve --admin shows the real store: plants, bytes, tokens, requests", async (t) => {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "gardener", expiresAt: Date.now() + 86_400_000 });
   const before = Date.now();
@@ -84,7 +84,7 @@ test("the admin listener answers while the server drains, and is gone with it", 
   assert.equal((await runCli(["health", "--admin", path])).status, 1);
 });
 
-test("a server that could not be started leaves no socket, and names the holder before the address", async (t) => {
+test("a server that cannot start leaves no socket, and names the holder of the directory, not the address", async (t) => {
   const folder = makeFolder(t);
   const path = join(folder, "admin.sock");
   const first = await startServer(t, ["--data", folder, "--admin", path]);
@@ -102,10 +102,10 @@ const PATHS: readonly [fault: string, make: (folder: string) => string][] = [
   ["is a file", (folder) => join(folder, "file")],
   ["is a socket that a program listens on", (folder) => join(folder, "taken.sock")],
   ["is in no folder there is", (folder) => join(folder, "none", "admin.sock")],
-  ["is in a folder that nobody may write to", () => "/proc/admin.sock"], // nor root
+  ["is in a folder that no user may write to", () => "/proc/admin.sock"], // nor root
 ];
 for (const [fault, make] of PATHS) {
-  test(`an admin path that ${fault} ends the start with status 1, naming both and advising nothing that is for ports`, async (t) => {
+  test(`an admin path that ${fault} ends the start with status 1, naming path and option, without advice about ports`, async (t) => {
     const folder = makeFolder(t);
     writeFileSync(join(folder, "file"), "");
     const taken = net.createServer().listen(join(folder, "taken.sock"));
@@ -133,7 +133,7 @@ test("an admin port that is taken ends the start with status 1, naming it and th
   assert.ok(message.includes(address) && message.includes("--admin"), message);
 });
 
-test("a failed store is told to probes and in the log as it ends the server", async (t) => {
+test("a failed store is reported by /readyz and in the log before the server ends", async (t) => {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "gardener" });
   const server = await startServer(t, ["--data", folder, ...PORT_0]);

@@ -49,10 +49,10 @@ const FOUND: readonly [words: string[], name: string, rest: string[]][] = [
   [["rest", "add"], "rest", ["add"]],
 ];
 
-for (const [words, name, behind] of FOUND) {
+for (const [words, name, following] of FOUND) {
   test(`findCommand() finds "${name}" in front of "${words.join(" ")}"`, () => {
     const { command, rest } = findCommand(words, COMMANDS);
-    assert.deepEqual([command.name, rest], [name, behind]);
+    assert.deepEqual([command.name, rest], [name, following]);
   });
 }
 
@@ -129,13 +129,13 @@ for (const [words, id, options] of READ) {
   });
 }
 
-test("readArgs() joins no words behind --, so too many of them are told", (t) => {
+test("readArgs() takes each word after -- as an argument of its own", (t) => {
   setVariables(t);
   assert.throws(() => readArgs(dig, ["--", "--data", "-5"]), UsageError);
 });
 
 for (const words of [["--help"], ["-h"], ["7", "--help"], ["1", "2", "3", "-h", "--data", "/d"]]) {
-  test(`readArgs() sees that "${words.join(" ")}" asks for help, whatever else is there`, (t) => {
+  test(`readArgs() reads "${words.join(" ")}" as a request for help`, (t) => {
     setVariables(t);
     assert.equal(readArgs(dig, words).wantsHelp, true);
   });
@@ -152,7 +152,7 @@ const SOURCES: readonly [words: string[], variable: string | undefined, depth: n
 
 for (const [words, variable, depth] of SOURCES) {
   const given = `"${words.join(" ")}" beside the variable ${JSON.stringify(variable)}`;
-  test(`readArgs() takes flag, then variable, then default: ${given} is ${depth}`, (t) => {
+  test(`readArgs() prefers the flag to the variable to the default: ${given} is ${depth}`, (t) => {
     setVariables(t, variable === undefined ? {} : { PLANT_STORE_DEPTH_MAX: variable });
     assert.equal(readArgs(rest, words).options.depthMax, depth);
   });
@@ -175,7 +175,7 @@ test("the variable of an option is PLANT_STORE_ and its name in capitals", () =>
   assert.equal(variableOf("keepAliveTimeoutMs"), "PLANT_STORE_KEEP_ALIVE_TIMEOUT_MS");
 });
 
-/** What the message must name, so that somebody finds the place. */
+/** What the message must name, so that the user finds the place. */
 const REFUSED: readonly [words: string[], named: string][] = [
   [[], "ID"],
   [["7", "8"], '"8"'],
@@ -259,12 +259,12 @@ for (const [typed, nearest] of TYPED) {
   });
 }
 
-test("suggest() takes the nearest name, wherever it stands, and the first of equals", () => {
+test("suggest() returns the nearest name, and the first of several equally near", () => {
   assert.equal(suggest("--json", ["--data", "--jsol", "--json"]), "--json");
   assert.equal(suggest("bat", ["cat", "rat"]), "cat");
 });
 
-test("suggest() has nothing to say without names", () => {
+test("suggest() returns nothing without names", () => {
   assert.equal(suggest("serve", []), undefined);
 });
 
@@ -294,7 +294,7 @@ test("describeProgram() shows each command on a line, with arguments and summary
   assert.ok(lines.includes("  bed add  add a bed"));
 });
 
-test("describeProgram() says what every exit status means", () => {
+test("describeProgram() explains every exit status", () => {
   const text = describeProgram([digHelp]);
   for (const status of [0, 1, 2, 3]) assert.match(text, new RegExp(`\\b${status} [a-z]`));
 });
@@ -306,7 +306,7 @@ test("describeCommand() shows usage, summary and details", () => {
   assert.match(text, /^The hole stays open\.$/m);
 });
 
-/** What stands on the line of the option and on the one below it. */
+/** The line of the option and the one below it. */
 const SHOWN: readonly [option: string, flag: string, below: RegExp][] = [
   ["depth-max", "  --depth-max N", /how deep.*\b10\b.*PLANT_STORE_DEPTH_MAX/],
   ["tool", "  --tool TOOL", /with what.*PLANT_STORE_TOOL/],
@@ -322,7 +322,7 @@ for (const [option, flag, below] of SHOWN) {
   });
 }
 
-test("describeCommand() shows no default where there is none", () => {
+test("describeCommand() shows no default for an option that has none", () => {
   const lines = describeCommand(digHelp).split("\n");
   for (const flag of ["  --tool TOOL", "  --json"]) {
     const below = lines[lines.indexOf(flag) + 1] ?? "";
@@ -330,7 +330,7 @@ test("describeCommand() shows no default where there is none", () => {
   }
 });
 
-test("the texts end with a newline and hold nothing that steers a terminal", () => {
+test("the help texts end with a newline and hold no control characters", () => {
   for (const text of [
     describeProgram([digHelp, bedHelp]),
     describeCommand(digHelp),

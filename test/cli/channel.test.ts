@@ -73,7 +73,7 @@ function isRefused(url: string): Promise<boolean> {
   );
 }
 
-describe("a program that was forked, and whose channel stays open, ends by itself", () => {
+describe("a forked program, whose channel stays open, ends by itself", () => {
   test("serve, at a signal: 0", async (t) => {
     const program = forkCli(t, serveArgs(makeFolder(t)));
     await urlOf(program);
@@ -124,7 +124,7 @@ describe("a worker of node:cluster", () => {
     assert.deepEqual([(await program.finished).status, messagesOf(program.stderr())], [0, []]);
   });
 
-  test("whose folder another worker has waits for it, and serves when that one has ended", async (t) => {
+  test("whose data directory another worker holds serves once that worker has ended", async (t) => {
     const folder = makeFolder(t);
     const first = forkWorker(t, serveArgs(folder));
     await urlOf(first);
@@ -137,7 +137,7 @@ describe("a worker of node:cluster", () => {
     assert.equal((await second.finished).status, 0);
   });
 
-  test("whose folder another worker keeps ends with 1, naming the holder", async (t) => {
+  test("whose data directory another worker keeps ends with 1, naming the holder", async (t) => {
     const folder = makeFolder(t);
     const first = forkWorker(t, serveArgs(folder));
     const url = await urlOf(first);
@@ -147,7 +147,7 @@ describe("a worker of node:cluster", () => {
     assert.equal((await fetch(`${url}/plants`)).status, 401);
   });
 
-  test("that its primary disconnects answers what is in flight, keeps its folder until then, and ends with 0", async (t) => {
+  test("that its primary disconnects answers what is in flight, then releases its data directory and ends with 0", async (t) => {
     const folder = makeFolder(t);
     const token = await createToken(folder, { name: "gardener" });
     const program = forkWorker(t, serveArgs(folder));
@@ -173,7 +173,7 @@ describe("a worker of node:cluster", () => {
     assert.equal((await (await startServer(t, ["--data", folder])).stop()).status, 0);
   });
 
-  test("has an admin socket that is its owner's alone", async (t) => {
+  test("has an admin socket of mode 0600", async (t) => {
     const folder = makeFolder(t);
     const socket = join(folder, "admin.sock");
     const program = forkWorker(t, serveArgs(folder, "--admin", socket));

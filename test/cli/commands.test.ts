@@ -33,7 +33,7 @@ describe("get prints the plant of an id as its line", AT_ONCE, () => {
       assert.deepEqual(end, { status: 0, signal: null, stdout: `${line}\n`, stderr: "" });
     });
   }
-  test("an id that is nobody's: status 1, and only a message", async (t) => {
+  test("an unknown id: status 1, and only a message", async (t) => {
     const folder = makeFolder(t);
     writeLog(folder, LOG);
     // What a double makes of the third plant's id.
@@ -58,7 +58,7 @@ test("list prints a log of several blocks whole, also into a slow pipe", async (
   writeLog(folder, log);
   const end = await runCli(["list", "--data", folder]);
   assert.equal(end.status, 0);
-  assert.equal(end.stdout === log, true, "not assert.equal: its diff of megabytes helps nobody");
+  assert.equal(end.stdout === log, true, "not assert.equal: its diff of megabytes is of no use");
 });
 
 test("list prints thousands of plants with a few writes", async (t) => {
@@ -95,7 +95,7 @@ test("list of a store without plants prints nothing and succeeds", async (t) => 
   assert.deepEqual(end, { status: 0, signal: null, stdout: "", stderr: "" });
 });
 
-test("token create prints the token alone, which is good at once and stored nowhere", async (t) => {
+test("token create prints only the token, which is valid at once and not stored", async (t) => {
   const folder = makeFolder(t);
   // No --data: the default is the folder `data` where the command is run.
   const end = await runCli(["token", "create", "gardener"], { cwd: folder });
@@ -184,7 +184,7 @@ test("token list without a token log shows headings alone, and changes nothing",
   assert.throws(() => readFileSync(folder), { code: "ENOENT" });
 });
 
-test("token revoke ends the live token of a name, in silence, and only once", async (t) => {
+test("token revoke revokes the live token of a name, prints nothing, and fails the second time", async (t) => {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "gardener" });
   const other = await createToken(folder, { name: "other" });
@@ -199,7 +199,7 @@ test("token revoke ends the live token of a name, in silence, and only once", as
   assert.ok(again.stderr.includes('"gardener"'));
 });
 
-test("a data directory may have a short relative name, and folders that are missing", async (t) => {
+test("a data directory may have a short relative name, and missing parents", async (t) => {
   const folder = makeFolder(t);
   for (const data of ["d", "a/b/c"]) {
     const { status, stderr } = await runCli(["token", "create", "x", "--data", data], {

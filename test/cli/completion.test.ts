@@ -81,7 +81,7 @@ async function typeInto(
       });
     }
   };
-  // Words are joined by what somebody has set to part them by, before and after all of this.
+  // Words are joined by the separator that the user has set, before and after all of this.
   const took = ["IFS=:", 'plant-store() { echo "took:<$*>"; }'];
   const start = [...setUp, ...took, `source '${script}'`];
   child.stdin.write(`${start.join("\n")}\necho read''y\n`);

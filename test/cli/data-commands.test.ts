@@ -27,7 +27,7 @@ async function prepare(t: TestContext, log: string, edited = log): Promise<strin
 }
 
 describe("verify", AT_ONCE, () => {
-  test("of a sound log prints its report, names a line that stands twice, and ends with 0", async (t) => {
+  test("of a sound log prints its report, names a repeated line, and ends with 0", async (t) => {
     const folder = await prepare(t, A + B + A);
     const { status, stdout, stderr } = await runCli(["verify", "--data", folder]);
     assert.equal(status, 0);
@@ -60,7 +60,7 @@ describe("verify", AT_ONCE, () => {
     assert.equal(stderr.split("\n").length, 2);
   });
 
-  test("of a log that is not what its checkpoint knows ends with 3", async (t) => {
+  test("of a log that differs from its checkpoint ends with 3", async (t) => {
     const folder = await prepare(t, A, A.replace('"a"', '"b"'));
     const { status, stdout } = await runCli(["verify", "--json", "--data", folder]);
     assert.equal(status, 3);
@@ -72,14 +72,14 @@ describe("verify", AT_ONCE, () => {
     const target = join(makeFolder(t), "copy");
     const COMMANDS = [["verify"], ["serve", "--port", "0"], ["backup", target]];
     for (const words of COMMANDS) {
-      // One at a time: a reader beside the start of a server is told that the folder is in use.
+      // One at a time: a reader during the start of a server reports that the folder is in use.
       const { status, stdout, stderr } = await runCli([...words, "--data", folder]);
       assert.equal(status, 3);
       assert.match(stdout + stderr, /\bholds 20 bytes\b.*\b50\b.*\bcut\b.*\bcopied\b/);
     }
   });
 
-  test("where there is no log ends with 1, a message and no result", async (t) => {
+  test("without a log ends with 1, a message and no result", async (t) => {
     const { status, stdout, stderr } = await runCli(["verify", "--data", makeFolder(t)]);
     assert.deepEqual([status, stdout], [1, ""]);
     assert.notEqual(stderr, "");
@@ -105,7 +105,7 @@ describe("serve", AT_ONCE, () => {
 });
 
 describe("repair", AT_ONCE, () => {
-  test("where nobody can be asked wants --yes: status 2, and nothing is changed", async (t) => {
+  test("that cannot ask needs --yes: status 2, and nothing is changed", async (t) => {
     const folder = await prepare(t, A, `${A}x\n`);
     const before = snapshot(folder);
     const { status, stdout, stderr } = await runCli(["repair", "--data", folder], { stdin: "y\n" });
@@ -125,7 +125,7 @@ describe("repair", AT_ONCE, () => {
     assert.equal(isSound(await verifyLog(folder)), true);
   });
 
-  test("--yes accepts an edit; where there is nothing to do it needs no --yes", async (t) => {
+  test("--yes accepts an edit; if there is nothing to do no --yes is needed", async (t) => {
     const folder = await prepare(t, A + B, A);
     assert.equal((await runCli(["repair", "--yes", "--data", folder])).status, 0);
     assert.equal((await runCli(["repair", "--data", folder])).status, 0);
@@ -142,7 +142,7 @@ describe("repair", AT_ONCE, () => {
   for (const [answer, status, isDone] of ANSWERS) {
     const keys = JSON.stringify(answer);
     test(
-      `at a terminal asks, and the answer ${keys} ${isDone ? "goes on" : "ends it"}`,
+      `at a terminal asks, and the answer ${keys} ${isDone ? "continues" : "ends it"}`,
       NEEDS_TERMINAL,
       async (t) => {
         const folder = await prepare(t, A, `${A}x\n${B}`);
@@ -174,7 +174,7 @@ async function runAtTerminal(
 }
 
 describe("backup", AT_ONCE, () => {
-  test("makes a folder that verify finds sound, and will not write over it", async (t) => {
+  test("makes a folder that verify finds sound, and refuses to overwrite it", async (t) => {
     const folder = await prepare(t, A + B);
     const target = join(makeFolder(t), "copy");
     const store = await openStore(t, folder); // beside a process that has it open
@@ -190,7 +190,7 @@ describe("backup", AT_ONCE, () => {
     await store.close();
   });
 
-  test("of a damaged log ends with 3 and leaves nothing behind", async (t) => {
+  test("of a damaged log ends with 3 and leaves no files", async (t) => {
     const folder = await prepare(t, A, `${A}x\n`);
     const target = join(makeFolder(t), "copy");
     const { status, stdout } = await runCli(["backup", target, "--data", folder]);
@@ -246,12 +246,12 @@ describe("import and export", AT_ONCE, () => {
     });
   }
 
-  test("import of what is no text of lines ends with 3", async (t) => {
+  test("import of a file that has no lines ends with 3", async (t) => {
     const { status, stdout } = await runCli(["import", "/dev/zero", "--data", makeFolder(t)]);
     assert.deepEqual([status, stdout], [3, ""]);
   });
 
-  test("import of a file that is not there ends with 1 and makes no store", async (t) => {
+  test("import of a missing file ends with 1 and makes no store", async (t) => {
     const folder = join(makeFolder(t), "data");
     const { status } = await runCli(["import", join(folder, "none.jsonl"), "--data", folder]);
     assert.equal(status, 1);

@@ -59,7 +59,7 @@ function runAsService(folder: string, ...words: readonly string[]): Promise<Fini
   return runToEnd(program, { timeout: 20_000 });
 }
 
-/** Everything about the files of a folder that somebody else may have changed. */
+/** Everything about the files of a folder that another user may have changed. */
 function describeFiles(folder: string): string[] {
   return readdirSync(folder, { recursive: true, encoding: "utf8" })
     .sort()
@@ -127,10 +127,10 @@ function writeLogFor(folder: string, [command]: readonly string[]): void {
 
 const SETTINGS = { ...NEEDS_ROOT, ...TIMEOUT, concurrency: 2 };
 
-describe("as root, among traps in a folder of another user", SETTINGS, () => {
+describe("as root, with traps in a folder of another user", SETTINGS, () => {
   for (const [name, commands] of Object.entries(PLACES)) {
     for (const [trap, set] of Object.entries(TRAPS)) {
-      test(`with ${trap} as ${name}, no file of root's is made, read, changed or given away`, async (t) => {
+      test(`with ${trap} as ${name}, no file of root is made, read, changed or given away`, async (t) => {
         for (const words of commands) {
           const vault = makeVault(t);
           const folder = makeServiceFolder(t);
@@ -150,7 +150,7 @@ describe("as root, among traps in a folder of another user", SETTINGS, () => {
 });
 
 describe("as root in a folder of another user", SETTINGS, () => {
-  test("a server, or a backup, does not go through a link to a file of root's either", async (t) => {
+  test("a server and a backup do not follow a link to a file of root", async (t) => {
     for (const name of ["tokens.jsonl", "plants.jsonl", "plants.jsonl.checkpoint.new"]) {
       const vault = makeVault(t);
       const folder = makeServiceFolder(t);
@@ -174,7 +174,7 @@ describe("as root in a folder of another user", SETTINGS, () => {
     }
   });
 
-  test("a folder whose group is root's gives no rights of that group", async (t) => {
+  test("a folder whose group is that of root gives no rights of that group", async (t) => {
     const vault = makeVault(t);
     const folder = makeServiceFolder(t);
     chownSync(folder, SERVICE, 0);
@@ -189,9 +189,9 @@ describe("as root in a folder of another user", SETTINGS, () => {
 
   for (const parentMode of [0o755, 0o700]) {
     const parent = parentMode.toString(8);
-    test(`every command works and says whom it runs as, below a folder of root's of mode ${parent}`, async (t) => {
+    test(`every command works and reports its user, below a folder of root with mode ${parent}`, async (t) => {
       const folder = makeServiceFolder(t, parentMode);
-      const file = join(makeFolder(t), "plants.jsonl"); // nobody else can read it
+      const file = join(makeFolder(t), "plants.jsonl"); // no other user can read it
       writeFileSync(file, `${FERN}\n`, { mode: 0o600 });
       const commands = [
         ["token", "create", "gardener"],
@@ -221,7 +221,7 @@ describe("as root in a folder of another user", SETTINGS, () => {
     });
   }
 
-  test("messages show the path that was given, also where the owner has none", async (t) => {
+  test("messages show the given path, also if the owner has none", async (t) => {
     const folder = makeServiceFolder(t, 0o700);
     const link = join(makeFolder(t), "link");
     symlinkSync(folder, link);
@@ -259,7 +259,7 @@ describe("as root in a folder of another user", SETTINGS, () => {
     }
   });
 
-  test("a folder of root's, or a missing one, changes nobody", async (t) => {
+  test("in a folder of root, or without a folder, root stays root", async (t) => {
     const folder = makeFolder(t);
     for (const data of [folder, join(folder, "new")]) {
       const { status, stderr } = await run(data, "token", "create", "gardener");
@@ -268,7 +268,7 @@ describe("as root in a folder of another user", SETTINGS, () => {
     }
   });
 
-  test("a folder that is missing becomes the owner's of the nearest one above it", async (t) => {
+  test("a missing folder is made by the owner of the nearest folder above it", async (t) => {
     const folder = join(makeServiceFolder(t), "new", "data");
     const { status, stderr } = await run(folder, "token", "create", "gardener");
     assert.equal(status, 0, stderr);
@@ -278,7 +278,7 @@ describe("as root in a folder of another user", SETTINGS, () => {
     }
   });
 
-  test("in a folder of root's that others may write, no link is followed", async (t) => {
+  test("in a folder of root that others may write to, no link is followed", async (t) => {
     const folder = makeFolder(t);
     chmodSync(folder, 0o775);
     const aim = join(makeFolder(t), "aim");
@@ -290,7 +290,7 @@ describe("as root in a folder of another user", SETTINGS, () => {
     assert.equal(readFileSync(aim, "utf8"), "secret");
   });
 
-  test("the owner cannot open the debugger of a command of root's", async (t) => {
+  test("the owner cannot open the debugger of a command of root", async (t) => {
     const folder = makeServiceFolder(t);
     const server = await startServer(t, ["--data", folder, "--log", "off"]);
     process.kill(server.process.pid as number, "SIGUSR1");
@@ -299,7 +299,7 @@ describe("as root in a folder of another user", SETTINGS, () => {
     assert.ok(!stderr.includes("Debugger listening"), stderr);
   });
 
-  test("a folder of root's that another user can replace is held by its descriptor", async (t) => {
+  test("a folder of root that another user can replace is used through its descriptor", async (t) => {
     const parent = makeServiceFolder(t); // in it, that user may rename what is root's
     const folder = join(parent, "roots");
     mkdirSync(folder, { mode: 0o700 });
@@ -323,7 +323,7 @@ describe("as root in a folder of another user", SETTINGS, () => {
     assert.deepEqual(readdirSync(folder), []);
   });
 
-  test("the service starts where root has worked, and after an older version's root", async (t) => {
+  test("the service starts after a command of root, also of an older version", async (t) => {
     if (!canRunAsService(t)) return;
     const folder = makeServiceFolder(t);
     assert.equal((await run(folder, ...IMPORT)).status, 0);
@@ -337,7 +337,10 @@ describe("as root in a folder of another user", SETTINGS, () => {
   });
 });
 
-describe("root that cannot become the owner of the folder", { ...NEEDS_ROOT, ...TIMEOUT }, () => {
+describe("root that cannot switch to the owner of the folder", {
+  ...NEEDS_ROOT,
+  ...TIMEOUT,
+}, () => {
   const REFUSALS: Readonly<Record<string, readonly string[]>> = {
     "without the right to change users": ["setpriv", "--bounding-set=-setuid"],
     "of a user namespace that does not know the owner": ["unshare", "--user", "--map-root-user"],
@@ -372,7 +375,7 @@ describe("root that cannot become the owner of the folder", { ...NEEDS_ROOT, ...
 });
 
 describe("serve as root in a folder of another user", { ...NEEDS_ROOT, ...TIMEOUT }, () => {
-  test("binds a port of root's, and is nobody but the owner when it is ready", async (t) => {
+  test("binds a port below 1024, and runs as the owner when it is ready", async (t) => {
     const port = await freePortOfRoots();
     if (port === undefined) return t.skip("every port is everybody's here");
     const folder = makeServiceFolder(t, 0o700);
@@ -396,7 +399,7 @@ describe("serve as root in a folder of another user", { ...NEEDS_ROOT, ...TIMEOU
     assert.equal(statSync(logPath(folder)).uid, SERVICE);
   });
 
-  test("the port of another program is named, as ever", async (t) => {
+  test("names a port that another program uses", async (t) => {
     const other = net.createServer().listen(0, "127.0.0.1");
     t.after(() => other.close());
     await once(other, "listening");
@@ -406,7 +409,7 @@ describe("serve as root in a folder of another user", { ...NEEDS_ROOT, ...TIMEOU
     assert.ok(end.stderr.includes(`127.0.0.1:${port}`), end.stderr);
   });
 
-  test("below a folder of root's it fails, and answers 503, once its folder was moved", async (t) => {
+  test("below a folder of root fails, and answers 503, once its folder was moved", async (t) => {
     const folder = makeServiceFolder(t, 0o700);
     const token = (await run(folder, "token", "create", "gardener")).stdout.trim();
     const server = await startServer(t, ["--data", folder]);
@@ -418,7 +421,7 @@ describe("serve as root in a folder of another user", { ...NEEDS_ROOT, ...TIMEOU
     assert.ok(server.stderr().includes(folder), server.stderr());
   });
 
-  test("reads a key of root's, and warns by name that SIGHUP cannot read it again", {
+  test("reads a key of root, and warns that SIGHUP cannot read it again", {
     ...NEEDS_OPENSSL,
   }, async (t) => {
     const { cert, certPath, keyPath } = makeCertificate(t, "first"); // in a folder of root's, 0700

@@ -14,7 +14,7 @@ import { postPlant } from "../support/post.ts";
 import { TIMEOUT, until } from "../support/watch.ts";
 
 describe("serve with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {
-  test("SIGHUP reads it again: new connections meet the new one, open ones live on, a bad one changes nothing", async (t) => {
+  test("SIGHUP reloads it: new connections get the new one, open ones stay open, a bad one changes nothing", async (t) => {
     const folder = makeFolder(t);
     const token = await createToken(folder, { name: "gardener" });
     const [first, second] = [makeCertificate(t, "first"), makeCertificate(t, "second")];
@@ -59,7 +59,7 @@ describe("serve with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {
     assert.equal((await server.stop()).status, 0);
   });
 
-  test("files that are missing, or no pair: status 1 and one line", async (t) => {
+  test("files that are missing or do not fit each other: status 1 and one line", async (t) => {
     const [first, second] = [makeCertificate(t, "first"), makeCertificate(t, "second")];
     const files = makeFolder(t);
     writeFileSync(join(files, "rubbish"), "rubbish");
@@ -88,7 +88,7 @@ test("a certificate without its key, or a key without its certificate: status 2"
   }
 });
 
-test("SIGHUP ends no server that has nothing to read again", TIMEOUT, async (t) => {
+test("SIGHUP does not end a server without a certificate", TIMEOUT, async (t) => {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "gardener" });
   const server = await startServer(t, ["--data", folder, "--log", "off"]);

@@ -20,7 +20,7 @@ async function listen(t: TestContext, server: net.Server): Promise<string> {
   return String((server.address() as AddressInfo).port);
 }
 
-describe("health says in one line, and by its status, whether a store answers", AT_ONCE, () => {
+describe("health reports in one line, and by its status, whether a store answers", AT_ONCE, () => {
   test("a running server: 0, by address, by URL and by the variables of serve", async (t) => {
     const { port, url } = await startService(t, { basePath: "/garden" });
     const env = { PLANT_STORE_HOST: "0.0.0.0", PLANT_STORE_PORT: String(port) };
@@ -45,7 +45,7 @@ describe("health says in one line, and by its status, whether a store answers", 
   });
 
   // Node 22.21, 24.5 and later heed these variables.
-  test("a proxy for everything else, by the variables of Node, is not asked", async (t) => {
+  test("the proxy of the environment is not used", async (t) => {
     let asked = 0;
     const proxy = http.createServer((_, res) => res.end(String(asked++)));
     proxy.on("connect", (_, socket) => socket.end(String(asked++)));
@@ -85,7 +85,7 @@ describe("health says in one line, and by its status, whether a store answers", 
     });
   }
 
-  test("nobody: 1", async (t) => {
+  test("no server: 1", async (t) => {
     const server = net.createServer();
     const port = await listen(t, server);
     server.close();
@@ -104,7 +104,7 @@ describe("health says in one line, and by its status, whether a store answers", 
     });
   }
 
-  test("what a flag names goes before what a variable names, the service or the admin listener", async (t) => {
+  test("a flag that names the service or the admin listener is preferred to a variable", async (t) => {
     const { folder, port, url } = await startService(t, { basePath: "/garden@home" });
     const nowhere = join(folder, "admin.sock");
     const service = { PLANT_STORE_BASE_PATH: "/garden@home", PLANT_STORE_PORT: String(port) };

@@ -40,7 +40,7 @@ function openFile(t: TestContext): { fd: number; read: () => string } {
   return { fd, read: () => readFileSync(path, "utf8") };
 }
 
-/** A program that writes lines to a standard error that nobody reads until the test does. */
+/** A program that writes lines to a standard error that only the test reads. */
 function writeUnread(t: TestContext, script: string) {
   return spawnWriter(t, script, "pipe") as ChildProcessWithoutNullStreams;
 }
@@ -65,7 +65,7 @@ function spawnWriter(t: TestContext, script: string, stderr: "pipe" | number): C
   return child;
 }
 
-test("lines of one turn leave behind it, whole and in their order", async (t) => {
+test("the lines of one turn of the event loop are written together after it, in order", async (t) => {
   const { fd, read } = openFile(t);
   const writer = makeWriter(fd);
   writer.write("one");
@@ -75,7 +75,7 @@ test("lines of one turn leave behind it, whole and in their order", async (t) =>
   assert.equal(read(), "one\nzwölf \u{1f331}\n");
 });
 
-test("end() writes at once what waits", (t) => {
+test("end() writes waiting lines at once", (t) => {
   const { fd, read } = openFile(t);
   const writer = makeWriter(fd);
   writer.write("last words");
@@ -109,7 +109,7 @@ test("of lines that are made later only a few hundred wait", (t) => {
 
 const LINE = "x".repeat(1023);
 
-test("more than the bound in one turn is no loss where it is taken", (t) => {
+test("more lines than the limit in one turn are not lost if the reader takes them", (t) => {
   const fd = openSync("/dev/null", "w");
   t.after(() => closeSync(fd));
   const losses: number[] = [];
@@ -119,7 +119,7 @@ test("more than the bound in one turn is no loss where it is taken", (t) => {
   assert.deepEqual(losses, []);
 });
 
-test("a file gets every line in its order, however many turns they come in", async (t) => {
+test("a file gets every line in order, over many turns", async (t) => {
   const { fd, read } = openFile(t);
   const writer = makeWriter(fd);
   let expected = "";
@@ -135,11 +135,11 @@ test("a file gets every line in its order, however many turns they come in", asy
   assert.ok(read() === expected);
 });
 
-test("lines beyond the bound that nobody takes are dropped, and a later line says how many", async (t) => {
+test("lines beyond the limit that are not read are dropped, and a later line reports how many", async (t) => {
   const pipe = openPipe(t);
   const writer = makeWriter(pipe.fd);
   for (let at = 0; at < 5000; at++) writer.write(LINE);
-  await until("the loss is told", () => /^lost [0-9]+\n$/m.test(pipe.read()));
+  await until("the loss is reported", () => /^lost [0-9]+\n$/m.test(pipe.read()));
   const lines = pipe.read().split("\n");
   const kept = lines.filter((line) => line === LINE).length;
   assert.ok(kept >= 1024 && kept < 5000, `${kept} were kept`);
@@ -164,7 +164,7 @@ const LAST_LINES: readonly [says: string, left: number, line: string, isKept: bo
 ];
 
 for (const [says, left, line, isKept] of LAST_LINES) {
-  test(`where ${left} bytes are left, a line ${says} is ${isKept ? "kept" : "dropped"} whole`, async (t) => {
+  test(`with ${left} bytes of room a line ${says} is ${isKept ? "kept" : "dropped"} whole`, async (t) => {
     const pipe = openPipe(t);
     const before = pipe.fill();
     const writer = makeWriter(pipe.fd);
@@ -179,7 +179,7 @@ for (const [says, left, line, isKept] of LAST_LINES) {
 }
 
 for (const line of ["x".repeat(BOUND), "\u20ac".repeat(Math.ceil(BOUND / 3))]) {
-  test(`a line of ${line.length} units that is longer than the bound is dropped, and told behind the next`, (t) => {
+  test(`a line of ${line.length} units, longer than the limit, is dropped, and reported after the next line`, (t) => {
     const { fd, read } = openFile(t);
     const writer = makeWriter(fd);
     writer.write(line);
@@ -203,15 +203,15 @@ test("a line has the time of its event", (t) => {
   assert.equal(read(), "1000\n2000\n2500\n");
 });
 
-test("a loss is told even where no line follows it", async (t) => {
+test("dropped lines are reported even if no line follows", async (t) => {
   const { fd, read } = openFile(t);
   const writer = makeWriter(fd);
   writer.write("x".repeat(BOUND));
-  await until("it is told", () => read() !== "");
+  await until("it is reported", () => read() !== "");
   assert.equal(read(), "lost 1\n");
 });
 
-test("a reader that takes a little at a time gets every line in its order", async (t) => {
+test("a reader that takes a little at a time gets every line in order", async (t) => {
   const pipe = openPipe(t);
   const writer = makeWriter(pipe.fd);
   let expected = "";
@@ -247,7 +247,7 @@ function readSome(fd: number, chunk = Buffer.alloc(1024)): Buffer {
   }
 }
 
-/** A pipe that takes what fits into it, and is read only by `read`, which tells all that was read. */
+/** A pipe that takes what fits into it, and is read only by `read`, which returns all that was read. */
 function openPipe(t: TestContext) {
   const fd = openSync(makePipe(t), constants.O_RDWR | constants.O_NONBLOCK);
   t.after(() => closeSync(fd));
@@ -276,7 +276,7 @@ function openPipe(t: TestContext) {
 }
 
 test(
-  "a reader that has stopped holds nobody up; when it goes on, it gets whole lines",
+  "a reader that stops delays nothing; when it continues, it gets whole lines",
   TIMEOUT,
   async (t) => {
     const child = writeUnread(
@@ -288,13 +288,13 @@ test(
      }, 1);
      process.stdin.resume();`,
     );
-    const [told] = await once(child.stdout, "data"); // and nobody has read a byte of the lines
-    assert.equal(String(told), "wrote");
+    const [first] = await once(child.stdout, "data"); // and no byte of the lines was read
+    assert.equal(String(first), "wrote");
     let text = "";
     child.stderr.setEncoding("utf8").on("data", (chunk: string) => {
       text += chunk;
     });
-    await until("the loss is told", () => /^lost [0-9]+\n/m.test(text));
+    await until("the loss is reported", () => /^lost [0-9]+\n/m.test(text));
     const lost = Number(/^lost ([0-9]+)$/m.exec(text)?.[1]);
     assert.ok(lost > 0);
     const kept = text
@@ -306,25 +306,21 @@ test(
   },
 );
 
-test(
-  "a process that ends waits for a reader that is slow, and so loses no line",
-  TIMEOUT,
-  async (t) => {
-    const child = writeUnread(
-      t,
-      `for (let at = 0; at < 900; at++) writer.write(String(at).padStart(999, "-"));
+test("a process that ends waits for a slow reader, so no line is lost", TIMEOUT, async (t) => {
+  const child = writeUnread(
+    t,
+    `for (let at = 0; at < 900; at++) writer.write(String(at).padStart(999, "-"));
      process.once("exit", () => writer.end());
      process.stdout.write("ends", () => process.exit(0));`,
-    );
-    await once(child.stdout, "data");
-    let text = "";
-    child.stderr.setEncoding("utf8").on("data", (chunk: string) => {
-      text += chunk;
-    });
-    await once(child, "close");
-    assert.equal(text.split("\n").length - 1, 900);
-  },
-);
+  );
+  await once(child.stdout, "data");
+  let text = "";
+  child.stderr.setEncoding("utf8").on("data", (chunk: string) => {
+    text += chunk;
+  });
+  await once(child, "close");
+  assert.equal(text.split("\n").length - 1, 900);
+});
 
 test("a process that ends at once leaves in its file what a thread had, and what waited behind it, once", async (t) => {
   const { fd, read } = openFile(t);
@@ -355,7 +351,7 @@ for (const [says, end] of [
   });
 }
 
-test("a program that shares the pipe and makes it blocking holds nobody up", TIMEOUT, async (t) => {
+test("a program that makes the shared pipe blocking delays nothing", TIMEOUT, async (t) => {
   const pipe = openPipe(t); // a socket is what Node would make
   const child = spawnWriter(
     t,
@@ -365,11 +361,11 @@ test("a program that shares the pipe and makes it blocking holds nobody up", TIM
      process.stdin.resume();`,
     pipe.fd,
   );
-  const [told] = await once(child.stdout ?? child, "data");
-  assert.equal(String(told), "wrote");
+  const [first] = await once(child.stdout ?? child, "data");
+  assert.equal(String(first), "wrote");
 });
 
-test("a reader that comes back gets what waited for it", async (t) => {
+test("a reader that comes back gets the waiting lines", async (t) => {
   const path = makePipe(t);
   const { O_RDONLY, O_WRONLY, O_NONBLOCK } = constants;
   const gone = openSync(path, O_RDONLY | O_NONBLOCK);
@@ -378,7 +374,7 @@ test("a reader that comes back gets what waited for it", async (t) => {
   closeSync(gone);
   const writer = makeWriter(fd);
   writer.write("first");
-  await sleep(PASSED_MS); // it was tried, and nobody was there
+  await sleep(PASSED_MS); // it was tried, without a reader
   const reader = openSync(path, O_RDONLY | O_NONBLOCK);
   t.after(() => closeSync(reader));
   assert.equal(String(readSome(reader)), "");
@@ -391,7 +387,7 @@ test("a reader that comes back gets what waited for it", async (t) => {
   assert.equal(text, "first\nsecond\n");
 });
 
-test("a reader that has gone costs its lines and nothing else", TIMEOUT, async (t) => {
+test("a reader that has gone loses its lines, and nothing else happens", TIMEOUT, async (t) => {
   const child = writeUnread(
     t,
     `process.stdin.once("data", () => {

@@ -36,7 +36,7 @@ function lineOf(format: Format, event: Parameters<Format>[0], time = TIME): stri
   return line;
 }
 
-test("a request in JSON has every member, under a name that stays", () => {
+test("a request in JSON has every documented member", () => {
   assert.deepEqual(JSON.parse(lineOf(jsonFormat, REQUEST)), {
     time: "2026-11-21T04:05:06.007Z",
     level: "info",
@@ -58,12 +58,12 @@ test("a time has whole milliseconds, cut and not rounded", () => {
   }
 });
 
-test("an id of every character that one may have stays what it is", () => {
+test("a request id is written unchanged, with every character that it may have", () => {
   const requestId = "ABCXYZabcxyz0123456789._~+/=:@-";
   assert.equal(JSON.parse(lineOf(jsonFormat, { ...REQUEST, requestId })).requestId, requestId);
 });
 
-test("what never became a request has nulls, and a success no error", () => {
+test("a request that was never parsed has nulls, and a success has no error", () => {
   const nothing = { method: undefined, path: undefined, durationMs: undefined, token: undefined };
   const line = lineOf(jsonFormat, { ...REQUEST, ...nothing, status: 200, error: undefined });
   const { method, path, durationMs, token, ...rest } = JSON.parse(line);
@@ -93,7 +93,7 @@ for (const [durationMs, written] of DURATIONS) {
   });
 }
 
-test("of two requests that differ in one member each line has its own", () => {
+test("two requests that differ in one member have different lines", () => {
   const others: readonly Partial<RequestMessage>[] = [
     { method: "GET" },
     { path: "/plants/1" },
@@ -118,14 +118,14 @@ test("of two requests that differ in one member each line has its own", () => {
   }
 });
 
-test("a stream says how much of it was sent, which is not the body of its request", () => {
+test("the line of a stream has the bytes sent, apart from the bytes of its request", () => {
   const stream = { ...REQUEST, bodyBytes: 0, sentBytes: 5_000_000 };
   const { bytes, sent } = JSON.parse(lineOf(jsonFormat, stream));
   assert.deepEqual([bytes, sent], [0, 5_000_000]);
   assert.match(lineOf(textFormat(false), stream), / 5000000 B /);
 });
 
-test("a stream that broke off is a 200 that says so", () => {
+test("the line of a stream that broke off has the status 200 and a member cut", () => {
   const request = { ...REQUEST, status: 200, error: undefined };
   assert.equal(JSON.parse(lineOf(jsonFormat, { ...request, cut: true })).cut, true);
   assert.equal("cut" in JSON.parse(lineOf(jsonFormat, { ...request, cut: false })), false);
@@ -146,7 +146,7 @@ test("a notice in JSON has its message and its fields", () => {
   });
 });
 
-test("text is short, and coloured only where colours are wanted", () => {
+test("the text format is short, and coloured only if colours are wanted", () => {
   const plain = lineOf(textFormat(false), REQUEST);
   assert.match(plain, /^[0-9]{2}:[0-9]{2}:06 POST \/plants 400 40005 1\.2 ms 47 B gardener abc-1$/);
   const coloured = lineOf(textFormat(true), REQUEST);
@@ -157,7 +157,7 @@ test("text is short, and coloured only where colours are wanted", () => {
 // biome-ignore lint/suspicious/noControlCharactersInRegex: that is what colours are
 const SGR = /\u001b\[[0-9]+m/g;
 
-/** What has forged a log somewhere, or somebody's terminal. */
+/** Texts that have forged lines of logs or controlled terminals. */
 const NAUGHTY: readonly [what: string, text: string][] = [
   ["a line feed", "a\n{}"],
   ["a carriage return", "a\r\nb"],
@@ -188,7 +188,7 @@ const UNSAFE =
 
 for (const [name, format] of FORMATS) {
   for (const [what, text] of NAUGHTY) {
-    test(`${what} forges no line and moves no cursor in ${name}`, () => {
+    test(`${what} cannot forge a line or move the cursor in ${name}`, () => {
       const request = { ...REQUEST, method: text, path: text, token: text };
       const notice = { level: "warn", event: "x", message: text, fields: { path: text } } as const;
       for (const line of [lineOf(format, request), lineOf(format, notice)]) {
@@ -200,7 +200,7 @@ for (const [name, format] of FORMATS) {
 }
 
 for (const [name, format] of FORMATS) {
-  test(`a token that is not where it belongs does not get into the log in ${name}`, () => {
+  test(`a token in the wrong place of a request is masked in ${name}`, () => {
     const token = generateToken();
     const message = `not found: /plants/${token}?`;
     const request = { ...REQUEST, path: `/plants/${token}/${token}`, requestId: token };
@@ -249,7 +249,7 @@ for (const [spelling, spell] of Object.entries(SPELLINGS)) {
   }
 }
 
-test("what only begins like a token stays", () => {
+test("a text that only begins like a token is not masked", () => {
   for (const path of [
     "/plants/pst_7",
     `/plants/${"%20".repeat(40)}`,
@@ -288,7 +288,7 @@ const FAULTS: readonly [says: string, fault: unknown, name: string][] = [
 ];
 
 for (const [says, fault, name] of FAULTS) {
-  test(`${says} that was thrown is named`, () => assert.equal(nameFault(fault), name));
+  test(`a thrown ${says} is named`, () => assert.equal(nameFault(fault), name));
 }
 
 const UNNAMED = "something that cannot be named";
@@ -305,5 +305,5 @@ const NAMELESS: readonly [says: string, fault: unknown][] = [
 ];
 
 for (const [says, fault] of NAMELESS) {
-  test(`${says} is told all the same`, () => assert.equal(nameFault(fault), UNNAMED));
+  test(`${says} is reported all the same`, () => assert.equal(nameFault(fault), UNNAMED));
 }

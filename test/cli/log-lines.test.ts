@@ -17,7 +17,7 @@ async function logOf(script: string) {
   return logLinesOf(stderr);
 }
 
-test("a request's line has the time of its answer, however late it is made", async () => {
+test("the line of a request has the time of its answer, even if it is made later", async () => {
   const lines = await logOf(`
     for (const time of [1000, 2000, 9000]) {
       Date.now = () => time;
@@ -34,7 +34,7 @@ test("a request's line has the time of its answer, however late it is made", asy
   );
 });
 
-test("a line that cannot be made costs no other, and is an error of the log in its place and at its time", async () => {
+test("a line that cannot be made is replaced by a log-fault, and no other line is lost and at its time", async () => {
   const lines = await logOf(`
     Date.now = () => 1000;
     answer("/1"); answer(Symbol("path")); answer("/3");

@@ -14,7 +14,7 @@ import { until } from "../support/watch.ts";
 
 const FERN = '{"id":1,"name":"Fern of a secret garden"}';
 
-test("a server's log holds its life and every request, one JSON record a line", async (t) => {
+test("the log has one JSON record per line for every event and request", async (t) => {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "gardener" });
   const server = await startServer(t, ["--data", folder]);
@@ -64,14 +64,14 @@ test("at a terminal the log is coloured text", NEEDS_TERMINAL, async (t) => {
   await until("it is ready", () => / listening on http:\S+\r\n/.test(shown));
   const [url = ""] = /http:\S+/.exec(shown) ?? [];
   await fetch(`${url}/plants`);
-  await until("it is told", () => shown.includes("GET /plants"));
+  await until("it is logged", () => shown.includes("GET /plants"));
   child.stdin.write("\u0003"); // Ctrl-C
   assert.deepEqual(await once(child, "exit"), [0, null]);
   assert.ok(shown.includes("GET /plants \u001b[33m401 40101\u001b[39m"), shown);
   assert.ok(!shown.includes('"event"'), shown);
 });
 
-test("what never became a request has its line, also as the first of all", async (t) => {
+test("a request that was never parsed has its line, also as the first of all", async (t) => {
   const server = await startServer(t, ["--data", makeFolder(t)]);
   const client = await Client.connect(server.port);
   await client.send("GARDEN\r\n\r\n");
@@ -107,7 +107,7 @@ for (const format of ["json", "text"]) {
   });
 }
 
-test("a reader of the log that has stopped keeps nobody from an answer, and is told what it lost", async (t) => {
+test("a stopped reader of the log delays no answer, and finds a line that says what was dropped", async (t) => {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "gardener" });
   const server = await startServer(t, ["--data", folder]);
@@ -122,7 +122,7 @@ test("a reader of the log that has stopped keeps nobody from an answer, and is t
   }
   assert.equal((await postPlant(server.url, token, FERN)).status, 200);
   server.process.stderr?.resume();
-  await until("the loss is told", () => server.stderr().includes('"event":"log-dropped"'));
+  await until("the loss is logged", () => server.stderr().includes('"event":"log-dropped"'));
   const end = await server.stop();
   assert.equal(end.status, 0);
   const lines = logLinesOf(end.stderr);
@@ -139,7 +139,7 @@ const DEFECTS: readonly [says: string, script: string][] = [
 
 for (const [says, script] of DEFECTS) {
   for (const format of ["json", "text", "off"]) {
-    test(`${says} that nobody caught, and a warning of Node, are a line each of --log ${format}, and end it with 1`, async (t) => {
+    test(`an uncaught ${says} is one line of --log ${format}, with status 1, and so is a warning of Node`, async (t) => {
       const source = `process.on("SIGUSR2", () => {
         process.emitWarning("red\\nblue");
         setImmediate(() => { ${script} });

@@ -28,7 +28,7 @@ test("the version of the program is that of the package", () => {
   assert.equal(VERSION, JSON.parse(manifest).version);
 });
 
-describe("what is asked for goes to standard output, with status 0", AT_ONCE, () => {
+describe("a requested help or version goes to standard output, with status 0", AT_ONCE, () => {
   const ASKED: readonly [words: string, stdout: RegExp][] = [
     ["--version", new RegExp(`^${VERSION.replaceAll(".", "\\.")}\n$`)],
     ["--help", /\bserve\b[\s\S]*\btoken create NAME\b[\s\S]*\bget ID\b/],
@@ -48,7 +48,7 @@ describe("what is asked for goes to standard output, with status 0", AT_ONCE, ()
   }
 });
 
-describe("wrong usage is told on standard error in one line, with status 2", AT_ONCE, () => {
+describe("wrong usage is one line on standard error, with status 2", AT_ONCE, () => {
   const WRONG: readonly [words: string[], named: string][] = [
     [["srve"], '"serve"'],
     [["token", "crate", "x"], '"token create"'],
@@ -74,7 +74,7 @@ test("no command at all is wrong usage, and shows the help on standard error", a
 });
 
 describe(
-  "data that needs a person ends a command with status 3, and stays as it is",
+  "data that needs a person ends a command with status 3, and is not changed",
   AT_ONCE,
   () => {
     const GOOD = '{"id":1,"name":"Fern"}\n';
@@ -99,7 +99,7 @@ describe(
   },
 );
 
-describe("what the system refuses ends a command with status 1 and one line", AT_ONCE, () => {
+describe("a refusal of the system ends a command with status 1 and one line", AT_ONCE, () => {
   const REFUSED: readonly [fault: string, words: string[], prepare: (data: string) => void][] = [
     ["no such folder", ["list"], () => {}],
     ["the folder is a file", ["list"], (data) => writeFileSync(data, "")],
@@ -139,7 +139,7 @@ test("a reader that has seen enough ends list quietly, with status 0", async (t)
 });
 
 for (const words of ["list", "export", "token create gardener", "serve --print-config"]) {
-  test(`a standard output that takes nothing ends ${words} with status 1 and one line`, async (t) => {
+  test(`a full standard output ends ${words} with status 1 and one line`, async (t) => {
     const folder = makeFolder(t);
     writeLog(folder, '{"id":1,"name":"Fern"}\n');
     const args = [...words.split(" "), "--data", folder];
@@ -149,7 +149,7 @@ for (const words of ["list", "export", "token create gardener", "serve --print-c
   });
 }
 
-test("a standard output that has room for a part ends export with status 1 and one line", async (t) => {
+test("a standard output with room for a part ends export with status 1 and one line", async (t) => {
   const folder = makeFolder(t);
   const line = (id: number) => `{"id":${id},"name":"${"Fern ".repeat(100)}"}\n`;
   // Read at once, and longer than a file may be here: half a MiB.
@@ -205,16 +205,16 @@ test("whatever is thrown ends a command with status 1 and one line", async () =>
   assertOneLine(end.stderr);
 });
 
-describe("nothing that was stored or typed steers the terminal", AT_ONCE, () => {
+describe("no stored or typed text controls the terminal", AT_ONCE, () => {
   /** Controls that a JSON text may hold as they stand, and those it must escape; marks of direction. */
   const RAW = "\u007f\u0080\u009b31m\u009f\u061c\u200e\u200f\u2028\u2029\u202e\u2066\ufeff";
   const HOSTILE = `\u0001\u0007\b\t\n\u000b\f\r\u001b[31m${RAW}`;
   const NEVER = /[^\P{Cc}\n]|[\p{Bidi_Control}\u2028\u2029\ufeff]/u;
   const PLANT = { id: 1, name: HOSTILE, tag: HOSTILE };
-  // What JSON.stringify leaves raw stays raw in the file: somebody may have written it by hand.
+  // What JSON.stringify leaves raw stays raw in the file: a person may have written it.
   const LOG = `${JSON.stringify(PLANT)}\n`;
   assert.ok(LOG.includes(RAW));
-  /** Behind the plant, two lines that are none. */
+  /** After the plant, two lines that are not plants. */
   const DAMAGED = `${LOG}${HOSTILE}\n`;
   const SOCKET = `./${HOSTILE}.sock`;
 

@@ -33,14 +33,14 @@ function analyze(t: TestContext, units: Record<string, string>, ...words: string
 }
 
 describe("print systemd-unit, as systemd judges it", NEEDS_SYSTEMD, () => {
-  test("both units are accepted without a word", async (t) => {
+  test("systemd accepts both units without a warning", async (t) => {
     const [service, socket] = await Promise.all([print("--unit=service"), print("--unit=socket")]);
     const units = { "plant-store.service": service, "plant-store.socket": socket };
     const { status, stdout, stderr } = analyze(t, units, "verify");
     assert.deepEqual([status, stdout, stderr], [0, "", ""]);
   });
 
-  test("the service is exposed below 2.0", async (t) => {
+  test("the exposure of the service is below 2.0", async (t) => {
     const units = { "plant-store.service": await print("--unit=service") };
     const words = ["security", "--offline=true", `--threshold=${EXPOSURE_MAX}`];
     const { status, stdout } = analyze(t, units, ...words);
@@ -50,7 +50,7 @@ describe("print systemd-unit, as systemd judges it", NEEDS_SYSTEMD, () => {
   });
 
   test("a program at an odd path is accepted", (t) => {
-    // systemd looks the program up, so the odd words stand behind one that is there.
+    // systemd looks the program up, so the odd words come after one that exists.
     const command = [process.execPath, '/srv/a "b" 50% $HOME\\c.js', "serve"];
     const units = {
       "plant-store.service": serviceUnit(command),
@@ -81,7 +81,7 @@ test("the service is started again after a failure, but not on status 3, has tim
   assert.match(text, /^ExecStart=\S.* serve$/m);
 });
 
-test("what a person has to mend takes the socket along, so that no client starts it again", async (t) => {
+test("a failure that needs a person stops the socket too, so that no client starts the service", async (t) => {
   const unit = await print("--unit=service");
   const [, script = ""] = /^ExecStopPost=\+\/bin\/sh -c '(.*)'$/m.exec(unit) ?? [];
   const folder = makeFolder(t);
@@ -99,14 +99,14 @@ test("what a person has to mend takes the socket along, so that no client starts
   }
 });
 
-test("both units are printed under the names of their files; the socket is where it was asked for", async () => {
+test("both units are printed with the names of their files, and the socket listens where it was asked to", async () => {
   const [both, socket] = await Promise.all([print(), print("--unit=socket", "--host=::1")]);
   assert.match(both, /^# \S+\/plant-store\.service\n\[Unit\]/);
   assert.match(both, /^ListenStream=127\.0\.0\.1:8080$/m);
   assert.match(socket, /^ListenStream=\[::1\]:8080$/m);
 });
 
-test("what systemd cannot listen on is wrong usage", async () => {
+test("an address that systemd cannot listen on is wrong usage", async () => {
   for (const words of [["--host=localhost"], ["--port=0"], ["--unit=timer"]]) {
     const end = await runCli(["print", "systemd-unit", ...words]);
     assert.deepEqual([end.status, end.stdout], [2, ""], words.join());

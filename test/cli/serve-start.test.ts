@@ -21,7 +21,7 @@ import { readLog } from "../support/stores.ts";
 /** Most of a run is the start of its process, so some go at once. */
 const AT_ONCE = { concurrency: 4 };
 
-/** A port that somebody else listens on. */
+/** A port that another program listens on. */
 async function takePort(t: TestContext): Promise<string> {
   const server = net.createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -34,7 +34,7 @@ function makeFile(path: string): string {
   return path;
 }
 
-describe("a start that is refused says why in one line, on standard error alone", AT_ONCE, () => {
+describe("a start that fails gives the reason in one line on standard error", AT_ONCE, () => {
   test("a busy port: status 1, naming it", async (t) => {
     const port = await takePort(t);
     const end = await runCli(["serve", "--port", port, "--data", makeFolder(t)]);
@@ -70,7 +70,7 @@ describe("a start that is refused says why in one line, on standard error alone"
     });
   }
 
-  test("a base path that is no path: status 2, and no folder was made", async (t) => {
+  test("an invalid base path: status 2, and no folder was made", async (t) => {
     const data = join(makeFolder(t), "data");
     const end = await runCli(["serve", "--port", "0", "--base-path", "garden", "--data", data]);
     assert.deepEqual([end.status, end.stdout], [2, ""]);
@@ -152,7 +152,7 @@ async function runCurlLine(line: string): Promise<string> {
 
 const MONSTERA = '{"name":"Monstera deliciosa","tag":"tropical"}';
 
-test("--first-token prints a curl line that works as it stands, and never a second one", async (t) => {
+test("--first-token prints a curl line that works as printed, once", async (t) => {
   const folder = join(makeFolder(t), "data");
   const args = ["--first-token", "--data", folder];
   const server = await startServer(t, args);
@@ -168,7 +168,7 @@ test("--first-token prints a curl line that works as it stands, and never a seco
   assert.equal((await listTokens(folder)).length, 1);
 });
 
-test("--first-token leaves a store that has a live token as it is", async (t) => {
+test("--first-token does nothing if there is a live token", async (t) => {
   const folder = makeFolder(t);
   await createToken(folder, { name: "gardener" });
   const server = await startServer(t, ["--data", folder], {
@@ -191,7 +191,7 @@ test("a start that fails does not use up the first token unseen", async (t) => {
   assert.equal(shown.match(/\bpst_/g)?.length, 1, shown);
 });
 
-test("the curl line works with a base path that means something to a shell", async (t) => {
+test("the curl line works with a base path of shell characters", async (t) => {
   // Every one of these may stand in a path, RFC 3986 section 3.3.
   const basePath = "/it's;$(id)&*!/garden";
   const args = ["--first-token", "--base-path", basePath, "--data", makeFolder(t)];
@@ -199,7 +199,7 @@ test("the curl line works with a base path that means something to a shell", asy
   assert.equal(await runCurlLine(curlLine(server)), MONSTERA);
 });
 
-test("options come from variables too, a flag goes first, and --base-path stands before /plants", async (t) => {
+test("options come from variables too, a flag is preferred, and --base-path comes before /plants", async (t) => {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "gardener" });
   const server = await startServer(t, [], {
@@ -216,7 +216,7 @@ test("options come from variables too, a flag goes first, and --base-path stands
   assert.equal((await postPlant(new URL(server.url).origin, token, fern)).status, 404);
 });
 
-test("pages of every origin that is named are let in, and of no other", async (t) => {
+test("pages of named origins are allowed, and no others", async (t) => {
   const named = ["https://a.example", "https://b.example:8443"];
   const args = named.map((origin) => `--cors-origin=${origin}`);
   const { url } = await startServer(t, [...args, "--data", makeFolder(t)]);

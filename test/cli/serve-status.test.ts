@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { type Notice, printNotice, reportTo } from "../../src/cli/output.ts";
 import { ServeStatus } from "../../src/cli/serve.ts";
 
-test("a start that reads the log for 2 s logs once how far it is, a shorter one nothing (fake clock)", (t) => {
+test("a start that reads the log for 2 s logs its progress once, a shorter start does not (fake clock)", (t) => {
   let now = 5000;
   t.mock.method(performance, "now", () => now);
   const notices: Notice[] = [];

@@ -28,7 +28,7 @@ const PATIENT = [
 ];
 
 for (const signal of ["SIGTERM", "SIGINT"] as const) {
-  test(`${signal}, right behind the ready line, ends with status 0; the line was all its output`, async (t) => {
+  test(`${signal}, right after the ready line, ends with status 0, and there was no other output`, async (t) => {
     const server = await startServer(t, ["--data", makeFolder(t), "--log", "off"]);
     assert.notEqual(server.port, 0);
     const end = await server.stop(signal);
@@ -41,7 +41,7 @@ for (const signal of ["SIGTERM", "SIGINT"] as const) {
   });
 }
 
-test("beside a running server: get and list read, a second serve is turned away, naming the first", async (t) => {
+test("while a server runs, get and list work, and a second serve refuses and names the first", async (t) => {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "gardener" });
   const server = await startServer(t, ["--data", folder]);
@@ -63,7 +63,7 @@ test("beside a running server: get and list read, a second serve is turned away,
   assert.equal((await postPlant(server.url, token, '{"id":2,"name":"Moss"}')).status, 200);
 });
 
-test("tokens created and revoked beside a running server are in force soon, without a restart", async (t) => {
+test("tokens created and revoked while a server runs are in force soon, without a restart", async (t) => {
   const folder = makeFolder(t);
   const server = await startServer(t, ["--data", folder]);
   const answers = async (token: string, status: number) =>
@@ -77,7 +77,7 @@ test("tokens created and revoked beside a running server are in force soon, with
   await until("the revoked token is refused", () => answers(token, 401));
 });
 
-test("a log that is deleted under the server is never acknowledged into: 503, then status 1", async (t) => {
+test("after its log is deleted a server acknowledges nothing: 503, then status 1", async (t) => {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "gardener" });
   const server = await startServer(t, ["--data", folder]);
@@ -89,7 +89,7 @@ test("a log that is deleted under the server is never acknowledged into: 503, th
   assert.ok(server.stderr().includes(logPath(folder)), server.stderr());
 });
 
-test("a server whose messages can be written nowhere serves all the same", async (t) => {
+test("a server whose messages cannot be written serves all the same", async (t) => {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "gardener" });
   chmodSync(folder, 0o755); // a reason to warn
@@ -112,7 +112,7 @@ function openFullPipe(t: TestContext): number {
   return fd;
 }
 
-/** Starts a server with such a standard output; its log tells when it is ready. */
+/** Starts a server with such a standard output; its log shows when it is ready. */
 async function startUnread(t: TestContext, folder: string, stdout: "pipe" | number) {
   const args = [PROGRAM, "serve", "--port", "0", "--data", folder];
   const child = spawn(process.execPath, args, { stdio: ["ignore", stdout, "pipe"] });
@@ -164,8 +164,8 @@ for (const [reader, open, warnings] of UNREAD) {
   );
 }
 
-describe("a stop waits for what is in flight and for nothing else", () => {
-  test("connections that are idle after an answer do not hold it up", TIMEOUT, async (t) => {
+describe("a stop waits for requests in flight and for nothing else", () => {
+  test("idle connections after an answer do not delay it", TIMEOUT, async (t) => {
     const folder = makeFolder(t);
     const token = await createToken(folder, { name: "gardener" });
     const server = await startServer(t, ["--data", folder, ...PATIENT]);
@@ -178,7 +178,7 @@ describe("a stop waits for what is in flight and for nothing else", () => {
     for (const client of clients) assert.deepEqual(await client.rest(), []);
   });
 
-  test("connections that never sent anything do not hold it up", TIMEOUT, async (t) => {
+  test("connections that never sent anything do not delay it", TIMEOUT, async (t) => {
     const server = await startServer(t, ["--data", makeFolder(t), ...PATIENT]);
     const socket = net.connect(server.port, "127.0.0.1");
     t.after(() => socket.destroy());

@@ -83,7 +83,7 @@ test(
     const lasts = await Promise.all(connections);
 
     assert.deepEqual([end.status, end.signal, messagesOf(end.stderr)], [0, null, []]);
-    // What was sent behind the signal may meet a closed connection; what was sent before may not.
+    // A request sent after the signal may meet a closed connection; one sent before may not.
     const lost = lasts.filter(({ wasSentBefore, end }) => wasSentBefore && end === "reset");
     assert.deepEqual(lost, []);
     assert.ok(lasts.some(({ end }) => end === "answered"));
@@ -96,7 +96,7 @@ test(
       (id) => counts.get(`{"id":${id},"name":"Fern ${id}"}`) !== 1,
     );
     assert.deepEqual(missing, []);
-    assert.equal(counts.size, lines.length, "no line stands twice");
+    assert.equal(counts.size, lines.length, "no line occurs twice");
     assert.ok(load.stored.length >= ANSWERS);
   },
 );

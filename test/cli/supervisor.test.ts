@@ -112,7 +112,7 @@ async function create(port: number, token: string, id: number): Promise<string> 
   }
 }
 
-describe("a server that is given its socket", TIMEOUT, () => {
+describe("a server that was given its socket", TIMEOUT, () => {
   test("over restarts, a client that connects every 5 ms is always answered, and nothing is lost", async (t) => {
     const folder = makeFolder(t);
     const token = await createToken(folder, { name: "gardener" });
@@ -142,7 +142,7 @@ describe("a server that is given its socket", TIMEOUT, () => {
     assert.deepEqual(lines, outcomes.map((_, id) => `{"id":${id},"name":"Fern"}`).sort());
   });
 
-  test("says where it listens, whatever --host and --port say", async (t) => {
+  test("reports where it listens, whatever --host and --port are", async (t) => {
     const folder = makeFolder(t);
     const args = ["serve", "--data", folder, "--host=192.0.2.1", "--port=1"];
     const holder = await Holder.start(t, args);
@@ -182,7 +182,7 @@ describe("a server that is given its socket", TIMEOUT, () => {
     });
   }
 
-  test("ignores what was meant for another process", async (t) => {
+  test("ignores sockets that were meant for another process", async (t) => {
     const env = { LISTEN_PID: "1", LISTEN_FDS: "1", PLANT_STORE_HOST: "192.0.2.1" };
     const end = await runCli(["serve", "--port=0", "--data", makeFolder(t)], { env });
     assert.match(end.stderr, /192\.0\.2\.1/);

@@ -56,7 +56,7 @@ const REFUSED: readonly [what: string, head: RequestParts, body: Buffer, error: 
     40101,
   ],
   [
-    "a body behind two Hosts",
+    "a body after two Hosts",
     headOf(20 * MIB, { headers: { Host: ["a", "b"] } }),
     Buffer.alloc(20 * MIB),
     40001,
@@ -87,7 +87,7 @@ test("a client that sends all of a refused request before it reads gets the answ
   }
 });
 
-test("head and body of a refusal leave in one write", async (t) => {
+test("a refusal is sent in one write", async (t) => {
   const { port } = await mount(t);
   const { prototype } = net.Socket;
   const single = t.mock.method(prototype, "_write");
@@ -121,7 +121,7 @@ function makePorts() {
   return { plants, tokens, created };
 }
 
-/** The listener in somebody else's server. */
+/** The listener mounted in another server. */
 async function mount(t: TestContext, lingering?: Lingering) {
   const { created, ...ports } = makePorts();
   const mounted = new Listener(ports, lingering);
@@ -150,7 +150,7 @@ async function sendUntilGone(client: Client, part: string | Buffer = BLOCK): Pro
   return sent;
 }
 
-test("a mounted listener carries out nothing that follows a refusal, however it comes", async (t) => {
+test("a mounted listener carries out no request that follows a refusal", async (t) => {
   const refused = encodeRequest(
     { token: "bad" },
     {
@@ -183,12 +183,12 @@ test("a mounted listener carries out nothing that follows a refusal, however it 
   }
 });
 
-test("a refused client that sends for ever, slowly, is cut", async (t) => {
+test("a refused client that sends slowly and endlessly is cut", async (t) => {
   const { port } = await mount(t, new Lingering({ totalMs: 200 }));
   await sendUntilGone(await connectRefused(port), "x");
 });
 
-test("a refused client that sends more than the bound is cut", async (t) => {
+test("a refused client that sends more than the limit is cut", async (t) => {
   const { port } = await mount(t, new Lingering({ bytesMax: MIB }));
   const sent = await sendUntilGone(await connectRefused(port));
   assert.ok(sent < 64 * MIB, `${sent} bytes`); // what the sockets hold comes to some
@@ -202,7 +202,7 @@ test("a refused client that neither sends nor closes is cut", async (t) => {
   client.destroy();
 });
 
-test("a refused client that closes first is let go", async (t) => {
+test("the connection of a refused client ends when the client closes it", async (t) => {
   const { port } = await mount(t);
   const client = await connectRefused(port);
   assert.deepEqual(await client.rest(), []);
@@ -210,7 +210,7 @@ test("a refused client that closes first is let go", async (t) => {
   await until("the connection is gone", () => client.isGone);
 });
 
-test("beyond their bound in number refused clients are cut at once, until one has left", async (t) => {
+test("refused clients beyond their maximum number are cut at once, until one has left", async (t) => {
   const { port } = await mount(t, new Lingering({ connectionsMax: 1, bytesMax: 1024 * MIB }));
   const first = await connectRefused(port);
   const second = await connectRefused(port);
@@ -225,7 +225,7 @@ test("beyond their bound in number refused clients are cut at once, until one ha
   third.destroy();
 });
 
-test("a connection that is gone when its refusal is due takes no place from another", async (t) => {
+test("a connection that is gone when its refusal is due does not count among the refused clients", async (t) => {
   const lingering = new Lingering({ connectionsMax: 1 });
   const gone = new net.Socket().destroy();
   await once(gone, "close");
@@ -237,7 +237,7 @@ test("a connection that is gone when its refusal is due takes no place from anot
   client.destroy();
 });
 
-test("a refused client that still sends does not hold a stop", async (t) => {
+test("a refused client that still sends does not delay a stop", async (t) => {
   const service = await startService(t);
   const client = await Client.connect(service.port, true);
   await client.send(encodeRequest(service, headOf(1024 * MIB)));
@@ -245,7 +245,7 @@ test("a refused client that still sends does not hold a stop", async (t) => {
   await Promise.all([service.server.close(600_000), sendUntilGone(client, "x")]);
 });
 
-test("a client that is refused amid a stop is answered, and does not hold it", async (t) => {
+test("a client that is refused during a stop is answered, and does not delay it", async (t) => {
   const { released, release } = makeLatch();
   const verify = t.mock.fn(async () => {
     await released;
@@ -265,7 +265,7 @@ test("a client that is refused amid a stop is answered, and does not hold it", a
   await sendUntilGone(client);
 });
 
-test("a refused client that still sends does not hold the stop of a server that the listener is mounted in", {
+test("a refused client that still sends does not delay the stop of a server in which the listener is mounted", {
   timeout: HANG_MS / 2, // the client gives up later
 }, async () => {
   const { plants, tokens } = makePorts();
@@ -284,7 +284,7 @@ for (const [what, head] of [
   ["that asks for a close", { headers: { Connection: "close" } }],
   ["with a length of 0", { headers: { Connection: "close", "Content-Length": "0" } }],
 ] as const) {
-  test(`a refused request without a body ${what} takes no place among those that linger`, async (t) => {
+  test(`a refused request without a body ${what} does not count among the refused clients`, async (t) => {
     const lingering = new Lingering({ connectionsMax: 1 });
     const { port, sockets } = await mount(t, lingering);
     const client = await Client.connect(port, true);
@@ -300,7 +300,7 @@ for (const [what, head] of [
   });
 }
 
-test("a mounted listener carries out nothing that follows a request that offers another protocol", async (t) => {
+test("a mounted listener carries out no request that follows an offer of another protocol", async (t) => {
   const { created, plants, tokens } = makePorts();
   const { released, release } = makeLatch();
   const create: PlantService["create"] = (plant) => {

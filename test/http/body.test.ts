@@ -7,85 +7,88 @@ import { BodyCollector } from "../../src/http/body.ts";
 import { Budget } from "../../src/http/budget.ts";
 import { usedBytes } from "../support/memory.ts";
 
-/** A collector, and what it told. */
+/** A collector, and its results. */
 function collect(bytesMax: number, budget = new Budget(bytesMax)) {
-  const told: { body: Buffer | undefined; code: string | undefined }[] = [];
+  const results: { body: Buffer | undefined; code: string | undefined }[] = [];
   const collector = new BodyCollector(bytesMax, budget, (body, failure) => {
-    told.push({ body, code: failure?.code });
+    results.push({ body, code: failure?.code });
   });
-  return { collector, told, budget };
+  return { collector, results, budget };
 }
 
-test("a body is its chunks one behind the other, however it was cut", () => {
+test("a body is its chunks in order, however it was cut", () => {
   fc.assert(
     fc.property(fc.array(fc.uint8Array({ maxLength: 40 })), (chunks) => {
-      const { collector, told } = collect(10_000);
+      const { collector, results } = collect(10_000);
       for (const chunk of chunks) collector.add(Buffer.from(chunk));
       collector.end();
-      assert.deepEqual(told, [{ body: Buffer.concat(chunks), code: undefined }]);
+      assert.deepEqual(results, [{ body: Buffer.concat(chunks), code: undefined }]);
     }),
   );
 });
 
-test("bytes of another kind are taken as bytes, and what is none ends the body at once", () => {
+test("a Uint8Array is accepted as bytes, and anything else ends the body at once", () => {
   const foreign = runInNewContext("new Uint8Array([49, 50])");
   for (const bytes of [new Uint8Array([49, 50]), Buffer.from("xx12").subarray(2), foreign]) {
-    const { collector, told } = collect(10);
+    const { collector, results } = collect(10);
     collector.add(bytes);
     collector.add(Buffer.from("3"));
     collector.end();
-    assert.deepEqual(told, [{ body: Buffer.from("123"), code: undefined }]);
+    assert.deepEqual(results, [{ body: Buffer.from("123"), code: undefined }]);
   }
   for (const chunk of ["12", 12, { length: 2 }, [49, 50], new Uint16Array(1), undefined, {}]) {
-    const { collector, told, budget } = collect(10);
+    const { collector, results, budget } = collect(10);
     collector.add(Buffer.from("1"));
     collector.add(chunk);
     collector.end();
-    assert.deepEqual(told, [{ body: undefined, code: "internal" }]);
+    assert.deepEqual(results, [{ body: undefined, code: "internal" }]);
     assert.equal(budget.take(10), true, "its bytes were given back");
   }
 });
 
-test("a body of as many bytes as may be is taken, one more is too large at once", () => {
-  const { collector, told, budget } = collect(5, new Budget(100));
+test("a body of the maximum length is accepted, one byte more is too large at once", () => {
+  const { collector, results, budget } = collect(5, new Budget(100));
   collector.add(Buffer.from("12345"));
-  assert.deepEqual(told, []);
+  assert.deepEqual(results, []);
   collector.add(Buffer.from("6"));
   collector.add(Buffer.from("7"));
   collector.end();
   collector.leave();
-  assert.deepEqual(told, [{ body: undefined, code: "body_too_large" }]);
+  assert.deepEqual(results, [{ body: undefined, code: "body_too_large" }]);
   assert.equal(budget.take(100), true, "its bytes were given back");
 });
 
-test("a body for which there is no room is refused and gives back what it took", () => {
-  const { collector, told, budget } = collect(100, new Budget(5));
+test("a body for which there is no memory is refused and returns the memory it took", () => {
+  const { collector, results, budget } = collect(100, new Budget(5));
   collector.add(Buffer.from("1234"));
   collector.add(Buffer.from("56"));
-  assert.deepEqual(told, [{ body: undefined, code: "overloaded" }]);
+  assert.deepEqual(results, [{ body: undefined, code: "overloaded" }]);
   assert.equal(budget.take(5), true);
 });
 
-test("a body whose client leaves gives back what it took, and there is nobody to answer", () => {
-  const { collector, told, budget } = collect(5);
+test("a body whose client leaves returns the memory it took, and nothing is answered", () => {
+  const { collector, results, budget } = collect(5);
   collector.add(Buffer.from("123"));
   collector.leave();
-  assert.deepEqual(told, [{ body: undefined, code: undefined }]);
+  assert.deepEqual(results, [{ body: undefined, code: undefined }]);
   assert.equal(budget.take(5), true);
 });
 
-test("a body in pieces of one byte costs about what it holds", () => {
+test("a body in pieces of one byte takes about as much memory as its length", () => {
   const size = 200_000;
-  const { collector, told } = collect(size);
+  const { collector, results } = collect(size);
   const before = usedBytes();
   for (let at = 0; at < size; at++) collector.add(Buffer.from([at % 251]));
   const grown = usedBytes() - before;
   assert.ok(grown < 10 * size, `${grown} bytes for a body of ${size}`);
   collector.end();
-  assert.deepEqual(told[0]?.body, Buffer.from(Array.from({ length: size }, (_, at) => at % 251)));
+  assert.deepEqual(
+    results[0]?.body,
+    Buffer.from(Array.from({ length: size }, (_, at) => at % 251)),
+  );
 });
 
-test("who holds all that is held may hold more than the bound, and nobody else", () => {
+test("only the borrower that holds all lent memory may exceed the budget", () => {
   const budget = new Budget(100);
   assert.equal(budget.take(60), true);
   assert.equal(budget.take(60), false);

@@ -39,7 +39,7 @@ for (const [text, heapMiB, connections] of FITTING) {
   });
 }
 
-test("connections beyond the bound are closed and counted, and the others are served", async (t) => {
+test("connections beyond the limit are closed and counted, and the others are served", async (t) => {
   const admin = await startAdmin(t);
   const drops = collectMessages<DropMessage>(t, "plant-store:drop");
   const warnings = collectWarnings(t, "connectionsMax");

@@ -208,7 +208,7 @@ test("unknown, expired and revoked tokens get the same answer to the byte", asyn
   assert.deepEqual(ownLines(service), []);
 });
 
-test("each of several live tokens is good", async (t) => {
+test("each of several live tokens is accepted", async (t) => {
   const { service, tokens } = await startWithTokens(t);
   for (const token of [service.token, tokens.both, tokens.expiring]) {
     assertPlant(await tryWith(service, `Bearer ${token}`), { name: "x" });

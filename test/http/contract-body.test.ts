@@ -71,7 +71,7 @@ const CHUNKED_BODIES: readonly [what: string, body: string][] = [
   ["trailers", `${SIZE}\r\n${BODY}\r\n0\r\nContent-Type: text/plain\r\nX: y\r\n\r\n`],
 ];
 
-test("what the chunked coding allows is taken", async (t) => {
+test("everything that the chunked coding allows is accepted", async (t) => {
   for (const [what, body] of CHUNKED_BODIES) {
     await t.test(`a chunked body may have ${what}`, async (t) => {
       const service = await startService(t);
@@ -164,11 +164,11 @@ test("bodies that together pass pendingBytesMax are answered 50301 until there i
   assertPlant(await exchange(service, { body }), { name: "x" });
 });
 
-test("a body whose client goes away gives its room back", async (t) => {
+test("a body whose client leaves returns its memory", async (t) => {
   const service = await startService(t, { pendingBytesMax: 1000 });
   const body = plantOf(900);
   const request = encodeRequest(service, { body });
-  // Each of these leaves 800 bytes behind, if they stay behind.
+  // Each of these would keep 800 bytes, if they were kept.
   for (let round = 0; round < 5; round++) {
     const client = await Client.connect(service.port);
     await client.send(request.subarray(0, -100));
@@ -180,7 +180,7 @@ test("a body whose client goes away gives its room back", async (t) => {
   assertPlant(await exchange(service, { body }), { name: "x" });
 });
 
-test("a body that can never fit is answered 50301, and the store goes on", async (t) => {
+test("a body that can never fit is answered 50301, and the store continues", async (t) => {
   const service = await startService(t, { pendingBytesMax: 200 });
   for (const request of [
     encodeRequest(service, { body: plantOf(201) }),
@@ -194,7 +194,7 @@ test("a body that can never fit is answered 50301, and the store goes on", async
   assert.deepEqual(ownLines(service), ['{"id":1,"name":"x"}']);
 });
 
-test("records that cannot wait for the disk are answered 50301", async (t) => {
+test("a record for which the queue has no room is answered 50301", async (t) => {
   const service = await startService(t, { queueBytesMax: 200 });
   const client = await Client.connect(service.port);
   // In one packet, so that the second comes while the first waits.
@@ -228,7 +228,7 @@ test("more requests than pendingRequestsMax are answered 50301 until there is ro
   assertPlant(await exchange(service, { body }), { name: "y" });
 });
 
-test("a create with a long head counts as several requests under way", async (t) => {
+test("a create with a long head counts as several requests in flight", async (t) => {
   const service = await startService(t, { pendingRequestsMax: 3 });
   const body = plantOf(100);
   const long = encodeRequest(service, { headers: { X: "x".repeat(15_000) }, body });

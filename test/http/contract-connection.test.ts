@@ -90,9 +90,9 @@ const PIPELINES: readonly [
     [40101],
     [],
   ],
-  ["nor behind a refused one without a body", [{ ...NO_TOKEN, method: "GET" }, LAST], [40101], []],
-  ["nor behind a good one and a refused one", [GOOD, NO_TOKEN, SECOND, LAST], [200, 40101], [1]],
-  ["garbage behind a refused token is not told", [NO_TOKEN, SECOND, GARBAGE], [40101], []],
+  ["nor after a refused one without a body", [{ ...NO_TOKEN, method: "GET" }, LAST], [40101], []],
+  ["nor after a good one and a refused one", [GOOD, NO_TOKEN, SECOND, LAST], [200, 40101], [1]],
+  ["garbage after a refused token is not answered", [NO_TOKEN, SECOND, GARBAGE], [40101], []],
   [
     "a create may follow an unknown path",
     [{ target: "/", body: plant(1) }, LAST],
@@ -101,28 +101,23 @@ const PIPELINES: readonly [
   ],
   ["a create may follow a bad body", [{ body: "{" }, LAST], [40003, 200], [3]],
   ["a create may follow a request without a body", [{ method: "DELETE" }, LAST], [40501, 200], [3]],
-  ["garbage behind a create is told after its answer", [GOOD, GARBAGE], [200, 40001], [1]],
-  ["nothing behind garbage is carried out", [GOOD, GARBAGE, LAST], [200, 40001], [1]],
-  ["nothing behind a bad Host is carried out", [{ headers: { Host: "a b" } }, LAST], [40001], []],
-  ["nothing behind large headers is", [{ headers: { X: "x".repeat(20_000) } }, LAST], [43101], []],
-  ["nothing behind Connection: close is", [{ ...CLOSE, body: plant(1) }, SECOND], [200], [1]],
+  ["garbage after a create is refused after its answer", [GOOD, GARBAGE], [200, 40001], [1]],
+  ["nothing after garbage is carried out", [GOOD, GARBAGE, LAST], [200, 40001], [1]],
+  ["nothing after a bad Host is carried out", [{ headers: { Host: "a b" } }, LAST], [40001], []],
+  ["nothing after large headers is", [{ headers: { X: "x".repeat(20_000) } }, LAST], [43101], []],
+  ["nothing after Connection: close is", [{ ...CLOSE, body: plant(1) }, SECOND], [200], [1]],
   [
-    "garbage behind Connection: close is not told",
+    "garbage after Connection: close is not answered",
     [{ ...CLOSE, body: plant(1) }, GARBAGE],
     [200],
     [1],
   ],
-  ["CONNECT behind Connection: close is not told", [LAST, CONNECT], [200], [3]],
-  [
-    "nothing behind HTTP/1.0 is carried out",
-    [{ version: "HTTP/1.0", ...GOOD }, SECOND],
-    [200],
-    [1],
-  ],
+  ["CONNECT after Connection: close is not answered", [LAST, CONNECT], [200], [3]],
+  ["nothing after HTTP/1.0 is carried out", [{ version: "HTTP/1.0", ...GOOD }, SECOND], [200], [1]],
   ["CONNECT waits for the create before it", [GOOD, CONNECT], [200, 40401], [1]],
-  ["nothing behind CONNECT is carried out", [CONNECT, LAST], [40401], []],
-  ["nothing behind a refusal amid a body is", [GOOD, AMID, SECOND, LAST], [200, 40101], [1]],
-  ["CONNECT behind that is not told", [GOOD, AMID, SECOND, CONNECT, LAST], [200, 40101], [1]],
+  ["nothing after CONNECT is carried out", [CONNECT, LAST], [40401], []],
+  ["nothing after a refusal amid a body is", [GOOD, AMID, SECOND, LAST], [200, 40101], [1]],
+  ["CONNECT after that is not answered", [GOOD, AMID, SECOND, CONNECT, LAST], [200, 40101], [1]],
   ["nor an offer of another protocol", [GOOD, AMID, SECOND, OFFER, LAST], [200, 40101], [1]],
 ];
 
@@ -136,11 +131,11 @@ test("requests in one packet are answered in order", async (t) => {
   }
 });
 
-test("a request that follows a refusal amid a body is not looked at", async (t) => {
+test("a request that follows a refusal during a body is not read", async (t) => {
   const service = await startService(t);
   const started = collectMessages(t, "http.server.request.start");
-  const behind = Array.from({ length: 2000 }, () => SECOND);
-  assert.deepEqual(await pipeline(service, [GOOD, AMID, ...behind]), [200, 40101]);
+  const rest = Array.from({ length: 2000 }, () => SECOND);
+  assert.deepEqual(await pipeline(service, [GOOD, AMID, ...rest]), [200, 40101]);
   assert.equal(started.length, 2 + 1); // and one that finds the service well
 });
 
@@ -148,7 +143,7 @@ for (const [where, before] of [
   ["directly", []],
   ["later", [SECOND]],
 ] as const) {
-  test(`a client that sends all before it reads is told of a refusal, with a long body ${where} behind it`, async (t) => {
+  test(`a client that sends everything before it reads gets the refusal, with a long body ${where} after it`, async (t) => {
     const service = await startService(t);
     const long = { body: Buffer.alloc(32 * 1024 * 1024) };
     const requests = [AMID, ...before, long].map((each) => encodeRequest(service, each));
@@ -172,7 +167,7 @@ test("a hundred creates in one packet are answered and stored in order", async (
   client.destroy();
 });
 
-test("a client that refuses to wait for the answer to a preflight is closed", async (t) => {
+test("a client that does not wait for the answer to a preflight is closed", async (t) => {
   const service = await startService(t, { corsOrigins: ["*"] });
   const headers = { Origin: "https://app.example", "Access-Control-Request-Method": "POST" };
   const preflight = encodeRequest(service, { method: "OPTIONS", headers });
@@ -185,7 +180,7 @@ test("a client that refuses to wait for the answer to a preflight is closed", as
   assert.deepEqual(service.logLines(), []);
 });
 
-test("a client that waits for each answer may send a wrong token and then a good one", async (t) => {
+test("a client that waits for each answer may send a wrong token and then a valid one", async (t) => {
   const service = await startService(t);
   const client = await Client.connect(service.port);
   for (const [parts, result] of [
@@ -203,7 +198,7 @@ test("a client that waits for each answer may send a wrong token and then a good
   client.destroy();
 });
 
-test("nothing is carried out for a client that has reset the connection", async (t) => {
+test("no request of a client that has reset the connection is carried out", async (t) => {
   const service = await startService(t);
   const answered = collectMessages(t, "plant-store:request");
   const request = encodeRequest(service, { method: "GET", target: "/nowhere" });
@@ -248,7 +243,7 @@ const SLOW: readonly [
 ];
 
 for (const [what, options, headers, body, result, closes] of SLOW) {
-  test(`a create whose body comes slowly lets its headers go, and is answered as any other: ${what}`, async (t) => {
+  test(`a create whose body comes slowly releases its headers, and is answered like any other: ${what}`, async (t) => {
     const begin = t.mock.method(Connection.prototype, "begin");
     const service = await startService(t, options);
     const client = await Client.connect(service.port);
@@ -271,7 +266,7 @@ for (const [what, options, headers, body, result, closes] of SLOW) {
   });
 }
 
-test("a create whose token is revoked while its body is on its way stores nothing", async (t) => {
+test("a create whose token is revoked before its body has arrived stores nothing", async (t) => {
   const service = await startService(t);
   const request = encodeRequest(service, GOOD);
   const client = await Client.connect(service.port);
@@ -285,7 +280,7 @@ test("a create whose token is revoked while its body is on its way stores nothin
   client.destroy();
 });
 
-test("HTTP/1.0 is answered without a Host, and lives on only when asked to", async (t) => {
+test("HTTP/1.0 needs no Host, and its connection stays open only on request", async (t) => {
   const service = await startService(t);
   for (const connection of [undefined, "close", "keep-alive"]) {
     const headers = { Host: undefined, Connection: connection };
@@ -307,7 +302,7 @@ test("an offer of another protocol is ignored", async (t) => {
   }
 });
 
-test("an Upgrade that the Connection header does not name leaves the connection open", async (t) => {
+test("an Upgrade that the Connection header does not name keeps the connection open", async (t) => {
   const service = await startService(t);
   const client = await Client.connect(service.port);
   for (const connection of [undefined, "keep-alive"]) {
@@ -320,14 +315,14 @@ test("an Upgrade that the Connection header does not name leaves the connection 
   client.destroy();
 });
 
-test("behind an offer of another protocol nothing is carried out, and the connection closes", async (t) => {
+test("after an offer of another protocol nothing is carried out, and the connection closes", async (t) => {
   const service = await startService(t);
   const offer = encodeRequest(service, {
     headers: { Connection: "upgrade", Upgrade: "h2c" },
     ...GOOD,
   });
   const next = encodeRequest(service, SECOND);
-  for (const [what, behind, late] of [
+  for (const [what, following, late] of [
     ["a request in the same packet", next, undefined],
     ["a request in the next packet", Buffer.alloc(0), next],
     ["one whose body is itself a request", next.subarray(0, -plant(2).length), next],
@@ -335,7 +330,7 @@ test("behind an offer of another protocol nothing is carried out, and the connec
   ] as const) {
     await t.test(`${what} is not carried out`, async () => {
       const client = await Client.connect(service.port);
-      await client.send(Buffer.concat([offer, behind]));
+      await client.send(Buffer.concat([offer, following]));
       const answer = await client.next();
       assertPlant(answer, { name: "plant 1" });
       assert.equal(answer.headers.get("connection"), "close");
@@ -347,7 +342,7 @@ test("behind an offer of another protocol nothing is carried out, and the connec
   assert.deepEqual(ownLines(service), [plant(1)]);
 });
 
-test("what comes behind an offer that is not answered yet is not carried out either", async (t) => {
+test("a request after an offer that is not answered yet is not carried out either", async (t) => {
   const service = await startService(t);
   const create = service.store.create.bind(service.store);
   const { released, release } = makeLatch();
@@ -363,7 +358,7 @@ test("what comes behind an offer that is not answered yet is not carried out eit
   assert.deepEqual(ownLines(service), [plant(1)]);
 });
 
-test("a client that has said all and closes its side gets its answer", async (t) => {
+test("a client that closes its side after its request gets its answer", async (t) => {
   const service = await startService(t);
   for (const [what, parts, result] of [
     ["a create", GOOD, 200],
@@ -383,7 +378,7 @@ test("a client that has said all and closes its side gets its answer", async (t)
   assert.deepEqual(ownLines(service), [plant(1)]);
 });
 
-test("a client that closes its side amid a request is told so with 40001", async (t) => {
+test("a client that closes its side during a request is answered 40001", async (t) => {
   const service = await startService(t);
   const whole = encodeRequest(service, GOOD);
   const headers = { "Transfer-Encoding": "chunked" };

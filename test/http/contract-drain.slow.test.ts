@@ -20,7 +20,7 @@ function plant(id: number): string {
 const GOOD = { body: plant(1) };
 const SECOND = { body: plant(2) };
 
-test("a drain cuts at its deadline also what has CONNECT behind it (fake create)", async (t) => {
+test("a drain cuts at its deadline also a request that is followed by CONNECT (fake create)", async (t) => {
   const service = await startService(t);
   const create = t.mock.method(service.store, "create", () => new Promise(() => {}));
   const client = await Client.connect(service.port);
@@ -31,7 +31,7 @@ test("a drain cuts at its deadline also what has CONNECT behind it (fake create)
   await until("the connection is gone", () => client.isGone);
 });
 
-test("a drain answers what is under way with Connection: close, and stops", async (t) => {
+test("a drain answers requests in flight with Connection: close, and stops", async (t) => {
   const service = await startService(t);
   const client = await Client.connect(service.port);
   const request = encodeRequest(service, { headers: { Expect: "100-continue" }, ...GOOD });
@@ -92,7 +92,7 @@ for (const [where, before] of [
   });
 }
 
-test("a drain answers the request before half a head, and waits for no more", async (t) => {
+test("a drain answers the request before half a head, and does not wait for the rest", async (t) => {
   const service = await startService(t);
   const { create } = service.store;
   const { released, release } = makeLatch();
@@ -136,7 +136,7 @@ test("a request head that comes in pieces during a drain is answered", async (t)
   await closed;
 });
 
-test("a drain lets an answer end that closes its connection anyway", async (t) => {
+test("a drain finishes an answer that closes its connection", async (t) => {
   const service = await startService(t);
   const refused = await Client.connect(service.port);
   await refused.send("garbage\r\n\r\n");
@@ -193,7 +193,7 @@ test("a drain ends with a stream that began before it", async (t) => {
   await closed;
 });
 
-test("a stop whose deadline comes first ends, also where clients connect meanwhile", async (t) => {
+test("a stop ends at its deadline, also if clients connect meanwhile", async (t) => {
   for (let round = 0; round < 20; round++) {
     const service = await startService(t);
     const request = encodeRequest(service, GOOD).subarray(0, -1);
@@ -211,7 +211,7 @@ test("a stop whose deadline comes first ends, also where clients connect meanwhi
   }
 });
 
-test("a drain does not wait for a request head that comes drop by drop", async (t) => {
+test("a drain does not wait for a request head that comes byte by byte", async (t) => {
   const service = await startService(t);
   const client = await Client.connect(service.port);
   await client.send("POST /plants HTTP/1.1\r\nX: ");

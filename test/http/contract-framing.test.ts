@@ -1,7 +1,7 @@
 /**
  * What the HTTP parser finds: bytes that are no request we can trust are
  * answered with an Error body like everything else, the connection closes, and
- * nothing that stands behind them is carried out.
+ * nothing that follows them is carried out.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -20,7 +20,7 @@ import { type Service, startService } from "../support/service.ts";
 
 const BODY = '{"id":1,"name":"x"}';
 const SIZE = BODY.length.toString(16);
-/** A header of every request, behind which the table's headers are put. */
+/** A header of every request, followed by the headers of the table. */
 const HOST = "Host: localhost\r\n";
 
 const ALL = {
@@ -29,7 +29,7 @@ const ALL = {
   "Content-Length": String(BODY.length),
 };
 
-/** A fault, and a good request behind it that must not be carried out. */
+/** A fault, followed by a good request that must not be carried out. */
 async function refuse(service: Service, fault: string | Buffer): Promise<void> {
   const smuggled = encodeRequest(service, { body: '{"id":2,"name":"smuggled"}' });
   const bytes = Buffer.concat([Buffer.from(fault as string, "latin1"), smuggled]);
@@ -58,7 +58,7 @@ const GARBAGE: readonly string[] = [
   "POST /plants JSON/1.1\r\nHost: x\r\n\r\n",
 ];
 
-test("what is not HTTP is answered 40001", async (t) => {
+test("bytes that are not HTTP are answered 40001", async (t) => {
   const service = await startService(t);
   for (const bytes of GARBAGE) {
     await t.test(`${JSON.stringify(bytes)} is refused`, async () => {
@@ -113,7 +113,7 @@ test("headers that do not frame a request are answered 40001", async (t) => {
   assert.deepEqual(ownLines(service), []);
 });
 
-test("a transfer coding is answered 40001 in HTTP/1.0, which knows none", async (t) => {
+test("a transfer coding in HTTP/1.0, which has none, is answered 40001", async (t) => {
   const service = await startService(t);
   const good = chunkedRequest(service, BODY).toString("latin1");
   for (const connection of ["", "Connection: keep-alive\r\n"]) {
@@ -148,7 +148,7 @@ test("a broken chunk is answered 40001", async (t) => {
   assert.deepEqual(ownLines(service), []);
 });
 
-test("a broken chunk that comes late is answered 40001 all the same", async (t) => {
+test("a broken chunk that comes late is answered 40001 too", async (t) => {
   const service = await startService(t);
   const request = chunkedRequest(service, BODY).subarray(0, -"0\r\n\r\n".length);
   assertError(await exchange(service, [request, Buffer.from("no chunk size\r\n")]), 40001);
@@ -176,8 +176,8 @@ test("HTTP/1.1 needs exactly one valid Host", async (t) => {
   for (const method of ["POST", "PUT"]) {
     const service = await startService(t);
     for (const [host, isValid] of HOSTS) {
-      const told = isValid ? "is taken" : "is answered 40001";
-      await t.test(`${method} with the Host ${JSON.stringify(host)} ${told}`, async () => {
+      const result = isValid ? "is taken" : "is answered 40001";
+      await t.test(`${method} with the Host ${JSON.stringify(host)} ${result}`, async () => {
         const parts = { method, headers: { Host: host }, body: method === "POST" ? BODY : "" };
         const answer = await exchange(service, parts);
         if (!isValid) assertError(answer, 40001);
@@ -230,7 +230,7 @@ test("a request head beyond 16 KiB is answered 43101", async (t) => {
   assert.deepEqual(ownLines(service), []);
 });
 
-test("chunk extensions beyond a sane size are answered 41301", async (t) => {
+test("chunk extensions that are too long are answered 41301", async (t) => {
   const service = await startService(t);
   const body = `${SIZE};a=${"x".repeat(20 * 1024)}\r\n${BODY}\r\n0\r\n\r\n`;
   assertError(
@@ -258,7 +258,7 @@ function fillTo(count: number): RequestParts {
   return { headers: { a: Array<string>(count - 4).fill("") }, body: BODY };
 }
 
-test("100 headers are taken, and a request with more is answered 43101 and closes", async (t) => {
+test("100 headers are accepted, and a request with more is answered 43101 and closes", async (t) => {
   const service = await startService(t);
   assertPlant(await exchange(service, fillTo(100)), { name: "x" });
   for (const count of [101, 102, 127, 128, 129, 150, 1000, 2500]) {

@@ -16,8 +16,8 @@ function withValue(value: string): string {
 const MALFORMED: readonly [what: string, body: string][] = [
   ["nothing at all", ""],
   ["nothing but white space", " \t\r\n"],
-  ["a comma behind the last member", '{"id":1,"name":"x",}'],
-  ["a comma behind the last element", withValue("[1,]")],
+  ["a comma after the last member", '{"id":1,"name":"x",}'],
+  ["a comma after the last element", withValue("[1,]")],
   ["a comma before the first element", withValue("[,1]")],
   ["two commas", '{"id":1,,"name":"x"}'],
   ["a missing comma", '{"id":1 "name":"x"}'],
@@ -36,19 +36,19 @@ const MALFORMED: readonly [what: string, body: string][] = [
   ["a closing bracket too many", `${withValue("[]")}]`],
   ["two values", '{"id":1,"name":"x"}{"id":2,"name":"y"}'],
   ["two values on two lines", '{"id":1,"name":"x"}\n{"id":2,"name":"y"}\n'],
-  ["a comma behind the value", '{"id":1,"name":"x"},'],
-  ["a semicolon behind the value", '{"id":1,"name":"x"};'],
-  ["a NUL behind the value", '{"id":1,"name":"x"}\0'],
+  ["a comma after the value", '{"id":1,"name":"x"},'],
+  ["a semicolon after the value", '{"id":1,"name":"x"};'],
+  ["a NUL after the value", '{"id":1,"name":"x"}\0'],
   ["a line comment", '{"id":1,"name":"x"}// end'],
   ["a block comment", '{"id":1,/* */"name":"x"}'],
   ["a hash comment", '# start\n{"id":1,"name":"x"}'],
   ["an id with a leading zero", '{"id":01,"name":"x"}'],
-  ["a leading zero behind a minus", '{"id":-01,"name":"x"}'],
+  ["a leading zero after a minus", '{"id":-01,"name":"x"}'],
   ["two zeros", withValue("00")],
   ["an id with a plus", '{"id":+1,"name":"x"}'],
   ["a plus before a number", withValue("+1")],
   ["no digit before the point", withValue(".5")],
-  ["no digit behind the point", withValue("1.")],
+  ["no digit after the point", withValue("1.")],
   ["a point before an exponent", withValue("1.e1")],
   ["an exponent without digits", withValue("1e")],
   ["a sign without an exponent", withValue("1e+")],
@@ -79,7 +79,7 @@ const MALFORMED: readonly [what: string, body: string][] = [
   ["an escape of three digits", '{"id":1,"name":"\\u004"}'],
   ["an escape without digits", '{"id":1,"name":"\\u"}'],
   ["an escape with a letter beyond f", '{"id":1,"name":"\\u00g0"}'],
-  ["a bad escape behind a high surrogate", '{"id":1,"name":"\\ud83c\\udf3"}'],
+  ["a bad escape after a high surrogate", '{"id":1,"name":"\\ud83c\\udf3"}'],
   ["a surrogate with a bad digit", '{"id":1,"name":"\\ud83c\\uzf31"}'],
   ["a bad escape in a member's name", '{"id":1,"name":"x","\\u00":1}'],
   ["a line feed inside a string", '{"id":1,"name":"a\nb"}'],
@@ -166,7 +166,7 @@ const NO_PLANTS: readonly string[] = [
   '{"Id":1,"NAME":"x"}',
 ];
 
-test("JSON that is no NewPlant is answered 40005", async (t) => {
+test("JSON that is not a NewPlant is answered 40005", async (t) => {
   const service = await startService(t);
   for (const body of NO_PLANTS) {
     await t.test(`${body} is refused`, async () => {

@@ -104,7 +104,7 @@ function startImpatient(t: TestContext): Promise<Service> {
   return startService(t, LIMITS);
 }
 
-test("a request whose time runs out while the server does not read it is no slow one", async (t) => {
+test("a request whose time runs out while the server does not read it is not answered 408", async (t) => {
   const answered = collectMessages(t, "plant-store:request");
   const { service, release } = await startHeld(t, LIMITS);
   const postpone = t.mock.method(Connection.prototype, "postpone");
@@ -123,7 +123,7 @@ test("a request whose time runs out while the server does not read it is no slow
   client.destroy();
 });
 
-test("a request that was given up as too slow is not carried out when its rest comes", async (t) => {
+test("a request that was answered 408 is not carried out when its rest comes", async (t) => {
   const { service, release } = await startHeld(t, LIMITS);
   const refuse = t.mock.method(Connections.prototype, "refuse");
   const client = await Client.connect(service.port);
@@ -175,7 +175,7 @@ test("a request that takes too long is answered 40801", { concurrency: true }, a
   await Promise.all(tests);
 });
 
-test("a request that was answered 40801 stores nothing, also when the rest of it comes then", async (t) => {
+test("a create that was answered 40801 stores nothing, also when its rest comes", async (t) => {
   const service = await startImpatient(t);
   const whole = encodeRequest(service, GOOD);
   const client = await Client.connect(service.port);
@@ -197,7 +197,7 @@ test("a client that asked for 100 and then sends nothing is answered 40801", asy
   await assertServes(service);
 });
 
-test("an idle connection is closed without a word", async (t) => {
+test("an idle connection is closed without an answer", async (t) => {
   const service = await startService(t, { keepAliveTimeoutMs: 20, connectionCheckIntervalMs: 20 });
   // With the first one the server looks at none any more; it has to begin again.
   for (let connection = 0; connection < 2; connection++) {
@@ -209,21 +209,21 @@ test("an idle connection is closed without a word", async (t) => {
   await assertServes(service);
 });
 
-for (const [says, behind] of [
+for (const [says, following] of [
   ["alone", []],
-  ["with CONNECT behind it", [{ method: "CONNECT" }]],
+  ["followed by CONNECT", [{ method: "CONNECT" }]],
 ] as const) {
   test(`a create that takes longer than the stall timeout, ${says}, is cut (fake create)`, async (t) => {
     const service = await startService(t, { stallTimeoutMs: 50, connectionCheckIntervalMs: 20 });
     t.mock.method(service.store, "create", () => new Promise(() => {}));
     const client = await Client.connect(service.port);
-    const requests = [GOOD, ...behind].map((request) => encodeRequest(service, request));
+    const requests = [GOOD, ...following].map((request) => encodeRequest(service, request));
     await client.send(Buffer.concat(requests));
     assert.deepEqual(await client.rest(), []);
   });
 }
 
-test("a create that takes longer to come than the stall timeout, but comes, is carried out", async (t) => {
+test("a create that arrives more slowly than the stall timeout, but keeps arriving, is carried out", async (t) => {
   const service = await startService(t, { stallTimeoutMs: 500, connectionCheckIntervalMs: 20 });
   const client = await Client.connect(service.port);
   await client.send(encodeRequest(service, { headers: { "Transfer-Encoding": "chunked" } }));
@@ -234,7 +234,7 @@ test("a create that takes longer to come than the stall timeout, but comes, is c
   assertPlant(await client.next(), { name: "plant 1" });
 });
 
-test("a client that pipelines is read no further while its requests wait, and gets every answer", async (t) => {
+test("a client that pipelines is not read further while its requests wait, and gets every answer", async (t) => {
   const { service, release } = await startHeld(t);
   const started = collectMessages(t, "http.server.request.start");
   const headers = { X: "x".repeat(2000) };

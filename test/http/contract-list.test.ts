@@ -30,7 +30,7 @@ test("an empty store has one empty page", async (t) => {
   assert.equal(answer.headers.get("link"), null);
 });
 
-test("plants are listed in the order of the file, each as it was created", async (t) => {
+test("plants are listed in the order of the log, each as it was created", async (t) => {
   const plants = [
     { id: 3n, name: "c" },
     { id: -1n, name: "a", tag: "" },

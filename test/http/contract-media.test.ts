@@ -34,7 +34,7 @@ const JSON_TYPES = [
   "application/json;",
 ];
 
-test("application/json is taken with any parameter but another charset", async (t) => {
+test("application/json is accepted with any parameter except another charset", async (t) => {
   const service = await startService(t);
   for (const type of JSON_TYPES) {
     await t.test(`Content-Type: ${type}`, async () => {
@@ -98,7 +98,7 @@ test("any other content type, or none, is answered 41501", async (t) => {
   assert.deepEqual(ownLines(service), []);
 });
 
-test("a body in any content coding but identity is answered 41502", async (t) => {
+test("a body in any content coding except identity is answered 41502", async (t) => {
   const service = await startService(t);
   for (const coding of ["identity", "Identity"]) {
     const headers = { "Content-Encoding": coding };
@@ -156,7 +156,7 @@ const REFUSED_BEFORE_100: readonly [what: string, parts: RequestParts, error: nu
   ["two hosts", { headers: { Host: ["a", "b"] } }, 40001],
 ];
 
-test("Expect: 100-continue gets no 100 when the answer is known before the body", async (t) => {
+test("Expect: 100-continue gets no 100 if the answer is known before the body", async (t) => {
   const service = await startService(t);
   for (const [what, parts, error] of REFUSED_BEFORE_100) {
     await t.test(`a request with ${what} is answered ${error} alone`, async () => {
@@ -179,7 +179,7 @@ for (const expect of ["200-ok", "100-continue, 200-ok", "100-continue-x", "x-100
   });
 }
 
-test("HTTP/1.0 knows no 100: its Expect: 100-continue is ignored", async (t) => {
+test("HTTP/1.0 has no 100: its Expect: 100-continue is ignored", async (t) => {
   const service = await startService(t);
   const parts = { version: "HTTP/1.0", headers: { Expect: "100-continue" }, body: BODY };
   assertPlant(await exchange(service, parts), { name: "x" });

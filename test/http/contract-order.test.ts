@@ -1,5 +1,5 @@
 /**
- * Which of several faults is told, and the failures that are the server's own.
+ * Which of several faults is answered, and failures of the server.
  */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
@@ -19,10 +19,10 @@ import { startService } from "../support/service.ts";
 
 const STORED = '{"id":1,"name":"x"}';
 
-/** Stands for the header with a token that has the scope `read` alone. */
+/** Replaced by a header with a token that has only the scope `read`. */
 const READ_ONLY = "read-only";
 
-/** First told first. A request of this test has one of these faults and all that follow it. */
+/** In the order in which they are answered. A request of this test has one of these faults and all later ones. */
 const FAULTS: readonly [what: string, error: number, parts: RequestParts][] = [
   ["headers too large", 43101, { headers: { X: "x".repeat(20 * 1024) } }],
   ["two hosts", 40001, { headers: { Host: ["a", "b"] } }],
@@ -56,7 +56,7 @@ function faultyFrom(first: number, readOnly: string): RequestParts {
 
 for (const isClosed of [false, true]) {
   const state = isClosed ? " of a store that is closed" : "";
-  test(`the faults of a request${state} are told in one order`, async (t) => {
+  test(`the faults of a request${state} are answered in a fixed order`, async (t) => {
     let readOnly = "";
     const service = await startService(t, {
       prepare: async (folder) => {
@@ -67,7 +67,7 @@ for (const isClosed of [false, true]) {
     if (isClosed) await service.store.close();
 
     for (const [index, [what, error]] of FAULTS.entries()) {
-      await t.test(`${what} is told before what comes later`, async () => {
+      await t.test(`${what} is answered before all later faults`, async () => {
         const parts = faultyFrom(index, readOnly);
         if (!isClosed) {
           assertError(await exchange(service, parts), error);
@@ -135,7 +135,7 @@ const STORE_FAILURES: readonly [what: string, cause: unknown, error: number][] =
   ["conflict", new PlantStoreError("conflict", "taken", { cause: SECRET }), 40006],
 ];
 
-test("a failure of the store is answered with its own number, and tells no path", async (t) => {
+test("a failure of the store is answered with its own number, and without a path", async (t) => {
   for (const [what, cause, error] of STORE_FAILURES) {
     await t.test(`a create that fails with ${what} is answered ${error}`, async (t) => {
       const target = await startFailing(t, throwing(cause));
@@ -154,7 +154,7 @@ for (const [how, fault] of [
   ["throws", throwing(new Error(SECRET))],
   ["rejects", () => Promise.reject(new Error(SECRET))],
 ] as const) {
-  test(`a token check that ${how} is answered 50001, and tells no path`, async (t) => {
+  test(`a token check that ${how} is answered 50001, without a path`, async (t) => {
     const target = await startFailing(t, throwing("unused"), fault);
     const headers = { Authorization: "Bearer failing" };
     const answer = await exchange(target, { headers, body: STORED });

@@ -34,7 +34,7 @@ test("a plant is read back exactly, every digit and character", async (t) => {
 });
 
 for (const id of ["007", "+7", "7.0", "70e-1", "-0", "00", "", "x", "%37", "7 ", "７", "0x7"]) {
-  test(`the spelling "${id}" of an id is no path`, async (t) => {
+  test(`the spelling "${id}" of an id is answered 40401`, async (t) => {
     const service = await startReadable(t, [FERN, { id: 0n, name: "zero" }]);
     const answer = await read(service, `/plants/${id.replaceAll(" ", "%20")}`);
     assertError(answer, 40401);
@@ -42,7 +42,7 @@ for (const id of ["007", "+7", "7.0", "70e-1", "-0", "00", "", "x", "%37", "7 ",
 }
 
 for (const id of ["9223372036854775808", "-9223372036854775809", "1".repeat(5000)]) {
-  test(`an id beyond int64 is no path: ${id.slice(0, 30)}`, async (t) => {
+  test(`an id beyond int64 is answered 40401: ${id.slice(0, 30)}`, async (t) => {
     assertError(await read(await startReadable(t, []), `/plants/${id}`), 40401);
   });
 }

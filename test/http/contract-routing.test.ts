@@ -186,9 +186,9 @@ test("the operation is below the base path only", async (t) => {
 
 for (const basePath of ["garden", "//", "/a b", "/a?b", "/a#b", "/a//b", "/ä", "http://x/a"]) {
   test(`the base path "${basePath}" is refused at the start`, async () => {
-    const nobody = { verify: () => undefined };
+    const noToken = { verify: () => undefined };
     const nothing = { create: unused, get: unused, list: unused };
-    const options = { port: 0, basePath, plants: nothing, tokens: nobody };
+    const options = { port: 0, basePath, plants: nothing, tokens: noToken };
     await assert.rejects(PlantServer.start(options), RangeError);
   });
 }

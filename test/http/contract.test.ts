@@ -15,7 +15,7 @@ import {
 } from "../support/contract-bodies.ts";
 import { startService } from "../support/service.ts";
 
-test("POST /plants takes every int64 as id, exactly", async (t) => {
+test("POST /plants accepts every int64 as id, exactly", async (t) => {
   for (const [spelling, id] of INT64_IDS) {
     await t.test(`the id ${spelling.slice(0, 40)} is stored as ${id}`, async (t) => {
       const service = await startService(t);
@@ -37,7 +37,7 @@ test("POST /plants refuses every other id", async (t) => {
   assert.deepEqual(ownLines(service), []);
 });
 
-test("POST /plants takes any JSON string as name and as tag, unchanged", async (t) => {
+test("POST /plants accepts any JSON string as name and as tag, unchanged", async (t) => {
   const service = await startService(t);
   let id = 0n;
   for (const [what, literal, value] of STRINGS) {
@@ -58,13 +58,13 @@ test("POST /plants takes any JSON string as name and as tag, unchanged", async (
   }
 });
 
-test("a lone surrogate is answered as its escape, since no UTF-8 has it", async (t) => {
+test("a lone surrogate is answered as its escape, because UTF-8 cannot contain it", async (t) => {
   const service = await startService(t);
   const answer = await exchange(service, { body: '{"id":1,"name":"\\ud800","tag":"\\udfff"}' });
   assert.equal(answer.text.toLowerCase(), '{"name":"\\ud800","tag":"\\udfff"}');
 });
 
-test("POST /plants reads id, name and tag, and ignores whatever else there is", async (t) => {
+test("POST /plants reads id, name and tag, and ignores other members", async (t) => {
   for (const [what, body, line = PLAIN_LINE] of BODIES_OF_ONE_PLANT) {
     await t.test(`a body may have ${what}`, async (t) => {
       const service = await startService(t);

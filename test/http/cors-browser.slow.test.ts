@@ -114,7 +114,7 @@ test(
   },
 );
 
-test("a page of any other origin is kept from every answer", BROWSER, async (t) => {
+test("a page of any other origin can read no answer", BROWSER, async (t) => {
   const seen = await visit(t, "localhost", (token) => [
     post(token, '{"id":9,"name":"Fern"}'),
     get(token, "/plants/1"),

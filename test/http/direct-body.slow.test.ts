@@ -8,7 +8,7 @@ import { makeFolder } from "../support/folders.ts";
 import { readModule } from "../support/run.ts";
 import { collectWarnings, TIMEOUT } from "../support/watch.ts";
 
-test("this Node hands bodies over directly, and nothing is said about it", async (t) => {
+test("this version of Node hands bodies over directly, without a warning", async (t) => {
   const warnings = collectWarnings(t);
   assert.equal(await isDirectSafe(), true);
   assert.deepEqual(warnings, []);

@@ -103,7 +103,7 @@ function countCharacters(t: TestContext): () => number {
 }
 
 for (const [name, [prefix, read]] of Object.entries(READERS)) {
-  test(`four times as much in ${name} costs four times as much to read, not sixteen`, async (t) => {
+  test(`${name} of four times the length takes four times as long to read, not sixteen`, async (t) => {
     const counted = countCharacters(t);
     const costOf = async (text: string) => {
       const before = counted();

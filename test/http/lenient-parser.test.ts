@@ -54,7 +54,7 @@ async function assertRefused(port: number, token: string, doubtful: Doubtful): P
   for (const answer of answers) assertError(answer, 40001);
 }
 
-test("under NODE_OPTIONS=--insecure-http-parser the command refuses what has two readings", {
+test("under NODE_OPTIONS=--insecure-http-parser the command refuses requests that can be read in two ways", {
   ...TIMEOUT,
 }, async (t) => {
   const folder = makeFolder(t);
@@ -103,7 +103,7 @@ const RAW: readonly [rawHeaders: readonly string[], isGood: boolean][] = [
   [[" ", "chunked"], false],
 ];
 
-test("a header is judged as it was sent, whatever parser there is", () => {
+test("a header is judged as it was sent, with any parser", () => {
   for (const [rawHeaders, isGood] of RAW) {
     for (const find of [findFramingFault, findLengthFault]) {
       const request = { httpVersion: "1.1", rawHeaders: ["Host", "a", ...rawHeaders] };
@@ -113,7 +113,7 @@ test("a header is judged as it was sent, whatever parser there is", () => {
   }
 });
 
-test("a mounted listener takes what has no raw headers, or those of HTTP/2", () => {
+test("a mounted listener accepts requests without raw headers, or with those of HTTP/2", () => {
   for (const request of [
     { httpVersion: "1.1", rawHeaders: [] },
     { httpVersion: "1.1" },

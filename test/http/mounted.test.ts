@@ -50,14 +50,14 @@ describe("the answer names the mistake, and nothing is stored, if other code", (
   }
 });
 
-test("a body that other code has paused is read all the same", async (t) => {
+test("a body that other code has paused is read", async (t) => {
   for (const body of [BODY, LONG]) {
     const { answer, lines } = await create(t, (req) => void req.pause(), { body });
     assert.deepEqual([answer.status, lines], [200, [body]]);
   }
 });
 
-test("a subscriber that gives the requests of our own server an encoding corrupts nothing", async (t) => {
+test("a subscriber that sets an encoding on requests of our own server corrupts nothing", async (t) => {
   const service = await startService(t);
   const decode = (message: unknown) => {
     (message as { request: IncomingMessage }).request.setEncoding("latin1");

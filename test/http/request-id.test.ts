@@ -45,7 +45,7 @@ for (const [what, id] of KEPT) {
 }
 
 for (const [what, id] of REPLACED) {
-  test(`a request id with ${what} is replaced by one of ours`, async (t) => {
+  test(`a request id with ${what} is replaced by a new one`, async (t) => {
     const service = await startService(t);
     const messages = collectMessages<RequestMessage>(t, "plant-store:request");
     const client = await Client.connect(service.port);

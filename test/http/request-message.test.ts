@@ -1,4 +1,4 @@
-/** What `plant-store:request` tells of every answer, in our own server and in somebody else's. */
+/** What `plant-store:request` publishes about every answer, in our own server and in another one. */
 import assert from "node:assert/strict";
 import net from "node:net";
 import { type TestContext, test } from "node:test";
@@ -12,7 +12,7 @@ import { collectMessages, until } from "../support/watch.ts";
 
 const BODY = '{"id":1,"name":"a"}';
 
-interface Told {
+interface Published {
   readonly method?: string;
   readonly path?: string;
   readonly status: number;
@@ -28,7 +28,7 @@ interface Told {
 const SENT = { method: "POST", path: "/plants", token: "test" };
 const GOOD = { ...SENT, operation: "createPlant" } as const;
 
-const REQUESTS: readonly [says: string, parts: RequestParts, told: Told][] = [
+const REQUESTS: readonly [says: string, parts: RequestParts, published: Published][] = [
   ["a create", { body: BODY }, { ...GOOD, status: 200, bodyBytes: BODY.length }],
   ["a body that is no plant", { body: "{}" }, { ...GOOD, status: 400, error: 40005, bodyBytes: 2 }],
   [
@@ -73,16 +73,17 @@ const REQUESTS: readonly [says: string, parts: RequestParts, told: Told][] = [
   ],
 ];
 
-const OURS_ALONE: readonly [says: string, request: RequestParts | string, told: Told][] = [
-  ["two hosts", { headers: { Host: ["a", "b"] } }, { ...SENT, ...refused(400, 40001) }],
-  ["what is no HTTP", "GARDEN\r\n\r\n", refused(400, 40001)],
-  ["too many headers", { headers: { X: "x".repeat(20_000) } }, refused(431, 43101)],
+const OURS_ALONE: readonly [says: string, request: RequestParts | string, published: Published][] =
   [
-    "a connect",
-    { method: "CONNECT", target: "garden.test:443" },
-    { ...SENT, method: "CONNECT", path: "garden.test:443", status: 404, error: 40401 },
-  ],
-];
+    ["two hosts", { headers: { Host: ["a", "b"] } }, { ...SENT, ...refused(400, 40001) }],
+    ["what is no HTTP", "GARDEN\r\n\r\n", refused(400, 40001)],
+    ["too many headers", { headers: { X: "x".repeat(20_000) } }, refused(431, 43101)],
+    [
+      "a connect",
+      { method: "CONNECT", target: "garden.test:443" },
+      { ...SENT, method: "CONNECT", path: "garden.test:443", status: 404, error: 40401 },
+    ],
+  ];
 
 function refused(status: number, error: number) {
   return { status, error, token: undefined, isUntimed: true };
@@ -106,7 +107,10 @@ async function send(service: Service, port: number, request: RequestParts | stri
   }
 }
 
-function assertTold(messages: readonly RequestMessage[], { isUntimed = false, ...told }: Told) {
+function assertPublished(
+  messages: readonly RequestMessage[],
+  { isUntimed = false, ...published }: Published,
+) {
   assert.deepEqual(
     messages.map(({ durationMs, requestId: _, ...message }) => ({
       ...message,
@@ -122,35 +126,35 @@ function assertTold(messages: readonly RequestMessage[], { isUntimed = false, ..
         bodyBytes: 0,
         sentBytes: undefined,
         cut: false,
-        ...told,
+        ...published,
         isUntimed,
       },
     ],
   );
 }
 
-for (const [says, request, told] of [...REQUESTS, ...OURS_ALONE]) {
-  test(`our server tells of ${says}, once`, async (t) => {
+for (const [says, request, published] of [...REQUESTS, ...OURS_ALONE]) {
+  test(`our server publishes ${says} once`, async (t) => {
     const service = await startService(t);
     const messages = collectMessages<RequestMessage>(t, "plant-store:request");
     const answer = await send(service, service.port, request);
-    assert.equal(answer.status, told.status);
-    assertTold(messages, told);
+    assert.equal(answer.status, published.status);
+    assertPublished(messages, published);
   });
 }
 
-for (const [says, request, told] of REQUESTS) {
-  test(`a mounted listener tells of ${says}, once`, async (t) => {
+for (const [says, request, published] of REQUESTS) {
+  test(`a mounted listener publishes ${says} once`, async (t) => {
     const service = await startService(t);
     const { port } = await mount(t, service);
     const messages = collectMessages<RequestMessage>(t, "plant-store:request");
     const answer = await send(service, port, request);
-    assert.equal(answer.status, told.status);
-    assertTold(messages, told);
+    assert.equal(answer.status, published.status);
+    assertPublished(messages, published);
   });
 }
 
-test("a body that breaks off in the parser is told with its request", async (t) => {
+test("a body that breaks off in the parser is published with its request", async (t) => {
   const service = await startService(t);
   const messages = collectMessages<RequestMessage>(t, "plant-store:request");
   const client = await Client.connect(service.port);
@@ -160,7 +164,7 @@ test("a body that breaks off in the parser is told with its request", async (t) 
   assert.equal((await client.next()).status, 100);
   await client.send("zzz\r\n");
   assert.equal((await client.next()).status, 400);
-  assertTold(messages, { ...GOOD, status: 400, error: 40001 });
+  assertPublished(messages, { ...GOOD, status: 400, error: 40001 });
 });
 
 /** Sends a create but for the end of its body, and leaves once the server has begun to read that. */
@@ -178,7 +182,7 @@ async function leaveInBody(
   socket.write(request.subarray(0, -1));
   await until("the request has begun", () => begun.length > 0);
   leave(socket);
-  await until("it is told", () => messages.length > 0);
+  await until("it is published", () => messages.length > 0);
   socket.destroy();
   return messages;
 }
@@ -188,29 +192,29 @@ const CUT = { ...GOOD, status: 0, cut: true };
 const LEAVES: readonly [
   says: string,
   leave: (socket: net.Socket) => void,
-  ours: Told,
-  mounted: Told,
+  ours: Published,
+  mounted: Published,
 ][] = [
   ["resets its connection", (socket) => socket.destroy(), CUT, CUT],
   ["closes its side", (socket) => socket.end(), { ...GOOD, status: 400, error: 40001 }, CUT],
 ];
 
 for (const [says, leave, ours, mounted] of LEAVES) {
-  test(`our server tells of a client that ${says} in the body, once`, async (t) => {
+  test(`our server publishes a client that ${says} in the body once`, async (t) => {
     const service = await startService(t);
     const messages = await leaveInBody(t, service, service.port, leave);
     await service.server.close();
-    assertTold(messages, ours);
+    assertPublished(messages, ours);
   });
 
-  test(`a mounted listener tells of a client that ${says} in the body, once`, async (t) => {
+  test(`a mounted listener publishes a client that ${says} in the body once`, async (t) => {
     const service = await startService(t);
     const { port } = await mount(t, service);
-    assertTold(await leaveInBody(t, service, port, leave), mounted);
+    assertPublished(await leaveInBody(t, service, port, leave), mounted);
   });
 }
 
-test("a request that began before anybody subscribed is told without its duration", async (t) => {
+test("a request that began before the first subscription is published without its duration", async (t) => {
   const service = await startService(t);
   const client = await Client.connect(service.port);
   t.after(() => client.destroy());
@@ -220,7 +224,7 @@ test("a request that began before anybody subscribed is told without its duratio
   const messages = collectMessages<RequestMessage>(t, "plant-store:request");
   await client.send(BODY);
   assert.equal((await client.next()).status, 200);
-  assertTold(messages, { method: "POST", path: "/plants", status: 200, isUntimed: true });
+  assertPublished(messages, { method: "POST", path: "/plants", status: 200, isUntimed: true });
 });
 
 test("a request lasts from its headers to its answer", async (t) => {
@@ -251,7 +255,7 @@ function readerIn({ stack = "" }: Error): string[] {
     .slice(0, 1);
 }
 
-test("while nobody listens performance.now() is asked by nobody but who gathers a batch", async (t) => {
+test("without subscribers the clock is read only to gather a batch", async (t) => {
   const service = await startService(t);
   const clock = t.mock.method(performance, "now");
   assert.equal((await service.post(BODY)).status, 200);
@@ -260,7 +264,7 @@ test("while nobody listens performance.now() is asked by nobody but who gathers 
   for (const reader of readers) assert.match(reader, /#gather .*writer\.ts/);
   const messages = collectMessages<RequestMessage>(t, "plant-store:request");
   assert.equal((await service.post(BODY)).status, 200);
-  await until("it is told", () => messages.length === 1);
+  await until("it is published", () => messages.length === 1);
   assert.ok(
     clock.mock.calls.some(({ stack }) => readerIn(stack)[0]?.includes("http/request-message")),
   );

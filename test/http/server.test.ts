@@ -61,7 +61,7 @@ for (const [name, value, error] of [...OF_THE_LISTENER, ...OF_THE_SERVER]) {
   });
 }
 
-test("a drain time that is none is refused, and the server goes on", async (t) => {
+test("an invalid drain time is refused, and the server continues", async (t) => {
   const server = await PlantServer.start({ ...PARTS, port: 0 });
   t.after(() => server.close(0));
   await assert.rejects(server.close(Number.NaN), {

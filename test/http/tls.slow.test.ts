@@ -69,7 +69,7 @@ describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => 
     client.destroy();
   });
 
-  test("answers a client that sends all of a refused request before it reads", async (t) => {
+  test("answers a client that sends a whole refused request before it reads", async (t) => {
     const service = await startSecure(t);
     for (const maxVersion of ["TLSv1.2", "TLSv1.3"] as const) {
       const ca = service.certificate.cert;

@@ -11,7 +11,7 @@ import { encodeRequest, type RequestParts } from "../support/contract.ts";
 import { serve } from "../support/serve.ts";
 import { type Service, startService } from "../support/service.ts";
 
-/** Told in whole seconds, so as Node's own default is. */
+/** In whole seconds, like Node's own default. */
 const KEEP_ALIVE_MS = createServer().keepAliveTimeout + 900;
 const NAMED = { "X-Request-Id": "one" };
 
@@ -24,7 +24,7 @@ const STAYS = { Connection: "keep-alive" };
 const REFUSED = "a plant that is refused";
 const EXPECTS = { Expect: "100-continue" };
 const CLOSES = { Connection: "close" };
-/** Its answer closes the connection, so no other request is sent behind it. */
+/** Its answer closes the connection, so no other request is sent after it. */
 const OFFERS = { Connection: "upgrade", Upgrade: "h2c" };
 /** Answered 404, and the connection closes. */
 const LAST: RequestParts = { ...create("", CLOSES), target: "/none" };
@@ -45,7 +45,7 @@ const CREATES: readonly [what: string, requests: readonly RequestParts[], isWhol
 ];
 
 for (const [what, requests, isWhole] of CREATES) {
-  test(`the answer to a create of ${what} is byte for byte Node's`, async (t) => {
+  test(`the answer to a create of ${what} has the same bytes as Node's`, async (t) => {
     const service = await startService(t, { keepAliveTimeoutMs: KEEP_ALIVE_MS });
     const plain = await mount(t, service);
     const wrapped = await mount(t, service, { prepare: wrapEnd });
@@ -69,18 +69,21 @@ const TOUCHED: readonly [what: string, prepare: (res: ServerResponse) => void][]
   ["is without Node's head", (res) => Object.assign(res, { _header: undefined })],
   ["is kept alive without a time", (res) => Object.assign(res, { _keepAliveTimeout: 0 })],
   ["does not know that time", (res) => Object.assign(res, { _keepAliveTimeout: undefined })],
-  ["tells how many requests it takes", (res) => Object.assign(res, { _maxRequestsPerSocket: 9 })],
+  [
+    "announces how many requests it accepts",
+    (res) => Object.assign(res, { _maxRequestsPerSocket: 9 }),
+  ],
   ["is to tell no date", (res) => Object.assign(res, { sendDate: false })],
   ["is to say nothing of its connection", (res) => res.removeHeader("Connection")],
-  ["waits for a 100 that nobody sent", (res) => Object.assign(res, { _expect_continue: true })],
+  ["waits for a 100 that was not sent", (res) => Object.assign(res, { _expect_continue: true })],
   ["has a reason phrase", (res) => Object.assign(res, { statusMessage: "Lost" })],
   ["has a header", (res) => res.setHeader("X-Powered-By", "a framework")],
-  ["has somebody's writeHead", (res) => Object.assign(res, { writeHead: res.writeHead.bind(res) })],
-  ["has somebody's end", wrapEnd],
+  ["has another writeHead", (res) => Object.assign(res, { writeHead: res.writeHead.bind(res) })],
+  ["has another end", wrapEnd],
 ];
 
 for (const [what, prepare] of TOUCHED) {
-  test(`where a response ${what}, the answer to a create is Node's to write`, async (t) => {
+  test(`if a response ${what}, Node writes the answer to a create`, async (t) => {
     const service = await startService(t);
     const plain = await mount(t, service);
     const touched = await mount(t, service, { prepare });
@@ -99,7 +102,7 @@ for (const [what, prepare] of TOUCHED) {
   });
 }
 
-test("an answer that leaves as one text has its own status, whatever was set before", async (t) => {
+test("an answer sent as one text has its own status, whatever was set before", async (t) => {
   const service = await startService(t);
   const responses: ServerResponse[] = [];
   const { port } = await mount(t, service, {
@@ -115,7 +118,7 @@ test("an answer that leaves as one text has its own status, whatever was set bef
   assert.deepEqual([responses[2]?.statusCode, responses[2]?.statusMessage], [200, "OK"]);
 });
 
-test("the head is made anew in each second, and for a server with another keep-alive time", async (t) => {
+test("the head is made again each second, and for a server with another keep-alive time", async (t) => {
   const service = await startService(t, { keepAliveTimeoutMs: 7000 });
   const { port } = await mount(t, service);
   const takeHeads = watchHeads(t);
@@ -136,7 +139,7 @@ test("the head is made anew in each second, and for a server with another keep-a
 });
 
 for (const name of ["writeHead", "end"] as const) {
-  test(`where ${name} of every response was wrapped before, answers are Node's to write`, async (t) => {
+  test(`if ${name} of every response was wrapped before, Node writes the answers`, async (t) => {
     t.mock.method(ServerResponse.prototype, name);
     const loaded = `../../src/http/answer.ts?${name}`;
     const { trySendWhole: tryLate } = (await import(loaded)) as {
@@ -164,7 +167,7 @@ for (const [what, method, reply, answered] of [
   });
 }
 
-test("an answer with headers of CORS is Node's to write", async (t) => {
+test("Node writes an answer with CORS headers", async (t) => {
   const service = await startService(t, { corsOrigins: ["https://a.test"] });
   const takeHeads = watchHeads(t);
   await readAnswers(service, service.port, [create(ASCII), LAST]);

@@ -31,7 +31,7 @@ function decode(logPath: string, content: string | Buffer): Promise<Checkpoint |
   return readCheckpoint(logPath);
 }
 
-test("encodeCheckpoint() makes one line of JSON, whose last member checks what stands before it", () => {
+test("encodeCheckpoint() makes one line of JSON, whose last member is a checksum of the rest", () => {
   const line = encodeCheckpoint(SOME);
   assert.match(line, /^[^\n]+\n$/);
   const { check, ...members } = JSON.parse(line);
@@ -57,7 +57,7 @@ test("a checkpoint that was written is read as it was, whatever its numbers", as
   assert.equal(fs.readFileSync(checkpointPath(logPath), "utf8"), encodeCheckpoint(SOME));
 });
 
-test("a checkpoint with any bit flipped says nothing", async (t) => {
+test("a checkpoint with any bit flipped is ignored", async (t) => {
   const logPath = logIn(t);
   const whole = Buffer.from(encodeCheckpoint(SOME));
   for (let at = 0; at < whole.length; at++) {
@@ -69,7 +69,7 @@ test("a checkpoint with any bit flipped says nothing", async (t) => {
   }
 });
 
-test("a checkpoint that is torn at any byte says nothing, and neither is a fault", async (t) => {
+test("a checkpoint that is torn at any byte is ignored, without an error", async (t) => {
   const logPath = logIn(t);
   const whole = encodeCheckpoint(SOME);
   for (let length = 0; length < whole.length; length++) {
@@ -85,7 +85,7 @@ const FOREIGN: readonly [says: string, content: string][] = [
   ["another JSON document", '{"bytes":1,"records":1,"crc32":"00000000"}\n'],
   ["two lines", encodeCheckpoint(SOME).repeat(2)],
   ["a line that an editor ended with CRLF", encodeCheckpoint(SOME).replace("\n", "\r\n")],
-  ["a line behind a byte order mark", `\ufeff${encodeCheckpoint(SOME)}`],
+  ["a line after a byte order mark", `\ufeff${encodeCheckpoint(SOME)}`],
   ["a negative length with a right check", withCheck('{"bytes":-1,"records":1,"crc32":"00000000"')],
   ["a fraction with a right check", withCheck('{"bytes":1.5,"records":1,"crc32":"00000000"')],
 ];
@@ -95,19 +95,19 @@ function withCheck(text: string): string {
 }
 
 for (const [says, content] of FOREIGN) {
-  test(`a checkpoint file that holds ${says} says nothing`, async (t) => {
+  test(`a checkpoint file that holds ${says} is ignored`, async (t) => {
     assert.equal(await decode(logIn(t), content), undefined);
   });
 }
 
-test("a missing checkpoint says nothing; one that cannot be read is an input error", async (t) => {
+test("a missing checkpoint is ignored; one that cannot be read is an io_error", async (t) => {
   const logPath = logIn(t);
   assert.equal(await readCheckpoint(logPath), undefined);
   fs.mkdirSync(checkpointPath(logPath));
   await assert.rejects(readCheckpoint(logPath), { code: "io_error" });
 });
 
-test("writeCheckpoint() replaces the one before, for its owner alone, and leaves nothing beside it", async (t) => {
+test("writeCheckpoint() replaces the last one, with mode 0600, and leaves no other file", async (t) => {
   const logPath = logIn(t);
   await writeCheckpoint(logPath, EMPTY_LOG);
   const first = fs.statSync(checkpointPath(logPath)).ino;
@@ -119,7 +119,7 @@ test("writeCheckpoint() replaces the one before, for its owner alone, and leaves
   assert.deepEqual(fs.readdirSync(path.dirname(logPath)), ["test.jsonl.checkpoint"]);
 });
 
-test("what a killed writeCheckpoint() left behind counts for nothing and is in nobody's way", async (t) => {
+test("the leftover of a killed writeCheckpoint() is ignored and overwritten", async (t) => {
   const logPath = logIn(t);
   const newPath = `${checkpointPath(logPath)}.new`;
   fs.writeFileSync(newPath, encodeCheckpoint(SOME).repeat(9));
@@ -129,7 +129,7 @@ test("what a killed writeCheckpoint() left behind counts for nothing and is in n
   assert.equal(fs.existsSync(newPath), false);
 });
 
-test("writeCheckpoint() that finds no room leaves the one before it, and nothing else", {
+test("writeCheckpoint() without room keeps the last one, and leaves no other file", {
   skip: !fs.existsSync("/dev/full"),
 }, async (t) => {
   const logPath = logIn(t);
@@ -140,7 +140,7 @@ test("writeCheckpoint() that finds no room leaves the one before it, and nothing
   assert.deepEqual(fs.readdirSync(path.dirname(logPath)), ["test.jsonl.checkpoint"]);
 });
 
-test("writeCheckpoint() answers whatever stands in its way with io_error", async (t) => {
+test("writeCheckpoint() throws io_error for every obstacle", async (t) => {
   const obstacles: readonly ((logPath: string) => void)[] = [
     (logPath) => fs.rmSync(path.dirname(logPath), { recursive: true }),
     (logPath) => fs.mkdirSync(path.join(checkpointPath(logPath), "full"), { recursive: true }),
@@ -153,7 +153,7 @@ test("writeCheckpoint() answers whatever stands in its way with io_error", async
   }
 });
 
-test("removeCheckpoint() removes it, and finds nothing wrong where there is none", async (t) => {
+test("removeCheckpoint() removes it, and succeeds if there is none", async (t) => {
   const logPath = logIn(t);
   await writeCheckpoint(logPath, SOME);
   await removeCheckpoint(logPath);
@@ -161,7 +161,7 @@ test("removeCheckpoint() removes it, and finds nothing wrong where there is none
   assert.deepEqual(fs.readdirSync(path.dirname(logPath)), []);
 });
 
-test("extendCheckpoint() comes to the same however the bytes are split", () => {
+test("extendCheckpoint() gives the same result however the bytes are split", () => {
   const anyBytes = fc.uint8Array({ maxLength: 40 }).map((bytes) => Buffer.from(bytes));
   fc.assert(
     fc.property(fc.array(anyBytes), (parts) => {
@@ -235,7 +235,7 @@ const DISTANCES: readonly [written: number, latest: number, isDue: boolean][] = 
 
 for (const [from, to, isDue] of DISTANCES) {
   const written = isDue ? "writes one" : "waits";
-  test(`Checkpointer ${written} at ${to} bytes when the last one spoke of ${from}`, async (t) => {
+  test(`Checkpointer ${written} at ${to} bytes when the last one had ${from}`, async (t) => {
     fakeTimers(t);
     const { logPath, checkpointer } = makeCheckpointer(t, at(from), at(from));
     checkpointer.note(at(to));
@@ -268,7 +268,7 @@ test("Checkpointer writes one after 10 s of quiet, and every note begins the 10 
   assert.deepEqual(await readCheckpoint(logPath), at(30));
 });
 
-test("Checkpointer is set again by what comes after a quiet", async (t) => {
+test("Checkpointer starts again with the first record after the quiet", async (t) => {
   const timers = fakeTimers(t);
   const { logPath, checkpointer } = makeCheckpointer(t, EMPTY_LOG, EMPTY_LOG);
   checkpointer.note(at(10));
@@ -296,7 +296,7 @@ const STARTS: readonly [says: string, written: Checkpoint | undefined, waits: bo
 ];
 
 for (const [says, written, waits] of STARTS) {
-  test(`Checkpointer ${waits ? "waits for quiet" : "rests"} at a start whose checkpoint ${says}`, async (t) => {
+  test(`Checkpointer ${waits ? "waits for quiet" : "does nothing"} at a start whose checkpoint ${says}`, async (t) => {
     const timers = fakeTimers(t);
     const { logPath, checkpointer } = makeCheckpointer(t, at(100), written);
     assert.equal(timers.length, waits ? 1 : 0);
@@ -306,7 +306,7 @@ for (const [says, written, waits] of STARTS) {
   });
 }
 
-test("Checkpointer.close() writes what came last, and stops the clock", async (t) => {
+test("Checkpointer.close() writes the latest state, and stops its timer", async (t) => {
   const timers = fakeTimers(t);
   const { logPath, checkpointer } = makeCheckpointer(t, EMPTY_LOG, EMPTY_LOG);
   checkpointer.note(at(10));
@@ -316,7 +316,7 @@ test("Checkpointer.close() writes what came last, and stops the clock", async (t
   assert.deepEqual(await readCheckpoint(logPath), at(20));
 });
 
-test("Checkpointer writes nothing more, whatever comes, once the folder may be another process's", async (t) => {
+test("Checkpointer writes nothing more once another process may hold the folder", async (t) => {
   const timers = fakeTimers(t);
   const { logPath, checkpointer } = makeCheckpointer(t, EMPTY_LOG, EMPTY_LOG);
   checkpointer.note(at(10));
@@ -354,7 +354,7 @@ test("Checkpointer writes one for an empty log that never had any", async (t) =>
   assert.deepEqual(await readCheckpoint(logPath), EMPTY_LOG);
 });
 
-test("Checkpointer warns once while it cannot write, tries again, and warns anew after a success", async (t) => {
+test("Checkpointer warns once while it cannot write, tries again, and warns again after a success", async (t) => {
   const timers = fakeTimers(t);
   const { logPath, checkpointer } = makeCheckpointer(t, EMPTY_LOG, EMPTY_LOG);
   const warnings = collectWarnings(t);
@@ -381,7 +381,7 @@ test("Checkpointer warns once while it cannot write, tries again, and warns anew
   fs.renameSync(`${folder}.away`, folder);
 });
 
-test("Checkpointer that cannot write tries once in 16 MiB, whatever is appended; a clean stop tries once more; it heals by itself", async (t) => {
+test("Checkpointer that cannot write tries once per 16 MiB and at a clean stop, until it succeeds", async (t) => {
   const timers = fakeTimers(t);
   const { logPath, checkpointer } = makeCheckpointer(t, EMPTY_LOG, EMPTY_LOG);
   const folder = path.dirname(logPath);

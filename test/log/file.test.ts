@@ -18,7 +18,7 @@ const OPENERS = {
 };
 
 for (const [name, open] of Object.entries(OPENERS)) {
-  test(`${name} makes a missing file, empty and for its owner alone`, async (t) => {
+  test(`${name} makes a missing file, empty and with mode 0600`, async (t) => {
     const filePath = path.join(makeFolder(t), "new.jsonl");
     const file = await open(filePath);
     assert.ok(file !== undefined);
@@ -62,31 +62,27 @@ const GUARDED_OPENERS: Readonly<Record<string, (filePath: string) => Promise<unk
 };
 
 for (const [trap, set] of Object.entries(TRAPS)) {
-  test(
-    `root that stays root in another user's folder does not open ${trap}`,
-    NEEDS_ROOT,
-    async (t) => {
-      for (const [name, open] of Object.entries(GUARDED_OPENERS)) {
-        const vault = path.join(makeFolder(t), "shadow");
-        fs.writeFileSync(vault, "secret\n", { mode: 0o600 });
-        const folder = makeServiceFolder(t);
-        const filePath = path.join(folder, "a.checkpoint.new");
-        set(filePath, vault);
-        const result = await open(filePath).catch((error) => error);
-        // There is a file: it is not created. A new file takes the place of what is in its way.
-        if (name === "LogFile.create()") assert.equal(result, undefined, trap);
-        else if (name !== "writeCheckpoint()") assert.ok(isIoError(result), name);
-        const { uid, gid, mode } = fs.statSync(vault);
-        assert.deepEqual([name, uid, gid, mode & 0o777], [name, 0, 0, 0o600]);
-        assert.equal(fs.readFileSync(vault, "utf8"), "secret\n", name);
-        assert.deepEqual(fs.readdirSync(path.dirname(vault)), ["shadow"], name);
-      }
-    },
-  );
+  test(`root in another user's folder does not open ${trap}`, NEEDS_ROOT, async (t) => {
+    for (const [name, open] of Object.entries(GUARDED_OPENERS)) {
+      const vault = path.join(makeFolder(t), "shadow");
+      fs.writeFileSync(vault, "secret\n", { mode: 0o600 });
+      const folder = makeServiceFolder(t);
+      const filePath = path.join(folder, "a.checkpoint.new");
+      set(filePath, vault);
+      const result = await open(filePath).catch((error) => error);
+      // There is a file: it is not created. A new file takes the place of what is in its way.
+      if (name === "LogFile.create()") assert.equal(result, undefined, trap);
+      else if (name !== "writeCheckpoint()") assert.ok(isIoError(result), name);
+      const { uid, gid, mode } = fs.statSync(vault);
+      assert.deepEqual([name, uid, gid, mode & 0o777], [name, 0, 0, 0o600]);
+      assert.equal(fs.readFileSync(vault, "utf8"), "secret\n", name);
+      assert.deepEqual(fs.readdirSync(path.dirname(vault)), ["shadow"], name);
+    }
+  });
 }
 
 test(
-  "root that stays root in another user's folder opens the files that it has made there",
+  "root in another user's folder opens the files that it has made there",
   NEEDS_ROOT,
   async (t) => {
     const filePath = path.join(makeServiceFolder(t), "a");
@@ -121,7 +117,7 @@ for (const [what, link] of [
   });
 }
 
-test("LogFile refuses a FIFO, which would be waited for", async (t) => {
+test("LogFile refuses a FIFO, which it would wait for", async (t) => {
   const filePath = path.join(makeFolder(t), "fifo");
   execFileSync("mkfifo", [filePath]);
   await assert.rejects(LogFile.open(filePath), { code: "io_error" });
@@ -153,13 +149,13 @@ test("LogFile.open() leaves the content and the mode of an existing file alone",
   assert.equal(fs.statSync(filePath).mode & 0o777, 0o640);
 });
 
-test("LogFile.create() answers undefined where there is a file, and leaves it alone", async (t) => {
+test("LogFile.create() returns undefined if the file exists, and leaves it alone", async (t) => {
   const { path: filePath } = await openLog(t, "one\n");
   assert.equal(await LogFile.create(filePath), undefined);
   assert.equal(fs.readFileSync(filePath, "utf8"), "one\n");
 });
 
-test("LogFile.openForReading() answers undefined where there is no file, and makes none", async (t) => {
+test("LogFile.openForReading() returns undefined without a file, and makes none", async (t) => {
   const folder = makeFolder(t);
   assert.equal(await LogFile.openForReading(path.join(folder, "none.jsonl")), undefined);
   assert.deepEqual(fs.readdirSync(folder), []);
@@ -177,7 +173,7 @@ test("LogFile.openForReading() opens a file that can be read and not written", a
   assert.equal(fs.readFileSync(filePath, "utf8"), "one\n");
 });
 
-test("LogFile answers a path that cannot be opened with io_error and its cause", async (t) => {
+test("LogFile throws io_error with its cause for a path that cannot be opened", async (t) => {
   const folder = makeFolder(t);
   const { path: filePath } = await openLog(t);
   const attempts: readonly [attempt: () => Promise<unknown>, code: string][] = [
@@ -272,7 +268,7 @@ const RIVALS: Readonly<Record<string, (path: string) => void>> = {
 };
 
 for (const [what, meddle] of Object.entries(RIVALS)) {
-  test(`LogFile.append() cuts nothing from a file of which another process has ${what} (fake short write)`, async (t) => {
+  test(`LogFile.append() does not cut a file if another process has ${what} (fake short write)`, async (t) => {
     const file = await openLog(t, "old\n");
     let before = "";
     const then = () => {
@@ -321,7 +317,7 @@ for (const [what, meddle] of Object.entries(MEDDLING)) {
     await assert.rejects(file.overwrite(Buffer.from("ONE"), 0), { code: "locked" });
     assert.equal(fs.readFileSync(file.path, "utf8"), before);
     if (what === "replaced by a copy") return;
-    file.survey(); // and again afterwards, once somebody has looked
+    file.survey(); // and again after it was checked
     await file.overwrite(Buffer.from("ONE"), 0);
     assert.equal(fs.readFileSync(file.path, "utf8").slice(0, 4), "ONE\n");
   });
@@ -335,7 +331,7 @@ test("LogFile.overwrite() leaves the end where it is", async (t) => {
   assert.equal(fs.readFileSync(file.path, "utf8"), "ONE\ntwo\nthree\n");
 });
 
-test("LogFile.append() calls a full disk refused", {
+test("LogFile.append() reports a full disk as refused", {
   skip: !fs.existsSync("/dev/full"),
 }, async (t) => {
   const file = await LogFile.open("/dev/full"); // every write to it fails with ENOSPC
@@ -345,7 +341,7 @@ test("LogFile.append() calls a full disk refused", {
   assert.equal(codeOf(result.outcome === "refused" && result.cause), "ENOSPC");
 });
 
-test("LogFile.append() calls any other failure unknown, and never rejects", async (t) => {
+test("LogFile.append() reports any other failure as unknown, and never rejects", async (t) => {
   const file = await openLog(t, "one\n");
   await file.close();
   const result = await file.append(Buffer.from("two\n"));
@@ -399,7 +395,7 @@ test("LogFile.displacement() finds nothing while the path names this file at its
   assert.equal(file.displacement(8), undefined);
 });
 
-test("LogFile.displacement() tells each kind of displacement from the others", async (t) => {
+test("LogFile.displacement() distinguishes each kind of displacement", async (t) => {
   const found = new Set<string | undefined>();
   for (const displace of Object.values(DISPLACEMENTS)) {
     const file = await openLog(t, "one\n");
@@ -410,7 +406,7 @@ test("LogFile.displacement() tells each kind of displacement from the others", a
   assert.equal(found.size, Object.keys(DISPLACEMENTS).length);
 });
 
-test("LogFile.displacement() takes a renamed file for deleted, and a shorter one for changed", async (t) => {
+test("LogFile.displacement() reports a renamed file as deleted, and a shorter one as changed", async (t) => {
   const renamed = await openLog(t, "one\n");
   fs.renameSync(renamed.path, `${renamed.path}.old`);
   assert.notEqual(renamed.displacement(4), undefined);

@@ -8,7 +8,7 @@ import { openLog } from "../support/logs.ts";
 import { makeServiceFolder, NEEDS_ROOT, SERVICE } from "../support/other-user.ts";
 
 test(
-  "ensureDirectory() gives a new folder of root's to the owner of its parent",
+  "ensureDirectory() run by root gives a new folder to the owner of its parent",
   NEEDS_ROOT,
   async (t) => {
     const folder = path.join(makeServiceFolder(t), "a", "b");
@@ -17,7 +17,7 @@ test(
   },
 );
 
-test("ensureDirectory() makes a missing folder, with its parents, for its owner alone", async (t) => {
+test("ensureDirectory() makes a missing folder and its parents with mode 0700", async (t) => {
   const parent = path.join(makeFolder(t), "a");
   const folder = path.join(parent, "b");
   assert.deepEqual(await ensureDirectory(folder), { isOpenToOthers: false });
@@ -42,7 +42,7 @@ for (const mode of [0o701, 0o710, 0o704, 0o740, 0o702, 0o755, 0o777]) {
   });
 }
 
-test("ensureDirectory() answers a path that cannot be a folder with io_error", async (t) => {
+test("ensureDirectory() throws io_error for a path that cannot be a folder", async (t) => {
   const { path: filePath } = await openLog(t);
   await assert.rejects(ensureDirectory(filePath), { code: "io_error" });
   await assert.rejects(ensureDirectory(path.join(filePath, "a")), { code: "io_error" });

@@ -35,7 +35,7 @@ for (const line of ["", " ", "\t", "\r", "   ", " \t\r", " ".repeat(4096)]) {
   });
 }
 
-// NUL is what a power cut leaves behind: damage, never silence.
+// NUL is what a power cut leaves: damage, which must not be ignored.
 for (const line of [
   "{}",
   " {",

@@ -46,7 +46,7 @@ test("DirectoryLock.acquire() is never blocked by a holder that was killed", asy
   await (await DirectoryLock.acquire(folder, mine)).close();
 });
 
-test("DirectoryLock.acquire() takes a stopped holder for alive, though it does not answer", {
+test("DirectoryLock.acquire() treats a stopped holder as alive, although it does not answer", {
   skip: process.platform !== "linux",
 }, async (t) => {
   const folder = makeFolder(t);
@@ -63,7 +63,7 @@ test("DirectoryLock.acquire() takes a stopped holder for alive, though it does n
 
 const RIVALS = 10;
 const ROUNDS = 8;
-/** The round whose winner is killed: what it leaves behind must not help two of the next one. */
+/** The round whose winner is killed: the socket it leaves must not let two of the next round win. */
 const CRASH = 3;
 
 test("DirectoryLock.acquire() is won by exactly one of ten processes at once", async (t) => {
@@ -85,7 +85,7 @@ test("DirectoryLock.acquire() is won by exactly one of ten processes at once", a
   }
 });
 
-test("DirectoryLock.acquire() is locked, not broken, when a rival sweeps its socket away", async (t) => {
+test("DirectoryLock.acquire() fails with locked when a rival removes its socket", async (t) => {
   // A winner removes the temporary sockets of all others, whatever step those have come to.
   const folder = makeFolder(t);
   const lock = await DirectoryLock.acquire(folder, { ...mine, command: "first" });

@@ -33,7 +33,7 @@ for (;;) {
   }
 }`;
 
-test("root that takes a lock in another user's folder changes no file that is put in its socket's place", {
+test("root that takes a lock in another user's folder changes no file put in place of its socket", {
   ...NEEDS_ROOT,
   ...TIMEOUT,
 }, async (t) => {

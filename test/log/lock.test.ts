@@ -27,7 +27,7 @@ async function hold(
 
 const second = { name: "lock", command: "second" };
 
-/** A socket that nobody listens on any more, as a killed process leaves it. */
+/** A socket that no process listens on any more, as a killed process leaves it. */
 async function leaveDeadSocket(folder: string, name: string): Promise<void> {
   const server = await listenAt(path.join(folder, "dying"));
   // Closing removes the name it was bound to, and no other.
@@ -53,7 +53,7 @@ test("DirectoryLock.acquire() refuses a second holder and names the first", asyn
   });
 });
 
-test("DirectoryLock.close() lets the next in, and again", async (t) => {
+test("DirectoryLock.close() lets the next acquire succeed, again and again", async (t) => {
   const folder = makeFolder(t);
   for (let round = 0; round < 3; round++) {
     const lock = await DirectoryLock.acquire(folder, second);
@@ -81,7 +81,7 @@ test("DirectoryLock.acquire() finds a lock through any path to the same folder",
   }
 });
 
-test("DirectoryLock.acquire() waits for a holder that goes within waitMs", async (t) => {
+test("DirectoryLock.acquire() waits for a holder that closes within waitMs", async (t) => {
   const folder = makeFolder(t);
   const lock = await DirectoryLock.acquire(folder, second);
   const waiting = DirectoryLock.acquire(folder, { ...second, waitMs: 60_000 });
@@ -98,7 +98,7 @@ test("DirectoryLock.acquire() gives up on a holder that stays longer than waitMs
   });
 });
 
-test("askHolder() tells what the holder tells, and nothing when there is none", async (t) => {
+test("askHolder() returns the answer of the holder, and undefined if there is none", async (t) => {
   const folder = makeFolder(t);
   assert.equal(await askHolder(folder, "lock"), undefined);
   let durableBytes: number | undefined;
@@ -156,7 +156,7 @@ test("DirectoryLock.close() leaves the highest number, which is never used again
   }
 });
 
-test("DirectoryLock.acquire() refuses where the linked entry does not reach this process (fake link)", async (t) => {
+test("DirectoryLock.acquire() refuses if the linked entry does not reach this process (fake link)", async (t) => {
   const folder = makeFolder(t);
   await leaveDeadSocket(folder, "dead");
   const { linkSync } = fs;
@@ -208,7 +208,7 @@ test("DirectoryLock.lost resolves when another process has taken the lock after 
   await lossOf(lock);
 });
 
-test("DirectoryLock.lost stays open while the lock is held, and after it was given back (fake clock)", async (t) => {
+test("DirectoryLock.lost stays pending while the lock is held, and after it was closed (fake clock)", async (t) => {
   const folder = makeFolder(t);
   t.mock.timers.enable({ apis: ["setInterval"] });
   const lock = await DirectoryLock.acquire(folder, { name: "lock", command: "first" });
@@ -226,7 +226,7 @@ test("DirectoryLock.lost stays open while the lock is held, and after it was giv
   assert.equal(isLost, false, "after it was given back");
 });
 
-test("DirectoryLock.acquire() sweeps what dead processes left, and nothing else", async (t) => {
+test("DirectoryLock.acquire() removes the sockets of dead processes, and nothing else", async (t) => {
   const folder = makeFolder(t);
   for (const name of ["lock.3", "lock.9", "lock.10", "lock.new-0123456789ab", "tokens.4"]) {
     await leaveDeadSocket(folder, name);
@@ -238,7 +238,7 @@ test("DirectoryLock.acquire() sweeps what dead processes left, and nothing else"
   assert.deepEqual(fs.readdirSync(folder).sort(), left.sort());
 });
 
-test("DirectoryLock.acquire() takes a holder that hangs up without a word for alive", async (t) => {
+test("DirectoryLock.acquire() treats a holder that hangs up without an answer as alive", async (t) => {
   const folder = makeFolder(t);
   const server = createServer((socket) => socket.destroy());
   await new Promise<void>((resolve) => server.listen(path.join(folder, "lock.1"), resolve));
@@ -247,7 +247,7 @@ test("DirectoryLock.acquire() takes a holder that hangs up without a word for al
   await assert.rejects(askHolder(folder, "lock"), { code: "locked" });
 });
 
-test("askHolder() finds nobody where the holder closes its lock while it is asked", async (t) => {
+test("askHolder() finds no holder if it closes its lock while it is asked", async (t) => {
   const folder = makeFolder(t);
   const lock = await hold(t, folder);
   const asked = askHolder(folder, "lock"); // connected by now, and not accepted
@@ -255,7 +255,7 @@ test("askHolder() finds nobody where the holder closes its lock while it is aske
   assert.equal(await asked, undefined);
 });
 
-test("DirectoryLock.acquire() names the host of a holder on another one, and not our own", async (t) => {
+test("DirectoryLock.acquire() names the host of a holder only if it is another host", async (t) => {
   const folder = makeFolder(t);
   const host = `not-${os.hostname()}`;
   const since = new Date().toISOString();
@@ -273,7 +273,7 @@ test("DirectoryLock.acquire() names the host of a holder on another one, and not
   });
 });
 
-/** Has somebody else take the next number just before we do, and die. */
+/** Lets a rival take the next number just before we do, and die. */
 async function outrun(t: TestContext, folder: string, times: number): Promise<() => number> {
   await leaveDeadSocket(folder, "dead");
   const link = fs.linkSync;
@@ -285,14 +285,14 @@ async function outrun(t: TestContext, folder: string, times: number): Promise<()
   return () => outruns;
 }
 
-test("DirectoryLock.acquire() tries again at once when the rival that was faster has died", async (t) => {
+test("DirectoryLock.acquire() tries again at once when a faster rival has died", async (t) => {
   const folder = makeFolder(t);
   await outrun(t, folder, 3);
   await hold(t, folder);
   assert.equal((await askHolder(folder, "lock"))?.pid, process.pid);
 });
 
-test("DirectoryLock.acquire() gives up when rivals come and die without end", async (t) => {
+test("DirectoryLock.acquire() gives up if rivals come and die endlessly", async (t) => {
   const folder = makeFolder(t);
   const outruns = await outrun(t, folder, Number.POSITIVE_INFINITY);
   await assert.rejects(DirectoryLock.acquire(folder, second), { code: "locked" });
@@ -326,7 +326,7 @@ test("a lock that root takes in another user's folder answers that user", {
   assert.equal(holder?.pid, process.pid);
 });
 
-test("DirectoryLock.close() does not wait for one that asked and never hangs up", {
+test("DirectoryLock.close() does not wait for a client that never hangs up", {
   timeout: 5000,
 }, async (t) => {
   const folder = makeFolder(t);
@@ -338,7 +338,7 @@ test("DirectoryLock.close() does not wait for one that asked and never hangs up"
   assert.equal(await askHolder(folder, "lock"), undefined);
 });
 
-test("DirectoryLock.acquire() and askHolder() answer a folder they cannot use with io_error", async (t) => {
+test("DirectoryLock.acquire() and askHolder() throw io_error for a folder that they cannot use", async (t) => {
   const missing = path.join(makeFolder(t), "missing");
   const { path: file } = await openLog(t);
   for (const folder of [missing, file]) {
@@ -358,7 +358,7 @@ async function impersonate(t: TestContext, answer: (socket: Socket) => void): Pr
   return folder;
 }
 
-test("askDurableBytes() takes the length that a holder tells", async (t) => {
+test("askDurableBytes() returns the length that the holder reports", async (t) => {
   const answer = JSON.stringify({ ...HOLDER, durableBytes: 7, later: true });
   const folder = await impersonate(t, (socket) => socket.end(`${answer}\n`));
   assert.equal(await askDurableBytes(folder, "lock"), 7);
@@ -376,7 +376,7 @@ const NO_ANSWERS: readonly unknown[] = [
 
 for (const answer of NO_ANSWERS) {
   const text = JSON.stringify(answer);
-  test(`a holder that answers ${text.slice(0, 99)} counts as one that says nothing`, async (t) => {
+  test(`a holder that answers ${text.slice(0, 99)} counts as silent`, async (t) => {
     const folder = await impersonate(t, (socket) => socket.end(`${text}\n`));
     const silent = { code: "locked", message: /does not answer/ };
     await assert.rejects(askDurableBytes(folder, "lock"), silent);
@@ -396,7 +396,7 @@ const ENDLESS: Readonly<Record<string, (socket: Socket) => unknown>> = {
 };
 
 for (const [way, send] of Object.entries(ENDLESS)) {
-  test(`a holder whose answer has no end is not waited for: ${way}`, async (t) => {
+  test(`an endless answer of a holder is not waited for: ${way}`, async (t) => {
     const folder = await impersonate(t, send);
     await assert.rejects(askHolder(folder, "lock"), { code: "locked" });
   });

@@ -35,7 +35,7 @@ const LINES: readonly [says: string, offset: number, line: readonly Piece[], isL
   ["one byte less than a sector of zeros", 0, [511], false],
   ["a sector with one byte that is not zero, its first", 0, ["x", 511], false],
   ["a sector with one byte that is not zero, its last", 0, [511, "x"], false],
-  ["a sector of zeros behind one of text", 0, [SECTOR, 512, "x"], true],
+  ["a sector of zeros after one of text", 0, [SECTOR, 512, "x"], true],
   ["a sector of zeros between two of text", 0, [SECTOR, 512, SECTOR], true],
   ["as many zeros that stand across a border", 0, ["x", 512, "x"], false],
   ["as many zeros as hide no whole sector", 0, ["x", 1022, "x"], false],
@@ -61,7 +61,7 @@ for (const [says, offset, line, isLost] of LINES) {
   });
 }
 
-test("a line has lost a sector exactly when the disk's sector, as far as it is the line's, is zeros", () => {
+test("a line has lost a sector if its part of a whole sector of the disk is zeros", () => {
   const anyPiece = fc.oneof(fc.integer({ min: 0, max: 1200 }), fc.constantFrom("x", SECTOR));
   fc.assert(
     fc.property(fc.nat(2000), fc.array(anyPiece, { maxLength: 6 }), (offset, pieces) => {
@@ -131,7 +131,7 @@ const MENDED: readonly [
 ];
 
 for (const [says, lines, rest, kept, quarantined] of MENDED) {
-  test(`mendLog() keeps ${says} in one quarantine file and puts spaces in its place`, async (t) => {
+  test(`mendLog() keeps ${says} in one quarantine file and overwrites it with spaces`, async (t) => {
     const { content, damaged, tail } = logOf(...lines);
     const file = await openLog(t, content + rest);
     const warnings = collectWarnings(t, file.path);
@@ -148,7 +148,7 @@ for (const [says, lines, rest, kept, quarantined] of MENDED) {
   });
 }
 
-test("mendLog() has the quarantine whole before it overwrites a byte", async (t) => {
+test("mendLog() completes the quarantine file before it overwrites a byte", async (t) => {
   const { content, damaged, tail } = logOf(DAMAGED, A, DAMAGED);
   const file = await openLog(t, content);
   const overwrite = file.overwrite.bind(file);
@@ -162,7 +162,7 @@ test("mendLog() has the quarantine whole before it overwrites a byte", async (t)
   assert.deepEqual(new Set(atEachWrite), new Set([DAMAGED + DAMAGED]));
 });
 
-test("mendLog() that cannot read for the quarantine leaves the log as it is (fake read failure)", async (t) => {
+test("mendLog() leaves the log as it is if it cannot read what to quarantine (fake read failure)", async (t) => {
   const { content, damaged, tail } = logOf(A, DAMAGED, B);
   const file = await openLog(t, content);
   t.mock.method(file, "read", async () => {
@@ -172,7 +172,7 @@ test("mendLog() that cannot read for the quarantine leaves the log as it is (fak
   assert.deepEqual(snapshot(path.dirname(file.path)), { "test.jsonl": content });
 });
 
-test("mendLog() that was refused at any write does its work when it is called again (fake refusal)", async (t) => {
+test("mendLog() that failed at any write succeeds when it is called again (fake refusal)", async (t) => {
   const rest = '{"id":4}';
   for (const refusedAt of [0, 1, 2]) {
     const { content, damaged, tail } = logOf(DAMAGED, A, DAMAGED);
@@ -223,18 +223,18 @@ const STARTS: readonly [lengths: readonly number[], torn: number, start: number]
 ];
 
 for (const [lengths, torn, start] of STARTS) {
-  test(`the last batch starts at ${start} or later behind lines of ${lengths.join(", ") || "no"} bytes and ${torn} torn`, async (t) => {
+  test(`the last batch starts at ${start} or later after lines of ${lengths.join(", ") || "no"} bytes and ${torn} torn bytes`, async (t) => {
     const lines = lengths.map((length) => Buffer.alloc(length, "x").fill("\n", length - 1));
     const content = Buffer.concat([...lines, Buffer.alloc(torn, "t")]);
     const file = await openLog(t, content);
     assert.equal(await earliestBatchStart(file, content.length), start);
-    // What stands behind the given end does not count.
+    // Bytes after the given end do not count.
     fs.appendFileSync(file.path, "\nmore\n");
     assert.equal(await earliestBatchStart(file, content.length), start);
   });
 }
 
-test("mendLog() cut short while it blanks a line leaves one that has lost a sector", async (t) => {
+test("mendLog() interrupted while it blanks a line leaves a line that has lost a sector", async (t) => {
   const line = bytesOf(['{"id":1,"name":"', SECTOR, 4096, SECTOR, '"}']);
   const file = await openLog(t, Buffer.concat([line, Buffer.from("\n")]));
   const damage = {

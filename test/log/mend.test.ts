@@ -15,7 +15,7 @@ import { snapshot } from "../support/snapshot.ts";
 const LINES = '{"id":1}\n{"id":2}\n';
 const TAIL_START = { offset: LINES.length, line: 3 };
 
-/** Stands in for the store's rule: mending asks, and knows no plants. */
+/** Takes the place of the store's rule: mending knows no plants. */
 const isRecord = (text: Buffer) => /^\{.*\}$/.test(text.toString());
 
 /** Mends a log in which no line lost pages. */
@@ -60,7 +60,7 @@ test("mendLog() leaves a log alone that ends with a line feed", async (t) => {
   }
 });
 
-test("mendLog() completes a record that lacks its line feed alone, and says so", async (t) => {
+test("mendLog() completes a record that lacks only its line feed, and warns", async (t) => {
   for (const [lines, start] of [
     ["", LOG_START],
     [LINES, TAIL_START],
@@ -77,7 +77,7 @@ test("mendLog() completes a record that lacks its line feed alone, and says so",
 const TORN: Readonly<Record<string, Buffer>> = {
   "one byte": Buffer.from("{"),
   "a record cut short": Buffer.from('{"id":3'),
-  "a record with something behind it": Buffer.from('{"id":3} {'),
+  "a record with bytes after it": Buffer.from('{"id":3} {'),
   "one NUL byte": Buffer.alloc(1),
   "a page of NUL bytes": Buffer.alloc(4096),
   "a record and NUL bytes": Buffer.concat([Buffer.from('{"id":3}'), Buffer.alloc(512)]),
@@ -86,7 +86,7 @@ const TORN: Readonly<Record<string, Buffer>> = {
 };
 
 for (const [what, tail] of Object.entries(TORN)) {
-  test(`mendLog() keeps a tail of ${what} in quarantine, cuts it and says so`, async (t) => {
+  test(`mendLog() keeps a tail of ${what} in quarantine, cuts it and warns`, async (t) => {
     const warnings = countWarnings(t);
     const file = await openLog(t, Buffer.concat([Buffer.from(LINES), tail]));
     assert.equal(await mendTail(file, TAIL_START, isRecord), LINES.length);
@@ -116,7 +116,7 @@ test("mendLog() never writes over an earlier quarantine", async (t) => {
   ]);
 });
 
-test("mendLog() has the quarantine on disk before it cuts the log", async (t) => {
+test("mendLog() syncs the quarantine file before it cuts the log", async (t) => {
   const file = await openLog(t, `${LINES}torn`);
   const truncate = file.truncate.bind(file);
   const atTheCut: unknown[] = [];
@@ -130,7 +130,7 @@ test("mendLog() has the quarantine on disk before it cuts the log", async (t) =>
   assert.equal(sync.mock.callCount(), 1);
 });
 
-test("mendLog() does not even look for a record in a tail of more than 64 MiB", async (t) => {
+test("mendLog() does not look for a record in a tail of more than 64 MiB", async (t) => {
   const file = await openLog(t, LINES);
   const limit = 64 * 1024 * 1024;
   fs.truncateSync(file.path, LINES.length + limit + 1); // a hole: NUL bytes that cost no space
@@ -145,14 +145,14 @@ test("mendLog() does not even look for a record in a tail of more than 64 MiB", 
 /** FAKE failures below: a disk that fails in the middle of a start is met in test/crash. */
 const DISK_FULL = { outcome: "refused" as const, cause: new Error("disk full") };
 
-test("mendLog() answers a line feed that cannot be written with io_error (fake refusal)", async (t) => {
+test("mendLog() throws io_error if it cannot write the line feed (fake refusal)", async (t) => {
   const file = await openLog(t, `${LINES}{"id":3}`);
   t.mock.method(file, "append", async () => DISK_FULL);
   await assert.rejects(mendTail(file, TAIL_START, isRecord), { code: "io_error" });
   assert.equal(fs.readFileSync(file.path, "utf8"), `${LINES}{"id":3}`);
 });
 
-test("mendLog() answers a cut that fails with io_error, the tail still there (fake failure)", async (t) => {
+test("mendLog() throws io_error if the cut fails, and the tail stays (fake failure)", async (t) => {
   const file = await openLog(t, `${LINES}torn`);
   t.mock.method(fs, "ftruncateSync", () => {
     throw new Error("i/o error");
@@ -174,22 +174,22 @@ const REWRITES: readonly [what: string, lengths: readonly number[], start: numbe
   ["one blank line", [1], 0],
   ["a log of less than a batch", [10, 20, 30], 0],
   ["one line longer than a batch", [3 * BATCH_BYTES_LIMIT], 0],
-  ["a last line as far behind as a batch is long", [BATCH_BYTES_LIMIT - 7, 7, 5], 0],
-  ["a last line one byte farther behind", [BATCH_BYTES_LIMIT - 7, 8, 5], 1],
+  ["a last line as far from the start as a batch is long", [BATCH_BYTES_LIMIT - 7, 7, 5], 0],
+  ["a last line one byte farther", [BATCH_BYTES_LIMIT - 7, 8, 5], 1],
   [
     "a log of many batches",
     [BATCH_BYTES_LIMIT, 100, BATCH_BYTES_LIMIT, 50, 5],
     BATCH_BYTES_LIMIT + 150,
   ],
   [
-    "a long line behind a long log",
+    "a long line after a long log",
     [3 * BATCH_BYTES_LIMIT, 2 * BATCH_BYTES_LIMIT],
     2 * BATCH_BYTES_LIMIT,
   ],
 ];
 
 for (const [what, lengths, start] of REWRITES) {
-  test(`rewriteLastBatch() writes the same bytes again where there is ${what}`, async (t) => {
+  test(`rewriteLastBatch() writes the same bytes again with ${what}`, async (t) => {
     const content = Buffer.from(lengths.map(lineOf).join(""));
     const file = await openLog(t, content);
     const { mock } = t.mock.method(file, "overwrite");
@@ -272,7 +272,7 @@ test("a torn end in whose place another process has stored a record of its lengt
   assert.equal(fs.readFileSync(file.path, "utf8"), LINES + record);
 });
 
-test("a log that another process appends to while its end is put aside is not cut", async (t) => {
+test("a log to which another process appends during the quarantine is not cut", async (t) => {
   const file = await openLog(t, `${LINES}torn`);
   const read = file.read.bind(file);
   let reads = 0;
@@ -301,7 +301,7 @@ const RANGES: readonly [says: string, ranges: readonly ByteRange[], kept: string
     "12abcf",
   ],
   ["what there is of a range beyond the end", [{ offset: 12, bytes: 1_048_580 }], "cdef"],
-  ["nothing of a range behind the end", [{ offset: 16, bytes: 4 }], ""],
+  ["nothing of a range after the end", [{ offset: 16, bytes: 4 }], ""],
 ];
 
 for (const [says, ranges, kept] of RANGES) {
@@ -313,7 +313,7 @@ for (const [says, ranges, kept] of RANGES) {
   });
 }
 
-test("quarantine() copies ranges that are longer than what it copies at once", async (t) => {
+test("quarantine() copies ranges that are longer than its buffer", async (t) => {
   const bytes = Buffer.alloc(3 * 1024 * 1024 + 5, "plants");
   const file = await openLog(t, bytes);
   for (const length of [1024 * 1024 - 1, 1024 * 1024, 1024 * 1024 + 1, 3 * 1024 * 1024]) {
@@ -327,7 +327,7 @@ test("quarantine() copies ranges that are longer than what it copies at once", a
   }
 });
 
-test("quarantine() takes the first number that is free, whatever has the others", async (t) => {
+test("quarantine() uses the first free number", async (t) => {
   const file = await openLog(t, CONTENT);
   fs.writeFileSync(`${file.path}.quarantine-1`, "earlier");
   fs.mkdirSync(`${file.path}.quarantine-2`);
@@ -340,7 +340,7 @@ test("quarantine() takes the first number that is free, whatever has the others"
   assert.equal(fs.readFileSync(`${file.path}.quarantine-4`, "utf8"), "later");
 });
 
-test("quarantine() that fails half way leaves nothing behind (fake read failure)", async (t) => {
+test("quarantine() that fails half way leaves no file (fake read failure)", async (t) => {
   const file = await openLog(t, CONTENT);
   const read = file.read.bind(file);
   t.mock.method(file, "read", async (buffer: Buffer, position: number) => {
@@ -355,7 +355,7 @@ test("quarantine() that fails half way leaves nothing behind (fake read failure)
   assert.deepEqual(snapshot(path.dirname(file.path)), { "test.jsonl": CONTENT });
 });
 
-test("LogFile.appendOrThrow() throws io_error, with the cause, for what did not become durable", {
+test("LogFile.appendOrThrow() throws io_error, with the cause, unless the bytes are durable", {
   skip: !fs.existsSync("/dev/full"),
 }, async (t) => {
   const file = await LogFile.open("/dev/full"); // every write to it fails with ENOSPC

@@ -29,7 +29,7 @@ function shorten(text: string): string {
   return `${text.length}: ${createHash("sha256").update(text).digest("hex")}`;
 }
 
-/** The rule itself, told once more in the plainest way: split at line feeds, drop the tail. */
+/** The same rule in the plainest way: split at line feeds, drop the tail. */
 function expectedLines(content: string, end = content.length): Line[] {
   const lines: Line[] = [];
   let offset = 0;
@@ -83,8 +83,8 @@ for (const [what, lengths] of ALL) {
   });
 }
 
-test("readBlocks() gives out the same lines wherever a block ends in or between them", async (t) => {
-  // The first line feed stands from five bytes before the border to five behind it; so does
+test("readBlocks() gives out the same lines wherever a block ends", async (t) => {
+  // The first line feed is placed from five bytes before the border to five after it; so does
   // the one of a second line at the next border, with lines of the fewest bytes around.
   for (let distance = -5; distance <= 5; distance++) {
     const content = [BLOCK + distance, 1, 2, BLOCK - 3, 1, 1, 2, 3, 2].map(lineOf).join("");
@@ -105,14 +105,14 @@ test("readBlocks() never gives out a tail, wherever near a block's end the log e
   }
 });
 
-test("readBlocks() gives out nothing where no line ends at all", async (t) => {
+test("readBlocks() gives out nothing if no line ends", async (t) => {
   for (const bytes of [1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 1]) {
     const file = await openLog(t, "x".repeat(bytes));
     assert.deepEqual(await readLines(file, bytes), []);
   }
 });
 
-test("readBlocks() leaves a block that is lent as it is until the next is asked for", async (t) => {
+test("readBlocks() leaves a block unchanged until the next is asked for", async (t) => {
   const lengths = [
     BLOCK - 7,
     30,
@@ -139,7 +139,7 @@ test("readBlocks() leaves a block that is lent as it is until the next is asked 
   assert.ok(seen.length > 4 && buffers.size < seen.length, "they are used again");
 });
 
-test("readBlocks() refuses to take the end of a file that was cut for the end it was told", async (t) => {
+test("readBlocks() fails if the file was cut before the end it was given", async (t) => {
   const content = [10, BLOCK, 20].map(lineOf).join("");
   for (const bytes of [0, 5, 10, BLOCK, content.length - 1]) {
     const file = await openLog(t, content.slice(0, bytes));
@@ -147,7 +147,7 @@ test("readBlocks() refuses to take the end of a file that was cut for the end it
   }
 });
 
-test("readBlocks() goes on from the start of any line with its offset and number", async (t) => {
+test("readBlocks() can start at any line, with its offset and number", async (t) => {
   const content = [10, 1, BLOCK - 11, 20, 1, 30, BLOCK, 40].map(lineOf).join("");
   const file = await openLog(t, content);
   const all = expectedLines(content);
@@ -204,7 +204,7 @@ const RECORD_BYTES = [0, 1, 510, 511, 512, 513, 1022, 1023, 1024, 1025, 131_072,
 for (const bytes of RECORD_BYTES) {
   test(`readLineAt() reads a record of ${bytes} bytes, between others and at the end`, async (t) => {
     const line = lineOf(bytes + 1);
-    const content = `before\n${line}behind\n${line}`;
+    const content = `before\n${line}middle\n${line}`;
     const file = await openLog(t, content);
     const record = line.slice(0, -1);
     for (const offset of [7, 7 + line.length + 7]) {
@@ -215,7 +215,7 @@ for (const bytes of RECORD_BYTES) {
   });
 }
 
-test("readLineAt() gives out no line that ends behind the end it was told", async (t) => {
+test("readLineAt() refuses a line that ends after the end it was given", async (t) => {
   for (const bytes of [2, 512, 513, 1024, 1025, 20_000]) {
     const content = `before\n${lineOf(bytes)}`;
     const file = await openLog(t, content);
@@ -233,7 +233,7 @@ test("readLineAt() refuses a line that has no end in the file", async (t) => {
   }
 });
 
-test("visitLines() leaves out the lines that are taken, and counts them", () => {
+test("visitLines() skips the lines that are taken, and counts them", () => {
   const content = "one\n\ntwo\nthree\nfour\n";
   const block: LineBlock = { bytes: Buffer.from(content), offset: 10, line: 3 };
   const offered: number[] = [];
@@ -254,16 +254,16 @@ test("visitLines() leaves out the lines that are taken, and counts them", () => 
   assert.deepEqual(positionAfter(block), { offset: 30, line: 8 });
 });
 
-test("readBlocks() gives out a line longer than a block alone, however many stand behind it", async (t) => {
-  const behind = Array.from({ length: 300 }, () => 1000);
-  const content = [BLOCK + 1, ...behind, 3 * BLOCK, ...behind].map(lineOf).join("");
+test("readBlocks() gives out a line longer than a block by itself", async (t) => {
+  const lengths = Array.from({ length: 300 }, () => 1000);
+  const content = [BLOCK + 1, ...lengths, 3 * BLOCK, ...lengths].map(lineOf).join("");
   const file = await openLog(t, content);
   for await (const { bytes } of readBlocks(file, LOG_START, content.length)) {
     assert.ok(bytes.length <= BLOCK || bytes.indexOf("\n") === bytes.length - 1);
   }
 });
 
-test("readBlocks() can be given up, and the file closed, while it reads ahead", async (t) => {
+test("readBlocks() can be stopped, and the file closed, while it reads ahead", async (t) => {
   const file = await openLog(t, lineOf(1000).repeat(2000));
   for await (const block of readBlocks(file, LOG_START, file.size())) {
     assert.equal(block.line, 1);
@@ -272,7 +272,7 @@ test("readBlocks() can be given up, and the file closed, while it reads ahead", 
   await file.close();
 });
 
-test("estimateLines() is exact for lines of one length, and near for those that differ", async (t) => {
+test("estimateLines() is exact for lines of one length, and close for others", async (t) => {
   const even = await openLog(t, lineOf(64).repeat(100_000));
   assert.equal(await estimateLines(even, even.size()), 100_000);
   const rising = Array.from({ length: 20_000 }, (_, n) => lineOf(2 + (n >> 5))).join("");

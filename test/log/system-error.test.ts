@@ -24,7 +24,7 @@ test("describeSystemError() repeats the message of an error that is not the syst
   assert.equal(describeSystemError(undefined), "undefined");
 });
 
-test("ioError() keeps what was tried, the words of the system and the cause", (t) => {
+test("ioError() has the action, the words of the system and the cause", (t) => {
   const cause = failureOf(() => fs.readdirSync(path.join(makeFolder(t), "none")));
   const error = ioError("Cannot look", cause);
   assert.equal(error.code, "io_error");

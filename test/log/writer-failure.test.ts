@@ -47,7 +47,7 @@ async function outcomes(appends: readonly Promise<number>[]): Promise<(number | 
   return Promise.all(appends.map((append) => append.catch((error) => error.code)));
 }
 
-test("LogWriter.append() answers a refused batch write_failed and goes on (fake refusal)", async (t) => {
+test("LogWriter.append() rejects a refused batch with write_failed and continues (fake refusal)", async (t) => {
   const file = await openLog(t, OLD);
   failFirstAppend(t, file, REFUSED);
   const writer = writerOn(file);
@@ -63,7 +63,7 @@ test("LogWriter.append() answers a refused batch write_failed and goes on (fake 
   assert.equal(await isPending(writer.failed), true);
 });
 
-test("LogWriter.append() writes what waited behind a refused batch in its place (fake refusal)", async (t) => {
+test("LogWriter.append() writes the records that waited after a refused batch in its place (fake refusal)", async (t) => {
   const file = await openLog(t, OLD);
   const late: Promise<number>[] = [];
   failFirstAppend(t, file, REFUSED, () => {
@@ -83,7 +83,7 @@ test("LogWriter.append() no longer counts a refused batch as waiting once it is 
   assert.deepEqual(await outcomes([retried]), [OLD.length]);
 });
 
-test("LogWriter.append() that finds no memory behind a write leaves nothing behind (fake shortage)", async (t) => {
+test("LogWriter.append() that runs out of memory after a write leaves nothing in the log (fake shortage)", async (t) => {
   const file = await openLog(t, OLD);
   const appendToFile = file.append.bind(file);
   const allocate = Buffer.allocUnsafeSlow;
@@ -127,7 +127,7 @@ test("LogWriter.append() fails for good after a failed sync, and the queue share
   assert.equal(writer.queuedBytes, 0, "nothing waits any more");
 });
 
-test("LogWriter.fail() answers what has not been written yet, and writes none of it", async (t) => {
+test("LogWriter.fail() rejects what is not written yet, and writes none of it", async (t) => {
   const file = await openLog(t, OLD);
   const appends = t.mock.method(file, "append");
   const writer = writerOn(file);
@@ -145,18 +145,18 @@ for (const [what, result] of [
   ["refused", REFUSED],
   ["not synced", UNKNOWN],
 ] as const) {
-  test(`LogWriter.fail() stands where the batch under way turns out to be ${what} (fake result)`, async (t) => {
+  test(`LogWriter.fail() holds if the batch under way turns out to be ${what} (fake result)`, async (t) => {
     const file = await openLog(t, OLD);
-    const told: Promise<unknown>[] = [];
+    const outcomes: Promise<unknown>[] = [];
     const during = () => {
-      told.push(writer.append("two").catch((error: unknown) => error));
+      outcomes.push(writer.append("two").catch((error: unknown) => error));
       writer.fail(new Error("the log is another one"));
     };
     const appends = failFirstAppend(t, file, result, during);
     const writer = writerOn(file);
-    told.push(writer.append("one").catch((error: unknown) => error));
+    outcomes.push(writer.append("one").catch((error: unknown) => error));
     const error = await writer.failed;
-    for (const each of told) assert.equal(await each, error);
+    for (const each of outcomes) assert.equal(await each, error);
     await writer.drain();
     assert.equal(appends.callCount(), 1);
     assert.equal(writer.queuedBytes, 0);
@@ -164,7 +164,7 @@ for (const [what, result] of [
   });
 }
 
-test("LogWriter.append() fails for good where the log cannot be written at all", async (t) => {
+test("LogWriter.append() fails for good if the log cannot be written at all", async (t) => {
   const file = await openLog(t, OLD);
   const writer = writerOn(file);
   await file.close();
@@ -189,34 +189,35 @@ async function flap(t: TestContext) {
   t.mock.method(performance, "now", () => now);
   const warnings = collectWarnings(t, file.path);
   const writer = writerOn(file);
-  const told = () => warnings.map(({ message }) => (message.includes("again") ? "can" : "cannot"));
+  const states = () =>
+    warnings.map(({ message }) => (message.includes("again") ? "can" : "cannot"));
   const run = async (atMs: number, ...records: readonly string[]) => {
     now = start + atMs;
     for (const record of records) await outcomes([writer.append(record)]);
-    return told();
+    return states();
   };
-  return { writer, run, told };
+  return { writer, run, states };
 }
 
 const FLAPPING = ["no", "ok", "no", "ok", "no", "ok", "no"];
 
-test("a log that flaps is warned about in one line per state and second, and a later batch tells its state (fake refusals, fake clock)", async (t) => {
-  const { writer, run, told } = await flap(t);
+test("a log that alternates between full and not full logs one warning per state and second (fake refusals, fake clock)", async (t) => {
+  const { writer, run, states } = await flap(t);
   assert.deepEqual(await run(0, ...FLAPPING), ["cannot", "can"]);
   assert.deepEqual(await run(999, "no"), ["cannot", "can"]);
   assert.deepEqual(await run(1000, "no"), ["cannot", "can", "cannot"], "still refused");
   assert.deepEqual(await run(1000, ...FLAPPING.slice(1)), ["cannot", "can", "cannot", "can"]);
   assert.deepEqual(await run(1999, "no", "ok"), ["cannot", "can", "cannot", "can"]);
   await writer.drain();
-  assert.equal(told().length, 4, "the last line is right already");
-  assert.deepEqual(await run(5000, "no", "ok"), [...told().slice(0, 4), "cannot", "can"]);
+  assert.equal(states().length, 4, "the last line is right already");
+  assert.deepEqual(await run(5000, "no", "ok"), [...states().slice(0, 4), "cannot", "can"]);
 });
 
-test("a stop tells the state of a log whose last warning was held back (fake refusals, fake clock)", async (t) => {
-  const { writer, run, told } = await flap(t);
+test("a stop logs the state of the log if its last warning was held back (fake refusals, fake clock)", async (t) => {
+  const { writer, run, states } = await flap(t);
   assert.deepEqual(await run(0, "no", "ok", "no"), ["cannot", "can"]);
   await writer.drain();
-  assert.deepEqual(told(), ["cannot", "can", "cannot"]);
+  assert.deepEqual(states(), ["cannot", "can", "cannot"]);
 });
 
 /** What others do to a log of `OLD` under a running writer, which then appends four bytes. */
@@ -243,7 +244,7 @@ const MEDDLING: Readonly<Record<string, (path: string) => void>> = {
 };
 
 for (const [what, meddle] of Object.entries(MEDDLING)) {
-  test(`LogWriter.append() never says "stored" about a log that was ${what}`, async (t) => {
+  test(`LogWriter.append() never resolves for a log that was ${what}`, async (t) => {
     const file = await openLog(t, OLD);
     const writer = writerOn(file);
     meddle(file.path);
@@ -268,7 +269,7 @@ for (const what of ["deleted", "replaced by an equal file", "cut to nothing"]) {
   });
 }
 
-test("LogWriter.failed tells the operator which file is meant, and the client no path", async (t) => {
+test("LogWriter.failed names the file in its cause, and no path in its message", async (t) => {
   const file = await openLog(t, OLD);
   const writer = writerOn(file);
   fs.rmSync(file.path);
@@ -279,7 +280,7 @@ test("LogWriter.failed tells the operator which file is meant, and the client no
   assert.equal(error.message.includes(file.path), false);
 });
 
-test("LogWriter.failed stays open while appends succeed", async (t) => {
+test("LogWriter.failed stays pending while appends succeed", async (t) => {
   const writer = writerOn(await openLog(t, OLD));
   await writer.append("one");
   assert.equal(await isPending(writer.failed), true);

@@ -75,14 +75,14 @@ test("LogWriter.append() resolves with the offset of a record that is in the fil
   assert.equal(content(), "one\né\n\n");
 });
 
-test("LogWriter.append() goes on behind the log it was given", async (t) => {
+test("LogWriter.append() continues at the end of the log", async (t) => {
   const { writer, content } = await openWriter(t, { durableBytes: 5 });
   assert.equal(writer.durableBytes, 5);
   assert.equal(await writer.append("one"), 5);
   assert.equal(content(), "xxxxxone\n");
 });
 
-test("LogWriter.append() writes what one turn of the event loop brings at once", async (t) => {
+test("LogWriter.append() writes the records of one turn of the event loop together", async (t) => {
   const { writer, batches } = await openWriter(t);
   const offsets = await Promise.all(["one", "two", "three"].map((text) => writer.append(text)));
   assert.deepEqual(offsets, [0, 4, 8]);
@@ -102,7 +102,7 @@ test("LogWriter.append() writes what arrives during a sync together in the next 
   ]);
 });
 
-test("LogWriter.append() writes together what turn after turn of the event loop brings (fake clock)", async (t) => {
+test("LogWriter.append() writes the records of successive turns together (fake clock)", async (t) => {
   const { writer, batches } = await openWriter(t);
   t.mock.method(performance, "now", () => 0);
   await appendByTurns(writer, { turns: 5, recordsATurn: 1 });
@@ -112,14 +112,14 @@ test("LogWriter.append() writes together what turn after turn of the event loop 
   );
 });
 
-test("LogWriter.append() waits no turn more once a batch is worth a sync (fake clock)", async (t) => {
+test("LogWriter.append() does not wait once a batch has enough records (fake clock)", async (t) => {
   const { writer, batches } = await openWriter(t);
   t.mock.method(performance, "now", () => 0);
   await appendByTurns(writer, { turns: 3, recordsATurn: 16 });
   assert.equal(batches()[0]?.bytes.length, 2 * 32);
 });
 
-test("LogWriter.append() waits no turn more once a millisecond is over (fake clock)", async (t) => {
+test("LogWriter.append() does not wait longer than a millisecond (fake clock)", async (t) => {
   const { writer, batches } = await openWriter(t);
   let now = 0;
   t.mock.method(performance, "now", () => now++);
@@ -132,7 +132,7 @@ for (const [waiting, batchBytesMax, writesBegun] of [
   [32, 1024, 2],
   [2, 2 * "late\n".length, 2],
 ] as const) {
-  test(`LogWriter.append() has begun ${writesBegun} writes at its answer where ${waiting} records wait for a batch of ${batchBytesMax} bytes`, async (t) => {
+  test(`LogWriter.append() has begun ${writesBegun} writes when it resolves, with ${waiting} records waiting and batches of ${batchBytesMax} bytes`, async (t) => {
     const late: Promise<number>[] = [];
     const { writer, batches } = await openWriter(t, { batchBytesMax }, () => {
       for (let count = 0; count < waiting; count++) late.push(writer.append("late"));
@@ -144,7 +144,7 @@ for (const [waiting, batchBytesMax, writesBegun] of [
   });
 }
 
-test("LogWriter.append() takes records until a batch holds batchBytesMax, and one at least", async (t) => {
+test("LogWriter.append() fills a batch up to batchBytesMax, with one record at least", async (t) => {
   const lengths = fc.array(fc.integer({ min: 0, max: 30 }), { minLength: 1, maxLength: 40 });
   await fc.assert(
     fc.asyncProperty(lengths, fc.integer({ min: 1, max: 60 }), async (list, batchBytesMax) => {
@@ -216,7 +216,7 @@ test("LogWriter.append() counts the batch under way as waiting", async (t) => {
   assert.equal(content(), "one\ntwo\n");
 });
 
-test("LogWriter.append() takes a record again as soon as the one before was answered", async (t) => {
+test("LogWriter.append() accepts a record again as soon as an earlier one is durable", async (t) => {
   const { writer } = await openWriter(t, { queueBytesMax: 4 });
   for (let count = 0; count < 5; count++) assert.equal(await writer.append("one"), 4 * count);
 });
@@ -296,13 +296,13 @@ test("a batch is its records as lines, and returns where each line starts", () =
   );
 });
 
-test("a batch has room for no more than what makes it full", () => {
+test("a batch takes records until it is full", () => {
   for (const bytesMax of [1, 1000]) {
     assert.equal(new Batch(bytesMax).bytes.buffer.byteLength, bytesMax);
   }
 });
 
-test("a batch takes no record whose bytes are other than was said", () => {
+test("a batch refuses a record whose length is not the given one", () => {
   const batch = new Batch(BATCH_BYTES);
   assert.throws(() => batch.add("é", 2), RangeError);
   assert.throws(() => batch.add("e", 3), RangeError);

@@ -52,7 +52,7 @@ test("a backup holds plants and tokens, with a checkpoint of its own, and can be
   assert.deepEqual(await listTokens(target), await listTokens(folder));
 });
 
-test("a backup is closed to others, whatever the modes of its source", {
+test("a backup can be read by its owner only, whatever the modes of its source", {
   skip: process.platform === "win32" ? "modes mean nothing here" : false,
 }, async (t) => {
   const folder = makeFolder(t);
@@ -69,7 +69,7 @@ test("a backup is closed to others, whatever the modes of its source", {
   }
 });
 
-test("beside an open store that takes creates, a backup holds all that was answered before it", async (t) => {
+test("while a store takes creates, a backup holds all plants answered before it", async (t) => {
   const folder = makeFolder(t);
   const targets = makeFolder(t);
   const store = await openStore(t, folder, { batchBytesMax: 200 });
@@ -90,7 +90,7 @@ test("beside an open store that takes creates, a backup holds all that was answe
   }
 });
 
-test("beside an open store, a backup leaves out what is not known to be durable", async (t) => {
+test("while a store is open, a backup leaves out what is not known to be durable", async (t) => {
   const folder = makeFolder(t);
   const targets = makeFolder(t);
   const store = await openStore(t, folder);
@@ -120,7 +120,7 @@ const SOURCES: readonly [says: string, log: string, copy: string, plants: number
 ];
 
 for (const [says, log, copied, plants] of SOURCES) {
-  test(`a backup of ${says} holds what a start would make of it`, async (t) => {
+  test(`a backup of ${says} holds the plants that a start would serve`, async (t) => {
     const folder = makeFolder(t);
     const target = join(makeFolder(t), "copy");
     writeLog(folder, log);
@@ -151,7 +151,7 @@ const OBSTACLES: readonly [says: string, make: (target: string) => void][] = [
 ];
 
 for (const [says, make] of OBSTACLES) {
-  test(`a backup to where there is ${says} is refused, and that stays as it is`, async (t) => {
+  test(`a backup to a path with ${says} is refused, and changes nothing there`, async (t) => {
     const folder = makeFolder(t);
     const parent = makeFolder(t);
     writeLog(folder, A);
@@ -203,7 +203,7 @@ test("a backup where there is no log is an input error and leaves no files", asy
   assert.deepEqual(fs.readdirSync(parent), []);
 });
 
-test("a backup to where no folder can be made is an input error", async (t) => {
+test("a backup to a path where no folder can be made is an io_error", async (t) => {
   const folder = makeFolder(t);
   const parent = makeFolder(t);
   writeLog(folder, A);

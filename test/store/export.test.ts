@@ -11,7 +11,7 @@ const PLANTS: readonly NewPlant[] = [
   { id: 1n, name: "a" },
 ];
 
-test("the plants of a store that nobody has open are read in order, and nothing is changed", async (t) => {
+test("the plants of a closed store are read in order, and nothing is changed", async (t) => {
   const folder = makeFolder(t);
   const store = await openStore(t, folder);
   for (const plant of PLANTS) await store.create(plant);
@@ -37,7 +37,7 @@ test("reading needs no lock: a store beside it stays open and can be opened", as
   assert.deepEqual(await collect(reading), [{ id: 2n, name: "b" }]);
 });
 
-test("beside an open store, only what it knows to be durable is read", async (t) => {
+test("while a store is open, only its durable plants are read", async (t) => {
   const folder = makeFolder(t);
   const store = await openStore(t, folder);
   for (const plant of PLANTS) await store.create(plant);
@@ -48,7 +48,7 @@ test("beside an open store, only what it knows to be durable is read", async (t)
   }
 });
 
-test("beside an open store, a plant is read as soon as its create is answered", async (t) => {
+test("while a store is open, a plant is read as soon as its create is answered", async (t) => {
   const folder = makeFolder(t);
   const store = await openStore(t, folder);
   const created: NewPlant[] = [];
@@ -89,19 +89,19 @@ test("a log whose path is too long for a socket address is read beside its store
   assert.deepEqual(await collect(readPlants(folder)), [{ id: 1n, name: "a" }]);
 });
 
-test("reading where there is no folder is an input error, and makes none", async (t) => {
+test("reading a missing folder is an io_error, and makes none", async (t) => {
   const folder = join(makeFolder(t), "none");
   await assert.rejects(collect(readPlants(folder)), { code: "io_error" });
   assert.equal(existsSync(folder), false);
 });
 
-test("reading where there is no log is an input error, and makes none", async (t) => {
+test("reading a missing log is an io_error, and makes none", async (t) => {
   const folder = makeFolder(t);
   await assert.rejects(collect(readPlants(folder)), { code: "io_error" });
   assert.deepEqual(readdirSync(folder), []);
 });
 
-test("reading a folder in the place of the log is an input error", async (t) => {
+test("reading a folder in the place of the log is an io_error", async (t) => {
   const folder = makeFolder(t);
   mkdirSync(logPath(folder));
   await assert.rejects(collect(readPlants(folder)), { code: "io_error" });
@@ -118,7 +118,7 @@ test("reading a damaged log is refused, naming path, line and byte", async (t) =
   });
 });
 
-test("a reading that is given up leaves nothing open", async (t) => {
+test("a reading that is stopped leaves no file open", async (t) => {
   const folder = makeFolder(t);
   writeLog(folder, '{"id":1,"name":"a"}\n{"id":2,"name":"b"}\n');
   for await (const plant of readPlants(folder)) {
@@ -173,7 +173,7 @@ test("the export of a log of several blocks is that log, byte for byte", async (
   assert.equal(Buffer.concat(blocks).equals(Buffer.from(log)), true);
 });
 
-test("beside an open store, the export ends with what is known to be durable", async (t) => {
+test("while a store is open, the export ends with its last durable plant", async (t) => {
   const folder = makeFolder(t);
   const store = await openStore(t, folder);
   await store.create({ id: 1n, name: "a" });
@@ -228,7 +228,7 @@ for (const [says, log, listed] of LISTS) {
   });
 }
 
-test("the list of a log of several blocks holds a plant once that returns blocks later", async (t) => {
+test("the list of a log of several blocks holds a plant once that is repeated blocks later", async (t) => {
   const folder = makeFolder(t);
   const lines = Array.from({ length: 6000 }, (_, id) => {
     return `{"id":${id},"name":"${"x".repeat((id * 7919) % 900)}"}\n`;

@@ -55,7 +55,7 @@ const ADDED: readonly {
 ];
 
 for (const { says, added, kept = added, plants = [] } of ADDED) {
-  test(`${says} added by hand at the end is taken without a repair`, async (t) => {
+  test(`${says} added by hand at the end needs no repair`, async (t) => {
     const folder = await makeStopped(t);
     writeLog(folder, A + B + added);
     const store = await openStore(t, folder);
@@ -70,7 +70,7 @@ for (const { says, added, kept = added, plants = [] } of ADDED) {
   });
 }
 
-/** Edits of what the checkpoint knows: somebody has to say that they are meant. */
+/** Edits of bytes that the checkpoint covers: a person has to accept them. */
 const CHANGED: readonly [says: string, log: string, plants: readonly NewPlant[]][] = [
   ["a letter changed", A.replace('"a"', '"c"') + B, [{ id: 1n, name: "c" }, PLANT_B]],
   ["a digit of an id changed", A.replace("1", "7") + B, [{ id: 7n, name: "a" }, PLANT_B]],
@@ -109,14 +109,14 @@ for (const [says, log, plants] of CHANGED) {
   });
 }
 
-test("a log whose last record was lengthened and lost its line feed is not settled but refused", async (t) => {
+test("a log whose last record was lengthened and lost its line feed is refused", async (t) => {
   const folder = await makeStopped(t);
   writeLog(folder, `${(A + B).trimEnd()}   torn`);
   await assert.rejects(PlantStore.open(folder), { code: "corruption" });
   assert.deepEqual(readQuarantines(folder), []);
 });
 
-test("a log that is gone while its checkpoint knows of plants refuses, and makes no new one", async (t) => {
+test("a start whose log is missing and whose checkpoint counts plants refuses, and makes no new log", async (t) => {
   const folder = await makeStopped(t);
   rmSync(logPath(folder));
   const before = snapshot(folder);
@@ -135,7 +135,7 @@ const SILENT: readonly [says: string, content: string][] = [
 ];
 
 for (const [says, content] of SILENT) {
-  test(`a checkpoint ${says} is no fault, and a right one takes its place at the stop`, async (t) => {
+  test(`a checkpoint ${says} is ignored, and replaced at the stop`, async (t) => {
     const folder = await makeStopped(t);
     writeLog(folder, C + B);
     writeFileSync(checkpointPath(logPath(folder)), content);
@@ -153,14 +153,14 @@ for (const [says, content] of SILENT) {
   });
 }
 
-test("without its checkpoint, an edited log is taken as it is", async (t) => {
+test("without its checkpoint, an edited log is accepted as it is", async (t) => {
   const folder = await makeStopped(t);
   rmSync(checkpointPath(logPath(folder)));
   writeLog(folder, C);
   assert.deepEqual(await collect((await openStore(t, folder)).list()), [PLANT_C]);
 });
 
-test("a checkpoint that cannot be read is an input error, not a reason to go on without it", async (t) => {
+test("a checkpoint that cannot be read is an io_error, and is not ignored", async (t) => {
   const folder = makeFolder(t);
   writeLog(folder, A);
   mkdirSync(checkpointPath(logPath(folder)));
@@ -195,7 +195,7 @@ const DISTANCES: readonly [bytes: number, isSettled: boolean][] = [
 ];
 
 for (const [bytes, isSettled] of DISTANCES) {
-  test(`without a checkpoint, zeros ${bytes} bytes before the last line are ${isSettled ? "settled" : "refused"}`, async (t) => {
+  test(`without a checkpoint, zeros ${bytes} bytes before the last line are ${isSettled ? "mended" : "refused"}`, async (t) => {
     const folder = makeFolder(t);
     writeLog(folder, `${A}${LOST}${" ".repeat(bytes - 1)}\n${B}`);
     const opening = PlantStore.open(folder);
@@ -246,7 +246,7 @@ const TOUCHES: readonly [says: string, touch: (path: string) => void][] = [
 ];
 
 for (const [says, touch] of TOUCHES) {
-  test(`a log that ${says} and holds what it held is served from`, async (t) => {
+  test(`a log that ${says} and has the same content is served`, async (t) => {
     const folder = await makeStopped(t);
     touch(logPath(folder));
     const store = await openStore(t, folder);
@@ -256,7 +256,7 @@ for (const [says, touch] of TOUCHES) {
   });
 }
 
-test("a cut of what was never acknowledged hides no edit: the next start refuses (fake disk)", async (t) => {
+test("a cut of unacknowledged bytes does not hide an edit: the next start refuses (fake disk)", async (t) => {
   const folder = await makeStopped(t);
   const store = await openStore(t, folder);
   writeLog(folder, A.replace("a", "z") + B);

@@ -39,7 +39,7 @@ function watchAllocations(t: TestContext): () => number {
 }
 
 for (const [says, idOf] of PATTERNS) {
-  test(`no add of ids ${says} moves more than a few slots, however much the index grows`, (t) => {
+  test(`no add of ids ${says} moves more than a few slots, also while the index grows`, (t) => {
     const written = watchSlots(t);
     const index = new IdIndex(0, SEED);
     let most = 0;

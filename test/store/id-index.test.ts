@@ -74,7 +74,7 @@ test("the index keeps offsets at every boundary of 32 bits, and of a terabyte", 
   for (const [n, offset] of offsets.entries()) assert.equal(index.get(BigInt(n)), offset);
 });
 
-test("the index finds ids whose slots lie on both sides of a border of its pages", () => {
+test("the index finds ids whose slots are on both sides of a page border", () => {
   const count = 300_000;
   const index = new IdIndex(count, SEED); // as full as it gets without growing
   for (let id = 0; id < count; id++) index.add(BigInt(id), id);
@@ -84,13 +84,13 @@ test("the index finds ids whose slots lie on both sides of a border of its pages
   assert.equal(index.size, count);
 });
 
-test("the index refuses an offset that it could not keep", () => {
+test("the index refuses an offset beyond its range", () => {
   const index = new IdIndex(0, SEED);
   assert.throws(() => index.add(1n, 2 ** 40 - 1), RangeError);
   assert.equal(index.get(1n), undefined);
 });
 
-test("entries are there from the moment they are added, through every growth", () => {
+test("entries are found from the moment they are added, also while the index grows", () => {
   const index = new IdIndex(0, SEED);
   for (let n = 0; n < COUNT; n++) {
     const id = BigInt(n) * 0x1_0000_0001n;
@@ -138,7 +138,7 @@ test("every index hashes with random words of its own, unless it is given some",
   assert.deepEqual(hashesOf(new IdIndex(0, seed)), hashesOf(new IdIndex(0, seed)));
 });
 
-test("ids that all have one home under a seed are spread under another, as any are", () => {
+test("ids that collide under one seed are spread under another", () => {
   const [known, secret] = [hashWordsOf(1), hashWordsOf(2)];
   /** The first ten bits, which say where in a table of 1024 homes an id belongs. */
   const homeOf = (words: Int32Array, id: number) => hashId(words, id, 0) >>> 22;

@@ -62,7 +62,7 @@ const ESTIMATES: readonly [says: string, ofIndex: number, ofLoader: number][] = 
 
 for (const [says, idOf] of PATTERNS) {
   for (const [many, ofIndex, ofLoader] of ESTIMATES) {
-    test(`a loader that expects ${many} loads ids ${says} as a Map does`, async () => {
+    test(`a loader that expects ${many} finds the same offsets of ids ${says} as a Map`, async () => {
       const index = new IdIndex(ofIndex, SEED);
       const ids = Array.from({ length: COUNT }, (_, n) => idOf(BigInt(n)));
       // Both cross 2^32 half-way, so words of either sign are moved, and what is above them.
@@ -108,7 +108,7 @@ test("a loader keeps offsets and line numbers at every boundary of 32 bits, and 
   }
 });
 
-test("a loader refuses an offset that the index could not keep", async () => {
+test("a loader refuses an offset beyond the range of the index", async () => {
   const loader = new IdLoader(new IdIndex(0, SEED), 0);
   loader.add(1n, 2 ** 40 - 1, 1);
   await assert.rejects(loader.flush(), RangeError);
@@ -126,7 +126,7 @@ test("an id is the same whether it is loaded as words or as a bigint", async () 
   for (const [n, id] of ids.entries()) assert.equal(index.get(id), n, String(id));
 });
 
-test("a loader adds to what the index holds, and goes on after it was flushed", async () => {
+test("a loader adds to a filled index, and can be used after a flush", async () => {
   const index = new IdIndex(0, SEED);
   const oracle = new Map([[3n, 0]]);
   index.add(3n, 0);
@@ -142,7 +142,7 @@ test("a loader reports before it is flushed that a full bucket held a repeat", (
   assert.equal(loader.hasRepeats, true);
 });
 
-test("any ids under any seed and estimate are loaded as a Map takes them", async () => {
+test("any ids under any seed and estimate have the same offsets as in a Map", async () => {
   const id = fc.oneof(
     fc.bigInt({ min: INT64_MIN, max: INT64_MAX }),
     fc.bigInt({ min: -200n, max: 200n }),

@@ -83,7 +83,7 @@ const TEXTS: readonly {
 ];
 
 for (const { says, text, report, refused = [] } of TEXTS) {
-  test(`a text that holds ${says} is imported line by line, the refused ones by number`, async (t) => {
+  test(`a text that holds ${says} is imported line by line, and refused lines are reported by number`, async (t) => {
     const result = await importInto(t, text);
     assert.deepEqual(result.report, report);
     assert.deepEqual(result.refusedLines, refused);
@@ -181,7 +181,7 @@ test("an import of a text that cannot be read ends with that failure", async (t)
   assert.equal(store.size, 1);
 });
 
-test("an import of one endless line ends before it fills the memory, and keeps the lines before it", async (t) => {
+test("an import of one endless line fails before it fills the memory, and keeps the plants before it", async (t) => {
   const store = await openStore(t, makeFolder(t));
   let pieces = 0;
   async function* endless(): AsyncGenerator<Buffer> {
@@ -202,7 +202,7 @@ test("a chunk of more bytes than may wait for the disk is imported all the same"
   assert.deepEqual(await importPlants(store, chunksOf(text)), reportOf(2500));
 });
 
-test("lines that find no room beside a long record are created once it is stored, in order", async (t) => {
+test("lines that do not fit beside a long record wait until it is stored, in order", async (t) => {
   const folder = makeFolder(t);
   const store = await openStore(t, folder, { queueBytesMax: 1000 });
   const name = "\u007f".repeat(200); // each one six bytes of the record

@@ -105,7 +105,7 @@ for (const { says, log, faults, records, ids } of FAULTS) {
   });
 }
 
-test("the first plant of an id stays the one of the index", async (t) => {
+test("the index keeps the first plant of an id", async (t) => {
   const { scan } = await scanLog(t, `${B}${A}${B}{"id":1,"name":"c"}\n`);
   assert.deepEqual([scan.index.get(1n), scan.index.get(2n)], [30, 0]);
 });
@@ -185,7 +185,7 @@ for (const [says, offset, text] of CHANGES) {
   });
 }
 
-test("a scan takes a line that lost pages for the spaces that will overwrite it, and goes on", async (t) => {
+test("a scan counts a line that lost pages as the spaces that will overwrite it, and continues", async (t) => {
   const asked: number[] = [];
   const isLost = (_: Buffer, { line }: { line: number }) => {
     asked.push(line);
@@ -233,7 +233,7 @@ test("a scan goes on from where it ended, with the same sums and the same index"
   );
 });
 
-test("a scan compares the checksum at every byte of its whole lines, and never in its torn end", async (t) => {
+test("a scan compares the checksum at any length within its whole lines, and never in its torn end", async (t) => {
   const whole = `${A}\n${B}x\n${A}`;
   const content = `${whole}{"id":3`;
   for (let bytes = 1; bytes <= content.length + 1; bytes++) {
@@ -246,7 +246,7 @@ test("a scan compares the checksum at every byte of its whole lines, and never i
   }
 });
 
-test("a scan without a checkpoint, or with that of an empty log, has nothing to miss", async (t) => {
+test("a scan without a checkpoint, or with that of an empty log, accepts any log", async (t) => {
   for (const checkpoint of [undefined, EMPTY_LOG]) {
     for (const content of ["", A, `x\n${B}`]) {
       const { scan } = await scanLog(t, content, { checkpoint });
@@ -263,7 +263,7 @@ function longLog(): string[] {
   });
 }
 
-test("a scan of several blocks compares the checksum at borders of lines and of blocks alike", async (t) => {
+test("a scan of several blocks compares the checksum at borders of lines and of blocks", async (t) => {
   const lines = longLog();
   const content = lines.join("");
   const file = await openLog(t, content);
@@ -278,7 +278,7 @@ test("a scan of several blocks compares the checksum at borders of lines and of 
   }
 });
 
-test("a scan makes room for what a log holds at once, also where it is far longer than its checkpoint", async (t) => {
+test("a scan sizes its index once, also if the log is far longer than its checkpoint", async (t) => {
   const count = 60_000;
   const line = (n: number) => `{"id":${100_000 + n},"name":"a"}\n`;
   const content = Array.from({ length: count }, (_, n) => line(n)).join("");

@@ -16,7 +16,7 @@ test("a plant that is longer than a line may be is refused, and the next one sto
   assert.equal(readLog(folder), '{"id":1,"name":"a"}\n');
 });
 
-test("a line whose record no log could hold is refused by its number, and the rest goes on", async (t) => {
+test("a line that is too long for a record is refused by its number, and the others are imported", async (t) => {
   const store = await openStore(t, makeFolder(t));
   const lines = ['{"id":1,"name":"a"}', `{"id":9,"name":"${NAME}"}`, '{"id":2,"name":"b"}'];
   const refused: number[] = [];

@@ -66,7 +66,7 @@ async function assertNoRoom(folder: string): Promise<void> {
 }
 
 for (const { says, log, quarantined, mended } of CASES) {
-  test(`a start without room for the quarantine of ${says} fails and changes nothing; the next one with room mends the log`, async (t) => {
+  test(`a start without room for the quarantine of ${says} fails and changes nothing; the next start with room mends the log`, async (t) => {
     const folder = mountSmall(t);
     if (folder === undefined) {
       t.skip("needs the right to mount a tmpfs");
@@ -87,7 +87,7 @@ for (const { says, log, quarantined, mended } of CASES) {
   });
 }
 
-test("a start whose quarantine is refused leaves no part of it (fake disk)", async (t) => {
+test("a start whose quarantine fails leaves no part of it (fake disk)", async (t) => {
   const folder = makeFolder(t);
   writeLog(folder, `${A}torn`);
   const { create } = LogFile;

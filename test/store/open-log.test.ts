@@ -42,7 +42,7 @@ const GOOD: readonly {
     plants: [PLANT_B],
   },
   {
-    says: "has members nobody knows",
+    says: "has unknown members",
     log: '{"id":1,"name":"a","soil":{"id":9},"__proto__":{"tag":"x"}}\n',
     plants: [PLANT_A],
   },
@@ -94,7 +94,7 @@ const GOOD: readonly {
 ];
 
 for (const { says, log, plants, kept = log, quarantined } of GOOD) {
-  test(`a log that ${says} is served from, and appended to right`, async (t) => {
+  test(`a log that ${says} is served, and appended to correctly`, async (t) => {
     const folder = makeFolder(t);
     writeLog(folder, log);
     const warnings = collectWarnings(t);

@@ -82,7 +82,7 @@ const HARD_LINES: readonly string[] = [
   "x",
 ];
 
-test("checkLines() agrees with the full rule on every pair of hard lines, at a log's start and within", () => {
+test("checkLines() agrees with the general parser on every pair of hard lines, at the start of a log and within", () => {
   for (const first of HARD_LINES) {
     for (const second of HARD_LINES) {
       for (const mark of ["", "\ufeff"]) {
@@ -93,7 +93,7 @@ test("checkLines() agrees with the full rule on every pair of hard lines, at a l
   }
 });
 
-test("checkLines() has a line that is not UTF-8 visited, and judges its neighbours as ever", () => {
+test("checkLines() visits a line that is not UTF-8, and recognises its neighbours", () => {
   const good = Buffer.from('{"id":1,"name":"é"}\n');
   const bad = Buffer.from('{"id":2,"name":"\xe9"}\n', "latin1");
   // The two halves of one character: UTF-8 only if the lines were read as one.
@@ -110,7 +110,7 @@ test("checkLines() has a line that is not UTF-8 visited, and judges its neighbou
   }
 });
 
-test("checkLines() visits a line that is refused when it is offered", () => {
+test("checkLines() visits a line that its taker refuses", () => {
   const bytes = Buffer.from('{"id":1,"name":"a"}\n{"id":2,"name":"b"}\n');
   const visited: unknown[] = [];
   checkLines(
@@ -121,7 +121,7 @@ test("checkLines() visits a line that is refused when it is offered", () => {
   assert.deepEqual(visited, [['{"id":2,"name":"b"}', { offset: 120, line: 8 }]]);
 });
 
-test("checkLines() agrees with the full rule on any lines with any bytes changed", () => {
+test("checkLines() agrees with the general parser on any lines with any bytes changed", () => {
   const line = fc.oneof(
     { weight: 3, arbitrary: anyPlant.map(encodeNewPlant) },
     { weight: 2, arbitrary: anyInt64.map((id) => `{"id":${id},"name":"Fern","tag":"é"}`) },
@@ -143,7 +143,7 @@ test("checkLines() agrees with the full rule on any lines with any bytes changed
   assert.ok(taken > 1000);
 });
 
-test("checkLines() takes every plant of every block that a log is read in", async (t) => {
+test("checkLines() recognises every plant of every block of a log", async (t) => {
   const line = '{"id":1,"name":"Fern","tag":"indoor"}\n';
   const lines = Math.ceil((3 * 2 ** 20) / line.length);
   const folder = makeFolder(t);

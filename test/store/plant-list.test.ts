@@ -35,7 +35,7 @@ test("a list begins after a plant at once, however many plants come before it", 
   assert.deepEqual(await listBoth(store, 1n), [{ id: 2n, name: "b" }]);
 });
 
-test("what an editor doubled or wrote in another form is listed once, from anywhere", async (t) => {
+test("a plant that an editor repeated or wrote in another form is listed once, from any cursor", async (t) => {
   const folder = makeFolder(t);
   const lines = [
     '\ufeff{"id":1,"name":"a"}',
@@ -55,7 +55,7 @@ test("what an editor doubled or wrote in another form is listed once, from anywh
 });
 
 for (const which of BOTH) {
-  test(`${which} reads nothing before it is asked for`, async (t) => {
+  test(`${which} reads nothing before its first item is asked for`, async (t) => {
     const folder = makeFolder(t);
     const store = await openStore(t, folder);
     const plants = Array.from({ length: 3 }, (_, id) => ({
@@ -92,7 +92,7 @@ function overwrite(log: string, offset: number, text: string): void {
 for (const [list, says, damage] of BOTH.flatMap((list) =>
   DAMAGES.map((each) => [list, ...each] as const),
 )) {
-  test(`${list} does not end regularly, and the store fails, where the log ${says}`, async (t) => {
+  test(`${list} throws, and the store fails, if the log ${says}`, async (t) => {
     const folder = makeFolder(t);
     const store = await openStore(t, folder);
     for (const id of [1n, 2n, 3n]) await store.create({ id, name: "a" });
@@ -103,7 +103,7 @@ for (const [list, says, damage] of BOTH.flatMap((list) =>
 }
 
 for (const which of BOTH) {
-  test(`${which} has no part in it where its reader fails`, async (t) => {
+  test(`${which} does not fail the store if its consumer throws`, async (t) => {
     const store = await openStore(t, makeFolder(t));
     await store.create({ id: 1n, name: "a" });
     const list = store[which]();

@@ -43,7 +43,7 @@ for (const [says, displace] of DISPLACEMENTS) {
   });
 }
 
-test("a log that is deleted while a batch is being written is not acknowledged into", async (t) => {
+test("a log that is deleted while a batch is written acknowledges nothing", async (t) => {
   const folder = makeFolder(t);
   const store = await openStore(t, folder);
   const creating = store.create({ id: 1n, name: "a" });
@@ -53,7 +53,7 @@ test("a log that is deleted while a batch is being written is not acknowledged i
   await assert.rejects(creating, { code: "store_failed" });
 });
 
-test("a store whose log cannot be closed gives the directory free (fake close failure)", async (t) => {
+test("a store whose log cannot be closed releases the directory (fake close failure)", async (t) => {
   const folder = makeFolder(t);
   const store = await PlantStore.open(folder);
   await store.create({ id: 1n, name: "a" });
@@ -67,7 +67,7 @@ test("a store whose log cannot be closed gives the directory free (fake close fa
   assert.equal((await openStore(t, folder)).size, 1);
 });
 
-test("everything that waited for a batch that failed shares its answer", async (t) => {
+test("every create that waited for a failed batch fails in the same way", async (t) => {
   const folder = makeFolder(t);
   const store = await openStore(t, folder, { batchBytesMax: 1 });
   unlinkSync(logPath(folder));
@@ -83,7 +83,7 @@ test("everything that waited for a batch that failed shares its answer", async (
   assert.equal(store.size, 0);
 });
 
-test("a failed store can be closed, and the folder opened again on what is there", async (t) => {
+test("a failed store can be closed, and the folder opened again", async (t) => {
   const folder = makeFolder(t);
   const store = await openStore(t, folder);
   await store.create({ id: 1n, name: "a" });
@@ -109,7 +109,7 @@ test("a closed store that never failed leaves its failed promise pending", async
 });
 
 for (const [says, displace] of DISPLACEMENTS.slice(0, 3)) {
-  test(`a replay is not vouched for by a log that ${says}`, async (t) => {
+  test(`a repeat is not answered from a log that ${says}`, async (t) => {
     const folder = makeFolder(t);
     const store = await openStore(t, folder);
     await store.create({ id: 1n, name: "a" });
@@ -119,7 +119,7 @@ for (const [says, displace] of DISPLACEMENTS.slice(0, 3)) {
   });
 }
 
-test("a record that is another one than the index has fails the store", async (t) => {
+test("a record that differs from the index fails the store", async (t) => {
   const folder = makeFolder(t);
   const store = await openStore(t, folder);
   for (const id of [1n, 2n]) await store.create({ id, name: "a" });
@@ -139,7 +139,7 @@ test("calls leave no callbacks on the promise of a failure, which may never come
   assert.equal(then.mock.callCount(), 0);
 });
 
-test("an id that is no int64 is the caller's mistake, and harms nothing", async (t) => {
+test("an id that is not an int64 throws a RangeError, and the store goes on", async (t) => {
   const store = await openStore(t, makeFolder(t));
   await store.create({ id: 7n, name: "a" });
   await assert.rejects(store.get(2n ** 64n + 7n), RangeError);

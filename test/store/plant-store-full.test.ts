@@ -23,7 +23,7 @@ for (const [logBytes, plants, hasRoom] of PLACES) {
   });
 }
 
-test("a store that holds as many plants as it may refuses a new one as not stored, names no time for a retry, and goes on (fake size)", async (t) => {
+test("a full store refuses a new plant with not_stored, and goes on (fake size)", async (t) => {
   const { store, post } = await startService(t);
   assert.equal((await post('{"id":1,"name":"a"}')).status, 200);
   const size = t.mock.getter(PlantStore.prototype, "size", () => PLANTS);

@@ -10,7 +10,7 @@ import { collectWarnings } from "../support/watch.ts";
 
 const NOT_WINDOWS = process.platform === "win32" ? "modes mean nothing here" : false;
 
-test("a second open of the same folder is refused, and the first store goes on", async (t) => {
+test("a second open of the same folder is refused, and the first store continues", async (t) => {
   const folder = makeFolder(t);
   const store = await openStore(t, folder, { command: "water the plants" });
   await assert.rejects(PlantStore.open(folder), (error: Error & { code?: string }) => {
@@ -36,7 +36,7 @@ test("of many opens at once one wins, and every other is refused as locked", asy
   }
 });
 
-test("a closed store gives the folder free", async (t) => {
+test("a closed store releases the folder", async (t) => {
   const folder = makeFolder(t);
   const first = await openStore(t, folder);
   await first.create({ id: 1n, name: "a" });
@@ -76,7 +76,7 @@ test("an open reports how much of the log is read, and at last all of it", async
   ]);
 });
 
-test("an open is given up by what onProgress throws, changes nothing and holds nothing", async (t) => {
+test("an onProgress that throws ends the open, which changes nothing and holds nothing", async (t) => {
   const folder = makeFolder(t);
   writeLog(folder, '{"id":1,"name":"a"}\n{"id":2');
   const before = snapshot(folder);
@@ -115,7 +115,7 @@ for (const [name, value, error] of BAD_OPTIONS) {
   });
 }
 
-test("open refuses a directory that is no text", async () => {
+test("open refuses a directory that is not a string", async () => {
   for (const directory of [undefined, 7, ""]) {
     await assert.rejects(PlantStore.open(directory as string), /^(Type|Range)Error: directory: /);
   }
@@ -130,7 +130,7 @@ for (const batchBytesMax of [1, 100, 1024 * 1024]) {
   });
 }
 
-test("what does not fit in the queue is refused as overloaded, unwritten, and fits later", async (t) => {
+test("a create that does not fit in the queue is refused as overloaded, and can be sent again later", async (t) => {
   const folder = makeFolder(t);
   const line = '{"id":1,"name":"a"}\n';
   const store = await openStore(t, folder, { queueBytesMax: line.length });
@@ -144,7 +144,7 @@ test("what does not fit in the queue is refused as overloaded, unwritten, and fi
   assert.equal(await store.create({ id: 3n, name: "longer" }), "created");
 });
 
-test("a new folder is closed to others, with the parents it needed, and so is the log", {
+test("a new folder, its new parents and the log can be read by their owner only", {
   skip: NOT_WINDOWS,
 }, async (t) => {
   const warnings = collectWarnings(t);
@@ -187,7 +187,7 @@ test("files that root makes belong to the owner of the folder", {
   }
 });
 
-test("a file in the place of the folder is an input error, with the path in its message", async (t) => {
+test("a file in the place of the folder is an io_error that names the path", async (t) => {
   const file = join(makeFolder(t), "file");
   writeFileSync(file, "");
   await assert.rejects(PlantStore.open(file), (error: Error & { code?: string }) => {
@@ -197,7 +197,7 @@ test("a file in the place of the folder is an input error, with the path in its 
   });
 });
 
-test("a folder in the place of the log is an input error", async (t) => {
+test("a folder in the place of the log is an io_error", async (t) => {
   const folder = makeFolder(t);
   mkdirSync(logPath(folder));
   await assert.rejects(PlantStore.open(folder), { code: "io_error" });

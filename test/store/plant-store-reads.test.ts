@@ -52,7 +52,7 @@ test("a plant is read without much of what follows it", async (t) => {
   assert.ok(seen.bytes <= 2 * LONG.length + 100, `${seen.bytes} bytes`);
 });
 
-test("a replay that waits to be read says nothing of a log that is gone meanwhile", async (t) => {
+test("a repeat that waits to be read is not answered if the log is gone by then", async (t) => {
   const folder = makeFolder(t);
   const store = await openStore(t, folder);
   await store.create({ id: 1n, name: LONG });
@@ -63,7 +63,7 @@ test("a replay that waits to be read says nothing of a log that is gone meanwhil
   assert.deepEqual(new Set(codes), new Set(["store_failed"]));
 });
 
-test("a replay that is being read says nothing of a store that fails meanwhile", async (t) => {
+test("a repeat that is being read is not answered if the store fails meanwhile", async (t) => {
   const folder = makeFolder(t);
   const store = await openStore(t, folder);
   await store.create({ id: 1n, name: "a" });

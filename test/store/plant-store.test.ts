@@ -7,7 +7,7 @@ import { collect, openStore, readLog } from "../support/stores.ts";
 const FERN: NewPlant = { id: 7n, name: "Fern", tag: "indoor" };
 const IVY: NewPlant = { id: 8n, name: "Ivy" };
 
-test("a created plant is one line, and get and list give it back", async (t) => {
+test("a created plant is one line, and get and list return it", async (t) => {
   const folder = makeFolder(t);
   const store = await openStore(t, folder);
 
@@ -21,7 +21,7 @@ test("a created plant is one line, and get and list give it back", async (t) => 
   assert.equal(store.size, 2);
 });
 
-test("an id nobody created is unknown", async (t) => {
+test("get returns undefined for an unknown id", async (t) => {
   const store = await openStore(t, makeFolder(t));
   await store.create(FERN);
   for (const id of [0n, -7n, 8n, 7n + 2n ** 32n, 7n - 2n ** 63n]) {
@@ -113,7 +113,7 @@ for (const [says, plant, error] of MISTAKES) {
   });
 }
 
-test("a hundred identical creates at once make one line; one created it, the others replay", async (t) => {
+test("a hundred identical creates at once write one line: one is created, the others are replayed", async (t) => {
   const folder = makeFolder(t);
   const store = await openStore(t, folder);
 
@@ -157,7 +157,7 @@ test("a repeat in flight is not answered before the plant is durable and can be 
   await Promise.all([first, repeat, other]);
 });
 
-test("a plant that its giver changes after the call is stored as it was given", async (t) => {
+test("a plant that the caller changes after the call is stored as it was given", async (t) => {
   const folder = makeFolder(t);
   const store = await openStore(t, folder);
   const given: { id: bigint; name: string } = { id: 1n, name: "a" };
@@ -186,7 +186,7 @@ test("a plant is seen by get, list and size only once it is durable", async (t) 
   assert.deepEqual(await collect(store.list()), [IVY, FERN]);
 });
 
-test("close finishes what was accepted, also what no batch has taken yet", async (t) => {
+test("close finishes every accepted create, also those not in a batch yet", async (t) => {
   const folder = makeFolder(t);
   const store = await openStore(t, folder, { batchBytesMax: 1 });
   const plants = Array.from({ length: 20 }, (_, n) => ({ id: BigInt(n), name: "x" }));
@@ -243,7 +243,7 @@ test("a closed store refuses every call, and may be closed again", async (t) => 
   await assert.rejects(collect(store.list()), { code: "closed" });
 });
 
-test("a store that is being closed takes nothing more", async (t) => {
+test("a store that is being closed refuses further calls", async (t) => {
   const store = await openStore(t, makeFolder(t));
   const first = store.create(FERN);
   const closing = store.close();

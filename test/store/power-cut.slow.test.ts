@@ -125,7 +125,7 @@ test("a log whose first page is missing starts, wherever its last batch begins",
   }
 });
 
-test("a start after a power cut says what it took out, and the one after it says nothing", async (t) => {
+test("a start after a power cut warns about what it removed, and the next start does not", async (t) => {
   const folder = makeFolder(t);
   const warnings = collectWarnings(t, folder);
   const image = withoutPages(LONG, 0b10010);

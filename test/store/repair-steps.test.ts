@@ -87,7 +87,7 @@ for (const [says, log, steps] of STEPS) {
   });
 
   for (const last of steps) {
-    test(`a repair that ${says} and ends before "${last}" leaves what starts, or refuses as before`, async (t) => {
+    test(`a repair that ${says} and ends before "${last}" leaves a folder that starts, or refuses as before`, async (t) => {
       const folder = prepare(t, log);
       watchSteps(t, (step) => {
         if (step === last) throw new Error("the end");
@@ -117,14 +117,14 @@ for (const [says, log, steps] of STEPS) {
   }
 }
 
-test("what a killed repair had written of its new log is never used", async (t) => {
+test("the unfinished log of a killed repair is never used", async (t) => {
   const folder = prepare(t, DAMAGED);
   fs.writeFileSync(`${logPath(folder)}.repaired`, '{"id":66,"name":"unfinished"}\n'.repeat(3));
   await repairLog(folder, YES);
   assert.equal(snapshot(folder)["plants.jsonl"], A + B);
 });
 
-test("every repair keeps the log it replaced under a name of its own", async (t) => {
+test("every repair keeps the old log under a new name", async (t) => {
   const folder = makeFolder(t);
   for (const number of [1, 2, 3]) {
     writeLog(folder, `${A}damage ${number}\n`);

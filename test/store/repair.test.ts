@@ -46,7 +46,7 @@ const ACCEPTED: readonly [says: string, log: string, known: string, records: num
 ];
 
 for (const [says, log, known, records] of ACCEPTED) {
-  test(`repair accepts ${says}, where a start refuses, and changes no byte of the log`, async (t) => {
+  test(`repair accepts ${says}, which a start refuses, and changes no byte of the log`, async (t) => {
     const folder = makeFolder(t);
     writeLog(folder, log);
     writeCheckpointOf(folder, known);
@@ -210,7 +210,7 @@ for (const { says, log, torn = "", kept, leftOut, records } of REWRITTEN) {
   });
 }
 
-test("repair leaves out an id with other content that lacks its line feed, as a start refuses it", async (t) => {
+test("repair leaves out a last line that has an id with other content and no line feed", async (t) => {
   const folder = makeFolder(t);
   writeLog(folder, A + A_OTHER.trimEnd());
   await assert.rejects(PlantStore.open(folder), { code: "corruption" });
@@ -222,7 +222,7 @@ test("repair leaves out an id with other content that lacks its line feed, as a 
   await openStore(t, folder);
 });
 
-test("repair counts a last plant without its line feed among those that stay", async (t) => {
+test("repair keeps a last plant without its line feed", async (t) => {
   const folder = makeFolder(t);
   writeLog(folder, (A + B).trimEnd());
   writeCheckpointOf(folder, A + B);
@@ -231,7 +231,7 @@ test("repair counts a last plant without its line feed among those that stay", a
   assert.equal((await openStore(t, folder)).size, 2);
 });
 
-test("repair of a log of several blocks leaves out exactly the lines that cannot stay", async (t) => {
+test("repair of a log of several blocks leaves out exactly the damaged lines", async (t) => {
   const folder = makeFolder(t);
   const lines = Array.from({ length: 9000 }, (_, n) =>
     n % 1000 === 500 ? `damage ${n}\n` : `{"id":${n},"name":"${"x".repeat(n % 500)}"}\n`,
@@ -244,7 +244,7 @@ test("repair of a log of several blocks leaves out exactly the lines that cannot
   assert.equal((await openStore(t, folder)).size, 8991);
 });
 
-test("repair where the log is gone and was known asks, and lets the store start empty", async (t) => {
+test("repair of a missing log that had plants asks, and lets the store start empty", async (t) => {
   const folder = makeFolder(t);
   writeCheckpointOf(folder, A + B);
   await assert.rejects(PlantStore.open(folder), { code: "corruption" });
@@ -266,7 +266,7 @@ const NOTHING: readonly [says: string, log: string, known: string | undefined][]
 ];
 
 for (const [says, log, known] of NOTHING) {
-  test(`repair finds nothing to do for a log ${says}, asks nobody and changes nothing`, async (t) => {
+  test(`repair of a log ${says} asks nothing and changes nothing`, async (t) => {
     const folder = makeFolder(t);
     writeLog(folder, log);
     if (known !== undefined) writeCheckpointOf(folder, known);
@@ -291,8 +291,8 @@ for (const [says, log] of REFUSED) {
     const outcome = await repairLog(folder, { confirm: async () => false });
     assert.deepEqual([outcome.isDone, outcome.keptAs], [false, undefined]);
     assert.deepEqual(snapshot(folder), before);
-    const nobody = () => Promise.reject(new Error("nobody there"));
-    await assert.rejects(repairLog(folder, { confirm: nobody }), /nobody there/);
+    const fail = () => Promise.reject(new Error("no terminal"));
+    await assert.rejects(repairLog(folder, { confirm: fail }), /no terminal/);
     assert.deepEqual(snapshot(folder), before);
     assert.deepEqual(openFilesIn(folder), []);
   });
@@ -302,7 +302,7 @@ for (const [action, log] of [
   ["accept", A + B],
   ["rewrite", `${A}x\n${B}`],
 ] as const) {
-  test(`repair that is to ${action} a log changes nothing where another program wrote it meanwhile`, async (t) => {
+  test(`repair that is to ${action} a log changes nothing if another program wrote it meanwhile`, async (t) => {
     const folder = makeFolder(t);
     writeLog(folder, log);
     writeCheckpointOf(folder, A_OTHER.slice(0, A.length));
@@ -334,7 +334,7 @@ test("repair does not replace a log to which another program has appended at the
   assert.equal(fs.existsSync(`${logPath(folder)}.repaired`), false);
 });
 
-test("repair does not accept the loss of a log that is there again", async (t) => {
+test("repair does not accept the loss of a log that has come back", async (t) => {
   const folder = makeFolder(t);
   writeCheckpointOf(folder, A);
   const confirm = async () => {
@@ -345,7 +345,7 @@ test("repair does not accept the loss of a log that is there again", async (t) =
   assert.notEqual(await readCheckpoint(logPath(folder)), undefined);
 });
 
-test("repair needs the directory for itself, and gives it back", async (t) => {
+test("repair holds the lock of the directory, and releases it", async (t) => {
   const folder = makeFolder(t);
   const store = await openStore(t, folder);
   await assert.rejects(repairLog(folder, { confirm: YES }), { code: "locked" });
@@ -357,7 +357,7 @@ test("repair needs the directory for itself, and gives it back", async (t) => {
   await openStore(t, folder);
 });
 
-test("repair where there is no log and none was known is an input error", async (t) => {
+test("repair without a log and without a checkpoint is an io_error", async (t) => {
   const folder = makeFolder(t);
   for (const place of [folder, join(folder, "none")]) {
     await assert.rejects(repairLog(place, { confirm: YES }), { code: "io_error" });

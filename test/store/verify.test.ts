@@ -208,7 +208,7 @@ const CASES: readonly {
 ];
 
 for (const { says, log, known, report, isSound: sound } of CASES) {
-  test(`a log that holds, or is, ${says} is reported ${sound ? "sound" : "damaged"}, and left alone`, async (t) => {
+  test(`verify reports a log that holds, or is, ${says} as ${sound ? "sound" : "damaged"}, and leaves it alone`, async (t) => {
     const folder = makeFolder(t);
     writeLog(folder, log);
     if (known !== undefined) writeCheckpointOf(folder, known);
@@ -244,7 +244,7 @@ test("verify reports every fault with its place, and its progress", async (t) =>
   assert.deepEqual(reported, [[size, size]]);
 });
 
-test("what verify calls mendable is mended by the next start, and verify finds nothing then", async (t) => {
+test("a line that verify calls mendable is mended by the next start", async (t) => {
   const folder = makeFolder(t);
   writeLog(folder, A + LOST + B);
   assert.equal((await verifyLog(folder)).mendable, 1);
@@ -255,7 +255,7 @@ test("what verify calls mendable is mended by the next start, and verify finds n
   assert.deepEqual([records, mendable, damaged], [2, 0, 0]);
 });
 
-test("beside an open store no line counts as mendable: what it vouches for has lost nothing", async (t) => {
+test("while a store is open no line counts as mendable", async (t) => {
   const folder = makeFolder(t);
   const store = await openStore(t, folder);
   await store.create({ id: 1n, name: "x".repeat(1100) });
@@ -287,7 +287,7 @@ test("beside an open store, verify reads only what the store knows to be durable
   assert.deepEqual(await verifyLog(folder), { ...SOUND, records: 1, bytes: 20 });
 });
 
-test("beside a store that takes creates, every verify finds it sound", async (t) => {
+test("while a store takes creates, every verify finds it sound", async (t) => {
   const folder = makeFolder(t);
   const store = await openStore(t, folder, { batchBytesMax: 100 });
   let records = 0;
@@ -321,7 +321,7 @@ test("verify, a backup, a listing and an export of a log that is gone, and was n
   assert.equal(existsSync(target), false);
 });
 
-test("verify where there is no log is an input error, and makes nothing", async (t) => {
+test("verify without a log is an io_error, and makes nothing", async (t) => {
   const folder = makeFolder(t);
   await assert.rejects(verifyLog(folder), { code: "io_error" });
   await assert.rejects(verifyLog(join(folder, "none")), { code: "io_error" });
