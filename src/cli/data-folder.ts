@@ -15,7 +15,7 @@ import { PlantStoreError } from "../core/errors.ts";
 import { UsageError } from "./command.ts";
 import { report, showPathAs } from "./output.ts";
 
-/** Users and groups, which Windows does not have. */
+/** Has functions for users and groups, which Windows does not. */
 const posix = process as Required<NodeJS.Process>;
 
 /** Whether this process is root, and would enter a folder of another user. */
@@ -47,15 +47,11 @@ export function enterFolder(folder: string): string {
   return pathOf(opened);
 }
 
-/** The path of a folder, and what makes the process root again. */
-export interface Visit {
-  readonly folder: string;
-  /** Call while no work is under way. What was opened stays open. */
-  end(): void;
-}
-
-/** Like `enterFolder`, until the visit ends. */
-export function visitFolder(folder: string): Visit {
+/**
+ * Like `enterFolder`, until `end` makes the process root again. Call that while no work is under way;
+ * what was opened stays open.
+ */
+export function visitFolder(folder: string): { readonly folder: string; end(): void } {
   const opened = openAsRoot(folder);
   if (opened === undefined) return { folder, end: () => {} };
   if (opened.uid === 0) return { folder: pathOf(opened), end: () => {} };

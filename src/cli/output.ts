@@ -27,13 +27,12 @@ export interface Notice {
 const STDOUT = 1;
 
 /**
- * What is on standard output, which decides what its loss means. A listing is long, and its reader
- * may have seen enough (`plant-store list | head`). A lost result is a failure. An announcement
- * only shows that a server is ready: the program that started it may have stopped reading.
+ * What is on standard output, which decides what its loss means. The reader of a listing may have
+ * seen enough (`plant-store list | head`), and so may the program that waited for an announcement.
  */
 let printed: "listing" | "result" | "announcement" = "listing";
 
-/** Call first: output that cannot be written then ends the process as it should. */
+/** Ends the process if a result cannot be written. A lost message ends nothing. */
 export function watchOutputs(): void {
   process.stderr.on("error", () => {});
   process.stdout.on("error", onLoss);

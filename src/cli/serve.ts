@@ -81,7 +81,7 @@ async function serveUntil(stop: AbortSignal, typed: ServeOptions): Promise<ExitS
     const welcome = options.firstToken ? await introduce(server.url, options.data, tokens) : [];
     // In one piece: a program that waits for the ready line finds the token beside it.
     announce([`plant-store listening on ${server.url}`, ...welcome]);
-    reportListening(server.url, adminUrl, store.size);
+    reportListening({ url: server.url, admin: adminUrl, plants: store.size });
     // Until the store is closed: a sync during the drain may fail, too.
     const failed = store.failed.then(({ cause, message }) => {
       exitStatus = 1;
@@ -108,11 +108,7 @@ async function serveUntil(stop: AbortSignal, typed: ServeOptions): Promise<ExitS
   return exitStatus;
 }
 
-/**
- * `pm2 reload` starts a worker of node:cluster before it stops the worker that it replaces, by
- * default 3 s later, and gives up a worker that ends sixteen times at once. So a worker waits for
- * the data directory.
- */
+/** `pm2 reload` starts a worker of node:cluster 3 s before it stops the worker that it replaces. */
 const WORKER_WAIT_MS = 6000;
 const WORKER_RETRY_MS = 250;
 
@@ -176,10 +172,10 @@ function given<T extends object>(values: Given<T>): T {
   return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as T;
 }
 
-function reportListening(url: string, admin: string | undefined, plants: number): void {
-  const status = admin === undefined ? "" : `; status at ${admin}`;
-  const message = `listening on ${url}, ${count(plants, "plant")} stored${status}`;
-  const fields = { url, admin, plants, version: VERSION, pid: process.pid };
+function reportListening(server: { url: string; admin: string | undefined; plants: number }): void {
+  const status = server.admin === undefined ? "" : `; status at ${server.admin}`;
+  const message = `listening on ${server.url}, ${count(server.plants, "plant")} stored${status}`;
+  const fields = { ...server, version: VERSION, pid: process.pid };
   report({ level: "info", event: "listening", message, fields });
 }
 

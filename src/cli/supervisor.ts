@@ -2,7 +2,7 @@
  * What a supervisor does to a server: systemd hands it a socket (sd_listen_fds(3)), and signals stop
  * it or have it read its certificate again.
  *
- * Nothing tells systemd that the server is ready: Node has no datagram sockets of the unix family.
+ * Systemd does not learn when the server is ready: Node has no datagram sockets of the unix family.
  * Clients of a socket that systemd holds wait in its queue instead.
  */
 import cluster from "node:cluster";
