@@ -92,7 +92,7 @@ async function serveUntil(stop: AbortSignal, typed: ServeOptions): Promise<ExitS
     await Promise.race([stopped, failed]);
     if (exitStatus === 0) {
       status.phase = "draining";
-      const message = "draining: requests in flight are answered, no new ones are accepted";
+      const message = "draining: requests under way are answered, new ones are not taken";
       report({ level: "info", event: "draining", message });
     }
   } catch (error) {

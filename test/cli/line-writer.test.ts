@@ -83,7 +83,7 @@ test("end() writes waiting lines at once", (t) => {
   assert.equal(read(), "last words\n");
 });
 
-test("a line that is made later is made behind the turn it came in", async (t) => {
+test("a line is made after the turn of its event", async (t) => {
   const { fd, read } = openFile(t);
   const writer = makeWriter(fd);
   let made = 0;
@@ -322,7 +322,7 @@ test("a process that ends waits for a slow reader, so no line is lost", TIMEOUT,
   assert.equal(text.split("\n").length - 1, 900);
 });
 
-test("a process that ends at once leaves in its file what a thread had, and what waited behind it, once", async (t) => {
+test("a process that ends at once leaves in its file what a thread had, and what waited after it, once", async (t) => {
   const { fd, read } = openFile(t);
   const child = spawnWriter(
     t,
