@@ -3,7 +3,7 @@
  *
  * `JSON.parse` rounds numbers, hides duplicate members, and builds objects whose keys an attacker may
  * choose to collide. This scanner checks the whole text against RFC 8259, builds nothing, and reports
- * where the members of the top-level object are. It is iterative: a level of depth costs one array
+ * the members of the top-level object. It is iterative: a level of depth costs one array
  * slot, never a stack frame. It knows nothing of plants.
  */
 import { PlantStoreError } from "./errors.ts";
@@ -11,33 +11,21 @@ import { encodeJsonString } from "./text.ts";
 
 export type JsonKind = "object" | "array" | "string" | "number" | "true" | "false" | "null";
 
-/** Receives each member of the top-level object: the offsets of name (with quotes) and value. */
-type MemberVisitor = (
-  nameStart: number,
-  nameEnd: number,
-  valueStart: number,
-  valueEnd: number,
-) => void;
-
-/** The kind of a value, and the offsets where it starts and ends. */
-export interface JsonValue {
-  readonly kind: JsonKind;
-  readonly start: number;
-  readonly end: number;
-}
+/** Receives the literals of name and value of each member of the top-level object. */
+type MemberVisitor = (name: string, value: string) => void;
 
 /**
- * Checks one JSON text and returns its value.
+ * Checks one JSON text and returns the literal of its value: the text without white space around it.
  *
  * @throws PlantStoreError `invalid_json`; the message names the byte of the first fault, from 1.
  */
-export function scanJson(text: string, onMember: MemberVisitor): JsonValue {
+export function scanJson(text: string, onMember: MemberVisitor): string {
   return new Scanner(text).scanText(onMember);
 }
 
-/** The kind of the valid JSON value that starts at `offset`. */
-export function jsonKindAt(text: string, offset: number): JsonKind {
-  return KINDS[text[offset] ?? ""] ?? "number";
+/** The kind of a valid JSON value. */
+export function jsonKind(literal: string): JsonKind {
+  return KINDS[literal[0] ?? ""] ?? "number";
 }
 
 const KINDS: Readonly<Record<string, JsonKind>> = {
@@ -71,29 +59,26 @@ class Scanner {
     this.#text = text;
   }
 
-  scanText(onMember: MemberVisitor): JsonValue {
+  scanText(onMember: MemberVisitor): string {
     this.#skipSpace();
     const start = this.#at;
-    const kind = jsonKindAt(this.#text, start);
-    if (kind === "object") this.#scanTopObject(onMember);
+    if (this.#take(OPEN_BRACE)) this.#scanTopMembers(onMember);
     else this.#scanValue();
-    const end = this.#at;
+    const value = this.#text.slice(start, this.#at);
     this.#skipSpace();
     if (this.#at < this.#text.length) this.#fail("the end of the text");
-    return { kind, start, end };
+    return value;
   }
 
-  #scanTopObject(onMember: MemberVisitor): void {
-    this.#at++;
+  #scanTopMembers(onMember: MemberVisitor): void {
     this.#skipSpace();
     if (this.#take(CLOSE_BRACE)) return;
     do {
       this.#skipSpace();
-      const nameStart = this.#at;
-      const nameEnd = this.#scanName();
-      const valueStart = this.#at;
+      const name = this.#scanName();
+      const start = this.#at;
       this.#scanValue();
-      onMember(nameStart, nameEnd, valueStart, this.#at);
+      onMember(name, this.#text.slice(start, this.#at));
       this.#skipSpace();
     } while (this.#take(COMMA));
     if (!this.#take(CLOSE_BRACE)) this.#fail('"," or "}"');
@@ -139,14 +124,15 @@ class Scanner {
     }
   }
 
-  /** Reads a member name, its colon, and up to the value; returns the offset after the name. */
-  #scanName(): number {
+  /** Reads a member name, its colon, and up to the value; returns the name's literal. */
+  #scanName(): string {
+    const start = this.#at;
     this.#scanString("a member name");
-    const end = this.#at;
+    const name = this.#text.slice(start, this.#at);
     this.#skipSpace();
     if (!this.#take(COLON)) this.#fail('":"');
     this.#skipSpace();
-    return end;
+    return name;
   }
 
   #scanScalar(code: number): void {
@@ -156,7 +142,7 @@ class Scanner {
   }
 
   #scanLiteral(): void {
-    const kind = jsonKindAt(this.#text, this.#at);
+    const kind = jsonKind(this.#text.charAt(this.#at));
     if (kind === "number") this.#fail("a value");
     for (let index = 0; index < kind.length; index++) {
       if (!this.#take(kind.charCodeAt(index))) this.#fail(`"${kind}"`);

@@ -8,7 +8,7 @@
 import { isAscii, isUtf8 } from "node:buffer";
 import { PlantStoreError } from "./errors.ts";
 import { assertInt64, parseCanonicalInt64, parseInt64 } from "./int64.ts";
-import { type JsonValue, jsonKindAt, scanJson } from "./json.ts";
+import { jsonKind, scanJson } from "./json.ts";
 import { cut, encodeJsonString } from "./text.ts";
 
 /** What the create operation answers (interface, section 2.1). */
@@ -39,11 +39,13 @@ export function parseNewPlant(bytes: Buffer): NewPlant {
   return parseCommon(text) ?? parseAny(text);
 }
 
-const ID = '"id": ?(-?[0-9]+)';
-const TEXT = '"([ !#-[\\]-\\uffff]*)"';
-/** A plant as most clients write it: the id first or last, and no escapes. */
+const SPACE = "[ \\t\\r\\n]{0,8}";
+const COMMA = `${SPACE},${SPACE}`;
+const ID = `"id"${SPACE}:${SPACE}(-?[0-9]+)`;
+const TEXT = `${SPACE}:${SPACE}"([ !#-[\\]-\\uffff]*)"`;
+/** A plant as most clients write it: the id first or last, little white space, and no escapes. */
 const COMMON_PLANT = new RegExp(
-  `^\\{(?:${ID}, ?)?"name": ?${TEXT}(?:, ?"tag": ?${TEXT})?(?:, ?${ID})?\\}$`,
+  `^\\{${SPACE}(?:${ID}${COMMA})?"name"${TEXT}(?:${COMMA}"tag"${TEXT})?(?:${COMMA}${ID})?${SPACE}\\}$`,
 );
 
 /** A pattern takes memory in proportion to the text. */
@@ -60,20 +62,70 @@ function parseCommon(text: string): NewPlant | undefined {
   return id === undefined ? undefined : newPlant(id, name, tag);
 }
 
+type Field = "id" | "name" | "tag";
+
+/** A member of a text: the literal of its last value, and how often it was given. */
+interface Member {
+  readonly literal: string;
+  readonly count: number;
+}
+
+const ABSENT: Member = { literal: "", count: 0 };
+
 function parseAny(text: string): NewPlant {
-  const members = scanMembers(text);
-  const { id, name, tag } = members;
-  // A valid plant pays for no fault report.
-  if (id?.count === 1 && name?.count === 1 && (tag === undefined || tag.count === 1)) {
-    const idValue = parseInt64(text.slice(id.start, id.end));
-    const nameValue = readString(text, name);
-    const tagValue = tag && readString(text, tag);
-    const isTagGood = tagValue !== undefined || tag === undefined;
-    if (idValue !== undefined && nameValue !== undefined && isTagGood) {
-      return newPlant(idValue, nameValue, tagValue);
-    }
+  const members: Record<Field, Member> = { id: ABSENT, name: ABSENT, tag: ABSENT };
+  const whole = scanJson(text, (nameLiteral, literal) => {
+    const name = readFieldName(nameLiteral);
+    if (name !== undefined) members[name] = { literal, count: members[name].count + 1 };
+  });
+  if (!whole.startsWith("{")) {
+    const message = `expected a JSON object, got ${describeValue(whole)}`;
+    throw new PlantStoreError("invalid_plant", message);
   }
-  throw describeFaults(text, members);
+  let code: "invalid_plant" | "duplicate_member" = "invalid_plant";
+  const faults: string[] = [];
+  const read = <T>(name: Field, expected: string, parse: (literal: string) => T | undefined) => {
+    const { literal, count } = members[name];
+    if (count === 1) {
+      const value = parse(literal);
+      if (value === undefined) {
+        faults.push(`${name}: expected ${expected}, got ${describeValue(literal)}`);
+      }
+      return value;
+    }
+    if (count > 1) {
+      // RFC 7493 section 2.3: nobody knows which of the values counts, so none does.
+      code = "duplicate_member";
+      faults.push(`${name}: expected once, given ${count} times`);
+    } else if (name !== "tag") faults.push(`${name}: required`);
+    return undefined;
+  };
+  const id = read("id", "an int64", parseInt64);
+  const name = read("name", "a string", parseString);
+  const tag = read("tag", "a string", parseString);
+  if (faults.length === 0 && id !== undefined && name !== undefined) return newPlant(id, name, tag);
+  throw new PlantStoreError(code, faults.join("; "));
+}
+
+/** `"\u006e\u0061\u006d\u0065"` is "name" at its longest; other members need no decoding. */
+const FIELD_LITERAL_MAX = 26;
+
+function readFieldName(literal: string): Field | undefined {
+  if (literal.length > FIELD_LITERAL_MAX) return undefined;
+  const name = literal.includes("\\") ? JSON.parse(literal) : literal.slice(1, -1);
+  return name === "id" || name === "name" || name === "tag" ? name : undefined;
+}
+
+/** `JSON.parse` also copies: a slice would keep the whole text in memory. */
+function parseString(literal: string): string | undefined {
+  return literal.startsWith('"') ? JSON.parse(literal) : undefined;
+}
+
+function describeValue(literal: string): string {
+  const kind = jsonKind(literal);
+  if (kind === "object" || kind === "array") return `an ${kind}`;
+  if (kind === "string") return `the string ${encodeJsonString(cut(JSON.parse(literal)))}`;
+  return cut(literal);
 }
 
 /**
@@ -114,84 +166,4 @@ function encodeMembers({ name, tag }: Plant): string {
 
 function newPlant(id: bigint, name: string, tag: string | undefined): NewPlant {
   return tag === undefined ? { id, name } : { id, name, tag };
-}
-
-/** The place of a member's value (of the last one), and how often the member was given. */
-interface Member extends Span {
-  readonly count: number;
-}
-
-type Span = Pick<JsonValue, "start" | "end">;
-
-interface Members {
-  id: Member | undefined;
-  name: Member | undefined;
-  tag: Member | undefined;
-}
-
-function scanMembers(text: string): Members {
-  const members: Members = { id: undefined, name: undefined, tag: undefined };
-  const whole = scanJson(text, (nameStart, nameEnd, start, end) => {
-    const name = readMemberName(text, nameStart, nameEnd);
-    if (name === undefined) return;
-    members[name] = { start, end, count: (members[name]?.count ?? 0) + 1 };
-  });
-  if (whole.kind === "object") return members;
-  throw new PlantStoreError(
-    "invalid_plant",
-    `expected a JSON object, got ${describeValue(text, whole)}`,
-  );
-}
-
-/** `"\u006e\u0061\u006d\u0065"` is "name" at its longest; other members need no decoding. */
-const MEMBER_NAME_LENGTH_MAX = 26;
-
-function readMemberName(text: string, start: number, end: number): keyof Members | undefined {
-  if (end - start > MEMBER_NAME_LENGTH_MAX) return undefined;
-  const literal = text.slice(start, end);
-  const name = literal.includes("\\") ? JSON.parse(literal) : literal.slice(1, -1);
-  return name === "id" || name === "name" || name === "tag" ? name : undefined;
-}
-
-/** `JSON.parse` also copies: a slice would keep the whole text in memory. */
-function readString(text: string, { start, end }: Span): string | undefined {
-  return jsonKindAt(text, start) === "string" ? JSON.parse(text.slice(start, end)) : undefined;
-}
-
-function describeFaults(text: string, { id, name, tag }: Members): PlantStoreError {
-  const faults: string[] = [];
-  let code: "invalid_plant" | "duplicate_member" = "invalid_plant";
-
-  const judge = (field: string, member: Member | undefined, expected: string, fits: boolean) => {
-    if (member === undefined) {
-      if (field !== "tag") faults.push(`${field}: required`);
-    } else if (member.count > 1) {
-      // RFC 7493 section 2.3: nobody knows which of the values counts, so none does.
-      code = "duplicate_member";
-      faults.push(`${field}: expected once, given ${member.count} times`);
-    } else if (!fits) {
-      faults.push(`${field}: expected ${expected}, got ${describeValue(text, member)}`);
-    }
-  };
-  const isInt64 = id !== undefined && parseInt64(text.slice(id.start, id.end)) !== undefined;
-  judge("id", id, "an int64", isInt64);
-  judge("name", name, "a string", name !== undefined && readString(text, name) !== undefined);
-  judge("tag", tag, "a string", tag !== undefined && readString(text, tag) !== undefined);
-  return new PlantStoreError(code, faults.join("; "));
-}
-
-function describeValue(text: string, { start, end }: Span): string {
-  const kind = jsonKindAt(text, start);
-  switch (kind) {
-    case "object":
-      return "an object";
-    case "array":
-      return "an array";
-    case "string":
-      return `the string ${encodeJsonString(cut(JSON.parse(text.slice(start, end))))}`;
-    case "number":
-      return cut(text.slice(start, end));
-    default:
-      return kind;
-  }
 }

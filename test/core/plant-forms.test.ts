@@ -9,6 +9,7 @@ const COMMON: readonly string[] = [
   '{"id":7,"name":"Fern","tag":"indoor"}',
   '{"id": 7, "name": "Fern", "tag": "indoor"}',
   '{"name":"Fern","tag":"indoor","id":7}',
+  '{\n  "id": 7,\n  "name": "Fern",\n  "tag" :\t"indoor"\r\n}',
   '{"id":-9223372036854775808,"name":"\u00e9\u2028\u{1f33f}"}',
   '{"id":9223372036854775807,"name":"","tag":""}',
 ];
