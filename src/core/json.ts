@@ -96,7 +96,7 @@ class Scanner {
   #openContainer(closers: number[]): boolean {
     const code = this.#code();
     if (code !== OPEN_BRACE && code !== OPEN_BRACKET) {
-      this.#scanScalar(code);
+      this.#scanScalar();
       return false;
     }
     const closer = code === OPEN_BRACE ? CLOSE_BRACE : CLOSE_BRACKET;
@@ -135,17 +135,14 @@ class Scanner {
     return name;
   }
 
-  #scanScalar(code: number): void {
-    if (code === QUOTE) this.#scanString("a value");
-    else if (code >= 0x61) this.#scanLiteral();
-    else this.#scanNumber();
-  }
-
-  #scanLiteral(): void {
+  #scanScalar(): void {
     const kind = jsonKind(this.#text.charAt(this.#at));
-    if (kind === "number") this.#fail("a value");
-    for (let index = 0; index < kind.length; index++) {
-      if (!this.#take(kind.charCodeAt(index))) this.#fail(`"${kind}"`);
+    if (kind === "string") this.#scanString("a value");
+    else if (kind === "number") this.#scanNumber();
+    else {
+      for (const letter of kind) {
+        if (!this.#take(letter.charCodeAt(0))) this.#fail(`"${kind}"`);
+      }
     }
   }
 
