@@ -185,7 +185,7 @@ export class LogWriter {
   /** In one turn of the event loop: several are slower (measured: docs/speed.md). */
   #acknowledge(batch: Batch, start: number, syncMs: number | undefined): void {
     batch.acknowledge(start);
-    this.#warnings.written();
+    this.#warnings.note(undefined);
     this.#options.onDurable?.(this.#end);
     if (syncMs === undefined) return;
     const { records, bytes } = batch;
@@ -195,11 +195,11 @@ export class LogWriter {
 
   /** The system refused the batch; nothing of it is in the log. */
   #refuse(batch: Batch, cause: unknown): void {
-    this.#warnings.refused(cause);
+    const reason = describeSystemError(cause);
+    this.#warnings.note(reason);
     const error = new PlantStoreError(
       "write_failed",
-      `Cannot store it now: ${describeSystemError(cause)}; ` +
-        "the outcome is unknown: send the identical request again",
+      `Cannot store it now: ${reason}; the outcome is unknown: send the identical request again`,
       { cause },
     );
     batch.fail(error);
@@ -334,13 +334,9 @@ class WriteWarnings {
     this.#path = path;
   }
 
-  refused(cause: unknown): void {
-    this.#refusal = describeSystemError(cause);
-    this.#warn(WARNING_REST_MS);
-  }
-
-  written(): void {
-    this.#refusal = undefined;
+  /** @param refusal why a batch was refused; `undefined` if it was written. */
+  note(refusal: string | undefined): void {
+    this.#refusal = refusal;
     this.#warn(WARNING_REST_MS);
   }
 
