@@ -2,11 +2,10 @@
  * The interface as an OpenAPI 3.1.0 document.
  *
  * It holds the owner's interface exactly, and the additions to it: added operations have the tag
- * `additions`, added answers and headers the member `x-addition`. A test compares paths, methods,
- * scopes, statuses, headers and error numbers with the code.
+ * `additions`, added answers and headers the member `x-addition`. A test compares it with the code.
  */
+import { STATUS_CODES } from "node:http";
 import type { RequestErrorCode } from "../core/errors.ts";
-import { PREFLIGHT_REPLY } from "./cors.ts";
 import { LIMIT_DEFAULT, LIMIT_MAX } from "./list-query.ts";
 import { FAILURES } from "./reply.ts";
 
@@ -16,18 +15,9 @@ function ref(kind: "schemas" | "headers", name: string) {
   return { $ref: `#/components/${kind}/${name}` };
 }
 
-/** Any answer may have these, the last three only if pages of other origins are let in. */
-const COMMON_HEADERS = [
-  "Cache-Control",
-  "X-Request-Id",
-  "Access-Control-Allow-Origin",
-  "Access-Control-Expose-Headers",
-  "Vary", // also on lists
-];
-
 /** An answer without a body. */
 function emptyAnswer(description: string, ...headers: readonly string[]) {
-  const names = [...COMMON_HEADERS, ...headers];
+  const names = ["Cache-Control", "Vary", "X-Request-Id", ...headers];
   return {
     description,
     headers: Object.fromEntries(names.map((name) => [name, ref("headers", name)])),
@@ -47,9 +37,9 @@ function json(schema: object, examples: Readonly<Record<string, unknown>>) {
 /** Examples of messages, by the code of the failure. */
 type Messages = Partial<Readonly<Record<RequestErrorCode, string>>>;
 
-/** Failures of any request. */
-const ANY_REQUEST: Messages = {
-  bad_request: "Host: expected one header, got 2",
+/** Failures of any operation. */
+const ANY_OPERATION: Messages = {
+  bad_request: "Host: expected one valid header, got none, several or another",
   missing_token: 'Authorization: expected "Bearer <ACCESS_TOKEN>", got nothing',
   invalid_token:
     "Authorization: expected a live token, got one that is unknown, expired or revoked",
@@ -58,11 +48,6 @@ const ANY_REQUEST: Messages = {
   internal: "internal server error; the reason is in the server's log",
   tokens_unreadable:
     "Authorization: cannot judge tokens now, because the server cannot read its token file; send the request again later",
-};
-
-/** Failures of any request for an operation. */
-const ANY_OPERATION: Messages = {
-  ...ANY_REQUEST,
   insufficient_scope: 'Authorization: expected a token with the scope "read", got one with "write"',
   expectation_failed: "Expect: expected 100-continue or nothing",
   overloaded: "Cannot take the request now: too many are under way; send it again later",
@@ -71,22 +56,10 @@ const ANY_OPERATION: Messages = {
   closed: "Cannot use the store: it is closed",
 };
 
-/** The answers to failures: their descriptions, and the headers that depend on the operation. */
-const FAILED: Readonly<Record<string, readonly [description: string, ...headers: string[]]>> = {
-  400: ["Unexpected error"],
-  401: ["The request has no live token."],
-  403: ["The token lacks the required scope.", "WWW-Authenticate"],
-  404: ["There is no such plant, or its id is not in the canonical form."],
-  405: ["The path does not have this method.", "Allow"],
-  408: ["The request arrived too slowly."],
-  413: ["The body is too long."],
-  415: ["The body is not JSON in UTF-8, or it is compressed."],
-  417: ["`Expect` is not 100-continue."],
-  431: ["The request line and headers are too long."],
-  500: ["A defect of the server."],
-  503: [
-    "Send the identical request again later; without a `Retry-After`, only the operator can help. After `write_failed` and `store_failed` the outcome of a create is unknown; after the others nothing was stored.",
-  ],
+/** For most answers the name of the status, and the examples, say enough. */
+const DESCRIPTIONS: Readonly<Record<number, string>> = {
+  400: "Unexpected error",
+  503: "Send the identical request again later; without a `Retry-After`, only the operator can help. After `write_failed` and `store_failed` the outcome of a create is unknown; after the others nothing was stored.",
 };
 
 /** The answers to these failures, by status, with an example for each code. */
@@ -94,14 +67,15 @@ function failures(messages: Messages) {
   const all = Object.entries(messages).map(([code, message]) => {
     return { ...FAILURES[code as RequestErrorCode], code, message };
   });
-  const answers: Record<string, object> = {};
-  for (const [status, [description, ...headers]] of Object.entries(FAILED)) {
-    const some = all.filter((failure) => failure.status === Number(status));
-    if (some.length === 0) continue;
+  const answers: Record<number, object> = {};
+  for (const { status } of all) {
+    const some = all.filter((failure) => failure.status === status);
     const examples = some.map(({ code, error, message }) => [code, { error, message }]);
     const content = json(ref("schemas", "Error"), Object.fromEntries(examples));
-    for (const failure of some) headers.push(...Object.keys(failure.headers ?? {}));
-    const mark = status === "400" ? {} : ADDITION; // only the 400 is the owner's
+    const headers = some.flatMap((failure) => Object.keys(failure.headers ?? {}));
+    if (status === 403) headers.push("WWW-Authenticate"); // depends on the operation
+    const description = DESCRIPTIONS[status] ?? STATUS_CODES[status] ?? "";
+    const mark = status === 400 ? {} : ADDITION; // only the 400 is the owner's
     answers[status] = { ...mark, ...answer(description, content, ...headers) };
   }
   return answers;
@@ -157,12 +131,6 @@ const COMPONENTS = {
   headers: {
     Accept: header("The media type that the server takes.", "application/json"),
     "Accept-Encoding": header("The content coding that the server takes.", "identity"),
-    "Access-Control-Allow-Headers": header("What a page may send.", "Authorization, Content-Type"),
-    "Access-Control-Allow-Methods": header("The methods of the service.", "GET, HEAD, POST"),
-    "Access-Control-Allow-Origin": header("Whose pages may read this.", "https://app.example"),
-    "Access-Control-Expose-Headers": header("Headers that a page may read.", "ETag, Link"),
-    "Access-Control-Max-Age": header("How long a browser may keep this, in seconds.", 7200),
-    Allow: header("The methods of the path.", "GET, HEAD, POST"),
     "Cache-Control": header("Which caches may keep the answer.", "no-store"),
     ETag: header("The entity tag of the plant; strong.", TAG),
     Link: header("The next page, if more plants follow.", '<?limit=100&after=107>; rel="next"'),
@@ -201,7 +169,8 @@ const CREATE_PLANT = {
       invalid_plant: 'id: expected an int64, got the string "7"; name: required',
       conflict: "Cannot create plant 7: the id belongs to a plant with another name or tag",
       body_too_large: "body: expected at most 1048576 bytes, got more",
-      unsupported_media_type: "Content-Type: expected application/json in UTF-8, got nothing",
+      unsupported_media_type:
+        "Content-Type: expected application/json in UTF-8, got none or several",
       unsupported_encoding: "Content-Encoding: expected identity or nothing, got another coding",
       write_failed:
         "Cannot store it now: no space left on device (ENOSPC); the outcome is unknown: send the identical request again",
@@ -213,8 +182,11 @@ const CREATE_PLANT = {
 
 const READ = { tags: ["additions"], security: [{ bearerAuth: ["read"] }] };
 
+const PAGE = { type: "array", items: ref("schemas", "NewPlant") };
+
 const LIST_PLANTS = {
   ...READ,
+  operationId: "listPlants",
   summary: "List plants in the order of their creation",
   description:
     "A page of at most `limit` plants and about 1 MiB, with a link to the next page; or all plants as a stream, if `Accept` gives `application/x-ndjson` a higher quality than `application/json`.",
@@ -231,12 +203,7 @@ const LIST_PLANTS = {
     200: answer(
       "Plants.",
       {
-        ...json(
-          { type: "array", items: ref("schemas", "NewPlant") },
-          {
-            page: Object.values(NEW_PLANTS),
-          },
-        ),
+        ...json(PAGE, { page: Object.values(NEW_PLANTS) }),
         "application/x-ndjson": {
           schema: { type: "string", description: "A NewPlant a line." },
           examples: { lines: { value: `${JSON.stringify(NEW_PLANTS.fern)}\n` } },
@@ -252,10 +219,9 @@ const LIST_PLANTS = {
   },
 };
 
-const NOT_FOUND: Messages = { not_found: "path: expected /plants or /plants/{id}" };
-
 const GET_PLANT = {
   ...READ,
+  operationId: "getPlant",
   summary: "Get a plant",
   parameters: [
     parameter("header", "If-None-Match", "Entity tags of what the client has.", {
@@ -270,39 +236,13 @@ const GET_PLANT = {
       "ETag",
     ),
     304: emptyAnswer("The client already has this plant.", "ETag"),
-    ...failures({ ...ANY_OPERATION, ...NOT_FOUND, unknown_plant: "id: there is no plant 9" }),
+    ...failures({
+      ...ANY_OPERATION,
+      not_found: "path: expected /plants or /plants/{id}",
+      unknown_plant: "id: there is no plant 9",
+    }),
   },
 };
-
-function preflight(operationId: string, messages: Messages = {}) {
-  const allowed = emptyAnswer(
-    "The methods and headers that a page may send.",
-    ...Object.keys(PREFLIGHT_REPLY.headers),
-  );
-  return {
-    operationId,
-    summary: "Ask what a page of another origin may send",
-    tags: ["additions"],
-    security: [],
-    responses: {
-      204: allowed,
-      ...failures({
-        ...ANY_REQUEST,
-        method_not_allowed: "method: expected one of GET, HEAD, POST, got OPTIONS",
-        ...messages,
-      }),
-    },
-  };
-}
-
-/** The operation for HEAD: its answers have no bodies. */
-function headOf<T extends { readonly responses: Readonly<Record<string, object>> }>(operation: T) {
-  const responses = Object.entries(operation.responses).map(([status, response]) => {
-    const { content: _, ...head }: { readonly content?: unknown } = response;
-    return [status, head];
-  });
-  return { ...operation, responses: Object.fromEntries(responses) };
-}
 
 /** For any OpenAPI tool; its members are those of OpenAPI 3.1.0. */
 export const OPENAPI: Readonly<Record<string, unknown>> = {
@@ -311,6 +251,8 @@ export const OPENAPI: Readonly<Record<string, unknown>> = {
     title: "OpenAPI Plant Store",
     version: "1.0.0",
     summary: "Keeps plants and never loses one.",
+    description:
+      "`HEAD` works for every path that has `GET`; other methods are answered 405 with the error 40501. If pages of other origins are let in, preflights are answered, and answers have the headers of the CORS protocol.",
     license: { name: "MIT", identifier: "MIT" },
   },
   servers: [
@@ -325,12 +267,7 @@ export const OPENAPI: Readonly<Record<string, unknown>> = {
     { name: "additions", description: "Not part of the interface, like all marked `x-addition`." },
   ],
   paths: {
-    "/plants": {
-      get: { operationId: "listPlants", ...LIST_PLANTS },
-      head: { operationId: "headPlants", ...headOf(LIST_PLANTS) },
-      post: CREATE_PLANT,
-      options: preflight("preflightPlants"),
-    },
+    "/plants": { get: LIST_PLANTS, post: CREATE_PLANT },
     "/plants/{id}": {
       parameters: [
         parameter("path", "id", "The id in canonical form: no leading zeros, no `+`.", {
@@ -338,9 +275,7 @@ export const OPENAPI: Readonly<Record<string, unknown>> = {
           examples: [7],
         }),
       ],
-      get: { operationId: "getPlant", ...GET_PLANT },
-      head: { operationId: "headPlant", ...headOf(GET_PLANT) },
-      options: preflight("preflightPlant", NOT_FOUND),
+      get: GET_PLANT,
     },
   },
   components: COMPONENTS,
