@@ -2,7 +2,8 @@
  * The metrics of the service and of its process, in the text format of Prometheus, version 0.0.4.
  * Names never change, as error numbers do not; those of the process are known to dashboards.
  */
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync } from "node:fs";
+import { readFilesMax } from "../http/listen.ts";
 import { Histogram, type Recorder } from "./recorder.ts";
 import { judgeState, type Sources, STATES } from "./status.ts";
 
@@ -79,15 +80,14 @@ function readRecorder(recorder: Recorder): Metrics {
 function readProcess(): Metrics {
   const { user, system } = process.cpuUsage();
   const memory = process.memoryUsage();
-  const descriptors = readDescriptors();
   return {
     "process_cpu_seconds_total counter User and system processor time of the process.":
       (user + system) / 1e6,
     "process_resident_memory_bytes gauge Memory of the process.": memory.rss,
     "process_start_time_seconds gauge When the process started, in seconds since 1970.":
       performance.timeOrigin / 1000, // does not change with the clock
-    "process_open_fds gauge Open descriptors of the process.": descriptors?.open,
-    "process_max_fds gauge The most descriptors that the process may open.": descriptors?.max,
+    "process_open_fds gauge Open descriptors of the process.": countOpenFiles(),
+    "process_max_fds gauge The most descriptors that the process may open.": readFilesMax(),
     "nodejs_heap_size_used_bytes gauge JavaScript heap in use.": memory.heapUsed,
     "nodejs_heap_size_total_bytes gauge JavaScript heap.": memory.heapTotal,
     "nodejs_external_memory_bytes gauge Memory of JavaScript objects outside the heap, the index for one.":
@@ -96,11 +96,9 @@ function readProcess(): Metrics {
 }
 
 /** `undefined` without /proc. */
-function readDescriptors(): { open: number; max: number | undefined } | undefined {
+function countOpenFiles(): number | undefined {
   try {
-    const open = readdirSync("/proc/self/fd").length - 1; // without the one that reads this
-    const limits = readFileSync("/proc/self/limits", "latin1");
-    return { open, max: Number(/^Max open files +([0-9]+)/m.exec(limits)?.[1]) || undefined };
+    return readdirSync("/proc/self/fd").length - 1; // without the one that reads this
   } catch {
     return undefined;
   }

@@ -22,18 +22,14 @@ export interface AnswerCount {
   lastAt: number;
 }
 
-/** From a repeat that is answered from memory to the longest request. */
 const REQUEST_SECONDS = [
   0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30,
 ];
-/** From a disk with a battery to a failing one. */
 const SYNC_SECONDS = [
   0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5,
 ];
 const BATCH_RECORDS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 16_384];
 const BATCH_BYTES = [64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576];
-
-/** Up to the longest pause that a client might blame on the server. */
 const DELAY_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1];
 /** Often enough for every pause that a client feels; takes about 1 % of an idle processor. */
 const DELAY_SAMPLE_MS = 10;

@@ -4,8 +4,7 @@
  * It starts before the store is open, so that a long start can be watched, and closes last. It sees
  * the `Status` port and the channels, and nothing of the store. It keeps no process alive.
  *
- * It reads only: GET and HEAD, no bodies, no tokens. Pages of other origins cannot read an answer,
- * and a host name of theirs that resolves to this machine is refused.
+ * It reads only: GET and HEAD, no bodies, no tokens. Pages of other origins cannot read an answer.
  */
 import http, { type Server } from "node:http";
 import { publishWarning } from "../core/channels.ts";

@@ -75,22 +75,23 @@ const DROP_WARNING_MS = 60_000;
  * How many connections a process can hold: with the rest of its descriptors, at least half of them,
  * and in half of its heap.
  *
- * @param limits the text of `/proc/self/limits`; empty if the system has no such file.
+ * @param files that the process may have open.
  * @param eachBytes memory of a connection at worst.
  * @internal
  */
-export function connectionsThatFit(limits: string, heapBytes: number, eachBytes: number): number {
-  const files = Number(/^Max open files +([0-9]+)/m.exec(limits)?.[1] ?? Number.POSITIVE_INFINITY);
+export function connectionsThatFit(files: number, heapBytes: number, eachBytes: number): number {
   const byFiles = files - Math.min(RESERVED_FILES, Math.ceil(files / 2));
   const byHeap = Math.floor(heapBytes / 2 / eachBytes);
   return Math.max(1, Math.min(byFiles, byHeap, NUMBER_OPTIONS.connectionsMax.max));
 }
 
-function readLimits(): string {
+/** How many files the process may have open; `undefined` if that is unlimited or unknown. @internal */
+export function readFilesMax(): number | undefined {
   try {
-    return readFileSync("/proc/self/limits", "latin1");
+    const limits = readFileSync("/proc/self/limits", "latin1");
+    return Number(/^Max open files +([0-9]+)/m.exec(limits)?.[1]) || undefined;
   } catch {
-    return "";
+    return undefined;
   }
 }
 
@@ -109,7 +110,8 @@ export function boundConnections(
   const tlsBytes = server instanceof tls.Server ? TLS_BYTES : 0;
   const eachBytes = CONNECTION_BYTES + headerBytesMax + tlsBytes;
   const heapBytes = getHeapStatistics().heap_size_limit;
-  const connectionsMax = wanted ?? connectionsThatFit(readLimits(), heapBytes, eachBytes);
+  const files = readFilesMax() ?? Number.POSITIVE_INFINITY;
+  const connectionsMax = wanted ?? connectionsThatFit(files, heapBytes, eachBytes);
   assertNumber("connectionsMax", connectionsMax);
   server.maxConnections = connectionsMax;
   let dropped = 0;
