@@ -30,7 +30,8 @@ export class Authenticator {
    * with these once the result is a promise.
    */
   authenticate(req: IncomingMessage): VerifiedToken | Promise<VerifiedToken> {
-    const header = readAuthorization(req);
+    const header = readSoleHeader(req, "authorization") ?? "";
+    if (header === SEVERAL) throw invalidToken("several headers");
     const accepted = this.#accepted.get(req.socket);
     if (
       accepted !== undefined &&
@@ -66,10 +67,7 @@ function isSameText(a: string, b: string): boolean {
 function requireGood(verified: Verdict): VerifiedToken {
   // Token checks written in JavaScript often return null.
   if (verified !== undefined && verified !== null) return verified;
-  throw new PlantStoreError(
-    "invalid_token",
-    "Authorization: expected a live token, got one that is unknown, expired or revoked",
-  );
+  throw invalidToken("one that is unknown, expired or revoked");
 }
 
 /** Also for promises of another realm or library. */
@@ -84,24 +82,16 @@ export function insufficientScope({ scopes }: VerifiedToken, scope: Scope): Plan
   );
 }
 
-/** Empty without the header. */
-function readAuthorization(req: IncomingMessage): string {
-  const header = readSoleHeader(req, "authorization");
-  if (header !== SEVERAL) return header ?? "";
-  throw new PlantStoreError("invalid_token", "Authorization: expected one header, got several");
-}
-
 function parseBearer(header: string): string {
   const token = BEARER.exec(header)?.[1];
   if (token !== undefined) return token;
-  if (BEARER_ATTEMPT.test(header)) {
-    throw new PlantStoreError(
-      "invalid_token",
-      "Authorization: expected one token of letters, digits and -._~+/ after Bearer",
-    );
-  }
+  if (BEARER_ATTEMPT.test(header)) throw invalidToken("other characters");
   throw new PlantStoreError(
     "missing_token",
     `Authorization: expected "Bearer <ACCESS_TOKEN>", got ${header === "" ? "nothing" : "another scheme or no token"}`,
   );
+}
+
+function invalidToken(got: string): PlantStoreError {
+  return new PlantStoreError("invalid_token", `Authorization: expected a live token, got ${got}`);
 }

@@ -3,19 +3,11 @@
  * own server, from the HTTP parser itself. Its bytes are borrowed from the budget of the listener from
  * the first one until the request is answered. Knows nothing of JSON.
  */
-import http, { type IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
-import { Duplex } from "node:stream";
-import { setImmediate as turn } from "node:timers/promises";
+import { IncomingMessage } from "node:http";
 import { isUint8Array } from "node:util/types";
-import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import { Budget, overloaded } from "./budget.ts";
+import { type Budget, overloaded } from "./budget.ts";
 import { NOTED, type Noted } from "./request-message.ts";
-
-/** @throws PlantStoreError `body_too_large` for a declared length, before the body is read. */
-export function requireLength(headers: IncomingHttpHeaders, bytesMax: number): void {
-  if (Number(headers["content-length"] ?? 0) > bytesMax) throw tooLarge(bytesMax);
-}
 
 function tooLarge(bytesMax: number): PlantStoreError {
   const message = `body: expected at most ${bytesMax} bytes, got more`;
@@ -23,10 +15,14 @@ function tooLarge(bytesMax: number): PlantStoreError {
 }
 
 /**
- * @throws PlantStoreError `internal` if other code, a body parser perhaps, has read some of the body
- * or has it decoded (`setEncoding`), which loses digits of large ids, or bytes that are not UTF-8.
+ * Judges a body before it is read.
+ *
+ * @throws PlantStoreError `body_too_large` for its declared length; `internal` if other code, a body
+ * parser perhaps, has read some of it or has it decoded (`setEncoding`), which loses bytes that are
+ * not UTF-8.
  */
-export function requireUnread(req: IncomingMessage): void {
+export function requireBody(req: IncomingMessage, bytesMax: number): void {
+  if (Number(req.headers["content-length"] ?? 0) > bytesMax) throw tooLarge(bytesMax);
   const isDecoded = typeof req.readableEncoding === "string";
   if (req.readableEnded || req.readableDidRead || isDecoded) throw touchedBody();
 }
@@ -136,7 +132,7 @@ export function collectBody(req: IncomingMessage, collector: BodyCollector): voi
 /**
  * A request whose body the HTTP parser hands to a collector, without a stream in between, which makes a
  * tenth more creates. Node documents neither that its parser calls `push` nor what it asks a request
- * afterwards, and other runtimes differ; so each process tries it once, and goes without if it fails.
+ * afterwards, so only tested versions of it use this class.
  *
  * It is a stream like any other until a collector is attached, and again when the collector wants no
  * more, so refusals read or discard a rest as usual. In between nothing is buffered.
@@ -189,66 +185,10 @@ export class DirectRequest extends IncomingMessage {
   }
 }
 
-const TRIAL_BYTES_MAX = 9;
-/** Turns of the event loop that a trial may take: far more than Node needs. */
-const TRIAL_TURNS_MAX = 1000;
+/** The newest major version of Node that the tests run on. */
+const TESTED_NODE_MAX = 26;
 
-/** Packets of one connection, the end of the last one missing, and the result of each request. */
-const HEAD = "POST / HTTP/1.1\r\nHost: a\r\n";
-const TRIAL_PACKETS: readonly string[] = [
-  `${HEAD}Transfer-Encoding: chunked\r\n\r\n3\r\none\r\n3\r\ntwo\r\n`,
-  `0\r\n\r\n${HEAD}Content-Length: 12\r\n\r\n1234567890`,
-  `12${HEAD}Content-Length: 0\r\n\r\n${HEAD}Content-Length: 6\r\n\r\none`,
-];
-const TRIAL_RESULTS = ["onetwo", "body_too_large", "", "cut"];
-
-/**
- * Classes of the trial's own: V8 lays out the objects of a class by the first few, and laid out by
- * those of a trial, real requests took up to a half more time.
- */
-class TrialRequest extends DirectRequest {}
-class TrialResponse extends ServerResponse<TrialRequest> {}
-
-let verdict: Promise<boolean> | undefined;
-
-/**
- * Whether this runtime hands every byte of a body, its end, and the departure of the client to
- * `DirectRequest`, and goes on with the next request afterwards. Each process finds out once, on a
- * connection in memory; never rejects.
- */
-export function isDirectSafe(): Promise<boolean> {
-  verdict ??= tryRequests().then(
-    () => true,
-    (error: unknown) => {
-      publishWarning("Cannot take request bodies from the HTTP parser: they arrive slower", error);
-      return false;
-    },
-  );
-  return verdict;
-}
-
-/** @throws Error if the results are not the expected ones. */
-async function tryRequests(): Promise<void> {
-  const results: string[] = [];
-  const classes = { IncomingMessage: TrialRequest, ServerResponse: TrialResponse };
-  const server = http.createServer({ ...classes, insecureHTTPParser: false }, (req, res) => {
-    const budget = new Budget(TRIAL_BYTES_MAX);
-    const collector = new BodyCollector(TRIAL_BYTES_MAX, budget, (body, failure) => {
-      results.push(body?.toString("latin1") ?? failure?.code ?? "cut");
-      res.end();
-    });
-    if (req instanceof DirectRequest) req.collect(collector);
-  });
-  const connection = new Duplex({ read() {}, write: (_chunk, _encoding, done) => done() });
-  connection.on("error", () => {}); // a trial that fails has no result
-  server.emit("connection", connection); // Node documents that any Duplex may be one
-  for (const packet of TRIAL_PACKETS) {
-    connection.push(packet);
-    await turn();
-  }
-  connection.destroy();
-  for (let turns = 0; results.length < TRIAL_RESULTS.length && turns < TRIAL_TURNS_MAX; turns++) {
-    await turn();
-  }
-  if (results.join() !== TRIAL_RESULTS.join()) throw new Error(`got ${JSON.stringify(results)}`);
+/** Whether this runtime is known to hand bodies to `DirectRequest`. */
+export function isDirectSafe({ node, deno, bun } = process.versions): boolean {
+  return deno === undefined && bun === undefined && Number.parseInt(node, 10) <= TESTED_NODE_MAX;
 }

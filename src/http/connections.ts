@@ -6,7 +6,7 @@
  * for the answers to the good requests before it. After an answer that closes the connection no
  * request is carried out, and at most one more is kept in memory.
  */
-import { type IncomingMessage, ServerResponse } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import v8 from "node:v8";
 import type { PlantStoreError } from "../core/errors.ts";
@@ -18,7 +18,6 @@ import {
   closeAfter,
   ignoreFollowing,
   isLastAnswer,
-  type Lingering,
 } from "./answer.ts";
 import { DirectRequest } from "./body.ts";
 import { Budget, heldBytes, overloaded } from "./budget.ts";
@@ -40,9 +39,6 @@ const UNANSWERED_MAX = 1000;
 
 const BACKLOG_BYTES_MIN = 32 * 1024 * 1024;
 
-/** For the rest of a request whose time ran out while the server did not read its connection. */
-const LATE_MS = 10_000;
-
 /** The headers that an answer needs once the head of its request was judged. */
 const KEPT_HEADERS = ["origin", "x-request-id", "content-length", "transfer-encoding", "expect"];
 
@@ -57,7 +53,6 @@ const DRAIN_LOOKS = 20;
 /** All connections of a server: what a mounted listener leaves to the server around it. */
 export class Connections {
   readonly #listener: Listener;
-  readonly #lingering: Lingering;
   readonly #times: StandstillTimes;
   readonly #connections = new Map<Socket, Connection>();
   /** Lent to requests that wait, on all connections: thousands of clients may each send ten ahead. */
@@ -73,7 +68,6 @@ export class Connections {
   /** @throws TypeError or RangeError for a number out of its range. */
   constructor(listener: Listener, options: Numbers) {
     this.#listener = listener;
-    this.#lingering = listener.lingering;
     this.#times = {
       idleMs: readNumber(options, "keepAliveTimeoutMs"),
       stallMs: readNumber(options, "stallTimeoutMs"),
@@ -97,7 +91,7 @@ export class Connections {
     if (connection === undefined) return;
     if (connection.isFlooded) {
       connection.isBroken = true;
-      afterAnswer(connection.res, () => this.#lingering.close(socket));
+      afterAnswer(connection.res, () => this.#listener.lingering.close(socket));
     }
     const hasLeft = connection.unanswered > 0 && socket.errored;
     if (connection.isBroken || hasLeft || isLastAnswer(connection.res)) {
@@ -116,9 +110,8 @@ export class Connections {
   refuse(socket: Socket, cause: NodeJS.ErrnoException): void {
     const connection = this.#connections.get(socket);
     // A lingering connection was answered, and ends by its own bounds.
-    if (connection === undefined || connection.isBroken || this.#lingering.has(socket)) return;
-    const isLate = cause.code === "ERR_HTTP_REQUEST_TIMEOUT";
-    if (isLate && connection.postpone(() => this.refuse(socket, cause))) return;
+    if (connection === undefined || connection.isBroken || this.#listener.lingering.has(socket))
+      return;
     connection.isBroken = true;
     const fault = describeParserFault(cause);
     const { res } = connection;
@@ -126,11 +119,9 @@ export class Connections {
     else if (res?.req.complete === false) this.#refuseBody(res, fault);
     else if (!isLastAnswer(res)) {
       const { rawPacket } = cause as { rawPacket?: Buffer };
-      const { cors } = this.#listener;
-      const origin = cors?.guessOrigin(rawPacket, res?.req.headers.origin);
-      const plain = errorReply(fault);
-      const reply = cors?.markReply(plain, origin) ?? plain;
-      afterAnswer(res, () => answerSocket(socket, reply, this.#lingering));
+      const { cors, lingering } = this.#listener;
+      const reply = cors.markReply(errorReply(fault), rawPacket, res?.req.headers.origin);
+      afterAnswer(res, () => answerSocket(socket, reply, lingering));
     }
   }
 
@@ -138,21 +129,9 @@ export class Connections {
   #refuseBody(res: ServerResponse, fault: PlantStoreError): void {
     const { req } = res;
     if (!res.headersSent) {
-      answer({ req, res, lingering: this.#lingering }, errorReply(fault), true);
+      answer({ req, res, lingering: this.#listener.lingering }, errorReply(fault), true);
       if (req instanceof DirectRequest) req.collector?.leave(); // the rest of the body never arrives
     } else if (!isLastAnswer(res)) req.socket.destroy();
-  }
-
-  /** CONNECT is answered like any request, 401 or 404, and last. Node has let go of the socket. */
-  connect(req: IncomingMessage, socket: Socket): void {
-    socket.on("error", () => socket.destroy());
-    afterAnswer(this.#connections.get(socket)?.res, () => {
-      const res = new ServerResponse(req);
-      res.shouldKeepAlive = false;
-      res.assignSocket(socket);
-      res.on("finish", () => this.#lingering.close(socket));
-      this.handle(req, res);
-    });
   }
 
   /** Looks at every connection again and again, until `close`. */
@@ -210,8 +189,6 @@ export class Connection {
   #waitingBytes = 0;
   /** The server does not read until answers leave. */
   #isHeld = false;
-  /** Refuses a request whose time ran out meanwhile. */
-  #postponed: (() => void) | undefined;
   /** Bytes read at the last look, and when the last 401 or answer to a preflight was sent. */
   #lookedBytes: number | undefined;
   #refusedBytes: number | undefined;
@@ -265,28 +242,9 @@ export class Connection {
     if (!this.#isHeld || this.#waitingBytes > WAITING_BYTES_MAX / 2) return;
     this.#isHeld = false;
     this.#socket.off("resume", this.#pause).resume();
-    if (this.#postponed !== undefined) setTimeout(this.#postponed, LATE_MS).unref();
-    this.#postponed = undefined;
   }
 
   readonly #pause = () => void this.#socket.pause();
-
-  /**
-   * The time for a request ran out. If the server does not read, the client may have sent all of it:
-   * `refuse` is called `LATE_MS` after reading goes on, unless the request is complete by then.
-   *
-   * @returns whether the refusal is postponed.
-   */
-  postpone(refuse: () => void): boolean {
-    if (!this.#isHeld) return false;
-    const { res } = this;
-    const isInBody = res?.req.complete === false;
-    this.#postponed = () => {
-      const isOver = this.res !== res || (isInBody && res?.req.complete === true);
-      if (!isOver) refuse();
-    };
-    return true;
-  }
 
   /**
    * Whether a request that arrives now was sent before the client had the last answer, if that needed

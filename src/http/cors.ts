@@ -25,19 +25,15 @@ export const PREFLIGHT_REPLY = emptyReply(204, {
 export class Cors {
   readonly #origins: ReadonlySet<string>;
 
-  private constructor(origins: readonly string[]) {
-    this.#origins = new Set(origins);
-  }
-
-  /** @returns `undefined` without origins. @throws TypeError or RangeError for an invalid one. */
-  static of(origins: readonly string[] | undefined): Cors | undefined {
-    if (origins === undefined) return undefined;
+  /** @throws TypeError or RangeError for an invalid origin. */
+  constructor(origins: readonly string[] = []) {
     assertOrigins(origins);
-    return origins.length === 0 ? undefined : new Cors(origins);
+    this.#origins = new Set(origins);
   }
 
   /** Adds the headers of every answer to this request. */
   mark(req: IncomingMessage, res: ServerResponse): void {
+    if (this.#origins.size === 0) return;
     for (const [name, value] of Object.entries(this.#headersFor(req.headers.origin))) {
       // A program that mounts the listener may have set more values.
       if (name === "Vary") res.appendHeader(name, value);
@@ -45,19 +41,16 @@ export class Cors {
     }
   }
 
-  /** Like `mark`, for an answer outside the listener. */
-  markReply(reply: Reply, origin: string | undefined): Reply {
-    return { ...reply, headers: { ...reply.headers, ...this.#headersFor(origin) } };
-  }
-
   /**
-   * The likely origin of bytes that did not become a request: the last `Origin` in the packet,
-   * because good requests may precede the bad one; else the only origin that is named; else that of
-   * the connection's last request. A wrong guess shows nothing to anybody.
+   * Adds them to the answer to bytes that did not become a request, for their likely origin: the last
+   * `Origin` in the packet, because good requests may precede the bad one; else the only origin that
+   * is named; else that of the connection's last request. A wrong guess shows nothing to anybody.
    */
-  guessOrigin(packet: Buffer | undefined, last: string | undefined): string | undefined {
+  markReply(reply: Reply, packet?: Buffer, last?: string): Reply {
     const said = (packet?.toString("latin1") ?? "").matchAll(/\norigin:[ \t]*(\S+)/gi);
-    return [...said].at(-1)?.[1] ?? (this.#origins.size === 1 ? [...this.#origins][0] : last);
+    const only = this.#origins.size === 1 ? [...this.#origins][0] : last;
+    const headers = this.#headersFor([...said].at(-1)?.[1] ?? only);
+    return { ...reply, headers: { ...reply.headers, ...headers } };
   }
 
   /** Whether a browser asks what a page of a named origin may send. */
@@ -68,6 +61,7 @@ export class Cors {
   }
 
   #headersFor(origin = ""): Record<string, string> {
+    if (this.#origins.size === 0) return {};
     const isOpen = this.#origins.has(ANY_ORIGIN);
     const vary = isOpen ? {} : { Vary: "Origin" };
     if (!isOpen && !this.#origins.has(origin)) return vary;

@@ -9,7 +9,7 @@ import { encodePlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import type { PlantService, VerifiedToken } from "../core/services.ts";
 import { answer, answerFailure, answerNobody, type Exchange } from "./answer.ts";
 import type { Authenticator } from "./bearer.ts";
-import { BodyCollector, collectBody, requireLength, requireUnread } from "./body.ts";
+import { BodyCollector, collectBody, requireBody } from "./body.ts";
 import { Budget, overloaded, weightOf } from "./budget.ts";
 import { okReply } from "./reply.ts";
 import { requireJson } from "./request-head.ts";
@@ -41,8 +41,7 @@ export class Creates {
   create(exchange: Exchange, sender: VerifiedToken): void {
     const { req, res, sendContinue } = exchange;
     requireJson(req);
-    requireLength(req.headers, this.#bodyBytesMax);
-    requireUnread(req);
+    requireBody(req, this.#bodyBytesMax);
     const weight = weightOf(req);
     if (!this.#requests.take(weight, 0)) throw overloaded(); // a request alone always has room
     this.count++;

@@ -71,7 +71,7 @@ export function createRequestListener(options: ListenerOptions): RequestListener
 
 /** @internal */
 export class Listener {
-  readonly cors: Cors | undefined;
+  readonly cors: Cors;
   readonly lingering: Lingering;
   readonly #authenticator: Authenticator;
   readonly #creates: Creates;
@@ -84,11 +84,11 @@ export class Listener {
     assertMethods("tokens", tokens, ["verify"], ["isCurrent"]);
     this.lingering = lingering;
     this.#authenticator = new Authenticator(tokens);
-    this.cors = Cors.of(options.corsOrigins);
+    this.cors = new Cors(options.corsOrigins);
     this.#basePath = normalizeBasePath(basePath);
     this.#creates = new Creates(plants, this.#authenticator, options);
     const readBytesMax = readNumber(options, "readBytesMax");
-    this.#reads = new Reads(plants, this.#authenticator, readBytesMax, () => this.#creates.count);
+    this.#reads = new Reads(plants, this.#authenticator, readBytesMax, this.#creates);
   }
 
   /** In somebody else's server; http/connections judges the framing in ours. */
@@ -101,7 +101,7 @@ export class Listener {
   /** Answers with a fault of the framing, after which the connection closes. */
   refuse(req: IncomingMessage, res: ServerResponse, fault: unknown): void {
     if (res.headersSent) return;
-    this.cors?.mark(req, res);
+    this.cors.mark(req, res);
     answer({ req, res, lingering: this.lingering }, errorReply(fault), true);
   }
 
@@ -117,8 +117,8 @@ export class Listener {
       closeAfter(res);
       ignoreFollowing(req);
     }
-    this.cors?.mark(req, res);
-    if (this.cors?.isPreflight(req) && isBelow(req.url ?? "", this.#basePath)) {
+    this.cors.mark(req, res);
+    if (this.cors.isPreflight(req) && isBelow(req.url ?? "", this.#basePath)) {
       answer(exchange, PREFLIGHT_REPLY);
       return;
     }
@@ -140,8 +140,7 @@ export class Listener {
     if (res.headersSent) return; // a timeout, while the token was looked up
     const notes = notesOf(req);
     if (notes !== undefined) notes.token = sender.name;
-    // CONNECT names no path, whatever its target looks like.
-    const route = req.method === "CONNECT" ? undefined : findRoute(req.url ?? "", this.#basePath);
+    const route = findRoute(req.url ?? "", this.#basePath);
     if (route === undefined) throw notFound(this.#basePath);
     const operation = route.resource.operations.get(req.method ?? "");
     if (operation === undefined) {

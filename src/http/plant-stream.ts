@@ -14,11 +14,17 @@ import type { PlantService } from "../core/services.ts";
 import { answerNobody, type Exchange } from "./answer.ts";
 import type { ReadLease } from "./budget.ts";
 import { type ListQuery, NDJSON } from "./list-query.ts";
-import { streamHeaders } from "./reply.ts";
+import { emptyReply, replyHeaders } from "./reply.ts";
 import { nameRequest, publishAnswer } from "./request-message.ts";
 
 /** Encoding this much takes about a millisecond. */
 const SLICE_CHARACTERS = 32 * 1024;
+
+/** The body has no length, and follows. */
+const BEGINNING = emptyReply(200, {
+  "Content-Type": NDJSON,
+  "X-Content-Type-Options": "nosniff",
+});
 
 /** Copies of a slice of long plants in memory until it is sent: block, slice, text, bytes. */
 const HELD_SLICES = 4;
@@ -28,14 +34,13 @@ const REST_MS_MAX = 16;
 
 /** Makes the streams of a listener take turns and give way to creates. */
 export class StreamPace {
-  readonly #countCreates: () => number;
+  readonly #creates: { readonly count: number };
   readonly #turns = new Gate(1);
-  #creates: number;
+  #countBefore = 0;
 
-  /** @param countCreates returns the number of creates so far. */
-  constructor(countCreates: () => number) {
-    this.#countCreates = countCreates;
-    this.#creates = countCreates();
+  /** @param creates counts the creates so far. */
+  constructor(creates: { readonly count: number }) {
+    this.#creates = creates;
   }
 
   /**
@@ -45,9 +50,8 @@ export class StreamPace {
   rest(stream: { readonly isOver: boolean }): Promise<void> {
     return this.#turns.pass(async () => {
       if (stream.isOver) return;
-      const before = this.#creates;
-      this.#creates = this.#countCreates();
-      const restMs = Math.min(REST_MS_MAX, this.#creates - before);
+      const restMs = Math.min(REST_MS_MAX, this.#creates.count - this.#countBefore);
+      this.#countBefore = this.#creates.count;
       await (restMs === 0 ? setImmediate() : setTimeout(restMs));
     });
   }
@@ -84,7 +88,7 @@ export async function sendStream(
         req.socket.setTimeout?.(req.socket.timeout ?? 0); // a test's stand-in has none
       } else {
         if (slice !== undefined) lease.hold(HELD_SLICES * slice.length);
-        if (!hasBegun) res.writeHead(200, streamHeaders(NDJSON, requestId));
+        if (!hasBegun) res.writeHead(200, replyHeaders(BEGINNING, requestId));
         hasBegun = true;
         if (slice === undefined || req.method === "HEAD") {
           isWhole = true;

@@ -41,18 +41,18 @@ export class Reads {
 
   /**
    * @param bytesMax of memory for all answers that are not sent yet.
-   * @param countCreates returns the number of creates so far; streams give way to them.
+   * @param creates to which streams give way.
    */
   constructor(
     plants: PlantService,
     authenticator: Authenticator,
     bytesMax: number,
-    countCreates: () => number,
+    creates: { readonly count: number },
   ) {
     this.#plants = plants;
     this.#authenticator = authenticator;
     this.#budget = new Budget(bytesMax);
-    this.#pace = new StreamPace(countCreates);
+    this.#pace = new StreamPace(creates);
   }
 
   /** @throws PlantStoreError, or what the store throws; nothing is answered then. */
@@ -60,8 +60,16 @@ export class Reads {
     const { req, res } = exchange;
     const lease = new ReadLease(this.#budget, PLANT_BYTES, req, res);
     const ifNoneMatch = req.headers["if-none-match"];
-    const read = () => getPlant(this.#plants, id, ifNoneMatch, lease);
-    this.#answer(exchange, sender, await lease.readIn(this.#plantGate, read));
+    const reply = await lease.readIn(this.#plantGate, async () => {
+      const plant = await this.#plants.get(id);
+      if (plant === undefined) {
+        throw new PlantStoreError("unknown_plant", `id: there is no plant ${id}`);
+      }
+      const body = encodeNewPlant(plant);
+      lease.hold(Buffer.byteLength(body));
+      return plantReply(body, ifNoneMatch);
+    });
+    this.#answer(exchange, sender, reply);
   }
 
   /** @throws as `get`. */
@@ -90,29 +98,15 @@ export class Reads {
   }
 }
 
-/** @throws PlantStoreError `unknown_plant`, `overloaded`, and from `PlantService.get`. @internal */
-export async function getPlant(
-  plants: PlantService,
-  id: bigint,
-  ifNoneMatch: string | undefined,
-  lease: Pick<ReadLease, "hold">,
-): Promise<Reply> {
-  const plant = await plants.get(id);
-  if (plant === undefined) {
-    throw new PlantStoreError("unknown_plant", `id: there is no plant ${id}`);
-  }
-  const body = encodeNewPlant(plant);
-  lease.hold(Buffer.byteLength(body));
+/** @internal */
+export function plantReply(body: string, ifNoneMatch = ""): Reply {
   const digest = createHash("sha256").update(body).digest("base64url");
   const tag = `"${digest.slice(0, 22)}"`;
   const headers = { ETag: tag, "Cache-Control": CACHE_CONTROL };
-  return isMatch(ifNoneMatch, tag) ? emptyReply(304, headers) : okReply(body, headers);
-}
-
-/** By the weak comparison of RFC 9110 section 13.1.2, which ignores `W/`. */
-function isMatch(ifNoneMatch = "", tag: string): boolean {
-  if (trimSpace(ifNoneMatch) === "*") return true;
-  return ifNoneMatch.match(/"[^"]*"/g)?.includes(tag) ?? false;
+  // By the weak comparison of RFC 9110 section 13.1.2, which ignores `W/`.
+  const isMatch =
+    trimSpace(ifNoneMatch) === "*" || ifNoneMatch.match(/"[^"]*"/g)?.includes(tag) === true;
+  return isMatch ? emptyReply(304, headers) : okReply(body, headers);
 }
 
 /** @throws PlantStoreError `overloaded`, and from `PlantService.list`. */

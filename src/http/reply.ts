@@ -78,7 +78,7 @@ export function okReply(body: string, headers = NO_HEADERS): Reply {
 }
 
 /** An answer without a body and the headers of one. */
-export function emptyReply(status: 204 | 304, headers: Reply["headers"]): Reply {
+export function emptyReply(status: 200 | 204 | 304, headers: Reply["headers"]): Reply {
   return { status, headers, body: "" };
 }
 
@@ -112,16 +112,6 @@ export function encodeReply(reply: Reply, requestId: string): string {
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
   const status = `HTTP/1.1 ${reply.status} ${STATUS_CODES[reply.status]}\r\n`;
   return `${status}${lines.join("")}\r\n${reply.body}`;
-}
-
-/** The headers of an answer whose length is not known. */
-export function streamHeaders(type: string, requestId: string): Record<string, string> {
-  return {
-    "Content-Type": type,
-    "Cache-Control": "no-store",
-    "X-Content-Type-Options": "nosniff",
-    "X-Request-Id": requestId,
-  };
 }
 
 export function replyHeaders({ headers, body }: Reply, requestId: string): Record<string, string> {

@@ -14,7 +14,7 @@ import { Connections, DRAIN_LOOK_MS } from "./connections.ts";
 import { addressOf, boundConnections, type ListenOptions, listen } from "./listen.ts";
 import { Listener, type ListenerOptions } from "./listener.ts";
 import { NODE_HEADERS_MAX } from "./request-head.ts";
-import { createTlsServer, Handshakes, replaceCertificate, type TlsOptions } from "./tls.ts";
+import { createTlsServer, replaceCertificate, type TlsOptions, watchHandshakes } from "./tls.ts";
 
 export interface ServerOptions extends ListenerOptions, ListenOptions {
   /** Serve HTTPS, TLS 1.2 or later, with this certificate. Default: plain HTTP. */
@@ -49,7 +49,7 @@ export class PlantServer {
   readonly url: string;
   readonly #server: Server;
   readonly #connections: Connections;
-  readonly #handshakes: Handshakes | undefined;
+  readonly #handshakes: ReadonlySet<Socket>;
   readonly #isSocketHeld: boolean;
   #closing: Promise<void> | undefined;
 
@@ -57,7 +57,7 @@ export class PlantServer {
     this.#server = server;
     this.#connections = connections;
     this.#isSocketHeld = options.fd !== undefined;
-    if (options.tls !== undefined) this.#handshakes = new Handshakes(server);
+    this.#handshakes = options.tls === undefined ? new Set() : watchHandshakes(server);
     const scheme = options.tls === undefined ? "http" : "https";
     this.url = `${scheme}://${addressOf(server)}${normalizeBasePath(options.basePath ?? "")}`;
   }
@@ -71,7 +71,7 @@ export class PlantServer {
    */
   static async start(options: ServerOptions): Promise<PlantServer> {
     const connections = new Connections(new Listener(options), options);
-    const server = createServer(options, connections, await isDirectSafe());
+    const server = createServer(options, connections);
     await listen(server, options);
     server.on("error", (error) => publishWarning("Cannot accept a connection", error));
     return new PlantServer(server, connections, options);
@@ -113,7 +113,7 @@ export class PlantServer {
     const graceMs = Math.min(DRAIN_LOOK_MS, drainTimeoutMs);
     await sleep(graceMs);
     await turn(); // Node's close cuts idle connections: what they have sent by now is read first
-    this.#handshakes?.closeAll();
+    for (const socket of this.#handshakes) socket.destroy();
     const closed = new Promise((resolve) => this.#server.close(resolve));
     const deadline = setTimeout(() => this.#connections.cutAll(), drainTimeoutMs - graceMs);
     await closed;
@@ -121,11 +121,17 @@ export class PlantServer {
   }
 }
 
-function createServer(options: ServerOptions, connections: Connections, isDirect: boolean): Server {
+/** As Node's parser reports a fault. */
+const CONNECT_FAULT = Object.assign(new Error(), {
+  code: "HPE_INVALID_METHOD",
+  reason: "this server opens no tunnels",
+});
+
+function createServer(options: ServerOptions, connections: Connections): Server {
   const { tls } = options;
   const requestTimeoutMs = readNumber(options, "requestTimeoutMs");
   const settings = {
-    IncomingMessage: isDirect ? DirectRequest : IncomingMessage,
+    IncomingMessage: isDirectSafe() ? DirectRequest : IncomingMessage,
     maxHeaderSize: readNumber(options, "headerBytesMax"),
     headersTimeout: Math.min(readNumber(options, "headerTimeoutMs"), requestTimeoutMs),
     requestTimeout: requestTimeoutMs,
@@ -152,7 +158,10 @@ function createServer(options: ServerOptions, connections: Connections, isDirect
   server.on("checkContinue", (req: IncomingMessage, res: ServerResponse) => {
     connections.handle(req, res, () => res.writeContinue());
   });
-  server.on("connect", (req, socket: Socket) => connections.connect(req, socket));
+  server.on("connect", (_req, socket: Socket) => {
+    socket.on("error", () => {}); // Node has let go of it
+    connections.refuse(socket, CONNECT_FAULT);
+  });
   server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
     connections.refuse(socket as Socket, error);
   });

@@ -22,17 +22,9 @@ export interface TlsOptions {
  * All of TLS 1.3; of TLS 1.2 the ciphers with forward secrecy and authenticated encryption, as in
  * Mozilla's intermediate configuration: recorded traffic stays secret if the key is stolen later.
  */
-const CIPHERS = [
-  "TLS_AES_256_GCM_SHA384",
-  "TLS_CHACHA20_POLY1305_SHA256",
-  "TLS_AES_128_GCM_SHA256",
-  "ECDHE-ECDSA-AES128-GCM-SHA256",
-  "ECDHE-RSA-AES128-GCM-SHA256",
-  "ECDHE-ECDSA-AES256-GCM-SHA384",
-  "ECDHE-RSA-AES256-GCM-SHA384",
-  "ECDHE-ECDSA-CHACHA20-POLY1305",
-  "ECDHE-RSA-CHACHA20-POLY1305",
-].join(":");
+const CIPHERS =
+  "TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_GCM_SHA256:" +
+  "ECDHE+AESGCM:ECDHE+CHACHA20";
 
 /** @throws Error if certificate and key do not match. @internal */
 export function createTlsServer(settings: ServerOptions, tls: TlsOptions): Server {
@@ -70,20 +62,14 @@ function secureContextOf({ cert, key }: TlsOptions) {
 }
 
 /** The connections that are still shaking hands, which the HTTP server does not know. @internal */
-export class Handshakes {
-  readonly #sockets = new Set<Socket>();
-
-  constructor(server: Server) {
-    server.on("connection", (socket: Socket) => {
-      this.#sockets.add(socket);
-      socket.once("close", () => this.#sockets.delete(socket));
-    });
-    // Not documented: the connection under TLS, which has no address if it is a unix socket.
-    server.on("secureConnection", ({ _parent }) => this.#sockets.delete(_parent));
-    server.on("tlsClientError", (_: Error, socket: Socket) => socket.destroy());
-  }
-
-  closeAll(): void {
-    for (const socket of this.#sockets) socket.destroy();
-  }
+export function watchHandshakes(server: Server): ReadonlySet<Socket> {
+  const sockets = new Set<Socket>();
+  server.on("connection", (socket: Socket) => {
+    sockets.add(socket);
+    socket.once("close", () => sockets.delete(socket));
+  });
+  // Not documented: the connection under TLS, which has no address if it is a unix socket.
+  server.on("secureConnection", ({ _parent }) => sockets.delete(_parent));
+  server.on("tlsClientError", (_: Error, socket: Socket) => socket.destroy());
+  return sockets;
 }

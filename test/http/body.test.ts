@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { runInNewContext } from "node:vm";
 import fc from "fast-check";
-import { BodyCollector } from "../../src/http/body.ts";
+import { BodyCollector, isDirectSafe } from "../../src/http/body.ts";
 import { Budget } from "../../src/http/budget.ts";
 import { usedBytes } from "../support/memory.ts";
 
@@ -86,6 +86,19 @@ test("a body in pieces of one byte takes about as much memory as its length", ()
     results[0]?.body,
     Buffer.from(Array.from({ length: size }, (_, at) => at % 251)),
   );
+});
+
+test("only versions of Node that the tests run on take bodies from the parser", () => {
+  assert.equal(isDirectSafe(), true);
+  for (const [versions, isSafe] of [
+    [{ node: "20.19.0" }, true],
+    [{ node: "26.1.0" }, true],
+    [{ node: "27.0.0" }, false],
+    [{ node: "24.0.0", deno: "2.5.0" }, false],
+    [{ node: "24.3.0", bun: "1.3.0" }, false],
+  ] as const) {
+    assert.equal(isDirectSafe(versions as NodeJS.ProcessVersions), isSafe);
+  }
 });
 
 test("only the borrower that holds all lent memory may exceed the budget", () => {

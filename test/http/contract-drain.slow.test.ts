@@ -5,7 +5,7 @@ import net from "node:net";
 import { test } from "node:test";
 import type { NewPlant } from "../../src/core/plant.ts";
 import { Connection } from "../../src/http/connections.ts";
-import { createToken, PlantServer } from "../../src/index.ts";
+import { createToken } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
 import { assertError, assertPlant, encodeRequest, ownLines } from "../support/contract.ts";
 import type { RawAnswer } from "../support/raw.ts";
@@ -144,32 +144,7 @@ test("a drain finishes an answer that closes its connection", async (t) => {
   await late.send(encodeRequest(service, { method: "CONNECT" }));
   await service.server.close(PATIENT_MS);
   assertError((await refused.rest())[0] as RawAnswer, 40001);
-  assertError((await late.rest())[0] as RawAnswer, 40401);
-});
-
-test("a drain waits for the answer to CONNECT while its token is looked up", async (t) => {
-  const { released, release } = makeLatch();
-  const plants = (await startService(t)).store;
-  let asked = 0;
-  const tokens = {
-    verify: async () => {
-      asked++;
-      await released;
-      return { name: "test", scopes: ["write"] as const };
-    },
-  };
-  const server = await PlantServer.start({ port: 0, plants, tokens });
-  t.after(() => server.close(0));
-  const port = Number(new URL(server.url).port);
-  const client = await Client.connect(port);
-  await client.send(encodeRequest({ token: "x" }, { method: "CONNECT" }));
-  await until("it is asked for", () => asked === 1);
-  const others = await Client.connect(port);
-  const closed = server.close(PATIENT_MS);
-  assert.deepEqual(await others.rest(), []);
-  release();
-  assertError((await client.rest())[0] as RawAnswer, 40401);
-  await closed;
+  assertError((await late.rest())[0] as RawAnswer, 40001);
 });
 
 test("a drain ends with a stream that began before it", async (t) => {

@@ -188,18 +188,16 @@ test("HTTP/1.1 needs exactly one valid Host", async (t) => {
   }
 });
 
-test("HEAD and CONNECT need exactly one valid Host too", async (t) => {
+test("HEAD needs exactly one valid Host too", async (t) => {
   const service = await startService(t);
-  for (const method of ["HEAD", "CONNECT"]) {
-    for (const host of [undefined, ["localhost", "localhost"], "two words"]) {
-      await t.test(`${method} with the Host ${JSON.stringify(host)} is answered 400`, async () => {
-        const client = await Client.connect(service.port);
-        await client.send(encodeRequest(service, { method, headers: { Host: host } }));
-        assert.match(await client.head(), /^HTTP\/1\.1 400 /);
-        client.destroy();
-        await assertServes(service);
-      });
-    }
+  for (const host of [undefined, ["localhost", "localhost"], "two words"]) {
+    await t.test(`HEAD with the Host ${JSON.stringify(host)} is answered 400`, async () => {
+      const client = await Client.connect(service.port);
+      await client.send(encodeRequest(service, { method: "HEAD", headers: { Host: host } }));
+      assert.match(await client.head(), /^HTTP\/1\.1 400 /);
+      client.destroy();
+      await assertServes(service);
+    });
   }
 });
 
@@ -230,12 +228,12 @@ test("a request head beyond 16 KiB is answered 43101", async (t) => {
   assert.deepEqual(ownLines(service), []);
 });
 
-test("chunk extensions that are too long are answered 41301", async (t) => {
+test("chunk extensions that are too long are answered 40001", async (t) => {
   const service = await startService(t);
   const body = `${SIZE};a=${"x".repeat(20 * 1024)}\r\n${BODY}\r\n0\r\n\r\n`;
   assertError(
     await exchange(service, { headers: { "Transfer-Encoding": "chunked" }, body }),
-    41301,
+    40001,
   );
 });
 

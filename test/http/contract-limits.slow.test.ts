@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import v8 from "node:v8";
 import type { NewPlant } from "../../src/core/plant.ts";
-import { Connection, Connections } from "../../src/http/connections.ts";
+import { Connections } from "../../src/http/connections.ts";
 import { PlantServer } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
 import {
@@ -103,25 +103,6 @@ const LIMITS = { headerTimeoutMs: 1000, requestTimeoutMs: 1000, connectionCheckI
 function startImpatient(t: TestContext): Promise<Service> {
   return startService(t, LIMITS);
 }
-
-test("a request whose time runs out while the server does not read it is not answered 408", async (t) => {
-  const answered = collectMessages(t, "plant-store:request");
-  const { service, release } = await startHeld(t, LIMITS);
-  const postpone = t.mock.method(Connection.prototype, "postpone");
-  const headers = { X: "x".repeat(2000) };
-  const plants = Array.from({ length: 300 }, (_, id) => plant(id));
-  const client = await Client.connect(service.port);
-  const all = plants.map((body) => encodeRequest(service, { headers, body }));
-  const sending = client.send(Buffer.concat(all));
-  await until("the time of one has run out", () => postpone.mock.callCount() > 0);
-  assert.equal(answered.length, 0);
-  release();
-  for (const index of plants.keys()) {
-    assertPlant(await client.next(), { name: `plant ${index}` });
-  }
-  await sending;
-  client.destroy();
-});
 
 test("a request that was answered 408 is not carried out when its rest comes", async (t) => {
   const { service, release } = await startHeld(t, LIMITS);

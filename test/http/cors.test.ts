@@ -126,7 +126,6 @@ const ANSWERS: readonly [status: number, parts: RequestParts | Buffer][] = [
   [400, { headers: { "Content-Length": "x" } }],
   [400, { headers: { "Transfer-Encoding": "chunked" }, body: "no chunk" }],
   [400, Buffer.from(`GET /plants HTTP/1.1\r\nno header\r\nOrigin: ${APP}\r\n\r\n`)],
-  [404, { method: "CONNECT" }],
 ];
 
 function fromApp(parts: RequestParts | Buffer): RequestParts | Buffer {

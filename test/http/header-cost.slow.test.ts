@@ -8,7 +8,8 @@ import { type TestContext, test } from "node:test";
 import { Authenticator } from "../../src/http/bearer.ts";
 import { Cors } from "../../src/http/cors.ts";
 import { parseListQuery, wantsStream } from "../../src/http/list-query.ts";
-import { getPlant } from "../../src/http/reads.ts";
+import { plantReply } from "../../src/http/reads.ts";
+import { errorReply } from "../../src/http/reply.ts";
 import { findFramingFault, requireExpectation, requireJson } from "../../src/http/request-head.ts";
 import { nameRequest } from "../../src/http/request-message.ts";
 import { findRoute, isBelow } from "../../src/http/router.ts";
@@ -19,8 +20,7 @@ function requestWith(name: string, value: string): IncomingMessage {
   return { httpVersion: "1.1", headers, rawHeaders, socket: {} } as unknown as IncomingMessage;
 }
 
-const plants = { get: async () => ({ id: 1n, name: "x" }) } as never;
-const cors = Cors.of(["https://a.example", "https://b.example"]);
+const cors = new Cors(["https://a.example", "https://b.example"]);
 
 /** Every reader of something from a head, and what its worst cases begin with. */
 const READERS: Readonly<
@@ -52,8 +52,11 @@ const READERS: Readonly<
   ],
   "a header's name": ["X", (text) => findFramingFault(requestWith(text, ""))],
   "X-Request-Id": ["a", (text) => nameRequest(requestWith("X-Request-Id", text))],
-  "If-None-Match": ['"a"', (text) => getPlant(plants, 1n, text, { hold() {} })],
-  "the refused packet": ["\norigin:", (text) => cors?.guessOrigin(Buffer.from(text), undefined)],
+  "If-None-Match": ['"a"', (text) => plantReply("{}", text)],
+  "the refused packet": [
+    "\norigin:",
+    (text) => cors.markReply(errorReply(undefined), Buffer.from(text)),
+  ],
   "the path": ["/garden/plants/", (text) => findRoute(text, "/garden")],
   "the absolute target": ["http://a", (text) => isBelow(text, "/garden")],
   "the query": ["/plants?limit=1", (text) => parseListQuery(text)],

@@ -441,17 +441,17 @@ function holdRests(t: TestContext, onRest: (ms: number) => void = () => {}): (()
 }
 
 test("streams take turns, and each rests for the creates since the last rest", async (t) => {
-  let creates = 0;
+  const creates = { count: 0 };
   const restsMs: number[] = [];
   const rests = holdRests(t, (ms) => restsMs.push(ms));
-  const pace = new StreamPace(() => creates);
+  const pace = new StreamPace(creates);
   const order: string[] = [];
   const rest = (name: string, isOver = false) => pace.rest({ isOver }).then(() => order.push(name));
-  creates++;
+  creates.count++;
   const all = [rest("a"), rest("gone", true), rest("b"), rest("c")];
   await until("it rests", () => rests.length === 1);
   assert.deepEqual(order, []);
-  creates += 100;
+  creates.count += 100;
   rests[0]?.();
   await until("it rests", () => rests.length === 2);
   assert.deepEqual(order, ["a", "gone"]);

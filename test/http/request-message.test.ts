@@ -78,11 +78,7 @@ const OURS_ALONE: readonly [says: string, request: RequestParts | string, publis
     ["two hosts", { headers: { Host: ["a", "b"] } }, { ...SENT, ...refused(400, 40001) }],
     ["what is no HTTP", "GARDEN\r\n\r\n", refused(400, 40001)],
     ["too many headers", { headers: { X: "x".repeat(20_000) } }, refused(431, 43101)],
-    [
-      "a connect",
-      { method: "CONNECT", target: "garden.test:443" },
-      { ...SENT, method: "CONNECT", path: "garden.test:443", status: 404, error: 40401 },
-    ],
+    ["a connect", { method: "CONNECT", target: "garden.test:443" }, refused(400, 40001)],
   ];
 
 function refused(status: number, error: number) {

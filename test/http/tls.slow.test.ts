@@ -7,7 +7,7 @@ import { describe, type TestContext, test } from "node:test";
 import tls from "node:tls";
 import { promisify } from "node:util";
 import { Connection } from "../../src/http/connections.ts";
-import { createTlsServer, Handshakes } from "../../src/http/tls.ts";
+import { createTlsServer, watchHandshakes } from "../../src/http/tls.ts";
 import { type Certificate, makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";
 import { Client } from "../support/client.ts";
 import { assertCommonHeaders, assertError, chunked, encodeRequest } from "../support/contract.ts";
@@ -230,7 +230,7 @@ test("unfinished handshakes are closed and finished ones kept, also on a unix so
   const server = createTlsServer({}, makeCertificate(t, "first"));
   t.after(() => server.close());
   server.on("request", (_: IncomingMessage, res: ServerResponse) => res.end("done"));
-  const handshakes = new Handshakes(server);
+  const handshakes = watchHandshakes(server);
   server.listen({ path });
   await once(server, "listening");
   /** The server's end of a connection; one at a time, so that the event belongs to this one. */
@@ -243,7 +243,7 @@ test("unfinished handshakes are closed and finished ones kept, also on a unix so
   const client = tls.connect({ path, rejectUnauthorized: false });
   await connect(client, "secureConnection");
 
-  handshakes.closeAll();
+  for (const socket of handshakes) socket.destroy();
   assert.deepEqual([first.destroyed, second.destroyed], [true, true]);
   client.write("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
   assert.match(String((await once(client, "data"))[0]), /^HTTP\/1\.1 200 /);
