@@ -85,36 +85,30 @@ function damage(fault: string): PlantStoreError {
   return new PlantStoreError("corruption", fault);
 }
 
+type Token = Omit<TokenRecord, "revokedAt"> & { revokedAt?: number };
+
 /** Every token of the log, in the order of creation. @internal */
 export class TokenSet {
-  readonly #tokens: TokenRecord[] = [];
-  /** The indexes of tokens that were not revoked, by name: a log may hold many that were. */
-  readonly #unrevoked = new Map<string, number[]>();
-
-  get tokens(): readonly TokenRecord[] {
-    return this.#tokens;
-  }
+  readonly tokens: Token[] = [];
+  /** The tokens that were not revoked, by name: a log may hold many that were. */
+  readonly #unrevoked = new Map<string, Token[]>();
 
   apply(event: TokenEvent): void {
     const { name } = event;
     const others = this.#unrevoked.get(name) ?? [];
     if (event.event === "created") {
       const { event: _, ...token } = event;
-      this.#unrevoked.set(name, [...others, this.#tokens.push(token) - 1]);
+      this.tokens.push(token);
+      this.#unrevoked.set(name, [...others, token]);
       return;
     }
     // A name may be used again after its token expired, so a revocation ends every token of the name.
-    for (const at of others) this.#tokens[at] = { ...this.#at(at), revokedAt: event.revokedAt };
+    for (const token of others) token.revokedAt = event.revokedAt;
     this.#unrevoked.delete(name);
   }
 
   /** The tokens that are live at a time. */
   live(now: number): TokenRecord[] {
-    const unrevoked = [...this.#unrevoked.values()].flat();
-    return unrevoked.map((at) => this.#at(at)).filter((token) => isLive(token, now));
-  }
-
-  #at(at: number): TokenRecord {
-    return this.#tokens[at] as TokenRecord;
+    return [...this.#unrevoked.values()].flat().filter((token) => isLive(token, now));
   }
 }
