@@ -51,7 +51,7 @@ export interface LockOptions {
   /** How long to wait for a living holder to end. Default: 0. */
   readonly waitMs?: number;
   /** Called whenever another process asks. */
-  readonly durableBytes?: () => number | undefined;
+  readonly durableBytes?: (() => number | undefined) | undefined;
 }
 
 /** A holder that takes longer for its answer counts as living and silent. */
@@ -117,7 +117,7 @@ export class DirectoryLock {
       return claimed;
     } catch (cause) {
       if (cause instanceof PlantStoreError) throw cause;
-      throw UNSUPPORTED.has(systemCode(cause))
+      throw UNSUPPORTED.includes(systemCode(cause) ?? "")
         ? unsupportedError(directory, describeSystemError(cause))
         : ioError(`Cannot lock "${directory}"`, cause);
     } finally {
@@ -141,31 +141,20 @@ async function close(server: net.Server, folder: LockFolder): Promise<void> {
 /**
  * How much of a log the process that writes it knows to be on disk; `undefined` if there is none.
  *
- * @throws PlantStoreError `locked` like `askHolder`, and if the holder does not know yet.
+ * @throws PlantStoreError `locked` if a living holder does not answer within 1 s, is another user's, or
+ * does not know yet.
  */
 export async function askDurableBytes(
   directory: string,
   name: string,
 ): Promise<number | undefined> {
-  const holder = await askHolder(directory, name);
-  if (holder !== undefined && holder.durableBytes === undefined) {
-    throw lockedError(directory, holder);
-  }
-  return holder?.durableBytes;
-}
-
-/**
- * The holder of the lock, or `undefined` if there is none.
- *
- * @throws PlantStoreError `locked` if a living holder does not answer within 1 s, or is another
- * user's.
- */
-export async function askHolder(directory: string, name: string): Promise<LockHolder | undefined> {
   const folder = new LockFolder(directory, name);
   const asking = orIoError(`Cannot ask who uses "${directory}"`, async () => {
     for (let highest = folder.highest(); ; ) {
       const answer = await ask(folder, highest);
-      if (typeof answer === "object") return answer;
+      if (typeof answer === "object" && answer.durableBytes !== undefined) {
+        return answer.durableBytes;
+      }
       if (answer !== "dead") throw lockedError(directory, answer);
       const asked = highest;
       highest = folder.highest();
@@ -211,13 +200,7 @@ async function claim(
 }
 
 /** The errors of a file system without sockets or hard links. */
-const UNSUPPORTED = new Set<string | undefined>([
-  "EPERM",
-  "ENOTSUP",
-  "EOPNOTSUPP",
-  "ENOSYS",
-  "EINVAL",
-]);
+const UNSUPPORTED = ["EPERM", "ENOTSUP", "EOPNOTSUPP", "ENOSYS", "EINVAL"];
 
 function unsupportedError(directory: string, why: string): PlantStoreError {
   const kind = unpromisedFileSystem(directory);
@@ -268,14 +251,9 @@ async function ask(folder: LockFolder, number: number): Promise<Answer> {
 }
 
 /** Only a refused connection or a missing file proves a holder dead. */
-const DEAD = new Set<string | undefined>(["ECONNREFUSED", "ENOENT"]);
+const DEAD = ["ECONNREFUSED", "ENOENT"];
 /** Its queue is full, it ended while it was connected, or it takes too long: it was alive. */
-const SILENT = new Set<string | undefined>([
-  "EAGAIN",
-  "ECONNRESET",
-  "ERR_STREAM_PREMATURE_CLOSE",
-  "ABORT_ERR",
-]);
+const SILENT = ["EAGAIN", "ECONNRESET", "ERR_STREAM_PREMATURE_CLOSE", "ABORT_ERR"];
 
 async function connect(
   address: string,
@@ -290,9 +268,9 @@ async function connect(
     }
     return parseHolder(answer) ?? "silent";
   } catch (error) {
-    const code = systemCode(error);
-    if (DEAD.has(code)) return "dead";
-    if (SILENT.has(code)) return "silent";
+    const code = systemCode(error) ?? "";
+    if (DEAD.includes(code)) return "dead";
+    if (SILENT.includes(code)) return "silent";
     throw error;
   }
 }

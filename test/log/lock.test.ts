@@ -7,7 +7,7 @@ import os from "node:os";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { PlantStoreError } from "../../src/core/errors.ts";
-import { askDurableBytes, askHolder, DirectoryLock, type LockOptions } from "../../src/log/lock.ts";
+import { askDurableBytes, DirectoryLock, type LockOptions } from "../../src/log/lock.ts";
 import { makeFolder } from "../support/folders.ts";
 import { seeAttempts } from "../support/lock-process.ts";
 import { openLog } from "../support/logs.ts";
@@ -98,25 +98,34 @@ test("DirectoryLock.acquire() gives up on a holder that stays longer than waitMs
   });
 });
 
-test("askHolder() returns the answer of the holder, and undefined if there is none", async (t) => {
+test("askDurableBytes() returns what the holder knows, and undefined if there is no holder", async (t) => {
   const folder = makeFolder(t);
-  assert.equal(await askHolder(folder, "lock"), undefined);
+  assert.equal(await askDurableBytes(folder, "lock"), undefined);
   let durableBytes: number | undefined;
   const lock = await DirectoryLock.acquire(folder, {
     name: "lock",
     command: "serve",
     durableBytes: () => durableBytes,
   });
-  const holder = await askHolder(folder, "lock");
-  assert.ok(holder !== undefined);
-  const { since, ...others } = holder;
-  assert.deepEqual(others, { pid: process.pid, host: os.hostname(), command: "serve" });
-  assert.equal(new Date(since).toISOString(), since);
+  const unknown = { code: "locked", message: /"serve"/ };
+  await assert.rejects(askDurableBytes(folder, "lock"), unknown, "it does not know yet");
   durableBytes = 12_345;
-  assert.deepEqual(await askHolder(folder, "lock"), { since, ...others, durableBytes });
-  assert.equal(await askHolder(folder, "tokens"), undefined);
+  assert.equal(await askDurableBytes(folder, "lock"), durableBytes);
+  assert.equal(await askDurableBytes(folder, "tokens"), undefined);
   await lock.close();
-  assert.equal(await askHolder(folder, "lock"), undefined);
+  assert.equal(await askDurableBytes(folder, "lock"), undefined);
+});
+
+test("a holder answers with one line about itself", async (t) => {
+  const folder = makeFolder(t);
+  await hold(t, folder, { durableBytes: () => 7 });
+  const socket = connect(path.join(folder, "lock.1")).setEncoding("utf8");
+  const line = (await socket.toArray()).join("");
+  assert.match(line, /^[^\n]+\n$/);
+  const { since, ...others } = JSON.parse(line);
+  const expected = { pid: process.pid, host: os.hostname(), command: "first", durableBytes: 7 };
+  assert.deepEqual(others, expected);
+  assert.equal(new Date(since).toISOString(), since);
 });
 
 test("DirectoryLock works in a folder whose path is longer than a socket address", async (t) => {
@@ -124,10 +133,9 @@ test("DirectoryLock works in a folder whose path is longer than a socket address
   const folder = path.join(parent, "long ".repeat(30).trim(), "é".repeat(100));
   fs.mkdirSync(folder, { recursive: true });
   const lock = await hold(t, folder);
-  await assert.rejects(DirectoryLock.acquire(folder, second), { code: "locked" });
-  assert.equal((await askHolder(folder, "lock"))?.command, "first");
+  await assert.rejects(DirectoryLock.acquire(folder, second), { message: /"first"/ });
   await lock.close();
-  assert.equal(await askHolder(folder, "lock"), undefined);
+  assert.equal(await askDurableBytes(folder, "lock"), undefined);
   await hold(t, folder);
   assert.deepEqual(fs.readdirSync(folder), ["lock.2"]);
 });
@@ -244,13 +252,13 @@ test("DirectoryLock.acquire() treats a holder that hangs up without an answer as
   await new Promise<void>((resolve) => server.listen(path.join(folder, "lock.1"), resolve));
   t.after(() => server.close());
   await assert.rejects(DirectoryLock.acquire(folder, second), { code: "locked" });
-  await assert.rejects(askHolder(folder, "lock"), { code: "locked" });
+  await assert.rejects(askDurableBytes(folder, "lock"), { code: "locked" });
 });
 
-test("askHolder() finds no holder if it closes its lock while it is asked", async (t) => {
+test("askDurableBytes() finds no holder if it closes its lock while it is asked", async (t) => {
   const folder = makeFolder(t);
   const lock = await hold(t, folder);
-  const asked = askHolder(folder, "lock"); // connected by now, and not accepted
+  const asked = askDurableBytes(folder, "lock"); // connected by now, and not accepted
   await lock.close();
   assert.equal(await asked, undefined);
 });
@@ -289,7 +297,8 @@ test("DirectoryLock.acquire() tries again at once when a faster rival has died",
   const folder = makeFolder(t);
   await outrun(t, folder, 3);
   await hold(t, folder);
-  assert.equal((await askHolder(folder, "lock"))?.pid, process.pid);
+  const named = { message: new RegExp(`\\b${process.pid}\\b`) };
+  await assert.rejects(DirectoryLock.acquire(folder, second), named);
 });
 
 test("DirectoryLock.acquire() gives up if rivals come and die endlessly", async (t) => {
@@ -320,10 +329,10 @@ test("a lock that root takes in another user's folder answers that user", {
   ...NEEDS_ROOT,
 }, async (t) => {
   const folder = makeServiceFolder(t);
-  await hold(t, folder);
+  await hold(t, folder, { durableBytes: () => 7 });
   process.seteuid?.(SERVICE);
-  const holder = await askHolder(folder, "lock").finally(() => process.seteuid?.(0));
-  assert.equal(holder?.pid, process.pid);
+  const bytes = await askDurableBytes(folder, "lock").finally(() => process.seteuid?.(0));
+  assert.equal(bytes, 7);
 });
 
 test("DirectoryLock.close() does not wait for a client that never hangs up", {
@@ -335,15 +344,15 @@ test("DirectoryLock.close() does not wait for a client that never hangs up", {
   t.after(() => asking.destroy());
   await new Promise((resolve) => asking.once("end", resolve).resume());
   await lock.close();
-  assert.equal(await askHolder(folder, "lock"), undefined);
+  assert.equal(await askDurableBytes(folder, "lock"), undefined);
 });
 
-test("DirectoryLock.acquire() and askHolder() throw io_error for a folder that they cannot use", async (t) => {
+test("DirectoryLock.acquire() and askDurableBytes() throw io_error for a folder that they cannot use", async (t) => {
   const missing = path.join(makeFolder(t), "missing");
   const { path: file } = await openLog(t);
   for (const folder of [missing, file]) {
     await assert.rejects(DirectoryLock.acquire(folder, second), { code: "io_error" });
-    await assert.rejects(askHolder(folder, "lock"), { code: "io_error" });
+    await assert.rejects(askDurableBytes(folder, "lock"), { code: "io_error" });
   }
 });
 
@@ -398,7 +407,7 @@ const ENDLESS: Readonly<Record<string, (socket: Socket) => unknown>> = {
 for (const [way, send] of Object.entries(ENDLESS)) {
   test(`an endless answer of a holder is not waited for: ${way}`, async (t) => {
     const folder = await impersonate(t, send);
-    await assert.rejects(askHolder(folder, "lock"), { code: "locked" });
+    await assert.rejects(askDurableBytes(folder, "lock"), { code: "locked" });
   });
 }
 
