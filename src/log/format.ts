@@ -23,27 +23,14 @@ export interface LinePosition {
 }
 
 /**
+ * The length in bytes of the line of a record, with its line feed.
+ *
  * @throws RangeError if the record holds a line feed: a mistake of the calling program.
  * @internal
  */
-export function encodeLine(record: string): string {
-  assertOneLine(record);
-  return `${record}\n`;
-}
-
-/**
- * The length in bytes of the line of a record, with its line feed.
- *
- * @throws RangeError like `encodeLine`.
- * @internal
- */
 export function lineBytes(record: string): number {
-  assertOneLine(record);
-  return Buffer.byteLength(record) + 1;
-}
-
-function assertOneLine(record: string): void {
   if (record.includes("\n")) throw new RangeError("A record must not hold a line feed");
+  return Buffer.byteLength(record) + 1;
 }
 
 /** Whether a line (without its line feed) is white space. @internal */

@@ -44,7 +44,6 @@ export class LogWriter {
 
   readonly #file: LogFile;
   readonly #options: LogWriterOptions;
-  readonly #warnings: WriteWarnings;
   #end: Checkpoint;
   /** Only the last one takes more records. */
   #queue: Batch[] = [];
@@ -53,11 +52,16 @@ export class LogWriter {
   #flushing: Promise<void> | undefined;
   #failure: PlantStoreError | undefined;
   #reportFailure: (error: PlantStoreError) => void = () => {};
+  /** Why the last batch was refused; `undefined` if it was written. */
+  #refusal: string | undefined;
+  /** Whether the last warning reported a refusal. */
+  #isKnownRefused = false;
+  /** When each of the two warnings came last. */
+  readonly #warnedAt = { refused: Number.NEGATIVE_INFINITY, written: Number.NEGATIVE_INFINITY };
 
   constructor(file: LogFile, options: LogWriterOptions) {
     this.#file = file;
     this.#options = options;
-    this.#warnings = new WriteWarnings(file.path);
     this.#end = options.end;
     this.failed = new Promise((resolve) => {
       this.#reportFailure = resolve;
@@ -88,7 +92,12 @@ export class LogWriter {
   async append(record: string): Promise<number> {
     if (this.#failure !== undefined) throw this.#failure;
     const bytes = lineBytes(record);
-    if (bytes > RECORD_BYTES_MAX) throw tooLong(bytes);
+    if (bytes > RECORD_BYTES_MAX) {
+      throw new PlantStoreError(
+        "body_too_large",
+        `The plant: expected at most ${RECORD_BYTES_MAX} bytes as a line of the log, got ${bytes}`,
+      );
+    }
     // An empty queue takes any record.
     if (this.#queuedBytes > 0 && this.#queuedBytes + bytes > this.#options.queueBytesMax) {
       throw new PlantStoreError(
@@ -110,7 +119,7 @@ export class LogWriter {
   /** Waits until every accepted append was answered. */
   async drain(): Promise<void> {
     await this.#flushing;
-    if (this.#failure === undefined) this.#warnings.flush();
+    if (this.#failure === undefined) this.#warn(0);
   }
 
   async #flush(): Promise<void> {
@@ -185,7 +194,8 @@ export class LogWriter {
   /** In one turn of the event loop: several are slower (measured: docs/speed.md). */
   #acknowledge(batch: Batch, start: number, syncMs: number | undefined): void {
     batch.acknowledge(start);
-    this.#warnings.note(undefined);
+    this.#refusal = undefined;
+    this.#warn();
     this.#options.onDurable?.(this.#end);
     if (syncMs === undefined) return;
     const { records, bytes } = batch;
@@ -195,14 +205,34 @@ export class LogWriter {
 
   /** The system refused the batch; nothing of it is in the log. */
   #refuse(batch: Batch, cause: unknown): void {
-    const reason = describeSystemError(cause);
-    this.#warnings.note(reason);
+    this.#refusal = describeSystemError(cause);
+    this.#warn();
     const error = new PlantStoreError(
       "write_failed",
-      `Cannot store it now: ${reason}; the outcome is unknown: send the identical request again`,
+      `Cannot store it now: ${this.#refusal}; the outcome is unknown: send the identical request again`,
       { cause },
     );
     batch.fail(error);
+  }
+
+  /**
+   * Warns when the log cannot be written, and when it can be again. A nearly full disk may refuse every
+   * second batch, so each of the two warnings comes at most once a second; one that was held back
+   * comes with a later batch or the end, unless the state has changed back.
+   */
+  #warn(restMs = 1000): void {
+    const isRefused = this.#refusal !== undefined;
+    if (isRefused === this.#isKnownRefused) return; // nearly always
+    const kind = isRefused ? "refused" : "written";
+    const now = performance.now();
+    if (now - this.#warnedAt[kind] < restMs) return;
+    this.#isKnownRefused = isRefused;
+    this.#warnedAt[kind] = now;
+    publishWarning(
+      isRefused
+        ? `"${this.#file.path}" cannot be written, so new plants are refused until it can: ${this.#refusal}`
+        : `"${this.#file.path}" can be written again`,
+    );
   }
 
   /**
@@ -210,7 +240,12 @@ export class LogWriter {
    * the error that is returned: that of the first failure.
    */
   fail(cause: unknown): PlantStoreError {
-    this.#failure ??= storeFailed(cause);
+    this.#failure ??= new PlantStoreError(
+      "store_failed",
+      "Cannot use the store: it has stopped after a failure of its disk or data directory; " +
+        "the outcome of a create is unknown: send the identical request again",
+      { cause },
+    );
     for (const waiting of this.#queue.splice(0)) {
       this.#queuedBytes -= waiting.bytes.length;
       waiting.fail(this.#failure);
@@ -218,22 +253,6 @@ export class LogWriter {
     this.#reportFailure(this.#failure);
     return this.#failure;
   }
-}
-
-function storeFailed(cause: unknown): PlantStoreError {
-  return new PlantStoreError(
-    "store_failed",
-    "Cannot use the store: it has stopped after a failure of its disk or data directory; " +
-      "the outcome of a create is unknown: send the identical request again",
-    { cause },
-  );
-}
-
-function tooLong(bytes: number): PlantStoreError {
-  return new PlantStoreError(
-    "body_too_large",
-    `The plant: expected at most ${RECORD_BYTES_MAX} bytes as a line of the log, got ${bytes}`,
-  );
 }
 
 /** The first room of a batch; most batches need no more. */
@@ -248,20 +267,22 @@ const ROOM_BYTES = 16 * 1024;
 export class Batch {
   /** The byte offset of the batch in the log: resolves once all of it is on disk, or rejects. */
   readonly start: Promise<number>;
+  /** Resolves `start`. */
+  acknowledge: (start: number) => void = () => {};
+  /** Rejects `start`. */
+  fail: (error: PlantStoreError) => void = () => {};
   readonly #bytesMax: number;
   #buffer: Buffer;
   #size = 0;
   #records = 0;
-  #resolve: (start: number) => void = () => {};
-  #reject: (error: PlantStoreError) => void = () => {};
 
   /** @param bytesMax the batch is full once it holds this many bytes. */
   constructor(bytesMax: number) {
     this.#bytesMax = bytesMax;
     this.#buffer = Buffer.allocUnsafeSlow(Math.min(ROOM_BYTES, bytesMax));
     this.start = new Promise((resolve, reject) => {
-      this.#resolve = resolve;
-      this.#reject = reject;
+      this.acknowledge = resolve;
+      this.fail = reject;
     });
   }
 
@@ -302,61 +323,5 @@ export class Batch {
     const buffer = Buffer.allocUnsafeSlow(room);
     this.bytes.copy(buffer);
     this.#buffer = buffer;
-  }
-
-  /** @param start the offset of the batch in the log. */
-  acknowledge(start: number): void {
-    this.#resolve(start);
-  }
-
-  fail(error: PlantStoreError): void {
-    this.#reject(error);
-  }
-}
-
-const WARNING_REST_MS = 1000;
-
-/**
- * Warns when a log cannot be written, and when it can be again. A nearly full disk may refuse every
- * second batch, so each of the two warnings comes at most once a second; a warning that was held back
- * comes with a later batch or `flush`, unless the state has changed back.
- */
-class WriteWarnings {
-  readonly #path: string;
-  /** Why the last batch was refused; `undefined` if it was written. */
-  #refusal: string | undefined;
-  /** Whether the last warning reported a refusal. */
-  #isKnownRefused = false;
-  /** When each of the two warnings came last. */
-  readonly #warnedAt = { refused: Number.NEGATIVE_INFINITY, written: Number.NEGATIVE_INFINITY };
-
-  constructor(path: string) {
-    this.#path = path;
-  }
-
-  /** @param refusal why a batch was refused; `undefined` if it was written. */
-  note(refusal: string | undefined): void {
-    this.#refusal = refusal;
-    this.#warn(WARNING_REST_MS);
-  }
-
-  /** Publishes a warning that was held back. */
-  flush(): void {
-    this.#warn(0);
-  }
-
-  #warn(restMs: number): void {
-    const isRefused = this.#refusal !== undefined;
-    const kind = isRefused ? "refused" : "written";
-    if (isRefused === this.#isKnownRefused) return; // nearly always
-    const now = performance.now();
-    if (now - this.#warnedAt[kind] < restMs) return;
-    this.#isKnownRefused = isRefused;
-    this.#warnedAt[kind] = now;
-    publishWarning(
-      isRefused
-        ? `"${this.#path}" cannot be written, so new plants are refused until it can: ${this.#refusal}`
-        : `"${this.#path}" can be written again`,
-    );
   }
 }
