@@ -40,17 +40,11 @@ export interface LineBlock extends LinePosition {
   after?: LinePosition;
 }
 
-export interface BlockOptions {
-  /** How much is read at once. Default: 1 MiB. */
-  readonly blockBytes?: number;
-  /** Whether a block is valid only until the next: two buffers are used again (docs/speed.md). */
-  readonly isLent?: boolean;
-}
-
 /**
  * The whole lines of a file from the start of a line to `end`, in blocks. The next block is read while
  * the consumer has one.
  *
+ * @param isLent whether a block is valid only until the next: two buffers are used again.
  * @throws PlantStoreError `io_error`, also if the file ends before `end`; `corruption` for a line of
  * more than 512 MiB.
  */
@@ -58,12 +52,12 @@ export async function* readBlocks(
   file: ReadableFile,
   start: LinePosition,
   end: number,
-  { blockBytes = BLOCK_BYTES, isLent = false }: BlockOptions = {},
+  isLent = false,
 ): AsyncGenerator<LineBlock> {
-  const buffers = isLent ? [Buffer.allocUnsafe(blockBytes), Buffer.allocUnsafe(blockBytes)] : [];
+  const buffers = isLent ? [Buffer.allocUnsafe(BLOCK_BYTES), Buffer.allocUnsafe(BLOCK_BYTES)] : [];
   const readLines = (offset: number) => {
     buffers.reverse();
-    return readLinesAt(file, offset, end, blockBytes, buffers[0]);
+    return readLinesAt(file, offset, end, BLOCK_BYTES, buffers[0]);
   };
   let bytes = await readLines(start.offset);
   for (let position = start; bytes.length > 0; ) {

@@ -10,14 +10,12 @@ import { isSamePlant, type NewPlant } from "../core/plant.ts";
 import type { LogFile } from "../log/file.ts";
 import type { LinePosition } from "../log/format.ts";
 import {
-  type BlockOptions,
   type LineBlock,
   LOG_START,
   lineError,
   positionAfter,
   readBlocks,
   readLineAt,
-  visitLines,
 } from "../log/reader.ts";
 import { IdIndex } from "./id-index.ts";
 import {
@@ -27,10 +25,8 @@ import {
   LineRuns,
   type PlantTaker,
 } from "./plant-lines.ts";
+import { parseLines } from "./plant-list.ts";
 import { findReadable, openLogForReading } from "./plant-log.ts";
-
-/** What is decoded at once: a few milliseconds of the caller's event loop. */
-const PLANTS_BLOCKS: BlockOptions = { blockBytes: 256 * 1024 };
 
 /**
  * Every plant in the log, oldest first, in bounded memory. A plant that an editor doubled comes
@@ -39,17 +35,8 @@ const PLANTS_BLOCKS: BlockOptions = { blockBytes: 256 * 1024 };
  * @throws PlantStoreError `io_error` if there is no log, `locked` if the process that holds the
  * directory does not answer within 1 s, `corruption`.
  */
-export async function* readPlants(directory: string): AsyncGenerator<NewPlant> {
-  for await (const { block, file } of readDurableBlocks(directory, PLANTS_BLOCKS)) {
-    const plants: NewPlant[] = [];
-    try {
-      visitLines(block, (line, position) => {
-        plants.push(decodeRecord(line, file.path, position));
-      });
-    } finally {
-      yield* plants;
-    }
-  }
+export function readPlants(directory: string): AsyncGenerator<NewPlant> {
+  return parseLines(exportLines(directory));
 }
 
 /** A line whose id an earlier line has. */
@@ -118,13 +105,12 @@ export async function* exportLines(directory: string): AsyncGenerator<Buffer> {
 
 async function* readDurableBlocks(
   directory: string,
-  options?: BlockOptions,
 ): AsyncGenerator<{ readonly block: LineBlock; readonly file: LogFile }> {
   const file = await openLogForReading(directory);
   try {
     const { end, lastLine } = await findReadable(directory, file);
     let position = LOG_START;
-    for await (const block of readBlocks(file, position, end, options)) {
+    for await (const block of readBlocks(file, position, end)) {
       yield { block, file };
       position = positionAfter(block);
     }

@@ -5,14 +5,14 @@
  * the event loop from others. It gives what the index knows, so a plant that an editor doubled comes
  * once.
  */
-import { PlantStoreError } from "../core/errors.ts";
 import { Gate } from "../core/gate.ts";
 import { type NewPlant, parseNewPlant } from "../core/plant.ts";
 import type { LogFile } from "../log/file.ts";
-import { type LineBlock, lineError, readLineAt, readLinesAt, visitLines } from "../log/reader.ts";
+import { LINE_FEED } from "../log/format.ts";
+import { type LineBlock, lineError, readLineAt, readLinesAt } from "../log/reader.ts";
 import { describeSystemError } from "../log/system-error.ts";
 import type { OpenedLog } from "./open-log.ts";
-import { appendListed, decodeRecord, LineRuns } from "./plant-lines.ts";
+import { appendListed, LineRuns } from "./plant-lines.ts";
 
 /**
  * Plants that are read at once, in all stores of the process: a short create of a taken id may have
@@ -44,10 +44,8 @@ export function readPlant(
   });
 }
 
-/** Half a millisecond of work as lines, two as plants; most pages need no more. */
+/** Half a millisecond of work; most pages need no more. */
 const BLOCK_BYTES = 32 * 1024;
-
-type ListedLog = Pick<OpenedLog, "file" | "index">;
 
 /** Where in a log to read. */
 export interface ListRange {
@@ -60,70 +58,44 @@ export interface ListRange {
 }
 
 /**
- * Yields the plants of a list, block by block.
+ * Yields the plants of a list as JSON lines, block by block. Nearly every line is passed on as it is in
+ * the log. Reads nothing ahead: a list may wait for its client, and the next line may be a long one.
  *
  * @throws PlantStoreError `corruption` if a line is no plant any more, or another one; `io_error`.
  */
-export async function* listPlants(
-  log: ListedLog,
-  range: ListRange,
-): AsyncGenerator<readonly NewPlant[]> {
-  for await (const block of readRange(log.file, range)) {
-    const plants: NewPlant[] = [];
-    visitLines(block, (line, { offset }) => {
-      const plant = decodeRecord(line, log.file.path, { offset });
-      if (isListed(log, range, plant, offset)) plants.push(plant);
-    });
-    yield plants;
-  }
-}
-
-/**
- * Like `listPlants`, as JSON lines: a fifth of the work, because nearly every line is passed on as
- * it is in the log.
- */
-export async function* listLines(log: ListedLog, range: ListRange): AsyncGenerator<Buffer> {
-  const { file, index } = log;
-  for await (const block of readRange(file, range)) {
+export async function* listLines(
+  { file, index }: OpenedLog,
+  { start, end, after }: ListRange,
+): AsyncGenerator<Buffer> {
+  for (let offset = start; offset < end; ) {
+    const bytes = await readLinesAt(file, offset, end, BLOCK_BYTES);
+    if (bytes.length === 0) throw lineError(file.path, { offset }, "its line feed is gone");
+    const block: LineBlock = { bytes, offset, line: 1 }; // its number in the log is not known
     const lines = new LineRuns(block);
     appendListed(
       lines,
       block,
       file.path,
       // The first line may be the one that is left out.
-      (low, high, offset) => offset !== range.start && index.getWords(low, high) === offset,
-      (plant, { offset }) => isListed(log, range, plant, offset),
+      (low, high, offset) => offset !== start && index.getWords(low, high) === offset,
+      ({ id }, { offset }) => {
+        const first = index.get(id) ?? Number.POSITIVE_INFINITY;
+        if (first > offset) throw lineError(file.path, { offset }, "it had another id");
+        return id !== after && first === offset;
+      },
     );
     yield lines.join();
-  }
-}
-
-/**
- * Reads nothing ahead: a list may wait for its client, and the next line may be a long one. The
- * number of a line in the middle of a log is not known; faults name the byte offset alone.
- */
-async function* readRange(file: LogFile, { start, end }: ListRange): AsyncGenerator<LineBlock> {
-  for (let offset = start; offset < end; ) {
-    const bytes = await readLinesAt(file, offset, end, BLOCK_BYTES);
-    if (bytes.length === 0) throw lineError(file.path, { offset }, "its line feed is gone");
-    yield { bytes, offset, line: 1 };
     offset += bytes.length;
   }
 }
 
-/** Whether the plant of a line belongs to the list. */
-function isListed(
-  { file, index }: ListedLog,
-  { after }: ListRange,
-  { id }: NewPlant,
-  offset: number,
-): boolean {
-  const first = index.get(id) ?? Number.POSITIVE_INFINITY;
-  if (first > offset) throw lineError(file.path, { offset }, "it had another id");
-  return id !== after && first === offset;
-}
-
-/** The error of a list that is to begin after a plant that is not there. */
-export function unknownCursor(after: bigint | undefined): PlantStoreError {
-  return new PlantStoreError("unknown_cursor", `after: expected the id of a plant, got ${after}`);
+/** Parses lines, each of which is a plant. */
+export async function* parseLines(lines: AsyncIterable<Buffer>): AsyncGenerator<NewPlant> {
+  for await (const bytes of lines) {
+    for (let start = 0; start < bytes.length; ) {
+      const end = bytes.indexOf(LINE_FEED, start);
+      yield parseNewPlant(bytes.subarray(start, end)); // yield* takes three times as long
+      start = end + 1;
+    }
+  }
 }

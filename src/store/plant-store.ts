@@ -17,7 +17,7 @@ import { Checkpointer } from "../log/checkpoint.ts";
 import { LogWriter } from "../log/writer.ts";
 import { OFFSET_LIMIT } from "./id-index.ts";
 import { type OpenedLog, openLog } from "./open-log.ts";
-import { type ListRange, listLines, listPlants, readPlant, unknownCursor } from "./plant-list.ts";
+import { listLines, parseLines, readPlant } from "./plant-list.ts";
 
 export interface PlantStoreOptions {
   /** The command that the error of another process names as the holder. Default: `library`. */
@@ -157,27 +157,27 @@ export class PlantStore implements PlantService {
     }
   }
 
-  async *list(options?: ListOptions): AsyncGenerator<NewPlant> {
-    for await (const plants of this.#list(listPlants, options)) {
-      for (const plant of plants) yield plant; // yield* takes three times as long
-    }
+  list(options?: ListOptions): AsyncGenerator<NewPlant> {
+    return parseLines(this.listLines(options));
   }
 
   async *listLines(options?: ListOptions): AsyncGenerator<Buffer> {
     // With yield* an error that a reader throws would seem to come from the log.
-    for await (const lines of this.#list(listLines, options)) yield lines;
+    for await (const lines of this.#list(options)) yield lines;
   }
 
-  async *#list<T>(
-    list: (log: OpenedLog, range: ListRange) => AsyncGenerator<T>,
-    { after }: ListOptions = {},
-  ): AsyncGenerator<T> {
+  async *#list({ after }: ListOptions = {}): AsyncGenerator<Buffer> {
     if (after !== undefined) assertInt64(after);
     this.#assertUsable();
     const start = after === undefined ? 0 : this.#log.index.get(after);
-    if (start === undefined) throw unknownCursor(after);
+    if (start === undefined) {
+      throw new PlantStoreError(
+        "unknown_cursor",
+        `after: expected the id of a plant, got ${after}`,
+      );
+    }
     try {
-      yield* list(this.#log, { start, end: this.#writer.durableBytes, after });
+      yield* listLines(this.#log, { start, end: this.#writer.durableBytes, after });
     } catch (cause) {
       this.#assertUsable(); // a file that was closed meanwhile is no failure of its own
       throw this.#writer.fail(cause);

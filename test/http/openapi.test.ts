@@ -18,7 +18,6 @@ import {
   PlantStoreError,
   type ServerOptions,
 } from "../../src/index.ts";
-import { unknownCursor } from "../../src/store/plant-list.ts";
 import { Client } from "../support/client.ts";
 import { encodeRequest, type RequestParts } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
@@ -188,7 +187,11 @@ const PLANTS: PlantService = {
   },
   async *list({ after } = {}) {
     fail(after);
-    if (after === 9n) throw unknownCursor(after);
+    if (after === 9n)
+      throw new PlantStoreError(
+        "unknown_cursor",
+        `after: expected the id of a plant, got ${after}`,
+      );
     yield STORED;
     yield { id: 8n, name: "Ivy" };
   },

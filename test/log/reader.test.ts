@@ -130,7 +130,7 @@ test("readBlocks() leaves a block unchanged until the next is asked for", async 
   });
   const seen: Buffer[] = [];
   const buffers = new Set<ArrayBufferLike>();
-  for await (const { bytes } of readBlocks(file, LOG_START, content.length, { isLent: true })) {
+  for await (const { bytes } of readBlocks(file, LOG_START, content.length, true)) {
     await Promise.all(reads); // what is read ahead is there
     seen.push(Buffer.from(bytes));
     buffers.add(bytes.buffer);
