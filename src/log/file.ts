@@ -26,7 +26,7 @@ export type AppendResult =
   | { readonly outcome: "refused"; readonly cause: unknown }
   | { readonly outcome: "unknown"; readonly cause: Error };
 
-const { O_APPEND, O_CREAT, O_DSYNC, O_EXCL, O_RDWR, O_SYNC, O_WRONLY } = fs.constants;
+const { O_APPEND, O_CREAT, O_DSYNC, O_RDWR, O_SYNC, O_WRONLY } = fs.constants;
 /** A write waits for the disk: one call instead of two (measured: docs/speed.md). macOS has no O_DSYNC. */
 const SYNCED = O_DSYNC ?? O_SYNC;
 const CHUNK_BYTES = 1024 * 1024;
@@ -44,7 +44,8 @@ export class LogFile {
   /** For appends; `undefined` in a file that was opened for reading. */
   readonly #appender: FileHandle | undefined;
   readonly #identity: Identity;
-  readonly #folder: FolderLink | undefined;
+  /** A folder that is reached through a descriptor of this process, and the path that it had. */
+  readonly #folder: { readonly link: string; readonly target: string } | undefined;
   #end: number;
 
   private constructor(filePath: string, handle: FileHandle, appender?: FileHandle) {
@@ -52,7 +53,8 @@ export class LogFile {
     this.#handle = handle;
     this.#appender = appender;
     this.#identity = identityOf(handle);
-    this.#folder = folderLinkOf(filePath);
+    const link = /^\/proc\/self\/fd\/\d+(?=\/)/.exec(filePath)?.[0];
+    this.#folder = link === undefined ? undefined : { link, target: fs.readlinkSync(link) };
     this.#end = this.size();
   }
 
@@ -62,17 +64,24 @@ export class LogFile {
    * @throws PlantStoreError `io_error`.
    */
   static open(filePath: string): Promise<LogFile> {
-    return orIoError(`Cannot open "${filePath}"`, () => LogFile.#openOrCreate(filePath, O_CREAT));
-  }
-
-  /** Creates a file; `undefined` if there is one already. Otherwise like `open`. */
-  static async create(filePath: string): Promise<LogFile | undefined> {
-    try {
-      return await LogFile.#openOrCreate(filePath, O_CREAT | O_EXCL);
-    } catch (cause) {
-      if (systemCode(cause) === "EEXIST") return undefined;
-      throw ioError(`Cannot create "${filePath}"`, cause);
-    }
+    return orIoError(`Cannot open "${filePath}"`, async () => {
+      const handle = await openEntry(filePath, O_RDWR | O_CREAT | SYNCED);
+      let appender: FileHandle | undefined;
+      try {
+        // Also for an old file: the process that made it may have died before this.
+        await syncDirectory(path.dirname(filePath));
+        appender = await openEntry(filePath, O_WRONLY | O_APPEND | SYNCED);
+        if (!isSame(identityOf(handle), identityOf(appender))) {
+          throw new Error("another file took its name in the meantime");
+        }
+        warnOfLinks(filePath, handle);
+        return new LogFile(filePath, handle, appender);
+      } catch (error) {
+        await appender?.close();
+        await handle.close();
+        throw error;
+      }
+    });
   }
 
   /** Opens for reading; `undefined` if there is no such file. Otherwise like `open`. */
@@ -85,38 +94,13 @@ export class LogFile {
     }
   }
 
-  static async #openOrCreate(filePath: string, flags: number): Promise<LogFile> {
-    const handle = await openEntry(filePath, O_RDWR | SYNCED | flags);
-    let appender: FileHandle | undefined;
-    try {
-      // Also for an old file: the process that made it may have died before this.
-      await syncDirectory(path.dirname(filePath));
-      appender = await openEntry(filePath, O_WRONLY | O_APPEND | SYNCED);
-      if (!isSame(identityOf(handle), identityOf(appender))) {
-        throw new Error("another file took its name in the meantime");
-      }
-      warnOfLinks(filePath, handle);
-      return new LogFile(filePath, handle, appender);
-    } catch (error) {
-      await appender?.close();
-      await handle.close();
-      throw error;
-    }
-  }
-
   /** The length of the file at this moment. */
   size(): number {
     return fs.fstatSync(this.#handle.fd).size;
   }
 
-  /** Where the file ends if only this process has changed it since `survey`. */
+  /** Where the file ends if only this process has changed it since it was opened. */
   get end(): number {
-    return this.#end;
-  }
-
-  /** Records and returns the length in bytes that later changes expect, or throw `locked`. */
-  survey(): number {
-    this.#end = this.size();
     return this.#end;
   }
 
@@ -149,31 +133,25 @@ export class LogFile {
    * of the sync: the state of the file is unknown then, and the next start decides by what is on disk.
    */
   async #undo(written: Buffer, cause: unknown): Promise<AppendResult> {
-    let cutFault: unknown;
     try {
       await this.#cutOwn(written);
       if (isRefusal(cause)) return { outcome: "refused", cause };
-    } catch (error) {
-      cutFault = error;
+    } catch {
+      // The next start finds these bytes: whole records, or a torn tail.
     }
     if (cause instanceof PlantStoreError) return { outcome: "unknown", cause }; // another writer
-    const reason = describeSystemError(cause);
-    let why = `Cannot sync "${this.path}": ${reason}; check the disk, then start again`;
-    if (isRefusal(cause)) {
-      // A write that failed may have put all of its bytes into the file.
-      why =
-        written.length === 0
-          ? `Cannot write or sync "${this.path}": ${reason}; make room, then start again`
-          : `Cannot write "${this.path}": ${reason}, nor cut it: ${describeSystemError(cutFault)}`;
-    }
-    return { outcome: "unknown", cause: new Error(why, { cause }) };
+    const why = `Cannot write or sync "${this.path}": ${describeSystemError(cause)}`;
+    const error = new Error(`${why}; check the disk and its free space, then start again`, {
+      cause,
+    });
+    return { outcome: "unknown", cause: error };
   }
 
   /** Cuts away the end of the file if it has these bytes: those of another process are never cut. */
   async #cutOwn(written: Buffer): Promise<void> {
     const found = Buffer.alloc(written.length);
     await this.read(found, this.#end);
-    if (!found.equals(written)) throw this.#fault(OTHER_BYTES);
+    if (!found.equals(written)) throw this.#fault("does not end with the bytes of this process");
     this.#assertEndsAt(this.#end + written.length);
     if (written.length > 0) fs.ftruncateSync(this.#handle.fd, this.#end);
   }
@@ -267,13 +245,15 @@ export class LogFile {
 
   /**
    * What is wrong with the file, or `undefined` if its path still leads to it and it has this size: a
-   * file that was deleted, replaced or written to by another process acknowledges nothing. About 4 µs.
+   * file that was deleted, replaced or written to by another process acknowledges nothing.
    */
   displacement(expectedSize?: number): string | undefined {
     try {
+      // The descriptor still leads to the folder after that was moved.
       const { link, target } = this.#folder ?? {};
-      if (link !== undefined && fs.readlinkSync(link) !== target)
+      if (link !== undefined && fs.readlinkSync(link) !== target) {
         return "was moved with its folder";
+      }
       const found = fs.statSync(this.path, { bigint: true, throwIfNoEntry: false });
       if (found === undefined) return "was deleted or renamed";
       if (!isSame(found, this.#identity)) return "was replaced";
@@ -307,8 +287,6 @@ export class LogFile {
   }
 }
 
-const OTHER_BYTES = "was changed by another program (expected bytes of this process at its end)";
-
 /** Identifies a file: a copy of it has another inode. */
 interface Identity {
   readonly dev: bigint;
@@ -321,18 +299,6 @@ function identityOf(handle: FileHandle): Identity {
 
 function isSame(one: Identity, other: Identity): boolean {
   return one.dev === other.dev && one.ino === other.ino;
-}
-
-/** A folder that is reached through a descriptor of this process, and the path that it had. */
-interface FolderLink {
-  readonly link: string;
-  readonly target: string;
-}
-
-/** A descriptor still leads to its folder after that was moved, so the path has to be checked. */
-function folderLinkOf(filePath: string): FolderLink | undefined {
-  const link = /^\/proc\/self\/fd\/\d+(?=\/)/.exec(filePath)?.[0];
-  return link === undefined ? undefined : { link, target: fs.readlinkSync(link) };
 }
 
 /** Such a file may be a part of a snapshot, which the next append would change. */

@@ -8,7 +8,7 @@
 import fs from "node:fs";
 import fsPromises, { type FileHandle } from "node:fs/promises";
 import path from "node:path";
-import { describeSystemError, orIoError, systemCode } from "./system-error.ts";
+import { orIoError, systemCode } from "./system-error.ts";
 
 const { O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_TRUNC } = fs.constants;
 
@@ -45,7 +45,7 @@ async function openMaybeNew(
     return { handle: await fsPromises.open(filePath, flags, 0o600), isNew };
   }
   if ((flags & O_TRUNC) !== 0) fs.rmSync(filePath, { force: true });
-  else if ((flags & O_EXCL) === 0) {
+  else {
     try {
       const handle = await fsPromises.open(filePath, (flags & ~O_CREAT) | O_NOFOLLOW);
       return { handle, isNew: false };
@@ -151,25 +151,11 @@ async function makeDirectory(directory: string): Promise<void> {
   await syncDirectory(path.dirname(directory));
 }
 
-/** The errors of file systems that cannot sync a folder: some of FUSE and of networks. */
-const CANNOT_SYNC_FOLDERS: readonly string[] = ["EINVAL", "ENOTSUP", "ENOSYS"];
-
-/**
- * Makes a created, renamed or removed entry of the folder durable.
- *
- * @throws the system's error; one that names the file system if that cannot sync a folder.
- */
+/** Makes a created, renamed or removed entry of the folder durable. @throws the system's error. */
 export async function syncDirectory(directory: string): Promise<void> {
   const handle = await fsPromises.open(directory, O_RDONLY);
   try {
     await handle.sync();
-  } catch (cause) {
-    if (!CANNOT_SYNC_FOLDERS.includes(systemCode(cause) ?? "")) throw cause;
-    throw new Error(
-      `the file system of "${directory}" cannot make the entries of a folder durable ` +
-        `(fsync: ${describeSystemError(cause)}); use a folder on a local one, such as ext4 or XFS`,
-      { cause },
-    );
   } finally {
     await handle.close();
   }

@@ -86,10 +86,9 @@ export interface Damage {
  * Repairs a log, so that it is whole lines only. Damaged lines are overwritten with spaces. What
  * follows the last line feed gets its own if it is a whole record, and is cut if not.
  *
- * @param file surveyed before it was read.
  * @returns the length of the log.
- * @throws PlantStoreError `locked` if another process has changed the file since; `io_error`, also if
- * there is no room for the quarantine.
+ * @throws PlantStoreError `locked` if another process has changed the file since it was opened;
+ * `io_error`, also if there is no room for the quarantine.
  */
 export async function mendLog(file: LogFile, { damaged, tail, isRecord }: Damage): Promise<number> {
   const rest = { offset: tail.offset, bytes: file.end - tail.offset };
@@ -123,10 +122,9 @@ export async function mendLog(file: LogFile, { damaged, tail, isRecord }: Damage
  * @throws PlantStoreError `io_error`; no file is left then.
  */
 export async function quarantine(file: LogFile, ranges: readonly ByteRange[]): Promise<string> {
-  let target: LogFile | undefined;
-  for (let number = 1; target === undefined; number++) {
-    target = await LogFile.create(`${file.path}.quarantine-${number}`);
-  }
+  let number = 1;
+  while (fs.existsSync(`${file.path}.quarantine-${number}`)) number++;
+  const target = await LogFile.open(`${file.path}.quarantine-${number}`);
   try {
     for (const range of ranges) await target.appendRange(file, range);
   } catch (error) {
@@ -161,7 +159,7 @@ async function blank(file: LogFile, { offset, bytes }: ByteRange, name: string):
  * cache only, even marked clean by a sync that failed, and a replay would acknowledge it.
  *
  * @param knownBytes so many are on disk for certain.
- * @throws PlantStoreError `locked` if another process has changed the file since it was surveyed;
+ * @throws PlantStoreError `locked` if another process has changed the file since it was opened;
  * `io_error`.
  */
 export async function rewriteLastBatch(file: LogFile, end: number, knownBytes = 0): Promise<void> {

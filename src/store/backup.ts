@@ -17,13 +17,7 @@ import { ensureDirectory, syncDirectory } from "../log/folder.ts";
 import { lineError } from "../log/reader.ts";
 import { ioError } from "../log/system-error.ts";
 import { LogScan } from "./log-scan.ts";
-import {
-  assertMatches,
-  assertReaches,
-  findReadable,
-  openLogForReading,
-  type Readable,
-} from "./plant-log.ts";
+import { assertKnown, findReadable, openLogForReading, type Readable } from "./plant-log.ts";
 
 export interface BackupReport {
   readonly plants: number;
@@ -98,7 +92,6 @@ async function copyPlants(
   const copy = await copyFile(plants, targetPath, end);
   try {
     if (lastLine.length > 0) await copy.appendOrThrow(lastLine);
-    assertReaches(plants.path, checkpoint, copy.end);
     const scan = await LogScan.run(copy, copy.end, {
       checkpoint,
       onFault: ({ kind, position, reason }) => {
@@ -106,7 +99,7 @@ async function copyPlants(
       },
       onProgress,
     });
-    assertMatches(plants.path, checkpoint, scan);
+    assertKnown(plants.path, checkpoint, scan);
     await writeCheckpoint(targetPath, scan.end);
     return { plants: scan.index.size, bytes: scan.end.bytes };
   } finally {

@@ -11,7 +11,7 @@ import { parseNewPlant } from "../core/plant.ts";
 import type { CreateOutcome, PlantService } from "../core/services.ts";
 import { LINE_FEED, RECORD_BYTES_MAX } from "../log/format.ts";
 import { splitLines, visitLines } from "../log/reader.ts";
-import { ioError } from "../log/system-error.ts";
+import { orIoError } from "../log/system-error.ts";
 
 export interface ImportReport {
   readonly created: number;
@@ -108,8 +108,8 @@ export interface ImportFile {
  *
  * @throws PlantStoreError `io_error`.
  */
-export async function openImportFile(filePath: string): Promise<ImportFile> {
-  try {
+export function openImportFile(filePath: string): Promise<ImportFile> {
+  return orIoError(`Cannot read "${filePath}"`, async () => {
     const handle = await open(filePath);
     const stat = await handle.stat();
     if (stat.isDirectory()) {
@@ -120,9 +120,7 @@ export async function openImportFile(filePath: string): Promise<ImportFile> {
       text: handle.createReadStream({ highWaterMark: BLOCK_BYTES }),
       bytes: stat.isFile() ? stat.size : undefined,
     };
-  } catch (cause) {
-    throw ioError(`Cannot read "${filePath}"`, cause);
-  }
+  });
 }
 
 /**

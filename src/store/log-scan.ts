@@ -61,14 +61,16 @@ const LOST_PAGES =
 export class LogScan {
   /** The ids of what was scanned. */
   readonly index: IdIndex;
+  /** The length of the log. */
+  readonly size: number;
   /** The checkpoint of what was scanned; a line that lost pages counts as the spaces it becomes. */
   end = EMPTY_LOG;
   /** Where the lines that were scanned end. */
   tail = LOG_START;
   /** Whether what follows them is a new plant that lacks only its line feed: a start completes it. */
   isTailNew = false;
-  /** Whether the bytes up to the checkpoint's length were seen and have its checksum. */
-  matchesCheckpoint: boolean;
+  /** Of the bytes up to the checkpoint's length, once they were scanned. */
+  #knownSum = EMPTY_LOG.crc32;
   readonly #file: LogFile;
   readonly #options: ScanOptions;
   readonly #loader: IdLoader;
@@ -76,15 +78,14 @@ export class LogScan {
   readonly #repeats: LineWindow;
   readonly #firsts: LineWindow;
 
-  private constructor(file: LogFile, ids: number, options: ScanOptions) {
+  private constructor(file: LogFile, size: number, ids: number, options: ScanOptions) {
     this.#file = file;
+    this.size = size;
     this.#options = options;
     this.index = new IdIndex(ids);
     this.#loader = new IdLoader(this.index, ids);
     this.#repeats = new LineWindow(file);
     this.#firsts = new LineWindow(file);
-    const { bytes, crc32: sum } = options.checkpoint ?? EMPTY_LOG;
-    this.matchesCheckpoint = bytes === EMPTY_LOG.bytes && sum === EMPTY_LOG.crc32;
   }
 
   /**
@@ -95,10 +96,21 @@ export class LogScan {
    */
   static async run(file: LogFile, size: number, options: ScanOptions): Promise<LogScan> {
     const end = await endOfLines(file, size);
-    const scan = new LogScan(file, await estimateIds(file, end, options.checkpoint), options);
+    // An index that has to grow moves every id several times.
+    const ids = await estimateLines(file, end).catch(() => 0); // the scan will throw
+    const scan = new LogScan(file, size, ids, options);
     await scan.goOn(end);
-    await scan.#inspectTail(size);
+    await scan.#inspectTail();
     return scan;
+  }
+
+  /** How the log compares with its checkpoint; `shorter`: it ends before the checkpoint's length. */
+  get checksum(): "matches" | "differs" | "shorter" | "none" {
+    const { checkpoint } = this.#options;
+    if (checkpoint === undefined) return "none";
+    if (this.size < checkpoint.bytes) return "shorter";
+    const isSeen = this.end.bytes >= checkpoint.bytes;
+    return isSeen && this.#knownSum === checkpoint.crc32 ? "matches" : "differs";
   }
 
   /** Scans the lines that follow, up to `end`, where a line ends. */
@@ -118,8 +130,8 @@ export class LogScan {
   }
 
   /** Judges what follows the last line feed, without adding it to the index. */
-  async #inspectTail(size: number): Promise<void> {
-    const rest = await readTail(this.#file, this.tail.offset, size);
+  async #inspectTail(): Promise<void> {
+    const rest = await readTail(this.#file, this.tail.offset, this.size);
     if (rest === undefined) return;
     const plant = parseLine(rest);
     if (plant instanceof PlantStoreError) return;
@@ -157,11 +169,9 @@ export class LogScan {
   }
 
   #extend(bytes: Buffer, records: number): void {
-    const { checkpoint } = this.#options;
-    const missing = (checkpoint?.bytes ?? 0) - this.end.bytes;
+    const missing = (this.#options.checkpoint?.bytes ?? 0) - this.end.bytes;
     if (missing > 0 && missing <= bytes.length) {
-      const sum = crc32(bytes.subarray(0, missing), this.end.crc32);
-      this.matchesCheckpoint = sum === checkpoint?.crc32;
+      this.#knownSum = crc32(bytes.subarray(0, missing), this.end.crc32);
     }
     this.end = extendCheckpoint(this.end, bytes, records);
   }
@@ -220,15 +230,4 @@ class LineWindow {
 
 function changedError({ path }: LogFile): PlantStoreError {
   return ioError(`Cannot read "${path}"`, "it was changed while it was read");
-}
-
-/** About how many ids a log holds: an index that has to grow moves every id several times. */
-async function estimateIds(
-  file: LogFile,
-  end: number,
-  { bytes, records }: Checkpoint = EMPTY_LOG,
-): Promise<number> {
-  if (end <= bytes) return records;
-  const lines = await estimateLines(file, end).catch(() => 0); // the scan will throw
-  return records + Math.ceil(lines * (1 - bytes / end));
 }

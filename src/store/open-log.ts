@@ -18,8 +18,7 @@ import type { IdIndex } from "./id-index.ts";
 import { LogScan } from "./log-scan.ts";
 import { isRecord } from "./plant-lines.ts";
 import {
-  assertMatches,
-  assertReaches,
+  assertKnown,
   lockDirectory,
   logPathOf,
   removePersistedIndex,
@@ -59,7 +58,7 @@ export async function openLog(directory: string, options: OpenOptions): Promise<
   try {
     const logPath = logPathOf(directory);
     const checkpoint = await readCheckpoint(logPath);
-    if (!existsSync(logPath)) assertReaches(logPath, checkpoint);
+    if (!existsSync(logPath)) assertKnown(logPath, checkpoint);
     const file = await LogFile.open(logPath);
     try {
       const { index, end } = await recover(file, checkpoint, options.onProgress);
@@ -84,8 +83,7 @@ async function recover(
   checkpoint: Checkpoint | undefined,
   onProgress: OnProgress | undefined,
 ): Promise<LogScan> {
-  const size = file.survey();
-  assertReaches(file.path, checkpoint, size);
+  const size = file.end;
   const damaged: ByteRange[] = [];
   const scan = await LogScan.run(file, size, {
     checkpoint,
@@ -96,7 +94,7 @@ async function recover(
     },
     onProgress,
   });
-  assertMatches(file.path, checkpoint, scan);
+  assertKnown(file.path, checkpoint, scan);
 
   // Everything was read: from here on the log is changed.
   await removePersistedIndex(file.path);

@@ -11,7 +11,8 @@ import { LogFile } from "../log/file.ts";
 import { LINE_FEED } from "../log/format.ts";
 import { askDurableBytes, DirectoryLock } from "../log/lock.ts";
 import { endOfLines, readTail } from "../log/reader.ts";
-import { ioError } from "../log/system-error.ts";
+import { orIoError } from "../log/system-error.ts";
+import type { LogScan } from "./log-scan.ts";
 import { isRecord } from "./plant-lines.ts";
 
 export function logPathOf(directory: string): string {
@@ -23,20 +24,13 @@ export function repairedPath(logPath: string): string {
   return `${logPath}.repaired`;
 }
 
-/**
- * Takes the lock of a directory.
- *
- * @param command named as the holder in the error of another process.
- * @param durableBytes how much of the log other processes may read.
- * @throws PlantStoreError `locked` if another process holds it; `io_error`.
- */
+/** Takes the lock of a directory, like `DirectoryLock.acquire`. */
 export function lockDirectory(
   directory: string,
   command: string,
   durableBytes?: () => number | undefined,
 ): Promise<DirectoryLock> {
-  const answer = durableBytes && { durableBytes };
-  return DirectoryLock.acquire(directory, { name: LOCK_NAME, command, ...answer });
+  return DirectoryLock.acquire(directory, { name: LOCK_NAME, command, durableBytes });
 }
 
 /**
@@ -49,7 +43,7 @@ export async function openLogForReading(directory: string): Promise<LogFile> {
   const logPath = logPathOf(directory);
   const file = await LogFile.openForReading(logPath);
   if (file !== undefined) return file;
-  assertReaches(logPath, await readCheckpoint(logPath));
+  assertKnown(logPath, await readCheckpoint(logPath));
   throw new PlantStoreError(
     "io_error",
     `Cannot read "${logPath}": there is no such file; name the data directory with --data`,
@@ -81,40 +75,28 @@ export async function findReadable(directory: string, file: LogFile): Promise<Re
 }
 
 /**
- * @param size the length of the log; absent if there is none.
- * @throws PlantStoreError `corruption` if the log is shorter than its checkpoint.
+ * @param scan of the log; absent if there is none.
+ * @throws PlantStoreError `corruption` unless the log begins with the bytes that its checkpoint knows.
  */
-export function assertReaches(
+export function assertKnown(
   logPath: string,
   checkpoint: Checkpoint | undefined,
-  size?: number,
+  scan?: LogScan,
 ): void {
   const bytes = checkpoint?.bytes ?? 0;
-  if ((size ?? 0) >= bytes) return;
-  const found =
-    size === undefined
-      ? `it is missing, and its checkpoint knows of ${bytes} bytes`
-      : `it holds ${size} bytes, and its checkpoint knows of ${bytes}: ` +
-        "it was cut, or copied before its checkpoint";
-  throw refusal(logPath, `${found}; restore it from a backup, or accept the loss`);
-}
-
-/** @throws PlantStoreError `corruption` unless a scan found the bytes that the checkpoint knows. */
-export function assertMatches(
-  logPath: string,
-  checkpoint: Checkpoint | undefined,
-  { matchesCheckpoint }: { readonly matchesCheckpoint: boolean },
-): void {
-  if (matchesCheckpoint) return;
-  const found = `its first ${checkpoint?.bytes} bytes are not those its checkpoint knows`;
-  const advice = "if that was an edit made on purpose, or there is no backup to restore, accept it";
-  throw refusal(logPath, `${found}; ${advice}`);
-}
-
-function refusal(logPath: string, fault: string): PlantStoreError {
-  return new PlantStoreError(
+  const known = `its checkpoint knows of ${bytes} bytes`;
+  let found: string;
+  if (scan?.checksum === "shorter") {
+    found = `it holds ${scan.size} bytes, and ${known}: it was cut, or copied before its checkpoint`;
+  } else if (scan?.checksum === "differs") {
+    found = `its first ${bytes} bytes are not those its checkpoint knows`;
+  } else if (scan === undefined && bytes > 0) {
+    found = `it is missing, and ${known}`;
+  } else return;
+  throw new PlantStoreError(
     "corruption",
-    `Cannot open "${logPath}": ${fault} with "plant-store repair"`,
+    `Cannot open "${logPath}": ${found}; restore it from a backup, or accept it as it is with ` +
+      '"plant-store repair"',
   );
 }
 
@@ -124,11 +106,9 @@ function refusal(logPath: string, fault: string): PlantStoreError {
  *
  * @throws PlantStoreError `io_error`.
  */
-export async function removePersistedIndex(logPath: string): Promise<void> {
+export function removePersistedIndex(logPath: string): Promise<void> {
   const indexPath = `${logPath}.index`;
-  try {
+  return orIoError(`Cannot remove "${indexPath}"`, async () => {
     for (const each of [`${indexPath}.new`, indexPath]) await fs.rm(each, { force: true });
-  } catch (cause) {
-    throw ioError(`Cannot remove "${indexPath}"`, cause);
-  }
+  });
 }

@@ -8,7 +8,6 @@
  */
 import fs from "node:fs";
 import path from "node:path";
-import { PlantStoreError } from "../core/errors.ts";
 import {
   type Checkpoint,
   EMPTY_LOG,
@@ -21,7 +20,7 @@ import { LogFile } from "../log/file.ts";
 import { removeLeftover, syncDirectory } from "../log/folder.ts";
 import { rewriteLastBatch } from "../log/mend.ts";
 import { LOG_START, readBlocks, visitLines } from "../log/reader.ts";
-import { ioError } from "../log/system-error.ts";
+import { orIoError } from "../log/system-error.ts";
 import { type LineFault, LogScan } from "./log-scan.ts";
 import { LineRuns } from "./plant-lines.ts";
 import {
@@ -77,9 +76,7 @@ export async function repairLog(directory: string, options: RepairOptions): Prom
     if (isGone) return await acceptLoss(logPath, checkpoint, options);
     const file = await openLogForReading(directory);
     try {
-      const outcome = await repair(file, checkpoint, options);
-      if (outcome.isDone) removeLeftover(repairedPath(logPath));
-      return outcome;
+      return await repair(file, checkpoint, options);
     } finally {
       await file.close();
     }
@@ -95,12 +92,6 @@ async function acceptLoss(
 ): Promise<RepairOutcome> {
   const plan: RepairPlan = { action: "start_empty", plants: 0, leftOut: 0, checkpoint };
   if (!(await confirm(plan))) return { ...plan, isDone: false };
-  if (fs.existsSync(logPath)) {
-    throw new PlantStoreError(
-      "locked",
-      `Cannot accept the loss of "${logPath}": it is there again; start "repair" once more to read it`,
-    );
-  }
   await forget(logPath);
   return { ...plan, isDone: true };
 }
@@ -112,7 +103,7 @@ async function repair(
 ): Promise<RepairOutcome> {
   /** Byte offsets of the lines that cannot stay. */
   const leftOut = new Set<number>();
-  const scan = await LogScan.run(file, file.survey(), {
+  const scan = await LogScan.run(file, file.end, {
     checkpoint,
     onFault: (fault) => {
       if (fault.kind === "repeat") return;
@@ -121,8 +112,9 @@ async function repair(
     },
     onProgress,
   });
+  const whole = ["matches", "none"].includes(scan.checksum) ? "nothing" : "accept";
   const plan: RepairPlan = {
-    action: leftOut.size > 0 ? "rewrite" : scan.matchesCheckpoint ? "nothing" : "accept",
+    action: leftOut.size > 0 ? "rewrite" : whole,
     plants: scan.index.size + (scan.isTailNew ? 1 : 0),
     leftOut: leftOut.size,
     checkpoint,
@@ -202,9 +194,9 @@ async function forget(logPath: string): Promise<void> {
 }
 
 /** Puts the new log in the place of the old one; returns the name under which the old one is kept. */
-async function replaceLog(file: LogFile): Promise<string> {
+function replaceLog(file: LogFile): Promise<string> {
   const logPath = file.path;
-  try {
+  return orIoError(`Cannot replace "${logPath}"`, async () => {
     file.assertUnchanged();
     const keptAs = keepOld(logPath);
     await forget(logPath);
@@ -212,10 +204,7 @@ async function replaceLog(file: LogFile): Promise<string> {
     fs.renameSync(repairedPath(logPath), logPath);
     await syncDirectory(path.dirname(logPath));
     return keptAs;
-  } catch (cause) {
-    if (cause instanceof PlantStoreError) throw cause;
-    throw ioError(`Cannot replace "${logPath}"`, cause);
-  }
+  });
 }
 
 /** Gives the old log a second name, which it keeps when the first one is taken from it. */

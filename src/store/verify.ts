@@ -5,7 +5,7 @@
  * knows to be durable. Lines are judged by the code that a start uses (store/log-scan).
  */
 import { LOCK_NAME } from "../core/file-names.ts";
-import { type Checkpoint, readCheckpoint } from "../log/checkpoint.ts";
+import { readCheckpoint } from "../log/checkpoint.ts";
 import { askDurableBytes } from "../log/lock.ts";
 import { lostLineJudge } from "../log/mend.ts";
 import { type LineFault, LogScan } from "./log-scan.ts";
@@ -74,20 +74,10 @@ export async function verifyLog(
       damaged: counts.unreadable + counts.conflict,
       mendable: counts.mendable,
       tornBytes: size - scan.tail.offset,
-      checksum: compare(scan, size, checkpoint),
+      checksum: scan.checksum,
       ...(checkpoint === undefined ? {} : { checkpointBytes: checkpoint.bytes }),
     };
   } finally {
     await file.close();
   }
-}
-
-function compare(
-  { matchesCheckpoint }: LogScan,
-  size: number,
-  checkpoint: Checkpoint | undefined,
-): VerifyReport["checksum"] {
-  if (checkpoint === undefined) return "none";
-  if (size < checkpoint.bytes) return "shorter";
-  return matchesCheckpoint ? "matches" : "differs";
 }

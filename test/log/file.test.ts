@@ -12,37 +12,27 @@ import { openLog } from "../support/logs.ts";
 import { makeServiceFolder, NEEDS_ROOT, SERVICE } from "../support/other-user.ts";
 import { collectWarnings } from "../support/watch.ts";
 
-const OPENERS = {
-  "LogFile.open()": LogFile.open,
-  "LogFile.create()": LogFile.create,
-};
-
-for (const [name, open] of Object.entries(OPENERS)) {
-  test(`${name} makes a missing file, empty and with mode 0600`, async (t) => {
-    const filePath = path.join(makeFolder(t), "new.jsonl");
-    const file = await open(filePath);
-    assert.ok(file !== undefined);
-    t.after(() => file.close());
-    assert.equal(fs.statSync(filePath).mode & 0o777, 0o600);
-    assert.equal(file.size(), 0);
-    assert.equal(file.path, filePath);
-    assert.deepEqual(await file.append(Buffer.from("a\n")), { outcome: "durable" });
-  });
-}
+test("LogFile.open() makes a missing file, empty and with mode 0600", async (t) => {
+  const filePath = path.join(makeFolder(t), "new.jsonl");
+  const file = await LogFile.open(filePath);
+  t.after(() => file.close());
+  assert.equal(fs.statSync(filePath).mode & 0o777, 0o600);
+  assert.equal(file.size(), 0);
+  assert.equal(file.path, filePath);
+  assert.deepEqual(await file.append(Buffer.from("a\n")), { outcome: "durable" });
+});
 
 // Only root can give a file away, and only a root's file needs it.
 const isRoot = process.getuid?.() === 0;
 
-for (const [name, open] of Object.entries(OPENERS)) {
-  test(`${name} gives a new file to the owner of its folder`, { skip: !isRoot }, async (t) => {
-    const folder = makeFolder(t);
-    fs.chownSync(folder, 4321, 8765);
-    const file = await open(path.join(folder, "new.jsonl"));
-    t.after(() => file?.close());
-    const { uid, gid } = fs.statSync(path.join(folder, "new.jsonl"));
-    assert.deepEqual({ uid, gid }, { uid: 4321, gid: 8765 });
-  });
-}
+test("LogFile.open() gives a new file to the owner of its folder", { skip: !isRoot }, async (t) => {
+  const folder = makeFolder(t);
+  fs.chownSync(folder, 4321, 8765);
+  const file = await LogFile.open(path.join(folder, "new.jsonl"));
+  t.after(() => file.close());
+  const { uid, gid } = fs.statSync(path.join(folder, "new.jsonl"));
+  assert.deepEqual({ uid, gid }, { uid: 4321, gid: 8765 });
+});
 
 /** What the owner of a folder may put in the place of a file, so that root opens another one. */
 const TRAPS: Readonly<Record<string, (filePath: string, vault: string) => void>> = {
@@ -55,7 +45,7 @@ const TRAPS: Readonly<Record<string, (filePath: string, vault: string) => void>>
 };
 
 const GUARDED_OPENERS: Readonly<Record<string, (filePath: string) => Promise<unknown>>> = {
-  ...OPENERS,
+  "LogFile.open()": LogFile.open,
   "LogFile.openForReading()": LogFile.openForReading,
   "writeCheckpoint()": (filePath) =>
     writeCheckpoint(filePath.slice(0, -".checkpoint.new".length), EMPTY_LOG),
@@ -70,9 +60,8 @@ for (const [trap, set] of Object.entries(TRAPS)) {
       const filePath = path.join(folder, "a.checkpoint.new");
       set(filePath, vault);
       const result = await open(filePath).catch((error) => error);
-      // There is a file: it is not created. A new file takes the place of what is in its way.
-      if (name === "LogFile.create()") assert.equal(result, undefined, trap);
-      else if (name !== "writeCheckpoint()") assert.ok(isIoError(result), name);
+      // A new checkpoint takes the place of what is in its way.
+      if (name !== "writeCheckpoint()") assert.ok(isIoError(result), name);
       const { uid, gid, mode } = fs.statSync(vault);
       assert.deepEqual([name, uid, gid, mode & 0o777], [name, 0, 0, 0o600]);
       assert.equal(fs.readFileSync(vault, "utf8"), "secret\n", name);
@@ -88,7 +77,6 @@ test(
     const filePath = path.join(makeServiceFolder(t), "a");
     for (const text of ["one\n", "two\n"]) {
       const file = await LogFile.open(filePath);
-      file.survey();
       assert.deepEqual(await file.append(Buffer.from(text)), { outcome: "durable" });
       await file.close();
       await writeCheckpoint(filePath, EMPTY_LOG);
@@ -149,12 +137,6 @@ test("LogFile.open() leaves the content and the mode of an existing file alone",
   assert.equal(fs.statSync(filePath).mode & 0o777, 0o640);
 });
 
-test("LogFile.create() returns undefined if the file exists, and leaves it alone", async (t) => {
-  const { path: filePath } = await openLog(t, "one\n");
-  assert.equal(await LogFile.create(filePath), undefined);
-  assert.equal(fs.readFileSync(filePath, "utf8"), "one\n");
-});
-
 test("LogFile.openForReading() returns undefined without a file, and makes none", async (t) => {
   const folder = makeFolder(t);
   assert.equal(await LogFile.openForReading(path.join(folder, "none.jsonl")), undefined);
@@ -179,9 +161,7 @@ test("LogFile throws io_error with its cause for a path that cannot be opened", 
   const attempts: readonly [attempt: () => Promise<unknown>, code: string][] = [
     [() => LogFile.open(folder), "EISDIR"],
     [() => LogFile.open(path.join(folder, "none", "a.jsonl")), "ENOENT"],
-    [() => LogFile.create(path.join(folder, "none", "a.jsonl")), "ENOENT"],
     [() => LogFile.open(path.join(filePath, "a.jsonl")), "ENOTDIR"],
-    [() => LogFile.create(path.join(filePath, "a.jsonl")), "ENOTDIR"],
     [() => LogFile.openForReading(path.join(filePath, "a.jsonl")), "ENOTDIR"],
   ];
   for (const [attempt, code] of attempts) {
@@ -297,7 +277,7 @@ test("LogFile.append() cuts nothing after a failed sync whose bytes it cannot co
   assert.equal(fs.readFileSync(file.path, "utf8"), "old\none\n");
 });
 
-/** What another process does between the survey of a log and its change. */
+/** What another process does between the opening of a log and its change. */
 const MEDDLING: Readonly<Record<string, (path: string) => void>> = {
   "appended to": (path) => fs.appendFileSync(path, "rival\n"),
   cut: (path) => fs.truncateSync(path, 4),
@@ -310,16 +290,11 @@ const MEDDLING: Readonly<Record<string, (path: string) => void>> = {
 for (const [what, meddle] of Object.entries(MEDDLING)) {
   test(`LogFile changes nothing in place once the file was ${what} by another process`, async (t) => {
     const file = await openLog(t, "one\ntwo\n");
-    assert.equal(file.survey(), 8);
     meddle(file.path);
     const before = fs.readFileSync(file.path, "utf8");
     await assert.rejects(file.truncate(4), { code: "locked" });
     await assert.rejects(file.overwrite(Buffer.from("ONE"), 0), { code: "locked" });
     assert.equal(fs.readFileSync(file.path, "utf8"), before);
-    if (what === "replaced by a copy") return;
-    file.survey(); // and again after it was checked
-    await file.overwrite(Buffer.from("ONE"), 0);
-    assert.equal(fs.readFileSync(file.path, "utf8").slice(0, 4), "ONE\n");
   });
 }
 

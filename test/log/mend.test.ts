@@ -101,14 +101,15 @@ for (const [what, tail] of Object.entries(TORN)) {
 }
 
 test("mendLog() never writes over an earlier quarantine", async (t) => {
-  const file = await openLog(t, LINES);
+  const first = await openLog(t, LINES);
   for (const [index, torn] of ["first", "second", "third"].entries()) {
-    fs.appendFileSync(file.path, torn);
-    file.survey();
+    fs.appendFileSync(first.path, torn);
+    const file = await LogFile.open(first.path);
+    t.after(() => file.close());
     assert.equal(await mendTail(file, TAIL_START, isRecord), LINES.length);
     assert.equal(Object.keys(beside(file)).length, index + 1);
   }
-  const kept = Object.entries(beside(file)).map(([name, bytes]) => `${name} ${bytes}`);
+  const kept = Object.entries(beside(first)).map(([name, bytes]) => `${name} ${bytes}`);
   assert.deepEqual(kept.sort(), [
     "test.jsonl.quarantine-1 first",
     "test.jsonl.quarantine-2 second",
@@ -131,10 +132,11 @@ test("mendLog() syncs the quarantine file before it cuts the log", async (t) => 
 });
 
 test("mendLog() does not look for a record in a tail of more than 64 MiB", async (t) => {
-  const file = await openLog(t, LINES);
+  const { path: log } = await openLog(t, LINES);
   const limit = 64 * 1024 * 1024;
-  fs.truncateSync(file.path, LINES.length + limit + 1); // a hole: NUL bytes that cost no space
-  file.survey();
+  fs.truncateSync(log, LINES.length + limit + 1); // a hole: NUL bytes that cost no space
+  const file = await LogFile.open(log);
+  t.after(() => file.close());
   const asked = t.mock.fn(isRecord);
   assert.equal(await mendTail(file, TAIL_START, asked), LINES.length);
   assert.equal(asked.mock.callCount(), 0);

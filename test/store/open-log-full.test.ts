@@ -90,14 +90,15 @@ for (const { says, log, quarantined, mended } of CASES) {
 test("a start whose quarantine fails leaves no part of it (fake disk)", async (t) => {
   const folder = makeFolder(t);
   writeLog(folder, `${A}torn`);
-  const { create } = LogFile;
-  t.mock.method(LogFile, "create", async (path: string) => {
-    const file = await create(path);
+  const { open } = LogFile;
+  t.mock.method(LogFile, "open", async (path: string) => {
+    const file = await open(path);
+    if (!path.includes("quarantine")) return file;
     const cause = Object.assign(new Error("ENOSPC: no space left on device, write"), {
       code: "ENOSPC",
       errno: -28,
     });
-    if (file) t.mock.method(file, "append", async () => ({ outcome: "refused", cause }));
+    t.mock.method(file, "append", async () => ({ outcome: "refused", cause }));
     return file;
   });
   await assertNoRoom(folder);

@@ -334,17 +334,6 @@ test("repair does not replace a log to which another program has appended at the
   assert.equal(fs.existsSync(`${logPath(folder)}.repaired`), false);
 });
 
-test("repair does not accept the loss of a log that has come back", async (t) => {
-  const folder = makeFolder(t);
-  writeCheckpointOf(folder, A);
-  const confirm = async () => {
-    writeLog(folder, A); // restored from a backup meanwhile
-    return true;
-  };
-  await assert.rejects(repairLog(folder, { confirm }), { code: "locked" });
-  assert.notEqual(await readCheckpoint(logPath(folder)), undefined);
-});
-
 test("repair holds the lock of the directory, and releases it", async (t) => {
   const folder = makeFolder(t);
   const store = await openStore(t, folder);
