@@ -1,9 +1,10 @@
 /**
  * Reads a command line, and makes the help from the same tables.
  *
- * The value of an option comes from its flag, or else its `PLANT_STORE_` variable, or else the
- * variable of a supervisor, or else its default. One parser reads them all.
+ * The value of an option comes from its flag, or else its `PLANT_STORE_` variable, or else its
+ * default. One parser reads them all.
  */
+import { parseArgs } from "node:util";
 import {
   type Command,
   flagOf,
@@ -25,24 +26,18 @@ interface Invocation {
 /**
  * The command that the first words name, and the words after it.
  *
- * @throws UsageError that suggests the nearest name.
+ * @throws UsageError that names the commands of the group, or all.
  */
 export function findCommand(
   words: readonly string[],
   commands: readonly Command[],
 ): { command: Command; rest: readonly string[] } {
-  const command = commands.find(({ name }) => {
-    return name === words.slice(0, name.split(" ").length).join(" ");
-  });
+  const command = commands.find(({ name }) => `${words.join(" ")} `.startsWith(`${name} `));
   if (command !== undefined) return { command, rest: words.slice(command.name.split(" ").length) };
-  const typed = words.filter((word) => !word.startsWith("-")).slice(0, 2);
   const names = commands.map(({ name }) => name);
-  const group = names.filter((name) => name.startsWith(`${typed[0]} `)).join(", ");
-  if (group !== "" && typed.length === 1) throw new UsageError(`expected one of: ${group}`);
-  const heads = names.map((name) => name.split(" ")[0] ?? name);
-  const nearest = suggest(typed.join(" "), names) ?? suggest(typed[0] ?? "", heads);
-  const got = typed.join(" ") || words[0];
-  throw new UsageError(`expected a command, got "${got}"${hint(nearest)}`);
+  const group = names.filter((name) => name.startsWith(`${words[0]} `));
+  const expected = (group.length > 0 ? group : names).join(", ");
+  throw new UsageError(`expected one of: ${expected}; got "${words.slice(0, 2).join(" ")}"`);
 }
 
 /** @throws UsageError. */
@@ -62,68 +57,44 @@ export function readArgs(command: Command, words: readonly string[]): Invocation
   return { args, options, settings, wantsHelp: false };
 }
 
-const HELP: Option<boolean> = { help: "", expected: "", parse: () => true };
-
-/** Not by Node's `parseArgs`, which takes a negative number for flags. */
-function splitWords(command: Command, words: readonly string[]) {
-  const options = { help: HELP, ...command.options };
-  const known = new Map(Object.entries(options).map(([name, option]) => [flagOf(name), option]));
-  const args: string[] = [];
-  const flags = new Map<string, string>();
-  const rest = [...words];
-  for (let word = rest.shift(); word !== undefined; word = rest.shift()) {
-    if (word === "--") args.push(...rest.splice(0));
-    else if (!isFlag(word)) args.push(word);
-    else {
-      const [typed = "", inline] = word.split(/=(.*)/s);
-      const flag = typed === "-h" ? "--help" : typed;
-      const option = known.get(flag);
-      if (option === undefined) {
-        const nearest = suggest(flag, [...known.keys()]);
-        throw new UsageError(`${command.name}: there is no option ${flag}${hint(nearest)}`);
-      }
-      const value = takeValue(flag, option, inline, rest);
-      const earlier = option.isRepeatable ? flags.get(flag) : undefined;
-      flags.set(flag, earlier === undefined ? value : `${earlier},${value}`);
-    }
+function splitWords({ name, options }: Command, words: readonly string[]) {
+  const known = Object.entries(options).map(([option, { placeholder, isRepeatable = false }]) => {
+    const type = placeholder === undefined ? ("boolean" as const) : ("string" as const);
+    return [flagOf(option).slice(2), { type, multiple: isRepeatable }] as const;
+  });
+  const help = { type: "boolean", short: "h" } as const;
+  try {
+    const { positionals, values } = parseArgs({
+      args: words.map(markNumber),
+      options: { ...Object.fromEntries(known), help },
+      allowPositionals: true,
+    });
+    const flags = Object.entries(values).map(([flag, value]) => {
+      return [`--${flag}`, [value].flat().map(unmarkNumber).join(",")] as const;
+    });
+    return { args: positionals.map(unmarkNumber), flags: new Map<string, string>(flags) };
+  } catch (error) {
+    const [fault] = (error as Error).message.split(/\.\s/); // the first sentence
+    throw new UsageError(`${name}: ${fault}; see plant-store ${name} --help`);
   }
-  return { args, flags };
 }
 
-/** A dash and a digit begin a negative number. */
-function isFlag(word: string): boolean {
-  return /^-[^0-9]/.test(word);
+/** A negative number with a space in front of it, so that Node does not take it for flags. */
+function markNumber(word: string): string {
+  return word.replace(/^-(?=[0-9])/, " -");
 }
 
-/** The value of a flag, `true` for a switch; removes the next word if that is the value. */
-function takeValue(
-  flag: string,
-  { placeholder }: Option<unknown>,
-  inline: string | undefined,
-  rest: string[],
-): string {
-  if (placeholder === undefined) {
-    if (inline === undefined) return "true";
-    throw new UsageError(`${flag} takes no value`);
-  }
-  const [next] = rest;
-  const value = inline ?? (isFlag(next ?? "") ? undefined : rest.shift());
-  if (value !== undefined) return value;
-  const way = next === undefined ? "" : `, or ${flag}=${next} if that is the value`;
-  throw new UsageError(`${flag} needs a value: ${flag} ${placeholder}${way}`);
+function unmarkNumber(word: unknown): string {
+  return String(word).replace(/^ -/, "-");
 }
 
 /** @throws UsageError that names where a wrong value came from. */
 function readSetting(name: string, option: Option<unknown>, flag: string | undefined): Setting {
-  const { supervisorVariable = "", defaultText, unset } = option;
+  const { defaultText, unset } = option;
   const variable = variableOf(name);
   const sources = [
     { source: flagOf(name), text: flag },
     { source: variable, text: process.env[variable] || undefined },
-    {
-      source: supervisorVariable,
-      text: process.env[supervisorVariable]?.split(":")[0] || undefined,
-    },
     { source: "default", text: defaultText },
   ];
   const { source = "", text } = sources.find((each) => each.text !== undefined) ?? {};
@@ -137,33 +108,6 @@ function readSetting(name: string, option: Option<unknown>, flag: string | undef
   } catch {} // a parser of the library
   if (value !== undefined) return { name, value, text, source };
   throw new UsageError(`${source}: expected ${option.expected}, got "${text}"`);
-}
-
-function hint(nearest: string | undefined): string {
-  return nearest === undefined ? "; see plant-store --help" : `; did you mean "${nearest}"?`;
-}
-
-/** The nearest name, if at most a third of its letters differ; the first of equally near ones. */
-export function suggest(typed: string, names: readonly string[]): string | undefined {
-  const [nearest] = names
-    .map((name) => ({ name, distance: editDistance(typed, name) }))
-    .filter(({ name, distance }) => distance <= Math.ceil(name.length / 3))
-    .sort((a, b) => a.distance - b.distance);
-  return nearest?.name;
-}
-
-/** Levenshtein distance: letters to insert, remove or replace. */
-function editDistance(from: string, to: string): number {
-  let row = Array.from({ length: to.length + 1 }, (_, at) => at);
-  for (let line = 0; line < from.length; line++) {
-    const above = row;
-    row = [line + 1];
-    for (let at = 0; at < to.length; at++) {
-      const replaced = (above[at] ?? 0) + (from[line] === to[at] ? 0 : 1);
-      row.push(Math.min(replaced, (above[at + 1] ?? 0) + 1, (row[at] ?? 0) + 1));
-    }
-  }
-  return row[to.length] ?? 0;
 }
 
 export function describeProgram(commands: readonly Command[]): string {
@@ -184,12 +128,10 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 3 the data needs a person.
 
 export function describeCommand(command: Command): string {
   const options = Object.entries(command.options).map(([name, option]) => {
-    const { placeholder, supervisorVariable, defaultText, unset, help } = option;
+    const { placeholder, defaultText, unset, help } = option;
     const value = placeholder === undefined ? "" : ` ${placeholder}`;
-    const supervisor = supervisorVariable === undefined ? "" : `$${supervisorVariable} or `;
     const otherwise = unset === undefined ? "" : `; if not given, ${unset}`;
-    const fallback =
-      defaultText === undefined ? otherwise : `; default ${supervisor}${defaultText}`;
+    const fallback = defaultText === undefined ? otherwise : `; default ${defaultText}`;
     return `  ${flagOf(name)}${value}\n      ${help}${fallback} [${variableOf(name)}]\n`;
   });
   const details = command.details === undefined ? "" : `\n${command.details}\n`;

@@ -15,8 +15,6 @@ export interface Option<T> {
   readonly defaultText?: string;
   /** For an option without a default: what applies if it is not given. */
   readonly unset?: string;
-  /** A variable that a supervisor sets: a list with colons, whose first part is the default. */
-  readonly supervisorVariable?: string;
   /** May be given several times; `parse` then gets the values separated by commas. */
   readonly isRepeatable?: boolean;
   /** What a value must be, for the message about a wrong one. */

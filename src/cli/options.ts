@@ -16,8 +16,8 @@ const PROCESS_DEFAULT = "as many as open files and half of the heap allow";
 
 export const DATA = {
   ...textOption("DIR", "the data directory"),
-  defaultText: "./data",
-  supervisorVariable: "STATE_DIRECTORY", // systemd.exec(5), StateDirectory=
+  // From systemd (systemd.exec(5), StateDirectory=): a list with colons.
+  defaultText: process.env.STATE_DIRECTORY?.split(":")[0] || "./data",
 };
 
 export const HOST = {
@@ -126,6 +126,7 @@ function placeholderOf(name: string): string {
 }
 
 const UNIT_MS = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 7 * 86_400_000 };
+type Unit = keyof typeof UNIT_MS;
 
 /** A time in the future, in milliseconds since 1970. */
 export const EXPIRES: Option<number> = {
@@ -136,17 +137,10 @@ export const EXPIRES: Option<number> = {
     "a time in the future: a number and s, m, h, d or w, such as 90d, or a date, such as 2030-01-31",
   parse: (text) => {
     const [, amount, unit] = /^([1-9][0-9]{0,5})([smhdw])$/.exec(text) ?? [];
-    const span = Number(amount) * UNIT_MS[unit as keyof typeof UNIT_MS];
-    const time = amount === undefined ? parseDate(text) : Date.now() + span;
-    return time > Date.now() ? time : undefined;
+    if (amount !== undefined) return Date.now() + Number(amount) * UNIT_MS[unit as Unit];
+    const midnight = Date.parse(`${text}T00:00Z`);
+    // Throws for any other text. Date.parse makes 3 March of 31 February.
+    const isDay = new Date(midnight).toISOString().startsWith(`${text}T`);
+    return isDay && midnight > Date.now() ? midnight : undefined;
   },
 };
-
-/** Milliseconds since 1970, or NaN. */
-function parseDate(text: string): number {
-  const [, day] = /^([0-9]{4}-[0-9]{2}-[0-9]{2})(T[0-9:.]+(Z|[+-][0-9:]+))?$/.exec(text) ?? [];
-  const midnight = Date.parse(day ?? "");
-  // Date.parse makes 3 March of 31 February.
-  const isDay = !Number.isNaN(midnight) && new Date(midnight).toISOString().startsWith(`${day}T`);
-  return isDay ? Date.parse(text) : Number.NaN;
-}

@@ -1,12 +1,6 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import {
-  describeCommand,
-  describeProgram,
-  findCommand,
-  readArgs,
-  suggest,
-} from "../../src/cli/args.ts";
+import { describeCommand, describeProgram, findCommand, readArgs } from "../../src/cli/args.ts";
 import { defineCommand, UsageError, variableOf } from "../../src/cli/command.ts";
 import { integer, switchOption, textOption } from "../../src/cli/options.ts";
 
@@ -56,43 +50,26 @@ for (const [words, name, following] of FOUND) {
   });
 }
 
-/** `undefined`: nothing is near enough to be meant. */
-const NOT_FOUND: readonly [words: string[], suggestion: string | undefined][] = [
-  [["dgi"], undefined],
-  [["dg"], "dig"],
-  [["ret"], "rest"],
-  [["bed", "ad"], "bed add"],
-  [["bed", "remov", "7"], "bed remove"],
-  [["bad", "add"], "bed add"],
-  [["bd", "--json"], "bed"],
-  [["--json", "rset"], "rest"],
-  [["nothing", "like", "it"], undefined],
-  [[""], undefined],
-  [["--json"], undefined],
-  [["Dig"], "dig"],
+/** What a user who typed no command is shown: the commands of the group, or else all. */
+const NOT_FOUND: readonly [words: string[], expected: string][] = [
+  [["dgi"], "dig, rest, bed add, bed remove"],
+  [["Dig"], "dig, rest, bed add, bed remove"],
+  [["--json", "rest"], "dig, rest, bed add, bed remove"],
+  [[""], "dig, rest, bed add, bed remove"],
+  [["bed"], "bed add, bed remove"],
+  [["bed", "--json"], "bed add, bed remove"],
+  [["bed", "ad", "7"], "bed add, bed remove"],
 ];
 
-for (const [words, suggestion] of NOT_FOUND) {
-  test(`findCommand() suggests ${suggestion ?? "nothing"} for "${words.join(" ")}"`, () => {
+for (const [words, expected] of NOT_FOUND) {
+  test(`findCommand() expects ${expected} in the place of "${words.join(" ")}"`, () => {
+    const got = words.slice(0, 2).join(" ");
     assert.throws(
       () => findCommand(words, COMMANDS),
-      (error) => {
-        assert.ok(error instanceof UsageError);
-        assert.equal(/did you mean "([^"]*)"/.exec(error.message)?.[1], suggestion);
-        return true;
-      },
+      new UsageError(`expected one of: ${expected}; got "${got}"`),
     );
   });
 }
-
-test("findCommand() names every command of a group that is typed alone", () => {
-  for (const words of [["bed"], ["bed", "--json"]]) {
-    assert.throws(
-      () => findCommand(words, COMMANDS),
-      (error) => error instanceof UsageError && /bed add.*bed remove/.test(error.message),
-    );
-  }
-});
 
 const READ: readonly [words: string[], id: string, options: object][] = [
   [["7"], "7", {}],
@@ -182,17 +159,16 @@ const REFUSED: readonly [words: string[], named: string][] = [
   [["7", "-8"], '"-8"'],
   [["7", "--deep"], "--deep"],
   [["7", "--deep=3"], "--deep"],
-  [["7", "--jsn"], '"--json"'],
-  [["7", "--hlep"], '"--help"'],
+  [["7", "--deep"], "see plant-store dig --help"],
   [["7", "-x"], "-x"],
   [["7", "--__proto__"], "--__proto__"],
   [["7", "--constructor", "x"], "--constructor"],
-  [["7", "--data"], "--data DIR"],
-  [["7", "--data", "--json"], "--data DIR"],
+  [["7", "--data"], "--data"],
+  [["7", "--data", "--json"], "--data"],
   [["7", "--data="], "--data"],
   [["--data", "-5"], "ID"],
-  [["7", "--data", "-x"], "--data=-x"],
-  [["7", "--data", "a", "--data", "-x"], "--data=-x"],
+  [["7", "--data", "-x"], "--data"],
+  [["7", "--data", "a", "--data", "-x"], "--data"],
   [["7", "--depth-max", "-1"], 'from 0 to 99, got "-1"'],
   [["7", "--depth-max=-1"], 'from 0 to 99, got "-1"'],
   [["7", "--constructor", "-1"], "--constructor"],
@@ -223,49 +199,6 @@ test("readArgs() names the variable that a bad value came from", (t) => {
     () => readArgs(rest, []),
     (error) => error instanceof UsageError && error.message.includes("PLANT_STORE_DEPTH_MAX"),
   );
-});
-
-const NAMES = ["serve", "token create", "token list", "token revoke", "get", "list"];
-
-/** A third of a name's letters may differ: 1 of "get", 2 of "list" and "serve", 4 of "token create". */
-const TYPED: readonly [typed: string, nearest: string | undefined][] = [
-  ["serve", "serve"],
-  ["serv", "serve"],
-  ["sserve", "serve"],
-  ["sevre", "serve"],
-  ["SErve", "serve"],
-  ["SERve", undefined],
-  ["get", "get"],
-  ["gt", "get"],
-  ["gets", "get"],
-  ["gte", undefined],
-  ["lsit", "list"],
-  ["lst", "list"],
-  ["liiist", "list"],
-  ["liiiist", undefined],
-  ["tokn create", "token create"],
-  ["tokencreate", "token create"],
-  ["token crXXXX", "token create"],
-  ["token cXXXXX", undefined],
-  ["token lost", "token list"],
-  ["token remove", "token revoke"],
-  ["", undefined],
-  ["help me", undefined],
-];
-
-for (const [typed, nearest] of TYPED) {
-  test(`suggest() answers "${typed}" with ${nearest ?? "nothing"}`, () => {
-    assert.equal(suggest(typed, NAMES), nearest);
-  });
-}
-
-test("suggest() returns the nearest name, and the first of several equally near", () => {
-  assert.equal(suggest("--json", ["--data", "--jsol", "--json"]), "--json");
-  assert.equal(suggest("bat", ["cat", "rat"]), "cat");
-});
-
-test("suggest() returns nothing without names", () => {
-  assert.equal(suggest("serve", []), undefined);
 });
 
 const digHelp = defineCommand({

@@ -24,7 +24,7 @@ test("serve --print-config shows every option, its value and its source, and sta
   assert.deepEqual([...shown.keys()], names);
   assert.deepEqual(shown.get("port"), ["9", "--port"]);
   assert.deepEqual(shown.get("log-level"), ["warn", "PLANT_STORE_LOG_LEVEL"]);
-  assert.deepEqual(shown.get("data"), [data, "STATE_DIRECTORY"]);
+  assert.deepEqual(shown.get("data"), [data, "default"]);
   assert.deepEqual(shown.get("host"), ["127.0.0.1", "default"]);
   assert.deepEqual(shown.get("tls-key"), ["-", "not set"]);
   // Which of the two is in force is not known before the server is where it will run.
