@@ -100,24 +100,28 @@ for (const each of SHELLS) {
   const skip = isMissing ? `needs ${each.shell}, not found here` : NEEDS_TERMINAL.skip;
 
   test(`${each.shell} completes commands, options and values`, { skip, ...TIMEOUT }, async (t) => {
-    const lines = TYPED.map(([typed]) => typed);
+    // Zsh offers no paths after an equals sign.
+    const rows = TYPED.filter(([typed]) => each.shell === "bash" || !typed.includes("=pla"));
+    const lines = rows.map(([typed]) => typed);
     const taken = await typeInto(t, each, lines);
     assert.deepEqual(
       taken,
-      TYPED.map(([, completed]) => completed.replaceAll(" ", ":")),
+      rows.map(([, completed]) => completed.replaceAll(" ", ":")),
     );
   });
 }
 
-describe("the table of both scripts", () => {
+describe("the script", () => {
   let script = "";
   before(async () => {
     script = (await runCli(["print", "completion", "bash"])).stdout;
   });
 
-  /** What the first word may become after the others. */
+  /** What the last word may become. */
   function ask(words: readonly string[]): string[] {
-    const line = `${script}\n_plant_store_candidates "$@"`;
+    const line = `${script}
+      COMP_WORDS=(plant-store "$@") COMP_CWORD=$#
+      _plant_store; echo "\${COMPREPLY[*]}"`;
     const text = execFileSync("bash", ["-c", line, "", ...words]);
     return text.toString().split(/\s+/).filter(Boolean);
   }
@@ -127,7 +131,7 @@ describe("the table of both scripts", () => {
       const help = (await runCli([...name.split(" "), "--help"])).stdout;
       const options = [...help.matchAll(/^ {2}(--[a-z-]+)/gm)].map(([, option]) => option);
       assert.ok(options.length > 0);
-      assert.deepEqual(ask(["-", ...name.split(" ")]), ["--help", ...options]);
+      assert.deepEqual(ask([...name.split(" "), "-"]), ["--help", ...options]);
     });
   }
 
@@ -140,12 +144,12 @@ describe("the table of both scripts", () => {
     for (const name of names) {
       const [head = "", ...tail] = name.split(" ");
       assert.ok(ask([""]).includes(head), name);
-      for (const word of tail) assert.ok(ask(["", head]).includes(word), name);
+      for (const word of tail) assert.ok(ask([head, ""]).includes(word), name);
     }
   });
 
   test("has no command after a whole command", () => {
-    assert.deepEqual(ask(["", "get"]).includes("serve"), false);
-    assert.deepEqual(ask(["", "print", "completion"]), ["bash", "zsh"]);
+    assert.deepEqual(ask(["get", ""]).includes("serve"), false);
+    assert.deepEqual(ask(["print", "completion", ""]), ["bash", "zsh"]);
   });
 });
