@@ -10,7 +10,7 @@ import http, { type IncomingMessage } from "node:http";
 import https from "node:https";
 import { urlToHttpOptions } from "node:url";
 import { type AdminAddress, formatAdminAddress, formatHostPort } from "../core/host-port.ts";
-import { defineCommand, flagOf, type OptionValues, type Setting, UsageError } from "./command.ts";
+import { defineCommand, type OptionValues } from "./command.ts";
 import { ADMIN, BASE_PATH, HOST, integer, PORT, TLS_CERT } from "./options.ts";
 import { printLines } from "./output.ts";
 
@@ -18,7 +18,7 @@ import { printLines } from "./output.ts";
 const ANSWER_BYTES_MAX = 4096;
 const MISSING_TOKEN = 40101;
 
-const SERVICE = {
+const OPTIONS = {
   url: {
     placeholder: "URL",
     help: "the server's base URL; if not given, made of the four options below",
@@ -29,10 +29,7 @@ const SERVICE = {
   port: { ...PORT, help: "the port the server listens on" },
   basePath: BASE_PATH,
   tlsCert: { ...TLS_CERT, help: "the server has a certificate: ask by https" },
-};
-const OPTIONS = {
-  ...SERVICE,
-  admin: { ...ADMIN, help: "ask the admin listener there whether the server is ready, instead" },
+  admin: { ...ADMIN, help: "without --url: ask the admin listener whether the server is ready" },
   timeoutMs: {
     ...integer("MS", "how long an answer may take", { min: 1, max: 600_000 }),
     defaultText: "2000",
@@ -44,26 +41,21 @@ export const health = defineCommand({
   summary: "ask a running server whether it answers; exit status 1 if not",
   options: OPTIONS,
   details: "Needs no token. Over https the certificate is not checked: nothing secret is sent.",
-  async run(_, options, settings) {
-    const { admin, timeoutMs } = options;
-    if (admin !== undefined && !isServiceMeant(settings)) {
-      await printLines([await askAdmin(admin, timeoutMs)]);
-      return 0;
-    }
-    const url = options.url ?? baseUrl(options);
-    const { status, members } = await ask(url, httpTarget(`${url}/plants`), timeoutMs);
-    if (status !== 401 || members.error !== MISSING_TOKEN) throw otherServer(url);
-    await printLines([`${url} answers`]);
-    return 0;
+  async run(_, options) {
+    const { url, admin, timeoutMs } = options;
+    const isAdminMeant = admin !== undefined && url === undefined;
+    const outcome = isAdminMeant
+      ? await askAdmin(admin, timeoutMs)
+      : await askService(url ?? baseUrl(options), timeoutMs);
+    await printLines([outcome]);
   },
 });
 
-/** Whether flags name the service; a variable may name the admin listener all the same. */
-function isServiceMeant(settings: readonly Setting[]): boolean {
-  const isFlag = (name: string) => settings.some(({ source }) => source === flagOf(name));
-  if (!isFlag("admin")) return Object.keys(SERVICE).some(isFlag);
-  if (!isFlag("url")) return false;
-  throw new UsageError("health: expected --url or --admin, got both");
+/** @throws Error if something else answers, or nothing. */
+async function askService(url: string, timeoutMs: number): Promise<string> {
+  const { status, members } = await ask(url, httpTarget(`${url}/plants`), timeoutMs);
+  if (status !== 401 || members.error !== MISSING_TOKEN) throw otherServer(url);
+  return `${url} answers`;
 }
 
 /** @throws Error with the state of the server, if it is not ready. */

@@ -104,18 +104,17 @@ describe("health reports in one line, and by its status, whether a store answers
     });
   }
 
-  test("a flag that names the service or the admin listener is preferred to a variable", async (t) => {
+  test("the URL is preferred to the admin listener, and that to the other options", async (t) => {
     const { folder, port, url } = await startService(t, { basePath: "/garden@home" });
     const nowhere = join(folder, "admin.sock");
     const service = { PLANT_STORE_BASE_PATH: "/garden@home", PLANT_STORE_PORT: String(port) };
     const admin = { PLANT_STORE_ADMIN: nowhere };
     const asked: readonly [args: string[], env: Record<string, string>, answers: boolean][] = [
       [["--url", url], admin, true],
-      [["--port", String(port)], { ...service, ...admin }, true],
+      [["--url", url, "--admin", nowhere], {}, true],
+      [[], service, true],
       [[], { ...service, ...admin }, false],
-      [["--timeout-ms=1000"], { ...service, ...admin }, false],
-      [["--admin", nowhere], { PLANT_STORE_URL: url }, false],
-      [["--admin", nowhere, "--port", String(port)], service, false],
+      [["--admin", nowhere], service, false],
     ];
     for (const [args, env, answers] of asked) {
       const end = await runCli(["health", ...args], { env });
@@ -123,10 +122,5 @@ describe("health reports in one line, and by its status, whether a store answers
       assert.deepEqual([end.status, end.stdout], said, args.join(" "));
       assert.equal(end.stderr.includes(nowhere), !answers, end.stderr);
     }
-  });
-
-  test("both the service and the admin listener by flags: 2", async () => {
-    const end = await runCli(["health", "--url=http://127.0.0.1:1", "--admin=./a.sock"]);
-    assert.deepEqual([end.status, end.stdout], [2, ""]);
   });
 });
