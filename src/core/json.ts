@@ -9,8 +9,6 @@
 import { PlantStoreError } from "./errors.ts";
 import { encodeJsonString } from "./text.ts";
 
-export type JsonKind = "object" | "array" | "string" | "number" | "true" | "false" | "null";
-
 /** Receives the literals of name and value of each member of the top-level object. */
 type MemberVisitor = (name: string, value: string) => void;
 
@@ -23,33 +21,19 @@ export function scanJson(text: string, onMember: MemberVisitor): string {
   return new Scanner(text).scanText(onMember);
 }
 
-/** The kind of a valid JSON value. */
-export function jsonKind(literal: string): JsonKind {
-  return KINDS[literal[0] ?? ""] ?? "number";
-}
-
-const KINDS: Readonly<Record<string, JsonKind>> = {
-  "{": "object",
-  "[": "array",
-  '"': "string",
-  t: "true",
-  f: "false",
-  n: "null",
-};
-
 const QUOTE = 0x22;
-const PLUS = 0x2b;
 const COMMA = 0x2c;
-const MINUS = 0x2d;
-const DOT = 0x2e;
-const ZERO = 0x30;
-const NINE = 0x39;
 const COLON = 0x3a;
 const OPEN_BRACKET = 0x5b;
 const BACKSLASH = 0x5c;
 const CLOSE_BRACKET = 0x5d;
 const OPEN_BRACE = 0x7b;
 const CLOSE_BRACE = 0x7d;
+
+/** The values that are no strings or containers (RFC 8259 sections 3 and 6). */
+const SCALAR = /true|false|null|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y;
+/** What may follow a backslash. */
+const ESCAPE = /["\\/bfnrt]|u[0-9a-fA-F]{4}/y;
 
 class Scanner {
   readonly #text: string;
@@ -136,24 +120,8 @@ class Scanner {
   }
 
   #scanScalar(): void {
-    const kind = jsonKind(this.#text.charAt(this.#at));
-    if (kind === "string") this.#scanString("a value");
-    else if (kind === "number") this.#scanNumber();
-    else {
-      for (const letter of kind) {
-        if (!this.#take(letter.charCodeAt(0))) this.#fail(`"${kind}"`);
-      }
-    }
-  }
-
-  #scanNumber(): void {
-    this.#take(MINUS);
-    if (!this.#take(ZERO) && !this.#takeDigits()) this.#fail("a value");
-    if (this.#take(DOT) && !this.#takeDigits()) this.#fail("a digit");
-    if (this.#take(0x65) || this.#take(0x45)) {
-      if (!this.#take(PLUS)) this.#take(MINUS);
-      if (!this.#takeDigits()) this.#fail("a digit");
-    }
+    if (this.#code() === QUOTE) this.#scanString("a value");
+    else this.#takeMatch(SCALAR, "a value");
   }
 
   #scanString(expected: string): void {
@@ -164,18 +132,7 @@ class Scanner {
       if (Number.isNaN(code)) this.#fail("the end of the string");
       this.#at++;
       if (code === QUOTE) return;
-      if (code === BACKSLASH) this.#scanEscape();
-    }
-  }
-
-  #scanEscape(): void {
-    const letter = this.#text[this.#at];
-    if (letter === undefined || !'"\\/bfnrtu'.includes(letter)) this.#fail("an escape of RFC 8259");
-    this.#at++;
-    if (letter !== "u") return;
-    for (let digit = 0; digit < 4; digit++) {
-      if (!/^[0-9a-f]$/i.test(this.#text[this.#at] ?? "")) this.#fail("a hexadecimal digit");
-      this.#at++;
+      if (code === BACKSLASH) this.#takeMatch(ESCAPE, "an escape of RFC 8259");
     }
   }
 
@@ -198,10 +155,10 @@ class Scanner {
     return true;
   }
 
-  #takeDigits(): boolean {
-    const start = this.#at;
-    while (this.#code() >= ZERO && this.#code() <= NINE) this.#at++;
-    return this.#at > start;
+  #takeMatch(pattern: RegExp, expected: string): void {
+    pattern.lastIndex = this.#at;
+    if (!pattern.test(this.#text)) this.#fail(expected);
+    this.#at = pattern.lastIndex;
   }
 
   #fail(expected: string): never {

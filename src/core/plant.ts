@@ -5,10 +5,10 @@
  * `encode` functions write back to the same plant. Names and tags are any JSON string and are never
  * trimmed or normalised; an id is an exact int64.
  */
-import { isAscii, isUtf8 } from "node:buffer";
+import { isUtf8 } from "node:buffer";
 import { PlantStoreError } from "./errors.ts";
 import { assertInt64, parseCanonicalInt64, parseInt64 } from "./int64.ts";
-import { jsonKind, scanJson } from "./json.ts";
+import { scanJson } from "./json.ts";
 import { cut, encodeJsonString } from "./text.ts";
 
 /** What the create operation answers (interface, section 2.1). */
@@ -31,19 +31,18 @@ export interface NewPlant extends Plant {
  * @internal
  */
 export function parseNewPlant(bytes: Buffer): NewPlant {
-  const isPlainAscii = isAscii(bytes);
-  if (!isPlainAscii && !isUtf8(bytes)) {
+  if (!isUtf8(bytes)) {
     throw new PlantStoreError("invalid_utf8", "expected text in UTF-8, got other bytes");
   }
-  const text = bytes.toString(isPlainAscii ? "latin1" : "utf8"); // latin1 is several times as fast
+  const text = bytes.toString();
   return parseCommon(text) ?? parseAny(text);
 }
 
-const SPACE = "[ \\t\\r\\n]{0,8}";
+const SPACE = "[ \\t\\r\\n]*";
 const COMMA = `${SPACE},${SPACE}`;
 const ID = `"id"${SPACE}:${SPACE}(-?[0-9]+)`;
 const TEXT = `${SPACE}:${SPACE}"([ !#-[\\]-\\uffff]*)"`;
-/** A plant as most clients write it: the id first or last, little white space, and no escapes. */
+/** A plant as most clients write it: the id first or last, and no escapes. */
 const COMMON_PLANT = new RegExp(
   `^\\{${SPACE}(?:${ID}${COMMA})?"name"${TEXT}(?:${COMMA}"tag"${TEXT})?(?:${COMMA}${ID})?${SPACE}\\}$`,
 );
@@ -121,11 +120,11 @@ function parseString(literal: string): string | undefined {
   return literal.startsWith('"') ? JSON.parse(literal) : undefined;
 }
 
+const CONTAINERS: Readonly<Record<string, string>> = { "{": "an object", "[": "an array" };
+
 function describeValue(literal: string): string {
-  const kind = jsonKind(literal);
-  if (kind === "object" || kind === "array") return `an ${kind}`;
-  if (kind === "string") return `the string ${encodeJsonString(cut(JSON.parse(literal)))}`;
-  return cut(literal);
+  if (literal.startsWith('"')) return `the string ${encodeJsonString(cut(JSON.parse(literal)))}`;
+  return CONTAINERS[literal.charAt(0)] ?? cut(literal);
 }
 
 /**

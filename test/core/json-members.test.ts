@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { PlantStoreError } from "../../src/core/errors.ts";
-import { type JsonKind, jsonKind, scanJson } from "../../src/core/json.ts";
+import { scanJson } from "../../src/core/json.ts";
 
 test("scanJson() reports each top-level member, in order, with its name and value as they are written", () => {
   const space = fc.stringMatching(/^[ \t\n\r]{0,3}$/);
@@ -37,22 +37,12 @@ test("scanJson() reports no member of an array or of a nested object", () => {
   assert.deepEqual(seen, [['"a"', '{"id":1,"b":[{"id":2}]}']]);
 });
 
-const KINDS: readonly [text: string, kind: JsonKind][] = [
-  ['{"a":[]}', "object"],
-  ["[{}]", "array"],
-  ['"true"', "string"],
-  ["0", "number"],
-  ["-1.5e3", "number"],
-  ["true", "true"],
-  ["false", "false"],
-  ["null", "null"],
-];
-
-for (const [text, kind] of KINDS) {
-  test(`scanJson() returns ${text} without the space around it, and jsonKind() its kind`, () => {
-    const value = scanJson(` \n${text}\t`, () => {});
-    assert.equal(value, text);
-    assert.equal(jsonKind(value), kind);
+for (const text of ['{"a":[]}', "[{}]", '"true"', "0", "-1.5e3", "true", "false", "null"]) {
+  test(`scanJson() returns ${text} without the space around it`, () => {
+    assert.equal(
+      scanJson(` \n${text}\t`, () => {}),
+      text,
+    );
   });
 }
 
@@ -61,8 +51,8 @@ const FAULT_BYTES: readonly [text: string, byte: number][] = [
   ["", 1],
   ["  x", 3],
   ['{"é":1,}', 9],
-  ['{"a":1e}', 8],
-  ['["\u{1f33f}", tru]', 13],
+  ['{"a":1e}', 7],
+  ['["\u{1f33f}", tru]', 10],
   ["[1] [2]", 5],
   ['{"a":"b', 8],
 ];
