@@ -75,28 +75,23 @@ export function readNumber(options: Numbers, name: DefaultedName): number {
 
 /** @throws TypeError or RangeError like `readNumber`. @internal */
 export function assertNumber(name: NumberOptionName, value: number): void {
-  const { min, max } = NUMBER_OPTIONS[name];
+  assertWhole(name, value, NUMBER_OPTIONS[name]);
+}
+
+/** @throws TypeError unless it is absent or a number; RangeError if no file can have it. @internal */
+export function assertDescriptor(name: string, value: number | undefined): void {
+  if (value !== undefined) assertWhole(name, value, { min: 0, max: 2 ** 31 - 1 });
+}
+
+function assertWhole(name: string, value: number, { min, max }: NumberOption): void {
   if (typeof value !== "number") throw typeFault(name, "a number", value);
   if (Number.isInteger(value) && value >= min && value <= max) return;
   throw new RangeError(`${name}: expected a whole number from ${min} to ${max}, got ${value}`);
 }
 
-/** @throws TypeError unless it is absent or a number; RangeError if no file can have it. @internal */
-export function assertDescriptor(name: string, value: number | undefined): void {
-  if (value === undefined) return;
-  if (typeof value !== "number") throw typeFault(name, "a number", value);
-  if (Number.isInteger(value) && value >= 0) return;
-  throw new RangeError(`${name}: expected the number of an open file, got ${value}`);
-}
-
-/** @throws TypeError unless it is a string. @internal */
-export function assertString(name: string, value: string): void {
-  if (typeof value !== "string") throw typeFault(name, "a string", value);
-}
-
 /** @throws TypeError unless it is a string; RangeError if it is empty. @internal */
 export function assertText(name: string, value: string): void {
-  assertString(name, value);
+  if (typeof value !== "string") throw typeFault(name, "a string", value);
   if (value === "") throw new RangeError(`${name}: expected some text, got an empty string`);
 }
 
@@ -110,13 +105,6 @@ export function assertSocketPath(name: string, value: string): void {
   throw new RangeError(
     `${name}: expected the path of a socket, at most ${SOCKET_PATH_BYTES_MAX} bytes, got "${value}"`,
   );
-}
-
-/** @throws TypeError unless it is absent or a function. @internal */
-export function assertFunction(name: string, value: unknown): void {
-  if (value !== undefined && typeof value !== "function") {
-    throw typeFault(name, "a function", value);
-  }
 }
 
 /** @throws TypeError unless it has all methods, and each optional one if present. @internal */
@@ -139,7 +127,7 @@ export function assertMethods(
  * @internal
  */
 export function normalizeBasePath(basePath: string): string {
-  assertString("basePath", basePath);
+  if (typeof basePath !== "string") throw typeFault("basePath", "a string", basePath);
   const path = basePath.replace(/\/$/, "");
   if (path !== "" && !/^(?:\/[A-Za-z0-9._~!$&'()*+,;=:@%-]+)+$/.test(path)) {
     throw new RangeError(`basePath: expected a path like /garden, got "${basePath}"`);

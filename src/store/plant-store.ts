@@ -10,7 +10,7 @@ import { type CreateMessage, creates } from "../core/channels.ts";
 import { CreatesInFlight } from "../core/creates-in-flight.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { assertInt64 } from "../core/int64.ts";
-import { assertFunction, assertText, readNumber } from "../core/options.ts";
+import { assertMethods, assertText, readNumber } from "../core/options.ts";
 import { encodeNewPlant, type NewPlant, validateNewPlant } from "../core/plant.ts";
 import type { CreateOutcome, ListOptions, PlantService, StoreStatus } from "../core/services.ts";
 import { Checkpointer } from "../log/checkpoint.ts";
@@ -83,7 +83,7 @@ export class PlantStore implements PlantService {
     assertText("directory", directory);
     const { command = "library", onProgress } = options;
     assertText("command", command);
-    assertFunction("onProgress", onProgress);
+    assertMethods("options", options, [], ["onProgress"]);
     const limits: Limits = {
       batchBytesMax: readNumber(options, "batchBytesMax"),
       queueBytesMax: readNumber(options, "queueBytesMax"),

@@ -2,10 +2,8 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import {
-  assertFunction,
   assertMethods,
   assertNumber,
-  assertString,
   assertText,
   NUMBER_OPTIONS,
   type NumberOption,
@@ -57,7 +55,6 @@ for (const name of NAMES.filter((name) => !NOT_IN_TABLE.includes(name))) {
 test("an option that is a text must be a string, and not an empty one", () => {
   assertText("host", "::1");
   assert.throws(() => assertText("host", ""), { name: "RangeError", message: namedBy("host") });
-  assertString("basePath", "");
   for (const value of [7, null, undefined, ["a"]]) {
     const wrong = value as unknown as string;
     assert.throws(() => assertText("host", wrong), {
@@ -67,10 +64,12 @@ test("an option that is a text must be a string, and not an empty one", () => {
   }
 });
 
-test("an option that is a function may be absent, and an object must have its methods", () => {
-  assertFunction("onProgress", undefined);
-  assertFunction("onProgress", () => {});
-  assert.throws(() => assertFunction("onProgress", "no"), { message: namedBy("onProgress") });
+test("an object must have its methods, and an optional one may be absent", () => {
+  assertMethods("options", {}, [], ["onProgress"]);
+  assertMethods("options", { onProgress: () => {} }, [], ["onProgress"]);
+  assert.throws(() => assertMethods("options", { onProgress: "no" }, [], ["onProgress"]), {
+    message: /onProgress\(\)/,
+  });
   const [create, get] = [() => {}, () => {}];
   assertMethods("plants", { create, get }, ["create", "get"]);
   const LACKING: readonly [value: unknown, method: string][] = [
