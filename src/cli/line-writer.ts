@@ -15,8 +15,6 @@ const WAITING_BYTES_MAX = 1024 * 1024;
 const INTERVAL_MS = 10;
 /** Lines are made many at a time, which the caches of a processor reward (see docs/speed.md). */
 const EVENTS_MAX = 256;
-/** How long a writer leaves a file alone that could not be written, such as on a full disk. */
-const FAULT_PAUSE_MS = 1000;
 /** How long the end of the process waits for a slow reader. */
 const END_MS = 1000;
 
@@ -46,8 +44,6 @@ export class LineWriter<Event> {
   #isScheduled = false;
   /** Whether a thread is writing the rest. */
   #isWriting = false;
-  /** No thread writes before this time (`performance.now()`). */
-  #pauseUntil = 0;
 
   /**
    * @param fd a file, or a descriptor that does not block (see `openStandardError`).
@@ -121,12 +117,11 @@ export class LineWriter<Event> {
   }
 
   #flushFile(): void {
-    if (this.#isWriting || performance.now() < this.#pauseUntil || !this.#takeLines()) return;
+    if (this.#isWriting || !this.#takeLines()) return;
     this.#isWriting = true;
     write(this.#fd, this.#rest, (error, bytes) => {
       this.#isWriting = false;
-      if (error === null) this.#rest = this.#rest.subarray(bytes);
-      else this.#pauseUntil = performance.now() + FAULT_PAUSE_MS;
+      if (error === null) this.#rest = this.#rest.subarray(bytes); // else, as on a full disk, again
     });
   }
 

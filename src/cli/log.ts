@@ -33,7 +33,7 @@ export function startLog(given: LogFormat | undefined, level: Level): void {
     reportTo((notice) => notice.level === "error" && printNotice(notice));
     return;
   }
-  const make = format === "json" ? jsonFormat : textFormat(wantsColours(process.env, isTerminal));
+  const make = format === "json" ? jsonFormat : textFormat;
   const writer = new LineWriter<LogEvent>(openStandardError(), orFault(make), (lines) => {
     const message = `dropped ${count(lines, "line")} of this log: there was no room for them`;
     return { level: "warn", event: "log-dropped", message, fields: { lines } };
@@ -72,13 +72,9 @@ function reportProcessFaults(): void {
   });
 }
 
-/** Names what was thrown, without its stack. Never throws, whatever it is. */
+/** Names what was thrown, without its stack. */
 export function nameFault(fault: unknown): string {
-  try {
-    return fault instanceof Error ? `${fault.name}: ${fault.message}` : String(fault);
-  } catch {
-    return "something that cannot be named";
-  }
+  return fault instanceof Error ? `${fault.name}: ${fault.message}` : String(fault);
 }
 
 /**
@@ -98,13 +94,6 @@ export function openStandardError(): number {
     // Another system, another user's pipe, or a pipe without a reader: it works, and may block.
     return fd;
   }
-}
-
-/** Whether colours are wanted (no-color.org, force-color.org) and can be shown. */
-export function wantsColours(env: NodeJS.ProcessEnv, isTerminal: boolean): boolean {
-  const { FORCE_COLOR: forced, NO_COLOR: refused, TERM: terminal } = env;
-  if (forced) return forced !== "0" && forced !== "false";
-  return isTerminal && !refused && terminal !== "dumb";
 }
 
 export type Format = FormatOf<LogEvent>;
@@ -154,30 +143,34 @@ function encodeText(text: string | undefined): string {
 
 type Colour = "red" | "yellow" | "green" | "gray";
 
-export function textFormat(hasColours: boolean): Format {
-  const paint = (colour: Colour, text: string) =>
-    hasColours ? styleText(colour, text, { validateStream: false }) : text;
-  const show = (text: string) => escapeControls(hideTokens(text));
-  const labels = {
-    error: `${paint("red", "error:")} `,
-    warn: `${paint("yellow", "warning:")} `,
-    info: "",
-  };
-  const showNotice = ({ level, message }: Notice) => labels[level] + show(message);
-  const showRequest = (request: RequestMessage) => {
-    const { method, path, status, error, cut, durationMs, requestId, token } = request;
-    const { bodyBytes, sentBytes = bodyBytes } = request;
-    const what = show(`${method ?? "-"} ${path ?? "-"}`);
-    const more = cut ? " cut" : error ? ` ${error}` : "";
-    const outcome = paint(cut ? "yellow" : colourOf(status), `${status}${more}`);
-    const took = durationMs === undefined ? "-" : `${durationMs.toFixed(1)} ms`;
-    const rest = show(`${took} ${sentBytes} B ${token ?? "-"} ${requestId}`);
-    return `${what} ${outcome} ${paint("gray", rest)}`;
-  };
-  return (event, time) => {
-    const clock = paint("gray", new Date(time).toTimeString().slice(0, 8));
-    return `${clock} ${"level" in event ? showNotice(event) : showRequest(event)}`;
-  };
+/** Coloured if Node finds that standard error shows colours, and the environment wants them. */
+function paint(colour: Colour, text: string): string {
+  return styleText(colour, text, { stream: process.stderr });
+}
+
+export const textFormat: Format = (event, time) => {
+  const clock = paint("gray", new Date(time).toTimeString().slice(0, 8));
+  return `${clock} ${"level" in event ? noticeInText(event) : requestInText(event)}`;
+};
+
+function noticeInText({ level, message }: Notice): string {
+  const labels = { error: paint("red", "error:"), warn: paint("yellow", "warning:"), info: "" };
+  return `${labels[level]} ${showText(message)}`.trimStart();
+}
+
+function requestInText(request: RequestMessage): string {
+  const { method, path, status, error, cut, durationMs, requestId, token } = request;
+  const { bodyBytes, sentBytes = bodyBytes } = request;
+  const what = showText(`${method ?? "-"} ${path ?? "-"}`);
+  const more = cut ? " cut" : error ? ` ${error}` : "";
+  const outcome = paint(cut ? "yellow" : colourOf(status), `${status}${more}`);
+  const took = durationMs === undefined ? "-" : `${durationMs.toFixed(1)} ms`;
+  const rest = showText(`${took} ${sentBytes} B ${token ?? "-"} ${requestId}`);
+  return `${what} ${outcome} ${paint("gray", rest)}`;
+}
+
+function showText(text: string): string {
+  return escapeControls(hideTokens(text));
 }
 
 function colourOf(status: number): Colour {

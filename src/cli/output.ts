@@ -182,15 +182,13 @@ export async function withProgress<T>(
   what: string,
   work: (show: (bytes: number, total: number | undefined) => void) => Promise<T>,
 ): Promise<T> {
-  const startedAt = performance.now();
   try {
     return await work((bytes, total) => {
       const now = performance.now();
       if (!process.stderr.isTTY || now - progressChangedAt < REDRAW_MS) return;
       progressChangedAt = now;
       isProgressShown = true;
-      const line = describeProgress(what, bytes, total, (now - startedAt) / 1000);
-      process.stderr.write(`\r\u001b[K${line}`);
+      process.stderr.write(`\r\u001b[K${what}: ${describeProgress(bytes, total)}`);
     });
   } finally {
     clearProgress();
@@ -203,22 +201,9 @@ function clearProgress(): void {
   progressChangedAt = performance.now();
 }
 
-/** `importing: 42 % of 120.0 MB, 31.0 MB/s, 3 s left`. */
-export function describeProgress(
-  what: string,
-  bytes: number,
-  total: number | undefined,
-  seconds: number,
-): string {
-  const perSecond = bytes / Math.max(seconds, 0.001);
-  const rate = `${megabytes(perSecond)}/s`;
-  if (total === undefined) return `${what}: ${megabytes(bytes)}, ${rate}`;
-  const left = Math.ceil(Math.max(total - bytes, 0) / Math.max(perSecond, 1));
-  return `${what}: ${describeShare(bytes, total)}, ${rate}, ${left} s left`;
-}
-
-/** `42 % of 120.0 MB`; at most 100 %: a file may grow while it is read. */
-export function describeShare(bytes: number, total: number): string {
+/** `42 % of 120.0 MB`, at most 100 %, as a file may grow while it is read; without a total `50.4 MB`. */
+export function describeProgress(bytes: number, total: number | undefined): string {
+  if (total === undefined) return megabytes(bytes);
   const share = total === 0 ? 1 : Math.min(bytes / total, 1);
   return `${Math.floor(share * 100)} % of ${megabytes(total)}`;
 }

@@ -31,7 +31,7 @@ import { defineCommand, type ExitStatus, VERSION } from "./command.ts";
 import { enterFolder } from "./data-folder.ts";
 import { bindAsRoot, describeListenError, readTlsFiles } from "./endpoint.ts";
 import { startLog } from "./log.ts";
-import { announce, count, describeShare, printLines, report, withProgress } from "./output.ts";
+import { announce, count, describeProgress, printLines, report, withProgress } from "./output.ts";
 import { checkMatch, describeConfig, SERVE_OPTIONS, type ServeOptions } from "./serve-options.ts";
 import { onReloadSignal, stopSignal, takeHeldSocket } from "./supervisor.ts";
 
@@ -224,7 +224,7 @@ export class ServeStatus implements Status {
     this.#reportAt ??= now + LONG_START_MS;
     if (now < this.#reportAt) return;
     this.#reportAt = Number.POSITIVE_INFINITY;
-    const message = `reading the log: ${describeShare(bytes, total)} so far`;
+    const message = `reading the log: ${describeProgress(bytes, total)} so far`;
     report({ level: "info", event: "starting", message, fields: { bytes, total } });
   }
 
