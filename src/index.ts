@@ -1,7 +1,6 @@
 /**
- * The plant store as a library: everything the command line does, for
- * programs. Importing it does nothing: no global, no timer, no signal handler,
- * no output. What stands here keeps its meaning through a major version.
+ * The plant store as a library. Importing it has no effect: no global, timer, signal handler or
+ * output. These exports keep their meaning through a major version.
  */
 /// <reference types="node" preserve="true" />
 export { parseAdminAddress } from "./admin/address.ts";

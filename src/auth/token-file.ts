@@ -32,9 +32,9 @@ export interface NewToken {
    */
   readonly name: string;
   /** Default: `write` alone. */
-  readonly scopes?: readonly Scope[];
+  readonly scopes?: readonly Scope[] | undefined;
   /** Milliseconds since 1970, UTC. Default: never. */
-  readonly expiresAt?: number;
+  readonly expiresAt?: number | undefined;
 }
 
 /**

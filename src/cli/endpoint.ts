@@ -39,22 +39,20 @@ export function describeListenError(
   const isPath = address !== undefined && "socketPath" in address;
   const noAddress = `this machine has no such address; see ${option === "--port" ? "--host" : option}`;
   const noSocket = "it is no listening socket";
-  const reasons = new Map([
-    ["EADDRINUSE", `another program does; choose another ${option}, or stop it`],
-    ["EACCES", `permission denied; choose a port from 1024 up in ${option}`],
-    ["EADDRNOTAVAIL", noAddress],
-    ["ENOTFOUND", noAddress],
-    ["EAI_AGAIN", noAddress],
-    ["EBADF", noSocket],
-    ["EINVAL", noSocket],
-    ["ENOTSOCK", noSocket],
-  ]);
-  if (isPath) {
-    reasons.set("EADDRINUSE", `another program does, or it is no socket; choose another ${option}`);
+  const reasons: Readonly<Record<string, string>> = {
+    EADDRINUSE: `it is in use; choose another ${option}`,
     // libuv reports a missing folder so, too.
-    reasons.set("EACCES", `its folder is missing or closed to this user; see ${option}`);
-  }
-  const reason = reasons.get((error as NodeJS.ErrnoException).code ?? "");
+    EACCES: isPath
+      ? `its folder is missing or closed to this user; see ${option}`
+      : `permission denied; choose a port from 1024 up in ${option}`,
+    EADDRNOTAVAIL: noAddress,
+    ENOTFOUND: noAddress,
+    EAI_AGAIN: noAddress,
+    EBADF: noSocket,
+    EINVAL: noSocket,
+    ENOTSOCK: noSocket,
+  };
+  const reason = reasons[(error as NodeJS.ErrnoException).code ?? ""];
   if (reason === undefined) return error as Error;
   return new Error(`Cannot listen on ${describeAddress(address)}: ${reason}`);
 }

@@ -155,21 +155,13 @@ async function startAdmin(
   });
 }
 
-type Parts = Pick<Given<ServerOptions>, "plants" | "tokens" | "fd" | "bound" | "tls">;
+type Parts = Pick<ServerOptions, "plants" | "tokens" | "fd" | "bound" | "tls">;
 
 async function startServer(options: ServeOptions, parts: Parts): Promise<PlantServer> {
   const { host, port, corsOrigin: corsOrigins } = options;
-  const all = given<ServerOptions>({ ...options, corsOrigins, ...parts });
-  return PlantServer.start(all).catch((error) => {
+  return PlantServer.start({ ...options, corsOrigins, ...parts }).catch((error) => {
     throw describeListenError(error, "--port", parts.fd === undefined ? { host, port } : undefined);
   });
-}
-
-type Given<T> = { [Name in keyof T]: T[Name] | undefined };
-
-/** Without the members that are undefined, as exact optional properties want it. */
-function given<T extends object>(values: Given<T>): T {
-  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as T;
 }
 
 function reportListening(server: { url: string; admin: string | undefined; plants: number }): void {

@@ -28,8 +28,7 @@ export const tokenCreate = defineCommand({
         `token create: expected a NAME of 1 to 64 letters, digits and ._@-, got "${name}"`,
       );
     }
-    const expiry = expires === undefined ? {} : { expiresAt: expires };
-    await printLines([await createToken(data, { name, scopes: scope, ...expiry })]);
+    await printLines([await createToken(data, { name, scopes: scope, expiresAt: expires })]);
   },
 });
 

@@ -18,20 +18,20 @@ import {
 
 export interface ListenOptions {
   /** Default: 127.0.0.1. */
-  readonly host?: string;
+  readonly host?: string | undefined;
   /** Default: 8080; 0 picks a free one. */
-  readonly port?: number;
+  readonly port?: number | undefined;
   /**
    * The descriptor of a listening socket that this process inherited, as by systemd's socket
    * activation (sd_listen_fds(3): the first is 3); `host` and `port` are ignored then. Connections
    * that this server did not accept wait in the socket for the next process: a restart refuses none.
    */
-  readonly fd?: number;
+  readonly fd?: number | undefined;
   /**
    * A handle of Node's that is bound and does not listen yet; `host` and `port` are ignored then.
    * @internal
    */
-  readonly bound?: object;
+  readonly bound?: object | undefined;
 }
 
 /**

@@ -32,29 +32,29 @@ export interface ListenerOptions {
   /** The check of bearer tokens; the caller closes it. */
   readonly tokens: TokenVerifier;
   /** The path before `/plants`, such as `/garden`. Default: empty. */
-  readonly basePath?: string;
+  readonly basePath?: string | undefined;
   /** A longer body is answered 413. Default: 1 MiB. */
-  readonly bodyBytesMax?: number;
+  readonly bodyBytesMax?: number | undefined;
   /**
    * Bytes of bodies held at once, counted until their requests are answered; beyond it 503.
    * Default: 64 MiB.
    */
-  readonly pendingBytesMax?: number;
+  readonly pendingBytesMax?: number | undefined;
   /**
    * Creates under way at once; beyond it 503. Each holds about 8 KiB besides its body; one with a
    * longer head counts as up to four. Default: 16,384.
    */
-  readonly pendingRequestsMax?: number;
+  readonly pendingRequestsMax?: number | undefined;
   /**
    * Bytes that answers to reads, including streams, hold together until they are sent; beyond it 503,
    * unless the answer is the only one. Default: 32 MiB.
    */
-  readonly readBytesMax?: number;
+  readonly readBytesMax?: number | undefined;
   /**
    * The origins whose pages may use the service from a browser, such as `https://app.example`, or
    * `*` for any. Default: none.
    */
-  readonly corsOrigins?: readonly string[];
+  readonly corsOrigins?: readonly string[] | undefined;
 }
 
 /**

@@ -18,30 +18,30 @@ import { createTlsServer, replaceCertificate, type TlsOptions, watchHandshakes }
 
 export interface ServerOptions extends ListenerOptions, ListenOptions {
   /** Serve HTTPS, TLS 1.2 or later, with this certificate. Default: plain HTTP. */
-  readonly tls?: TlsOptions;
+  readonly tls?: TlsOptions | undefined;
   /** Request line and headers together; beyond it 431. Default: 16 KiB. */
-  readonly headerBytesMax?: number;
+  readonly headerBytesMax?: number | undefined;
   /** To receive all headers; beyond it 408. Default: 10,000; never more than `requestTimeoutMs`. */
-  readonly headerTimeoutMs?: number;
+  readonly headerTimeoutMs?: number | undefined;
   /** To receive a whole request; beyond it 408. Default: 30,000. */
-  readonly requestTimeoutMs?: number;
+  readonly requestTimeoutMs?: number | undefined;
   /**
    * An idle connection is closed after this, another second, and up to two looks (see
    * `connectionCheckIntervalMs`). Default: 75,000, so that a load balancer, after 60 s, closes first.
    */
-  readonly keepAliveTimeoutMs?: number;
+  readonly keepAliveTimeoutMs?: number | undefined;
   /**
    * A connection on which nothing moves while an answer is due is cut after this, and up to two
    * looks: the client does not read, or the disk takes longer. Default: 120,000.
    */
-  readonly stallTimeoutMs?: number;
+  readonly stallTimeoutMs?: number | undefined;
   /**
    * Connections that are open at once; further ones are closed. Default: the smaller of what the
    * limit of open files leaves, and of what half of the heap holds at 48 KiB each.
    */
-  readonly connectionsMax?: number;
+  readonly connectionsMax?: number | undefined;
   /** How often the server looks for slow requests and still connections. Default: 1,000. */
-  readonly connectionCheckIntervalMs?: number;
+  readonly connectionCheckIntervalMs?: number | undefined;
 }
 
 export class PlantServer {
