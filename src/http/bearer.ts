@@ -47,7 +47,8 @@ export class Authenticator {
         this.#accepted.set(req.socket, { header, verified });
       return verified;
     };
-    return isThenable(verdict) ? Promise.resolve(verdict).then(accept) : accept(verdict);
+    // Also a promise of another realm or library.
+    return verdict && "then" in verdict ? Promise.resolve(verdict).then(accept) : accept(verdict);
   }
 
   /** @throws PlantStoreError `invalid_token` if the token was revoked or expired meanwhile. */
@@ -68,11 +69,6 @@ function requireGood(verified: Verdict): VerifiedToken {
   // Token checks written in JavaScript often return null.
   if (verified !== undefined && verified !== null) return verified;
   throw invalidToken("one that is unknown, expired or revoked");
-}
-
-/** Also for promises of another realm or library. */
-function isThenable<T>(value: T | PromiseLike<T>): value is PromiseLike<T> {
-  return typeof (value as Partial<PromiseLike<T>> | null | undefined)?.then === "function";
 }
 
 export function insufficientScope({ scopes }: VerifiedToken, scope: Scope): PlantStoreError {
