@@ -18,7 +18,7 @@ type MemberVisitor = (name: string, value: string) => void;
  * @throws PlantStoreError `invalid_json`; the message names the byte of the first fault, from 1.
  */
 export function scanJson(text: string, onMember: MemberVisitor): string {
-  return new Scanner(text).scanText(onMember);
+  return new Scanner(text, onMember).scan();
 }
 
 const QUOTE = 0x22;
@@ -37,47 +37,37 @@ const ESCAPE = /["\\/bfnrt]|u[0-9a-fA-F]{4}/y;
 
 class Scanner {
   readonly #text: string;
+  readonly #onMember: MemberVisitor;
   #at = 0;
+  /** The bracket that ends each open container. */
+  readonly #closers: number[] = [];
+  /** Of the member of the top-level object that is being read. */
+  #name = "";
+  #valueStart = 0;
 
-  constructor(text: string) {
+  constructor(text: string, onMember: MemberVisitor) {
     this.#text = text;
+    this.#onMember = onMember;
   }
 
-  scanText(onMember: MemberVisitor): string {
+  scan(): string {
     this.#skipSpace();
     const start = this.#at;
-    if (this.#take(OPEN_BRACE)) this.#scanTopMembers(onMember);
-    else this.#scanValue();
+    do {
+      if (!this.#openContainer()) this.#closeContainers();
+    } while (this.#closers.length > 0);
     const value = this.#text.slice(start, this.#at);
     this.#skipSpace();
     if (this.#at < this.#text.length) this.#fail("the end of the text");
     return value;
   }
 
-  #scanTopMembers(onMember: MemberVisitor): void {
-    this.#skipSpace();
-    if (this.#take(CLOSE_BRACE)) return;
-    do {
-      this.#skipSpace();
-      const name = this.#scanName();
-      const start = this.#at;
-      this.#scanValue();
-      onMember(name, this.#text.slice(start, this.#at));
-      this.#skipSpace();
-    } while (this.#take(COMMA));
-    if (!this.#take(CLOSE_BRACE)) this.#fail('"," or "}"');
-  }
-
-  /** One value of any depth. `closers` holds the bracket that ends each open container. */
-  #scanValue(): void {
-    const closers: number[] = [];
-    do {
-      if (!this.#openContainer(closers)) this.#closeContainers(closers);
-    } while (closers.length > 0);
+  #isTopLevel(): boolean {
+    return this.#closers.length === 1 && this.#closers[0] === CLOSE_BRACE;
   }
 
   /** Reads up to the first value in a container (true), or a scalar or an empty container (false). */
-  #openContainer(closers: number[]): boolean {
+  #openContainer(): boolean {
     const code = this.#code();
     if (code !== OPEN_BRACE && code !== OPEN_BRACKET) {
       this.#scanScalar();
@@ -87,16 +77,19 @@ class Scanner {
     this.#at++;
     this.#skipSpace();
     if (this.#take(closer)) return false;
-    closers.push(closer);
+    this.#closers.push(closer);
     if (closer === CLOSE_BRACE) this.#scanName();
     return true;
   }
 
   /** After a value: reads the brackets that close here, and up to the next value if one follows. */
-  #closeContainers(closers: number[]): void {
+  #closeContainers(): void {
     for (;;) {
-      const closer = closers.at(-1);
+      const closer = this.#closers.at(-1);
       if (closer === undefined) return;
+      if (this.#isTopLevel()) {
+        this.#onMember(this.#name, this.#text.slice(this.#valueStart, this.#at));
+      }
       this.#skipSpace();
       if (this.#take(COMMA)) {
         this.#skipSpace();
@@ -104,19 +97,21 @@ class Scanner {
         return;
       }
       if (!this.#take(closer)) this.#fail(`"," or "${String.fromCharCode(closer)}"`);
-      closers.pop();
+      this.#closers.pop();
     }
   }
 
-  /** Reads a member name, its colon, and up to the value; returns the name's literal. */
-  #scanName(): string {
+  /** Reads a member name, its colon, and up to the value. */
+  #scanName(): void {
     const start = this.#at;
     this.#scanString("a member name");
-    const name = this.#text.slice(start, this.#at);
+    const end = this.#at;
     this.#skipSpace();
     if (!this.#take(COLON)) this.#fail('":"');
     this.#skipSpace();
-    return name;
+    if (!this.#isTopLevel()) return;
+    this.#name = this.#text.slice(start, end);
+    this.#valueStart = this.#at;
   }
 
   #scanScalar(): void {
