@@ -3,16 +3,12 @@ import type { AdminAddress } from "../core/host-port.ts";
 import {
   assertOrigins,
   DEFAULT_HOST,
+  type DefaultedName,
   NUMBER_OPTIONS,
-  type NumberOption,
-  type NumberOptionName,
   normalizeBasePath,
 } from "../core/options.ts";
 import { parseAdminAddress } from "../index.ts";
 import type { Option } from "./command.ts";
-
-/** What applies without `connectionsMax`, the one number that has no default. */
-const PROCESS_DEFAULT = "as many as open files and half of the heap allow";
 
 export const DATA = {
   ...textOption("DIR", "the data directory"),
@@ -25,7 +21,10 @@ export const HOST = {
   defaultText: DEFAULT_HOST,
 };
 
-export const { port: PORT } = numbers({ port: "the port to listen on; 0 selects a free one" });
+export const PORT = {
+  ...integer("PORT", "the port to listen on; 0 selects a free one", NUMBER_OPTIONS.port),
+  defaultText: `${NUMBER_OPTIONS.port.default}`,
+};
 
 export const BASE_PATH: Option<string> = {
   placeholder: "/PATH",
@@ -99,30 +98,15 @@ export function integer(
   return { placeholder, help, expected: `a whole number from ${min} to ${max}`, parse };
 }
 
-type Numbers<Name extends NumberOptionName> = {
-  readonly [Each in Name]: (typeof NUMBER_OPTIONS)[Each] extends { readonly default: number }
-    ? Option<number> & { readonly defaultText: string }
-    : Option<number>;
-};
-
 /** Options of the library under their names there, with its defaults and bounds; takes their help. */
-export function numbers<Name extends NumberOptionName>(
+export function numbers<Name extends DefaultedName>(
   helps: Readonly<Record<Name, string>>,
-): Numbers<Name> {
+): Readonly<Record<Name, Option<number> & { readonly defaultText: string }>> {
   const options = Object.entries<string>(helps).map(([name, help]) => {
-    const bounds: NumberOption = NUMBER_OPTIONS[name as Name];
-    const { default: byDefault } = bounds;
-    const fallback =
-      byDefault === undefined ? { unset: PROCESS_DEFAULT } : { defaultText: `${byDefault}` };
-    return [name, { ...integer(placeholderOf(name), help, bounds), ...fallback }];
+    const bounds = NUMBER_OPTIONS[name as Name];
+    return [name, { ...integer("N", help, bounds), defaultText: `${bounds.default}` }];
   });
   return Object.fromEntries(options);
-}
-
-function placeholderOf(name: string): string {
-  if (name.endsWith("BytesMax")) return "BYTES";
-  if (name.endsWith("Ms")) return "MS";
-  return name.endsWith("Max") ? "COUNT" : "PORT";
 }
 
 const UNIT_MS = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 7 * 86_400_000 };

@@ -1,4 +1,5 @@
 /** The options of `serve`, the rules between them, and the table that shows them. */
+import { NUMBER_OPTIONS } from "../core/options.ts";
 import { flagOf, type OptionValues, type Setting, UsageError } from "./command.ts";
 import { LOG_FORMATS } from "./log.ts";
 import {
@@ -7,6 +8,7 @@ import {
   CORS_ORIGIN,
   DATA,
   HOST,
+  integer,
   numbers,
   oneOf,
   PORT,
@@ -35,6 +37,10 @@ export const SERVE_OPTIONS = {
   },
   printConfig: switchOption("print every option with its value and source, and exit"),
   corsOrigin: CORS_ORIGIN,
+  connectionsMax: {
+    ...integer("N", "connections open at once; more are closed", NUMBER_OPTIONS.connectionsMax),
+    unset: "as many as open files and half of the heap allow",
+  },
   ...numbers({
     bodyBytesMax: "the longest body; beyond it 413",
     headerBytesMax: "request line and headers together; beyond it 431",
@@ -43,7 +49,6 @@ export const SERVE_OPTIONS = {
     keepAliveTimeoutMs: "how long an idle connection is kept",
     stallTimeoutMs: "after how long a connection without progress is closed",
     connectionCheckIntervalMs: "how often slow and stalled connections are looked for",
-    connectionsMax: "connections open at once; further ones are closed",
     pendingBytesMax: "bodies in flight, and records that wait for the disk; beyond it 503",
     pendingRequestsMax: "requests in flight together; beyond it 503",
     readBytesMax: "answers to reads that wait to be sent, together; beyond it 503",
@@ -68,14 +73,8 @@ export function checkMatch({ bodyBytesMax, pendingBytesMax, tlsCert, tlsKey }: S
   }
 }
 
-/** Every option, the value that applies and its source, as a table. */
-export function describeConfig(options: ServeOptions, settings: readonly Setting[]): string[] {
+/** Every option, its value and its source, as a table. */
+export function describeConfig(settings: readonly Setting[]): string[] {
   const rows = settings.map(({ name, text, source }) => [flagOf(name).slice(2), text, source]);
-  const { headerTimeoutMs, requestTimeoutMs } = options;
-  if (headerTimeoutMs > requestTimeoutMs) {
-    // The server gives headers no more time than the whole request.
-    const at = settings.findIndex(({ name }) => name === "headerTimeoutMs");
-    rows[at] = ["header-timeout-ms", `${requestTimeoutMs}`, "request-timeout-ms"];
-  }
   return formatTable([["OPTION", "VALUE", "FROM"], ...rows]);
 }

@@ -43,7 +43,7 @@ export const serve = defineCommand({
   async run(_, options, settings) {
     checkMatch(options);
     if (options.printConfig === true) {
-      await printLines(describeConfig(options, settings));
+      await printLines(describeConfig(settings));
       return 0;
     }
     startLog(options.log, options.logLevel);

@@ -52,7 +52,8 @@ export const NUMBER_OPTIONS = {
 
 export type NumberOptionName = keyof typeof NUMBER_OPTIONS;
 
-type DefaultedName = Exclude<NumberOptionName, "connectionsMax">;
+/** @internal */
+export type DefaultedName = Exclude<NumberOptionName, "connectionsMax">;
 
 /** The address to listen on by default: only this machine reaches it. @internal */
 export const DEFAULT_HOST = "127.0.0.1";

@@ -46,29 +46,6 @@ test("serve --print-config shows the format of the log that was asked for", asyn
   assert.match(stdout, /^log +off +--log$/m);
 });
 
-const TIMES: readonly [header: string[], shown: string[]][] = [
-  [[], ["10000", "default"]],
-  [
-    ["--header-timeout-ms", "30000"],
-    ["30000", "--header-timeout-ms"],
-  ],
-  [
-    ["--header-timeout-ms", "50000"],
-    ["30000", "request-timeout-ms"],
-  ],
-  [
-    ["--request-timeout-ms", "5000"],
-    ["5000", "request-timeout-ms"],
-  ],
-];
-for (const [args, shown] of TIMES) {
-  test(`${["serve --print-config", ...args].join(" ")} shows the time for headers that is in force`, async () => {
-    const { stdout } = await runCli(["serve", "--print-config", ...args]);
-    const row = stdout.split("\n").find((line) => line.startsWith("header-timeout-ms "));
-    assert.deepEqual(row?.split(/ {2,}/).slice(1), shown);
-  });
-}
-
 const REFUSED: readonly string[][] = [
   ["--port", "x"],
   ["--tls-cert", "cert.pem"],
