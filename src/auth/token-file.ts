@@ -11,7 +11,7 @@ import { TOKEN_LOCK_NAME } from "../core/file-names.ts";
 import { isTokenName, SCOPES, type Scope } from "../core/services.ts";
 import { formatToken, hashToken, TOKEN_BYTES } from "../core/token.ts";
 import { LogFile } from "../log/file.ts";
-import { ensureDirectory } from "../log/folder.ts";
+import { closeAfter, ensureDirectory } from "../log/folder.ts";
 import { DirectoryLock } from "../log/lock.ts";
 import { mendLog, rewriteLastBatch } from "../log/mend.ts";
 import {
@@ -123,24 +123,15 @@ async function changeTokens<T>(
   change: (tokens: TokenSet, append: AppendEvent) => Promise<T>,
 ): Promise<T> {
   await ensureDirectory(directory);
-  const lock = await DirectoryLock.acquire(directory, {
-    name: TOKEN_LOCK_NAME,
-    command: "token",
-    waitMs: LOCK_WAIT_MS,
-  });
-  try {
-    const file = await LogFile.open(tokenPath(directory));
-    try {
+  const options = { name: TOKEN_LOCK_NAME, command: "token", waitMs: LOCK_WAIT_MS };
+  return closeAfter(await DirectoryLock.acquire(directory, options), async () =>
+    closeAfter(await LogFile.open(tokenPath(directory)), async (file) => {
       const tokens = await recoverTokens(file);
-      return await change(tokens, (event) =>
-        file.appendOrThrow(Buffer.from(`${encodeTokenEvent(event)}\n`)),
-      );
-    } finally {
-      await file.close();
-    }
-  } finally {
-    await lock.close();
-  }
+      const append = (event: TokenEvent) =>
+        file.appendOrThrow(Buffer.from(`${encodeTokenEvent(event)}\n`));
+      return change(tokens, append);
+    }),
+  );
 }
 
 /** Reads the tokens and mends the end of their log, so that it can be appended to. */

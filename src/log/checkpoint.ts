@@ -12,7 +12,7 @@ import fs from "node:fs/promises";
 import path from "node:path";
 import { crc32 } from "node:zlib";
 import { publishWarning } from "../core/channels.ts";
-import { openEntry, removeLeftover, syncDirectory } from "./folder.ts";
+import { closeAfter, openEntry, removeLeftover, syncDirectory } from "./folder.ts";
 import { ioError, orIoError, systemCode } from "./system-error.ts";
 
 const { O_CREAT, O_TRUNC, O_WRONLY } = constants;
@@ -46,11 +46,7 @@ export function extendCheckpoint(before: Checkpoint, bytes: Buffer, records: num
 export async function readCheckpoint(logPath: string): Promise<Checkpoint | undefined> {
   try {
     const handle = await openEntry(checkpointPath(logPath));
-    try {
-      return decodeCheckpoint(await handle.readFile("utf8"));
-    } finally {
-      await handle.close();
-    }
+    return decodeCheckpoint(await closeAfter(handle, () => handle.readFile("utf8")));
   } catch (cause) {
     if (systemCode(cause) === "ENOENT") return undefined;
     throw ioError(`Cannot read "${checkpointPath(logPath)}"`, cause);
@@ -66,13 +62,10 @@ export async function readCheckpoint(logPath: string): Promise<Checkpoint | unde
 export async function writeCheckpoint(logPath: string, checkpoint: Checkpoint): Promise<void> {
   const newPath = newCheckpointPath(logPath);
   try {
-    const handle = await openEntry(newPath, O_WRONLY | O_CREAT | O_TRUNC);
-    try {
+    await closeAfter(await openEntry(newPath, O_WRONLY | O_CREAT | O_TRUNC), async (handle) => {
       await handle.writeFile(encodeCheckpoint(checkpoint));
       await handle.sync();
-    } finally {
-      await handle.close();
-    }
+    });
     await fs.rename(newPath, checkpointPath(logPath));
     await syncDirectory(path.dirname(logPath));
   } catch (cause) {

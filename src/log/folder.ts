@@ -104,6 +104,18 @@ export function giveSocketToFolderOwner(socketPath: string): void {
   }
 }
 
+/** Closes a resource after the work with it, also if that rejects. */
+export async function closeAfter<T extends { close(): Promise<void> }, R>(
+  resource: T,
+  work: (resource: T) => Promise<R>,
+): Promise<R> {
+  try {
+    return await work(resource);
+  } finally {
+    await resource.close();
+  }
+}
+
 /** Removes an unfinished file if it can: nothing depends on it. */
 export function removeLeftover(filePath: string): void {
   try {
@@ -153,12 +165,7 @@ async function makeDirectory(directory: string): Promise<void> {
 
 /** Makes a created, renamed or removed entry of the folder durable. @throws the system's error. */
 export async function syncDirectory(directory: string): Promise<void> {
-  const handle = await fsPromises.open(directory, O_RDONLY);
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
+  await closeAfter(await fsPromises.open(directory, O_RDONLY), (handle) => handle.sync());
 }
 
 /** File systems by their magic numbers (statfs(2)). */

@@ -17,7 +17,7 @@ import {
   writeCheckpoint,
 } from "../log/checkpoint.ts";
 import { LogFile } from "../log/file.ts";
-import { removeLeftover, syncDirectory } from "../log/folder.ts";
+import { closeAfter, removeLeftover, syncDirectory } from "../log/folder.ts";
 import { rewriteLastBatch } from "../log/mend.ts";
 import { LOG_START, readBlocks, visitLines } from "../log/reader.ts";
 import { orIoError } from "../log/system-error.ts";
@@ -68,21 +68,14 @@ export interface RepairOutcome extends RepairPlan {
  */
 export async function repairLog(directory: string, options: RepairOptions): Promise<RepairOutcome> {
   const logPath = logPathOf(directory);
-  const lock = await lockDirectory(directory, "repair");
-  try {
+  return closeAfter(await lockDirectory(directory, "repair"), async () => {
     const checkpoint = await readCheckpoint(logPath);
     // The checkpoint shows that the log held something: an empty one can take its place.
     const isGone = checkpoint !== undefined && !fs.existsSync(logPath);
-    if (isGone) return await acceptLoss(logPath, checkpoint, options);
+    if (isGone) return acceptLoss(logPath, checkpoint, options);
     const file = await openLogForReading(directory);
-    try {
-      return await repair(file, checkpoint, options);
-    } finally {
-      await file.close();
-    }
-  } finally {
-    await lock.close();
-  }
+    return closeAfter(file, () => repair(file, checkpoint, options));
+  });
 }
 
 async function acceptLoss(
@@ -142,12 +135,7 @@ async function repair(
 /** As a start does: after a sync that failed, another one proves nothing. */
 async function syncAgain(file: LogFile, end: number): Promise<void> {
   await file.sync();
-  const writable = await LogFile.open(file.path);
-  try {
-    await rewriteLastBatch(writable, end);
-  } finally {
-    await writable.close();
-  }
+  await closeAfter(await LogFile.open(file.path), (writable) => rewriteLastBatch(writable, end));
 }
 
 /**
@@ -163,8 +151,7 @@ async function writeWithout(
 ): Promise<Checkpoint> {
   const newPath = repairedPath(file.path);
   fs.rmSync(newPath, { force: true }); // of a repair that was killed
-  const target = await LogFile.open(newPath);
-  try {
+  return closeAfter(await LogFile.open(newPath), async (target) => {
     let end = EMPTY_LOG;
     for await (const block of readBlocks(file, LOG_START, tail)) {
       const lines = new LineRuns(block);
@@ -182,9 +169,7 @@ async function writeWithout(
       await target.appendRange(file, { offset: tail, bytes: file.end - tail });
     }
     return end;
-  } finally {
-    await target.close();
-  }
+  });
 }
 
 /** Durably removes what is known of the log. */

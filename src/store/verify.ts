@@ -6,6 +6,7 @@
  */
 import { LOCK_NAME } from "../core/file-names.ts";
 import { readCheckpoint } from "../log/checkpoint.ts";
+import { closeAfter } from "../log/folder.ts";
 import { askDurableBytes } from "../log/lock.ts";
 import { lostLineJudge } from "../log/mend.ts";
 import { type LineFault, LogScan } from "./log-scan.ts";
@@ -50,8 +51,7 @@ export async function verifyLog(
   directory: string,
   { onFault, onProgress }: VerifyOptions = {},
 ): Promise<VerifyReport> {
-  const file = await openLogForReading(directory);
-  try {
+  return closeAfter(await openLogForReading(directory), async (file) => {
     const checkpoint = await readCheckpoint(file.path);
     const durableBytes = await askDurableBytes(directory, LOCK_NAME);
     const size = durableBytes ?? file.size();
@@ -77,7 +77,5 @@ export async function verifyLog(
       checksum: scan.checksum,
       ...(checkpoint === undefined ? {} : { checkpointBytes: checkpoint.bytes }),
     };
-  } finally {
-    await file.close();
-  }
+  });
 }
