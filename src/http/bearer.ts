@@ -1,7 +1,6 @@
 /**
- * Reads the bearer token of a request (RFC 6750 section 2.1) and has it judged. Every path needs a
- * token, so this comes before the path is looked up and before the body is read. Unknown, expired
- * and revoked tokens get the same answer.
+ * Reads the bearer token of a request (RFC 6750 section 2.1) and has it judged. Unknown, expired and
+ * revoked tokens get the same answer.
  */
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";

@@ -47,8 +47,6 @@ const KEPT_HEADERS = ["origin", "x-request-id", "content-length", "transfer-enco
  * finds nothing new on it: what was sent by then is answered.
  */
 export const DRAIN_LOOK_MS = 100;
-/** A client may take 2 s during a drain to finish a request head. */
-const DRAIN_LOOKS = 20;
 
 /** All connections of a server: what a mounted listener leaves to the server around it. */
 export class Connections {
@@ -62,8 +60,6 @@ export class Connections {
   readonly #lookMs: number;
   #looking: NodeJS.Timeout | undefined;
   #isDraining = false;
-  /** Looks of a drain that are left for request heads which still arrive. */
-  #looksLeft = DRAIN_LOOKS;
 
   /** @throws TypeError or RangeError for a number out of its range. */
   constructor(listener: Listener, options: Numbers) {
@@ -146,12 +142,11 @@ export class Connections {
   }
 
   #look(): void {
-    const isLate = this.#isDraining && --this.#looksLeft < 0;
     for (const [socket, connection] of this.#connections) {
       const isStill = connection.look();
       // A connection that closes already is left to send what it has.
       const isDone = connection.unanswered === 0 && !socket.writableEnded;
-      if (this.#isDraining && isDone && (isStill || isLate)) socket.destroy();
+      if (this.#isDraining && isDone && isStill) socket.destroy();
     }
   }
 

@@ -5,7 +5,7 @@
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { ANY_ORIGIN, assertOrigins } from "../core/options.ts";
-import { emptyReply, type Reply } from "./reply.ts";
+import type { Reply } from "./reply.ts";
 import { RESOURCES } from "./router.ts";
 
 /** Headers of answers that a page may read, in addition to those of the Fetch standard. */
@@ -16,11 +16,15 @@ const METHODS = new Set(RESOURCES.flatMap(({ operations }) => [...operations.key
  * What a page may send to any path below the base path, so that it can read a 404 and a 405.
  * Chromium remembers a preflight for two hours at most.
  */
-export const PREFLIGHT_REPLY = emptyReply(204, {
-  "Access-Control-Allow-Methods": [...METHODS].join(", "),
-  "Access-Control-Allow-Headers": "Authorization, Content-Type, If-None-Match, X-Request-Id",
-  "Access-Control-Max-Age": "7200",
-});
+export const PREFLIGHT_REPLY: Reply = {
+  status: 204,
+  headers: {
+    "Access-Control-Allow-Methods": [...METHODS].join(", "),
+    "Access-Control-Allow-Headers": "Authorization, Content-Type, If-None-Match, X-Request-Id",
+    "Access-Control-Max-Age": "7200",
+  },
+  body: "",
+};
 
 export class Cors {
   readonly #origins: ReadonlySet<string>;

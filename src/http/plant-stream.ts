@@ -14,17 +14,18 @@ import type { PlantService } from "../core/services.ts";
 import { answerNobody, type Exchange } from "./answer.ts";
 import type { ReadLease } from "./budget.ts";
 import { type ListQuery, NDJSON } from "./list-query.ts";
-import { emptyReply, replyHeaders } from "./reply.ts";
+import { type Reply, replyHeaders } from "./reply.ts";
 import { nameRequest, publishAnswer } from "./request-message.ts";
 
 /** Encoding this much takes about a millisecond. */
 const SLICE_CHARACTERS = 32 * 1024;
 
 /** The body has no length, and follows. */
-const BEGINNING = emptyReply(200, {
-  "Content-Type": NDJSON,
-  "X-Content-Type-Options": "nosniff",
-});
+const BEGINNING: Reply = {
+  status: 200,
+  headers: { "Content-Type": NDJSON, "X-Content-Type-Options": "nosniff" },
+  body: "",
+};
 
 /** Copies of a slice of long plants in memory until it is sent: block, slice, text, bytes. */
 const HELD_SLICES = 4;

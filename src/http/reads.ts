@@ -14,7 +14,7 @@ import type { Authenticator } from "./bearer.ts";
 import { Budget, ReadLease } from "./budget.ts";
 import { LIMIT_DEFAULT, type ListQuery, parseListQuery, wantsStream } from "./list-query.ts";
 import { StreamPace, sendStream, sliceLines } from "./plant-stream.ts";
-import { emptyReply, okReply, type Reply } from "./reply.ts";
+import { okReply, type Reply } from "./reply.ts";
 import { trimSpace } from "./request-head.ts";
 
 /** A plant is read before its length is known, so the plants read at once are limited. */
@@ -27,9 +27,6 @@ const PLANT_BYTES = 4 * 1024;
 /** A block that the store reads, and a slice that the socket has not taken yet. */
 const LIST_BYTES = 256 * 1024;
 const PAGE_BYTES_MAX = 1024 * 1024;
-
-/** A plant never changes, but its reader asks again, so that a revoked token stops that too. */
-const CACHE_CONTROL = "private, no-cache";
 
 export class Reads {
   readonly #plants: PlantService;
@@ -102,11 +99,12 @@ export class Reads {
 export function plantReply(body: string, ifNoneMatch = ""): Reply {
   const digest = createHash("sha256").update(body).digest("base64url");
   const tag = `"${digest.slice(0, 22)}"`;
-  const headers = { ETag: tag, "Cache-Control": CACHE_CONTROL };
+  // A plant never changes, but its reader asks again, so that a revoked token stops that too.
+  const headers = { ETag: tag, "Cache-Control": "private, no-cache" };
   // By the weak comparison of RFC 9110 section 13.1.2, which ignores `W/`.
   const isMatch =
     trimSpace(ifNoneMatch) === "*" || ifNoneMatch.match(/"[^"]*"/g)?.includes(tag) === true;
-  return isMatch ? emptyReply(304, headers) : okReply(body, headers);
+  return isMatch ? { status: 304, headers, body: "" } : okReply(body, headers);
 }
 
 /** @throws PlantStoreError `overloaded`, and from `PlantService.list`. */

@@ -77,11 +77,6 @@ export function okReply(body: string, headers = NO_HEADERS): Reply {
   return { status: 200, headers, body };
 }
 
-/** An answer without a body and the headers of one. */
-export function emptyReply(status: 200 | 204 | 304, headers: Reply["headers"]): Reply {
-  return { status, headers, body: "" };
-}
-
 /** The answer to a failure, whatever was thrown. */
 export function errorReply(cause: unknown): Reply {
   const { code, message } = isRequestError(cause) ? cause : INTERNAL;
