@@ -9,6 +9,7 @@
  * are busy) is no failure. A file that is missing for two looks means no tokens; for one look, an
  * editor may be saving it.
  */
+import fs from "node:fs/promises";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import type { TokenStatus, TokenVerifier, VerifiedToken } from "../core/services.ts";
@@ -24,6 +25,9 @@ const LOOK_INTERVAL_MS = 500;
  */
 const FAILED_LOOKS_MS = 1400;
 
+/** A file changed this recently may change again within the same tick of its time stamp. */
+const FRESH_MS = 2000;
+
 /** The token check that comes with the store. */
 export class TokenRegistry implements TokenVerifier {
   readonly #path: string;
@@ -31,6 +35,8 @@ export class TokenRegistry implements TokenVerifier {
   /** What `verify` returns, by hash: the time of a look-up reveals nothing of a token. */
   #verdicts = new Map<string, VerifiedToken>();
   #records = new Map<VerifiedToken, TokenRecord>();
+  /** The state of the file when it was read; `undefined`: read it at the next look. */
+  #stamp: string | undefined;
   #isMissing = false;
   /** When the first look after the last good one failed, on the monotonic clock. */
   #failingSince: number | undefined;
@@ -52,6 +58,7 @@ export class TokenRegistry implements TokenVerifier {
    */
   static async open(directory: string): Promise<TokenRegistry> {
     const registry = new TokenRegistry(tokenPath(directory));
+    registry.#stamp = await registry.#readStamp();
     registry.#use(await registry.#reader.read());
     registry.#reader.keepSpare();
     registry.#scheduleLook();
@@ -117,11 +124,14 @@ export class TokenRegistry implements TokenVerifier {
   async #look(): Promise<void> {
     const begun = performance.now(); // a dying disk may report a failed read only after a minute
     try {
-      const tokens = await this.#reader.read();
+      const stamp = await this.#readStamp();
+      const isSame = stamp !== undefined && stamp === this.#stamp;
+      const tokens = isSame ? undefined : await this.#reader.read();
       const wasMissing = this.#isMissing;
-      this.#isMissing = tokens === undefined;
+      this.#isMissing = !isSame && tokens === undefined;
       if (this.#isMissing && !wasMissing) return;
-      this.#use(tokens);
+      if (!isSame) this.#use(tokens);
+      this.#stamp = stamp;
       this.#failingSince = undefined;
       this.#lastFault = undefined;
     } catch (error) {
@@ -151,6 +161,20 @@ export class TokenRegistry implements TokenVerifier {
       const verdict = isSame ? before : { name, scopes };
       this.#verdicts.set(hash, verdict);
       this.#records.set(verdict, record);
+    }
+  }
+
+  /** Identifies a state of the file; `undefined` if it is missing or too fresh to trust. */
+  async #readStamp(): Promise<string | undefined> {
+    try {
+      const { dev, ino, size, mtimeNs, ctimeNs, ctimeMs } = await fs.stat(this.#path, {
+        bigint: true,
+      });
+      if (Date.now() - Number(ctimeMs) < FRESH_MS) return undefined;
+      return [dev, ino, size, mtimeNs, ctimeNs].join(":");
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+      throw error;
     }
   }
 

@@ -44,46 +44,59 @@ async function openByHand(
   return { registry, look };
 }
 
-test("a log that is missing for one look keeps its tokens, for two it has none", async (t) => {
-  const folder = makeFolder(t);
-  const token = await createToken(folder, { name: "a" });
-  const { registry, look } = await openByHand(t, folder);
-  const log = join(folder, "tokens.jsonl");
-  renameSync(log, `${log}.away`);
-  await look();
-  assert.equal(registry.verify(token)?.name, "a");
-  await look();
-  assert.equal(registry.verify(token), undefined);
-  renameSync(`${log}.away`, log);
-  await look();
-  assert.equal(registry.verify(token)?.name, "a");
-});
+/** Lets the file count as old: a fresh one is read at every look whatever it looks like. */
+function ageFiles(t: TestContext): void {
+  const now = Date.now() + 60_000;
+  t.mock.method(Date, "now", () => now);
+}
 
-test("a log that is edited in place, with its length kept, is read again at the next look", async (t) => {
-  const folder = makeFolder(t);
-  const token = await createToken(folder, { name: "a" });
-  const { registry, look } = await openByHand(t, folder);
-  await look();
-  writeTokenLog(folder, readTokenLog(folder).replace('"a"', '"b"'));
-  await look();
-  assert.equal(registry.verify(token)?.name, "b");
-});
+for (const isOld of [false, true]) {
+  const age = isOld ? "an old" : "a fresh";
 
-test("a log in a folder that is away for a look, now and then, keeps its tokens", async (t) => {
-  const root = makeFolder(t);
-  const folder = join(root, "data");
-  const token = await createToken(folder, { name: "a" });
-  const { registry, look } = await openByHand(t, folder);
-  for (let time = 0; time < 3; time++) {
-    // The folder moves, not the file, so the file comes back looking as it did.
-    renameSync(folder, join(root, "away"));
-    await look();
-    assert.equal(registry.verify(token)?.name, "a", `away for the ${time + 1}. time`);
-    renameSync(join(root, "away"), folder);
+  test(`${age} log that is missing for one look keeps its tokens, for two it has none`, async (t) => {
+    const folder = makeFolder(t);
+    const token = await createToken(folder, { name: "a" });
+    if (isOld) ageFiles(t);
+    const { registry, look } = await openByHand(t, folder);
+    const log = join(folder, "tokens.jsonl");
+    renameSync(log, `${log}.away`);
     await look();
     assert.equal(registry.verify(token)?.name, "a");
-  }
-});
+    await look();
+    assert.equal(registry.verify(token), undefined);
+    renameSync(`${log}.away`, log);
+    await look();
+    assert.equal(registry.verify(token)?.name, "a");
+  });
+
+  test(`${age} log that is edited in place, with its length kept, is read again at the next look`, async (t) => {
+    const folder = makeFolder(t);
+    const token = await createToken(folder, { name: "a" });
+    if (isOld) ageFiles(t);
+    const { registry, look } = await openByHand(t, folder);
+    await look();
+    writeTokenLog(folder, readTokenLog(folder).replace('"a"', '"b"'));
+    await look();
+    assert.equal(registry.verify(token)?.name, "b");
+  });
+
+  test(`${age} log in a folder that is away for a look, now and then, keeps its tokens`, async (t) => {
+    const root = makeFolder(t);
+    const folder = join(root, "data");
+    const token = await createToken(folder, { name: "a" });
+    if (isOld) ageFiles(t);
+    const { registry, look } = await openByHand(t, folder);
+    for (let time = 0; time < 3; time++) {
+      // The folder moves, not the file, so the file comes back looking as it did.
+      renameSync(folder, join(root, "away"));
+      await look();
+      assert.equal(registry.verify(token)?.name, "a", `away for the ${time + 1}. time`);
+      renameSync(join(root, "away"), folder);
+      await look();
+      assert.equal(registry.verify(token)?.name, "a");
+    }
+  });
+}
 
 test("a token is valid up to its expiry and no longer, without a look at the file", async (t) => {
   const folder = makeFolder(t);
@@ -122,7 +135,7 @@ test("a verdict stays current while other tokens change, until its own token cha
   const { registry, look } = await openByHand(t, folder);
   const verdict = registry.verify(token);
   assert.ok(verdict !== undefined);
-  await look();
+  await look(); // at a file so fresh that it is read again
   await createToken(folder, { name: "b" });
   await look();
   assert.equal(registry.isCurrent(verdict), true);
@@ -175,7 +188,7 @@ test("a look parses only the events that were appended since the last look", asy
     [first, second].map((token) => registry.verify(token)?.name),
     ["first", "second"],
   );
-  await look();
+  await look(); // the file is fresh, so it is read again
   assert.equal(parsed(), 1);
 });
 
