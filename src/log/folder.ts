@@ -131,36 +131,26 @@ export function removeLeftover(filePath: string): void {
 export function ensureDirectory(directory: string): Promise<{ isOpenToOthers: boolean }> {
   return orIoError(`Cannot use "${directory}" as a data directory`, async () => {
     const target = path.resolve(directory);
-    for (const missing of missingDirectories(target)) await makeDirectory(missing);
+    await makeDirectory(target);
     const stat = fs.statSync(target);
     if (!stat.isDirectory()) throw new Error("not a folder");
     return { isOpenToOthers: (stat.mode & 0o077) !== 0 };
   });
 }
 
-/** The missing folders of a path, the outermost first. Each new entry has to be synced. */
-function missingDirectories(target: string): string[] {
-  const parent = path.dirname(target);
-  if (fs.existsSync(target) || parent === target) return [];
-  return [...missingDirectories(parent), target];
-}
-
-/** Makes a folder durably, unless another process was faster. */
+/** Makes a folder, and those above it, durably; another process may be faster. */
 async function makeDirectory(directory: string): Promise<void> {
+  if (fs.existsSync(directory)) return;
+  const parent = path.dirname(directory);
+  await makeDirectory(parent);
   try {
     fs.mkdirSync(directory, 0o700);
   } catch (error) {
     if (systemCode(error) !== "EEXIST") throw error;
   }
-  if (process.geteuid?.() === 0) {
-    const fd = fs.openSync(directory, O_DIRECTORY | O_NOFOLLOW);
-    try {
-      takeFolderOwner(fd, path.dirname(directory));
-    } finally {
-      fs.closeSync(fd);
-    }
-  }
-  await syncDirectory(path.dirname(directory));
+  const handle = await fsPromises.open(directory, O_DIRECTORY | O_NOFOLLOW);
+  await closeAfter(handle, async ({ fd }) => takeFolderOwner(fd, parent));
+  await syncDirectory(parent);
 }
 
 /** Makes a created, renamed or removed entry of the folder durable. @throws the system's error. */

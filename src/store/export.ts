@@ -39,14 +39,6 @@ export function readPlants(directory: string): AsyncGenerator<NewPlant> {
   return parseLines(exportLines(directory));
 }
 
-/** A line whose id an earlier line has. */
-interface Repeat {
-  readonly plant: NewPlant;
-  readonly position: LinePosition;
-  /** The byte offset of the earlier line. */
-  readonly first: number;
-}
-
 /**
  * The plants of the log as JSON lines, oldest first, each once, as a list over HTTP has them: up
  * to a MiB of whole lines at a time. It holds about 20 bytes of memory for each plant.
@@ -57,24 +49,29 @@ export async function* listLogLines(directory: string): AsyncGenerator<Buffer> {
   const index = new IdIndex();
   for await (const { block, file } of readDurableBlocks(directory)) {
     const lines = new LineRuns(block);
-    const repeats: Repeat[] = [];
+    const checks: (() => Promise<void>)[] = [];
     const isFirst = (idLow: number, idHigh: number, offset: number) =>
       index.addWords(idLow, idHigh, offset) === undefined;
     try {
       appendListed(lines, block, file.path, isFirst, (plant, position) => {
         const first = index.add(plant.id, position.offset);
-        if (first !== undefined) repeats.push({ plant, position, first });
+        if (first !== undefined) checks.push(() => checkRepeat(file, plant, position, first));
         return first === undefined;
       });
     } finally {
       yield lines.join();
-      for (const repeat of repeats) await checkRepeat(file, repeat);
+      for (const check of checks) await check();
     }
   }
 }
 
-/** @throws PlantStoreError `corruption` unless both lines hold the same plant. */
-async function checkRepeat(file: LogFile, { plant, position, first }: Repeat): Promise<void> {
+/** @throws PlantStoreError `corruption` unless the line at the offset `first` holds the same plant. */
+async function checkRepeat(
+  file: LogFile,
+  plant: NewPlant,
+  position: LinePosition,
+  first: number,
+): Promise<void> {
   const line = await readLineAt(file, first, position.offset);
   if (isSamePlant(plant, decodeRecord(line, file.path, { offset: first }))) return;
   const fault = `id ${plant.id} is at byte offset ${first} with another name or tag`;

@@ -55,12 +55,10 @@ export async function verifyLog(
     const checkpoint = await readCheckpoint(file.path);
     const durableBytes = await askDurableBytes(directory, LOCK_NAME);
     const size = durableBytes ?? file.size();
-    // The durable bytes of a running server have lost nothing.
-    const mayMiss = durableBytes === undefined;
     const counts = { repeat: 0, conflict: 0, unreadable: 0, mendable: 0 };
     const scan = await LogScan.run(file, size, {
       checkpoint,
-      isLost: mayMiss ? await lostLineJudge(file, size, checkpoint?.bytes) : undefined,
+      isLost: await lostLineJudge(file, size, durableBytes ?? checkpoint?.bytes),
       onFault: (fault) => {
         counts[fault.kind]++;
         onFault?.(fault);
