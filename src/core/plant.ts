@@ -106,11 +106,7 @@ function parseAny(text: string): NewPlant {
   throw new PlantStoreError(code, faults.join("; "));
 }
 
-/** `"\u006e\u0061\u006d\u0065"` is "name" at its longest; other members need no decoding. */
-const FIELD_LITERAL_MAX = 26;
-
 function readFieldName(literal: string): Field | undefined {
-  if (literal.length > FIELD_LITERAL_MAX) return undefined;
   const name = literal.includes("\\") ? JSON.parse(literal) : literal.slice(1, -1);
   return name === "id" || name === "name" || name === "tag" ? name : undefined;
 }

@@ -5,12 +5,11 @@
  * reorder the text around them: DEL and C1 controls, the line and paragraph separators, the
  * bidirectional overrides, the BOM. The form of a plant's line never changes, so neither does this.
  */
-const UNSAFE = /[\u007f-\u009f\u2028-\u202e\u2066-\u2069\ufeff]/;
-const UNSAFE_ALL = new RegExp(UNSAFE.source, "g");
+const UNSAFE = /[\u007f-\u009f\u2028-\u202e\u2066-\u2069\ufeff]/g;
 
 /** Whether text holds a character that only `encodeJsonString` escapes. @internal */
 export function holdsUnsafe(text: string): boolean {
-  return UNSAFE.test(text);
+  return text.search(UNSAFE) >= 0;
 }
 
 const QUOTE = 0x22;
@@ -32,8 +31,7 @@ function isPlain(text: string): boolean {
  */
 export function encodeJsonString(text: string): string {
   if (isPlain(text)) return `"${text}"`;
-  const literal = JSON.stringify(text);
-  return UNSAFE.test(literal) ? literal.replace(UNSAFE_ALL, escapeCharacter) : literal;
+  return JSON.stringify(text).replace(UNSAFE, escapeCharacter);
 }
 
 /**
