@@ -26,35 +26,17 @@ export async function bindAsRoot(options: ServeOptions): Promise<object | undefi
 }
 
 /**
- * Says why a server cannot listen, and what to do. Returns any other error as it is.
+ * Names the address and its option, if the system refuses to listen. Other errors stay.
  *
- * @param option the option that chose the port or the path.
  * @param address `undefined` for the socket of a supervisor.
  */
 export function describeListenError(
-  error: unknown,
-  option: "--port" | "--admin",
+  error: NodeJS.ErrnoException,
   address: AdminAddress | undefined,
+  option: string,
 ): Error {
-  const isPath = address !== undefined && "socketPath" in address;
-  const noAddress = `this machine has no such address; see ${option === "--port" ? "--host" : option}`;
-  const noSocket = "it is no listening socket";
-  const reasons: Readonly<Record<string, string>> = {
-    EADDRINUSE: `it is in use; choose another ${option}`,
-    // libuv reports a missing folder so, too.
-    EACCES: isPath
-      ? `its folder is missing or closed to this user; see ${option}`
-      : `permission denied; choose a port from 1024 up in ${option}`,
-    EADDRNOTAVAIL: noAddress,
-    ENOTFOUND: noAddress,
-    EAI_AGAIN: noAddress,
-    EBADF: noSocket,
-    EINVAL: noSocket,
-    ENOTSOCK: noSocket,
-  };
-  const reason = reasons[(error as NodeJS.ErrnoException).code ?? ""];
-  if (reason === undefined) return error as Error;
-  return new Error(`Cannot listen on ${describeAddress(address)}: ${reason}`);
+  if (error.syscall === undefined) return error;
+  return new Error(`Cannot listen on ${describeAddress(address)}: ${error.message}; see ${option}`);
 }
 
 function describeAddress(address: AdminAddress | undefined): string {

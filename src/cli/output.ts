@@ -170,8 +170,8 @@ export async function confirm(question: string): Promise<boolean> {
 }
 
 const REDRAW_MS = 100;
-let isProgressShown = false;
-let progressChangedAt = 0;
+/** When the progress on the terminal was drawn; `undefined` if there is none. */
+let drawnAt: number | undefined;
 
 /**
  * Shows on a terminal how far a long piece of work has come, until the next notice or the end.
@@ -185,9 +185,9 @@ export async function withProgress<T>(
   try {
     return await work((bytes, total) => {
       const now = performance.now();
-      if (!process.stderr.isTTY || now - progressChangedAt < REDRAW_MS) return;
-      progressChangedAt = now;
-      isProgressShown = true;
+      const isFresh = drawnAt !== undefined && now - drawnAt < REDRAW_MS;
+      if (!process.stderr.isTTY || isFresh) return;
+      drawnAt = now;
       process.stderr.write(`\r\u001b[K${what}: ${describeProgress(bytes, total)}`);
     });
   } finally {
@@ -196,9 +196,8 @@ export async function withProgress<T>(
 }
 
 function clearProgress(): void {
-  if (isProgressShown) process.stderr.write("\r\u001b[K");
-  isProgressShown = false;
-  progressChangedAt = performance.now();
+  if (drawnAt !== undefined) process.stderr.write("\r\u001b[K");
+  drawnAt = undefined;
 }
 
 /** `42 % of 120.0 MB`, at most 100 %, as a file may grow while it is read; without a total `50.4 MB`. */

@@ -151,7 +151,7 @@ async function startAdmin(
 ): Promise<AdminServer | undefined> {
   if (address === undefined) return undefined;
   return AdminServer.start({ address, status, version: VERSION }).catch((error) => {
-    throw describeListenError(error, "--admin", address);
+    throw describeListenError(error, address, "--admin");
   });
 }
 
@@ -160,7 +160,8 @@ type Parts = Pick<ServerOptions, "plants" | "tokens" | "fd" | "bound" | "tls">;
 async function startServer(options: ServeOptions, parts: Parts): Promise<PlantServer> {
   const { host, port, corsOrigin: corsOrigins } = options;
   return PlantServer.start({ ...options, corsOrigins, ...parts }).catch((error) => {
-    throw describeListenError(error, "--port", parts.fd === undefined ? { host, port } : undefined);
+    const address = parts.fd === undefined ? { host, port } : undefined;
+    throw describeListenError(error, address, "--host and --port");
   });
 }
 
