@@ -6,15 +6,19 @@
  */
 import fs from "node:fs";
 import path from "node:path";
+import { setImmediate as turn } from "node:timers/promises";
 import { promisify } from "node:util";
 import { crc32 } from "node:zlib";
 import { TOKEN_LOG_NAME } from "../core/file-names.ts";
-import { isBlank, LINE_FEED, type LinePosition, markLength } from "../log/format.ts";
-import { type LineBlock, LOG_START, lineError, positionAfter, visitLines } from "../log/reader.ts";
+import { isBlank, type LinePosition, markLength } from "../log/format.ts";
+import { LOG_START, lineError, positionAfter, splitLines, visitLines } from "../log/reader.ts";
 import { ioError } from "../log/system-error.ts";
 import { decodeTokenEvent, type TokenEvent, TokenSet } from "./token-log.ts";
 
 const { O_NONBLOCK, O_RDONLY } = fs.constants;
+
+/** What is parsed in one turn of the event loop: a few milliseconds. */
+const PIECE_BYTES = 128 * 1024;
 
 /** @internal */
 export function tokenPath(directory: string): string {
@@ -35,17 +39,30 @@ export interface ParsedTokens {
  * @returns the whole lines, and the event of a last line that lacks only its line feed.
  * @throws PlantStoreError `corruption`.
  */
-export function parseTokens(
+export async function parseTokens(
   filePath: string,
   bytes: Buffer,
-  { tokens, tail: start }: ParsedTokens = { tokens: new TokenSet(), tail: LOG_START },
-): ParsedTokens & { readonly last: TokenEvent | undefined } {
-  const end = bytes.lastIndexOf(LINE_FEED) + 1;
-  const block: LineBlock = { bytes: bytes.subarray(start.offset, end), ...start };
-  visitLines(block, (line, position) => tokens.apply(decodeAt(line, filePath, position)));
-  const tail = positionAfter(block);
-  const rest = bytes.subarray(end);
-  return { tokens, tail, last: parseTail(end === 0 ? rest.subarray(markLength(rest)) : rest) };
+  known: ParsedTokens = { tokens: new TokenSet(), tail: LOG_START },
+): Promise<ParsedTokens & { readonly last: TokenEvent | undefined }> {
+  const { tokens } = known;
+  let { tail } = known;
+  for await (const block of splitLines(piecesOf(bytes.subarray(tail.offset)), tail)) {
+    visitLines(block, (line, position) => tokens.apply(decodeAt(line, filePath, position)));
+    tail = positionAfter(block);
+  }
+  const rest = bytes.subarray(tail.offset);
+  return {
+    tokens,
+    tail,
+    last: parseTail(tail.offset === 0 ? rest.subarray(markLength(rest)) : rest),
+  };
+}
+
+async function* piecesOf(bytes: Buffer): AsyncGenerator<Buffer> {
+  for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
+    await turn();
+    yield bytes.subarray(at, at + PIECE_BYTES);
+  }
 }
 
 function decodeAt(line: Buffer, filePath: string, position: LinePosition): TokenEvent {
@@ -92,7 +109,7 @@ export class TokenReader {
     const known = this.#known;
     this.#known = undefined; // until all of it was parsed
     const isPrefix = known !== undefined && checksum(bytes, known) === known.crc32;
-    const parsed = parseTokens(this.#path, bytes, isPrefix ? known : undefined);
+    const parsed = await parseTokens(this.#path, bytes, isPrefix ? known : undefined);
     const { tokens, last } = parsed;
     if (last === undefined) this.#known = { ...parsed, crc32: checksum(bytes, parsed) };
     else tokens.apply(last);

@@ -118,9 +118,12 @@ export function lineError(
   return new PlantStoreError("corruption", `Cannot read "${path}": ${place}: ${fault}`, { cause });
 }
 
-/** Like `readBlocks`, for bytes from anywhere. */
-export async function* splitLines(chunks: AsyncIterable<Buffer>): AsyncGenerator<LineBlock> {
-  let position = LOG_START;
+/** Like `readBlocks`, for bytes from anywhere. @param start the position of their first line. */
+export async function* splitLines(
+  chunks: AsyncIterable<Buffer>,
+  start = LOG_START,
+): AsyncGenerator<LineBlock> {
+  let position = start;
   let carried: Buffer[] = []; // joined only once: a line may span many chunks
   for await (const chunk of chunks) {
     const linesEnd = chunk.lastIndexOf(LINE_FEED) + 1;
