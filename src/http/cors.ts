@@ -12,10 +12,7 @@ import { RESOURCES } from "./router.ts";
 const EXPOSED = "ETag, Link, Retry-After, WWW-Authenticate, X-Request-Id";
 const METHODS = new Set(RESOURCES.flatMap(({ operations }) => [...operations.keys()]));
 
-/**
- * What a page may send to any path below the base path, so that it can read a 404 and a 405.
- * Chromium remembers a preflight for two hours at most.
- */
+/** For any path, so that a page can read a 404. Chromium remembers it for two hours at most. */
 export const PREFLIGHT_REPLY: Reply = {
   status: 204,
   headers: {

@@ -24,7 +24,7 @@ import { Reads } from "./reads.ts";
 import { errorReply, scopeChallenge } from "./reply.ts";
 import { findLengthFault, requireExpectation } from "./request-head.ts";
 import { noteArrival, notesOf } from "./request-message.ts";
-import { findRoute, isBelow, methodNotAllowed, methodsOf, notFound } from "./router.ts";
+import { findRoute, methodNotAllowed, methodsOf, notFound } from "./router.ts";
 
 export interface ListenerOptions {
   /** The store of the plants; the caller closes it. */
@@ -118,7 +118,7 @@ export class Listener {
       ignoreFollowing(req);
     }
     this.cors.mark(req, res);
-    if (this.cors.isPreflight(req) && isBelow(req.url ?? "", this.#basePath)) {
+    if (this.cors.isPreflight(req)) {
       answer(exchange, PREFLIGHT_REPLY);
       return;
     }

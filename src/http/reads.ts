@@ -72,7 +72,7 @@ export class Reads {
   /** @throws as `get`. */
   async list(exchange: Exchange, sender: VerifiedToken): Promise<void> {
     const { req, res } = exchange;
-    if (!res.headersSent) res.appendHeader("Vary", "Accept");
+    res.appendHeader("Vary", "Accept");
     const query = parseListQuery(req.url ?? "");
     const lease = new ReadLease(this.#budget, LIST_BYTES, req, res);
     if (wantsStream(req)) {

@@ -45,11 +45,6 @@ const PLANT: Resource = {
 /** Every path below the base path. */
 export const RESOURCES: readonly Resource[] = [PLANTS, PLANT];
 
-/** Whether a target is below the base path, also if nothing is there. */
-export function isBelow(target: string, basePath: string): boolean {
-  return pathOf(target).startsWith(`${basePath}/`);
-}
-
 export function findRoute(target: string, basePath: string): Route | undefined {
   const path = pathOf(target);
   if (!path.startsWith(basePath)) return undefined;

@@ -80,13 +80,10 @@ for (const target of [
   });
 }
 
-test("a preflight is answered only below the base path", async (t) => {
+test("a preflight is answered below a base path and beside it", async (t) => {
   const service = await startReadable(t, [], { corsOrigins: [APP], basePath: "/garden" });
-  for (const target of ["/garden/plants", "/garden/nowhere", "/garden/"]) {
+  for (const target of ["/garden/plants", "/garden/nowhere", "/plants", "*"]) {
     assert.equal((await ask(service, preflightFrom(APP, target))).status, 204, target);
-  }
-  for (const target of ["/plants", "/garden", "/gardens", "/garden?/", "*"]) {
-    assertError(await ask(service, preflightFrom(APP, target)), 40101);
   }
 });
 

@@ -12,7 +12,7 @@ import { plantReply } from "../../src/http/reads.ts";
 import { errorReply } from "../../src/http/reply.ts";
 import { findFramingFault, requireExpectation, requireJson } from "../../src/http/request-head.ts";
 import { nameRequest } from "../../src/http/request-message.ts";
-import { findRoute, isBelow } from "../../src/http/router.ts";
+import { findRoute, pathOf } from "../../src/http/router.ts";
 
 function requestWith(name: string, value: string): IncomingMessage {
   const rawHeaders = ["Host", "a", name, value];
@@ -58,7 +58,7 @@ const READERS: Readonly<
     (text) => cors.markReply(errorReply(undefined), Buffer.from(text)),
   ],
   "the path": ["/garden/plants/", (text) => findRoute(text, "/garden")],
-  "the absolute target": ["http://a", (text) => isBelow(text, "/garden")],
+  "the absolute target": ["http://a", (text) => pathOf(text)],
   "the query": ["/plants?limit=1", (text) => parseListQuery(text)],
 };
 
