@@ -10,6 +10,7 @@ import { readSoleHeader, SEVERAL } from "./request-head.ts";
 
 /** The scheme is case-insensitive (RFC 9110 section 11.1); the token is a `b64token`. */
 const BEARER = /^bearer +([A-Za-z0-9._~+/-]+=*)$/i;
+const NOT_LIVE = "one that is unknown, expired or revoked";
 /** A bearer header with anything in place of a token. */
 const BEARER_ATTEMPT = /^bearer +[^ ]/i;
 
@@ -40,8 +41,8 @@ export class Authenticator {
       return accepted.verified;
     }
     const verdict = this.#tokens.verify(parseBearer(header));
-    const accept = (judged: Verdict) => {
-      const verified = requireGood(judged);
+    const accept = (verified: Verdict) => {
+      if (!verified) throw invalidToken(NOT_LIVE);
       if (this.#tokens.isCurrent !== undefined)
         this.#accepted.set(req.socket, { header, verified });
       return verified;
@@ -52,7 +53,7 @@ export class Authenticator {
 
   /** @throws PlantStoreError `invalid_token` if the token was revoked or expired meanwhile. */
   requireCurrent(sender: VerifiedToken): void {
-    if (this.#tokens.isCurrent?.(sender) === false) requireGood(undefined);
+    if (this.#tokens.isCurrent?.(sender) === false) throw invalidToken(NOT_LIVE);
   }
 }
 
@@ -62,12 +63,6 @@ function isSameText(a: string, b: string): boolean {
   let difference = 0;
   for (let at = 0; at < a.length; at++) difference |= a.charCodeAt(at) ^ b.charCodeAt(at);
   return difference === 0;
-}
-
-function requireGood(verified: Verdict): VerifiedToken {
-  // Token checks written in JavaScript often return null.
-  if (verified !== undefined && verified !== null) return verified;
-  throw invalidToken("one that is unknown, expired or revoked");
 }
 
 export function insufficientScope({ scopes }: VerifiedToken, scope: Scope): PlantStoreError {

@@ -40,7 +40,7 @@ function touchedBody(): PlantStoreError {
  * Receives once how a body ended: its bytes; a failure as soon as it is known (`body_too_large`,
  * `overloaded`, `internal`); or neither, if the client left before the end.
  */
-export type BodyHandler = (body: Buffer | undefined, failure?: PlantStoreError) => void;
+type BodyHandler = (body: Buffer | undefined, failure?: PlantStoreError) => void;
 
 const NOTHING = Buffer.alloc(0);
 
@@ -65,12 +65,13 @@ export class BodyCollector {
   /** @param chunk bytes; anything else ends the body with the failure `internal`. */
   add(chunk: unknown): void {
     if (this.isDone) return;
-    const bytes = Buffer.isBuffer(chunk) ? chunk : copyBytes(chunk);
-    if (bytes === undefined) this.#end(undefined, touchedBody());
-    else if (this.#size + bytes.length > this.#bytesMax) {
+    if (!isUint8Array(chunk)) this.#end(undefined, touchedBody());
+    else if (this.#size + chunk.length > this.#bytesMax) {
       this.#end(undefined, tooLarge(this.#bytesMax));
-    } else if (!this.#budget.take(bytes.length)) this.#end(undefined, overloaded());
+    } else if (!this.#budget.take(chunk.length)) this.#end(undefined, overloaded());
     else {
+      // Deno's is no Buffer, and as text it would be a list of numbers.
+      const bytes = Buffer.isBuffer(chunk) ? chunk : Buffer.from(chunk);
       this.#body = join(this.#body, this.#size, bytes);
       this.#size += bytes.length;
     }
@@ -92,11 +93,6 @@ export class BodyCollector {
     if (body === undefined) this.#budget.giveBack(this.#size);
     this.#onEnd(body, failure);
   }
-}
-
-/** Deno hands over a `Uint8Array`, which looks like a Buffer and writes its text as numbers. */
-function copyBytes(chunk: unknown): Buffer | undefined {
-  return isUint8Array(chunk) ? Buffer.from(chunk) : undefined;
 }
 
 /**
