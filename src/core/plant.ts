@@ -63,19 +63,11 @@ function parseCommon(text: string): NewPlant | undefined {
 
 type Field = "id" | "name" | "tag";
 
-/** A member of a text: the literal of its last value, and how often it was given. */
-interface Member {
-  readonly literal: string;
-  readonly count: number;
-}
-
-const ABSENT: Member = { literal: "", count: 0 };
-
 function parseAny(text: string): NewPlant {
-  const members: Record<Field, Member> = { id: ABSENT, name: ABSENT, tag: ABSENT };
+  const literals: Record<Field, string[]> = { id: [], name: [], tag: [] };
   const whole = scanJson(text, (nameLiteral, literal) => {
-    const name = readFieldName(nameLiteral);
-    if (name !== undefined) members[name] = { literal, count: members[name].count + 1 };
+    const name = nameLiteral.includes("\\") ? JSON.parse(nameLiteral) : nameLiteral.slice(1, -1);
+    if (Object.hasOwn(literals, name)) literals[name as Field].push(literal);
   });
   if (!whole.startsWith("{")) {
     const message = `expected a JSON object, got ${describeValue(whole)}`;
@@ -84,19 +76,18 @@ function parseAny(text: string): NewPlant {
   let code: "invalid_plant" | "duplicate_member" = "invalid_plant";
   const faults: string[] = [];
   const read = <T>(name: Field, expected: string, parse: (literal: string) => T | undefined) => {
-    const { literal, count } = members[name];
-    if (count === 1) {
-      const value = parse(literal);
-      if (value === undefined) {
-        faults.push(`${name}: expected ${expected}, got ${describeValue(literal)}`);
-      }
-      return value;
-    }
-    if (count > 1) {
+    const { 0: literal, length } = literals[name];
+    if (literal === undefined) {
+      if (name !== "tag") faults.push(`${name}: required`);
+    } else if (length > 1) {
       // RFC 7493 section 2.3: nobody knows which of the values counts, so none does.
       code = "duplicate_member";
-      faults.push(`${name}: expected once, given ${count} times`);
-    } else if (name !== "tag") faults.push(`${name}: required`);
+      faults.push(`${name}: expected once, given ${length} times`);
+    } else {
+      const value = parse(literal);
+      if (value !== undefined) return value;
+      faults.push(`${name}: expected ${expected}, got ${describeValue(literal)}`);
+    }
     return undefined;
   };
   const id = read("id", "an int64", parseInt64);
@@ -104,11 +95,6 @@ function parseAny(text: string): NewPlant {
   const tag = read("tag", "a string", parseString);
   if (faults.length === 0 && id !== undefined && name !== undefined) return newPlant(id, name, tag);
   throw new PlantStoreError(code, faults.join("; "));
-}
-
-function readFieldName(literal: string): Field | undefined {
-  const name = literal.includes("\\") ? JSON.parse(literal) : literal.slice(1, -1);
-  return name === "id" || name === "name" || name === "tag" ? name : undefined;
 }
 
 /** `JSON.parse` also copies: a slice would keep the whole text in memory. */
