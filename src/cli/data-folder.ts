@@ -3,10 +3,9 @@
  * may replace any file there with a link to any file of the machine, and root would write through it
  * and give the file away (the class of CVE-2016-1247).
  *
- * Invariant: after `enterFolder` the process may do no more than the owner may. The folder is then
- * reached by its descriptor, because its owner may have no path to it, such as to one of systemd's
- * DynamicUser below a folder of root's (0700). So is a folder of root's whose path another user can
- * lead elsewhere.
+ * Invariant: after `enterFolder` the process may do no more than the owner may. The folder is reached
+ * by its descriptor if its owner may have no path to it, as systemd's DynamicUser, or if another user
+ * can lead a path of root's elsewhere.
  */
 import fs from "node:fs";
 import { userInfo } from "node:os";

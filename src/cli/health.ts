@@ -1,9 +1,8 @@
 /**
  * `plant-store health`: whether a server answers, for supervisors and people.
  *
- * It sends a request without a token and expects the error number of a plant store, which a server
- * that cannot store anything at the moment answers, too. An admin listener knows more: whether the
- * server is ready, and its state if not. No proxy is used, whatever the environment says.
+ * A request without a token is answered the same by a server that cannot store anything at the
+ * moment. An admin listener knows more: whether the server is ready, and its state if not.
  */
 import { once } from "node:events";
 import http, { type IncomingMessage } from "node:http";

@@ -3,9 +3,8 @@
  * the end of the process, which waits up to a second for a reader.
  *
  * Invariants. Memory is bounded: lines beyond the bound are dropped whole, and a later line says how
- * many. Lines are written in order and whole, unless the reader leaves in the middle of one or takes
- * no more at the end. A file blocks its writer, so a thread writes to it; what the thread has at the
- * end may come after the last lines. A writer keeps no process alive.
+ * many. Lines are written in order and whole, unless the reader takes no more. A file blocks its
+ * writer, so a thread writes to it; what the thread has at the end may come after the last lines.
  */
 import { fstatSync, write, writeSync } from "node:fs";
 
@@ -25,7 +24,6 @@ const END_MS = 1000;
  */
 export type Format<Event> = (event: Event, time: number) => string;
 
-const NOTHING: Buffer = Buffer.alloc(0);
 /** Never changes: waiting for it is sleeping. */
 const NEVER = new Int32Array(new SharedArrayBuffer(4));
 
@@ -39,7 +37,7 @@ export class LineWriter<Event> {
   #lines = "";
   #lineBytes = 0;
   /** The rest of a write that the reader took in part; it comes before `#lines`. */
-  #rest = NOTHING;
+  #rest: Buffer = Buffer.alloc(0);
   #dropped = 0;
   #isScheduled = false;
   /** Whether a thread is writing the rest. */
@@ -65,7 +63,7 @@ export class LineWriter<Event> {
 
   /** Writes everything at the end of the process. */
   end(): void {
-    if (this.#isWriting) this.#rest = NOTHING; // Node waits for its threads before it ends
+    if (this.#isWriting) this.#rest = Buffer.alloc(0); // Node waits for its threads before it ends
     this.#makeLines();
     const deadline = performance.now() + END_MS;
     while (this.#flush() === "EAGAIN" && performance.now() < deadline) {

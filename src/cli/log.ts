@@ -78,11 +78,10 @@ export function nameFault(fault: unknown): string {
 }
 
 /**
- * The descriptor of standard error, so that a write to it never blocks.
+ * The descriptor of standard error, so that a write to it never blocks, unless it is a file.
  *
- * Whether it blocks is shared by all processes that have it: the shell has the terminal, and a
- * program that Node starts makes its pipe blocking. So a terminal and a pipe are opened a second
- * time. A socket cannot be; Node has made it non-blocking. A file always blocks: a thread writes it.
+ * Whether it blocks is shared by all processes that have it, so a terminal and a pipe are opened a
+ * second time. A socket cannot be; Node has made it non-blocking.
  */
 export function openStandardError(): number {
   const { isTTY, fd } = process.stderr; // the access makes the stream

@@ -1,8 +1,7 @@
 #!/usr/bin/env node
 /**
  * The program. Runs the command that is named, and turns what it throws into one line and an exit
- * status. Then it ends the process once all output is written, even if something is still open: a
- * channel to a parent process (`node:cluster`, pm2) would keep it alive.
+ * status. Ends once all output is written: a channel to a parent process (pm2) would keep it alive.
  */
 import { PlantStoreError } from "../core/errors.ts";
 import { describeCommand, describeProgram, findCommand, readArgs } from "./args.ts";

@@ -1,12 +1,10 @@
 /**
  * `plant-store serve`: serves the store over HTTP until a signal ends it.
  *
- * It prints one line on standard output when it is ready, and its log on standard error. SIGTERM or
- * SIGINT drains, or aborts a start, with status 0; a second one ends the process at once. If the
- * store fails for good, also during a drain, the status is 1, so that a supervisor starts it again
- * from what is on disk. The admin listener starts first and is closed last.
- *
- * Root reads the certificate and binds the port before it becomes the owner of the data directory.
+ * SIGTERM or SIGINT drains, or aborts a start, with status 0. If the store fails for good, also
+ * during a drain, the status is 1, so that a supervisor starts it again from what is on disk. The
+ * admin listener starts first and is closed last. Root reads the certificate and binds the port
+ * before it becomes the owner of the data directory.
  */
 import cluster from "node:cluster";
 import { statfs } from "node:fs/promises";

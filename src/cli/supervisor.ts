@@ -1,9 +1,6 @@
 /**
  * What a supervisor does to a server: systemd hands it a socket (sd_listen_fds(3)), and signals stop
  * it or have it read its certificate again.
- *
- * Systemd does not learn when the server is ready: Node has no datagram sockets of the unix family.
- * Clients of a socket that systemd holds wait in its queue instead.
  */
 import cluster from "node:cluster";
 import { constants } from "node:os";
