@@ -58,13 +58,10 @@ export async function answer(
   }
 }
 
-/** After a framing fault nobody knows where the next request begins. */
-const CLOSE = { Connection: "close" };
-
 const REFUSAL_HEADERS: Readonly<Record<number, Reply["headers"]>> = {
-  400: CLOSE,
+  400: { Connection: "close" }, // nobody knows where the next request begins
   405: { Allow: "GET, HEAD" },
-  431: CLOSE,
+  431: { Connection: "close" },
 };
 
 /** @throws PlantStoreError if the request is refused. */

@@ -9,7 +9,6 @@ import type { IncomingMessage } from "node:http";
 import { PlantStoreError } from "../core/errors.ts";
 import { INT64_MAX, INT64_MIN, parseCanonicalInt64 } from "../core/int64.ts";
 import { cut, encodeJsonString } from "../core/text.ts";
-import { trimSpace } from "./request-head.ts";
 
 export const LIMIT_DEFAULT = 100;
 export const LIMIT_MAX = 1000;
@@ -62,7 +61,7 @@ function qualityOf(accept: string, type: string): number {
   const qualities: number[] = [];
   for (const [part] of accept.matchAll(/[^,]{3,}/g)) {
     const [range = "", ...parameters] = part.split(";");
-    const rank = ranges.indexOf(trimSpace(range).toLowerCase());
+    const rank = ranges.indexOf(range.trim().toLowerCase());
     if (rank < 0) continue;
     const given = parameters.map((text) => QUALITY.exec(text)?.[1]).find((text) => text);
     qualities[rank] ??= Number(given ?? 1);

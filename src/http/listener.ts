@@ -124,20 +124,20 @@ export class Listener {
     }
     try {
       const sender = this.#authenticator.authenticate(req);
-      if (sender instanceof Promise) {
-        sender
-          .then((verified) => this.#admit(exchange, verified))
-          .catch((error: unknown) => answerFailure(exchange, error));
-      } else this.#admit(exchange, sender);
+      const working =
+        sender instanceof Promise
+          ? sender.then((verified) => this.#admit(exchange, verified))
+          : this.#admit(exchange, sender);
+      working?.catch((error: unknown) => answerFailure(exchange, error));
     } catch (error) {
       answerFailure(exchange, error);
     }
   }
 
   /** Finds the operation, judges what is common to all operations, and carries it out. */
-  #admit(exchange: Exchange, sender: VerifiedToken): void {
+  #admit(exchange: Exchange, sender: VerifiedToken): Promise<void> | undefined {
     const { req, res } = exchange;
-    if (res.headersSent) return; // a timeout, while the token was looked up
+    if (res.headersSent) return undefined; // a timeout, while the token was looked up
     const notes = notesOf(req);
     if (notes !== undefined) notes.token = sender.name;
     const route = findRoute(req.url ?? "", this.#basePath);
@@ -155,11 +155,9 @@ export class Listener {
     requireExpectation(req);
     if (operation.name === "createPlant") {
       this.#creates.create(exchange, sender);
-      return;
+      return undefined;
     }
-    const { id } = route;
-    const reading =
-      id === undefined ? this.#reads.list(exchange, sender) : this.#reads.get(exchange, sender, id);
-    reading.catch((error: unknown) => answerFailure(exchange, error));
+    if (route.id === undefined) return this.#reads.list(exchange, sender);
+    return this.#reads.get(exchange, sender, route.id);
   }
 }

@@ -15,7 +15,6 @@ import { Budget, ReadLease } from "./budget.ts";
 import { LIMIT_DEFAULT, type ListQuery, parseListQuery, wantsStream } from "./list-query.ts";
 import { StreamPace, sendStream, sliceLines } from "./plant-stream.ts";
 import { okReply, type Reply } from "./reply.ts";
-import { trimSpace } from "./request-head.ts";
 
 /** A plant is read before its length is known, so the plants read at once are limited. */
 const PLANTS_READING_MAX = 32;
@@ -102,8 +101,7 @@ export function plantReply(body: string, ifNoneMatch = ""): Reply {
   // A plant never changes, but its reader asks again, so that a revoked token stops that too.
   const headers = { ETag: tag, "Cache-Control": "private, no-cache" };
   // By the weak comparison of RFC 9110 section 13.1.2, which ignores `W/`.
-  const isMatch =
-    trimSpace(ifNoneMatch) === "*" || ifNoneMatch.match(/"[^"]*"/g)?.includes(tag) === true;
+  const isMatch = ifNoneMatch === "*" || ifNoneMatch.match(/"[^"]*"/g)?.includes(tag) === true;
   return isMatch ? { status: 304, headers, body: "" } : okReply(body, headers);
 }
 

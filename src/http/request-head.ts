@@ -128,13 +128,6 @@ export function isNamed(present: string, name: string): boolean {
   return present.length === name.length && present.toLowerCase() === name;
 }
 
-const TRIMMED = /^[ \t]*([^ \t](?:.*[^ \t])?)?[ \t]*$/s;
-
-/** Without the optional whitespace around it, which is spaces and tabs only (RFC 9110 section 5.6.3). */
-export function trimSpace(text: string): string {
-  return TRIMMED.exec(text)?.[1] ?? "";
-}
-
 const TOKEN = "[!#$%&'*+.^_`|~0-9A-Za-z-]+";
 const PARAMETER = `${TOKEN}=(?:${TOKEN}|"(?:[^"\\\\]|\\\\.)*")`;
 const UTF8 = 'charset=(?:utf-?8|"utf-?8")';

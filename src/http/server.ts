@@ -121,12 +121,6 @@ export class PlantServer {
   }
 }
 
-/** As Node's parser reports a fault. */
-const CONNECT_FAULT = Object.assign(new Error(), {
-  code: "HPE_INVALID_METHOD",
-  reason: "this server opens no tunnels",
-});
-
 function createServer(options: ServerOptions, connections: Connections): Server {
   const { tls } = options;
   const requestTimeoutMs = readNumber(options, "requestTimeoutMs");
@@ -160,7 +154,8 @@ function createServer(options: ServerOptions, connections: Connections): Server 
   });
   server.on("connect", (_req, socket: Socket) => {
     socket.on("error", () => {}); // Node has let go of it
-    connections.refuse(socket, CONNECT_FAULT);
+    const fault = { code: "HPE_INVALID_METHOD", reason: "this server opens no tunnels" };
+    connections.refuse(socket, Object.assign(new Error(), fault)); // as its parser reports one
   });
   server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
     connections.refuse(socket as Socket, error);
