@@ -40,11 +40,10 @@ export const printSystemdUnit = defineCommand({
       service: serviceUnit(ownCommand()),
       socket: socketUnit(formatHostPort(host, port)),
     };
-    const text =
-      unit === undefined
-        ? Object.entries(units).map(([kind, text]) => `# ${FOLDER}/plant-store.${kind}\n${text}`)
-        : [units[unit]];
-    await printLines(text.join("\n").trimEnd().split("\n"));
+    const texts = Object.entries(units)
+      .filter(([kind]) => kind === (unit ?? kind))
+      .map(([kind, text]) => `# ${FOLDER}/plant-store.${kind}\n${text}`);
+    await printLines(texts.join("\n").trimEnd().split("\n"));
   },
 });
 

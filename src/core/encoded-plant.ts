@@ -1,8 +1,7 @@
 /**
- * Plants in the form that the log has nearly all of them in, recognised in one pass over their bytes.
- *
- * Every other form, faults included, is left to the general parser (core/plant), which agrees on
- * every plant that is recognised here. For speed a plant is found without a string or an object.
+ * Recognises plants in the form that the log has nearly all of them in, without making a string or
+ * an object. Every other form, faults included, is left to the general parser (core/plant), which
+ * agrees on every plant that is recognised here.
  */
 
 /**
@@ -11,7 +10,7 @@
  *   {"id":7,"name":"Fern"}  or  {"id":7,"name":"Fern","tag":"indoor"}
  *
  * without spaces, with the shortest spelling of the id, and no escapes in its strings except \" and
- * \\. It looks at four bytes at a time where it can.
+ * \\. Looks at four bytes at a time if it can.
  */
 export class EncodedPlantFinder {
   /** The id as two signed words, the two halves of an int64 in two's complement. */

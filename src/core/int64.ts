@@ -1,9 +1,9 @@
 /**
- * int64: from the decimal text of a JSON number to a bigint, exactly.
+ * From the text of a JSON number to an int64, exactly.
  *
  * Any JSON number whose value is an integer counts (JSON Schema 2020-12, "integer"): 7, 7.0 and
- * 70e-1 are the same id, and -0 is 0. No number larger than an int64 is ever built: 1e999999999 is
- * judged by counting digits, in time linear in the length of the text.
+ * 70e-1 are the same id, and -0 is 0. Takes time linear in the length of the text, also for
+ * 1e999999999: no number larger than an int64 is ever built.
  */
 
 /** @internal */
