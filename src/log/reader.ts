@@ -44,7 +44,6 @@ export interface LineBlock extends LinePosition {
  * The whole lines of a file from the start of a line to `end`, in blocks. The next block is read while
  * the consumer has one.
  *
- * @param isLent whether a block is valid only until the next: two buffers are used again.
  * @throws PlantStoreError `io_error`, also if the file ends before `end`; `corruption` for a line of
  * more than 512 MiB.
  */
@@ -52,16 +51,10 @@ export async function* readBlocks(
   file: ReadableFile,
   start: LinePosition,
   end: number,
-  isLent = false,
 ): AsyncGenerator<LineBlock> {
-  const buffers = isLent ? [Buffer.allocUnsafe(BLOCK_BYTES), Buffer.allocUnsafe(BLOCK_BYTES)] : [];
-  const readLines = (offset: number) => {
-    buffers.reverse();
-    return readLinesAt(file, offset, end, BLOCK_BYTES, buffers[0]);
-  };
-  let bytes = await readLines(start.offset);
+  let bytes = await readLinesAt(file, start.offset, end, BLOCK_BYTES);
   for (let position = start; bytes.length > 0; ) {
-    const next = readLines(position.offset + bytes.length);
+    const next = readLinesAt(file, position.offset + bytes.length, end, BLOCK_BYTES);
     next.catch(() => {}); // a consumer that stops early never awaits it
     const block: LineBlock = { bytes, ...position };
     yield block;
@@ -79,12 +72,10 @@ export async function readLinesAt(
   offset: number,
   end: number,
   bytes: number,
-  buffer = Buffer.allocUnsafe(Math.max(0, Math.min(bytes, end - offset))),
 ): Promise<Buffer> {
   let read = Buffer.alloc(0);
   for (let length = bytes; ; length *= 2) {
-    const wanted = Math.max(0, Math.min(length, end - offset));
-    const chunk = length === bytes ? buffer.subarray(0, wanted) : Buffer.allocUnsafe(wanted);
+    const chunk = Buffer.allocUnsafe(Math.max(0, Math.min(length, end - offset)));
     const searched = read.copy(chunk);
     const rest = chunk.subarray(searched);
     if ((await file.read(rest, offset + searched)) < rest.length) {

@@ -116,7 +116,7 @@ export class LogScan {
   /** Scans the lines that follow, up to `end`, where a line ends. */
   async goOn(end: number): Promise<void> {
     try {
-      for await (const block of readBlocks(this.#file, this.tail, end, true)) {
+      for await (const block of readBlocks(this.#file, this.tail, end)) {
         const unreadable = this.#takeBlock(block);
         this.tail = positionAfter(block);
         if (unreadable.length > 0 || this.#loader.hasRepeats) await this.#report(unreadable);

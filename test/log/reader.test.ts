@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { test } from "node:test";
 import fc from "fast-check";
-import { LogFile } from "../../src/log/file.ts";
+import type { LogFile } from "../../src/log/file.ts";
 import type { LinePosition } from "../../src/log/format.ts";
 import {
   estimateLines,
@@ -110,33 +110,6 @@ test("readBlocks() gives out nothing if no line ends", async (t) => {
     const file = await openLog(t, "x".repeat(bytes));
     assert.deepEqual(await readLines(file, bytes), []);
   }
-});
-
-test("readBlocks() leaves a block unchanged until the next is asked for", async (t) => {
-  const lengths = [
-    BLOCK - 7,
-    30,
-    3 * BLOCK + 7,
-    ...Array.from({ length: 3000 }, (_, n) => 800 + n),
-  ];
-  const content = lengths.map(lineOf).join("");
-  const file = await openLog(t, content);
-  const reads: Promise<number>[] = [];
-  const { read } = LogFile.prototype;
-  t.mock.method(file, "read", (buffer: Buffer, position: number) => {
-    const done = read.call(file, buffer, position);
-    reads.push(done);
-    return done;
-  });
-  const seen: Buffer[] = [];
-  const buffers = new Set<ArrayBufferLike>();
-  for await (const { bytes } of readBlocks(file, LOG_START, content.length, true)) {
-    await Promise.all(reads); // what is read ahead is there
-    seen.push(Buffer.from(bytes));
-    buffers.add(bytes.buffer);
-  }
-  assert.ok(Buffer.concat(seen).equals(Buffer.from(content)));
-  assert.ok(seen.length > 4 && buffers.size < seen.length, "they are used again");
 });
 
 test("readBlocks() fails if the file was cut before the end it was given", async (t) => {
