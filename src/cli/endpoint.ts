@@ -26,9 +26,10 @@ export async function bindAsRoot(options: ServeOptions): Promise<object | undefi
 }
 
 /**
- * Names the address and its option, if the system refuses to listen. Other errors stay.
+ * Says why a server cannot listen, and what to do. Returns any other error as it is.
  *
  * @param address `undefined` for the socket of a supervisor.
+ * @param option the options that chose it.
  */
 export function describeListenError(
   error: NodeJS.ErrnoException,
@@ -36,7 +37,17 @@ export function describeListenError(
   option: string,
 ): Error {
   if (error.syscall === undefined) return error;
-  return new Error(`Cannot listen on ${describeAddress(address)}: ${error.message}; see ${option}`);
+  const isPath = address !== undefined && "socketPath" in address;
+  const reasons: Readonly<Record<string, string>> = {
+    EADDRINUSE: "it is in use; choose another",
+    EADDRNOTAVAIL: "this machine has no such address; choose another",
+    // libuv reports a missing folder so, too.
+    EACCES: isPath
+      ? "its folder is missing, or closed to this user; choose another"
+      : "permission denied; choose a port from 1024 up with",
+  };
+  const reason = reasons[error.code ?? ""] ?? `${error.message}; see`;
+  return new Error(`Cannot listen on ${describeAddress(address)}: ${reason} ${option}`);
 }
 
 function describeAddress(address: AdminAddress | undefined): string {

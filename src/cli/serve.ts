@@ -159,7 +159,7 @@ async function startServer(options: ServeOptions, parts: Parts): Promise<PlantSe
   const { host, port, corsOrigin: corsOrigins } = options;
   return PlantServer.start({ ...options, corsOrigins, ...parts }).catch((error) => {
     const address = parts.fd === undefined ? { host, port } : undefined;
-    throw describeListenError(error, address, "--host and --port");
+    throw describeListenError(error, address, "--host or --port");
   });
 }
 
