@@ -59,17 +59,9 @@ function describeAddress(address: AdminAddress | undefined): string {
 /**
  * Reads the files of the certificate. `undefined` if none are named.
  *
- * @throws Error naming the file that cannot be read.
+ * @throws the system's error, which names the file.
  */
 export function readTlsFiles({ tlsCert, tlsKey }: ServeOptions): TlsOptions | undefined {
   if (tlsCert === undefined || tlsKey === undefined) return undefined;
-  return { cert: readTlsFile(tlsCert, "certificate"), key: readTlsFile(tlsKey, "private key") };
-}
-
-function readTlsFile(path: string, what: string): Buffer {
-  try {
-    return readFileSync(path);
-  } catch (error) {
-    throw new Error(`Cannot read the ${what}: ${(error as Error).message}`, { cause: error });
-  }
+  return { cert: readFileSync(tlsCert), key: readFileSync(tlsKey) };
 }

@@ -12,7 +12,7 @@ import type { CreateOutcome } from "./services.ts";
  * Makes a plant durable unless its id is taken. Resolves with the plant that has the id: the same
  * object if it was stored now, else the plant that was there before.
  */
-export type StorePlant = (plant: NewPlant) => Promise<NewPlant>;
+type StorePlant = (plant: NewPlant) => Promise<NewPlant>;
 
 /** The plants that are being stored, by their ids. */
 type Generation = Map<bigint, Promise<NewPlant>>;
