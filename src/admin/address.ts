@@ -92,7 +92,6 @@ async function listenOnPath(server: Server, path: string): Promise<void> {
   await listening;
 }
 
-/** Removes a socket that a dead process left. */
 async function removeStale(path: string): Promise<void> {
   const time = socketTime(path);
   if (time === undefined) return;

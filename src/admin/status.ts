@@ -8,7 +8,6 @@ import { Recorder } from "./recorder.ts";
 /** A disk that hangs must not keep back the other figures. */
 const FREE_BYTES_DEADLINE_MS = 1000;
 
-/** What the answers are made from; the recorder counts until it is closed. */
 export class Sources {
   readonly status: Status;
   readonly version: string;

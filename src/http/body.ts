@@ -82,7 +82,6 @@ export class BodyCollector {
     if (!this.isDone) this.#end(body.length === this.#size ? body : body.subarray(0, this.#size));
   }
 
-  /** The client left. */
   leave(): void {
     if (!this.isDone) this.#end();
   }
@@ -108,7 +107,6 @@ function join(body: Buffer, size: number, chunk: Buffer): Buffer {
   return target;
 }
 
-/** Feeds a collector from the body of a request. */
 export function collectBody(req: IncomingMessage, collector: BodyCollector): void {
   if (req instanceof DirectRequest && req.collect(collector)) return;
   if (req.destroyed) {

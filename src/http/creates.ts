@@ -16,7 +16,7 @@ import { requireJson } from "./request-head.ts";
 import { notesOf } from "./request-message.ts";
 
 export class Creates {
-  /** How many creates there were so far. */
+  /** The creates so far. */
   count = 0;
   readonly #plants: PlantService;
   readonly #authenticator: Authenticator;

@@ -24,10 +24,10 @@ export function parseListQuery(target: string): ListQuery {
   const faults: string[] = [];
   const read = <T>(name: string, parse: (text: string) => T | undefined, expected: string) => {
     const texts = parameters.getAll(name);
-    const [text] = texts;
-    if (text === undefined) return undefined;
-    const value = texts.length === 1 ? parse(text) : undefined;
-    const got = texts.length === 1 ? encodeJsonString(cut(text)) : `${texts.length} values`;
+    if (texts.length === 0) return undefined;
+    const text = texts.join(); // several are no number
+    const value = parse(text);
+    const got = encodeJsonString(cut(text));
     if (value === undefined) faults.push(`${name}: expected ${expected}, got ${got}`);
     return value;
   };

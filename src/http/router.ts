@@ -19,13 +19,11 @@ export interface Operation {
 export interface Resource {
   /** As in the OpenAPI document. */
   readonly path: string;
-  /** By method. */
   readonly operations: ReadonlyMap<string, Operation>;
 }
 
 export interface Route {
   readonly resource: Resource;
-  /** The `{id}` in the path. */
   readonly id?: bigint;
 }
 
