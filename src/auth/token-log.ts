@@ -107,7 +107,6 @@ export class TokenSet {
     this.#unrevoked.delete(name);
   }
 
-  /** The tokens that are live at a time. */
   live(now: number): TokenRecord[] {
     return [...this.#unrevoked.values()].flat().filter((token) => isLive(token, now));
   }

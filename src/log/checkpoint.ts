@@ -165,7 +165,6 @@ export class Checkpointer {
     this.#isAbandoned = true;
   }
 
-  /** Waits for a write in progress. */
   async idle(): Promise<void> {
     await this.#writing;
   }

@@ -31,7 +31,6 @@ const { O_APPEND, O_CREAT, O_DSYNC, O_RDWR, O_SYNC, O_WRONLY } = fs.constants;
 const SYNCED = O_DSYNC ?? O_SYNC;
 const CHUNK_BYTES = 1024 * 1024;
 
-/** Some bytes of a file. */
 export interface ByteRange {
   readonly offset: number;
   readonly bytes: number;
@@ -94,7 +93,6 @@ export class LogFile {
     }
   }
 
-  /** The length of the file at this moment. */
   size(): number {
     return fs.fstatSync(this.#handle.fd).size;
   }
@@ -137,7 +135,7 @@ export class LogFile {
       await this.#cutOwn(written);
       if (isRefusal(cause)) return { outcome: "refused", cause };
     } catch {
-      // The next start finds these bytes: whole records, or a torn tail.
+      // The next start finds these bytes.
     }
     if (cause instanceof PlantStoreError) return { outcome: "unknown", cause }; // another writer
     const why = `Cannot write or sync "${this.path}": ${describeSystemError(cause)}`;
@@ -219,7 +217,6 @@ export class LogFile {
     return false;
   }
 
-  /** Waits until the disk has what was written and cut so far. */
   sync(): Promise<void> {
     return this.#handle.datasync();
   }
@@ -281,13 +278,11 @@ export class LogFile {
     );
   }
 
-  /** Waits for reads and writes under way, then closes. */
   async close(): Promise<void> {
     await Promise.all([this.#handle.close(), this.#appender?.close()]);
   }
 }
 
-/** Identifies a file: a copy of it has another inode. */
 interface Identity {
   readonly dev: bigint;
   readonly ino: bigint;

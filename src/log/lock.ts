@@ -125,7 +125,6 @@ export class DirectoryLock {
     }
   }
 
-  /** Lets the next process in. */
   async close(): Promise<void> {
     clearInterval(this.#checking);
     await close(this.#server, this.#folder);

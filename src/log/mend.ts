@@ -72,7 +72,6 @@ export async function lostLineJudge(
   return (line, { offset }) => offset >= start && hasLostSector(line, offset);
 }
 
-/** What has to be repaired before a log is served. */
 export interface Damage {
   /** Whole lines that lost pages, with their line feeds. */
   readonly damaged: readonly ByteRange[];

@@ -30,7 +30,6 @@ const WORTHWHILE_RECORDS = 32;
 /** How long a smaller batch waits at most while each turn of the event loop brings more records. */
 const GATHER_MS_MAX = 1;
 
-/** A batch that is being written. */
 interface Write {
   readonly batch: Batch;
   /** When the write began; `undefined` if `plant-store:batch` has no subscriber. */
@@ -47,7 +46,6 @@ export class LogWriter {
   #end: Checkpoint;
   /** Only the last one takes more records. */
   #queue: Batch[] = [];
-  /** Of records that were accepted and not yet answered, those being written included. */
   #queuedBytes = 0;
   #flushing: Promise<void> | undefined;
   #failure: PlantStoreError | undefined;
@@ -73,7 +71,7 @@ export class LogWriter {
     return this.#end.bytes;
   }
 
-  /** Bytes of records that were accepted and not yet answered. */
+  /** Bytes of records that were accepted and not yet answered, those being written included. */
   get queuedBytes(): number {
     return this.#queuedBytes;
   }
@@ -147,7 +145,6 @@ export class LogWriter {
     } while (records > known && !this.#isNextWorthwhile() && performance.now() < deadline);
   }
 
-  /** Whether the first batch is worth a sync, or takes no more. */
   #isNextWorthwhile(): boolean {
     const next = this.#queue[0];
     return next !== undefined && (next.records >= WORTHWHILE_RECORDS || next.isFull);
@@ -203,7 +200,6 @@ export class LogWriter {
     batches.publish(message);
   }
 
-  /** The system refused the batch; nothing of it is in the log. */
   #refuse(batch: Batch, cause: unknown): void {
     this.#refusal = describeSystemError(cause);
     this.#warn();
@@ -267,9 +263,8 @@ const ROOM_BYTES = 16 * 1024;
 export class Batch {
   /** The byte offset of the batch in the log: resolves once all of it is on disk, or rejects. */
   readonly start: Promise<number>;
-  /** Resolves `start`. */
+  /** Both settle `start`. */
   acknowledge: (start: number) => void = () => {};
-  /** Rejects `start`. */
   fail: (error: PlantStoreError) => void = () => {};
   readonly #bytesMax: number;
   #buffer: Buffer;

@@ -54,47 +54,37 @@ export async function importPlants(
 ): Promise<ImportReport> {
   const report = { created: 0, replayed: 0, refused: 0 };
   for await (const block of splitLines(inPieces(text))) {
-    const records: Buffer[] = [];
-    const numbers: number[] = [];
-    visitLines(block, (record, { line }) => {
-      records.push(record);
-      numbers.push(line);
-    });
-    for (const [at, outcome] of (await createAll(plants, records)).entries()) {
-      if (!(outcome instanceof PlantStoreError)) report[outcome]++;
-      else {
-        report.refused++;
-        onRefused?.(numbers[at] ?? 0, outcome.message);
+    const lines: { readonly record: Buffer; readonly line: number }[] = [];
+    visitLines(block, (record, { line }) => lines.push({ record, line }));
+    const outcomes = await Promise.all(lines.map(({ record }) => tryCreate(plants, record)));
+    for (const [at, { record, line }] of lines.entries()) {
+      let outcome = outcomes[at] as CreateOutcome | PlantStoreError;
+      // A record may be six times as long as its line, so there may be no room for all at once.
+      if (typeof outcome === "object" && outcome.code === "overloaded") {
+        outcome = await tryCreate(plants, record);
       }
+      if (typeof outcome === "string") report[outcome]++;
+      else if (LINE_FAULTS.includes(outcome.code)) {
+        report.refused++;
+        onRefused?.(line, outcome.message);
+      } else throw outcome;
     }
-    onProgress?.(block.offset + block.bytes.length, numbers.at(-1) ?? block.line);
+    onProgress?.(block.offset + block.bytes.length, lines.at(-1)?.line ?? block.line);
   }
   return report;
 }
 
-/** @throws PlantStoreError what is not the line's fault; every create has ended then. */
-async function createAll(
+/** Creates a plant, or returns the error that refuses it. */
+async function tryCreate(
   plants: PlantService,
-  records: readonly Buffer[],
-): Promise<(CreateOutcome | PlantStoreError)[]> {
-  const create = async (record: Buffer) => {
-    try {
-      return await plants.create(parseNewPlant(record));
-    } catch (error) {
-      if (error instanceof PlantStoreError) return error;
-      throw error;
-    }
-  };
-  const outcomes = await Promise.all(records.map(create));
-  for (const [at, record] of records.entries()) {
-    let outcome = outcomes[at];
-    if (!(outcome instanceof PlantStoreError)) continue;
-    // A record may be six times as long as its line, so there may be no room for all at once.
-    if (outcome.code === "overloaded") outcome = await create(record);
-    if (outcome instanceof PlantStoreError && !LINE_FAULTS.includes(outcome.code)) throw outcome;
-    outcomes[at] = outcome;
+  record: Buffer,
+): Promise<CreateOutcome | PlantStoreError> {
+  try {
+    return await plants.create(parseNewPlant(record));
+  } catch (error) {
+    if (error instanceof PlantStoreError) return error;
+    throw error;
   }
-  return outcomes;
 }
 
 export interface ImportFile {

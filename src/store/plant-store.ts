@@ -214,7 +214,6 @@ export class PlantStore implements PlantService {
 
 type Limits = Required<Pick<PlantStoreOptions, "batchBytesMax" | "queueBytesMax">>;
 
-/** Publishes a new plant that has just become durable. */
 function publishCreate(log: string, plant: NewPlant, offset: number): void {
   const { id, name, tag } = plant;
   const bytes = Buffer.byteLength(encodeNewPlant(plant)) + 1; // and its line feed
