@@ -22,13 +22,7 @@ export function scanJson(text: string, onMember: MemberVisitor): string {
 }
 
 const QUOTE = 0x22;
-const COMMA = 0x2c;
-const COLON = 0x3a;
-const OPEN_BRACKET = 0x5b;
 const BACKSLASH = 0x5c;
-const CLOSE_BRACKET = 0x5d;
-const OPEN_BRACE = 0x7b;
-const CLOSE_BRACE = 0x7d;
 
 /** The values that are no strings or containers (RFC 8259 sections 3 and 6). */
 const SCALAR = /true|false|null|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y;
@@ -40,7 +34,7 @@ class Scanner {
   readonly #onMember: MemberVisitor;
   #at = 0;
   /** The bracket that ends each open container. */
-  readonly #closers: number[] = [];
+  readonly #closers: string[] = [];
   /** Of the member of the top-level object that is being read. */
   #name = "";
   #valueStart = 0;
@@ -63,22 +57,22 @@ class Scanner {
   }
 
   #isTopLevel(): boolean {
-    return this.#closers.length === 1 && this.#closers[0] === CLOSE_BRACE;
+    return this.#closers.length === 1 && this.#closers[0] === "}";
   }
 
   /** Reads up to the first value in a container (true), or a scalar or an empty container (false). */
   #openContainer(): boolean {
-    const code = this.#code();
-    if (code !== OPEN_BRACE && code !== OPEN_BRACKET) {
+    const opener = this.#text[this.#at];
+    if (opener !== "{" && opener !== "[") {
       this.#scanScalar();
       return false;
     }
-    const closer = code === OPEN_BRACE ? CLOSE_BRACE : CLOSE_BRACKET;
+    const closer = opener === "{" ? "}" : "]";
     this.#at++;
     this.#skipSpace();
     if (this.#take(closer)) return false;
     this.#closers.push(closer);
-    if (closer === CLOSE_BRACE) this.#scanName();
+    if (closer === "}") this.#scanName();
     return true;
   }
 
@@ -91,12 +85,12 @@ class Scanner {
         this.#onMember(this.#name, this.#text.slice(this.#valueStart, this.#at));
       }
       this.#skipSpace();
-      if (this.#take(COMMA)) {
+      if (this.#take(",")) {
         this.#skipSpace();
-        if (closer === CLOSE_BRACE) this.#scanName();
+        if (closer === "}") this.#scanName();
         return;
       }
-      if (!this.#take(closer)) this.#fail(`"," or "${String.fromCharCode(closer)}"`);
+      if (!this.#take(closer)) this.#fail(`"," or "${closer}"`);
       this.#closers.pop();
     }
   }
@@ -107,7 +101,7 @@ class Scanner {
     this.#scanString("a member name");
     const end = this.#at;
     this.#skipSpace();
-    if (!this.#take(COLON)) this.#fail('":"');
+    if (!this.#take(":")) this.#fail('":"');
     this.#skipSpace();
     if (!this.#isTopLevel()) return;
     this.#name = this.#text.slice(start, end);
@@ -120,7 +114,7 @@ class Scanner {
   }
 
   #scanString(expected: string): void {
-    if (!this.#take(QUOTE)) this.#fail(expected);
+    if (!this.#take('"')) this.#fail(expected);
     for (;;) {
       const code = this.#code();
       if (code < 0x20) this.#fail("a control character as an escape");
@@ -144,8 +138,8 @@ class Scanner {
     return this.#text.charCodeAt(this.#at);
   }
 
-  #take(code: number): boolean {
-    if (this.#code() !== code) return false;
+  #take(character: string): boolean {
+    if (this.#text[this.#at] !== character) return false;
     this.#at++;
     return true;
   }
