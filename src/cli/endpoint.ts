@@ -59,9 +59,13 @@ function describeAddress(address: AdminAddress | undefined): string {
 /**
  * Reads the files of the certificate. `undefined` if none are named.
  *
- * @throws the system's error, which names the file.
+ * @throws Error naming the file that cannot be read.
  */
 export function readTlsFiles({ tlsCert, tlsKey }: ServeOptions): TlsOptions | undefined {
   if (tlsCert === undefined || tlsKey === undefined) return undefined;
-  return { cert: readFileSync(tlsCert), key: readFileSync(tlsKey) };
+  try {
+    return { cert: readFileSync(tlsCert), key: readFileSync(tlsKey) };
+  } catch (cause) {
+    throw new Error(`Cannot read --tls-cert or --tls-key: ${(cause as Error).message}`, { cause });
+  }
 }
