@@ -131,18 +131,16 @@ export class LogFile {
    * of the sync: the state of the file is unknown then, and the next start decides by what is on disk.
    */
   async #undo(written: Buffer, cause: unknown): Promise<AppendResult> {
+    let why = `Cannot write or sync "${this.path}": ${describeSystemError(cause)}`;
     try {
       await this.#cutOwn(written);
       if (isRefusal(cause)) return { outcome: "refused", cause };
-    } catch {
-      // The next start finds these bytes.
+    } catch (error) {
+      why += `, nor undo the write: ${describeSystemError(error)}`; // the next start finds it
     }
     if (cause instanceof PlantStoreError) return { outcome: "unknown", cause }; // another writer
-    const why = `Cannot write or sync "${this.path}": ${describeSystemError(cause)}`;
-    const error = new Error(`${why}; check the disk and its free space, then start again`, {
-      cause,
-    });
-    return { outcome: "unknown", cause: error };
+    why += "; check the disk and its free space, then start again";
+    return { outcome: "unknown", cause: new Error(why, { cause }) };
   }
 
   /** Cuts away the end of the file if it has these bytes: those of another process are never cut. */

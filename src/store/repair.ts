@@ -74,7 +74,9 @@ export async function repairLog(directory: string, options: RepairOptions): Prom
     const isGone = checkpoint !== undefined && !fs.existsSync(logPath);
     if (isGone) return acceptLoss(logPath, checkpoint, options);
     const file = await openLogForReading(directory);
-    return closeAfter(file, () => repair(file, checkpoint, options));
+    const outcome = await closeAfter(file, () => repair(file, checkpoint, options));
+    if (outcome.isDone) removeLeftover(repairedPath(logPath)); // of a repair that was killed
+    return outcome;
   });
 }
 
