@@ -75,8 +75,8 @@ export class LogScan {
   readonly #options: ScanOptions;
   readonly #loader: IdLoader;
   /** Read the lines of repeated ids again: one these, the other the first lines of the ids. */
-  readonly #repeats: LineWindow;
-  readonly #firsts: LineWindow;
+  readonly #repeats = new LineWindow();
+  readonly #firsts = new LineWindow();
 
   private constructor(file: LogFile, size: number, ids: number, options: ScanOptions) {
     this.#file = file;
@@ -84,15 +84,13 @@ export class LogScan {
     this.#options = options;
     this.index = new IdIndex(ids);
     this.#loader = new IdLoader(this.index, ids);
-    this.#repeats = new LineWindow(file);
-    this.#firsts = new LineWindow(file);
   }
 
   /**
    * Scans the whole lines of the first `size` bytes, and judges what follows them.
    *
-   * @throws PlantStoreError `io_error` if the file cannot be read, after it has reported the faults
-   * found before; `corruption` for a line of more than 512 MiB.
+   * @throws PlantStoreError `io_error` if the file cannot be read; `corruption` for a line of more
+   * than 512 MiB.
    */
   static async run(file: LogFile, size: number, options: ScanOptions): Promise<LogScan> {
     const end = await endOfLines(file, size);
@@ -115,16 +113,11 @@ export class LogScan {
 
   /** Scans the lines that follow, up to `end`, where a line ends. */
   async goOn(end: number): Promise<void> {
-    try {
-      for await (const block of readBlocks(this.#file, this.tail, end)) {
-        const unreadable = this.#takeBlock(block);
-        this.tail = positionAfter(block);
-        if (unreadable.length > 0 || this.#loader.hasRepeats) await this.#report(unreadable);
-        this.#options.onProgress?.(this.tail.offset, end);
-      }
-    } catch (error) {
-      if ((error as PlantStoreError).code === "io_error") await this.#report([]);
-      throw error;
+    for await (const block of readBlocks(this.#file, this.tail, end)) {
+      const unreadable = this.#takeBlock(block);
+      this.tail = positionAfter(block);
+      if (unreadable.length > 0 || this.#loader.hasRepeats) await this.#report(unreadable);
+      this.#options.onProgress?.(this.tail.offset, end);
     }
     await this.#report([]);
   }
@@ -164,23 +157,23 @@ export class LogScan {
       const reason = isLost ? LOST_PAGES : found.message;
       unreadable.push({ kind, position, bytes: line.length + 1, reason });
     });
-    this.#extend(block.bytes, records);
-    return unreadable;
-  }
-
-  #extend(bytes: Buffer, records: number): void {
     const missing = (this.#options.checkpoint?.bytes ?? 0) - this.end.bytes;
-    if (missing > 0 && missing <= bytes.length) {
-      this.#knownSum = crc32(bytes.subarray(0, missing), this.end.crc32);
+    if (missing > 0 && missing <= block.bytes.length) {
+      this.#knownSum = crc32(block.bytes.subarray(0, missing), this.end.crc32);
     }
-    this.end = extendCheckpoint(this.end, bytes, records);
+    this.end = extendCheckpoint(this.end, block.bytes, records);
+    return unreadable;
   }
 
   /** Reports unreadable lines, and the repeats among all plants so far, in their order. */
   async #report(unreadable: readonly LineFault[]): Promise<void> {
     const faults = [...unreadable];
     for (const position of await this.#loader.flush()) {
-      const { plant, bytes } = await this.#repeats.read(position.offset, this.end.bytes);
+      const { plant, bytes } = await this.#repeats.read(
+        this.#file,
+        position.offset,
+        this.end.bytes,
+      );
       faults.push(await this.#compare(plant, position, bytes));
     }
     faults.sort((a, b) => a.position.offset - b.position.offset);
@@ -191,7 +184,7 @@ export class LogScan {
   async #compare(plant: NewPlant, position: LinePosition, bytes: number): Promise<LineFault> {
     const offset = this.index.get(plant.id);
     if (offset === undefined) throw changedError(this.#file);
-    const { plant: first } = await this.#firsts.read(offset, this.end.bytes);
+    const { plant: first } = await this.#firsts.read(this.#file, offset, this.end.bytes);
     const isRepeat = isSamePlant(first, plant);
     const what = isRepeat ? "already" : "with another name or tag";
     const reason = `id ${plant.id} is at byte offset ${offset} ${what}`;
@@ -206,24 +199,23 @@ const WINDOW_BYTES = 32 * 1024;
  * that was appended to itself, both the repeats and the first lines follow each other.
  */
 class LineWindow {
-  readonly #file: LogFile;
   #offset = 0;
   #bytes: Buffer = Buffer.alloc(0);
 
-  constructor(file: LogFile) {
-    this.#file = file;
-  }
-
   /** @throws PlantStoreError `io_error` if no plant is there any more, on a line before `end`. */
-  async read(offset: number, end: number): Promise<{ plant: NewPlant; bytes: number }> {
+  async read(
+    file: LogFile,
+    offset: number,
+    end: number,
+  ): Promise<{ readonly plant: NewPlant; readonly bytes: number }> {
     if (offset < this.#offset || offset >= this.#offset + this.#bytes.length) {
-      this.#bytes = await readLinesAt(this.#file, offset, end, WINDOW_BYTES);
+      this.#bytes = await readLinesAt(file, offset, end, WINDOW_BYTES);
       this.#offset = offset;
     }
     const start = offset - this.#offset;
     const line = this.#bytes.subarray(start, this.#bytes.indexOf(LINE_FEED, start));
     const plant = parseLine(line);
-    if (plant instanceof PlantStoreError) throw changedError(this.#file);
+    if (plant instanceof PlantStoreError) throw changedError(file);
     return { plant, bytes: line.length + 1 };
   }
 }

@@ -3,8 +3,6 @@ import { closeSync, openSync, writeSync } from "node:fs";
 import { type TestContext, test } from "node:test";
 import { crc32 } from "node:zlib";
 import { type Checkpoint, EMPTY_LOG } from "../../src/log/checkpoint.ts";
-import type { LogFile } from "../../src/log/file.ts";
-import { ioError } from "../../src/log/system-error.ts";
 import { IdIndex } from "../../src/store/id-index.ts";
 import { type LineFault, LogScan, type ScanOptions } from "../../src/store/log-scan.ts";
 import { openLog } from "../support/logs.ts";
@@ -137,29 +135,6 @@ test("a scan reports faults of every kind in the order of their places, over all
     assert.equal(bytes, lines[position.line - 1]?.length);
   }
   assert.equal(scan.end.records, lines.length - 2);
-});
-
-/** FAKE: a file on a disk with a sector that cannot be read. */
-function unreadableAt(file: LogFile, sector: number): LogFile {
-  const read = async (buffer: Buffer, position: number) => {
-    if (position <= sector && sector < position + buffer.length)
-      throw ioError("Cannot read", new Error("EIO"));
-    return file.read(buffer, position);
-  };
-  return { path: file.path, size: () => file.size(), read } as LogFile;
-}
-
-test("a scan that cannot read on first reports what it has found", async (t) => {
-  const rest = `${" ".repeat(2 * 1024 * 1024)}\n`;
-  const content = `${A}{"id":1,"name":"b"}\n${manyLines().join("")}${rest}`;
-  const file = unreadableAt(await openLog(t, content), 1_100_000);
-  const faults: LineFault[] = [];
-  const options = { onFault: (fault: LineFault) => faults.push(fault) };
-  await assert.rejects(LogScan.run(file, content.length, options), { code: "io_error" });
-  assert.deepEqual(
-    faults.map(({ position, kind }) => [position.line, kind]),
-    [[2, "conflict"]],
-  );
 });
 
 const CHANGES: readonly [says: string, offset: number, text: string][] = [
