@@ -90,18 +90,14 @@ function unmarkNumber(word: unknown): string {
 
 /** @throws UsageError that names where a wrong value came from. */
 function readSetting(name: string, option: Option<unknown>, flag: string | undefined): Setting {
-  const { defaultText, unset } = option;
   const variable = variableOf(name);
   const sources = [
     { source: flagOf(name), text: flag },
     { source: variable, text: process.env[variable] || undefined },
-    { source: "default", text: defaultText },
+    { source: "default", text: option.defaultText },
   ];
   const { source = "", text } = sources.find((each) => each.text !== undefined) ?? {};
-  if (text === undefined) {
-    const isUnset = unset === undefined;
-    return { name, value: undefined, text: unset ?? "-", source: isUnset ? "not set" : "default" };
-  }
+  if (text === undefined) return { name, value: undefined, text: "-", source: "not set" };
   let value: unknown;
   try {
     value = option.parse(text);
@@ -128,10 +124,9 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 3 the data needs a person.
 
 export function describeCommand(command: Command): string {
   const options = Object.entries(command.options).map(([name, option]) => {
-    const { placeholder, defaultText, unset, help } = option;
+    const { placeholder, defaultText, help } = option;
     const value = placeholder === undefined ? "" : ` ${placeholder}`;
-    const otherwise = unset === undefined ? "" : `; if not given, ${unset}`;
-    const fallback = defaultText === undefined ? otherwise : `; default ${defaultText}`;
+    const fallback = defaultText === undefined ? "" : `; default ${defaultText}`;
     return `  ${flagOf(name)}${value}\n      ${help}${fallback} [${variableOf(name)}]\n`;
   });
   const details = command.details === undefined ? "" : `\n${command.details}\n`;

@@ -10,11 +10,10 @@ export const VERSION = "1.0.0";
 export interface Option<T> {
   /** What the help shows for the value (see `Command.arguments`); absent for a switch. */
   readonly placeholder?: string;
+  /** What it does, and what applies without it if there is no default. */
   readonly help: string;
   /** The default, as a user would type it. */
   readonly defaultText?: string;
-  /** For an option without a default: what applies if it is not given. */
-  readonly unset?: string;
   /** May be given several times; `parse` then gets the values separated by commas. */
   readonly isRepeatable?: boolean;
   /** What a value must be, for the message about a wrong one. */
@@ -47,7 +46,7 @@ export function variableOf(name: string): string {
 export interface Setting {
   readonly name: string;
   readonly value: unknown;
-  /** As it was typed, or what applies if it was not given. */
+  /** As it was typed; a dash if it was not given. */
   readonly text: string;
   /** The flag, the variable, `default` or `not set`. */
   readonly source: string;

@@ -29,7 +29,6 @@ export const PORT = {
 export const BASE_PATH: Option<string> = {
   placeholder: "/PATH",
   help: "a path in front of /plants",
-  unset: "none",
   expected: "a path such as /garden",
   parse: normalizeBasePath,
 };
@@ -37,7 +36,6 @@ export const BASE_PATH: Option<string> = {
 export const ADMIN: Option<AdminAddress> = {
   placeholder: "ADDRESS",
   help: "HOST:PORT or the path of a socket for health, metrics and the status page",
-  unset: "off",
   expected: "HOST:PORT, or the path of a socket with a slash in it",
   parse: parseAdminAddress,
 };
@@ -115,8 +113,7 @@ type Unit = keyof typeof UNIT_MS;
 /** A time in the future, in milliseconds since 1970. */
 export const EXPIRES: Option<number> = {
   placeholder: "TIME",
-  help: "when the token expires, such as 90d or 2030-01-31",
-  unset: "never",
+  help: "when the token expires, such as 90d or 2030-01-31; if not given, never",
   expected:
     "a time in the future: a number and s, m, h, d or w, such as 90d, or a date, such as 2030-01-31",
   parse: (text) => {

@@ -22,7 +22,7 @@ export const printSystemdUnit = defineCommand({
   name: "print systemd-unit",
   summary: "print a hardened unit for systemd, and its socket unit",
   options: {
-    unit: { ...oneOf(["service", "socket"], "print only this unit"), unset: "both" },
+    unit: oneOf(["service", "socket"], "print only this unit"),
     host: HOST,
     port: PORT,
   },

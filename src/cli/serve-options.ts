@@ -29,18 +29,18 @@ export const SERVE_OPTIONS = {
     "create a token if there is no live one, and print it once with a curl command",
   ),
   admin: ADMIN,
-  // Which format applies is known only where the server runs.
-  log: { ...oneOf(LOG_FORMATS, "the format of the log"), unset: "text on a terminal, else json" },
+  log: oneOf(LOG_FORMATS, "the format of the log; if not given, text on a terminal, else json"),
   logLevel: {
     ...oneOf(LEVELS, "the least level that is logged; requests are info"),
     defaultText: "info",
   },
   printConfig: switchOption("print every option with its value and source, and exit"),
   corsOrigin: CORS_ORIGIN,
-  connectionsMax: {
-    ...integer("N", "connections open at once; more are closed", NUMBER_OPTIONS.connectionsMax),
-    unset: "as many as open files and half of the heap allow",
-  },
+  connectionsMax: integer(
+    "N",
+    "connections open at once; if not given, as many as open files and half of the heap allow",
+    NUMBER_OPTIONS.connectionsMax,
+  ),
   ...numbers({
     bodyBytesMax: "the longest body; beyond it 413",
     headerBytesMax: "request line and headers together; beyond it 431",
