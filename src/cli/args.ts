@@ -74,8 +74,9 @@ function splitWords({ name, options }: Command, words: readonly string[]) {
     });
     return { args: positionals.map(unmarkNumber), flags: new Map<string, string>(flags) };
   } catch (error) {
-    const [fault] = (error as Error).message.split(/\.\s/); // the first sentence
-    throw new UsageError(`${name}: ${fault}; see plant-store ${name} --help`);
+    // Without its advice to put `--` before arguments that begin with a dash.
+    const [fault = ""] = (error as Error).message.split(/\. |\.$/);
+    throw new UsageError(`${name}: ${fault.replaceAll("\n", " ")}; see plant-store ${name} --help`);
   }
 }
 

@@ -167,7 +167,7 @@ const REFUSED: readonly [words: string[], named: string][] = [
   [["7", "--data", "--json"], "--data"],
   [["7", "--data="], "--data"],
   [["--data", "-5"], "ID"],
-  [["7", "--data", "-x"], "--data"],
+  [["7", "--data", "-x"], "--data=-"],
   [["7", "--data", "a", "--data", "-x"], "--data"],
   [["7", "--depth-max", "-1"], 'from 0 to 99, got "-1"'],
   [["7", "--depth-max=-1"], 'from 0 to 99, got "-1"'],
