@@ -146,7 +146,8 @@ export function requireExpectation({ headers: { expect } }: IncomingMessage): vo
 /** @throws PlantStoreError `unsupported_media_type` or `unsupported_encoding`. */
 export function requireJson(req: IncomingMessage): void {
   const type = readSoleHeader(req, "content-type");
-  if (typeof type !== "string" || !JSON_TYPE.test(type)) {
+  const isJson = type === "application/json" || (typeof type === "string" && JSON_TYPE.test(type));
+  if (!isJson) {
     const got = typeof type === "string" ? "another type" : "none or several";
     throw new PlantStoreError(
       "unsupported_media_type",
