@@ -99,7 +99,8 @@ export class TokenSet {
     if (event.event === "created") {
       const { event: _, ...token } = event;
       this.tokens.push(token);
-      this.#unrevoked.set(name, [...others, token]);
+      others.push(token);
+      this.#unrevoked.set(name, others);
       return;
     }
     // A name may be used again after its token expired, so a revocation ends every token of the name.

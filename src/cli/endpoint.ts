@@ -44,7 +44,7 @@ export function describeListenError(
     // libuv reports a missing folder so, too.
     EACCES: isPath
       ? "its folder is missing, or closed to this user; choose another"
-      : "permission denied; choose a port from 1024 up with",
+      : "permission denied; choose a port from 1024 up in",
   };
   const reason = reasons[error.code ?? ""] ?? `${error.message}; see`;
   return new Error(`Cannot listen on ${describeAddress(address)}: ${reason} ${option}`);

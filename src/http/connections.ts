@@ -47,6 +47,8 @@ const KEPT_HEADERS = ["origin", "x-request-id", "content-length", "transfer-enco
  * finds nothing new on it: what was sent by then is answered.
  */
 export const DRAIN_LOOK_MS = 100;
+/** A client may take 2 s during a drain to finish a request head. */
+const DRAIN_LOOKS = 20;
 
 /** All connections of a server: what a mounted listener leaves to the server around it. */
 export class Connections {
@@ -60,6 +62,8 @@ export class Connections {
   readonly #lookMs: number;
   #looking: NodeJS.Timeout | undefined;
   #isDraining = false;
+  /** During a drain: looks that are left for request heads which still arrive. */
+  #looksLeft = DRAIN_LOOKS;
 
   /** @throws TypeError or RangeError for a number out of its range. */
   constructor(listener: Listener, options: Numbers) {
@@ -142,11 +146,12 @@ export class Connections {
   }
 
   #look(): void {
+    const isLate = this.#isDraining && --this.#looksLeft < 0;
     for (const [socket, connection] of this.#connections) {
       const isStill = connection.look();
       // A connection that closes already is left to send what it has.
       const isDone = connection.unanswered === 0 && !socket.writableEnded;
-      if (this.#isDraining && isDone && isStill) socket.destroy();
+      if (this.#isDraining && isDone && (isStill || isLate)) socket.destroy();
     }
   }
 
@@ -204,6 +209,7 @@ export class Connection {
     // Not documented: the time that Node advertises in the answer.
     (res as unknown as { _keepAliveTimeout: number })._keepAliveTimeout = this.#times.idleMs;
     res.on("close", this.#noteAnswered);
+    this.#untime();
     return hasRoom;
   }
 
@@ -226,10 +232,16 @@ export class Connection {
 
   readonly #noteAnswered = () => {
     this.unanswered--;
+    this.#untime();
     if (isForAnybody(this.res)) this.#refusedBytes = this.#socket.bytesRead;
     // The next request waits no more: this is what each of them holds on average.
     if (this.#waitingBytes > 0) this.#giveBack(Math.ceil(this.#waitingBytes / this.unanswered));
   };
+
+  /** What was timed is over: the next look decides anew. */
+  #untime(): void {
+    if (this.#socket.timeout) this.#socket.setTimeout(0);
+  }
 
   #giveBack(bytes: number): void {
     this.#backlog.giveBack(bytes);

@@ -96,6 +96,10 @@ export function describeParserFault(cause: NodeJS.ErrnoException): PlantStoreErr
 
 const PARSER_FAULTS = new Map<string, [code: RequestErrorCode, message: string]>([
   ["HPE_HEADER_OVERFLOW", ["header_too_large", "headers: expected fewer bytes of them"]],
+  [
+    "HPE_CHUNK_EXTENSIONS_OVERFLOW",
+    ["body_too_large", "body: expected fewer bytes of chunk extensions"],
+  ],
   ["ERR_HTTP_REQUEST_TIMEOUT", ["request_timeout", "request: expected all of it sooner"]],
 ]);
 

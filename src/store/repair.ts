@@ -8,6 +8,7 @@
  */
 import fs from "node:fs";
 import path from "node:path";
+import { PlantStoreError } from "../core/errors.ts";
 import {
   type Checkpoint,
   EMPTY_LOG,
@@ -87,6 +88,12 @@ async function acceptLoss(
 ): Promise<RepairOutcome> {
   const plan: RepairPlan = { action: "start_empty", plants: 0, leftOut: 0, checkpoint };
   if (!(await confirm(plan))) return { ...plan, isDone: false };
+  if (fs.existsSync(logPath)) {
+    throw new PlantStoreError(
+      "locked",
+      `Cannot accept the loss of "${logPath}": it is there again; start "repair" once more to read it`,
+    );
+  }
   await forget(logPath);
   return { ...plan, isDone: true };
 }

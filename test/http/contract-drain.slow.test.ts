@@ -185,3 +185,16 @@ test("a stop ends at its deadline, also if clients connect meanwhile", async (t)
     await Promise.all(connecting);
   }
 });
+
+test("a drain does not wait for a request head that comes byte by byte", async (t) => {
+  const service = await startService(t);
+  const client = await Client.connect(service.port);
+  await client.send("POST /plants HTTP/1.1\r\nX: ");
+  const closed = service.server.close(PATIENT_MS);
+  const looks = t.mock.method(Connection.prototype, "look");
+  for (let seen = 0; !client.isGone; seen = looks.mock.callCount()) {
+    await until("the drain looks again", () => client.isGone || looks.mock.callCount() > seen);
+    await client.send("x");
+  }
+  await closed;
+});

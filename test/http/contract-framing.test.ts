@@ -228,12 +228,12 @@ test("a request head beyond 16 KiB is answered 43101", async (t) => {
   assert.deepEqual(ownLines(service), []);
 });
 
-test("chunk extensions that are too long are answered 40001", async (t) => {
+test("chunk extensions that are too long are answered 41301", async (t) => {
   const service = await startService(t);
   const body = `${SIZE};a=${"x".repeat(20 * 1024)}\r\n${BODY}\r\n0\r\n\r\n`;
   assertError(
     await exchange(service, { headers: { "Transfer-Encoding": "chunked" }, body }),
-    40001,
+    41301,
   );
 });
 

@@ -353,3 +353,14 @@ test("repair without a log and without a checkpoint is an io_error", async (t) =
   }
   assert.deepEqual(snapshot(folder), {});
 });
+
+test("repair does not accept the loss of a log that has come back", async (t) => {
+  const folder = makeFolder(t);
+  writeCheckpointOf(folder, A);
+  const confirm = async () => {
+    writeLog(folder, A); // restored from a backup meanwhile
+    return true;
+  };
+  await assert.rejects(repairLog(folder, { confirm }), { code: "locked" });
+  assert.notEqual(await readCheckpoint(logPath(folder)), undefined);
+});
