@@ -12,7 +12,7 @@ import { FAILURES } from "../http/reply.ts";
 const OPERATIONS = { createPlant: "create", getPlant: "get", listPlants: "list" } as const;
 
 /** The answers to one operation with one status and error number. */
-export interface AnswerCount {
+interface AnswerCount {
   /** `none` if the request was refused before its operation was known. */
   readonly operation: (typeof OPERATIONS)[keyof typeof OPERATIONS] | "none";
   readonly status: number;

@@ -19,7 +19,7 @@ const TOO_LONG =
   "no line feed within 512 MiB, longer than any record; restore the log from a backup";
 
 /** What this reader needs of a file. */
-export type ReadableFile = Pick<LogFile, "path" | "read">;
+type ReadableFile = Pick<LogFile, "path" | "read">;
 
 /** The first line of every log. */
 export const LOG_START: LinePosition = { offset: 0, line: 1 };
@@ -31,7 +31,7 @@ export type LineVisitor = (record: Buffer, position: LinePosition) => void;
  * Receives each line before the visitor: its offset in the block and its number. Returns the offset of
  * its line feed, or -1 to leave the line to the visitor.
  */
-export type LineTaker = (start: number, line: number) => number;
+type LineTaker = (start: number, line: number) => number;
 
 /** Whole lines of a file; the position is that of the first. */
 export interface LineBlock extends LinePosition {

@@ -38,7 +38,7 @@ export interface OpenedLog {
 
 type OnProgress = (bytes: number, total: number) => void;
 
-export interface OpenOptions {
+interface OpenOptions {
   /** The command that the error of another process names as the holder. */
   readonly command: string;
   readonly onProgress: OnProgress | undefined;

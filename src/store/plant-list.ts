@@ -48,7 +48,7 @@ export function readPlant(
 const BLOCK_BYTES = 32 * 1024;
 
 /** Where in a log to read. */
-export interface ListRange {
+interface ListRange {
   /** A plant's byte offset, or 0. */
   readonly start: number;
   /** The durable length. */

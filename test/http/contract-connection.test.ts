@@ -13,7 +13,6 @@ import { Connection } from "../../src/http/connections.ts";
 import { revokeToken } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
 import {
-  assertCommonHeaders,
   assertError,
   assertPlant,
   assertServes,
@@ -21,22 +20,13 @@ import {
   encodeRequest,
   exchange,
   ownLines,
+  plantBody,
   type RequestParts,
+  resultOf,
 } from "../support/contract.ts";
-import { parseAnswers, type RawAnswer } from "../support/raw.ts";
+import { parseAnswers } from "../support/raw.ts";
 import { type Service, type ServiceOptions, startService } from "../support/service.ts";
 import { collectMessages, makeLatch, until } from "../support/watch.ts";
-
-/** A plant's line is also its body. */
-function plant(id: number): string {
-  return `{"id":${id},"name":"plant ${id}"}`;
-}
-
-/** `200`, or the number of the error. */
-function resultOf(answer: RawAnswer): number {
-  assertCommonHeaders(answer);
-  return answer.status === 200 ? 200 : JSON.parse(answer.text).error;
-}
 
 /** Everything in one packet; what is answered until the server closes. */
 async function pipeline(service: Service, requests: readonly (RequestParts | string)[]) {
@@ -52,9 +42,9 @@ async function pipeline(service: Service, requests: readonly (RequestParts | str
 }
 
 const CLOSE = { headers: { Connection: "close" } };
-const GOOD = { body: plant(1) };
-const SECOND = { body: plant(2) };
-const LAST = { ...CLOSE, body: plant(3) };
+const GOOD = { body: plantBody(1) };
+const SECOND = { body: plantBody(2) };
+const LAST = { ...CLOSE, body: plantBody(3) };
 const GARBAGE = "garbage\r\n\r\n";
 const NO_TOKEN = { headers: { Authorization: undefined } };
 /** Refused before its body is there, with an answer that closes the connection. */
@@ -86,7 +76,7 @@ const PIPELINES: readonly [
   ],
   [
     "nothing in the packet of a refused token is",
-    [{ ...NO_TOKEN, body: plant(1) }, LAST],
+    [{ ...NO_TOKEN, body: plantBody(1) }, LAST],
     [40101],
     [],
   ],
@@ -95,7 +85,7 @@ const PIPELINES: readonly [
   ["garbage after a refused token is not answered", [NO_TOKEN, SECOND, GARBAGE], [40101], []],
   [
     "a create may follow an unknown path",
-    [{ target: "/", body: plant(1) }, LAST],
+    [{ target: "/", body: plantBody(1) }, LAST],
     [40401, 200],
     [3],
   ],
@@ -105,10 +95,10 @@ const PIPELINES: readonly [
   ["nothing after garbage is carried out", [GOOD, GARBAGE, LAST], [200, 40001], [1]],
   ["nothing after a bad Host is carried out", [{ headers: { Host: "a b" } }, LAST], [40001], []],
   ["nothing after large headers is", [{ headers: { X: "x".repeat(20_000) } }, LAST], [43101], []],
-  ["nothing after Connection: close is", [{ ...CLOSE, body: plant(1) }, SECOND], [200], [1]],
+  ["nothing after Connection: close is", [{ ...CLOSE, body: plantBody(1) }, SECOND], [200], [1]],
   [
     "garbage after Connection: close is not answered",
-    [{ ...CLOSE, body: plant(1) }, GARBAGE],
+    [{ ...CLOSE, body: plantBody(1) }, GARBAGE],
     [200],
     [1],
   ],
@@ -126,7 +116,7 @@ test("requests in one packet are answered in order", async (t) => {
     await t.test(what, async (t) => {
       const service = await startService(t);
       assert.deepEqual(await pipeline(service, requests), results);
-      assert.deepEqual(ownLines(service), stored.map(plant));
+      assert.deepEqual(ownLines(service), stored.map(plantBody));
     });
   }
 });
@@ -157,7 +147,7 @@ for (const [where, before] of [
 test("a hundred creates in one packet are answered and stored in order", async (t) => {
   const service = await startService(t);
   const client = await Client.connect(service.port);
-  const plants = Array.from({ length: 100 }, (_, index) => plant(index));
+  const plants = Array.from({ length: 100 }, (_, index) => plantBody(index));
   await client.send(Buffer.concat(plants.map((body) => encodeRequest(service, { body }))));
   for (const index of plants.keys()) {
     assertPlant(await client.next(), { name: `plant ${index}` });
@@ -325,7 +315,7 @@ test("after an offer of another protocol nothing is carried out, and the connect
   for (const [what, following, late] of [
     ["a request in the same packet", next, undefined],
     ["a request in the next packet", Buffer.alloc(0), next],
-    ["one whose body is itself a request", next.subarray(0, -plant(2).length), next],
+    ["one whose body is itself a request", next.subarray(0, -plantBody(2).length), next],
     ["one that is cut in two", next.subarray(0, 40), next.subarray(40)],
   ] as const) {
     await t.test(`${what} is not carried out`, async () => {
@@ -339,7 +329,7 @@ test("after an offer of another protocol nothing is carried out, and the connect
       await assertServes(service);
     });
   }
-  assert.deepEqual(ownLines(service), [plant(1)]);
+  assert.deepEqual(ownLines(service), [plantBody(1)]);
 });
 
 test("a request after an offer that is not answered yet is not carried out either", async (t) => {
@@ -355,7 +345,7 @@ test("a request after an offer that is not answered yet is not carried out eithe
   release();
   assertPlant(await client.next(), { name: "plant 1" });
   assert.deepEqual(await client.rest(), []);
-  assert.deepEqual(ownLines(service), [plant(1)]);
+  assert.deepEqual(ownLines(service), [plantBody(1)]);
 });
 
 test("a client that closes its side after its request gets its answer", async (t) => {
@@ -375,7 +365,7 @@ test("a client that closes its side after its request gets its answer", async (t
       await assertServes(service);
     });
   }
-  assert.deepEqual(ownLines(service), [plant(1)]);
+  assert.deepEqual(ownLines(service), [plantBody(1)]);
 });
 
 test("a client that closes its side during a request is answered 40001", async (t) => {

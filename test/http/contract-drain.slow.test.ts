@@ -7,18 +7,20 @@ import type { NewPlant } from "../../src/core/plant.ts";
 import { Connection } from "../../src/http/connections.ts";
 import { createToken } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
-import { assertError, assertPlant, encodeRequest, ownLines } from "../support/contract.ts";
+import {
+  assertError,
+  assertPlant,
+  encodeRequest,
+  ownLines,
+  plantBody,
+} from "../support/contract.ts";
 import type { RawAnswer } from "../support/raw.ts";
 import { type Service, startService } from "../support/service.ts";
+import { trickle } from "../support/trickle.ts";
 import { makeLatch, until } from "../support/watch.ts";
 
-/** A plant's line is also its body. */
-function plant(id: number): string {
-  return `{"id":${id},"name":"plant ${id}"}`;
-}
-
-const GOOD = { body: plant(1) };
-const SECOND = { body: plant(2) };
+const GOOD = { body: plantBody(1) };
+const SECOND = { body: plantBody(2) };
 
 test("a drain cuts at its deadline also a request that is followed by CONNECT (fake create)", async (t) => {
   const service = await startService(t);
@@ -47,7 +49,7 @@ test("a drain answers requests in flight with Connection: close, and stops", asy
   assert.deepEqual(others, []);
   await closed;
   await assert.rejects(Client.connect(service.port), { code: "ECONNREFUSED" });
-  assert.deepEqual(ownLines(service), [plant(1)]);
+  assert.deepEqual(ownLines(service), [plantBody(1)]);
 });
 
 test("a request that arrives during a drain is answered with Connection: close", async (t) => {
@@ -63,7 +65,7 @@ test("a request that arrives during a drain is answered with Connection: close",
   assert.equal(answer.headers.get("connection"), "close");
   assert.deepEqual(await client.rest(), []);
   await closed;
-  assert.deepEqual(ownLines(service), [plant(1), plant(2)]);
+  assert.deepEqual(ownLines(service), [plantBody(1), plantBody(2)]);
 });
 
 /** No drain of these tests may meet its deadline. */
@@ -121,13 +123,7 @@ test("a request head that comes in pieces during a drain is answered", async (t)
   const request = encodeRequest(service, GOOD);
   await client.send(request.subarray(0, 40));
   const closed = service.server.close(PATIENT_MS);
-  const looks = t.mock.method(Connection.prototype, "look");
-  for (let at = 40; at < 44; at++) {
-    await client.send(request.subarray(at, at + 1));
-    const seen = looks.mock.callCount();
-    await until("the drain looks again", () => looks.mock.callCount() > seen);
-  }
-  await client.send(request.subarray(44));
+  await trickle(t, client, request);
   const [answer, ...more] = await client.rest();
   assert.ok(answer !== undefined);
   assertPlant(answer, { name: "plant 1" });

@@ -7,31 +7,20 @@ import { Connections } from "../../src/http/connections.ts";
 import { PlantServer } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
 import {
-  assertCommonHeaders,
   assertError,
   assertPlant,
   assertServes,
   chunked,
   encodeRequest,
   ownLines,
+  plantBody,
+  resultOf,
 } from "../support/contract.ts";
-import type { RawAnswer } from "../support/raw.ts";
 import { type Service, type ServiceOptions, startService } from "../support/service.ts";
 import { collectMessages, makeLatch, until } from "../support/watch.ts";
 
-/** A plant's line is also its body. */
-function plant(id: number): string {
-  return `{"id":${id},"name":"plant ${id}"}`;
-}
-
-/** `200`, or the number of the error. */
-function resultOf(answer: RawAnswer): number {
-  assertCommonHeaders(answer);
-  return answer.status === 200 ? 200 : JSON.parse(answer.text).error;
-}
-
-const GOOD = { body: plant(1) };
-const SECOND = { body: plant(2) };
+const GOOD = { body: plantBody(1) };
+const SECOND = { body: plantBody(2) };
 const NO_TOKEN = { headers: { Authorization: undefined } };
 
 /** Has the creates of a service wait until they are released. */
@@ -57,7 +46,7 @@ test("clients that pipeline more than the server can hold get 50301 and are clos
     Buffer.concat([encodeRequest(service, { body }), ...Array.from({ length: 400 }, () => tiny)]);
   const send = async (index: number) => {
     const client = await Client.connect(service.port);
-    await client.send(all(plant(index)));
+    await client.send(all(plantBody(index)));
     return client;
   };
   const clients: Client[] = [];
@@ -219,7 +208,7 @@ test("a client that pipelines is not read further while its requests wait, and g
   const { service, release } = await startHeld(t);
   const started = collectMessages(t, "http.server.request.start");
   const headers = { X: "x".repeat(2000) };
-  const plants = Array.from({ length: 600 }, (_, id) => plant(id));
+  const plants = Array.from({ length: 600 }, (_, id) => plantBody(id));
   const requests = plants.map((body) => encodeRequest(service, { headers, body }));
   const client = await Client.connect(service.port);
   await client.send(requests[0] as Buffer);

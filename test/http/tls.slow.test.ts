@@ -6,7 +6,6 @@ import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
 import tls from "node:tls";
 import { promisify } from "node:util";
-import { Connection } from "../../src/http/connections.ts";
 import { createTlsServer, watchHandshakes } from "../../src/http/tls.ts";
 import { type Certificate, makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";
 import { Client } from "../support/client.ts";
@@ -14,7 +13,8 @@ import { assertCommonHeaders, assertError, chunked, encodeRequest } from "../sup
 import { makeFolder } from "../support/folders.ts";
 import { parseAnswers } from "../support/raw.ts";
 import { type Service, type ServiceOptions, startService } from "../support/service.ts";
-import { collectMessages, TIMEOUT, until } from "../support/watch.ts";
+import { trickle } from "../support/trickle.ts";
+import { collectMessages, TIMEOUT } from "../support/watch.ts";
 
 /** Beyond any patience: what waits for one of these limits never ends a test in time. */
 const PATIENT = {
@@ -191,13 +191,7 @@ describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => 
     const request = create(service, 1);
     await client.send(request.subarray(0, 40));
     const closed = service.server.close(600_000);
-    const looks = t.mock.method(Connection.prototype, "look");
-    for (let at = 40; at < 44; at++) {
-      await client.send(request.subarray(at, at + 1));
-      const seen = looks.mock.callCount();
-      await until("the drain looks again", () => looks.mock.callCount() > seen);
-    }
-    await client.send(request.subarray(44));
+    await trickle(t, client, request);
     assert.equal((await client.next()).status, 200);
     await closed;
   });

@@ -132,6 +132,17 @@ export function assertError(answer: Pick<RawAnswer, "status" | "text">, error: n
   return JSON.parse(answer.text).message;
 }
 
+/** A short plant; the line that the store writes for it is also its body. */
+export function plantBody(id: number): string {
+  return `{"id":${id},"name":"plant ${id}"}`;
+}
+
+/** `200`, or the number of the error. */
+export function resultOf(answer: RawAnswer): number {
+  assertCommonHeaders(answer);
+  return answer.status === 200 ? 200 : JSON.parse(answer.text).error;
+}
+
 /** What holds of every answer with a body. */
 export function assertCommonHeaders({ headers, text }: AnyAnswer): void {
   assert.equal(headers.get("content-type"), "application/json");
