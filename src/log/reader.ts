@@ -9,7 +9,7 @@ import type { LogFile } from "./file.ts";
 import { isBlank, LINE_FEED, type LinePosition, markLength, RECORD_BYTES_MAX } from "./format.ts";
 import { ioError } from "./system-error.ts";
 
-/** Smaller blocks are slower (measured: docs/speed.md). */
+/** Smaller blocks make a start slower. */
 const BLOCK_BYTES = 1024 * 1024;
 
 /** Far above `RECORD_BYTES_MAX`: a longer line is a hole that a disk left, and fits no buffer. */

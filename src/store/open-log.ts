@@ -84,6 +84,7 @@ async function recover(
   onProgress: OnProgress | undefined,
 ): Promise<LogScan> {
   const size = file.end;
+  assertKnown(file.path, checkpoint, { size }); // before a scan that may take long
   const damaged: ByteRange[] = [];
   const scan = await LogScan.run(file, size, {
     checkpoint,

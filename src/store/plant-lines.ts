@@ -11,7 +11,7 @@ import { EncodedPlantFinder } from "../core/encoded-plant.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { encodeNewPlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import { holdsUnsafe } from "../core/text.ts";
-import { LINE_FEED, type LinePosition } from "../log/format.ts";
+import { LINE_FEED, type LinePosition, RECORD_BYTES_MAX } from "../log/format.ts";
 import {
   type LineBlock,
   type LinePlace,
@@ -121,6 +121,11 @@ export function appendListed(
 
 /** The plant of a line, or the error that says what is wrong with it. */
 export function parseLine(line: Buffer): NewPlant | PlantStoreError {
+  if (line.length >= RECORD_BYTES_MAX) {
+    // A hole that a disk left: as text it may not fit into memory.
+    const message = `expected fewer than ${RECORD_BYTES_MAX} bytes, got ${line.length}`;
+    return new PlantStoreError("invalid_plant", message);
+  }
   try {
     return parseNewPlant(line);
   } catch (error) {

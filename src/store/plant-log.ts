@@ -75,27 +75,27 @@ export async function findReadable(directory: string, file: LogFile): Promise<Re
 }
 
 /**
- * @param scan of the log; absent if there is none.
+ * @param found the length of the log and, once it was scanned, how it compares; absent if there is
+ * none.
  * @throws PlantStoreError `corruption` unless the log begins with the bytes that its checkpoint knows.
  */
 export function assertKnown(
   logPath: string,
   checkpoint: Checkpoint | undefined,
-  scan?: LogScan,
+  found?: Partial<Pick<LogScan, "checksum">> & Pick<LogScan, "size">,
 ): void {
   const bytes = checkpoint?.bytes ?? 0;
   const known = `its checkpoint knows of ${bytes} bytes`;
-  let found: string;
-  if (scan?.checksum === "shorter") {
-    found = `it holds ${scan.size} bytes, and ${known}: it was cut, or copied before its checkpoint`;
-  } else if (scan?.checksum === "differs") {
-    found = `its first ${bytes} bytes are not those its checkpoint knows`;
-  } else if (scan === undefined && bytes > 0) {
-    found = `it is missing, and ${known}`;
+  let fault: string;
+  if (found === undefined && bytes > 0) fault = `it is missing, and ${known}`;
+  else if (found !== undefined && found.size < bytes) {
+    fault = `it holds ${found.size} bytes, and ${known}: it was cut, or copied before its checkpoint`;
+  } else if (found?.checksum === "differs") {
+    fault = `its first ${bytes} bytes are not those its checkpoint knows`;
   } else return;
   throw new PlantStoreError(
     "corruption",
-    `Cannot open "${logPath}": ${found}; restore it from a backup, or accept it as it is with ` +
+    `Cannot open "${logPath}": ${fault}; restore it from a backup, or accept it as it is with ` +
       '"plant-store repair"',
   );
 }

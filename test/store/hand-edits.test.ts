@@ -233,6 +233,14 @@ test("a log cut back to its checkpoint starts; cut one byte shorter, it refuses"
   await assert.rejects(PlantStore.open(folder), { code: "corruption" });
 });
 
+test("a log that is shorter than its checkpoint is refused before it is read", async (t) => {
+  const folder = await makeStopped(t);
+  truncateSync(logPath(folder), A.length);
+  const onProgress = t.mock.fn();
+  await assert.rejects(PlantStore.open(folder, { onProgress }), { code: "corruption" });
+  assert.equal(onProgress.mock.callCount(), 0);
+});
+
 /** What changes the times of a log, or its inode, and none of its bytes. */
 const TOUCHES: readonly [says: string, touch: (path: string) => void][] = [
   ["was touched", (path) => utimesSync(path, new Date(), new Date())],

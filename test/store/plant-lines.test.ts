@@ -2,12 +2,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { PlantStoreError } from "../../src/core/errors.ts";
 import { encodeNewPlant, parseNewPlant } from "../../src/core/plant.ts";
 import { LogFile } from "../../src/log/file.ts";
 import type { LinePosition } from "../../src/log/format.ts";
 import type { LineBlock } from "../../src/log/reader.ts";
 import { LOG_START, positionAfter, readBlocks, visitLines } from "../../src/log/reader.ts";
-import { checkLines } from "../../src/store/plant-lines.ts";
+import { checkLines, parseLine } from "../../src/store/plant-lines.ts";
 import { anyInt64, anyPlant } from "../support/arbitraries.ts";
 import { makeFolder } from "../support/folders.ts";
 import { idOfWords } from "../support/id-words.ts";
@@ -155,4 +156,14 @@ test("checkLines() recognises every plant of every block of a log", async (t) =>
     taken += judgeQuickly(block).taken;
   }
   assert.equal(taken, lines);
+});
+
+test("parseLine() refuses a line longer than any record without making text of it", () => {
+  const limit = 64 * 1024 * 1024;
+  const hole = Buffer.alloc(limit);
+  hole.toString = () => assert.fail("text of a hole may not fit into memory");
+  assert.ok(parseLine(hole) instanceof PlantStoreError);
+  const longest = Buffer.alloc(limit - 1, " ");
+  longest.write('{"id":7,"name":"a"}');
+  assert.deepEqual(parseLine(longest), { id: 7n, name: "a" });
 });
