@@ -12,8 +12,10 @@ import type { Option } from "./command.ts";
 
 export const DATA = {
   ...textOption("DIR", "the data directory"),
-  // From systemd (systemd.exec(5), StateDirectory=): a list with colons.
-  defaultText: process.env.STATE_DIRECTORY?.split(":")[0] || "./data",
+  /** From systemd (systemd.exec(5), StateDirectory=): a list with colons. */
+  get defaultText(): string {
+    return process.env.STATE_DIRECTORY?.split(":")[0] || "./data";
+  },
 };
 
 export const HOST = {
