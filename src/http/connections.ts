@@ -37,7 +37,7 @@ const WAITING_BYTES_MAX = 64 * 1024;
 /** Each unanswered request holds about 6 KiB, and a packet of 64 KiB may hold two thousand of them. */
 const UNANSWERED_MAX = 1000;
 
-const BACKLOG_BYTES_MIN = 32 * 1024 * 1024;
+const WAITING_BUDGET_BYTES_MIN = 32 * 1024 * 1024;
 
 /** The headers that an answer needs once the head of its request was judged. */
 const KEPT_HEADERS = ["origin", "x-request-id", "content-length", "transfer-encoding", "expect"];
@@ -56,8 +56,8 @@ export class Connections {
   readonly #times: StandstillTimes;
   readonly #connections = new Map<Socket, Connection>();
   /** Lent to requests that wait, on all connections: thousands of clients may each send ten ahead. */
-  readonly #backlog = new Budget(
-    Math.max(BACKLOG_BYTES_MIN, v8.getHeapStatistics().heap_size_limit / 8),
+  readonly #waitingBudget = new Budget(
+    Math.max(WAITING_BUDGET_BYTES_MIN, v8.getHeapStatistics().heap_size_limit / 8),
   );
   readonly #lookMs: number;
   #looking: NodeJS.Timeout | undefined;
@@ -76,10 +76,10 @@ export class Connections {
   }
 
   add(socket: Socket): void {
-    const connection = new Connection(socket, this.#times, this.#backlog);
+    const connection = new Connection(socket, this.#times, this.#waitingBudget);
     this.#connections.set(socket, connection);
     socket.once("close", () => {
-      connection.end();
+      connection.noteClosed();
       this.#connections.delete(socket);
     });
   }
@@ -134,14 +134,14 @@ export class Connections {
     } else if (!isLastAnswer(res)) req.socket.destroy();
   }
 
-  /** Looks at every connection again and again, until `close`. */
-  open(lookMs = this.#lookMs): void {
-    this.close();
+  /** Looks at every connection again and again, until `stopLooking`. */
+  startLooking(lookMs = this.#lookMs): void {
+    this.stopLooking();
     // After the poll phase: what has arrived by now is read first.
     this.#looking = setInterval(() => setImmediate(() => this.#look()), lookMs).unref();
   }
 
-  close(): void {
+  stopLooking(): void {
     clearInterval(this.#looking);
   }
 
@@ -165,7 +165,7 @@ export class Connections {
       connection.look(); // what came before does not count
     }
     this.#isDraining = true;
-    this.open(DRAIN_LOOK_MS);
+    this.startLooking(DRAIN_LOOK_MS);
   }
 
   /** Cuts every connection: Node's server waits even for those of CONNECT, which it let go of. */
@@ -184,21 +184,32 @@ export class Connection {
   isBroken = false;
   readonly #socket: Socket;
   readonly #times: StandstillTimes;
-  readonly #backlog: Budget;
+  readonly #waitingBudget: Budget;
   /** Bytes that the requests hold which wait for an earlier answer. */
   #waitingBytes = 0;
   /** The server does not read until answers leave. */
   #isHeld = false;
-  /** Bytes read at the last look, and when the last 401 or answer to a preflight was sent. */
+  /** How many bytes of the connection were read at the last look. */
   #lookedBytes: number | undefined;
-  #refusedBytes: number | undefined;
+  /** How many were read when the last answer was sent that needed no good token. */
+  #tokenlessBytes: number | undefined;
 
-  /** @param backlog what waiting requests borrow from, shared by all connections of a server. */
-  constructor(socket: Socket, times: StandstillTimes, backlog: Budget) {
+  /** @param waitingBudget lent to requests that wait, shared by all connections of a server. */
+  constructor(socket: Socket, times: StandstillTimes, waitingBudget: Budget) {
     this.#socket = socket;
     this.#times = times;
-    this.#backlog = backlog;
+    this.#waitingBudget = waitingBudget;
     socket.on("timeout", () => socket.destroy()); // Node does, but not after CONNECT
+  }
+
+  /**
+   * Whether a request that arrives now was sent before the client had the last answer, if that needed
+   * no good token. An ordinary client waits for such an answer, so the connection closes.
+   */
+  get isFlooded(): boolean {
+    if (!neededNoToken(this.res)) return false;
+    // Node may send an answer amid a packet, whose next request then follows.
+    return this.unanswered > 0 || this.#socket.bytesRead === this.#tokenlessBytes;
   }
 
   /** @returns false if there is no room for the request, whose refusal is then the last answer. */
@@ -209,13 +220,13 @@ export class Connection {
     // Not documented: the time that Node advertises in the answer.
     (res as unknown as { _keepAliveTimeout: number })._keepAliveTimeout = this.#times.idleMs;
     res.on("close", this.#noteAnswered);
-    this.#untime();
+    this.#stopTimer();
     return hasRoom;
   }
 
   /** Counts a request that arrived before earlier answers have left. */
   #wait(bytes: number): boolean {
-    const hasRoom = this.unanswered < UNANSWERED_MAX && this.#backlog.take(bytes);
+    const hasRoom = this.unanswered < UNANSWERED_MAX && this.#waitingBudget.take(bytes);
     if (hasRoom) this.#waitingBytes += bytes;
     if (this.#waitingBytes > WAITING_BYTES_MAX && !this.#isHeld) {
       this.#isHeld = true;
@@ -226,25 +237,25 @@ export class Connection {
   }
 
   /** The connection is closed: answers that wait are never sent. */
-  end(): void {
+  noteClosed(): void {
     this.#giveBack(this.#waitingBytes);
   }
 
   readonly #noteAnswered = () => {
     this.unanswered--;
-    this.#untime();
-    if (isForAnybody(this.res)) this.#refusedBytes = this.#socket.bytesRead;
+    this.#stopTimer();
+    if (neededNoToken(this.res)) this.#tokenlessBytes = this.#socket.bytesRead;
     // The next request waits no more: this is what each of them holds on average.
     if (this.#waitingBytes > 0) this.#giveBack(Math.ceil(this.#waitingBytes / this.unanswered));
   };
 
   /** What was timed is over: the next look decides anew. */
-  #untime(): void {
+  #stopTimer(): void {
     if (this.#socket.timeout) this.#socket.setTimeout(0);
   }
 
   #giveBack(bytes: number): void {
-    this.#backlog.giveBack(bytes);
+    this.#waitingBudget.giveBack(bytes);
     this.#waitingBytes -= bytes;
     if (!this.#isHeld || this.#waitingBytes > WAITING_BYTES_MAX / 2) return;
     this.#isHeld = false;
@@ -252,16 +263,6 @@ export class Connection {
   }
 
   readonly #pause = () => void this.#socket.pause();
-
-  /**
-   * Whether a request that arrives now was sent before the client had the last answer, if that needed
-   * no good token. An ordinary client waits for such an answer, so the connection closes.
-   */
-  get isFlooded(): boolean {
-    if (!isForAnybody(this.res)) return false;
-    // Node may send an answer amid a packet, whose next request then follows.
-    return this.unanswered > 0 || this.#socket.bytesRead === this.#refusedBytes;
-  }
 
   /**
    * Has Node time the connection only if nothing was read since the last look: a timer that Node
@@ -286,7 +287,7 @@ export class Connection {
 }
 
 /** Whether an answer needed no good token: a 401, or one to a preflight. */
-function isForAnybody(res: ServerResponse | undefined): boolean {
+function neededNoToken(res: ServerResponse | undefined): boolean {
   return res?.headersSent === true && (res.statusCode === 401 || res.statusCode === 204);
 }
 

@@ -96,13 +96,13 @@ export function readFilesMax(): number | undefined {
 }
 
 /**
- * Bounds how many connections a server has open, TLS handshakes included: it closes further ones.
+ * Limits how many connections a server has open, TLS handshakes included: it closes further ones.
  *
  * @param wanted by default as many as the process can hold.
  * @throws TypeError or RangeError if `wanted` is out of its range.
  * @internal
  */
-export function boundConnections(
+export function limitConnections(
   server: Server,
   wanted: number | undefined,
   headerBytesMax: number,

@@ -11,7 +11,7 @@ import { publishWarning } from "../core/channels.ts";
 import { normalizeBasePath, readNumber } from "../core/options.ts";
 import { DirectRequest, isDirectSafe } from "./body.ts";
 import { Connections, DRAIN_LOOK_MS } from "./connections.ts";
-import { addressOf, boundConnections, type ListenOptions, listen } from "./listen.ts";
+import { addressOf, type ListenOptions, limitConnections, listen } from "./listen.ts";
 import { Listener, type ListenerOptions } from "./listener.ts";
 import { NODE_HEADERS_MAX } from "./request-head.ts";
 import { createTlsServer, replaceCertificate, type TlsOptions, watchHandshakes } from "./tls.ts";
@@ -137,13 +137,13 @@ function createServer(options: ServerOptions, connections: Connections): Server 
     requireHostHeader: false,
   };
   const server = tls === undefined ? http.createServer(settings) : createTlsServer(settings, tls);
-  boundConnections(server, options.connectionsMax, settings.maxHeaderSize);
+  limitConnections(server, options.connectionsMax, settings.maxHeaderSize);
   server.maxHeadersCount = NODE_HEADERS_MAX;
   // A client may close its side after its last request and wait for the answer (RFC 9112 section
   // 9.6). Node does not document the switch.
   Object.assign(server, { httpAllowHalfOpen: true });
-  server.on("listening", () => connections.open());
-  server.on("close", () => connections.close());
+  server.on("listening", () => connections.startLooking());
+  server.on("close", () => connections.stopLooking());
   const connected = tls === undefined ? "connection" : "secureConnection";
   server.on(connected, (socket: Socket) => connections.add(socket));
   server.on("request", (req, res) => connections.handle(req, res));

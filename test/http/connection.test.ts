@@ -12,7 +12,7 @@ const IDLE_MS = 600_000;
 const IDLE = IDLE_MS + 1000;
 const STALL = 700_000;
 const NONE = 0;
-const BACKLOG = new Budget(1024);
+const WAITING = new Budget(1024);
 
 /** Both ends of a connection. */
 async function accept(t: TestContext): Promise<{ socket: Socket; client: Socket }> {
@@ -83,7 +83,7 @@ for (const [says, steps] of LIVES) {
   test(`a connection is timed ${says}`, async (t) => {
     const { socket, client } = await accept(t);
     socket.on("data", () => {});
-    const connection = new Connection(socket, { idleMs: IDLE_MS, stallMs: STALL }, BACKLOG);
+    const connection = new Connection(socket, { idleMs: IDLE_MS, stallMs: STALL }, WAITING);
     const answers: ServerResponse[] = [];
     const take: Record<Step, () => unknown> = {
       look: () => connection.look(),
