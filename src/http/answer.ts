@@ -123,8 +123,8 @@ export function answerFailure(exchange: Exchange, error: unknown): void {
   }
 }
 
-/** Publishes that a request broke off, unless it was answered before. */
-export function answerNobody(req: IncomingMessage, res: ServerResponse): void {
+/** Publishes that a request broke off (`cut`), unless it was answered before. */
+export function publishCut(req: IncomingMessage, res: ServerResponse): void {
   if (!res.headersSent) publishAnswer({ status: 0, cut: true }, nameRequest(req), req);
 }
 
@@ -224,7 +224,7 @@ const AROUND_LENGTH_AND_ID =
   /^(.*\r\nContent-Length: )\d+(\r\n.*\r\nX-Request-Id: )[^\r]*(\r\n.*)$/s;
 
 /** The head that Node made last, split. */
-let known = { second: 0, keepAliveMs: 0, parts: ["", "", ""] };
+let lastHead = { second: 0, keepAliveMs: 0, parts: ["", "", ""] };
 
 /**
  * Sends the answer to a create as one text. Node checks and joins header by header, which takes a tenth
@@ -243,18 +243,18 @@ export function trySendWhole(res: ServerResponse, reply: Reply, requestId: strin
   const internals = res as unknown as Internals;
   const { _keepAliveTimeout: keepAliveMs = 0 } = internals;
   const second = Math.floor(Date.now() / 1000);
-  if (second !== known.second || keepAliveMs !== known.keepAliveMs) {
+  if (second !== lastHead.second || keepAliveMs !== lastHead.keepAliveMs) {
     res.writeHead(200, replyHeaders(reply, requestId));
     const parts = AROUND_LENGTH_AND_ID.exec(internals._header ?? "")?.slice(1);
     if (parts === undefined) {
       res.end(body);
       return true;
     }
-    known = { second, keepAliveMs, parts };
+    lastHead = { second, keepAliveMs, parts };
   }
   res.statusCode = 200;
   res.statusMessage = "OK";
-  const [start, middle, ending] = known.parts;
+  const [start, middle, ending] = lastHead.parts;
   internals._header = `${start}${body.length}${middle}${requestId}${ending}${body}`;
   res.end();
   return true;

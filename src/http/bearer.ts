@@ -10,9 +10,9 @@ import { readSoleHeader, SEVERAL } from "./request-head.ts";
 
 /** The scheme is case-insensitive (RFC 9110 section 11.1); the token is a `b64token`. */
 const BEARER = /^bearer +([A-Za-z0-9._~+/-]+=*)$/i;
-const NOT_LIVE = "one that is unknown, expired or revoked";
 /** A bearer header with anything in place of a token. */
 const BEARER_ATTEMPT = /^bearer +[^ ]/i;
+const NOT_LIVE = "one that is unknown, expired or revoked";
 
 export class Authenticator {
   readonly #tokens: TokenVerifier;
@@ -24,7 +24,7 @@ export class Authenticator {
   }
 
   /**
-   * Returns the owner of the token; a promise only if the token check returns one.
+   * Returns the name and scopes of the token; a promise only if the token check returns one.
    *
    * @throws PlantStoreError `missing_token` or `invalid_token`, and what the check throws; rejects
    * with these once the result is a promise.

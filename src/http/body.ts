@@ -82,6 +82,7 @@ export class BodyCollector {
     if (!this.isDone) this.#end(body.length === this.#size ? body : body.subarray(0, this.#size));
   }
 
+  /** The client has left. */
   leave(): void {
     if (!this.isDone) this.#end();
   }

@@ -7,7 +7,7 @@
 import { type Numbers, readNumber } from "../core/options.ts";
 import { encodePlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import type { PlantService, VerifiedToken } from "../core/services.ts";
-import { answer, answerFailure, answerNobody, type Exchange } from "./answer.ts";
+import { answer, answerFailure, type Exchange, publishCut } from "./answer.ts";
 import type { Authenticator } from "./bearer.ts";
 import { BodyCollector, collectBody, requireBody } from "./body.ts";
 import { Budget, overloaded, weightOf } from "./budget.ts";
@@ -34,9 +34,10 @@ export class Creates {
   }
 
   /**
-   * Judges the rest of the head, reads the body, and answers when the plant is durable.
+   * Judges the rest of the head, reads the body, and answers when the plant is durable or a fault is
+   * found after the head.
    *
-   * @throws PlantStoreError for a fault of the head.
+   * @throws PlantStoreError for a fault of the head, which the caller answers.
    */
   create(exchange: Exchange, sender: VerifiedToken): void {
     const { req, res, sendContinue } = exchange;
@@ -51,7 +52,7 @@ export class Creates {
       else {
         this.#giveBack(weight, body?.length);
         if (failure !== undefined) answerFailure(exchange, failure);
-        else answerNobody(req, res);
+        else publishCut(req, res);
       }
     });
     sendContinue?.();

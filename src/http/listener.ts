@@ -1,8 +1,8 @@
 /**
  * From a request to its operation: the order in which faults are reported.
  *
- * A preflight if CORS is on, 401, 404, 405, 403, 417, 415, 413, 400, 503: clients and tests need one
- * order. Before the token is accepted, answers say nothing about paths and no body is read. The
+ * A preflight if CORS is on, 401, 404, 405, 403, 417, 415, 413, 503 without memory, 400, the store's
+ * own: clients and tests need one order (docs/api.md). Before the token is accepted, answers say nothing about paths and no body is read. The
  * listener works mounted in any `node:http` server; that server answers what its HTTP parser refuses
  * (http/connections does so in ours).
  */

@@ -11,7 +11,7 @@ import { publishWarning } from "../core/channels.ts";
 import { Gate } from "../core/gate.ts";
 import { encodeNewPlant } from "../core/plant.ts";
 import type { PlantService } from "../core/services.ts";
-import { answerNobody, type Exchange } from "./answer.ts";
+import { type Exchange, publishCut } from "./answer.ts";
 import type { ReadLease } from "./budget.ts";
 import { type ListQuery, NDJSON } from "./list-query.ts";
 import { type Reply, replyHeaders } from "./reply.ts";
@@ -111,7 +111,7 @@ export async function sendStream(
     await slices.return(undefined);
   }
   if (hasBegun) publishAnswer({ status: 200, cut: !isWhole, sentBytes }, requestId, req);
-  else answerNobody(req, res);
+  else publishCut(req, res);
 }
 
 /** Whole lines, a slice at a time. An empty slice means that work found no plant. */

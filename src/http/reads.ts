@@ -9,7 +9,7 @@ import { PlantStoreError } from "../core/errors.ts";
 import { Gate } from "../core/gate.ts";
 import { encodeNewPlant } from "../core/plant.ts";
 import type { PlantService, VerifiedToken } from "../core/services.ts";
-import { answer, answerNobody, type Exchange } from "./answer.ts";
+import { answer, type Exchange, publishCut } from "./answer.ts";
 import type { Authenticator } from "./bearer.ts";
 import { Budget, ReadLease } from "./budget.ts";
 import { LIMIT_DEFAULT, type ListQuery, parseListQuery, wantsStream } from "./list-query.ts";
@@ -86,7 +86,7 @@ export class Reads {
   }
 
   #answer(exchange: Exchange, sender: VerifiedToken, reply: Reply | undefined): void {
-    if (reply === undefined) answerNobody(exchange.req, exchange.res);
+    if (reply === undefined) publishCut(exchange.req, exchange.res);
     else {
       this.#authenticator.requireCurrent(sender); // the token may be revoked by now
       answer(exchange, reply);

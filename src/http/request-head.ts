@@ -1,6 +1,6 @@
 /**
- * Judges the head of a request before its path and body: whether two programs could read it in two
- * ways (request smuggling, RFC 9112 section 11.2), and whether it announces JSON in UTF-8.
+ * Judges the head of a request: first whether two programs could read it in two ways (request
+ * smuggling, RFC 9112 section 11.2), and once its operation is known, whether it announces JSON.
  *
  * Of two `Authorization` or `Content-Type` headers Node keeps only the first in `headers`, so such
  * headers are read from `rawHeaders`. (`headersDistinct` throws for a header `__proto__`,
