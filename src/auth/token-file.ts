@@ -11,7 +11,7 @@ import { TOKEN_LOCK_NAME } from "../core/file-names.ts";
 import { isTokenName, SCOPES, type Scope } from "../core/services.ts";
 import { formatToken, hashToken, TOKEN_BYTES } from "../core/token.ts";
 import { LogFile } from "../log/file.ts";
-import { closeAfter, ensureDirectory } from "../log/folder.ts";
+import { ensureDirectory, useAndClose } from "../log/folder.ts";
 import { DirectoryLock } from "../log/lock.ts";
 import { mendLog, rewriteLastBatch } from "../log/mend.ts";
 import {
@@ -124,8 +124,8 @@ async function changeTokens<T>(
 ): Promise<T> {
   await ensureDirectory(directory);
   const options = { name: TOKEN_LOCK_NAME, command: "token", waitMs: LOCK_WAIT_MS };
-  return closeAfter(await DirectoryLock.acquire(directory, options), async () =>
-    closeAfter(await LogFile.open(tokenPath(directory)), async (file) => {
+  return useAndClose(await DirectoryLock.acquire(directory, options), async () =>
+    useAndClose(await LogFile.open(tokenPath(directory)), async (file) => {
       const tokens = await recoverTokens(file);
       const append = (event: TokenEvent) =>
         file.appendOrThrow(Buffer.from(`${encodeTokenEvent(event)}\n`));

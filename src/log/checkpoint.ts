@@ -6,13 +6,12 @@
  * length, has lost or changed something that was acknowledged. The file is replaced atomically and
  * checks itself. A missing or torn checkpoint is no fault, and no append waits for one.
  */
-
 import { constants } from "node:fs";
 import fs from "node:fs/promises";
 import path from "node:path";
 import { crc32 } from "node:zlib";
 import { publishWarning } from "../core/channels.ts";
-import { closeAfter, openEntry, removeLeftover, syncDirectory } from "./folder.ts";
+import { openEntry, removeLeftover, syncDirectory, useAndClose } from "./folder.ts";
 import { ioError, orIoError, systemCode } from "./system-error.ts";
 
 const { O_CREAT, O_TRUNC, O_WRONLY } = constants;
@@ -46,7 +45,7 @@ export function extendCheckpoint(before: Checkpoint, bytes: Buffer, records: num
 export async function readCheckpoint(logPath: string): Promise<Checkpoint | undefined> {
   try {
     const handle = await openEntry(checkpointPath(logPath));
-    return decodeCheckpoint(await closeAfter(handle, () => handle.readFile("utf8")));
+    return decodeCheckpoint(await useAndClose(handle, () => handle.readFile("utf8")));
   } catch (cause) {
     if (systemCode(cause) === "ENOENT") return undefined;
     throw ioError(`Cannot read "${checkpointPath(logPath)}"`, cause);
@@ -62,7 +61,7 @@ export async function readCheckpoint(logPath: string): Promise<Checkpoint | unde
 export async function writeCheckpoint(logPath: string, checkpoint: Checkpoint): Promise<void> {
   const newPath = newCheckpointPath(logPath);
   try {
-    await closeAfter(await openEntry(newPath, O_WRONLY | O_CREAT | O_TRUNC), async (handle) => {
+    await useAndClose(await openEntry(newPath, O_WRONLY | O_CREAT | O_TRUNC), async (handle) => {
       await handle.writeFile(encodeCheckpoint(checkpoint));
       await handle.sync();
     });

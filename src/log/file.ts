@@ -3,8 +3,8 @@
  *
  * Invariants. An append that is reported durable was synced, and the file ended with it. Appends go
  * to the end of the file as the kernel knows it (`O_APPEND`), so two processes never overwrite each
- * other. Every change first checks that the file ends where this process left it; a file that ends
- * elsewhere has another writer and is not changed.
+ * other; an append checks afterwards that the file ends with it. A change in place checks first that
+ * the file ends where this process left it; one that ends elsewhere has another writer.
  */
 import fs from "node:fs";
 import type { FileHandle } from "node:fs/promises";
@@ -171,7 +171,7 @@ export class LogFile {
 
   /**
    * Writes `bytes` over what is at `position`, and waits until the disk has them. Call it only before
-   * plants are appended.
+   * records are appended.
    *
    * @throws PlantStoreError `locked` if another process has changed the file; `io_error`.
    */

@@ -104,8 +104,8 @@ export function giveSocketToFolderOwner(socketPath: string): void {
   }
 }
 
-/** Closes a resource after the work with it, also if that rejects. */
-export async function closeAfter<T extends { close(): Promise<void> }, R>(
+/** Does some work with a resource, and closes it, also if the work rejects. */
+export async function useAndClose<T extends { close(): Promise<void> }, R>(
   resource: T,
   work: (resource: T) => Promise<R>,
 ): Promise<R> {
@@ -149,17 +149,17 @@ async function makeDirectory(directory: string): Promise<void> {
     if (systemCode(error) !== "EEXIST") throw error;
   }
   const handle = await fsPromises.open(directory, O_DIRECTORY | O_NOFOLLOW);
-  await closeAfter(handle, async ({ fd }) => takeFolderOwner(fd, parent));
+  await useAndClose(handle, async ({ fd }) => takeFolderOwner(fd, parent));
   await syncDirectory(parent);
 }
 
 /** Makes a created, renamed or removed entry of the folder durable. @throws the system's error. */
 export async function syncDirectory(directory: string): Promise<void> {
-  await closeAfter(await fsPromises.open(directory, O_RDONLY), (handle) => handle.sync());
+  await useAndClose(await fsPromises.open(directory, O_RDONLY), (handle) => handle.sync());
 }
 
 /** File systems by their magic numbers (statfs(2)). */
-const UNPROMISED_FILE_SYSTEMS = new Map<number, string>([
+const UNRELIABLE_FILE_SYSTEMS = new Map<number, string>([
   [0x6969, "NFS"],
   [0xff534d42, "CIFS"],
   [0xfe534d42, "CIFS"],
@@ -168,9 +168,9 @@ const UNPROMISED_FILE_SYSTEMS = new Map<number, string>([
 ]);
 
 /** The kind of the folder's file system if neither lock nor sync can be relied on there. */
-export function unpromisedFileSystem(directory: string): string | undefined {
+export function unreliableFileSystem(directory: string): string | undefined {
   try {
-    return UNPROMISED_FILE_SYSTEMS.get(fs.statfsSync(directory).type);
+    return UNRELIABLE_FILE_SYSTEMS.get(fs.statfsSync(directory).type);
   } catch {
     return undefined; // the next call on the folder reports what is wrong with it
   }

@@ -18,7 +18,6 @@
  * Not safe on network file systems, where sockets do not reach other machines; even there the appends
  * of log/file do not overwrite those of another process.
  */
-
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import fs from "node:fs";
@@ -27,7 +26,7 @@ import os from "node:os";
 import path from "node:path";
 import { PlantStoreError } from "../core/errors.ts";
 import { SOCKET_PATH_BYTES_MAX } from "../core/options.ts";
-import { giveSocketToFolderOwner, unpromisedFileSystem } from "./folder.ts";
+import { giveSocketToFolderOwner, unreliableFileSystem } from "./folder.ts";
 import { describeSystemError, ioError, orIoError, systemCode } from "./system-error.ts";
 
 /** The answer of a holder: one line of JSON, at most 4 KiB, within 1 s. */
@@ -202,7 +201,7 @@ async function claim(
 const UNSUPPORTED = ["EPERM", "ENOTSUP", "EOPNOTSUPP", "ENOSYS", "EINVAL"];
 
 function unsupportedError(directory: string, why: string): PlantStoreError {
-  const kind = unpromisedFileSystem(directory);
+  const kind = unreliableFileSystem(directory);
   const fileSystem = kind === undefined ? "its file system" : `its file system (${kind})`;
   return new PlantStoreError(
     "io_error",

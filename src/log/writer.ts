@@ -123,7 +123,7 @@ export class LogWriter {
   async #flush(): Promise<void> {
     do {
       await this.#gather();
-      let write = this.#isDisplaced() ? undefined : this.#startWrite();
+      let write = this.#failIfDisplaced() ? undefined : this.#startWrite();
       while (write !== undefined) write = await this.#finishWrite(write);
     } while (this.#queue.length > 0); // a client that was answered may append at once
     this.#flushing = undefined;
@@ -150,7 +150,10 @@ export class LogWriter {
     return next !== undefined && (next.records >= WORTHWHILE_RECORDS || next.isFull);
   }
 
-  /** Starts to write the next batch, if there is one. Call only in the turn of a displacement check. */
+  /**
+   * Starts to write the next batch, if there is one. Call it only in a turn in which the file was
+   * checked: by `#failIfDisplaced`, or at the end of `LogFile.append`.
+   */
   #startWrite(): Write | undefined {
     const batch = this.#queue.shift();
     if (batch === undefined) return undefined;
@@ -177,8 +180,8 @@ export class LogWriter {
     return undefined;
   }
 
-  /** Whether the file is not as this writer left it; then the writer has failed for good. */
-  #isDisplaced(): boolean {
+  /** Fails for good, and returns true, if the file is not as this writer left it. */
+  #failIfDisplaced(): boolean {
     try {
       this.#file.assertUnchanged();
       return false;

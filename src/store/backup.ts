@@ -13,7 +13,7 @@ import { PlantStoreError } from "../core/errors.ts";
 import { LOG_NAME, TOKEN_LOG_NAME } from "../core/file-names.ts";
 import { type Checkpoint, readCheckpoint, writeCheckpoint } from "../log/checkpoint.ts";
 import { LogFile } from "../log/file.ts";
-import { closeAfter, ensureDirectory, syncDirectory } from "../log/folder.ts";
+import { ensureDirectory, syncDirectory, useAndClose } from "../log/folder.ts";
 import { lineError } from "../log/reader.ts";
 import { ioError } from "../log/system-error.ts";
 import { LogScan } from "./log-scan.ts";
@@ -89,7 +89,7 @@ async function copyPlants(
   targetPath: string,
   onProgress: ((bytes: number, total: number) => void) | undefined,
 ): Promise<BackupReport> {
-  return closeAfter(await copyFile(plants, targetPath, end), async (copy) => {
+  return useAndClose(await copyFile(plants, targetPath, end), async (copy) => {
     if (lastLine.length > 0) await copy.appendOrThrow(lastLine);
     const scan = await LogScan.run(copy, copy.end, {
       checkpoint,

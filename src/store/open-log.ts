@@ -10,7 +10,7 @@ import { existsSync } from "node:fs";
 import { publishWarning } from "../core/channels.ts";
 import { type Checkpoint, newCheckpointPath, readCheckpoint } from "../log/checkpoint.ts";
 import { type ByteRange, LogFile } from "../log/file.ts";
-import { ensureDirectory, removeLeftover, unpromisedFileSystem } from "../log/folder.ts";
+import { ensureDirectory, removeLeftover, unreliableFileSystem } from "../log/folder.ts";
 import type { DirectoryLock } from "../log/lock.ts";
 import { lostLineJudge, mendLog, rewriteLastBatch } from "../log/mend.ts";
 import { lineError } from "../log/reader.ts";
@@ -114,7 +114,7 @@ async function prepareDirectory(directory: string): Promise<void> {
   if (isOpenToOthers) {
     publishWarning(`"${directory}" is open to other users; close it: chmod 700 "${directory}"`);
   }
-  const kind = unpromisedFileSystem(directory);
+  const kind = unreliableFileSystem(directory);
   if (kind === undefined) return;
   publishWarning(
     `"${directory}" is on a ${kind} file system, which may let two processes write there, and may ` +

@@ -18,7 +18,7 @@ import {
   writeCheckpoint,
 } from "../log/checkpoint.ts";
 import { LogFile } from "../log/file.ts";
-import { closeAfter, removeLeftover, syncDirectory } from "../log/folder.ts";
+import { removeLeftover, syncDirectory, useAndClose } from "../log/folder.ts";
 import { rewriteLastBatch } from "../log/mend.ts";
 import { LOG_START, readBlocks, visitLines } from "../log/reader.ts";
 import { orIoError } from "../log/system-error.ts";
@@ -69,13 +69,13 @@ export interface RepairOutcome extends RepairPlan {
  */
 export async function repairLog(directory: string, options: RepairOptions): Promise<RepairOutcome> {
   const logPath = logPathOf(directory);
-  return closeAfter(await lockDirectory(directory, "repair"), async () => {
+  return useAndClose(await lockDirectory(directory, "repair"), async () => {
     const checkpoint = await readCheckpoint(logPath);
     // The checkpoint shows that the log held something: an empty one can take its place.
     const isGone = checkpoint !== undefined && !fs.existsSync(logPath);
     if (isGone) return acceptLoss(logPath, checkpoint, options);
     const file = await openLogForReading(directory);
-    const outcome = await closeAfter(file, () => repair(file, checkpoint, options));
+    const outcome = await useAndClose(file, () => repair(file, checkpoint, options));
     if (outcome.isDone) removeLeftover(repairedPath(logPath)); // of a repair that was killed
     return outcome;
   });
@@ -144,7 +144,7 @@ async function repair(
 /** As a start does: after a sync that failed, another one proves nothing. */
 async function syncAgain(file: LogFile, end: number): Promise<void> {
   await file.sync();
-  await closeAfter(await LogFile.open(file.path), (writable) => rewriteLastBatch(writable, end));
+  await useAndClose(await LogFile.open(file.path), (writable) => rewriteLastBatch(writable, end));
 }
 
 /**
@@ -160,7 +160,7 @@ async function writeWithout(
 ): Promise<Checkpoint> {
   const newPath = repairedPath(file.path);
   fs.rmSync(newPath, { force: true }); // of a repair that was killed
-  return closeAfter(await LogFile.open(newPath), async (target) => {
+  return useAndClose(await LogFile.open(newPath), async (target) => {
     let end = EMPTY_LOG;
     for await (const block of readBlocks(file, LOG_START, tail)) {
       const lines = new LineRuns(block);

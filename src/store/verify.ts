@@ -6,7 +6,7 @@
  */
 import { LOCK_NAME } from "../core/file-names.ts";
 import { readCheckpoint } from "../log/checkpoint.ts";
-import { closeAfter } from "../log/folder.ts";
+import { useAndClose } from "../log/folder.ts";
 import { askDurableBytes } from "../log/lock.ts";
 import { lostLineJudge } from "../log/mend.ts";
 import { type LineFault, LogScan } from "./log-scan.ts";
@@ -51,7 +51,7 @@ export async function verifyLog(
   directory: string,
   { onFault, onProgress }: VerifyOptions = {},
 ): Promise<VerifyReport> {
-  return closeAfter(await openLogForReading(directory), async (file) => {
+  return useAndClose(await openLogForReading(directory), async (file) => {
     const checkpoint = await readCheckpoint(file.path);
     const durableBytes = await askDurableBytes(directory, LOCK_NAME);
     const size = durableBytes ?? file.size();
