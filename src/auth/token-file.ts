@@ -139,7 +139,7 @@ async function recoverTokens(file: LogFile): Promise<TokenSet> {
   const bytes = Buffer.alloc(file.end);
   const got = await file.read(bytes, 0);
   const { tokens, tail, last } = await parseTokens(file.path, bytes.subarray(0, got));
-  const end = await mendLog(file, { damaged: [], tail, isRecord: () => last !== undefined });
+  const end = await mendLog(file, { lost: [], tail, isRecord: () => last !== undefined });
   // What an earlier process wrote may not be on the disk, and this change relies on it.
   await rewriteLastBatch(file, end);
   if (last !== undefined) tokens.apply(last);

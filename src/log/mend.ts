@@ -17,6 +17,30 @@ import { endOfLines, readTail } from "./reader.ts";
 /** The most bytes of records that a batch holds before its last one. */
 export const BATCH_BYTES_LIMIT = NUMBER_OPTIONS.batchBytesMax.max;
 
+/**
+ * Returns a function that judges whether an unreadable line lost pages in a power cut. Only the last
+ * batch can have lost some.
+ *
+ * @param size the length of the log.
+ * @param knownBytes so many are on disk for certain.
+ */
+export async function lostLineJudge(
+  file: LogFile,
+  size: number,
+  knownBytes = 0,
+): Promise<(line: Buffer, position: LinePosition) => boolean> {
+  const start = Math.max(knownBytes, await earliestBatchStart(file, size));
+  return (line, { offset }) => offset >= start && hasLostSector(line, offset);
+}
+
+/**
+ * The earliest offset at which the last batch of a log of this length can start: at most
+ * `BATCH_BYTES_LIMIT` before its last record, which may lack its line feed.
+ */
+export async function earliestBatchStart(file: LogFile, end: number): Promise<number> {
+  return Math.max(0, (await endOfLines(file, end - 1)) - BATCH_BYTES_LIMIT);
+}
+
 const SECTOR_BYTES = 512;
 
 /**
@@ -48,33 +72,9 @@ function sectorsOf(line: Buffer, offset: number): Sector[] {
   return sectors;
 }
 
-/**
- * The earliest offset at which the last batch of a log of this length can start: at most
- * `BATCH_BYTES_LIMIT` before its last record, which may lack its line feed.
- */
-export async function earliestBatchStart(file: LogFile, end: number): Promise<number> {
-  return Math.max(0, (await endOfLines(file, end - 1)) - BATCH_BYTES_LIMIT);
-}
-
-/**
- * Returns a function that judges whether an unreadable line lost pages in a power cut. Only the last
- * batch can have lost some.
- *
- * @param size the length of the log.
- * @param knownBytes so many are on disk for certain.
- */
-export async function lostLineJudge(
-  file: LogFile,
-  size: number,
-  knownBytes = 0,
-): Promise<(line: Buffer, position: LinePosition) => boolean> {
-  const start = Math.max(knownBytes, await earliestBatchStart(file, size));
-  return (line, { offset }) => offset >= start && hasLostSector(line, offset);
-}
-
 export interface Damage {
   /** Whole lines that lost pages, with their line feeds. */
-  readonly damaged: readonly ByteRange[];
+  readonly lost: readonly ByteRange[];
   /** Where the whole lines end. */
   readonly tail: LinePosition;
   /** Whether these bytes are a record. */
@@ -82,23 +82,23 @@ export interface Damage {
 }
 
 /**
- * Repairs a log, so that it is whole lines only. Damaged lines are overwritten with spaces. What
+ * Repairs a log, so that it is whole lines only. Lost lines are overwritten with spaces. What
  * follows the last line feed gets its own if it is a whole record, and is cut if not.
  *
  * @returns the length of the log.
  * @throws PlantStoreError `locked` if another process has changed the file since it was opened;
  * `io_error`, also if there is no room for the quarantine.
  */
-export async function mendLog(file: LogFile, { damaged, tail, isRecord }: Damage): Promise<number> {
+export async function mendLog(file: LogFile, { lost, tail, isRecord }: Damage): Promise<number> {
   const rest = { offset: tail.offset, bytes: file.end - tail.offset };
   const text = await readTail(file, tail.offset, file.end);
   const isWhole = text !== undefined && (isBlank(text) || isRecord(text));
   const isTorn = rest.bytes > 0 && !isWhole;
-  const taken = isTorn ? [...damaged, rest] : damaged;
+  const taken = isTorn ? [...lost, rest] : lost;
   if (taken.length > 0) {
     file.assertUnchanged(); // else the quarantine would hold a record of another process
     const name = await quarantine(file, taken);
-    for (const range of damaged) await blank(file, range, name);
+    for (const range of lost) await blank(file, range, name);
     if (isTorn) {
       await file.truncate(tail.offset);
       publishWarning(
@@ -136,7 +136,7 @@ export async function quarantine(file: LogFile, ranges: readonly ByteRange[]): P
 }
 
 /**
- * Overwrites a damaged line with spaces, its lost sectors last: after a crash at any moment it still
+ * Overwrites a lost line with spaces, its lost sectors last: after a crash at any moment it still
  * is a line that lost pages.
  */
 async function blank(file: LogFile, { offset, bytes }: ByteRange, name: string): Promise<void> {

@@ -17,7 +17,7 @@ import { ensureDirectory, syncDirectory, useAndClose } from "../log/folder.ts";
 import { lineError } from "../log/reader.ts";
 import { ioError } from "../log/system-error.ts";
 import { LogScan } from "./log-scan.ts";
-import { assertKnown, findReadable, openLogForReading, type Readable } from "./plant-log.ts";
+import { findReadable, openLogForReading, type Readable, requireKnownBytes } from "./plant-log.ts";
 
 export interface BackupReport {
   readonly plants: number;
@@ -98,7 +98,7 @@ async function copyPlants(
       },
       onProgress,
     });
-    assertKnown(plants.path, checkpoint, scan);
+    requireKnownBytes(plants.path, checkpoint, scan);
     await writeCheckpoint(targetPath, scan.end);
     return { plants: scan.index.size, bytes: scan.end.bytes };
   });

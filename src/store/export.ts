@@ -20,10 +20,10 @@ import {
 import { IdIndex } from "./id-index.ts";
 import {
   appendListed,
-  checkLines,
   decodeRecord,
   LineRuns,
   type PlantTaker,
+  takePlants,
 } from "./plant-lines.ts";
 import { parseLines } from "./plant-list.ts";
 import { findReadable, openLogForReading } from "./plant-log.ts";
@@ -90,7 +90,7 @@ export async function* exportLines(directory: string): AsyncGenerator<Buffer> {
         lines.add(start, end + 1);
         return true;
       };
-      checkLines(block, take, (line, position) => {
+      takePlants(block, take, (line, position) => {
         decodeRecord(line, file.path, position);
         lines.addLine(line, position);
       });

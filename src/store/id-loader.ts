@@ -35,7 +35,7 @@ export class IdLoader {
   /** Where the next entry of each bucket goes. */
   readonly #ends: Uint32Array;
   #repeats: LinePosition[] = [];
-  /** Whether an id that left a bucket was in the index before. */
+  /** Whether an id was ever found in the index: a log with one repeat may be full of them. */
   hasRepeats = false;
 
   /** @param expected about how many ids will come: for few of them, few buckets are enough. */

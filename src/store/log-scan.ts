@@ -24,7 +24,7 @@ import {
 import { ioError } from "../log/system-error.ts";
 import { IdIndex } from "./id-index.ts";
 import { IdLoader } from "./id-loader.ts";
-import { checkLines, type PlantTaker, parseLine } from "./plant-lines.ts";
+import { type PlantTaker, parseLine, takePlants } from "./plant-lines.ts";
 
 export type { LinePosition };
 
@@ -97,7 +97,7 @@ export class LogScan {
     // An index that has to grow moves every id several times.
     const ids = await estimateLines(file, end).catch(() => 0); // the scan will throw
     const scan = new LogScan(file, size, ids, options);
-    await scan.goOn(end);
+    await scan.scanTo(end);
     await scan.#inspectTail();
     return scan;
   }
@@ -111,8 +111,8 @@ export class LogScan {
     return isSeen && this.#knownSum === checkpoint.crc32 ? "matches" : "differs";
   }
 
-  /** Scans the lines that follow, up to `end`, where a line ends. */
-  async goOn(end: number): Promise<void> {
+  /** Scans the lines after those that were scanned, up to `end`, where a line ends. */
+  async scanTo(end: number): Promise<void> {
     for await (const block of readBlocks(this.#file, this.tail, end)) {
       const unreadable = this.#takeBlock(block);
       this.tail = positionAfter(block);
@@ -144,7 +144,7 @@ export class LogScan {
       records++;
       return true;
     };
-    checkLines(block, take, (line, position) => {
+    takePlants(block, take, (line, position) => {
       const found = parseLine(line);
       if (!(found instanceof PlantStoreError)) {
         loader.add(found.id, position.offset, position.line);

@@ -18,11 +18,11 @@ import type { IdIndex } from "./id-index.ts";
 import { LogScan } from "./log-scan.ts";
 import { isRecord } from "./plant-lines.ts";
 import {
-  assertKnown,
   lockDirectory,
   logPathOf,
   removePersistedIndex,
   repairedPath,
+  requireKnownBytes,
 } from "./plant-log.ts";
 
 /** A log that may be appended to. */
@@ -58,7 +58,7 @@ export async function openLog(directory: string, options: OpenOptions): Promise<
   try {
     const logPath = logPathOf(directory);
     const checkpoint = await readCheckpoint(logPath);
-    if (!existsSync(logPath)) assertKnown(logPath, checkpoint);
+    if (!existsSync(logPath)) requireKnownBytes(logPath, checkpoint);
     const file = await LogFile.open(logPath);
     try {
       const { index, end } = await recover(file, checkpoint, options.onProgress);
@@ -84,24 +84,24 @@ async function recover(
   onProgress: OnProgress | undefined,
 ): Promise<LogScan> {
   const size = file.end;
-  assertKnown(file.path, checkpoint, { size }); // before a scan that may take long
-  const damaged: ByteRange[] = [];
+  requireKnownBytes(file.path, checkpoint, { size }); // before a scan that may take long
+  const lost: ByteRange[] = [];
   const scan = await LogScan.run(file, size, {
     checkpoint,
     isLost: await lostLineJudge(file, size, checkpoint?.bytes),
     onFault: ({ kind, position, bytes, reason }) => {
-      if (kind === "mendable") damaged.push({ ...position, bytes });
+      if (kind === "mendable") lost.push({ ...position, bytes });
       else if (kind !== "repeat") throw lineError(file.path, position, `${reason}; ${ADVICE}`);
     },
     onProgress,
   });
-  assertKnown(file.path, checkpoint, scan);
+  requireKnownBytes(file.path, checkpoint, scan);
 
   // Everything was read: from here on the log is changed.
   await removePersistedIndex(file.path);
-  const length = await mendLog(file, { damaged, tail: scan.tail, isRecord });
+  const length = await mendLog(file, { lost, tail: scan.tail, isRecord });
   await rewriteLastBatch(file, length, checkpoint?.bytes);
-  await scan.goOn(length); // the last record, if it was completed
+  await scan.scanTo(length); // the last record, if it was completed
   return scan;
 }
 

@@ -32,8 +32,8 @@ export type PlantTaker = (
   idHigh: number,
 ) => boolean;
 
-/** Passes each line of a block, in order, to `take` or to `visit`. */
-export function checkLines(block: LineBlock, take: PlantTaker, visit: LineVisitor): void {
+/** Passes each line of a block, in order, to `take` if it is recognised, else to `visit`. */
+export function takePlants(block: LineBlock, take: PlantTaker, visit: LineVisitor): void {
   const { bytes } = block;
   const finder = new EncodedPlantFinder(bytes);
   const takeLine = (start: number, line: number) => {
@@ -113,7 +113,7 @@ export function appendListed(
     lines.add(start, end + 1);
     return true;
   };
-  checkLines(block, take, (line, position) => {
+  takePlants(block, take, (line, position) => {
     const plant = decodeRecord(line, path, position);
     if (judge(plant, position)) lines.insert(`${encodeNewPlant(plant)}\n`);
   });

@@ -43,7 +43,7 @@ export async function openLogForReading(directory: string): Promise<LogFile> {
   const logPath = logPathOf(directory);
   const file = await LogFile.openForReading(logPath);
   if (file !== undefined) return file;
-  assertKnown(logPath, await readCheckpoint(logPath));
+  requireKnownBytes(logPath, await readCheckpoint(logPath));
   throw new PlantStoreError(
     "io_error",
     `Cannot read "${logPath}": there is no such file; name the data directory with --data`,
@@ -79,7 +79,7 @@ export async function findReadable(directory: string, file: LogFile): Promise<Re
  * none.
  * @throws PlantStoreError `corruption` unless the log begins with the bytes that its checkpoint knows.
  */
-export function assertKnown(
+export function requireKnownBytes(
   logPath: string,
   checkpoint: Checkpoint | undefined,
   found?: Partial<Pick<LogScan, "checksum">> & Pick<LogScan, "size">,

@@ -82,15 +82,15 @@ const B = '{"id":2}\n';
 const DAMAGED = `{"i${"\0".repeat(600)}:3}\n`;
 const isRecord = (text: Buffer) => /^\{.*\}$/.test(text.toString());
 
-/** A log of these lines, and the ranges of the damaged ones among them. */
+/** A log of these lines, and the ranges of the lost ones among them. */
 function logOf(...lines: readonly string[]) {
   let offset = 0;
-  const damaged: { offset: number; bytes: number }[] = [];
+  const lost: { offset: number; bytes: number }[] = [];
   for (const line of lines) {
-    if (line.includes("\0")) damaged.push({ offset, bytes: line.length });
+    if (line.includes("\0")) lost.push({ offset, bytes: line.length });
     offset += line.length;
   }
-  return { content: lines.join(""), damaged, tail: { offset, line: lines.length + 1 } };
+  return { content: lines.join(""), lost, tail: { offset, line: lines.length + 1 } };
 }
 
 function blankLine(line: string): string {
@@ -132,10 +132,10 @@ const MENDED: readonly [
 
 for (const [says, lines, rest, kept, quarantined] of MENDED) {
   test(`mendLog() keeps ${says} in one quarantine file and overwrites it with spaces`, async (t) => {
-    const { content, damaged, tail } = logOf(...lines);
+    const { content, lost, tail } = logOf(...lines);
     const file = await openLog(t, content + rest);
     const warnings = collectWarnings(t, file.path);
-    assert.equal(await mendLog(file, { damaged, tail, isRecord }), kept.length);
+    assert.equal(await mendLog(file, { lost, tail, isRecord }), kept.length);
     const {
       "test.jsonl": log,
       "test.jsonl.quarantine-1": put,
@@ -144,12 +144,12 @@ for (const [says, lines, rest, kept, quarantined] of MENDED) {
     assert.equal(log === kept, true);
     assert.equal(put === quarantined, true);
     assert.deepEqual(others, {});
-    assert.equal(warnings.length, damaged.length + (rest === "" ? 0 : 1)); // a line for each change
+    assert.equal(warnings.length, lost.length + (rest === "" ? 0 : 1)); // a line for each change
   });
 }
 
 test("mendLog() completes the quarantine file before it overwrites a byte", async (t) => {
-  const { content, damaged, tail } = logOf(DAMAGED, A, DAMAGED);
+  const { content, lost, tail } = logOf(DAMAGED, A, DAMAGED);
   const file = await openLog(t, content);
   const overwrite = file.overwrite.bind(file);
   const atEachWrite: (string | undefined)[] = [];
@@ -157,25 +157,25 @@ test("mendLog() completes the quarantine file before it overwrites a byte", asyn
     atEachWrite.push(snapshot(path.dirname(file.path))["test.jsonl.quarantine-1"]);
     return overwrite(bytes, position);
   });
-  await mendLog(file, { damaged, tail, isRecord });
+  await mendLog(file, { lost, tail, isRecord });
   assert.ok(atEachWrite.length >= 2, "each line is overwritten");
   assert.deepEqual(new Set(atEachWrite), new Set([DAMAGED + DAMAGED]));
 });
 
 test("mendLog() leaves the log as it is if it cannot read what to quarantine (fake read failure)", async (t) => {
-  const { content, damaged, tail } = logOf(A, DAMAGED, B);
+  const { content, lost, tail } = logOf(A, DAMAGED, B);
   const file = await openLog(t, content);
   t.mock.method(file, "read", async () => {
     throw new Error("i/o error");
   });
-  await assert.rejects(mendLog(file, { damaged, tail, isRecord }));
+  await assert.rejects(mendLog(file, { lost, tail, isRecord }));
   assert.deepEqual(snapshot(path.dirname(file.path)), { "test.jsonl": content });
 });
 
 test("mendLog() that failed at any write succeeds when it is called again (fake refusal)", async (t) => {
   const rest = '{"id":4}';
   for (const refusedAt of [0, 1, 2]) {
-    const { content, damaged, tail } = logOf(DAMAGED, A, DAMAGED);
+    const { content, lost, tail } = logOf(DAMAGED, A, DAMAGED);
     const file = await openLog(t, content + rest);
     let writes = 0;
     const overwrite = file.overwrite.bind(file);
@@ -190,10 +190,10 @@ test("mendLog() that failed at any write succeeds when it is called again (fake 
         ? Promise.resolve({ outcome: "refused", cause: new Error("disk full") })
         : append(bytes),
     );
-    await assert.rejects(mendLog(file, { damaged, tail, isRecord }), { code: "io_error" });
+    await assert.rejects(mendLog(file, { lost, tail, isRecord }), { code: "io_error" });
     overwrites.mock.restore();
     appends.mock.restore();
-    const length = await mendLog(file, { damaged, tail, isRecord });
+    const length = await mendLog(file, { lost, tail, isRecord });
     const kept = `${blankLine(DAMAGED)}${A}${blankLine(DAMAGED)}${rest}\n`;
     assert.equal(length, kept.length);
     const { "test.jsonl": log, "test.jsonl.quarantine-1": first } = snapshot(
@@ -238,7 +238,7 @@ test("mendLog() interrupted while it blanks a line leaves a line that has lost a
   const line = bytesOf(['{"id":1,"name":"', SECTOR, 4096, SECTOR, '"}']);
   const file = await openLog(t, Buffer.concat([line, Buffer.from("\n")]));
   const damage = {
-    damaged: [{ offset: 0, bytes: line.length + 1 }],
+    lost: [{ offset: 0, bytes: line.length + 1 }],
     tail: { offset: line.length + 1, line: 2 },
     isRecord: () => false,
   };

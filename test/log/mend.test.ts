@@ -24,7 +24,7 @@ function mendTail(
   tail: LinePosition,
   isRecord: (text: Buffer) => boolean,
 ): Promise<number> {
-  return mendLog(file, { damaged: [], tail, isRecord });
+  return mendLog(file, { lost: [], tail, isRecord });
 }
 
 /** How many warnings an operator has got since the call. */
@@ -244,10 +244,10 @@ for (const [what, meddle] of Object.entries(MEDDLING)) {
   test(`a log that another process has ${what} since its survey is left as it is`, async (t) => {
     for (const rest of ["torn", '{"id":3}', ""]) {
       const file = await openLog(t, LINES + rest);
-      const damaged = rest === "" ? [{ offset: 0, bytes: 9 }] : [];
+      const lost = rest === "" ? [{ offset: 0, bytes: 9 }] : [];
       meddle(file.path);
       const content = fs.readFileSync(file.path, "utf8");
-      await assert.rejects(mendLog(file, { damaged, tail: TAIL_START, isRecord }), {
+      await assert.rejects(mendLog(file, { lost, tail: TAIL_START, isRecord }), {
         code: "locked",
       });
       await assert.rejects(rewriteLastBatch(file, LINES.length), { code: "locked" });

@@ -189,7 +189,7 @@ test("a scan goes on from where it ended, with the same sums and the same index"
   const scan = await LogScan.run(file, 22, { onFault: (fault) => faults.push(fault) });
   assert.deepEqual(scan.tail, { offset: 22, line: 3 });
   const { index } = scan;
-  await scan.goOn(content.length);
+  await scan.scanTo(content.length);
   assert.deepEqual(scan.tail, { offset: 72, line: 5 });
   assert.deepEqual(scan.end, { ...checkpointOf(content), records: 3 });
   assert.equal(scan.index, index);

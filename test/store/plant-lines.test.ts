@@ -8,7 +8,7 @@ import { LogFile } from "../../src/log/file.ts";
 import type { LinePosition } from "../../src/log/format.ts";
 import type { LineBlock } from "../../src/log/reader.ts";
 import { LOG_START, positionAfter, readBlocks, visitLines } from "../../src/log/reader.ts";
-import { checkLines, parseLine } from "../../src/store/plant-lines.ts";
+import { parseLine, takePlants } from "../../src/store/plant-lines.ts";
 import { anyInt64, anyPlant } from "../support/arbitraries.ts";
 import { makeFolder } from "../support/folders.ts";
 import { idOfWords } from "../support/id-words.ts";
@@ -36,7 +36,7 @@ function judgeFully(block: LineBlock): Judged[] {
 function judgeQuickly(block: LineBlock): { judged: Judged[]; taken: number; after: LinePosition } {
   const judged: Judged[] = [];
   let taken = 0;
-  checkLines(
+  takePlants(
     block,
     (start, end, line, idLow, idHigh) => {
       assert.equal(block.bytes[end], 0x0a);
@@ -83,7 +83,7 @@ const HARD_LINES: readonly string[] = [
   "x",
 ];
 
-test("checkLines() agrees with the general parser on every pair of hard lines, at the start of a log and within", () => {
+test("takePlants() agrees with the general parser on every pair of hard lines, at the start of a log and within", () => {
   for (const first of HARD_LINES) {
     for (const second of HARD_LINES) {
       for (const mark of ["", "\ufeff"]) {
@@ -94,7 +94,7 @@ test("checkLines() agrees with the general parser on every pair of hard lines, a
   }
 });
 
-test("checkLines() visits a line that is not UTF-8, and recognises its neighbours", () => {
+test("takePlants() visits a line that is not UTF-8, and recognises its neighbours", () => {
   const good = Buffer.from('{"id":1,"name":"é"}\n');
   const bad = Buffer.from('{"id":2,"name":"\xe9"}\n', "latin1");
   // The two halves of one character: UTF-8 only if the lines were read as one.
@@ -111,10 +111,10 @@ test("checkLines() visits a line that is not UTF-8, and recognises its neighbour
   }
 });
 
-test("checkLines() visits a line that its taker refuses", () => {
+test("takePlants() visits a line that its taker refuses", () => {
   const bytes = Buffer.from('{"id":1,"name":"a"}\n{"id":2,"name":"b"}\n');
   const visited: unknown[] = [];
-  checkLines(
+  takePlants(
     { bytes, offset: 100, line: 7 },
     (start) => start !== 20,
     (record, position) => visited.push([record.toString(), position]),
@@ -122,7 +122,7 @@ test("checkLines() visits a line that its taker refuses", () => {
   assert.deepEqual(visited, [['{"id":2,"name":"b"}', { offset: 120, line: 8 }]]);
 });
 
-test("checkLines() agrees with the general parser on any lines with any bytes changed", () => {
+test("takePlants() agrees with the general parser on any lines with any bytes changed", () => {
   const line = fc.oneof(
     { weight: 3, arbitrary: anyPlant.map(encodeNewPlant) },
     { weight: 2, arbitrary: anyInt64.map((id) => `{"id":${id},"name":"Fern","tag":"é"}`) },
@@ -144,7 +144,7 @@ test("checkLines() agrees with the general parser on any lines with any bytes ch
   assert.ok(taken > 1000);
 });
 
-test("checkLines() recognises every plant of every block of a log", async (t) => {
+test("takePlants() recognises every plant of every block of a log", async (t) => {
   const line = '{"id":1,"name":"Fern","tag":"indoor"}\n';
   const lines = Math.ceil((3 * 2 ** 20) / line.length);
   const folder = makeFolder(t);
