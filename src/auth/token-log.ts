@@ -95,16 +95,16 @@ export class TokenSet {
 
   apply(event: TokenEvent): void {
     const { name } = event;
-    const others = this.#unrevoked.get(name) ?? [];
+    const namesakes = this.#unrevoked.get(name) ?? [];
     if (event.event === "created") {
       const { event: _, ...token } = event;
       this.tokens.push(token);
-      others.push(token);
-      this.#unrevoked.set(name, others);
+      namesakes.push(token);
+      this.#unrevoked.set(name, namesakes);
       return;
     }
     // A name may be used again after its token expired, so a revocation ends every token of the name.
-    for (const token of others) token.revokedAt = event.revokedAt;
+    for (const token of namesakes) token.revokedAt = event.revokedAt;
     this.#unrevoked.delete(name);
   }
 

@@ -1,5 +1,5 @@
 /**
- * Reads `tokens.jsonl`: the file whole, and of its lines only those that follow what was parsed before.
+ * Reads `tokens.jsonl`: the whole file each time, but parses only the lines that were added to it.
  *
  * A last line that lacks only its line feed counts, because it may be a revocation; any other text
  * after the last line feed is an append under way.

@@ -53,8 +53,8 @@ async function main(words: readonly string[]): Promise<ExitStatus> {
   const { command, rest } = findCommand(words, COMMANDS);
   const { args, options, settings, wantsHelp } = readArgs(command, rest);
   if (wantsHelp) return print(describeCommand(command));
-  const isEntered = options.data === undefined || command.entersFolder === true;
-  const ready = isEntered ? options : { ...options, data: enterFolder(options.data) };
+  const isToEnter = options.data !== undefined && command.entersFolder !== true;
+  const ready = isToEnter ? { ...options, data: enterFolder(options.data) } : options;
   return (await command.run(args, ready, settings)) ?? 0;
 }
 

@@ -34,8 +34,7 @@ export class Creates {
   }
 
   /**
-   * Judges the rest of the head, reads the body, and answers when the plant is durable or a fault is
-   * found after the head.
+   * Judges the rest of the head, reads the body, and answers: a later fault, or the durable plant.
    *
    * @throws PlantStoreError for a fault of the head, which the caller answers.
    */

@@ -150,10 +150,7 @@ export class LogWriter {
     return next !== undefined && (next.records >= WORTHWHILE_RECORDS || next.isFull);
   }
 
-  /**
-   * Starts to write the next batch, if there is one. Call it only in a turn in which the file was
-   * checked: by `#failIfDisplaced`, or at the end of `LogFile.append`.
-   */
+  /** Writes the next batch, if any. Call it in a turn that checked the file, as appends do last. */
   #startWrite(): Write | undefined {
     const batch = this.#queue.shift();
     if (batch === undefined) return undefined;

@@ -49,7 +49,7 @@ export class PlantStore implements PlantService {
   readonly #log: OpenedLog;
   readonly #writer: LogWriter;
   readonly #checkpointer: Checkpointer;
-  readonly #creates = new CreatesInFlight((plant) => this.#store(plant));
+  readonly #inFlight = new CreatesInFlight((plant) => this.#store(plant));
   /** Reads under way, for which a close waits. */
   readonly #reads = new Set<Promise<unknown>>();
   #closing: Promise<void> | undefined;
@@ -112,7 +112,7 @@ export class PlantStore implements PlantService {
   async create(given: NewPlant): Promise<CreateOutcome> {
     const plant = validateNewPlant(given);
     this.#assertUsable();
-    return this.#creates.create(plant);
+    return this.#inFlight.create(plant);
   }
 
   /** Makes a plant durable unless its id is taken; returns the plant that has the id. */
