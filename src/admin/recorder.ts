@@ -18,7 +18,7 @@ interface AnswerCount {
   readonly status: number;
   readonly error: number | undefined;
   count: number;
-  /** When the last failure happened, in milliseconds since 1970; 0 without one. */
+  /** When the last failure happened, in milliseconds since 1970; 0 if there was none. */
   lastAt: number;
 }
 
@@ -31,10 +31,10 @@ const SYNC_SECONDS = [
 const BATCH_RECORDS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 16_384];
 const BATCH_BYTES = [64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576];
 const DELAY_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1];
-/** Often enough for every pause that a client feels; takes about 1 % of an idle processor. */
+/** Short enough to see every pause that a client notices; takes about 1 % of an idle processor. */
 const DELAY_SAMPLE_MS = 10;
 
-/** Counts from its construction until `close`. */
+/** Counts from its construction until `close()`. */
 export class Recorder {
   /** By method; `other` for methods that the service does not have. */
   readonly requestSeconds: ReadonlyMap<string, Histogram> = new Map(
@@ -46,12 +46,12 @@ export class Recorder {
   readonly batchRecords = new Histogram(BATCH_RECORDS);
   readonly batchBytes = new Histogram(BATCH_BYTES);
   /**
-   * How late timers fire, so how long the event loop was blocked. `monitorEventLoopDelay` has
-   * quantiles, which nobody can add up over time or over servers.
+   * How late timers fire, and so for how long the event loop was blocked. `monitorEventLoopDelay`
+   * reports quantiles, which cannot be added up over time or over servers.
    */
   readonly delaySeconds = new Histogram(DELAY_SECONDS);
   readonly history = new History();
-  /** By operation, and error number or status. */
+  /** By operation and error number or status. */
   readonly answers = new Map<string, AnswerCount>();
   bodyBytes = 0;
   warnings = 0;
@@ -129,7 +129,7 @@ export class Recorder {
   }
 }
 
-/** Counts of values by size; a bucket has the values between the earlier bound and its own. */
+/** Counts values by size: a bucket holds those above the previous bound, up to its own bound. */
 export class Histogram {
   readonly buckets: readonly { readonly le: number; count: number }[];
   count = 0;
@@ -151,7 +151,7 @@ export class Histogram {
   }
 }
 
-/** The five minutes that a person on call looks at. */
+/** The last five minutes, which the status page shows. */
 export const HISTORY_SECONDS = 300;
 
 const NOTHING = { creates: 0, syncMsMax: 0 };

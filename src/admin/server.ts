@@ -41,7 +41,7 @@ const HEADERS = {
   "X-Frame-Options": "DENY",
 };
 
-/** Its figures are those of the process: the channels add up the servers in it. */
+/** Its figures cover the whole process: the channels report every server in it. */
 export class AdminServer {
   /** Where it listens: `http://127.0.0.1:9180`, or `unix:` and a path. */
   readonly url: string;

@@ -27,8 +27,8 @@ const LOCK_WAIT_MS = 5000;
 
 export interface NewToken {
   /**
-   * 1 to 64 letters, digits, `.`, `_`, `@` and `-`, the first a letter or digit; no live token may
-   * have it.
+   * 1 to 64 letters, digits, `.`, `_`, `@` and `-`, the first a letter or digit. No live token may
+   * have the same name.
    */
   readonly name: string;
   /** Default: `write` alone. */
@@ -42,7 +42,7 @@ export interface NewToken {
  *
  * @throws PlantStoreError `token_exists` if a live token has this name;
  * `locked`, `io_error` or `corruption` if the token log cannot be written.
- * @throws TypeError or RangeError if name, scopes or expiry are not possible.
+ * @throws TypeError or RangeError if the name, the scopes or the expiry are invalid.
  */
 export async function createToken(directory: string, newToken: NewToken): Promise<string> {
   const { name } = newToken;
@@ -74,7 +74,7 @@ export async function revokeToken(directory: string, name: string): Promise<void
     "token_unknown",
     `Cannot revoke token "${name}": no live token has this name; "token list" shows them`,
   );
-  if (!fs.existsSync(tokenPath(directory))) throw unknown; // nothing is made where nothing is
+  if (!fs.existsSync(tokenPath(directory))) throw unknown; // do not create a directory for this
   await changeTokens(directory, async (tokens, append) => {
     const now = Date.now();
     if (!hasName(tokens.live(now), name)) throw unknown;
@@ -114,7 +114,7 @@ async function createUnless(
   });
 }
 
-/** If it rejects, the event may be in the file all the same, torn or whole. */
+/** If it rejects, the event may still be in the file, torn or whole. */
 type AppendEvent = (event: TokenEvent) => Promise<void>;
 
 /** Runs one change of the token log under its lock. */
@@ -140,7 +140,7 @@ async function recoverTokens(file: LogFile): Promise<TokenSet> {
   const got = await file.read(bytes, 0);
   const { tokens, tail, last } = await parseTokens(file.path, bytes.subarray(0, got));
   const end = await mendLog(file, { lost: [], tail, isRecord: () => last !== undefined });
-  // What an earlier process wrote may not be on the disk, and this change relies on it.
+  // Bytes of an earlier process may not be on disk yet, and this change depends on them.
   await rewriteLastBatch(file, end);
   if (last !== undefined) tokens.apply(last);
   return tokens;

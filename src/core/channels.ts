@@ -7,7 +7,7 @@
  */
 import { channel } from "node:diagnostics_channel";
 
-/** On `plant-store:warning`: something the operator should know and the store survives. */
+/** On `plant-store:warning`: something that the operator should know, and that the store survives. */
 export interface WarningMessage {
   /** One line for people. May name paths, never a token. */
   readonly message: string;

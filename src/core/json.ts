@@ -1,10 +1,10 @@
 /**
- * JSON text, read without what `JSON.parse` loses.
+ * Reads JSON text without the losses of `JSON.parse`.
  *
  * `JSON.parse` rounds numbers, hides duplicate members, and builds objects whose keys an attacker may
  * choose to collide. This scanner checks the whole text against RFC 8259, builds nothing, and reports
- * the members of the top-level object. It is iterative: a level of depth costs one array
- * slot, never a stack frame. It knows nothing of plants.
+ * the members of the top-level object. It is iterative: a level of depth takes one array
+ * slot, never a stack frame. It knows nothing about plants.
  */
 import { PlantStoreError } from "./errors.ts";
 import { encodeJsonString } from "./text.ts";
@@ -24,7 +24,7 @@ export function scanJson(text: string, onMember: MemberVisitor): string {
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 
-/** The values that are no strings or containers (RFC 8259 sections 3 and 6). */
+/** Values other than strings and containers (RFC 8259 sections 3 and 6). */
 const SCALAR = /true|false|null|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y;
 /** What may follow a backslash. */
 const ESCAPE = /["\\/bfnrt]|u[0-9a-fA-F]{4}/y;
@@ -35,7 +35,7 @@ class Scanner {
   #at = 0;
   /** The bracket that ends each open container. */
   readonly #closers: string[] = [];
-  /** Of the member of the top-level object that is being read. */
+  /** Name, and start of the value, of the top-level member that is being read. */
   #name = "";
   #valueStart = 0;
 

@@ -1,7 +1,7 @@
 /**
  * Lets pages of named origins use the service from a browser (the CORS protocol of the Fetch
- * standard); off unless origins are named. Requests of other pages are answered as without CORS,
- * and the browser keeps the answers from them. Cookies play no part, so `*` is safe.
+ * standard); off unless origins are named. Requests from other pages are answered without CORS
+ * headers, so the browser hides the answers from them. Cookies are not used, so `*` is safe.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { ANY_ORIGIN, assertOrigins } from "../core/options.ts";
@@ -43,9 +43,9 @@ export class Cors {
   }
 
   /**
-   * Adds them to the answer to bytes that did not become a request, for their likely origin: the last
-   * `Origin` in the packet, because good requests may precede the bad one; else the only origin that
-   * is named; else that of the connection's last request. A wrong guess shows nothing to anybody.
+   * Adds the headers to the answer to bytes that did not become a request. The origin is guessed: the
+   * last `Origin` in the packet, because valid requests may precede the invalid one; or else the only
+   * named origin; or else that of the connection's last request. A wrong guess reveals nothing.
    */
   markReply(reply: Reply, packet?: Buffer, last?: string): Reply {
     const said = (packet?.toString("latin1") ?? "").matchAll(/\norigin:[ \t]*(\S+)/gi);
@@ -54,7 +54,7 @@ export class Cors {
     return { ...reply, headers: { ...reply.headers, ...headers } };
   }
 
-  /** Whether a browser asks what a page of a named origin may send. */
+  /** Whether the request is a preflight from a named origin. */
   isPreflight({ method, headers }: IncomingMessage): boolean {
     const { origin, "access-control-request-method": wanted } = headers;
     if (method !== "OPTIONS" || wanted === undefined || origin === undefined) return false;

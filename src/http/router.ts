@@ -10,7 +10,7 @@ import { parseCanonicalInt64 } from "../core/int64.ts";
 import type { Scope } from "../core/services.ts";
 
 export interface Operation {
-  /** Its `operationId` in the OpenAPI document. */
+  /** The `operationId` in the OpenAPI document. */
   readonly name: "createPlant" | "listPlants" | "getPlant";
   /** The scope that the token must have. */
   readonly scope: Scope;

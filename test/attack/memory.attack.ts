@@ -1,13 +1,13 @@
 /**
- * What connections hold that send the worst of each kind and never finish: a server with a heap of
- * 256 MB and thousands of them lives on, and serves others.
+ * Thousands of connections, each of which sends the costliest input of its kind and never finishes:
+ * a server with a heap of 256 MB survives them, and serves other clients.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { bytesOf, Crowd, type Shape } from "../support/crowd.ts";
 import { TIMEOUT } from "../support/watch.ts";
 
-/** Almost as many as a server with that heap lets in by default. */
+/** Almost as many as a server with that heap accepts by default. */
 const CONNECTIONS = 3200;
 const KIB_MAX = 48;
 const CREATES = 200;

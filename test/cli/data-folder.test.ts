@@ -1,6 +1,6 @@
 /**
- * Commands that root runs in a data directory of another user, who has put traps there, and what
- * root's files look like afterwards.
+ * Commands that root runs in a data directory of another user, who has put traps there. The files
+ * of root must be the same afterwards.
  */
 import assert from "node:assert/strict";
 import { execFileSync, spawn, spawnSync } from "node:child_process";
@@ -47,9 +47,9 @@ import { logPath, readLog, writeLog } from "../support/stores.ts";
 import { TIMEOUT, until } from "../support/watch.ts";
 
 const FERN = '{"id":1,"name":"Fern"}';
-const SECRET = "a secret of root's";
+const SECRET = "a secret of root";
 
-/** Runs a command as root, killed where it hangs. */
+/** Runs a command as root; kills it if it hangs. */
 function run(folder: string, ...words: readonly string[]): Promise<Finished> {
   const program = [process.execPath, PROGRAM, ...words, "--data", folder];
   return runToEnd(program, { timeout: 20_000 });
@@ -60,7 +60,7 @@ function runAsService(folder: string, ...words: readonly string[]): Promise<Fini
   return runToEnd(program, { timeout: 20_000 });
 }
 
-/** Everything about the files of a folder that another user may have changed. */
+/** All that a command could change in the files of a folder. */
 function describeFiles(folder: string): string[] {
   return readdirSync(folder, { recursive: true, encoding: "utf8" })
     .sort()
@@ -72,21 +72,21 @@ function describeFiles(folder: string): string[] {
     });
 }
 
-/** A folder of root's (0700) with a file of root's (0600) in it. */
+/** A folder of root (0700) that holds a file of root (0600). */
 function makeVault(t: TestContext): string {
   const vault = makeFolder(t);
-  // Lines of a log, so that what reads them would go on.
+  // The lines of a log, so that a command that follows a trap would accept them.
   const lines = `${JSON.stringify({ id: 7, name: SECRET })}\n`;
   writeFileSync(join(vault, "shadow"), lines, { mode: 0o600 });
   return vault;
 }
 
-/** What the owner of a folder puts in the place of a file. Root makes it here, so all of it works. */
+/** What the owner of a folder puts in place of a file. Here root does it, so that every trap can be made. */
 const TRAPS: Readonly<Record<string, (place: string, vault: string) => void>> = {
-  "a link to a file of root's": (place, vault) => symlinkSync(join(vault, "shadow"), place),
-  "a link to no file, in a folder of root's": (place, vault) =>
+  "a link to a file of root": (place, vault) => symlinkSync(join(vault, "shadow"), place),
+  "a link to no file, in a folder of root": (place, vault) =>
     symlinkSync(join(vault, "evil"), place),
-  "another name of a file of root's": (place, vault) => linkSync(join(vault, "shadow"), place),
+  "another name of a file of root": (place, vault) => linkSync(join(vault, "shadow"), place),
   "a FIFO": (place) => {
     execFileSync("mkfifo", ["-m", "600", place]);
     chownSync(place, SERVICE, SERVICE);
@@ -119,7 +119,7 @@ const PLACES: Readonly<Record<string, readonly (readonly string[])[]>> = {
   "tokens-lock.1": [["token", "create", "gardener"]],
 };
 
-/** A log that an import has something to set aside of, and a repair has something to leave out of. */
+/** A log with a torn end for an import to quarantine, or with a line for a repair to leave out. */
 function writeLogFor(folder: string, [command]: readonly string[]): void {
   const text = command === "repair" ? `${FERN}\nrubbish\n` : `${FERN}\n{"id":2,`;
   writeLog(folder, text);
@@ -175,7 +175,7 @@ describe("as root in a folder of another user", SETTINGS, () => {
     }
   });
 
-  test("a folder whose group is that of root gives no rights of that group", async (t) => {
+  test("in a folder of root's group, a command does not keep the rights of that group", async (t) => {
     const vault = makeVault(t);
     const folder = makeServiceFolder(t);
     chownSync(folder, SERVICE, 0);
@@ -222,7 +222,7 @@ describe("as root in a folder of another user", SETTINGS, () => {
     });
   }
 
-  test("messages show the given path, also if the owner has none", async (t) => {
+  test("messages show the path as given, also if the owner of the directory cannot use it", async (t) => {
     const folder = makeServiceFolder(t, 0o700);
     const link = join(makeFolder(t), "link");
     symlinkSync(folder, link);
@@ -273,7 +273,7 @@ describe("as root in a folder of another user", SETTINGS, () => {
     const folder = join(makeServiceFolder(t), "new", "data");
     const { status, stderr } = await run(folder, "token", "create", "gardener");
     assert.equal(status, 0, stderr);
-    assert.notEqual(stderr, "", "it says who it has become");
+    assert.notEqual(stderr, "", "it reports the user it has become");
     for (const name of ["..", ".", "tokens.jsonl"]) {
       assert.equal(statSync(join(folder, name)).uid, SERVICE, name);
     }
@@ -295,13 +295,13 @@ describe("as root in a folder of another user", SETTINGS, () => {
     const folder = makeServiceFolder(t);
     const server = await startServer(t, ["--data", folder, "--log", "off"]);
     process.kill(server.process.pid as number, "SIGUSR1");
-    assert.equal((await postPlant(server.url, "none", FERN)).status, 401, "it lives");
+    assert.equal((await postPlant(server.url, "none", FERN)).status, 401, "it still runs");
     const { stderr } = await server.stop();
     assert.ok(!stderr.includes("Debugger listening"), stderr);
   });
 
   test("a folder of root that another user can replace is used through its descriptor", async (t) => {
-    const parent = makeServiceFolder(t); // in it, that user may rename what is root's
+    const parent = makeServiceFolder(t); // in it, that user may rename folders of root
     const folder = join(parent, "roots");
     mkdirSync(folder, { mode: 0o700 });
     for (const words of [["token", "create", "a"], IMPORT, ["verify"]]) {
@@ -353,7 +353,7 @@ describe("root that cannot switch to the owner of the folder", {
       if (!canRun(t, program, ...args, "true")) return;
       const change = `try { process.setgroups([]); process.setuid(${SERVICE}) } catch { process.exit(1) }`;
       const probe = [...args, process.execPath, "-e", change];
-      if (spawnSync(program, probe).status === 0) return t.skip("this Node can, there");
+      if (spawnSync(program, probe).status === 0) return t.skip("Node can switch there");
       const folder = makeServiceFolder(t);
       chmodSync(folder, 0o755);
       const before = describeFiles(join(folder, ".."));
@@ -378,7 +378,7 @@ describe("root that cannot switch to the owner of the folder", {
 describe("serve as root in a folder of another user", { ...NEEDS_ROOT, ...TIMEOUT }, () => {
   test("binds a port below 1024, and runs as the owner when it is ready", async (t) => {
     const port = await freePortOfRoots();
-    if (port === undefined) return t.skip("every port is everybody's here");
+    if (port === undefined) return t.skip("every user may bind every port here");
     const folder = makeServiceFolder(t, 0o700);
     const token = (await run(folder, "token", "create", "gardener")).stdout.trim();
     const server = await startServer(t, ["--data", folder, "--port", String(port)]);
@@ -425,7 +425,7 @@ describe("serve as root in a folder of another user", { ...NEEDS_ROOT, ...TIMEOU
   test("reads a key of root, and warns that SIGHUP cannot read it again", {
     ...NEEDS_OPENSSL,
   }, async (t) => {
-    const { cert, certPath, keyPath } = makeCertificate(t, "first"); // in a folder of root's, 0700
+    const { cert, certPath, keyPath } = makeCertificate(t, "first"); // in a folder of root, 0700
     const folder = makeServiceFolder(t);
     const token = (await run(folder, "token", "create", "gardener")).stdout.trim();
     const server = await startServer(t, [
@@ -452,7 +452,7 @@ describe("serve as root in a folder of another user", { ...NEEDS_ROOT, ...TIMEOU
     );
     const words = /plant-store (token create .*) --data \/var\/lib\/plant-store$/m.exec(block)?.[1];
     assert.ok(words !== undefined, "it is there");
-    // As systemd has it: /var/lib/plant-store is a link to private/plant-store below a 0700 of root's.
+    // As systemd does: /var/lib/plant-store is a link to private/plant-store, and root owns private (0700).
     const lib = makeFolder(t);
     chmodSync(lib, 0o755);
     mkdirSync(join(lib, "private"), { mode: 0o700 });
@@ -468,7 +468,7 @@ describe("serve as root in a folder of another user", { ...NEEDS_ROOT, ...TIMEOU
     const made = await run(state, ...words.split(" "));
     assert.equal(made.status, 0, made.stderr);
     const token = made.stdout.trim();
-    await until("the token is good", async () => {
+    await until("the token is accepted", async () => {
       return (await postPlant(service.url, token, FERN)).status === 200;
     });
     assert.equal((await run(state, "list")).stdout, `${FERN}\n`);
@@ -492,7 +492,7 @@ function bindFolder(t: TestContext, folder: string): string | undefined {
   return canRun(t, "mount", "--bind", folder, path) ? path : undefined;
 }
 
-/** Below 1,024, where only root may bind. */
+/** A free port below 1,024, which only root may bind. */
 async function freePortOfRoots(): Promise<number | undefined> {
   if (readFileSync("/proc/sys/net/ipv4/ip_unprivileged_port_start", "utf8").trim() !== "1024") {
     return undefined;
@@ -511,7 +511,7 @@ async function freePortOfRoots(): Promise<number | undefined> {
   return undefined;
 }
 
-/** As versions did whose sockets were for everybody. */
+/** Leaves a dead socket as older versions did: root's, and open to everybody. */
 async function leaveSocketOfRoots(path: string): Promise<void> {
   const server = net.createServer();
   const dying = `${path}-dying`;
@@ -523,12 +523,12 @@ async function leaveSocketOfRoots(path: string): Promise<void> {
   assert.equal(lstatSync(path).uid, 0);
 }
 
-/** Besides the trap itself. */
+/** Checks every file except the trap itself. */
 function assertHoldsNothingOfRoots(folder: string, trap: string): void {
   for (const name of readdirSync(folder)) {
     const stat = lstatSync(join(folder, name));
     if (stat.ino === lstatSync(join(folder, trap), { throwIfNoEntry: false })?.ino) continue;
-    if (stat.isSymbolicLink() || stat.nlink > 1) continue; // the trap under a name that kept it
+    if (stat.isSymbolicLink() || stat.nlink > 1) continue; // the trap, renamed
     assert.equal(stat.uid, SERVICE, name);
     if (stat.isFile()) {
       assert.equal(readFileSync(join(folder, name), "utf8").includes(SECRET), false, name);
@@ -540,7 +540,7 @@ function nameOf([first = "", second = ""]: readonly string[]): string {
   return first === "token" ? `${first} ${second}` : first;
 }
 
-/** Read from the help, so that a command that comes later is not forgotten. */
+/** The commands that have --data. They are read from the help, so a new command is not forgotten. */
 async function commandsWithData(): Promise<Set<string>> {
   const { stdout } = await runCli(["--help"]);
   const names = [...stdout.matchAll(/^ {2}([a-z]+(?: [a-z-]+)?)(?: [A-Z]+)? {2,}/gm)];

@@ -17,10 +17,10 @@ import { type Format, LineWriter } from "../../src/cli/line-writer.ts";
 import { makeFolder } from "../support/folders.ts";
 import { TIMEOUT, until } from "../support/watch.ts";
 
-/** By then a writer has made and tried the lines it had: its own timer is shorter. */
+/** After this time a writer has tried to write the lines it had: its own timer is shorter. */
 const PASSED_MS = 50;
 
-/** A text, or what makes one. */
+/** A text, or a function that makes one. */
 type TestEvent = string | (() => string);
 
 const format: Format<TestEvent> = (event) => (typeof event === "string" ? event : event());
@@ -46,8 +46,8 @@ function writeUnread(t: TestContext, script: string) {
 }
 
 /**
- * The program is bundled first: the loader of the tests would start a process that shares standard
- * error, and makes it blocking.
+ * The program is bundled first, because the loader of the tests would start a process that shares
+ * standard error and makes it blocking.
  */
 function spawnWriter(t: TestContext, script: string, stderr: "pipe" | number): ChildProcess {
   const contents = `
@@ -94,7 +94,7 @@ test("a line is made after the turn of its event", async (t) => {
   assert.equal(made, 1);
 });
 
-test("of lines that are made later only a few hundred wait", (t) => {
+test("at most a few hundred lines wait to be made", (t) => {
   const { fd, read } = openFile(t);
   const writer = makeWriter(fd);
   let made = 0;
@@ -150,17 +150,17 @@ test("lines beyond the limit that are not read are dropped, and a later line rep
 
 const BOUND = 1024 * 1024;
 
-/** What comes last, where so many bytes are left. */
+/** The last line, if this many bytes of room are left for it. */
 const LAST_LINES: readonly [says: string, left: number, line: string, isKept: boolean][] = [
   ["that just fits", 12, "x".repeat(11), true],
   ["one byte too long", 12, "x".repeat(12), false],
-  ["of two bytes a character that just fits", 12, "\u00fc\u00fc\u00fc\u00fc\u00fcx", true],
-  ["of two bytes a character, one too long", 12, "\u00fc".repeat(6), false],
-  ["of four bytes a character that just fits", 12, "\u{1f331}\u{1f331}xxx", true],
-  ["of four bytes a character, one too long", 12, "\u{1f331}".repeat(3), false],
-  ["of nothing in the last byte", 1, "", true],
-  ["of nothing without a byte", 0, "", false],
-  ["as long as the bound", BOUND, "x".repeat(BOUND - 1), true],
+  ["of two-byte characters that just fits", 12, "\u00fc\u00fc\u00fc\u00fc\u00fcx", true],
+  ["of two-byte characters, one byte too long", 12, "\u00fc".repeat(6), false],
+  ["of four-byte characters that just fits", 12, "\u{1f331}\u{1f331}xxx", true],
+  ["of four-byte characters, one byte too long", 12, "\u{1f331}".repeat(3), false],
+  ["that is empty, and whose line feed just fits", 1, "", true],
+  ["that is empty, one byte too long", 0, "", false],
+  ["as long as the limit", BOUND, "x".repeat(BOUND - 1), true],
 ];
 
 for (const [says, left, line, isKept] of LAST_LINES) {
@@ -237,7 +237,7 @@ function makePipe(t: TestContext): string {
   return path;
 }
 
-/** What a pipe holds, as far as it fits; nothing where it is empty. */
+/** What a pipe holds, up to the length of the chunk; no bytes if the pipe is empty. */
 function readSome(fd: number, chunk = Buffer.alloc(1024)): Buffer {
   try {
     return chunk.subarray(0, readSync(fd, chunk, 0, chunk.length, null));
@@ -260,7 +260,7 @@ function openPipe(t: TestContext) {
       text += decoder.write(readSome(fd, chunk.subarray(0, bytes)));
       return text;
     },
-    /** Leaves it no room, and returns what it holds. */
+    /** Fills the pipe, and returns what it holds then. */
     fill(): string {
       let filled = 0;
       for (const bytes of [4096, 1]) {
@@ -322,7 +322,7 @@ test("a process that ends waits for a slow reader, so no line is lost", TIMEOUT,
   assert.equal(text.split("\n").length - 1, 900);
 });
 
-test("a process that ends at once leaves in its file what a thread had, and what waited after it, once", async (t) => {
+test("a process that ends at once still writes the line that a thread has and the line that waits, each once", async (t) => {
   const { fd, read } = openFile(t);
   const child = spawnWriter(
     t,
@@ -344,7 +344,7 @@ for (const [says, end] of [
   ["", ""],
   [", not even its last words", `process.once("exit", () => writer.end());`],
 ]) {
-  test(`lines that nobody reads keep no process from its end${says}`, TIMEOUT, async (t) => {
+  test(`lines that nobody reads do not keep a process alive${says}`, TIMEOUT, async (t) => {
     const lines = `for (let at = 0; at < 900; at++) writer.write("x".repeat(999));`;
     const child = writeUnread(t, `${lines} ${end}`);
     assert.deepEqual(await once(child, "exit"), [0, null]);
@@ -352,7 +352,7 @@ for (const [says, end] of [
 }
 
 test("a program that makes the shared pipe blocking delays nothing", TIMEOUT, async (t) => {
-  const pipe = openPipe(t); // a socket is what Node would make
+  const pipe = openPipe(t); // Node would make a socket
   const child = spawnWriter(
     t,
     `spawnSync("true", { stdio: ["ignore", "ignore", "inherit"] });
@@ -374,7 +374,7 @@ test("a reader that comes back gets the waiting lines", async (t) => {
   closeSync(gone);
   const writer = makeWriter(fd);
   writer.write("first");
-  await sleep(PASSED_MS); // it was tried, without a reader
+  await sleep(PASSED_MS); // the write was tried, without a reader
   const reader = openSync(path, O_RDONLY | O_NONBLOCK);
   t.after(() => closeSync(reader));
   assert.equal(String(readSome(reader)), "");

@@ -13,7 +13,7 @@ import { PROGRAM } from "../support/program.ts";
 import { type Finished, finish, runToEnd } from "../support/run.ts";
 import { writeLog } from "../support/stores.ts";
 
-/** Most of a run is the start of its process, so some go at once. */
+/** A run mostly waits for its process to start, so several run at once. */
 const AT_ONCE = { concurrency: 4 };
 
 const DEEP = { recursive: true };
@@ -128,10 +128,10 @@ function runInShell(line: string, words: readonly string[]): Promise<Finished> {
   return runToEnd(["sh", "-c", line, "sh", process.execPath, PROGRAM, ...words]);
 }
 
-test("a reader that has seen enough ends list quietly, with status 0", async (t) => {
+test("list ends quietly with status 0 if its reader stops early", async (t) => {
   const folder = makeFolder(t);
   const line = (id: number) => `{"id":${id},"name":"${"Fern ".repeat(100)}"}\n`;
-  // More than any pipe holds, so that list meets the closed one.
+  // More than any pipe holds, so list writes into the closed pipe.
   writeLog(folder, Array.from({ length: 5000 }, (_, id) => line(id)).join(""));
   const piped = '{ "$@"; echo "status $?" >&2; } | head -n 1';
   const end = await runInShell(piped, ["list", "--data", folder]);
@@ -149,10 +149,10 @@ for (const words of ["list", "export", "token create gardener", "serve --print-c
   });
 }
 
-test("a standard output with room for a part ends export with status 1 and one line", async (t) => {
+test("export ends with status 1 and one line if only a part fits into its standard output", async (t) => {
   const folder = makeFolder(t);
   const line = (id: number) => `{"id":${id},"name":"${"Fern ".repeat(100)}"}\n`;
-  // Read at once, and longer than a file may be here: half a MiB.
+  // One block of the reader, and longer than the limit of a file here: half a MiB.
   writeLog(folder, Array.from({ length: 1800 }, (_, id) => line(id)).join(""));
   const target = join(makeFolder(t), "copy.jsonl");
   const limited = `ulimit -f 1024; exec "$@" >"${target}"`;
@@ -197,7 +197,7 @@ test("under Node's permission model every command is refused with status 2 and o
   assert.equal(existsSync(data), false);
 });
 
-test("whatever is thrown ends a command with status 1 and one line", async () => {
+test("a thrown value that is no error ends a command with status 1 and one line", async () => {
   const source = "process.stdout.write = () => { throw 7; }";
   const env = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(source)}` };
   const end = await runCli(["--version"], { env });
@@ -206,12 +206,12 @@ test("whatever is thrown ends a command with status 1 and one line", async () =>
 });
 
 describe("no stored or typed text controls the terminal", AT_ONCE, () => {
-  /** Controls that a JSON text may hold as they stand, and those it must escape; marks of direction. */
+  /** Control characters and marks of direction that JSON text may contain unescaped. */
   const RAW = "\u007f\u0080\u009b31m\u009f\u061c\u200e\u200f\u2028\u2029\u202e\u2066\ufeff";
   const HOSTILE = `\u0001\u0007\b\t\n\u000b\f\r\u001b[31m${RAW}`;
   const NEVER = /[^\P{Cc}\n]|[\p{Bidi_Control}\u2028\u2029\ufeff]/u;
   const PLANT = { id: 1, name: HOSTILE, tag: HOSTILE };
-  // What JSON.stringify leaves raw stays raw in the file: a person may have written it.
+  // JSON.stringify leaves RAW unescaped, as a line written by hand may.
   const LOG = `${JSON.stringify(PLANT)}\n`;
   assert.ok(LOG.includes(RAW));
   /** After the plant, two lines that are not plants. */
@@ -252,10 +252,10 @@ describe("no stored or typed text controls the terminal", AT_ONCE, () => {
     [[HOSTILE], LOG, 2, [0, 1]],
   ];
   for (const [words, log, status, lines] of RUNS) {
-    // The name of a test goes to a terminal, too.
+    // The name of a test is shown in a terminal, too.
     const typed = words.join(" ").replaceAll(HOSTILE, "(controls)");
-    test(`${typed}, of a log of ${log.length} characters, ends with ${status}`, async (t) => {
-      // In the path as well: messages name it.
+    test(`${typed}, with a log of ${log.length} characters, ends with ${status}`, async (t) => {
+      // The path contains the characters, too, because messages name it.
       const cwd = join(makeFolder(t), HOSTILE);
       mkdirSync(cwd);
       const data = join(cwd, "data");
@@ -270,7 +270,7 @@ describe("no stored or typed text controls the terminal", AT_ONCE, () => {
     });
   }
 
-  test("health, of a server that answers, and serve itself", async (t) => {
+  test("health of a server that answers, and serve itself", async (t) => {
     const cwd = makeFolder(t);
     const server = await startServer(t, ["--data", `./${HOSTILE}`, "--admin", SOCKET], { cwd });
     for (const words of [

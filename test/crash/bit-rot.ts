@@ -1,6 +1,6 @@
 /**
- * Flipped bits at random places of a log of a hundred thousand lines after a
- * clean stop: how many `verify` and a start find.
+ * Flips bits at random places of a log after a clean stop, and counts how many of them `verify`
+ * and a start find.
  *
  *     node --import tsx test/crash/bit-rot.ts [--positions 1000] [--seed 1] [--lines 100000]
  */
@@ -21,7 +21,7 @@ const { values } = parseArgs({
 });
 const [positions, seed, lines] = [values.positions, values.seed, values.lines].map((text) => {
   const number = Number(text);
-  assert.ok(Number.isInteger(number) && number >= 1, `expected a number from 1 on, got ${text}`);
+  assert.ok(Number.isInteger(number) && number >= 1, `expected a positive integer, got "${text}"`);
   return number;
 }) as [number, number, number];
 

@@ -1,4 +1,4 @@
-/** A kill at every single call of a scenario, one after the other. */
+/** Runs a scenario once for every call that it makes, and kills the process at that call. */
 import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { makeTemporaryFolder } from "./leftovers.ts";
@@ -10,23 +10,23 @@ import { describeEnd } from "./server.ts";
 import { killing, type Place, readPlaces, recording, wasKilled } from "./strace.ts";
 
 export interface MatrixOptions {
-  /** The kinds of calls. */
+  /** The names of the system calls. */
   readonly calls: readonly string[];
-  /** Goes on at each place until a run comes through; else up to the number that were seen. */
+  /** `true`: kills at ever later calls of a place until a run survives; `false`: at as many as were recorded. */
   readonly seesEnd: boolean;
-  /** Runs at a time. */
+  /** How many runs go on at once. */
   readonly jobs: number;
-  /** Kills once at each kind of call, at a place that this picks, instead of at every call. */
+  /** Picks one place of each kind of call, to kill only there instead of at every call. */
   readonly sample?: Random;
 }
 
 export interface MatrixReport {
   readonly totals: Totals;
-  /** How many kills fell on each kind of call. */
+  /** The number of kills, by kind of call. */
   readonly kills: ReadonlyMap<string, number>;
 }
 
-/** No scenario makes a call on one path so often: an end for a loop that would have none. */
+/** An upper bound for the loop: no scenario makes a call on one path so often. */
 const NTH_MAX = 200;
 
 export async function runMatrix(
@@ -92,14 +92,14 @@ class Matrix implements MatrixReport {
         this.kills.set(place.call, (this.kills.get(place.call) ?? 0) + 1);
         this.totals.points++;
       } else {
-        // How many batches there are depends on how requests meet.
+        // The number of batches depends on which requests arrive together, so only the first is sure.
         if (nth === 1) this.totals.faults.push(`${what}: the kill did not hit`);
         break;
       }
     }
   }
 
-  /** One run from a fresh copy, and what is thought of what it left behind. */
+  /** Makes one run in a fresh copy, and judges what it leaves. Returns whether the kill hit. */
   async #attempt(slot: number, surroundings: Surroundings, what: string): Promise<boolean> {
     const { program, scenario, scratch } = this.#parts;
     const { root, trace } = this.#slot(slot);
@@ -115,14 +115,14 @@ class Matrix implements MatrixReport {
     return isKilled && !ended.isLate;
   }
 
-  /** Where one of the runs that go on at a time has its files; the paths are of one length. */
+  /** The files of one of the concurrent runs; all paths have the same length. */
   #slot(slot: number): { root: string; trace: string } {
     const { scratch } = this.#parts;
     return { root: join(scratch, `run-${slot}`), trace: join(scratch, `trace-${slot}`) };
   }
 }
 
-/** A place of each kind of call, for its first call alone: how many follow depends on chance. */
+/** One place of each kind of call, with its first call only, because the number of calls varies. */
 function samplePlaces(places: readonly Place[], random: Random): Place[] {
   return [...new Set(places.map(({ call }) => call))].flatMap((call) => {
     const [first, ...others] = places.filter((place) => place.call === call);

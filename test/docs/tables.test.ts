@@ -1,4 +1,4 @@
-/** The tables of the documentation compared with the code: each thing is in one table, once, and nothing else is. */
+/** Compares the tables of the documentation with the code: each has everything once, and nothing else. */
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
@@ -142,8 +142,8 @@ test("the table of log events has every event with its level, and no other", () 
     .map((file) => readSource(`cli/${file}`));
   const notices = text.join("\n").matchAll(/level: "(\w+)",\s*event: "([a-z-]+)"/g);
   const events = new Map(Array.from(notices, ([, level = "", event = ""]) => [event, level]));
-  events.delete("message"); // a line of another command than serve
-  events.set("request", "info"); // its lines are made without a notice
+  events.delete("message"); // commands other than serve print it
+  events.set("request", "info"); // its lines have a code path of their own
   const documented = rowsOf(OPERATING, "event").map(({ event = "", level }) => [
     wordsIn(event)[0],
     level,

@@ -20,7 +20,7 @@ const AT_ONCE = { concurrency: 2, ...TIMEOUT };
 const A = '{"id":1,"name":"a"}\n';
 const DAMAGED = `${A}x\n`;
 
-/** Leaves the new log of a repair, which is killed when it would write that. Returns its path. */
+/** Kills a repair when it begins to write its new log, and returns the path of that log. */
 function killRepair(t: TestContext, folder: string): string {
   writeLog(folder, DAMAGED);
   const repaired = `${logPath(folder)}.repaired`;
@@ -86,14 +86,14 @@ test("a start removes what a killed process left unfinished, and no other file",
   );
 });
 
-test("a start without a log keeps a new log of a killed repair, which may be the only copy", async (t) => {
+test("a start without a log keeps the new log of a killed repair, which may be the only copy", async (t) => {
   const folder = makeFolder(t);
   leave(folder, ["repaired"]);
   await openAndClose(folder);
   assert.ok(existsSync(`${logPath(folder)}.repaired`));
 });
 
-test("a repair that is declined, or whose log is missing, leaves them alone", async (t) => {
+test("a repair that is declined, or whose log is missing, leaves the new log of a killed repair alone", async (t) => {
   const folder = makeFolder(t);
   writeLog(folder, A);
   await openAndClose(folder);

@@ -1,4 +1,4 @@
-/** Processes that count processes each in its own way, as in containers: all of them are number 1. */
+/** Processes in process namespaces of their own, as in containers: each of them has the id 1. */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -19,7 +19,7 @@ test(
     const first = await Trial.start(t, { folder, wrapper: CONTAINER });
     assert.equal(await first.create(1), 200);
 
-    // One with the very same number, and one outside.
+    // A second process with the id 1, and one outside.
     const inside = await startRefused(t, folder, { wrapper: CONTAINER });
     assert.deepEqual([inside.status, inside.messages.length], [1, 1], inside.messages.join("\n"));
     assertTurnedAway(await runOn(folder, "serve", "--port", "0"));
@@ -27,7 +27,7 @@ test(
 
     await first.stop("SIGKILL");
     const second = await Trial.start(t, { folder, wrapper: CONTAINER });
-    assert.equal(await second.create(1), 200, "the same number again, and another process");
+    assert.equal(await second.create(1), 200, "the same id, but another process");
     assert.equal(await second.create(2), 200);
     await second.stop("SIGKILL");
     assertLog(folder, [plant(1), plant(2)]);
@@ -42,7 +42,7 @@ test("a server on the host holds the directory against a container", TIMEOUT, as
   assert.deepEqual([end.status, end.messages.length], [1, 1], end.messages.join("\n"));
   assert.ok(end.messages[0]?.includes(String(trial.pid)), end.messages[0]);
 
-  // A reader in a container sees what is durable, too.
+  // A reader in a container sees durable plants, too.
   assert.equal(await trial.create(1), 200);
   const reader = spawn(program, [
     ...flags,
@@ -66,7 +66,7 @@ test("a second SIGTERM ends the server at once, also as process 1", TIMEOUT, asy
   if (!canRun(t, program, ...flags, "true")) return;
   const args = ["--drain-timeout-ms=600000", "--request-timeout-ms=600000"];
   const trial = await Trial.start(t, { wrapper: CONTAINER, args });
-  const { client } = await trial.hold(1); // it is in flight for as long as we like
+  const { client } = await trial.hold(1); // it stays in flight until the test ends it
   t.after(() => client.destroy());
   const pid = childOf(trial.server.process);
   process.kill(pid, "SIGTERM");

@@ -1,6 +1,6 @@
 /**
- * What the machine is asked for: traced processes, limits, small disks. A test
- * that needs what is not permitted here is skipped and says so.
+ * Traced processes, limits and small disks. A test that needs something the machine does not
+ * permit is skipped, and reports what it needs.
  */
 import { type ChildProcess, spawnSync } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from "node:fs";
@@ -10,7 +10,7 @@ import type { TestContext } from "node:test";
 import { makeFolder } from "../support/folders.ts";
 import { logPath, writeLog } from "../support/stores.ts";
 
-/** Whether a program can do its work here; skips the test when it cannot. */
+/** Whether a program works on this machine; skips the test if not. */
 export function canRun(t: TestContext, program: string, ...args: readonly string[]): boolean {
   const { error, status } = spawnSync(program, args, { stdio: "ignore" });
   if (error === undefined && status === 0) return true;
@@ -22,7 +22,7 @@ export function canTrace(t: TestContext): boolean {
   return canRun(t, "strace", "-D", "-qq", "-o", "/dev/null", "true");
 }
 
-/** Starts a program as process 1; it ends with what started it, whatever ends that. */
+/** Runs a program as process 1 of a namespace of its own; it is killed when its parent ends. */
 export const CONTAINER: readonly string[] = [
   "unshare",
   "--pid",
@@ -31,7 +31,7 @@ export const CONTAINER: readonly string[] = [
   "--mount-proc",
 ];
 
-/** The number that a process which a program has started has here, whatever it has there. */
+/** The id of the child of a program, as it is outside the child's namespace. */
 export function childOf({ pid }: ChildProcess): number {
   return Number(readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8"));
 }
@@ -43,12 +43,12 @@ export interface Traced {
   read(): string;
 }
 
-/** One thread does the work on files, so that `when=` counts all of it; none goes past the trace. */
+/** One thread does all work on files, so `when=` counts every call; io_uring would bypass the trace. */
 const TRACEABLE = { UV_THREADPOOL_SIZE: "1", UV_USE_IO_URING: "0" };
 
 /**
- * Runs a process under strace with these options. The process stays the child
- * of whoever starts it (-D), so signals and exit statuses are its own.
+ * Runs a process under strace with these options. With -D the process, not strace, is the child of
+ * the test, so signals and exit statuses are its own.
  */
 export function traced(t: TestContext, options: readonly string[]): Traced {
   const path = join(makeFolder(t), "trace");
@@ -59,7 +59,7 @@ export function traced(t: TestContext, options: readonly string[]): Traced {
   };
 }
 
-/** The same for faults of the calls on the log of a folder, which is made first. */
+/** Injects faults into the calls on the log of a folder; makes that log first. */
 export function faulty(t: TestContext, folder: string, ...injections: readonly string[]): Traced {
   writeLog(folder, ""); // so that strace knows the file
   const injects = injections.flatMap((injection) => ["-e", `inject=${injection}`]);
@@ -67,7 +67,7 @@ export function faulty(t: TestContext, folder: string, ...injections: readonly s
   return traced(t, ["-P", logPath(folder), "-e", calls, ...injects]);
 }
 
-/** Sets a limit of a running process, as `prlimit` calls it. */
+/** Sets a limit of a running process; `limits` is written as for `prlimit`. */
 export function limit(pid: number, limits: string): void {
   run("prlimit", "--pid", String(pid), limits);
 }
@@ -89,7 +89,7 @@ export function remount(folder: string, options: string): void {
   run("mount", "-o", `remount,${options}`, folder);
 }
 
-/** Sets or takes an attribute of a file, as `chattr` calls it. */
+/** Sets or removes an attribute of a file; `change` is written as for `chattr`. */
 export function chattr(change: string, path: string): void {
   run("chattr", change, path);
 }
@@ -119,7 +119,7 @@ export function statusField(pid: number, name: string): string {
   return new RegExp(`^${name}:\\s*(.*)$`, "m").exec(text)?.[1] ?? "";
 }
 
-/** How much of the processor a process has used; the same for ever once it has ended. */
+/** The processor time that a process has used, in ticks; 0 if there is no such process. */
 export function processorTicks(pid: number): number {
   try {
     const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1]?.split(" ") ?? [];

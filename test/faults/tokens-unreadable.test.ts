@@ -1,4 +1,4 @@
-/** A token file that a running server cannot read: a revoked token is never good for longer than 2 s. */
+/** A running server that cannot read its token file: a revoked token is never accepted for longer than 2 s. */
 import assert from "node:assert/strict";
 import { mkdirSync, renameSync, rmdirSync } from "node:fs";
 import net from "node:net";
@@ -18,7 +18,7 @@ import { plant, Trial } from "./trial.ts";
 
 const SPARE = 8;
 
-/** Creates on a connection that stays, so that its token was judged before. */
+/** Sends all its creates on one connection, so the token is judged with the first of them. */
 async function connectAs(t: TestContext, { server }: Trial, token: string) {
   const client = await Client.connect(server.port);
   t.after(() => client.destroy());
@@ -43,7 +43,7 @@ test(
 
     const before = openSockets(trial.pid);
     limit(trial.pid, `--nofile=${nextDescriptor(trial.pid) + SPARE}:`);
-    // More than there is room for: those that are turned away come again.
+    // More clients than there are descriptors; a client that is turned away connects again.
     let turnedAway = 0;
     let isOver = false;
     const hold = () => {
@@ -63,7 +63,7 @@ test(
 
     assert.equal((await runCli(["token", "revoke", "thief", "--data", folder])).status, 0);
     await until("the thief is refused", async () => (await createAsThief(3)) === 40102);
-    assert.equal(await createAsOwner(4), 200, "the look succeeds: other tokens stay good");
+    assert.equal(await createAsOwner(4), 200, "the file can be read: other tokens stay valid");
     assert.deepEqual(
       trial.messages.filter((line) => /token/i.test(line)),
       [],
@@ -85,7 +85,7 @@ test(
     };
     const create = await connectAs(t, trial, trial.token);
     assert.equal(await create(1), 200);
-    // More than the sockets between hold: its end is not sent before it is read.
+    // More than the buffers of the sockets hold, so the stream cannot end before the client reads it.
     const name = "n".repeat(900_000);
     for (let id = 2; id < 20; id++) assert.equal(await trial.create(id, name), 200);
     const stream = net.connect(trial.server.port, "127.0.0.1");
@@ -102,7 +102,7 @@ test(
     assert.deepEqual(await readiness(), [503, "tokens-unreadable"]);
     const naked = await Client.connect(trial.server.port);
     await naked.send(encodeRequest(trial, { headers: { Authorization: undefined } }));
-    assert.equal(errorNumber(await naked.next()), 40101, "that no token was sent is known");
+    assert.equal(errorNumber(await naked.next()), 40101, "a missing token needs no token file");
     naked.destroy();
     let streamed = "";
     stream.setEncoding("latin1").on("data", (text) => {
@@ -114,7 +114,7 @@ test(
 
     rmdirSync(log);
     renameSync(`${log}.away`, log);
-    await until("the token is good again", async () => (await create(1)) === 200);
+    await until("the token is accepted again", async () => (await create(1)) === 200);
     assert.deepEqual(await readiness(), [200, "ready"]);
   },
 );
@@ -127,11 +127,11 @@ const INJECTIONS: readonly [fault: string, call: string][] = [
 ];
 
 for (const [fault, call] of INJECTIONS) {
-  test(`a token that is revoked while its file meets ${fault} is refused`, TIMEOUT, async (t) => {
+  test(`a token revoked during ${fault} on its file is refused`, TIMEOUT, async (t) => {
     if (!canTrace(t)) return;
     const folder = makeFolder(t);
     const thief = await createToken(folder, { name: "thief" });
-    // The start reads the file; every look at a change of it fails.
+    // The start can read the file; every later attempt fails.
     const trace = traced(t, [
       ...["-P", tokenLogPath(folder), "-e", `trace=${call}`],
       ...["-e", `inject=${call}:error=${fault}:when=2+`],
@@ -147,7 +147,7 @@ for (const [fault, call] of INJECTIONS) {
 }
 
 test(
-  "a server that was stopped (SIGSTOP) for longer than that accepts tokens at once",
+  "a server that was stopped (SIGSTOP) for 3 s accepts tokens at once when it continues",
   TIMEOUT,
   async (t) => {
     const trial = await Trial.start(t);

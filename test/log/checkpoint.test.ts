@@ -25,7 +25,7 @@ function logIn(t: TestContext): string {
   return path.join(makeFolder(t), "test.jsonl");
 }
 
-/** What is read of a checkpoint file that holds these bytes. */
+/** The result of reading a checkpoint file with these bytes. */
 function decode(logPath: string, content: string | Buffer): Promise<Checkpoint | undefined> {
   fs.writeFileSync(checkpointPath(logPath), content);
   return readCheckpoint(logPath);
@@ -40,7 +40,7 @@ test("encodeCheckpoint() makes one line of JSON, whose last member is a checksum
   assert.equal(check, crc32(before).toString(16).padStart(8, "0"));
 });
 
-test("a checkpoint that was written is read as it was, whatever its numbers", async (t) => {
+test("a checkpoint is read as it was written, whatever its numbers", async (t) => {
   const logPath = logIn(t);
   const any = fc.record({
     bytes: fc.integer({ min: 0, max: 2 ** 40 }),
@@ -100,7 +100,7 @@ for (const [says, content] of FOREIGN) {
   });
 }
 
-test("a missing checkpoint is ignored; one that cannot be read is an io_error", async (t) => {
+test("a missing checkpoint is ignored; a checkpoint that cannot be read is an io_error", async (t) => {
   const logPath = logIn(t);
   assert.equal(await readCheckpoint(logPath), undefined);
   fs.mkdirSync(checkpointPath(logPath));
@@ -176,17 +176,17 @@ test("extendCheckpoint() gives the same result however the bytes are split", () 
 
 const MIB_16 = 16 * 1024 * 1024;
 
-/** The timer of a checkpointer, which goes off when the test says so. */
+/** The timer of a checkpointer, which fires when the test calls `goOff`. */
 interface FakeTimer {
   readonly delayMs: number;
-  /** How often it was set or set anew. */
+  /** How often it was set or refreshed. */
   starts: number;
   isRefed: boolean;
   isCleared: boolean;
   goOff(): void;
 }
 
-/** FAKE timers: those of `t.mock.timers` cannot be set anew (`refresh`) on Node 20. */
+/** FAKE timers, because those of `t.mock.timers` have no `refresh` on Node 20. */
 function fakeTimers(t: TestContext): readonly FakeTimer[] {
   const timers: FakeTimer[] = [];
   t.mock.method(globalThis, "setTimeout", (goOff: () => void, delayMs: number) => {
@@ -252,7 +252,7 @@ test("Checkpointer without any checkpoint counts the 16 MiB from the start of th
   assert.deepEqual(await readCheckpoint(logPath), at(MIB_16));
 });
 
-test("Checkpointer writes one after 10 s of quiet, and every note begins the 10 s anew", async (t) => {
+test("Checkpointer writes one after 10 s of quiet, and every note restarts the 10 s", async (t) => {
   const timers = fakeTimers(t);
   const { logPath, checkpointer } = makeCheckpointer(t, EMPTY_LOG, EMPTY_LOG);
   assert.equal(timers.length, 0, "nothing to write");
@@ -291,7 +291,7 @@ test("Checkpointer writes one at once at a start with 16 MiB and no checkpoint",
 const STARTS: readonly [says: string, written: Checkpoint | undefined, waits: boolean][] = [
   ["is there", at(100), false],
   ["is missing", undefined, true],
-  ["speaks of fewer bytes", at(99), true],
+  ["covers fewer bytes", at(99), true],
   ["has another checksum", at(100, 8), true],
 ];
 
@@ -336,7 +336,7 @@ test("Checkpointer.close() waits for a write under way, then writes what came af
   assert.deepEqual(await readCheckpoint(logPath), at(MIB_16 + 1));
 });
 
-test("Checkpointer.close() leaves a checkpoint alone that is right already", async (t) => {
+test("Checkpointer.close() leaves a checkpoint alone that is already right", async (t) => {
   fakeTimers(t);
   const { logPath, checkpointer } = makeCheckpointer(t, EMPTY_LOG, EMPTY_LOG);
   checkpointer.note(at(MIB_16));

@@ -14,7 +14,7 @@ import { openLog } from "../support/logs.ts";
 import { makeServiceFolder, NEEDS_ROOT, SERVICE } from "../support/other-user.ts";
 import { until } from "../support/watch.ts";
 
-/** A lock that the end of the test gives back. */
+/** A lock that is released when the test ends. */
 async function hold(
   t: TestContext,
   folder: string,
@@ -174,7 +174,7 @@ test("DirectoryLock.acquire() refuses if the linked entry does not reach this pr
   assert.deepEqual(fs.readdirSync(folder), ["dead"], "nothing is left there");
 });
 
-/** Waits for the loss: what a lock waits for itself keeps no process alive. */
+/** Waits until the lock is lost; the lock's own timer does not keep the process alive. */
 async function lossOf({ lost }: DirectoryLock): Promise<Error> {
   let loss: Error | undefined;
   void lost.then((error) => {
@@ -231,7 +231,7 @@ test("DirectoryLock.lost stays pending while the lock is held, and after it was 
   fs.rmSync(path.join(folder, "lock.1"));
   t.mock.timers.tick(10_000);
   await new Promise(setImmediate);
-  assert.equal(isLost, false, "after it was given back");
+  assert.equal(isLost, false, "after it was released");
 });
 
 test("DirectoryLock.acquire() removes the sockets of dead processes, and nothing else", async (t) => {
@@ -308,7 +308,7 @@ test("DirectoryLock.acquire() gives up if rivals come and die endlessly", async 
   assert.equal(outruns(), 10);
 });
 
-test("DirectoryLock.acquire() changes no mode and no mask", async (t) => {
+test("DirectoryLock.acquire() changes no mode and no umask", async (t) => {
   const calls = [
     t.mock.method(fs, "chmodSync", () => {}),
     t.mock.method(fs, "fchmodSync", () => {}),
@@ -322,7 +322,7 @@ test("DirectoryLock.acquire() changes no mode and no mask", async (t) => {
     [0, 0, 0],
   );
   const [other, lock] = ["other", "lock.1"].map((name) => fs.statSync(path.join(folder, name)));
-  assert.equal((lock?.mode ?? 0) & 0o666, (other?.mode ?? 0) & 0o666, "as the mask has it");
+  assert.equal((lock?.mode ?? 0) & 0o666, (other?.mode ?? 0) & 0o666, "as the umask says");
 });
 
 test("a lock that root takes in another user's folder answers that user", {
@@ -358,7 +358,7 @@ test("DirectoryLock.acquire() and askDurableBytes() throw io_error for a folder 
 
 const HOLDER = { pid: 1, host: "h", command: "serve", since: "2026-01-01T00:00:00.000Z" };
 
-/** A holder of lock.1 that answers as it likes. */
+/** Holds lock.1 and sends the given answer. */
 async function impersonate(t: TestContext, answer: (socket: Socket) => void): Promise<string> {
   const folder = makeFolder(t);
   const server = createServer((socket) => answer(socket.on("error", () => socket.destroy())));
@@ -405,7 +405,7 @@ const ENDLESS: Readonly<Record<string, (socket: Socket) => unknown>> = {
 };
 
 for (const [way, send] of Object.entries(ENDLESS)) {
-  test(`an endless answer of a holder is not waited for: ${way}`, async (t) => {
+  test(`a holder that never finishes its answer counts as silent: ${way}`, async (t) => {
     const folder = await impersonate(t, send);
     await assert.rejects(askDurableBytes(folder, "lock"), { code: "locked" });
   });

@@ -23,7 +23,7 @@ import { readTokenLog, tokenLogPath } from "../support/token-logs.ts";
 const A = '{"id":1,"name":"a"}\n';
 const B = '{"id":2,"name":"b","tag":"t"}\n';
 
-test("a backup holds plants and tokens, with a checkpoint of its own, and can be started from", async (t) => {
+test("a backup has the plants, the tokens and a checkpoint of its own, and a store opens it", async (t) => {
   const folder = makeFolder(t);
   const target = join(makeFolder(t), "copy");
   const store = await openStore(t, folder);
@@ -96,7 +96,7 @@ test("while a store is open, a backup leaves out what is not known to be durable
   const store = await openStore(t, folder);
   await store.create({ id: 1n, name: "a" });
   for (const [n, bytes] of [B.trimEnd(), "\n"].entries()) {
-    fs.appendFileSync(logPath(folder), bytes); // as if a batch were on its way
+    fs.appendFileSync(logPath(folder), bytes); // as if a batch were being written
     const target = join(targets, String(n));
     assert.deepEqual(await backup(folder, target), { plants: 1, bytes: A.length });
     assert.equal(readLog(target), A);
@@ -172,8 +172,8 @@ const DAMAGED: readonly [says: string, log: string, known: string | undefined][]
     `${A}{"id":1,"name":"b"}`,
     undefined,
   ],
-  ["another letter than its checkpoint knows", A, A.replace('"a"', '"b"')],
-  ["less than its checkpoint knows", A, A + B],
+  ["a letter that differs from its checkpoint", A, A.replace('"a"', '"b"')],
+  ["less than its checkpoint covers", A, A + B],
 ];
 
 for (const [says, log, known] of DAMAGED) {
@@ -197,13 +197,13 @@ for (const [says, log, known] of DAMAGED) {
   });
 }
 
-test("a backup where there is no log is an input error and leaves no files", async (t) => {
+test("a backup of a folder without a log is an io_error and leaves no files", async (t) => {
   const parent = makeFolder(t);
   await assert.rejects(backup(makeFolder(t), join(parent, "copy")), { code: "io_error" });
   assert.deepEqual(fs.readdirSync(parent), []);
 });
 
-test("a backup to a path where no folder can be made is an io_error", async (t) => {
+test("a backup to a path at which no folder can be made is an io_error", async (t) => {
   const folder = makeFolder(t);
   const parent = makeFolder(t);
   writeLog(folder, A);
@@ -212,7 +212,7 @@ test("a backup to a path where no folder can be made is an io_error", async (t) 
   assert.deepEqual(fs.readdirSync(parent), ["file"]);
 });
 
-test("a backup keeps a revocation that lacks only its line feed: it counts in the source too", async (t) => {
+test("a backup keeps a revocation that lacks only its line feed, because it is in force in the source, too", async (t) => {
   const folder = makeFolder(t);
   const target = join(makeFolder(t), "copy");
   writeLog(folder, A);

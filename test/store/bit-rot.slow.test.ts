@@ -6,7 +6,7 @@ import { type Flip, findFlip, makeLogAtRest, randomFlips } from "../support/bit-
 import { makeFolder } from "../support/folders.ts";
 import { logPath } from "../support/stores.ts";
 
-/** One of each kind of byte in the line that starts at `at`, and each end of the log. */
+/** One of each kind of byte in a line near the middle of the log, and both ends of the log. */
 function specialFlips(log: Buffer): Flip[] {
   const at = log.indexOf("\n", log.length / 2) + 1;
   const line = log.subarray(at, log.indexOf("\n", at) + 1).toString();

@@ -8,7 +8,7 @@ import { anyPlant } from "../support/arbitraries.ts";
 import { makeFolder } from "../support/folders.ts";
 import { collect, openStore, writeLog } from "../support/stores.ts";
 
-/** The plants of both, which have to be the same. */
+/** Lists a store both as plants and as lines, which must agree. */
 async function listBoth(store: PlantStore, after?: bigint): Promise<NewPlant[]> {
   const plants = await collect(store.list({ after }));
   const lines = Buffer.concat(await collect(store.listLines({ after })));
@@ -16,7 +16,7 @@ async function listBoth(store: PlantStore, after?: bigint): Promise<NewPlant[]> 
   return plants;
 }
 
-test("a list goes on after any plant of a store of many blocks", async (t) => {
+test("a list begins after any plant of a store of many blocks", async (t) => {
   const store = await openStore(t, makeFolder(t));
   const plants = Array.from({ length: 400 }, (_, index) => ({
     // Ids in no order; lines of many lengths, some of them longer than a block.
@@ -31,7 +31,7 @@ test("a list goes on after any plant of a store of many blocks", async (t) => {
   assert.deepEqual(await listBoth(store, undefined), plants);
 });
 
-test("a part of the log that gives no lines yields empty slices", async (t) => {
+test("a part of the log that only repeats plants yields empty slices", async (t) => {
   const folder = makeFolder(t);
   const lines = Array.from({ length: 3000 }, (_, id) =>
     encodeNewPlant({ id: BigInt(id), name: "a" }),
@@ -49,10 +49,10 @@ function encodeRaw({ id, name, tag }: NewPlant): string {
   return `{"id":${id},${members.slice(1)}`;
 }
 
-/** Each is escaped; not the first line, which is never passed on as it is. */
+/** The store escapes the last two. The first line of a log is never passed on as it is, so it needs none. */
 const ODD = ["", "\u2028", "\u007f"];
 
-test("lines have the one form of a plant, whatever its name, and by whatever program it was written", async (t) => {
+test("a line has the one form of a plant, whatever its name, and whichever program wrote it", async (t) => {
   const line = fc.tuple(anyPlant, fc.constantFrom(encodeNewPlant, encodeRaw));
   const lines = fc.uniqueArray(line, { selector: ([{ id }]) => id });
   await fc.assert(

@@ -17,13 +17,13 @@ const PLACES: readonly [logBytes: number, plants: number, hasRoom: boolean][] = 
 ];
 
 for (const [logBytes, plants, hasRoom] of PLACES) {
-  test(`a log of ${logBytes} bytes with ${plants} plants takes ${hasRoom ? "another" : "no other"}`, () => {
+  test(`a log of ${logBytes} bytes with ${plants} plants has ${hasRoom ? "" : "no "}room for another`, () => {
     if (hasRoom) checkRoom(logBytes, plants);
     else assert.throws(() => checkRoom(logBytes, plants), FULL);
   });
 }
 
-test("a full store refuses a new plant with not_stored, and goes on (fake size)", async (t) => {
+test("a full store refuses a new plant with not_stored, and continues (fake size)", async (t) => {
   const { store, post } = await startService(t);
   assert.equal((await post('{"id":1,"name":"a"}')).status, 200);
   const size = t.mock.getter(PlantStore.prototype, "size", () => PLANTS);

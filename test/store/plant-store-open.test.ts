@@ -23,7 +23,7 @@ test("a second open of the same folder is refused, and the first store continues
   assert.equal(await store.create({ id: 1n, name: "a" }), "created");
 });
 
-test("of many opens at once one wins, and every other is refused as locked", async (t) => {
+test("of many opens at once one succeeds, and every other is refused as locked", async (t) => {
   const folder = makeFolder(t);
   const settled = await Promise.allSettled(
     Array.from({ length: 8 }, () => PlantStore.open(folder)),
@@ -76,7 +76,7 @@ test("an open reports how much of the log is read, and at last all of it", async
   ]);
 });
 
-test("an onProgress that throws ends the open, which changes nothing and holds nothing", async (t) => {
+test("an onProgress that throws aborts the open, which changes nothing and holds no lock and no file", async (t) => {
   const folder = makeFolder(t);
   writeLog(folder, '{"id":1,"name":"a"}\n{"id":2');
   const before = snapshot(folder);
@@ -140,7 +140,7 @@ test("a create that does not fit in the queue is refused as overloaded, and can 
   assert.equal(readLog(folder), line);
 
   assert.equal(await store.create({ id: 2n, name: "b" }), "created");
-  // A client that may retry would send a record longer than the queue for ever.
+  // A client that retries would send a record longer than the queue for ever.
   assert.equal(await store.create({ id: 3n, name: "longer" }), "created");
 });
 
@@ -187,7 +187,7 @@ test("files that root makes belong to the owner of the folder", {
   }
 });
 
-test("a file in the place of the folder is an io_error that names the path", async (t) => {
+test("a file in place of the folder is an io_error that names the path", async (t) => {
   const file = join(makeFolder(t), "file");
   writeFileSync(file, "");
   await assert.rejects(PlantStore.open(file), (error: Error & { code?: string }) => {
@@ -197,7 +197,7 @@ test("a file in the place of the folder is an io_error that names the path", asy
   });
 });
 
-test("a folder in the place of the log is an io_error", async (t) => {
+test("a folder in place of the log is an io_error", async (t) => {
   const folder = makeFolder(t);
   mkdirSync(logPath(folder));
   await assert.rejects(PlantStore.open(folder), { code: "io_error" });

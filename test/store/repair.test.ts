@@ -29,7 +29,7 @@ function writeCheckpointOf(folder: string, known: string): void {
   fs.writeFileSync(checkpointPath(logPath(folder)), encodeCheckpoint(checkpoint));
 }
 
-/** Lines that differ: a plant that is there twice counts once. */
+/** How many different plants a log has. */
 function countPlants(log: string): number {
   return new Set(log.split("\n").filter((line) => line.includes("{"))).size;
 }
@@ -77,7 +77,7 @@ for (const [says, log, known, records] of ACCEPTED) {
     );
     assert.equal(readLog(folder), before);
     assert.equal(fs.statSync(logPath(folder)).ino, ino);
-    assert.equal(written.join(""), before, "what may be in memory only was written again");
+    assert.equal(written.join(""), before, "what may be in the page cache only was written again");
     const bytes = Buffer.from(before);
     assert.deepEqual(await readCheckpoint(logPath(folder)), {
       bytes: bytes.length,
@@ -257,7 +257,7 @@ test("repair of a missing log that had plants asks, and lets the store start emp
 });
 
 const NOTHING: readonly [says: string, log: string, known: string | undefined][] = [
-  ["that its checkpoint knows", A + B, A + B],
+  ["that matches its checkpoint", A + B, A + B],
   ["without a checkpoint", A + B, undefined],
   ["that has grown", A + B, A],
   ["with a plant twice", A + B + A, undefined],
@@ -302,7 +302,7 @@ for (const [action, log] of [
   ["accept", A + B],
   ["rewrite", `${A}x\n${B}`],
 ] as const) {
-  test(`repair that is to ${action} a log changes nothing if another program wrote it meanwhile`, async (t) => {
+  test(`repair that is to ${action} a log changes nothing if another program wrote to it meanwhile`, async (t) => {
     const folder = makeFolder(t);
     writeLog(folder, log);
     writeCheckpointOf(folder, A_OTHER.slice(0, A.length));
@@ -325,7 +325,7 @@ test("repair does not replace a log to which another program has appended at the
   const late = '{"id":9,"name":"acknowledged by another"}\n';
   const { rm } = fsPromises;
   t.mock.method(fsPromises, "rm", async (path: string, options: fs.RmOptions) => {
-    // What is known of the log goes after the first look and before the last one.
+    // The checkpoint is removed between the first check of the log and the last one.
     if (path === checkpointPath(logPath(folder))) fs.appendFileSync(logPath(folder), late);
     return rm(path, options);
   });

@@ -33,7 +33,7 @@ const SOUND = { duplicates: 0, damaged: 0, mendable: 0, tornBytes: 0, checksum: 
 const CASES: readonly {
   readonly says: string;
   readonly log: string;
-  /** What the checkpoint knew; none without. */
+  /** The log as the checkpoint describes it; without it there is no checkpoint. */
   readonly known?: string;
   readonly report: VerifyReport;
   readonly isSound: boolean;
@@ -208,7 +208,7 @@ const CASES: readonly {
 ];
 
 for (const { says, log, known, report, isSound: sound } of CASES) {
-  test(`verify reports a log that holds, or is, ${says} as ${sound ? "sound" : "damaged"}, and leaves it alone`, async (t) => {
+  test(`verify reports as ${sound ? "sound" : "damaged"}, and leaves alone, a log: ${says}`, async (t) => {
     const folder = makeFolder(t);
     writeLog(folder, log);
     if (known !== undefined) writeCheckpointOf(folder, known);
@@ -304,7 +304,7 @@ test("while a store takes creates, every verify finds it sound", async (t) => {
   }
 });
 
-test("verify, a backup, a listing and an export of a log that is gone, and was not empty, are refused as a start is, and make nothing", async (t) => {
+test("verify, backup, list and export refuse a log that is gone and was not empty, as a start does, and make nothing", async (t) => {
   const folder = makeFolder(t);
   const target = join(makeFolder(t), "copy");
   writeCheckpointOf(folder, A);

@@ -34,7 +34,7 @@ export function* randomFlips(bytes: number, count: number, seed: number): Genera
 
 export interface Findings {
   readonly byVerify: boolean;
-  /** `undefined` where no start was tried. */
+  /** `undefined` if no start was tried. */
   readonly byStart: boolean | undefined;
 }
 

@@ -6,7 +6,7 @@ import type { TestContext } from "node:test";
 import { makeFolder } from "./folders.ts";
 
 export interface Certificate {
-  /** What the certificate is made out to. */
+  /** The common name in the certificate. */
   readonly name: string;
   readonly certPath: string;
   readonly keyPath: string;
@@ -14,7 +14,7 @@ export interface Certificate {
   readonly key: Buffer;
 }
 
-/** Skips the tests where there is no openssl. */
+/** Options that skip a test if there is no openssl. */
 export const NEEDS_OPENSSL =
   spawnSync("openssl", ["version"]).status === 0 ? {} : { skip: "needs openssl, not found here" };
 
@@ -23,7 +23,7 @@ const KEYS = {
   rsa: ["-newkey", "rsa:2048"],
 } as const;
 
-/** A certificate for 127.0.0.1 that signs itself, in files of its own. */
+/** Makes a self-signed certificate for 127.0.0.1, in files of its own. */
 export function makeCertificate(
   t: TestContext,
   name: string,

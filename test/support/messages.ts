@@ -1,4 +1,4 @@
-/** What a program said on standard error, line by line, whatever its log looks like. */
+/** What a program wrote to standard error, line by line, in either format of its log. */
 
 /** One line of a server's log in JSON. */
 export interface LogLine {
@@ -8,14 +8,14 @@ export interface LogLine {
   readonly [member: string]: unknown;
 }
 
-/** The lines of a log in JSON; throws where one is not. */
+/** The lines of a log in JSON; throws if a line is not JSON. */
 export function logLinesOf(stderr: string): LogLine[] {
   const lines = stderr.split("\n");
   if (lines.pop() !== "") throw new Error(`expected whole lines, got ${stderr}`);
   return lines.map((line) => JSON.parse(line));
 }
 
-/** Warnings and failures: of a log their messages, of a command its lines. */
+/** The messages of warnings and failures in a log of JSON; every other line as it is. */
 export function messagesOf(stderr: string): string[] {
   return stderr
     .split("\n")

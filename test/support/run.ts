@@ -1,4 +1,4 @@
-/** Programs in processes of their own, and how they end. */
+/** Runs programs, and reports how they end. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { HANG_MS } from "./watch.ts";
@@ -12,20 +12,20 @@ export interface Finished {
 
 export interface RunOptions {
   readonly cwd?: string;
-  /** Default: this process's. */
+  /** Default: the environment of this process. */
   readonly env?: NodeJS.ProcessEnv;
-  /** When it is killed, in milliseconds; default: never. */
+  /** After how many milliseconds it is killed; default: never. */
   readonly timeout?: number;
 }
 
-/** Runs a program to its end, with nothing to read. */
+/** Runs a program to its end, with an empty standard input. */
 export function runToEnd(words: readonly string[], options: RunOptions = {}): Promise<Finished> {
   const [program = "", ...args] = words;
   const stdio: ["ignore", "pipe", "pipe"] = ["ignore", "pipe", "pipe"];
   return finish(spawn(program, args, { ...options, stdio, killSignal: "SIGKILL" }));
 }
 
-/** Waits for the end of a program, and collects from now on what it prints. */
+/** Waits for the end of a program, and collects what it prints from now on. */
 export async function finish(child: ChildProcess): Promise<Finished> {
   let stdout = "";
   let stderr = "";
@@ -45,12 +45,12 @@ export function runModule(text: string, args: readonly string[] = []): Promise<F
   return runToEnd(words, { timeout: HANG_MS });
 }
 
-/** What Node is given to run such a text. */
+/** The arguments with which Node runs such a text. */
 export function moduleArgs(text: string): string[] {
   return ["--import", import.meta.resolve("tsx"), "--input-type=module", "-e", text];
 }
 
-/** What such a module prints as JSON, and nothing else. @throws when it does not end well. */
+/** Runs such a module and parses the JSON that it prints. @throws if its status is not 0. */
 export async function readModule<Value>(text: string): Promise<Value> {
   const { status, signal, stdout, stderr } = await runModule(text);
   if (status === 0) return JSON.parse(stdout);

@@ -1,4 +1,4 @@
-/** Somebody's own servers: one of `node:http`, for a listener or a page, or another program's port. */
+/** Servers that are not ours: one of `node:http`, and a free port for another program. */
 import { once } from "node:events";
 import http, { type RequestListener, type ServerOptions } from "node:http";
 import net, { type AddressInfo } from "node:net";
@@ -9,7 +9,7 @@ export interface Served {
   readonly port: number;
 }
 
-/** Serves on a free port; the end of the test ends the server and its connections. */
+/** Serves on a free port until the test ends, then closes all connections. */
 export async function serve(
   t: TestContext,
   listener: RequestListener,
@@ -25,7 +25,7 @@ export async function serve(
   return { url: `http://127.0.0.1:${port}`, port };
 }
 
-/** A port for a program that cannot tell which one the system gave it. */
+/** A free port, for a program that cannot report which port the system selected. */
 export async function freePort(): Promise<number> {
   const server = net.createServer().listen(0, "127.0.0.1");
   await once(server, "listening");

@@ -4,7 +4,10 @@ import { Connection } from "../../src/http/connections.ts";
 import type { Client } from "./client.ts";
 import { until } from "./watch.ts";
 
-/** Sends a request from its byte 40 on, four bytes one by one, with a look of the drain after each. */
+/**
+ * Sends the rest of a request, from byte 40 on: first four single bytes, each followed by a wait until the
+ * draining server has looked at the connection, then all others.
+ */
 export async function trickle(t: TestContext, client: Client, request: Buffer): Promise<void> {
   const looks = t.mock.method(Connection.prototype, "look");
   for (let at = 40; at < 44; at++) {

@@ -1,4 +1,4 @@
-/** A table in Markdown, aligned for terminals: columns of words to the left, of numbers to the right. */
+/** A table in Markdown, aligned for terminals: words to the left, numbers to the right. */
 export function formatTable(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const columns = head.map((title, at) => {
     const cells = rows.map((row) => row[at] ?? "");
