@@ -50,7 +50,7 @@ async function startBusy(t: TestContext): Promise<Admin> {
   return admin;
 }
 
-/** Samples by their name and labels, as they stand. */
+/** The value of each sample, by its name and labels as they are written. */
 function samplesOf(text: string): Map<string, number> {
   return new Map(
     text
@@ -199,7 +199,7 @@ test("the start time of the process is the same in every answer", async (t) => {
   };
   const first = await startOf();
   assert.equal(first, performance.timeOrigin / 1000);
-  t.mock.method(Date, "now", () => performance.timeOrigin + 7_200_000); // as where a clock is set
+  t.mock.method(Date, "now", () => performance.timeOrigin + 7_200_000); // as if the clock had been set
   assert.equal(await startOf(), first);
   const { startedAt } = JSON.parse((await admin.get("/status.json")).text);
   assert.equal(startedAt, Math.round(performance.timeOrigin));
@@ -292,5 +292,5 @@ test("promtool accepts the metrics", {
   const judged = spawnSync("promtool", ["check", "metrics"], { input: text, encoding: "utf8" });
   assert.deepEqual([judged.status, judged.stdout + judged.stderr], [0, ""]);
   const broken = spawnSync("promtool", ["check", "metrics"], { input: "a_total{ 1\n" });
-  assert.notEqual(broken.status, 0); // it does judge
+  assert.notEqual(broken.status, 0); // promtool does find faults
 });

@@ -89,7 +89,7 @@ test("the name that the listener was started with is accepted as Host", async (t
 });
 
 const RAW: readonly [says: string, bytes: string, status: number, error: number | undefined][] = [
-  ["what is no HTTP", "nonsense\r\n\r\n", 400, 40001],
+  ["text that is not HTTP", "nonsense\r\n\r\n", 400, 40001],
   ["HTTP/1.1 without a Host", "GET /healthz HTTP/1.1\r\n\r\n", 400, 40001],
   ["two Hosts", "GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n", 400, 40001],
   ["too many headers", `GET / HTTP/1.1\r\nX: ${"x".repeat(20_000)}\r\n\r\n`, 431, 43101],
@@ -141,7 +141,7 @@ for (const [state, expected] of STATES) {
   });
 }
 
-test("while it starts, /readyz and the status page say how much of the log is read", async (t) => {
+test("during a start, /readyz and the status page show how much of the log is read", async (t) => {
   const admin = await startAdmin(t);
   admin.status.current = "starting";
   admin.status.known = undefined;
@@ -171,14 +171,14 @@ function publishRefusal(error = 50302): void {
 
 const MIB = 1024 * 1024;
 const FREE_LATER: readonly [says: string, free: number | undefined, state: string][] = [
-  ["of a disk that still has no room, it is out of disk", 0, "out-of-disk"],
-  ["of a disk with less room than a batch takes, it is out of disk", 2 * MIB - 1, "out-of-disk"],
-  ["of a disk with room, requests may come and try", 2 * MIB, "ready"],
-  ["of a disk whose room is not known, requests may come and try", undefined, "ready"],
+  ["a disk that still has no room is out of disk", 0, "out-of-disk"],
+  ["a disk with less room than a batch takes is out of disk", 2 * MIB - 1, "out-of-disk"],
+  ["a disk with room is ready", 2 * MIB, "ready"],
+  ["a disk whose room is unknown is ready", undefined, "ready"],
 ];
 
 for (const [says, free, later] of FREE_LATER) {
-  test(`a refused write counts as out of disk for ten seconds; after that, ${says}`, async (t) => {
+  test(`a refused write counts as out of disk for ten seconds; after that ${says}`, async (t) => {
     const admin = await startAdmin(t);
     admin.status.free = async () => free;
     const paths = ["/readyz", "/status.json"];
@@ -221,10 +221,15 @@ const WRONG_OPTIONS: readonly [says: string, options: object, name: string, faul
   ["an address without a port", { address: { host: "127.0.0.1" } }, "port", "TypeError"],
   ["a port as text", { address: { host: "127.0.0.1", port: "0" } }, "port", "TypeError"],
   ["no port", { address: { host: "127.0.0.1", port: 65_536 } }, "port", "RangeError"],
-  ["a path that is no text", { address: { socketPath: 7 } }, "address.socketPath", "TypeError"],
+  [
+    "a path that is not a string",
+    { address: { socketPath: 7 } },
+    "address.socketPath",
+    "TypeError",
+  ],
   ["an empty path", { address: { socketPath: "" } }, "address.socketPath", "RangeError"],
   [
-    "a path no socket can have",
+    "a path that is too long for a socket",
     { address: { socketPath: `/${"x".repeat(107)}` } },
     "address.socketPath",
     "RangeError",
@@ -280,26 +285,26 @@ test("a socket has mode 0600 from the moment it exists", async (t) => {
   const before = process.umask(0);
   try {
     await listenAt(t, path);
-    assert.equal(process.umask(), 0); // as it was
+    assert.equal(process.umask(), 0); // unchanged
   } finally {
     process.umask(before);
   }
   assert.deepEqual(modes, [0]);
 });
 
-/** A path with the socket of a process that is dead. */
+/** The path of a socket that a dead process left. */
 async function leaveSocket(t: TestContext): Promise<string> {
   const path = join(makeFolder(t), "admin.sock");
   const dead = net.createServer().listen(path);
   await once(dead, "listening");
-  linkSync(path, `${path}.kept`); // Node removes the one it made
+  linkSync(path, `${path}.kept`); // Node removes only the name that it made
   dead.close();
   await once(dead, "close");
   renameSync(`${path}.kept`, path);
   return path;
 }
 
-test("the socket of a dead process is replaced; that of a living one is not", async (t) => {
+test("the socket of a dead process is replaced; the socket of a living process is not", async (t) => {
   const path = await leaveSocket(t);
   await listenAt(t, path);
   await assert.rejects(listenAt(t, path), { code: "EADDRINUSE" });
@@ -314,9 +319,9 @@ test("if three servers find the socket of a dead process, one of them listens an
   await once(net.connect(path).unref(), "connect");
 });
 
-test("a listener whose socket cannot get its mode closes it", async (t) => {
+test("a listener that cannot set the mode of its socket closes it", async (t) => {
   const path = join(makeFolder(t), "admin.sock");
-  // FAKE: some mounts of containers refuse it for sockets.
+  // FAKE: some mounts of containers refuse to change the mode of a socket.
   const refused = t.mock.method(fs, "chmodSync", () => {
     throw Object.assign(new Error("not permitted"), { code: "EPERM" });
   });

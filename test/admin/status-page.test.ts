@@ -23,7 +23,7 @@ test("the page loads nothing from elsewhere, and its policy names its only style
   assert.doesNotMatch(STATUS_PAGE_POLICY, /unsafe|\*|https?:/);
 });
 
-/** A store that has seen something, and a token named like markup, as another token check may. */
+/** A store after some requests, and a token whose name is markup, as another token check may return it. */
 async function startBusy(t: TestContext): Promise<Admin> {
   const admin = await startAdmin(t);
   admin.status.known = {
@@ -52,7 +52,7 @@ async function startBusy(t: TestContext): Promise<Admin> {
 
 interface Visit {
   readonly page: Page;
-  /** Everything the browser had to say, and every address it asked. */
+  /** Every message of the browser, and every address that it requested. */
   readonly complaints: string[];
   readonly asked: Set<string>;
 }
@@ -151,7 +151,7 @@ describe("in a real Chromium", { skip: skip ?? false, timeout: 60_000 }, () => {
       test(`it fits ${width} px, and can be read in ${scheme}`, async (t) => {
         const { page } = await visit(t, await startBusy(t), width, scheme);
         assert.equal(await page.evaluate("document.documentElement.scrollWidth"), width);
-        // WCAG 2.2, 1.4.3: 4.5 to 1, of every text against what is behind it.
+        // WCAG 2.2, 1.4.3: every text has a contrast of 4.5 to 1 against its background.
         assert.ok((await page.evaluate<number>(LOWEST_CONTRAST)) >= 4.5);
         const folder = SHOTS ?? makeFolder(t);
         await page.screenshot({ path: join(folder, `${scheme}-${width}.png`), fullPage: true });
@@ -160,7 +160,7 @@ describe("in a real Chromium", { skip: skip ?? false, timeout: 60_000 }, () => {
   }
 });
 
-/** The least contrast of a text with its ground, by the formula of WCAG. */
+/** The lowest contrast of any text against its background, by the formula of WCAG. */
 const LOWEST_CONTRAST = `(() => {
   const channels = (color) => color.match(/[\\d.]+/g).map(Number);
   const luminance = ([r, g, b]) => [r, g, b]

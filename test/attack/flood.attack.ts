@@ -1,6 +1,6 @@
 /**
- * Two seconds of clients that open a connection, pipeline requests without a token and close: how
- * long the next good client waits, beside a bare `node:http` server.
+ * For two seconds, clients open connections, pipeline requests without a token, and close. Measures
+ * how long the next ordinary client waits, compared with a bare `node:http` server.
  */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -22,7 +22,7 @@ const FLOODS: readonly [what: string, request: string][] = [
   ["creates", "POST /plants HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}"],
 ];
 
-/** Opens, sends and closes again and again; how many connections that were. */
+/** Opens a connection, sends and closes, again and again; returns the number of connections. */
 async function flood(port: number, request: string): Promise<number> {
   const bytes = Buffer.from(request.repeat(REQUESTS));
   const deadline = performance.now() + FLOOD_MS;
@@ -39,7 +39,7 @@ async function flood(port: number, request: string): Promise<number> {
   return count;
 }
 
-/** How long a client waits for the first bytes of an answer. */
+/** Measures how long a client waits for the first bytes of an answer. */
 async function ask(port: number): Promise<number> {
   const begun = performance.now();
   const socket = net.connect(port, "127.0.0.1");

@@ -1,4 +1,4 @@
-/** The token log under the care that the log of plants has: crashes, crowds, hands and clocks. */
+/** The token log after crashes, with many writers, after edits by hand, and with wrong clocks. */
 import assert from "node:assert/strict";
 import {
   appendFileSync,
@@ -93,7 +93,7 @@ test("an existing token log keeps its mode through every change", {
     const folder = makeFolder(t);
     await createToken(folder, { name: "a" });
     chmodSync(tokenLogPath(folder), mode);
-    if (mode === 0o400 && process.getuid?.() !== 0) continue; // nobody else could write it
+    if (mode === 0o400 && process.getuid?.() !== 0) continue; // only root can write to it
     await createToken(folder, { name: "b" });
     appendFileSync(tokenLogPath(folder), "torn");
     await revokeToken(folder, "a");
@@ -123,7 +123,7 @@ for (const [says, byMs] of JUMPS) {
     await revokeToken(folder, "a");
     const second = await createToken(folder, { name: "a" });
     await registry.refresh();
-    assert.equal(registry.verify(first), undefined, "revoked, though at an earlier hour");
+    assert.equal(registry.verify(first), undefined, "revoked, although its time is earlier");
     assert.equal(registry.verify(second)?.name, "a");
     assert.equal(registry.verify(kept)?.name, "kept");
     await revokeToken(folder, "a");
@@ -132,7 +132,7 @@ for (const [says, byMs] of JUMPS) {
   });
 }
 
-/** Times that a clock, a copy with its times kept or a hand may have left on the file. */
+/** Times that a wrong clock, `cp -p` or `touch` may have left on the file. */
 const TIMES: readonly [says: string, at: Date][] = [
   ["of 1971", new Date("1971-01-01T00:00:00Z")],
   ["of ten years ahead", new Date(Date.now() + 10 * YEAR_MS)],
@@ -159,11 +159,11 @@ for (const [says, at] of TIMES) {
   }
 }
 
-/** Of the same length and with the same time stamp; the only difference is when the system changed it. */
+/** Writes as many bytes, and keeps the time stamp: only the time of the inode's last change (ctime) differs. */
 function editInPlace(folder: string, content: string, at: Date): void {
   const changedAt = () => statSync(tokenLogPath(folder), { bigint: true }).ctimeNs;
   const before = changedAt();
-  // Again while it counts as the same tick of the system's clock, which lasts some milliseconds.
+  // Repeated until the system's clock has ticked, which it does every few milliseconds.
   for (let time = 0; time < 100_000 && changedAt() === before; time++) {
     writeTokenLog(folder, content);
     utimesSync(tokenLogPath(folder), at, at);

@@ -39,7 +39,7 @@ test("a last line that lacks only its line feed counts, and the next change comp
   assert.notEqual((await listTokens(folder))[0]?.revokedAt, undefined);
   assert.equal(readTokenLog(folder), before);
 
-  // The revocation counts for the change itself too: the name is free.
+  // The change itself sees the revocation, too: the name is free.
   await createToken(folder, { name: "a" });
   assert.ok(readTokenLog(folder).startsWith(`${before}\n{`));
   assert.equal(existsSync(`${tokenLogPath(folder)}.quarantine-1`), false);

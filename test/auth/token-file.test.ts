@@ -56,7 +56,7 @@ test("a token has the scope write and no expiry by default", async (t) => {
   assert.equal(token !== undefined && "expiresAt" in token, false);
 });
 
-test("no text of a token is ever on disk", async (t) => {
+test("a token itself is never on disk", async (t) => {
   const folder = makeFolder(t);
   const tokens = [
     await createToken(folder, { name: "a" }),
@@ -134,7 +134,7 @@ test("without a folder or a file there are no tokens, and listing creates neithe
   assert.deepEqual(readdirSync(folder), []);
 });
 
-/** What a program in JavaScript may pass: none of it may get into the log and damage it. */
+/** Values that a program in JavaScript may pass, and that must never reach the log. */
 const IMPOSSIBLE: readonly [says: string, token: unknown][] = [
   ["an empty name", { name: "" }],
   ["a name of two words", { name: "a b" }],

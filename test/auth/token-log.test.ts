@@ -92,7 +92,7 @@ test("unknown members are ignored, and are not written again", () => {
   assert.deepEqual(decode({ ...REVOKED, why: "lost" }), { ...REVOKED, revokedAt: TIME });
 });
 
-/** Each differs from a good event in one thing. */
+/** Each differs from a valid event in one member. */
 const DAMAGED: readonly [says: string, event: unknown][] = [
   ["no JSON", "created a"],
   ["nothing", ""],
@@ -187,7 +187,7 @@ function findLive(set: TokenSet, name: string, now: number): TokenRecord | undef
   return set.live(now).find((token) => token.name === name);
 }
 
-test("the set holds every token by order of creation, without the event", () => {
+test("the set has every token in the order of creation, without the member `event`", () => {
   const set = new TokenSet();
   set.apply(created("b", 2));
   set.apply(created("a", 1));
@@ -240,7 +240,7 @@ test("a revocation of an unknown name changes nothing", () => {
   assert.equal(set.tokens.length, 1);
 });
 
-test("the live tokens can be listed alone", () => {
+test("the live tokens can be listed without the others", () => {
   const set = new TokenSet();
   for (let dead = 0; dead < 100_000; dead++) {
     set.apply(created("dead", dead));

@@ -17,12 +17,12 @@ import { runToEnd } from "../support/run.ts";
 import { readTokenLog, tokenLogPath, writeTokenLog } from "../support/token-logs.ts";
 import { collectWarnings } from "../support/watch.ts";
 
-/** What the registry waits between two looks. */
+/** How long the registry waits between two looks at its file. */
 const LOOK_INTERVAL_MS = 500;
 
 /**
- * A registry whose looks at the file happen when the test says so, one by one:
- * what each look sees cannot be known from outside while time passes.
+ * A registry that looks at its file only when the test asks it to. With a real timer a test could
+ * not know what each look sees.
  */
 async function openByHand(
   t: TestContext,
@@ -31,7 +31,7 @@ async function openByHand(
   const scheduled: (() => unknown)[] = [];
   const { setTimeout: wait } = globalThis;
   t.mock.method(globalThis, "setTimeout", (callback: () => unknown, ms: number) => {
-    if (ms !== LOOK_INTERVAL_MS) return wait(callback, ms); // of a lock
+    if (ms !== LOOK_INTERVAL_MS) return wait(callback, ms); // a timer of a lock
     scheduled.push(callback);
     return { unref() {} };
   });
@@ -44,7 +44,7 @@ async function openByHand(
   return { registry, look };
 }
 
-/** Lets the file count as old: a fresh one is read at every look whatever it looks like. */
+/** Makes the file old: a file that has just changed is read at every look, even if it seems the same. */
 function ageFiles(t: TestContext): void {
   const now = Date.now() + 60_000;
   t.mock.method(Date, "now", () => now);
@@ -53,7 +53,7 @@ function ageFiles(t: TestContext): void {
 for (const isOld of [false, true]) {
   const age = isOld ? "an old" : "a fresh";
 
-  test(`${age} log that is missing for one look keeps its tokens, for two it has none`, async (t) => {
+  test(`${age} log that is missing for one look keeps its tokens, and for two has none`, async (t) => {
     const folder = makeFolder(t);
     const token = await createToken(folder, { name: "a" });
     if (isOld) ageFiles(t);
@@ -87,7 +87,7 @@ for (const isOld of [false, true]) {
     if (isOld) ageFiles(t);
     const { registry, look } = await openByHand(t, folder);
     for (let time = 0; time < 3; time++) {
-      // The folder moves, not the file, so the file comes back looking as it did.
+      // The folder moves, not the file, so the file returns with the same inode and times.
       renameSync(folder, join(root, "away"));
       await look();
       assert.equal(registry.verify(token)?.name, "a", `away for the ${time + 1}. time`);
@@ -120,7 +120,7 @@ test("a verdict is current until its token is revoked or expires, and no longer"
   const [a, b] = [registry.verify(token), registry.verify(forEver)];
   assert.ok(a !== undefined && b !== undefined);
   assert.deepEqual([registry.isCurrent(a), registry.isCurrent(b)], [true, true]);
-  assert.equal(registry.isCurrent({ ...b }), false, "a copy is no verdict of the registry");
+  assert.equal(registry.isCurrent({ ...b }), false, "a copy is not a verdict of the registry");
   const clock = t.mock.method(Date, "now", () => expiresAt);
   assert.deepEqual([registry.isCurrent(a), registry.isCurrent(b)], [false, true]);
   clock.mock.restore();
@@ -135,7 +135,7 @@ test("a verdict stays current while other tokens change, until its own token cha
   const { registry, look } = await openByHand(t, folder);
   const verdict = registry.verify(token);
   assert.ok(verdict !== undefined);
-  await look(); // at a file so fresh that it is read again
+  await look(); // the file has just changed, so it is read again
   await createToken(folder, { name: "b" });
   await look();
   assert.equal(registry.isCurrent(verdict), true);
@@ -166,7 +166,7 @@ test("a fault of the log is warned about once; another fault, or the same one la
   }
 });
 
-/** How many events are parsed from now on. */
+/** Counts the events that are parsed from now on. */
 function countParsed(t: TestContext): () => number {
   const spy = t.mock.method(JSON, "parse");
   return () => spy.mock.callCount();
@@ -188,7 +188,7 @@ test("a look parses only the events that were appended since the last look", asy
     [first, second].map((token) => registry.verify(token)?.name),
     ["first", "second"],
   );
-  await look(); // the file is fresh, so it is read again
+  await look(); // the file has just changed, so it is read again
   assert.equal(parsed(), 1);
 });
 
@@ -219,7 +219,7 @@ test("once an unreadable line is repaired, the next look reads the whole log", a
   await look();
   writeTokenLog(folder, log);
   await look();
-  assert.equal(registry.verify(token)?.name, "a", "nothing of the bad log is left");
+  assert.equal(registry.verify(token)?.name, "a", "nothing of the unreadable log is kept");
   writeTokenLog(folder, `${log}${revoked}\n`);
   await look();
   assert.equal(registry.verify(token), undefined);
@@ -261,7 +261,7 @@ test("looks that are asked for at the same time run one after the other", async 
   assert.equal(registry.verify(token)?.name, "b");
 });
 
-/** The monotonic clock, moved by hand. */
+/** A monotonic clock that the test moves. */
 function holdClock(t: TestContext): { pass(ms: number): void } {
   let now = Math.ceil(performance.now()); // sums of whole milliseconds are exact
   t.mock.method(performance, "now", () => now);
@@ -272,7 +272,7 @@ function holdClock(t: TestContext): { pass(ms: number): void } {
   };
 }
 
-/** What takes the place of a good token log, or spoils it. */
+/** Ways to replace or damage a valid token log. */
 const FAILURES: Readonly<Record<string, (log: string) => unknown>> = {
   "a folder in its place": (log) => mkdirSync(log),
   "a link to itself in its place": (log) => symlinkSync("tokens.jsonl", log),
@@ -297,7 +297,7 @@ for (const [failure, spoil] of Object.entries(FAILURES)) {
     renameSync(log, `${log}.away`);
     await spoil(log);
 
-    clock.pass(60_000); // a look that is late has not failed
+    clock.pass(60_000); // a late look is not a failed look
     assert.equal(registry.verify(token), verdict);
     await look();
     clock.pass(1399);
@@ -313,7 +313,7 @@ for (const [failure, spoil] of Object.entries(FAILURES)) {
     }
 
     renameSync(log, `${log}.bad`);
-    await look(); // for one look a missing log says nothing
+    await look(); // one look at a missing log decides nothing
     assert.equal(registry.isReadable, false);
     writeTokenLog(folder, good);
     await look();
@@ -357,7 +357,7 @@ test("a registry keeps one spare descriptor, and releases it", {
       try {
         return readlinkSync(`/proc/self/fd/${fd}`) === "/dev/null" && Number(fd) > 2;
       } catch {
-        return false; // the one of the listing itself
+        return false; // the descriptor of the listing itself
       }
     }).length;
   const folder = makeFolder(t);

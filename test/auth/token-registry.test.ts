@@ -15,7 +15,7 @@ async function openRegistry(t: TestContext, folder: string): Promise<TokenRegist
   return registry;
 }
 
-/** What the file would hold for a token, for logs written by hand. */
+/** The line that creates a token, for logs written by hand. */
 function createdLine(name: string, token: string): string {
   const hash = createHash("sha256").update(token).digest("hex");
   const createdAt = "2026-01-01T00:00:00.000Z";
@@ -89,7 +89,7 @@ test("after a name was revoked and used again, only the new token is accepted", 
   assert.equal(registry.verify(second)?.name, "a");
 });
 
-// At once, because each of them waits for looks at its file.
+// Concurrent, because each test waits for the registry to look at its file.
 suite("a registry follows its file", { concurrency: true }, () => {
   test("a revocation needs no restart, and other tokens stay valid", async (t) => {
     const folder = makeFolder(t);
@@ -98,7 +98,7 @@ suite("a registry follows its file", { concurrency: true }, () => {
     const registry = await openRegistry(t, folder);
     assert.equal(registry.verify(token)?.name, "a");
     await revokeToken(folder, "a");
-    await until("the revocation is obeyed", () => registry.verify(token) === undefined);
+    await until("the revocation is in force", () => registry.verify(token) === undefined);
     assert.equal(registry.verify(other)?.name, "b");
   });
 
@@ -118,7 +118,7 @@ suite("a registry follows its file", { concurrency: true }, () => {
     await until("the token is known", () => registry.verify(token)?.name === "a");
     const revoked = await runCli(["token", "revoke", "a", "--data", folder]);
     assert.equal(revoked.status, 0, revoked.stderr);
-    await until("the revocation is obeyed", () => registry.verify(token) === undefined);
+    await until("the revocation is in force", () => registry.verify(token) === undefined);
   });
 
   test("a file renamed over the log, as editors save, is noticed", async (t) => {
@@ -151,7 +151,7 @@ suite("a registry follows its file", { concurrency: true }, () => {
     const registry = await openRegistry(t, folder);
     const revocation = { event: "revoked", name: "a", revokedAt: "2026-01-01T00:00:00.000Z" };
     appendFileSync(tokenLogPath(folder), JSON.stringify(revocation));
-    await until("the revocation is obeyed", () => registry.verify(token) === undefined);
+    await until("the revocation is in force", () => registry.verify(token) === undefined);
   });
 
   test("a log that stays missing means no tokens; when it is back, its tokens are valid again", async (t) => {

@@ -55,7 +55,7 @@ test("serve --admin shows the real store: plants, bytes, tokens, requests", asyn
   assert.doesNotMatch(JSON.stringify(status), /pst_|hash/);
 });
 
-test("the admin listener answers while the server drains, and is gone with it", async (t) => {
+test("the admin listener answers while the server drains, and closes with it", async (t) => {
   const folder = makeFolder(t);
   const path = join(folder, "admin.sock");
   const token = await createToken(folder, { name: "gardener" });
@@ -68,7 +68,7 @@ test("the admin listener answers while the server drains, and is gone with it", 
   const client = await Client.connect(server.port);
   t.after(() => client.destroy());
   const request = encodeRequest({ token }, { body: '{"id":1,"name":"a"}' });
-  await client.send(request.subarray(0, -1)); // it is in flight for as long as we like
+  await client.send(request.subarray(0, -1)); // it stays in flight until the test sends the last byte
   const ended = server.stop();
   await until("it drains", async () => (await ask(`unix:${path}`, "/readyz")).status === 503);
   assert.equal(JSON.parse((await ask(`unix:${path}`, "/readyz")).text).state, "draining");
@@ -101,7 +101,7 @@ test("a server that cannot start leaves no socket, and names the holder of the d
 const PATHS: readonly [fault: string, make: (folder: string) => string][] = [
   ["is a file", (folder) => join(folder, "file")],
   ["is a socket that a program listens on", (folder) => join(folder, "taken.sock")],
-  ["is in no folder there is", (folder) => join(folder, "none", "admin.sock")],
+  ["is in a folder that is missing", (folder) => join(folder, "none", "admin.sock")],
   ["is in a folder that no user may write to", () => "/proc/admin.sock"], // nor root
 ];
 for (const [fault, make] of PATHS) {
@@ -143,11 +143,11 @@ test("a failed store is reported by /readyz and in the log before the server end
   await client.send(encodeRequest({ token }, { body: '{"id":2,"name":"b"}' }).subarray(0, -1));
   rmSync(logPath(folder));
   assert.equal((await postPlant(server.url, token, '{"id":1,"name":"a"}')).status, 503);
-  await until("probes learn of it", async () => {
+  await until("a probe sees the failure", async () => {
     return JSON.parse((await ask(url, "/readyz")).text).state === "failed";
   });
   assert.equal((await ask(url, "/readyz")).status, 503);
-  client.destroy(); // what is in flight is what it waited for
+  client.destroy(); // the server waited for the request in flight
   assert.deepEqual(await ended, [1, null]);
   const events = logLinesOf(server.stderr()).map(({ event, level }) => `${event},${level}`);
   assert.ok(events.includes("failed,error"), events.join(" "));

@@ -24,7 +24,7 @@ const COMMANDS = [dig, rest, bedAdd, bedRemove];
 
 const DEFAULTS = { data: "./data", depthMax: 10, tool: undefined, json: undefined };
 
-/** Sets variables for one test; without this one, none of ours is set. */
+/** Sets the variables of one test, and removes every other variable of the program. */
 function setVariables(t: TestContext, variables: Readonly<Record<string, string>> = {}): void {
   const before = { ...process.env };
   t.after(() => {
@@ -62,7 +62,7 @@ const NOT_FOUND: readonly [words: string[], expected: string][] = [
 ];
 
 for (const [words, expected] of NOT_FOUND) {
-  test(`findCommand() expects ${expected} in the place of "${words.join(" ")}"`, () => {
+  test(`findCommand() expects ${expected} in place of "${words.join(" ")}"`, () => {
     const got = words.slice(0, 2).join(" ");
     assert.throws(
       () => findCommand(words, COMMANDS),
@@ -128,8 +128,8 @@ const SOURCES: readonly [words: string[], variable: string | undefined, depth: n
 ];
 
 for (const [words, variable, depth] of SOURCES) {
-  const given = `"${words.join(" ")}" beside the variable ${JSON.stringify(variable)}`;
-  test(`readArgs() prefers the flag to the variable to the default: ${given} is ${depth}`, (t) => {
+  const given = `"${words.join(" ")}" with the variable ${JSON.stringify(variable)}`;
+  test(`readArgs() takes the flag, or else the variable, or else the default: ${given} is ${depth}`, (t) => {
     setVariables(t, variable === undefined ? {} : { PLANT_STORE_DEPTH_MAX: variable });
     assert.equal(readArgs(rest, words).options.depthMax, depth);
   });
@@ -141,7 +141,7 @@ for (const [variable, value] of [
   ["0", false],
   ["false", false],
 ] as const) {
-  test(`readArgs() reads a switch from a variable that says ${variable}`, (t) => {
+  test(`readArgs() reads a switch from a variable with the value ${variable}`, (t) => {
     setVariables(t, { PLANT_STORE_JSON: variable });
     assert.equal(readArgs(rest, []).options.json, value);
   });
@@ -152,7 +152,7 @@ test("the variable of an option is PLANT_STORE_ and its name in capitals", () =>
   assert.equal(variableOf("keepAliveTimeoutMs"), "PLANT_STORE_KEEP_ALIVE_TIMEOUT_MS");
 });
 
-/** What the message must name, so that the user finds the place. */
+/** The message must name the place at which the user can correct it. */
 const REFUSED: readonly [words: string[], named: string][] = [
   [[], "ID"],
   [["7", "8"], '"8"'],

@@ -35,7 +35,7 @@ function watch(t: TestContext, child: ChildProcess): Program {
   return { process: child, finished: finish(child), stdout: () => stdout, stderr: () => stderr };
 }
 
-/** A program that listens to messages, for which its channel stays open. */
+/** A program that listens for messages, so its channel stays open. */
 function forkCli(t: TestContext, args: readonly string[]): Program {
   const source = `process.on("message", () => {})`;
   const env = {
@@ -45,7 +45,7 @@ function forkCli(t: TestContext, args: readonly string[]): Program {
   return watch(t, fork(PROGRAM, args, { execArgv: [], env, silent: true }));
 }
 
-/** A worker of this process, which is its primary. */
+/** Starts a worker; this process is its primary. */
 function forkWorker(
   t: TestContext,
   args: readonly string[],
@@ -162,7 +162,7 @@ describe("a worker of node:cluster", () => {
     );
     await client.next(); // 100: it is in flight
     program.worker.disconnect();
-    await until("it takes no more", () => isRefused(url));
+    await until("it accepts no more", () => isRefused(url));
     await assert.rejects(startServer(t, ["--data", folder]), /ended before it was ready/);
     await client.send(body);
     assert.equal((await client.next()).status, 200);

@@ -7,7 +7,7 @@ import { runCli, startServer } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
 import { readLog, writeLog } from "../support/stores.ts";
 
-/** Most of a run is the start of its process, so some go at once. */
+/** A run mostly waits for its process to start, so several run at once. */
 const AT_ONCE = { concurrency: 4 };
 
 const LINES = [
@@ -36,14 +36,14 @@ describe("get prints the plant of an id as its line", AT_ONCE, () => {
   test("an unknown id: status 1, and only a message", async (t) => {
     const folder = makeFolder(t);
     writeLog(folder, LOG);
-    // What a double makes of the third plant's id.
+    // The third plant's id, rounded to a double.
     const end = await runCli(["get", "9007199254740992", "--data", folder]);
     assert.deepEqual([end.status, end.stdout], [1, ""]);
     assert.ok(end.stderr.includes("9007199254740992"));
   });
 });
 
-test("list prints every plant as a line, oldest first, and nothing of a torn last line", async (t) => {
+test("list prints every plant as a line, oldest first, without a torn last line", async (t) => {
   const folder = makeFolder(t);
   writeLog(folder, `${LOG}{"id":8,"na`);
   const end = await runCli(["list", "--data", folder]);
@@ -58,7 +58,11 @@ test("list prints a log of several blocks whole, also into a slow pipe", async (
   writeLog(folder, log);
   const end = await runCli(["list", "--data", folder]);
   assert.equal(end.status, 0);
-  assert.equal(end.stdout === log, true, "not assert.equal: its diff of megabytes is of no use");
+  assert.equal(
+    end.stdout === log,
+    true,
+    "compared by hand, because a diff of megabytes helps nobody",
+  );
 });
 
 test("list prints thousands of plants with a few writes", async (t) => {
@@ -75,7 +79,7 @@ test("list prints thousands of plants with a few writes", async (t) => {
   assert.ok(Number(stderr) > 0 && Number(stderr) < 10, stderr);
 });
 
-test("list prints a plant once that an editor doubled, as GET /plants does", async (t) => {
+test("list prints a duplicated plant once, as GET /plants does", async (t) => {
   const folder = makeFolder(t);
   writeLog(folder, `${LOG}${LINES[1]}\n`);
   const token = await createToken(folder, { name: "reader", scopes: ["read"] });
@@ -157,7 +161,7 @@ test("token list shows each token on a line under its heading, never a hash", as
     .trimEnd()
     .split("\n")
     .map((line) => /write|SCOPES/.exec(line)?.index);
-  assert.equal(new Set(starts).size, 1, "the columns stand under each other");
+  assert.equal(new Set(starts).size, 1, "the columns are aligned");
 });
 
 test("token list --json prints the same as a line of JSON for each", async (t) => {
@@ -176,7 +180,7 @@ test("token list --json prints the same as a line of JSON for each", async (t) =
   ]);
 });
 
-test("token list without a token log shows headings alone, and changes nothing", async (t) => {
+test("token list without a token log shows only its headings, and changes nothing", async (t) => {
   const folder = join(makeFolder(t), "nothing-here");
   const end = await runCli(["token", "list", "--data", folder]);
   assert.equal(end.status, 0);

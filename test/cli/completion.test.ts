@@ -1,4 +1,4 @@
-/** The scripts in the shells they are for, at a terminal, with keys pressed. */
+/** The completion scripts in interactive shells, into which the test types. */
 import assert from "node:assert/strict";
 import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
@@ -10,7 +10,7 @@ import { makeFolder } from "../support/folders.ts";
 import { NEEDS_TERMINAL } from "../support/terminal.ts";
 import { TIMEOUT } from "../support/watch.ts";
 
-/** What a shell is started with, and how its start file is read. */
+/** How each shell is started, and the lines that prepare it. */
 const SHELLS = [
   { shell: "bash", args: "--norc --noprofile -i", setUp: [] },
   {
@@ -20,7 +20,7 @@ const SHELLS = [
   },
 ] as const;
 
-/** Everything before the last Tab is typed; what the command line is then. */
+/** The text that is typed before the Tab key, and the command line that it becomes. */
 const TYPED: readonly [typed: string, completed: string][] = [
   ["ser", "serve"],
   ["imp", "import"],
@@ -45,13 +45,13 @@ const TYPED: readonly [typed: string, completed: string][] = [
   ["serve --tls-cert=pla", "serve --tls-cert=plants.jsonl"],
   ["verify --js", "verify --json"],
   ["list --he", "list --help"],
-  // Nothing to offer, nothing made up.
+  // There is nothing to complete.
   ["get x", "get x"],
   ["serve --port 80", "serve --port 80"],
   ["list --token", "list --token"],
 ];
 
-/** Types lines into an interactive shell; what it took the words of each to be, colons between. */
+/** Types lines into an interactive shell; returns the words of each completed line, with colons between them. */
 async function typeInto(
   t: TestContext,
   { shell, args, setUp }: (typeof SHELLS)[number],
@@ -73,7 +73,7 @@ async function typeInto(
     screen += text;
     notify();
   });
-  /** A key pressed while the shell is busy is not a key pressed at its prompt. */
+  /** Waits for a text on the screen: a key that is pressed while the shell is busy has another effect. */
   const shown = async (text: string) => {
     while (!screen.includes(text)) {
       await new Promise<void>((resolve) => {
@@ -81,7 +81,7 @@ async function typeInto(
       });
     }
   };
-  // Words are joined by the separator that the user has set, before and after all of this.
+  // The IFS that the user has set joins words with colons; a completion must neither use nor change it.
   const took = ["IFS=:", 'plant-store() { echo "took:<$*>"; }'];
   const start = [...setUp, ...took, `source '${script}'`];
   child.stdin.write(`${start.join("\n")}\necho read''y\n`);
@@ -117,7 +117,7 @@ describe("the script", () => {
     script = (await runCli(["print", "completion", "bash"])).stdout;
   });
 
-  /** What the last word may become. */
+  /** The completions of the last word. */
   function ask(words: readonly string[]): string[] {
     const line = `${script}
       COMP_WORDS=(plant-store "$@") COMP_CWORD=$#
@@ -148,7 +148,7 @@ describe("the script", () => {
     }
   });
 
-  test("has no command after a whole command", () => {
+  test("offers no command after a complete command", () => {
     assert.deepEqual(ask(["get", ""]).includes("serve"), false);
     assert.deepEqual(ask(["print", "completion", ""]), ["bash", "zsh"]);
   });

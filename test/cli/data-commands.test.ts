@@ -11,13 +11,13 @@ import { snapshot } from "../support/snapshot.ts";
 import { collect, logPath, openStore, readLog, writeLog } from "../support/stores.ts";
 import { NEEDS_TERMINAL, terminalArgs } from "../support/terminal.ts";
 
-/** Most of a run is the start of its process, so some go at once. */
+/** A run mostly waits for its process to start, so several run at once. */
 const AT_ONCE = { concurrency: 2 };
 
 const A = '{"id":1,"name":"a"}\n';
 const B = '{"id":2,"name":"b","tag":"t"}\n';
 
-/** A folder with this log; `edited` takes the place of it after a clean stop. */
+/** A folder with this log, which `edited` replaces after a clean stop. */
 async function prepare(t: TestContext, log: string, edited = log): Promise<string> {
   const folder = makeFolder(t);
   writeLog(folder, log);
@@ -67,12 +67,12 @@ describe("verify", AT_ONCE, () => {
     assert.equal(JSON.parse(stdout).checksum, "differs");
   });
 
-  test("of a log that was copied before its checkpoint says, as serve and backup do, that it is shorter", async (t) => {
+  test("of a log that was copied before its checkpoint reports that it is shorter, as serve and backup do", async (t) => {
     const folder = await prepare(t, A + B, A);
     const target = join(makeFolder(t), "copy");
     const COMMANDS = [["verify"], ["serve", "--port", "0"], ["backup", target]];
     for (const words of COMMANDS) {
-      // One at a time: a reader during the start of a server reports that the folder is in use.
+      // Not concurrent: a reader would find the folder in use during the start of a server.
       const { status, stdout, stderr } = await runCli([...words, "--data", folder]);
       assert.equal(status, 3);
       assert.match(stdout + stderr, /\bholds 20 bytes\b.*\b50\b.*\bcut\b.*\bcopied\b/);
@@ -98,7 +98,7 @@ describe("serve", AT_ONCE, () => {
       const { status, stdout, stderr } = await runCli(["serve", "--port", "0", "--data", folder]);
       assert.deepEqual([status, stdout], [3, ""]);
       assert.ok(stderr.includes(logPath(folder)));
-      assert.match(stderr, /plant-store repair/, "what to do is said");
+      assert.match(stderr, /plant-store repair/, "the advice is there");
       assert.deepEqual(snapshot(folder), before);
     });
   }
@@ -120,7 +120,7 @@ describe("repair", AT_ONCE, () => {
     assert.equal(status, 0);
     assert.ok(stdout.includes("plants.jsonl.before-repair-1"));
     assert.match(stderr, /\b2\b.*\b20\b/);
-    assert.equal(stderr.includes("\u001b"), false, "nothing steers the terminal");
+    assert.equal(stderr.includes("\u001b"), false, "no escape sequence reaches the terminal");
     assert.equal(readLog(folder), A + B);
     assert.equal(isSound(await verifyLog(folder)), true);
   });
@@ -155,7 +155,7 @@ describe("repair", AT_ONCE, () => {
   }
 });
 
-/** Runs a command at a terminal of its own, and types once it is asked; resolves with its status. */
+/** Runs a command at a terminal of its own, answers its question, and resolves with its status. */
 async function runAtTerminal(
   t: TestContext,
   args: readonly string[],
@@ -177,7 +177,7 @@ describe("backup", AT_ONCE, () => {
   test("makes a folder that verify finds sound, and refuses to overwrite it", async (t) => {
     const folder = await prepare(t, A + B);
     const target = join(makeFolder(t), "copy");
-    const store = await openStore(t, folder); // beside a process that has it open
+    const store = await openStore(t, folder); // this process has it open
     const first = await runCli(["backup", target, "--data", folder]);
     assert.deepEqual([first.status, first.stderr], [0, ""]);
     assert.match(first.stdout, /\b2\b.*\b50\b/);
@@ -212,7 +212,7 @@ describe("import and export", AT_ONCE, () => {
     assert.equal(readLog(folder), A + B);
   });
 
-  test("what export prints is imported from standard input, and once more without a change", async (t) => {
+  test("import reads what export prints from standard input, and changes nothing the second time", async (t) => {
     const source = await prepare(t, `${A}\n${B}`);
     const exported = await runCli(["export", "--data", source]);
     assert.deepEqual(exported, { status: 0, signal: null, stdout: A + B, stderr: "" });
@@ -236,7 +236,7 @@ describe("import and export", AT_ONCE, () => {
     ["import", "-"],
   ];
   for (const words of READERS) {
-    test(`${words[0]} of a damaged log ends with 3, and so it does of one that is gone`, async (t) => {
+    test(`${words[0]} ends with 3 if the log is damaged or gone`, async (t) => {
       const folder = await prepare(t, A, `${A}x\n`);
       const run = () => runCli([...words, "--data", folder]);
       assert.equal((await run()).status, 3);

@@ -14,7 +14,7 @@ import { postPlant } from "../support/post.ts";
 import { TIMEOUT, until } from "../support/watch.ts";
 
 describe("serve with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {
-  test("SIGHUP reloads it: new connections get the new one, open ones stay open, a bad one changes nothing", async (t) => {
+  test("SIGHUP reloads it: new connections get it, open ones stay open, and an invalid one changes nothing", async (t) => {
     const folder = makeFolder(t);
     const token = await createToken(folder, { name: "gardener" });
     const [first, second] = [makeCertificate(t, "first"), makeCertificate(t, "second")];

@@ -10,7 +10,7 @@ import { makeFolder } from "../support/folders.ts";
 import { freePort } from "../support/serve.ts";
 import { startService } from "../support/service.ts";
 
-/** Most of a run is the start of its process, so some go at once. */
+/** A run mostly waits for its process to start, so several run at once. */
 const AT_ONCE = { concurrency: 3 };
 
 async function listen(t: TestContext, server: net.Server): Promise<string> {
@@ -40,7 +40,7 @@ describe("health reports in one line, and by its status, whether a store answers
     const server = await startServer(t, ["--data", makeFolder(t), ...tls]);
     const end = await runCli(["health", "--port", String(server.port), "--tls-cert", certPath]);
     assert.deepEqual([end.status, end.stdout], [0, `${server.url} answers\n`]);
-    // By plain HTTP it is no store that answers.
+    // Asked over plain HTTP, the server gives no answer of a store.
     assert.equal((await runCli(["health", "--port", String(server.port)])).status, 1);
   });
 
@@ -67,14 +67,14 @@ describe("health reports in one line, and by its status, whether a store answers
   });
 
   const OTHERS: readonly [who: string, make: () => net.Server][] = [
-    ["a server of something else", () => http.createServer((_, res) => res.end("hello"))],
+    ["a server that is not a store", () => http.createServer((_, res) => res.end("hello"))],
     [
-      "one that refuses in other words",
+      "a server whose 401 is not that of a store",
       () => http.createServer((_, res) => res.writeHead(401).end('{"error":"who are you"}')),
     ],
-    ["one without an end", () => http.createServer((_, res) => res.end("x".repeat(1e6)))],
-    ["one that says nothing", () => net.createServer((socket) => socket.resume())],
-    ["one that hangs up", () => net.createServer((socket) => socket.destroy())],
+    ["an answer that is too long", () => http.createServer((_, res) => res.end("x".repeat(1e6)))],
+    ["a server that never answers", () => net.createServer((socket) => socket.resume())],
+    ["a server that hangs up", () => net.createServer((socket) => socket.destroy())],
   ];
   for (const [who, make] of OTHERS) {
     test(`${who}: 1`, async (t) => {
@@ -104,7 +104,7 @@ describe("health reports in one line, and by its status, whether a store answers
     });
   }
 
-  test("the URL is preferred to the admin listener, and that to the other options", async (t) => {
+  test("the URL is used first, then the admin listener, then the other options", async (t) => {
     const { folder, port, url } = await startService(t, { basePath: "/garden@home" });
     const nowhere = join(folder, "admin.sock");
     const service = { PLANT_STORE_BASE_PATH: "/garden@home", PLANT_STORE_PORT: String(port) };

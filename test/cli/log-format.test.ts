@@ -52,7 +52,7 @@ test("a request in JSON has every documented member", () => {
   });
 });
 
-test("a time has whole milliseconds, cut and not rounded", () => {
+test("a time has whole milliseconds, rounded down", () => {
   for (const [time, written] of TIMES) {
     assert.equal(JSON.parse(lineOf(jsonFormat, REQUEST, time)).time, written);
   }
@@ -152,7 +152,7 @@ test("the text format is short", (t) => {
   assert.match(line, /^[0-9]{2}:[0-9]{2}:06 POST \/plants 400 40005 1\.2 ms 47 B gardener abc-1$/);
 });
 
-/** Sets what decides on colours, for one test. */
+/** Sets the variables that decide about colours, for one test. */
 function setColours(t: TestContext, env: Readonly<Record<string, string>>): void {
   const before = { ...process.env };
   t.after(() => {
@@ -162,7 +162,7 @@ function setColours(t: TestContext, env: Readonly<Record<string, string>>): void
   process.env = { ...others, ...env };
 }
 
-// biome-ignore lint/suspicious/noControlCharactersInRegex: that is what colours are
+// biome-ignore lint/suspicious/noControlCharactersInRegex: colours are control characters
 const SGR = /\u001b\[[0-9]+m/g;
 
 /** Texts that have forged lines of logs or controlled terminals. */
@@ -190,7 +190,7 @@ const FORMATS: readonly [name: string, format: Format][] = [
 ];
 
 const UNSAFE =
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what must not get out
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: these must not be printed
   /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/;
 
 for (const [name, format] of FORMATS) {
@@ -219,7 +219,7 @@ for (const [name, format] of FORMATS) {
   });
 }
 
-/** How a token can be written in a path so that it decodes to itself. */
+/** Ways to write a token in a path so that it decodes to the token. */
 const SPELLINGS: Readonly<Record<string, (token: string) => string>> = {
   "with %5F": (token) => token.replaceAll("_", "%5F"),
   "with %5f": (token) => token.replaceAll("_", "%5f"),

@@ -34,7 +34,7 @@ test("the line of a request has the time of its answer, even if it is made later
   );
 });
 
-test("a line that cannot be made is replaced by a log-fault, and no other line is lost and at its time", async () => {
+test("a line that cannot be made is replaced by a log-fault at its time, and no other line is lost", async () => {
   const lines = await logOf(`
     Date.now = () => 1000;
     answer("/1"); answer(Symbol("path")); answer("/3");

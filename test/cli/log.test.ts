@@ -71,7 +71,7 @@ test("at a terminal the log is coloured text", NEEDS_TERMINAL, async (t) => {
   assert.ok(!shown.includes('"event"'), shown);
 });
 
-test("a request that was never parsed has its line, also as the first of all", async (t) => {
+test("a request that was never parsed has its line, even if it is the first", async (t) => {
   const server = await startServer(t, ["--data", makeFolder(t)]);
   const client = await Client.connect(server.port);
   await client.send("GARDEN\r\n\r\n");
@@ -84,7 +84,7 @@ test("a request that was never parsed has its line, also as the first of all", a
   );
 });
 
-/** Bytes that Node's parser lets through in a request line, and some that it does not. */
+/** Bytes that Node's parser accepts in a request line, and some that it refuses. */
 const PATHS = ["/\u009b31m", "/\u0085x", "/\u00a0\u00ad", '/"},{"level":"error"', "/%0d%0a", "/\\"];
 
 for (const format of ["json", "text"]) {
@@ -107,14 +107,14 @@ for (const format of ["json", "text"]) {
   });
 }
 
-test("a stopped reader of the log delays no answer, and finds a line that says what was dropped", async (t) => {
+test("a stopped reader of the log delays no answer, and later reads how many lines were dropped", async (t) => {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "gardener" });
   const server = await startServer(t, ["--data", folder]);
   server.process.stderr?.pause();
   const client = await Client.connect(server.port);
   t.after(() => client.destroy());
-  // Some 4 MB of lines: more than a pipe, its reader's buffer and the bound hold together.
+  // About 4 MB of lines: more than a pipe, its reader's buffer and the limit hold together.
   const target = `/${"x".repeat(8000)}`;
   for (let at = 0; at < 500; at++) {
     await client.send(encodeRequest({ token }, { target }));
@@ -130,7 +130,7 @@ test("a stopped reader of the log delays no answer, and finds a line that says w
   assert.ok(Number(lost) > 0);
 });
 
-/** A defect in the server's own process, at a signal. */
+/** Defects in the server's own process, which a signal triggers. */
 const DEFECTS: readonly [says: string, script: string][] = [
   ["an exception", 'throw new RangeError("one\\ntwo")'],
   ["a rejection", 'Promise.reject(new RangeError("one\\ntwo"))'],
@@ -150,7 +150,7 @@ for (const [says, script] of DEFECTS) {
       server.process.kill("SIGUSR2");
       assert.deepEqual(await ended, [1, null]);
       const lines = server.stderr().split("\n").slice(0, -1);
-      assert.equal(lines.length, format === "off" ? 1 : 3, server.stderr()); // and that it listens
+      assert.equal(lines.length, format === "off" ? 1 : 3, server.stderr()); // and the line "listening"
       assert.match(lines.at(-1) ?? "", /\bone\\(n|u000a)two\b/);
       if (format !== "off") assert.match(lines.at(-2) ?? "", /\bred\\(n|u000a)blue\b/);
       if (format === "json") {

@@ -133,7 +133,7 @@ for (const text of ["", "yes", "TRUE", "2", "on", " 1"]) {
   });
 }
 
-test("an option of text takes any but an empty one", () => {
+test("an option of text takes any text that is not empty", () => {
   assert.equal(textOption("T", "").parse(" a b "), " a b ");
   assert.equal(textOption("T", "").parse(""), undefined);
 });

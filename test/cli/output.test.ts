@@ -37,8 +37,8 @@ for (const [bytes, total, text] of SHOWN) {
 test("at a terminal a line of the log replaces the progress", NEEDS_TERMINAL, (t) => {
   const data = makeFolder(t);
   const lines = Array.from({ length: 50_000 }, (_, id) => `{"id":${id},"name":"Plant ${id}"}\n`);
-  writeLog(data, `${lines.join("")}{"id":`); // longer than what is read at once, and torn
-  // It reads the log and ends by itself: nothing can listen on a folder.
+  writeLog(data, `${lines.join("")}{"id":`); // longer than one read, and torn
+  // It reads the log, then ends by itself, because it cannot listen at the path of a folder.
   const args = terminalArgs(["serve", "--port=0", "--data", data, "--admin", data]);
   const { FORCE_COLOR: _, ...others } = process.env;
   const env = { ...others, TERM: "xterm", NO_COLOR: "1" };

@@ -1,4 +1,4 @@
-/** The units, judged by systemd's own tools. */
+/** The units, checked by systemd's own tools. */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
@@ -32,7 +32,7 @@ function analyze(t: TestContext, units: Record<string, string>, ...words: string
   return spawnSync("systemd-analyze", [...words, ...paths], { encoding: "utf8" });
 }
 
-describe("print systemd-unit, as systemd judges it", NEEDS_SYSTEMD, () => {
+describe("print systemd-unit, checked by systemd", NEEDS_SYSTEMD, () => {
   test("systemd accepts both units without a warning", async (t) => {
     const [service, socket] = await Promise.all([print("--unit=service"), print("--unit=socket")]);
     const units = { "plant-store.service": service, "plant-store.socket": socket };
@@ -46,11 +46,11 @@ describe("print systemd-unit, as systemd judges it", NEEDS_SYSTEMD, () => {
     const { status, stdout } = analyze(t, units, ...words);
     assert.equal(status, 0, stdout);
     const naked = { "plant-store.service": "[Service]\nExecStart=/bin/true\n" };
-    assert.notEqual(analyze(t, naked, ...words).status, 0, "the judge lets everything pass");
+    assert.notEqual(analyze(t, naked, ...words).status, 0, "the check must find something");
   });
 
   test("a program at an odd path is accepted", (t) => {
-    // systemd looks the program up, so the odd words come after one that exists.
+    // systemd looks the program up, so the odd words follow a program that exists.
     const command = [process.execPath, '/srv/a "b" 50% $HOME\\c.js', "serve"];
     const units = {
       "plant-store.service": serviceUnit(command),
@@ -61,7 +61,7 @@ describe("print systemd-unit, as systemd judges it", NEEDS_SYSTEMD, () => {
   });
 });
 
-test("the service is started again after a failure, but not on status 3, has time to stop, and can compile", async () => {
+test("the unit restarts the service after a failure except status 2 and 3, lets it stop in time, and lets V8 compile", async () => {
   const text = await print("--unit=service");
   for (const line of [
     "Restart=on-failure",
@@ -87,10 +87,10 @@ test("a failure that needs a person stops the socket too, so that no client star
   const folder = makeFolder(t);
   writeFileSync(join(folder, "systemctl"), '#!/bin/sh\necho "$*"\n', { mode: 0o700 });
   const stop = "--no-block stop plant-store.socket\n";
-  // Of a service that a signal has ended the status is its name (systemd.exec(5)).
+  // If a signal ended the service, its status is the name of the signal (systemd.exec(5)).
   for (const [status, printed] of Object.entries({ 0: "", 1: "", 2: stop, 3: stop, KILL: "" })) {
     const env = { PATH: folder, EXIT_STATUS: status };
-    // systemd makes one dollar of two.
+    // systemd turns "$$" into "$".
     const end = spawnSync("/bin/sh", ["-c", script.replaceAll("$$", "$")], {
       env,
       encoding: "utf8",
@@ -99,7 +99,7 @@ test("a failure that needs a person stops the socket too, so that no client star
   }
 });
 
-test("both units are printed with the names of their files, and the socket listens where it was asked to", async () => {
+test("both units are printed with the names of their files, and the socket listens at the given address", async () => {
   const [both, socket] = await Promise.all([print(), print("--unit=socket", "--host=::1")]);
   assert.match(both, /^# \S+\/plant-store\.service\n\[Unit\]/);
   assert.match(both, /^ListenStream=127\.0\.0\.1:8080$/m);

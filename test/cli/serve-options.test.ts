@@ -32,7 +32,7 @@ test("serve --print-config shows every option, its value and its source, and sta
   assert.equal(existsSync(data), false);
 });
 
-test("serve --print-config reads no file, so it answers where serve could not start", async (t) => {
+test("serve --print-config reads no file, so it works even if serve could not start", async (t) => {
   const data = join(makeFolder(t), "data");
   writeFileSync(data, "no folder");
   const files = ["--tls-cert", join(data, "cert.pem"), "--tls-key", join(data, "key.pem")];

@@ -18,7 +18,7 @@ import type { Finished } from "../support/run.ts";
 import { send } from "../support/service.ts";
 import { readLog } from "../support/stores.ts";
 
-/** Most of a run is the start of its process, so some go at once. */
+/** A run mostly waits for its process to start, so several run at once. */
 const AT_ONCE = { concurrency: 4 };
 
 /** A port that another program listens on. */
@@ -55,8 +55,8 @@ describe("a start that fails gives the reason in one line on standard error", AT
   }
 
   const FOLDERS: readonly [fault: string, make: (parent: string) => string][] = [
-    ["a file in the place of the folder", (parent) => makeFile(join(parent, "file"))],
-    // Not even root may do these.
+    ["a file in place of the folder", (parent) => makeFile(join(parent, "file"))],
+    // Not even root may do this.
     ["a folder that cannot be made", () => "/sys/plant-store-test"],
     ["a folder that cannot be written to", () => "/sys"],
   ];
@@ -88,7 +88,7 @@ const VALUES: readonly [option: string, good: string[], bad: string[]][] = [
   ["cors-origin", ["https://app.example", "*"], ["app.example", "https://app.example/", "a,b"]],
   ["pending-bytes-max", ["1", "1073741824"], ["0", "1073741825"]],
   ["batch-bytes-max", ["1", "1048576"], ["0", "1048577"]],
-  // Node's timers take no more than 2^31-1 ms: beyond it they fire at once.
+  // Node's timers take at most 2^31-1 ms: a longer timer fires at once.
   ["header-timeout-ms", ["1", "2147483647"], ["0", "2147483648", "10s"]],
   ["request-timeout-ms", ["1", "2147483647"], ["0", "2147483648"]],
   ["keep-alive-timeout-ms", ["1", "2147483647"], ["0", "2147483648"]],
@@ -98,7 +98,7 @@ const VALUES: readonly [option: string, good: string[], bad: string[]][] = [
   ["drain-timeout-ms", ["0", "1", "2147483647"], ["2147483648"]],
 ];
 
-test("serve has an option for each number of the library but the store's queue, under its name there", () => {
+test("serve has an option for each number of the library except the store's queue, with the same name", () => {
   const names = Object.keys(NUMBER_OPTIONS).filter((name) => name !== "queueBytesMax");
   const flags = names.map((name) => {
     const flag = name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
@@ -123,7 +123,7 @@ for (const [option, good, bad] of VALUES) {
   });
 }
 
-/** The line to be copied, which comes with the ready line. */
+/** The curl line that is printed with the ready line. */
 function curlLine(server: RunningServer): string {
   return /^ *(curl .*)$/m.exec(server.stdout())?.[1] ?? "";
 }
@@ -134,7 +134,7 @@ function onlyMessage({ stderr }: Finished): string {
   return message;
 }
 
-/** Does what the line says as a shell does, where there is curl; the body of the answer. */
+/** Runs the line in a shell if there is curl, and returns the body of the answer. */
 async function runCurlLine(line: string): Promise<string> {
   const run = promisify(execFile);
   const hasCurl = await run("curl", ["--version"]).then(
@@ -160,7 +160,7 @@ test("--first-token prints a curl line that works as printed, once", async (t) =
   assert.equal(readLog(folder), `{"id":1,${MONSTERA.slice(1)}\n`);
   const end = await server.stop();
   assert.equal(end.stdout.match(/\bpst_/g)?.length, 1, end.stdout);
-  assert.doesNotMatch(end.stderr, /pst_/); // a log is no place for a token
+  assert.doesNotMatch(end.stderr, /pst_/); // a token must not be logged
 
   const again = await startServer(t, args);
   const { stdout, stderr } = await again.stop();
@@ -182,7 +182,7 @@ test("--first-token does nothing if there is a live token", async (t) => {
   );
 });
 
-test("a start that fails does not use up the first token unseen", async (t) => {
+test("a start that fails creates no first token, which nobody would have seen", async (t) => {
   const args = ["--first-token", "--data", makeFolder(t)];
   const failed = await runCli(["serve", "--port", await takePort(t), ...args]);
   assert.equal(failed.status, 1);
@@ -192,7 +192,7 @@ test("a start that fails does not use up the first token unseen", async (t) => {
 });
 
 test("the curl line works with a base path of shell characters", async (t) => {
-  // Every one of these may stand in a path, RFC 3986 section 3.3.
+  // All of these are allowed in a path (RFC 3986 section 3.3).
   const basePath = "/it's;$(id)&*!/garden";
   const args = ["--first-token", "--base-path", basePath, "--data", makeFolder(t)];
   const server = await startServer(t, args);
@@ -203,7 +203,7 @@ test("options come from variables too, a flag is preferred, and --base-path come
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "gardener" });
   const server = await startServer(t, [], {
-    // The port of the variable could not be had; startServer gives --port 0.
+    // The server could not use the port of the variable; startServer gives --port 0.
     env: {
       PLANT_STORE_DATA: folder,
       PLANT_STORE_BASE_PATH: "/garden/",

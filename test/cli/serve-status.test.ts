@@ -1,4 +1,4 @@
-/** What a server says of itself while it starts. */
+/** The progress that a server reports while it starts. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type Notice, printNotice, reportTo } from "../../src/cli/output.ts";

@@ -19,7 +19,7 @@ import { TIMEOUT, until } from "../support/watch.ts";
 
 const FERN = '{"id":1,"name":"Fern"}';
 
-/** Beyond any patience: whatever waits for one of these limits never ends a test in time. */
+/** So long that a test which waits for one of these limits fails by its own timeout. */
 const PATIENT = [
   "--drain-timeout-ms=600000",
   "--header-timeout-ms=600000",
@@ -89,17 +89,17 @@ test("after its log is deleted a server acknowledges nothing: 503, then status 1
   assert.ok(server.stderr().includes(logPath(folder)), server.stderr());
 });
 
-test("a server whose messages cannot be written serves all the same", async (t) => {
+test("a server whose messages cannot be written still serves", async (t) => {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "gardener" });
-  chmodSync(folder, 0o755); // a reason to warn
+  chmodSync(folder, 0o755); // causes a warning
   const wrapper = ["sh", "-c", 'exec "$@" 2>/dev/full', "sh"];
   const server = await startServer(t, ["--data", folder], { wrapper });
   assert.equal((await postPlant(server.url, token, FERN)).status, 200);
   assert.equal((await server.stop()).status, 0);
 });
 
-/** A pipe that takes nothing more, and whose reader does not read. */
+/** A full pipe, whose reader does not read. */
 function openFullPipe(t: TestContext): number {
   const path = join(makeFolder(t), "pipe");
   assert.equal(spawnSync("mkfifo", [path]).status, 0);
@@ -112,7 +112,7 @@ function openFullPipe(t: TestContext): number {
   return fd;
 }
 
-/** Starts a server with such a standard output; its log shows when it is ready. */
+/** Starts a server whose standard output nobody reads; its log shows when it is ready. */
 async function startUnread(t: TestContext, folder: string, stdout: "pipe" | number) {
   const args = [PROGRAM, "serve", "--port", "0", "--data", folder];
   const child = spawn(process.execPath, args, { stdio: ["ignore", stdout, "pipe"] });
@@ -128,7 +128,7 @@ async function startUnread(t: TestContext, folder: string, stdout: "pipe" | numb
   return { child, ended, url: listening.exec(stderr)?.[1] ?? "", stderr: () => stderr };
 }
 
-/** The warnings are of a notice that was refused; one that waits may still be read. */
+/** The server warns if its ready line is refused, but not while the line waits for its reader. */
 const UNREAD: readonly [
   reader: string,
   open: (t: TestContext) => "pipe" | number,
@@ -140,7 +140,7 @@ const UNREAD: readonly [
 
 for (const [reader, open, warnings] of UNREAD) {
   test(
-    `a server the reader of whose ready line ${reader} stops at the first signal`,
+    `a server stops at the first signal if the reader of its ready line ${reader}`,
     TIMEOUT,
     async (t) => {
       const { child, ended, stderr } = await startUnread(t, makeFolder(t), open(t));
@@ -151,7 +151,7 @@ for (const [reader, open, warnings] of UNREAD) {
   );
 
   test(
-    `a server the reader of whose ready line ${reader} ends with status 1 when its store fails`,
+    `a server ends with status 1 when its store fails, also if the reader of its ready line ${reader}`,
     TIMEOUT,
     async (t) => {
       const folder = makeFolder(t);
@@ -183,7 +183,7 @@ describe("a stop waits for requests in flight and for nothing else", () => {
     const socket = net.connect(server.port, "127.0.0.1");
     t.after(() => socket.destroy());
     await once(socket, "connect");
-    // An answer on a later connection: by now the server has seen the silent one.
+    // After an answer on a later connection the server has seen the silent one.
     assert.equal((await postPlant(server.url, "", FERN)).status, 401);
     assert.equal((await server.stop()).status, 0);
   });
@@ -202,7 +202,7 @@ describe("a stop waits for requests in flight and for nothing else", () => {
     assert.equal(readLog(folder), `${FERN}\n`);
   });
 
-  test("a second SIGTERM ends it at once, whatever is in flight", TIMEOUT, async (t) => {
+  test("a second SIGTERM ends it at once, with a request in flight", TIMEOUT, async (t) => {
     const folder = makeFolder(t);
     const token = await createToken(folder, { name: "gardener" });
     const server = await startServer(t, ["--data", folder, ...PATIENT]);
@@ -216,7 +216,7 @@ describe("a stop waits for requests in flight and for nothing else", () => {
     assert.equal(readLog(folder), "");
   });
 
-  test("the deadline ends it, whatever is in flight, with status 0", TIMEOUT, async (t) => {
+  test("the deadline ends it with status 0, with a request in flight", TIMEOUT, async (t) => {
     const folder = makeFolder(t);
     const token = await createToken(folder, { name: "gardener" });
     const args = ["--data", folder, ...PATIENT, "--drain-timeout-ms=300"];
@@ -233,13 +233,13 @@ describe("a stop waits for requests in flight and for nothing else", () => {
   });
 });
 
-/** A create that the server has begun to read: all of it is sent but its last byte. */
+/** A create that the server has begun to read: only its last byte is not sent yet. */
 async function holdRequest(port: number, token: string): Promise<Client> {
   const client = await Client.connect(port);
   const request = encodeRequest({ token }, { headers: { Expect: "100-continue" }, body: FERN });
   const bodyStart = request.length - FERN.length;
   await client.send(request.subarray(0, bodyStart));
-  // Only now is it sure that the signal finds the request there.
+  // From now on the signal is sure to find the request in flight.
   assert.equal((await client.next()).status, 100);
   await client.send(request.subarray(bodyStart, -1));
   return client;
@@ -250,7 +250,7 @@ async function isRefused(port: number): Promise<boolean> {
     (await Client.connect(port)).destroy();
     return false;
   } catch (error) {
-    // Reset: taken into the queue just before it was closed, so ask again.
+    // A reset: the connection was in the queue when that was closed, so ask again.
     const { code } = error as NodeJS.ErrnoException;
     assert.match(code ?? "", /^ECONN(REFUSED|RESET)$/);
     return code === "ECONNREFUSED";

@@ -10,7 +10,7 @@ import { readLog } from "../support/stores.ts";
 import { TIMEOUT, until } from "../support/watch.ts";
 
 const CONNECTIONS = 64;
-/** Answers before the signal: enough for every connection to be in its stride. */
+/** How many answers come before the signal: enough for every connection to be busy. */
 const ANSWERS = 640;
 
 interface Load {
@@ -68,7 +68,7 @@ test(
   async (t) => {
     const folder = makeFolder(t);
     const token = await createToken(folder, { name: "load" });
-    // A stop that waits for its deadline has failed.
+    // A stop that waits for its deadline fails the test.
     const server = await startServer(t, ["--data", folder, "--drain-timeout-ms=600000"]);
     const load: Load = { stored: [], inFlight: 0, isSignalled: false };
     const ids = countUp();
@@ -83,7 +83,7 @@ test(
     const lasts = await Promise.all(connections);
 
     assert.deepEqual([end.status, end.signal, messagesOf(end.stderr)], [0, null, []]);
-    // A request sent after the signal may meet a closed connection; one sent before may not.
+    // Only a request that was sent after the signal may find its connection closed.
     const lost = lasts.filter(({ wasSentBefore, end }) => wasSentBefore && end === "reset");
     assert.deepEqual(lost, []);
     assert.ok(lasts.some(({ end }) => end === "answered"));

@@ -1,4 +1,4 @@
-/** Socket activation: a socket that a parent holds while servers come and go. */
+/** Socket activation: a parent holds a listening socket while servers start and stop. */
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
@@ -20,18 +20,18 @@ import { TIMEOUT, until } from "../support/watch.ts";
 /** How often the client of a restart connects. */
 const CONNECT_EVERY_MS = 5;
 
-/** Starts the program at every line it reads, as systemd does: its number, then how it ended. */
+/** Starts the program for every line it reads, as systemd would, and prints its pid and how it ended. */
 const HOLDER = `while read -r fds; do
   sh -c 'export LISTEN_FDS="$0" LISTEN_PID=$$ LISTEN_FDNAMES=plant-store.socket; exec "$@"' "$fds" "$@" &
   echo "pid $!"; wait $!; echo "ended $?"
 done`;
 
-/** Node has it, but no word about it in its documentation. */
+/** Not documented by Node. */
 function descriptorOf(socket: net.Server): number {
   return (socket as unknown as { _handle: { fd: number } })._handle.fd;
 }
 
-/** A small parent that holds a listening socket as descriptor 3 of all it starts. */
+/** A parent process that passes a listening socket to its children as descriptor 3. */
 class Holder {
   readonly port: number;
   readonly #process: ChildProcess;
@@ -61,12 +61,12 @@ class Holder {
       if (pid !== undefined) process.kill(pid, "SIGKILL");
       child.kill("SIGKILL");
     });
-    socket.close(); // from now on the child alone holds it
+    socket.close(); // from now on only the child holds it
     await once(socket, "close");
     return holder;
   }
 
-  /** Of the server that runs; `undefined` after its end. */
+  /** The process id of the server; `undefined` after its end. */
   get pid(): number | undefined {
     const last = this.#output.match(/^(pid|ended) \d+$/gm)?.at(-1);
     return last?.startsWith("pid ") ? Number(last.slice(4)) : undefined;
@@ -85,7 +85,7 @@ class Holder {
     await until(`ready ${times} times`, () => this.#output.match(line)?.length === times);
   }
 
-  /** Sends a signal to the server and waits for its end; its status. */
+  /** Sends a signal to the server, and resolves with its status when it has ended. */
   async end(signal: NodeJS.Signals = "SIGTERM"): Promise<number> {
     const ends = this.#output.match(/^ended \d+$/gm)?.length ?? 0;
     if (this.pid !== undefined) process.kill(this.pid, signal);
@@ -99,7 +99,7 @@ class Holder {
   }
 }
 
-/** One plant over a connection of its own; what became of it. */
+/** Creates one plant on a connection of its own, and returns the outcome. */
 async function create(port: number, token: string, id: number): Promise<string> {
   try {
     const client = await Client.connect(port);
@@ -171,7 +171,7 @@ describe("a server that was given its socket", TIMEOUT, () => {
     ["0", undefined],
     ["1", 3],
   ] as const) {
-    test(`finds ${held ?? "no descriptor"} where LISTEN_FDS is "${fds}"`, (t) => {
+    test(`finds ${held ?? "no descriptor"} if LISTEN_FDS is "${fds}"`, (t) => {
       const before = { ...process.env };
       t.after(() => {
         process.env = before;

@@ -1,4 +1,4 @@
-/** Which creates share an outcome, and which store for themselves. */
+/** Which creates share an outcome, and which store a plant themselves. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
@@ -14,7 +14,7 @@ interface Storing {
   readonly reject: (error: PlantStoreError) => void;
 }
 
-/** Creates whose storing ends when the test says so. */
+/** Creates that finish storing when the test resolves them. */
 function begin(): { creates: CreatesInFlight; storing: Storing[] } {
   const storing: Storing[] = [];
   const creates = new CreatesInFlight((plant) => {
@@ -58,7 +58,7 @@ test("when a create fails, its repeats fail in the same way, and the next create
   assert.equal(await again, "created");
 });
 
-test("one create of an id stores at a time, and creates of other ids do not wait for it", async () => {
+test("only one create of an id stores at a time, and creates of other ids do not wait for it", async () => {
   const id = fc.bigInt({ min: 0n, max: 20n });
   const step = fc.record({ id, isEnd: fc.boolean() });
   await fc.assert(

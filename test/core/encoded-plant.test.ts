@@ -1,4 +1,4 @@
-/** The finder of encoded plants against the general parser: it may find fewer, never others. */
+/** Compares the finder of encoded plants with the general parser: it may find fewer plants, never others. */
 import assert from "node:assert/strict";
 import { isUtf8 } from "node:buffer";
 import { test } from "node:test";
@@ -10,14 +10,14 @@ import { idOfWords } from "../support/id-words.ts";
 
 const ENCODED = '{"id":7,"name":"Fern","tag":"indoor"}';
 
-/** Bytes with others around them that would go on with the text, were they read. */
+/** Surrounds bytes with others that would continue the text if they were read. */
 function surrounded(text: string | Uint8Array): Buffer {
   const inner = Buffer.from(text);
   const outer = Buffer.concat([Buffer.from('{"id":1'), inner, Buffer.from(`234${ENCODED}`)]);
   return outer.subarray(7, 7 + inner.length);
 }
 
-/** The whole of the bytes as one plant: its id, or `undefined` where it is left to others. */
+/** The id, if all bytes together are one plant; `undefined` if the general parser has to decide. */
 function idOf(bytes: Buffer): bigint | undefined {
   if (!isUtf8(bytes)) return undefined;
   const finder = new EncodedPlantFinder(bytes);
@@ -100,7 +100,7 @@ test("EncodedPlantFinder.find() reads nothing after the end of the bytes", () =>
   for (const [text] of TAKEN) {
     const bytes = Buffer.from(text);
     for (let length = 0; length < bytes.length; length++) {
-      new EncodedPlantFinder(bytes).find(0); // leaves in memory what the cut one lacks
+      new EncodedPlantFinder(bytes).find(0); // leaves the missing bytes in memory
       const cut = surrounded(bytes.subarray(0, length));
       assert.equal(new EncodedPlantFinder(cut).find(0), -1, cut.toString());
     }
@@ -129,7 +129,7 @@ test("EncodedPlantFinder.find() recognises lines in any order, independent of ea
   }
 });
 
-/** Lines of plants with the ids from 10 M on, and where each starts: all are as long. */
+/** Lines of equal length with ids from 10 million on, and the start of each. */
 function makeLines(bytesMin: number, firstId = 10_000_000): { bytes: Buffer; starts: number[] } {
   const starts: number[] = [];
   let text = "";
@@ -159,7 +159,7 @@ test("EncodedPlantFinder.find() works while another finder is used in between", 
   }
 });
 
-/** The id by the full rule, where there is one. */
+/** The id that the general parser finds, if there is one. */
 function fullIdOf(bytes: Buffer): bigint | undefined {
   try {
     return parseNewPlant(bytes).id;
@@ -183,7 +183,7 @@ test("EncodedPlantFinder.find() agrees with the general parser on any byte at an
   }
 });
 
-/** Where digits, words or the range of an int64 end. */
+/** Ids at which the number of digits, 32-bit words or the range of an int64 ends. */
 const EDGES: readonly bigint[] = [
   ...[15n, 16n, 17n, 18n, 19n].map((digits) => 10n ** digits),
   ...[32n, 33n, 53n, 62n, 63n].map((bits) => 2n ** bits),

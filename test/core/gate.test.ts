@@ -34,7 +34,7 @@ test("a gate runs at most its number of tasks at once, and the others in order",
   begun[0]?.fail(failure);
   await assert.rejects(passed[0] ?? Promise.resolve(), failure);
   await settled();
-  assert.equal(begun.at(-1)?.name, "d", "a failure frees its place");
+  assert.equal(begun.at(-1)?.name, "d", "a failed task makes room for the next");
   for (const work of begun) work.end();
   await settled();
   for (const work of begun) work.end();

@@ -11,7 +11,7 @@ const FORMATTED: readonly [host: string, port: number, text: string][] = [
 ];
 
 for (const [host, port, text] of FORMATTED) {
-  test(`${host} and ${port} are ${text}, which a URL takes`, () => {
+  test(`${host} and ${port} are ${text}, which is valid in a URL`, () => {
     assert.equal(formatHostPort(host, port), text);
     assert.ok(URL.canParse(`http://${text}/`));
   });

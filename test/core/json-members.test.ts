@@ -1,4 +1,4 @@
-/** What the scanner reports about a text that it accepts, and where it finds the fault of another. */
+/** The members that the scanner reports for a valid text, and the byte that it reports for an invalid one. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";

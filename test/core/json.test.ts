@@ -1,11 +1,11 @@
-/** `JSON.parse` decides what a JSON text is: the oracle of every test of the scanner here. */
+/** The scanner compared with `JSON.parse`, which decides what valid JSON is. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { PlantStoreError } from "../../src/core/errors.ts";
 import { scanJson } from "../../src/core/json.ts";
 
-/** By what is easily got wrong. */
+/** Valid texts, grouped by what is easily got wrong. */
 const VALID: Readonly<Record<string, readonly string[]>> = {
   "a zero and its sign": ["0", "-0", "-0.0", "0e0", "0.0E-0", "[0,-0]"],
   "a number": ["7", "-12", "1.5", "1E9", "1e+2", "1e-2", "1.25E-400", "1e999", "9".repeat(99)],
@@ -18,7 +18,7 @@ const VALID: Readonly<Record<string, readonly string[]>> = {
   "a numeric escape": ['"\\u0000"', '"\\u00e9"', '"\\uABCD\\uabcd"', '"\\uD83D\\uDE00"'],
   "half a surrogate pair": ['"\\ud800"', '"\\udc00\\ud800"', '{"\\udfff":1}'],
   "a character that needs no escape": ['"/"', '"\u007f"', '"\u0080"', '"\u2028\u2029"', '"\ufeff"'],
-  "a character of many bytes": ['"é"', '"\u{1f33f}"', '"\uffff"', '{"\u{1f33f}":"\u2028"}'],
+  "a character of several bytes": ['"é"', '"\u{1f33f}"', '"\uffff"', '{"\u{1f33f}":"\u2028"}'],
   "what would be a comment": ['"//"', '"/* */"', '"#"'],
 };
 
@@ -28,10 +28,18 @@ const INVALID: Readonly<Record<string, readonly string[]>> = {
   "a leading zero": ["00", "01", "-01", "01.5", "00e1", "[012]"],
   "a fraction without digits": [".", "1.", ".5", "-.5", "1.e1", "0.", "1..2", "1.2.3"],
   "an exponent without digits": ["e", "1e", "1e+", "1E-", "e5", "1e1.5", "1e1e1", "1ee1", "1e+-1"],
-  "a number of other languages": ["0x10", "0b1", "1_000", "1n", "NaN", "Infinity", "-Infinity"],
+  "a number in the syntax of other languages": [
+    "0x10",
+    "0b1",
+    "1_000",
+    "1n",
+    "NaN",
+    "Infinity",
+    "-Infinity",
+  ],
   "digits of other scripts": ["٣", "１", "-１", "1e１"],
   "a literal cut short": ["t", "tru", "fals", "nul", "[nul]", '{"a":tru}'],
-  "a literal too long": ["truee", "falsey", "nulll", "truefalse", "null1"],
+  "a literal with a letter too many": ["truee", "falsey", "nulll", "truefalse", "null1"],
   "a literal in another case": ["True", "TRUE", "NULL", "tRue"],
   "another language's literal": ["undefined", "None", "nil", "yes", "a"],
   "an array's comma": ["[1,]", "[,1]", "[1 2]", "[1;2]", "[1:2]", "[1,2", '["a":1]'],
@@ -39,11 +47,19 @@ const INVALID: Readonly<Record<string, readonly string[]>> = {
   "a colon": ['{"a" 1}', '{"a"}', '{"a"::1}', '{"a":1:2}', '{"a"=1}', '{"a":"b":1}', "[:]"],
   "a name that is no string": ["{:1}", "{1:2}", "{a:1}", "{null:1}", "{[]:1}", "{'a':1}"],
   "an open container": ["[", "{", "[1", "[1,", "[[1]", '{"a', '{"a"', '{"a":', '{"a":1', '{"a":1,'],
-  "a closer of nothing": ["]", "}", "[1]]", '{"a":1}}', "1]", "[]["],
-  "a closer of the other kind": ["[1}", "[}", '{"a":1]', "{]", "[{]}", '{"a":[}]'],
+  "a closing bracket without an opening one": ["]", "}", "[1]]", '{"a":1}}', "1]", "[]["],
+  "a closing bracket of the other kind": ["[1}", "[}", '{"a":1]', "{]", "[{]}", '{"a":[}]'],
   "a second value": ["1 2", "[] []", "{}{}", "{} 1", '"a""b"', '"a"b', "null null", "1,2", "[];"],
   "an open string": ['"', '"a', '"\\"', '"\\', '"\\u', '"\\u00', '["a]'],
-  "no escape of JSON": ['"\\x41"', '"\\U0041"', '"\\a"', '"\\0"', '"\\\'"', '"\\\n"', '"\\u{41}"'],
+  "an escape that JSON does not have": [
+    '"\\x41"',
+    '"\\U0041"',
+    '"\\a"',
+    '"\\0"',
+    '"\\\'"',
+    '"\\\n"',
+    '"\\u{41}"',
+  ],
   "an escape that is not four digits": ['"\\u"', '"\\u004"', '"\\u00g0"', '"\\u 041"', '"\\u-041"'],
   "a raw control character": ['"\n"', '"\t"', '"\r"', '"\0"', '"\u001f"', '{"\n":1}', "[]\0"],
   "another quote": ["'a'", "`a`", "“a”"],
@@ -77,7 +93,7 @@ test("scanJson() accepts every JSON value in any layout", () => {
   );
 });
 
-/** Every kind of token, escape and nesting in few bytes. */
+/** A short text with every kind of token, escape and nesting. */
 const RICH = Buffer.from(
   ' {"a" :[-0.5e+10, 10 ,true,false,null],\n' +
     '"\\u00e9\\"é":{"b":{},"":[[]]},"c":"\\\\/\u{1f33f}"}\t',
@@ -102,7 +118,7 @@ test("scanJson() agrees with JSON.parse on every one-byte change of a rich text"
       else refused++;
     }
   }
-  // Both verdicts are met often, so neither "always" nor "never" would pass.
+  // Both verdicts occur often, so a scanner that always or never accepts would fail.
   assert.ok(accepted > 1000 && refused > 1000, `${accepted} accepted, ${refused} refused`);
 });
 
@@ -150,7 +166,7 @@ function verdicts(text: string): { scanner: boolean; oracle: boolean } {
   return { scanner: accepts(bytes), oracle: oracleAccepts(bytes) };
 }
 
-/** Whether the scanner takes the text. Bytes that are not UTF-8 become U+FFFD. */
+/** Whether the scanner accepts the text. Bytes that are not UTF-8 become U+FFFD. */
 function accepts(bytes: Buffer): boolean {
   try {
     scanJson(bytes.toString(), () => {});

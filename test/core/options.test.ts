@@ -38,7 +38,7 @@ for (const name of NAMES) {
 }
 
 const PAGE = readFileSync(new URL("../../docs/command-line.md", import.meta.url), "utf8");
-/** The first is in the table of options, the other an option of the library alone. */
+/** `port` is in the table of options, and `queueBytesMax` belongs to the library only. */
 const NOT_IN_TABLE: readonly NumberOptionName[] = ["port", "queueBytesMax"];
 
 for (const name of NAMES.filter((name) => !NOT_IN_TABLE.includes(name))) {
@@ -52,7 +52,7 @@ for (const name of NAMES.filter((name) => !NOT_IN_TABLE.includes(name))) {
   });
 }
 
-test("an option that is a text must be a string, and not an empty one", () => {
+test("an option that is text must be a non-empty string", () => {
   assertText("host", "::1");
   assert.throws(() => assertText("host", ""), { name: "RangeError", message: namedBy("host") });
   for (const value of [7, null, undefined, ["a"]]) {
@@ -93,7 +93,7 @@ function namedBy(name: string): RegExp {
   return new RegExp(`^${name}: expected `);
 }
 
-/** `1 MiB`, `10 s`, `16,384`. */
+/** A number as the documentation writes it: `1 MiB`, `10 s`, `16,384`. */
 function asPeopleWrite(name: NumberOptionName): string {
   const { default: figure }: NumberOption = NUMBER_OPTIONS[name];
   if (figure === undefined) return "as many as the limit of open files and half of the heap allow";

@@ -1,4 +1,4 @@
-/** The common form of a plant is read by a pattern; the general parser must read it the same way. */
+/** The pattern that reads the usual form of a plant must agree with the general parser. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
@@ -61,7 +61,7 @@ test("parseNewPlant() judges a common plant with changed bytes as the general pa
   let plants = 0;
   const isAlike = (text: string, changes: readonly (readonly [number, number])[]) => {
     const bytes = Buffer.from(text);
-    for (const [at, byte] of changes) bytes[at] = byte; // a place after the end changes nothing
+    for (const [at, byte] of changes) bytes[at] = byte; // a change after the end has no effect
     const found = read(bytes);
     if (typeof found === "object" && found !== null && "id" in found) plants++;
     assert.deepEqual(found, readGenerally(bytes));

@@ -78,7 +78,7 @@ const PLANTS: readonly [text: string, plant: NewPlant][] = [
   ['{"id":7,"name":"\\ud800"}', { id: 7n, name: "\ud800" }],
   [`{"id":${INT64_MIN},"name":"a"}`, { id: INT64_MIN, name: "a" }],
   [`{"id":${INT64_MAX},"name":"a"}`, { id: INT64_MAX, name: "a" }],
-  // Other members, whatever they are called and however often they are given.
+  // Other members, with any name and any number of times.
   ['{"ID":"x","id":7,"Name":1,"name":"Fern","Tag":null,"x":[{"id":8}],"x":0}', FERN],
   ['{"__proto__":{"id":9,"tag":"x"},"id":7,"name":"Fern","constructor":{"name":1}}', FERN],
   ['{"id ":1,"id":7,"name":"Fern","tag\\u0000":1,"":{}}', FERN],
@@ -118,7 +118,7 @@ const FAULTS: readonly [text: string, code: string, fields: string][] = [
   ['{"id":7,"name":"Fern"', "invalid_json", ""],
   ['{"id":07,"name":"Fern"}', "invalid_json", ""],
   ['{"id":7,"name":"Fern"} {}', "invalid_json", ""],
-  // Comes before other faults: a broken text has no members.
+  // Invalid JSON is reported before other faults, because its members are unknown.
   ['{"id":"7","id":7,', "invalid_json", ""],
   ["[]", "invalid_plant", ""],
   ['[{"id":7,"name":"Fern"}]', "invalid_plant", ""],
@@ -165,7 +165,7 @@ for (const [text, code, fields] of FAULTS) {
 }
 
 const NO_UTF8: readonly [what: string, bytes: string][] = [
-  ["a byte of no character", "ff"],
+  ["a byte that UTF-8 never uses", "ff"],
   ["a continuation byte alone", "80"],
   ["an overlong form", "c0af"],
   ["a character cut short", "e282"],
@@ -203,7 +203,7 @@ test("parseNewPlant() accepts exactly the objects whose id, name and tag fit the
   );
 });
 
-/** Far more than anybody reads, and far less than a body may hold. */
+/** Longer than a useful message, and far shorter than a body may be. */
 const MESSAGE_CHARACTERS_MAX = 1000;
 
 test("parseNewPlant() cuts long values in its messages", () => {
@@ -219,7 +219,7 @@ test("parseNewPlant() cuts long values in its messages", () => {
   }
 });
 
-test("parseNewPlant() never shows half a character where it cuts a value", () => {
+test("parseNewPlant() never cuts a value within a character", () => {
   for (let before = 0; before < 100; before++) {
     const text = `${"x".repeat(before)}${"\u{1f33f}".repeat(100)}`;
     const { message } = faultOf(Buffer.from(JSON.stringify({ id: text, name: "Fern" })));
@@ -298,7 +298,7 @@ function faultOf(bytes: Buffer): PlantStoreError {
   throw new Error("expected a fault");
 }
 
-/** The fields a message names: each is followed by a colon, one fault after the other. */
+/** The fields that a message names: each is followed by a colon. */
 function fieldsOf({ message }: PlantStoreError): string {
   return message
     .split("; ")

@@ -1,11 +1,11 @@
-/** Text as one line that does nothing on the way. */
+/** Text that is shown as one line and controls nothing. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { encodeJsonString, escapeControls } from "../../src/core/text.ts";
 import { anyString } from "../support/arbitraries.ts";
 
-/** Controls, line and paragraph separators, what reorders text, the BOM, half characters. */
+/** Control characters, line and paragraph separators, marks that reorder text, the BOM, lone surrogates. */
 const UNSAFE = /[\p{Cc}\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\p{Cs}]/u;
 
 test("encodeJsonString() escapes every character that controls a terminal or ends a line", () => {

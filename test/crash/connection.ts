@@ -7,14 +7,14 @@ export interface Answer {
   readonly text: string;
 }
 
-/** A server that is alive answers long before. */
+/** A running server answers long before this. */
 const ANSWER_TIMEOUT_MS = 20_000;
 
 export class Connection {
   readonly #socket: net.Socket;
   #chunks: Buffer[] = [];
   #bytes = 0;
-  /** How long the answer is, once its head is there. */
+  /** The length of the answer; known once its head has arrived. */
   #expected = Number.POSITIVE_INFINITY;
   #settle: (answer: Answer | undefined) => void = () => {};
   /** An answer did not come in time. */
@@ -43,7 +43,7 @@ export class Connection {
     }
   }
 
-  /** Sends a create; `undefined` when the connection ended before the answer was whole. */
+  /** Sends a create; `undefined` if the connection ended before the whole answer had arrived. */
   post(token: string, body: string): Promise<Answer | undefined> {
     if (this.#socket.destroyed) return Promise.resolve(undefined);
     return new Promise((resolve) => {

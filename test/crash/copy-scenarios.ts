@@ -1,4 +1,4 @@
-/** `backup` and `import`: what was killed can be done again, and harms nothing. */
+/** `backup` and `import`: a killed command does no harm and can be run again. */
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type FolderState, makeClean } from "./folder-states.ts";
@@ -10,7 +10,7 @@ import { describeEnd } from "./server.ts";
 
 const SOURCE_FILES = ["plants.jsonl", "tokens.jsonl", "plants.jsonl.checkpoint"] as const;
 const PLANTS = 300;
-/** Several reads of the file, and as many batches. */
+/** So long that the file takes several reads, and several batches. */
 const IMPORTED = 12_000;
 
 function backupScenario(): Scenario {
@@ -52,7 +52,7 @@ function readFiles(folder: string): string {
   return SOURCE_FILES.map((name) => readFileSync(join(folder, name), "utf8")).join("\0");
 }
 
-/** A file that repeats what is stored already and goes on with new plants. */
+/** A file that begins with plants that are already stored, and continues with new ones. */
 function importScenario(name: string, plantsBefore: number): Scenario {
   let state: FolderState | undefined;
   let book: PlantBook | undefined;
@@ -97,5 +97,5 @@ function acknowledgeAll(book: PlantBook): void {
 export const COPIES: readonly Scenario[] = [
   backupScenario(),
   importScenario("into an empty store", 0),
-  importScenario("of plants that are stored in part", 100),
+  importScenario("of plants that are partly stored", 100),
 ];

@@ -12,17 +12,17 @@ import { until } from "../support/watch.ts";
 
 const LINE = '{"id":7,"name":"Fern","tag":"indoor"}';
 
-/** A system call in a trace; one that was interrupted by another's line is put together again. */
+/** A system call in a trace. If lines of other calls interrupt it, its parts are joined. */
 interface Call {
   readonly name: string;
   readonly args: string;
   readonly result: string;
-  /** The lines on which it began and was complete. */
+  /** The lines on which it begins and ends. */
   readonly begin: number;
   readonly end: number;
 }
 
-/** Reads `PID name(args) = result`, also where it was cut into `<unfinished ...>` and `resumed>`. */
+/** Parses `PID name(args) = result`, also if it is split into `<unfinished ...>` and `resumed>`. */
 function parseTrace(trace: string): Call[] {
   const calls: Call[] = [];
   const open = new Map<string, { name: string; args: string; begin: number }>();
@@ -58,16 +58,16 @@ test("a create is answered only after its record was written through to the disk
   const trace = "trace=openat,close,pwrite64,write,writev,sendto,sendmsg,exit_group";
   const server = await startServer(t, ["--data", folder], {
     wrapper: ["strace", "-f", "-qq", "-s", "200", "-o", tracePath, "-e", trace],
-    // One thread writes, and none of it through a ring that no trace shows.
+    // One thread writes, and not through io_uring, which strace cannot show.
     env: { UV_THREADPOOL_SIZE: "1", UV_USE_IO_URING: "0" },
   });
-  // A signal to strace stays there, so the traced process gets it.
+  // strace passes no signal on, so the traced process gets it directly.
   const { pid } = server.process;
   const traced = Number(readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8"));
   t.after(() => {
     try {
       process.kill(traced, "SIGKILL");
-    } catch {} // it has ended, as it should
+    } catch {} // it has already ended
   });
   assert.equal((await postPlant(server.url, token, LINE)).status, 200);
   process.kill(traced, "SIGTERM");
@@ -79,7 +79,7 @@ test("a create is answered only after its record was written through to the disk
   const opened = calls.filter(({ name, args }) => {
     return name === "openat" && args.includes(`"${join(folder, "plants.jsonl")}"`);
   });
-  assert.equal(opened.length, 2, "for reads, and for appends");
+  assert.equal(opened.length, 2, "one descriptor for reads, and one for appends");
   const log = opened.find(({ args }) => args.includes("O_APPEND"));
   assert.match(log?.args ?? "", /\bO_WRONLY\b.*\bO_DSYNC\b|\bO_DSYNC\b.*\bO_WRONLY\b/);
 
@@ -91,17 +91,17 @@ test("a create is answered only after its record was written through to the disk
   assert.equal(
     write?.args.split(",")[0],
     log?.result,
-    "on the descriptor that appends and writes through",
+    "on the descriptor with O_APPEND and O_DSYNC",
   );
   assert.equal(write?.result, String(LINE.length + 1), "the whole record");
-  // Closed and opened again, the number could mean another file.
+  // If it had been closed, its number could belong to another file now.
   const closed = calls.filter(({ name, args, begin }) => {
     const isBetween = begin > (log?.end ?? Infinity) && begin < (write?.begin ?? 0);
     return isBetween && name === "close" && args === log?.result;
   });
   assert.deepEqual(closed, []);
 
-  // Others are those of the server that tries the direct requests.
+  // The other writes are those of the trial connection in memory.
   const ours = JSON.stringify("HTTP/1.1 200 OK\r\nContent-Type: application/json").slice(1, -1);
   const answers = calls.filter(({ args }) => args.includes(ours));
   assert.equal(answers.length, 1);

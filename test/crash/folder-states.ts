@@ -6,11 +6,11 @@ import { PlantBook } from "./plant-book.ts";
 
 export interface FolderState {
   readonly book: PlantBook;
-  /** Live ones. */
+  /** Tokens that are live. */
   readonly tokens: readonly string[];
-  /** Never acknowledged, and kept in quarantine all the same. */
+  /** Bytes that were never acknowledged, but must be kept in quarantine. */
   readonly aside: readonly Buffer[];
-  /** The same of the token log. */
+  /** The same for the token log. */
   readonly asideOfTokens?: readonly Buffer[];
 }
 
@@ -41,7 +41,7 @@ async function makeUnused(folder: string): Promise<FolderState> {
   return { ...(await makeAbsent()), tokens: [token] };
 }
 
-/** As after a kill: the log has grown beyond its checkpoint. */
+/** The state after a kill: the log has grown beyond its checkpoint. */
 function withTail(makeTail: (book: PlantBook) => { tail: Buffer; aside?: Buffer[] }): MakeState {
   return async (folder) => {
     const state = await makeClean(folder);
@@ -71,7 +71,7 @@ const zeros = withTail(() => {
   return { tail, aside: [tail] };
 });
 
-/** Two sectors of zeros in the middle of a line, between lines that are whole. */
+/** A line with two sectors of zeros, between whole lines. */
 function lostPages(book: PlantBook): { tail: Buffer; aside: Buffer[] } {
   const lost = Buffer.from(`{"id":5,"name":"${"y".repeat(3000)}"}\n`);
   lost.fill(0, 600, 600 + 2 * 1024);
@@ -86,10 +86,10 @@ const lostPagesAndTorn = withTail((book) => {
   return { tail: Buffer.concat([tail, torn]), aside: [...aside, torn] };
 });
 
-/** So long that the server writes a checkpoint of it at once, not only when it stops. */
+/** So long that the server writes a checkpoint at once, not only when it stops. */
 const longLog = withTail(() => ({ tail: Buffer.from(`${" ".repeat(1024 * 1024)}\n`.repeat(17)) }));
 
-/** What kills at other moments leave lying about. */
+/** Unfinished files that kills at other moments leave. */
 async function makeLittered(folder: string): Promise<FolderState> {
   const state = await makeClean(folder);
   writeFileSync(join(folder, "plants.jsonl.checkpoint"), '{"bytes":1');

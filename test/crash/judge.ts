@@ -1,4 +1,4 @@
-/** Starts a folder again after a kill, and holds it against what is known of it. */
+/** Starts a server on a folder after a kill, and compares the folder with what is known about it. */
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { createToken, verifyLog } from "../../src/index.ts";
@@ -13,7 +13,7 @@ import { describeEnd, Server } from "./server.ts";
 
 const REPLAYS = 60;
 
-/** The folder starts, serves with every token, stops, and lacks nothing. */
+/** Checks that a server starts, serves with every token and stops, and that nothing is lost. */
 export async function judgeFolder(
   program: Program,
   folder: string,
@@ -43,7 +43,7 @@ export async function judgeFolder(
   if (tokens.length === 0) await createToken(folder, { name: "judge" });
 }
 
-/** What the log lacks, and what should have been kept in quarantine. */
+/** Bytes that the log lost and that are not in quarantine either. */
 function noteLog(folder: string, state: FolderState, totals: Totals): void {
   addFindings(totals, checkLog(join(folder, "plants.jsonl"), state.book));
   const { aside, asideOfTokens = [] } = state;
@@ -63,7 +63,7 @@ function missingAside(folder: string, log: string, aside: readonly Buffer[]): st
 async function createAnother(target: Parameters<typeof replay>[0]): Promise<string[]> {
   const tally = newTally();
   const connection = await Connection.open(target.port);
-  if (connection === undefined) return ["the server does not take connections"];
+  if (connection === undefined) return ["the server accepts no connections"];
   const isAnswered = await sendPlant(connection, target, target.book.take(), tally);
   connection.close();
   if (!isAnswered || tally.refused > 0) tally.wrong.push("a create after the start failed");

@@ -38,6 +38,6 @@ for (const [name, { kills }] of Object.entries(CASES)) {
     assert.deepEqual(faults, []);
     assert.deepEqual([lost, duplicated, unparsable, failedStarts], [0, 0, 0, 0]);
     assert.ok(report.totals.acknowledged > 0, "some kills came after an acknowledgement");
-    for (const call of kills) assert.ok(report.kills.has(call), `a kill fell on ${call}`);
+    for (const call of kills) assert.ok(report.kills.has(call), `there was a kill at ${call}`);
   });
 }

@@ -1,8 +1,8 @@
 /**
  * Rounds of SIGKILL at random moments: of a start, under load, and of a stop.
  *
- * Each round starts the server on the folder that the last kill left behind,
- * and holds the log and the answers to replays against what was acknowledged.
+ * Each round starts the server on the folder that the last kill left, and compares the log and the
+ * answers to replays with what was acknowledged.
  */
 import { join } from "node:path";
 import { createToken } from "../../src/index.ts";
@@ -22,7 +22,7 @@ export interface RoundsOptions {
   readonly onRound?: (done: number, totals: Totals) => void;
 }
 
-/** After so many rounds a new folder: the whole log is read in every one. */
+/** A new folder is used after so many rounds, because every round reads the whole log. */
 const ROUNDS_PER_FOLDER = 20;
 const LOAD_MS_MAX = 600;
 const STOP_MS_MAX = 60;
@@ -59,12 +59,12 @@ interface LifeParts {
   readonly connections: number;
 }
 
-/** One data directory through many kills. */
+/** One data directory, through many kills. */
 class Life {
   readonly #parts: LifeParts;
   readonly #book = new PlantBook({ hasLongNames: true });
   #token = "";
-  /** How long a start took last: a kill of a start falls within that. */
+  /** How long the last start took; a kill of a start comes within this time. */
   #startMs = 200;
 
   constructor(parts: LifeParts) {
@@ -86,7 +86,7 @@ class Life {
     totals.acknowledged += this.#book.acknowledged - acknowledged;
   }
 
-  /** After the last kill: everything is still there, and the folder is sound. */
+  /** Checks after the last kill that nothing is lost and the folder is sound. */
   async end(): Promise<void> {
     const { program, folder, totals } = this.#parts;
     const server = await this.#startAndCheck();
@@ -144,7 +144,7 @@ class Life {
   }
 }
 
-/** The random moment of a kill. Nothing relies on it. */
+/** The random moment of a kill; nothing depends on it. */
 function passed(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }

@@ -1,4 +1,4 @@
-/** Folders, mounts and processes that go when the run ends, be it by Ctrl-C. */
+/** Removes folders, mounts and processes when the run ends, also after Ctrl-C. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -9,7 +9,7 @@ process.on("exit", () => {
   for (const remove of [...pending].reverse()) remove();
 });
 
-/** Makes sure that it is done, at the latest at the exit; the result does it now. */
+/** Registers an action for the exit, and returns a function that carries it out at once. */
 export function removeAtExit(remove: () => void): () => void {
   const once = () => {
     if (pending.delete(once)) remove();

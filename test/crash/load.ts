@@ -1,28 +1,28 @@
 /**
- * Clients that create plants, repeat them and claim their ids, on keep-alive
- * connections, and judge every answer.
+ * Clients that create plants, repeat them, and use their ids for other plants, on keep-alive
+ * connections. They judge every answer.
  */
 import { type Answer, Connection } from "./connection.ts";
 import type { PlantBook } from "./plant-book.ts";
 import type { Random } from "./random.ts";
 
-/** What is sent to, and what is known about what was sent. */
+/** The server, and what is known about the plants that were sent to it. */
 export interface Target {
   readonly port: number;
   readonly token: string;
   readonly book: PlantBook;
 }
 
-/** What came of the requests of one run. */
+/** The outcomes of the requests of one run. */
 export interface Tally {
   answered: number;
   /** 503: the outcome is unknown. */
   refused: number;
-  /** Answers that no correct server gives; the first few in words. */
+  /** Descriptions of answers that no correct server gives; the first few only. */
   readonly wrong: string[];
 }
 
-/** The chance of each kind of request; the rest are new plants. */
+/** The probability of each kind of request; all others create new plants. */
 export interface Mix {
   readonly replay: number;
   readonly conflict: number;
@@ -38,7 +38,7 @@ export function newTally(): Tally {
   return { answered: 0, refused: 0, wrong: [] };
 }
 
-/** Sends a plant, be it new or not; false when the connection is over. */
+/** Sends a plant, new or not; returns false if the connection has ended. */
 export async function sendPlant(
   connection: Connection,
   { token, book }: Target,
@@ -51,7 +51,7 @@ export async function sendPlant(
   return judge(connection, answer, isStored, `create of plant ${plant}`, tally);
 }
 
-/** Claims the id of an acknowledged plant for another one. */
+/** Sends another plant with the id of an acknowledged one. */
 export async function sendConflict(
   connection: Connection,
   { token, book }: Target,
@@ -90,7 +90,7 @@ export interface LoadOptions extends Target {
   readonly mix: Mix;
 }
 
-/** A load that goes on until it is stopped or the server is gone. */
+/** A load that continues until it is stopped or the server has gone. */
 export class Load {
   readonly tally = newTally();
   readonly #options: LoadOptions;
@@ -112,7 +112,7 @@ export class Load {
     return load;
   }
 
-  /** Sends nothing more and waits for the answers under way, or for the end of the server. */
+  /** Sends nothing more, and waits for the outstanding answers or the end of the server. */
   async stop(): Promise<Tally> {
     this.#isStopped = true;
     await this.#ended;
@@ -139,7 +139,7 @@ export class Load {
   }
 }
 
-/** Sends these plants again, all of them acknowledged; resolves with what was wrong. */
+/** Repeats plants that were all acknowledged; resolves with descriptions of wrong answers. */
 export async function replay(target: Target, plants: readonly number[]): Promise<string[]> {
   const tally = newTally();
   const waiting = [...plants];

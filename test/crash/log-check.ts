@@ -1,16 +1,16 @@
-/** A log on disk, held against what was sent and acknowledged. */
+/** Compares a log on disk with what was sent and acknowledged. */
 import { closeSync, openSync, readSync } from "node:fs";
 import type { PlantBook } from "./plant-book.ts";
 
 export interface LogFindings {
   readonly lines: number;
-  /** Acknowledged plants that are not there with exactly their content. */
+  /** Acknowledged plants that are missing, or have other content. */
   readonly lost: number;
-  /** Plants that stand twice or more. */
+  /** Plants that occur more than once. */
   readonly duplicated: number;
-  /** Lines that are no JSON, or no plant that was ever sent. */
+  /** Lines that are not JSON, or not a plant that was ever sent. */
   readonly unparsable: number;
-  /** The first few faults in words. */
+  /** Descriptions of the first few faults. */
   readonly faults: readonly string[];
 }
 
@@ -40,7 +40,7 @@ export function checkLog(path: string, book: PlantBook): LogFindings {
   for (const [plant, count] of counts.entries()) {
     if (count > 1) {
       duplicated++;
-      note(`plant ${plant} stands ${count} times`);
+      note(`plant ${plant} occurs ${count} times`);
     } else if (count === 0 && book.isAcknowledged(plant)) {
       lost++;
       note(`plant ${plant} was acknowledged and is lost`);
@@ -58,7 +58,7 @@ function isJson(line: string): boolean {
   }
 }
 
-/** The lines of a file, in bounded memory; what follows the last line feed counts too. */
+/** The lines of a file, in bounded memory; the bytes after the last line feed are a line, too. */
 function* readLines(path: string): Generator<string> {
   const fd = openSync(path, "r");
   try {

@@ -4,13 +4,13 @@ import { readFileSync } from "node:fs";
 export interface Sample {
   readonly seconds: number;
   readonly residentBytes: number;
-  /** Plants in the store: each costs its place in the index. */
+  /** Plants in the store; each takes memory in the index. */
   readonly plants: number;
 }
 
-/** Far more than a plant takes in the index, far less than a request that leaks. */
+/** Far more than a plant takes in the index, and far less than a request that leaks. */
 const BYTES_PER_PLANT = 64;
-/** What the collector may leave for later. */
+/** Garbage that may not be collected yet. */
 const SLACK_BYTES = 32 * 1024 * 1024;
 
 export function residentBytes(pid: number): number {
@@ -24,7 +24,7 @@ export interface Growth {
   readonly isLevel: boolean;
 }
 
-/** From the third quarter to the last: before, the program warms up. */
+/** Compares the third quarter with the last, because the program warms up before. */
 export function lateGrowth(samples: readonly Sample[]): Growth {
   const quarter = Math.floor(samples.length / 4);
   const third = samples.slice(2 * quarter, 3 * quarter);

@@ -1,6 +1,6 @@
 /**
- * FAKE lock: every process gets it. Stands in for `src/log/lock.ts` in the
- * program that shows what a log is worth where every lock fails.
+ * FAKE lock, which every process gets. It replaces `src/log/lock.ts` in the program that shows how
+ * safe a log is if the lock fails.
  */
 export class DirectoryLock {
   readonly lost = new Promise<Error>(() => {});

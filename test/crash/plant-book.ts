@@ -1,14 +1,13 @@
 /**
- * What a run knows of its plants: which it has sent, and which the server has
- * acknowledged.
+ * Remembers the plants of a run: which were sent, and which the server has acknowledged.
  *
- * A plant is a number, and everything about it follows from that: so millions
- * are remembered in a byte each, and a line of the log is compared to the byte.
+ * A plant is a number, from which its id, name and tag follow. So a plant takes one byte of memory,
+ * and a line of the log can be compared byte by byte.
  */
 import type { NewPlant } from "../../src/index.ts";
 import { Random } from "./random.ts";
 
-/** Larger than a double can distinguish: an id that lost its last digit would be another plant. */
+/** Ids larger than a double can distinguish: with a wrong last digit an id would be that of another plant. */
 const FIRST_ID = 9_007_199_254_740_993n;
 
 const SENT = 0;
@@ -20,7 +19,7 @@ export interface PlantBookOptions {
 }
 
 export class PlantBook {
-  /** How many plants were sent, so their numbers are those below. */
+  /** How many plants were sent; their numbers are all below this. */
   taken = 0;
   acknowledged = 0;
   #states = new Uint8Array(1024);
@@ -56,7 +55,7 @@ export class PlantBook {
     return plant < this.taken && this.#states[plant] === ACKNOWLEDGED;
   }
 
-  /** An acknowledged plant, or `undefined` where chance finds none. */
+  /** A random acknowledged plant, or `undefined` if none is found. */
   pickAcknowledged(random: Random): number | undefined {
     for (let attempt = 0; attempt < 8; attempt++) {
       const plant = random.below(this.taken);
@@ -65,7 +64,7 @@ export class PlantBook {
     return undefined;
   }
 
-  /** Acknowledged plants: the newest ones, and as many that chance picks. */
+  /** Acknowledged plants: the newest, and as many random ones. */
   sample(count: number, random: Random): number[] {
     const sample = new Set<number>();
     for (let plant = this.taken - 1; plant >= 0 && sample.size < count / 2; plant--) {
@@ -78,7 +77,7 @@ export class PlantBook {
     return [...sample];
   }
 
-  /** As the store takes it. */
+  /** The plant as the store takes it. */
   plant(plant: number): NewPlant {
     return { ...JSON.parse(this.answer(plant)), id: FIRST_ID + BigInt(plant) };
   }
@@ -93,19 +92,19 @@ export class PlantBook {
     return `{${this.#members(plant)}}`;
   }
 
-  /** A body that claims its id for another plant. */
+  /** A body with the id of this plant and another name. */
   conflict(plant: number): string {
     return `{"id":${FIRST_ID + BigInt(plant)},"name":"not plant ${plant}"}`;
   }
 
-  /** The plant whose id a line has; `undefined` where it has none of ours. */
+  /** The plant whose id a line has; `undefined` if the id is not one of ours. */
   numberOf(line: string): number | undefined {
     const id = /^\{"id":(-?[0-9]{1,19}),/.exec(line)?.[1];
     const plant = id === undefined ? -1 : Number(BigInt(id) - FIRST_ID);
     return plant >= 0 && plant < this.taken ? plant : undefined;
   }
 
-  /** What is known now, to go on from in another way. */
+  /** A copy of what is known now. */
   copy(): PlantBook {
     const copy = new PlantBook({
       hasLongNames: this.#hasLongNames,

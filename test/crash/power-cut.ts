@@ -21,7 +21,7 @@ import {
 
 const { values } = parseArgs({ options: { every: { type: "string", default: "1" } } });
 const every = Number(values.every);
-assert.ok(Number.isInteger(every) && every >= 1, "--every: expected a number from 1 on");
+assert.ok(Number.isInteger(every) && every >= 1, "--every: expected a positive integer");
 
 const log = makeLog(4096 + 3000, [300, 900, 0, 2500, 6000, 40, 700, 700, 3000, 1, 1500, 4000, 350]);
 const folder = makeQuickFolder();

@@ -1,4 +1,4 @@
-/** Processes of the program under test: each has an end, by itself or by a deadline. */
+/** Processes of the program under test; a deadline kills each that does not end by itself. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -13,7 +13,7 @@ export interface Program {
 
 export const BUILT: Program = { main: PROGRAM };
 
-/** The same program with a lock that every process gets (see no-lock). */
+/** The same program, with a lock that every process gets (see no-lock). */
 export async function buildUnlockedProgram(): Promise<Program> {
   const options = bundleOptions();
   let isReplaced = false;
@@ -30,7 +30,7 @@ export async function buildUnlockedProgram(): Promise<Program> {
       },
     ],
   });
-  if (!isReplaced) throw new Error("src has no lock.ts any more: name its file here");
+  if (!isReplaced) throw new Error("src/log/lock.ts is missing: name the file of the lock here");
   return { main: options.outfile };
 }
 
@@ -40,18 +40,18 @@ export interface Ended {
   readonly signal: NodeJS.Signals | null;
   readonly stdout: string;
   readonly stderr: string;
-  /** It did not end by itself in time. */
+  /** It did not end before its deadline. */
   readonly isLate: boolean;
 }
 
-/** What a process may be run under (strace), and with. */
+/** A program under which a process runs, such as strace, and its environment. */
 export interface Surroundings {
   readonly wrapper?: readonly string[];
   readonly nodeArgs?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
 }
 
-/** Nothing here takes longer, also not under strace on a busy machine. */
+/** Nothing takes longer than this, even under strace on a busy machine. */
 const DEADLINE_MS = 60_000;
 
 /** One run of the program. */
@@ -98,7 +98,7 @@ export class Run {
     return this.#child.pid ?? 0;
   }
 
-  /** Sends a signal to the program itself, not to what it runs under. */
+  /** Sends a signal to the program itself, not to strace. */
   kill(signal: NodeJS.Signals): void {
     if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
     if (!this.#isWrapped) {
@@ -110,7 +110,7 @@ export class Run {
     else if (signal === "SIGKILL") this.#child.kill(signal);
   }
 
-  /** What standard output showed once it matched; `undefined` when the process ended before. */
+  /** Standard output once it matches; `undefined` if the process ended before. */
   async output(pattern: RegExp): Promise<RegExpExecArray | undefined> {
     const shown = new Promise<RegExpExecArray>((resolve) => {
       const look = () => {
@@ -136,7 +136,7 @@ export class Run {
       },
     ).finally(() => {
       clearTimeout(deadline);
-      killNow(); // forgets it: there is nothing left to kill
+      killNow(); // the process has ended: this only removes the action for the exit
     });
     const { stdout, stderr } = this;
     return { status, signal, stdout, stderr, isLate: this.#isLate };
@@ -148,7 +148,7 @@ export function runProgram(program: Program, args: readonly string[]): Promise<E
   return new Run(program, args).ended;
 }
 
-/** The one child of a process; `undefined` when there is none (any more). */
+/** The only child of a process; `undefined` if it has none, or has one no longer. */
 function childOf(pid: number): number | undefined {
   try {
     const children = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim();

@@ -1,4 +1,4 @@
-/** `repair` of what a start refuses: once it was killed, the folder starts, or refuses as before. */
+/** `repair` of logs that a start refuses. After a kill a start succeeds, or refuses as before. */
 import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type FolderState, type MakeState, makeClean } from "./folder-states.ts";
@@ -10,12 +10,12 @@ import type { Scenario } from "./scenario.ts";
 import { describeEnd, Server } from "./server.ts";
 
 interface Damage {
-  /** Whether a new log is written, so that the old one has to be kept. */
+  /** Whether the repair writes a new log, so that it has to keep the old one. */
   readonly keepsOld: boolean;
   readonly make: MakeState;
 }
 
-/** A log with another line put in at this line. */
+/** A log with a line inserted before this line. */
 function inserting(at: number, makeLine: (book: PlantBook) => string, tail = ""): MakeState {
   return async (folder) => {
     const state = await makeClean(folder);
@@ -26,7 +26,7 @@ function inserting(at: number, makeLine: (book: PlantBook) => string, tail = "")
   };
 }
 
-/** A log in which this plant's line is another one, or none. */
+/** A log in which the line of this plant is replaced or removed. */
 function without(plant: number, ...instead: readonly string[]): MakeState {
   return async (folder) => {
     const { tokens, book } = await makeClean(folder);
@@ -91,7 +91,7 @@ function repairScenario(name: string, { keepsOld, make }: Damage): Scenario {
   };
 }
 
-/** Where the folder still refuses to start, nothing has changed, and another repair mends it. */
+/** If a start still refuses the folder, nothing has changed, and another repair succeeds. */
 async function repairAgain(
   program: Program,
   folder: string,
@@ -107,7 +107,7 @@ async function repairAgain(
   if (refusal.status !== 3) totals.faults.push(`a start ${describeEnd(refusal)}`);
   const found = readLogBytes(folder);
   const isSame = found === undefined ? original === undefined : original?.equals(found) === true;
-  if (!isSame) totals.faults.push("a log that is refused is not what it was");
+  if (!isSame) totals.faults.push("a log that a start refuses has changed");
   const repaired = await runProgram(program, ["repair", "--yes", "--data", folder]);
   if (repaired.status !== 0) totals.faults.push(`another repair ${describeEnd(repaired)}`);
 }

@@ -1,15 +1,15 @@
-/** What a run found, added up and as a table. */
+/** The findings of a run, added up and as a table. */
 import type { LogFindings } from "./log-check.ts";
 
 export interface Totals {
-  /** Rounds, or places at which the program was killed. */
+  /** The number of rounds, or of places at which the program was killed. */
   points: number;
   acknowledged: number;
   lost: number;
   duplicated: number;
   unparsable: number;
   failedStarts: number;
-  /** Everything that was wrong, in words. */
+  /** Descriptions of everything that was wrong. */
   readonly faults: string[];
   readonly startedAt: number;
 }
@@ -76,7 +76,7 @@ export function totalsRow(totals: Totals): (string | number)[] {
   return [points, acknowledged, lost, duplicated, unparsable, failedStarts, others, seconds];
 }
 
-/** The faults in words, the first ones of many. */
+/** Descriptions of the faults, at most the first few. */
 export function formatFaults({ faults }: Totals, most = 20): string {
   const shown = faults.slice(0, most).map((fault) => `  fault: ${fault}\n`);
   return shown.join("") + (faults.length > most ? `  and ${faults.length - most} more\n` : "");

@@ -1,10 +1,9 @@
 /**
- * Rounds of two servers on one log, past every lock: what the second layer is worth,
- * the appends and the cuts of `src/log/file.ts`.
+ * Rounds of two servers on one log, past every lock. They test the second line of defence: the
+ * appends and cuts of `src/log/file.ts`.
  *
- * A round may end with both servers failed, and with a line that no start takes
- * (a person has to look); it must not end with an acknowledged plant missing, changed
- * or doubled.
+ * A round may end with both servers failed, and with a line that every start refuses, so that a
+ * person is needed. It must not end with an acknowledged plant missing, changed or duplicated.
  */
 import {
   appendFileSync,
@@ -28,7 +27,7 @@ import type { Random } from "./random.ts";
 import { addFindings, addTotals, isClean, newTotals, type Totals } from "./report.ts";
 import { describeEnd, Server, type ServerOptions } from "./server.ts";
 
-/** The program as it is, and with a lock that everybody gets. */
+/** The program as it is, and with a lock that every process gets. */
 export interface RivalPrograms {
   readonly locked: Program;
   readonly unlocked: Program;
@@ -44,19 +43,19 @@ export interface RivalReport {
   readonly totals: Totals;
   /** Servers that noticed the other one and ended with status 1. */
   failures: number;
-  /** Rounds after which a start refused the log, so that a person has to look. */
+  /** Rounds after which a start refused the log, so that a person is needed. */
   refusals: number;
 }
 
-/** Nothing but new plants: a repeat sent to the server that does not know it would be a second record. */
+/** New plants only: the server that does not know a plant would store its repeat a second time. */
 const NEW_PLANTS = { replay: 0, conflict: 0, twin: 0 };
 const ALONE_MS_MAX = 150;
 const TOGETHER_MS_MAX = 300;
 const REPLAYS = 200;
-/** After so many rounds a new folder: the whole log is read in every one. */
+/** A new folder is used after so many rounds, because every round reads the whole log. */
 const ROUNDS_PER_FOLDER = 5;
 
-/** What one kind of round does with its servers; everything still running afterwards is killed. */
+/** What each kind of round does with its servers; those that still run afterwards are killed. */
 type Kind = (round: Round) => Promise<void>;
 
 export const RIVAL_KINDS: Readonly<Record<string, Kind>> = {
@@ -121,19 +120,19 @@ export const RIVAL_KINDS: Readonly<Record<string, Kind>> = {
   },
 };
 
-/** Kinds that hold a server up between two of its calls. */
+/** Kinds that delay a server between two of its calls. */
 export const KINDS_WITH_STRACE: readonly string[] = [
   "one create to each at the same moment",
   "two starts on a torn end, one of them slow",
 ];
 
-/** The kind whose second server refuses the log without a look at the first. */
+/** The kind whose second server refuses the log before it notices the first server. */
 const REFUSED = "a wrong checkpoint";
 
 /** In some rounds both servers fail before their first answer. */
 const ATTEMPTS_MAX = 10;
 
-/** Rounds of one kind, until something was acknowledged and one server has noticed the other. */
+/** Runs rounds of one kind, until something was acknowledged and one server has noticed the other. */
 export async function runRivals(
   programs: RivalPrograms,
   name: string,
@@ -179,22 +178,22 @@ interface Running {
   readonly port: number;
 }
 
-/** What a kind of round may do. */
+/** The actions of a kind of round. */
 interface Round {
   readonly random: Random;
   readonly locked: Program;
-  /** Starts a server; `undefined` where it refused. */
+  /** Starts a server; `undefined` if it refused. */
   start(program?: Program, folder?: string, options?: ServerOptions): Promise<Running | undefined>;
-  /** Starts a server that may write a little more to the log, and not all of a batch. */
+  /** Starts a server that has room for a little more in the log, but not for a whole batch. */
   startLimited(): Promise<Running | undefined>;
   load(running: Running | undefined, connections?: number): Promise<void>;
   /** Leaves half a record at the end of the log, as a kill does. */
   tear(): void;
-  /** Starts a server whose disk is slow between a look at the log and that change of it. */
+  /** Starts a server whose disk is slow between the last check of the log and the change that follows. */
   startSlow(change: "write" | "cut"): Promise<Running | undefined>;
-  /** Waits until some server has begun to put the end of the log aside. */
+  /** Waits until a server has begun to quarantine the end of the log. */
   quarantined(): Promise<void>;
-  /** A random time up to this. Nothing relies on it. */
+  /** Waits for a random time up to this; nothing depends on it. */
   pass(msMax: number): Promise<void>;
   /** Starts a server under load, changes the checkpoint, and starts another one. */
   startWithCheckpoint(change: (path: string, log: string) => void): Promise<void>;
@@ -226,7 +225,7 @@ class RivalLife implements Round {
     this.#options = options;
     this.#report = report;
     this.#token = token;
-    // Batches of two servers are of one length more often; or one is seen while it is written.
+    // Makes it likelier that batches of the two servers have the same length, or that one is seen half written.
     const hasEqualLines = options.random.next() < 0.5;
     this.#book = new PlantBook({ hasEqualLines, hasLongNames: !hasEqualLines });
   }
@@ -253,7 +252,7 @@ class RivalLife implements Round {
     return join(this.#folder, "plants.jsonl");
   }
 
-  /** False where the folder takes no further round. */
+  /** Returns false if the folder cannot be used for another round. */
   async round(kind: Kind): Promise<boolean> {
     const { totals } = this.#report;
     const acknowledged = this.#book.acknowledged;
@@ -286,7 +285,7 @@ class RivalLife implements Round {
     for (const clean of this.#cleanups.splice(0)) clean();
   }
 
-  /** As a supervisor would, with the lock again: what was acknowledged is answered 200. */
+  /** Starts the server again, as a supervisor would, with the real lock: repeats of acknowledged plants get 200. */
   async #startAgain(): Promise<boolean> {
     const { totals } = this.#report;
     const server = new Server(this.locked, this.#folder);
@@ -324,12 +323,12 @@ class RivalLife implements Round {
   }
 
   tear(): void {
-    // As long as the next record: the log then has the length that a slow start has seen.
+    // As long as the next record, so the log grows back to the length that the slow start has seen.
     appendFileSync(this.#log, "x".repeat(Buffer.byteLength(this.#book.line(this.#book.taken)) + 1));
   }
 
   startSlow(change: "write" | "cut"): Promise<Running | undefined> {
-    // The second sync of the folder is that of the quarantine file, before the cut.
+    // The second sync of the folder is for the quarantine file, before the cut.
     const [call, delay] =
       change === "write"
         ? ["write,pwrite64", "delay_enter=100000"]
@@ -344,7 +343,7 @@ class RivalLife implements Round {
 
   async quarantined(): Promise<void> {
     const before = this.#quarantines;
-    await until("a server puts the end aside", () => {
+    await until("a server quarantines the end of the log", () => {
       this.#quarantines = readdirSync(this.#folder).filter((name) => name.includes(".quarantine-"));
       return this.#quarantines.length > before.length;
     });
@@ -373,7 +372,7 @@ class RivalLife implements Round {
     change(path, this.#log);
     await this.load(await this.start());
     await this.pass(TOGETHER_MS_MAX);
-    rmSync(path, { force: true }); // what the test wrote there must not refuse the start that judges
+    rmSync(path, { force: true }); // the checkpoint of the test must not make the judging start refuse
   }
 
   linkedFolder(): string {

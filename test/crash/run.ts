@@ -1,6 +1,6 @@
 /**
- * `npm run crash`: the long form of what the tests of this folder do briefly.
- * Prints a table; the exit status is 1 when anything was lost, doubled or wrong.
+ * `npm run crash`: the long form of the tests in this folder. Prints a table; the exit status is 1
+ * if anything was lost, duplicated or wrong.
  *
  *   npm run crash -- --rounds 500 --seed 7        SIGKILL at random moments under load
  *   npm run crash -- --matrix --only repair       SIGKILL at every single system call
@@ -123,7 +123,7 @@ async function soak(program: Program, seconds: number): Promise<Totals> {
   return totals;
 }
 
-/** All that the tests of this folder take samples of. */
+/** Everything of which the tests in this folder run a sample. */
 async function ci(program: Program): Promise<Totals> {
   const all = newTotals();
   addTotals(all, await rounds(program, 20));

@@ -1,4 +1,4 @@
-/** Something that the program does and that a kill may end at any call. */
+/** One use of the program, which a kill may end at any call. */
 import { copyFileSync, linkSync, mkdirSync, readdirSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
 import type { Ended, Program, Surroundings } from "./program.ts";
@@ -6,9 +6,9 @@ import type { Totals } from "./report.ts";
 
 export interface Scenario {
   readonly name: string;
-  /** Makes what every run begins with, below a root that each gets a copy of. */
+  /** Makes the files that every run begins with; each run gets a copy of this root. */
   prepare(root: string): Promise<void>;
-  /** Does it once. */
+  /** Runs it once. */
   attempt(root: string, launch: Launch): Promise<Attempt>;
 }
 
@@ -25,7 +25,7 @@ export interface Attempt {
   judge(totals: Totals): Promise<void>;
 }
 
-/** Copies a tree, the sockets of dead processes too. */
+/** Copies a tree, including the sockets of dead processes. */
 export function copyTree(from: string, to: string): void {
   rmSync(to, { recursive: true, force: true });
   mkdirSync(to, { recursive: true, mode: 0o700 });

@@ -1,4 +1,4 @@
-/** Everything that the kill matrix goes through. */
+/** All scenarios of the kill matrix. */
 import { COPIES } from "./copy-scenarios.ts";
 import { REPAIRS } from "./repair-scenarios.ts";
 import type { Scenario } from "./scenario.ts";

@@ -1,7 +1,7 @@
 /** A server in a process of its own, to be killed. */
 import { type Ended, type Program, Run, type Surroundings } from "./program.ts";
 
-/** A server is given this long in all by default. */
+/** How long a server may run in all, by default. */
 const DEADLINE_MS = 60_000;
 
 export interface ServerOptions extends Surroundings {
@@ -11,7 +11,7 @@ export interface ServerOptions extends Surroundings {
 
 export class Server {
   readonly run: Run;
-  /** The port, once the server listens; `undefined` when it ended before. */
+  /** The port once the server listens; `undefined` if it ended before. */
   readonly ready: Promise<number | undefined>;
 
   constructor(program: Program, folder: string, options: ServerOptions = {}) {
@@ -38,7 +38,7 @@ export class Server {
   }
 }
 
-/** In one line, how a process ended that should have gone on. */
+/** Describes in one line the unexpected end of a process. */
 export function describeEnd({ status, signal, stderr, isLate }: Ended): string {
   const how = isLate ? "did not end in time" : `ended with ${signal ?? `status ${status}`}`;
   return `${how}: ${stderr.trim().slice(-300)}`;

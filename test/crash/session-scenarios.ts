@@ -1,4 +1,4 @@
-/** The life of a server: a start from some state, creates, and a clean stop. */
+/** Sessions of a server: a start from some state, creates, and a clean stop. */
 import { join } from "node:path";
 import { Connection } from "./connection.ts";
 import { type FolderState, type MakeState, START_STATES } from "./folder-states.ts";
@@ -50,7 +50,7 @@ async function runSession(
   };
 }
 
-/** A create, its replay and a conflict with it; then three at once. */
+/** A create, its replay and a conflict with it; then three creates at once. */
 async function converse(target: Target, tally: Tally): Promise<void> {
   const opening = Array.from({ length: 3 }, () => Connection.open(target.port));
   const connections = (await Promise.all(opening)).filter((opened) => opened !== undefined);

@@ -1,4 +1,4 @@
-/** A disk that can be filled and given room again: a tmpfs whose size is changed. */
+/** A disk that can be filled, and then gets room again: a tmpfs whose size is changed. */
 import { spawnSync } from "node:child_process";
 import { statfsSync } from "node:fs";
 import { makeTemporaryFolder, removeAtExit } from "./leftovers.ts";
@@ -8,7 +8,7 @@ const LEFT_KIB = 256;
 
 export class SmallDisk {
   readonly folder: string;
-  /** Where mounting is not permitted, this is an ordinary folder that never fills. */
+  /** If mounting is not permitted, this is an ordinary folder that never fills. */
   readonly canFill: boolean;
   readonly remove: () => void;
 
@@ -17,13 +17,13 @@ export class SmallDisk {
     this.folder = path;
     this.canFill = mount(["-t", "tmpfs", "-o", `size=${ROOM},mode=700`, "tmpfs", path]);
     this.remove = removeAtExit(() => {
-      // Lazily: at an exit a server may not be quite gone yet.
+      // Lazily, because at an exit a server may still be running.
       if (this.canFill) spawnSync("umount", ["--lazy", path]);
       remove();
     });
   }
 
-  /** Leaves room for a moment's records only. */
+  /** Leaves room for the records of a moment only. */
   fill(): void {
     const { blocks, bfree, bsize } = statfsSync(this.folder);
     const usedKib = Math.ceil(((blocks - bfree) * bsize) / 1024);

@@ -1,7 +1,6 @@
 /**
- * A server under full load for minutes, with kills, full disks and tokens that
- * come and go. The last two fifths of the time belong to one process, whose
- * memory has to stay level.
+ * A server under full load for minutes, with kills, full disks and changes of tokens. One process
+ * runs for the last two fifths of the time, and its memory has to stay level.
  */
 import { join } from "node:path";
 import { createToken, revokeToken } from "../../src/index.ts";
@@ -23,11 +22,11 @@ export interface SoakOptions {
   readonly print: (line: string) => void;
 }
 
-/** Full load, most of which the log does not grow by. */
+/** Full load, mostly of requests that do not make the log grow. */
 const MIX: Mix = { replay: 0.6, conflict: 0.05, twin: 0.05 };
 const KILLS_UNTIL = 0.6;
 const FULL_SECONDS = 4;
-/** A change of a token has to be in force by then. */
+/** A change of a token has to be in force within this time. */
 const TOKEN_DEADLINE_MS = 5000;
 const HEAL_DEADLINE_MS = 20_000;
 const REPLAYS = 2000;
@@ -54,7 +53,7 @@ class Soak {
   readonly #target = { port: 0, token: "", book: new PlantBook({ hasLongNames: false }) };
   #server: Server | undefined;
   #load: Load | undefined;
-  /** Of the process that runs now. */
+  /** The samples of the current process. */
   #samples: Sample[] = [];
   #tokens = 0;
   #refused = 0;
@@ -75,7 +74,7 @@ class Soak {
     const meter = setInterval(() => this.#measure(), 1000);
     try {
       while (this.#elapsed() < seconds * KILLS_UNTIL) await this.#step(true);
-      await this.#restart(); // the process whose memory counts
+      await this.#restart(); // the process whose memory is judged
       while (this.#elapsed() < seconds) await this.#step(false);
       await this.#finish();
     } finally {
@@ -85,7 +84,7 @@ class Soak {
     }
   }
 
-  /** One thing that happens to a server, after some seconds of nothing but load. */
+  /** One event in the life of a server, after some seconds of load only. */
   async #step(kills: boolean): Promise<void> {
     await passed(1000 + this.#random.below(4000));
     const event = this.#random.pick(["token", "token", "full", kills ? "kill" : "full"]);
@@ -130,7 +129,7 @@ class Soak {
     this.#print("killed and started again");
   }
 
-  /** The disk is full for a while: 503, and it heals by itself, also over a kill. */
+  /** Fills the disk for a while: requests get 503, and the server recovers by itself, also after a kill. */
   async #fillDisk(kills: boolean): Promise<void> {
     const refused = this.#load?.tally.refused ?? 0;
     this.#disk.fill();
@@ -148,7 +147,7 @@ class Soak {
     this.#print(kills ? "disk full, killed meanwhile, healed" : "disk full, healed");
   }
 
-  /** A new token is accepted, and the one before it refused once it is revoked. */
+  /** Checks that a new token is accepted, and that the old one is refused once it is revoked. */
   async #changeToken(): Promise<void> {
     const before = this.#target.token;
     const token = await createToken(this.#folder, { name: `token-${++this.#tokens}` });
@@ -242,7 +241,7 @@ function safeResident(pid: number): number {
   }
 }
 
-/** Time under load. */
+/** Lets the load run for a time. */
 function passed(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }

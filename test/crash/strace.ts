@@ -1,6 +1,6 @@
 /**
- * strace as the hand that kills: lists the system calls that a program makes on
- * a folder, and ends it at the entry of the one that is asked for.
+ * Uses strace to list the system calls that a program makes on a folder, and to kill it at the entry
+ * of one of them.
  */
 import { spawnSync } from "node:child_process";
 import type { Surroundings } from "./program.ts";
@@ -9,7 +9,7 @@ export function hasStrace(): boolean {
   return spawnSync("strace", ["-V"]).error === undefined;
 }
 
-/** Every call by which the files of a folder are changed, made durable or first touched. */
+/** The calls that change the files of a folder, make them durable, or open them. */
 export const CHANGING_CALLS: readonly string[] = [
   ...["open", "openat", "creat", "write", "writev", "pwrite64", "pwritev"],
   ...["fsync", "fdatasync", "sync_file_range", "truncate", "ftruncate", "fallocate"],
@@ -17,18 +17,18 @@ export const CHANGING_CALLS: readonly string[] = [
   ...["mkdir", "mkdirat", "rmdir", "bind", "chmod", "fchmod", "fchmodat", "chown", "fchown"],
 ];
 
-/** The moments between those. */
+/** Calls between those. */
 export const OTHER_CALLS: readonly string[] = ["statx", "pread64", "getdents64", "close"];
 
-/** A kind of call on one path, and how often it is made by the thread that makes it most often. */
+/** A kind of call on one path, and how often the thread that makes it most makes it. */
 export interface Place {
   readonly call: string;
-  /** Below the root; `undefined` for calls that strace cannot tell by path. */
+  /** Relative to the root; `undefined` for calls that strace cannot select by path. */
   readonly path: string | undefined;
   readonly count: number;
 }
 
-/** strace takes whole paths, so random names would differ from run to run. */
+/** strace selects calls by their exact path, so random names must be the same in every run. */
 const STEADY_NAMES = `import crypto from "node:crypto";
 import { syncBuiltinESMExports } from "node:module";
 const real = crypto.randomBytes;
@@ -37,7 +37,7 @@ syncBuiltinESMExports();`;
 
 const STEADY: Omit<Surroundings, "wrapper"> = {
   nodeArgs: ["--import", `data:text/javascript,${encodeURIComponent(STEADY_NAMES)}`],
-  // strace counts calls by thread, and sees none that go through a ring.
+  // strace counts calls by thread, and does not see those through io_uring.
   env: { UV_THREADPOOL_SIZE: "1", UV_USE_IO_URING: "0" },
 };
 
@@ -47,7 +47,7 @@ export function recording(trace: string, calls: readonly string[]): Surroundings
   return { ...STEADY, wrapper: ["strace", "-f", "-qq", "-y", "-o", trace, "-e", filter] };
 }
 
-/** Kills at the entry of the call that a thread makes for the nth time at that place. */
+/** Kills at the entry of a thread's nth call at this place. */
 export function killing(
   trace: string,
   root: string,
@@ -60,14 +60,14 @@ export function killing(
   return { ...STEADY, wrapper: ["strace", "-f", "-qq", "-o", trace, ...only, ...filter] };
 }
 
-/** The places of a trace that lie below the root. */
+/** The places of a trace that are below the root. */
 export function readPlaces(trace: string, root: string): Place[] {
   const counts = new Map<string, Map<string, number>>();
   for (const line of trace.split("\n")) {
     const [, thread = "", call, args = ""] = /^([0-9]+) +([a-z0-9_]+)\((.*)/.exec(line) ?? [];
     const at = args.indexOf(root);
     if (call === undefined || at < 0) continue;
-    // "bind" has its path in an address, where strace does not look for it.
+    // "bind" has its path in an address, which strace does not compare.
     const path = call === "bind" ? "" : /^[^">, ]*/.exec(args.slice(at + root.length))?.[0];
     const key = `${call} ${path}`;
     const threads = counts.get(key) ?? new Map<string, number>();

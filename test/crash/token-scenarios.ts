@@ -57,7 +57,7 @@ function tokenScenario(name: string, make: MakeState): Scenario {
         judge: async (totals) => {
           const later = await runProgram(program, ["token", "create", "later", "--data", folder]);
           const [latest = ""] = later.stdout.split("\n");
-          if (later.status !== 0) totals.faults.push(`a later one ${describeEnd(later)}`);
+          if (later.status !== 0) totals.faults.push(`a later token create ${describeEnd(later)}`);
           const known = { ...before, book: before.book.copy(), tokens: [...tokens, latest] };
           await judgeFolder(program, folder, known, totals);
         },

@@ -8,10 +8,11 @@ import * as fileNames from "../../src/core/file-names.ts";
 import { FAILURES } from "../../src/http/reply.ts";
 import { startAdmin } from "../support/admin.ts";
 import { runCli } from "../support/cli.ts";
-import { PAGES, type Row, readPage, rowsOf, wordsIn } from "../support/docs.ts";
+import { PAGES, type Row, readPage, rowsOf, tablesOf, wordsIn } from "../support/docs.ts";
 import { ROOT } from "../support/package.ts";
 
 const API = "docs/api.md";
+const FILES = "docs/data-directory.md";
 const COMMAND_LINE = "docs/command-line.md";
 const OPERATING = "docs/operating.md";
 const EMBEDDING = "docs/embedding.md";
@@ -33,11 +34,6 @@ test("the table of errors has every number, with its status and code", () => {
   const known = Object.entries(FAILURES).map(([code, { status, error }]) => [error, status, code]);
   const inOrder = known.sort(([a], [b]) => Number(a) - Number(b));
   assert.deepEqual(documented, inOrder);
-});
-
-test("no other page has a table of error numbers", () => {
-  const tables = PAGES.filter((page) => page !== API && rowsOf(page, "error").length > 0);
-  assert.deepEqual(tables, []);
 });
 
 test("the table of codes that never reach a client has each of them", () => {
@@ -97,10 +93,6 @@ test("every option of every command is in one table, once", () => {
   );
   const documented = [...LIMITS, ...OPTIONS.map(({ option = "" }) => flagOf(option))];
   assert.deepEqual(documented.sort(), [...new Set(flags)].sort());
-  const elsewhere = PAGES.filter(
-    (page) => page !== COMMAND_LINE && rowsOf(page, "option").length > 0,
-  );
-  assert.deepEqual(elsewhere, []);
 });
 
 function flagOf(cell: string): string {
@@ -162,22 +154,29 @@ test("the table of states has every state of the server", () => {
   assert.deepEqual(wordsOf(rowsOf(OPERATING, "state"), "state"), [...STATES].sort());
 });
 
-test("every path of the admin listener that is documented is there", async (t) => {
+test("the table of paths has every path of the admin listener, and no other", async (t) => {
+  const documented = wordsOf(rowsOf(OPERATING, "path"), "path");
+  const paths = readSource("admin/answers.ts").matchAll(/^ +"(\/[a-z.]*)": /gm);
+  assert.deepEqual(documented, Array.from(paths, ([, path]) => path).sort());
   const admin = await startAdmin(t);
-  for (const path of wordsOf(rowsOf(OPERATING, "path"), "path")) {
-    assert.notEqual((await admin.get(path)).status, 404, path);
-  }
-  assert.equal((await admin.get("/elsewhere")).status, 404);
+  for (const path of documented) assert.notEqual((await admin.get(path)).status, 404, path);
 });
 
-test("the table of files has every name that the code knows", () => {
-  const documented = wordsOf(rowsOf("docs/data-directory.md", "file"), "file");
-  for (const name of Object.values(fileNames)) {
-    assert.ok(
-      documented.some((word) => word.startsWith(name)),
-      name,
+test("the table of files has every name that the code makes, and no other", () => {
+  const suffixes = ["log", "store"].flatMap((room) => {
+    const text = readdirSync(path.join(ROOT, "src", room))
+      .map((name) => readSource(`${room}/${name}`))
+      .join("\n");
+    return Array.from(
+      text.matchAll(/\$\{[\w.]*[Pp]ath(?:\(\w+\))?\}(\.[a-z-]+)/g),
+      ([, suffix = ""]) => suffix,
     );
-  }
+  });
+  const names = [...Object.values(fileNames), ...new Set(suffixes)];
+  const documented = wordsOf(rowsOf(FILES, "file"), "file").map((word) => {
+    return word.replace(/[.-]N$/, "").replace(/^(?:plants\.jsonl(?=\.)|…)/, "");
+  });
+  assert.deepEqual(documented.sort(), names.map((name) => name.replace(/-$/, "")).sort());
 });
 
 /** The names that src/index.ts exports. */
@@ -232,4 +231,38 @@ test("every file that the architecture names in its text exists", () => {
   });
   assert.deepEqual(missing, []);
   assert.ok(named.length > 10, "they are found");
+});
+
+/** The page of each table, by the name of its first column. */
+const TABLES: Readonly<Record<string, string>> = {
+  error: API,
+  ...{ command: COMMAND_LINE, option: COMMAND_LINE, limit: COMMAND_LINE },
+  ...{ event: OPERATING, state: OPERATING, metric: OPERATING, "process metric": OPERATING },
+  ...{ path: OPERATING, status: OPERATING, file: FILES },
+  ...{ code: EMBEDDING, export: EMBEDDING, channel: EMBEDDING },
+  ...Object.fromEntries(ROOMS.map((room) => [room, ARCHITECTURE])),
+};
+
+for (const [column, page] of Object.entries(TABLES)) {
+  test(`the table whose first column is "${column}" is on one page`, () => {
+    const pages = PAGES.filter((each) => rowsOf(each, column).length > 0);
+    assert.deepEqual(pages, [page]);
+  });
+}
+
+test("no other table has a row for an error number, an option, a metric, a channel or an export", () => {
+  const exported = exportedNames();
+  const others = PAGES.flatMap((page) =>
+    tablesOf(page).flatMap(({ columns: [column = ""], rows }) => {
+      return column in TABLES ? [] : rows.map(([cell = ""]) => `${page}: ${cell}`);
+    }),
+  );
+  const twice = others.filter((row) => {
+    const names = wordsIn(row);
+    const isNamed = /^(?:--[a-z-]+|plant_store_\w+|plant-store:\w+)$/;
+    return (
+      /: `?\d{5}\b/.test(row) || names.some((name) => isNamed.test(name) || exported.includes(name))
+    );
+  });
+  assert.deepEqual(twice, []);
 });
