@@ -1,8 +1,7 @@
 /**
- * The data directory that version 1.0.0 wrote, hand edits and all: every later
- * version opens it in place, finds the same plants and tokens, and changes none
- * of its bytes. The fixture is never written again; a later form of the files
- * gets a folder beside it.
+ * A data directory that version 1.0.0 wrote, with edits by hand. Every later version opens it in place,
+ * finds the same plants and tokens, and changes none of its bytes. The fixture is never written again;
+ * a later form of the files gets a folder beside it.
  */
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
@@ -27,7 +26,7 @@ import { collectWarnings } from "./support/watch.ts";
 const GOLDEN = fileURLToPath(new URL("fixtures/golden-1.0.0/", import.meta.url));
 const FILES = ["plants.jsonl", "plants.jsonl.checkpoint", "tokens.jsonl"];
 
-/** A fixture that is made anew proves nothing of the version it is named after. */
+/** A fixture that was made again would prove nothing about the version in its name. */
 const SHA256: Readonly<Record<string, string>> = {
   "expected.json": "542fe98329a6a4a91bc80cd3eda9542e2d2d078d70d605e9125cc532ccabc79d",
   "plants.jsonl": "fc722b7b4b11f3f03bb45793e00f60b76533acb0cf59904a002e824bd2b75120",
@@ -35,7 +34,7 @@ const SHA256: Readonly<Record<string, string>> = {
   "tokens.jsonl": "173739d855b4cfac1db2e9d3f85d028466a9857edc8eb030f1916d94194c2133",
 };
 
-/** What was created and edited in, with ids as text because numbers of JSON lose digits. */
+/** The plants in the log, with ids as text because JSON numbers lose digits. */
 const expected: {
   readonly plants: readonly { readonly id: string; readonly name: string; readonly tag?: string }[];
   readonly tokens: readonly ({ readonly token: string } & Partial<VerifiedToken>)[];
@@ -121,7 +120,7 @@ test("the tokens of version 1.0.0 are live or dead as they were", async (t) => {
   assert.deepEqual(read(folder, "tokens.jsonl"), read(GOLDEN, "tokens.jsonl"));
 });
 
-test("the directory of version 1.0.0 verifies, checksum and all, and can be backed up", async (t) => {
+test("the directory of version 1.0.0 is sound, its checksum matches, and it can be backed up", async (t) => {
   const folder = copyGolden(t);
   const report = await verifyLog(folder);
   assert.ok(isSound(report));

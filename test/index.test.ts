@@ -22,7 +22,7 @@ import { collect, readLog } from "./support/stores.ts";
 import { collectWarnings } from "./support/watch.ts";
 
 test("the library exports these names and no others", () => {
-  // A name that is added here is a promise; one that is taken away breaks programs.
+  // Every name here is a promise: removing one breaks programs.
   assert.deepEqual(Object.keys(library).sort(), [
     "AdminServer",
     "NUMBER_OPTIONS",
@@ -70,12 +70,12 @@ test("importing the library changes nothing in a process and keeps none alive", 
     const changed = before.filter(([name, text]) => JSON.stringify(after[name]) !== text);
     process.stdout.write(JSON.stringify({ changed: changed.map(([name]) => name), timers }));`;
   const index = import.meta.resolve("../src/index.ts");
-  // By itself: nothing keeps it alive.
+  // It ends by itself, because nothing keeps it alive.
   const { status, stdout, stderr } = await runModule(program, [index]);
 
   assert.equal(stderr, "");
   assert.equal(status, 0);
-  // As JSON, so nothing else was printed either.
+  // It parses as JSON, so nothing else was printed.
   assert.deepEqual(JSON.parse(stdout), { changed: [], timers: [] });
 });
 
@@ -130,7 +130,7 @@ test("two listeners mounted in one server each have their own store, tokens and 
     (req.url?.startsWith("/front/") ? listeners.front : listeners.back)(req, res),
   );
 
-  // The same id with two contents: no conflict, for they are two stores.
+  // The same id with two contents is no conflict, because there are two stores.
   assert.equal((await post(`${url}/front/plants`, front.token, '{"id":1,"name":"f"}')).status, 200);
   assert.equal((await post(`${url}/back/plants`, back.token, '{"id":1,"name":"b"}')).status, 200);
   assert.deepEqual(await collect(front.store.list()), [{ id: 1n, name: "f" }]);
@@ -176,7 +176,7 @@ function judge(token: string): VerifiedToken | undefined {
   return { yes: MEMBER, look: GUEST }[token];
 }
 
-/** Resolves later, as a promise does, and is none. */
+/** A thenable that resolves later and is not a promise. */
 class Foreign<T> implements PromiseLike<T> {
   readonly #value: T;
 
@@ -184,7 +184,7 @@ class Foreign<T> implements PromiseLike<T> {
     this.#value = value;
   }
 
-  // biome-ignore lint/suspicious/noThenProperty: a thenable is what is tested
+  // biome-ignore lint/suspicious/noThenProperty: the test needs a thenable
   then: PromiseLike<T>["then"] = (onResolved, onRejected) =>
     new Promise<T>((resolve) => setImmediate(resolve, this.#value)).then(onResolved, onRejected);
 }
@@ -243,7 +243,7 @@ for (const [says, tokens, name] of FAULTS) {
     assert.equal(warnings.length, 1);
     assert.ok(String(warnings[0]?.cause).includes("/secret/path"));
     assert.equal(plants.plants.size, 0);
-    assert.equal((await post(url, "x", JSON.stringify({ id: 1, name }))).status, 500); // goes on
+    assert.equal((await post(url, "x", JSON.stringify({ id: 1, name }))).status, 500); // the service continues
   });
 }
 
@@ -267,7 +267,7 @@ for (const [says, read] of READERS) {
     const { url } = await serve(t, (req, res) => read(req, () => listener(req, res)));
     const answer = await post(`${url}/plants`, "x", '{"id":1,"name":"a"}');
     assert.equal(errorNumber(answer), 50001);
-    assert.match(answer.text, /before any body parser/); // for the developer who tries it first
+    assert.match(answer.text, /before any body parser/); // for the developer who mounts it
     assert.equal(warnings.length, 1);
     assert.match(String(warnings[0]?.cause), /before any body parser/);
   });

@@ -1,4 +1,4 @@
-/** The main job on real input: every name of the list, one by one, over HTTP, to the disk and back. */
+/** Real input: stores every name of a list over HTTP, one by one, and reads all of them back. */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import http from "node:http";
@@ -8,7 +8,7 @@ import { runCli, startServer } from "./support/cli.ts";
 import { makeFolder } from "./support/folders.ts";
 import { readLog } from "./support/stores.ts";
 
-/** The answer of each plant, without its braces; a line without a tag has nothing after its tab. */
+/** The answer for each plant, without its braces; a line without a tag ends after its tab. */
 const MEMBERS = readFileSync(new URL("fixtures/plant-names.tsv", import.meta.url), "utf8")
   .trimEnd()
   .split("\n")
@@ -17,7 +17,7 @@ const MEMBERS = readFileSync(new URL("fixtures/plant-names.tsv", import.meta.url
     return JSON.stringify(tag === "" ? { name } : { name, tag }).slice(1, -1);
   });
 
-/** One connection for all, and `node:http` because `fetch` would take most of the time. */
+/** Uses one connection and `node:http`, because `fetch` would take most of the time. */
 const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
 
 function post(url: string, token: string, body: string): Promise<{ status: number; text: string }> {

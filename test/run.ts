@@ -7,8 +7,8 @@
  *   npm run test:package                    what needs npm packages: `*.installed.test.ts`
  *   node --import tsx test/run.ts FILE ...  these files
  *
- * A name says how a file is run. `*.slow.test.ts` is no part of the quick run.
- * `*.installed.test.ts` needs `npm run install:checks`, so it is no part of `npm test`.
+ * The name of a file says when it runs. `*.slow.test.ts` is not part of the quick run.
+ * `*.installed.test.ts` needs `npm run install:checks`, so it is not part of `npm test`.
  */
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
@@ -19,11 +19,11 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
 
 const TEST = fileURLToPath(new URL("./", import.meta.url));
-/** Their quick files share processes: the loader and the sources take half a second in each. */
+/** Folders whose quick files share processes, because the loader and the sources take half a second in each. */
 const QUICK_ROOMS = ["core", "log", "store", "auth", "http"];
-/** Tests wait for timers and for the disk, so more of them than processors go at once. */
+/** Tests wait for timers and the disk, so more of them run at once than there are processors. */
 const PROCESSES = availableParallelism() + 1;
-/** A few for each, so that all are busy until the end. */
+/** A few groups for each, so that all are busy until the end. */
 const QUICK_PROCESSES = 2 * PROCESSES;
 
 const { values, positionals } = parseArgs({
@@ -41,7 +41,7 @@ const isQuick = (file: string) =>
   QUICK_ROOMS.some((room) => file.startsWith(`${room}/`)) && !file.endsWith(".slow.test.ts");
 const isInstalled = (file: string) => file.endsWith(".installed.test.ts");
 
-/** What is run: files, and between them those that import a few of them. */
+/** The files to run; some of them are made here, and import a few test files. */
 function chooseFiles(folder: string): string[] {
   if (positionals.length > 0) return positionals.map((file) => resolve(file));
   const all = findTests();

@@ -1,9 +1,9 @@
 /**
  * The commands of the documentation, typed into a shell as they are written.
  *
- * A `console` block is a session: what is printed must be what it shows. A `sh` block has to succeed. Programs
- * that work on other machines, or install and build, are replaced by small ones that check their words and do
- * the part that is visible here; absolute paths lead into the folder of the test.
+ * A `console` block is a session, whose output must be as shown. A `sh` block has to succeed. Programs that
+ * work on other machines, or install and build, are replaced by small ones that check their arguments and do
+ * the part that is visible here. Absolute paths lead into the folder of the test.
  */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -41,7 +41,7 @@ interface Step {
   readonly output: string;
 }
 
-/** What is typed, with the lines on which it continues, and what is printed. */
+/** The commands of a session, with their continuation lines, and the output of each. */
 function stepsOf({ code }: Block): Step[] {
   return code
     .split(/^\$ /m)
@@ -52,7 +52,7 @@ function stepsOf({ code }: Block): Step[] {
     });
 }
 
-/** The sessions that share a folder and a shell: those of a page with a server, else each its own. */
+/** Sessions that share a folder and a shell: all of a page with a server, or else each for itself. */
 const SESSIONS = PAGES.flatMap((page) => {
   const sessions = blocksOf(page).filter(({ language }) => language === "console");
   return WITH_SERVER.includes(page) ? [sessions] : sessions.map((session) => [session]);
@@ -76,9 +76,9 @@ for (const session of SESSIONS) {
     let expected = "";
     for (const { command, output } of steps) {
       shell.type(adapt(command));
-      // An answer ends without a line feed, which nobody could read there.
+      // An answer has no line feed at its end, but the page needs one.
       expected += adapt(output).replaceAll("\n", "");
-      // What goes on in the background may have come besides.
+      // Output of background jobs may have been added.
       const isThere = () => shell.output().replaceAll("\n", "").startsWith(expected);
       await until(`after "${command}" there is ${expected}`, isThere);
     }
@@ -94,13 +94,13 @@ async function serve(t: TestContext, folder: string) {
   return { port, token: stdout.trim() };
 }
 
-/** Takes what comes on descriptor 3, so that no program finds it on its standard input. */
+/** Reads commands from descriptor 3, so that no program finds them on its standard input. */
 const SHELL = `set -m
 trap 'kill -9 $(jobs -p)' EXIT
 trap exit TERM
 while IFS= read -r -d "" step <&3; do eval "$step"; done`;
 
-/** A shell that has jobs; the end of the test ends it and them. */
+/** Starts a shell with job control; it and its jobs end with the test. */
 function startShell(t: TestContext, folder: string, variables: Record<string, string>) {
   const env = { ...process.env, ...variables, PATH: makePath(folder) };
   const stdio = ["ignore", "pipe", "ignore", "pipe"] as const;
@@ -118,9 +118,9 @@ function startShell(t: TestContext, folder: string, variables: Record<string, st
   return { type: (command: string) => steps.write(`${command}\0`), output: () => output };
 }
 
-/** Programs in place of those that reach beyond the folder, by name. */
+/** Scripts that replace the programs which reach beyond the folder, by name. */
 const REPLACED: Readonly<Record<string, string>> = {
-  // What it is asked to run must be a script of the package.
+  // Succeeds only for a script of the package.
   npm: `case $1 in
 ci) exit 0;;
 start|test) script=$1;;
@@ -140,7 +140,7 @@ logs) exit 0;;
 esac`,
 };
 
-/** The value of PATH on which the program has its name. */
+/** A value of PATH with `plant-store` and the replaced programs. */
 function makePath(folder: string): string {
   const bin = path.join(folder, "bin");
   mkdirSync(bin);
@@ -161,7 +161,7 @@ const FOLDERS = [
   "/home/nonroot",
 ];
 
-/** What the commands expect to be there: two stores, a backup, and a program that was built. */
+/** A machine as the commands expect it: two stores, a backup, and a built program. */
 const machine = mkdtempSync(path.join(tmpdir(), "plant-store-machine-"));
 before(() => furnish(machine));
 after(() => rmSync(machine, { recursive: true }));

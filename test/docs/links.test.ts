@@ -45,9 +45,9 @@ test("every link of a page in the package leads to a file in the package", async
   assert.deepEqual(broken, []);
 });
 
-/** About a screen. */
+/** About one screen. */
 const LINES_MAX = 60;
-/** The first has a table of pages, the other is read from its top. */
+/** README.md has a table of pages instead, and CHANGELOG.md is read from its top. */
 const WITHOUT_CONTENTS = ["README.md", "CHANGELOG.md"];
 
 for (const page of PAGES.filter((each) => !WITHOUT_CONTENTS.includes(each))) {

@@ -1,4 +1,4 @@
-/** The examples in TypeScript, compiled as strictly as the library itself. */
+/** The TypeScript examples of the documentation, compiled as strictly as the library itself. */
 import assert from "node:assert/strict";
 import { existsSync, writeFileSync } from "node:fs";
 import path from "node:path";
@@ -8,7 +8,7 @@ import { makeFolder } from "../support/folders.ts";
 import { ROOT } from "../support/package.ts";
 import { runToEnd } from "../support/run.ts";
 
-/** An example without imports goes on from the one before it. */
+/** An example without imports continues the one before it. */
 function programsOf(page: string): [place: string, code: string][] {
   const programs: [place: string, code: string][] = [];
   for (const { place, language, code } of blocksOf(page)) {

@@ -1,4 +1,4 @@
-/** TypeScript programs that use the library, compiled as their authors might have it. */
+/** TypeScript programs that use the library, compiled with settings that their authors may have. */
 import assert from "node:assert/strict";
 import { cpSync, existsSync, writeFileSync } from "node:fs";
 import path from "node:path";

@@ -23,7 +23,7 @@ function programOf(section: string): string {
 
 const SERVER = programOf("A server in three lines");
 
-/** Starts a program in TypeScript; it listens on a free port, whatever it asks for. */
+/** Starts a TypeScript program, which gets a free port, no matter which one it asks for. */
 async function start(t: TestContext, garden: Garden, program: string) {
   const { code } = transformSync(program, { loader: "ts", format: "esm", target: "node20" });
   writeFileSync(path.join(garden.folder, "program.mjs"), code);
@@ -56,7 +56,7 @@ for (const [section, prefix, packages] of SERVERS) {
   });
 }
 
-test("the documented token check is asked, and no other", async (t) => {
+test("the documented token check is used, and no other", async (t) => {
   const garden = await settleGarden(t);
   const program = `process.env.TOKEN = "mine";\n${programOf("Your own store or token check")}`;
   const { url } = await start(t, garden, program);

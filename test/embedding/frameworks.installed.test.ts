@@ -14,7 +14,7 @@ import { HANG_MS } from "../support/watch.ts";
 import { type Garden, settleGarden, startProgram } from "./program.ts";
 
 const FRAMEWORKS = ["express", "fastify"];
-/** What tests of programs send requests with, and middleware that wraps responses. */
+/** Tools with which programs are tested, and middleware that wraps responses. */
 const TOOLS = ["compression", "light-my-request", "node-mocks-http", "supertest"];
 const BIG_ID = "9007199254740993";
 
@@ -94,7 +94,7 @@ describe("mounted", { skip: whyNotInstalled("test/embedding") }, () => {
         const answer = await postPlant(url, garden.token, `{"id":${id},"name":"a"}`);
         assert.match(assertError(answer, 50001), /before any body parser/);
       }
-      // The token is asked for first, as everywhere.
+      // The token is checked first, as always.
       assertError(await postPlant(url, "wrong", '{"id":1,"name":"a"}'), 40102);
       assert.equal(readPlants(garden), "");
       const { status, stderr } = await program.stop();

@@ -27,7 +27,7 @@ export interface Garden {
   readonly token: string;
 }
 
-/** The same with a data directory in it. */
+/** The same, with a data directory in it. */
 export async function settleGarden(
   t: TestContext,
   frameworks: readonly string[] = [],
@@ -40,14 +40,14 @@ export async function settleGarden(
 
 export interface RunningProgram {
   readonly url: string;
-  /** What it printed so far. */
+  /** Its output so far. */
   stdout(): string;
   stderr(): string;
   /** Sends SIGTERM and waits until it ends by itself. */
   stop(): Promise<Finished>;
 }
 
-/** Starts a program that prints where it listens. The end of the test kills it. */
+/** Starts a program that prints where it listens; it is killed when the test ends. */
 export async function startProgram(
   t: TestContext,
   { folder, data }: Garden,

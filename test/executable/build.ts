@@ -4,11 +4,10 @@
  *   npm run build:executable
  *   npm run build:executable -- --node /path/to/another/node --output FILE
  *
- * The command line is bundled into one script, and Node puts the script into a
- * copy of itself (single executable application): in one step where it can
- * (`--build-sea`, Node 25.5), else as a blob that postject injects. The copy is
- * stripped of its symbols first, where there is `strip`: it is some 15 %
- * smaller then and runs the same. For Linux, and for the processor it is built on.
+ * The command line is bundled into one script, and Node puts the script into a copy of itself (single
+ * executable application): in one step if it can (`--build-sea`, Node 25.5), or else as a blob that
+ * postject injects. If `strip` is installed, the symbols of the copy are removed first, which makes it
+ * about 15 % smaller. For Linux, and for the processor it is built on.
  */
 import { execFileSync, spawnSync } from "node:child_process";
 import fs from "node:fs";
@@ -23,7 +22,7 @@ const ROOT = path.join(HERE, "../..");
 
 const POSTJECT = path.join(HERE, "node_modules/postject/dist/cli.js");
 
-/** Where Node looks for the blob, and the mark that says it is there (its documentation names both). */
+/** Where Node looks for the blob, and the mark that it is there; both are documented by Node. */
 const RESOURCE = "NODE_SEA_BLOB";
 const FUSE = "NODE_SEA_FUSE_fce680ab2cc467b6e072b8b5df1996b2";
 
@@ -33,7 +32,7 @@ export interface BuildOptions {
   readonly output: string;
 }
 
-/** @throws when a tool fails; its own words are on standard error then. */
+/** @throws if a tool fails; its own message is then on standard error. */
 export async function buildExecutable({ node, output }: BuildOptions): Promise<void> {
   const folder = fs.mkdtempSync(path.join(tmpdir(), "plant-store-executable-"));
   try {
@@ -46,7 +45,7 @@ export async function buildExecutable({ node, output }: BuildOptions): Promise<v
     fs.mkdirSync(path.dirname(output), { recursive: true });
     fs.rmSync(output, { force: true });
     const config = path.join(folder, "sea.json");
-    // No code cache: it gains no measurable time, and Node warns of it under other flags of V8.
+    // No code cache: it saves no measurable time, and Node warns about it if V8 has other flags.
     const settings = { main: script, disableExperimentalSEAWarning: true };
     if (canInjectItself(node)) {
       fs.writeFileSync(config, JSON.stringify({ ...settings, executable: stripped, output }));
@@ -64,7 +63,7 @@ export async function buildExecutable({ node, output }: BuildOptions): Promise<v
   }
 }
 
-/** One script of everything the command line imports; CommonJS, which every supported Node takes. */
+/** One script with everything that the command line imports; CommonJS, which every supported Node accepts. */
 async function bundle(output: string): Promise<void> {
   await build({
     entryPoints: [path.join(ROOT, "src/cli/main.ts")],
@@ -80,7 +79,7 @@ async function bundle(output: string): Promise<void> {
 function strip(file: string): void {
   const { error, status } = spawnSync("strip", [file], { stdio: ["ignore", "ignore", "inherit"] });
   if (error !== undefined)
-    process.stderr.write("there is no strip: the executable keeps symbols\n");
+    process.stderr.write("strip is not installed: the executable keeps its symbols\n");
   else if (status !== 0) throw new Error(`strip ended with ${status}`);
 }
 
@@ -89,9 +88,9 @@ function canInjectItself(node: string): boolean {
 }
 
 /**
- * Installs what the Node cannot do itself, where it is not there.
+ * Installs postject if this Node needs it and it is missing.
  *
- * @throws when there is no registry to install it from.
+ * @throws if it cannot be installed.
  */
 export function installTools(node: string): void {
   if (canInjectItself(node) || fs.existsSync(POSTJECT)) return;
@@ -102,7 +101,7 @@ function inject(executable: string, blob: string): void {
   run(process.execPath, POSTJECT, executable, RESOURCE, blob, "--sentinel-fuse", FUSE);
 }
 
-/** Runs a tool; what it says of its progress is shown only when it fails. */
+/** Runs a tool; its output is shown only if it fails. */
 function run(program: string, ...args: readonly string[]): void {
   const { status, error, stdout, stderr } = spawnSync(program, args, { encoding: "utf8" });
   if (status === 0) return;

@@ -1,4 +1,4 @@
-/** The executable where nothing else is: an empty root with the libraries that it names, and no Node. */
+/** The executable alone: in an empty root with the libraries that it names, and without Node. */
 import assert from "node:assert/strict";
 import { type ChildProcess, execFileSync, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
@@ -24,7 +24,7 @@ const TIMEOUT = { timeout: 120_000 };
 /** A user without a name or a home, as services have. */
 const USER = 65_532;
 
-/** Why it cannot be built or tried here, if so. */
+/** Why it cannot be built or run here; `undefined` if it can. */
 function findHindrance(): string | false {
   if (process.platform !== "linux") return "needs Linux";
   if (spawnSync("chroot", ["/", "true"]).status !== 0) return "needs chroot, not permitted here";
@@ -36,7 +36,7 @@ function findHindrance(): string | false {
   }
 }
 
-/** Puts a program with what `ldd` names, and an empty folder /data, into an empty folder. */
+/** Makes a root with a program, the libraries that `ldd` names, and an empty folder /data. */
 function furnish(root: string, program: string): void {
   copyFileSync(program, join(root, "plant-store"));
   const libraries = execFileSync("ldd", [program], { encoding: "utf8" });
@@ -90,7 +90,7 @@ test(
     }
 
     await t.test(
-      "it creates a token, serves, takes a plant, survives kill -9, verifies",
+      "it creates a token, serves, stores a plant, survives kill -9, verifies",
       async (t) => {
         assert.equal(await runThere("--version"), `${VERSION}\n`);
         const token = (await runThere("token", "create", "gardener")).trim();

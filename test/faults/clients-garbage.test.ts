@@ -13,7 +13,7 @@ import { plant, Trial } from "./trial.ts";
 const FLOODS = 400;
 const AT_A_TIME = 20;
 
-/** The same numbers in every run: a finding can be found again (mulberry32). */
+/** Random numbers that are the same in every run, so that a failure can be repeated (mulberry32). */
 function createRandom(seed: number): (below: number) => number {
   let state = seed;
   return (below) => {
@@ -24,7 +24,7 @@ function createRandom(seed: number): (below: number) => number {
   };
 }
 
-/** One of: noise, a request with a few bytes changed, two requests with some cut out between. */
+/** Noise, or a request with a few changed bytes, or two requests with bytes removed between them. */
 function makeGarbage(random: (below: number) => number, request: Buffer): Buffer {
   switch (random(3)) {
     case 0:
@@ -44,13 +44,13 @@ function makeGarbage(random: (below: number) => number, request: Buffer): Buffer
   }
 }
 
-/** Sends everything, and nothing more; what came back until the end. */
+/** Sends all bytes, closes its side, and returns everything that comes back. */
 function exchange(port: number, bytes: Buffer): Promise<Buffer> {
   return new Promise((resolve) => {
     const received: Buffer[] = [];
     const socket = net.connect({ port, host: "127.0.0.1" }, () => socket.end(bytes));
     socket.on("data", (chunk: Buffer) => received.push(chunk));
-    socket.on("error", () => {}); // closed on while it sent
+    socket.on("error", () => {}); // the server may close while it sends
     socket.on("close", () => resolve(Buffer.concat(received)));
   });
 }
@@ -72,7 +72,7 @@ test(
         const parsed = parseAnswers(received);
         answers += parsed.length;
         for (const answer of parsed) {
-          if (answer.status !== 200) errorNumber(answer); // it has exactly an Error for a body
+          if (answer.status !== 200) errorNumber(answer); // its body is exactly an Error
           assert.ok(answer.status < 500, answer.text);
         }
       }
@@ -82,7 +82,7 @@ test(
     await until("none of them is left", () => openSockets(trial.pid) <= before);
     assert.deepEqual(await trial.stop(), { status: 0, signal: null, messages: [] });
 
-    // Some still were requests. Every line is a plant all the same, and those of the good client are there.
+    // Some of the garbage was valid. Every line is a plant, and those of the ordinary client are there.
     const ids = readLog(trial.folder)
       .split("\n")
       .slice(0, -1)

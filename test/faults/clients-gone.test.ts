@@ -1,4 +1,4 @@
-/** Clients that go away before they are answered, by the thousand. */
+/** Thousands of clients that leave before they are answered. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import net from "node:net";
@@ -11,13 +11,13 @@ import { assertKept, plant, Trial } from "./trial.ts";
 
 const GONE = 3000;
 const AT_A_TIME = 50;
-/** Of a body; the bound holds so many of them, so a leak of one in two hundred would be found. */
+/** The length of a body. So many fit into the limit that a leak of one in two hundred would be found. */
 const BODY_BYTES = 4000;
 const BODIES_MAX = 16;
 
 const NAME = "n".repeat(BODY_BYTES - plant(1000, "").length);
 
-/** Connects, sends so much of a request, and is gone: politely or by a reset. */
+/** Connects, sends this much of a request, and leaves: by a close or by a reset. */
 async function leave(port: number, bytes: Buffer, isReset: boolean): Promise<void> {
   const socket = net.connect(port, "127.0.0.1").on("error", () => {});
   await once(socket, "connect");
@@ -35,7 +35,7 @@ test(
       args: [
         `--pending-bytes-max=${bound}`,
         `--body-bytes-max=${bound}`,
-        "--header-timeout-ms=600000", // no limit of time is to free what they left
+        "--header-timeout-ms=600000", // so that no timeout frees what they left
         "--request-timeout-ms=600000",
       ],
     });
@@ -44,7 +44,7 @@ test(
       const leaving = Array.from({ length: AT_A_TIME }, (_, n) => {
         const request = encodeRequest(trial, { body: plant(1000 + at + n, NAME) });
         const bodyStart = request.length - BODY_BYTES;
-        // In the headers, in the body, and after it: before the answer.
+        // Within the headers, within the body, and after it, before the answer.
         const ends = [
           bodyStart - 10,
           bodyStart,
@@ -58,15 +58,15 @@ test(
     }
     await until("none of them is left", () => openSockets(trial.pid) <= before);
 
-    // All of the bound is free again: so many bodies can be under way, and not one more.
+    // The whole limit is free again: exactly so many bodies can be in flight.
     const ids = Array.from({ length: BODIES_MAX }, (_, at) => at + 100);
     const held = await Promise.all(ids.map((id) => trial.hold(id, NAME.slice(0, -10))));
-    await until("all of them are under way", async () => {
+    await until("all of them are in flight", async () => {
       return (await trial.create(1, "x".repeat(BODY_BYTES))) === 50301;
     });
     for (const { finish } of held) assert.equal(await finish(), 200);
 
-    // Whatever the gone ones sent is there whole, once, or not at all; and can be sent again.
+    // Each plant that a client sent before it left is stored once, whole, or not at all, and can be sent again.
     const ends = readLog(trial.folder)
       .split("\n")
       .slice(0, -1)

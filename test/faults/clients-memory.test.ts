@@ -1,4 +1,4 @@
-/** What connections hold that send the worst of each kind; `npm run attack` has thousands of them. */
+/** The memory of connections that send the costliest input of each kind; `npm run attack` opens thousands. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { bytesOf, Crowd, type Shape } from "../support/crowd.ts";
@@ -6,12 +6,12 @@ import { TIMEOUT } from "../support/watch.ts";
 
 const CONNECTIONS = 500;
 const KIB_MAX = 48;
-/** Some of a stream. */
+/** How much of a stream is read. */
 const READ_BYTES = 8 * 1024 * 1024;
 const SHAPES: readonly Shape[] = ["tiny headers", "large headers", "creates"];
 
 test(
-  `a connection holds at most ${KIB_MAX} KiB of memory, whatever it sends`,
+  `a connection holds at most ${KIB_MAX} KiB of memory, no matter what it sends`,
   TIMEOUT,
   async (t) => {
     for (const shape of SHAPES) {

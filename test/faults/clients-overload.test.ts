@@ -1,4 +1,4 @@
-/** More than the disk can take, for a while. */
+/** For a while, more creates than the disk can take. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
@@ -11,7 +11,7 @@ import { assertLog, plant, Trial } from "./trial.ts";
 
 const CREATES = 60;
 const NAME = "n".repeat(900);
-/** About ten of them at a time. */
+/** A limit for about ten creates at a time. */
 const BOUND = 10_000;
 
 test(
@@ -30,12 +30,12 @@ test(
     const outcomes = await trial.createAll(ids, NAME);
     const refused = ids.filter((_, at) => outcomes[at] === 50301);
     assert.equal(refused.length + trial.acknowledged.length, CREATES, outcomes.join(" "));
-    assert.ok(trial.acknowledged.length > 0, "some were taken");
+    assert.ok(trial.acknowledged.length > 0, "some were stored");
     assert.ok(refused.length > CREATES / 2, `${refused.length} were refused`);
     assert.match(read(), /DELAYED/);
 
     assertLog(folder, trial.acknowledged);
-    // As a client does that heeds Retry-After: again and again, here one at a time.
+    // As a client that obeys Retry-After: again and again, here one at a time.
     for (const id of refused) assert.equal(await trial.create(id, NAME), 200);
     assert.deepEqual(await trial.stop(), { status: 0, signal: null, messages: [] });
     assert.equal(trial.acknowledged.length, CREATES);
@@ -60,7 +60,7 @@ test(
     t.after(() => {
       for (const socket of sockets) socket.destroy();
     });
-    // A connection that finds no room is not refused: it tries again for as long as the server is busy.
+    // A connection that finds no room is not refused: the client's system tries again until the server is free.
     await Promise.all(sockets.map((socket) => once(socket, "connect")));
     server.kill("SIGCONT");
     assert.equal(await trial.create(1), 200);

@@ -1,4 +1,4 @@
-/** Clients that take their time, or do nothing at all, and good ones beside them. */
+/** Clients that are slow or do nothing, and ordinary clients at the same time. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import net from "node:net";
@@ -10,7 +10,7 @@ import { TIMEOUT, until } from "../support/watch.ts";
 import { openFilesMax, openSockets } from "./machine.ts";
 import { assertKept, plant, Trial } from "./trial.ts";
 
-/** Creates of a good client that are to be answered meanwhile. */
+/** The creates of an ordinary client that must be answered meanwhile. */
 const CREATES = 50;
 
 /** Creates one plant after another on one connection. */
@@ -35,7 +35,7 @@ async function trickle(client: Client, bytes: Buffer): Promise<void> {
 const SLOW = 100;
 
 test(
-  `${SLOW} clients with slow headers and ${SLOW} with slow bodies get 408, and a good one its answers`,
+  `${SLOW} clients with slow headers and ${SLOW} with slow bodies get 408, and an ordinary one gets its answers`,
   TIMEOUT,
   async (t) => {
     const limits = ["--header-timeout-ms=1500", "--request-timeout-ms=2500"];
@@ -48,7 +48,7 @@ test(
     const slow = clients.map(async (client, at) => {
       const start = at < SLOW ? 10 : bodyStart;
       await client.send(request.subarray(0, start));
-      // The server may be through with the client while it still sends.
+      // The server may close while the client still sends.
       await Promise.all([trickle(client, request.subarray(start)), client.next()]).then(
         ([, answer]) => assert.equal(errorNumber(answer), 40801),
       );
@@ -61,7 +61,7 @@ test(
   },
 );
 
-/** As many as are asked for, if this machine lets a process have so many. */
+/** As many as wanted, if this machine allows a process so many. */
 const IDLE = Math.min(2000, openFilesMax() - 200);
 const AT_A_TIME = 200;
 
@@ -86,7 +86,7 @@ async function connectIdle(
 }
 
 test(
-  `${IDLE} idle connections delay no other client, and are closed when their time is up`,
+  `${IDLE} idle connections delay no other client, and are closed after their timeout`,
   TIMEOUT,
   async (t) => {
     const trial = await Trial.start(t, { args: ["--header-timeout-ms=5000"] });
@@ -103,12 +103,12 @@ test(
   },
 );
 
-/** More than may linger, if this machine lets a process have so many. */
+/** More than may linger, if this machine allows a process so many. */
 const REFUSED = Math.min(1200, openFilesMax() - 200);
 const LINGERING_MAX = 1024;
 
 test(
-  `${REFUSED} refused clients that never stop sending delay neither a good client nor a stop`,
+  `${REFUSED} refused clients that never stop sending delay neither an ordinary client nor a stop`,
   TIMEOUT,
   async (t) => {
     const trial = await Trial.start(t);

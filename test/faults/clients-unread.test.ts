@@ -1,4 +1,4 @@
-/** Clients that send and send, and never read an answer. */
+/** Clients that never stop sending, and never read an answer. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import net from "node:net";
@@ -9,23 +9,23 @@ import { TIMEOUT, until } from "../support/watch.ts";
 import { canTrace, faulty, openSockets, processorTicks } from "./machine.ts";
 import { assertKept, plant, Trial } from "./trial.ts";
 
-/** So much at most is sent by each client that floods, far beyond what the sockets between hold. */
+/** The most that each flooding client sends, far more than the buffers of the sockets hold. */
 const BYTES = 64 * 1024 * 1024;
 const PIECE_BYTES = 256 * 1024;
-/** The server ends where its memory is not bounded: it has this much, a quarter of it in use. */
+/** The server's heap, a quarter of which is in use: without a limit on memory the server would end. */
 const SMALL_HEAP = { NODE_OPTIONS: "--max-old-space-size=112" };
 
 const SMALL = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
-/** Refused before its end, with an answer that closes the connection. */
+/** A request that is refused before its end, with an answer that closes the connection. */
 const REFUSED = "POST /plants HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
 
 interface Flood {
   readonly first?: string;
-  /** The requests that follow it, again and again. */
+  /** The requests that follow it, repeated. */
   readonly request: string | Buffer;
 }
 
-/** Sends until it is cut, or all is sent, and never reads; resolves once it is connected. */
+/** Sends until it is cut or everything is sent, and never reads; resolves once it is connected. */
 async function flood(t: TestContext, port: number, { first = "", request }: Flood): Promise<void> {
   const piece = Buffer.concat(
     Array.from({ length: Math.ceil(PIECE_BYTES / request.length) }, () => Buffer.from(request)),
@@ -58,19 +58,19 @@ test(
     const name = "n".repeat(50_000);
     assert.equal(await trial.create(1, name), 200);
     const floods: readonly Flood[] = [
-      // With an answer ten times as long.
+      // Requests with an answer ten times as long.
       { request: SMALL },
-      // Replays, whose answer is as long as they are.
+      // Replays, whose answers are as long as the requests.
       { request: encodeRequest(trial, { body: plant(1, name) }) },
-      // Not answered by the server.
+      // Requests that the server does not answer.
       ...Array.from({ length: 30 }, () => ({ first: REFUSED, request: SMALL })),
     ];
     await Promise.all(floods.map((each) => flood(t, trial.server.port, each)));
-    // The two that get answers live for seconds, the others for one.
+    // The two that get answers last for seconds, the others for one second.
     await until("the server has those", () => openSockets(trial.pid) >= before + 2);
-    // Not what the clients see: one that does not read may not learn that it was cut.
+    // Counted in the server, because a client that does not read may not notice that it was cut.
     for (let id = 2; openSockets(trial.pid) > before; id++) {
-      assert.equal(await trial.create(id), 200, "a good client is answered meanwhile");
+      assert.equal(await trial.create(id), 200, "an ordinary client is answered meanwhile");
       await new Promise((resolve) => setTimeout(resolve, 50));
     }
     assert.equal(await trial.create(1, name), 200);
@@ -106,7 +106,7 @@ test(
 );
 
 const STALLED = 8;
-/** So many small requests fill the sockets with answers, and leave some that wait for room. */
+/** So many small requests fill the sockets with answers, and some answers still wait for room. */
 const REQUESTS = 60_000;
 
 test(
@@ -125,7 +125,7 @@ test(
       for (const socket of sockets) socket.destroy();
     });
     for (const socket of sockets) socket.write(bytes);
-    // It has done all that it can once it no longer uses the processor.
+    // The server has done everything it can once it no longer uses the processor.
     let before = -1;
     const isIdle = async () => {
       const used = processorTicks(trial.pid);

@@ -36,19 +36,19 @@ test(
       socket.on("error", () => {}).on("close", () => turnedAway++);
       socket.resume();
     }
-    // Those that were accepted took what there was; the others are closed, not left to wait.
+    // The accepted connections took all descriptors; the others are closed, not left waiting.
     await until("most were turned away", () => turnedAway >= CROWD - SPARE - 1);
     assert.equal(await create(2), 200);
     assert.equal(await create(1), 200);
 
-    // The server keeps a descriptor for the token log: it follows that all the same.
+    // The server keeps a spare descriptor, so it still follows the token log.
     const token = await createToken(trial.folder, { name: "later" });
     const createAsLater = async () => {
       await client.send(encodeRequest({ token }, { body: plant(3) }));
       return trial.account(plant(3), await client.next());
     };
-    await until("the new token is good", async () => (await createAsLater()) === 200);
-    // The holder of the lock can be asked nothing, and counts as alive.
+    await until("the new token is accepted", async () => (await createAsLater()) === 200);
+    // The holder of the lock cannot be asked, and counts as alive.
     const [get, second] = await Promise.all([
       runCli(["get", "1", "--data", trial.folder]),
       runCli(["serve", "--port", "0", "--data", trial.folder]),
@@ -57,7 +57,7 @@ test(
     assert.deepEqual([second.status, second.stdout], [1, ""]);
 
     limit(trial.pid, `--nofile=1024:`);
-    await until("others are let in again", async () => {
+    await until("other connections are accepted again", async () => {
       const other = await Client.connect(trial.server.port);
       await other.send(encodeRequest({ token }, { body: plant(4) }));
       const { status } = await other.next();
@@ -93,7 +93,7 @@ test(
     }
     await until("the others are closed", () => closed === 40);
     assert.equal(openSockets(trial.pid), before + 60);
-    // The holder of the lock still answers, and it has files to open.
+    // The holder of the lock still answers, and can open files.
     const read = await runCli(["list", "--data", trial.folder]);
     assert.deepEqual([read.status, read.stdout, read.stderr], [0, "", ""]);
     assert.equal(trial.messages.length, 1, "one warning for all of them");

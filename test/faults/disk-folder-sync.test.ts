@@ -1,7 +1,6 @@
 /**
- * By trace: the folder is synced after every file that is made or renamed in
- * it, before anything relies on it. Only a power cut would tell otherwise, and
- * on few file systems.
+ * The folder is synced after every file that is made or renamed in it, before anything depends on it.
+ * The test reads a trace, because otherwise only a power cut could show it, on few file systems.
  */
 import assert from "node:assert/strict";
 import { mkdirSync } from "node:fs";
@@ -31,7 +30,7 @@ class Trace {
     this.#calls = readCalls(text);
   }
 
-  /** The one call of this name that succeeded and whose arguments hold all of these. */
+  /** The only successful call of this name whose arguments contain all of these. */
   one(name: string, ...parts: readonly string[]): Call {
     const found = this.#calls.filter((call) => {
       const isMeant = call.name === name && parts.every((part) => call.args.includes(part));
@@ -41,7 +40,7 @@ class Trace {
     return found[0] as Call;
   }
 
-  /** The first message that says so: an answer, or a line on standard output. */
+  /** The first message with this text: an answer, or a line on standard output. */
   message(text: string): Call {
     const found = this.#calls.find(({ name, args }) => {
       return /^(write|writev|sendto)$/.test(name) && args.includes(text);
@@ -65,7 +64,7 @@ describe("the folder is synced", AT_ONCE, () => {
     const parent = makeFolder(t);
     const folder = join(parent, "garden", "data");
     const { read, ...under } = traced(t, CALLS);
-    // The first token is created by the server, after it listens and before it says so.
+    // The server creates the first token after it listens and before it prints its ready line.
     const trial = await Trial.start(t, {
       folder,
       reuseToken: "none",
@@ -125,7 +124,7 @@ describe("the folder is synced", AT_ONCE, () => {
     assert.ok(cut.end < rewritten.begin && rewritten.end < ready.begin, "and written again");
   });
 
-  test("by the next start, if a start was killed before it did", async (t) => {
+  test("by the next start, if a start was killed before its sync", async (t) => {
     if (!canTrace(t)) return;
     const folder = makeFolder(t);
     const token = await createToken(folder, { name: "gardener" });

@@ -1,4 +1,4 @@
-/** A disk that is full for real, and has room again. */
+/** A disk that is really full, and then has room again. */
 import assert from "node:assert/strict";
 import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -15,12 +15,12 @@ import { assertGoesOn, assertKept, assertLog, plant, startRefused, Trial } from 
 
 const AT_ONCE = { concurrency: 3, ...TIMEOUT };
 
-/** More than a page, so that the disk is full after a few. */
+/** Longer than a page, so that a few of them fill the disk. */
 const LONG_NAME = "Fern".repeat(2500);
 const ROUNDS_MAX = 50;
 const PAGE_BYTES = 4096;
 
-/** Takes what room there is left on the disk. */
+/** Fills the rest of the disk. */
 function fill(folder: string): void {
   try {
     writeFileSync(join(folder, "filler"), Buffer.alloc(1024 * 1024));
@@ -84,7 +84,7 @@ describe("a full disk", AT_ONCE, () => {
     assertKept(folder, trial.acknowledged);
   });
 
-  test("a stop succeeds without room for the checkpoint, and a start without one too", async (t) => {
+  test("a stop succeeds without room for the checkpoint, and a start succeeds without a checkpoint", async (t) => {
     const folder = mountSmallDisk(t, "64k");
     if (folder === undefined) return;
     const trial = await Trial.start(t, { folder });
@@ -97,7 +97,7 @@ describe("a full disk", AT_ONCE, () => {
       readdirSync(folder).filter((name) => name.includes("checkpoint")),
       [],
     );
-    // Full as it is: what fits into the last page of the log is stored.
+    // The disk is full, but a record that fits into the last page of the log is stored.
     const next = await Trial.start(t, { folder, reuseToken: trial.token });
     assert.equal(await next.create(1), 200);
     assert.equal(await next.create(2), 200);
@@ -132,7 +132,7 @@ describe("a full disk", AT_ONCE, () => {
     if (folder === undefined) return;
     const path = join(folder, "tokens.jsonl");
     const trial = await Trial.start(t, { folder });
-    // An event takes about 200 bytes: the next one fits into the last page in part.
+    // An event takes about 200 bytes, so only a part of the next one fits into the last page.
     for (let at = 0; PAGE_BYTES - (statSync(path).size % PAGE_BYTES) > 100; at++) {
       await createToken(folder, { name: `t${at}` });
     }
@@ -141,7 +141,7 @@ describe("a full disk", AT_ONCE, () => {
     const end = await runCli(["token", "create", "n".repeat(64), "--data", folder]);
     assert.deepEqual([end.status, end.stdout], [1, ""]);
     assert.match(end.stderr, /^plant-store: [^\n]*\bENOSPC\b[^\n]*\n$/);
-    assert.equal(readFileSync(path, "utf8"), tokens, "no part of the event stays");
+    assert.equal(readFileSync(path, "utf8"), tokens, "no part of the event is left");
     assert.equal(await trial.create(1), 50302); // its log has no page yet
     rmSync(join(folder, "filler"));
     assert.equal(await trial.create(1), 200);

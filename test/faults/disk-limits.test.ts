@@ -14,7 +14,7 @@ const AT_ONCE = { concurrency: 3, ...TIMEOUT };
 /** Bytes of the next record that still fit. */
 const ROOM = 10;
 
-/** Makes the log longer than a checkpoint, which the limit is not meant for. */
+/** Makes the log longer than a checkpoint, so that the limit does not affect checkpoints. */
 const NAME = "Fern".repeat(50);
 
 const SIGXFSZ = 25;
@@ -53,7 +53,7 @@ describe("a log that has reached the limit of a file's size", AT_ONCE, () => {
     const trial = await Trial.start(t, { folder });
     assert.equal(await trial.create(1, NAME), 200);
     limit(trial.pid, `--fsize=${readLog(folder).length + ROOM}:`);
-    chattr("+a", logPath(folder)); // may be written through an open descriptor, never cut
+    chattr("+a", logPath(folder)); // an open descriptor can still append, but nobody can cut the file
     try {
       assert.equal(await trial.create(2), 50303);
       const end = await trial.ended;

@@ -7,10 +7,10 @@ import { TIMEOUT, until } from "../support/watch.ts";
 import { canTrace, faulty } from "./machine.ts";
 import { assertGoesOn, assertLog, plant, Trial } from "./trial.ts";
 
-/** Most of a trial is the start of its process, so some go at once. */
+/** A trial mostly waits for its process to start, so several run at once. */
 const AT_ONCE = { concurrency: 3, ...TIMEOUT };
 
-/** The calls on the log, by name, with `!` where the fault was produced. */
+/** The names of the calls on the log, with `!` after those that were made to fail. */
 function callsIn(trace: string): string[] {
   return trace.split("\n").flatMap((line) => {
     const [, name, result = ""] = /^\d+ +(\w+)\(.*\) += (.*)$/.exec(line) ?? [];
@@ -38,7 +38,7 @@ describe(
 
         const end = await trial.stop();
         assert.equal(end.status, 0);
-        // One on the way in, which says why, and one on the way out.
+        // One warning with the reason when it begins, and one when it is over.
         assert.equal(end.messages.length, 2, end.messages.join("\n"));
         assert.match(end.messages[0] ?? "", new RegExp(`\\b${error}\\b`));
         assert.deepEqual(callsIn(read()), ["write", "write!", "write!", "write", "write"]);
@@ -55,8 +55,8 @@ describe(
         "write:delay_enter=300000:error=ENOSPC:when=1..2",
       );
       const trial = await Trial.start(t, { folder, ...under });
-      // The first goes out alone, and what comes while it is under way is the second batch; or, on
-      // a busy machine, all of them are the first, and the next ones meet the second refusal.
+      // The first is written alone, and those that arrive meanwhile are the second batch. On a busy
+      // machine all may be the first batch; then the next ones meet the second refusal.
       assert.deepEqual(await trial.createAll([1, 2, 3, 4, 5, 6]), Array(6).fill(50302));
       assertLog(folder, []);
       await trial.createAll([1, 2, 3, 4, 5, 6]);
@@ -92,7 +92,7 @@ describe(
         assert.deepEqual([end.status, end.signal], [1, null]);
         assert.equal(end.messages.length, 1, end.messages.join("\n"));
         assert.match(end.messages[0] ?? "", new RegExp(`\\b${error}\\b`));
-        // Never written, cut or synced again.
+        // The log is never written, cut or synced again.
         assert.deepEqual(callsIn(read()), ["write", "write!"]);
         assertLog(folder, [plant(1)]);
         if (error === "EIO") assert.deepEqual(await assertGoesOn(t, folder, [plant(1)]), []);
@@ -108,7 +108,7 @@ describe(
       const replay = await trial.hold(1);
       const other = await trial.hold(3);
       assert.equal(await trial.create(2), 50303);
-      // The server waits for these two; both find the store as it is.
+      // The server waits for these two, and both find the failed store.
       assert.equal(await replay.finish(), 50303);
       assert.equal(await other.finish(), 50303);
       assert.equal((await trial.ended).status, 1);

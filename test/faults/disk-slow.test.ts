@@ -16,7 +16,7 @@ import { TIMEOUT, until } from "../support/watch.ts";
 import { CONTAINER, canRun, canTrace, childOf, faulty, traced } from "./machine.ts";
 import { assertLog, plant, Trial } from "./trial.ts";
 
-/** Long against everything that is to happen meanwhile, on the slowest machine. */
+/** Much longer than everything that has to happen meanwhile, even on a slow machine. */
 const SYNC_MS = 2000;
 
 test("a slow sync delays the creates that need it, and no other answer", TIMEOUT, async (t) => {
@@ -24,7 +24,7 @@ test("a slow sync delays the creates that need it, and no other answer", TIMEOUT
   const folder = makeFolder(t);
   const { read, wrapper } = faulty(t, folder, `write:delay_enter=${SYNC_MS * 1000}`);
   writeLog(folder, `${plant(1)}\n`);
-  // Reading a stored plant takes a thread of its own beside the one that waits for the disk.
+  // A stored plant is read by another thread than the one that waits for the disk.
   const env = { UV_USE_IO_URING: "0" };
   const admin = join(folder, "admin.sock");
   const trial = await Trial.start(t, { folder, wrapper, env, args: ["--admin", admin] });
@@ -35,7 +35,7 @@ test("a slow sync delays the creates that need it, and no other answer", TIMEOUT
   let isAnswered = false;
   const slow = trial.create(100).then((outcome) => {
     isAnswered = true;
-    // At the moment of the answer the record is there, also for the second create.
+    // When a create is answered its record is in the log, also that of the second one.
     assert.ok(readLog(folder).includes(plant(100)), "answered after it was written");
     return outcome;
   });
@@ -56,14 +56,14 @@ test("a slow sync delays the creates that need it, and no other answer", TIMEOUT
     others.map(([, status]) => status),
   );
   await open.send(encodeRequest(trial, { target: "/nowhere", body: plant(2) }));
-  assert.equal((await open.next()).status, 404, "on a connection that was there before");
+  assert.equal((await open.next()).status, 404, "on a connection that was opened before");
   for (const path of ["/healthz", "/readyz"]) {
     assert.equal((await ask(`unix:${admin}`, path)).status, 200, path);
   }
-  assert.equal(isAnswered, false, "all of these overtook it");
+  assert.equal(isAnswered, false, "all of these were answered before it");
 
   assert.deepEqual(await Promise.all([slow, again]), [200, 200]);
-  assert.ok(performance.now() - sent > SYNC_MS / 2, "the sync was slow indeed");
+  assert.ok(performance.now() - sent > SYNC_MS / 2, "the sync was really slow");
   assert.equal((await trial.stop()).status, 0);
   assertLog(folder, [plant(1), plant(100)]);
   const writes = read()
@@ -79,23 +79,23 @@ test("a disk that never takes the lines of the log delays no answer", TIMEOUT, a
   const never = `inject=write:delay_enter=${2 * TIMEOUT.timeout * 1000}`;
   const slow = traced(t, ["-P", path, "-e", "trace=write", "-e", never]);
   const wrapper = ["sh", "-c", 'exec "$@" 2>"$0"', path, ...slow.wrapper];
-  const env = { ...slow.env, UV_THREADPOOL_SIZE: "2" }; // one is lost to the log
+  const env = { ...slow.env, UV_THREADPOOL_SIZE: "2" }; // the log blocks one of them
   const trial = await Trial.start(t, { wrapper, env });
-  t.after(endTracer(trial)); // else it would wait for the disk
+  t.after(endTracer(trial)); // or else it would wait for the disk
   for (const id of [1, 2, 3]) {
     assert.equal(await statusOf(trial, { target: "/nowhere" }), 404);
     assert.equal(await trial.create(id), 200);
   }
-  assert.equal(readFileSync(path, "utf8"), "", "the disk has taken nothing indeed");
+  assert.equal(readFileSync(path, "utf8"), "", "the disk has really taken nothing");
 });
 
-/** Together, long against what is to happen before all is read: a MiB at a time. */
+/** All reads together take much longer than what has to happen meanwhile; each reads 1 MiB. */
 const READ_MS = 400;
 const LOG_MIB = 16;
 
 const STARTS: readonly [where: string, wrapper: readonly string[]][] = [
   ["on the machine", []],
-  ["as process 1, which no signal ends by itself", CONTAINER],
+  ["as process 1, which ignores signals by default", CONTAINER],
 ];
 
 for (const [where, container] of STARTS) {
@@ -147,7 +147,7 @@ for (const [where, container] of STARTS) {
   );
 }
 
-/** What ends the strace of a running server, also when that has ended. */
+/** Returns a function that ends the strace of a server, also if the server has ended. */
 function endTracer({ pid }: Trial): () => void {
   const status = readFileSync(`/proc/${pid}/status`, "utf8");
   const tracer = Number(/^TracerPid:\s+(\d+)$/m.exec(status)?.[1]);

@@ -20,7 +20,7 @@ const AT_ONCE = { concurrency: 3, ...TIMEOUT };
 
 type Deed = readonly [what: string, deed: (path: string) => void];
 
-/** What takes plants away that were acknowledged: no start may pass over it. */
+/** Changes that remove acknowledged plants: no start may ignore them. */
 const LOSSES: readonly Deed[] = [
   ["deleted", (path) => rmSync(path)],
   ["renamed", (path) => renameSync(path, `${path}.old`)],
@@ -28,7 +28,7 @@ const LOSSES: readonly Deed[] = [
   ["cut between two records", (path) => truncateSync(path, plant(1).length + 1)],
 ];
 
-/** What leaves every plant where it is. */
+/** Changes that remove no plant. */
 const CHANGES: readonly Deed[] = [
   [
     "replaced by a copy",
@@ -40,14 +40,14 @@ const CHANGES: readonly Deed[] = [
   ["appended to", (path) => appendFileSync(path, `${plant(9)}\n`)],
 ];
 
-/** Every log there is in a folder, under whatever name. */
+/** The content of every log in a folder, under any name. */
 function logsIn(folder: string): [name: string, content: string][] {
   return readdirSync(folder)
     .filter((name) => /^plants\.jsonl(\.old|)$/.test(name))
     .map((name) => [name, readFileSync(join(folder, name), "utf8")]);
 }
 
-/** A server with two plants, to whose log something was done. */
+/** A server with two plants, whose log is then changed. */
 async function startAnd(t: Parameters<typeof Trial.start>[0], deed: Deed[1]): Promise<Trial> {
   const trial = await Trial.start(t);
   assert.equal(await trial.create(1), 200);
@@ -60,7 +60,7 @@ describe(
   "a log that is removed or changed while the server runs stops it: 503, status 1",
   AT_ONCE,
   () => {
-    /** Creates a plant, which fails the store and leaves every log as the deed left it. */
+    /** Creates a plant, which makes the store fail and must not change any log. */
     const fail = async (trial: Trial) => {
       const before = logsIn(trial.folder);
       assert.equal(await trial.create(3), 50303);
@@ -93,7 +93,7 @@ describe(
       });
     }
 
-    // The answer to a replay vouches for the log, too.
+    // The answer to a replay also promises that the plant is in the log.
     for (const [what, deed] of [LOSSES[0], LOSSES[2]] as Deed[]) {
       test(`${what}: also if the next request is a repeat`, async (t) => {
         const trial = await startAnd(t, deed);
@@ -117,7 +117,7 @@ test("a data directory that is moved while the server runs stops it, and can be 
   await assertGoesOn(t, join(parent, "moved"), trial.acknowledged);
 });
 
-test("a log that is deleted while no client writes is missed by the next start at the latest", async (t) => {
+test("the next start at the latest notices a log that was deleted while no client wrote", async (t) => {
   const trial = await startAnd(t, (path) => rmSync(path));
   assert.equal((await trial.stop()).status, 0);
   const next = await startRefused(t, trial.folder);

@@ -1,4 +1,4 @@
-/** A holder of the data directory that was killed, or that is stopped and says nothing. */
+/** A holder of the data directory that was killed, or that is stopped and does not answer. */
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
@@ -23,7 +23,7 @@ test("a holder that was killed does not block a start right after it", TIMEOUT, 
     const killed = await trial.stop("SIGKILL");
     assert.deepEqual([killed.signal, killed.messages], ["SIGKILL", []]);
   }
-  // Readers do not need it either.
+  // Readers do not need the holder either.
   assert.equal(
     (await runOn(folder, "list")).stdout,
     acknowledged.map((line) => `${line}\n`).join(""),

@@ -1,4 +1,4 @@
-/** A lock that is removed under its holder, and file systems that have no lock to offer. */
+/** A lock that is removed while it is held, and file systems on which the lock does not work. */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
@@ -12,7 +12,7 @@ import { TIMEOUT, until } from "../support/watch.ts";
 import { canRun, canTrace, traced } from "./machine.ts";
 import { assertGoesOn, assertTurnedAway, runOn, startRefused, Trial } from "./trial.ts";
 
-/** As a cleaner of stale files does. */
+/** Removes the lock, as a cleaner of old files would. */
 function removeLocks(folder: string): void {
   for (const name of readdirSync(folder)) {
     if (/^lock\.\d+$/.test(name)) rmSync(join(folder, name));
@@ -71,7 +71,7 @@ function later<T>(value: T): Promise<T> {
   return new Promise((resolve) => setImmediate(() => resolve(value)));
 }
 
-/** Mounts a file system in user space over an empty folder; skips the test where that cannot be. */
+/** Mounts a file system in user space over an empty folder; skips the test if that is impossible. */
 function mountFuse(t: TestContext, program: string): string | undefined {
   if (!existsSync("/dev/fuse")) {
     t.skip("needs /dev/fuse");
@@ -100,7 +100,7 @@ for (const program of ["mergerfs", "bindfs"]) {
       for (const start of [1, 2]) {
         const end = await startRefused(t, folder);
         assert.deepEqual([end.status, end.signal], [1, null], `start ${start}`);
-        // One warning of what is not promised there, and the refusal.
+        // One warning about the promises that do not hold there, and the refusal.
         assert.equal(end.messages.length, 2, end.messages.join("\n"));
         for (const message of end.messages) assert.match(message, /\bFUSE\b/);
       }

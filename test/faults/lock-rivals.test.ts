@@ -39,7 +39,7 @@ test(
     for (const [at, { status, stdout, stderr }] of created.entries()) {
       assert.deepEqual([status, stderr], [0, ""]);
       const line = plant(10 + at);
-      await until("the token is good", async () => {
+      await until("the token is accepted", async () => {
         return (await postPlant(trial.server.url, stdout.trim(), line)).status === 200;
       });
       trial.acknowledged.push(line);
@@ -74,7 +74,7 @@ test("while an import runs, a server refuses to start and names it", TIMEOUT, as
 });
 
 const STARTS = 10;
-/** More by `LOCK_ROUNDS=100`. */
+/** `LOCK_ROUNDS=100` sets more. */
 const ROUNDS = Number(process.env.LOCK_ROUNDS ?? 3);
 
 test(`of ${STARTS} servers started at once exactly one serves, in ${ROUNDS} rounds that end with SIGKILL`, {
@@ -84,7 +84,7 @@ test(`of ${STARTS} servers started at once exactly one serves, in ${ROUNDS} roun
   const token = await createToken(folder, { name: "gardener" });
   const acknowledged: string[] = [];
   for (let round = 1; round <= ROUNDS; round++) {
-    // The last winner was killed a moment ago: none of these may be held up by it.
+    // The last winner was killed a moment ago, and must not delay any of these.
     const servers = Array.from({ length: STARTS }, () => new Contender(t, folder));
     const outcomes = await Promise.all(servers.map(({ outcome }) => outcome));
     const [winner, ...others] = outcomes.filter((outcome) => outcome.url !== undefined);
@@ -103,13 +103,13 @@ test(`of ${STARTS} servers started at once exactly one serves, in ${ROUNDS} roun
 });
 
 interface StartOutcome {
-  /** Present when it serves. */
+  /** Present if the server serves. */
   readonly url?: string;
   readonly status: number | null;
   readonly stderr: string;
 }
 
-/** A server that may or may not come to serve. */
+/** Starts a server that serves or refuses. */
 class Contender {
   readonly outcome: Promise<StartOutcome>;
   readonly #process: ChildProcess;

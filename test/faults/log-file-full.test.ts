@@ -9,7 +9,7 @@ import { until } from "../support/watch.ts";
 import { mountSmallDisk, remount } from "./machine.ts";
 
 const DISK_BYTES = 64 * 1024;
-/** Some wait, and the rest is dropped. */
+/** So many lines that some wait and the others are dropped. */
 const LINES = 3000;
 
 test("while the disk of a log file is full, lines wait or are dropped and counted, and no line is torn", async (t) => {
@@ -22,8 +22,8 @@ test("while the disk of a log file is full, lines wait or are dropped and counte
   writeFileSync(filler, Buffer.alloc(DISK_BYTES));
   const writer = new LineWriter<string>(fd, String, (lines) => `lost ${lines}`);
   for (let at = 0; at < LINES; at++) writer.write(String(at).padStart(999, "-"));
-  await sleep(50); // the first of them are handed to a thread
-  await assert.rejects(writeFile(filler, "x", { flag: "a" }), { code: "ENOSPC" }); // as theirs was
+  await sleep(50); // the first lines are handed to a thread
+  await assert.rejects(writeFile(filler, "x", { flag: "a" }), { code: "ENOSPC" }); // as the write of the lines did
   remount(folder, "size=8m");
   await until("the loss is reported", () => /^lost [0-9]+\n$/m.test(readFileSync(path, "utf8")));
   const lines = readFileSync(path, "utf8").split("\n");

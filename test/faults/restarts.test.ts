@@ -1,4 +1,4 @@
-/** Starts of a real server: what they write again changes no byte, and a byte that rots is found. */
+/** Starts of a real server: the rewritten last batch changes no byte, and a changed byte is found. */
 import assert from "node:assert/strict";
 import { readFileSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { test } from "node:test";
@@ -38,11 +38,11 @@ test(
       const trial = await Trial.start(t, { folder });
       const lines = before.slice(0, before.lastIndexOf("\n") + 1);
       const log = readLog(folder);
-      // A last record that lacks nothing but its line feed is completed.
+      // A last record that lacks only its line feed is completed.
       assert.ok(log === lines || log === `${before}\n`, `start ${start}`);
       const ids = Array.from({ length: BURST }, (_, at) => start * BURST + at + 1);
       const first = trial.create(ids[0] ?? 0);
-      const rest = ids.slice(1).map((id) => trial.create(id).catch(() => undefined)); // cut off
+      const rest = ids.slice(1).map((id) => trial.create(id).catch(() => undefined)); // cut off by the kill
       assert.equal(await first, 200);
       await trial.stop("SIGKILL");
       await Promise.all(rest);

@@ -1,10 +1,10 @@
-/** What strace has written, as calls: one that another cut in two is put together again. */
+/** The output of strace as calls; the two parts of a call that was interrupted by another are joined. */
 
 export interface Call {
   readonly name: string;
   readonly args: string;
   readonly result: string;
-  /** The lines of the trace on which it began and was complete. */
+  /** The lines of the trace on which the call began and was complete. */
   readonly begin: number;
   readonly end: number;
 }

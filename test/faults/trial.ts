@@ -1,6 +1,6 @@
 /**
- * A real server that something is done to, and an account of what it has
- * acknowledged, to be held against its log afterwards.
+ * A real server under a fault, with a record of the plants it has acknowledged, to compare with its
+ * log afterwards.
  */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -29,7 +29,7 @@ export type Outcome = number;
 export interface End {
   readonly status: number | null;
   readonly signal: NodeJS.Signals | null;
-  /** What stood on standard error, line by line, from the first to the last. */
+  /** All lines on standard error. */
   readonly messages: readonly string[];
 }
 
@@ -40,13 +40,13 @@ export interface HeldCreate {
 }
 
 export interface TrialOptions {
-  /** The data directory; by default an empty one of the test's own. */
+  /** The data directory; by default a new, empty one. */
   readonly folder?: string;
-  /** A token that is there already, where no other can be created. */
+  /** An existing token, if no other can be created there. */
   readonly reuseToken?: string;
   /** Options of `serve` besides `--data`. */
   readonly args?: readonly string[];
-  /** What the server runs under. */
+  /** The program under which the server runs. */
   readonly wrapper?: readonly string[];
   readonly env?: Record<string, string>;
 }
@@ -102,7 +102,7 @@ export class Trial {
     }
   }
 
-  /** Begins a create: the server has its headers, and all of the body but the last byte. */
+  /** Begins a create: the server gets the headers, and the body without its last byte. */
   async hold(id: number, name?: string): Promise<HeldCreate> {
     const line = plant(id, name);
     const client = await Client.connect(this.server.port);
@@ -126,7 +126,7 @@ export class Trial {
     return Promise.all(ids.map((id) => this.create(id, name)));
   }
 
-  /** Notes what became of a create, after judging the form of its answer. */
+  /** Records the outcome of a create, after checking the form of its answer. */
   account(line: string, answer: RawAnswer): Outcome {
     if (answer.status === 200) {
       assert.deepEqual(JSON.parse(answer.text), { name: JSON.parse(line).name });
@@ -145,18 +145,18 @@ export class Trial {
   }
 }
 
-/** A command of the program that ends by itself, with what it printed. */
+/** Runs a command of the program to its end, and returns its output. */
 export async function runOn(folder: string, ...words: readonly string[]): Promise<Finished> {
   return runCli([...words, "--data", folder]);
 }
 
-/** Turned away in one line of standard error, with status 1 and nothing on standard output. */
+/** Asserts a refusal: one line on standard error, status 1, and nothing on standard output. */
 export function assertTurnedAway({ status, signal, stdout, stderr }: Finished): void {
   assert.deepEqual([status, signal, stdout], [1, null, ""], stderr);
   assert.equal(messagesOf(stderr).length, 1, stderr);
 }
 
-/** Every acknowledged plant is in the log of the folder, once. */
+/** Asserts that every acknowledged plant is in the log of the folder, once. */
 export function assertKept(folder: string, acknowledged: readonly string[]): void {
   const lines = readLog(folder).split("\n");
   const times = new Map<string, number>();
@@ -167,14 +167,14 @@ export function assertKept(folder: string, acknowledged: readonly string[]): voi
   );
 }
 
-/** The log of the folder holds these lines and nothing else. */
+/** Asserts that the log of the folder has these lines and nothing else. */
 export function assertLog(folder: string, lines: readonly string[]): void {
   assert.equal(readLog(folder), lines.map((line) => `${line}\n`).join(""));
 }
 
 /**
- * Another server is started on the folder as it is, has every acknowledged
- * plant, and takes new ones. What it printed before it was ready.
+ * Starts another server on the folder, and checks that it has every acknowledged plant and accepts
+ * new ones. Returns the output from before it was ready.
  */
 export async function assertGoesOn(
   t: TestContext,
@@ -194,7 +194,7 @@ export async function assertGoesOn(
   return messages;
 }
 
-/** A start that comes to nothing: how it ended, and that it never said it was ready. */
+/** Runs a start that must fail, asserts that it was never ready, and returns how it ended. */
 export async function startRefused(
   t: TestContext,
   folder: string,
@@ -208,7 +208,7 @@ export async function startRefused(
   child.stderr.setEncoding("utf8").on("data", (text: string) => {
     stderr += text;
   });
-  child.stdout.on("data", () => child.kill("SIGKILL")); // it is ready, as it should not be
+  child.stdout.on("data", () => child.kill("SIGKILL")); // it became ready, which it must not
   const [status, signal] = await once(child, "close");
   return { status, signal, messages: messagesOf(stderr) };
 }

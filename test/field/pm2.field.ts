@@ -1,4 +1,4 @@
-/** The real pm2 in its cluster mode: what it stops has ended, and what it reloads listens. */
+/** The real pm2: after a stop no server runs, and after a reload one listens. */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -20,12 +20,12 @@ interface Pm2Process {
   readonly pm2_env: { readonly status: string; readonly restart_time: number };
 }
 
-/** A pm2 of the test's own, whose daemon ends with it. */
+/** A pm2 for this test only, whose daemon ends with the test. */
 class Pm2 {
   readonly #home: string;
 
   constructor(t: TestContext) {
-    t.after(() => this.run("kill")); // before its folder goes
+    t.after(() => this.run("kill")); // before its folder is removed
     this.#home = makeFolder(t);
   }
 
@@ -40,7 +40,7 @@ class Pm2 {
     return JSON.parse(this.run("jlist").trim().split("\n").at(-1) ?? "");
   }
 
-  /** What the daemon, and the workers that have its standard error, wrote. */
+  /** The output of the daemon, and of the workers that share its standard error. */
   log(): string {
     return readFileSync(path.join(this.#home, "pm2.log"), "utf8");
   }
@@ -80,7 +80,7 @@ for (const mode of ["cluster", "fork"]) {
       await until("it listens", () => answers(url));
       const token = await createToken(data, { name: "gardener" });
       const create = (id: number) => postPlant(url, token, `{"id":${id},"name":"a"}`);
-      await until("the token counts", async () => (await create(1)).status === 200);
+      await until("the token is accepted", async () => (await create(1)).status === 200);
       const [before] = pm2.list();
 
       pm2.run("reload", "plants");

@@ -1,7 +1,7 @@
 /**
  * Whether real clients see the refusal of a body that they are still sending: 413 for one that is
  * too long, 401 for a bad token. HTTP lets a server answer before it has read the request, and
- * clients differ in what they make of that. What each saw is printed.
+ * clients handle that differently. What each client saw is printed.
  */
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
@@ -20,7 +20,7 @@ import { until } from "../support/watch.ts";
 
 const HERE = fileURLToPath(new URL(".", import.meta.url));
 const MIB = 1024 * 1024;
-/** Of all answers to one kind of request. */
+/** The share of requests of one kind whose answer the client must see. */
 const SEEN_MIN = 0.95;
 const SLOW_BYTES_PER_SECOND = 200_000;
 const PYTHON = "/usr/bin/python3"; // Debian's, which has requests
@@ -30,17 +30,17 @@ interface Sending {
   readonly token: string;
   readonly bytes: number;
   readonly count: number;
-  /** At a time. */
+  /** How many requests are sent at a time. */
   readonly parallel: number;
-  /** A file of so many bytes. */
+  /** The path of a file with this many bytes. */
   readonly file: string;
 }
 
 interface Client {
   readonly name: string;
-  /** What must be there. */
+  /** The program that must be installed. */
   readonly needs: readonly string[];
-  /** Sends, and resolves to one status, or one reason why there is none, for each request. */
+  /** Sends requests; resolves with the status of each, or with the reason why there is none. */
   readonly send: (sending: Sending) => Promise<string[]>;
 }
 
@@ -96,7 +96,7 @@ function curl(name: string, others: readonly string[]): Client {
   ]);
 }
 
-/** Reads nothing before it has sent all, and has a new connection for each request. */
+/** Reads nothing before it has sent everything, and opens a connection for each request. */
 const HTTP_CLIENT = program("Python's http.client", PYTHON, [pythonProgram, "http.client"]);
 
 const CLIENTS: readonly Client[] = [
@@ -123,7 +123,7 @@ interface Case {
   readonly parallel: number;
 }
 
-/** All of the slow ones are sent at the same time: each has the rate for itself. */
+/** All slow requests are sent at the same time; the rate applies to each of them. */
 const CASES: readonly Case[] = [
   { what: "1.1 MiB", bytes: Math.floor(1.1 * MIB), count: 100, parallel: 1 },
   { what: "6 MiB", bytes: 6 * MIB, count: 50, parallel: 1 },
@@ -140,7 +140,7 @@ const CASES: readonly Case[] = [
   },
 ];
 
-/** A data directory with a server, and how it is reached at each speed. */
+/** A server with a data directory, and its address for each speed. */
 async function settle(t: TestContext) {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "field" });
@@ -148,7 +148,7 @@ async function settle(t: TestContext) {
   return { token, port: server.port };
 }
 
-/** A slow way to a port, with a port of its own; the end of the test ends it. */
+/** Opens a port that leads slowly to another port, until the test ends. */
 async function startUplink(t: TestContext, port: number): Promise<number> {
   const args = [path.join(HERE, "uplink.py"), port, SLOW_BYTES_PER_SECOND].map(String);
   const uplink = spawn(PYTHON, args, { stdio: ["ignore", "pipe", "inherit"] });
@@ -163,7 +163,7 @@ function fileOf(t: TestContext, bytes: number): string {
   return file;
 }
 
-/** Sends one kind of request, prints what was seen, and holds it against the bar. */
+/** Sends one kind of request, prints what the client saw, and checks it against the required share. */
 async function judge(
   t: TestContext,
   client: Client,
@@ -189,7 +189,7 @@ async function judge(
   assert.ok(seen >= SEEN_MIN * each.count, `${seen} of ${each.count} saw ${wanted}: ${others[0]}`);
 }
 
-/** The first thing that is not on this machine. */
+/** The first requirement that is not installed on this machine. */
 function findMissing(needs: readonly string[]): string | undefined {
   return needs.find((name) => spawnSync(name, ["--version"]).error !== undefined);
 }
@@ -207,7 +207,7 @@ function testCases(name: string, client: Client, settleFor: typeof settle): void
 
 for (const client of CLIENTS) testCases(client.name, client, settle);
 
-/** nginx in front of the server, as a user without rights may run it. */
+/** nginx in front of the server, configured so that any user can run it. */
 async function settleBehindNginx(t: TestContext, buffering: "on" | "off") {
   const { port: upstream, token } = await settle(t);
   const folder = makeFolder(t);

@@ -1,6 +1,6 @@
 /**
- * The library, packed and installed, under Deno and Bun (and Node, by which the check is checked):
- * what is answered 200 is in the log byte for byte, and all else is a refusal that says why.
+ * The library, packed and installed, under Deno and Bun, and under Node to check the test itself. A
+ * plant that is answered 200 is in the log byte for byte; every other answer is a refusal with a reason.
  */
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
@@ -23,7 +23,7 @@ const RUNTIMES: readonly [name: string, words: readonly string[]][] = [
   ["Bun", [path.join(BIN, "bun")]],
 ];
 
-/** A line of the log is also the body that makes it. */
+/** A line of the log is also the body that creates it. */
 function plant(id: bigint, name: string): string {
   return `{"id":${id},"name":${JSON.stringify(name)}}`;
 }
@@ -53,7 +53,7 @@ interface Runtime {
   readonly urls: readonly string[];
   readonly token: string;
   readonly data: string;
-  /** Ends it, and resolves with its exit status and what it said on standard error. */
+  /** Ends the program, and resolves with its exit status and standard error. */
   end(): Promise<{ readonly status: number | null; readonly stderr: string }>;
 }
 
@@ -65,7 +65,7 @@ async function start(t: TestContext, words: readonly string[]): Promise<Runtime>
   const [program = "", ...args] = [...words, "plants.mjs"];
   const env = { ...process.env, DATA: data };
   const child: ChildProcess = spawn(program, args, { cwd: folder, env });
-  t.after(() => child.stdin?.end()); // a wrapper's child lives on after it
+  t.after(() => child.stdin?.end()); // the child of a wrapper outlives the wrapper
   const finished = finish(child);
   const [line] = await Promise.race([
     once(child.stdout as NonNullable<typeof child.stdout>, "data"),
@@ -81,14 +81,14 @@ async function start(t: TestContext, words: readonly string[]): Promise<Runtime>
   };
 }
 
-/** A line as a value that keeps every digit of the id. */
+/** Parses a line, and keeps every digit of the id. */
 function read(line: string): unknown {
   return JSON.parse(line.replace(/^\{"id":(-?\d+)/, '{"id":"$1"'));
 }
 
 describe("the library", { skip: whyNotInstalled("test/field"), ...TIMEOUT }, () => {
   for (const [name, words] of RUNTIMES) {
-    test(`under ${name} stores exactly what it answers 200, and says why it refuses`, async (t) => {
+    test(`under ${name} stores exactly the plants that it answers 200, and gives reasons for refusals`, async (t) => {
       const { urls, token, data, end } = await start(t, words);
       const stored = ['{"id":-9223372036854775808,"name":"Färn\\ud800","tag":""}'];
       let id = 2n ** 53n;

@@ -18,7 +18,7 @@ const sources = readSources();
 const RULES: readonly {
   readonly says: string;
   readonly find: (sources: Sources) => string[];
-  /** Small houses that break the rule, each once. */
+  /** Small source trees, each of which breaks the rule once. */
   readonly broken: readonly Record<string, string>[];
 }[] = [
   {
@@ -50,7 +50,7 @@ const RULES: readonly {
     ],
   },
   {
-    says: "every file opens with what it is",
+    says: "every file begins with a comment that says what it is",
     find: findMissingHeaders,
     broken: [
       { "core/a.ts": "export const A = 1;" },
@@ -93,7 +93,7 @@ const RULES: readonly {
     ],
   },
   {
-    says: "no file holds what the house bans",
+    says: "no file contains a construct that the rules forbid",
     find: findBannedWords,
     broken: [
       { "core/a.ts": `// TO${"DO"}: later` },
@@ -117,7 +117,7 @@ for (const { says, find, broken } of RULES) {
   });
 }
 
-test("the rules see every file and every room there is", () => {
+test("the rules see every file and every room", () => {
   assert.ok(sources.size > 40);
   assert.ok(sources.has("index.ts") && sources.has("cli/serve.ts"));
 });
@@ -130,7 +130,7 @@ test("the package has no runtime dependencies, and exact versions of the others"
   }
 });
 
-/** What only one check needs is installed by that check, from a package file of its own. */
+/** Packages that only one check needs are installed by that check, from a package file of its own. */
 const OTHERS = findPackageFolders("test");
 
 test("the rules see the package files that there are", () => {
@@ -153,7 +153,7 @@ for (const folder of [".", ...OTHERS]) {
   });
 }
 
-/** Folders with a package file of their own, but for what is installed. */
+/** Folders with a package file of their own, without installed packages. */
 function findPackageFolders(folder: string): string[] {
   const entries = readdirSync(new URL(`../../${folder}/`, import.meta.url), {
     withFileTypes: true,

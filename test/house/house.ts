@@ -1,13 +1,13 @@
 /**
- * The rules of the house as functions over source files: which room imports which,
- * no circles, and what a file looks like. Each returns one line per breach, so
- * that a test can also show that it finds one.
+ * The rules of the house as functions over source files: which room may import which, no cycles, and
+ * the form of a file. Each returns one line per violation, so that a test can also show that it
+ * finds violations.
  */
 import { readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 
-/** Paths below `src`, with forward slashes, and what the files hold. */
+/** The content of each file, by its path below `src` with forward slashes. */
 export type Sources = ReadonlyMap<string, string>;
 
 /** The whole architecture: a room may import itself and these. */
@@ -25,7 +25,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
 /** What core may take from Node: none does I/O, reads a clock or is random. */
 const CORE_MAY_USE = ["node:buffer", "node:diagnostics_channel"];
 
-/** And this of `node:crypto`: a hash depends on its input alone; much else there is random. */
+/** And only this from `node:crypto`, because a hash depends on its input only. */
 const HASH_IMPORT = 'import { createHash } from "node:crypto";\n';
 
 export function readSources(): Sources {
@@ -55,7 +55,7 @@ export function findForbiddenImports(sources: Sources): string[] {
   return breaches;
 }
 
-/** Files that reach themselves through imports, types included: such files are one file. */
+/** Files that import themselves through others, types included. */
 export function findCircles(sources: Sources): string[] {
   const circles: string[] = [];
   const done = new Set<string>();
@@ -74,7 +74,7 @@ export function findCircles(sources: Sources): string[] {
   return circles;
 }
 
-/** A file opens by saying what it is. */
+/** A file begins with a comment that says what it is. */
 export function findMissingHeaders(sources: Sources): string[] {
   return [...sources]
     .filter(([, text]) => !/^(#!.*\n)?\/\*\*[^/]{20,}/.test(text))
@@ -90,7 +90,7 @@ export function findManyImports(sources: Sources): string[] {
     .map(([file]) => `${file} has more than ${IMPORTS_MAX} imports`);
 }
 
-/** A shorter file is part of the one file that imports it. */
+/** A shorter file belongs into the only file that imports it. */
 const SHORT_LINES = 40;
 
 export function findShortParts(sources: Sources): string[] {
@@ -112,7 +112,7 @@ export function findShortParts(sources: Sources): string[] {
 
 const FUNCTION_LINES_MAX = 70;
 
-/** Relies on the formatter: a block ends at the first `}` that is indented as its first line is. */
+/** Relies on the formatter: a block ends at the first `}` with the indentation of its first line. */
 export function findLongFunctions(sources: Sources): string[] {
   return [...sources].flatMap(([file, text]) => {
     const lines = text.split("\n");
@@ -154,7 +154,7 @@ export function findBannedWords(sources: Sources): string[] {
   );
 }
 
-/** The folder a file is in; a file in `src` itself is a room of its own. */
+/** The folder of a file; a file in `src` itself is a room of its own. */
 function roomOf(file: string): string {
   return file.split("/")[0]?.replace(/\.ts$/, "") ?? "";
 }

@@ -1,6 +1,6 @@
 /**
- * The answer to a request whose client still sends: it arrives, the connection lingers within its
- * bounds, and nothing that follows is carried out.
+ * The answer to a request whose client is still sending: the client gets it, the connection lingers
+ * within its limits, and no further request is carried out.
  */
 import assert from "node:assert/strict";
 import { once } from "node:events";
@@ -24,7 +24,7 @@ const BLOCK = Buffer.alloc(64 * 1024, " ");
 const NO_TOKEN = { Authorization: undefined };
 const GOOD = '{"id":1,"name":"a"}';
 
-/** A head alone, of a request whose body has so many bytes. */
+/** Only the head of a request whose body has this many bytes. */
 function headOf(length: number, parts: RequestParts = {}): RequestParts {
   return { ...parts, headers: { "Content-Length": String(length), ...parts.headers } };
 }
@@ -72,12 +72,12 @@ test("a client that sends all of a refused request before it reads gets the answ
       const service = await startService(t);
       const answered = collectMessages(t, "plant-store:request");
       const socket = net.connect(service.port, "127.0.0.1").pause();
-      // In pieces: a reset that one of them causes is met by those that follow.
+      // In pieces, so that later pieces notice a reset that an earlier piece causes.
       const length = Math.ceil(body.length / 20);
       const send = promisify<Buffer, void>(socket.write).bind(socket);
       await send(Buffer.concat([encodeRequest(service, head), body.subarray(0, length)]));
       await until("the server has answered", () => answered.length > 0);
-      await new Promise((resolve) => setImmediate(resolve)); // what closes at once has closed
+      await new Promise((resolve) => setImmediate(resolve)); // a connection that closes at once is closed by now
       for (let at = length; at < body.length; at += length) {
         await send(body.subarray(at, at + length));
       }
@@ -91,7 +91,7 @@ test("a refusal is sent in one write", async (t) => {
   const { port } = await mount(t);
   const { prototype } = net.Socket;
   const single = t.mock.method(prototype, "_write");
-  const joint = t.mock.method(prototype, "_writev" as "_write"); // of several pieces
+  const joint = t.mock.method(prototype, "_writev" as "_write"); // for several pieces
   const client = await Client.connect(port, true);
   await client.send(encodeRequest({ token: "good" }, headOf(2 * MIB)));
   assert.equal(errorNumber(await client.next()), 41301);
@@ -191,14 +191,14 @@ test("a refused client that sends slowly and endlessly is cut", async (t) => {
 test("a refused client that sends more than the limit is cut", async (t) => {
   const { port } = await mount(t, new Lingering({ bytesMax: MIB }));
   const sent = await sendUntilGone(await connectRefused(port));
-  assert.ok(sent < 64 * MIB, `${sent} bytes`); // what the sockets hold comes to some
+  assert.ok(sent < 64 * MIB, `${sent} bytes`); // besides what the buffers of the sockets hold
 });
 
 test("a refused client that neither sends nor closes is cut", async (t) => {
   const { port, sockets } = await mount(t, new Lingering({ pauseMs: 50, totalMs: 600_000 }));
   const client = await connectRefused(port);
-  await until("the server has cut it", () => sockets[0]?.destroyed === true);
-  assert.equal(client.isGone, false); // it did not leave by itself
+  await until("the server has cut the connection", () => sockets[0]?.destroyed === true);
+  assert.equal(client.isGone, false); // the client did not close
   client.destroy();
 });
 
@@ -312,9 +312,9 @@ test("a mounted listener carries out no request that follows an offer of another
   const offer = { Connection: "Upgrade", Upgrade: "h2c" };
   const first = encodeRequest({ token: "good" }, { headers: offer, body: GOOD });
   const client = await Client.connect(port, true);
-  // The parser drops the rest of this packet, and takes what is inside the header X for a request.
+  // The parser drops the rest of this packet, and takes the text inside the header X for a request.
   await client.send(Buffer.concat([first, Buffer.from("GET /x HTTP/1.1\r\nHost: a\r\nX: ")]));
-  await until("the first is under way", () => created.length === 1);
+  await until("the first request is in flight", () => created.length === 1);
   await client.send(encodeRequest({ token: "good" }, { body: GOOD.replace("1", "2") }));
   release();
   assert.equal((await client.next()).status, 200);
@@ -333,7 +333,7 @@ test("a client that is refused at once lingers longer than a request may take", 
   const client = await Client.connect(service.port, true);
   await client.send(encodeRequest(service, headOf(1024 * MIB)));
   assert.equal(errorNumber(await client.next()), 41301);
-  // A request of another client that is as old meets its timeout meanwhile.
+  // Meanwhile a request of another client that began at the same time meets its timeout.
   const other = await Client.connect(service.port, true);
   await other.send("POST /plants HTTP/1.1\r\n");
   assert.equal(errorNumber(await other.next()), 40801);

@@ -1,4 +1,4 @@
-/** What a connection remembers of a token that was accepted on it, and for how long. */
+/** What a connection remembers about an accepted token, and for how long. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { createRequestListener, PlantServer, type TokenVerifier } from "../../src/index.ts";
@@ -11,7 +11,7 @@ import { openStore } from "../support/stores.ts";
 
 const VERIFIED = { name: "test", scopes: ["write"] as const };
 
-/** A token check that notes what it was asked, and takes back its verdicts on demand. */
+/** A token check that records its calls, and whose verdicts a test can revoke. */
 class Verifier implements TokenVerifier {
   readonly asked: string[] = [];
   readonly good = new Set(["good", "other"]);
@@ -63,7 +63,7 @@ test("a token whose verdict is no longer current is verified again with the next
   assert.deepEqual(tokens.asked, ["good", "good"]);
 });
 
-test("a connection that sent a good token gets no other token accepted", async (t) => {
+test("a connection that sent a valid token must still send a valid one", async (t) => {
   const tokens = new RememberedVerifier();
   const { create } = await connect(t, tokens);
   assert.equal((await create("good")).status, 200);
@@ -74,7 +74,7 @@ test("a connection that sent a good token gets no other token accepted", async (
   assert.equal((await create("good")).status, 200);
 });
 
-test("a verifier without isCurrent is asked at every request", async (t) => {
+test("a verifier without isCurrent is asked with every request", async (t) => {
   const tokens = new Verifier();
   const { create } = await connect(t, tokens);
   for (let time = 0; time < 3; time++) assert.equal((await create("good")).status, 200);
@@ -103,7 +103,7 @@ test("two listeners on one connection do not share verdicts", async (t) => {
   assert.equal(await create("closed"), 401);
 });
 
-/** Verdicts that come when the body, or some of it, has come before them. */
+/** Verdicts that come after the body, or a part of it, has arrived. */
 const LATE: readonly [says: string, verify: TokenVerifier["verify"]][] = [
   ["a promise", (token) => later(() => (token === "good" ? VERIFIED : undefined))],
   [

@@ -1,4 +1,4 @@
-/** How a body is put together, and what it costs meanwhile. */
+/** How a body is collected, and how much memory that takes. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { runInNewContext } from "node:vm";
@@ -16,7 +16,7 @@ function collect(bytesMax: number, budget = new Budget(bytesMax)) {
   return { collector, results, budget };
 }
 
-test("a body is its chunks in order, however it was cut", () => {
+test("a body is its chunks in order, no matter where they were cut", () => {
   fc.assert(
     fc.property(fc.array(fc.uint8Array({ maxLength: 40 })), (chunks) => {
       const { collector, results } = collect(10_000);

@@ -1,4 +1,4 @@
-/** How long nothing may move on a connection: the timeout of a real socket after each step. */
+/** How long a connection may make no progress: the timeout of a real socket after each step. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { IncomingMessage, ServerResponse } from "node:http";
@@ -8,7 +8,7 @@ import { Budget } from "../../src/http/budget.ts";
 import { Connection } from "../../src/http/connections.ts";
 
 const IDLE_MS = 600_000;
-/** A client that sends within the advertised time never meets the close. */
+/** A client that sends within the advertised time never finds its connection closed. */
 const IDLE = IDLE_MS + 1000;
 const STALL = 700_000;
 const NONE = 0;
@@ -29,7 +29,7 @@ async function accept(t: TestContext): Promise<{ socket: Socket; client: Socket 
   return { socket, client };
 }
 
-/** A request begins with the bytes that it arrives in. */
+/** A request begins with the arrival of its bytes. */
 type Step = "look" | "begin" | "end";
 const LIVES: readonly [says: string, steps: readonly [Step, timeout: number][]][] = [
   [

@@ -24,7 +24,7 @@ const BODY = '{"id":1,"name":"x"}';
 const MISSING = 'Bearer realm="plant-store"';
 const INVALID = 'Bearer realm="plant-store", error="invalid_token"';
 
-/** A create with this Authorization header, or these, or none. */
+/** A create with this Authorization header, with several, or with none. */
 async function tryWith(
   service: Service,
   authorization: string | readonly string[] | undefined,
@@ -130,7 +130,7 @@ test("a bad token is answered 40102 with the challenge invalid_token", async (t)
   assert.deepEqual(ownLines(service), []);
 });
 
-test("two Authorization headers are answered 40102, whatever they hold", async (t) => {
+test("two Authorization headers are answered 40102, no matter what they contain", async (t) => {
   const service = await startService(t);
   const good = `Bearer ${service.token}`;
   for (const values of [
@@ -147,7 +147,7 @@ test("two Authorization headers are answered 40102, whatever they hold", async (
   assert.deepEqual(ownLines(service), []);
 });
 
-test("a token with any one byte changed gets the same answer as any other bad token", async (t) => {
+test("a token with any byte changed gets the same answer as every other invalid token", async (t) => {
   const service = await startService(t);
   const { token } = service;
   const expected = await tryWith(service, "Bearer x");
@@ -165,7 +165,7 @@ test("a token with any one byte changed gets the same answer as any other bad to
   client.destroy();
 });
 
-/** A service with one token of each kind besides the good one. */
+/** A service with one token of each kind besides the valid one. */
 async function startWithTokens(t: TestContext) {
   const expired = generateToken();
   const tokens = { expired, revoked: "", readOnly: "", both: "", expiring: "", unknown: "" };
@@ -177,7 +177,7 @@ async function startWithTokens(t: TestContext) {
       tokens.both = await createToken(folder, { name: "both", scopes: ["read", "write"] });
       tokens.expiring = await createToken(folder, { name: "expiring", expiresAt: 2 ** 42 });
       tokens.unknown = generateToken();
-      // No call creates a token that has expired already.
+      // No function creates a token that has already expired.
       const event = {
         event: "created",
         name: "expired",

@@ -82,7 +82,7 @@ test("everything that the chunked coding allows is accepted", async (t) => {
   }
 });
 
-/** A plant in exactly so many bytes. */
+/** A plant in exactly this many bytes. */
 function plantOf(bytes: number): string {
   return '{"id":1,"name":"x"}'.padEnd(bytes);
 }
@@ -98,13 +98,13 @@ for (const [limit, bodyBytesMax] of [
     const longer = plantOf(max + 1);
     const half = max / 2;
 
-    await t.test("exactly the limit with Content-Length is taken", async () => {
+    await t.test("exactly the limit with Content-Length is accepted", async () => {
       assertPlant(await exchange(service, { body: exact }), { name: "x" });
     });
-    await t.test("exactly the limit in one chunk is taken", async () => {
+    await t.test("exactly the limit in one chunk is accepted", async () => {
       assertPlant(await exchange(service, chunkedRequest(service, exact)), { name: "x" });
     });
-    await t.test("exactly the limit in two chunks is taken", async () => {
+    await t.test("exactly the limit in two chunks is accepted", async () => {
       const request = chunkedRequest(service, exact.slice(0, half), exact.slice(half));
       assertPlant(await exchange(service, request), { name: "x" });
     });
@@ -147,7 +147,7 @@ test("bodies that together pass pendingBytesMax are answered 50301 until there i
   const request = encodeRequest(service, { body, headers: { Expect: "100-continue" } });
   const head = request.subarray(0, -body.length);
 
-  // The first body is under way: the server asked for it and has most of it.
+  // The first body is arriving: the server asked for it and has most of it.
   const first = await Client.connect(service.port);
   await first.send(head);
   assert.equal((await first.next()).status, 100);
@@ -168,7 +168,7 @@ test("a body whose client leaves returns its memory", async (t) => {
   const service = await startService(t, { pendingBytesMax: 1000 });
   const body = plantOf(900);
   const request = encodeRequest(service, { body });
-  // Each of these would keep 800 bytes, if they were kept.
+  // Each of these would hold 800 bytes if its memory were not returned.
   for (let round = 0; round < 5; round++) {
     const client = await Client.connect(service.port);
     await client.send(request.subarray(0, -100));
@@ -207,7 +207,7 @@ test("a record for which the queue has no room is answered 50301", async (t) => 
   assertError(answer, 50301);
   assert.ok(answer.headers.has("retry-after"));
   client.destroy();
-  // Alone, a record of any length finds its way.
+  // A record of any length is accepted if nothing else waits.
   const name = "y".repeat(300);
   assertPlant(await exchange(service, { body: `{"id":3,"name":"${name}"}` }), { name });
 });
@@ -239,7 +239,7 @@ test("a create with a long head counts as several requests in flight", async (t)
   assertError(await second.next(), 50301);
   await first.send(long.subarray(-10));
   assertPlant(await first.next(), { name: "x" });
-  // All of it was given back.
+  // All of its memory was returned.
   for (const client of [first, second]) {
     await client.send(long);
     assertPlant(await client.next(), { name: "x" });

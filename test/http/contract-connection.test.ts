@@ -28,7 +28,7 @@ import { parseAnswers } from "../support/raw.ts";
 import { type Service, type ServiceOptions, startService } from "../support/service.ts";
 import { collectMessages, makeLatch, until } from "../support/watch.ts";
 
-/** Everything in one packet; what is answered until the server closes. */
+/** Sends everything in one packet, and returns the answers until the server closes. */
 async function pipeline(service: Service, requests: readonly (RequestParts | string)[]) {
   const bytes = requests.map((request) =>
     typeof request === "string" ? Buffer.from(request) : encodeRequest(service, request),
@@ -47,7 +47,7 @@ const SECOND = { body: plantBody(2) };
 const LAST = { ...CLOSE, body: plantBody(3) };
 const GARBAGE = "garbage\r\n\r\n";
 const NO_TOKEN = { headers: { Authorization: undefined } };
-/** Refused before its body is there, with an answer that closes the connection. */
+/** A request that is refused before its body arrives, with an answer that closes the connection. */
 const AMID = {
   headers: { Authorization: undefined, "Transfer-Encoding": "chunked" },
   body: chunked("{}"),
@@ -126,7 +126,7 @@ test("a request that follows a refusal during a body is not read", async (t) => 
   const started = collectMessages(t, "http.server.request.start");
   const rest = Array.from({ length: 2000 }, () => SECOND);
   assert.deepEqual(await pipeline(service, [GOOD, AMID, ...rest]), [200, 40101]);
-  assert.equal(started.length, 2 + 1); // and one that finds the service well
+  assert.equal(started.length, 2 + 1); // and one that checks the service afterwards
 });
 
 for (const [where, before] of [
@@ -181,7 +181,7 @@ test("a client that waits for each answer may send a wrong token and then a vali
     [SECOND, 200],
   ] as const) {
     const request = encodeRequest(service, parts);
-    // In two packets, so that the answer to a refused one may come before its body.
+    // In two packets, so that a refused request may be answered before its body arrives.
     await client.send(request.subarray(0, -3), request.subarray(-3));
     assert.equal(resultOf(await client.next()), result);
   }
@@ -197,7 +197,7 @@ test("no request of a client that has reset the connection is carried out", asyn
   await assertServes(service); // the server has accepted both
   const before = answered.length;
   socket.write(Buffer.concat(Array.from({ length: 500 }, () => request)));
-  socket.resetAndDestroy(); // both in one turn: the server, in this process, reads later
+  socket.resetAndDestroy(); // both in one turn of the event loop, so the server, in this process, reads later
   await once(socket, "close");
   await assertServes(service);
   assert.ok(answered.length - before < 10, `${answered.length - before} were answered`);
@@ -233,7 +233,7 @@ const SLOW: readonly [
 ];
 
 for (const [what, options, headers, body, result, closes] of SLOW) {
-  test(`a create whose body comes slowly releases its headers, and is answered like any other: ${what}`, async (t) => {
+  test(`a create whose body arrives slowly releases its headers, and is answered like any other: ${what}`, async (t) => {
     const begin = t.mock.method(Connection.prototype, "begin");
     const service = await startService(t, options);
     const client = await Client.connect(service.port);
@@ -244,7 +244,7 @@ for (const [what, options, headers, body, result, closes] of SLOW) {
     await until("it has come", () => begin.mock.callCount() > 0);
     const req = begin.mock.calls[0]?.arguments[0].req;
     assert.ok(req);
-    await until("its headers are let go", () => req.rawHeaders.length === 0);
+    await until("its headers are released", () => req.rawHeaders.length === 0);
     assert.deepEqual(req.headersDistinct, {});
     await client.send(request.subarray(begun));
     let answer = await client.next();
@@ -261,9 +261,12 @@ test("a create whose token is revoked before its body has arrived stores nothing
   const request = encodeRequest(service, GOOD);
   const client = await Client.connect(service.port);
   await client.send(request.subarray(0, -1));
-  await assertServes(service); // its head was judged before this one's
+  await assertServes(service); // by now the head of the first create was judged
   await revokeToken(service.folder, "test");
-  await until("the server knows", async () => (await service.post(SECOND.body)).status === 401);
+  await until(
+    "the server knows about the revocation",
+    async () => (await service.post(SECOND.body)).status === 401,
+  );
   await client.send(request.subarray(-1));
   assertError(await client.next(), 40102);
   assert.ok(!ownLines(service).includes(GOOD.body));
@@ -395,7 +398,7 @@ test("a client that closes its side during a request is answered 40001", async (
   }
 });
 
-test("connections are looked at as often as was chosen, until the server has closed", async (t) => {
+test("the server looks at connections in the chosen interval, until it has closed", async (t) => {
   const begun = t.mock.method(globalThis, "setInterval");
   const ended = t.mock.method(globalThis, "clearInterval");
   const service = await startService(t, { connectionCheckIntervalMs: 123_456 });

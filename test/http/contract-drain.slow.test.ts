@@ -1,4 +1,4 @@
-/** The drain: what a server that stops answers, waits for and cuts. */
+/** The drain: which requests a stopping server answers, waits for and cuts. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import net from "node:net";
@@ -28,7 +28,7 @@ test("a drain cuts at its deadline also a request that is followed by CONNECT (f
   const client = await Client.connect(service.port);
   const requests = [GOOD, { method: "CONNECT" }].map((request) => encodeRequest(service, request));
   await client.send(Buffer.concat(requests));
-  await until("it is under way", () => create.mock.callCount() === 1);
+  await until("it is in flight", () => create.mock.callCount() === 1);
   await service.server.close(0);
   await until("the connection is gone", () => client.isGone);
 });
@@ -68,7 +68,7 @@ test("a request that arrives during a drain is answered with Connection: close",
   assert.deepEqual(ownLines(service), [plantBody(1), plantBody(2)]);
 });
 
-/** No drain of these tests may meet its deadline. */
+/** A drain in these tests must not meet its deadline. */
 const PATIENT_MS = 600_000;
 
 /** A head without its end. */
@@ -104,10 +104,10 @@ test("a drain answers the request before half a head, and does not wait for the 
   });
   const client = await Client.connect(service.port);
   await client.send(Buffer.concat([encodeRequest(service, GOOD), halfHead(service)]));
-  await until("it is under way", () => held.mock.callCount() === 1);
+  await until("it is in flight", () => held.mock.callCount() === 1);
   const others = await Client.connect(service.port);
   const closed = service.server.close(PATIENT_MS);
-  assert.deepEqual(await others.rest(), []); // two looks at least have passed
+  assert.deepEqual(await others.rest(), []); // at least two looks have passed
   assert.equal(client.isClosed, false);
   release();
   const [answer, ...more] = await client.rest();
@@ -156,7 +156,7 @@ test("a drain ends with a stream that began before it", async (t) => {
   const socket = net.connect(service.port, "127.0.0.1");
   const headers = { Accept: "application/x-ndjson" };
   socket.write(encodeRequest({ token }, { method: "GET", headers }));
-  await once(socket, "readable"); // too much for the buffers between here and the server
+  await once(socket, "readable"); // more than the buffers of the sockets hold
   const closed = service.server.close(PATIENT_MS);
   const text = Buffer.concat(await socket.toArray()).toString("latin1");
   assert.equal(text.split('"id":').length - 1, ids.length);

@@ -1,7 +1,6 @@
 /**
- * What the HTTP parser finds: bytes that are no request we can trust are
- * answered with an Error body like everything else, the connection closes, and
- * nothing that follows them is carried out.
+ * Faults that the HTTP parser finds. Bytes that are not a valid request are answered with an Error
+ * body, the connection closes, and nothing that follows them is carried out.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -29,7 +28,7 @@ const ALL = {
   "Content-Length": String(BODY.length),
 };
 
-/** A fault, followed by a good request that must not be carried out. */
+/** A fault, followed by a valid request that must not be carried out. */
 async function refuse(service: Service, fault: string | Buffer): Promise<void> {
   const smuggled = encodeRequest(service, { body: '{"id":2,"name":"smuggled"}' });
   const bytes = Buffer.concat([Buffer.from(fault as string, "latin1"), smuggled]);
@@ -148,7 +147,7 @@ test("a broken chunk is answered 40001", async (t) => {
   assert.deepEqual(ownLines(service), []);
 });
 
-test("a broken chunk that comes late is answered 40001 too", async (t) => {
+test("a broken chunk that arrives late is answered 40001, too", async (t) => {
   const service = await startService(t);
   const request = chunkedRequest(service, BODY).subarray(0, -"0\r\n\r\n".length);
   assertError(await exchange(service, [request, Buffer.from("no chunk size\r\n")]), 40001);
@@ -245,13 +244,13 @@ const LARGE_ENOUGH: readonly [what: string, parts: RequestParts][] = [
 test("a request head within 16 KiB is read whole", async (t) => {
   const service = await startService(t);
   for (const [what, parts] of LARGE_ENOUGH) {
-    await t.test(`${what} is taken`, async () => {
+    await t.test(`${what} is accepted`, async () => {
       assertPlant(await exchange(service, { ...parts, body: BODY }), { name: "x" });
     });
   }
 });
 
-/** With the headers that every request of the test has. */
+/** The number of headers, with those that every request of the test has. */
 function fillTo(count: number): RequestParts {
   return { headers: { a: Array<string>(count - 4).fill("") }, body: BODY };
 }
@@ -269,7 +268,7 @@ test("100 headers are accepted, and a request with more is answered 43101 and cl
   assert.deepEqual(ownLines(service), [BODY]);
 });
 
-// Node 20 drops further headers without a sign, among them these.
+// Node 20 silently drops further headers, such as these.
 test("a request whose 150th header matters is answered 43101", async (t) => {
   const service = await startService(t);
   const fill = Array<string>(149).fill("");
@@ -281,7 +280,7 @@ test("a request whose 150th header matters is answered 43101", async (t) => {
       ["only", { ...others, a: fill.slice(early), [name.toLowerCase()]: value }],
       ["second", { ...fields, a: fill.slice(early + 1), [name.toLowerCase()]: value }],
     ] as const) {
-      // Node's parser refuses this one before it has the whole head, with 40001.
+      // Node's parser refuses this header with 40001, before it has the whole head.
       if (what === "second" && name === "Content-Length") continue;
       await t.test(`${name}, the ${what} one`, async () => {
         const next = encodeRequest(service, { body: '{"id":2,"name":"smuggled"}' });

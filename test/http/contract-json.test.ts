@@ -1,14 +1,14 @@
 /**
- * Bodies that are no plant: malformed JSON, other bytes than UTF-8, other
- * values than an object, members missing, mistyped or given twice; and what
- * the message says about them. Nothing of them reaches the log.
+ * Bodies that are not a plant: malformed JSON, bytes that are not UTF-8, values that are not an
+ * object, and members that are missing, of the wrong type or given twice; and the messages about
+ * them. None of these bodies reaches the log.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { assertError, exchange, ownLines } from "../support/contract.ts";
 import { startService } from "../support/service.ts";
 
-/** A text that is a plant but for this value of an unknown member. */
+/** A plant with this value of an unknown member, which may make it invalid. */
 function withValue(value: string): string {
   return `{"id":1,"name":"x","a":${value}}`;
 }
@@ -107,7 +107,7 @@ test("a body that is not JSON by RFC 8259 is answered 40003", async (t) => {
   assert.deepEqual(ownLines(service), []);
 });
 
-/** The bytes in the place of a name. */
+/** A body with these bytes in place of a name. */
 function nameOf(...bytes: readonly number[]): Buffer {
   return Buffer.concat([Buffer.from('{"id":1,"name":"'), Buffer.from(bytes), Buffer.from('"}')]);
 }
@@ -228,7 +228,7 @@ test("the message names every faulty member at once and no other", async (t) => 
 
 test("the message cuts the values it shows to a sane length", async (t) => {
   const service = await startService(t);
-  // The x puts pairs of surrogates across every even place where a cut may be.
+  // The x makes a pair of surrogates span every even position at which a cut may be.
   const long = `x${"🌱".repeat(100_000)}`;
   for (const [what, id] of [
     ["a string", `"${long}"`],
@@ -240,7 +240,7 @@ test("the message cuts the values it shows to a sane length", async (t) => {
       const answer = await exchange(service, { body: `{"id":${id},"name":"x"}` });
       const message = assertError(answer, 40005);
       assert.ok(message.length < 300, `${message.length} characters`);
-      assert.doesNotMatch(message, /\\ud83c/i); // half a character would stand as its escape
+      assert.doesNotMatch(message, /\\ud83c/i); // half a character would be shown as its escape
     });
   }
 });

@@ -1,4 +1,4 @@
-/** Limits of time and memory: each takes its time to be reached. */
+/** Limits of time and memory that take a while to reach. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import v8 from "node:v8";
@@ -68,12 +68,12 @@ test("clients that pipeline more than the server can hold get 50301 and are clos
   assert.ok(results.every(([first]) => first === 200));
   assert.ok(results.slice(0, 8).every((seen) => seen.length === 401));
   assert.equal(results.at(-1)?.at(-1), 50301);
-  // All that they held is free again.
+  // All memory that they held is free again.
   const again = await Promise.all(Array.from({ length: 12 }, (_, index) => send(100 + index)));
   for (const client of again) assert.equal((await read(client)).length, 401);
 });
 
-test("a request that meets a thousand unanswered ones on its connection is answered 50301, the last one", async (t) => {
+test("a request after a thousand unanswered ones on its connection is answered 50301, as the last one", async (t) => {
   const plants = (await startService(t)).store;
   const tokens = { verify: () => ({ name: "test", scopes: ["read" as const] }) };
   const server = await PlantServer.start({ port: 0, plants, tokens });
@@ -86,14 +86,14 @@ test("a request that meets a thousand unanswered ones on its connection is answe
   assert.deepEqual([results[0], results.at(-2), results.at(-1)], [40401, 40401, 50301]);
 });
 
-/** Long against what whole requests take on a busy machine, so that none of them is late. */
+/** Much longer than a whole request takes on a busy machine, so that none of them is late. */
 const LIMITS = { headerTimeoutMs: 1000, requestTimeoutMs: 1000, connectionCheckIntervalMs: 20 };
 
 function startImpatient(t: TestContext): Promise<Service> {
   return startService(t, LIMITS);
 }
 
-test("a request that was answered 408 is not carried out when its rest comes", async (t) => {
+test("a request that was answered 408 is not carried out when its rest arrives", async (t) => {
   const { service, release } = await startHeld(t, LIMITS);
   const refuse = t.mock.method(Connections.prototype, "refuse");
   const client = await Client.connect(service.port);
@@ -145,7 +145,7 @@ test("a request that takes too long is answered 40801", { concurrency: true }, a
   await Promise.all(tests);
 });
 
-test("a create that was answered 40801 stores nothing, also when its rest comes", async (t) => {
+test("a create that was answered 40801 stores nothing, even when its rest arrives", async (t) => {
   const service = await startImpatient(t);
   const whole = encodeRequest(service, GOOD);
   const client = await Client.connect(service.port);
@@ -169,7 +169,7 @@ test("a client that asked for 100 and then sends nothing is answered 40801", asy
 
 test("an idle connection is closed without an answer", async (t) => {
   const service = await startService(t, { keepAliveTimeoutMs: 20, connectionCheckIntervalMs: 20 });
-  // With the first one the server looks at none any more; it has to begin again.
+  // After the first connection has closed, the server has none to look at, and has to begin again.
   for (let connection = 0; connection < 2; connection++) {
     const client = await Client.connect(service.port);
     await client.send(encodeRequest(service, GOOD));
@@ -197,7 +197,7 @@ test("a create that arrives more slowly than the stall timeout, but keeps arrivi
   const service = await startService(t, { stallTimeoutMs: 500, connectionCheckIntervalMs: 20 });
   const client = await Client.connect(service.port);
   await client.send(encodeRequest(service, { headers: { "Transfer-Encoding": "chunked" } }));
-  // One that came later and does stand still.
+  // A later connection, which makes no progress.
   const other = await Client.connect(service.port);
   while (!other.isClosed) await client.send("1\r\n \r\n");
   await client.send(chunked(GOOD.body));

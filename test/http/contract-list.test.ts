@@ -1,4 +1,4 @@
-/** Reading plants back a page at a time: order, cursors, and what a page may be. */
+/** Reading plants one page at a time: order, cursors, and the length of a page. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { assertCommonHeaders, assertError } from "../support/contract.ts";
@@ -10,7 +10,7 @@ import {
   startReadable,
 } from "../support/reading.ts";
 
-/** The ids of all pages from this one on, page by page. */
+/** The ids of this page and all later ones, page by page. */
 async function walk(service: ReadableService, first: string): Promise<number[][]> {
   const pages: number[][] = [];
   for (let path: string | undefined = first; path !== undefined; ) {
@@ -82,7 +82,7 @@ test("the link is right with a base path, and through a proxy with another path"
   assert.equal(nextOf("/outside/plants?limit=1", answer), "/outside/plants?limit=1&after=1");
 });
 
-test("the page after the last plant is empty, and later has what was created since", async (t) => {
+test("the page after the last plant is empty, and later has the plants that were created since", async (t) => {
   const service = await startReadable(t, manyPlants(3));
   assert.deepEqual(await walk(service, "/plants?after=3"), [[]]);
   await service.store.create({ id: 4n, name: "new" });
@@ -151,7 +151,7 @@ test("an invalid limit and an unknown cursor have error numbers of their own", a
   const { text } = await read(service, `/plants?limit=1&limit=2&after=${long}`);
   const { message } = JSON.parse(text);
   assert.match(message, /limit.*"1,2".*after.*"yyy/);
-  assert.ok(message.length < 300); // what came is cut
+  assert.ok(message.length < 300); // the value is cut
 });
 
 test("other parameters are ignored, and ours may be percent-encoded", async (t) => {

@@ -1,6 +1,6 @@
 /**
- * What a request says of its body (Content-Type, Content-Encoding, Expect),
- * and what every answer says of its own.
+ * The headers that describe the body of a request (Content-Type, Content-Encoding, Expect), and
+ * those of every answer.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -78,7 +78,7 @@ const OTHER_TYPES = [
   "application/json; charset=latin1; charset=utf-8",
   "application/json; charset",
   'application/json; x="unclosed',
-  // A no-break space is no optional whitespace (RFC 9110 section 5.6.3).
+  // A no-break space is not optional whitespace (RFC 9110 section 5.6.3).
   "application/json\u00a0",
   "application/json;\u00a0",
   "application/json;\u00a0charset=utf-8",
@@ -161,7 +161,7 @@ test("Expect: 100-continue gets no 100 if the answer is known before the body", 
   for (const [what, parts, error] of REFUSED_BEFORE_100) {
     await t.test(`a request with ${what} is answered ${error} alone`, async () => {
       const headers = { "Content-Length": "19", ...parts.headers, Expect: "100-continue" };
-      // exchange() takes the first answer, interim or not.
+      // exchange() returns the first answer, interim or not.
       const answer = await exchange(service, { ...parts, headers });
       assertError(answer, error);
       assert.equal(answer.headers.get("connection"), "close");

@@ -1,5 +1,5 @@
 /**
- * Which of several faults is answered, and failures of the server.
+ * Which of several faults is answered, and how failures of the server are answered.
  */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
@@ -22,7 +22,7 @@ const STORED = '{"id":1,"name":"x"}';
 /** Replaced by a header with a token that has only the scope `read`. */
 const READ_ONLY = "read-only";
 
-/** In the order in which they are answered. A request of this test has one of these faults and all later ones. */
+/** In the order in which they are answered. Each request of the test has one of these faults and all later ones. */
 const FAULTS: readonly [what: string, error: number, parts: RequestParts][] = [
   ["headers too large", 43101, { headers: { X: "x".repeat(20 * 1024) } }],
   ["two hosts", 40001, { headers: { Host: ["a", "b"] } }],
@@ -45,7 +45,7 @@ const FAULTS: readonly [what: string, error: number, parts: RequestParts][] = [
 function faultyFrom(first: number, readOnly: string): RequestParts {
   const parts: RequestParts = {};
   const headers: Record<string, string | readonly string[] | undefined> = {};
-  // The earlier of two faults in the same place is the one that stays.
+  // If two faults are in the same place, the earlier one is kept.
   for (const [, , fault] of FAULTS.slice(first).reverse()) {
     Object.assign(parts, fault);
     Object.assign(headers, fault.headers);
@@ -89,7 +89,7 @@ for (const isClosed of [false, true]) {
 
 type Fault = (() => never) | (() => Promise<never>);
 
-/** A server whose store fails for the plant "x" alone, and whose token check for one token alone. */
+/** A server whose store fails only for the plant "x", and whose token check fails only for one token. */
 async function startFailing(t: TestContext, onCreate: Fault, onVerify?: Fault): Promise<Target> {
   const server = await PlantServer.start({
     port: 0,
@@ -109,7 +109,7 @@ async function startFailing(t: TestContext, onCreate: Fault, onVerify?: Fault): 
   return { url: server.url, port: Number(new URL(server.url).port), token: "good" };
 }
 
-/** What only the operator may see. */
+/** Text that only the operator may see. */
 const SECRET = "/srv/plants/plants.jsonl";
 
 function throwing(error: unknown): () => never {

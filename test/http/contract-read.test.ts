@@ -81,7 +81,7 @@ test("a plant has a strong entity tag, and caches must revalidate it", async (t)
   assert.equal((await read(service, "/plants/7")).headers.get("etag"), tag);
   assert.notEqual((await read(service, "/plants/8")).headers.get("etag"), tag);
 
-  // The same plant in another store, hence after a restart or a restore, has the same tag.
+  // The same plant has the same tag in another store, and so after a restart or a restore.
   const again = await startReadable(t, [FERN]);
   assert.equal((await read(again, "/plants/7")).headers.get("etag"), tag);
 });
@@ -138,7 +138,7 @@ test("HEAD is answered like GET, without the body", async (t) => {
       const head = await read(service, path, {}, "HEAD");
       assert.equal(head.status, get.status);
       assert.equal(head.text, "");
-      // The client closes after a HEAD, and says so.
+      // The client announces that it closes after a HEAD.
       const others = ["date", "connection", "keep-alive", "x-request-id"];
       const [ofGet, ofHead] = [get, head].map(({ headers }) =>
         [...headers].filter(([name]) => !others.includes(name)),

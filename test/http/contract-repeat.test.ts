@@ -1,7 +1,7 @@
 /**
- * The same id again: an identical plant is a replay and answered like the
- * first time, another one is a conflict, and neither writes anything; also for
- * requests in flight at the same moment.
+ * Creates with an id that is taken. An identical plant is a replay, with the same answer as the first
+ * time. Another plant is a conflict. Neither writes anything, also if the requests are in flight at
+ * the same moment.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -77,7 +77,7 @@ test("names that differ in a lone surrogate only are different plants", async (t
   const answer = await exchange(service, { body: '{"id":1,"name":"\\ud800"}' });
   assertPlant(answer, { name: "\ud800" });
   assertPlant(await exchange(service, { body: '{"id":1,"name":"\\uD800"}' }), { name: "\ud800" });
-  // A careless decoder makes U+FFFD of both.
+  // A careless decoder turns both into U+FFFD.
   for (const name of ["\\ud801", "\\udc00", "\\ufffd"]) {
     assertError(await exchange(service, { body: `{"id":1,"name":"${name}"}` }), 40006);
   }

@@ -1,6 +1,6 @@
 /**
- * Where the operations are found: paths, compared exactly, below an optional
- * base path, and the methods on them. (What reads is in contract-read.test.ts.)
+ * The paths of the operations, compared exactly, below an optional base path, and the methods on them.
+ * (Reading is in contract-read.test.ts.)
  */
 import assert from "node:assert/strict";
 import { METHODS } from "node:http";
@@ -102,7 +102,7 @@ const UNKNOWN_PATHS = [
   "ftp://localhost/plants",
 ];
 
-test("every other path is answered 40401, whatever the method", async (t) => {
+test("every other path is answered 40401, with any method", async (t) => {
   const service = await startService(t);
   for (const target of UNKNOWN_PATHS) {
     await t.test(target, async () => {

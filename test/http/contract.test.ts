@@ -1,7 +1,7 @@
 /**
- * The contract over real HTTP: which bodies are plants, and what of them is
- * stored and answered. The other contract-*.test.ts files each hold one theme
- * of the rest; after every case the server must answer another request.
+ * The contract over real HTTP: which bodies are plants, and what is stored and answered. Each of the
+ * other contract-*.test.ts files covers one further subject. After every case the server must answer
+ * another request.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";

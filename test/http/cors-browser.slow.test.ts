@@ -8,12 +8,12 @@ import { type Served, serve } from "../support/serve.ts";
 
 const BROWSER = { skip: missingBrowser(), timeout: 60_000 };
 
-/** What one call of the page came to, as a script sees it. */
+/** The result of one call of the page, as its script sees it. */
 interface Seen {
   readonly status: number;
   readonly text: string;
   readonly headers: Record<string, string | null>;
-  /** The browser kept the answer from the script. */
+  /** The browser hid the answer from the script. */
   readonly failure?: string;
 }
 
@@ -46,7 +46,7 @@ function servePage(t: TestContext): Promise<Served> {
   });
 }
 
-/** What a page sees that lies on `pageHost`, when pages of 127.0.0.1 are let in. */
+/** What a page of `pageHost` sees if pages of 127.0.0.1 are allowed. */
 async function visit(
   t: TestContext,
   pageHost: string,

@@ -1,4 +1,4 @@
-/** Pages of other origins: which ones are let in, and the headers of preflights and answers. */
+/** Pages of other origins: which of them are allowed, and the headers of preflights and answers. */
 import assert from "node:assert/strict";
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { EventEmitter, once } from "node:events";
@@ -19,7 +19,7 @@ const OTHER = "http://localhost:3000";
 const STRANGER = "https://stranger.example";
 const EXPOSED = "ETag, Link, Retry-After, WWW-Authenticate, X-Request-Id";
 
-/** What the answer says to a browser. */
+/** The headers of the answer that matter to a browser. */
 function marksOf({ headers }: Pick<RawAnswer, "headers">): Record<string, string> {
   const marks = [...headers].filter(
     ([name]) => name.startsWith("access-control") || name === "vary",
@@ -33,7 +33,7 @@ const MARKED = {
   "access-control-expose-headers": EXPOSED,
 };
 
-/** The answer to one request, which need not be a request at all. */
+/** The answer to these bytes, which need not be a valid request. */
 async function ask(service: Service, parts: RequestParts | Buffer): Promise<RawAnswer> {
   const client = await Client.connect(service.port);
   await client.send(Buffer.isBuffer(parts) ? parts : encodeRequest(service, parts));
@@ -141,7 +141,7 @@ for (const origins of [[APP], [OTHER, APP]]) {
   });
 }
 
-test("with the origin * every answer lets any page in and does not vary by origin", async (t) => {
+test("with the origin * every answer allows any page and does not vary by origin", async (t) => {
   const service = await startReadable(t, [], { corsOrigins: ["*"] });
   for (const [status, parts] of [...ANSWERS, [400, Buffer.from("x\r\n\r\n")] as const]) {
     const answer = await ask(service, fromApp(parts));
@@ -165,7 +165,7 @@ test("an answer to any other origin has only Vary", async (t) => {
 test("the 408 for a slow request names its origin", async (t) => {
   const service = await startReadable(t, [], {
     corsOrigins: [OTHER, APP],
-    headerTimeoutMs: 500, // long against what its headers take
+    headerTimeoutMs: 500, // much longer than its headers take
     requestTimeoutMs: 500,
     connectionCheckIntervalMs: 10,
   });
@@ -190,7 +190,7 @@ for (const [what, asks] of ASKS) {
       const service = await startReadable(t, [], { corsOrigins: origins });
       const first = encodeRequest(service, { headers: { Origin: before }, body: "{}" });
       const second = encodeRequest(service, asks({ Origin: own }));
-      // The second after the first is answered, as a proxy sends them; then both in one packet.
+      // First as a proxy sends them, the second after the answer to the first; then both in one packet.
       for (const packets of [[first, second], [Buffer.concat([first, second])]]) {
         const client = await Client.connect(service.port);
         await client.send(packets[0] as Buffer);
@@ -328,9 +328,9 @@ for (const [when, isLate] of [
       method: "OPTIONS",
       headers: { Origin: APP, "Access-Control-Request-Method": "POST" },
     };
-    // Twice each: what the first left undone would meet the second.
+    // Each is sent twice: if the first left anything undone, the second would show it.
     for (const request of [wrongMethod, create, preflight, wrongMethod, create, preflight]) {
-      if (isLate && request === preflight) continue; // has no token
+      if (isLate && request === preflight) continue; // a preflight has no token
       assert.equal((await send(`${url}/plants`, request)).status, 503);
     }
     assert.equal(store.size, 0);

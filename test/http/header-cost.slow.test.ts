@@ -1,6 +1,6 @@
 /**
- * What it costs to read what a client sends in its head: linear in its length, whatever it holds.
- * Counted, not timed: the characters that the built-ins of strings and expressions look at.
+ * The cost of reading a request head grows linearly with its length, no matter what it contains. The
+ * cost is counted, not timed: the characters that methods of strings and expressions look at.
  */
 import assert from "node:assert/strict";
 import type { IncomingMessage } from "node:http";
@@ -22,7 +22,7 @@ function requestWith(name: string, value: string): IncomingMessage {
 
 const cors = new Cors(["https://a.example", "https://b.example"]);
 
-/** Every reader of something from a head, and what its worst cases begin with. */
+/** Every function that reads a part of a head, and how its worst inputs begin. */
 const READERS: Readonly<
   Record<string, readonly [prefix: string, read: (text: string) => unknown]>
 > = {
@@ -62,7 +62,7 @@ const READERS: Readonly<
   "the query": ["/plants?limit=1", (text) => parseListQuery(text)],
 };
 
-/** What comes again and again. */
+/** Texts that an input repeats. */
 const PIECES: readonly string[] = [
   ...[" ", "\t", "\u00a0", ";", ",", "=", '"', "\\", "/", "*", "%", "&", "?", "#", ":", "[", "-"],
   ...["a", "0", ";\u00a0", "; ", " ;", ";a=b", ';a="', ';a="\\"', ';a="b"', "  a", ", ", " ,"],
@@ -72,7 +72,7 @@ const PIECES: readonly string[] = [
 
 const LENGTH = 2048;
 
-/** Lets the built-ins count what they look at: what they find, or all there is. */
+/** Makes the built-in methods count what they look at: up to what they find, or everything. */
 function countCharacters(t: TestContext): () => number {
   let count = 0;
   const { exec } = RegExp.prototype;
@@ -113,7 +113,7 @@ for (const [name, [prefix, read]] of Object.entries(READERS)) {
       try {
         await read(text);
       } catch {
-        // A refusal costs what it costs to find.
+        // A refusal costs as much as finding its reason.
       }
       return counted() - before;
     };

@@ -1,6 +1,6 @@
 /**
  * Requests that two programs could read in two ways, sent to a Node whose HTTP parser is lenient
- * (`--insecure-http-parser`): the request that is hidden in the body is never carried out.
+ * (`--insecure-http-parser`): a request that is hidden in the body is never carried out.
  */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -24,7 +24,7 @@ const HIDDEN = '{"id":2,"name":"hidden"}';
 
 type Doubtful = readonly [what: string, headers: readonly string[], body: string];
 
-/** Heads that a lenient parser lets through, and a body as it reads it then. */
+/** Heads that a lenient parser accepts, and the body as it then reads it. */
 const SEEN: readonly Doubtful[] = [
   ["a length, then chunks", ["Content-Length: 999", "Transfer-Encoding: chunked"], CHUNKS],
   ["chunks, then a length", ["Transfer-Encoding: chunked", "Content-Length: 999"], CHUNKS],
@@ -33,7 +33,7 @@ const SEEN: readonly Doubtful[] = [
   ["a space before the colon of a length", [`Content-Length : ${BODY.length}`], BODY],
   ["chunks in another coding", ["Transfer-Encoding: gzip, chunked"], CHUNKS],
 ];
-/** The same, as only the parser can see it. */
+/** More such heads, whose fault only the parser can see. */
 const UNSEEN: readonly Doubtful[] = [
   ["a bare LF before a length", [`X: a\n${LENGTH}`], BODY],
   ["a folded header", ["Transfer-Encoding:\r\n chunked"], CHUNKS],
@@ -86,7 +86,7 @@ describe("in a server with a lenient parser, the mounted listener", TIMEOUT, () 
   }
 });
 
-/** As another parser might hand them over. */
+/** A request as another parser might pass it on. */
 const RAW: readonly [rawHeaders: readonly string[], isGood: boolean][] = [
   [["content-length", "19"], true],
   [["Transfer-Encoding", "Chunked"], true],

@@ -1,4 +1,4 @@
-/** What other code of a program does to a request before the mounted listener has it. */
+/** What other code of a program does to a request before the mounted listener gets it. */
 import assert from "node:assert/strict";
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import type { IncomingMessage } from "node:http";
@@ -15,7 +15,7 @@ const LONG = `{"id":1,"name":"${"ä".repeat(150_000)}"}`;
 
 type Touch = (req: IncomingMessage, token: string) => void;
 
-/** Sends one create to a listener that has each request after `touch`. */
+/** Sends one create to a listener that gets each request after `touch`. */
 async function create(t: TestContext, touch: Touch, parts: RequestParts = {}) {
   const { store: plants, token, logLines } = await startService(t);
   const verified = { name: "test", scopes: ["write"] as const };

@@ -1,7 +1,6 @@
 /**
  * Compares the OpenAPI document with the code: every path, method, scope, status,
- * header and error number of one is in the other. What answers look like is
- * taken from a real server.
+ * header and error number of one is in the other. The answers are those of a real server.
  */
 import assert from "node:assert/strict";
 import { unlinkSync } from "node:fs";
@@ -101,7 +100,7 @@ test("answers and headers added to the interface's own operation are marked", ()
   }
 });
 
-/** The failures that are the examples of an answer, with the codes they are named after. */
+/** The failures in the examples of an answer, with the codes that name the examples. */
 function failuresOf({ content }: Described): [code: string, error: number, message: string][] {
   return Object.entries(content?.["application/json"]?.examples ?? {}).flatMap(
     ([code, { value }]) => {
@@ -124,7 +123,7 @@ test("the document has every error number at its status, named by its code, and 
     }
   }
   const known = Object.entries(FAILURES).map(([code, { error }]) => [code, error]);
-  // That of every other method: no operation answers it.
+  // The error of every other method, which no operation answers.
   described.set("method_not_allowed", FAILURES.method_not_allowed.error);
   assert.ok(LOOSE.info.description.includes(FAILURES.method_not_allowed.error));
   assert.deepEqual([...described].sort(), known.sort());
@@ -172,7 +171,7 @@ const BODY = '{"id":7,"name":"Fern"}';
 
 const CREATES = new CreatesInFlight(async (plant) => (plant.id === STORED.id ? STORED : plant));
 
-/** Fails on demand: no real store fails as these answers want it. */
+/** A store that fails on demand, because no real store can fail in all these ways. */
 const PLANTS: PlantService = {
   create: async (plant) => {
     const { id } = plant;
@@ -206,7 +205,7 @@ function fail(id: bigint | undefined): void {
 
 const FAILING = [500, 501, 503, 504];
 
-/** For a request that never comes whole: on a busy machine others may be late, too. */
+/** For a request that never arrives whole. On a busy machine other requests may be late, too. */
 const IMPATIENT = { headerTimeoutMs: 200, requestTimeoutMs: 200, connectionCheckIntervalMs: 20 };
 
 async function start(t: TestContext, limits: Partial<ServerOptions> = {}) {
@@ -231,7 +230,7 @@ async function start(t: TestContext, limits: Partial<ServerOptions> = {}) {
 const TAG = { "If-None-Match": "*" };
 const TOKEN = (token: string) => ({ Authorization: `Bearer ${token}` });
 
-/** What any operation can be asked, and with what. */
+/** Requests that apply to every operation. */
 const ANY: readonly RequestParts[] = [
   {},
   { headers: { Authorization: undefined } },
@@ -266,7 +265,7 @@ const MORE: Readonly<Record<string, readonly RequestParts[]>> = {
   "/plants/{id}": ["9", "007", ...FAILING].map((id) => ({ target: `/plants/${id}` })),
 };
 
-/** Everything to ask of an operation. */
+/** All requests for an operation. */
 function requestsFor(method: string, path: string): RequestParts[] {
   const target = path.replace("{id}", "7");
   return [...ANY, ...(MORE[path] ?? []), ...(MORE[`${method} ${path}`] ?? [])].map((parts) => ({
@@ -278,7 +277,7 @@ function requestsFor(method: string, path: string): RequestParts[] {
   }));
 }
 
-/** Of the connection, of any message with a body, or of the CORS protocol. */
+/** Headers of the connection, of any message with a body, or of the CORS protocol. */
 const UNDESCRIBED =
   /^(connection|keep-alive|date|transfer-encoding|content-length|content-type|access-control-.*): /;
 
@@ -309,7 +308,7 @@ for (const { path, method, operation } of OPERATIONS) {
     const seen = new Map<string, Set<string>>();
     const answered = new Map<number, string[]>();
     const requests = requestsFor(method, path);
-    // The last one never gets to the end of its headers.
+    // The last request never ends its headers.
     for (const [index, parts] of [...requests, ...requests.slice(0, 1)].entries()) {
       const isCut = index === requests.length;
       const { status, names, failure } = await ask(isCut ? impatient : patient, parts, isCut);
@@ -346,12 +345,12 @@ for (const { path, method, operation } of OPERATIONS) {
   });
 }
 
-/** A message without what differs from one operation to another. */
+/** A message without the parts that differ between operations. */
 function shapeOf(message: string): string {
   return message.replace(/"[^"]*"|[A-Z]{3,}(?:, [A-Z]{3,})*|\d+/g, "_");
 }
 
-/** Failures of a disk, which the store above only claims. */
+/** Real failures of a store, which the store above only imitates. */
 const MADE_UP = new Set([
   "write_failed",
   "not_stored",

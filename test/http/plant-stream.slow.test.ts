@@ -28,7 +28,7 @@ import { collectMessages, collectWarnings, makeLatch, until } from "../support/w
 const NDJSON = { Accept: "application/x-ndjson" };
 const PAGE = { Accept: "application/json" };
 
-/** A store of its own in which nothing is. */
+/** A service with an empty store. */
 const EMPTY: PlantService = {
   create: async () => "created",
   get: async () => undefined,
@@ -109,10 +109,10 @@ test("HEAD of a stream has its headers, and reads at most one slice", async (t) 
 
 const NAME = "n".repeat(2000);
 
-/** Plants without end, counted. A fake: no real store is so large, or fails when it should. */
+/** FAKE: plants without end, counted; no real store is so large, or fails when a test needs it. */
 class Source {
   given = 0;
-  /** Lists that are under way. */
+  /** Lists that are being read. */
   open = 0;
   readonly #failure: (given: number) => void;
 
@@ -133,7 +133,7 @@ class Source {
     }
   }
 
-  /** Waits until nothing more is asked for. */
+  /** Waits until no more plants are requested. */
   async settle(): Promise<void> {
     let before = -1;
     await until("nothing more is read", async () => {
@@ -169,7 +169,7 @@ function headersOf({ token }: Target): Record<string, string> {
   return { ...NDJSON, Authorization: `Bearer ${token}` };
 }
 
-/** Asks for streams, on one connection, and reads nothing. */
+/** Requests streams on one connection, and reads nothing. */
 function askAndWait(t: TestContext, target: Target, requests = 1): Promise<net.Socket> {
   const request = encodeRequest(target, { method: "GET", headers: NDJSON });
   return sendAndWait(t, target, Buffer.concat(Array.from({ length: requests }, () => request)));
@@ -196,7 +196,7 @@ test("nothing is read ahead for a client that does not read, and reading ends wh
   const target = await startWith(t, source);
   const socket = await askAndWait(t, target);
   await source.settle();
-  // What the sockets between hold, some MiB, and no more.
+  // As much as the buffers of the sockets hold, some MiB, and no more.
   assert.ok(source.given < 10_000, `${source.given} were read`);
   assert.equal(source.open, 1);
   await assertCreates(target);
@@ -204,7 +204,7 @@ test("nothing is read ahead for a client that does not read, and reading ends wh
   await until("the reading has ended", () => source.open === 0);
 });
 
-test("a stream ends at once when its client leaves, also if no more lists may be read", async (t) => {
+test("a stream ends at once when its client leaves, even if no more lists may be read", async (t) => {
   const source = new Source();
   const held = new HeldSource();
   let lists = 0;
@@ -237,7 +237,7 @@ for (const requests of [1, 20]) {
     for (let count = 0; count < 8; count++) sockets.push(await askAndWait(t, target, requests));
     const page = () =>
       send(`${target.url}/plants`, { headers: { ...headersOf(target), Accept: "*/*" } });
-    await until("no more reads are taken", async () => (await page()).status === 503);
+    await until("no more reads are accepted", async () => (await page()).status === 503);
     const refused = await page();
     assertError(refused, 50301);
     assert.equal(refused.headers.get("retry-after"), "1");
@@ -245,12 +245,12 @@ for (const requests of [1, 20]) {
     await source.settle();
     assert.ok(source.open <= 4, `${source.open} lists are under way`);
     for (const socket of sockets) socket.destroy();
-    await until("reads are taken again", async () => (await page()).status === 200);
-    await until("no list is under way", () => source.open === 0);
+    await until("reads are accepted again", async () => (await page()).status === 200);
+    await until("no list is being read", () => source.open === 0);
   });
 }
 
-test("an invalid query is answered 400 also if no more reads are taken, and lists vary by Accept", async (t) => {
+test("an invalid query is answered 400 even if no more reads are accepted, and lists vary by Accept", async (t) => {
   const source = new Source();
   const target = await startWith(t, source);
   for (let count = 0; count < 4; count++) await askAndWait(t, target);
@@ -299,7 +299,7 @@ test("two hundred concurrent reads of plants are all answered, with 32 in the st
   assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set([200]));
 });
 
-/** Two pages of such plants have no room together in 1 MiB. */
+/** Two pages of such plants do not fit together into 1 MiB. */
 const LONG_NAME = "n".repeat(900_000);
 
 test("a long page is refused beside another one, and sent when it is alone", async (t) => {
@@ -308,7 +308,7 @@ test("a long page is refused beside another one, and sent when it is alone", asy
   const client = await Client.connect(service.port);
   t.after(() => client.destroy());
   const request = encodeRequest({ token: service.readToken }, { method: "GET", headers: PAGE });
-  await client.send(Buffer.concat([request, request])); // both have their lease before either is read
+  await client.send(Buffer.concat([request, request])); // both have borrowed memory before either is read
   const both = [await client.next(), await client.next()];
   assert.deepEqual(both.map(({ status }) => status).sort(), [200, 503]);
   for (const answer of both) if (answer.status === 503) assertError(answer, 50301);
@@ -425,7 +425,7 @@ test("a stream of long plants is cut beside another one, and sent when it is alo
   assert.deepEqual(text.split("\n").slice(0, -1), service.logLines());
 });
 
-/** Has every rest last until the test ends it. FAKE: a real one has passed before a test can look. */
+/** FAKE: makes every rest last until the test ends it, because a real one ends before a test can look. */
 function holdRests(t: TestContext, onRest: (ms: number) => void = () => {}): (() => void)[] {
   const rests: (() => void)[] = [];
   t.mock.method(timers, "setTimeout", (ms: number) => {
@@ -528,7 +528,7 @@ test("a stream is cut when its token is revoked", async (t) => {
       assert.ok(++chunks < 1000, "it goes on");
     }
   })();
-  await assert.rejects(reading, TypeError); // what fetch has for an answer that breaks off
+  await assert.rejects(reading, TypeError); // the error of fetch for an answer that breaks off
   assert.equal(source.open, 0);
 });
 
@@ -559,7 +559,7 @@ test("HTTP/1.0, which cannot notice a cut stream, gets a page", async (t) => {
   assert.equal(JSON.parse(answer.text).length, 100);
 });
 
-/** Lists of one plant, which come when the test says so. A fake: no real disk waits for a test. */
+/** FAKE: lists of one plant, which arrive when the test releases them; no real disk waits for a test. */
 class HeldSource {
   begun = 0;
   readonly #name: string;
@@ -600,7 +600,7 @@ for (const [says, isLastFirst, statuses] of [
     await until("both are read", () => source.begun === 2);
     if (isLastFirst) source.releaseLast();
     else await source.releaseOne();
-    await new Promise(setImmediate); // the first one is refused, perhaps after the other's answer
+    await new Promise(setImmediate); // the first is refused, perhaps after the other was answered
     await source.releaseOne();
     const both = [await client.next(), await client.next()];
     assert.deepEqual(
@@ -651,7 +651,10 @@ test("at most eight lists are read at once", async (t) => {
     return send(`${target.url}/plants`, { headers });
   });
   for (let ended = 0; ended < answers.length; ended++) {
-    await until("as many as may are read", () => source.begun === Math.min(30, ended + 8));
+    await until(
+      "as many lists as allowed are read",
+      () => source.begun === Math.min(30, ended + 8),
+    );
     await source.releaseOne();
   }
   for (const { status } of await Promise.all(answers)) assert.equal(status, 200);
@@ -676,7 +679,7 @@ test("a list is not read if its client left before its turn", async (t) => {
     });
     leaving.push(await sendAndWait(t, target, Buffer.concat(parts)));
   }
-  await until("all have come", () => requests.length === 20);
+  await until("all requests have arrived", () => requests.length === 20);
   const before = countSockets();
   for (const socket of leaving) socket.destroy();
   await until("both ends are gone", () => countSockets() <= before - 40);

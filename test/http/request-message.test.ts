@@ -1,4 +1,4 @@
-/** What `plant-store:request` publishes about every answer, in our own server and in another one. */
+/** The messages on `plant-store:request` about every answer, in our own server and in another one. */
 import assert from "node:assert/strict";
 import net from "node:net";
 import { type TestContext, test } from "node:test";
@@ -21,7 +21,7 @@ interface Published {
   readonly cut?: boolean;
   readonly token?: string | undefined;
   readonly operation?: RequestMessage["operation"];
-  /** The listener never saw it. */
+  /** The listener never received the request. */
   readonly isUntimed?: boolean;
 }
 
@@ -163,7 +163,7 @@ test("a body that breaks off in the parser is published with its request", async
   assertPublished(messages, { ...GOOD, status: 400, error: 40001 });
 });
 
-/** Sends a create but for the end of its body, and leaves once the server has begun to read that. */
+/** Sends a create without the end of its body, and leaves once the server has begun to read the body. */
 async function leaveInBody(
   t: TestContext,
   service: Service,
@@ -172,7 +172,7 @@ async function leaveInBody(
 ): Promise<readonly RequestMessage[]> {
   const messages = collectMessages<RequestMessage>(t, "plant-store:request");
   const begun = collectMessages(t, "http.server.request.start");
-  const socket = net.connect(port, "127.0.0.1").pause(); // what it has not read makes a reset
+  const socket = net.connect(port, "127.0.0.1").pause(); // unread data makes its close a reset
   t.after(() => socket.destroy());
   const request = encodeRequest(service, { headers: { Expect: "100-continue" }, body: BODY });
   socket.write(request.subarray(0, -1));
@@ -243,7 +243,7 @@ test("a request lasts from its headers to its answer", async (t) => {
 
 const SOURCE = fileURLToPath(new URL("../../src/", import.meta.url));
 
-/** The frame of ours from which a function was called; none where others did. */
+/** The stack frame of our code that called a function; `undefined` if other code called it. */
 function readerIn({ stack = "" }: Error): string[] {
   return stack
     .split("\n")

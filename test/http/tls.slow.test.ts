@@ -16,7 +16,7 @@ import { type Service, type ServiceOptions, startService } from "../support/serv
 import { trickle } from "../support/trickle.ts";
 import { collectMessages, TIMEOUT } from "../support/watch.ts";
 
-/** Beyond any patience: what waits for one of these limits never ends a test in time. */
+/** So long that a test which waits for one of these limits fails by its own timeout. */
 const PATIENT = {
   headerTimeoutMs: 600_000,
   requestTimeoutMs: 600_000,
@@ -65,7 +65,7 @@ describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => 
       (await client.rest()).map(({ status }) => status),
       [200, 401],
     );
-    assert.equal(started.length, 2); // none of those that follow was looked at
+    assert.equal(started.length, 2); // none of the later requests was judged
     client.destroy();
   });
 
@@ -92,14 +92,14 @@ describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => 
         port: service.port,
         host: "127.0.0.1",
         ca: service.certificate.cert,
-        ciphers: "DEFAULT@SECLEVEL=0", // else the client itself refuses old versions
+        ciphers: "DEFAULT@SECLEVEL=0", // or else the client itself refuses old versions
       });
       t.after(() => socket.destroy());
       socket.on("error", () => {}); // a reset may follow the alert
       await once(socket, "secureConnect");
       return socket.getProtocol();
     };
-    // The end of the connection may overtake the alert that says why.
+    // The end of the connection may arrive before the alert with its reason.
     const refused = { code: /ALERT_PROTOCOL_VERSION$|^ECONNRESET$/ };
     await assert.rejects(connectBy("TLSv1"), refused);
     await assert.rejects(connectBy("TLSv1.1"), refused);
@@ -122,7 +122,7 @@ describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => 
 
   test("accepts only ciphers of TLS 1.2 with forward secrecy and AEAD, also after a reload", async (t) => {
     const service = await startSecure(t);
-    // With RSA keys, too: some ciphers are only theirs.
+    // With RSA keys, too, because some ciphers need them.
     for (const kind of ["ec", "rsa"] as const) {
       const { cert, key } = makeCertificate(t, kind, kind);
       service.server.replaceCertificate({ cert, key });
@@ -206,7 +206,7 @@ describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => 
     await half.send(create(service, 1).subarray(0, 40));
     const shaking = net.connect(service.port, "127.0.0.1").resume();
     await once(shaking, "connect");
-    // An answer on a later connection: by now the server has seen the other ones.
+    // After an answer on a later connection the server has seen the other ones.
     const last = await service.connect();
     await last.send(create(service, 1));
     await last.next();
@@ -227,7 +227,7 @@ test("unfinished handshakes are closed and finished ones kept, also on a unix so
   const handshakes = watchHandshakes(server);
   server.listen({ path });
   await once(server, "listening");
-  /** The server's end of a connection; one at a time, so that the event belongs to this one. */
+  /** The server's end of a connection. Connections are opened one at a time, so the event belongs to this one. */
   const connect = async (client: Socket, event: string): Promise<Socket> => {
     t.after(() => client.destroy());
     return (await once(server, event))[0];

@@ -1,4 +1,4 @@
-/** The answers to creates that leave as one text, beside those that Node sends. */
+/** Compares answers to creates that are sent as one text with those that Node sends. */
 import assert from "node:assert/strict";
 import { createServer, ServerResponse } from "node:http";
 import net from "node:net";
@@ -50,7 +50,7 @@ for (const [what, requests, isWhole] of CREATES) {
     const plain = await mount(t, service);
     const wrapped = await mount(t, service, { prepare: wrapEnd });
     const takeHeads = watchHeads(t);
-    await readAnswers(service, service.port, requests); // its first head is Node's
+    await readAnswers(service, service.port, requests); // Node makes the first head
     takeHeads();
     const own = await readAnswers(service, service.port, requests);
     assert.equal(own.includes("HTTP/1.1 200 OK\r\n"), what !== REFUSED);
@@ -102,7 +102,7 @@ for (const [what, prepare] of TOUCHED) {
   });
 }
 
-test("an answer sent as one text has its own status, whatever was set before", async (t) => {
+test("an answer sent as one text has its own status, even if another was set before", async (t) => {
   const service = await startService(t);
   const responses: ServerResponse[] = [];
   const { port } = await mount(t, service, {
@@ -176,7 +176,7 @@ test("Node writes an answer with CORS headers", async (t) => {
   assert.ok(takeHeads().some(isOfCreate));
 });
 
-/** As middleware does that wants to know of the end of an answer: Node puts it together then. */
+/** Listens for the end of an answer, as middleware may; then Node assembles the answer. */
 function wrapEnd(res: ServerResponse): void {
   Object.assign(res, { end: res.end.bind(res) });
 }
@@ -199,7 +199,7 @@ function mount(
 /** Stops the clock; returns the statuses of the heads that Node has made since the last call. */
 function watchHeads(t: TestContext): () => readonly number[] {
   t.mock.timers.enable({ apis: ["Date"], now: Date.now() });
-  // Not documented, but what it makes is seen nowhere else.
+  // Not documented, but heads can be seen nowhere else.
   const nodes = ServerResponse.prototype as unknown as { _storeHeader(first: string): void };
   const { mock } = t.mock.method(nodes, "_storeHeader");
   return () => {
@@ -209,12 +209,12 @@ function watchHeads(t: TestContext): () => readonly number[] {
   };
 }
 
-/** Whether a status is that of a create, and not of what ends a connection here. */
+/** Whether a status is that of a create, and not of the request that ends a connection here. */
 function isOfCreate(status: number): boolean {
   return status !== 404;
 }
 
-/** What comes until the server closes, but for the time of day. */
+/** All bytes until the server closes, without the time of day. */
 async function readAnswers(service: Service, port: number, requests: readonly RequestParts[]) {
   const socket = net.connect({ port, host: "127.0.0.1" });
   socket.write(Buffer.concat(requests.map((each) => encodeRequest(service, each))));

@@ -1,4 +1,4 @@
-/** The OpenAPI document in tools of others, each with a real server. */
+/** The OpenAPI document in common tools, with a real server. */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -19,7 +19,7 @@ import { type ServiceOptions, send } from "../support/service.ts";
 const HERE = path.join(ROOT, "test/interop");
 const tool = (name: string) => path.join(HERE, "node_modules/.bin", name);
 
-/** What the command prints, in a folder of the test's own. */
+/** Writes the document that the command prints into a new folder. */
 async function printDocument(t: TestContext): Promise<string> {
   const folder = makeFolder(t);
   const { status, stdout, stderr } = await runCli(["print", "openapi"]);
@@ -30,7 +30,7 @@ async function printDocument(t: TestContext): Promise<string> {
 
 const APP = "https://app.example";
 
-/** A service with a token that may do everything, open to the pages of one origin. */
+/** A service that allows pages of one origin, and a token with all scopes. */
 async function startOpen(
   t: TestContext,
   plants: Parameters<typeof startReadable>[1],
@@ -47,7 +47,7 @@ async function startOpen(
   return { ...service, token };
 }
 
-describe("the OpenAPI document, with tools of others", {
+describe("the OpenAPI document in common tools", {
   skip: whyNotInstalled("test/interop"),
 }, () => {
   test("Redocly's strict lint accepts it", async (t) => {
@@ -103,7 +103,7 @@ describe("the OpenAPI document, with tools of others", {
 
   test("Prism finds the answer to a body that is too long as described", async (t) => {
     const folder = await printDocument(t);
-    // So short that the server reads the rest: before a long one it cuts the connection in the end.
+    // So short that the server reads the rest; it would cut the connection of a long one.
     const { url, token } = await startOpen(t, [], { bodyBytesMax: 20 });
     const proxy = await startPrism(t, folder, url);
     await assertDescribed(proxy, [create(token, '{"id":1,"name":"Ivy"}', 413)]);
@@ -127,7 +127,7 @@ describe("the OpenAPI document, with tools of others", {
   });
 });
 
-/** Each call is answered as it should be, by the server, and the proxy has nothing to say. */
+/** Asserts that the server answers each call as expected, and that the proxy reports nothing. */
 async function assertDescribed(proxy: string, all: readonly Call[]): Promise<void> {
   for (const call of all) {
     const answer = await send(`${proxy}${call.path}`, call.init);
@@ -137,7 +137,7 @@ async function assertDescribed(proxy: string, all: readonly Call[]): Promise<voi
   }
 }
 
-/** Starts the validating proxy; the end of the test ends it. */
+/** Starts the validating proxy, until the test ends. */
 async function startPrism(t: TestContext, folder: string, upstream: string): Promise<string> {
   const port = await freePort();
   const words = ["proxy", "openapi.json", upstream, "--port", String(port), "--cors", "false"];
@@ -162,7 +162,7 @@ interface Violation {
   readonly message: string;
 }
 
-/** What Prism says of an answer; and of its request, where that is as it should be. */
+/** The violations that Prism reports for an answer, and for its request if that is valid. */
 function violations(headers: Headers, isGood: boolean): Violation[] {
   const all: Violation[] = JSON.parse(headers.get("sl-violations") ?? "[]");
   return all.filter(({ location }) => isGood || location[0] === "response");
@@ -196,10 +196,10 @@ function get(
   return { path: target, init: { headers: { Authorization: `Bearer ${token}`, ...more } }, status };
 }
 
-/** The cases of the contract that a proxy lets through as they are. */
+/** The cases of the contract that a proxy passes on unchanged. */
 function* calls(token: string): Generator<Call> {
   yield get(token, "/plants?after=-70", 200); // the empty page
-  // Prism hands a body on as JavaScript reads it, so ids beyond 2^53 may meet an earlier one.
+  // Prism passes a body on as JavaScript reads it, so an id beyond 2^53 may equal an earlier one.
   const exact = INT64_IDS.filter(([, id]) => Number.isSafeInteger(Number(id)));
   for (const [spelling] of exact) yield create(token, `{"id":${spelling},"name":"x"}`, 200);
   for (const id of OTHER_IDS.filter((id) => !LOSSY.test(id))) {
@@ -227,10 +227,10 @@ function* calls(token: string): Generator<Call> {
 }
 
 /**
- * What is refused before it gets to the store.
+ * Requests that are refused before they reach the store.
  *
- * Prism itself answers malformed JSON 400; paths and methods that are not described it passes on
- * without a look at the answer.
+ * Prism itself answers malformed JSON with 400. It passes requests for paths and methods that are not
+ * described on, without a check of the answer.
  */
 function* refusals(token: string, readToken: string): Generator<Call> {
   const { path, init } = create(token, '{"id":1,"name":"x"}', 200);
@@ -246,5 +246,5 @@ function* refusals(token: string, readToken: string): Generator<Call> {
   yield get(token, "/plants/007", 404);
 }
 
-/** Ids that become others in JavaScript's hands. */
+/** Ids that JavaScript changes. */
 const LOSSY = /^-?[0-9]{16,}|\.[0-9]{10,}|e-?[0-9]{3,}/i;

@@ -22,7 +22,7 @@ test("LogFile.open() makes a missing file, empty and with mode 0600", async (t) 
   assert.deepEqual(await file.append(Buffer.from("a\n")), { outcome: "durable" });
 });
 
-// Only root can give a file away, and only a root's file needs it.
+// Only root can give a file away, and only a file of root needs it.
 const isRoot = process.getuid?.() === 0;
 
 test("LogFile.open() gives a new file to the owner of its folder", { skip: !isRoot }, async (t) => {
@@ -34,11 +34,11 @@ test("LogFile.open() gives a new file to the owner of its folder", { skip: !isRo
   assert.deepEqual({ uid, gid }, { uid: 4321, gid: 8765 });
 });
 
-/** What the owner of a folder may put in the place of a file, so that root opens another one. */
+/** What the owner of a folder may put in place of a file, so that root opens another one. */
 const TRAPS: Readonly<Record<string, (filePath: string, vault: string) => void>> = {
-  "a link to a file of root's": (filePath, vault) => fs.symlinkSync(vault, filePath),
+  "a link to a file of root": (filePath, vault) => fs.symlinkSync(vault, filePath),
   "a link to no file": (filePath, vault) => fs.symlinkSync(`${vault}-2`, filePath),
-  "another name of a file of root's": (filePath, vault) => fs.linkSync(vault, filePath),
+  "another name of a file of root": (filePath, vault) => fs.linkSync(vault, filePath),
   "a FIFO": (filePath) => execFileSync("mkfifo", [filePath]),
   "a folder": (filePath) => fs.mkdirSync(filePath),
   "a device": (filePath) => execFileSync("mknod", [filePath, "c", "1", "3"]),
@@ -60,7 +60,7 @@ for (const [trap, set] of Object.entries(TRAPS)) {
       const filePath = path.join(folder, "a.checkpoint.new");
       set(filePath, vault);
       const result = await open(filePath).catch((error) => error);
-      // A new checkpoint takes the place of what is in its way.
+      // A new checkpoint replaces what is in its place.
       if (name !== "writeCheckpoint()") assert.ok(isIoError(result), name);
       const { uid, gid, mode } = fs.statSync(vault);
       assert.deepEqual([name, uid, gid, mode & 0o777], [name, 0, 0, 0o600]);
@@ -178,7 +178,7 @@ test("LogFile.append() adds to the end of the file and moves it", async (t) => {
   assert.equal(fs.readFileSync(file.path, "utf8"), "one\ntwo\nthree\nfour\n");
 });
 
-test("LogFile.append() never overwrites what another process appended, and does not call its own bytes durable", async (t) => {
+test("LogFile.append() never overwrites what another process appended, and does not report its own bytes as durable", async (t) => {
   const one = await openLog(t, "old\n");
   const other = await LogFile.open(one.path);
   t.after(() => other.close());
@@ -190,7 +190,7 @@ test("LogFile.append() never overwrites what another process appended, and does 
   assert.equal(other.end, 4);
 });
 
-/** FAKE: the writes of files end as `ends` says, one after the other; later ones are real. */
+/** FAKE: the next writes of files end as given in `ends`, in order; later writes are real. */
 async function fakeWrites(
   t: TestContext,
   path: string,
@@ -232,7 +232,7 @@ for (const written of [0, 1, 4, 7]) {
   });
 }
 
-/** What another process does between the short write of "on" and its refusal. */
+/** What another process did between the short write of "on" and the refusal of the rest. */
 const RIVALS: Readonly<Record<string, (path: string) => void>> = {
   "appended a record": (path) => fs.appendFileSync(path, "rival\n"),
   "appended as much": (path) => fs.appendFileSync(path, "on"),
@@ -261,7 +261,7 @@ for (const [what, meddle] of Object.entries(RIVALS)) {
   });
 }
 
-test("LogFile.append() does not write the rest of a short write where another process appended in between (fake short write)", async (t) => {
+test("LogFile.append() does not write the rest of a short write if another process has appended in between (fake short write)", async (t) => {
   const file = await openLog(t, "old\n");
   const then = () => fs.appendFileSync(file.path, "rival\n");
   await fakeWrites(t, file.path, [{ written: 2, then }]);
@@ -271,13 +271,13 @@ test("LogFile.append() does not write the rest of a short write where another pr
 
 test("LogFile.append() cuts nothing after a failed sync whose bytes it cannot count (fake failure)", async (t) => {
   const file = await openLog(t, "old\n");
-  // The write reaches the file, or that of another process does, and the call fails all the same.
+  // The call fails, although its bytes, or those of another process, reach the file.
   await fakeWrites(t, file.path, [{ written: 4, code: "EIO" }]);
   assert.equal((await file.append(Buffer.from("one\n"))).outcome, "unknown");
   assert.equal(fs.readFileSync(file.path, "utf8"), "old\none\n");
 });
 
-/** What another process does between the opening of a log and its change. */
+/** What another process did between the opening of a log and a change in place. */
 const MEDDLING: Readonly<Record<string, (path: string) => void>> = {
   "appended to": (path) => fs.appendFileSync(path, "rival\n"),
   cut: (path) => fs.truncateSync(path, 4),
@@ -348,18 +348,18 @@ test("LogFile.read() fills the buffer, with fewer bytes only at the end of the f
   }
 });
 
-/** What befalls the file of a path, each of another kind. */
+/** Ways to displace the file of a path, one of each kind. */
 const DISPLACEMENTS: Readonly<Record<string, (filePath: string) => void>> = {
   deleted: (filePath) => fs.rmSync(filePath),
   replaced: (filePath) => {
-    // With the same bytes: it is another file all the same.
+    // It has the same bytes, but it is another file.
     fs.copyFileSync(filePath, `${filePath}.new`);
     fs.renameSync(`${filePath}.new`, filePath);
   },
   grown: (filePath) => fs.appendFileSync(filePath, "x"),
   "out of reach": (filePath) => {
     fs.rmSync(filePath);
-    fs.symlinkSync(filePath, filePath); // a path that leads round in a circle
+    fs.symlinkSync(filePath, filePath); // a link to itself
   },
 };
 

@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { isBlank, lineBytes } from "../../src/log/format.ts";
 
 test("lineBytes() counts the bytes of any record without a line feed, and its line feed", () => {
-  // No unit of `fc.string`: it makes a table of all of Unicode first.
+  // Not `fc.string` with a unit, which first makes a table of all of Unicode.
   const codePoint = fc.oneof(
     fc.nat(0xd7ff),
     fc.integer({ min: 0xe000, max: 0x10ffff }),
@@ -31,7 +31,7 @@ for (const line of ["", " ", "\t", "\r", "   ", " \t\r", " ".repeat(4096)]) {
   });
 }
 
-// NUL is what a power cut leaves: damage, which must not be ignored.
+// A power cut leaves NUL bytes: that is damage, which must not be ignored.
 for (const line of [
   "{}",
   " {",

@@ -25,7 +25,7 @@ test("DirectoryLock.acquire() names the process that holds the lock, and what it
   await (await DirectoryLock.acquire(folder, mine)).close();
 });
 
-test("DirectoryLock.acquire() waits for another process to give the lock back", async (t) => {
+test("DirectoryLock.acquire() waits for another process to release the lock", async (t) => {
   const folder = makeFolder(t);
   const rival = await Rival.start(t);
   const lock = await DirectoryLock.acquire(folder, mine);
@@ -61,7 +61,7 @@ test("DirectoryLock.acquire() treats a stopped holder as alive, although it does
 
 const RIVALS = 10;
 const ROUNDS = 8;
-/** The round whose winner is killed: the socket it leaves must not let two of the next round win. */
+/** The winner of this round is killed: its socket must not let two processes win the next round. */
 const CRASH = 3;
 
 test("DirectoryLock.acquire() is won by exactly one of ten processes at once", async (t) => {
@@ -85,7 +85,7 @@ test("DirectoryLock.acquire() is won by exactly one of ten processes at once", a
 });
 
 test("DirectoryLock.acquire() fails with locked when a rival removes its socket", async (t) => {
-  // A winner removes the temporary sockets of all others, whatever step those have come to.
+  // A winner removes the temporary sockets of all others, no matter how far those have come.
   const folder = makeFolder(t);
   const lock = await DirectoryLock.acquire(folder, { ...mine, command: "first" });
   const sweeper = await sweepMeanwhile(folder);
@@ -99,7 +99,7 @@ test("DirectoryLock.acquire() fails with locked when a rival removes its socket"
   }
 });
 
-/** Does over and over what a winner does once, in a thread of its own. */
+/** Removes sockets as a winner does, but again and again, in a thread of its own. */
 async function sweepMeanwhile(folder: string): Promise<Worker> {
   const sweep = `
     const { parentPort, workerData } = require("node:worker_threads");

@@ -1,4 +1,4 @@
-/** The lock beside a hand that puts files in the place of its socket. */
+/** The lock while another program puts links in place of its socket. */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import fs from "node:fs";
@@ -16,10 +16,10 @@ import { TIMEOUT, until } from "../support/watch.ts";
 
 const second = { name: "lock", command: "second" };
 
-/** A chmod of the socket met the link within so many. */
+/** So many locks are taken; a lock that calls chmod would follow a link within fewer. */
 const LOCKS_AMID_SWAPS = 600;
 
-/** Puts a link to a file in the place of every new socket, and says so. */
+/** Puts a link to a file in place of every new socket, and reports it. */
 const SWAP = `import fs from "node:fs";
 const [folder, file] = process.argv.slice(1);
 fs.symlinkSync(file, folder + "/link");
@@ -49,7 +49,7 @@ test("root that takes a lock in another user's folder changes no file put in pla
   owner.stdout.on("data", (text) => {
     output += text;
   });
-  await until("the owner is there", () => output.includes("ready"));
+  await until("the other program is ready", () => output.includes("ready"));
   for (let time = 0; time < LOCKS_AMID_SWAPS; time++) {
     await DirectoryLock.acquire(folder, second).then(
       (lock) => lock.close(),

@@ -1,4 +1,4 @@
-/** Lines that lost pages in a power cut: how they are known, and what is done about them. */
+/** Lines that lost pages in a power cut: how they are recognised, and how they are mended. */
 import assert from "node:assert/strict";
 import fs from "node:fs";
 import path from "node:path";
@@ -15,7 +15,7 @@ import { openLog } from "../support/logs.ts";
 import { snapshot } from "../support/snapshot.ts";
 import { collectWarnings } from "../support/watch.ts";
 
-/** Text as it is, a number as so many NUL bytes. */
+/** The bytes of texts, and as many NUL bytes as each number says. */
 type Piece = string | number;
 
 function bytesOf(pieces: readonly Piece[]): Buffer {
@@ -37,9 +37,9 @@ const LINES: readonly [says: string, offset: number, line: readonly Piece[], isL
   ["a sector with one byte that is not zero, its last", 0, [511, "x"], false],
   ["a sector of zeros after one of text", 0, [SECTOR, 512, "x"], true],
   ["a sector of zeros between two of text", 0, [SECTOR, 512, SECTOR], true],
-  ["as many zeros that stand across a border", 0, ["x", 512, "x"], false],
-  ["as many zeros as hide no whole sector", 0, ["x", 1022, "x"], false],
-  ["one zero more, with a whole sector in them", 0, ["x", 1023, "x"], true],
+  ["a sector's length of zeros across a border", 0, ["x", 512, "x"], false],
+  ["the most zeros that contain no whole sector", 0, ["x", 1022, "x"], false],
+  ["one zero more, so that they contain a whole sector", 0, ["x", 1023, "x"], true],
   ["zeros at its end that reach a border", 0, [SECTOR, "x", 1023], true],
   ["zeros at its end that end short of a border", 0, [SECTOR, "x", 1022], false],
   ["zeros up to the first border", 500, [12, "x"], true],
@@ -66,7 +66,7 @@ test("a line has lost a sector if its part of a whole sector of the disk is zero
   fc.assert(
     fc.property(fc.nat(2000), fc.array(anyPiece, { maxLength: 6 }), (offset, pieces) => {
       const line = bytesOf(pieces);
-      const disk = Buffer.concat([Buffer.alloc(offset), line]); // what is before counts as zeros
+      const disk = Buffer.concat([Buffer.alloc(offset), line]); // the bytes before the line count as zeros
       let expected = false;
       for (let end = 512; end <= disk.length; end += 512) {
         const isZero = disk.subarray(end - 512, end).equals(Buffer.alloc(512));
@@ -122,7 +122,7 @@ const MENDED: readonly [
     DAMAGED,
   ],
   [
-    "a line longer than what is copied at once",
+    "a line longer than the buffer for copies",
     [A, `{${"\0".repeat(1024 * 1024 + 1)}\n`],
     "",
     `${A} ${" ".repeat(1024 * 1024 + 1)}\n`,
@@ -205,7 +205,7 @@ test("mendLog() that failed at any write succeeds when it is called again (fake 
 
 const LIMIT = BATCH_BYTES_LIMIT;
 
-/** Lengths of lines, line feeds included; where the earliest batch may start. */
+/** Lengths of lines with their line feeds, and where the last batch may start at the earliest. */
 const STARTS: readonly [lengths: readonly number[], torn: number, start: number][] = [
   [[], 0, 0],
   [[1], 0, 0],
@@ -228,7 +228,7 @@ for (const [lengths, torn, start] of STARTS) {
     const content = Buffer.concat([...lines, Buffer.alloc(torn, "t")]);
     const file = await openLog(t, content);
     assert.equal(await earliestBatchStart(file, content.length), start);
-    // Bytes after the given end do not count.
+    // Bytes after the given end are ignored.
     fs.appendFileSync(file.path, "\nmore\n");
     assert.equal(await earliestBatchStart(file, content.length), start);
   });
@@ -249,7 +249,7 @@ test("mendLog() interrupted while it blanks a line leaves a line that has lost a
     between.push(hasLostSector(fs.readFileSync(file.path).subarray(0, -1), 0));
   });
   await mendLog(file, damage);
-  // First the text, and only then the zeros too.
+  // First the text is overwritten, and only then the zeros.
   assert.deepEqual(between, [true, false]);
   assert.equal(fs.readFileSync(file.path, "latin1"), `${" ".repeat(line.length)}\n`);
 });

@@ -15,7 +15,7 @@ import { snapshot } from "../support/snapshot.ts";
 const LINES = '{"id":1}\n{"id":2}\n';
 const TAIL_START = { offset: LINES.length, line: 3 };
 
-/** Takes the place of the store's rule: mending knows no plants. */
+/** Replaces the store's rule, because mending knows nothing about plants. */
 const isRecord = (text: Buffer) => /^\{.*\}$/.test(text.toString());
 
 /** Mends a log in which no line lost pages. */
@@ -27,7 +27,7 @@ function mendTail(
   return mendLog(file, { lost: [], tail, isRecord });
 }
 
-/** How many warnings an operator has got since the call. */
+/** Counts the warnings since the call. */
 function countWarnings(t: TestContext): () => number {
   let count = 0;
   const listen = () => {
@@ -38,7 +38,7 @@ function countWarnings(t: TestContext): () => number {
   return () => count;
 }
 
-/** Every file of the log's folder but the log itself, with its content. */
+/** Every file in the log's folder except the log itself, with its content. */
 function beside(file: LogFile): Record<string, Buffer> {
   const folder = path.dirname(file.path);
   const names = fs.readdirSync(folder).filter((name) => name !== path.basename(file.path));
@@ -82,7 +82,7 @@ const TORN: Readonly<Record<string, Buffer>> = {
   "a page of NUL bytes": Buffer.alloc(4096),
   "a record and NUL bytes": Buffer.concat([Buffer.from('{"id":3}'), Buffer.alloc(512)]),
   "bytes that are not UTF-8": Buffer.from([0xff, 0xfe, 0x80]),
-  "more than is copied at once": Buffer.alloc(2 * 1024 * 1024 + 3, "torn"),
+  "more than the buffer for copies": Buffer.alloc(2 * 1024 * 1024 + 3, "torn"),
 };
 
 for (const [what, tail] of Object.entries(TORN)) {
@@ -134,7 +134,7 @@ test("mendLog() syncs the quarantine file before it cuts the log", async (t) => 
 test("mendLog() does not look for a record in a tail of more than 64 MiB", async (t) => {
   const { path: log } = await openLog(t, LINES);
   const limit = 64 * 1024 * 1024;
-  fs.truncateSync(log, LINES.length + limit + 1); // a hole: NUL bytes that cost no space
+  fs.truncateSync(log, LINES.length + limit + 1); // a hole: NUL bytes that take no space
   const file = await LogFile.open(log);
   t.after(() => file.close());
   const asked = t.mock.fn(isRecord);
@@ -144,7 +144,7 @@ test("mendLog() does not look for a record in a tail of more than 64 MiB", async
   assert.equal(fs.readFileSync(file.path, "utf8"), LINES);
 });
 
-/** FAKE failures below: a disk that fails in the middle of a start is met in test/crash. */
+/** FAKE failures below; test/crash has disks that fail in the middle of a start. */
 const DISK_FULL = { outcome: "refused" as const, cause: new Error("disk full") };
 
 test("mendLog() throws io_error if it cannot write the line feed (fake refusal)", async (t) => {
@@ -164,7 +164,7 @@ test("mendLog() throws io_error if the cut fails, and the tail stays (fake failu
   assert.equal(beside(file)["test.jsonl.quarantine-1"]?.toString(), "torn");
 });
 
-/** A line of so many bytes, line feed included; what it holds depends on its place. */
+/** A line of this many bytes with its line feed; its content depends on its place. */
 function lineOf(bytes: number, index: number): string {
   return `${String(index)
     .repeat(bytes)
@@ -176,7 +176,7 @@ const REWRITES: readonly [what: string, lengths: readonly number[], start: numbe
   ["one blank line", [1], 0],
   ["a log of less than a batch", [10, 20, 30], 0],
   ["one line longer than a batch", [3 * BATCH_BYTES_LIMIT], 0],
-  ["a last line as far from the start as a batch is long", [BATCH_BYTES_LIMIT - 7, 7, 5], 0],
+  ["a last line that ends one batch after the start", [BATCH_BYTES_LIMIT - 7, 7, 5], 0],
   ["a last line one byte farther", [BATCH_BYTES_LIMIT - 7, 8, 5], 1],
   [
     "a log of many batches",
@@ -220,7 +220,7 @@ test("rewriteLastBatch() covers the longest batch a writer makes", async (t) => 
     queueBytesMax: 16 * BATCH_BYTES_LIMIT,
     end: { ...EMPTY_LOG, bytes: 7 },
   });
-  // One byte short of full, the batch still takes a record as long as there may be.
+  // A batch that is one byte short of full still takes a record of the greatest length.
   const records = ["a".repeat(BATCH_BYTES_LIMIT - 2), "b".repeat(3 * BATCH_BYTES_LIMIT)];
   await Promise.all(records.map((record) => writer.append(record)));
   await rewriteLastBatch(file, writer.durableBytes);
@@ -230,7 +230,7 @@ test("rewriteLastBatch() covers the longest batch a writer makes", async (t) => 
   assert.ok(again <= 7);
 });
 
-/** What another process may do to a log between its survey and what a start does to it. */
+/** What another process may have done to a log between the survey and the change by a start. */
 const MEDDLING: Readonly<Record<string, (path: string) => void>> = {
   "appended to": (path) => fs.appendFileSync(path, '{"id":9}\n'),
   cut: (path) => fs.truncateSync(path, 9),
@@ -257,7 +257,7 @@ for (const [what, meddle] of Object.entries(MEDDLING)) {
   });
 }
 
-test("a torn end in whose place another process has stored a record of its length is not cut", async (t) => {
+test("a torn end that another process has replaced with a record of the same length is not cut", async (t) => {
   const record = '{"id":3}\n';
   const file = await openLog(t, LINES + "t".repeat(record.length));
   const read = file.read.bind(file);
@@ -265,7 +265,7 @@ test("a torn end in whose place another process has stored a record of its lengt
   t.mock.method(file, "read", async (buffer: Buffer, position: number) => {
     const got = await read(buffer, position);
     if (reads++ === 1) {
-      fs.truncateSync(file.path, LINES.length); // as a start beside this one does
+      fs.truncateSync(file.path, LINES.length); // as a concurrent start does
       fs.appendFileSync(file.path, record);
     }
     return got;
@@ -279,7 +279,7 @@ test("a log to which another process appends during the quarantine is not cut", 
   const read = file.read.bind(file);
   let reads = 0;
   t.mock.method(file, "read", async (buffer: Buffer, position: number) => {
-    // The first read looks at the tail, the second copies it into the quarantine.
+    // The first read judges the tail, and the second copies it into the quarantine file.
     if (reads++ === 1) fs.appendFileSync(file.path, '"}\n');
     return read(buffer, position);
   });
@@ -302,7 +302,11 @@ const RANGES: readonly [says: string, ranges: readonly ByteRange[], kept: string
     ],
     "12abcf",
   ],
-  ["what there is of a range beyond the end", [{ offset: 12, bytes: 1_048_580 }], "cdef"],
+  [
+    "the existing part of a range that goes beyond the end",
+    [{ offset: 12, bytes: 1_048_580 }],
+    "cdef",
+  ],
   ["nothing of a range after the end", [{ offset: 16, bytes: 4 }], ""],
 ];
 

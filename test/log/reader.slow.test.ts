@@ -5,10 +5,10 @@ import { test } from "node:test";
 import { LOG_START, readBlocks, visitLines } from "../../src/log/reader.ts";
 import { openLog } from "../support/logs.ts";
 
-test("readBlocks() refuses a line that is longer than 512 MiB, and gives out those before it", async (t) => {
+test("readBlocks() refuses a line that is longer than 512 MiB, and yields those before it", async (t) => {
   const content = "one\ntwo\n";
   const file = await openLog(t, content);
-  truncateSync(file.path, content.length + 2 ** 29); // a hole, which takes no room
+  truncateSync(file.path, content.length + 2 ** 29); // a hole, which takes no space
   appendFileSync(file.path, "\n");
   const lines: unknown[] = [];
   const reading = (async () => {

@@ -1,4 +1,4 @@
-/** The one reader: what a line is, wherever the blocks it is read in happen to end. */
+/** The reader finds the same lines no matter where its blocks end. */
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { test } from "node:test";
@@ -16,20 +16,20 @@ import {
 } from "../../src/log/reader.ts";
 import { openLog } from "../support/logs.ts";
 
-/** What the reader reads at once; only lines that lie across such a border are hard. */
+/** The length of a read; only lines across such a border are difficult. */
 const BLOCK = 1024 * 1024;
 
 interface Line extends LinePosition {
   readonly text: string;
 }
 
-/** A failed comparison of megabytes would print for minutes: long texts are compared by hash. */
+/** Long texts are compared by hash, because a failed comparison of megabytes would print for minutes. */
 function shorten(text: string): string {
   if (text.length <= 64) return text;
   return `${text.length}: ${createHash("sha256").update(text).digest("hex")}`;
 }
 
-/** The same rule in the plainest way: split at line feeds, drop the tail. */
+/** The expected lines, by the simplest code: split at line feeds, and drop the tail. */
 function expectedLines(content: string, end = content.length): Line[] {
   const lines: Line[] = [];
   let offset = 0;
@@ -42,7 +42,7 @@ function expectedLines(content: string, end = content.length): Line[] {
   return lines;
 }
 
-/** What the reader makes of a file; blocks must join without a gap. */
+/** The lines that the reader finds in a file; its blocks must join without a gap. */
 async function readLines(file: LogFile, end: number, start = LOG_START): Promise<Line[]> {
   const lines: Line[] = [];
   let expected = start;
@@ -57,7 +57,7 @@ async function readLines(file: LogFile, end: number, start = LOG_START): Promise
   return lines;
 }
 
-/** A line of so many bytes, line feed included, that is like no other of another length. */
+/** A line of this many bytes with its line feed, which differs from lines of every other length. */
 function lineOf(bytes: number): string {
   const label = String(bytes).slice(0, bytes - 1);
   return `${label}${"x".repeat(bytes - 1 - label.length)}\n`;
@@ -76,16 +76,16 @@ const ALL: readonly [what: string, lengths: readonly number[]][] = [
 ];
 
 for (const [what, lengths] of ALL) {
-  test(`readBlocks() and visitLines() give out every line of a log with ${what}`, async (t) => {
+  test(`readBlocks() and visitLines() yield every line of a log with ${what}`, async (t) => {
     const content = lengths.map(lineOf).join("");
     const file = await openLog(t, content);
     assert.deepEqual(await readLines(file, content.length), expectedLines(content));
   });
 }
 
-test("readBlocks() gives out the same lines wherever a block ends", async (t) => {
-  // The first line feed is placed from five bytes before the border to five after it; so does
-  // the one of a second line at the next border, with lines of the fewest bytes around.
+test("readBlocks() yields the same lines no matter where a block ends", async (t) => {
+  // The first line feed is placed from five bytes before the border of a block to five bytes after
+  // it, and a second one likewise at the next border, with the shortest lines around them.
   for (let distance = -5; distance <= 5; distance++) {
     const content = [BLOCK + distance, 1, 2, BLOCK - 3, 1, 1, 2, 3, 2].map(lineOf).join("");
     const file = await openLog(t, content);
@@ -94,7 +94,7 @@ test("readBlocks() gives out the same lines wherever a block ends", async (t) =>
   }
 });
 
-test("readBlocks() never gives out a tail, wherever near a block's end the log ends", async (t) => {
+test("readBlocks() never yields a tail, no matter where near the end of a block the log ends", async (t) => {
   const content = [BLOCK - 4, 3, 1, 5, BLOCK - 6, 4, 2].map(lineOf).join("");
   const file = await openLog(t, content);
   const ends = [0, 1, 2, 17];
@@ -105,7 +105,7 @@ test("readBlocks() never gives out a tail, wherever near a block's end the log e
   }
 });
 
-test("readBlocks() gives out nothing if no line ends", async (t) => {
+test("readBlocks() yields nothing if no line ends", async (t) => {
   for (const bytes of [1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 1]) {
     const file = await openLog(t, "x".repeat(bytes));
     assert.deepEqual(await readLines(file, bytes), []);
@@ -130,7 +130,7 @@ test("readBlocks() can start at any line, with its offset and number", async (t)
   }
 });
 
-test("visitLines() counts blank lines and gives out none of them", async (t) => {
+test("visitLines() counts blank lines, and visits none of them", async (t) => {
   const blanks = ["", " ", "\t\r", " ".repeat(BLOCK)].join("\n");
   const content = `${blanks}\n1\n\n\n2\n${blanks}\n3\r\n`;
   const file = await openLog(t, content);
@@ -171,7 +171,7 @@ test("visitLines() and positionAfter() agree with a plain split on any block", (
   );
 });
 
-/** The reader guesses at 512 bytes, then at twice as many. */
+/** The reader first tries 512 bytes, then twice as many. */
 const RECORD_BYTES = [0, 1, 510, 511, 512, 513, 1022, 1023, 1024, 1025, 131_072, 3 * BLOCK];
 
 for (const bytes of RECORD_BYTES) {
@@ -227,7 +227,7 @@ test("visitLines() skips the lines that are taken, and counts them", () => {
   assert.deepEqual(positionAfter(block), { offset: 30, line: 8 });
 });
 
-test("readBlocks() gives out a line longer than a block by itself", async (t) => {
+test("readBlocks() yields a line longer than a block by itself", async (t) => {
   const lengths = Array.from({ length: 300 }, () => 1000);
   const content = [BLOCK + 1, ...lengths, 3 * BLOCK, ...lengths].map(lineOf).join("");
   const file = await openLog(t, content);

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { describeSystemError, ioError } from "../../src/log/system-error.ts";
 import { makeFolder } from "../support/folders.ts";
 
-test("describeSystemError() says what happened without the call and the path", (t) => {
+test("describeSystemError() describes the error without the call and the path", (t) => {
   const missing = path.join(makeFolder(t), "none");
   const error = failureOf(() => fs.readFileSync(missing));
   const text = describeSystemError(error);

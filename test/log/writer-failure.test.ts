@@ -1,9 +1,8 @@
 /**
- * What a writer does when the disk fails it. Most of it happens to real files;
- * a write that the system refuses and a sync that fails cannot be had inside a
- * healthy process, so those tests use a FAKE `append` and say so. The same
- * faults from the kernel itself are met in test/faults and test/crash; what an
- * append does about them, in test/log/file.test.ts.
+ * What a writer does when its disk fails. Most tests use real files. A refused write and a failed
+ * sync cannot be produced inside a healthy process, so those tests have a FAKE `append` and are named
+ * so. The kernel itself produces these faults in test/faults and test/crash; how an append handles
+ * them is tested in test/log/file.test.ts.
  */
 import assert from "node:assert/strict";
 import fs from "node:fs";
@@ -42,7 +41,7 @@ const DURABLE: AppendResult = { outcome: "durable" };
 const REFUSED: AppendResult = { outcome: "refused", cause: new Error("disk full") };
 const UNKNOWN: AppendResult = { outcome: "unknown", cause: new Error("i/o error") };
 
-/** How each of the appends ended: with its offset or its error code. */
+/** The outcome of each append: its offset or its error code. */
 async function outcomes(appends: readonly Promise<number>[]): Promise<(number | string)[]> {
   return Promise.all(appends.map((append) => append.catch((error) => error.code)));
 }
@@ -63,7 +62,7 @@ test("LogWriter.append() rejects a refused batch with write_failed and continues
   assert.equal(await isPending(writer.failed), true);
 });
 
-test("LogWriter.append() writes the records that waited after a refused batch in its place (fake refusal)", async (t) => {
+test("LogWriter.append() writes waiting records at the place of a refused batch (fake refusal)", async (t) => {
   const file = await openLog(t, OLD);
   const late: Promise<number>[] = [];
   failFirstAppend(t, file, REFUSED, () => {
@@ -175,8 +174,8 @@ test("LogWriter.append() fails for good if the log cannot be written at all", as
 });
 
 /**
- * FAKE: a disk that refuses the records named "no", and a clock. `run` appends, at so many
- * milliseconds after the first, and returns which of the two warnings there are so far.
+ * FAKE: a disk that refuses the records named "no", and a clock. `run` appends records at the given
+ * milliseconds after the first, and returns the warnings so far, by their kind.
  */
 async function flap(t: TestContext) {
   const file = await openLog(t, OLD);
@@ -184,7 +183,7 @@ async function flap(t: TestContext) {
   t.mock.method(file, "append", async (bytes: Buffer) =>
     bytes.toString() === "no\n" ? REFUSED : appendToFile(bytes),
   );
-  const start = Math.ceil(performance.now()); // whole, so that sums are exact
+  const start = Math.ceil(performance.now()); // a whole number, so that sums are exact
   let now = start;
   t.mock.method(performance, "now", () => now);
   const warnings = collectWarnings(t, file.path);
@@ -209,7 +208,7 @@ test("a log that alternates between full and not full logs one warning per state
   assert.deepEqual(await run(1000, ...FLAPPING.slice(1)), ["cannot", "can", "cannot", "can"]);
   assert.deepEqual(await run(1999, "no", "ok"), ["cannot", "can", "cannot", "can"]);
   await writer.drain();
-  assert.equal(states().length, 4, "the last line is right already");
+  assert.equal(states().length, 4, "the last line is already right");
   assert.deepEqual(await run(5000, "no", "ok"), [...states().slice(0, 4), "cannot", "can"]);
 });
 
@@ -220,7 +219,7 @@ test("a stop logs the state of the log if its last warning was held back (fake r
   assert.deepEqual(states(), ["cannot", "can", "cannot"]);
 });
 
-/** What others do to a log of `OLD` under a running writer, which then appends four bytes. */
+/** What other programs do to a log of `OLD` before its writer appends four bytes. */
 const MEDDLING: Readonly<Record<string, (path: string) => void>> = {
   deleted: (path) => fs.rmSync(path),
   renamed: (path) => fs.renameSync(path, `${path}.old`),
@@ -259,7 +258,7 @@ for (const what of ["deleted", "replaced by an equal file", "cut to nothing"]) {
   test(`LogWriter.append() notices a log that is ${what} during the sync`, async (t) => {
     const file = await openLog(t, OLD);
     const { displacement } = file;
-    // The first look comes before the write, the second after its sync.
+    // The first check is made before the write, and the second after its sync.
     const looks = t.mock.method(file, "displacement", (size?: number) => {
       if (looks.mock.callCount() === 1) MEDDLING[what]?.(file.path);
       return displacement.call(file, size);

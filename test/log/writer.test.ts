@@ -1,4 +1,4 @@
-/** Group commit on real files; test/log/writer-failure.test.ts has what goes wrong. */
+/** Group commit on real files; failures are tested in test/log/writer-failure.test.ts. */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { type TestContext, test } from "node:test";
@@ -17,14 +17,14 @@ import { collectMessages } from "../support/watch.ts";
 interface Watched {
   readonly file: LogFile;
   readonly writer: LogWriter;
-  /** What went to the disk in one write each. */
+  /** The text of each write. */
   batches(): { bytes: string; position: number }[];
   content(): string;
 }
 
 /**
- * A writer on a real file whose writes are noted down. `during` runs inside of
- * the first write: what it appends arrives while a sync is under way.
+ * A writer on a real file, whose writes are recorded. `during` runs inside the first write, so the
+ * records that it appends arrive during a sync.
  */
 async function openWriter(
   t: TestContext,
@@ -89,7 +89,7 @@ test("LogWriter.append() writes the records of one turn of the event loop togeth
   assert.deepEqual(batches(), [{ bytes: "one\ntwo\nthree\n", position: 0 }]);
 });
 
-test("LogWriter.append() writes what arrives during a sync together in the next one", async (t) => {
+test("LogWriter.append() writes records that arrive during a sync together in the next one", async (t) => {
   const late: Promise<number>[] = [];
   const { writer, batches } = await openWriter(t, {}, () => {
     late.push(...["two", "three", "four"].map((text) => writer.append(text)));
@@ -152,7 +152,7 @@ test("LogWriter.append() fills a batch up to batchBytesMax, with one record at l
       await Promise.all(list.map((length) => writer.append("x".repeat(length))));
       for (const [index, { bytes }] of batches().entries()) {
         const lastLine = bytes.slice(0, -1).lastIndexOf("\n") + 1;
-        assert.ok(lastLine < batchBytesMax, "the last record found the batch full");
+        assert.ok(lastLine < batchBytesMax, "the batch was not full before its last record");
         const isLast = index === batches().length - 1;
         assert.ok(isLast || bytes.length >= batchBytesMax, "a record waited without need");
       }
@@ -197,7 +197,7 @@ test("LogWriter.durableBytes grows with the sync, not before", async (t) => {
   assert.equal(writer.durableBytes, 7);
 });
 
-test("LogWriter.append() refuses what would make more than queueBytesMax wait", async (t) => {
+test("LogWriter.append() refuses a record if more than queueBytesMax would wait", async (t) => {
   const { writer, content } = await openWriter(t, { queueBytesMax: 8 });
   const taken = [writer.append("one"), writer.append("two")];
   await assert.rejects(writer.append(""), { code: "overloaded" });
@@ -205,7 +205,7 @@ test("LogWriter.append() refuses what would make more than queueBytesMax wait", 
   assert.equal(content(), "one\ntwo\n");
 });
 
-test("LogWriter.append() counts the batch under way as waiting", async (t) => {
+test("LogWriter.append() counts the batch that is being written as waiting", async (t) => {
   let late: Promise<PromiseSettledResult<number>[]> | undefined;
   const { writer, content } = await openWriter(t, { queueBytesMax: 8 }, () => {
     late = Promise.allSettled([writer.append("two"), writer.append("six")]);
@@ -268,7 +268,7 @@ test("every synced batch is published on plant-store:batch, and a refused one is
 
 const BATCH_BYTES = 64 * 1024;
 
-/** A batch of these records, and where in it each of them starts. */
+/** A batch of these records, and the offset of each in it. */
 function fill(records: readonly string[]): { batch: Batch; starts: number[] } {
   const batch = new Batch(BATCH_BYTES);
   const starts = records.map((record) => batch.add(record, lineBytes(record)));
@@ -285,7 +285,10 @@ test("a batch is its records as lines, and returns where each line starts", () =
       assert.equal(batch.bytes.toString(), Buffer.from(text).toString());
       assert.equal(batch.records, records.length);
       const room = batch.bytes.buffer.byteLength;
-      assert.ok(room <= Math.max(BATCH_BYTES, batch.bytes.length), "it grows to what it needs");
+      assert.ok(
+        room <= Math.max(BATCH_BYTES, batch.bytes.length),
+        "it grows only as much as it needs",
+      );
       assert.equal(batch.isFull, Buffer.byteLength(text) >= BATCH_BYTES);
       let offset = 0;
       for (const [at, each] of records.entries()) {

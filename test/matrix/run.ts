@@ -1,5 +1,5 @@
 /**
- * The suite on every Node that is supported.
+ * The tests on every supported version of Node.
  *
  *   npm run test:matrix
  *   npm run test:matrix -- --only 22,24 test/core/int64.test.ts test/http/*.test.ts
@@ -16,7 +16,7 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 
-/** Every major version that package.json's `engines` takes and that is or will be supported for long. */
+/** Every major version that `engines` in package.json allows and that has long-term support. */
 const MAJORS = ["20", "22", "24", "26"];
 const HERE = path.dirname(fileURLToPath(import.meta.url));
 const ROOT = path.join(HERE, "../..");
@@ -44,7 +44,7 @@ for (const major of values.only.split(",")) {
   if (result.status !== 0) process.exitCode = 1;
 }
 
-/** The newest Node of this major version, or the one that was installed before. */
+/** The newest Node of this major version, or the one that is already installed. */
 function installNode(major: string): string {
   if (!MAJORS.includes(major)) throw new Error(`expected --only ${MAJORS.join(",")}, got ${major}`);
   const platform = process.platform === "win32" ? "win" : process.platform;
@@ -74,7 +74,7 @@ function findTests(): string[] {
 async function runTests(node: string): Promise<Result> {
   const begin = performance.now();
   const words = ["--import", "tsx", "--test", "--test-reporter=tap", ...files];
-  // What a test starts by its name is this Node, too.
+  // Programs that a test starts as `node` are this Node, too.
   const env = { ...process.env, PATH: `${path.dirname(node)}${path.delimiter}${process.env.PATH}` };
   const child = spawn(node, words, { cwd: ROOT, env, stdio: ["ignore", "pipe", "inherit"] });
   let report = "";
@@ -97,7 +97,7 @@ async function runTests(node: string): Promise<Result> {
   };
 }
 
-/** The tests that failed, each with the lines below it that say why. */
+/** The tests that failed, each with the lines below it that give the reason. */
 function findFailures(report: string): string[] {
   const reasons = /^( *)not ok \d+ - (.*)\n((?:\1 +.*\n)*)/gm;
   return [...report.matchAll(reasons)].flatMap(([, , name = "", below = ""]) => {

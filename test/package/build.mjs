@@ -1,10 +1,9 @@
 /**
  * `npm run build`: makes `dist/`, what the package ships.
  *
- * The library and the program are bundled into two entries that share one
- * chunk: a start opens three files instead of seventy. Of the declarations only those
- * that the library's own reach are kept, and of them what the source does not
- * mark `@internal`: what no user can name is nobody's.
+ * The library and the program are bundled into two entries that share one chunk, so a start opens three
+ * files instead of seventy. Declarations are kept if the library's own declarations need them, and
+ * without anything that the source marks `@internal`.
  */
 import { execFileSync } from "node:child_process";
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -16,10 +15,10 @@ import { build, transformSync } from "esbuild";
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const SOURCE = path.join(ROOT, "src");
 const DIST = path.join(ROOT, "dist");
-/** A relative import, in either of the forms that declarations have. */
+/** A relative import, in both forms that declarations have. */
 const IMPORT = /(?<=\bfrom "|\bimport\(")(\.[^"]+)\.ts(?=")/g;
 
-/** What the status page holds is text to the bundler, so it is made small by itself. */
+/** The status page is text to the bundler, so it is minified separately. */
 const STATUS_PAGE = {
   name: "status-page",
   setup({ onLoad }) {
@@ -51,8 +50,8 @@ async function buildPrograms() {
     format: "esm",
     platform: "node",
     target: "node20.19",
-    // The package has a bound, and no source maps: they were three quarters of it. Traces have lines,
-    // and a build of the same commit with `sourcemap: true` gives them back their names.
+    // No source maps: they were three quarters of the package. Stack traces have line numbers, and a
+    // build of the same commit with `sourcemap: true` maps those to the source.
     minify: true,
     charset: "utf8",
     lineLimit: 2000,
@@ -73,18 +72,17 @@ function buildDeclarations() {
   }
 }
 
-/** Copies a declaration file, and those it imports, under the names that compilers of any age find. */
+/** Copies a declaration file, and those it imports, under names that old compilers find, too. */
 function keepReached(all, file, kept = new Set()) {
   if (kept.has(file)) return;
   kept.add(file);
   const text = readFileSync(path.join(all, file), "utf8");
   const target = path.join(DIST, file);
   mkdirSync(path.dirname(target), { recursive: true });
-  // What a file is tells the source; the library's own header is for its users.
+  // Headers of files are for readers of the source; only the library's own header is for its users.
   const own = file === "index.d.ts" ? "" : headerOf(file);
   const shown = text.startsWith(own) ? text.slice(own.length).trimStart() : text;
-  // By tabs, a quarter of what the compiler takes; a paragraph of a comment is one line, and
-  // has no line between it and the next.
+  // Indented with tabs, and each paragraph of a comment on one line, without blank lines.
   const indented = shown.replace(/^( {4})+/gm, (spaces) => "\t".repeat(spaces.length / 4));
   const joined = indented.replace(/(?<!\/\*\*|\*)\n\s+\* (?![@-])/g, " ");
   const short = joined
@@ -96,7 +94,7 @@ function keepReached(all, file, kept = new Set()) {
   }
 }
 
-/** The comment that a source file opens with. */
+/** The comment at the beginning of a source file. */
 function headerOf(file) {
   const source = readFileSync(path.join(SOURCE, file.replace(/\.d\.ts$/, ".ts")), "utf8");
   return source.slice(0, source.indexOf("*/") + 2);

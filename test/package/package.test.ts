@@ -21,7 +21,7 @@ import { installLibrary, makeRepository, ROOT } from "../support/package.ts";
 import { postPlant } from "../support/post.ts";
 import { runToEnd } from "../support/run.ts";
 
-/** From npm's cache where it can be: `npm ci` has filled it. */
+/** Uses npm's cache if possible, which `npm ci` has filled. */
 const QUIET = ["--prefer-offline", "--no-audit", "--no-fund"];
 
 /** Of the program and its types, and of the documentation. */
@@ -31,7 +31,7 @@ const PAGES_BYTES_MAX = 150_000;
 /** Scripts that npm runs when it installs a package from a registry. */
 const INSTALL_SCRIPTS = ["preinstall", "install", "postinstall", "dependencies"];
 
-test("the package holds what a user needs, small, and runs nothing when it is installed", async (t) => {
+test("the package is small, has what a user needs, and runs nothing when it is installed", async (t) => {
   const folder = await installLibrary(t);
   const root = path.join(folder, "node_modules/plant-store");
   const files = readdirSync(root, { recursive: true, encoding: "utf8" }).filter((file) =>
@@ -60,7 +60,10 @@ test("the package holds what a user needs, small, and runs nothing when it is in
 
   for (const file of files.filter((file) => file.endsWith(".js"))) {
     const text = readFileSync(path.join(root, file), "utf8");
-    assert.ok(!text.includes("sourceMappingURL"), `${file} names a map that the package has not`);
+    assert.ok(
+      !text.includes("sourceMappingURL"),
+      `${file} names a source map that the package does not have`,
+    );
     assert.ok(!text.includes(ROOT), `${file} names the machine that built it`);
   }
 });
@@ -115,7 +118,7 @@ const LOADERS: readonly [says: string, file: string, load: string][] = [
 ];
 
 for (const [says, file, load] of LOADERS) {
-  test(`${says} gives the library, and leaves nothing open, printed or changed`, async (t) => {
+  test(`${says} loads the library, and leaves nothing open, printed or changed`, async (t) => {
     const folder = await installLibrary(t);
     const look = `JSON.stringify([
       Object.getOwnPropertyNames(globalThis),
@@ -180,7 +183,7 @@ test("the minified status page of the package shows the store", {
   await page.goto(server.url);
   await page.waitForFunction('document.getElementById("plants").textContent === "7"');
   const display = 'getComputedStyle(document.querySelector("main")).display';
-  assert.equal(await page.evaluate(display), "grid"); // its style is there
+  assert.equal(await page.evaluate(display), "grid"); // its style is in force
   assert.deepEqual(complaints, []);
 });
 

@@ -1,7 +1,7 @@
 /**
  * `npm run prepare`, which npm runs when the package is installed from a git URL and after
- * `npm ci` in a clone: builds `dist/`. Where the compilers were not installed, as after
- * `npm ci --omit=dev`, it says so and leaves everything as it is.
+ * `npm ci` in a clone: builds `dist/`. If the compilers are not installed, as after
+ * `npm ci --omit=dev`, it reports that and changes nothing.
  */
 import { existsSync } from "node:fs";
 

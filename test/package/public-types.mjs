@@ -1,9 +1,8 @@
 /**
- * Holds the declarations of a package against what its index exports, and
- * prints, as JSON, what the two have apart. `forgotten` are the types that a
- * user meets in public signatures and cannot name: reachable from what the
- * index exports, and not exported there. `unreachable` is what the other files
- * export and the index does not: shipped, and of use to nobody.
+ * Compares the declarations of a package with the exports of its index, and prints the differences as
+ * JSON. `forgotten` are types in public signatures that the index does not export, so users cannot name
+ * them. `unreachable` are exports of other files that the index does not export, so users cannot
+ * reach them.
  *
  * Usage: node public-types.mjs INDEX.d.ts
  */
@@ -41,13 +40,13 @@ process.stdout.write(
   }),
 );
 
-/** Behind the names that imports and exports give it. */
+/** The declared symbol, without the aliases of imports and exports. */
 function original(symbol) {
   return symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol;
 }
 
 function visit(node) {
-  // What is private is named in a declaration, but no part of the face.
+  // A declaration names private members, but they are not public.
   if (ts.getCombinedModifierFlags(node) & ts.ModifierFlags.Private) return;
   if (ts.isIdentifier(node) && isReference(node)) judge(node);
   ts.forEachChild(node, visit);

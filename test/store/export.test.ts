@@ -26,14 +26,14 @@ test("the plants of a closed store are read in order, and nothing is changed", a
   assert.equal(readLog(folder), log);
 });
 
-test("reading needs no lock: a store beside it stays open and can be opened", async (t) => {
+test("reading needs no lock: a store can be open, or be opened, at the same time", async (t) => {
   const folder = makeFolder(t);
   writeLog(folder, '{"id":1,"name":"a"}\n{"id":2,"name":"b"}\n');
   const reading = readPlants(folder);
   await reading.next();
   const store = await openStore(t, folder);
   await store.create({ id: 3n, name: "c" });
-  // What was there when the reading began.
+  // The plants that were there when the reading began.
   assert.deepEqual(await collect(reading), [{ id: 2n, name: "b" }]);
 });
 
@@ -41,7 +41,7 @@ test("while a store is open, only its durable plants are read", async (t) => {
   const folder = makeFolder(t);
   const store = await openStore(t, folder);
   for (const plant of PLANTS) await store.create(plant);
-  // As if a batch were on its way: in the file, and not yet synced.
+  // As if a batch were being written: in the file, but not synced yet.
   for (const bytes of ['{"id":3,"name":"not yet"}', "\n"]) {
     appendFileSync(logPath(folder), bytes);
     assert.deepEqual(await collect(readPlants(folder)), PLANTS);
@@ -101,7 +101,7 @@ test("reading a missing log is an io_error, and makes none", async (t) => {
   assert.deepEqual(readdirSync(folder), []);
 });
 
-test("reading a folder in the place of the log is an io_error", async (t) => {
+test("reading a folder in place of the log is an io_error", async (t) => {
   const folder = makeFolder(t);
   mkdirSync(logPath(folder));
   await assert.rejects(collect(readPlants(folder)), { code: "io_error" });
@@ -131,7 +131,7 @@ test("a reading that is stopped leaves no file open", async (t) => {
 const A_LINE = '{"id":1,"name":"a"}\n';
 const B_LINE = '{ "tag":"t", "name":"\\u0062","id":2.0,"more":[1] }\n';
 
-/** What is exported of a log: its lines to the byte, but for what is no line of it. */
+/** The export of a log: its lines, byte for byte, without anything that is not a line. */
 const EXPORTS: readonly [says: string, log: string, exported: string][] = [
   ["an empty log", "", ""],
   ["lines in any spelling", A_LINE + B_LINE, A_LINE + B_LINE],
@@ -152,7 +152,7 @@ const EXPORTS: readonly [says: string, log: string, exported: string][] = [
 ];
 
 for (const [says, log, exported] of EXPORTS) {
-  test(`the export of ${says} holds the line of every plant as it is in the log`, async (t) => {
+  test(`the export of ${says} has the line of every plant as it is in the log`, async (t) => {
     const folder = makeFolder(t);
     writeLog(folder, log);
     const bytes = Buffer.concat(await collect(exportLines(folder)));
@@ -206,7 +206,7 @@ test("the lines before a damaged one are exported, and the fault names path, lin
   assert.equal(Buffer.concat(given).toString(), A_LINE + B_LINE);
 });
 
-/** What is listed of a log: every plant once, in the form that a list over HTTP has. */
+/** The list of a log: every plant once, in the same form as a list over HTTP. */
 const LISTS: readonly [says: string, log: string, listed: string][] = [
   ["an empty log", "", ""],
   ["nothing but blank lines", "\n \n", ""],
@@ -220,7 +220,7 @@ const LISTS: readonly [says: string, log: string, listed: string][] = [
 ];
 
 for (const [says, log, listed] of LISTS) {
-  test(`the list of ${says} holds every plant once`, async (t) => {
+  test(`the list of ${says} has every plant once`, async (t) => {
     const folder = makeFolder(t);
     writeLog(folder, log);
     assert.equal(Buffer.concat(await collect(listLogLines(folder))).toString(), listed);
@@ -228,7 +228,7 @@ for (const [says, log, listed] of LISTS) {
   });
 }
 
-test("the list of a log of several blocks holds a plant once that is repeated blocks later", async (t) => {
+test("the list of a log of several blocks has a plant once, even if its repeat is blocks later", async (t) => {
   const folder = makeFolder(t);
   const lines = Array.from({ length: 6000 }, (_, id) => {
     return `{"id":${id},"name":"${"x".repeat((id * 7919) % 900)}"}\n`;

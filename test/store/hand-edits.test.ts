@@ -1,4 +1,4 @@
-/** What a hand does to a data directory between two runs, with a checkpoint beside the log. */
+/** Edits by hand in a data directory between two runs, with a checkpoint beside the log. */
 import assert from "node:assert/strict";
 import {
   appendFileSync,
@@ -96,7 +96,7 @@ for (const [says, log, plants] of CHANGED) {
       await assert.rejects(PlantStore.open(folder), (error: Error & { code?: string }) => {
         assert.equal(error.code, "corruption");
         assert.ok(error.message.includes(logPath(folder)));
-        assert.ok(error.message.includes("repair"), "what to do is said");
+        assert.ok(error.message.includes("repair"), "the advice is there");
         return true;
       });
     }
@@ -126,7 +126,7 @@ test("a start whose log is missing and whose checkpoint counts plants refuses, a
   assert.deepEqual(snapshot(folder), before);
 });
 
-/** Checkpoints that say nothing about the log, so that it is judged by its lines alone. */
+/** Checkpoints that say nothing about the log, so that only its lines are judged. */
 const SILENT: readonly [says: string, content: string][] = [
   ["of zero bytes", ""],
   ["that is torn", '{"bytes":50,"rec'],
@@ -188,7 +188,7 @@ test("sectors of zeros before the checkpoint are bit rot and refused; after it t
   }
 });
 
-/** How many bytes of good lines are between the lost one and the last line. */
+/** How many bytes of valid lines are between the lost line and the last one. */
 const DISTANCES: readonly [bytes: number, isSettled: boolean][] = [
   [1024 * 1024 - LOST.length, true],
   [1024 * 1024 - LOST.length + 1, false],
@@ -205,7 +205,7 @@ for (const [bytes, isSettled] of DISTANCES) {
   });
 }
 
-/** What needs a person after a line that lost pages: nothing may be mended then. */
+/** Faults after a line that lost pages which need a person: then nothing may be mended. */
 const MIXED: readonly [says: string, log: string][] = [
   ["an unreadable line", `${A}${LOST}x\n`],
   ["a conflict with a line before it", `${A}${LOST}{"id":1,"name":"z"}\n`],
@@ -214,7 +214,7 @@ const MIXED: readonly [says: string, log: string][] = [
 ];
 
 for (const [says, log] of MIXED) {
-  test(`a lost batch, and after it ${says}, is refused and left as it is`, async (t) => {
+  test(`a log with a lost batch, and after it ${says}, is refused and left as it is`, async (t) => {
     const folder = makeFolder(t);
     writeLog(folder, log);
     for (let attempt = 0; attempt < 2; attempt++) {
@@ -241,7 +241,7 @@ test("a log that is shorter than its checkpoint is refused before it is read", a
   assert.equal(onProgress.mock.callCount(), 0);
 });
 
-/** What changes the times of a log, or its inode, and none of its bytes. */
+/** Operations that change the times or the inode of a log, but none of its bytes. */
 const TOUCHES: readonly [says: string, touch: (path: string) => void][] = [
   ["was touched", (path) => utimesSync(path, new Date(), new Date())],
   [
@@ -271,7 +271,7 @@ test("a cut of unacknowledged bytes does not hide an edit: the next start refuse
   const cause = Object.assign(new Error("ENOSPC: no space left on device"), { code: "ENOSPC" });
   const disk = t.mock.method(LogFile.prototype, "append", async () => {
     appendFileSync(logPath(folder), '{"id":1'); // a short write
-    truncateSync(logPath(folder), A.length + B.length); // which is undone
+    truncateSync(logPath(folder), A.length + B.length); // the writer undoes it
     return { outcome: "refused", cause };
   });
   await assert.rejects(store.create(PLANT_C), { code: "write_failed" });

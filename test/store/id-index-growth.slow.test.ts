@@ -1,4 +1,4 @@
-/** What one call of the index costs at most, while it grows over and over. */
+/** The highest cost of one call of the index, while it grows again and again. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { IdIndex } from "../../src/store/id-index.ts";
@@ -7,9 +7,9 @@ import { watchSlots } from "../support/written-slots.ts";
 
 const SEED = hashWordsOf(0);
 const MIB = 1024 * 1024;
-/** From one page to twenty and more. */
+/** Enough to grow from one page to more than twenty. */
 const COUNT = 400_000;
-/** Some moves with every add, and on to the end of a run of used slots. */
+/** An add makes a few moves, and continues to the end of a run of used slots. */
 const MOVES_MAX = 600;
 
 const PATTERNS: readonly [says: string, id: (n: number) => bigint][] = [
@@ -18,7 +18,7 @@ const PATTERNS: readonly [says: string, id: (n: number) => bigint][] = [
   ["that are equal modulo 2^32", (n) => (BigInt(n) << 32n) + 7n],
 ];
 
-/** What is allocated from now on; the sizes are taken out as they are read. */
+/** Records the sizes of allocations from now on; reading them removes them. */
 function watchAllocations(t: TestContext): () => number {
   const Original = globalThis.ArrayBuffer;
   let bytes = 0;
@@ -56,7 +56,7 @@ for (const [says, idOf] of PATTERNS) {
     assert.ok(total <= 6 * COUNT, `${total / COUNT} writes for each add`);
   });
 
-  test(`no add of ids ${says} allocates more than 1 MiB, and all together 24 bytes an id`, (t) => {
+  test(`no add of ids ${says} allocates more than 1 MiB, and all adds allocate at most 24 bytes an id`, (t) => {
     const allocated = watchAllocations(t);
     const index = new IdIndex(0, SEED);
     let most = allocated();
@@ -66,7 +66,7 @@ for (const [says, idOf] of PATTERNS) {
       const bytes = allocated();
       most = Math.max(most, bytes);
       total += bytes;
-      // The rest is a few pages: those of a small index, and one on either side of a move.
+      // Besides, there are a few pages: those of a small index, and one on each side of a move.
       assert.ok(total <= 24 * n + 2 * MIB, `${total} bytes for ${n} ids`);
     }
     assert.ok(most > 0 && most <= MIB, `${most} in one call`);

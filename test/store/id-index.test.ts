@@ -12,7 +12,7 @@ const OFFSET_STEP = 2 ** 24 + 1;
 
 const SEED = hashWordsOf(0);
 
-/** Patterns of ids that hash tables and 32-bit arithmetic get wrong. */
+/** Patterns of ids for which hash tables or 32-bit arithmetic often fail. */
 const PATTERNS: readonly [says: string, id: (n: bigint) => bigint][] = [
   ["that rise from 0", (n) => n],
   ["that fall from -1", (n) => -1n - n],
@@ -132,7 +132,7 @@ function hashesOf(index: { hashOf(low: number, high: number): number }): number[
   return Array.from({ length: 4 }, (_, n) => index.hashOf(n, -n));
 }
 
-test("every index hashes with random words of its own, unless it is given some", () => {
+test("every index hashes with random words of its own, unless a seed is given", () => {
   assert.notDeepEqual(hashesOf(new IdIndex()), hashesOf(new IdIndex()));
   const seed = hashWordsOf(5);
   assert.deepEqual(hashesOf(new IdIndex(0, seed)), hashesOf(new IdIndex(0, seed)));
@@ -140,11 +140,11 @@ test("every index hashes with random words of its own, unless it is given some",
 
 test("ids that collide under one seed are spread under another", () => {
   const [known, secret] = [hashWordsOf(1), hashWordsOf(2)];
-  /** The first ten bits, which say where in a table of 1024 homes an id belongs. */
+  /** The first ten bits of the hash: the home of an id in a table of 1024 homes. */
   const homeOf = (words: Int32Array, id: number) => hashId(words, id, 0) >>> 22;
   const chosen: number[] = [];
   for (let id = 0; chosen.length < 512; id++) if (homeOf(known, id) === 7) chosen.push(id);
   const homes = new Set(chosen.map((id) => homeOf(secret, id)));
-  // 512 thrown into 1024 at random hit 403 on average.
+  // 512 ids that are thrown into 1024 homes at random occupy 403 on average.
   assert.ok(homes.size > 350 && homes.size < 450, `${homes.size} homes`);
 });

@@ -1,4 +1,4 @@
-/** Ids that are loaded are held against a Map: which stay, where, and which were there before. */
+/** Compares loaded ids with a Map: which are kept, at which offsets, and which are repeats. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
@@ -52,7 +52,7 @@ const PATTERNS: readonly [says: string, id: (n: bigint) => bigint][] = [
   ["that come again in the order they came in", (n) => n % 20_000n],
 ];
 
-/** What the index and the loader expect. */
+/** How many ids the index and the loader expect. */
 const ESTIMATES: readonly [says: string, ofIndex: number, ofLoader: number][] = [
   ["as many as come", COUNT, COUNT],
   ["none", 0, 0],
@@ -65,7 +65,7 @@ for (const [says, idOf] of PATTERNS) {
     test(`a loader that expects ${many} finds the same offsets of ids ${says} as a Map`, async () => {
       const index = new IdIndex(ofIndex, SEED);
       const ids = Array.from({ length: COUNT }, (_, n) => idOf(BigInt(n)));
-      // Both cross 2^32 half-way, so words of either sign are moved, and what is above them.
+      // Offsets and line numbers cross 2^32 half-way, so low words of either sign, and high words, are moved.
       const log = { ids, offset: 2 ** 32 - (COUNT / 2) * LINE_BYTES, line: 2 ** 32 - COUNT / 2 };
       await assertLoads(new IdLoader(index, ofLoader), index, log);
     });
@@ -73,7 +73,7 @@ for (const [says, idOf] of PATTERNS) {
 }
 
 test("a loader takes no more memory for very many ids than for many", async () => {
-  // In a process of its own, where no garbage of another test is collected between two looks.
+  // In a process of its own, so that no garbage of another test is collected between two measurements.
   const grown = await readModule<number[]>(`
     import { setFlagsFromString } from "node:v8";
     import { runInNewContext } from "node:vm";

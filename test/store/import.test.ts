@@ -53,7 +53,7 @@ const TEXTS: readonly {
   { says: "plants, the last without its line feed", text: `${A}\n${B}`, report: reportOf(2) },
   { says: "one plant without its line feed", text: A, report: reportOf(1) },
   { says: "CRLF endings", text: `${A}\r\n${B}\r\n`, report: reportOf(2) },
-  { says: "CRLF endings but for the last", text: `${A}\r\n${B}`, report: reportOf(2) },
+  { says: "CRLF endings except the last", text: `${A}\r\n${B}`, report: reportOf(2) },
   { says: "plants after a byte order mark", text: `\ufeff${A}\n${B}\n`, report: reportOf(2) },
   { says: "one plant after a byte order mark", text: `\ufeff${A}`, report: reportOf(1) },
   { says: "blank lines", text: `\n${A}\n \t\r\n\n${B}\n\n  `, report: reportOf(2) },
@@ -137,7 +137,7 @@ test("a text that comes byte by byte is imported the same", async (t) => {
   assert.deepEqual(await importPlants(store, chunksOf(text, ...cuts)), reportOf(2, 0, 1));
 });
 
-test("an import reports how many bytes and lines it has dealt with", async (t) => {
+test("an import reports how many bytes and lines it has processed", async (t) => {
   const store = await openStore(t, makeFolder(t));
   const reported: [number, number][] = [];
   const text = `${A}\n${B}\n{"id":3,"name":"c"}\n`;
@@ -193,7 +193,7 @@ test("an import of one endless line fails before it fills the memory, and keeps 
   assert.equal(store.size, 1);
 });
 
-test("a chunk of more bytes than may wait for the disk is imported all the same", async (t) => {
+test("a chunk of more bytes than may wait for the disk is imported, too", async (t) => {
   const MIB = 1024 * 1024;
   const store = await openStore(t, makeFolder(t), { queueBytesMax: 3 * MIB });
   const name = "x".repeat(2000);
@@ -205,7 +205,7 @@ test("a chunk of more bytes than may wait for the disk is imported all the same"
 test("lines that do not fit beside a long record wait until it is stored, in order", async (t) => {
   const folder = makeFolder(t);
   const store = await openStore(t, folder, { queueBytesMax: 1000 });
-  const name = "\u007f".repeat(200); // each one six bytes of the record
+  const name = "\u007f".repeat(200); // each takes six bytes of the record
   const lines = [
     `{"id":3,"name":"${name}"}`,
     A,

@@ -1,4 +1,4 @@
-/** Scans of logs of many blocks, which take their time. */
+/** Scans of logs of many blocks. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { crc32 } from "node:zlib";
@@ -10,7 +10,7 @@ async function scanLog(t: TestContext, content: string, options: ScanOptions): P
   await LogScan.run(file, content.length, options);
 }
 
-test("a scan of a log full of repeats reports them while it goes on", async (t) => {
+test("a scan of a log full of repeats reports them while it continues", async (t) => {
   const content = `{"id":1,"name":"${"x".repeat(100)}"}\n`.repeat(12_000);
   let atFirst: number | undefined;
   let reported = 0;
@@ -35,7 +35,7 @@ test("a scan of a log that was appended to itself judges the repeats block by bl
     },
     onFault: () => reported++,
   });
-  // The last report comes before the rest is judged; a MiB and a quarter holds some 45,000 lines.
+  // The last report comes before the rest is judged; 1.25 MiB holds about 45,000 lines.
   assert.equal(
     between.reduce((sum, count) => sum + count, reported),
     60_000,
@@ -45,7 +45,7 @@ test("a scan of a log that was appended to itself judges the repeats block by bl
 
 test("a scan finds every plant and every fault wherever a block ends", async (t) => {
   const before = '{"id":1,"name":"a"}\n';
-  // The border of the first block of a MiB goes through every byte of these lines.
+  // The end of the first block (1 MiB) is placed at every byte of these lines.
   const lines = [
     '{"id":123456789,"name":"Fern","tag":"é"}\n',
     "x\n",

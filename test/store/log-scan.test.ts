@@ -22,7 +22,7 @@ async function scanLog(
   return { scan, faults };
 }
 
-/** The checkpoint of a log that holds exactly this; `records` counts for nothing here. */
+/** The checkpoint of exactly this log; `records` does not matter here. */
 function checkpointOf(content: string): Checkpoint {
   return { bytes: content.length, records: 0, crc32: crc32(content) };
 }
@@ -90,7 +90,7 @@ const FAULTS: readonly {
 ];
 
 for (const { says, log, faults, records, ids } of FAULTS) {
-  test(`a scan of a log that holds ${says} reports every fault by kind and place, the first place first`, async (t) => {
+  test(`a scan of a log that holds ${says} reports every fault with its kind and place, in the order of places`, async (t) => {
     const { scan, faults: found } = await scanLog(t, log);
     assert.deepEqual(
       found.map(({ kind, position, bytes }) => [kind, position.line, position.offset, bytes]),
@@ -138,9 +138,9 @@ test("a scan reports faults of every kind in the order of their places, over all
 });
 
 const CHANGES: readonly [says: string, offset: number, text: string][] = [
-  ["a repeat is no plant any more", 40, "x".repeat(19)],
+  ["a repeat is no longer a plant", 40, "x".repeat(19)],
   ["a repeat has another id", 40, '{"id":9,"name":"a"}'],
-  ["the first of a repeat is no plant any more", 0, "x".repeat(19)],
+  ["the first plant of a repeat is no longer a plant", 0, "x".repeat(19)],
   ["a repeat has lost its line feed", 40, "x".repeat(40)],
 ];
 
@@ -148,7 +148,7 @@ for (const [says, offset, text] of CHANGES) {
   test(`a scan during which ${says} fails with io_error`, async (t) => {
     const content = `${A}${A}${A}x\n`;
     const file = await openLog(t, content);
-    // Asked after the block was read, and before its repeats are.
+    // Called after the block was read, and before its repeats are read.
     const isLost = () => {
       const fd = openSync(file.path, "r+");
       writeSync(fd, text, offset);
@@ -168,7 +168,7 @@ test("a scan counts a line that lost pages as the spaces that will overwrite it,
   };
   const content = `${A}x\n${B}y\u0000z\nz\n{"id":3,"name":"c"}\n`;
   const { scan, faults } = await scanLog(t, content, { isLost });
-  assert.deepEqual(asked, [2, 4, 5], "unreadable lines alone");
+  assert.deepEqual(asked, [2, 4, 5], "unreadable lines only");
   assert.deepEqual(scan.tail, { offset: content.length, line: 7 });
   assert.deepEqual(
     faults.map(({ kind, position, bytes }) => [kind, position.line, position.offset, bytes]),
@@ -203,7 +203,7 @@ test("a scan goes on from where it ended, with the same sums and the same index"
   );
 });
 
-test("a scan compares the checksum at any length within its whole lines, and never in its torn end", async (t) => {
+test("a scan compares the checksum at any length within the whole lines, and never in the torn end", async (t) => {
   const whole = `${A}\n${B}x\n${A}`;
   const content = `${whole}{"id":3`;
   for (let bytes = 1; bytes <= content.length + 1; bytes++) {
@@ -260,13 +260,13 @@ test("a scan sizes its index once, also if the log is far longer than its checkp
     const known = records === undefined ? undefined : { bytes, records, crc32: 0 };
     const { scan } = await scanLog(t, content, { checkpoint: known });
     const share = scan.index.homes / homes;
-    // A guess that is a few lines short ends a third above; from less it never comes that near.
+    // An estimate that is a few lines short leads to a size a third above; a lower estimate stays below.
     const isNear = [1, 4 / 3].some((expected) => Math.abs(share - expected) < 0.01);
     assert.ok(isNear, `${records} records: ${share}`);
   }
 });
 
-test("a scan reports its progress about once a MiB, and last of all that it is done", async (t) => {
+test("a scan reports its progress about once a MiB, and at last that it is done", async (t) => {
   const content = longLog().join("");
   const reported: number[] = [];
   await scanLog(t, content, { onProgress: (bytes) => reported.push(bytes) });

@@ -1,4 +1,4 @@
-/** A start that has something to move to quarantine and no room for it. */
+/** A start that has no room for the quarantine file that it needs. */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { rmSync, statfsSync, writeFileSync } from "node:fs";
@@ -15,7 +15,7 @@ const B = '{"id":2,"name":"b"}';
 const C = '{"id":3,"name":"c"}\n';
 const LOST = `{"id":9,"na${"\0".repeat(1024)}"}\n`;
 
-/** A small file system of the test's own, where that is permitted. */
+/** A small file system for the test, if mounting is permitted. */
 function mountSmall(t: TestContext): string | undefined {
   let folder = "";
   t.after(() => spawnSync("umount", ["-l", folder])); // before the folder is removed
@@ -24,7 +24,7 @@ function mountSmall(t: TestContext): string | undefined {
   return spawnSync("mount", options).status === 0 ? folder : undefined;
 }
 
-/** Takes all the room there is; removing the file gives it back. */
+/** Fills the disk with a file; removing the file makes room again. */
 function fill(folder: string): string {
   const filler = join(folder, "filler");
   const { bavail, bsize } = statfsSync(folder);
@@ -32,7 +32,7 @@ function fill(folder: string): string {
   return filler;
 }
 
-/** What a start with room makes of each log. */
+/** Logs, and the result of a start that has room. */
 const CASES: readonly {
   readonly says: string;
   readonly log: string;
@@ -54,7 +54,7 @@ const CASES: readonly {
   },
 ];
 
-/** Asserts that a start fails for want of room, and changes nothing. */
+/** Asserts that a start fails because there is no room, and changes nothing. */
 async function assertNoRoom(folder: string): Promise<void> {
   const before = snapshot(folder);
   await assert.rejects(PlantStore.open(folder), (error: Error & { code?: string }) => {

@@ -102,7 +102,7 @@ for (const { says, log, plants, kept = log, quarantined } of GOOD) {
 
     assert.equal(readLog(folder), kept);
     assert.equal(readQuarantine(folder), quarantined);
-    assert.equal(warnings.length, kept === log ? 0 : 1); // what was changed is said
+    assert.equal(warnings.length, kept === log ? 0 : 1); // a change is reported
     assert.equal(store.size, plants.length);
     assert.deepEqual(await collect(store.list()), plants);
     for (const plant of plants) assert.equal(await store.create(plant), "replayed");
@@ -117,7 +117,7 @@ for (const { says, log, plants, kept = log, quarantined } of GOOD) {
   });
 }
 
-/** The one quarantine file there is, or `undefined`. */
+/** The content of the only quarantine file, or `undefined`. */
 function readQuarantine(folder: string): string | undefined {
   const names = readdirSync(folder).filter((name) => name.includes("quarantine"));
   assert.ok(names.length <= 1);
@@ -181,7 +181,7 @@ for (const { says, log, at } of DAMAGED) {
     for (let attempt = 0; attempt < 2; attempt++) {
       await assert.rejects(PlantStore.open(folder), (error: Error & { code?: string }) => {
         assert.equal(error.code, "corruption");
-        // Not the wording, but what a person needs: the path, the line and the byte.
+        // The wording is free, but a person needs the path, the line and the byte.
         assert.ok(error.message.includes(logPath(folder)));
         assert.match(error.message, new RegExp(`\\b${at.line}\\b.*\\b${at.byte}\\b`));
         return true;
@@ -229,7 +229,7 @@ test("a fault far into the log is named by its own line and byte", async (t) => 
   });
 });
 
-/** As version 1.0.0 leaves it beside a long log, and while it writes one. */
+/** The index of version 1.0.0 beside a long log, and one that it was writing. */
 const OLD_INDEX = ["plants.jsonl.index", "plants.jsonl.index.new"];
 
 /** A folder after a clean stop with `known` as its log, then with `log`, and an old index. */
@@ -249,7 +249,7 @@ async function makeWithOldIndex(
 const open = async (folder: string) => (await PlantStore.open(folder)).close();
 const repair = (folder: string) => repairLog(folder, { confirm: async () => true });
 
-/** Whatever opens a log for writing, and what it does to the log of `A`. */
+/** Everything that opens a log for writing, and what it does to the log of `A`. */
 const WRITERS: readonly {
   readonly says: string;
   readonly log?: string;

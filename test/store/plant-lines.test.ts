@@ -1,4 +1,4 @@
-/** The quick look at lines is compared with the full rule: every line, at every place. */
+/** Compares the quick check of lines with the general parser, for lines at every place of a log. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
@@ -97,7 +97,7 @@ test("takePlants() agrees with the general parser on every pair of hard lines, a
 test("takePlants() visits a line that is not UTF-8, and recognises its neighbours", () => {
   const good = Buffer.from('{"id":1,"name":"é"}\n');
   const bad = Buffer.from('{"id":2,"name":"\xe9"}\n', "latin1");
-  // The two halves of one character: UTF-8 only if the lines were read as one.
+  // The two halves of one character, which would be valid UTF-8 only if the lines were joined.
   const torn = [Buffer.from('{"id":3,"name":"\xc3"}\n', "latin1"), Buffer.from("\xa9\n", "latin1")];
   for (const lines of [
     [bad],
@@ -111,7 +111,7 @@ test("takePlants() visits a line that is not UTF-8, and recognises its neighbour
   }
 });
 
-test("takePlants() visits a line that its taker refuses", () => {
+test("takePlants() visits a line that its callback refuses", () => {
   const bytes = Buffer.from('{"id":1,"name":"a"}\n{"id":2,"name":"b"}\n');
   const visited: unknown[] = [];
   takePlants(
@@ -135,7 +135,7 @@ test("takePlants() agrees with the general parser on any lines with any bytes ch
   fc.assert(
     fc.property(lines, changes, (written, changed) => {
       const bytes = Buffer.from(`${written.flat().join("")}\n`);
-      // The last byte stays a line feed: a block is whole lines.
+      // The last byte stays a line feed, because a block is whole lines.
       for (const [at, byte] of changed) bytes[at % (bytes.length - 1)] = byte;
       taken += assertAgreed(bytes, 1);
     }),

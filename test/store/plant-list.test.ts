@@ -7,7 +7,7 @@ import type { NewPlant, PlantStore } from "../../src/index.ts";
 import { makeFolder } from "../support/folders.ts";
 import { collect, logPath, openStore, writeLog } from "../support/stores.ts";
 
-/** The plants of both, which have to be the same. */
+/** Lists a store both as plants and as lines, which must agree. */
 async function listBoth(store: PlantStore, after?: bigint): Promise<NewPlant[]> {
   const plants = await collect(store.list({ after }));
   const lines = Buffer.concat(await collect(store.listLines({ after })));
@@ -28,14 +28,14 @@ test("a list after an id that no plant has, or none can have, is refused", async
   }
 });
 
-test("a list begins after a plant at once, however many plants come before it", async (t) => {
+test("a list begins after any plant at once, no matter how many plants come before it", async (t) => {
   const folder = makeFolder(t);
   writeLog(folder, `${"\n".repeat(2 ** 20)}{"id":1,"name":"a"}\n{"id":2,"name":"b"}\n`);
   const store = await openStore(t, folder);
   assert.deepEqual(await listBoth(store, 1n), [{ id: 2n, name: "b" }]);
 });
 
-test("a plant that an editor repeated or wrote in another form is listed once, from any cursor", async (t) => {
+test("a plant that was repeated or written in another form by hand is listed once, from any cursor", async (t) => {
   const folder = makeFolder(t);
   const lines = [
     '\ufeff{"id":1,"name":"a"}',
@@ -55,7 +55,7 @@ test("a plant that an editor repeated or wrote in another form is listed once, f
 });
 
 for (const which of BOTH) {
-  test(`${which} reads nothing before its first item is asked for`, async (t) => {
+  test(`${which} reads nothing before its first item is requested`, async (t) => {
     const folder = makeFolder(t);
     const store = await openStore(t, folder);
     const plants = Array.from({ length: 3 }, (_, id) => ({
@@ -73,13 +73,13 @@ for (const which of BOTH) {
 
 /** Each is escaped; not the first line, which is never passed on as it is. */
 
-/** What may happen to a log of three lines under a running store. */
+/** What may happen to a log of three lines while a store has it open. */
 const DAMAGES: readonly [says: string, damage: (log: string, line: string) => void][] = [
-  ["is cut in front of it", (log, line) => truncateSync(log, line.length)],
-  ["is cut within it", (log, line) => truncateSync(log, line.length + 5)],
+  ["is cut before its second line", (log, line) => truncateSync(log, line.length)],
+  ["is cut within its second line", (log, line) => truncateSync(log, line.length + 5)],
   ["has a line that is no plant", (log, line) => overwrite(log, line.length, "[")],
   ["has a plant that was never stored", (log, line) => overwrite(log, line.length + 6, "7")],
-  ["has a later plant there", (log, line) => overwrite(log, line.length + 6, "3")],
+  ["has a later plant in its second line", (log, line) => overwrite(log, line.length + 6, "3")],
   ["has no line feed at its end", (log, line) => overwrite(log, 3 * line.length - 1, "X")],
 ];
 

@@ -6,7 +6,7 @@ import { LogFile } from "../../src/log/file.ts";
 import { makeFolder } from "../support/folders.ts";
 import { collect, logPath, openStore, readLog, writeLog } from "../support/stores.ts";
 
-/** What may happen to the log under a running store. */
+/** What may happen to the log while a store has it open. */
 const DISPLACEMENTS: readonly [says: string, displace: (log: string) => void][] = [
   ["is deleted", (log) => unlinkSync(log)],
   ["is renamed", (log) => renameSync(log, `${log}.old`)],
@@ -18,7 +18,7 @@ const DISPLACEMENTS: readonly [says: string, displace: (log: string) => void][] 
     },
   ],
   ["is appended to by another program", (log) => appendFileSync(log, " ".repeat(1000))],
-  // As long as what the store writes next, so that the length alone does not tell.
+  // As long as the next record of the store, so that the length alone does not reveal it.
   ["gets a line from an editor", (log) => appendFileSync(log, '{"id":2,"name":"?"}\n')],
   ["is emptied", (log) => truncateSync(log)],
 ];
@@ -33,7 +33,7 @@ for (const [says, displace] of DISPLACEMENTS) {
     await assert.rejects(store.create({ id: 2n, name: "b" }), { code: "store_failed" });
 
     assert.equal((await store.failed).code, "store_failed");
-    // The message reaches clients, the reason is the operator's.
+    // The message reaches clients; the reason is for the operator only.
     assert.ok((await store.failed).cause instanceof Error);
     assert.equal((await store.failed).message.includes(folder), false);
     await assert.rejects(store.create({ id: 3n, name: "c" }), { code: "store_failed" });
@@ -47,7 +47,7 @@ test("a log that is deleted while a batch is written acknowledges nothing", asyn
   const folder = makeFolder(t);
   const store = await openStore(t, folder);
   const creating = store.create({ id: 1n, name: "a" });
-  // The batch sets out at the end of this turn of the loop; its answer takes another one.
+  // The batch is handed over at the end of this turn of the event loop, and answered in a later one.
   await new Promise(setImmediate);
   unlinkSync(logPath(folder));
   await assert.rejects(creating, { code: "store_failed" });
@@ -74,7 +74,7 @@ test("every create that waited for a failed batch fails in the same way", async 
   const settled = await Promise.allSettled([
     store.create({ id: 1n, name: "a" }),
     store.create({ id: 1n, name: "a" }),
-    store.create({ id: 1n, name: "other" }), // no conflict: nothing is stored that it could meet
+    store.create({ id: 1n, name: "other" }), // not a conflict, because nothing is stored
     store.create({ id: 2n, name: "b" }), // in a later batch
   ]);
   for (const result of settled) {
@@ -94,7 +94,7 @@ test("a failed store can be closed, and the folder opened again", async (t) => {
 
   const again = await openStore(t, folder);
   assert.deepEqual(await again.get(1n), { id: 1n, name: "a" });
-  // Its outcome was unknown; the identical request settles it.
+  // Its outcome was unknown, until the identical request settles it.
   await again.create({ id: 2n, name: "b" });
   assert.equal(readLog(folder), '{"id":1,"name":"a"}\n{"id":2,"name":"b"}\n');
 });
@@ -131,7 +131,7 @@ test("a record that differs from the index fails the store", async (t) => {
   await assert.rejects(PlantStore.open(folder), { code: "corruption" });
 });
 
-test("calls leave no callbacks on the promise of a failure, which may never come", async (t) => {
+test("calls leave no callbacks on the promise `failed`, which may never settle", async (t) => {
   const store = await openStore(t, makeFolder(t));
   const then = t.mock.method(store.failed, "then");
   await Promise.all([store.create({ id: 1n, name: "a" }), store.get(2n), collect(store.list())]);
@@ -139,7 +139,7 @@ test("calls leave no callbacks on the promise of a failure, which may never come
   assert.equal(then.mock.callCount(), 0);
 });
 
-test("an id that is not an int64 throws a RangeError, and the store goes on", async (t) => {
+test("an id that is not an int64 throws a RangeError, and the store continues", async (t) => {
   const store = await openStore(t, makeFolder(t));
   await store.create({ id: 7n, name: "a" });
   await assert.rejects(store.get(2n ** 64n + 7n), RangeError);

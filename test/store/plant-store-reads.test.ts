@@ -8,7 +8,7 @@ import { logPath, openStore } from "../support/stores.ts";
 
 const LONG = "x".repeat(140_000);
 
-/** How many reads of logs are under way at once at most, and how many bytes were read in all. */
+/** Counts the most concurrent reads of logs, and the bytes that were read in all. */
 function watchReads(t: TestContext) {
   const seen = { most: 0, bytes: 0 };
   const { read } = LogFile.prototype;
@@ -31,7 +31,7 @@ function watchReads(t: TestContext) {
   return seen;
 }
 
-test("a thousand short creates of a taken id have the long plant read a few times at once, and all are answered", async (t) => {
+test("a thousand short creates with the id of a long plant make few concurrent reads, and all are answered", async (t) => {
   const store = await openStore(t, makeFolder(t));
   await store.create({ id: 1n, name: LONG });
   const seen = watchReads(t);
@@ -44,7 +44,7 @@ test("a thousand short creates of a taken id have the long plant read a few time
   assert.ok(seen.most > 1 && seen.most <= 8, `${seen.most} at once`);
 });
 
-test("a plant is read without much of what follows it", async (t) => {
+test("reading a plant reads few bytes after it", async (t) => {
   const store = await openStore(t, makeFolder(t));
   for (const id of [1n, 2n, 3n, 4n, 5n]) await store.create({ id, name: LONG });
   const seen = watchReads(t);
@@ -52,7 +52,7 @@ test("a plant is read without much of what follows it", async (t) => {
   assert.ok(seen.bytes <= 2 * LONG.length + 100, `${seen.bytes} bytes`);
 });
 
-test("a repeat that waits to be read is not answered if the log is gone by then", async (t) => {
+test("a repeat that waits to be read is not answered if the log is deleted meanwhile", async (t) => {
   const folder = makeFolder(t);
   const store = await openStore(t, folder);
   await store.create({ id: 1n, name: LONG });
@@ -73,7 +73,7 @@ test("a repeat that is being read is not answered if the store fails meanwhile",
   try {
     renameSync(log, `${log}.away`);
     await assert.rejects(store.create({ id: 2n, name: "b" }), { code: "store_failed" });
-    renameSync(`${log}.away`, log); // so that only the failure shows it
+    renameSync(`${log}.away`, log); // so that only the failure can reveal it
   } finally {
     reads.release();
   }

@@ -11,7 +11,7 @@ const anyId = fc.oneof(
   fc.constantFrom(INT64_MIN, INT64_MAX, 0n, -1n, 2n ** 53n + 1n, -(2n ** 53n) - 1n),
 );
 
-// Any sequence of UTF-16 code units, so lone surrogates too, and the characters that hurt.
+// Any UTF-16 code units, including lone surrogates, and characters with a special meaning.
 const codeUnit = fc.integer({ min: 0, max: 0xffff }).map((unit) => String.fromCharCode(unit));
 const surrogate = fc.integer({ min: 0xd800, max: 0xdfff }).map((unit) => String.fromCharCode(unit));
 const hurtful = fc.constantFrom(
@@ -36,10 +36,10 @@ const anyPlant: fc.Arbitrary<NewPlant> = fc.oneof(
   fc.tuple(anyId, anyString, anyString).map(([id, name, tag]) => ({ id, name, tag })),
 );
 
-test("any plant survives a restart, and its line says the same to JSON.parse", async (t) => {
+test("any plant survives a restart, and JSON.parse reads its line as the same plant", async (t) => {
   const root = makeFolder(t);
   let runs = 0;
-  // Many plants a run: a restart costs more than a plant.
+  // Many plants for each run, because a restart costs more than a plant.
   const plants = fc.uniqueArray(anyPlant, {
     selector: ({ id }) => id,
     minLength: 1,
@@ -73,7 +73,7 @@ test("any plant survives a restart, and its line says the same to JSON.parse", a
   );
 });
 
-/** One line a plant, which the JSON parser of everybody else reads as that plant. */
+/** Checks that each plant is one line, which JSON.parse reads as that plant. */
 function assertLines(log: string, plants: readonly NewPlant[]): void {
   assert.ok(log.endsWith("\n"));
   const lines = log.slice(0, -1).split("\n");

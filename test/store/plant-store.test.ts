@@ -53,7 +53,7 @@ test("the same plant sent again is answered as stored and writes nothing", async
 test("a tag of undefined is an absent tag", async (t) => {
   const folder = makeFolder(t);
   const store = await openStore(t, folder);
-  // What a program in JavaScript may pass, and the type forbids.
+  // A program in JavaScript may pass this, although the type forbids it.
   const untagged = { id: 1n, name: "a", tag: undefined } as unknown as NewPlant;
   assert.equal(await store.create(untagged), "created");
   assert.equal(readLog(folder), '{"id":1,"name":"a"}\n');
@@ -153,7 +153,7 @@ test("a repeat in flight is not answered before the plant is durable and can be 
     assert.equal(error.code, "conflict");
     return assertStored();
   });
-  assert.equal(readLog(folder), ""); // they did wait
+  assert.equal(readLog(folder), ""); // both have waited
   await Promise.all([first, repeat, other]);
 });
 
@@ -198,7 +198,7 @@ test("close finishes every accepted create, also those not in a batch yet", asyn
   assert.deepEqual(await collect((await openStore(t, folder)).list()), plants);
 });
 
-// Too long to be read back in one piece, so the log is still needed after the first read.
+// Too long for one read, so the log is still needed after the first one.
 const LONG: NewPlant = { id: 1n, name: "x".repeat(100_000) };
 
 test("close finishes a repeat of a long plant that was accepted", async (t) => {
@@ -217,7 +217,7 @@ test("close finishes a get of a long plant that was accepted", async (t) => {
   assert.deepEqual(plant, LONG);
 });
 
-test("a list under way when the store closes ends with the code closed, or gives every plant", async (t) => {
+test("a list in progress when the store closes ends with the code closed, or yields every plant", async (t) => {
   const store = await openStore(t, makeFolder(t));
   const plants = Array.from({ length: 40 }, (_, n) => ({ id: BigInt(n), name: "x".repeat(1e5) }));
   await Promise.all(plants.map((plant) => store.create(plant)));

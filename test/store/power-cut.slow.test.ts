@@ -17,9 +17,9 @@ import {
 } from "../support/power-cut.ts";
 import { collectWarnings } from "../support/watch.ts";
 
-/** A batch of few bytes, across the border of a page and several sectors, for every byte of it. */
+/** A short batch that crosses the border of a page, so that every byte of it can be tried. */
 const SHORT = makeLog(4096 - 60, [0, 50]);
-/** A batch of six pages, starting within one; one record spans pages, one is tiny. */
+/** A batch of six pages that starts within a page; one record spans pages, and one is tiny. */
 const LONG = makeLog(
   4096 + 3000,
   [300, 900, 0, 2500, 6000, 40, 700, 700, 3000, 1, 1500, 4000, 350],
@@ -57,7 +57,7 @@ const LOGS: readonly [says: string, log: PowerCutLog, places: readonly number[]]
 ];
 
 for (const [says, log, places] of LOGS) {
-  // Every other case has a checkpoint, so that both the even and the odd places get each.
+  // Every second case has a checkpoint; the second round swaps them.
   const hasCheckpoint = (n: number, place: number) => (n + Math.floor(place / 2)) % 2 === 0;
 
   test(`a log cut at ${says} starts, and loses nothing that was acknowledged`, async (t) => {
@@ -88,8 +88,8 @@ for (const [says, log, places] of LOGS) {
         await checkStart(folder, log, garbageFrom(log, place), hasCheckpoint(n, place)),
       );
     }
-    assert.ok(count(verdicts, isRefusal) > 0, "garbage with a line feed in it needs a person");
-    assert.ok(count(verdicts, isTaken) > 0, "garbage without one is a torn end");
+    assert.ok(count(verdicts, isRefusal) > 0, "garbage that contains a line feed needs a person");
+    assert.ok(count(verdicts, isTaken) > 0, "garbage without a line feed is a torn end");
   });
 }
 

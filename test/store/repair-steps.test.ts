@@ -1,6 +1,6 @@
 /**
- * A repair that ends at any of its steps. FAKE ends: a step throws, where a
- * kill would simply stop; kills at every system call are in test/crash.
+ * A repair that ends at any of its steps. FAKE ends: the step throws, instead of a kill. Real kills
+ * at every system call are in test/crash.
  */
 import assert from "node:assert/strict";
 import fs from "node:fs";
@@ -20,7 +20,7 @@ const DAMAGED = `${A}x\n${B}`;
 const EDITED = A;
 const YES = { confirm: async () => true };
 
-/** Every step that changes a name in the folder, in the order in which it is done. */
+/** Records every step that changes a name in the folder, in order. */
 function watchSteps(t: TestContext, onStep: (step: string) => void): void {
   const { linkSync, renameSync } = fs;
   const { rename, rm } = fsPromises;

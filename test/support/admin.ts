@@ -1,4 +1,4 @@
-/** An admin listener of the test's own, before a status that the test sets. */
+/** An admin listener that shows a status which the test sets. */
 import { request as httpRequest } from "node:http";
 import type { TestContext } from "node:test";
 import {
@@ -10,7 +10,7 @@ import {
   type StoreStatus,
 } from "../../src/index.ts";
 
-/** A status that is whatever the test says: the real ones are shown by the tests of the program. */
+/** A status that the test sets. The tests of the program use the real one. */
 export class TestStatus implements Status {
   current: ServiceState = "ready";
   known: StoreStatus | undefined = {
@@ -69,7 +69,7 @@ export async function startAdmin(
   return { status, server, get: (path, request) => ask(server.url, path, request) };
 }
 
-/** One request to an admin listener, by its URL as it says it. */
+/** One request to an admin listener, whose URL is written as the listener reports it. */
 export function ask(
   url: string,
   path: string,

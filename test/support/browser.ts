@@ -1,6 +1,6 @@
 /**
- * A real Chromium, where there is one: `CHROMIUM` names it, or it stands where
- * Debian puts it, and its driver is installed under test/interop.
+ * A real Chromium, if there is one: at the path in `CHROMIUM`, or where Debian installs it. Its driver
+ * is installed in test/interop.
  */
 import { existsSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -10,7 +10,7 @@ import { pathToFileURL } from "node:url";
 const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
 const INTEROP = createRequire(new URL("../interop/package.json", import.meta.url));
 
-/** What the tests use of the driver, whose types are not installed with the project. */
+/** The part of the driver that the tests use; its types are not installed with the project. */
 export interface Page {
   goto(url: string): Promise<unknown>;
   close(): Promise<void>;
@@ -29,7 +29,7 @@ export interface Browser {
   close(): Promise<void>;
 }
 
-/** Why no browser can be had, for a test to say so; `undefined` when one can. */
+/** Why there is no browser, as the reason for a skipped test; `undefined` if there is one. */
 export function missingBrowser(): string | undefined {
   if (!existsSync(CHROMIUM)) return `there is no Chromium at ${CHROMIUM}`;
   if (findDriver() === undefined) return 'its driver is missing: "npm run install:checks"';
@@ -44,12 +44,12 @@ function findDriver(): string | undefined {
   }
 }
 
-/** Starts a browser; the end of the test ends it. */
+/** Starts a browser, until the test ends. */
 export async function startBrowser(t: TestContext): Promise<Browser> {
   const { default: puppeteer } = await import(pathToFileURL(findDriver() ?? "").href);
   const browser: Browser = await puppeteer.launch({
     executablePath: CHROMIUM,
-    // Its sandbox does not work for root, who runs the tests of disks; the pages are our own.
+    // The sandbox does not work for root, who runs the tests of disks; the pages are our own.
     args: process.getuid?.() === 0 ? ["--no-sandbox"] : [],
   });
   t.after(() => browser.close());

@@ -1,4 +1,4 @@
-/** A connection driven step by step, for what takes more than one request and one answer. */
+/** A connection that a test drives step by step, for more than one request and one answer. */
 import { once } from "node:events";
 import net from "node:net";
 import tls from "node:tls";
@@ -8,7 +8,7 @@ import { HANG_MS } from "./watch.ts";
 export class Client {
   readonly #socket: net.Socket;
   #received = Buffer.alloc(0);
-  /** Where the answers end that were taken. */
+  /** The end of the answers that were returned. */
   #taken = 0;
   #failure: Error | undefined;
   #notify: () => void = () => {};
@@ -16,7 +16,7 @@ export class Client {
   private constructor(socket: net.Socket) {
     this.#socket = socket;
     const deadline = setTimeout(() => {
-      socket.destroy(new Error(`no end of the exchange within ${HANG_MS} ms`));
+      socket.destroy(new Error(`the exchange did not end within ${HANG_MS} ms`));
     }, HANG_MS);
     socket.on("data", (chunk: Buffer) => {
       this.#received = Buffer.concat([this.#received, chunk]);
@@ -39,7 +39,7 @@ export class Client {
     return new Client(socket);
   }
 
-  /** The same over TLS, trusting this certificate alone. */
+  /** The same over TLS; only this certificate is trusted. */
   static async connectSecurely(port: number, ca: Buffer): Promise<Client> {
     const socket = tls.connect({ port, host: "127.0.0.1", ca, ALPNProtocols: ["http/1.1"] });
     socket.setNoDelay(true);
@@ -47,7 +47,7 @@ export class Client {
     return new Client(socket);
   }
 
-  /** The name that the server's certificate is made out to. */
+  /** The common name in the server's certificate. */
   get peerName(): string | undefined {
     if (!(this.#socket instanceof tls.TLSSocket)) return undefined;
     return this.#socket.getPeerX509Certificate()?.subject.replace(/^CN=/, "");
@@ -58,7 +58,7 @@ export class Client {
     return this.#socket.readableEnded || this.#socket.destroyed;
   }
 
-  /** Whether the connection is gone, by either side's doing. */
+  /** Whether the connection is gone, no matter which side closed it. */
   get isGone(): boolean {
     return this.#socket.destroyed;
   }
@@ -92,7 +92,7 @@ export class Client {
     }
   }
 
-  /** The first answer's status line and headers, whether or not a body follows. */
+  /** The status line and headers of the first answer, even if its body has not arrived. */
   async head(): Promise<string> {
     while (!this.text.includes("\r\n\r\n")) {
       if (this.isClosed) throw this.#failure ?? new Error("the server closed without an answer");
@@ -101,14 +101,14 @@ export class Client {
     return this.text.slice(0, this.text.indexOf("\r\n\r\n"));
   }
 
-  /** Waits for the server to close; the answers not yet taken. A reset is a failure. */
+  /** Waits for the server to close, and returns the remaining answers. A reset is a failure. */
   async rest(): Promise<RawAnswer[]> {
     while (!this.isClosed) await this.#change();
     if (this.#failure !== undefined) throw this.#failure;
     return parseAnswers(this.#received, this.#taken);
   }
 
-  /** Says that no more will be sent, and goes on reading. */
+  /** Closes the sending side, and continues to read. */
   halfClose(): void {
     this.#socket.end();
   }
@@ -117,7 +117,7 @@ export class Client {
     this.#socket.destroy();
   }
 
-  /** As a client that was killed with unread answers. */
+  /** Resets the connection, as a client does that is killed with unread answers. */
   reset(): void {
     this.#socket.resetAndDestroy();
   }

@@ -1,4 +1,4 @@
-/** Bodies that are plants, and ids that make them none: the tables of the contract. */
+/** The tables of the contract: bodies that are plants, and ids that are invalid. */
 
 /** Spellings of ids, and the ids they are. */
 export const INT64_IDS: readonly [spelling: string, id: string][] = [
@@ -25,7 +25,7 @@ export const INT64_IDS: readonly [spelling: string, id: string][] = [
   [`1${"0".repeat(100_000)}e-100000`, "1"],
 ];
 
-/** What is no id. */
+/** Values that are not ids. */
 export const OTHER_IDS = [
   "9223372036854775808",
   "-9223372036854775809",
@@ -49,7 +49,7 @@ export const OTHER_IDS = [
   '{"id":7}',
 ];
 
-/** Strings that a name or a tag may be. */
+/** Valid names and tags. */
 export const STRINGS: readonly [what: string, literal: string, value: string][] = [
   ["an empty string", '""', ""],
   ["nothing but spaces", '"   "', "   "],
@@ -59,15 +59,15 @@ export const STRINGS: readonly [what: string, literal: string, value: string][] 
   ["surrogates in the wrong order", '"\\udc00\\ud800"', "\udc00\ud800"],
   ["NUL", '"a\\u0000b"', "a\0b"],
   ["every short escape", '"\\"\\\\\\/\\b\\f\\n\\r\\t"', '"\\/\b\f\n\r\t'],
-  ["U+2028 and U+2029 as they stand", '"a\u2028b\u2029"', "a\u2028b\u2029"],
-  ["DEL and C1 controls as they stand", '"\x7f\x80\x9f"', "\x7f\x80\x9f"],
-  ["4-byte characters as they stand", '"🌱𝒳\u{10ffff}"', "🌱𝒳\u{10ffff}"],
+  ["U+2028 and U+2029 unescaped", '"a\u2028b\u2029"', "a\u2028b\u2029"],
+  ["DEL and C1 controls unescaped", '"\x7f\x80\x9f"', "\x7f\x80\x9f"],
+  ["4-byte characters unescaped", '"🌱𝒳\u{10ffff}"', "🌱𝒳\u{10ffff}"],
   ["4-byte characters as escapes", '"\\ud83c\\udf31"', "🌱"],
   ["a BOM inside", '"\ufeffx"', "\ufeffx"],
   ["noncharacters", '"\uffff\u{1fffe}"', "\uffff\u{1fffe}"],
   ["letters with combining marks, not composed", '"e\u0301"', "e\u0301"],
   ["right-to-left overrides", '"\u202edlo\u202c"', "\u202edlo\u202c"],
-  ["a name of the language's own", '"__proto__"', "__proto__"],
+  ["a name that JavaScript uses itself", '"__proto__"', "__proto__"],
   ["JSON", '"{\\"id\\":1}"', '{"id":1}'],
   ["900 KB of ASCII", `"${"x".repeat(900_000)}"`, "x".repeat(900_000)],
   ["900 KB of 3-byte characters", `"${"木".repeat(300_000)}"`, "木".repeat(300_000)],
@@ -76,7 +76,7 @@ export const STRINGS: readonly [what: string, literal: string, value: string][] 
 const DEEP = 100_000;
 export const PLAIN_LINE = '{"id":1,"name":"x"}';
 
-/** Bodies of the plant 1, and the line it is stored as where that is another. */
+/** Bodies of the plant 1, and the stored line if that is not the usual one. */
 export const BODIES_OF_ONE_PLANT: readonly [what: string, body: string | Buffer, line?: string][] =
   [
     ["members in any order", '{"tag":"t","name":"x","id":1}', '{"id":1,"name":"x","tag":"t"}'],

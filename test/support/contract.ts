@@ -1,4 +1,4 @@
-/** What the contract tests share: requests to the byte, and what holds of every answer. */
+/** Shared by the contract tests: exact requests, and checks of every answer. */
 import assert from "node:assert/strict";
 import { Client } from "./client.ts";
 import type { RawAnswer } from "./raw.ts";
@@ -14,10 +14,10 @@ export interface RequestParts {
   readonly body?: string | Buffer;
 }
 
-/** Where requests go, and a token that is good there. */
+/** The server of the requests, and a token that it accepts. */
 export type Target = Pick<Service, "url" | "port" | "token">;
 
-/** A whole request; unless `parts` say otherwise, a create with the good token. */
+/** A whole request: a create with the valid token, with the parts that `parts` replaces. */
 export function encodeRequest({ token }: Pick<Target, "token">, parts: RequestParts = {}): Buffer {
   const { method = "POST", target = "/plants", version = "HTTP/1.1", body = "" } = parts;
   const bytes = Buffer.from(body);
@@ -92,7 +92,7 @@ export async function exchange(
 
 let served = 0;
 
-/** Sends a create and expects the right answer to it. */
+/** Sends a create, and checks that it is answered correctly. */
 export async function assertServes(target: Target, client?: Client): Promise<void> {
   const name = `${NEXT_NAME} ${served++}`;
   const body = `{"id":${NEXT_ID + BigInt(served)},"name":"${name}"}`;
@@ -116,7 +116,7 @@ export function ownLines({ logLines }: Pick<Service, "logLines">): string[] {
   return logLines().filter((line) => !line.includes(NEXT_NAME));
 }
 
-/** The answer is a 200 with exactly these members. */
+/** Asserts that the answer is a 200 with exactly these members. */
 export function assertPlant(
   { status, text }: Pick<RawAnswer, "status" | "text">,
   plant: { name: string; tag?: string },
@@ -125,7 +125,7 @@ export function assertPlant(
   assert.deepEqual(JSON.parse(text), plant);
 }
 
-/** The answer is this failure; returns its message. */
+/** Asserts that the answer is this failure, and returns its message. */
 export function assertError(answer: Pick<RawAnswer, "status" | "text">, error: number): string {
   assert.equal(errorNumber(answer), error, answer.text.slice(0, 200));
   assert.equal(answer.status, Math.floor(error / 100));
@@ -143,7 +143,7 @@ export function resultOf(answer: RawAnswer): number {
   return answer.status === 200 ? 200 : JSON.parse(answer.text).error;
 }
 
-/** What holds of every answer with a body. */
+/** Checks that apply to every answer with a body. */
 export function assertCommonHeaders({ headers, text }: AnyAnswer): void {
   assert.equal(headers.get("content-type"), "application/json");
   assert.equal(headers.get("content-length"), String(Buffer.byteLength(text)));
@@ -152,7 +152,7 @@ export function assertCommonHeaders({ headers, text }: AnyAnswer): void {
   assert.match(headers.get("x-request-id") ?? "", /^[\w.~+/=:@-]{1,64}$/);
 }
 
-/** By `fetch` or by hand. */
+/** A header of an answer, from `fetch` or from our own client. */
 interface AnyAnswer {
   readonly headers: { get(name: string): string | null | undefined };
   readonly text: string;

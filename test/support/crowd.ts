@@ -1,4 +1,4 @@
-/** Many connections at once to a server in a process of its own, and what it holds for them. */
+/** Many connections to a server in a process of its own, and the memory that it holds for them. */
 import { once } from "node:events";
 import { existsSync, readFileSync, rmSync } from "node:fs";
 import net from "node:net";
@@ -12,11 +12,11 @@ import { makeFolder } from "./folders.ts";
 import { writeLog } from "./stores.ts";
 import { until } from "./watch.ts";
 
-/** No request of a crowd is to end by a limit of time. */
+/** So long that no request of a crowd ends by a timeout. */
 const PATIENT = ["--header-timeout-ms=600000", "--request-timeout-ms=600000"];
 const HEAP_MIB = 256;
 const AT_A_TIME = 100;
-/** Longer together than what the sockets between client and server hold. */
+/** Together they are longer than the buffers of the sockets. */
 const PLANTS = 20_000;
 const NAME = "n".repeat(1000);
 const HEAD_BYTES = 16 * 1024 - 400;
@@ -40,7 +40,7 @@ export type Shape =
   | "streams"
   | "streams and tiny headers";
 
-/** What each connection of a crowd sends; none of it is ever answered to its end. */
+/** The bytes that each connection of a crowd sends; the server never finishes answering them. */
 export function bytesOf(shape: Shape, target: { readonly token: string }): Buffer {
   const unfinished = (fields: Record<string, string | readonly string[]>) =>
     encodeRequest(target, { headers: fields }).subarray(0, -2);
@@ -100,7 +100,7 @@ export class Crowd {
     return new Crowd(t, await Trial.start(t, { folder, reuseToken, args: PATIENT, env }), file);
   }
 
-  /** Bytes of objects and buffers in the server, without garbage. */
+  /** The bytes of objects and buffers in the server, without garbage. */
   async usedBytes(): Promise<number> {
     rmSync(this.#file, { force: true });
     process.kill(this.trial.pid, "SIGUSR2");
@@ -110,9 +110,9 @@ export class Crowd {
   }
 
   /**
-   * Opens connections that send the same; resolves when the server rests.
+   * Opens connections that all send these bytes; resolves when the server is idle.
    *
-   * @param readBytes so much each reads of what it is sent, and nothing more.
+   * @param readBytes how much each connection reads.
    */
   async come(bytes: Buffer, count: number, readBytes = 0): Promise<void> {
     const { port } = this.trial.server;

@@ -110,7 +110,7 @@ function cellsOf(line: string): string[] {
   return cells.map((cell) => cell.trim().replaceAll("\\|", "|"));
 }
 
-/** What is written as code in a cell: `` `serve`, `health` `` has two such words. */
+/** The words in backticks in a cell: `` `serve`, `health` `` has two of them. */
 export function wordsIn(cell = ""): string[] {
   return Array.from(cell.matchAll(/`([^`]+)`/g), ([, word = ""]) => word);
 }

@@ -1,4 +1,4 @@
-/** Temporary folders, one for each test, gone when it ends. */
+/** Temporary folders for tests, removed when the test ends. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -12,7 +12,7 @@ export function makeFolder(t: TestContext): string {
   return folder;
 }
 
-/** False if a file was written meanwhile: a store that is closed later may still be at work. */
+/** Returns false if a file was written meanwhile, by a store that is closed later. */
 function removes(folder: string): boolean {
   try {
     rmSync(folder, { recursive: true, force: true });

@@ -1,15 +1,15 @@
-/** FAKE: reads of logs that wait as on a disk that hangs, until a test lets them go. */
+/** FAKE: reads of logs that wait, as on a disk that hangs, until a test releases them. */
 import type { TestContext } from "node:test";
 import { LogFile } from "../../src/log/file.ts";
 import { makeLatch } from "./watch.ts";
 
 export interface HeldReads {
   readonly count: () => number;
-  /** Has them read, and every later one at once. */
+  /** Releases the waiting reads; later reads no longer wait. */
   readonly release: () => void;
 }
 
-/** Holds every read that begins from now on. The close of a store may wait for one. */
+/** Makes every read that begins from now on wait. A store that closes may wait for one. */
 export function holdReads(t: TestContext): HeldReads {
   const { read } = LogFile.prototype;
   const { released, release } = makeLatch();

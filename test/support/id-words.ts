@@ -1,7 +1,7 @@
-/** The ids of tests as an index takes them. */
+/** Ids in the form in which an index takes them. */
 import { createCipheriv } from "node:crypto";
 
-/** An int64 and the two signed words that it is in two's complement. */
+/** An int64, and its two signed words in two's complement. */
 export function idOfWords(low: number, high: number): bigint {
   return (BigInt(high) << 32n) | BigInt.asUintN(32, BigInt(low));
 }
@@ -12,7 +12,7 @@ export function wordsOfId(id: bigint): readonly [low: number, high: number] {
   return [view.getInt32(4), view.getInt32(0)];
 }
 
-/** Random words for the hash of an index, the same for every run: a seed of its own for each byte. */
+/** Words for the hash of an index that are the same in every run; each byte gives other words. */
 export function hashWordsOf(byte: number): Int32Array {
   const cipher = createCipheriv("aes-256-ctr", Buffer.alloc(32, byte), Buffer.alloc(16));
   const bytes = cipher.update(Buffer.alloc(8 * 256 * 4));

@@ -1,6 +1,6 @@
 /**
- * A process that takes and gives back a directory lock when it is told to, and
- * the other end of that: how a test starts and asks one.
+ * A process that takes and releases a directory lock on request, and the functions with which a test
+ * starts it and sends requests.
  */
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
@@ -22,7 +22,7 @@ export class Rival {
     this.process = child;
   }
 
-  /** Starts a process; the end of the test kills it. */
+  /** Starts a process; it is killed when the test ends. */
   static async start(t: TestContext): Promise<Rival> {
     const child = fork(fileURLToPath(import.meta.url), {
       execArgv: ["--import", import.meta.resolve("tsx")],
@@ -45,7 +45,7 @@ export class Rival {
     await this.#order("release");
   }
 
-  /** As a crash does: nothing is given back. */
+  /** Kills the process, so that it releases nothing. */
   async kill(): Promise<void> {
     const exited = once(this.process, "exit");
     this.process.kill("SIGKILL");
@@ -61,8 +61,8 @@ export class Rival {
 }
 
 /**
- * Waits until somebody who waits for the lock of a folder was turned away at
- * least once: each attempt listens on a temporary socket of another name.
+ * Waits until an acquire that waits for the lock of a folder was refused at least once: each attempt
+ * listens on a temporary socket with another name.
  */
 export async function seeAttempts(folder: string, waiting: Promise<unknown>): Promise<void> {
   const attempts = new Set<string>();

@@ -1,4 +1,4 @@
-/** Log files of one test's own, with a known content. */
+/** Log files with a known content, for one test each. */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { TestContext } from "node:test";

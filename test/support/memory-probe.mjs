@@ -1,4 +1,4 @@
-/** Loaded into a server (`--import`): on SIGUSR2 it writes to a file what it holds without garbage. */
+/** Loaded into a server (`--import`): on SIGUSR2 it writes to a file how much memory is used without garbage. */
 import { writeFileSync } from "node:fs";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";

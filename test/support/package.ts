@@ -1,4 +1,4 @@
-/** The package as a stranger gets it: packed from a copy of the clone, installed in an empty folder. */
+/** The package as a user gets it: packed from a copy of the clone, and installed in an empty folder. */
 import { execFile } from "node:child_process";
 import {
   cpSync,
@@ -19,7 +19,7 @@ import { makeFolder } from "./folders.ts";
 
 export const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
-/** All that goes into the package, and what it is made with. */
+/** Everything that goes into the package or is needed to build it. */
 const SOURCES = [
   "package.json",
   "README.md",
@@ -35,7 +35,7 @@ const SOURCES = [
 
 const run = promisify(execFile);
 
-/** One for each test file, made by the first test that asks; it goes when the process ends. */
+/** One tarball for each test file, made by the first test that needs it, and removed when the process ends. */
 let packing: Promise<string> | undefined;
 
 /** The path of the tarball that `npm pack` makes. */
@@ -55,7 +55,7 @@ async function pack(): Promise<string> {
   return path.join(folder, tarball);
 }
 
-/** A git repository with all that the package is made of, as it is now, committed or not. */
+/** A git repository with the current sources of the package, committed or not. */
 export async function makeRepository(t: TestContext): Promise<string> {
   const folder = makeFolder(t);
   copySources(folder, [...SOURCES, "package-lock.json", ".npmrc", ".gitignore"]);
@@ -74,7 +74,7 @@ function copySources(folder: string, sources: readonly string[]): void {
   }
 }
 
-/** A folder of the test's own with the package installed in it, and nothing from a registry. */
+/** A folder in which only the package is installed, and nothing from a registry. */
 export async function installLibrary(t: TestContext): Promise<string> {
   const folder = makeFolder(t);
   const tarball = await packLibrary();
@@ -83,7 +83,7 @@ export async function installLibrary(t: TestContext): Promise<string> {
   return folder;
 }
 
-/** Lets programs in the folder import a package that a check of ours has installed. */
+/** Links packages that one of our checks has installed into the folder, so that its programs can import them. */
 export function linkPackages(folder: string, from: string, names: readonly string[]): void {
   for (const name of names) {
     const link = path.join(folder, "node_modules", name);

@@ -1,9 +1,9 @@
 /**
- * The model of a power cut: a log whose last batch was on its way, what the
- * disk may hold of that batch afterwards, and what a start owes in each case.
+ * A model of a power cut: a log whose last batch was being written, what the disk may have of that
+ * batch afterwards, and what a start has to do in each case.
  *
- * The verdict is worked out here from the documented rules, by other means than
- * the code under test: lines by `split`, sectors by their place in the file.
+ * The verdict follows the documented rules, but with other code than the code under test: lines by
+ * `split`, sectors by their place in the file.
  */
 import assert from "node:assert/strict";
 import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
@@ -20,9 +20,9 @@ const SECTOR_BYTES = 512;
 const FRESH: NewPlant = { id: -1n, name: "created after the power cut" };
 
 export interface PowerCutLog {
-  /** Acknowledged. */
+  /** Lines that were acknowledged. */
   readonly durable: readonly NewPlant[];
-  /** Of the batch that was on its way. */
+  /** Lines of the batch that was being written. */
   readonly batch: readonly NewPlant[];
   readonly durableBytes: number;
   readonly bytes: Buffer;
@@ -48,7 +48,7 @@ export function makeLog(start: number, nameLengths: readonly number[]): PowerCut
   return { durable, batch, durableBytes, bytes: Buffer.from(lines.join("")) };
 }
 
-/** The offsets where something starts or ends, each with its neighbours, within the batch. */
+/** The offsets in the batch at which a record, page or sector starts or ends, with their neighbours. */
 export function borders({ durableBytes, bytes }: PowerCutLog): number[] {
   const found = new Set<number>();
   for (let at = durableBytes; at <= bytes.length; at++) {
@@ -64,12 +64,12 @@ export function cutAt({ bytes }: PowerCutLog, offset: number): Buffer {
   return bytes.subarray(0, offset);
 }
 
-/** The file has its full length already, and nothing of the rest has reached the disk. */
+/** The file already has its full length, but its rest has not reached the disk and is zeros. */
 export function zeroedFrom({ bytes }: PowerCutLog, offset: number): Buffer {
   return Buffer.concat([bytes.subarray(0, offset), Buffer.alloc(bytes.length - offset)]);
 }
 
-/** The same with other bytes, which follow from the offset; from an odd one on, without a line feed. */
+/** The same with other bytes, which depend on the offset; after an odd offset they have no line feed. */
 export function garbageFrom({ bytes }: PowerCutLog, offset: number): Buffer {
   const garbage = Buffer.alloc(bytes.length - offset);
   let state = (offset + 1) * 0x9e3779b1;
@@ -87,8 +87,8 @@ export function pageCount({ durableBytes, bytes }: PowerCutLog): number {
 }
 
 /**
- * Without the pages whose bit is set, the first of the batch being the lowest:
- * they read as zeros, but for what was on disk before the batch.
+ * Without the pages whose bit is set; the lowest bit is the first page of the batch. These pages read as
+ * zeros, except the bytes that were on disk before the batch.
  */
 export function withoutPages({ durableBytes, bytes }: PowerCutLog, pages: number): Buffer {
   const image = Buffer.from(bytes);
@@ -111,7 +111,7 @@ export type Verdict =
       readonly survivors: number;
     };
 
-/** What a start owes for what is on the disk; everything in latin1. */
+/** What a start has to do with these bytes on the disk; all texts are latin1. */
 export function judge({ durableBytes, bytes }: PowerCutLog, image: Buffer): Verdict {
   const records = new Set(bytes.toString("latin1", durableBytes).split("\n").slice(0, -1));
   const lines = image.toString("latin1", durableBytes).split("\n");
@@ -146,13 +146,13 @@ function isSectorLost(line: string, offset: number): boolean {
   return false;
 }
 
-/** A folder in memory where there is one: what is looked at are bytes, and there are thousands of starts. */
+/** A folder in memory if possible, because there are thousands of starts and only bytes are compared. */
 export function makeQuickFolder(): string {
   const memory = "/dev/shm";
   return mkdtempSync(join(existsSync(memory) ? memory : tmpdir(), "plant-store-power-cut-"));
 }
 
-/** Starts on what the disk holds and checks everything that was promised; returns the verdict. */
+/** Starts a store on these bytes, checks every promise, and returns the verdict. */
 export async function checkStart(
   folder: string,
   log: PowerCutLog,
@@ -178,7 +178,7 @@ export async function checkStart(
   assert.equal(readQuarantines(folder).join("") === verdict.quarantined, true, "the quarantine");
   assert.equal(store.size, log.durable.length + verdict.survivors);
   for (const plant of log.durable) assert.deepEqual(await store.get(plant.id), plant);
-  // A client without an answer sends its request again, and another client sends a new one.
+  // A client without an answer repeats its request, and another client sends a new one.
   const outcomes = await Promise.all([...log.batch, FRESH].map((plant) => store.create(plant)));
   const replayed = outcomes.filter((outcome) => outcome === "replayed").length;
   assert.equal(replayed, verdict.survivors);

@@ -1,6 +1,6 @@
 /**
- * The program under test as one file, bundled from the sources as they are now:
- * through a loader each start would take eight times as long.
+ * The program under test as one file, bundled from the current sources. With a loader each start would
+ * take eight times as long.
  */
 import { chmodSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { type BuildOptions, buildSync } from "esbuild";
 
-/** How to bundle the program into a folder of its own, which goes when the process ends. */
+/** Bundles the program into a folder of its own, which is removed when the process ends. */
 export function bundleOptions() {
   const folder = mkdtempSync(join(tmpdir(), "plant-store-build-"));
   process.once("exit", () => rmSync(folder, { recursive: true, force: true }));

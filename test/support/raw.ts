@@ -1,4 +1,4 @@
-/** A client that writes bytes to a socket: for requests no HTTP library would send. */
+/** A client that writes bytes to a socket, for requests that no HTTP library would send. */
 import net from "node:net";
 
 export interface RawAnswer {
@@ -29,14 +29,14 @@ export async function sendRaw(
   });
   for (const part of typeof parts === "string" || Buffer.isBuffer(parts) ? [parts] : parts) {
     if (socket.destroyed) break;
-    // The write returns when the kernel has it; a turn of the loop lets the server read it alone.
+    // The kernel has the bytes; a turn of the event loop lets the server read this packet alone.
     await new Promise<void>((resolve) => socket.write(part, () => setImmediate(resolve)));
   }
   await done;
   return parseAnswers(received);
 }
 
-/** The complete answers in what was received, from a byte on; interim ones (1xx) count too. */
+/** The complete answers in the received text, from a byte on, with interim ones (1xx). */
 export function parseAnswers(received: Buffer, from = 0): RawAnswer[] {
   const answers: RawAnswer[] = [];
   for (let next = parseAnswer(received, from); next !== undefined; ) {

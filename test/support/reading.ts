@@ -4,7 +4,7 @@ import { createToken, type NewPlant } from "../../src/index.ts";
 import { type Answer, type Service, type ServiceOptions, send, startService } from "./service.ts";
 
 export interface ReadableService extends Service {
-  /** A live token with the scope `read` alone. */
+  /** A live token with the scope `read` only. */
   readonly readToken: string;
 }
 
@@ -26,13 +26,13 @@ export async function startReadable(
   return { ...service, readToken };
 }
 
-/** So many plants with the ids 1, 2, 3, …; names of one length make lines that can be counted on. */
+/** This many plants with the ids 1, 2, 3, …, whose names have the same length, so their lines have known lengths. */
 export function manyPlants(count: number, nameLength = 4): NewPlant[] {
   const name = "x".repeat(nameLength);
   return Array.from({ length: count }, (_, index) => ({ id: BigInt(index + 1), name }));
 }
 
-/** A GET, or another method, with the token that may read. */
+/** A GET, or a request with another method, with the token that may read. */
 export function read(
   { url, readToken }: Pick<ReadableService, "url" | "readToken">,
   path: string,
@@ -45,7 +45,7 @@ export function read(
   });
 }
 
-/** What `Link` names as the next page, relative to the page it came with. */
+/** The URL of the next page in `Link`, resolved against the URL of its page. */
 export function nextOf(path: string, { headers }: Pick<Answer, "headers">): string | undefined {
   const link = headers.get("link");
   if (link === null) return undefined;

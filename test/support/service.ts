@@ -20,9 +20,9 @@ export interface Service {
   readonly token: string;
   readonly store: PlantStore;
   readonly server: PlantServer;
-  /** The lines of the log as they stand on disk. */
+  /** The lines of the log on disk. */
   logLines(): string[];
-  /** Sends a create with the good token and an `application/json` body. */
+  /** Sends a create with the valid token and an `application/json` body. */
   post(body: string | Uint8Array): Promise<Answer>;
 }
 
@@ -35,11 +35,11 @@ export interface Answer {
 
 export type ServiceOptions = Partial<ServerOptions> &
   PlantStoreOptions & {
-    /** Works on the folder before the store and the tokens are opened. */
+    /** Prepares the folder before the store and the tokens are opened. */
     readonly prepare?: (folder: string) => Promise<void>;
   };
 
-/** Starts the service; the end of the test stops it. */
+/** Starts the service, and stops it when the test ends. */
 export async function startService(t: TestContext, options: ServiceOptions = {}): Promise<Service> {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "test" });

@@ -1,10 +1,10 @@
-/** A store on a folder of the test's own, and its log as bytes. */
+/** A store in a folder of the test, and the bytes of its log. */
 import { existsSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { PlantStore, type PlantStoreOptions } from "../../src/index.ts";
 
-/** Opens the folder; the end of the test closes the store, if it still is open. */
+/** Opens the folder; the store is closed when the test ends, if it is still open. */
 export async function openStore(
   t: TestContext,
   folder: string,
@@ -23,19 +23,19 @@ export function readLog(folder: string): string {
   return readFileSync(logPath(folder), "utf8");
 }
 
-/** Puts a log there as if an earlier process, or an editor, had left it. */
+/** Writes a log as an earlier process or an editor may have left it. */
 export function writeLog(folder: string, content: string | Buffer): void {
   writeFileSync(logPath(folder), content, { mode: 0o600 });
 }
 
-/** Everything an iteration gives, in order. */
+/** Everything that an iteration yields, in order. */
 export async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
   const all: T[] = [];
   for await (const item of items) all.push(item);
   return all;
 }
 
-/** Files in the folder that this process holds open; none where it cannot know. */
+/** The files in the folder that this process has open; none if the system cannot list them. */
 export function openFilesIn(folder: string): string[] {
   const descriptors = "/proc/self/fd";
   if (!existsSync(descriptors)) return [];

@@ -1,4 +1,4 @@
-/** A terminal of the test's own, which `script` of util-linux makes. */
+/** A terminal for a test, made by `script` of util-linux. */
 import { spawnSync } from "node:child_process";
 import { PROGRAM } from "./program.ts";
 
@@ -9,6 +9,6 @@ export const NEEDS_TERMINAL = { skip: hasScript ? false : "needs script, from ut
 /** The arguments of `script` that run the command line at a terminal. */
 export function terminalArgs(args: readonly string[]): string[] {
   const words = [process.execPath, PROGRAM, ...args].map((word) => `'${word}'`);
-  // `exec`: a shell that stays would be ended by Ctrl-C as well, and its status would be reported.
+  // With `exec`, because Ctrl-C would end the shell, too, whose status would then be reported.
   return ["-qec", `exec ${words.join(" ")}`, "/dev/null"];
 }

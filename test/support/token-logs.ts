@@ -1,4 +1,4 @@
-/** A token log on disk, as bytes, and tokens that many create in it at once. */
+/** The bytes of a token log on disk, and tokens that are created at the same time. */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createToken, type NewToken, PlantStoreError } from "../../src/index.ts";
@@ -11,14 +11,14 @@ export function readTokenLog(folder: string): string {
   return readFileSync(tokenLogPath(folder), "utf8");
 }
 
-/** Puts a log there as if an earlier process, or an editor, had left it. */
+/** Writes a log as an earlier process or an editor may have left it. */
 export function writeTokenLog(folder: string, content: string): void {
   writeFileSync(tokenLogPath(folder), content, { mode: 0o600 });
 }
 
 /**
- * Creates a token, however long the disk takes over those before it: who has waited
- * in vain for their end comes again.
+ * Creates a token, no matter how long the disk takes for others: an attempt that has waited in vain for
+ * the lock is repeated.
  */
 export async function createInTurn(folder: string, token: NewToken): Promise<string> {
   for (;;) {

@@ -1,19 +1,19 @@
-/** Waiting for what happens by itself, and hearing what the rooms say. */
+/** Waits for events that happen by themselves, and collects messages of the channels. */
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import type { TestContext } from "node:test";
 import type { WarningMessage } from "../../src/index.ts";
 
 /**
- * When a test gives up on what should have come long ago. It bounds nothing: what is
- * merely slow, on a machine that is busy, is waited for, and only what hangs meets it.
+ * After how long a test gives up. It is not a limit on speed: on a busy machine a slow event is waited
+ * for, and only an event that never happens meets this limit.
  */
 export const HANG_MS = 60_000;
-/** The same for a whole test, or for a group of them. */
+/** The same for a whole test, or a group of tests. */
 export const TIMEOUT: { readonly timeout: number } = { timeout: 3 * HANG_MS };
 
 const LOOK_EVERY_MS = 10;
 
-/** Resolves once the condition holds; throws when it does not by the deadline. */
+/** Resolves once the condition holds; throws if it does not before the deadline. */
 export async function until(
   what: string,
   condition: () => boolean | Promise<boolean>,
@@ -25,7 +25,7 @@ export async function until(
   }
 }
 
-/** What somebody waits for until it is released, once and for all. */
+/** A promise that resolves when it is released. */
 export function makeLatch(): { readonly released: Promise<void>; readonly release: () => void } {
   let release = () => {};
   const released = new Promise<void>((resolve) => {
@@ -34,7 +34,7 @@ export function makeLatch(): { readonly released: Promise<void>; readonly releas
   return { released, release };
 }
 
-/** What is published on a channel until the test ends, perhaps only what is `ours`. */
+/** Collects messages on a channel until the test ends; with `ours`, only those that it accepts. */
 export function collectMessages<Message>(
   t: TestContext,
   channel: string,
@@ -49,7 +49,7 @@ export function collectMessages<Message>(
   return messages;
 }
 
-/** What is published on `plant-store:warning` until the test ends, perhaps only what names a path. */
+/** Collects warnings until the test ends; with a path, only those that name it. */
 export function collectWarnings(t: TestContext, path = ""): readonly WarningMessage[] {
   return collectMessages(t, "plant-store:warning", ({ message }) => message.includes(path));
 }

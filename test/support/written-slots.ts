@@ -1,7 +1,7 @@
 /** How much an id index writes: each slot that it writes ends with one such call. */
 import type { TestContext } from "node:test";
 
-/** How many slots were written so far; the end of the test ends the counting. */
+/** Returns a function that returns how many slots were written so far; counting stops when the test ends. */
 export function watchSlots(t: TestContext): () => number {
   const { setUint8 } = DataView.prototype;
   let slots = 0;

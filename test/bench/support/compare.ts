@@ -60,7 +60,7 @@ export interface Row {
   readonly p99: Spread;
   readonly cpuUs: number;
   readonly cpu: Spread;
-  /** How much more than this one the second server does. */
+  /** The rate of the second server relative to this one. */
   readonly lead: Spread;
   readonly syncsPerSecond: number;
   readonly recordsPerSync: number;
@@ -111,7 +111,7 @@ async function measureStart(
   return rounds;
 }
 
-/** The order of the servers is turned by `shift`. */
+/** Runs every server once, in an order that is rotated by `shift`. */
 async function measureRound(
   targets: readonly Target[],
   connections: number,
@@ -128,7 +128,7 @@ async function measureRound(
   return { connections, samples };
 }
 
-/** Has a run again where it does not count. @throws what it did the last time. */
+/** Repeats a run that does not count. @throws the error of its last attempt. */
 export async function repeatRefused<T>(name: string, run: () => Promise<T>): Promise<T> {
   for (let refusals = 1; ; refusals++) {
     try {
@@ -140,7 +140,7 @@ export async function repeatRefused<T>(name: string, run: () => Promise<T>): Pro
   }
 }
 
-/** One run. @throws Error when it does not count. */
+/** One run. @throws Error if it does not count. */
 export async function measure(
   target: Target,
   connections: number,
@@ -185,9 +185,9 @@ async function loadBeside<T>(
 }
 
 /**
- * What was stored between two looks; nothing by a target that stores nothing.
+ * What was stored between two looks; zeros for a target that stores nothing.
  *
- * @throws Error where that is not what was answered, or was not synced.
+ * @throws Error if that is not what was answered, or was not synced.
  */
 export function checkStored(
   { requests, inFlightMax }: Pick<LoadResult, "requests" | "inFlightMax">,
@@ -217,7 +217,7 @@ export async function settled({ durable }: Target): Promise<Durable | undefined>
     if (next.records === last.records && next.syncs === last.syncs) return next;
     last = next;
   }
-  throw new Error("it does not come to rest");
+  throw new Error("the server does not become idle");
 }
 
 function summarize(

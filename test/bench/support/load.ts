@@ -1,11 +1,10 @@
 /**
- * Load on one server for some seconds: by `wrk` where it is installed, else by
- * load/client.mjs. Every request has an id that no other of this bench has.
+ * Load on one server for some seconds: by `wrk` if it is installed, or else by
+ * load/client.mjs. Every request has an id that no other request of this bench has.
  *
- * `wrk` closes its connections with requests in flight, so it knows what was
- * answered but the server may have carried out one more on each connection;
- * the own client waits for them and is exact. `h2load` cannot give every
- * request its own body, so it is of no use here.
+ * `wrk` closes its connections with requests in flight. It knows what was answered, but
+ * the server may have carried out one more request on each connection. Our own client
+ * waits for the answers and is exact. `h2load` cannot give every request its own body.
  */
 import { fileURLToPath } from "node:url";
 import { isInstalled, pinned } from "./machine.ts";

@@ -64,7 +64,7 @@ export class Program {
     return (await answer)[0] as Record<string, number>;
   }
 
-  /** Says something to it, if it is still there; see the programs that are loaded into servers. */
+  /** Sends it a message, if it still runs; see the programs that are loaded into servers. */
   tell(word: string): void {
     if (this.#child.connected) this.#child.send(word);
   }
@@ -141,7 +141,7 @@ function spawnNode(args: readonly string[], options: ProgramOptions): ChildProce
   return child;
 }
 
-/** What was started here goes with the bench, however that ends. */
+/** Ends everything that was started here when the bench ends, for any reason. */
 export function endWithBench(child: ChildProcess): void {
   const end = () => child.kill("SIGKILL");
   process.once("exit", end);

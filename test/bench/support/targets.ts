@@ -71,10 +71,10 @@ export function builtMain(root: string): string {
 }
 
 /**
- * Gives a list to what starts targets, and stops those in it whatever happens,
- * each of them even where another does not stop.
+ * Calls `use` with a list for the targets that it starts, and afterwards stops every target in the
+ * list, also if `use` fails or another target does not stop.
  *
- * @throws what `use` does; where that went well, what a stop does.
+ * @throws the error of `use`, or else that of a stop.
  */
 export async function withTargets<T>(use: (targets: Target[]) => Promise<T>): Promise<T> {
   const targets: Target[] = [];

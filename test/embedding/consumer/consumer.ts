@@ -127,7 +127,7 @@ export async function care(data: string): Promise<void> {
   void [isSound(report), checkpoint, copy, taken, live, first, exportLines];
 }
 
-/** A mistake in types must be one: the compiler is asked to find each of these. */
+/** Each of these is a mistake, which the compiler must find. */
 export async function mistakes(store: PlantStore): Promise<void> {
   // @ts-expect-error a number cannot hold every id
   await store.create({ id: 7, name: "Fern" });

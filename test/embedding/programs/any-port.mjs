@@ -1,7 +1,6 @@
 /**
- * Preloaded into a program under test, for the machine is shared: whatever port
- * it asks for it gets a free one of this machine alone, and says which. All
- * else is as the program wants it.
+ * Preloaded into a program under test, because the machine is shared: the program gets a free port on
+ * 127.0.0.1, no matter which port it asks for, and prints it. Nothing else is changed.
  */
 import net from "node:net";
 

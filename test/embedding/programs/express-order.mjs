@@ -1,7 +1,6 @@
 /**
- * An Express application with the parser that the argument names in front of
- * the plant store, or none: mostly a mistake, made to see what comes of it.
- * Warnings are printed on standard error.
+ * An Express application with the body parser that the argument names in front of the plant store.
+ * Usually that is a mistake; the test shows its effect. Warnings are printed on standard error.
  */
 import { subscribe } from "node:diagnostics_channel";
 import express from "express";

@@ -1,6 +1,6 @@
 /**
- * Sends requests to the mounted listener with the tool that the argument names, as the tests of
- * somebody's program do, and prints the status and the body of each answer.
+ * Sends requests to the mounted listener with the tool that the argument names, as tests of an
+ * application do, and prints the status and the body of each answer.
  */
 import { EventEmitter, once } from "node:events";
 import express from "express";

@@ -1,7 +1,7 @@
 /**
- * A program of somebody else's: the generated types, and the client that goes
- * with them. Compiled strictly against `schema.d.ts`, which a test makes of the
- * description, and run against a real server. Prints what it got as JSON.
+ * A program of a user with generated types and their client. It is compiled strictly against
+ * `schema.d.ts`, which a test generates from the document, and run against a real server. Prints the
+ * answers as JSON.
  */
 import createClient from "openapi-fetch";
 import type { components, paths } from "./schema.d.ts";
