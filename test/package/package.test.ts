@@ -197,7 +197,8 @@ test("npx plant-store serve works", async (t) => {
     detached: true,
   });
   const stop = (signal: NodeJS.Signals) => {
-    if (child.exitCode === null && child.pid !== undefined) process.kill(-child.pid, signal);
+    const hasEnded = child.exitCode !== null || child.signalCode !== null;
+    if (!hasEnded && child.pid !== undefined) process.kill(-child.pid, signal);
   };
   t.after(() => stop("SIGKILL"));
   let text = "";
