@@ -72,7 +72,7 @@ function sectorsOf(line: Buffer, offset: number): Sector[] {
   return sectors;
 }
 
-export interface Damage {
+export interface Mendable {
   /** Whole lines that lost pages, with their line feeds. */
   readonly lost: readonly ByteRange[];
   /** Where the whole lines end. */
@@ -89,7 +89,7 @@ export interface Damage {
  * @throws PlantStoreError `locked` if another process has changed the file since it was opened;
  * `io_error`, also if there is no room for the quarantine.
  */
-export async function mendLog(file: LogFile, { lost, tail, isRecord }: Damage): Promise<number> {
+export async function mendLog(file: LogFile, { lost, tail, isRecord }: Mendable): Promise<number> {
   const rest = { offset: tail.offset, bytes: file.end - tail.offset };
   const text = await readTail(file, tail.offset, file.end);
   const isWhole = text !== undefined && (isBlank(text) || isRecord(text));
