@@ -32,6 +32,7 @@ export { NUMBER_OPTIONS, type NumberOption, type NumberOptionName } from "./core
 export type { NewPlant, Plant } from "./core/plant.ts";
 export type {
   CreateOutcome,
+  DatabaseStatus,
   ListOptions,
   PlantService,
   Scope,

@@ -31,6 +31,7 @@ function readService(sources: Sources, freeBytes: number | undefined): Metrics {
   const store = status.store();
   const state = judgeState(sources, freeBytes);
   const tokens = status.tokens();
+  const database = status.database?.();
   // An edited file may have two live tokens of one name; then the newest counts.
   const expiries = new Map(tokens.map(({ name, expiresAt }) => [name, expiresAt]));
   return {
@@ -43,9 +44,17 @@ function readService(sources: Sources, freeBytes: number | undefined): Metrics {
     "plant_store_plants gauge Plants stored.": store?.plants,
     "plant_store_log_bytes gauge Durable bytes of the log.": store?.logBytes,
     "plant_store_checkpoint_bytes gauge Bytes of the log that the newest checkpoint covers.":
-      store && (store.checkpointBytes ?? 0),
+      store?.logBytes && (store.checkpointBytes ?? 0),
     "plant_store_queue_bytes gauge Bytes of records that wait for the disk.": store?.queueBytes,
     "plant_store_disk_free_bytes gauge Free room on the disk.": freeBytes,
+    "plant_store_database_connections gauge Open connections to the database.":
+      database?.connections,
+    "plant_store_database_retries_total counter Statements sent again, by the SQLSTATE of their failure; empty if it had none.":
+      [...(database?.retries ?? [])].map(([state, count]) => [{ state }, count] as const),
+    "plant_store_database_synchronous gauge 1 if commits of the database wait for a standby, else 0.":
+      database && Number(database.isSynchronous ?? false),
+    "plant_store_database_lease_age_seconds gauge Time since the last proof that the database is the primary; from 2 on verdicts on tokens wait.":
+      database && database.leaseAgeMs / 1000,
     "plant_store_tokens gauge Live tokens.": store && tokens.length,
     "plant_store_token_expiry_timestamp_seconds gauge When a live token expires, in seconds since 1970; none for a token without expiry.":
       [...expiries].flatMap(([token, expiresAt]) =>

@@ -143,10 +143,16 @@ function coverage({ logBytes, checkpointBytes }) {
   return "covers all but the last " + size(logBytes - checkpointBytes);
 }
 
+function describeDatabase(database) {
+  if (!database) return "";
+  const sync = database.isSynchronous ? "with" : "without";
+  return ", over a database on " + (database.host ?? "no host") + " " + sync + " a synchronous standby";
+}
+
 function show(status) {
   const { history, now, refusedMsAgo } = status;
   showState(status.state, status.message);
-  say("about", "version " + status.version + ", up " + span(now - status.startedAt));
+  say("about", "version " + status.version + ", up " + span(now - status.startedAt) + describeDatabase(status.database));
   say("plants", status.plants === undefined ? "–" : count.format(status.plants));
   say("log", size(status.logBytes));
   say("queue", size(status.queueBytes));

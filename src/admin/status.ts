@@ -42,6 +42,9 @@ const MESSAGES = {
   "tokens-unreadable":
     "the token file cannot be read, so revoked tokens are unknown: requests with a token are " +
     "answered 503; the log has the reason",
+  "database-away":
+    "the database does not answer, or its synchronous standby does not: requests are answered 503; " +
+    "the log has the reason",
   draining: "requests under way are answered, new ones are not taken",
   failed: "the store has stopped after a failure of its disk or data directory; the process ends",
 };
@@ -63,7 +66,8 @@ const ROOM_BYTES = NUMBER_OPTIONS.batchBytesMax.default + NUMBER_OPTIONS.bodyByt
 export function judgeState({ status, recorder }: Sources, freeBytes?: number): State {
   const state = status.state();
   const { refusedMsAgo } = recorder;
-  if (state !== "ready" || refusedMsAgo === undefined) return state;
+  const hasLog = status.store()?.logBytes !== undefined; // a database refuses for other reasons
+  if (state !== "ready" || refusedMsAgo === undefined || !hasLog) return state;
   const isFull = freeBytes !== undefined && freeBytes < ROOM_BYTES;
   return isFull || refusedMsAgo < REFUSAL_COUNTS_MS ? "out-of-disk" : "ready";
 }
@@ -92,6 +96,7 @@ export function readStatusDocument(sources: Sources, freeBytes: number | undefin
     queueBytes: store?.queueBytes,
     checkpointBytes: store?.checkpointBytes,
     freeBytes,
+    database: status.database?.(),
     refusedMsAgo: recorder.refusedMsAgo,
     history: recorder.history.read(now),
     errors: readErrors(recorder),

@@ -90,24 +90,47 @@ export interface TokenVerifier {
    * Whether a result of `verify` is still valid: the token was not revoked and has not expired. If a
    * check has this method, the same header on the same connection is not verified again while this
    * returns true, and a read in progress is refused or cut when it returns false. It must recognise
-   * its own results by identity while they are valid, and refuse every other object. What it throws
-   * is answered as for `verify`.
+   * its own results by identity while they are valid, and refuse every other object. It may wait, and
+   * what it throws is answered as for `verify`.
    */
-  isCurrent?(verified: VerifiedToken): boolean;
+  isCurrent?(verified: VerifiedToken): boolean | PromiseLike<boolean>;
 }
 
-/** The state of a server; `tokens-unreadable`: every request with a token is answered 503. */
-export type ServiceState = "starting" | "ready" | "tokens-unreadable" | "draining" | "failed";
+/**
+ * The state of a server; `tokens-unreadable`: every request with a token is answered 503;
+ * `database-away`: no request was carried out for a whole deadline.
+ */
+export type ServiceState =
+  | "starting"
+  | "ready"
+  | "tokens-unreadable"
+  | "database-away"
+  | "draining"
+  | "failed";
 
 /** The figures of a store for the operator, at one moment. */
 export interface StoreStatus {
+  /** An estimate, if the store is a database. */
   readonly plants: number;
-  /** Durable bytes of the log. */
-  readonly logBytes: number;
-  /** Bytes of records that wait for the disk. */
+  /** Durable bytes of the log; absent if there is no log. */
+  readonly logBytes?: number;
+  /** Bytes of records that wait for the disk or the database. */
   readonly queueBytes: number;
-  /** The length of the log in the newest checkpoint on disk; `undefined` if there is none. */
-  readonly checkpointBytes: number | undefined;
+  /** The length of the log in the newest checkpoint on disk; absent if there is none. */
+  readonly checkpointBytes?: number | undefined;
+}
+
+/** What an operator is shown of a database that is the store. */
+export interface DatabaseStatus {
+  /** The host in use; `undefined` while none is. */
+  readonly host: string | undefined;
+  readonly connections: number;
+  /** Statements that were sent again, by the SQLSTATE of their failure; empty if it had none. */
+  readonly retries: ReadonlyMap<string, number>;
+  /** Whether commits wait for a standby; `undefined` before the first look. */
+  readonly isSynchronous: boolean | undefined;
+  /** Milliseconds since the newest proof that this host is the primary began. */
+  readonly leaseAgeMs: number;
 }
 
 /** A token as the operator sees it: never the token itself. */
@@ -131,6 +154,8 @@ export interface Status {
   progress?(): StartProgress | undefined;
   /** `undefined` until the store is open. */
   store(): StoreStatus | undefined;
+  /** Absent or `undefined` if the store is no database. */
+  database?(): DatabaseStatus | undefined;
   /** The live ones. */
   tokens(): readonly TokenStatus[];
   /** Room for plants on the disk, in bytes; `undefined` if it is unknown. */

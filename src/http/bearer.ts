@@ -33,12 +33,12 @@ export class Authenticator {
     const header = readSoleHeader(req, "authorization") ?? "";
     if (header === SEVERAL) throw invalidToken("several headers");
     const accepted = this.#accepted.get(req.socket);
-    if (
-      accepted !== undefined &&
-      isSameText(accepted.header, header) &&
-      this.#tokens.isCurrent?.(accepted.verified) === true
-    ) {
-      return accepted.verified;
+    if (accepted !== undefined && isSameText(accepted.header, header)) {
+      const isCurrent = this.#tokens.isCurrent?.(accepted.verified);
+      if (isCurrent === true) return accepted.verified;
+      if (typeof isCurrent === "object") {
+        return Promise.resolve(isCurrent).then(() => this.authenticate(req));
+      }
     }
     const verdict = this.#tokens.verify(parseBearer(header));
     const accept = (verified: Verdict) => {
@@ -51,9 +51,21 @@ export class Authenticator {
     return verdict && "then" in verdict ? Promise.resolve(verdict).then(accept) : accept(verdict);
   }
 
-  /** @throws PlantStoreError `invalid_token` if the token was revoked or expired meanwhile. */
-  requireCurrent(sender: VerifiedToken): void {
-    if (this.#tokens.isCurrent?.(sender) === false) throw invalidToken(NOT_LIVE);
+  /**
+   * Returns at once if the token check answers at once.
+   *
+   * @throws PlantStoreError `invalid_token` if the token was revoked or expired meanwhile.
+   */
+  requireCurrent(sender: VerifiedToken): undefined | Promise<void> {
+    const isCurrent = this.#tokens.isCurrent?.(sender);
+    if (isCurrent === true) return undefined; // nearly always
+    if (isCurrent === false) throw invalidToken(NOT_LIVE);
+    if (isCurrent === undefined) return undefined;
+    const waiting = Promise.resolve(isCurrent).then((isStill) => {
+      if (!isStill) throw invalidToken(NOT_LIVE);
+    });
+    waiting.catch(() => {}); // the request may fail before it is awaited
+    return waiting;
   }
 }
 

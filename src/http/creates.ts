@@ -63,8 +63,9 @@ export class Creates {
     const notes = notesOf(exchange.req);
     if (notes !== undefined) notes.bodyBytes = body.length;
     try {
-      this.#authenticator.requireCurrent(sender); // the body may arrive long after the head
-      void this.#store(exchange, parseNewPlant(body), weight, body.length);
+      // The body may arrive long after the head.
+      const isCurrent = this.#authenticator.requireCurrent(sender);
+      void this.#store(exchange, isCurrent, parseNewPlant(body), weight, body.length);
     } catch (error) {
       this.#giveBack(weight, body.length);
       answerFailure(exchange, error);
@@ -73,11 +74,13 @@ export class Creates {
 
   async #store(
     exchange: Exchange,
+    isCurrent: undefined | Promise<void>,
     plant: NewPlant,
     weight: number,
     bodyBytes: number,
   ): Promise<void> {
     try {
+      if (isCurrent !== undefined) await isCurrent;
       await this.#plants.create(plant);
       answer(exchange, okReply(encodePlant(plant)));
     } catch (error) {

@@ -61,7 +61,7 @@ export class StreamPace {
 /**
  * Sends the slices. Resolves when all are sent or the client has left.
  *
- * @param checkSender throws if the sender may no longer read.
+ * @param checkSender throws or rejects if the sender may no longer read.
  * @param gate limits the slices that are read at once.
  * @throws what reading throws before the first slice is sent.
  */
@@ -69,7 +69,7 @@ export async function sendStream(
   { req, res }: Exchange,
   slices: AsyncGenerator<Uint8Array, undefined>,
   lease: ReadLease,
-  checkSender: () => void,
+  checkSender: () => undefined | Promise<void>,
   { gate, pace }: { readonly gate: Gate; readonly pace: StreamPace },
 ): Promise<void> {
   const requestId = nameRequest(req);
@@ -82,7 +82,7 @@ export async function sendStream(
     while (!lease.isOver) {
       const next = await lease.readIn(gate, () => slices.next());
       if (next === undefined || isOver()) break;
-      checkSender();
+      await checkSender();
       const slice = next.value;
       if (slice?.length === 0) {
         // Nothing was sent, but the client is not to blame: the stall timeout starts again.

@@ -65,7 +65,7 @@ export class Reads {
       lease.hold(Buffer.byteLength(body));
       return plantReply(body, ifNoneMatch);
     });
-    this.#answer(exchange, sender, reply);
+    await this.#answer(exchange, sender, reply);
   }
 
   /** @throws as `get`. */
@@ -81,14 +81,18 @@ export class Reads {
       await sendStream(exchange, slices, lease, checkSender, bounds);
     } else {
       const read = () => listPage(this.#plants, query, lease);
-      this.#answer(exchange, sender, await lease.readIn(this.#listGate, read));
+      await this.#answer(exchange, sender, await lease.readIn(this.#listGate, read));
     }
   }
 
-  #answer(exchange: Exchange, sender: VerifiedToken, reply: Reply | undefined): void {
+  async #answer(
+    exchange: Exchange,
+    sender: VerifiedToken,
+    reply: Reply | undefined,
+  ): Promise<void> {
     if (reply === undefined) publishCut(exchange.req, exchange.res);
     else {
-      this.#authenticator.requireCurrent(sender); // the token may be revoked by now
+      await this.#authenticator.requireCurrent(sender); // the token may be revoked by now
       answer(exchange, reply);
     }
   }

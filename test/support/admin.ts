@@ -4,6 +4,7 @@ import type { TestContext } from "node:test";
 import {
   type AdminAddress,
   AdminServer,
+  type DatabaseStatus,
   type ServiceState,
   type StartProgress,
   type Status,
@@ -31,6 +32,10 @@ export class TestStatus implements Status {
   }
   store(): StoreStatus | undefined {
     return this.known;
+  }
+  overDatabase: DatabaseStatus | undefined;
+  database(): DatabaseStatus | undefined {
+    return this.overDatabase;
   }
   tokens(): ReturnType<Status["tokens"]> {
     return this.listed;
