@@ -5,14 +5,7 @@
 /// <reference types="node" preserve="true" />
 export { parseAdminAddress } from "./admin/address.ts";
 export { type AdminOptions, AdminServer } from "./admin/server.ts";
-export {
-  createFirstToken,
-  createToken,
-  listTokens,
-  type NewToken,
-  revokeToken,
-} from "./auth/token-file.ts";
-export { isLive, type TokenRecord } from "./auth/token-log.ts";
+export { createFirstToken, createToken, listTokens, revokeToken } from "./auth/token-file.ts";
 export { TokenRegistry } from "./auth/token-registry.ts";
 export type {
   BatchMessage,
@@ -45,6 +38,7 @@ export type {
   Verdict,
   VerifiedToken,
 } from "./core/services.ts";
+export { isLive, type NewToken, type TokenRecord } from "./core/token.ts";
 export type { ListenOptions } from "./http/listen.ts";
 export { createRequestListener, type ListenerOptions } from "./http/listener.ts";
 export { OPENAPI } from "./http/openapi.ts";

@@ -8,34 +8,22 @@ import { randomBytes } from "node:crypto";
 import fs from "node:fs";
 import { PlantStoreError } from "../core/errors.ts";
 import { TOKEN_LOCK_NAME } from "../core/file-names.ts";
-import { isTokenName, SCOPES, type Scope } from "../core/services.ts";
-import { formatToken, hashToken, TOKEN_BYTES } from "../core/token.ts";
+import {
+  assertNewToken,
+  formatToken,
+  hashToken,
+  type NewToken,
+  TOKEN_BYTES,
+  type TokenRecord,
+} from "../core/token.ts";
 import { LogFile } from "../log/file.ts";
 import { ensureDirectory, useAndClose } from "../log/folder.ts";
 import { DirectoryLock } from "../log/lock.ts";
 import { mendLog, rewriteLastBatch } from "../log/mend.ts";
-import {
-  encodeTokenEvent,
-  isScopes,
-  type TokenEvent,
-  type TokenRecord,
-  type TokenSet,
-} from "./token-log.ts";
+import { encodeTokenEvent, type TokenEvent, type TokenSet } from "./token-log.ts";
 import { parseTokens, TokenReader, tokenPath } from "./token-reader.ts";
 
 const LOCK_WAIT_MS = 5000;
-
-export interface NewToken {
-  /**
-   * 1 to 64 letters, digits, `.`, `_`, `@` and `-`, the first a letter or digit. No live token may
-   * have the same name.
-   */
-  readonly name: string;
-  /** Default: `write` alone. */
-  readonly scopes?: readonly Scope[] | undefined;
-  /** Milliseconds since 1970, UTC. Default: never. */
-  readonly expiresAt?: number | undefined;
-}
 
 /**
  * Creates a token and returns it. The token itself is stored nowhere, only its hash.
@@ -101,7 +89,7 @@ async function createUnless(
   newToken: NewToken,
   isTaken: (live: readonly TokenRecord[]) => boolean,
 ): Promise<string | undefined> {
-  assertNewToken(newToken);
+  assertNewToken(newToken, Date.now());
   const { name, scopes = ["write"], expiresAt } = newToken;
   return changeTokens(directory, async (tokens, append) => {
     const now = Date.now();
@@ -144,18 +132,4 @@ async function recoverTokens(file: LogFile): Promise<TokenSet> {
   await rewriteLastBatch(file, end);
   if (last !== undefined) tokens.apply(last);
   return tokens;
-}
-
-function assertNewToken({ name, scopes = [], expiresAt }: NewToken): void {
-  if (typeof name !== "string") throw new TypeError(`name: expected a string, got ${typeof name}`);
-  if (!isTokenName(name)) {
-    throw new RangeError(
-      "name: expected 1 to 64 letters, digits, dots, underscores, @ and hyphens, " +
-        `starting with a letter or digit, got "${name}"`,
-    );
-  }
-  if (!isScopes(scopes)) throw new RangeError(`scopes: expected an array of ${SCOPES.join(", ")}`);
-  if (expiresAt !== undefined && !(expiresAt > Date.now())) {
-    throw new RangeError("expiresAt: expected a time in the future");
-  }
 }

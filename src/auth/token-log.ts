@@ -6,31 +6,13 @@
  * events into lines.
  */
 import { PlantStoreError } from "../core/errors.ts";
-import { isTokenName, SCOPES, type Scope } from "../core/services.ts";
-
-/** A token as the log has it: never the token itself. */
-export interface TokenRecord {
-  /** Unique among the live tokens; revocations and logs refer to the token by it. */
-  readonly name: string;
-  /** SHA-256 of the token, in hexadecimal. */
-  readonly hash: string;
-  readonly scopes: readonly Scope[];
-  /** Milliseconds since 1970, UTC. */
-  readonly createdAt: number;
-  /** The first moment at which the token is no longer good; absent: it never expires. */
-  readonly expiresAt?: number;
-  readonly revokedAt?: number;
-}
+import { isTokenName, SCOPES } from "../core/services.ts";
+import { isLive, isScopes, type TokenRecord } from "../core/token.ts";
 
 /** @internal */
 export type TokenEvent =
   | ({ readonly event: "created" } & Omit<TokenRecord, "revokedAt">)
   | { readonly event: "revoked"; readonly name: string; readonly revokedAt: number };
-
-/** Whether the token is good at a time, in milliseconds since 1970. */
-export function isLive({ revokedAt, expiresAt }: TokenRecord, now: number): boolean {
-  return revokedAt === undefined && (expiresAt === undefined || now < expiresAt);
-}
 
 /** @internal */
 export function encodeTokenEvent(event: TokenEvent): string {
@@ -59,11 +41,6 @@ export function decodeTokenEvent(line: Buffer): TokenEvent {
     createdAt: parseTime("createdAt", createdAt),
     ...(expiresAt !== undefined && { expiresAt: parseTime("expiresAt", expiresAt) }),
   };
-}
-
-/** @internal */
-export function isScopes(value: unknown): value is Scope[] {
-  return Array.isArray(value) && value.every((scope) => SCOPES.includes(scope));
 }
 
 /** The members of a JSON object; none if it is another value. */

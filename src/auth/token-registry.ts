@@ -13,8 +13,7 @@ import fs from "node:fs/promises";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import type { TokenStatus, TokenVerifier, VerifiedToken } from "../core/services.ts";
-import { hashToken } from "../core/token.ts";
-import { isLive, type TokenRecord, type TokenSet } from "./token-log.ts";
+import { LiveTokens } from "../core/token.ts";
 import { TokenReader, tokenPath } from "./token-reader.ts";
 
 const LOOK_INTERVAL_MS = 500;
@@ -32,9 +31,7 @@ const FRESH_MS = 2000;
 export class TokenRegistry implements TokenVerifier {
   readonly #path: string;
   readonly #reader: TokenReader;
-  /** What `verify` returns, by hash: the time of a look-up reveals nothing of a token. */
-  #verdicts = new Map<string, VerifiedToken>();
-  #records = new Map<VerifiedToken, TokenRecord>();
+  readonly #tokens = new LiveTokens();
   /** The state of the file when it was read; `undefined`: read it at the next look. */
   #stamp: string | undefined;
   #isMissing = false;
@@ -59,7 +56,8 @@ export class TokenRegistry implements TokenVerifier {
   static async open(directory: string): Promise<TokenRegistry> {
     const registry = new TokenRegistry(tokenPath(directory));
     registry.#stamp = await registry.#readStamp();
-    registry.#use(await registry.#reader.read());
+    const tokens = await registry.#reader.read();
+    registry.#tokens.replace(tokens?.live(Date.now()) ?? []);
     registry.#reader.keepSpare();
     registry.#scheduleLook();
     return registry;
@@ -75,23 +73,18 @@ export class TokenRegistry implements TokenVerifier {
   /** @throws PlantStoreError `tokens_unreadable` while `isReadable` is false. */
   verify(token: string): VerifiedToken | undefined {
     this.#assertReadable();
-    const verdict = this.#verdicts.get(hashToken(token));
-    return verdict !== undefined && this.isCurrent(verdict) ? verdict : undefined;
+    return this.#tokens.verify(token, Date.now());
   }
 
   /** @throws like `verify`. */
   isCurrent(verified: VerifiedToken): boolean {
     this.#assertReadable();
-    const record = this.#records.get(verified);
-    return record !== undefined && isLive(record, Date.now());
+    return this.#tokens.isCurrent(verified, Date.now());
   }
 
   /** The live tokens, for their operator. */
   list(): TokenStatus[] {
-    const now = Date.now();
-    return [...this.#records.values()]
-      .filter((record) => isLive(record, now))
-      .map(({ name, scopes, expiresAt }) => ({ name, scopes, expiresAt }));
+    return this.#tokens.list(Date.now());
   }
 
   /** Looks at the file now, or after the look under way. Never rejects: a failure is a warning. */
@@ -130,7 +123,7 @@ export class TokenRegistry implements TokenVerifier {
       const wasMissing = this.#isMissing;
       this.#isMissing = !isSame && tokens === undefined;
       if (this.#isMissing && !wasMissing) return;
-      if (!isSame) this.#use(tokens);
+      if (!isSame) this.#tokens.replace(tokens?.live(Date.now()) ?? []);
       this.#stamp = stamp;
       this.#failingSince = undefined;
       this.#lastFault = undefined;
@@ -147,21 +140,6 @@ export class TokenRegistry implements TokenVerifier {
       "Authorization: cannot judge tokens now, because the server cannot read its token file; " +
         "send the request again later",
     );
-  }
-
-  #use(tokens: TokenSet | undefined): void {
-    const known = this.#verdicts;
-    this.#verdicts = new Map();
-    this.#records = new Map();
-    for (const record of tokens?.live(Date.now()) ?? []) {
-      const { hash, name, scopes } = record;
-      const before = known.get(hash);
-      // The same object while name and scopes are the same: a stream must outlive other changes.
-      const isSame = before?.name === name && before.scopes.join() === scopes.join();
-      const verdict = isSame ? before : { name, scopes };
-      this.#verdicts.set(hash, verdict);
-      this.#records.set(verdict, record);
-    }
   }
 
   /** Identifies a state of the file; `undefined` if it is missing or too fresh to trust. */

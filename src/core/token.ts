@@ -1,10 +1,17 @@
 /**
- * The form of a bearer token and its hash.
+ * Bearer tokens: their form and hash, what is stored of them, and how they are judged.
  *
  * A token is `pst_` and 256 random bits in base64url. Their entropy makes a slow hash needless: no
- * search finds the token of a SHA-256. The caller provides the randomness.
+ * search finds the token of a SHA-256. The caller provides the randomness and the time.
  */
 import { createHash } from "node:crypto";
+import {
+  isTokenName,
+  SCOPES,
+  type Scope,
+  type TokenStatus,
+  type VerifiedToken,
+} from "./services.ts";
 
 /** @internal */
 export const TOKEN_BYTES = 32;
@@ -20,4 +27,94 @@ export function formatToken(random: Buffer): string {
 /** The SHA-256 of a token, in hexadecimal. @internal */
 export function hashToken(token: string): string {
   return createHash("sha256").update(token).digest("hex");
+}
+
+/** A token as it is stored: never the token itself. */
+export interface TokenRecord {
+  /** Unique among the live tokens; revocations and logs refer to the token by it. */
+  readonly name: string;
+  /** SHA-256 of the token, in hexadecimal. */
+  readonly hash: string;
+  readonly scopes: readonly Scope[];
+  /** Milliseconds since 1970, UTC. */
+  readonly createdAt: number;
+  /** The first moment at which the token is no longer good; absent: it never expires. */
+  readonly expiresAt?: number;
+  readonly revokedAt?: number;
+}
+
+export interface NewToken {
+  /**
+   * 1 to 64 letters, digits, `.`, `_`, `@` and `-`, the first a letter or digit. No live token may
+   * have the same name.
+   */
+  readonly name: string;
+  /** Default: `write` alone. */
+  readonly scopes?: readonly Scope[] | undefined;
+  /** Milliseconds since 1970, UTC. Default: never. */
+  readonly expiresAt?: number | undefined;
+}
+
+/** Whether the token is good at a time, in milliseconds since 1970. */
+export function isLive({ revokedAt, expiresAt }: TokenRecord, now: number): boolean {
+  return revokedAt === undefined && (expiresAt === undefined || now < expiresAt);
+}
+
+/** @internal */
+export function isScopes(value: unknown): value is Scope[] {
+  return Array.isArray(value) && value.every((scope) => SCOPES.includes(scope));
+}
+
+/** @throws TypeError or RangeError if name, scopes or expiry are not possible. @internal */
+export function assertNewToken({ name, scopes = [], expiresAt }: NewToken, now: number): void {
+  if (typeof name !== "string") throw new TypeError(`name: expected a string, got ${typeof name}`);
+  if (!isTokenName(name)) {
+    throw new RangeError(
+      "name: expected 1 to 64 letters, digits, dots, underscores, @ and hyphens, " +
+        `starting with a letter or digit, got "${name}"`,
+    );
+  }
+  if (!isScopes(scopes)) throw new RangeError(`scopes: expected an array of ${SCOPES.join(", ")}`);
+  if (expiresAt !== undefined && !(expiresAt > now)) {
+    throw new RangeError("expiresAt: expected a time in the future");
+  }
+}
+
+/** The live tokens of a server; times are milliseconds since 1970. @internal */
+export class LiveTokens {
+  /** Verdicts by hash: the time of a look-up reveals nothing of a token. */
+  #verdicts = new Map<string, VerifiedToken>();
+  #records = new Map<VerifiedToken, TokenRecord>();
+
+  replace(live: Iterable<TokenRecord>): void {
+    const known = this.#verdicts;
+    this.#verdicts = new Map();
+    this.#records = new Map();
+    for (const record of live) {
+      const { hash, name, scopes } = record;
+      const before = known.get(hash);
+      // The same object while name and scopes are the same: a stream must outlive other changes.
+      const isSame = before?.name === name && before.scopes.join() === scopes.join();
+      const verdict = isSame ? before : { name, scopes };
+      this.#verdicts.set(hash, verdict);
+      this.#records.set(verdict, record);
+    }
+  }
+
+  verify(token: string, now: number): VerifiedToken | undefined {
+    const verdict = this.#verdicts.get(hashToken(token));
+    return verdict !== undefined && this.isCurrent(verdict, now) ? verdict : undefined;
+  }
+
+  /** Whether a verdict is still valid. */
+  isCurrent(verified: VerifiedToken, now: number): boolean {
+    const record = this.#records.get(verified);
+    return record !== undefined && isLive(record, now);
+  }
+
+  list(now: number): TokenStatus[] {
+    return [...this.#records.values()]
+      .filter((record) => isLive(record, now))
+      .map(({ name, scopes, expiresAt }) => ({ name, scopes, expiresAt }));
+  }
 }

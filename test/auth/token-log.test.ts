@@ -4,12 +4,11 @@ import fc from "fast-check";
 import {
   decodeTokenEvent,
   encodeTokenEvent,
-  isLive,
   type TokenEvent,
-  type TokenRecord,
   TokenSet,
 } from "../../src/auth/token-log.ts";
 import { isTokenName } from "../../src/core/services.ts";
+import { isLive, type TokenRecord } from "../../src/core/token.ts";
 
 const HASH = "0123456789abcdef".repeat(4);
 const CREATED = {
