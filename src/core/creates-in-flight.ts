@@ -66,8 +66,13 @@ export class CreatesInFlight {
 
 function judgeRepeat(stored: NewPlant, repeated: NewPlant): CreateOutcome {
   if (isSamePlant(stored, repeated)) return "replayed";
-  throw new PlantStoreError(
+  throw conflict(repeated.id);
+}
+
+/** @internal */
+export function conflict(id: bigint): PlantStoreError {
+  return new PlantStoreError(
     "conflict",
-    `Cannot create plant ${repeated.id}: the id belongs to a plant with another name or tag`,
+    `Cannot create plant ${id}: the id belongs to a plant with another name or tag`,
   );
 }

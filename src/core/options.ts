@@ -48,6 +48,8 @@ export const NUMBER_OPTIONS = {
   batchBytesMax: bytes(MIB, MIB),
   queueBytesMax: bytes(64 * MIB),
   drainTimeoutMs: milliseconds(10_000, 0),
+  databaseDeadlineMs: milliseconds(10_000, 100),
+  databaseConnections: { default: 4, min: 1, max: 64 },
 } as const satisfies Record<string, NumberOption>;
 
 export type NumberOptionName = keyof typeof NUMBER_OPTIONS;

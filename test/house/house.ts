@@ -16,10 +16,11 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   log: ["core"],
   store: ["core", "log"],
   auth: ["core", "log"],
+  postgres: ["core"],
   http: ["core"],
   admin: ["core", "http"],
   index: ["core", "store", "auth", "http", "admin"],
-  cli: ["index", "core"],
+  cli: ["index", "core", "postgres"],
 };
 
 /** What core may take from Node: none does I/O, reads a clock or is random. */

@@ -1,9 +1,9 @@
 /**
  * `npm run build`: makes `dist/`, what the package ships.
  *
- * The library and the program are bundled into two entries that share one chunk, so a start opens three
- * files instead of seventy. Declarations are kept if the library's own declarations need them, and
- * without anything that the source marks `@internal`.
+ * The library, the program and the database store are bundled into three entries that share chunks, so a
+ * start opens a few files instead of seventy. Declarations are kept if those of the library or of the
+ * database store need them, and without anything that the source marks `@internal`.
  */
 import { execFileSync } from "node:child_process";
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -17,6 +17,9 @@ const SOURCE = path.join(ROOT, "src");
 const DIST = path.join(ROOT, "dist");
 /** A relative import, in both forms that declarations have. */
 const IMPORT = /(?<=\bfrom "|\bimport\(")(\.[^"]+)\.ts(?=")/g;
+
+/** The declarations that users import, with their headers. */
+const ENTRIES = ["index.d.ts", "postgres/index.d.ts"];
 
 /** The status page is text to the bundler, so it is minified separately. */
 const STATUS_PAGE = {
@@ -42,11 +45,12 @@ buildDeclarations();
 async function buildPrograms() {
   await build({
     absWorkingDir: ROOT,
-    entryPoints: ["src/index.ts", "src/cli/main.ts"],
+    entryPoints: ["src/index.ts", "src/postgres/index.ts", "src/cli/main.ts"],
     outdir: "dist",
     bundle: true,
     splitting: true,
     chunkNames: "shared-[hash]",
+    external: ["pg"], // the optional peer
     format: "esm",
     platform: "node",
     target: "node20.19",
@@ -66,21 +70,22 @@ function buildDeclarations() {
   try {
     const compiler = path.join(ROOT, "node_modules/typescript/bin/tsc");
     execFileSync(process.execPath, [compiler, "-p", SOURCE, "--outDir", all], { stdio: "inherit" });
-    keepReached(all, "index.d.ts");
+    const kept = new Set();
+    for (const entry of ENTRIES) keepReached(all, entry, kept);
   } finally {
     rmSync(all, { recursive: true, force: true });
   }
 }
 
 /** Copies a declaration file, and those it imports, under names that old compilers find, too. */
-function keepReached(all, file, kept = new Set()) {
+function keepReached(all, file, kept) {
   if (kept.has(file)) return;
   kept.add(file);
   const text = readFileSync(path.join(all, file), "utf8");
   const target = path.join(DIST, file);
   mkdirSync(path.dirname(target), { recursive: true });
-  // Headers of files are for readers of the source; only the library's own header is for its users.
-  const own = file === "index.d.ts" ? "" : headerOf(file);
+  // Headers of files are for readers of the source; only those of the entries are for users.
+  const own = ENTRIES.includes(file) ? "" : headerOf(file);
   const shown = text.startsWith(own) ? text.slice(own.length).trimStart() : text;
   // Indented with tabs, and each paragraph of a comment on one line, without blank lines.
   const indented = shown.replace(/^( {4})+/gm, (spaces) => "\t".repeat(spaces.length / 4));

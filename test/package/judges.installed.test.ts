@@ -30,13 +30,18 @@ describe("the package, judged", { skip: whyNotInstalled("test/package") }, () =>
   });
 
   test("the package has exactly the types that a user can name", async (t) => {
-    const index = path.join(await installLibrary(t), "node_modules/plant-store/dist/index.d.ts");
-    const words = [process.execPath, path.join(HERE, "public-types.mjs"), index];
-    const { status, stdout, stderr } = await runToEnd(words, { cwd: HERE });
-    assert.equal(status, 0, stderr);
-    const { exported, forgotten, unreachable } = JSON.parse(stdout);
-    assert.ok(exported > 40, `${exported} names were seen`);
-    assert.deepEqual(forgotten, []);
-    assert.deepEqual(unreachable, []); // what is for other files alone is marked @internal
+    const dist = path.join(await installLibrary(t), "node_modules/plant-store/dist");
+    for (const [index, least] of [
+      ["index.d.ts", 40],
+      ["postgres/index.d.ts", 10],
+    ] as const) {
+      const words = [process.execPath, path.join(HERE, "public-types.mjs"), path.join(dist, index)];
+      const { status, stdout, stderr } = await runToEnd(words, { cwd: HERE });
+      assert.equal(status, 0, stderr);
+      const { exported, forgotten, unreachable } = JSON.parse(stdout);
+      assert.ok(exported > least, `${exported} names were seen`);
+      assert.deepEqual(forgotten, []);
+      assert.deepEqual(unreachable, []); // what is for other files alone is marked @internal
+    }
   });
 });

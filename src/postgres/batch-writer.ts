@@ -1,0 +1,291 @@
+/**
+ * Creates on their way to the database: the plants of one turn of the event loop are one statement,
+ * on one of a few connections.
+ *
+ * Invariants. A create is over when a statement of ours has committed its very row; a row that the
+ * statement does not return is not stored. A batch keeps its random number when it is sent again, so
+ * a row with that number was created by it, also if an answer was lost. A row that another
+ * transaction holds, or that is refused, neither delays nor fails the others: the batch is halved
+ * until that row is alone, and held rows wait on a connection of their own. A plant that waits is
+ * stored even if its client was answered 503 meanwhile: that answer left it open.
+ */
+import { batches } from "../core/channels.ts";
+import { conflict } from "../core/creates-in-flight.ts";
+import { PlantStoreError } from "../core/errors.ts";
+import { isSamePlant, type NewPlant } from "../core/plant.ts";
+import type { CreateOutcome } from "../core/services.ts";
+import { DatabaseFault, nextStep } from "./connection.ts";
+import { type Database, Lane } from "./database.ts";
+import { CREATE, createValues, decodeRow, randomNumber } from "./schema.ts";
+
+const BATCH_PLANTS_MAX = 1000;
+const BATCH_BYTES_MAX = 1024 * 1024;
+/** So many plants wait before another connection is used while one is busy. */
+const SHARE_PLANTS = 8;
+/** How long a statement waits for a row that another transaction holds. */
+const LOCK_TIMEOUT_MS = 1000;
+/** The same while such a row is looked for, and when it is tried again. */
+const HELD_LOCK_TIMEOUT_MS = 20;
+/** Between two tries of all held rows. */
+const HELD_PAUSE_MS = 100;
+/** For how long a held row is tried: each time anew it would delay its batch by a second. */
+const HELD_MS = 30_000;
+const CONNECT_PAUSE_MS = 50;
+/** How late a deadline may be noticed. */
+const SWEEP_MS = 100;
+/** About what a waiting plant takes in memory beside its strings. */
+const ENTRY_BYTES = 512;
+
+/** A caller of `create`. */
+interface Waiter {
+  readonly plant: NewPlant;
+  /** By the monotonic clock. */
+  readonly deadline: number;
+  readonly resolve: (outcome: CreateOutcome) => void;
+  readonly reject: (error: PlantStoreError) => void;
+}
+
+/** A plant on its way, until its row is committed or refused. */
+interface Entry {
+  readonly plant: NewPlant;
+  readonly bytes: number;
+  /** Those who create this id; without those whose deadline is over. */
+  waiters: Waiter[];
+  /** When its row was first found to be held, by the monotonic clock. */
+  heldSince?: number;
+}
+
+/** @internal */
+export interface WriterOptions {
+  readonly connections: number;
+  readonly queueBytesMax: number;
+  /** How long a create is waited for, and a statement repeated. */
+  readonly deadlineMs: number;
+}
+
+/** @internal */
+export class BatchWriter {
+  /** What the plants that are not yet stored take in memory, about. */
+  queuedBytes = 0;
+  readonly #database: Database;
+  readonly #options: WriterOptions;
+  /** Those that are not used; the best one is the last. */
+  readonly #idle: Lane[];
+  /** By id: creates of one id share its row. */
+  readonly #entries = new Map<bigint, Entry>();
+  /** Entries that no statement was sent for. */
+  #queue: Entry[] = [];
+  readonly #held: Entry[] = [];
+  /** Lanes that send a batch. */
+  #sending = 0;
+  #isFlushDue = false;
+  #isRetrying = false;
+  #sweep: NodeJS.Timeout | undefined;
+
+  constructor(database: Database, options: WriterOptions) {
+    this.#database = database;
+    this.#options = options;
+    this.#idle = Array.from({ length: options.connections }, () => new Lane(database));
+  }
+
+  /**
+   * Stores a plant, or waits for the create of the same id that is under way.
+   *
+   * @throws PlantStoreError `conflict`; `overloaded`: nothing was stored; `write_failed`: the outcome
+   * is unknown.
+   */
+  create(plant: NewPlant): Promise<CreateOutcome> {
+    return new Promise((resolve, reject) => {
+      const deadline = performance.now() + this.#options.deadlineMs;
+      const waiter = { plant, deadline, resolve, reject };
+      const entry = this.#entries.get(plant.id);
+      if (entry === undefined) this.#add(plant, waiter);
+      else entry.waiters.push(waiter);
+      this.#sweep ??= setTimeout(() => this.#rejectLate(), SWEEP_MS);
+    });
+  }
+
+  /** Resolves when nothing is under way, or the deadline is over. */
+  async drain(): Promise<void> {
+    const deadline = performance.now() + this.#options.deadlineMs;
+    while (this.#entries.size > 0 && performance.now() < deadline) await this.#database.pause(10);
+    clearTimeout(this.#sweep);
+  }
+
+  #add(plant: NewPlant, waiter: Waiter): void {
+    const bytes = ENTRY_BYTES + plant.name.length + (plant.tag?.length ?? 0);
+    if (this.queuedBytes + bytes > this.#options.queueBytesMax && this.#entries.size > 0) {
+      throw new PlantStoreError(
+        "overloaded",
+        "Cannot create the plant now, because too many wait for the database; nothing was stored: " +
+          "send the request again later",
+      );
+    }
+    this.queuedBytes += bytes;
+    const entry = { plant, bytes, waiters: [waiter] };
+    this.#entries.set(plant.id, entry);
+    this.#queue.push(entry);
+    if (!this.#isFlushDue) {
+      this.#isFlushDue = true;
+      setImmediate(() => {
+        this.#isFlushDue = false;
+        this.#flush();
+      });
+    }
+  }
+
+  /** Answers callers at their deadline; their plants stay on their way. */
+  #rejectLate(): void {
+    const now = performance.now();
+    const late = writeFailed(new DatabaseFault("The deadline is over"));
+    for (const entry of this.#entries.values()) {
+      if (!entry.waiters.some(({ deadline }) => deadline <= now)) continue;
+      entry.waiters = entry.waiters.filter(({ deadline, reject }) => {
+        if (deadline <= now) reject(late);
+        return deadline > now;
+      });
+    }
+    const isBusy = this.#entries.size > 0;
+    this.#sweep = isBusy ? setTimeout(() => this.#rejectLate(), SWEEP_MS) : undefined;
+  }
+
+  /** Has idle lanes take what waits. */
+  #flush(): void {
+    if (this.#database.isClosed) {
+      this.#fail(this.#queue.splice(0), new DatabaseFault("The store was closed"));
+    }
+    const least = this.#sending > 0 ? SHARE_PLANTS : 1;
+    const lane = this.#queue.length < least ? undefined : this.#idle.pop();
+    if (lane !== undefined) void this.#work(lane);
+  }
+
+  /** Only a lane that is connected takes plants. */
+  async #work(lane: Lane): Promise<void> {
+    try {
+      await lane.connect();
+    } catch {
+      this.#idle.unshift(lane);
+      await this.#database.pause(CONNECT_PAUSE_MS);
+      this.#flush();
+      return;
+    }
+    const entries = this.#takeBatch();
+    this.#sending++;
+    this.#flush();
+    await this.#send(lane, entries, LOCK_TIMEOUT_MS);
+    this.#sending--;
+    this.#idle.push(lane);
+    this.#flush();
+  }
+
+  /** Sorted by id, so that two servers never wait for each other's rows. */
+  #takeBatch(): Entry[] {
+    let bytes = 0;
+    let count = 0;
+    for (const entry of this.#queue) {
+      if (count === BATCH_PLANTS_MAX || bytes >= BATCH_BYTES_MAX) break;
+      bytes += entry.bytes - ENTRY_BYTES;
+      count++;
+    }
+    return this.#queue.splice(0, count).sort((a, b) => (a.plant.id < b.plant.id ? -1 : 1));
+  }
+
+  /** Sends a batch until each of its creates is over or held. Never rejects. */
+  async #send(
+    lane: Lane,
+    entries: readonly Entry[],
+    lockMs: number,
+    number = randomNumber(),
+  ): Promise<void> {
+    if (entries.length === 0) return;
+    const begun = performance.now();
+    const values = createValues(
+      entries.map(({ plant }) => plant),
+      number,
+      lockMs,
+    );
+    try {
+      const rows = await lane.run(begun + this.#options.deadlineMs, (connection) =>
+        connection.query(CREATE, values),
+      );
+      const stored = new Map(rows.map((row) => [row[0], row]));
+      this.#publish(entries, performance.now() - begun);
+      for (const entry of entries) {
+        const row = stored.get(String(entry.plant.id));
+        if (row === undefined) this.#hold(entry, new DatabaseFault("The row was not stored"));
+        else this.#resolve(entry, decodeRow(row), row[4] === number);
+      }
+    } catch (cause) {
+      const fault = cause as DatabaseFault;
+      const [first, ...others] = entries;
+      if (nextStep(fault) !== "split") this.#fail(entries, fault);
+      else if (others.length > 0) {
+        const half = entries.length >> 1;
+        await this.#send(lane, entries.slice(0, half), HELD_LOCK_TIMEOUT_MS, number);
+        await this.#send(lane, entries.slice(half), HELD_LOCK_TIMEOUT_MS, number);
+      } else if (first !== undefined && fault.sqlstate === "55P03") this.#hold(first, fault);
+      else this.#fail(entries, fault);
+    }
+  }
+
+  /** Has a create wait with the held ones, and fails it if it has waited for long. */
+  #hold(entry: Entry, fault: DatabaseFault): void {
+    const now = performance.now();
+    entry.heldSince ??= now;
+    if (now - entry.heldSince > HELD_MS) this.#fail([entry], fault);
+    else {
+      this.#held.push(entry);
+      void this.#retryHeld();
+    }
+  }
+
+  /** Tries each held row alone, again and again. */
+  async #retryHeld(): Promise<void> {
+    if (this.#isRetrying) return;
+    this.#isRetrying = true;
+    while (this.#held.length > 0) {
+      await this.#database.pause(HELD_PAUSE_MS);
+      for (const entry of this.#held.splice(0)) {
+        await this.#send(this.#database.sideWrites, [entry], HELD_LOCK_TIMEOUT_MS);
+      }
+    }
+    this.#isRetrying = false;
+  }
+
+  /** @param isOurs whether this very statement has created the row. */
+  #resolve(entry: Entry, stored: NewPlant, isOurs: boolean): void {
+    this.#remove(entry);
+    for (const { plant, resolve, reject } of entry.waiters) {
+      if (isOurs && plant === entry.plant && isSamePlant(stored, plant)) resolve("created");
+      else if (isSamePlant(stored, plant)) resolve("replayed");
+      else reject(conflict(plant.id));
+    }
+  }
+
+  #fail(entries: readonly Entry[], cause: DatabaseFault): void {
+    for (const entry of entries) {
+      this.#remove(entry);
+      for (const { reject } of entry.waiters) reject(writeFailed(cause));
+    }
+  }
+
+  #remove({ plant, bytes }: Entry): void {
+    if (this.#entries.delete(plant.id)) this.queuedBytes -= bytes;
+  }
+
+  #publish(entries: readonly Entry[], syncMs: number): void {
+    if (!batches.hasSubscribers) return;
+    const bytes = entries.reduce((sum, entry) => sum + entry.bytes - ENTRY_BYTES, 0);
+    const log = this.#database.state().host ?? "";
+    batches.publish({ log, records: entries.length, bytes, syncMs });
+  }
+}
+
+function writeFailed(cause: DatabaseFault): PlantStoreError {
+  return new PlantStoreError(
+    "write_failed",
+    "Cannot say whether the plant was stored, because the database did not confirm it in time: " +
+      "send the identical request again",
+    { cause },
+  );
+}

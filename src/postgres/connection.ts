@@ -1,0 +1,241 @@
+/**
+ * One connection to a database, through the driver that the caller hands in.
+ *
+ * Invariants. `query` resolves only after the commit: the server has reported that it is ready for
+ * the next statement. A warning that the commit may not have reached the standby makes the outcome
+ * unknown. Values are text, whatever parsers the process has installed in the driver. Nothing is
+ * ever cancelled: the server reports a cancelled wait for the standby as success.
+ */
+import net from "node:net";
+import tls from "node:tls";
+import { type DatabaseTarget, formatHost, isSocketFolder, type TlsRule } from "./database-url.ts";
+
+// biome-ignore-start lint/suspicious/noExplicitAny: the driver's own types are not needed to use it
+/** What the store needs of the package `pg`, version 8.23 or later. */
+export interface PgModule {
+  readonly Client: new (config: any) => PgClient;
+}
+
+export interface PgClient {
+  readonly user: string;
+  readonly database: string;
+  /** Emits the server's messages. */
+  readonly connection: { on(event: string, listener: () => void): unknown };
+  connect(): Promise<unknown>;
+  query(statement: any): Promise<{ readonly rows: readonly unknown[] }>;
+  end(): Promise<void>;
+  on(event: string, listener: (value: any) => void): unknown;
+}
+// biome-ignore-end lint/suspicious/noExplicitAny: see above
+
+/** A message of the server beside the result of a statement, with the driver's member names. */
+interface Notice {
+  readonly code?: string;
+  readonly message?: string;
+  /** The server's function that reported it. */
+  readonly routine?: string;
+}
+
+/** The rows of a result: every value as the server writes it, or `null`. @internal */
+export type Rows = readonly (readonly (string | null)[])[];
+
+/** Gives the password for each new connection, so that it may be one that changes. */
+export type PasswordSource =
+  | string
+  | ((login: DatabaseLogin) => string | undefined | Promise<string | undefined>);
+
+export interface DatabaseLogin {
+  readonly host: string;
+  readonly port: number;
+  readonly database: string;
+  readonly user: string;
+}
+
+/** One address of one host. @internal */
+export interface Candidate {
+  /** As the URL has it: the name in the certificate. */
+  readonly host: string;
+  /** What the name was resolved to, or the folder of a Unix socket. */
+  readonly address: string;
+  readonly port: number;
+}
+
+/**
+ * The failure of a statement or a connection. Without `sqlstate` the server has reported nothing,
+ * so the outcome of a statement is unknown.
+ *
+ * @internal
+ */
+export class DatabaseFault extends Error {
+  readonly sqlstate: string | undefined;
+
+  constructor(message: string, sqlstate?: string, cause?: unknown) {
+    super(message, { cause });
+    this.name = "DatabaseFault";
+    this.sqlstate = sqlstate;
+  }
+}
+
+/** What to do after the fault of a statement. @internal */
+export type NextStep =
+  /** Fail: the disk is full, or the statement does not fit the database. */
+  | "refuse"
+  /** Send the rows in parts: one of them was refused, or another transaction holds it. */
+  | "split"
+  /** Send it again on the same connection. */
+  | "again"
+  /** Send it again on a new connection: nothing is known. */
+  | "reconnect";
+
+/** @internal */
+export function nextStep({ sqlstate = "" }: DatabaseFault): NextStep {
+  const kind = sqlstate.slice(0, 2);
+  if (sqlstate === "53100" || kind === "42") return "refuse";
+  if (sqlstate === "55P03" || kind === "21" || kind === "22" || kind === "23") return "split";
+  if (sqlstate === "53300" || (kind === "40" && sqlstate !== "40003")) return "again";
+  return "reconnect";
+}
+
+/**
+ * The functions of the server that warn, with every new transaction for weeks, that transaction
+ * numbers run out. Their SQLSTATE is that of a commit that did not reach the standby.
+ */
+const HARMLESS_ROUTINES = ["GetNewTransactionId", "GetNewMultiXactId"];
+
+/** Keeps every value as text: the driver's own parsers belong to the whole process. */
+const TEXT_TYPES = { getTypeParser: () => (text: string) => text };
+
+/** @internal */
+export class Connection {
+  readonly candidate: Candidate;
+  isOpen = true;
+  readonly #client: PgClient;
+  readonly #socket: net.Socket;
+  /** A warning about the commit of the statement under way. */
+  #doubt: Notice | undefined;
+
+  private constructor(client: PgClient, socket: net.Socket, candidate: Candidate) {
+    this.#client = client;
+    this.#socket = socket;
+    this.candidate = candidate;
+    client.on("notice", (notice: Notice) => {
+      if (isDoubt(notice)) this.#doubt = notice;
+    });
+    socket.once("close", () => {
+      this.isOpen = false;
+    });
+  }
+
+  /**
+   * Connects and logs in.
+   *
+   * @throws DatabaseFault if that fails or takes longer than `limitMs`.
+   */
+  static async open(
+    pg: PgModule,
+    target: DatabaseTarget,
+    candidate: Candidate,
+    { password, limitMs }: { password: PasswordSource | undefined; limitMs: number },
+  ): Promise<Connection> {
+    const { host, address, port } = candidate;
+    const socket = new net.Socket();
+    const client: PgClient = new pg.Client({
+      host: address,
+      port,
+      user: target.user,
+      database: target.database,
+      password: async () => {
+        const login = { host, port, database: client.database, user: client.user };
+        const given = typeof password === "function" ? () => password(login) : () => password;
+        const found = target.password ?? (await given());
+        if (found) return found;
+        throw new Error("the server asks for a password, and none is given");
+      },
+      options: target.options,
+      application_name: target.applicationName,
+      ssl: tlsOptions(target.tls, candidate),
+      stream: () => socket,
+      keepAlive: true,
+      keepAliveInitialDelayMillis: 10_000,
+    });
+    client.on("error", () => socket.destroy()); // also between two statements
+    if (!isSocketFolder(host) && !target.tls.mode.startsWith("verify-")) {
+      // A server that is not authenticated would learn the password, or a digest that is as good.
+      const refuse = () => socket.destroy(new Error(EXPOSED_PASSWORD));
+      client.connection.on("authenticationCleartextPassword", refuse);
+      client.connection.on("authenticationMD5Password", refuse);
+    }
+    const late = new Error(`no answer within ${limitMs} ms`);
+    const timer = setTimeout(() => socket.destroy(late), limitMs);
+    try {
+      await client.connect();
+      return new Connection(client, socket, candidate);
+    } catch (cause) {
+      socket.destroy();
+      throw toFault(`Cannot connect to "${formatHost(candidate)}"`, cause);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /**
+   * Runs one statement as a transaction of its own; one at a time.
+   *
+   * @throws DatabaseFault
+   */
+  async query(text: string, values: readonly (string | null)[] = []): Promise<Rows> {
+    this.#doubt = undefined;
+    try {
+      const statement = { text, values, rowMode: "array", types: TEXT_TYPES };
+      const { rows } = await this.#client.query(statement);
+      const doubt = this.#doubt as Notice | undefined;
+      if (doubt === undefined) return rows as Rows;
+      throw new DatabaseFault(`The outcome is unknown: ${doubt.message}`);
+    } catch (cause) {
+      if (cause instanceof DatabaseFault) throw cause;
+      throw toFault(`A statement failed on "${formatHost(this.candidate)}"`, cause);
+    }
+  }
+
+  /** Closes the socket; a statement under way is rejected, its outcome unknown. */
+  destroy(): void {
+    this.isOpen = false;
+    this.#socket.destroy();
+  }
+
+  /** Logs out, within a second. A statement under way is rejected. */
+  async close(): Promise<void> {
+    this.isOpen = false;
+    const timer = setTimeout(() => this.#socket.destroy(), 1000);
+    await this.#client.end().catch(() => {});
+    clearTimeout(timer);
+    this.#socket.destroy();
+  }
+}
+
+/** Whether a notice may report that a commit did not reach the standby. Its text is translated. */
+function isDoubt({ code = "", routine = "" }: Notice): boolean {
+  if (code === "01000") return !HARMLESS_ROUTINES.includes(routine);
+  return code.startsWith("57P");
+}
+
+function toFault(what: string, cause: unknown): DatabaseFault {
+  const { code, message, severity } = cause as { severity?: string } & NodeJS.ErrnoException;
+  // Errors of the operating system have a code too, but no severity.
+  return new DatabaseFault(`${what}: ${message}`, severity === undefined ? undefined : code, cause);
+}
+
+function tlsOptions({ mode, ca }: TlsRule, { host }: Candidate): tls.ConnectionOptions | false {
+  if (mode === "disable" || isSocketFolder(host)) return false;
+  return {
+    ca,
+    ...(net.isIP(host) === 0 && { servername: host }),
+    rejectUnauthorized: mode !== "require",
+    checkServerIdentity: (_, certificate) =>
+      mode === "verify-full" ? tls.checkServerIdentity(host, certificate) : undefined,
+  };
+}
+
+const EXPOSED_PASSWORD =
+  "the server asks for the password in cleartext or as MD5, and its certificate was not checked: " +
+  "use scram-sha-256 there, or sslmode=verify-full";

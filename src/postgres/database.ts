@@ -1,0 +1,341 @@
+/**
+ * A database: which of its hosts is in use, and connections to it that are replaced when they break.
+ *
+ * Invariants. A statement is waited for as long as its host is there: to give it up would leave its
+ * backend waiting for the standby, and a new one would wait for the same. Twice a second the
+ * settings are looked at. If that takes longer than a second, and two fresh connections in a row
+ * fail too, the host is gone and every connection to it is closed. A database of another store, or
+ * one whose settings lose what was committed, is never used.
+ */
+import dns from "node:dns/promises";
+import net from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { publishWarning } from "../core/channels.ts";
+import { PlantStoreError } from "../core/errors.ts";
+import { Gate } from "../core/gate.ts";
+import type { DatabaseStatus } from "../core/services.ts";
+import {
+  type Candidate,
+  Connection,
+  DatabaseFault,
+  nextStep,
+  type PasswordSource,
+  type PgModule,
+} from "./connection.ts";
+import {
+  type DatabaseHost,
+  type DatabaseTarget,
+  formatHost,
+  isSocketFolder,
+  parseDatabaseUrl,
+} from "./database-url.ts";
+import { INSPECT, type Inspection, judgeInspection, MISSING_TABLES } from "./schema.ts";
+
+export interface DatabaseOptions {
+  /** The module `pg`. */
+  readonly pg: PgModule;
+  /** `postgresql://user@host:port,host:port/database?…`; see docs/database.md. */
+  readonly url: string;
+  /** Counts if the URL has none. */
+  readonly password?: PasswordSource | undefined;
+  /** Refuses a database whose commits wait for no standby. Default: a warning. */
+  readonly requireSync?: boolean | undefined;
+}
+
+const CONNECT_LIMIT_MS = 2000;
+const LOOK_INTERVAL_MS = 500;
+const LOOK_LIMIT_MS = 1000;
+/** The second one has tried two fresh connections, the second with the names resolved again. */
+const FAILED_LOOKS_MAX = 2;
+const BACKOFF_MS = 20;
+const BACKOFF_MS_MAX = 250;
+
+/** @internal */
+export class Database {
+  /** Why no plant may be stored in the database now, and how to mend that. */
+  refusal: string | undefined;
+  /** For whatever only reads. */
+  readonly reads = new Lane(this);
+  /** For writes that must not wait for creates, nor creates for them. */
+  readonly sideWrites = new Lane(this);
+  readonly #target: DatabaseTarget;
+  readonly #options: DatabaseOptions;
+  readonly #connections = new Set<Connection>();
+  readonly #closing = new AbortController();
+  #inUse: Candidate | undefined;
+  #search: Promise<Candidate> | undefined;
+  readonly #retries = new Map<string, number>();
+  #failedSearches = 0;
+  #awaySince: number | undefined;
+  /** The connection of the looks. */
+  #looker: Connection | undefined;
+  #failedLooks = 0;
+  /** The id of the store that was seen first: no other is used. */
+  #store: string | undefined;
+  #inspection: Inspection | undefined;
+  #warned: readonly string[] = [];
+
+  private constructor(options: DatabaseOptions) {
+    this.#options = options;
+    this.#target = parseDatabaseUrl(options.url);
+  }
+
+  /**
+   * Finds the host to use, and judges the database.
+   *
+   * @throws PlantStoreError `io_error` if no host can be used within the deadline, `corruption` if
+   * the database is not one that plants may be stored in.
+   * @throws RangeError for a URL that cannot be used.
+   */
+  static async open(options: DatabaseOptions, deadlineMs: number): Promise<Database> {
+    const database = new Database(options);
+    const deadline = performance.now() + deadlineMs;
+    for (;;) {
+      try {
+        await database.#look();
+        void database.#keepLooking();
+        return database;
+      } catch (cause) {
+        const isUnfit = cause instanceof UnfitFault;
+        if (isUnfit || performance.now() >= deadline) {
+          await database.close();
+          const code = isUnfit ? "corruption" : "io_error";
+          throw new PlantStoreError(code, (cause as Error).message, { cause });
+        }
+      }
+      await database.pause(BACKOFF_MS);
+    }
+  }
+
+  get isClosed(): boolean {
+    return this.#closing.signal.aborted;
+  }
+
+  /** The engine's own estimate of the plants. */
+  get plants(): number {
+    return this.#inspection?.plants ?? 0;
+  }
+
+  state(): Omit<DatabaseStatus, "leaseAgeMs"> {
+    return {
+      host: this.#inUse && formatHost(this.#inUse),
+      connections: [...this.#connections].filter(({ isOpen }) => isOpen).length,
+      isSynchronous: this.#inspection?.isSynchronous,
+      retries: this.#retries,
+    };
+  }
+
+  countRetry({ sqlstate = "" }: DatabaseFault): void {
+    this.#retries.set(sqlstate, (this.#retries.get(sqlstate) ?? 0) + 1);
+  }
+
+  /** Ends early when the database is closed. */
+  async pause(ms: number, { ref = true } = {}): Promise<void> {
+    await sleep(ms, undefined, { signal: this.#closing.signal, ref }).catch(() => {});
+  }
+
+  /** Closes every connection. Statements under way are rejected. */
+  async close(): Promise<void> {
+    this.#closing.abort();
+    await Promise.all([...this.#connections].map((connection) => connection.close()));
+  }
+
+  /**
+   * A new connection to the host in use, or to another one that can be used.
+   *
+   * @throws DatabaseFault
+   */
+  async connect(): Promise<Connection> {
+    const host = this.#inUse;
+    if (host !== undefined) {
+      try {
+        return await this.#open(host);
+      } catch (cause) {
+        // A host that has no room for another connection is still the one to use.
+        if ((cause as DatabaseFault).sqlstate === "53300") throw cause;
+        if (this.#inUse === host) this.#inUse = undefined;
+      }
+    }
+    this.#search ??= this.#find().finally(() => {
+      this.#search = undefined;
+    });
+    return this.#open(await this.#search);
+  }
+
+  /** Tries every address of every host at once, and takes the first that can be used. */
+  async #find(): Promise<Candidate> {
+    // Servers that lost the database together must not return together.
+    const longest = Math.min(BACKOFF_MS * 2 ** this.#failedSearches, BACKOFF_MS_MAX);
+    if (this.#failedSearches > 0) await this.pause(Math.random() * longest);
+    const candidates = (await Promise.all(this.#target.hosts.map(resolveHost))).flat();
+    const opening = candidates.map((candidate) => this.#open(candidate));
+    for (const each of opening) each.then((connection) => connection.close()).catch(() => {});
+    try {
+      const { candidate } = await Promise.any(opening);
+      this.#inUse = candidate;
+      this.#failedSearches = 0;
+      for (const each of this.#connections) if (!isSame(each.candidate, candidate)) each.destroy();
+      return candidate;
+    } catch (cause) {
+      this.#failedSearches++;
+      const { errors } = cause as AggregateError;
+      const unfit = errors.find((error) => error instanceof UnfitFault);
+      throw unfit ?? errors[0] ?? new DatabaseFault("No host has an address");
+    }
+  }
+
+  /** Connects, and judges the database there. */
+  async #open(candidate: Candidate): Promise<Connection> {
+    if (this.isClosed) throw closedFault();
+    const deadline = performance.now() + CONNECT_LIMIT_MS;
+    const { pg, password } = this.#options;
+    const connection = await Connection.open(pg, this.#target, candidate, {
+      password,
+      limitMs: CONNECT_LIMIT_MS,
+    });
+    for (const other of this.#connections) if (!other.isOpen) this.#connections.delete(other);
+    this.#connections.add(connection);
+    try {
+      await this.#inspect(connection, Math.max(1, deadline - performance.now()));
+      if (this.isClosed) throw closedFault();
+      return connection;
+    } catch (cause) {
+      connection.destroy();
+      throw cause;
+    }
+  }
+
+  /** @throws DatabaseFault if the database does not answer in time, UnfitFault if it is unfit. */
+  async #inspect(connection: Connection, limitMs: number): Promise<void> {
+    const label = formatHost(connection.candidate);
+    const timer = setTimeout(() => connection.destroy(), limitMs);
+    const rows = await connection
+      .query(INSPECT)
+      .catch((fault: DatabaseFault) => {
+        if (!fault.sqlstate?.startsWith("42")) throw fault;
+        throw new UnfitFault(`${MISSING_TABLES} (${fault.message})`);
+      })
+      .finally(() => clearTimeout(timer));
+    const found = judgeInspection(rows[0], this.#options.requireSync ?? false);
+    if (found.isInRecovery) throw new DatabaseFault(`"${label}" is a standby`);
+    if (found.refusal !== undefined) throw new UnfitFault(found.refusal);
+    this.#store ??= found.store;
+    if (found.store !== this.#store) {
+      throw new UnfitFault(
+        `it is another store (${found.store}, not ${this.#store}), made anew or restored; if that ` +
+          "is meant, start again",
+      );
+    }
+    this.#inspection = found;
+    for (const warning of found.warnings) {
+      if (!this.#warned.includes(warning)) publishWarning(`The database on "${label}": ${warning}`);
+    }
+    this.#warned = found.warnings;
+  }
+
+  async #keepLooking(): Promise<void> {
+    while (!this.isClosed) {
+      await this.#look().catch(() => {}); // what is wrong was published
+      await this.pause(LOOK_INTERVAL_MS, { ref: false }); // keeps no process alive
+    }
+  }
+
+  async #look(): Promise<void> {
+    try {
+      if (this.#looker?.isOpen) await this.#inspect(this.#looker, LOOK_LIMIT_MS);
+      else this.#looker = await this.connect();
+    } catch (cause) {
+      this.#looker?.destroy();
+      this.#failedLooks++;
+      if (cause instanceof UnfitFault || this.#failedLooks >= FAILED_LOOKS_MAX) {
+        for (const connection of this.#connections) connection.destroy();
+      }
+      if (this.#store !== undefined && !this.isClosed) this.#noteFault(cause as DatabaseFault);
+      throw cause;
+    }
+    this.#failedLooks = 0;
+    this.refusal = undefined;
+    if (this.#awaySince === undefined) return;
+    const seconds = ((performance.now() - this.#awaySince) / 1000).toFixed(1);
+    this.#awaySince = undefined;
+    publishWarning(`Found the database on "${this.state().host}" after ${seconds} s`);
+  }
+
+  /** Warns once of each refusal, and of each loss. */
+  #noteFault(fault: DatabaseFault): void {
+    const { message } = fault;
+    if (fault instanceof UnfitFault) {
+      if (this.refusal !== message) publishWarning(message);
+      this.refusal = message;
+    } else if (this.#awaySince === undefined && this.state().connections === 0) {
+      this.#awaySince = performance.now();
+      publishWarning("Lost the database: requests wait for it until their deadline", fault);
+    }
+  }
+}
+
+/** The database must not be used until it is mended; the message has how. */
+class UnfitFault extends DatabaseFault {
+  constructor(why: string) {
+    super(`Cannot store plants in the database: ${why}`);
+  }
+}
+
+/** Statements one after the other, on a connection that is replaced when it breaks. @internal */
+export class Lane {
+  readonly #database: Database;
+  readonly #turns = new Gate(1);
+  #connection: Connection | undefined;
+
+  constructor(database: Database) {
+    this.#database = database;
+  }
+
+  /** @throws DatabaseFault */
+  async connect(): Promise<Connection> {
+    if (!this.#connection?.isOpen) this.#connection = await this.#database.connect();
+    return this.#connection;
+  }
+
+  /**
+   * Runs work that may be repeated, until it succeeds or is refused.
+   *
+   * @param deadline by the monotonic clock: no attempt begins after it.
+   * @throws DatabaseFault
+   */
+  run<T>(deadline: number, work: (connection: Connection) => Promise<T>): Promise<T> {
+    return this.#turns.pass(() => this.#repeat(deadline, work));
+  }
+
+  async #repeat<T>(deadline: number, work: (connection: Connection) => Promise<T>): Promise<T> {
+    for (let attempt = 0; ; attempt++) {
+      try {
+        return await work(await this.connect());
+      } catch (cause) {
+        if (!(cause instanceof DatabaseFault)) throw cause;
+        const step = nextStep(cause);
+        if (step === "reconnect") this.#connection?.destroy();
+        else if (step !== "again") throw cause;
+        if (this.#database.isClosed || performance.now() >= deadline) throw cause;
+        this.#database.countRetry(cause);
+        if (attempt > 0) await this.#database.pause(Math.min(10 * attempt, 200));
+      }
+    }
+  }
+}
+
+function closedFault(): DatabaseFault {
+  return new DatabaseFault("The store was closed");
+}
+
+function isSame(a: Candidate, b: Candidate): boolean {
+  return a.address === b.address && a.port === b.port;
+}
+
+/** Every address of a host: one name may lead to a primary and its standbys. */
+async function resolveHost({ host, port }: DatabaseHost): Promise<Candidate[]> {
+  if (isSocketFolder(host) || net.isIP(host) !== 0) return [{ host, address: host, port }];
+  const addresses = dns.lookup(host, { all: true }).catch(() => []);
+  const limit = sleep(CONNECT_LIMIT_MS, [], { ref: false });
+  return (await Promise.race([addresses, limit])).map(({ address }) => ({ host, address, port }));
+}

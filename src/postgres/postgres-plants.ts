@@ -1,0 +1,252 @@
+/**
+ * The plants in a database, as the port `PlantService`.
+ *
+ * Invariants. A create is answered after a commit of ours that covers its row. Reads are plain: they
+ * may show a plant whose create was not answered yet. Every call ends within the deadline. Lists are
+ * in order of id: a plant that was durable when its list began is in it once.
+ */
+import { PlantStoreError } from "../core/errors.ts";
+import { assertInt64, INT64_MAX, INT64_MIN } from "../core/int64.ts";
+import { assertMethods, assertText, readNumber } from "../core/options.ts";
+import { encodeNewPlant, type NewPlant, validateNewPlant } from "../core/plant.ts";
+import type {
+  CreateOutcome,
+  DatabaseStatus,
+  ListOptions,
+  PlantService,
+  StoreStatus,
+} from "../core/services.ts";
+import { BatchWriter } from "./batch-writer.ts";
+import { DatabaseFault, type Rows } from "./connection.ts";
+import { Database, type DatabaseOptions } from "./database.ts";
+import { decodeRow, GET, PAGE } from "./schema.ts";
+
+export interface PostgresPlantsOptions extends DatabaseOptions {
+  /** Every call is answered within it. Default: 10 s. */
+  readonly databaseDeadlineMs?: number | undefined;
+  /** Connections for creates; there are up to three more. Default: 4. */
+  readonly databaseConnections?: number | undefined;
+  /** What the plants that wait for the database may take in memory. Default: 64 MiB. */
+  readonly queueBytesMax?: number | undefined;
+}
+
+/** Plants that one statement reads: more would delay the reads after it. */
+const GET_PLANTS_MAX = 64;
+/** Pages begin small, for callers that take only a few plants. */
+const PAGE_PLANTS = 128;
+const PAGE_PLANTS_MAX = 2048;
+const PAGE_BYTES = 256 * 1024;
+/** Streams rest after about so much. */
+const SLICE_CHARACTERS = 32 * 1024;
+/** As in the file store. */
+const PLANT_BYTES_MAX = 64 * 1024 * 1024;
+
+interface Read {
+  readonly id: bigint;
+  readonly resolve: (plant: NewPlant | undefined) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/** A durable store of plants in a database, for any number of servers at the same time. */
+export class PostgresPlants implements PlantService {
+  /** @internal */
+  readonly database: Database;
+  /** @internal */
+  readonly deadlineMs: number;
+  readonly #writer: BatchWriter;
+  /** Reads that are not over. */
+  readonly #calls = new Set<Promise<unknown>>();
+  #reads: Read[] = [];
+  #isReading = false;
+  #closing: Promise<void> | undefined;
+
+  private constructor(database: Database, options: PostgresPlantsOptions) {
+    this.database = database;
+    this.deadlineMs = readNumber(options, "databaseDeadlineMs");
+    this.#writer = new BatchWriter(database, {
+      deadlineMs: this.deadlineMs,
+      connections: readNumber(options, "databaseConnections"),
+      queueBytesMax: readNumber(options, "queueBytesMax"),
+    });
+  }
+
+  /**
+   * Finds the database, and checks that what it commits is durable.
+   *
+   * @throws PlantStoreError `io_error` if no host of the URL can be used within the deadline,
+   * `corruption` if plants must not be stored in the database; the message has what mends it.
+   * @throws TypeError or RangeError for a wrong option.
+   */
+  static async open(options: PostgresPlantsOptions): Promise<PostgresPlants> {
+    assertMethods("pg", options.pg, ["Client"]);
+    assertText("url", options.url);
+    const { password } = options;
+    if (password !== undefined && typeof password !== "function") assertText("password", password);
+    for (const name of ["databaseConnections", "queueBytesMax"] as const) readNumber(options, name);
+    const database = await Database.open(options, readNumber(options, "databaseDeadlineMs"));
+    return new PostgresPlants(database, options);
+  }
+
+  /** For the operator. */
+  state(): Omit<DatabaseStatus, "leaseAgeMs"> {
+    return this.database.state();
+  }
+
+  /** For the admin listener; the number of plants is the database's estimate. */
+  status(): StoreStatus {
+    return { plants: this.database.plants, queueBytes: this.#writer.queuedBytes };
+  }
+
+  async create(given: NewPlant): Promise<CreateOutcome> {
+    const plant = validateNewPlant(given);
+    this.#assertUsable();
+    assertSize(plant);
+    return this.#writer.create(plant);
+  }
+
+  async get(id: bigint): Promise<NewPlant | undefined> {
+    assertInt64(id);
+    this.#assertUsable();
+    const reading = new Promise<NewPlant | undefined>((resolve, reject) => {
+      this.#reads.push({ id, resolve, reject });
+    });
+    if (!this.#isReading) {
+      this.#isReading = true;
+      setImmediate(() => this.#readNext());
+    }
+    return this.#within(reading);
+  }
+
+  /** In order of id. */
+  async *list(options: ListOptions = {}): AsyncGenerator<NewPlant> {
+    for await (const rows of this.#pages(options)) for (const row of rows) yield decodeRow(row);
+  }
+
+  async *listLines(options: ListOptions = {}): AsyncGenerator<Buffer> {
+    for await (const rows of this.#pages(options)) {
+      let slice = "";
+      for (const row of rows) {
+        slice += `${encodeNewPlant(decodeRow(row))}\n`;
+        if (slice.length < SLICE_CHARACTERS) continue;
+        yield Buffer.from(slice);
+        slice = "";
+      }
+      if (slice !== "") yield Buffer.from(slice);
+    }
+  }
+
+  /** Accepts no more calls, waits for those under way, until their deadline at most, and logs out. */
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
+    await Promise.allSettled([...this.#calls, this.#writer.drain()]);
+    await this.database.close();
+  }
+
+  /** `close()`, for `await using`. */
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  /** All reads that wait are one statement. */
+  async #readNext(): Promise<void> {
+    while (this.#reads.length > 0) {
+      const reads = this.#reads.splice(0, GET_PLANTS_MAX);
+      try {
+        const rows = await this.#query(GET, [`{${reads.map(({ id }) => id).join()}}`]);
+        const found = new Map(rows.map((row) => [row[0], row]));
+        for (const { id, resolve } of reads) {
+          const row = found.get(String(id));
+          resolve(row && decodeRow(row));
+        }
+      } catch (error) {
+        for (const { reject } of reads) reject(error);
+      }
+    }
+    this.#isReading = false;
+  }
+
+  async *#pages({ after }: ListOptions): AsyncGenerator<Rows> {
+    if (after !== undefined) assertInt64(after);
+    let from = after ?? INT64_MIN;
+    let isCursor = after !== undefined;
+    for (let limit = PAGE_PLANTS; ; limit = Math.min(2 * limit, PAGE_PLANTS_MAX)) {
+      this.#assertUsable();
+      const values = [String(from), String(limit), String(PAGE_BYTES)];
+      const rows = await this.#within(this.#query(PAGE, values));
+      if (isCursor && rows[0]?.[0] !== String(after)) {
+        throw new PlantStoreError(
+          "unknown_cursor",
+          `after: expected the id of a plant, got ${after}`,
+        );
+      }
+      yield isCursor ? rows.slice(1) : rows;
+      isCursor = false;
+      const last = BigInt(rows.at(-1)?.[0] ?? INT64_MAX);
+      if (last === INT64_MAX) return;
+      from = last + 1n;
+    }
+  }
+
+  async #query(text: string, values: readonly string[]): Promise<Rows> {
+    try {
+      return await this.database.reads.run(performance.now() + this.deadlineMs, (connection) =>
+        connection.query(text, values),
+      );
+    } catch (cause) {
+      throw readFailed(cause);
+    }
+  }
+
+  /** The outcome of a read, or an error at its deadline; the statement under way goes on. */
+  async #within<T>(read: Promise<T>): Promise<T> {
+    let timer: NodeJS.Timeout | undefined;
+    const bounded = new Promise<T>((resolve, reject) => {
+      timer = setTimeout(() => reject(readFailed()), this.deadlineMs);
+      read.then(resolve, reject);
+    });
+    this.#calls.add(bounded);
+    try {
+      return await bounded;
+    } finally {
+      clearTimeout(timer);
+      this.#calls.delete(bounded);
+    }
+  }
+
+  #assertUsable(): void {
+    if (this.#closing !== undefined) {
+      throw new PlantStoreError("closed", "Cannot use the store: it is closed");
+    }
+    const { refusal } = this.database;
+    if (refusal === undefined) return;
+    throw new PlantStoreError(
+      "store_failed",
+      "Cannot use the store: its database is not set up to keep plants safely; the reason is in " +
+        "the server's log",
+      { cause: new DatabaseFault(refusal) },
+    );
+  }
+}
+
+function assertSize(plant: NewPlant): void {
+  const { id, name, tag = "" } = plant;
+  // A character takes six bytes at most.
+  if (name.length + tag.length <= PLANT_BYTES_MAX / 6 - 64) return;
+  if (Buffer.byteLength(encodeNewPlant(plant)) <= PLANT_BYTES_MAX) return;
+  throw new PlantStoreError(
+    "body_too_large",
+    `Cannot create plant ${id}: its record would be longer than ${PLANT_BYTES_MAX} bytes`,
+  );
+}
+
+function readFailed(cause?: unknown): PlantStoreError {
+  return new PlantStoreError(
+    "store_failed",
+    "Cannot read plants now, because the database does not answer: send the request again later",
+    { cause },
+  );
+}

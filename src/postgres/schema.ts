@@ -1,0 +1,282 @@
+/**
+ * The tables, the statements, and how a plant is written in a row.
+ *
+ * Invariants. Every name is qualified by its schema, and no statement depends on a setting of its
+ * session: a pooler shares sessions, and a role may have settings of its own. A string that `text`
+ * cannot hold (NUL, a lone surrogate) is kept exactly in `exact`, the record as JSON; `name` and
+ * `tag` are then for people only.
+ */
+import { randomBytes } from "node:crypto";
+import { encodeNewPlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
+import type { Rows } from "./connection.ts";
+
+const SCHEMA_VERSION = 1;
+
+export type DatabaseEngine = "postgresql" | "citus";
+
+/**
+ * The statements that create the tables. A person runs them once: servers that start at the same
+ * time would race.
+ *
+ * @param role what the servers log in as.
+ */
+export function printSchema(engine: DatabaseEngine = "postgresql", role = "plant_store"): string {
+  const name = `"${role.replaceAll('"', '""')}"`;
+  return `-- Tables of plant-store, version ${SCHEMA_VERSION}. Run once, by their owner; ${name} is the servers' role.
+BEGIN;
+CREATE TABLE public.plants (
+  id bigint PRIMARY KEY,
+  name text NOT NULL,
+  tag text,
+  exact text,
+  batch bigint NOT NULL
+) WITH (fillfactor = 90);
+
+CREATE TABLE public.plant_tokens (
+  hash text PRIMARY KEY,
+  name text NOT NULL,
+  scopes text NOT NULL,
+  created_at bigint NOT NULL,
+  expires_at bigint,
+  revoked_at bigint
+);
+-- A server that can still write here is asking the primary.
+CREATE TABLE public.plant_leases (slot integer PRIMARY KEY, beat bigint NOT NULL) WITH (fillfactor = 50);
+
+-- One row. Every change of the tokens gives tokens_version another random number.
+CREATE TABLE public.plant_schema (
+  version integer NOT NULL,
+  store uuid NOT NULL,
+  tokens_version bigint NOT NULL
+);
+INSERT INTO public.plant_schema VALUES (${SCHEMA_VERSION}, gen_random_uuid(), 0);
+
+GRANT SELECT, INSERT, UPDATE (batch) ON public.plants TO ${name};
+GRANT SELECT, INSERT, UPDATE ON public.plant_leases TO ${name};
+-- Without the right to change tokens: the commands \`token create\` and \`token revoke\` log in as the owner.
+GRANT SELECT ON public.plant_tokens, public.plant_schema TO ${name};
+-- A table's lock is waited for before a statement's own settings count.
+ALTER ROLE ${name} SET lock_timeout = '1s';
+COMMIT;
+${engine === "citus" ? CITUS : ""}`;
+}
+
+const CITUS = `
+SELECT create_distributed_table('public.plants', 'id');
+-- On the coordinator and on every worker, because settings of a statement do not reach workers:
+--   ALTER SYSTEM SET synchronous_commit = 'on'; SELECT pg_reload_conf();
+`;
+
+/** 63 random bits in decimal: no two changes share one. @internal */
+export function randomNumber(): string {
+  return (randomBytes(8).readBigUInt64LE() >> 1n).toString();
+}
+
+/**
+ * The settings of a write, for its own transaction alone: the commit waits for the standby, a
+ * warning that this wait was cut short arrives, and the wait for a row's lock is bounded.
+ *
+ * @param lockTimeout an SQL expression.
+ * @internal
+ */
+export function writeSettings(lockTimeout: string): string {
+  return `s AS MATERIALIZED (SELECT
+  set_config('synchronous_commit',
+    CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END,
+    true),
+  set_config('client_min_messages', 'warning', true),
+  set_config('lock_timeout', ${lockTimeout}, true))`;
+}
+
+/**
+ * Stores new plants, and returns every id with the content that it has in the table. A row that
+ * exists is written again as it is, so that this commit covers it: one that is only read may still
+ * wait for the standby, and be lost. Parameters: the columns, sorted by id, each id once; the number
+ * of the batch; how long to wait for a lock.
+ *
+ * @internal
+ */
+export const CREATE = `WITH ${writeSettings("$6")}
+INSERT INTO public.plants AS p (id, name, tag, exact, batch)
+SELECT u.*, $5::bigint FROM s, unnest($1::bigint[], $2::text[], $3::text[], $4::text[]) u
+ON CONFLICT (id) DO UPDATE SET batch = p.batch
+RETURNING id, name, tag, exact, batch`;
+
+/** @internal */
+export const GET = "SELECT id, name, tag, exact FROM public.plants WHERE id = ANY ($1::bigint[])";
+
+/**
+ * Plants from an id on, at most so many and about so many bytes of them, but at least one: otherwise
+ * rows of a megabyte would come by the thousand.
+ *
+ * @internal
+ */
+export const PAGE = `SELECT id, name, tag, exact FROM (
+  SELECT q.*, sum(bytes) OVER (ORDER BY id) - bytes AS earlier FROM (
+    SELECT id, name, tag, exact,
+      octet_length(name) + coalesce(octet_length(tag), 0) + coalesce(octet_length(exact), 0) AS bytes
+    FROM public.plants WHERE id >= $1::bigint ORDER BY id LIMIT $2::integer) q) r
+WHERE earlier < $3::bigint ORDER BY id`;
+
+/** The parameters of `CREATE`. @internal */
+export function createValues(
+  plants: readonly NewPlant[],
+  batch: string,
+  lockTimeoutMs: number,
+): string[] {
+  const rows = plants.map(encodeRow);
+  const columns = [0, 1, 2, 3].map((at) => `{${rows.map((row) => row[at]).join()}}`);
+  return [...columns, batch, `${lockTimeoutMs}ms`];
+}
+
+/** The elements of the arrays for `id, name, tag, exact`. */
+function encodeRow(plant: NewPlant): readonly string[] {
+  const { id, name, tag } = plant;
+  const isText = fitsText(name) && (tag === undefined || fitsText(tag));
+  return [
+    String(id),
+    encodeElement(name),
+    tag === undefined ? "NULL" : encodeElement(tag),
+    isText ? "NULL" : encodeElement(encodeNewPlant(plant)),
+  ];
+}
+
+/** The plant of a row that begins with `id, name, tag, exact`. @internal */
+export function decodeRow(row: Rows[number]): NewPlant {
+  const [id, name, tag, exact] = row as readonly [string, string, string | null, string | null];
+  if (exact !== null) return parseNewPlant(Buffer.from(exact));
+  return tag === null ? { id: BigInt(id), name } : { id: BigInt(id), name, tag };
+}
+
+/** Not NUL, which the database refuses, nor half a surrogate pair, which it changes. */
+function fitsText(text: string): boolean {
+  return !text.includes("\0") && text.isWellFormed();
+}
+
+/** An element of an array, as the server reads it; without what `text` cannot hold. */
+function encodeElement(text: string): string {
+  const fit = fitsText(text) ? text : text.replaceAll("\0", "\uFFFD").toWellFormed();
+  return `"${NEEDS_ESCAPE.test(fit) ? fit.replace(/["\\]/g, "\\$&") : fit}"`;
+}
+
+const NEEDS_ESCAPE = /["\\]/;
+
+const RELOAD = "SELECT pg_reload_conf();";
+
+/** What must not be so in a database that keeps plants: the SQL that finds it, and what mends it. */
+interface Check {
+  readonly finds: string;
+  /** `refuse`: nothing is stored there. `unless-sync`: refused if a standby is required. */
+  readonly level: "refuse" | "warn" | "unless-sync";
+  readonly message: string;
+}
+
+const CHECKS: readonly Check[] = [
+  {
+    finds: `s.version <> ${SCHEMA_VERSION}`,
+    level: "refuse",
+    message: `its tables are not of version ${SCHEMA_VERSION}: use the release that fits them`,
+  },
+  {
+    finds: "current_setting('server_encoding') <> 'UTF8'",
+    level: "refuse",
+    message: "its encoding is not UTF8: create the database with ENCODING 'UTF8'",
+  },
+  {
+    finds: "current_setting('transaction_read_only') = 'on'",
+    level: "refuse",
+    message: `it is read-only; run: ALTER SYSTEM RESET default_transaction_read_only; ${RELOAD}`,
+  },
+  {
+    finds: "current_setting('fsync', true) = 'off'",
+    level: "refuse",
+    message: `fsync is off, so a crash loses plants; run: ALTER SYSTEM SET fsync = on; ${RELOAD}`,
+  },
+  {
+    finds: "c.relkind <> 'r' OR c.relpersistence <> 'p'",
+    level: "refuse",
+    message:
+      "public.plants is not an ordinary logged table; run: ALTER TABLE public.plants SET LOGGED;",
+  },
+  {
+    finds: "c.relrowsecurity",
+    level: "refuse",
+    message:
+      "public.plants has row security; run: ALTER TABLE public.plants DISABLE ROW LEVEL SECURITY;",
+  },
+  {
+    finds: `EXISTS (SELECT FROM pg_catalog.pg_trigger t WHERE t.tgrelid = c.oid
+      AND NOT t.tgisinternal AND t.tgtype & 1 = 1 AND t.tgenabled <> 'D')`,
+    level: "refuse",
+    message: "public.plants has row triggers; run: ALTER TABLE public.plants DISABLE TRIGGER USER;",
+  },
+  {
+    finds: "EXISTS (SELECT FROM pg_catalog.pg_rewrite r WHERE r.ev_class = c.oid)",
+    level: "refuse",
+    message: "public.plants has rules; remove them with DROP RULE",
+  },
+  {
+    finds: "EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE c.oid IN (i.inhrelid, i.inhparent))",
+    level: "refuse",
+    message: "public.plants inherits or is inherited; run: ALTER TABLE … NO INHERIT public.plants;",
+  },
+  {
+    finds: "current_setting('full_page_writes', true) = 'off'",
+    level: "warn",
+    message: `full_page_writes is off; run: ALTER SYSTEM SET full_page_writes = on; ${RELOAD}`,
+  },
+  {
+    finds: "current_setting('transaction_isolation') <> 'read committed'",
+    level: "warn",
+    message:
+      "transactions are not read committed, so many are sent twice; " +
+      "run: ALTER ROLE … SET default_transaction_isolation = 'read committed';",
+  },
+  {
+    finds: "current_setting('synchronous_standby_names', true) = ''",
+    level: "unless-sync",
+    message:
+      "synchronous_standby_names is empty, so a failover may lose the newest plants; " +
+      `run: ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (…)'; ${RELOAD}`,
+  },
+];
+
+/** Asked of every connection, and twice a second. @internal */
+export const INSPECT = `SELECT pg_is_in_recovery(), s.store, greatest(c.reltuples, 0)::bigint,
+  ${CHECKS.map(({ finds }) => `coalesce(${finds}, false)`).join(",\n  ")}
+FROM public.plant_schema s, pg_catalog.pg_class c WHERE c.oid = 'public.plants'::regclass`;
+
+/** @internal */
+export const MISSING_TABLES =
+  "its tables are missing, or its role may not use them: run what `plant-store print schema` prints";
+
+/** What a look at the database has found. @internal */
+export interface Inspection {
+  readonly isInRecovery: boolean;
+  /** The id of the store: a database that was restored under the same name has another one. */
+  readonly store: string;
+  /** The engine's own estimate. */
+  readonly plants: number;
+  /** Why nothing may be stored there, with what mends it; `undefined` if it can be used. */
+  readonly refusal: string | undefined;
+  /** What an operator should know, with what mends it. */
+  readonly warnings: readonly string[];
+  /** Whether commits wait for a standby. */
+  readonly isSynchronous: boolean;
+}
+
+/** Judges the row of `INSPECT`. @internal */
+export function judgeInspection(row: Rows[number] | undefined, requireSync: boolean): Inspection {
+  const [recovery, store, plants, ...results] = row ?? [];
+  const found = CHECKS.filter((_, at) => results[at] === "t");
+  const isRefused = (check: Check) =>
+    check.level === "refuse" || (requireSync && check.level === "unless-sync");
+  return {
+    isInRecovery: recovery === "t",
+    store: store ?? "",
+    plants: Number(plants ?? 0),
+    refusal: row === undefined ? MISSING_TABLES : found.find(isRefused)?.message,
+    warnings: found.filter((check) => !isRefused(check)).map(({ message }) => message),
+    isSynchronous: found.every((check) => check.level !== "unless-sync"),
+  };
+}

@@ -1,0 +1,163 @@
+/**
+ * The tokens in the table `plant_tokens`: read whole, and changed one at a time.
+ *
+ * Invariants. Only hashes are stored. Every change replaces the number `tokens_version` by a random
+ * one, in the same statement, and only if the number is still the one that the decision was
+ * made with: two changes at once never both count. Random, because a counter would have the same
+ * value on two sides of a failover. A change is reported after a commit of ours that covers it.
+ */
+import { randomBytes } from "node:crypto";
+import { PlantStoreError } from "../core/errors.ts";
+import { SCOPES } from "../core/services.ts";
+import {
+  assertNewToken,
+  formatToken,
+  hashToken,
+  isLive,
+  type NewToken,
+  TOKEN_BYTES,
+  type TokenRecord,
+} from "../core/token.ts";
+import { DatabaseFault, type Rows } from "./connection.ts";
+import type { PostgresPlants } from "./postgres-plants.ts";
+import { randomNumber, writeSettings } from "./schema.ts";
+
+/** The number of the version, with each token: one row at least. @internal */
+export const READ_TOKENS = `SELECT s.tokens_version, t.name, t.hash, t.scopes, t.created_at,
+  t.expires_at, t.revoked_at
+FROM public.plant_schema s LEFT JOIN public.plant_tokens t ON true
+ORDER BY t.created_at, t.hash`;
+
+/** Replaces the version `$1` by `$2`. */
+const NEW_VERSION = `WITH ${writeSettings("'5s'")}, v AS (
+  UPDATE public.plant_schema SET tokens_version = $2::bigint FROM s
+  WHERE tokens_version = $1::bigint RETURNING 1)`;
+
+/** Sent again after a lost answer, it writes the same row again. */
+const INSERT_TOKEN = `${NEW_VERSION}
+INSERT INTO public.plant_tokens (hash, name, scopes, created_at, expires_at)
+SELECT $3, $4, $5, $6::bigint, $7::bigint FROM v
+ON CONFLICT (hash) DO UPDATE SET hash = excluded.hash RETURNING 1`;
+
+const REVOKE_TOKENS = `${NEW_VERSION}
+UPDATE public.plant_tokens SET revoked_at = $4::bigint FROM v
+WHERE name = $3 AND (revoked_at IS NULL OR revoked_at = $4::bigint) RETURNING 1`;
+
+/** @internal */
+export function decodeTokens(rows: Rows): TokenRecord[] {
+  return rows
+    .filter(([, name]) => name !== null) // the row of an empty table
+    .map(([, name, hash, scopes, createdAt, expiresAt, revokedAt]) => ({
+      name: name ?? "",
+      hash: hash ?? "",
+      scopes: SCOPES.filter((scope) => scopes?.split(",").includes(scope)),
+      createdAt: Number(createdAt),
+      ...(expiresAt && { expiresAt: Number(expiresAt) }),
+      ...(revokedAt && { revokedAt: Number(revokedAt) }),
+    }));
+}
+
+/**
+ * Creates a token and returns it: only its hash is kept. The role of the connection needs the rights
+ * to change `plant_tokens` and `plant_schema`.
+ *
+ * @throws PlantStoreError `token_exists` if a live token has this name, `io_error` if the database
+ * does not confirm the change.
+ * @throws TypeError or RangeError if name, scopes or expiry are not possible.
+ */
+export async function createToken(plants: PostgresPlants, newToken: NewToken): Promise<string> {
+  const token = await createTokenIf(plants, newToken, ({ name }) => name === newToken.name);
+  if (token !== undefined) return token;
+  throw new PlantStoreError(
+    "token_exists",
+    `Cannot create token "${newToken.name}": a live token has this name; ` +
+      "choose another, or revoke that one first",
+  );
+}
+
+/** Creates a token if there is no live one; `undefined` otherwise. Throws like `createToken`. */
+export function createFirstToken(
+  plants: PostgresPlants,
+  newToken: NewToken,
+): Promise<string | undefined> {
+  return createTokenIf(plants, newToken, () => true);
+}
+
+/**
+ * Revokes the live token of this name; every server refuses it within 2 s.
+ *
+ * @throws PlantStoreError `token_unknown`; `io_error` if the database does not confirm the change.
+ */
+export async function revokeToken(plants: PostgresPlants, name: string): Promise<void> {
+  const now = Date.now();
+  const isMeant = (token: TokenRecord) =>
+    token.name === name && (isLive(token, now) || token.revokedAt === now);
+  await changeTokens(plants, REVOKE_TOKENS, (tokens) => {
+    if (tokens.some(isMeant)) return [name, String(now)];
+    throw new PlantStoreError(
+      "token_unknown",
+      `Cannot revoke token "${name}": no live token has this name; "token list" shows them`,
+    );
+  });
+}
+
+/** Every token ever created, oldest first. @throws PlantStoreError `io_error`. */
+export async function listTokens(plants: PostgresPlants): Promise<readonly TokenRecord[]> {
+  return decodeTokens(await run(plants, READ_TOKENS, []));
+}
+
+/** @returns `undefined` if a live token is in the way. */
+async function createTokenIf(
+  plants: PostgresPlants,
+  newToken: NewToken,
+  isInTheWay: (token: TokenRecord) => boolean,
+): Promise<string | undefined> {
+  const now = Date.now();
+  assertNewToken(newToken, now);
+  const { name, scopes = ["write"], expiresAt } = newToken;
+  const token = formatToken(randomBytes(TOKEN_BYTES));
+  const hash = hashToken(token);
+  const expiry = expiresAt === undefined ? null : String(Math.floor(expiresAt));
+  const values = [hash, name, scopes.join(","), String(now), expiry];
+  const isCreated = await changeTokens(plants, INSERT_TOKEN, (tokens) => {
+    const others = tokens.filter((other) => other.hash !== hash && isLive(other, now));
+    return others.some(isInTheWay) ? undefined : values;
+  });
+  return isCreated ? token : undefined;
+}
+
+/**
+ * Sends a change until no other change came between.
+ *
+ * @param decide the parameters for these tokens, or `undefined` for no change.
+ * @returns whether the change was made.
+ */
+async function changeTokens(
+  plants: PostgresPlants,
+  statement: string,
+  decide: (tokens: readonly TokenRecord[]) => readonly (string | null)[] | undefined,
+): Promise<boolean> {
+  for (;;) {
+    const tokens = await run(plants, READ_TOKENS, []);
+    const values = decide(decodeTokens(tokens));
+    if (values === undefined) return false;
+    const version = tokens[0]?.[0] ?? null;
+    const changed = await run(plants, statement, [version, randomNumber(), ...values]);
+    if (changed.length > 0) return true;
+  }
+}
+
+async function run(
+  { database, deadlineMs }: PostgresPlants,
+  text: string,
+  values: readonly (string | null)[],
+): Promise<Rows> {
+  try {
+    return await database.sideWrites.run(performance.now() + deadlineMs, (connection) =>
+      connection.query(text, values),
+    );
+  } catch (cause) {
+    if (!(cause instanceof DatabaseFault)) throw cause;
+    throw new PlantStoreError("io_error", `Cannot use the tokens: ${cause.message}`, { cause });
+  }
+}

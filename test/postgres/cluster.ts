@@ -1,0 +1,268 @@
+/**
+ * A PostgreSQL server of a test's own, in a temporary folder, run by a user without privileges:
+ * the server refuses to be run by root.
+ */
+import { type ChildProcess, execFile, execFileSync, spawn } from "node:child_process";
+import {
+  appendFileSync,
+  chmodSync,
+  chownSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+} from "node:fs";
+import { createRequire } from "node:module";
+import net from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { printSchema } from "../../src/postgres/schema.ts";
+import { until } from "../support/watch.ts";
+
+/** Where Debian puts the programs; the environment may name another place for the server's. */
+const FOLDERS = [
+  process.env.PLANT_STORE_TEST_POSTGRES ?? "",
+  ...listVersions("/usr/lib/postgresql"),
+];
+
+export const PROGRAMS = FOLDERS.find((folder) => existsSync(join(folder, "initdb")));
+/** Some packages have the server alone. */
+const PSQL = join(FOLDERS.find((folder) => existsSync(join(folder, "psql"))) ?? "", "psql");
+
+function listVersions(folder: string): string[] {
+  if (!existsSync(folder)) return [];
+  const versions = readdirSync(folder).sort((a, b) => Number(b) - Number(a));
+  return versions.map((version) => join(folder, version, "bin"));
+}
+
+const hasDriver = (() => {
+  try {
+    createRequire(import.meta.url).resolve("pg");
+    return true;
+  } catch {
+    return false;
+  }
+})();
+
+/** Options of a test that needs the server and the driver. */
+export const NEEDS_POSTGRES: { readonly skip?: string } =
+  PROGRAMS === undefined
+    ? { skip: "needs PostgreSQL's initdb (Debian: postgresql)" }
+    : hasDriver
+      ? {}
+      : { skip: "needs the driver: npm ci --prefix test/postgres" };
+
+/** Who runs the server where the tests are run by root. */
+const USER = process.geteuid?.() === 0 ? (idsOf("postgres") ?? idsOf("nobody")) : undefined;
+
+function idsOf(name: string): { readonly uid: number; readonly gid: number } | undefined {
+  try {
+    const [uid = "", gid = ""] = ["-u", "-g"].map((flag) =>
+      execFileSync("id", [flag, name], { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] }),
+    );
+    return { uid: Number(uid), gid: Number(gid) };
+  } catch {
+    return undefined;
+  }
+}
+
+/** What ends when a test does; a test context is one. */
+export interface Scope {
+  after(end: () => unknown): void;
+}
+
+export interface ClusterOptions {
+  /** Lines of `postgresql.conf`. */
+  readonly settings?: readonly string[];
+  /** Lines of `pg_hba.conf` instead of trust. */
+  readonly access?: readonly string[];
+}
+
+const run = promisify(execFile);
+
+export class Cluster {
+  readonly folder: string;
+  readonly port: number;
+  #server: ChildProcess | undefined;
+
+  private constructor(folder: string, port: number) {
+    this.folder = folder;
+    this.port = port;
+  }
+
+  /** A new server with an empty database system. */
+  static async start(scope: Scope, options: ClusterOptions = {}): Promise<Cluster> {
+    const cluster = await Cluster.#make(scope);
+    await cluster.#run(
+      "initdb",
+      "-U",
+      "postgres",
+      "-A",
+      "trust",
+      "-E",
+      "UTF8",
+      "--locale=C",
+      "--no-sync",
+      "-D",
+      cluster.data,
+    );
+    cluster.#configure(options);
+    await cluster.start();
+    return cluster;
+  }
+
+  /** A standby of another server, by streaming; `name` is its name among the synchronous ones. */
+  static async follow(scope: Scope, primary: Cluster, name: string): Promise<Cluster> {
+    const cluster = await Cluster.#make(scope);
+    const { folder, port } = primary;
+    const source = `host=${folder} port=${port} user=postgres application_name=${name}`;
+    await cluster.#run(
+      "pg_basebackup",
+      "-R",
+      "-X",
+      "stream",
+      "-c",
+      "fast",
+      "--no-sync",
+      "-D",
+      cluster.data,
+      "-d",
+      source,
+    );
+    cluster.#configure({});
+    await cluster.start();
+    return cluster;
+  }
+
+  static async #make(scope: Scope): Promise<Cluster> {
+    const folder = mkdtempSync(join(tmpdir(), "plant-pg-"));
+    chmodSync(folder, 0o755);
+    if (USER !== undefined) chownSync(folder, USER.uid, USER.gid);
+    const cluster = new Cluster(folder, await freePort());
+    mkdirSync(cluster.data, { mode: 0o700 });
+    if (USER !== undefined) chownSync(cluster.data, USER.uid, USER.gid);
+    scope.after(async () => {
+      await cluster.stop("immediate");
+      rmSync(folder, { recursive: true, force: true });
+    });
+    return cluster;
+  }
+
+  get data(): string {
+    return join(this.folder, "data");
+  }
+
+  get isRunning(): boolean {
+    return this.#server !== undefined;
+  }
+
+  /** The URL of a database over TCP. */
+  url(database: string, { user = "postgres", query = "" } = {}): string {
+    return `postgresql://${user}@127.0.0.1:${this.port}/${database}${query}`;
+  }
+
+  async start(): Promise<void> {
+    const server = spawn(join(PROGRAMS ?? "", "postgres"), ["-D", this.data], {
+      ...USER,
+      cwd: this.folder,
+      stdio: ["ignore", "ignore", process.env.PLANT_STORE_TEST_POSTGRES_LOG ? "inherit" : "ignore"],
+    });
+    this.#server = server;
+    server.once("exit", () => {
+      if (this.#server === server) this.#server = undefined;
+    });
+    await until("the server answers", () => this.#answers());
+  }
+
+  /** Stops as an operator does, or as a crash does (`immediate`), or is killed. */
+  async stop(how: "fast" | "immediate" | "kill" = "fast"): Promise<void> {
+    const server = this.#server;
+    if (server === undefined) return;
+    const exited = new Promise((resolve) => server.once("exit", resolve));
+    server.kill(how === "fast" ? "SIGINT" : how === "immediate" ? "SIGQUIT" : "SIGKILL");
+    server.kill("SIGCONT");
+    await exited;
+  }
+
+  /** Stops the server and its sessions in their tracks, as if the machine were unreachable. */
+  async freeze(): Promise<void> {
+    for (const pid of await this.#processes()) process.kill(pid, "SIGSTOP");
+  }
+
+  async thaw(): Promise<void> {
+    for (const pid of await this.#processes()) process.kill(pid, "SIGCONT");
+  }
+
+  async promote(): Promise<void> {
+    await this.#run("pg_ctl", "promote", "-w", "-D", this.data);
+  }
+
+  /** Runs statements as the superuser; the lines of the last result. */
+  async sql(text: string, database = "postgres"): Promise<string[]> {
+    const login = ["-h", this.folder, "-p", String(this.port), "-U", "postgres", "-d", database];
+    const { stdout } = await run(PSQL, ["-XqAt", "-v", "ON_ERROR_STOP=1", ...login, "-c", text]);
+    return stdout.split("\n").filter((line) => line !== "");
+  }
+
+  /** A new database with the tables of the store, and the role `plant_store` for its servers. */
+  async createStore(database: string): Promise<void> {
+    await this.sql(`CREATE DATABASE "${database}"`);
+    const roles = await this.sql("SELECT 1 FROM pg_roles WHERE rolname = 'plant_store'");
+    if (roles.length === 0) await this.sql("CREATE ROLE plant_store LOGIN PASSWORD 'secret'");
+    await this.sql(printSchema(), database);
+  }
+
+  #configure({ settings = [], access }: ClusterOptions): void {
+    const lines = [
+      `port = ${this.port}`,
+      "listen_addresses = '127.0.0.1'",
+      `unix_socket_directories = '${this.folder}'`,
+      "shared_buffers = 32MB",
+      "max_wal_size = 256MB",
+      ...settings,
+    ];
+    appendFileSync(join(this.data, "postgresql.conf"), `\n${lines.join("\n")}\n`);
+    if (access === undefined) return;
+    const file = join(this.data, "pg_hba.conf");
+    rmSync(file);
+    appendFileSync(file, `${["local all postgres trust", ...access].join("\n")}\n`);
+    if (USER !== undefined) chownSync(file, USER.uid, USER.gid);
+  }
+
+  /** The server and its children. */
+  async #processes(): Promise<number[]> {
+    const server = this.#server?.pid;
+    if (server === undefined) return [];
+    const { stdout } = await run("ps", ["-o", "pid=", "--ppid", String(server)]);
+    return [
+      server,
+      ...stdout
+        .split("\n")
+        .filter((line) => line.trim() !== "")
+        .map(Number),
+    ];
+  }
+
+  async #answers(): Promise<boolean> {
+    if (this.#server === undefined) throw new Error("the server has exited");
+    return this.sql("SELECT 1").then(
+      () => true,
+      () => false,
+    );
+  }
+
+  async #run(program: string, ...args: string[]): Promise<void> {
+    await run(join(PROGRAMS ?? "", program), args, { ...USER, cwd: this.folder });
+  }
+}
+
+function freePort(): Promise<number> {
+  return new Promise((resolve) => {
+    const server = net.createServer().listen(0, "127.0.0.1", () => {
+      const { port } = server.address() as net.AddressInfo;
+      server.close(() => resolve(port));
+    });
+  });
+}

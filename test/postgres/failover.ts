@@ -1,0 +1,50 @@
+/**
+ * `npm run failover [-- --rounds N --only WORD]`: the faults of a primary and its standby, each tried N times
+ * (20), and its control once: without one safeguard plants must be lost, or the trial proves nothing.
+ */
+import { parseArgs } from "node:util";
+import type { Scope } from "./cluster.ts";
+import { FAULTS, tryFault } from "./faults.ts";
+import { NEEDS_POSTGRES } from "./stores.ts";
+
+const { values } = parseArgs({
+  options: {
+    rounds: { type: "string", default: "20" },
+    only: { type: "string", default: "" },
+  },
+});
+if (NEEDS_POSTGRES.skip !== undefined) {
+  console.error(NEEDS_POSTGRES.skip);
+  process.exit(1);
+}
+
+/** Runs work and then, the newest first, what it left to be done. */
+async function withScope<T>(work: (scope: Scope) => Promise<T>): Promise<T> {
+  const ends: (() => unknown)[] = [];
+  try {
+    return await work({ after: (end) => ends.unshift(end) });
+  } finally {
+    for (const end of ends) await end();
+  }
+}
+
+let isBroken = false;
+for (const [name, fault] of Object.entries(FAULTS)) {
+  if (!name.includes(values.only)) continue;
+  console.log(`\n${name}`);
+  for (let round = 1; round <= Number(values.rounds); round++) {
+    const cost = await withScope((scope) => tryFault(scope, fault));
+    const isBad = cost.lost + cost.changed + cost.wrong > 0;
+    const isSeen = fault.isUnnoticed === true && cost.failed > 0;
+    isBroken ||= isBad || isSeen;
+    console.log(`  ${round}: ${JSON.stringify(cost)}${isBad || isSeen ? "  BROKEN" : ""}`);
+  }
+  if (fault.control === undefined) continue;
+  const { without, sabotage } = fault.control;
+  const { lost } = await withScope((scope) => tryFault(scope, fault, { sabotage }));
+  isBroken ||= lost === 0;
+  console.log(
+    `  without ${without}: ${lost} lost${lost === 0 ? "  BROKEN: the control must lose" : ""}`,
+  );
+}
+process.exit(isBroken ? 1 : 0);

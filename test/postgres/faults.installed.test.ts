@@ -1,0 +1,156 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { PlantServer } from "../../src/index.ts";
+import { createToken, PostgresTokens } from "../../src/postgres/index.ts";
+import { TIMEOUT, until } from "../support/watch.ts";
+import { collect } from "./conformance.ts";
+import { FAULTS, tryFault } from "./faults.ts";
+import { compare, Load } from "./load.ts";
+import { holdRows, NEEDS_POSTGRES, openPlants, SharedCluster, startPair } from "./stores.ts";
+
+const cluster = new SharedCluster();
+const OPTIONS = { ...NEEDS_POSTGRES, ...TIMEOUT };
+const NOTHING = { lost: 0, changed: 0, wrong: 0 };
+
+for (const [name, fault] of Object.entries(FAULTS)) {
+  test(`nothing is lost when ${name}`, OPTIONS, async (t) => {
+    const { lost, changed, wrong, failed } = await tryFault(t, fault, { clients: 24 });
+    assert.deepEqual({ lost, changed, wrong }, NOTHING);
+    if (fault.isUnnoticed === true) assert.equal(failed, 0, "no client saw an error");
+  });
+}
+
+test("without heeding the notice of a cancelled wait plants are lost", OPTIONS, async (t) => {
+  const { control, ...fault } =
+    FAULTS["waits for the standby are cancelled, and the primary is killed"] ?? assert.fail();
+  const { lost } = await tryFault(t, fault, { clients: 24, sabotage: control?.sabotage ?? {} });
+  assert.ok(lost > 0);
+});
+
+test(
+  "clients of two servers see no error while the primary is lost for seconds",
+  OPTIONS,
+  async (t) => {
+    const { primary, standby, url } = await startPair(t);
+    const operator = await openPlants(t, { url: primary.url("garden") });
+    const token = await createToken(operator, { name: "app", scopes: ["write", "read"] });
+    const start = async () => {
+      const plants = await openPlants(t, { url });
+      const tokens = await PostgresTokens.open(plants);
+      const server = await PlantServer.start({ port: 0, plants, tokens });
+      t.after(async () => {
+        await server.close(0);
+        tokens.close();
+      });
+      return server.url;
+    };
+    const urls = [await start(), await start()] as const;
+    const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
+    const seen = new Map<string, number>();
+    let count = 0;
+    let isStopped = false;
+    const client = async () => {
+      while (!isStopped) {
+        const id = ++count;
+        const [one, other] = id % 2 === 0 ? urls : [urls[1], urls[0]];
+        const plant = JSON.stringify({ id, name: `plant ${id}` });
+        const created = await fetch(`${one}/plants`, { method: "POST", headers, body: plant });
+        const read = await fetch(`${other}/plants/${id}`, { headers });
+        const isSame = (await read.text()) === plant;
+        const key = `${created.status} ${read.status} ${isSame}`;
+        seen.set(key, (seen.get(key) ?? 0) + 1);
+      }
+    };
+    const clients = Array.from({ length: 16 }, client);
+    const more = async () => {
+      const wanted = count + 100;
+      await until("100 more plants are created", () => count >= wanted);
+    };
+    await more();
+    await primary.freeze();
+    await sleep(2500); // longer than verdicts on tokens count
+    await standby.promote();
+    await more();
+    isStopped = true;
+    await Promise.all(clients);
+    assert.deepEqual([...seen.keys()], ["200 200 true"]);
+  },
+);
+
+test(
+  "while the standby is gone clients are answered at their deadline, and no backends pile up",
+  OPTIONS,
+  async (t) => {
+    const { primary, standby, url } = await startPair(t);
+    const plants = await openPlants(t, { url, databaseDeadlineMs: 1000 });
+    const sessions = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'plant_store'";
+    const count = async () => Number((await primary.sql(sessions))[0]);
+    await plants.create({ id: 0n, name: "Fern" });
+    await standby.stop("kill");
+    const load = new Load([plants], 50);
+    await sleep(8000);
+    assert.ok((await count()) <= 4 + 3, `${await count()} backends`);
+    await standby.start();
+    await load.more(50);
+    const report = await load.stop();
+    assert.ok(report.longestMs < 1200, `${report.longestMs} ms`);
+    assert.deepEqual(compare(report, await collect(plants.list())), NOTHING);
+  },
+);
+
+test("a row that another transaction holds keeps nobody else waiting", OPTIONS, async (t) => {
+  const { cluster: server, database, plants } = await cluster.openStore(t);
+  const holder = await holdRows(t, server.url(database), 20);
+  const held = Promise.all(
+    Array.from({ length: 20 }, (_, at) => plants.create({ id: BigInt(at + 1), name: "held" })),
+  );
+  const begun = performance.now();
+  const others = Array.from({ length: 256 }, (_, at) =>
+    plants.create({ id: BigInt(at + 1000), name: "free" }),
+  );
+  await Promise.all(others);
+  const tookMs = performance.now() - begun;
+  assert.ok(tookMs < 3000, `${tookMs} ms`);
+  await holder.end("COMMIT");
+  assert.ok((await held).every((outcome) => outcome === "replayed"));
+});
+
+test("a held row is answered 503 at the deadline", OPTIONS, async (t) => {
+  const { cluster: server, database, url } = await cluster.createStore();
+  const plants = await openPlants(t, { url, databaseDeadlineMs: 2500 });
+  const holder = await holdRows(t, server.url(database), 1);
+  const begun = performance.now();
+  await assert.rejects(plants.create({ id: 1n, name: "Fern" }), { code: "write_failed" });
+  assert.ok(performance.now() - begun < 2700);
+  await holder.end("ROLLBACK");
+  assert.ok(await plants.create({ id: 1n, name: "Fern" }), "it may be stored meanwhile");
+});
+
+test("what a trigger leaves out is not answered as stored", OPTIONS, async (t) => {
+  const { cluster: server, database, url } = await cluster.createStore();
+  const plants = await openPlants(t, { url, databaseDeadlineMs: 1000 });
+  await server.sql(
+    `CREATE FUNCTION drop_some() RETURNS trigger LANGUAGE plpgsql AS
+       $$ BEGIN IF NEW.id % 2 = 0 THEN RETURN NULL; END IF; RETURN NEW; END $$;
+     CREATE TRIGGER drop_some BEFORE INSERT ON plants FOR EACH ROW EXECUTE FUNCTION drop_some()`,
+    database,
+  );
+  const outcomes = await Promise.all(
+    [1n, 2n, 3n].map((id) => plants.create({ id, name: "Fern" }).catch(({ code }) => code)),
+  );
+  assert.ok(outcomes[1] === "write_failed" || outcomes[1] === "store_failed", outcomes[1]);
+  await until("the next look refuses the table", () =>
+    plants.create({ id: 9n, name: "Fern" }).then(
+      () => false,
+      ({ code, cause }) => code === "store_failed" && /triggers/.test(cause.message),
+    ),
+  );
+  await server.sql("DROP TRIGGER drop_some ON plants", database);
+  await until("the store goes on", () =>
+    plants.create({ id: 2n, name: "Fern" }).then(
+      () => true,
+      () => false,
+    ),
+  );
+});

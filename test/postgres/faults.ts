@@ -1,0 +1,202 @@
+/**
+ * Faults of a primary and its synchronous standby, under the load of two stores, and what each has
+ * cost. Most have a control: the same fault with one safeguard taken away, which must lose plants.
+ * The tests run each fault once, `npm run failover` many times and with the controls.
+ */
+import { setTimeout as sleep } from "node:timers/promises";
+import { PostgresPlants } from "../../src/postgres/index.ts";
+import type { Scope } from "./cluster.ts";
+import { collect } from "./conformance.ts";
+import { compare, Load } from "./load.ts";
+import { type Driver, loadDriver, type Pair, startPair } from "./stores.ts";
+
+export interface Fault {
+  /** What happens; afterwards one host accepts writes. */
+  readonly happens: (pair: Pair, load: Load) => Promise<void>;
+  /** What is prepared before the load begins. */
+  readonly prepare?: (pair: Pair) => Promise<unknown>;
+  /** Takes a safeguard away. */
+  readonly control?: { readonly without: string; readonly sabotage: Sabotage };
+  /** Whether no client may see an error. */
+  readonly isUnnoticed?: boolean;
+}
+
+interface Sabotage {
+  readonly asynchronous?: boolean;
+  /** Changes the statements that the driver gets. */
+  readonly rewrite?: (sql: string) => string;
+  readonly ignoreNotices?: boolean;
+}
+
+const CANCEL =
+  "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE usename = 'plant_store' AND wait_event = 'SyncRep'";
+
+/** The primary goes on alone for a moment, is lost with all it has, and the standby takes over. */
+async function loseCutOffPrimary({ primary, standby }: Pair, load: Load): Promise<void> {
+  await load.more(300);
+  await standby.stop("kill");
+  await sleep(300);
+  await primary.stop("kill");
+  await standby.start();
+  await standby.promote();
+  await load.more(300);
+}
+
+async function cancelWaits({ primary, standby }: Pair, load: Load): Promise<void> {
+  await load.more(200);
+  await standby.stop("kill");
+  for (let round = 0; round < 5; round++) {
+    await sleep(200);
+    await primary.sql(CANCEL);
+  }
+  await primary.stop("kill");
+  await standby.start();
+  await standby.promote();
+  await load.more(200);
+}
+
+/** Where a repeat is answered by what a plain read sees. */
+function replayFromSelect(sql: string): string {
+  return sql.replace(
+    /INSERT INTO public\.plants AS p([\s\S]*)ON CONFLICT[\s\S]*/,
+    (_, rows) => `, i AS (INSERT INTO public.plants AS p${rows}
+ON CONFLICT (id) DO NOTHING RETURNING id, name, tag, exact, batch)
+SELECT * FROM i UNION ALL
+SELECT id, name, tag, exact, batch FROM public.plants WHERE id = ANY ($1::bigint[])`,
+  );
+}
+
+/** A statement without the settings of its own: `$6` stays used. */
+function withoutSettings(sql: string): string {
+  return sql.replace(/s AS MATERIALIZED \(SELECT[\s\S]*?\$6, true\)\)/, "s AS (SELECT $6::text)");
+}
+
+export const FAULTS: Readonly<Record<string, Fault>> = {
+  "a primary is killed, and its standby promoted": {
+    isUnnoticed: true,
+    happens: async ({ primary, standby }, load) => {
+      await load.more(500);
+      await primary.stop("kill");
+      await standby.promote();
+      await load.more(500);
+    },
+  },
+  "a primary that is cut off from its standby is killed, and the standby promoted": {
+    happens: loseCutOffPrimary,
+    control: { without: "a synchronous standby", sabotage: { asynchronous: true } },
+  },
+  "waits for the standby are cancelled, and the primary is killed": {
+    happens: cancelWaits,
+    control: { without: "heeding the server's notice", sabotage: { ignoreNotices: true } },
+  },
+  "the standby is cut off, and the primary crashes, returns and is killed": {
+    happens: async ({ primary, standby }, load) => {
+      await load.more(200);
+      await standby.stop("kill");
+      await sleep(500);
+      // The crash ends the waits, and what they waited for becomes visible.
+      await primary.stop("immediate");
+      await primary.start();
+      await sleep(1500);
+      await primary.stop("kill");
+      await standby.start();
+      await standby.promote();
+      await load.more(200);
+    },
+    control: { without: "a write for every repeat", sabotage: { rewrite: replayFromSelect } },
+  },
+  "the role has settings that hide notices and wait for no standby, and waits are cancelled": {
+    prepare: ({ primary }) =>
+      primary.sql(
+        "ALTER ROLE plant_store SET client_min_messages = error; ALTER ROLE plant_store SET synchronous_commit = local",
+      ),
+    happens: cancelWaits,
+    control: { without: "settings in the statement", sabotage: { rewrite: withoutSettings } },
+  },
+  "a primary stops, its standby is promoted, and the old primary returns": {
+    happens: async ({ primary, standby }, load) => {
+      await load.more(300);
+      await primary.freeze();
+      await standby.promote();
+      await load.more(300);
+      await primary.thaw();
+      await sleep(1000);
+      await load.more(300);
+      await primary.stop("kill");
+    },
+  },
+  "sessions are terminated, and a primary restarts in every way": {
+    isUnnoticed: true,
+    happens: async ({ primary }, load) => {
+      await load.more(200);
+      for (let round = 0; round < 5; round++) {
+        await primary.sql(
+          "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'plant_store'",
+        );
+        await load.more(50);
+      }
+      for (const how of ["fast", "immediate", "kill"] as const) {
+        await primary.stop(how);
+        await primary.start();
+        await load.more(100);
+      }
+    },
+  },
+};
+
+export interface Cost {
+  readonly acknowledged: number;
+  readonly lost: number;
+  readonly changed: number;
+  readonly wrong: number;
+  /** Calls that ended with an error and were repeated. */
+  readonly failed: number;
+  readonly longestMs: number;
+}
+
+/** Has a fault happen to a new pair of hosts. */
+export async function tryFault(
+  scope: Scope,
+  { prepare, happens }: Fault,
+  { clients = 48, sabotage = {} as Sabotage } = {},
+): Promise<Cost> {
+  const pg = await loadDriver();
+  const pair = await startPair(scope, sabotage.asynchronous ? { standbys: "" } : {});
+  await prepare?.(pair);
+  const open = async () => {
+    const plants = await PostgresPlants.open({ pg: sabotageDriver(pg, sabotage), url: pair.url });
+    scope.after(() => plants.close());
+    return plants;
+  };
+  const stores = [await open(), await open()];
+  const load = new Load(stores, clients);
+  await happens(pair, load);
+  const report = await load.stop();
+  const found = await collect((await open()).list());
+  const { acknowledged, failed, longestMs } = report;
+  return {
+    acknowledged: acknowledged.size,
+    ...compare(report, found),
+    failed,
+    longestMs: Math.round(longestMs),
+  };
+}
+
+function sabotageDriver(pg: Driver, { rewrite, ignoreNotices = false }: Sabotage): Driver {
+  const { Client } = pg;
+  class Sabotaged extends (Client as unknown as new (
+    config: object,
+  ) => {
+    on(event: string, listener: (value: unknown) => void): unknown;
+    query(statement: { text: string }): unknown;
+  }) {
+    override on(event: string, listener: (value: unknown) => void): unknown {
+      return ignoreNotices && event === "notice" ? this : super.on(event, listener);
+    }
+    override query(statement: { text: string }): unknown {
+      if (rewrite === undefined) return super.query(statement);
+      return super.query({ ...statement, text: rewrite(statement.text) });
+    }
+  }
+  return { ...pg, Client: Sabotaged as unknown as Driver["Client"], types: pg.types };
+}

@@ -1,0 +1,95 @@
+/** Clients of several stores that repeat every create until it is answered, and a book of the answers. */
+import { setTimeout as sleep } from "node:timers/promises";
+import type { NewPlant } from "../../src/core/plant.ts";
+import type { PlantService } from "../../src/core/services.ts";
+import { until } from "../support/watch.ts";
+
+export interface Report {
+  /** Answered creates: what the store owes. */
+  readonly acknowledged: ReadonlyMap<bigint, string>;
+  /** Answers that cannot be: a conflict of an id that one client alone creates. */
+  readonly wrong: readonly string[];
+  /** Calls that ended with an error and were repeated. */
+  readonly failed: number;
+  /** The longest call, whatever its outcome. */
+  readonly longestMs: number;
+}
+
+export class Load {
+  readonly #stores: readonly PlantService[];
+  readonly #acknowledged = new Map<bigint, string>();
+  readonly #wrong: string[] = [];
+  readonly #clients: Promise<void>[];
+  #nextId = 1n;
+  #failed = 0;
+  #longestMs = 0;
+  #isStopped = false;
+
+  constructor(stores: readonly PlantService[], clients: number) {
+    this.#stores = stores;
+    this.#clients = Array.from({ length: clients }, (_, at) => this.#run(at));
+  }
+
+  get acknowledged(): number {
+    return this.#acknowledged.size;
+  }
+
+  /** Resolves when so many more creates are answered. */
+  async more(count: number): Promise<void> {
+    const wanted = this.acknowledged + count;
+    await until(`${count} more creates are answered`, () => this.acknowledged >= wanted);
+  }
+
+  /** Lets every client finish its create. */
+  async stop(): Promise<Report> {
+    this.#isStopped = true;
+    await Promise.all(this.#clients);
+    return {
+      acknowledged: this.#acknowledged,
+      wrong: this.#wrong,
+      failed: this.#failed,
+      longestMs: this.#longestMs,
+    };
+  }
+
+  async #run(client: number): Promise<void> {
+    while (!this.#isStopped) {
+      const id = this.#nextId++;
+      const plant = { id, name: `plant ${id} of client ${client}` };
+      if (await this.#create(plant, client)) this.#acknowledged.set(id, plant.name);
+    }
+  }
+
+  /** Each try goes to the next store, as a load balancer has it. */
+  async #create(plant: NewPlant, client: number): Promise<boolean> {
+    for (let tries = client; ; tries++) {
+      const begun = performance.now();
+      try {
+        await this.#stores[tries % this.#stores.length]?.create(plant);
+        return true;
+      } catch (error) {
+        this.#failed++;
+        if ((error as { code?: string }).code === "conflict") {
+          this.#wrong.push(String(plant.id));
+          return false;
+        }
+        await sleep(5);
+      } finally {
+        this.#longestMs = Math.max(this.#longestMs, performance.now() - begun);
+      }
+    }
+  }
+}
+
+/** How the rows of a table differ from what was acknowledged. */
+export function compare(report: Report, rows: readonly NewPlant[]) {
+  const stored = new Map(rows.map(({ id, name }) => [id, name]));
+  let lost = 0;
+  let changed = 0;
+  for (const [id, name] of report.acknowledged) {
+    const found = stored.get(id);
+    if (found === undefined) lost++;
+    else if (found !== name) changed++;
+  }
+  return { lost, changed, wrong: report.wrong.length };
+}

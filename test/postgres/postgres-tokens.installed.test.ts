@@ -1,0 +1,186 @@
+import assert from "node:assert/strict";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { type TestContext, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { createRequestListener } from "../../src/index.ts";
+import {
+  createFirstToken,
+  createToken,
+  listTokens,
+  type PostgresPlants,
+  PostgresTokens,
+  revokeToken,
+} from "../../src/postgres/index.ts";
+import { TIMEOUT, until } from "../support/watch.ts";
+import { NEEDS_POSTGRES, openPlants, SharedCluster, startPair } from "./stores.ts";
+
+const cluster = new SharedCluster();
+const OPTIONS = { ...NEEDS_POSTGRES, ...TIMEOUT };
+
+async function openTokens(t: TestContext, plants: PostgresPlants): Promise<PostgresTokens> {
+  const tokens = await PostgresTokens.open(plants);
+  t.after(() => tokens.close());
+  return tokens;
+}
+
+/** A database, its operator (who may change tokens) and some servers. */
+async function openGarden(t: TestContext, servers: number) {
+  const { cluster: server, database, url } = await cluster.createStore();
+  const operator = await openPlants(t, { url: server.url(database) });
+  const checks = await Promise.all(
+    Array.from({ length: servers }, async () => openTokens(t, await openPlants(t, { url }))),
+  );
+  return { server, database, url, operator, checks };
+}
+
+test(
+  "a token is accepted and a revocation obeyed within 2 s by every server",
+  OPTIONS,
+  async (t) => {
+    const { operator, checks } = await openGarden(t, 3);
+    for (let round = 0; round < 5; round++) {
+      const token = await createToken(operator, { name: "app", scopes: ["write", "read"] });
+      const created = performance.now();
+      await until("every server accepts it", () =>
+        checks.every((check) => check.verify(token) !== undefined),
+      );
+      assert.ok(performance.now() - created < 2000);
+      assert.deepEqual(checks[0]?.verify(token), { name: "app", scopes: ["write", "read"] });
+      await revokeToken(operator, "app");
+      const revoked = performance.now();
+      await until("every server refuses it", () =>
+        checks.every((check) => check.verify(token) === undefined),
+      );
+      assert.ok(performance.now() - revoked < 1000, `${performance.now() - revoked} ms`);
+      await sleep(Math.random() * 500);
+    }
+    const records = await listTokens(operator);
+    assert.equal(records.length, 5);
+    assert.ok(records.every(({ revokedAt }) => revokedAt !== undefined));
+  },
+);
+
+test("a verdict stays the same object while other tokens come and go", OPTIONS, async (t) => {
+  const { operator, checks } = await openGarden(t, 1);
+  const [check] = checks as [PostgresTokens];
+  const token = await createToken(operator, { name: "reader", scopes: ["read"] });
+  await check.refresh();
+  const verified = await check.verify(token);
+  assert.ok(verified);
+  await createToken(operator, { name: "other" });
+  await check.refresh();
+  assert.equal(await check.isCurrent(verified), true);
+  assert.equal(check.verify(token), verified);
+  assert.deepEqual(
+    check.list().map(({ name }) => name),
+    ["reader", "other"],
+  );
+  await revokeToken(operator, "reader");
+  await check.refresh();
+  assert.equal(await check.isCurrent(verified), false);
+});
+
+test("a token is refused from its expiry on", OPTIONS, async (t) => {
+  const { operator, checks } = await openGarden(t, 1);
+  const [check] = checks as [PostgresTokens];
+  const expiresAt = Date.now() + 1200;
+  const token = await createToken(operator, { name: "short", expiresAt });
+  await check.refresh();
+  assert.ok(await check.verify(token));
+  await until("it has expired", async () => (await check.verify(token)) === undefined);
+  assert.ok(Date.now() >= expiresAt);
+  assert.ok(await createToken(operator, { name: "short" }), "its name is free again");
+});
+
+test("of two operators who create one name at once, one succeeds", OPTIONS, async (t) => {
+  const { operator, server, database } = await openGarden(t, 0);
+  const other = await openPlants(t, { url: server.url(database) });
+  for (let round = 0; round < 10; round++) {
+    const name = `app${round}`;
+    const outcomes = await Promise.allSettled([
+      createToken(operator, { name }),
+      createToken(other, { name }),
+    ]);
+    const failed = outcomes.filter((outcome) => outcome.status === "rejected");
+    assert.equal(failed.length, 1);
+    assert.equal(failed[0]?.reason.code, "token_exists");
+  }
+  assert.equal((await listTokens(operator)).length, 10);
+  await assert.rejects(revokeToken(operator, "nobody"), { code: "token_unknown" });
+  assert.equal(await createFirstToken(operator, { name: "first" }), undefined);
+});
+
+test("the role of the servers cannot change tokens", OPTIONS, async (t) => {
+  const { url } = await openGarden(t, 0);
+  const plants = await openPlants(t, { url });
+  await assert.rejects(
+    createToken(plants, { name: "app" }),
+    (error: { code: string; message: string }) => {
+      assert.match(error.message, /permission denied/);
+      return error.code === "io_error";
+    },
+  );
+});
+
+test("the listener answers by tokens and plants of a database", OPTIONS, async (t) => {
+  const { operator, url } = await openGarden(t, 0);
+  const plants = await openPlants(t, { url });
+  const tokens = await openTokens(t, plants);
+  const server = createServer(createRequestListener({ plants, tokens })).listen(0, "127.0.0.1");
+  t.after(() => server.close());
+  await until("it listens", () => server.listening);
+  const token = await createToken(operator, { name: "app", scopes: ["write", "read"] });
+  await tokens.refresh();
+  const { port } = server.address() as AddressInfo;
+  const send = (method: string, path: string, body?: string) =>
+    fetch(`http://127.0.0.1:${port}${path}`, {
+      method,
+      headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+      ...(body === undefined ? {} : { body }),
+    });
+  const created = await send("POST", "/plants", '{"id":9223372036854775807,"name":"Fern"}');
+  assert.deepEqual([created.status, await created.text()], [200, '{"name":"Fern"}']);
+  const conflict = await send("POST", "/plants", '{"id":9223372036854775807,"name":"Moss"}');
+  assert.equal(conflict.status, 400);
+  const read = await send("GET", "/plants/9223372036854775807");
+  assert.equal(await read.text(), '{"id":9223372036854775807,"name":"Fern"}');
+  await revokeToken(operator, "app");
+  await tokens.refresh();
+  assert.equal((await send("GET", "/plants")).status, 401);
+});
+
+test("a primary that was replaced gives no verdicts after 2 s", OPTIONS, async (t) => {
+  const { primary, standby } = await startPair(t);
+  const user = { user: "plant_store" };
+  const deposed = await openTokens(
+    t,
+    await openPlants(t, { url: primary.url("garden", user), databaseDeadlineMs: 1000 }),
+  );
+  const operator = await openPlants(t, { url: primary.url("garden") });
+  const token = await createToken(operator, { name: "app" });
+  await deposed.refresh();
+  assert.ok(deposed.verify(token));
+  await standby.promote();
+  const promoted = performance.now();
+  const operatorThere = await openPlants(t, { url: standby.url("garden") });
+  await revokeToken(operatorThere, "app");
+  await until("the deposed primary is not believed", () => !deposed.isReadable);
+  assert.ok(performance.now() - promoted < 2500);
+  await assert.rejects(async () => deposed.verify(token), { code: "tokens_unreadable" });
+  assert.equal(await (await openTokens(t, operatorThere)).verify(token), undefined);
+});
+
+test("verdicts wait while the database is away, and need no error", OPTIONS, async (t) => {
+  const { primary, url } = await startPair(t);
+  const operator = await openPlants(t, { url: primary.url("garden") });
+  const token = await createToken(operator, { name: "app" });
+  const check = await openTokens(t, await openPlants(t, { url }));
+  const verified = await check.verify(token);
+  assert.ok(verified);
+  await primary.stop("kill");
+  await until("the lease is over", () => !check.isReadable);
+  const waiting = Promise.all([check.verify(token), check.isCurrent(verified)]);
+  await primary.start();
+  assert.deepEqual(await waiting, [verified, true]);
+});

@@ -1,0 +1,168 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { collectWarnings, TIMEOUT, until } from "../support/watch.ts";
+import { NEEDS_POSTGRES, openPlants, SharedCluster } from "./stores.ts";
+
+const cluster = new SharedCluster();
+const OPTIONS = { ...NEEDS_POSTGRES, ...TIMEOUT };
+
+/** What makes a database unfit to keep plants, what mends it, and what the refusal names. */
+const UNFIT: readonly [what: string, damage: string, mend: string, named: RegExp][] = [
+  [
+    "fsync is off",
+    "ALTER SYSTEM SET fsync = off; SELECT pg_reload_conf()",
+    "ALTER SYSTEM RESET fsync; SELECT pg_reload_conf()",
+    /fsync/,
+  ],
+  [
+    "the role is read-only",
+    "ALTER ROLE plant_store SET default_transaction_read_only = on",
+    "ALTER ROLE plant_store RESET default_transaction_read_only",
+    /read-only/,
+  ],
+  [
+    "the table is unlogged",
+    "ALTER TABLE plants SET UNLOGGED",
+    "ALTER TABLE plants SET LOGGED",
+    /SET LOGGED/,
+  ],
+  [
+    "the table has row security",
+    "ALTER TABLE plants ENABLE ROW LEVEL SECURITY; CREATE POLICY p ON plants USING (true)",
+    "ALTER TABLE plants DISABLE ROW LEVEL SECURITY",
+    /row security/,
+  ],
+  [
+    "the table has a rule",
+    "CREATE RULE nothing AS ON INSERT TO plants DO INSTEAD NOTHING",
+    "DROP RULE nothing ON plants",
+    /rules/,
+  ],
+  [
+    "the table is inherited",
+    "CREATE TABLE heir () INHERITS (plants)",
+    "DROP TABLE heir",
+    /inherit/,
+  ],
+  [
+    "the tables are of another version",
+    "UPDATE plant_schema SET version = 2",
+    "UPDATE plant_schema SET version = 1",
+    /version 1/,
+  ],
+  [
+    "its table is missing",
+    "ALTER TABLE plants RENAME TO gone",
+    "ALTER TABLE gone RENAME TO plants",
+    /print schema/,
+  ],
+];
+
+for (const [what, damage, mend, named] of UNFIT) {
+  // Statements of VACUUM's kind cannot be sent together.
+  test(`nothing is stored while ${what}, and a start is refused`, OPTIONS, async (t) => {
+    const {
+      cluster: server,
+      database,
+      plants,
+      url,
+    } = await cluster.openStore(t, {
+      databaseDeadlineMs: 500,
+    });
+    const warnings = collectWarnings(t);
+    const sql = async (text: string) => {
+      for (const statement of text.split(";")) await server.sql(statement, database);
+      // What a role is set to counts from the next session on.
+      await server.sql(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'plant_store'",
+      );
+    };
+    await plants.create({ id: 1n, name: "Fern" });
+    t.after(() => sql(mend).catch(() => {}));
+    await sql(damage);
+    const create = (id: bigint) =>
+      plants.create({ id, name: "Fern" }).catch((error: { code: string; cause: Error }) => error);
+    await until("the store refuses", async () => {
+      const outcome = await create(2n);
+      return typeof outcome === "object" && named.test(outcome.cause.message);
+    });
+    await assert.rejects(
+      openPlants(t, { url, databaseDeadlineMs: 3000 }),
+      (error: Error & { code: string }) => {
+        assert.match(error.message, named);
+        return error.code === "corruption";
+      },
+    );
+    await sql(mend);
+    await until("the store goes on", async () => typeof (await create(3n)) === "string");
+    const published = warnings.filter(({ message }) => named.test(message));
+    assert.equal(published.length, 1, "one warning for each refusal");
+  });
+}
+
+test(
+  "without a synchronous standby there is a warning, or a refusal if one is required",
+  OPTIONS,
+  async (t) => {
+    const warnings = collectWarnings(t);
+    const { url } = await cluster.openStore(t);
+    assert.match(
+      warnings.map(({ message }) => message).join("\n"),
+      /synchronous_standby_names is empty/,
+    );
+    await assert.rejects(openPlants(t, { url, requireSync: true }), {
+      code: "corruption",
+      message: /synchronous_standby_names is empty/,
+    });
+  },
+);
+
+test("a database that was made anew under the same name is not used", OPTIONS, async (t) => {
+  const {
+    cluster: server,
+    database,
+    plants,
+  } = await cluster.openStore(t, { databaseDeadlineMs: 1000 });
+  await plants.create({ id: 1n, name: "Fern" });
+  await server.sql("DELETE FROM plants", database);
+  await server.sql("UPDATE plant_schema SET store = gen_random_uuid()", database);
+  await server.sql(
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'plant_store'",
+  );
+  await until("the store refuses", async () => {
+    const error = await plants.create({ id: 1n, name: "Moss" }).catch((fault) => fault);
+    return /another store/.test(error.cause.message);
+  });
+  assert.deepEqual(await server.sql("SELECT count(*) FROM plants WHERE name = 'Moss'", database), [
+    "0",
+  ]);
+});
+
+test("a database without room for another connection is waited for", OPTIONS, async (t) => {
+  const { cluster: server, plants } = await cluster.openStore(t);
+  await server.sql("ALTER ROLE plant_store CONNECTION LIMIT 3");
+  t.after(() => server.sql("ALTER ROLE plant_store CONNECTION LIMIT -1"));
+  const outcomes = await Promise.all(
+    Array.from({ length: 2000 }, (_, at) => plants.create({ id: BigInt(at), name: "Fern" })),
+  );
+  assert.ok(outcomes.every((outcome) => outcome === "created"));
+});
+
+test(
+  "a URL with a wrong host, role or database fails at the deadline with the reason",
+  OPTIONS,
+  async (t) => {
+    const { cluster: server, database } = await cluster.createStore();
+    const databaseDeadlineMs = 500;
+    for (const [url, reason] of [
+      ["postgresql://plant_store@127.0.0.1:1/garden", /ECONNREFUSED/],
+      [server.url(database, { user: "nobody_there" }), /role "nobody_there" does not exist/],
+      [server.url("no_such_database"), /"no_such_database" does not exist/],
+    ] as const) {
+      await assert.rejects(openPlants(t, { url, databaseDeadlineMs }), {
+        code: "io_error",
+        message: reason,
+      });
+    }
+  },
+);

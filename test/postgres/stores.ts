@@ -1,0 +1,143 @@
+/** What the tests of the database store share: a server for a file, and stores in it. */
+import { execFileSync } from "node:child_process";
+import { randomUUID } from "node:crypto";
+import { symlinkSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { after, type TestContext } from "node:test";
+import { fileURLToPath } from "node:url";
+import { buildSync } from "esbuild";
+import { encodeNewPlant } from "../../src/core/plant.ts";
+import { PostgresPlants, type PostgresPlantsOptions } from "../../src/postgres/index.ts";
+import { decodeRow } from "../../src/postgres/schema.ts";
+import { bundleOptions } from "../support/program.ts";
+import { until } from "../support/watch.ts";
+import { Cluster, type ClusterOptions, PROGRAMS, type Scope } from "./cluster.ts";
+
+/** The driver, from the package file of this folder; only where `NEEDS_POSTGRES` skips nothing. */
+export async function loadDriver(): Promise<Driver> {
+  const name: string = "pg"; // the compiler needs no driver
+  return (await import(name)).default;
+}
+
+export type Driver = PostgresPlantsOptions["pg"] & {
+  readonly types: {
+    getTypeParser(oid: number): (text: string) => unknown;
+    setTypeParser(oid: number, parser: (text: string) => unknown): void;
+  };
+};
+
+let databases = 0;
+
+/** A server that is shared by the tests of a file: started by the first, stopped after the last. */
+export class SharedCluster {
+  readonly #options: ClusterOptions;
+  readonly #ends: (() => unknown)[] = [];
+  #cluster: Promise<Cluster> | undefined;
+
+  constructor(options: ClusterOptions = {}) {
+    this.#options = options;
+    after(async () => {
+      for (const end of this.#ends) await end();
+    });
+  }
+
+  get(): Promise<Cluster> {
+    this.#cluster ??= Cluster.start({ after: (end) => this.#ends.push(end) }, this.#options);
+    return this.#cluster;
+  }
+
+  /** A database with the tables, and its URL for the role of the servers. */
+  async createStore(): Promise<{
+    readonly cluster: Cluster;
+    readonly database: string;
+    readonly url: string;
+  }> {
+    const cluster = await this.get();
+    const database = `garden${++databases}`;
+    await cluster.createStore(database);
+    return { cluster, database, url: cluster.url(database, { user: "plant_store" }) };
+  }
+
+  /** A store in a database of its own. */
+  async openStore(t: TestContext, options: Partial<PostgresPlantsOptions> = {}) {
+    const made = await this.createStore();
+    return { ...made, plants: await openPlants(t, { url: made.url, ...options }) };
+  }
+}
+
+/** Opens a store that is closed when the test ends. */
+export async function openPlants(
+  t: TestContext,
+  options: Partial<PostgresPlantsOptions> & { readonly url: string },
+): Promise<PostgresPlants> {
+  const plants = await PostgresPlants.open({ pg: await loadDriver(), ...options });
+  t.after(() => plants.close());
+  return plants;
+}
+
+/** A store in a copy of the database that the URL names, and its rows as lines of a log. */
+export async function createStoreAt(
+  url: string,
+  { queueBytesMax }: { readonly queueBytesMax?: number | undefined },
+) {
+  const pg = await loadDriver();
+  const name = `copy_${randomUUID()}`;
+  const own = url.replace(/[^/]+$/, name);
+  const session = new pg.Client({ connectionString: url.replace(/[^/]+$/, "postgres") });
+  await session.connect();
+  await session.query(`CREATE DATABASE "${name}" TEMPLATE "${new URL(url).pathname.slice(1)}"`);
+  await session.end();
+  const rows = "SELECT json_build_array(id::text, name, tag, exact) FROM plants ORDER BY ctid";
+  const readLines = () => {
+    const text = execFileSync(join(PROGRAMS ?? "", "psql"), ["-XqAt", "-d", own, "-c", rows]);
+    const lines = text.toString().split("\n").slice(0, -1);
+    return lines.map((line) => encodeNewPlant(decodeRow(JSON.parse(line))));
+  };
+  const numbers = queueBytesMax === undefined ? {} : { queueBytesMax };
+  return { plants: await PostgresPlants.open({ pg, url: own, ...numbers }), readLines };
+}
+
+export interface Pair {
+  readonly primary: Cluster;
+  readonly standby: Cluster;
+  /** Names both, for the role of the servers. */
+  readonly url: string;
+}
+
+/** A primary with a store, and its standby, which commits wait for if it is among the `standbys`. */
+export async function startPair(scope: Scope, { standbys = "standby" } = {}): Promise<Pair> {
+  const primary = await Cluster.start(scope);
+  await primary.createStore("garden");
+  const standby = await Cluster.follow(scope, primary, "standby");
+  await primary.sql(`ALTER SYSTEM SET synchronous_standby_names = '${standbys}'`);
+  await primary.sql("SELECT pg_reload_conf()");
+  await until("the standby streams", async () => {
+    const [state] = await primary.sql("SELECT sync_state FROM pg_stat_replication");
+    return state === (standbys === "" ? "async" : "sync");
+  });
+  const hosts = `127.0.0.1:${primary.port},127.0.0.1:${standby.port}`;
+  return { primary, standby, url: `postgresql://plant_store@${hosts}/garden` };
+}
+
+/** Inserts the rows 1 to `count`, named "held", in a transaction that stays open until `end`. */
+export async function holdRows(t: TestContext, url: string, count: number) {
+  const pg = await loadDriver();
+  const holder = new pg.Client({ connectionString: url });
+  await holder.connect();
+  t.after(() => holder.end());
+  const rows = `SELECT i, 'held', NULL, NULL, 0 FROM generate_series(1, ${count}) i`;
+  await holder.query("BEGIN");
+  await holder.query(`INSERT INTO plants ${rows}`);
+  return { end: (how: "COMMIT" | "ROLLBACK") => holder.query(how) };
+}
+
+/** Builds the program beside the driver, as `npm install plant-store pg` leaves it; its file. */
+export function buildProgram(): string {
+  const options = bundleOptions();
+  buildSync({ ...options, external: ["pg"] });
+  const driver = fileURLToPath(new URL("./node_modules", import.meta.url));
+  symlinkSync(driver, join(dirname(options.outfile), "node_modules"));
+  return options.outfile;
+}
+
+export { NEEDS_POSTGRES, PROGRAMS } from "./cluster.ts";
