@@ -15,6 +15,7 @@ import {
   UsageError,
   variableOf,
 } from "./command.ts";
+import { maskUrl } from "./database.ts";
 
 interface Invocation {
   readonly args: readonly string[];
@@ -104,7 +105,7 @@ function readSetting(name: string, option: Option<unknown>, flag: string | undef
     value = option.parse(text);
   } catch {} // a parser of the library
   if (value !== undefined) return { name, value, text, source };
-  throw new UsageError(`${source}: expected ${option.expected}, got "${text}"`);
+  throw new UsageError(`${source}: expected ${option.expected}, got "${maskUrl(text)}"`);
 }
 
 export function describeProgram(commands: readonly Command[]): string {

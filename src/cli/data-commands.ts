@@ -1,7 +1,7 @@
 /** The commands that read, check, copy and repair a data directory. */
 import path from "node:path";
 import { parseInt64 } from "../core/int64.ts";
-import { encodeNewPlant } from "../core/plant.ts";
+import { encodeNewPlant, type NewPlant } from "../core/plant.ts";
 import {
   backup as backUp,
   exportLines,
@@ -20,6 +20,13 @@ import {
 } from "../index.ts";
 import { defineCommand, UsageError } from "./command.ts";
 import { enterFolder, visitFolder } from "./data-folder.ts";
+import {
+  DATABASE_OPTIONS,
+  isDatabase,
+  notForDatabases,
+  openDatabase,
+  withDatabase,
+} from "./database.ts";
 import { DATA, JSON_OUTPUT, switchOption } from "./options.ts";
 import {
   confirm,
@@ -36,26 +43,32 @@ export const get = defineCommand({
   name: "get",
   summary: "print the plant with this id as a line of JSON",
   arguments: ["ID"],
-  options: { data: DATA },
-  async run([text = ""], { data }) {
+  options: { data: DATA, ...DATABASE_OPTIONS },
+  async run([text = ""], options, settings) {
     const id = parseInt64(text);
     if (id === undefined) throw new UsageError(`get: expected an int64 as ID, got "${text}"`);
-    for await (const plant of readPlants(data)) {
-      if (plant.id !== id) continue;
-      await printLines([encodeNewPlant(plant)]);
-      return 0;
-    }
-    printMessage(`no plant has the id ${id}`);
-    return 1;
+    const plant = isDatabase(options)
+      ? await withDatabase(options, settings, ({ plants }) => plants.get(id))
+      : await findPlant(options.data, id);
+    if (plant === undefined) printMessage(`no plant has the id ${id}`);
+    else await printLines([encodeNewPlant(plant)]);
+    return plant === undefined ? 1 : 0;
   },
 });
 
+async function findPlant(data: string, id: bigint): Promise<NewPlant | undefined> {
+  for await (const plant of readPlants(data)) if (plant.id === id) return plant;
+  return undefined;
+}
+
 export const list = defineCommand({
   name: "list",
-  summary: "print every plant as a line of JSON, oldest first",
-  options: { data: DATA },
-  async run(_, { data }) {
-    await printListing(escapeLines(listLogLines(data)));
+  summary: "print every plant as a line of JSON, oldest first; of a database by id",
+  options: { data: DATA, ...DATABASE_OPTIONS },
+  async run(_, options, settings) {
+    const print = (lines: AsyncIterable<Buffer>) => printListing(escapeLines(lines));
+    if (!isDatabase(options)) await print(listLogLines(options.data));
+    else await withDatabase(options, settings, ({ plants }) => print(plants.listLines()));
   },
 });
 
@@ -67,10 +80,12 @@ async function* escapeLines(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffe
 export const exportCommand = defineCommand({
   name: "export",
   summary: "print the lines of the log as they are, every one checked",
-  options: { data: DATA },
-  details: "What it prints can be imported: plant-store export > plants.jsonl",
-  async run(_, { data }) {
-    await printListing(exportLines(data));
+  options: { data: DATA, ...DATABASE_OPTIONS },
+  details: `What it prints can be imported, also into a database:
+plant-store export | plant-store import - --database URL`,
+  async run(_, options, settings) {
+    if (!isDatabase(options)) await printListing(exportLines(options.data));
+    else await withDatabase(options, settings, ({ plants }) => printListing(plants.listLines()));
   },
 });
 
@@ -78,14 +93,16 @@ export const importCommand = defineCommand({
   name: "import",
   summary: "create the plants of a file of JSON lines; - reads standard input",
   arguments: ["FILE"],
-  options: { data: DATA },
+  options: { data: DATA, ...DATABASE_OPTIONS },
   entersFolder: true,
-  details: `Stop the server first. Plants that are already stored are counted and left alone, so an
-interrupted import can be run again. Exit status 3 if a line was refused.`,
-  async run([file = ""], { data }) {
+  details: `Stop the server of a data directory first. Plants that are already stored are counted and
+left alone, so an interrupted import can be run again. Exit status 3 if a line was refused.`,
+  async run([file = ""], options, settings) {
     const standardInput = { text: process.stdin, bytes: undefined };
     const { text, bytes: total } = file === "-" ? standardInput : await openImportFile(file);
-    const store = await PlantStore.open(enterFolder(data), { command: "import" });
+    const store = isDatabase(options)
+      ? (await openDatabase(options, settings)).plants
+      : await PlantStore.open(enterFolder(options.data), { command: "import" });
     try {
       const { created, replayed, refused } = await withProgress("importing", (show) =>
         importPlants(store, text, {
@@ -105,7 +122,7 @@ export const backup = defineCommand({
   name: "backup",
   summary: "copy the data directory into a new folder TARGET, consistently",
   arguments: ["TARGET"],
-  options: { data: DATA },
+  options: { data: DATA, ...notForDatabases("pg_basebackup or pg_dump") },
   entersFolder: true,
   details: `The copy holds everything that was acknowledged before the backup began, and is a data
 directory: restore it by copying it back, or serve it with --data TARGET.`,
@@ -128,7 +145,7 @@ directory: restore it by copying it back, or serve it with --data TARGET.`,
 export const verify = defineCommand({
   name: "verify",
   summary: "read the whole log and report; exit status 3 on damage",
-  options: { data: DATA, json: JSON_OUTPUT },
+  options: { data: DATA, json: JSON_OUTPUT, ...notForDatabases("pg_amcheck") },
   details: `Damage needs a person: a line that cannot be read, one id with two contents, a checksum
 that differs from the checkpoint's, a log that is shorter than its checkpoint records.
 Mendable lines and torn bytes, as a power cut leaves them, are no damage: the next start
@@ -166,6 +183,7 @@ export const repair = defineCommand({
   summary: "accept an edited log, or write a new one of what is readable",
   options: {
     data: DATA,
+    ...notForDatabases("a replica or a backup"),
     yes: switchOption("go ahead without asking"),
   },
   details: `If every line is readable, the log is accepted as it is. Otherwise a new log is

@@ -10,6 +10,7 @@ import https from "node:https";
 import { urlToHttpOptions } from "node:url";
 import { type AdminAddress, formatAdminAddress, formatHostPort } from "../core/host-port.ts";
 import { defineCommand, type OptionValues } from "./command.ts";
+import { DATABASE_OPTIONS, type OpenDatabase, withDatabase } from "./database.ts";
 import { ADMIN, BASE_PATH, HOST, integer, PORT, TLS_CERT } from "./options.ts";
 import { printLines } from "./output.ts";
 
@@ -28,6 +29,7 @@ const OPTIONS = {
   port: { ...PORT, help: "the port the server listens on" },
   basePath: BASE_PATH,
   tlsCert: { ...TLS_CERT, help: "the server has a certificate: ask by https" },
+  ...DATABASE_OPTIONS,
   admin: { ...ADMIN, help: "without --url: ask the admin listener whether the server is ready" },
   timeoutMs: {
     ...integer("MS", "how long an answer may take", { min: 1, max: 600_000 }),
@@ -39,9 +41,15 @@ export const health = defineCommand({
   name: "health",
   summary: "ask a running server whether it answers; exit status 1 if not",
   options: OPTIONS,
-  details: "Needs no token. Over https the certificate is not checked: nothing secret is sent.",
-  async run(_, options) {
+  details:
+    "Needs no token. With --database it asks the database, not a server. Over https the certificate is not checked: nothing secret is sent.",
+  async run(_, options, settings) {
     const { url, admin, timeoutMs } = options;
+    // The variables of a server's database are often those of its health check, too.
+    if (settings.some(({ source }) => source.startsWith("--database"))) {
+      await printLines([await withDatabase(options, settings, askDatabase)]);
+      return;
+    }
     const isAdminMeant = admin !== undefined && url === undefined;
     const outcome = isAdminMeant
       ? await askAdmin(admin, timeoutMs)
@@ -55,6 +63,12 @@ async function askService(url: string, timeoutMs: number): Promise<string> {
   const { status, members } = await ask(url, httpTarget(`${url}/plants`), timeoutMs);
   if (status !== 401 || members.error !== MISSING_TOKEN) throw otherServer(url);
   return `${url} answers`;
+}
+
+/** A database that opens is fit to be used. */
+async function askDatabase({ plants }: OpenDatabase): Promise<string> {
+  const { host, isSynchronous } = plants.state();
+  return `the database on ${host} can be used, ${isSynchronous ? "with" : "without"} a synchronous standby`;
 }
 
 /** @throws Error with the state of the server, if it is not ready. */

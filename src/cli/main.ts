@@ -12,7 +12,7 @@ import { enterFolder } from "./data-folder.ts";
 import { health } from "./health.ts";
 import { nameFault } from "./log.ts";
 import { flushOutputs, report, reportWarnings, watchOutputs } from "./output.ts";
-import { printOpenapi, printSystemdUnit } from "./print.ts";
+import { printDatabaseSchema, printOpenapi, printSystemdUnit } from "./print.ts";
 import { serve } from "./serve.ts";
 import { tokenCreate, tokenList, tokenRevoke } from "./token-commands.ts";
 
@@ -31,6 +31,7 @@ const COMMANDS: readonly Command[] = [
   data.exportCommand,
   health,
   printOpenapi,
+  printDatabaseSchema,
   printSystemdUnit,
   definePrintCompletion(() => COMMANDS),
 ];
@@ -53,7 +54,8 @@ async function main(words: readonly string[]): Promise<ExitStatus> {
   const { command, rest } = findCommand(words, COMMANDS);
   const { args, options, settings, wantsHelp } = readArgs(command, rest);
   if (wantsHelp) return print(describeCommand(command));
-  const isToEnter = options.data !== undefined && command.entersFolder !== true;
+  const isDatabase = options.database !== undefined || options.databaseFile !== undefined;
+  const isToEnter = options.data !== undefined && !isDatabase && command.entersFolder !== true;
   const ready = isToEnter ? { ...options, data: enterFolder(options.data) } : options;
   return (await command.run(args, ready, settings)) ?? 0;
 }

@@ -4,7 +4,7 @@ import path from "node:path";
 import { formatHostPort } from "../core/host-port.ts";
 import { OPENAPI } from "../index.ts";
 import { defineCommand, UsageError } from "./command.ts";
-import { HOST, oneOf, PORT } from "./options.ts";
+import { HOST, oneOf, PORT, textOption } from "./options.ts";
 import { printLines } from "./output.ts";
 
 export const printOpenapi = defineCommand({
@@ -13,6 +13,24 @@ export const printOpenapi = defineCommand({
   options: {},
   async run() {
     await printLines(JSON.stringify(OPENAPI, undefined, 2).split("\n"));
+  },
+});
+
+export const printDatabaseSchema = defineCommand({
+  name: "print schema",
+  summary: "print the SQL that creates the tables in a database",
+  options: {
+    engine: { ...oneOf(["postgresql", "citus"], "what the database is"), unset: "postgresql" },
+    role: {
+      ...textOption("NAME", "the role that the servers log in as"),
+      defaultText: "plant_store",
+    },
+  },
+  details: `Run it once, as the owner of the database, where that role exists:
+  plant-store print schema | psql DATABASE`,
+  async run(_, { engine, role }) {
+    const { printSchema } = await import("../postgres/index.ts");
+    await printLines(printSchema(engine, role).trimEnd().split("\n"));
   },
 });
 

@@ -1,6 +1,7 @@
 /** The options of `serve`, the rules between them, and the table that shows them. */
 import { NUMBER_OPTIONS } from "../core/options.ts";
 import { flagOf, type OptionValues, type Setting, UsageError } from "./command.ts";
+import { DATABASE_OPTIONS, maskUrl } from "./database.ts";
 import { LOG_FORMATS } from "./log.ts";
 import {
   ADMIN,
@@ -20,6 +21,7 @@ import { formatTable, LEVELS } from "./output.ts";
 
 export const SERVE_OPTIONS = {
   data: DATA,
+  ...DATABASE_OPTIONS,
   host: HOST,
   port: PORT,
   basePath: BASE_PATH,
@@ -53,6 +55,8 @@ export const SERVE_OPTIONS = {
     pendingRequestsMax: "requests in flight together; beyond it 503",
     readBytesMax: "answers to reads that wait to be sent, together; beyond it 503",
     batchBytesMax: "what is written with one sync",
+    databaseDeadlineMs: "how long a request waits for the database; beyond it 503",
+    databaseConnections: "connections to the database for creates",
     drainTimeoutMs: "how long a stop waits for requests in flight",
   }),
 } as const;
@@ -75,6 +79,10 @@ export function checkMatch({ bodyBytesMax, pendingBytesMax, tlsCert, tlsKey }: S
 
 /** Every option, its value and its source, as a table. */
 export function describeConfig(settings: readonly Setting[]): string[] {
-  const rows = settings.map(({ name, text, source }) => [flagOf(name).slice(2), text, source]);
+  const rows = settings.map(({ name, text, source }) => [
+    flagOf(name).slice(2),
+    maskUrl(text),
+    source,
+  ]);
   return formatTable([["OPTION", "VALUE", "FROM"], ...rows]);
 }

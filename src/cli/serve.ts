@@ -6,30 +6,25 @@
  * admin listener starts first and is closed last. Root reads the certificate and binds the port
  * before it becomes the owner of the data directory.
  */
-import cluster from "node:cluster";
-import { statfs } from "node:fs/promises";
-import { setTimeout as sleep } from "node:timers/promises";
-import { publishWarning } from "../core/channels.ts";
+import type { DatabaseStatus } from "../core/services.ts";
 import {
   type AdminAddress,
   AdminServer,
-  createFirstToken,
   PlantServer,
-  PlantStore,
-  PlantStoreError,
   type ServerOptions,
   type ServiceState,
   type StartProgress,
   type Status,
   type StoreStatus,
-  TokenRegistry,
   type TokenStatus,
 } from "../index.ts";
-import { defineCommand, type ExitStatus, VERSION } from "./command.ts";
+import { type Backend, openBackend, readFreeBytes } from "./backend.ts";
+import { defineCommand, type ExitStatus, type Setting, VERSION } from "./command.ts";
 import { enterFolder } from "./data-folder.ts";
+import { isDatabase } from "./database.ts";
 import { bindAsRoot, describeListenError, readTlsFiles } from "./endpoint.ts";
 import { startLog } from "./log.ts";
-import { announce, count, describeProgress, printLines, report, withProgress } from "./output.ts";
+import { announce, count, describeProgress, printLines, report } from "./output.ts";
 import { checkMatch, describeConfig, SERVE_OPTIONS, type ServeOptions } from "./serve-options.ts";
 import { onReloadSignal, stopSignal, takeHeldSocket } from "./supervisor.ts";
 
@@ -45,20 +40,24 @@ export const serve = defineCommand({
       return 0;
     }
     startLog(options.log, options.logLevel);
-    return await serveUntil(stopSignal(), options);
+    return await serveUntil(stopSignal(), options, settings);
   },
 });
 
-async function serveUntil(stop: AbortSignal, typed: ServeOptions): Promise<ExitStatus> {
+async function serveUntil(
+  stop: AbortSignal,
+  typed: ServeOptions,
+  settings: readonly Setting[],
+): Promise<ExitStatus> {
   const fd = takeHeldSocket();
   let tls = readTlsFiles(typed);
   const bound = fd === undefined ? await bindAsRoot(typed) : undefined;
-  const options = { ...typed, data: enterFolder(typed.data) };
-  const status = new ServeStatus(options.data);
+  const isFolder = !isDatabase(typed);
+  const options = isFolder ? { ...typed, data: enterFolder(typed.data) } : typed;
+  const status = new ServeStatus(isFolder ? options.data : undefined);
   const admin = startAdmin(options.admin, status);
   admin.catch(() => {}); // awaited once the store is open: a second server has to name the first
-  let store: PlantStore | undefined;
-  let tokens: TokenRegistry | undefined;
+  let backend: Backend | undefined;
   let server: PlantServer | undefined;
   let exitStatus: ExitStatus = 0;
   const reload = () => {
@@ -67,21 +66,23 @@ async function serveUntil(stop: AbortSignal, typed: ServeOptions): Promise<ExitS
   };
   onReloadSignal(tls && reload); // from the beginning: the signal must not end a long start
   try {
-    store = await openStore(options, status, stop);
+    backend = await openBackend(options, settings, (bytes, total) => {
+      stop.throwIfAborted();
+      if (total > 0) status.reading(bytes, total);
+    });
+    const { plants, tokens } = backend;
     const adminUrl = (await admin)?.url;
-    tokens = await TokenRegistry.open(options.data);
     stop.throwIfAborted(); // from now on a signal drains
     const stopped = new Promise((resolve) => stop.addEventListener("abort", resolve));
-    server = await startServer(options, { fd, bound, tls, plants: store, tokens });
+    server = await startServer(options, { fd, bound, tls, plants, tokens });
     status.phase = "ready";
-    status.plants = store;
-    status.registry = tokens;
-    const welcome = options.firstToken ? await introduce(server.url, options.data, tokens) : [];
+    status.backend = backend;
+    const welcome = options.firstToken ? await introduce(server.url, backend) : [];
     // In one piece: a program that waits for the ready line finds the token beside it.
     announce([`plant-store listening on ${server.url}`, ...welcome]);
-    reportListening({ url: server.url, admin: adminUrl, plants: store.size });
+    reportListening({ url: server.url, admin: adminUrl, plants: plants.status().plants });
     // Until the store is closed: a sync during the drain may fail, too.
-    const failed = store.failed.then(({ cause, message }) => {
+    const failed = backend.failed.then(({ cause, message }) => {
       exitStatus = 1;
       status.phase = "failed";
       const why = cause instanceof Error ? cause.message : message;
@@ -98,49 +99,11 @@ async function serveUntil(stop: AbortSignal, typed: ServeOptions): Promise<ExitS
     report({ level: "info", event: "stopped", message: "stopped before it was ready" });
   } finally {
     await server?.close(options.drainTimeoutMs);
-    tokens?.close();
-    await store?.close();
+    await backend?.close();
     if (server !== undefined) report({ level: "info", event: "stopped", message: "stopped" });
     await (await admin.catch(() => undefined))?.close();
   }
   return exitStatus;
-}
-
-/** `pm2 reload` starts a worker of node:cluster 3 s before it stops the worker that it replaces. */
-const WORKER_WAIT_MS = 6000;
-const WORKER_RETRY_MS = 250;
-
-/** @throws the reason of the stop, if that comes first. */
-async function openStore(
-  options: ServeOptions,
-  status: ServeStatus,
-  stop: AbortSignal,
-): Promise<PlantStore> {
-  const open = () =>
-    withProgress("reading the log", (show) =>
-      PlantStore.open(options.data, {
-        command: "serve",
-        onProgress: (bytes, total) => {
-          stop.throwIfAborted();
-          status.reading(bytes, total);
-          show(bytes, total);
-        },
-        batchBytesMax: options.batchBytesMax,
-        queueBytesMax: options.pendingBytesMax,
-      }),
-    );
-  const deadline = performance.now() + (cluster.isWorker ? WORKER_WAIT_MS : 0);
-  for (let tries = 0; ; tries++) {
-    try {
-      return await open();
-    } catch (error) {
-      const isLocked = error instanceof PlantStoreError && error.code === "locked";
-      if (!isLocked || performance.now() >= deadline) throw error;
-      if (tries === 0) publishWarning(`waiting up to ${WORKER_WAIT_MS / 1000} s: ${error.message}`);
-      await sleep(WORKER_RETRY_MS);
-      stop.throwIfAborted();
-    }
-  }
 }
 
 async function startAdmin(
@@ -174,8 +137,8 @@ function reportListening(server: { url: string; admin: string | undefined; plant
  * Creates the first token, once the server listens, and says how to use it. The lines hold the
  * token, so they are for standard output and never for a log.
  */
-async function introduce(url: string, data: string, tokens: TokenRegistry): Promise<string[]> {
-  const token = await createFirstToken(data, { name: "first-token" });
+async function introduce(url: string, { tokens, createFirstToken }: Backend): Promise<string[]> {
+  const token = await createFirstToken();
   await tokens.refresh();
   if (token === undefined) {
     const live = tokens.list().length;
@@ -196,15 +159,14 @@ const LONG_START_MS = 2000;
 /** What the admin listener shows of a server. */
 export class ServeStatus implements Status {
   phase: ServiceState = "starting";
-  plants: PlantStore | undefined;
-  registry: TokenRegistry | undefined;
-  readonly #data: string;
+  backend: Backend | undefined;
+  readonly #data: string | undefined;
   #progress: StartProgress | undefined;
   /** When the start logs its progress; infinite once it has. */
   #reportAt: number | undefined;
 
-  /** @param data the data directory, which need not exist yet. */
-  constructor(data: string) {
+  /** @param data the data directory, which need not exist yet; `undefined` for a database. */
+  constructor(data: string | undefined) {
     this.#data = data;
   }
 
@@ -220,8 +182,7 @@ export class ServeStatus implements Status {
   }
 
   state(): ServiceState {
-    const isRefusing = this.phase === "ready" && this.registry?.isReadable === false;
-    return isRefusing ? "tokens-unreadable" : this.phase;
+    return this.phase === "ready" ? (this.backend?.state() ?? "ready") : this.phase;
   }
 
   progress(): StartProgress | undefined {
@@ -229,15 +190,18 @@ export class ServeStatus implements Status {
   }
 
   store(): StoreStatus | undefined {
-    return this.plants?.status();
+    return this.backend?.plants.status();
+  }
+
+  database(): DatabaseStatus | undefined {
+    return this.backend?.database?.();
   }
 
   tokens(): readonly TokenStatus[] {
-    return this.registry?.list() ?? [];
+    return this.backend?.tokens.list() ?? [];
   }
 
   async freeBytes(): Promise<number | undefined> {
-    const disk = await statfs(this.#data).catch(() => undefined);
-    return disk && disk.bavail * disk.bsize;
+    return this.#data === undefined ? undefined : readFreeBytes(this.#data);
   }
 }

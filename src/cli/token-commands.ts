@@ -2,6 +2,7 @@
 import { isTokenName, SCOPES, type Scope } from "../core/services.ts";
 import { createToken, isLive, listTokens, revokeToken, type TokenRecord } from "../index.ts";
 import { defineCommand, UsageError } from "./command.ts";
+import { DATABASE_OPTIONS, isDatabase, withDatabase } from "./database.ts";
 import { DATA, EXPIRES, JSON_OUTPUT } from "./options.ts";
 import { formatTable, printLines } from "./output.ts";
 
@@ -11,6 +12,7 @@ export const tokenCreate = defineCommand({
   arguments: ["NAME"],
   options: {
     data: DATA,
+    ...DATABASE_OPTIONS,
     expires: EXPIRES,
     scope: {
       placeholder: SCOPES.join("|"),
@@ -22,13 +24,20 @@ export const tokenCreate = defineCommand({
     },
   },
   details: "A running server accepts the token within 2 seconds.",
-  async run([name = ""], { data, expires, scope }) {
+  async run([name = ""], options, settings) {
     if (!isTokenName(name)) {
       throw new UsageError(
         `token create: expected a NAME of 1 to 64 letters, digits and ._@-, got "${name}"`,
       );
     }
-    await printLines([await createToken(data, { name, scopes: scope, expiresAt: expires })]);
+    const { data, expires, scope } = options;
+    const newToken = { name, scopes: scope, expiresAt: expires };
+    const token = isDatabase(options)
+      ? await withDatabase(options, settings, ({ plants, postgres }) =>
+          postgres.createToken(plants, newToken),
+        )
+      : await createToken(data, newToken);
+    await printLines([token]);
   },
 });
 
@@ -41,10 +50,14 @@ function parseScopes(text: string): readonly Scope[] | undefined {
 export const tokenList = defineCommand({
   name: "token list",
   summary: "show every token by name, with its scopes and state",
-  options: { data: DATA, json: JSON_OUTPUT },
-  async run(_, { data, json = false }) {
+  options: { data: DATA, ...DATABASE_OPTIONS, json: JSON_OUTPUT },
+  async run(_, options, settings) {
+    const { data, json = false } = options;
     const now = Date.now();
-    const rows = (await listTokens(data)).map((token) => describe(token, now));
+    const tokens = isDatabase(options)
+      ? await withDatabase(options, settings, ({ plants, postgres }) => postgres.listTokens(plants))
+      : await listTokens(data);
+    const rows = tokens.map((token) => describe(token, now));
     const head = ["NAME", "SCOPES", "STATE", "CREATED", "EXPIRES"];
     const table = rows.map(({ name, scopes, state, created, expires }) => {
       return [name, scopes.join(","), state, created, expires ?? "never"];
@@ -69,9 +82,14 @@ export const tokenRevoke = defineCommand({
   name: "token revoke",
   summary: "revoke the live token of this name",
   arguments: ["NAME"],
-  options: { data: DATA },
+  options: { data: DATA, ...DATABASE_OPTIONS },
   details: "A running server refuses the token within 2 seconds.",
-  async run([name = ""], { data }) {
-    await revokeToken(data, name);
+  async run([name = ""], options, settings) {
+    if (!isDatabase(options)) await revokeToken(options.data, name);
+    else {
+      await withDatabase(options, settings, ({ plants, postgres }) =>
+        postgres.revokeToken(plants, name),
+      );
+    }
   },
 });

@@ -73,6 +73,9 @@ async function bundle(output: string): Promise<void> {
     format: "cjs",
     target: "node20",
     logLevel: "warning",
+    // The optional driver of databases, where it is installed; its native part never is.
+    nodePaths: [path.join(ROOT, "test/postgres/node_modules")],
+    external: ["pg-native"],
   });
 }
 

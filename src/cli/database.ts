@@ -1,0 +1,163 @@
+/**
+ * The database that `--database` names, in the place of a data directory: the options, the password,
+ * and the driver, which is loaded only then.
+ */
+import { readFileSync, statSync } from "node:fs";
+import { homedir } from "node:os";
+import path from "node:path";
+import type {
+  DatabaseLogin,
+  PgModule,
+  PostgresPlants,
+  PostgresPlantsOptions,
+} from "../postgres/index.ts";
+import { type Option, type Setting, UsageError } from "./command.ts";
+import { switchOption, textOption } from "./options.ts";
+import { report } from "./output.ts";
+
+export const DATABASE_OPTIONS = {
+  database: textOption(
+    "URL",
+    "keep plants and tokens in this database of PostgreSQL's, instead of a data directory",
+  ),
+  databaseFile: textOption("FILE", "read the URL of the database from this file"),
+  databaseRequireSync: switchOption("refuse a database whose commits wait for no standby"),
+};
+
+/** The option of a command for whose work a database has tools of its own. */
+export function notForDatabases(tools: string): { readonly database: Option<never> } {
+  const expected = `no database, which has tools of its own for this (${tools})`;
+  const help = `not for databases: use ${tools} there`;
+  return { database: { placeholder: "URL", help, expected, parse: () => undefined } };
+}
+
+interface DatabaseChoice {
+  readonly database?: string | undefined;
+  readonly databaseFile?: string | undefined;
+  readonly databaseRequireSync?: boolean | undefined;
+}
+
+type Numbers = Pick<
+  PostgresPlantsOptions,
+  "databaseDeadlineMs" | "databaseConnections" | "queueBytesMax"
+>;
+
+export type Postgres = typeof import("../postgres/index.ts");
+
+/** A database that is open, and the room that it belongs to. */
+export interface OpenDatabase {
+  readonly plants: PostgresPlants;
+  readonly postgres: Postgres;
+}
+
+/** Whether the options name a database. */
+export function isDatabase(choice: DatabaseChoice): boolean {
+  return choice.database !== undefined || choice.databaseFile !== undefined;
+}
+
+/**
+ * @throws UsageError if the options do not go together, or the driver is not installed.
+ * @throws PlantStoreError like `PostgresPlants.open`.
+ */
+export async function openDatabase(
+  choice: DatabaseChoice,
+  settings: readonly Setting[],
+  numbers: Numbers = {},
+): Promise<OpenDatabase> {
+  checkSettings(settings);
+  const { database, databaseFile = "", databaseRequireSync: requireSync = false } = choice;
+  const url = database ?? readFileSync(databaseFile, "utf8").trim();
+  const postgres = await import("../postgres/index.ts");
+  const options = { pg: await loadDriver(), url, password: findPassword, requireSync, ...numbers };
+  return { plants: await openPlants(postgres, options), postgres };
+}
+
+async function openPlants(
+  postgres: Postgres,
+  options: Parameters<typeof PostgresPlants.open>[0],
+): Promise<PostgresPlants> {
+  try {
+    return await postgres.PostgresPlants.open(options);
+  } catch (error) {
+    if (error instanceof RangeError) throw new UsageError(`--database: ${error.message}`);
+    throw error;
+  }
+}
+
+/** Does work with a database, and closes it. */
+export async function withDatabase<T>(
+  choice: DatabaseChoice,
+  settings: readonly Setting[],
+  work: (database: OpenDatabase) => Promise<T>,
+): Promise<T> {
+  const database = await openDatabase(choice, settings);
+  try {
+    return await work(database);
+  } finally {
+    await database.plants.close();
+  }
+}
+
+/** @throws UsageError. */
+function checkSettings(settings: readonly Setting[]): void {
+  const [data, url, file] = ["data", "database", "databaseFile"].map((name) => {
+    return settings.find((each) => each.name === name && /^(--|PLANT_STORE_)/.test(each.source));
+  });
+  // A flag counts before the variable of a data directory.
+  const isFlag = [url, file].some((each) => each?.source.startsWith("--"));
+  const stores = [isFlag && data?.source !== "--data" ? undefined : data, url, file];
+  const [one, other] = stores.filter((each) => each !== undefined);
+  if (one !== undefined && other !== undefined) {
+    throw new UsageError(`expected one store, got ${one.source} and ${other.source}`);
+  }
+  if (url?.source === "--database" && maskUrl(url.text) !== url.text) {
+    throw new UsageError(
+      "--database: expected no password in an argument, where every user of the machine reads it; " +
+        "use PLANT_STORE_DATABASE, --database-file or PGPASSFILE",
+    );
+  }
+}
+
+/** The same URL with `***` for its password. */
+export function maskUrl(url: string): string {
+  return url.replace(/^([a-z]+:\/\/[^:@/?#]*):[^/?#]*@/, "$1:***@");
+}
+
+async function loadDriver(): Promise<PgModule> {
+  try {
+    return (await import("pg" as string)).default; // the compiler needs no types of it
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ERR_MODULE_NOT_FOUND") throw error;
+    throw new UsageError("--database needs the driver of PostgreSQL: npm install pg");
+  }
+}
+
+/** As libpq: the variable PGPASSWORD, else the first line of the password file that fits. */
+function findPassword({ host, port, database, user }: DatabaseLogin): string | undefined {
+  const { PGPASSWORD, PGPASSFILE = path.join(homedir(), ".pgpass") } = process.env;
+  if (PGPASSWORD) return PGPASSWORD;
+  const wanted = [host.startsWith("/") ? "localhost" : host, String(port), database, user];
+  for (const line of readPasswordFile(PGPASSFILE).split("\n")) {
+    const fields = [...line.matchAll(/((?:\\.|[^:\\])*)(?::|$)/g)].map(([, field = ""]) => field);
+    const isFit = wanted.every(
+      (value, at) => fields[at] === "*" || unescapeField(fields[at]) === value,
+    );
+    if (isFit && !line.startsWith("#")) return unescapeField(fields[4]);
+  }
+  return undefined;
+}
+
+function unescapeField(field = ""): string {
+  return field.replace(/\\(.)/g, "$1");
+}
+
+function readPasswordFile(file: string): string {
+  try {
+    if ((statSync(file).mode & 0o077) === 0) return readFileSync(file, "utf8");
+    const message = `ignoring the password file "${file}": other users may read it; run: chmod 600`;
+    report({ level: "warn", event: "warning", message });
+  } catch {
+    // There is none: the server may ask for no password.
+  }
+  return "";
+}

@@ -1,0 +1,215 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { chmodSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { runCli } from "../support/cli.ts";
+import { makeFolder } from "../support/folders.ts";
+import { finish } from "../support/run.ts";
+import { TIMEOUT, until } from "../support/watch.ts";
+import { buildProgram, NEEDS_POSTGRES, SharedCluster } from "./stores.ts";
+
+const OPTIONS = { ...NEEDS_POSTGRES, ...TIMEOUT };
+const cluster = new SharedCluster({
+  access: ["host all plant_store all scram-sha-256", "host all all all trust"],
+});
+
+const PROGRAM = buildProgram();
+
+function start(args: readonly string[], env: Record<string, string> = {}) {
+  return spawn(process.execPath, [PROGRAM, ...args], { env: { ...process.env, ...env } });
+}
+
+/** Runs a command that succeeds; what it prints. */
+async function run(args: readonly string[], { env = {}, stdin = "" } = {}): Promise<string> {
+  const child = start(args, env);
+  child.stdin.end(stdin);
+  const { status, stdout, stderr } = await finish(child);
+  assert.equal(status, 0, stderr);
+  return stdout;
+}
+
+/** A database with the tables, by the program's own SQL, and its URLs. */
+async function createGarden() {
+  const { cluster: server, database } = await cluster.createStore();
+  const urlOf = (user: string) => server.url(database, { user });
+  const owner = ["--database", urlOf("postgres")];
+  return { server, owner, url: urlOf("plant_store"), withPassword: urlOf("plant_store:secret") };
+}
+
+async function serve(t: TestContext, args: readonly string[], env: Record<string, string> = {}) {
+  const child = start(["serve", "--port", "0", ...args], env);
+  t.after(() => child.kill("SIGKILL"));
+  const finished = finish(child);
+  let output = "";
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.on("data", (text) => {
+      output += text;
+    });
+  }
+  await until("the server is ready", () => {
+    assert.equal(child.exitCode, null, output);
+    return /^plant-store listening on (\S+)$/m.test(output);
+  });
+  const [, url = ""] = /^plant-store listening on (\S+)$/m.exec(output) ?? [];
+  const stop = () => {
+    child.kill("SIGTERM");
+    return finished;
+  };
+  return { url, stop, output: () => output };
+}
+
+test("servers over one database serve the same plants and tokens", OPTIONS, async (t) => {
+  const { owner, withPassword } = await createGarden();
+  const env = { PLANT_STORE_DATABASE: withPassword };
+  const socket = join(makeFolder(t), "admin.sock");
+  const one = await serve(t, ["--admin", "127.0.0.1:0"], env);
+  const other = await serve(t, ["--admin", socket], env);
+  const token = (
+    await run(["token", "create", "app", "--scope", "write", "--scope", "read", ...owner])
+  ).trim();
+  assert.match(await run(["token", "list", ...owner]), /^app +write,read +live/m);
+  const send = (url: string, method: string, path: string, body?: string) =>
+    fetch(`${url}${path}`, {
+      method,
+      headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+      ...(body === undefined ? {} : { body }),
+    });
+  await until(
+    "the token is accepted",
+    async () => (await send(one.url, "GET", "/plants")).status === 200,
+  );
+  await until(
+    "the token is accepted",
+    async () => (await send(other.url, "GET", "/plants")).status === 200,
+  );
+  const created = await send(one.url, "POST", "/plants", '{"id":7,"name":"Fern"}');
+  assert.deepEqual([created.status, await created.text()], [200, '{"name":"Fern"}']);
+  const conflict = await send(other.url, "POST", "/plants", '{"id":7,"name":"Moss"}');
+  assert.equal(conflict.status, 400);
+  assert.equal(await (await send(other.url, "GET", "/plants")).text(), '[{"id":7,"name":"Fern"}]');
+  assert.equal(await run(["get", "7", ...owner]), '{"id":7,"name":"Fern"}\n');
+
+  const [, admin = ""] = /status at (http:\S+)/.exec(one.output()) ?? [];
+  const ready = (await (await fetch(`${admin.replace(/"?,.*$|"$/, "")}/readyz`)).json()) as {
+    state: string;
+  };
+  assert.equal(ready.state, "ready");
+  const metrics = await (await fetch(`${admin.replace(/"?,.*$|"$/, "")}/metrics`)).text();
+  assert.match(metrics, /^plant_store_database_connections [1-9]/m);
+  assert.match(metrics, /^plant_store_database_lease_age_seconds 0\./m);
+  assert.match(metrics, /^plant_store_database_synchronous 0$/m);
+  assert.doesNotMatch(metrics, /^plant_store_log_bytes/m);
+
+  await run(["token", "revoke", "app", ...owner]);
+  await until(
+    "the token is refused",
+    async () => (await send(other.url, "GET", "/plants")).status === 401,
+  );
+  for (const server of [one, other]) assert.equal((await server.stop()).status, 0);
+});
+
+test("plants move from a data directory to a database and back", OPTIONS, async (t) => {
+  const { owner } = await createGarden();
+  const folders = [makeFolder(t), makeFolder(t)] as const;
+  const given = ["\\u0000", "\\ud800", "é", "plain"].map(
+    (name, at) => `{"id":${-at},"name":"${name}"}`,
+  );
+  await run(["import", "-", "--data", folders[0]], { stdin: given.join("\n") });
+  const exported = await run(["export", "--data", folders[0]]);
+  assert.equal(
+    await run(["import", "-", ...owner], { stdin: exported }),
+    "created 4, already stored 0, refused 0\n",
+  );
+  const back = await run(["export", ...owner]);
+  assert.deepEqual(back.split("\n").sort(), exported.split("\n").sort());
+  assert.equal(await run(["list", ...owner]), back);
+  await run(["import", "-", "--data", folders[1]], { stdin: back });
+  assert.equal((await run(["export", "--data", folders[1]])).length, exported.length);
+});
+
+test("the first token is made in the database, by a role that may", OPTIONS, async (t) => {
+  const { owner } = await createGarden();
+  const server = await serve(t, ["--first-token", ...owner]);
+  const [, token = ""] = /Bearer (pst_\S+)'/.exec(server.output()) ?? [];
+  const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
+  const answer = await fetch(`${server.url}/plants`, {
+    method: "POST",
+    headers,
+    body: '{"id":1,"name":"a"}',
+  });
+  assert.equal(answer.status, 200);
+  await server.stop();
+});
+
+test("the password comes from a file, a variable or a password file", OPTIONS, async (t) => {
+  const { server, url, withPassword } = await createGarden();
+  const folder = makeFolder(t);
+  const file = join(folder, "url");
+  const passwords = join(folder, "pgpass");
+  writeFileSync(file, `${withPassword}\n`);
+  writeFileSync(
+    passwords,
+    `#127.0.0.1:*:*:*:no\n127.0.0.1:1:*:*:no\n127.0.0.1:${server.port}:*:plant\\_store:sec\\ret\n`,
+  );
+  chmodSync(passwords, 0o600);
+  const said = /^the database on 127\.0\.0\.1:\d+ can be used, without a synchronous standby$/m;
+  assert.match(await run(["health", "--database-file", file]), said);
+  assert.match(await run(["health", "--database", url], { env: { PGPASSWORD: "secret" } }), said);
+  assert.match(await run(["health", "--database", url], { env: { PGPASSFILE: passwords } }), said);
+  chmodSync(passwords, 0o644);
+  const child = start(["health", "--database", url], { PGPASSFILE: passwords });
+  const { status, stderr } = await finish(child);
+  assert.equal(status, 1);
+  assert.match(stderr, /ignoring the password file/);
+});
+
+test("what does not go together with a database is refused with status 2", async (t) => {
+  const url = "postgresql://plants@127.0.0.1:1/garden";
+  const folder = makeFolder(t);
+  for (const [args, said] of [
+    [
+      ["serve", "--database", url, "--data", folder],
+      /expected one store, got --data and --database/,
+    ],
+    [
+      ["serve", "--database", url, "--database-file", "x"],
+      /expected one store, got --database and --database-file/,
+    ],
+    [["list", "--database", "postgresql://a:b@c/d"], /expected no password in an argument/],
+    [["list", "--database", "http://c/d"], /expected "postgresql:/],
+    [["list", "--database", "postgresql://c/d?sslmode=prefer"], /sslmode: expected disable/],
+    [["verify", "--database", url], /pg_amcheck/],
+    [["repair", "--database", url], /replica/],
+    [["backup", folder, "--database", url], /pg_basebackup/],
+  ] as const) {
+    const { status, stderr } = await finish(start(args));
+    assert.deepEqual([status, said.test(stderr)], [2, true], stderr);
+  }
+  const { status, stderr } = await runCli(["list", "--database", url]);
+  assert.deepEqual([status, /npm install pg/.test(stderr)], [2, true], stderr);
+});
+
+test(
+  "an unfit database ends a start with status 3, one that is away with status 1",
+  OPTIONS,
+  async () => {
+    const { server } = await createGarden();
+    const empty = await finish(
+      start(["serve", "--port", "0", "--database", server.url("postgres")]),
+    );
+    assert.deepEqual([empty.status, /print schema/.test(empty.stderr)], [3, true], empty.stderr);
+  },
+);
+
+test("the configuration is shown without the password", async () => {
+  const { stdout } = await runCli(["serve", "--print-config"], {
+    env: { PLANT_STORE_DATABASE: "postgresql://a:secret@b/c" },
+  });
+  assert.match(stdout, /^database +postgresql:\/\/a:\*\*\*@b\/c +PLANT_STORE_DATABASE$/m);
+});
+
+test("the SQL of the tables is printed for both engines", OPTIONS, async () => {
+  assert.match(await run(["print", "schema", "--role", 'a"b']), /TO "a""b";/);
+  assert.match(await run(["print", "schema", "--engine", "citus"]), /create_distributed_table/);
+});
