@@ -29,12 +29,16 @@ async function compile(folder: string, programs: typeof PROGRAMS) {
     writeFileSync(file, code);
     return file;
   });
-  const shim = path.join(folder, "express.d.ts"); // Express has no types of its own
-  writeFileSync(shim, 'declare module "express" { const express: any; export default express; }\n');
+  const shim = path.join(folder, "untyped.d.ts"); // packages without types of their own
+  const untyped = ["express", "pg"].map(
+    (name) => `declare module "${name}" { const value: any; export default value; }\n`,
+  );
+  writeFileSync(shim, untyped.join(""));
   const config = path.join(folder, "tsconfig.json");
   const compilerOptions = {
     paths: {
       "plant-store": [path.join(ROOT, "src/index.ts")],
+      "plant-store/postgres": [path.join(ROOT, "src/postgres/index.ts")],
       fastify: [path.join(FASTIFY, "fastify.d.ts")],
     },
     typeRoots: [path.join(ROOT, "node_modules/@types")],

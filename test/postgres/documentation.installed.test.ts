@@ -1,0 +1,76 @@
+import assert from "node:assert/strict";
+import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { type TestContext, test } from "node:test";
+import { codeBlocks } from "../support/docs.ts";
+import { makeFolder } from "../support/folders.ts";
+import { runToEnd } from "../support/run.ts";
+import { TIMEOUT } from "../support/watch.ts";
+import { buildProgram, NEEDS_POSTGRES, PROGRAMS, SharedCluster } from "./stores.ts";
+
+const OPTIONS = { ...NEEDS_POSTGRES, ...TIMEOUT };
+const cluster = new SharedCluster();
+const PROGRAM = buildProgram();
+
+/** Types the commands of a section into a shell. */
+async function type(t: TestContext, section: string, folder: string, env: Record<string, string>) {
+  const bin = path.join(folder, "bin");
+  mkdirSync(bin, { recursive: true });
+  const store = `exec '${process.execPath}' '${PROGRAM}'`;
+  const programs = { "plant-store": `${store} "$@"`, npx: `shift; ${store} "$@"`, npm: "exit 0" };
+  for (const [name, script] of Object.entries(programs)) {
+    writeFileSync(path.join(bin, name), `#!/bin/bash\n${script}\n`);
+    chmodSync(path.join(bin, name), 0o755);
+  }
+  const blocks = codeBlocks("docs/database.md", section, "sh");
+  assert.ok(blocks.length > 0);
+  const words = ["bash", "-e", "-u", "-o", "pipefail", "-c", blocks.join("\n")];
+  const PATH = `${bin}:${PROGRAMS}:${process.env.PATH}`;
+  const { status, stdout, stderr } = await runToEnd(words, {
+    cwd: folder,
+    env: { ...process.env, ...env, PATH },
+  });
+  t.diagnostic(stdout);
+  assert.equal(status, 0, stderr);
+  return stdout;
+}
+
+test("a database is set up by the commands of the documentation", OPTIONS, async (t) => {
+  const server = await cluster.get();
+  await server.sql("CREATE DATABASE documented");
+  await server.sql("DROP ROLE IF EXISTS plant_store");
+  const stdout = await type(t, "Five commands", makeFolder(t), {
+    OWNER_URL: server.url("documented"),
+  });
+  assert.match(stdout, /^pst_\S{43}$/m);
+});
+
+test("plants and tokens move into a database as the documentation says", OPTIONS, async (t) => {
+  const { cluster: server, database } = await cluster.createStore();
+  const folder = makeFolder(t);
+  const env = { PLANT_STORE_DATA: path.join(folder, "data"), OWNER_URL: server.url(database) };
+  const run = async (args: readonly string[]) => {
+    const words = [process.execPath, PROGRAM, ...args];
+    const done = await runToEnd(words, { env: { ...process.env, ...env } });
+    assert.equal(done.status, 0, done.stderr);
+    return done.stdout;
+  };
+  writeFileSync(path.join(folder, "plants.jsonl"), '{"id":7,"name":"Fern"}\n');
+  writeFileSync(path.join(folder, "url"), `${env.OWNER_URL}\n`);
+  await run(["import", path.join(folder, "plants.jsonl")]);
+  await run(["token", "create", "app", "--expires", "90d", "--scope", "read", "--scope", "write"]);
+  await run(["token", "create", "gone"]);
+  await run(["token", "revoke", "gone"]);
+  const before = await run(["token", "list"]);
+  await type(t, "Move plants and tokens", folder, env);
+  const { PLANT_STORE_DATA: _, ...rest } = env;
+  const list = [process.execPath, PROGRAM, "token", "list", "--database", env.OWNER_URL];
+  const { stdout } = await runToEnd(list, { env: { ...process.env, ...rest } });
+  const live = (text: string) =>
+    text
+      .split("\n")
+      .filter((line) => line.includes(" live "))
+      .map((line) => line.replaceAll(/\.\d{3}Z/g, "Z").split(/ +/));
+  assert.deepEqual(live(stdout), live(before));
+  assert.equal((await server.sql("SELECT count(*) FROM plants", database))[0], "1");
+});
