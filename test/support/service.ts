@@ -44,7 +44,7 @@ export async function startService(t: TestContext, options: ServiceOptions = {})
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "test" });
   await options.prepare?.(folder);
-  const store = await PlantStore.open(folder, options);
+  const { store, logLines } = await openStore(folder, options);
   const tokens = await TokenRegistry.open(folder);
   const server = await PlantServer.start({ port: 0, ...options, plants: store, tokens });
   t.after(async () => {
@@ -59,7 +59,7 @@ export async function startService(t: TestContext, options: ServiceOptions = {})
     token,
     store,
     server,
-    logLines: () => readFileSync(join(folder, "plants.jsonl"), "utf8").split("\n").slice(0, -1),
+    logLines,
     post: (body) =>
       send(`${server.url}/plants`, {
         method: "POST",
@@ -67,6 +67,22 @@ export async function startService(t: TestContext, options: ServiceOptions = {})
         body,
       }),
   };
+}
+
+/** Where test/postgres/contract has the contract tried, the plants are in a database. */
+async function openStore(
+  folder: string,
+  options: ServiceOptions,
+): Promise<Pick<Service, "store" | "logLines">> {
+  const { PLANT_STORE_TEST_DATABASE: database } = process.env;
+  if (database !== undefined) {
+    const { createStoreAt } = await import("../postgres/stores.ts");
+    const { plants, readLines } = await createStoreAt(database, options);
+    return { store: plants as unknown as PlantStore, logLines: readLines };
+  }
+  const store = await PlantStore.open(folder, options);
+  const file = join(folder, "plants.jsonl");
+  return { store, logLines: () => readFileSync(file, "utf8").split("\n").slice(0, -1) };
 }
 
 /** `fetch`, with the body read. */
