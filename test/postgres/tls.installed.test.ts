@@ -1,0 +1,83 @@
+import assert from "node:assert/strict";
+import { chownSync, copyFileSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";
+import { TIMEOUT } from "../support/watch.ts";
+import { Cluster } from "./cluster.ts";
+import { NEEDS_POSTGRES, openPlants, SharedCluster } from "./stores.ts";
+
+const OPTIONS = { ...NEEDS_OPENSSL, ...NEEDS_POSTGRES, ...TIMEOUT };
+
+/** A server with a certificate for 127.0.0.1, and the URL of a store with some parameters. */
+async function startWithTls(t: TestContext, access: readonly string[]) {
+  const { certPath, keyPath } = makeCertificate(t, "db.example");
+  const cluster = await Cluster.start(t, { access });
+  const { uid, gid } = statSync(cluster.data);
+  for (const [from, name] of [
+    [certPath, "server.crt"],
+    [keyPath, "server.key"],
+  ] as const) {
+    const file = join(cluster.data, name);
+    copyFileSync(from, file);
+    chownSync(file, uid, gid);
+  }
+  await cluster.sql("ALTER SYSTEM SET ssl = on");
+  await cluster.sql("SELECT pg_reload_conf()");
+  await cluster.createStore("garden");
+  const urlOf = (query: string, { user = "plant_store", host = "127.0.0.1" } = {}) =>
+    cluster.url("garden", { user, query: `?${query}` }).replace("127.0.0.1", host);
+  return { cluster, certPath, urlOf };
+}
+
+async function create(t: TestContext, url: string): Promise<string> {
+  const plants = await openPlants(t, { url, databaseDeadlineMs: 500 });
+  return plants.create({ id: 1n, name: "Fern" });
+}
+
+test("the certificate of the server is checked as far as sslmode says", OPTIONS, async (t) => {
+  const { certPath, urlOf } = await startWithTls(t, ["hostssl all all all trust"]);
+  const { certPath: wrongPath } = makeCertificate(t, "other");
+  assert.ok(await create(t, urlOf(`sslmode=verify-full&sslrootcert=${certPath}`)));
+  assert.ok(await create(t, urlOf("sslmode=require")), "any certificate will do");
+  const localhost = { host: "localhost" };
+  assert.ok(await create(t, urlOf(`sslmode=verify-ca&sslrootcert=${certPath}`, localhost)));
+  for (const [url, reason] of [
+    [urlOf(`sslmode=verify-full&sslrootcert=${wrongPath}`), /self-signed|certificate/],
+    [urlOf(`sslmode=require&sslrootcert=${wrongPath}`), /self-signed|certificate/],
+    [urlOf("sslmode=verify-full"), /self-signed|certificate/],
+    [urlOf(`sslmode=verify-full&sslrootcert=${certPath}`, localhost), /does not match/],
+    [urlOf("sslmode=disable"), /no encryption|pg_hba/],
+  ] as const) {
+    await assert.rejects(create(t, url), { code: "io_error", message: reason }, url);
+  }
+});
+
+const plain = new SharedCluster();
+
+test("TLS is not given up for a server without it", OPTIONS, async (t) => {
+  const { url } = await plain.createStore();
+  await assert.rejects(create(t, `${url}?sslmode=require`), /does not support SSL/);
+});
+
+test("a password is shown only to a server that proves itself", OPTIONS, async (t) => {
+  const ways = ["password", "md5", "scram-sha-256"];
+  const { cluster, certPath, urlOf } = await startWithTls(t, [
+    ...ways.map((way) => `host all ${way.slice(0, 3)} all ${way}`),
+    "host all all all trust",
+  ]);
+  await cluster.sql("SET password_encryption = 'md5'; CREATE ROLE md5 LOGIN PASSWORD 'secret'");
+  for (const way of ["pas", "scr"]) await cluster.sql(`CREATE ROLE ${way} LOGIN PASSWORD 'secret'`);
+  await cluster.sql("GRANT plant_store TO pas, md5, scr");
+  const verified = `sslmode=verify-full&sslrootcert=${certPath}`;
+  for (const user of ["pas:secret", "md5:secret"]) {
+    assert.ok(await create(t, urlOf(verified, { user })), "the certificate proves it");
+    for (const mode of ["require", "disable"]) {
+      const url = urlOf(`sslmode=${mode}`, { user });
+      await assert.rejects(create(t, url), /cleartext or as MD5/, url);
+    }
+  }
+  assert.ok(await create(t, urlOf("sslmode=disable", { user: "scr:secret" })), "SCRAM proves it");
+  await assert.rejects(create(t, urlOf("sslmode=disable", { user: "scr:wrong" })), /password/);
+  await assert.rejects(create(t, urlOf("sslmode=disable", { user: "scr" })), /none is given/);
+});
