@@ -324,6 +324,15 @@ export class Lane {
   }
 }
 
+/** The outcome of work, or a fault at the deadline; the work itself goes on. @internal */
+export function within<T>(deadlineMs: number, work: Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const late = new DatabaseFault(`The database did not answer within ${deadlineMs} ms`);
+    const timer = setTimeout(() => reject(late), deadlineMs);
+    work.then(resolve, reject).finally(() => clearTimeout(timer));
+  });
+}
+
 function closedFault(): DatabaseFault {
   return new DatabaseFault("The store was closed");
 }

@@ -18,7 +18,7 @@ import type {
 } from "../core/services.ts";
 import { BatchWriter } from "./batch-writer.ts";
 import { DatabaseFault, type Rows } from "./connection.ts";
-import { Database, type DatabaseOptions } from "./database.ts";
+import { Database, type DatabaseOptions, within } from "./database.ts";
 import { decodeRow, GET, PAGE } from "./schema.ts";
 
 export interface PostgresPlantsOptions extends DatabaseOptions {
@@ -114,7 +114,7 @@ export class PostgresPlants implements PlantService {
       this.#isReading = true;
       setImmediate(() => this.#readNext());
     }
-    return this.#within(reading);
+    return this.#answer(reading);
   }
 
   /** In order of id. */
@@ -176,7 +176,7 @@ export class PostgresPlants implements PlantService {
     for (let limit = PAGE_PLANTS; ; limit = Math.min(2 * limit, PAGE_PLANTS_MAX)) {
       this.#assertUsable();
       const values = [String(from), String(limit), String(PAGE_BYTES)];
-      const rows = await this.#within(this.#query(PAGE, values));
+      const rows = await this.#answer(this.#query(PAGE, values));
       if (isCursor && rows[0]?.[0] !== String(after)) {
         throw new PlantStoreError(
           "unknown_cursor",
@@ -191,29 +191,26 @@ export class PostgresPlants implements PlantService {
     }
   }
 
-  async #query(text: string, values: readonly string[]): Promise<Rows> {
-    try {
-      return await this.database.reads.run(performance.now() + this.deadlineMs, (connection) =>
-        connection.query(text, values),
-      );
-    } catch (cause) {
-      throw readFailed(cause);
-    }
+  #query(text: string, values: readonly string[]): Promise<Rows> {
+    return this.database.reads.run(performance.now() + this.deadlineMs, (connection) =>
+      connection.query(text, values),
+    );
   }
 
   /** The outcome of a read, or an error at its deadline; the statement under way goes on. */
-  async #within<T>(read: Promise<T>): Promise<T> {
-    let timer: NodeJS.Timeout | undefined;
-    const bounded = new Promise<T>((resolve, reject) => {
-      timer = setTimeout(() => reject(readFailed()), this.deadlineMs);
-      read.then(resolve, reject);
-    });
-    this.#calls.add(bounded);
+  async #answer<T>(read: Promise<T>): Promise<T> {
+    const answer = within(this.deadlineMs, read);
+    this.#calls.add(answer);
     try {
-      return await bounded;
+      return await answer;
+    } catch (cause) {
+      throw new PlantStoreError(
+        "store_failed",
+        "Cannot read plants now, because the database does not answer: send the request again later",
+        { cause },
+      );
     } finally {
-      clearTimeout(timer);
-      this.#calls.delete(bounded);
+      this.#calls.delete(answer);
     }
   }
 
@@ -240,13 +237,5 @@ function assertSize(plant: NewPlant): void {
   throw new PlantStoreError(
     "body_too_large",
     `Cannot create plant ${id}: its record would be longer than ${PLANT_BYTES_MAX} bytes`,
-  );
-}
-
-function readFailed(cause?: unknown): PlantStoreError {
-  return new PlantStoreError(
-    "store_failed",
-    "Cannot read plants now, because the database does not answer: send the request again later",
-    { cause },
   );
 }

@@ -15,6 +15,8 @@ import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import type { TokenStatus, TokenVerifier, VerifiedToken } from "../core/services.ts";
 import { isLive, LiveTokens } from "../core/token.ts";
+import { DatabaseFault } from "./connection.ts";
+import { within } from "./database.ts";
 import type { PostgresPlants } from "./postgres-plants.ts";
 import { writeSettings } from "./schema.ts";
 import { decodeTokens, READ_TOKENS } from "./token-table.ts";
@@ -23,6 +25,8 @@ const LOOK_INTERVAL_MS = 500;
 const LEASE_MS = 2000;
 /** Few rows however often servers start; two servers in one slot only wait for each other. */
 const SLOTS = 1024;
+
+const NO_COMMITS = "the database confirms no commit; its synchronous standby may be missing";
 
 const BEAT = `WITH ${writeSettings("'1s'")}
 INSERT INTO public.plant_leases AS l (slot, beat) SELECT $1::integer, 1 FROM s
@@ -38,8 +42,8 @@ export class PostgresTokens implements TokenVerifier {
   readonly #events = new EventEmitter().setMaxListeners(0);
   readonly #tokens = new LiveTokens();
   #version: string | null | undefined;
-  /** When the newest good look began, by the monotonic clock. */
-  #lookedAt = Number.NEGATIVE_INFINITY;
+  /** When the newest good look began, or so that none counts; by the monotonic clock. */
+  #lookedAt = performance.now() - LEASE_MS;
   #lastFault: string | undefined;
 
   private constructor(plants: PostgresPlants) {
@@ -48,18 +52,22 @@ export class PostgresTokens implements TokenVerifier {
 
   /**
    * Reads the tokens of the database that the plants are in, and follows them until `close`, which
-   * comes before that of the plants.
+   * comes before that of the plants. A primary that misses its standby commits nothing: then this
+   * resolves at the deadline, and verdicts wait.
    *
    * @throws PlantStoreError `io_error` if they cannot be read, or the server's row cannot be written.
    */
   static async open(plants: PostgresPlants): Promise<PostgresTokens> {
     const tokens = new PostgresTokens(plants);
     try {
-      await tokens.#look(performance.now() + plants.deadlineMs);
+      const { database, deadlineMs } = plants;
+      const look = tokens.#look(performance.now() + deadlineMs);
+      await Promise.race([look, database.pause(deadlineMs, { ref: false })]);
     } catch (cause) {
       const { message } = cause as Error;
       throw new PlantStoreError("io_error", `Cannot read the tokens: ${message}`, { cause });
     }
+    if (!tokens.isReadable) tokens.#warnOnce(new DatabaseFault(NO_COMMITS));
     void tokens.#follow();
     return tokens;
   }
@@ -95,7 +103,8 @@ export class PostgresTokens implements TokenVerifier {
 
   /** Looks now, beside the looks that come by themselves. Rejects if that fails. */
   refresh(): Promise<void> {
-    return this.#look(performance.now() + this.#plants.deadlineMs);
+    const { deadlineMs } = this.#plants;
+    return within(deadlineMs, this.#look(performance.now() + deadlineMs));
   }
 
   /** Stops following; verdicts that wait are rejected at their deadline. */
@@ -114,6 +123,8 @@ export class PostgresTokens implements TokenVerifier {
 
   async #untilReadable(): Promise<void> {
     const signal = AbortSignal.timeout(this.#plants.deadlineMs);
+    const { database } = this.#plants;
+    if (database.state().connections > 0) this.#warnOnce(new DatabaseFault(NO_COMMITS));
     try {
       while (!this.isReadable) await once(this.#events, "look", { signal });
     } catch (cause) {

