@@ -158,13 +158,14 @@ export interface Cost {
 export async function tryFault(
   scope: Scope,
   { prepare, happens }: Fault,
-  { clients = 48, sabotage = {} as Sabotage } = {},
+  { clients = 48, sabotage = {} as Sabotage, databaseDeadlineMs = 10_000 } = {},
 ): Promise<Cost> {
   const pg = await loadDriver();
   const pair = await startPair(scope, sabotage.asynchronous ? { standbys: "" } : {});
   await prepare?.(pair);
   const open = async () => {
-    const plants = await PostgresPlants.open({ pg: sabotageDriver(pg, sabotage), url: pair.url });
+    const options = { pg: sabotageDriver(pg, sabotage), url: pair.url, databaseDeadlineMs };
+    const plants = await PostgresPlants.open(options);
     scope.after(() => plants.close());
     return plants;
   };
