@@ -7,6 +7,7 @@ import { runCli } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
 import { finish } from "../support/run.ts";
 import { TIMEOUT, until } from "../support/watch.ts";
+import { startServer } from "./servers.ts";
 import { buildProgram, NEEDS_POSTGRES, SharedCluster } from "./stores.ts";
 
 const OPTIONS = { ...NEEDS_POSTGRES, ...TIMEOUT };
@@ -37,26 +38,8 @@ async function createGarden() {
   return { server, owner, url: urlOf("plant_store"), withPassword: urlOf("plant_store:secret") };
 }
 
-async function serve(t: TestContext, args: readonly string[], env: Record<string, string> = {}) {
-  const child = start(["serve", "--port", "0", ...args], env);
-  t.after(() => child.kill("SIGKILL"));
-  const finished = finish(child);
-  let output = "";
-  for (const stream of [child.stdout, child.stderr]) {
-    stream.on("data", (text) => {
-      output += text;
-    });
-  }
-  await until("the server is ready", () => {
-    assert.equal(child.exitCode, null, output);
-    return /^plant-store listening on (\S+)$/m.test(output);
-  });
-  const [, url = ""] = /^plant-store listening on (\S+)$/m.exec(output) ?? [];
-  const stop = () => {
-    child.kill("SIGTERM");
-    return finished;
-  };
-  return { url, stop, output: () => output };
+function serve(t: TestContext, args: readonly string[], env: Record<string, string> = {}) {
+  return startServer(t, [process.execPath, PROGRAM, "serve", "--port", "0", ...args], env);
 }
 
 test("servers over one database serve the same plants and tokens", OPTIONS, async (t) => {

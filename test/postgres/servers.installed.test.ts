@@ -1,0 +1,62 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { join } from "node:path";
+import { test } from "node:test";
+import { createToken } from "../../src/postgres/index.ts";
+import { buildExecutable, installTools } from "../executable/build.ts";
+import { makeFolder } from "../support/folders.ts";
+import { HANG_MS, TIMEOUT } from "../support/watch.ts";
+import { collect } from "./conformance.ts";
+import { compare, Load } from "./load.ts";
+import { overHttp, startProxy, startServer } from "./servers.ts";
+import { buildProgram, NEEDS_POSTGRES, openPlants, SharedCluster } from "./stores.ts";
+
+const cluster = new SharedCluster();
+const OPTIONS = { ...NEEDS_POSTGRES, ...TIMEOUT };
+
+test(
+  "nothing is lost when one of two servers behind a proxy is killed under load, then the other",
+  OPTIONS,
+  async (t) => {
+    const { cluster: server, database, url } = await cluster.createStore();
+    const operator = await openPlants(t, { url: server.url(database) });
+    const token = await createToken(operator, { name: "app" });
+    const program = buildProgram();
+    const start = () =>
+      startServer(t, [process.execPath, program, "serve", "--port", "0", "--database", url]);
+    const servers = [await start(), await start()];
+    const proxy = await startProxy(t, () => servers.map((each) => each.url));
+    const load = new Load([overHttp(proxy, token)], 48);
+    for (const at of [0, 1]) {
+      await load.more(300);
+      await servers[at]?.stop("SIGKILL");
+      await load.more(300);
+      servers[at] = await start();
+    }
+    await load.more(300);
+    const report = await load.stop();
+    assert.ok(report.failed > 0, "a kill was noticed");
+    const found = compare(report, await collect(operator.list()));
+    assert.deepEqual(found, { lost: 0, changed: 0, wrong: 0 });
+  },
+);
+
+test("the executable contains the driver", { ...OPTIONS, timeout: 10 * HANG_MS }, async (t) => {
+  try {
+    installTools(process.execPath);
+  } catch {
+    return t.skip("needs postject, which could not be installed");
+  }
+  const folder = makeFolder(t);
+  const program = join(folder, "plant-store");
+  await buildExecutable({ node: process.execPath, output: program });
+  const { cluster: server, database } = await cluster.createStore();
+  const there = ["--database", server.url(database)];
+  const run = (...words: string[]) =>
+    execFileSync(program, [...words, ...there], { cwd: folder, encoding: "utf8" });
+  const token = run("token", "create", "app").trim();
+  const { url, stop } = await startServer(t, [program, "serve", "--port", "0", ...there]);
+  assert.equal(await overHttp(url, token).create({ id: 7n, name: "Fern" }), "created");
+  assert.equal(run("get", "7"), '{"id":7,"name":"Fern"}\n');
+  assert.equal((await stop()).status, 0);
+});
