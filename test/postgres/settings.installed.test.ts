@@ -67,7 +67,7 @@ for (const [what, damage, mend, named] of UNFIT) {
       plants,
       url,
     } = await cluster.openStore(t, {
-      databaseDeadlineMs: 500,
+      databaseDeadlineMs: 5000,
     });
     const warnings = collectWarnings(t);
     const sql = async (text: string) => {

@@ -3,7 +3,7 @@ import { chownSync, copyFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";
-import { TIMEOUT } from "../support/watch.ts";
+import { HANG_MS, TIMEOUT } from "../support/watch.ts";
 import { Cluster } from "./cluster.ts";
 import { NEEDS_POSTGRES, openPlants, SharedCluster } from "./stores.ts";
 
@@ -30,8 +30,8 @@ async function startWithTls(t: TestContext, access: readonly string[]) {
   return { cluster, certPath, urlOf };
 }
 
-async function create(t: TestContext, url: string): Promise<string> {
-  const plants = await openPlants(t, { url, databaseDeadlineMs: 500 });
+async function create(t: TestContext, url: string, deadlineMs = HANG_MS): Promise<string> {
+  const plants = await openPlants(t, { url, databaseDeadlineMs: deadlineMs });
   return plants.create({ id: 1n, name: "Fern" });
 }
 
@@ -49,7 +49,7 @@ test("the certificate of the server is checked as far as sslmode says", OPTIONS,
     [urlOf(`sslmode=verify-full&sslrootcert=${certPath}`, localhost), /does not match/],
     [urlOf("sslmode=disable"), /no encryption|pg_hba/],
   ] as const) {
-    await assert.rejects(create(t, url), { code: "io_error", message: reason }, url);
+    await assert.rejects(create(t, url, 3000), { code: "io_error", message: reason }, url);
   }
 });
 
@@ -57,7 +57,7 @@ const plain = new SharedCluster();
 
 test("TLS is not given up for a server without it", OPTIONS, async (t) => {
   const { url } = await plain.createStore();
-  await assert.rejects(create(t, `${url}?sslmode=require`), /does not support SSL/);
+  await assert.rejects(create(t, `${url}?sslmode=require`, 3000), /does not support SSL/);
 });
 
 test("a password is shown only to a server that proves itself", OPTIONS, async (t) => {
@@ -74,10 +74,13 @@ test("a password is shown only to a server that proves itself", OPTIONS, async (
     assert.ok(await create(t, urlOf(verified, { user })), "the certificate proves it");
     for (const mode of ["require", "disable"]) {
       const url = urlOf(`sslmode=${mode}`, { user });
-      await assert.rejects(create(t, url), /cleartext or as MD5/, url);
+      await assert.rejects(create(t, url, 3000), /cleartext or as MD5/, url);
     }
   }
   assert.ok(await create(t, urlOf("sslmode=disable", { user: "scr:secret" })), "SCRAM proves it");
-  await assert.rejects(create(t, urlOf("sslmode=disable", { user: "scr:wrong" })), /password/);
-  await assert.rejects(create(t, urlOf("sslmode=disable", { user: "scr" })), /none is given/);
+  await assert.rejects(
+    create(t, urlOf("sslmode=disable", { user: "scr:wrong" }), 3000),
+    /password/,
+  );
+  await assert.rejects(create(t, urlOf("sslmode=disable", { user: "scr" }), 3000), /none is given/);
 });
