@@ -35,6 +35,7 @@ export type {
   StoreStatus,
   TokenStatus,
   TokenVerifier,
+  TrustedProxies,
   Verdict,
   VerifiedToken,
 } from "./core/services.ts";

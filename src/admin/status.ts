@@ -45,7 +45,7 @@ const MESSAGES = {
   "database-away":
     "the database does not answer, or its synchronous standby does not: requests are answered 503; " +
     "the log has the reason",
-  draining: "requests under way are answered, new ones are not taken",
+  draining: "the server is stopping: requests under way are answered",
   failed: "the store has stopped after a failure of its disk or data directory; the process ends",
 };
 

@@ -1,4 +1,5 @@
 /** Options that several commands share, and the parsers of option values. */
+import { BlockList, isIP } from "node:net";
 import type { AdminAddress } from "../core/host-port.ts";
 import {
   assertOrigins,
@@ -51,6 +52,23 @@ export const CORS_ORIGIN: Option<readonly string[]> = {
     const origins = text.split(",");
     assertOrigins(origins);
     return origins;
+  },
+};
+
+export const TRUSTED_PROXY: Option<BlockList> = {
+  placeholder: "ADDRESS",
+  help: "a proxy that names its clients, by address or block; may be given several times",
+  isRepeatable: true,
+  expected: "addresses such as 10.0.0.7, 10.0.0.0/8 or fd00::/8",
+  parse: (text) => {
+    const proxies = new BlockList();
+    for (const each of text.split(",")) {
+      const [, address = "", prefix] = /^([^/]+)(?:\/([0-9]+))?$/.exec(each) ?? [];
+      const family = isIP(address) === 6 ? "ipv6" : "ipv4"; // else BlockList throws
+      if (prefix === undefined) proxies.addAddress(address, family);
+      else proxies.addSubnet(address, Number(prefix), family);
+    }
+    return proxies;
   },
 };
 

@@ -15,6 +15,7 @@ import {
   PORT,
   switchOption,
   TLS_CERT,
+  TRUSTED_PROXY,
   textOption,
 } from "./options.ts";
 import { formatTable, LEVELS } from "./output.ts";
@@ -38,6 +39,7 @@ export const SERVE_OPTIONS = {
   },
   printConfig: switchOption("print every option with its value and source, and exit"),
   corsOrigin: CORS_ORIGIN,
+  trustedProxy: TRUSTED_PROXY,
   connectionsMax: integer(
     "N",
     "connections open at once; if not given, as many as open files and half of the heap allow",
@@ -57,6 +59,7 @@ export const SERVE_OPTIONS = {
     batchBytesMax: "what is written with one sync",
     databaseDeadlineMs: "how long a request waits for the database; beyond it 503",
     databaseConnections: "connections to the database for creates",
+    drainDelayMs: "how long a stop still accepts connections, each for one answer",
     drainTimeoutMs: "how long a stop waits for requests in flight",
   }),
 } as const;

@@ -26,7 +26,7 @@ import { bindAsRoot, describeListenError, readTlsFiles } from "./endpoint.ts";
 import { startLog } from "./log.ts";
 import { announce, count, describeProgress, printLines, report } from "./output.ts";
 import { checkMatch, describeConfig, SERVE_OPTIONS, type ServeOptions } from "./serve-options.ts";
-import { onReloadSignal, stopSignal, takeHeldSocket } from "./supervisor.ts";
+import { onReloadSignal, stopSignal, takeHeldSocket, waitForSignal } from "./supervisor.ts";
 
 export const serve = defineCommand({
   name: "serve",
@@ -91,8 +91,7 @@ async function serveUntil(
     await Promise.race([stopped, failed]);
     if (exitStatus === 0) {
       status.phase = "draining";
-      const message = "draining: requests under way are answered, new ones are not taken";
-      report({ level: "info", event: "draining", message });
+      await Promise.race([announceDrain(server, options.drainDelayMs), failed]);
     }
   } catch (error) {
     if (error !== stop.reason) throw error;
@@ -104,6 +103,18 @@ async function serveUntil(
     await (await admin.catch(() => undefined))?.close();
   }
   return exitStatus;
+}
+
+/** Resolves when the drain begins: after the delay, or at the next signal. */
+async function announceDrain(server: PlantServer, delayMs: number): Promise<void> {
+  const rest =
+    delayMs === 0
+      ? "new ones are not taken"
+      : `connections are accepted for ${delayMs} ms more; another signal ends this wait`;
+  const message = `draining: requests under way are answered, ${rest}`;
+  report({ level: "info", event: "draining", message });
+  server.announceClose();
+  if (delayMs > 0) await waitForSignal(delayMs);
 }
 
 async function startAdmin(
@@ -119,8 +130,9 @@ async function startAdmin(
 type Parts = Pick<ServerOptions, "plants" | "tokens" | "fd" | "bound" | "tls">;
 
 async function startServer(options: ServeOptions, parts: Parts): Promise<PlantServer> {
-  const { host, port, corsOrigin: corsOrigins } = options;
-  return PlantServer.start({ ...options, corsOrigins, ...parts }).catch((error) => {
+  const { host, port, corsOrigin: corsOrigins, trustedProxy: trustedProxies } = options;
+  const all = { ...options, corsOrigins, trustedProxies, ...parts };
+  return PlantServer.start(all).catch((error) => {
     const address = parts.fd === undefined ? { host, port } : undefined;
     throw describeListenError(error, address, "--host or --port");
   });

@@ -4,6 +4,7 @@
  */
 import cluster from "node:cluster";
 import { constants } from "node:os";
+import { setTimeout as sleep } from "node:timers/promises";
 import { publishWarning } from "../core/channels.ts";
 import { UsageError } from "./command.ts";
 import { report } from "./output.ts";
@@ -29,18 +30,30 @@ export function takeHeldSocket(): number | undefined {
 /** npm sends a terminal's Ctrl-C once more to a program that has already received it. */
 const SAME_SIGNAL_MS = 100;
 
+/** Ends the wait of `waitForSignal`. */
+let waiting: AbortController | undefined;
+
+/** Resolves after this time, or at the next signal, which does not end the process then. */
+export async function waitForSignal(ms: number): Promise<void> {
+  waiting = new AbortController();
+  await sleep(ms, undefined, { signal: waiting.signal }).catch(() => {});
+  waiting = undefined;
+}
+
 /**
  * Aborts at the first SIGTERM or SIGINT, or when the primary of `node:cluster` disconnects this
- * worker. The second signal ends the process at once.
+ * worker. The second signal ends the process at once, unless it ends a wait.
  */
 export function stopSignal(): AbortSignal {
   const stop = new AbortController();
-  let firstAt: number | undefined;
+  let lastAt: number | undefined;
   const onSignal = (signal: NodeJS.Signals) => {
-    if (firstAt === undefined) {
-      firstAt = performance.now();
-      stop.abort();
-    } else if (signal !== "SIGINT" || performance.now() - firstAt > SAME_SIGNAL_MS) {
+    const before = lastAt;
+    lastAt = performance.now();
+    if (before === undefined) stop.abort();
+    else if (signal === "SIGINT" && lastAt - before <= SAME_SIGNAL_MS) return;
+    else if (waiting !== undefined) waiting.abort();
+    else {
       process.off("SIGTERM", onSignal).off("SIGINT", onSignal);
       // A signal does not end process 1, as in a container: exit with the status of a shell.
       if (process.pid === 1) process.exit(128 + constants.signals[signal]);

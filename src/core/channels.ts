@@ -22,6 +22,11 @@ export interface RequestMessage {
   readonly method: string | undefined;
   /** As the listener sees it, without the query; `undefined` like `method`. */
   readonly path: string | undefined;
+  /**
+   * The address of the peer, or the one that a trusted proxy has named (`trustedProxies`).
+   * `undefined` on a Unix socket, or if the request began before the first subscription.
+   */
+  readonly client: string | undefined;
   /** The HTTP status; 0 if the request broke off before it was carried out. */
   readonly status: number;
   /** The number in the Error body; `undefined` after a success. */

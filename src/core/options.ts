@@ -47,6 +47,7 @@ export const NUMBER_OPTIONS = {
   // A start writes this much of the log again, whatever the process before it was given.
   batchBytesMax: bytes(MIB, MIB),
   queueBytesMax: bytes(64 * MIB),
+  drainDelayMs: milliseconds(0, 0),
   drainTimeoutMs: milliseconds(10_000, 0),
   databaseDeadlineMs: milliseconds(10_000, 100),
   databaseConnections: { default: 4, min: 1, max: 64 },

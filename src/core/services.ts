@@ -96,6 +96,11 @@ export interface TokenVerifier {
   isCurrent?(verified: VerifiedToken): boolean | PromiseLike<boolean>;
 }
 
+/** Judges which peers are trusted proxies; a `BlockList` of `node:net` is one. */
+export interface TrustedProxies {
+  check(address: string, family: "ipv4" | "ipv6"): boolean;
+}
+
 /**
  * The state of a server; `tokens-unreadable`: every request with a token is answered 503;
  * `database-away`: no request was carried out for a whole deadline.

@@ -9,6 +9,7 @@
 import { type IncomingMessage, ServerResponse } from "node:http";
 import { Socket } from "node:net";
 import { publishWarning } from "../core/channels.ts";
+import { peerOf } from "./client-address.ts";
 import {
   encodeReply,
   errorReply,
@@ -132,7 +133,7 @@ export function publishCut(req: IncomingMessage, res: ServerResponse): void {
 export function answerSocket(socket: Socket, reply: Reply, lingering: Lingering): void {
   const requestId = nameRequest();
   lingering.close(socket, encodeReply(reply, requestId));
-  publishAnswer(reply, requestId);
+  publishAnswer({ ...reply, client: peerOf(socket) }, requestId);
 }
 
 /**

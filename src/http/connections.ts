@@ -61,6 +61,8 @@ export class Connections {
   );
   readonly #lookMs: number;
   #looking: NodeJS.Timeout | undefined;
+  /** Every answer closes its connection. */
+  #isClosing = false;
   #isDraining = false;
   /** During a drain: looks that are left for request heads which still arrive. */
   #looksLeft = DRAIN_LOOKS;
@@ -100,7 +102,7 @@ export class Connections {
       return;
     }
     const hasRoom = connection.begin(res);
-    if (this.#isDraining) closeAfter(res);
+    if (this.#isClosing) closeAfter(res);
     const fault = hasRoom ? findFramingFault(req) : overloaded();
     if (fault === undefined) this.#listener.handle(req, res, sendContinue);
     else this.#listener.refuse(req, res, fault);
@@ -155,15 +157,20 @@ export class Connections {
     }
   }
 
+  /** From now on the last answer of a connection closes it. */
+  announceClose(): void {
+    for (const connection of this.#connections.values()) closeAfter(connection.res);
+    this.#isClosing = true;
+  }
+
   /**
-   * From now on the last answer of a connection closes it, and looks close those that owe no answer:
-   * Node takes a silent one, or one with half a request head, for busy.
+   * Does that, too, and from now on looks close connections that owe no answer: Node takes a silent
+   * one, or one with half a request head, for busy.
    */
   drain(): void {
-    for (const connection of this.#connections.values()) {
-      closeAfter(connection.res);
-      connection.look(); // what came before does not count
-    }
+    this.announceClose();
+    // What came before does not count.
+    for (const connection of this.#connections.values()) connection.look();
     this.#isDraining = true;
     this.startLooking(DRAIN_LOOK_MS);
   }

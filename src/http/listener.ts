@@ -8,7 +8,12 @@
  */
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
 import { assertMethods, normalizeBasePath, readNumber } from "../core/options.ts";
-import type { PlantService, TokenVerifier, VerifiedToken } from "../core/services.ts";
+import type {
+  PlantService,
+  TokenVerifier,
+  TrustedProxies,
+  VerifiedToken,
+} from "../core/services.ts";
 import {
   answer,
   answerFailure,
@@ -23,7 +28,7 @@ import { Creates } from "./creates.ts";
 import { Reads } from "./reads.ts";
 import { errorReply, scopeChallenge } from "./reply.ts";
 import { findLengthFault, requireExpectation } from "./request-head.ts";
-import { noteArrival, notesOf } from "./request-message.ts";
+import { noteArrival, noteRefusal, notesOf } from "./request-message.ts";
 import { findRoute, methodNotAllowed, methodsOf, notFound } from "./router.ts";
 
 export interface ListenerOptions {
@@ -55,6 +60,11 @@ export interface ListenerOptions {
    * `*` for any. Default: none.
    */
   readonly corsOrigins?: readonly string[] | undefined;
+  /**
+   * The proxies whose `Forwarded` or `X-Forwarded-For` names the client in `RequestMessage`, such as
+   * a `BlockList` of `node:net`. A peer on a Unix socket counts as 127.0.0.1. Default: none.
+   */
+  readonly trustedProxies?: TrustedProxies | undefined;
 }
 
 /**
@@ -77,6 +87,7 @@ export class Listener {
   readonly #creates: Creates;
   readonly #reads: Reads;
   readonly #basePath: string;
+  readonly #trusted: TrustedProxies | undefined;
 
   constructor(options: ListenerOptions, lingering = new Lingering()) {
     const { plants, tokens, basePath = "" } = options;
@@ -86,6 +97,8 @@ export class Listener {
     this.#authenticator = new Authenticator(tokens);
     this.cors = new Cors(options.corsOrigins);
     this.#basePath = normalizeBasePath(basePath);
+    this.#trusted = options.trustedProxies;
+    if (this.#trusted !== undefined) assertMethods("trustedProxies", this.#trusted, ["check"]);
     this.#creates = new Creates(plants, this.#authenticator, options);
     const readBytesMax = readNumber(options, "readBytesMax");
     this.#reads = new Reads(plants, this.#authenticator, readBytesMax, this.#creates);
@@ -101,6 +114,7 @@ export class Listener {
   /** Answers with a fault of the framing, after which the connection closes. */
   refuse(req: IncomingMessage, res: ServerResponse, fault: unknown): void {
     if (res.headersSent) return;
+    noteRefusal(req, this.#trusted);
     this.cors.mark(req, res);
     answer({ req, res, lingering: this.lingering }, errorReply(fault), true);
   }
@@ -108,7 +122,7 @@ export class Listener {
   /** Handles one request; `sendContinue` is called before its body is read. Never throws. */
   handle(req: IncomingMessage, res: ServerResponse, sendContinue?: () => void): void {
     if (res.headersSent) return; // by other code of the server around this listener
-    noteArrival(req);
+    noteArrival(req, this.#trusted);
     const exchange = { req, res, lingering: this.lingering, sendContinue };
     const { upgrade, connection = "" } = req.headers;
     if (upgrade !== undefined && /upgrade/i.test(connection)) {

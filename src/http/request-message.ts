@@ -7,6 +7,8 @@
 import { randomBytes } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import { type RequestMessage, requests } from "../core/channels.ts";
+import type { TrustedProxies } from "../core/services.ts";
+import { clientOf } from "./client-address.ts";
 import { pathOf } from "./router.ts";
 
 /** Text that means nothing to a header, a line of a log, a shell or a page. */
@@ -39,14 +41,21 @@ interface WatchedRequest extends IncomingMessage {
 }
 
 /** Call it when the listener receives a request. */
-export function noteArrival(req: WatchedRequest): void {
-  if (requests.hasSubscribers) req[NOTED] = beginMessage(req, performance.now());
+export function noteArrival(req: WatchedRequest, trusted?: TrustedProxies): void {
+  if (!requests.hasSubscribers) return;
+  req[NOTED] = beginMessage(req, clientOf(req, trusted), performance.now());
 }
 
-function beginMessage(req?: IncomingMessage, arrivedAt?: number): Noted {
+/** Call it when a request is refused in place of `noteArrival`. */
+export function noteRefusal(req: WatchedRequest, trusted?: TrustedProxies): void {
+  if (requests.hasSubscribers) req[NOTED] = beginMessage(req, clientOf(req, trusted));
+}
+
+function beginMessage(req?: IncomingMessage, client?: string, arrivedAt?: number): Noted {
   return {
     method: req?.method,
     path: req && pathOf(req.url ?? ""),
+    client,
     status: 0,
     error: undefined,
     durationMs: arrivedAt,
@@ -75,7 +84,7 @@ export function publishAnswer(
   req?: WatchedRequest,
 ): void {
   if (!requests.hasSubscribers) return;
-  const message = req?.[NOTED] ?? beginMessage(req);
+  const message = req?.[NOTED] ?? beginMessage(req, answered.client);
   if (message.durationMs !== undefined) message.durationMs = performance.now() - message.durationMs;
   message.status = answered.status;
   message.error = answered.error;

@@ -89,6 +89,15 @@ export class PlantServer {
   }
 
   /**
+   * Has every answer close its connection from now on, so that clients give up the connections that
+   * they keep. New ones are accepted until `close()`. Call it a while before, while a load balancer
+   * still sends requests.
+   */
+  announceClose(): void {
+    this.#connections.announceClose();
+  }
+
+  /**
    * Drains: answers the requests in flight, closes every connection, stops accepting. Connections
    * that are still open at the deadline are cut. A second call changes nothing.
    *

@@ -9,6 +9,7 @@ const TIME = Date.UTC(2026, 10, 21, 4, 5, 6, 7);
 const REQUEST: RequestMessage = {
   method: "POST",
   path: "/plants",
+  client: "192.0.2.1",
   status: 400,
   error: 40005,
   durationMs: 1.23456,
@@ -49,6 +50,7 @@ test("a request in JSON has every documented member", () => {
     bytes: 47,
     requestId: "abc-1",
     token: "gardener",
+    client: "192.0.2.1",
   });
 });
 
@@ -64,10 +66,13 @@ test("a request id is written unchanged, with every character that it may have",
 });
 
 test("a request that was never parsed has nulls, and a success has no error", () => {
-  const nothing = { method: undefined, path: undefined, durationMs: undefined, token: undefined };
-  const line = lineOf(jsonFormat, { ...REQUEST, ...nothing, status: 200, error: undefined });
-  const { method, path, durationMs, token, ...rest } = JSON.parse(line);
-  assert.deepEqual([method, path, durationMs, token], [null, null, null, null]);
+  const unknown = { method: undefined, path: undefined, durationMs: undefined };
+  const nobody = { token: undefined, client: undefined };
+  const request = { ...REQUEST, ...unknown, ...nobody, status: 200, error: undefined };
+  const { method, path, durationMs, token, client, ...rest } = JSON.parse(
+    lineOf(jsonFormat, request),
+  );
+  assert.deepEqual([method, path, durationMs, token, client], Array(5).fill(null));
   assert.equal("error" in rest, false);
 });
 
@@ -149,7 +154,10 @@ test("a notice in JSON has its message and its fields", () => {
 test("the text format is short", (t) => {
   setColours(t, {});
   const line = lineOf(textFormat, REQUEST);
-  assert.match(line, /^[0-9]{2}:[0-9]{2}:06 POST \/plants 400 40005 1\.2 ms 47 B gardener abc-1$/);
+  assert.match(
+    line,
+    /^[0-9]{2}:[0-9]{2}:06 POST \/plants 400 40005 1\.2 ms 47 B gardener 192\.0\.2\.1 abc-1$/,
+  );
 });
 
 /** Sets the variables that decide about colours, for one test. */

@@ -37,6 +37,20 @@ test("the log has one JSON record per line for every event and request", async (
   assert.doesNotMatch(stderr, /pst_|secret garden/); // neither a token nor a body
 });
 
+test("the log names the client that a trusted proxy names, and no other", async (t) => {
+  const proxies = ["--trusted-proxy", "10.0.0.0/8", "--trusted-proxy", "127.0.0.1"];
+  for (const [args, client] of [
+    [[], "127.0.0.1"],
+    [proxies, "192.0.2.1"],
+  ] as const) {
+    const server = await startServer(t, ["--data", makeFolder(t), ...args]);
+    await fetch(server.url, { headers: { "X-Forwarded-For": "6.6.6.6, 192.0.2.1, 10.0.0.9" } });
+    const { stderr } = await server.stop();
+    const request = logLinesOf(stderr).find(({ event }) => event === "request");
+    assert.equal(request?.client, client);
+  }
+});
+
 test("--log text is for people, --log-level warn leaves requests out, --log off is silent", async (t) => {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "gardener" });
@@ -47,7 +61,10 @@ test("--log text is for people, --log-level warn leaves requests out, --log off 
   };
   const text = await run("--log", "text");
   assert.equal(text.length, 4);
-  assert.match(text[1] ?? "", /^[0-9:]{8} POST \/plants 200 [0-9.]+ ms 41 B gardener \S+$/);
+  assert.match(
+    text[1] ?? "",
+    /^[0-9:]{8} POST \/plants 200 [0-9.]+ ms 41 B gardener 127\.0\.0\.1 \S+$/,
+  );
   assert.deepEqual(await run("--log-level", "warn"), []);
   assert.deepEqual(await run("--log", "off"), []);
 });

@@ -1,6 +1,13 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { EXPIRES, integer, switchOption, textOption } from "../../src/cli/options.ts";
+import type { Option } from "../../src/cli/command.ts";
+import {
+  EXPIRES,
+  integer,
+  switchOption,
+  TRUSTED_PROXY,
+  textOption,
+} from "../../src/cli/options.ts";
 
 const NOW = Date.parse("2026-01-01T00:00:00Z");
 const DAY_MS = 86_400_000;
@@ -66,9 +73,9 @@ const NO_EXPIRIES = [
 ];
 
 /** A parser may throw, too. */
-function parseOrThrow(text: string): number | undefined {
+function tryParse<T>({ parse }: Option<T>, text: string): T | undefined {
   try {
-    return EXPIRES.parse(text);
+    return parse(text);
   } catch {
     return undefined;
   }
@@ -77,7 +84,7 @@ function parseOrThrow(text: string): number | undefined {
 for (const text of NO_EXPIRIES) {
   test(`an expiry is never ${JSON.stringify(text)}`, (t) => {
     stopClock(t);
-    assert.equal(parseOrThrow(text), undefined);
+    assert.equal(tryParse(EXPIRES, text), undefined);
   });
 }
 
@@ -137,3 +144,31 @@ test("an option of text takes any text that is not empty", () => {
   assert.equal(textOption("T", "").parse(" a b "), " a b ");
   assert.equal(textOption("T", "").parse(""), undefined);
 });
+
+test("trusted proxies are addresses and blocks, of both families", () => {
+  const proxies = TRUSTED_PROXY.parse("192.0.2.7,10.0.0.0/8,fd00::/8");
+  for (const [address, family, isTrusted] of [
+    ["192.0.2.7", "ipv4", true],
+    ["192.0.2.8", "ipv4", false],
+    ["10.255.0.1", "ipv4", true],
+    ["fdff::1", "ipv6", true],
+    ["fe80::1", "ipv6", false],
+  ] as const) {
+    assert.equal(proxies?.check(address, family), isTrusted, address);
+  }
+});
+
+for (const text of [
+  "",
+  "proxy",
+  "10.0.0.0/33",
+  "10.0.0.0/",
+  "10.0.0/8",
+  "10.0.0.0/8/8",
+  "::/129",
+]) {
+  test(`no trusted proxy is "${text}", alone or beside a good one`, () => {
+    assert.equal(tryParse(TRUSTED_PROXY, text), undefined);
+    assert.equal(tryParse(TRUSTED_PROXY, `10.0.0.7,${text}`), undefined);
+  });
+}

@@ -1,0 +1,218 @@
+/** Who is calling: the address in the message of a request, behind proxies and without any. */
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import http, { type RequestListener } from "node:http";
+import net, { BlockList } from "node:net";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { peerOf } from "../../src/http/client-address.ts";
+import { createRequestListener, type PlantService, type RequestMessage } from "../../src/index.ts";
+import { makeFolder } from "../support/folders.ts";
+import { startService } from "../support/service.ts";
+import { collectMessages, until } from "../support/watch.ts";
+
+type Header = readonly [name: string, value: string];
+
+const FORWARDED = "Forwarded";
+const LIST = "X-Forwarded-For";
+
+/** Proxies on this machine, in 10.0.0.0/8 and in fd00::/8. */
+function ourProxies(): BlockList {
+  const proxies = new BlockList();
+  proxies.addAddress("127.0.0.1");
+  proxies.addSubnet("10.0.0.0", 8);
+  proxies.addSubnet("fd00::", 8, "ipv6");
+  return proxies;
+}
+
+const unused = () => assert.fail("no token is good");
+const PLANTS: PlantService = { create: unused, get: unused, list: unused };
+const TOKENS = { verify: () => undefined };
+
+function listen(trustedProxies?: BlockList): RequestListener {
+  return createRequestListener({ plants: PLANTS, tokens: TOKENS, trustedProxies });
+}
+
+/** Sends a request with these header lines to a server at an address, and returns what it published. */
+async function clientSeenAt(
+  t: TestContext,
+  where: net.ListenOptions,
+  listener: RequestListener,
+  headers: readonly Header[],
+): Promise<string | undefined> {
+  const server = http.createServer(listener).listen(where);
+  await once(server, "listening");
+  t.after(() => server.close());
+  const messages = collectMessages<RequestMessage>(t, "plant-store:request");
+  const address = server.address();
+  const target = typeof address === "string" ? { path: address } : { ...address, host: where.host };
+  const socket = net.connect(target as net.NetConnectOpts);
+  t.after(() => socket.destroy());
+  const lines = headers.map(([name, value]) => `${name}: ${value}\r\n`);
+  socket.write(`GET /plants HTTP/1.1\r\nHost: a\r\n${lines.join("")}\r\n`);
+  await until("it is published", () => messages.length > 0);
+  return messages[0]?.client;
+}
+
+const HERE = { host: "127.0.0.1", port: 0 };
+
+const FOUND: readonly [says: string, headers: readonly Header[], client: string][] = [
+  ["no header", [], "127.0.0.1"],
+  ["one address", [[LIST, "192.0.2.1"]], "192.0.2.1"],
+  ["an address that the client put in front", [[LIST, "6.6.6.6, 192.0.2.1"]], "192.0.2.1"],
+  ["further proxies of ours", [[LIST, "6.6.6.6, 192.0.2.1, 10.1.2.3,10.0.0.1"]], "192.0.2.1"],
+  ["proxies of ours alone", [[LIST, "10.1.2.3, 10.0.0.1"]], "10.1.2.3"],
+  [
+    "several lines",
+    [
+      [LIST, "6.6.6.6"],
+      [LIST, "192.0.2.1"],
+      [LIST, "10.0.0.1"],
+    ],
+    "192.0.2.1",
+  ],
+  ["a port", [[LIST, "192.0.2.1:4711"]], "192.0.2.1"],
+  ["IPv6", [[LIST, "2001:db8::1"]], "2001:db8::1"],
+  ["IPv6 with a port", [[LIST, "[2001:DB8:0::1]:4711"]], "2001:db8::1"],
+  ["an IPv4 address as IPv6", [[LIST, "6.6.6.6, ::ffff:192.0.2.1"]], "192.0.2.1"],
+  ["the same in hexadecimal", [[LIST, "::FFFF:c000:0201"]], "192.0.2.1"],
+  ["a proxy of ours as IPv6", [[LIST, "192.0.2.1, ::ffff:10.0.0.1"]], "192.0.2.1"],
+  ["a proxy of ours in IPv6", [[LIST, "192.0.2.1, fd00::7"]], "192.0.2.1"],
+  ["no address", [[LIST, "6.6.6.6, garbage"]], "127.0.0.1"],
+  ["no address before a proxy of ours", [[LIST, "6.6.6.6, garbage, 10.0.0.1"]], "10.0.0.1"],
+  ["nothing in it", [[LIST, ""]], "127.0.0.1"],
+  ["a percent escape", [[LIST, "6.6.6.6, 192.0.2.1%1b"]], "127.0.0.1"],
+  ["the interface of an address", [[LIST, "fe80::1%eth0"]], "fe80::1"],
+  ["more proxies than there are", [[LIST, `192.0.2.1${", 10.0.0.1".repeat(500)}`]], "10.0.0.1"],
+  ["Forwarded", [[FORWARDED, "for=192.0.2.1;proto=http;by=10.0.0.1"]], "192.0.2.1"],
+  ["Forwarded in other letters", [[FORWARDED, "By=10.0.0.1; FOR=192.0.2.1"]], "192.0.2.1"],
+  ["Forwarded in quotes", [[FORWARDED, 'for="192.0.2.1:80"']], "192.0.2.1"],
+  ["Forwarded with IPv6", [[FORWARDED, 'for="[2001:db8::1]:4711"']], "2001:db8::1"],
+  ["Forwarded with a hidden port", [[FORWARDED, 'for="192.0.2.1:_http"']], "192.0.2.1"],
+  ["several in Forwarded", [[FORWARDED, "for=6.6.6.6, for=192.0.2.1,for=10.0.0.1"]], "192.0.2.1"],
+  [
+    "several lines of Forwarded",
+    [
+      [FORWARDED, "for=6.6.6.6"],
+      [FORWARDED, "for=1.2.3.4"],
+    ],
+    "1.2.3.4",
+  ],
+  ["Forwarded with an unknown client", [[FORWARDED, "for=6.6.6.6, for=unknown"]], "127.0.0.1"],
+  [
+    "Forwarded with a hidden client",
+    [[FORWARDED, "for=6.6.6.6, for=_x, for=10.0.0.1"]],
+    "10.0.0.1",
+  ],
+  ["an open quote in front", [[FORWARDED, 'for="6.6.6.6, for=192.0.2.1']], "192.0.2.1"],
+  [
+    "an address in the name of the host",
+    [[FORWARDED, 'for=192.0.2.1;host="a;for=6.6.6.6;"']],
+    "192.0.2.1",
+  ],
+  [
+    "that name in front",
+    [[FORWARDED, 'host="a;for=6.6.6.6;b,for=6.6.6.6";for=192.0.2.1']],
+    "192.0.2.1",
+  ],
+  ["two clients in one element", [[FORWARDED, "for=6.6.6.6;for=192.0.2.1"]], "127.0.0.1"],
+  ["an escape", [[FORWARDED, 'for="6.6.6.6\\"']], "127.0.0.1"],
+  [
+    "both headers that agree",
+    [
+      [FORWARDED, "for=192.0.2.1"],
+      [LIST, "192.0.2.1"],
+    ],
+    "192.0.2.1",
+  ],
+  [
+    "both headers that differ",
+    [
+      [FORWARDED, "for=6.6.6.6"],
+      [LIST, "192.0.2.1"],
+    ],
+    "127.0.0.1",
+  ],
+  [
+    "both, one of them empty",
+    [
+      [FORWARDED, ""],
+      [LIST, "192.0.2.1"],
+    ],
+    "127.0.0.1",
+  ],
+];
+
+for (const [says, headers, client] of FOUND) {
+  test(`behind a trusted proxy that sends ${says} the client is ${client}`, async (t) => {
+    assert.equal(await clientSeenAt(t, HERE, listen(ourProxies()), headers), client);
+  });
+}
+
+const CLAIMS: readonly Header[] = [
+  [FORWARDED, "for=6.6.6.6"],
+  [LIST, "6.6.6.6"],
+];
+
+for (const claim of CLAIMS) {
+  test(`without trusted proxies ${claim[0]} is ignored`, async (t) => {
+    assert.equal(await clientSeenAt(t, HERE, listen(), [claim]), "127.0.0.1");
+  });
+
+  test(`${claim[0]} of a peer that is no trusted proxy is ignored`, async (t) => {
+    const others = new BlockList();
+    others.addSubnet("10.0.0.0", 8);
+    assert.equal(await clientSeenAt(t, HERE, listen(others), [claim]), "127.0.0.1");
+  });
+}
+
+test("an IPv4 peer of a server that listens on IPv6 is an IPv4 address, and trusted as such", async (t) => {
+  const server = http.createServer(listen(ourProxies())).listen({ host: "::", port: 0 });
+  await once(server, "listening");
+  t.after(() => server.close());
+  const messages = collectMessages<RequestMessage>(t, "plant-store:request");
+  const { port } = server.address() as net.AddressInfo;
+  const socket = net.connect(port, "127.0.0.1");
+  t.after(() => socket.destroy());
+  socket.write("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+  socket.write(`GET / HTTP/1.1\r\nHost: a\r\n${LIST}: 192.0.2.1\r\n\r\n`);
+  await until("both are published", () => messages.length > 1);
+  assert.deepEqual(
+    messages.map(({ client }) => client),
+    ["127.0.0.1", "192.0.2.1"],
+  );
+});
+
+test("a peer on a Unix socket has no address, and counts as a proxy on this machine", async (t) => {
+  const at = (name: string) => ({ path: join(makeFolder(t), name) });
+  const claim: Header = [LIST, "192.0.2.1"];
+  assert.equal(await clientSeenAt(t, at("a"), listen(ourProxies()), []), undefined);
+  assert.equal(await clientSeenAt(t, at("b"), listen(ourProxies()), [claim]), "192.0.2.1");
+  assert.equal(await clientSeenAt(t, at("c"), listen(), [claim]), undefined);
+});
+
+test("the interface over which a peer on the same link came is left out (fake socket)", () => {
+  assert.equal(peerOf({ remoteAddress: "fe80::1%eth0" } as net.Socket), "fe80::1");
+});
+
+test("a request that is refused for its framing has a client, and so have bytes that are no request", async (t) => {
+  const service = await startService(t, { trustedProxies: ourProxies() });
+  const messages = collectMessages<RequestMessage>(t, "plant-store:request");
+  for (const [at, text] of [
+    `GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n${LIST}: 192.0.2.1\r\n\r\n`,
+    "garbage\r\n\r\n",
+  ].entries()) {
+    const socket = net.connect(service.port, "127.0.0.1").end(text);
+    t.after(() => socket.destroy());
+    await until("it is published", () => messages.length > at);
+  }
+  assert.deepEqual(
+    messages.map(({ client }) => client),
+    ["192.0.2.1", "127.0.0.1"],
+  );
+});
+
+test("trusted proxies that cannot be asked are a mistake of the program", () => {
+  const wrong = ["10.0.0.0/8"] as unknown as BlockList;
+  assert.throws(() => listen(wrong), { name: "TypeError", message: /trustedProxies/ });
+});
