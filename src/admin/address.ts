@@ -53,14 +53,19 @@ export function isLocal(address: AdminAddress): boolean {
 
 /**
  * Whether a Host header names this listener. A page of another origin can make its own name resolve
- * to this address (DNS rebinding) and read the answers, but its name is no IP address or
- * `localhost`. Only HTTP/1.0 has no Host header, which no browser sends. @internal
+ * to this address (DNS rebinding) and read the answers, but its name is no IP address, `localhost`
+ * or one of `hosts`. Only HTTP/1.0 has no Host header, which no browser sends. @internal
  */
-export function isOwnHost(header: string | undefined, address: AdminAddress): boolean {
+export function isOwnHost(
+  header: string | undefined,
+  address: AdminAddress,
+  hosts: readonly string[] = [],
+): boolean {
   if ("socketPath" in address || header === undefined) return true; // not a browser
   const host = header.replace(/:[0-9]*$/, "").toLowerCase();
   const literal = host.replace(/^\[(.*)\]$/, "$1");
-  return isIP(literal) !== 0 || host === "localhost" || host === address.host.toLowerCase();
+  if (isIP(literal) !== 0 || host === "localhost") return true;
+  return [address.host, ...hosts].some((name) => name.toLowerCase() === host);
 }
 
 /** @returns the URL, with the port that was picked for 0. @throws the system's error. @internal */

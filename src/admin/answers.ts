@@ -2,12 +2,10 @@
 import type { IncomingMessage } from "node:http";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import type { AdminAddress } from "../core/host-port.ts";
 import { OPENAPI } from "../http/openapi.ts";
 import { errorReply, okReply, type Reply } from "../http/reply.ts";
 import { findFramingFault } from "../http/request-head.ts";
 import { pathOf } from "../http/router.ts";
-import { isOwnHost } from "./address.ts";
 import { encodeMetrics } from "./metrics.ts";
 import { describeState, judgeState, readStatusDocument, type Sources } from "./status.ts";
 import { STATUS_PAGE, STATUS_PAGE_POLICY } from "./status-page.ts";
@@ -42,14 +40,17 @@ function json(document: unknown): Reply {
   return okReply(`${JSON.stringify(document)}\n`);
 }
 
+/** Whether a Host header names the listener. */
+type HostJudge = (header: string | undefined) => boolean;
+
 /** The answer to a request; never rejects. */
 export async function answer(
   req: IncomingMessage,
-  address: AdminAddress,
+  isOwn: HostJudge,
   sources: Sources,
 ): Promise<Reply> {
   try {
-    return await findRoute(req, address)(sources);
+    return await findRoute(req, isOwn)(sources);
   } catch (error) {
     const reply = errorReply(error);
     if (reply.status === 500)
@@ -65,13 +66,13 @@ const REFUSAL_HEADERS: Readonly<Record<number, Reply["headers"]>> = {
 };
 
 /** @throws PlantStoreError if the request is refused. */
-function findRoute(req: IncomingMessage, address: AdminAddress): Route {
+function findRoute(req: IncomingMessage, isOwn: HostJudge): Route {
   const fault = findFramingFault(req);
   if (fault !== undefined) throw fault;
-  if (!isOwnHost(req.headers.host, address)) {
+  if (!isOwn(req.headers.host)) {
     throw new PlantStoreError(
       "bad_request",
-      "Host: expected an IP address, localhost or the listener's own name (--admin NAME:PORT)",
+      "Host: expected an IP address, localhost or a name of the listener (--admin-host NAME)",
     );
   }
   const route = ROUTES.get(pathOf(req.url ?? ""));

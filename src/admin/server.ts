@@ -14,7 +14,7 @@ import type { Status } from "../core/services.ts";
 import { encodeReply, errorReply, replyHeaders } from "../http/reply.ts";
 import { describeParserFault, NODE_HEADERS_MAX } from "../http/request-head.ts";
 import { nameRequest } from "../http/request-message.ts";
-import { assertAdminAddress, isLocal, listen } from "./address.ts";
+import { assertAdminAddress, isLocal, isOwnHost, listen } from "./address.ts";
 import { answer } from "./answers.ts";
 import type { Recorder } from "./recorder.ts";
 import { Sources } from "./status.ts";
@@ -25,6 +25,11 @@ export interface AdminOptions {
   readonly status: Status;
   /** The version of the program, for people and for `plant_store_build_info`. */
   readonly version: string;
+  /**
+   * Further names by which the listener may be called, such as that of a container. Pages of other
+   * sites could use it by any other name. Default: none.
+   */
+  readonly hosts?: readonly string[] | undefined;
 }
 
 /** More than a scraper and its people need. */
@@ -60,12 +65,13 @@ export class AdminServer {
    * @throws the system's error if the address cannot be used (`code` `EADDRINUSE`, `EACCES`, …);
    * TypeError or RangeError for an option that is missing, of the wrong type or out of its range.
    */
-  static async start({ address, status, version }: AdminOptions): Promise<AdminServer> {
+  static async start({ address, status, version, hosts }: AdminOptions): Promise<AdminServer> {
     assertAdminAddress(address);
     assertMethods("status", status, ["state", "store", "tokens", "freeBytes"]);
     assertText("version", version);
+    for (const host of hosts ?? []) assertText("hosts", host);
     const sources = new Sources(status, version);
-    const server = createServer(address, sources);
+    const server = createServer((host) => isOwnHost(host, address, hosts), sources);
     let url: string;
     try {
       url = await listen(server, address);
@@ -99,7 +105,7 @@ export class AdminServer {
   }
 }
 
-function createServer(address: AdminAddress, sources: Sources): Server {
+function createServer(isOwn: (host: string | undefined) => boolean, sources: Sources): Server {
   const server = http.createServer({
     headersTimeout: REQUEST_TIMEOUT_MS,
     requestTimeout: REQUEST_TIMEOUT_MS,
@@ -111,7 +117,7 @@ function createServer(address: AdminAddress, sources: Sources): Server {
   server.maxHeadersCount = NODE_HEADERS_MAX;
   server.timeout = REQUEST_TIMEOUT_MS;
   server.on("request", async (req, res) => {
-    const reply = await answer(req, address, sources);
+    const reply = await answer(req, isOwn, sources);
     res.writeHead(reply.status, { ...HEADERS, ...replyHeaders(reply, nameRequest(req)) });
     res.end(req.method === "HEAD" ? undefined : reply.body);
   });

@@ -43,6 +43,17 @@ export const ADMIN: Option<AdminAddress> = {
   parse: parseAdminAddress,
 };
 
+export const ADMIN_HOST: Option<readonly string[]> = {
+  placeholder: "NAME",
+  help: "a name by which others call the admin listener; may be given several times",
+  isRepeatable: true,
+  expected: "names such as plant-store, without a port",
+  parse: (text) => {
+    const names = text.split(",");
+    return names.every((name) => /^[A-Za-z0-9._-]+$/.test(name)) ? names : undefined;
+  },
+};
+
 export const CORS_ORIGIN: Option<readonly string[]> = {
   placeholder: "ORIGIN",
   help: "an origin whose pages may use the service, or * for any; may be given several times",

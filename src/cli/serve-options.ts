@@ -5,6 +5,7 @@ import { DATABASE_OPTIONS, maskUrl } from "./database.ts";
 import { LOG_FORMATS } from "./log.ts";
 import {
   ADMIN,
+  ADMIN_HOST,
   BASE_PATH,
   CORS_ORIGIN,
   DATA,
@@ -32,6 +33,7 @@ export const SERVE_OPTIONS = {
     "create a token if there is no live one, and print it once with a curl command",
   ),
   admin: ADMIN,
+  adminHost: ADMIN_HOST,
   log: oneOf(LOG_FORMATS, "the format of the log; if not given, text on a terminal, else json"),
   logLevel: {
     ...oneOf(LEVELS, "the least level that is logged; requests are info"),

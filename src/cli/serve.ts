@@ -8,7 +8,6 @@
  */
 import type { DatabaseStatus } from "../core/services.ts";
 import {
-  type AdminAddress,
   AdminServer,
   PlantServer,
   type ServerOptions,
@@ -55,7 +54,7 @@ async function serveUntil(
   const isFolder = !isDatabase(typed);
   const options = isFolder ? { ...typed, data: enterFolder(typed.data) } : typed;
   const status = new ServeStatus(isFolder ? options.data : undefined);
-  const admin = startAdmin(options.admin, status);
+  const admin = startAdmin(options, status);
   admin.catch(() => {}); // awaited once the store is open: a second server has to name the first
   let backend: Backend | undefined;
   let server: PlantServer | undefined;
@@ -118,11 +117,11 @@ async function announceDrain(server: PlantServer, delayMs: number): Promise<void
 }
 
 async function startAdmin(
-  address: AdminAddress | undefined,
+  { admin: address, adminHost: hosts }: ServeOptions,
   status: Status,
 ): Promise<AdminServer | undefined> {
   if (address === undefined) return undefined;
-  return AdminServer.start({ address, status, version: VERSION }).catch((error) => {
+  return AdminServer.start({ address, hosts, status, version: VERSION }).catch((error) => {
     throw describeListenError(error, address, "--admin");
   });
 }

@@ -121,14 +121,31 @@ export class PlantServer {
     if (this.#isSocketHeld) net.Server.prototype.close.call(this.#server);
     const graceMs = Math.min(DRAIN_LOOK_MS, drainTimeoutMs);
     await sleep(graceMs);
-    await turn(); // Node's close cuts idle connections: what they have sent by now is read first
+    await this.#acceptWaiting();
     for (const socket of this.#handshakes) socket.destroy();
     const closed = new Promise((resolve) => this.#server.close(resolve));
     const deadline = setTimeout(() => this.#connections.cutAll(), drainTimeoutMs - graceMs);
     await closed;
     clearTimeout(deadline);
   }
+
+  /**
+   * Connections that wait to be accepted are reset when the server stops listening. Takes at least a
+   * turn: Node's close cuts idle connections, so what they have sent by now is read first.
+   */
+  async #acceptWaiting(): Promise<void> {
+    let accepted = 0;
+    this.#server.on("connection", () => accepted++);
+    for (let turns = 1; turns <= ACCEPT_TURNS_MAX; turns++) {
+      const before = accepted;
+      await turn();
+      if (accepted === before) return;
+    }
+  }
 }
+
+/** Clients that connect without a pause must not keep a server from closing. */
+const ACCEPT_TURNS_MAX = 100;
 
 function createServer(options: ServerOptions, connections: Connections): Server {
   const { tls } = options;

@@ -57,3 +57,12 @@ for (const [host, isOwn] of HOSTS) {
     assert.equal(isOwnHost(host, { socketPath: "/x" }), true);
   });
 }
+
+test("a listener accepts the further names that it was given as Host, and no other", () => {
+  const address = { host: "0.0.0.0", port: 9180 };
+  const names = ["plant-store", "Garden.example"];
+  assert.equal(isOwnHost("plant-store:9180", address, names), true);
+  assert.equal(isOwnHost("garden.example", address, names), true);
+  assert.equal(isOwnHost("plant-store.evil.example", address, names), false);
+  assert.equal(isOwnHost("plant-store:9180", address), false);
+});

@@ -55,6 +55,20 @@ test("serve --admin shows the real store: plants, bytes, tokens, requests", asyn
   assert.doesNotMatch(JSON.stringify(status), /pst_|hash/);
 });
 
+test("serve --admin-host has the admin listener answer to these names, and to no other", async (t) => {
+  const names = ["--admin-host", "plant-store", "--admin-host", "garden.example"];
+  const server = await startServer(t, ["--data", makeFolder(t), ...PORT_0, ...names]);
+  const url = await adminUrl(server);
+  for (const [name, status] of [
+    ["plant-store", 200],
+    ["garden.example", 200],
+    ["evil.example", 400],
+  ] as const) {
+    const answer = await ask(url, "/metrics", { headers: { Host: `${name}:9180` } });
+    assert.equal(answer.status, status, name);
+  }
+});
+
 test("the admin listener answers while the server drains, and closes with it", async (t) => {
   const folder = makeFolder(t);
   const path = join(folder, "admin.sock");

@@ -11,6 +11,7 @@ import { once } from "node:events";
 import {
   chmodSync,
   cpSync,
+  existsSync,
   mkdirSync,
   mkdtempSync,
   readFileSync,
@@ -131,7 +132,12 @@ exec node -e 'process.exit(process.argv[1] in require(process.argv[2]).scripts ?
   scp: `exec cp "$1" "\${2#vm:}"`,
   systemctl: `for unit in "$@"; do case $unit in *.socket|*.service) test "\${unit%.*}" = plant-store || exit 1;; esac; done`,
   docker: `case $1 in
-build) test -f dist/plant-store;;
+build) test -f "$3" && test "$4 $5 $6" = '-t plant-store .';;
+compose) test -f "$3" && case $4 in
+up|logs) exit 0;;
+exec) shift 6; exec plant-store "$@";;
+*) exit 1;;
+esac;;
 run) test "\${@: -1}" = plant-store;;
 exec) shift 3; exec plant-store "$@";;
 cp) exec cp -r "\${2#plants:}" "$3";;
@@ -161,6 +167,8 @@ const FOLDERS = [
   "/home/nonroot",
 ];
 
+const CONTAINER_FILES = ["docs/Dockerfile", "docs/compose.yaml"];
+
 /** A machine as the commands expect it: two stores, a backup, and a built program. */
 const machine = mkdtempSync(path.join(tmpdir(), "plant-store-machine-"));
 before(() => furnish(machine));
@@ -171,6 +179,9 @@ async function furnish(folder: string): Promise<void> {
     mkdirSync(path.join(folder, name), { recursive: true });
   }
   writeFileSync(path.join(folder, "dist/plant-store"), "");
+  for (const name of CONTAINER_FILES) {
+    cpSync(path.join(ROOT, name), path.join(folder, name), { recursive: true });
+  }
   for (const data of ["./var/lib/plant-store", "./home/nonroot/data"]) {
     const options = { cwd: folder, stdin: '{"id":1,"name":"Fern"}\n' };
     assert.equal((await runCli(["import", "-", "--data", data], options)).status, 0);
@@ -212,18 +223,67 @@ for (const { place, code } of COMMANDS) {
 }
 
 test("every code block is in a language that a test runs or checks", () => {
-  const kinds = ["sh", "console", "ts", "dockerfile", "nginx", "yaml", "text"];
+  const kinds = ["sh", "console", "ts", "nginx", "yaml", "text"];
   const others = BLOCKS.filter(({ language }) => !kinds.includes(language));
   assert.deepEqual(others, []);
 });
 
-test("the Dockerfile sets variables of options, and starts a command that exists", async () => {
-  const [text = ""] = codeBlocks("docs/operating.md", "In a container", "dockerfile");
+/** The variables of options that a text sets. */
+function variablesIn(text: string): string[] {
+  return Array.from(text.matchAll(/\b(PLANT_STORE_\w+)[=:]/g), ([, name = ""]) => name);
+}
+
+test("the container files set variables of options", async () => {
   const { stdout } = await runCli(["serve", "--help"]);
-  const variables = Array.from(text.matchAll(/(PLANT_STORE_\w+)=/g), ([, name = ""]) => name);
-  assert.ok(variables.length > 2, "they are found");
-  for (const name of variables) assert.ok(stdout.includes(`[${name}]`), name);
-  assert.match(text, /^CMD \["serve"\]$/m);
+  for (const file of CONTAINER_FILES) {
+    const variables = variablesIn(readPage(file));
+    assert.ok(variables.length > 1, "they are found");
+    for (const name of variables) assert.ok(stdout.includes(`[${name}]`), name);
+  }
+});
+
+test("the Dockerfile copies files that exist, and runs scripts and commands that exist", async () => {
+  const text = readPage("docs/Dockerfile");
+  const copied = Array.from(
+    text.matchAll(/^COPY (?!--from)(.*) \S+$/gm),
+    ([, names = ""]) => names,
+  );
+  const names = copied.flatMap((line) => line.split(" "));
+  assert.ok(names.includes("package.json") && names.includes("src"), "they are found");
+  for (const name of names) assert.ok(existsSync(path.join(ROOT, name)), name);
+  const scripts = Array.from(text.matchAll(/npm run (\S+)/g), ([, script = ""]) => script);
+  assert.deepEqual(scripts, ["build:executable"]);
+  assert.ok(JSON.parse(readPage("package.json")).scripts[scripts[0] ?? ""]);
+  const words = Array.from(text.matchAll(/CMD (\[.*\])$/gm), ([, json = ""]) => JSON.parse(json));
+  assert.deepEqual(words, [["/plant-store", "health"], ["serve"]]);
+  for (const command of ["health", "serve"]) {
+    assert.equal((await runCli([command, "--help"])).status, 0);
+  }
+});
+
+/** Prints a YAML file as JSON. */
+const YAML_TO_JSON = "import json, sys, yaml; print(json.dumps(yaml.safe_load(open(sys.argv[1]))))";
+
+test("the compose file builds the Dockerfile, and keeps the data directory in a volume", async (t) => {
+  if (!canRun(t, "python3", "-c", "import yaml")) return;
+  const file = path.join(ROOT, "docs/compose.yaml");
+  const { stdout } = await runToEnd(["python3", "-c", YAML_TO_JSON, file]);
+  const { services, volumes } = JSON.parse(stdout);
+  const { build, environment, volumes: mounts, ports } = services["plant-store"];
+  assert.ok(existsSync(path.join(ROOT, "docs", build.context, build.dockerfile)));
+  assert.match(readPage("docs/Dockerfile"), /PLANT_STORE_DATA=\/home\/nonroot\/data/);
+  assert.deepEqual(mounts, ["plants:/home/nonroot"]);
+  assert.ok("plants" in volumes);
+  assert.deepEqual(ports, ["127.0.0.1:8080:8080"]);
+  assert.equal(environment.PLANT_STORE_ADMIN_HOST, "plant-store");
+});
+
+test("a server with the variables of the container files is healthy by its command", async (t) => {
+  const folder = makeFolder(t);
+  const env = { PLANT_STORE_ADMIN: `0.0.0.0:${await freePort()}`, PLANT_STORE_HOST: "0.0.0.0" };
+  await startServer(t, [], { cwd: folder, env });
+  const { status, stderr } = await runCli(["health"], { cwd: folder, env });
+  assert.equal(status, 0, stderr);
 });
 
 test(
