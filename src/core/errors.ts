@@ -22,7 +22,7 @@ export type RequestErrorCode =
   | "conflict"
   /** `limit` or `after` in the query of a list is invalid. */
   | "invalid_query"
-  /** No plant has the id from which a list is to go on. */
+  /** No plant has the id after which a list is to begin. */
   | "unknown_cursor"
   | "missing_token"
   /** Unknown, expired or revoked; the client cannot distinguish these. */

@@ -1,4 +1,4 @@
-/** Lets a fixed number of works run at once; the others wait, in their order. */
+/** Lets a fixed number of tasks run at once; the others wait in order. */
 export class Gate {
   #free: number;
   readonly #waiting: (() => void)[] = [];
@@ -7,7 +7,7 @@ export class Gate {
     this.#free = places;
   }
 
-  /** Runs the work when a place is free; resolves or rejects as the work does. */
+  /** Runs a task when there is a place for it; resolves or rejects as the task does. */
   async pass<T>(work: () => Promise<T>): Promise<T> {
     if (this.#free > 0) this.#free--;
     else await new Promise<void>((resolve) => this.#waiting.push(resolve));

@@ -44,7 +44,7 @@ export const NUMBER_OPTIONS = {
   pendingBytesMax: bytes(64 * MIB),
   pendingRequestsMax: { default: 16_384, min: 1, max: 1_000_000 },
   readBytesMax: { default: 32 * MIB, min: MIB, max: GIB },
-  // A start writes this much of the log again, whatever the process before it was given.
+  // A start rewrites this much of the log, no matter which limit the earlier process had.
   batchBytesMax: bytes(MIB, MIB),
   queueBytesMax: bytes(64 * MIB),
   drainDelayMs: milliseconds(0, 0),

@@ -161,7 +161,7 @@ export interface Status {
   store(): StoreStatus | undefined;
   /** Absent or `undefined` if the store is no database. */
   database?(): DatabaseStatus | undefined;
-  /** The live ones. */
+  /** The live tokens. */
   tokens(): readonly TokenStatus[];
   /** Room for plants on the disk, in bytes; `undefined` if it is unknown. */
   freeBytes(): Promise<number | undefined>;

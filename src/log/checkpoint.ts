@@ -125,7 +125,7 @@ const QUIET_MS = 10_000;
  */
 export class Checkpointer {
   readonly #logPath: string;
-  /** The one on disk. */
+  /** The checkpoint on disk. */
   #written: Checkpoint | undefined;
   /** The length of the log at the last attempt, successful or not. */
   #triedBytes: number;

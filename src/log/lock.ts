@@ -32,7 +32,7 @@ import { describeSystemError, ioError, orIoError, systemCode } from "./system-er
 /** The answer of a holder: one line of JSON, at most 4 KiB, within 1 s. */
 interface LockHolder {
   readonly pid: number;
-  /** The machine, or container, in which that number means something. */
+  /** The host name of the machine or container to which `pid` belongs. */
   readonly host: string;
   /** What it does, e.g. `serve`. */
   readonly command: string;
@@ -56,7 +56,7 @@ export interface LockOptions {
 /** A holder that takes longer for its answer counts as living and silent. */
 const ANSWER_TIMEOUT_MS = 1000;
 const ANSWER_CHARACTERS_MAX = 4096;
-/** Rivals that were faster and died at once; more in a row are no accident. */
+/** An acquire gives up after so many rivals that were faster and died at once. */
 const DEAD_RIVALS_MAX = 10;
 /** Between two attempts at a lock that is held for milliseconds. */
 const RETRY_MS = 10;
@@ -312,7 +312,7 @@ function describeHolder(directory: string, holder: Answer): string {
       "close that one first, or use it for both"
     );
   }
-  const place = host === os.hostname() ? "" : ` on "${host}"`; // the number is one of that machine
+  const place = host === os.hostname() ? "" : ` on "${host}"`; // a pid is valid on its own machine only
   const details = `process ${pid}${place}, since ${since}`;
   return `it is in use by "${command}" (${details}); stop that process, or wait for it`;
 }
@@ -345,12 +345,12 @@ class Entry {
   }
 }
 
-/** What a temporary name has in the place of the number. */
+/** What a temporary name has in place of the number. */
 const TEMPORARY = "new-";
 
 /**
- * The files of one lock in a data directory, `<name>.N`, or a temporary name in the place of N. A
- * number is taken by `link`, which fails if there is one already, so one process wins it.
+ * The files of one lock in a data directory, `<name>.N`, or a temporary name in place of N. A number
+ * is taken by `link`, which fails if the number is already taken, so one process wins it.
  */
 class LockFolder {
   readonly directory: string;

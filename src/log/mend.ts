@@ -14,7 +14,7 @@ import { type ByteRange, LogFile } from "./file.ts";
 import { isBlank, LINE_FEED, type LinePosition } from "./format.ts";
 import { endOfLines, readTail } from "./reader.ts";
 
-/** The most bytes of records that a batch holds before its last one. */
+/** The most bytes of records that a batch holds before its last record. */
 export const BATCH_BYTES_LIMIT = NUMBER_OPTIONS.batchBytesMax.max;
 
 /**
@@ -22,7 +22,7 @@ export const BATCH_BYTES_LIMIT = NUMBER_OPTIONS.batchBytesMax.max;
  * batch can have lost some.
  *
  * @param size the length of the log.
- * @param knownBytes so many are on disk for certain.
+ * @param knownBytes this many bytes are certainly on disk.
  */
 export async function lostLineJudge(
   file: LogFile,
@@ -157,7 +157,7 @@ async function blank(file: LogFile, { offset, bytes }: ByteRange, name: string):
  * Writes what may be the last batch again, unchanged, and syncs it: what was read may be in the page
  * cache only, even marked clean by a sync that failed, and a replay would acknowledge it.
  *
- * @param knownBytes so many are on disk for certain.
+ * @param knownBytes this many bytes are certainly on disk.
  * @throws PlantStoreError `locked` if another process has changed the file since it was opened;
  * `io_error`.
  */

@@ -64,8 +64,8 @@ export async function* readBlocks(
 }
 
 /**
- * The whole lines from `offset`, the start of a line: all that end within so many bytes, or one that
- * is longer. The rest that was read is read again with the next block (measured: faster than a copy).
+ * The whole lines from `offset`, the start of a line: all lines that end within this many bytes, or one
+ * longer line. Bytes after them are read again with the next block (measured: faster than a copy).
  */
 export async function readLinesAt(
   file: ReadableFile,

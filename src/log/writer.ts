@@ -44,7 +44,7 @@ export class LogWriter {
   readonly #file: LogFile;
   readonly #options: LogWriterOptions;
   #end: Checkpoint;
-  /** Only the last one takes more records. */
+  /** The batches that wait; only the last one takes more records. */
   #queue: Batch[] = [];
   #queuedBytes = 0;
   #flushing: Promise<void> | undefined;
@@ -251,7 +251,7 @@ export class LogWriter {
   }
 }
 
-/** The first room of a batch; most batches need no more. */
+/** The initial room of a batch; most batches need no more. */
 const ROOM_BYTES = 16 * 1024;
 
 /**
