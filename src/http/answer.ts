@@ -95,7 +95,7 @@ export interface Exchange {
 /**
  * Answers a request whose body may be unread.
  *
- * @param closes whether the connection closes whatever the client still sends.
+ * @param closes whether the connection closes, no matter what the client still sends.
  * @returns the request's id, as the answer names it; `undefined` if the request was answered before.
  */
 export function answer(

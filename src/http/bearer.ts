@@ -69,7 +69,7 @@ export class Authenticator {
   }
 }
 
-/** Takes the same time wherever two secrets differ. */
+/** Takes the same time, no matter where two secrets differ. */
 function isSameText(a: string, b: string): boolean {
   if (a.length !== b.length) return false;
   let difference = 0;

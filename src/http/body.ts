@@ -1,7 +1,7 @@
 /**
- * The body of a request: its bytes, within the limits, from the stream that a request is or, in our
- * own server, from the HTTP parser itself. Its bytes are borrowed from the budget of the listener from
- * the first one until the request is answered. Knows nothing of JSON.
+ * The body of a request: its bytes, within the limits, from the stream of the request or, in our own
+ * server, from the HTTP parser itself. From the first byte until the answer, the bytes are borrowed
+ * from the budget of the listener. Knows nothing about JSON.
  */
 import { IncomingMessage } from "node:http";
 import { isUint8Array } from "node:util/types";

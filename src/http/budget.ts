@@ -18,8 +18,8 @@ export class Budget {
   /**
    * Returns false, and takes nothing, if more than the maximum would be held.
    *
-   * @param own the part that this borrower holds. If that is all, it may exceed the maximum: a need
-   * larger than the budget would never find room.
+   * @param own the part that this borrower holds. If nobody else holds any, it may exceed the maximum:
+   * a need larger than the budget would never find room.
    */
   take(amount: number, own?: number): boolean {
     if (this.#held + amount > this.#max && this.#held !== own) return false;
@@ -61,8 +61,8 @@ export function weightOf(req: IncomingMessage): number {
 
 /**
  * The bytes that the answer to one read holds, from the first look into the store until it is sent or
- * its client has left. A refused answer gives all of them back at once, so of several reads without
- * room for all one always finds it.
+ * its client has left. A refused answer returns all of them at once, so of several reads that do not
+ * fit together, one always finds room.
  */
 export class ReadLease {
   /** Whether the answer is sent or its client has left. */

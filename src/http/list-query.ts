@@ -54,7 +54,7 @@ const QUALITY = /^[ \t]*q[ \t]*=[ \t]*(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)[ \t]*$
 
 /**
  * The quality of a media type by RFC 9110 section 12.5.1: that of the most exact range that fits
- * it. Where no range fits it is 0, but no request fails for that (section 12.4.1).
+ * it. If no range fits, it is 0, but no request fails because of that (section 12.4.1).
  */
 function qualityOf(accept: string, type: string): number {
   const ranges = [type, type.replace(/\/.*/, "/*"), "*/*"]; // the most exact one first

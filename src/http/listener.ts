@@ -1,10 +1,10 @@
 /**
  * From a request to its operation: the order in which faults are reported.
  *
- * A preflight if CORS is on, 401, 404, 405, 403, 417, 415, 413, 503 without memory, 400, the store's
- * own: clients and tests need one order (docs/api.md). Before the token is accepted, answers say nothing about paths and no body is read. The
- * listener works mounted in any `node:http` server; that server answers what its HTTP parser refuses
- * (http/connections does so in ours).
+ * A preflight if CORS is on, 401, 404, 405, 403, 417, 415, 413, 503 without memory, 400, the faults of
+ * the store: clients and tests need one order (docs/api.md). Before the token is accepted, answers
+ * reveal nothing about paths, and no body is read. The listener can be mounted in any `node:http`
+ * server, which then answers what its HTTP parser refuses (in ours, http/connections does).
  */
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
 import { assertMethods, normalizeBasePath, readNumber } from "../core/options.ts";

@@ -1,10 +1,10 @@
 /**
  * All plants as a stream of JSON lines (`application/x-ndjson`).
  *
- * A stream holds one slice, and reads the next when the socket has taken it. So a client that does
- * not read costs its lease and no more, and reading ends when the client leaves. The streams of a
- * listener take turns, one slice each, and rest while plants are created. A stream that fails is
- * cut without its last chunk, so that no client takes a part for the whole.
+ * A stream holds one slice, and reads the next one when the socket has taken it. So a stream that the
+ * client does not read holds its lease and no more, and reading ends when the client leaves. The
+ * streams of a listener take turns, one slice each, and rest while plants are created. A stream that
+ * fails is cut without its last chunk, so that no client takes a part for the whole.
  */
 import { setImmediate, setTimeout } from "node:timers/promises";
 import { publishWarning } from "../core/channels.ts";

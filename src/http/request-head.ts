@@ -33,8 +33,8 @@ export function findFramingFault(req: IncomingMessage): PlantStoreError | undefi
 }
 
 /**
- * The same in a server of somebody else, whose parser may be a lenient one (`insecureHTTPParser`):
- * only faults that make the end of the body doubtful. HTTP/2 has frames.
+ * The fault of a request in another server, whose parser may be lenient (`insecureHTTPParser`): only
+ * faults that make the end of the body doubtful. HTTP/2 has frames.
  */
 export function findLengthFault(req: IncomingMessage): PlantStoreError | undefined {
   return req.httpVersionMajor > 1 ? undefined : findHeaderFault(req, false);

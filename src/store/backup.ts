@@ -33,8 +33,8 @@ export interface BackupReport {
  * @param onOpen called after all that is copied was opened, and before anything is made; returns the
  * path of the target from then on. So a program may read as one user and write as another.
  * @throws PlantStoreError `io_error` if the target exists or the system refuses, `locked` if the
- * process that holds the directory does not answer, `corruption` if the log is damaged: a backup of
- * it would be none.
+ * process that holds the directory does not answer, `corruption` if the log is damaged, because its
+ * copy would be no backup.
  */
 export async function backup(
   directory: string,

@@ -3,7 +3,7 @@
  * in a program.
  *
  * Takes no lock and changes nothing; store/plant-log decides how far it reads. The lines before a
- * damaged one are good, so they are given out before the fault is thrown: hence each `yield` in a
+ * damaged one are valid, so they are yielded before the fault is thrown: hence each `yield` in a
  * `finally`.
  */
 import { isSamePlant, type NewPlant } from "../core/plant.ts";
@@ -29,8 +29,8 @@ import { parseLines } from "./plant-list.ts";
 import { findReadable, openLogForReading } from "./plant-log.ts";
 
 /**
- * Every plant in the log, oldest first, in bounded memory. A plant that an editor doubled comes
- * twice.
+ * Every plant in the log, oldest first, in bounded memory. A plant that was duplicated by hand is
+ * yielded twice.
  *
  * @throws PlantStoreError `io_error` if there is no log, `locked` if the process that holds the
  * directory does not answer within 1 s, `corruption`.

@@ -21,16 +21,16 @@ export interface ImportReport {
 }
 
 export interface ImportOptions {
-  /** Receives why a line was not taken; lines count from 1. */
+  /** Receives the reason why a line was refused; lines count from 1. */
   readonly onRefused?: (line: number, reason: string) => void;
-  /** Receives how many bytes and lines were dealt with so far. */
+  /** Receives how many bytes and lines were processed so far. */
   readonly onProgress?: (bytes: number, lines: number) => void;
 }
 
-/** Bytes of lines whose creates go out together. */
+/** Bytes of lines whose creates are sent together. */
 const BLOCK_BYTES = 1024 * 1024;
 
-/** Errors of `create` that are the fault of the line; after any other the store takes no more. */
+/** Errors of `create` that are the fault of the line; after any other error the import ends. */
 const LINE_FAULTS: readonly string[] = [
   "invalid_json",
   "invalid_utf8",
@@ -41,7 +41,7 @@ const LINE_FAULTS: readonly string[] = [
 ];
 
 /**
- * Creates every plant of the text; refuses each line that is none, and goes on.
+ * Creates every plant of the text; refuses each line that is not a plant, and continues.
  *
  * @throws PlantStoreError if the store takes no more (`write_failed`, `not_stored`, `overloaded`,
  * `store_failed`, `closed`), or the text has no lines (`invalid_json`): the plants before are

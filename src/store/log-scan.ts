@@ -2,8 +2,8 @@
  * One pass over the lines of a log: it judges every line, adds every plant to an index, and
  * computes the checksum of all bytes.
  *
- * A start, `verify`, `repair` and `backup` judge a log by this file alone; what to do about a bad
- * line is theirs. An id may occur twice with the same content (an editor's doing).
+ * A start, `verify`, `repair` and `backup` judge a log by this file only, and decide themselves what
+ * to do about a damaged line. An id may occur twice with the same content, if a person duplicated it.
  */
 import { crc32 } from "node:zlib";
 import { PlantStoreError } from "../core/errors.ts";
@@ -59,7 +59,7 @@ const LOST_PAGES =
 
 /** @internal */
 export class LogScan {
-  /** The ids of what was scanned. */
+  /** The ids of the scanned lines. */
   readonly index: IdIndex;
   /** The length of the log. */
   readonly size: number;
@@ -74,7 +74,7 @@ export class LogScan {
   readonly #file: LogFile;
   readonly #options: ScanOptions;
   readonly #loader: IdLoader;
-  /** Read the lines of repeated ids again: one these, the other the first lines of the ids. */
+  /** Read the lines of repeated ids again: one reads the repeats, the other the first lines of their ids. */
   readonly #repeats = new LineWindow();
   readonly #firsts = new LineWindow();
 

@@ -1,9 +1,9 @@
 /**
  * Reads plants of an open store: one, or all in the order of the log.
  *
- * A list reads blocks so small that a slow client holds little memory, and a fast one does not keep
- * the event loop from others. It gives what the index knows, so a plant that an editor doubled comes
- * once.
+ * A list reads blocks so small that a slow client holds little memory, and a fast client does not
+ * block the event loop. It yields the plants in the index, so a plant that was duplicated by hand
+ * comes once.
  */
 import { Gate } from "../core/gate.ts";
 import { type NewPlant, parseNewPlant } from "../core/plant.ts";

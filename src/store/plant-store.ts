@@ -35,14 +35,14 @@ const LOG_BYTES_MAX = OFFSET_LIMIT - 2 ** 32;
 const PLANTS_MAX = 2 ** 31;
 
 /**
- * A durable store of plants in a data directory, which this process alone writes while it is open.
+ * A durable store of plants in a data directory, to which only this process writes while it is open.
  * `PlantService` describes its methods; a list takes memory for one block of the log.
  */
 export class PlantStore implements PlantService {
   /**
    * Resolves, never rejects, when the store has failed for good: a sync failed, or the log was
-   * removed or changed. Every call is refused from then on. To go on from what is on disk, open the
-   * directory again, best in a new process.
+   * removed or changed. Every call is refused from then on. To continue with the plants on disk, open
+   * the directory again, best in a new process.
    */
   readonly failed: Promise<PlantStoreError>;
 

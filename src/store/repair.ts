@@ -41,7 +41,7 @@ export interface RepairPlan {
    * as it is. `start_empty`: the log is gone.
    */
   readonly action: "nothing" | "accept" | "start_empty" | "rewrite";
-  /** Plants that stay. */
+  /** How many plants are kept. */
   readonly plants: number;
   /** Lines, and an unfinished end, that a rewrite leaves out. */
   readonly leftOut: number;
@@ -103,7 +103,7 @@ async function repair(
   checkpoint: Checkpoint | undefined,
   { confirm, onLeftOut, onProgress }: RepairOptions,
 ): Promise<RepairOutcome> {
-  /** Byte offsets of the lines that cannot stay. */
+  /** Byte offsets of the lines that are left out. */
   const leftOut = new Set<number>();
   const scan = await LogScan.run(file, file.end, {
     checkpoint,
@@ -181,13 +181,13 @@ async function writeWithout(
   });
 }
 
-/** Durably removes what is known of the log. */
+/** Durably removes the checkpoint, and the index of earlier versions. */
 async function forget(logPath: string): Promise<void> {
   await removePersistedIndex(logPath);
   await removeCheckpoint(logPath);
 }
 
-/** Puts the new log in the place of the old one; returns the name under which the old one is kept. */
+/** Replaces the old log with the new one; returns the name under which the old one is kept. */
 function replaceLog(file: LogFile): Promise<string> {
   const logPath = file.path;
   return orIoError(`Cannot replace "${logPath}"`, async () => {

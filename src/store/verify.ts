@@ -15,11 +15,11 @@ import { openLogForReading } from "./plant-log.ts";
 export interface VerifyReport {
   /** Lines that hold a plant. */
   readonly records: number;
-  /** Of whole lines. */
+  /** The bytes of whole lines. */
   readonly bytes: number;
-  /** Lines that repeat a plant word for word: no damage, an editor's doing. */
+  /** Lines that repeat a plant with the same content: not damage, but a duplicate made by hand. */
   readonly duplicates: number;
-  /** Lines that cannot be read, or that have the id of another plant: a person has to look. */
+  /** Lines that cannot be read, or that have the id of another plant: they need a person. */
   readonly damaged: number;
   /** Lines that lost pages in a power cut: never acknowledged; the next start mends them. */
   readonly mendable: number;
@@ -38,7 +38,7 @@ export interface VerifyOptions {
   readonly onProgress?: (bytes: number, total: number) => void;
 }
 
-/** Whether a log needs nobody: what a start mends by itself counts as sound. */
+/** Whether a log needs no person: faults that a start mends by itself do not count. */
 export function isSound({ damaged, checksum }: VerifyReport): boolean {
   return damaged === 0 && (checksum === "matches" || checksum === "none");
 }

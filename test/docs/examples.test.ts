@@ -351,6 +351,8 @@ test("promtool accepts the configuration and the rules", async (t) => {
 test("a log that logrotate has truncated continues at its beginning", TIMEOUT, async (t) => {
   const folder = makeFolder(t);
   assert.match(readPage("docs/operating.md"), /`2>> log\.jsonl`/);
+  const [rules = ""] = codeBlocks("docs/operating.md", "Rotate the log", "text");
+  assert.match(rules, /^ +copytruncate$/m);
   const file = path.join(folder, "log.jsonl");
   const script = `exec '${process.execPath}' '${PROGRAM}' serve --port 0 --data "$1" 2>> "$2"`;
   const child = spawn("bash", ["-c", script, "bash", path.join(folder, "data"), file], {
