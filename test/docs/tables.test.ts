@@ -16,6 +16,7 @@ const FILES = "docs/data-directory.md";
 const COMMAND_LINE = "docs/command-line.md";
 const OPERATING = "docs/operating.md";
 const EMBEDDING = "docs/embedding.md";
+const DATABASE = "docs/database.md";
 const ARCHITECTURE = "docs/architecture.md";
 
 function readSource(file: string): string {
@@ -179,18 +180,26 @@ test("the table of files has every name that the code makes, and no other", () =
   assert.deepEqual(documented.sort(), names.map((name) => name.replace(/-$/, "")).sort());
 });
 
-/** The names that src/index.ts exports. */
-function exportedNames(): string[] {
-  const lists = readSource("index.ts").matchAll(/^export (?:type )?\{([^}]*)\}/gm);
+/** The names that an entry point of the package exports. */
+function exportedNames(file: string): string[] {
+  const lists = readSource(file).matchAll(/^export (?:type )?\{([^}]*)\}/gm);
   const names = Array.from(lists, ([, list = ""]) => list.split(","));
   return names.flat().flatMap((name) => name.replace(/^\s*type /, "").trim() || []);
 }
 
+/** The names in the first column of the tables of exports. */
+function documentedExports(page: string, column: string): string[] {
+  return wordsOf(rowsOf(page, column), column).map((word) => word.split("(")[0] ?? "");
+}
+
 test("the tables of exports have every export of the library, once", () => {
-  const documented = wordsOf(rowsOf(EMBEDDING, "export"), "export").map(
-    (word) => word.split("(")[0],
-  );
-  assert.deepEqual(documented.sort(), exportedNames().sort());
+  const documented = documentedExports(EMBEDDING, "export");
+  assert.deepEqual(documented.sort(), exportedNames("index.ts").sort());
+});
+
+test("the table of database exports has every export of plant-store/postgres, once", () => {
+  const documented = documentedExports(DATABASE, "database export");
+  assert.deepEqual(documented.sort(), exportedNames("postgres/index.ts").sort());
 });
 
 test("the table of channels has every channel with the type of its message", () => {
@@ -204,7 +213,7 @@ test("the table of channels has every channel with the type of its message", () 
   }
 });
 
-const ROOMS = ["core", "log", "store", "auth", "http", "admin", "cli"];
+const ROOMS = ["core", "log", "store", "auth", "postgres", "http", "admin", "cli"];
 
 for (const room of ROOMS) {
   test(`the architecture has a line for every file of src/${room}, and no other`, () => {
@@ -239,6 +248,7 @@ const TABLES: Readonly<Record<string, string>> = {
   ...{ command: COMMAND_LINE, option: COMMAND_LINE, limit: COMMAND_LINE },
   ...{ event: OPERATING, state: OPERATING, metric: OPERATING, "process metric": OPERATING },
   ...{ path: OPERATING, status: OPERATING, file: FILES },
+  "database export": DATABASE,
   ...{ code: EMBEDDING, export: EMBEDDING, channel: EMBEDDING },
   ...Object.fromEntries(ROOMS.map((room) => [room, ARCHITECTURE])),
 };
@@ -251,7 +261,7 @@ for (const [column, page] of Object.entries(TABLES)) {
 }
 
 test("no other table has a row for an error number, an option, a metric, a channel or an export", () => {
-  const exported = exportedNames();
+  const exported = [...exportedNames("index.ts"), ...exportedNames("postgres/index.ts")];
   const others = PAGES.flatMap((page) =>
     tablesOf(page).flatMap(({ columns: [column = ""], rows }) => {
       return column in TABLES ? [] : rows.map(([cell = ""]) => `${page}: ${cell}`);
