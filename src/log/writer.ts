@@ -21,8 +21,8 @@ export interface LogWriterOptions {
   readonly queueBytesMax: number;
   /** The log as it is on disk. */
   readonly end: Checkpoint;
-  /** Called with the log's new end after every batch that became durable. */
-  readonly onDurable?: (end: Checkpoint) => void;
+  /** Called with the log's new end and the lines of every batch that became durable. */
+  readonly onDurable?: (end: Checkpoint, lines: Buffer) => void;
 }
 
 /** A batch of this many records waits for no more (measured: docs/speed.md). */
@@ -193,7 +193,7 @@ export class LogWriter {
     batch.acknowledge(start);
     this.#refusal = undefined;
     this.#warn();
-    this.#options.onDurable?.(this.#end);
+    this.#options.onDurable?.(this.#end, batch.bytes);
     if (syncMs === undefined) return;
     const { records, bytes } = batch;
     const message: BatchMessage = { log: this.#file.path, records, bytes: bytes.length, syncMs };

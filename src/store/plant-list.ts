@@ -1,48 +1,15 @@
 /**
- * Reads plants of an open store: one, or all in the order of the log.
+ * Lists the plants of an open store in the order of the log.
  *
  * A list reads blocks so small that a slow client holds little memory, and a fast client does not
  * block the event loop. It yields the plants in the index, so a plant that was duplicated by hand
  * comes once.
  */
-import { Gate } from "../core/gate.ts";
 import { type NewPlant, parseNewPlant } from "../core/plant.ts";
-import type { LogFile } from "../log/file.ts";
 import { LINE_FEED } from "../log/format.ts";
-import { type LineBlock, lineError, readLineAt, readLinesAt } from "../log/reader.ts";
-import { describeSystemError } from "../log/system-error.ts";
+import { type LineBlock, lineError, readLinesAt } from "../log/reader.ts";
 import type { OpenedLog } from "./open-log.ts";
 import { appendListed, LineRuns } from "./plant-lines.ts";
-
-/**
- * Plants that are read at once, in all stores of the process: a short create of a taken id may have
- * a long one read, and reads share four threads with the writes of the log.
- */
-const readGate = new Gate(8);
-
-/**
- * Reads the plant with an id at its byte offset.
- *
- * @param end the durable length of the log.
- * @throws Error if it is not there any more: the file was changed.
- */
-export function readPlant(
-  file: LogFile,
-  { id, offset }: { readonly id: bigint; readonly offset: number },
-  end: number,
-): Promise<NewPlant> {
-  return readGate.pass(async () => {
-    try {
-      const plant = parseNewPlant(await readLineAt(file, offset, end));
-      if (plant.id === id) return plant;
-      throw new Error(`the record has the id ${plant.id}, not ${id}`);
-    } catch (cause) {
-      const why = describeSystemError(cause);
-      const fault = `no longer holds the plant stored at byte offset ${offset}: ${why}`;
-      throw new Error(`"${file.path}" ${fault}`, { cause });
-    }
-  });
-}
 
 /** Half a millisecond of work; most pages need no more. */
 const BLOCK_BYTES = 32 * 1024;

@@ -17,7 +17,8 @@ import { Checkpointer } from "../log/checkpoint.ts";
 import { LogWriter } from "../log/writer.ts";
 import { OFFSET_LIMIT } from "./id-index.ts";
 import { type OpenedLog, openLog } from "./open-log.ts";
-import { listLines, parseLines, readPlant } from "./plant-list.ts";
+import { listLines, parseLines } from "./plant-list.ts";
+import { PlantReader } from "./plant-reader.ts";
 
 export interface PlantStoreOptions {
   /** The command that the error of another process names as the holder. Default: `library`. */
@@ -48,6 +49,7 @@ export class PlantStore implements PlantService {
 
   readonly #log: OpenedLog;
   readonly #writer: LogWriter;
+  readonly #reader: PlantReader;
   readonly #checkpointer: Checkpointer;
   readonly #inFlight = new CreatesInFlight((plant) => this.#store(plant));
   /** Reads under way, for which a close waits. */
@@ -62,8 +64,12 @@ export class PlantStore implements PlantService {
     this.#writer = new LogWriter(file, {
       ...limits,
       end,
-      onDurable: (durable) => checkpointer.note(durable),
+      onDurable: (durable, lines) => {
+        checkpointer.note(durable);
+        this.#reader.noteDurable(durable.bytes, lines);
+      },
     });
+    this.#reader = new PlantReader(file, this.#writer);
     this.failed = this.#writer.failed;
     void lock.lost.then((cause) => {
       checkpointer.abandon();
@@ -118,23 +124,13 @@ export class PlantStore implements PlantService {
   /** Makes a plant durable unless its id is taken; returns the plant that has the id. */
   async #store(plant: NewPlant): Promise<NewPlant> {
     const taken = this.#log.index.get(plant.id);
-    if (taken !== undefined) return this.#readTaken(plant.id, taken);
+    if (taken !== undefined) return this.#read(plant.id, taken);
     checkRoom(this.#writer.durableBytes, this.size);
     const offset = await this.#writer.append(encodeNewPlant(plant));
     this.#log.index.add(plant.id, offset);
     // Here the AsyncLocalStorage of a subscriber has the caller's context.
     if (creates.hasSubscribers) publishCreate(this.#log.file.path, plant, offset);
     return plant;
-  }
-
-  /** A replay acknowledges what is in the log, as an append does: so the log must be in its place. */
-  async #readTaken(id: bigint, offset: number): Promise<NewPlant> {
-    const plant = await this.#read(id, offset);
-    if (this.#writer.failure !== undefined) throw this.#writer.failure;
-    const { file } = this.#log;
-    const displacement = file.displacement();
-    if (displacement === undefined) return plant;
-    throw this.#writer.fail(new Error(`"${file.path}" ${displacement}`));
   }
 
   async get(id: bigint): Promise<NewPlant | undefined> {
@@ -146,7 +142,7 @@ export class PlantStore implements PlantService {
 
   /** @throws PlantStoreError `store_failed` if the plant is not in the log any more. */
   async #read(id: bigint, offset: number): Promise<NewPlant> {
-    const reading = readPlant(this.#log.file, { id, offset }, this.#writer.durableBytes);
+    const reading = this.#reader.read(id, offset);
     this.#reads.add(reading);
     try {
       return await reading;

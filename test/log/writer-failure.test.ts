@@ -259,7 +259,7 @@ for (const what of ["deleted", "replaced by an equal file", "cut to nothing"]) {
     const file = await openLog(t, OLD);
     const { displacement } = file;
     // The first check is made before the write, and the second after its sync.
-    const looks = t.mock.method(file, "displacement", (size?: number) => {
+    const looks = t.mock.method(file, "displacement", (size: number) => {
       if (looks.mock.callCount() === 1) MEDDLING[what]?.(file.path);
       return displacement.call(file, size);
     });

@@ -4,7 +4,7 @@ import { type TestContext, test } from "node:test";
 import { LogFile } from "../../src/log/file.ts";
 import { makeFolder } from "../support/folders.ts";
 import { holdReads } from "../support/held-reads.ts";
-import { logPath, openStore } from "../support/stores.ts";
+import { logPath, openStore, writeLog } from "../support/stores.ts";
 
 const LONG = "x".repeat(140_000);
 
@@ -65,8 +65,8 @@ test("a repeat that waits to be read is not answered if the log is deleted meanw
 
 test("a repeat that is being read is not answered if the store fails meanwhile", async (t) => {
   const folder = makeFolder(t);
+  writeLog(folder, '{"id":1,"name":"a"}\n');
   const store = await openStore(t, folder);
-  await store.create({ id: 1n, name: "a" });
   const reads = holdReads(t);
   const replay = store.create({ id: 1n, name: "a" });
   const log = logPath(folder);

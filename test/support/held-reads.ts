@@ -11,20 +11,22 @@ export interface HeldReads {
 
 /** Makes every read that begins from now on wait. A store that closes may wait for one. */
 export function holdReads(t: TestContext): HeldReads {
-  const { read } = LogFile.prototype;
   const { released, release } = makeLatch();
-  const held = t.mock.method(
-    LogFile.prototype,
-    "read",
-    async function (this: LogFile, ...given: Parameters<typeof read>) {
-      await released;
-      return read.apply(this, given);
-    },
-  );
+  const held = (["read", "readPieces"] as const).map((name) => {
+    const read = LogFile.prototype[name] as (...given: unknown[]) => Promise<unknown>;
+    return t.mock.method(
+      LogFile.prototype,
+      name,
+      async function (this: LogFile, ...given: unknown[]) {
+        await released;
+        return read.apply(this, given);
+      },
+    );
+  });
   return {
-    count: () => held.mock.callCount(),
+    count: () => held.reduce((sum, { mock }) => sum + mock.callCount(), 0),
     release: () => {
-      held.mock.restore();
+      for (const { mock } of held) mock.restore();
       release();
     },
   };
