@@ -220,51 +220,55 @@ const { writeHead, end } = ServerResponse.prototype;
 /** Whether both are Node's own, by what they call: a monitor may have wrapped them. */
 const ARE_NODES = /\b_storeHeader\b/.test(`${writeHead}`) && /\b_send\b/.test(`${end}`);
 
-/** Splits a head around the length of its body and the id of its request. */
-const AROUND_LENGTH_AND_ID =
-  /^(.*\r\nContent-Length: )\d+(\r\n.*\r\nX-Request-Id: )[^\r]*(\r\n.*)$/s;
+/** Splits a head around the length of its body, the id of its request, and the tag of a plant. */
+const AROUND_VALUES =
+  /^(.*\r\nContent-Length: )\d+(\r\n.*\r\nX-Request-Id: )[^\r]*(?:(\r\nETag: )[^\r]*)?(\r\n.*)$/s;
 
-/** The head that Node made last, split. */
-let lastHead = { second: 0, keepAliveMs: 0, parts: ["", "", ""] };
+const UNKNOWN = { second: 0, keepAliveMs: 0, parts: [] as readonly string[] };
+/** The heads that Node made last, split. */
+const lastHeads = { create: UNKNOWN, read: UNKNOWN };
 
 /**
- * Sends the answer to a create as one text. Node checks and joins header by header, which takes a tenth
- * of a create.
+ * Sends the answer to a create or to the read of a plant as one text. Node checks and joins header by
+ * header, which takes a tenth of a create.
  *
  * Invariant: byte for byte the answer that Node sends. The head is a copy of one that Node made in this
- * second, with another length and id. Node sends every other answer, and all answers of a response
- * whose methods were wrapped, by middleware or by a monitor of all responses.
+ * second, with other values. Node sends every other answer, and all answers of a response whose methods
+ * were wrapped, by middleware or by a monitor of all responses.
  *
  * @returns false, with nothing sent, if Node has to send this answer.
  */
 export function trySendWhole(res: ServerResponse, reply: Reply, requestId: string): boolean {
-  const { body } = reply;
-  if (reply.status !== 200 || reply.headers !== NO_HEADERS || !isPlain(res)) return false;
+  const { body, tag = "" } = reply;
+  const kind = tag === "" ? "create" : "read";
+  if (reply.status !== 200 || !isPlain(res)) return false;
+  if (kind === "create" && reply.headers !== NO_HEADERS) return false;
   if (Buffer.byteLength(body) !== body.length) return false; // it leaves as Latin-1
   const internals = res as unknown as Internals;
   const { _keepAliveTimeout: keepAliveMs = 0 } = internals;
   const second = Math.floor(Date.now() / 1000);
-  if (second !== lastHead.second || keepAliveMs !== lastHead.keepAliveMs) {
+  if (second !== lastHeads[kind].second || keepAliveMs !== lastHeads[kind].keepAliveMs) {
     res.writeHead(200, replyHeaders(reply, requestId));
-    const parts = AROUND_LENGTH_AND_ID.exec(internals._header ?? "")?.slice(1);
+    const parts = AROUND_VALUES.exec(internals._header ?? "")?.slice(1);
     if (parts === undefined) {
       res.end(body);
       return true;
     }
-    lastHead = { second, keepAliveMs, parts };
+    lastHeads[kind] = { second, keepAliveMs, parts };
   }
   res.statusCode = 200;
   res.statusMessage = "OK";
-  const [start, middle, ending] = lastHead.parts;
-  internals._header = `${start}${body.length}${middle}${requestId}${ending}${body}`;
+  const [start, middle, beforeTag = "", ending] = lastHeads[kind].parts;
+  const values = `${body.length}${middle}${requestId}${beforeTag}${tag}`;
+  internals._header = `${start}${values}${ending}${body}`;
   res.end();
   return true;
 }
 
-/** Whether a response is as Node made it for a POST on a connection that stays open. */
+/** Whether a response is as Node made it for a request other than HEAD on a connection that stays open. */
 function isPlain(res: ServerResponse): boolean {
   if (!ARE_NODES || res.writeHead !== writeHead || res.end !== end) return false;
-  if (res.req.method !== "POST" || !res.shouldKeepAlive || !res.sendDate) return false;
+  if (res.req.method === "HEAD" || !res.shouldKeepAlive || !res.sendDate) return false;
   if (res.statusMessage || res.getHeaderNames().length > 0) return false;
   const internals = res as unknown as Internals;
   if (internals._header !== null || internals._removedConnection) return false;

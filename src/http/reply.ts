@@ -15,6 +15,8 @@ export interface Reply {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
+  /** The entity tag of a plant. */
+  readonly tag?: string;
   /** The number in an Error body. */
   readonly error?: number;
 }
@@ -109,14 +111,19 @@ export function encodeReply(reply: Reply, requestId: string): string {
   return `${status}${lines.join("")}\r\n${reply.body}`;
 }
 
-export function replyHeaders({ headers, body }: Reply, requestId: string): Record<string, string> {
-  if (body === "") return { "Cache-Control": "no-store", "X-Request-Id": requestId, ...headers };
-  return {
-    "Content-Type": "application/json",
-    "Content-Length": `${Buffer.byteLength(body)}`,
-    "Cache-Control": "no-store",
-    "X-Content-Type-Options": "nosniff",
-    "X-Request-Id": requestId,
-    ...headers,
-  };
+export function replyHeaders(reply: Reply, requestId: string): Record<string, string> {
+  const { headers, body, tag } = reply;
+  const all: Record<string, string> =
+    body === ""
+      ? { "Cache-Control": "no-store", "X-Request-Id": requestId, ...headers }
+      : {
+          "Content-Type": "application/json",
+          "Content-Length": `${Buffer.byteLength(body)}`,
+          "Cache-Control": "no-store",
+          "X-Content-Type-Options": "nosniff",
+          "X-Request-Id": requestId,
+          ...headers,
+        };
+  if (tag !== undefined) all.ETag = tag;
+  return all;
 }

@@ -4,8 +4,9 @@ import { createServer, ServerResponse } from "node:http";
 import net from "node:net";
 import { type TestContext, test } from "node:test";
 import { trySendWhole } from "../../src/http/answer.ts";
+import { plantReply } from "../../src/http/reads.ts";
 import { okReply } from "../../src/http/reply.ts";
-import { createRequestListener } from "../../src/index.ts";
+import { createRequestListener, createToken } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
 import { encodeRequest, type RequestParts } from "../support/contract.ts";
 import { serve } from "../support/serve.ts";
@@ -44,16 +45,51 @@ const CREATES: readonly [what: string, requests: readonly RequestParts[], isWhol
   ["an offer of another protocol", [create(ASCII, OFFERS)], false],
 ];
 
-for (const [what, requests, isWhole] of CREATES) {
-  test(`the answer to a create of ${what} has the same bytes as Node's`, async (t) => {
-    const service = await startService(t, { keepAliveTimeoutMs: KEEP_ALIVE_MS });
+const SCOPES = ["write", "read"] as const;
+
+const STORED = [
+  { id: 11n, name: "a" },
+  { id: 12n, name: "b", tag: "c" },
+  { id: 13n, name: "植物" },
+];
+
+function read(id: number, more: RequestParts["headers"] = {}, method = "GET"): RequestParts {
+  const headers = { ...NAMED, ...more };
+  return { method, target: `/plants/${id}`, headers };
+}
+
+const MATCHED = "a read of a plant that the client has";
+const READS: typeof CREATES = [
+  ["reads of plants", [read(11), read(12), create(ASCII), read(11), LAST], true],
+  [MATCHED, [read(11, { "If-None-Match": "*" }), LAST], false],
+  ["a read of a name beyond Latin-1", [read(13), LAST], false],
+  ["a HEAD of a plant", [read(11, {}, "HEAD"), LAST], false],
+];
+
+const ANSWERS = [
+  ...CREATES.map(([what, ...rest]) => [`a create of ${what}`, ...rest] as const),
+  ...READS,
+];
+
+for (const [what, requests, isWhole] of ANSWERS) {
+  test(`the answer to ${what} has the same bytes as Node's`, async (t) => {
+    let token = "";
+    const started = await startService(t, {
+      keepAliveTimeoutMs: KEEP_ALIVE_MS,
+      prepare: async (folder) => {
+        token = await createToken(folder, { name: "both", scopes: SCOPES });
+      },
+    });
+    const service = { ...started, token };
+    await Promise.all(STORED.map((plant) => service.store.create(plant)));
     const plain = await mount(t, service);
     const wrapped = await mount(t, service, { prepare: wrapEnd });
     const takeHeads = watchHeads(t);
     await readAnswers(service, service.port, requests); // Node makes the first head
     takeHeads();
     const own = await readAnswers(service, service.port, requests);
-    assert.equal(own.includes("HTTP/1.1 200 OK\r\n"), what !== REFUSED);
+    const isOk = !what.endsWith(REFUSED) && what !== MATCHED;
+    assert.equal(own.includes("HTTP/1.1 200 OK\r\n"), isOk);
     assert.equal(takeHeads().some(isOfCreate), !isWhole);
     await readAnswers(service, plain.port, requests);
     takeHeads();
@@ -155,7 +191,8 @@ for (const name of ["writeHead", "end"] as const) {
 for (const [what, method, reply, answered] of [
   ["a plain 200 to a POST", "POST", okReply('{"a":1}'), "ours"],
   ["one with a header of its own", "POST", okReply("{}", { ETag: "1" }), "Node's"],
-  ["one to a GET", "GET", okReply("{}"), "Node's"],
+  ["one to a GET", "GET", okReply('{"a":1}'), "ours"],
+  ["a plant", "GET", plantReply('{"id":1}'), "ours"],
   ["one with another status", "POST", { ...okReply("{}"), status: 202 }, "Node's"],
 ] as const) {
   test(`${what} is answered by ${answered === "ours" ? "us" : "Node"}`, async (t) => {
@@ -187,7 +224,7 @@ function mount(
   { store, token }: Service,
   { prepare }: { readonly prepare?: (res: ServerResponse) => void } = {},
 ) {
-  const verified = { name: "test", scopes: ["write"] as const };
+  const verified = { name: "test", scopes: SCOPES };
   const tokens = { verify: (sent: string) => (sent === token ? verified : undefined) };
   const listener = createRequestListener({ plants: store, tokens });
   return serve(t, (req, res) => {
