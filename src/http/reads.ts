@@ -16,8 +16,11 @@ import { LIMIT_DEFAULT, type ListQuery, parseListQuery, wantsStream } from "./li
 import { StreamPace, sendStream, sliceLines } from "./plant-stream.ts";
 import { okReply, type Reply } from "./reply.ts";
 
-/** A plant is read before its length is known, so the plants read at once are limited. */
-const PLANTS_READING_MAX = 32;
+/**
+ * A plant is read before its length is known, so the plants that are read at once are limited. Our store
+ * reads short ones the faster the more are asked for, and by itself few long ones at once.
+ */
+const PLANTS_READING_MAX = 256;
 /** Pages, and slices of streams. */
 const LISTS_READING_MAX = 8;
 

@@ -1,6 +1,7 @@
 /**
  * Durable creates per second, compared with the floor: a bare `node:http` server
- * that reads the body and answers a constant (floor.mjs).
+ * that reads the body and answers a constant (floor.mjs). Then repeats and reads in
+ * the same server, and how fast a file is imported again.
  *
  *   npm run bench -- --restarts 3 --runs 5
  *   npm run bench -- --mounted
@@ -13,6 +14,7 @@
  */
 import path from "node:path";
 import { compare } from "./support/compare.ts";
+import { measureImports } from "./support/imports.ts";
 import { loadName } from "./support/load.ts";
 import { describeMachine, withFolder } from "./support/machine.ts";
 import { positive, positives, readOptions } from "./support/options.ts";
@@ -20,12 +22,14 @@ import { runNode } from "./support/program.ts";
 import { formatRows, writePlot } from "./support/report.ts";
 import { checkSyncs } from "./support/strace-check.ts";
 import {
+  LOOK_UP_NAMES,
   type Start,
   startFloor,
   startMounted,
   startServer,
   startWatchedServer,
   type TargetOptions,
+  withLookUps,
   withNewData,
 } from "./support/targets.ts";
 
@@ -62,15 +66,17 @@ await withFolder(options.dir, async (folder) => {
     seconds: positive(options.seconds, 2),
   });
   const head = `${machine}\nload: ${loadName}\nunder strace, 64 connections: ${checked}`;
-  const isPair = options.against !== undefined || options.watched !== undefined;
-  const second = isPair ? "plant store" : undefined;
-  process.stdout.write(`${head}\n\n${formatRows(rows, second)}\n`);
-  if (options.svg !== undefined) writePlot(options.svg, rows, machine);
+  process.stdout.write(`${head}\n\n${formatRows(rows, "plant store")}\n`);
+  const creates = rows.filter((row) => !LOOK_UP_NAMES.includes(row.name));
+  if (options.svg !== undefined) writePlot(options.svg, creates, machine);
+  if (options.mounted === undefined) process.stdout.write(`\n${await measureImports(folder)}\n`);
 });
 
 function starts(): Start[] {
   const nodeArgs = profileFlags(options.profile);
-  const all = [() => startFloor({ node }), withNewData(start, { name, node, nodeArgs })];
+  const server = withNewData(start, { name, node, nodeArgs, scopes: ["write", "read"] });
+  const own = options.mounted === undefined ? withLookUps(server) : [server];
+  const all = [() => startFloor({ node }), ...own];
   if (options.watched !== undefined) {
     all.push(withNewData(startWatchedServer, { name: "watched", node }));
   }

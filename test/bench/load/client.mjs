@@ -4,13 +4,14 @@
  * Being Node itself it may be slower than the server it loads; then ratios
  * come out nearer to 1 than they are, which is why `wrk` goes first.
  *
- * Usage: node client.mjs PORT TOKEN CONNECTIONS SECONDS FIRST_ID
+ * Usage: node client.mjs PORT TOKEN CONNECTIONS SECONDS FIRST_ID KIND [IDS]
  * Prints one line of JSON like the script for wrk.
  */
 import { Connections } from "./connections.mjs";
 
-const [port, token, count, seconds, firstId] = process.argv.slice(2);
-const connections = new Connections({ port: Number(port), token, firstId: Number(firstId) });
+const [port, token, count, seconds, firstId, kind, ids] = process.argv.slice(2);
+const server = { port: Number(port), token, firstId: Number(firstId) };
+const connections = new Connections({ ...server, kind, ids: Number(ids) });
 await connections.open(Number(count));
 const { latencies, failures, us } = await connections.run(Number(seconds) * 1000);
 connections.close();

@@ -1,6 +1,6 @@
 /**
- * Raw keep-alive sockets to one server, one request in flight on each, every
- * request with an id of its own. Waits for what is in flight before it counts,
+ * Raw keep-alive sockets to one server, one request in flight on each: a create
+ * with an id of its own, or a repeat or a read of a plant at random. Waits for what is in flight before it counts,
  * so its count is exact.
  */
 import { once } from "node:events";
@@ -13,6 +13,7 @@ export class Connections {
   #sockets = [];
   #port;
   #head;
+  #rest;
   #nextId;
   #result;
   #inFlight = 0;
@@ -20,13 +21,19 @@ export class Connections {
   #finish = () => {};
   #isClosing = false;
 
-  /** @param server its port, its token, and an id of 16 digits from which on all ids are free. */
-  constructor({ port, token, firstId }) {
+  /**
+   * @param server its port, its token, an id of 16 digits from which on all ids are free, or the kind
+   * of look-up ("repeat" or "get") and how many ids from that one on are plants.
+   */
+  constructor({ port, token, firstId, kind = "create", ids }) {
     this.#port = port;
-    this.#nextId = firstId;
-    this.#head =
-      `POST /plants HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nAuthorization: Bearer ${token}\r\n` +
-      `Content-Type: application/json\r\nContent-Length: ${BODY_BYTES}\r\n\r\n{"id":`;
+    let next = firstId;
+    const random = () => firstId + Math.floor(Math.random() * ids);
+    this.#nextId = kind === "create" ? () => next++ : random;
+    const common = ` HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nAuthorization: Bearer ${token}\r\n`;
+    const body = `Content-Type: application/json\r\nContent-Length: ${BODY_BYTES}\r\n\r\n{"id":`;
+    this.#head = kind === "get" ? "GET /plants/" : `POST /plants${common}${body}`;
+    this.#rest = kind === "get" ? `${common}\r\n` : TAIL;
   }
 
   async open(count) {
@@ -59,7 +66,7 @@ export class Connections {
   #send(socket) {
     this.#inFlight++;
     socket.sentAt = performance.now();
-    socket.write(`${this.#head}${this.#nextId++}${TAIL}`);
+    socket.write(`${this.#head}${this.#nextId()}${this.#rest}`);
   }
 
   #listen(socket) {

@@ -1,9 +1,10 @@
--- A POST /plants with an id of its own for every request that wrk sends.
+-- Requests that wrk sends: a POST /plants with an id of its own for each, or repeats and reads of plants.
 --
--- Arguments: the first id, the token. Thread n counts from the first id plus
--- n * 10^7; all ids have 16 digits, so every request has the same length. At
--- the end one line of JSON is written: requests answered, microseconds, the
--- median and 99th percentile of the latency in microseconds, failures.
+-- Arguments: the first id, the token, the kind ("create", "repeat" or "get"), and for the last two how
+-- many ids from the first on are drawn at random. For creates, thread n counts from the first id plus
+-- n * 10^7. All ids have 16 digits, so every request of a kind has the same length. At the end one
+-- line of JSON is written: requests answered, microseconds, the median and 99th percentile of the
+-- latency in microseconds, failures.
 
 local threads = 0
 
@@ -13,23 +14,35 @@ function setup(thread)
 end
 
 function init(arguments)
-  next_id = tonumber(arguments[1]) + number * 1e7
+  first_id = tonumber(arguments[1])
+  next_id = first_id + number * 1e7
+  ids = arguments[3] ~= "create" and tonumber(arguments[4])
+  math.randomseed(os.time() + number)
+  local is_get = arguments[3] == "get"
   local tail = ',"name":"Monstera deliciosa","tag":"tropical"}'
-  head = table.concat({
-    "POST /plants HTTP/1.1",
+  local common = table.concat({
+    " HTTP/1.1",
     "Host: " .. wrk.host .. ":" .. wrk.port,
     "Authorization: Bearer " .. arguments[2],
-    "Content-Type: application/json",
-    "Content-Length: " .. #'{"id":' + 16 + #tail,
-    "",
-    '{"id":'
+    ""
   }, "\r\n")
-  rest = tail
+  if is_get then
+    head = "GET /plants/"
+    rest = common .. "\r\n"
+  else
+    head = "POST /plants" .. common .. table.concat({
+      "Content-Type: application/json",
+      "Content-Length: " .. #'{"id":' + 16 + #tail,
+      "",
+      '{"id":'
+    }, "\r\n")
+    rest = tail
+  end
 end
 
 function request()
   local id = next_id
-  next_id = next_id + 1
+  if ids then id = first_id + math.random(0, ids - 1) else next_id = next_id + 1 end
   return head .. string.format("%.0f", id) .. rest
 end
 

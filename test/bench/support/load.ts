@@ -1,6 +1,7 @@
 /**
  * Load on one server for some seconds: by `wrk` if it is installed, or else by
- * load/client.mjs. Every request has an id that no other request of this bench has.
+ * load/client.mjs. Every create has an id that no other create of this bench has;
+ * repeats and reads have ids of stored plants, at random.
  *
  * `wrk` closes its connections with requests in flight. It knows what was answered, but
  * the server may have carried out one more request on each connection. Our own client
@@ -11,6 +12,8 @@ import { isInstalled, pinned } from "./machine.ts";
 import { runToEnd } from "./program.ts";
 
 export interface LoadResult {
+  /** Creates count on from here. */
+  readonly firstId: number;
   /** Answers with status 200. */
   readonly requests: number;
   /** How many more may have been carried out, unanswered. */
@@ -25,6 +28,18 @@ export interface LoadOptions {
   readonly token: string;
   readonly connections: number;
   readonly seconds: number;
+  /** Plants to repeat or to read; absent: creates. */
+  readonly lookUp?: LookUp | undefined;
+}
+
+/** Plants by their ids, all of which follow each other. */
+export interface Ids {
+  readonly firstId: number;
+  readonly count: number;
+}
+
+export interface LookUp extends Ids {
+  readonly kind: "repeat" | "get";
 }
 
 const SCRIPT = fileURLToPath(new URL("../load/unique-ids.lua", import.meta.url));
@@ -48,7 +63,7 @@ export function nextFirstId(): number {
 
 /** @throws Error when any request was not answered 200. */
 export async function load(options: LoadOptions): Promise<LoadResult> {
-  const firstId = nextFirstId();
+  const firstId = options.lookUp?.firstId ?? nextFirstId();
   const words = hasWrk ? wrkWords(options, firstId) : clientWords(options, firstId);
   const text = await runToEnd([...pinned(1), ...words]);
   const result = JSON.parse(text.trim().split("\n").at(-1) ?? "") as Record<string, number>;
@@ -57,6 +72,7 @@ export async function load(options: LoadOptions): Promise<LoadResult> {
     throw new Error(`${failures} requests failed, ${requests} were answered 200`);
   }
   return {
+    firstId,
     requests,
     inFlightMax: hasWrk ? options.connections : 0,
     perSecond: requests / (us / 1e6),
@@ -65,13 +81,22 @@ export async function load(options: LoadOptions): Promise<LoadResult> {
   };
 }
 
-function wrkWords({ port, token, connections, seconds }: LoadOptions, firstId: number): string[] {
+function wrkWords(
+  { port, token, connections, seconds, lookUp }: LoadOptions,
+  firstId: number,
+): string[] {
   const url = `http://127.0.0.1:${port}`;
   const size = ["-t1", `-c${connections}`, `-d${Math.ceil(seconds)}s`, "--timeout", "10s"];
-  return ["wrk", ...size, "-s", SCRIPT, url, "--", String(firstId), token];
+  return ["wrk", ...size, "-s", SCRIPT, url, "--", String(firstId), token, ...kindWords(lookUp)];
+}
+
+/** The kind of the requests, and for look-ups from how many ids they draw. */
+function kindWords(lookUp: LookUp | undefined): string[] {
+  return lookUp === undefined ? ["create"] : [lookUp.kind, String(lookUp.count)];
 }
 
 function clientWords(options: LoadOptions, firstId: number): string[] {
   const { port, token, connections, seconds } = options;
-  return [process.execPath, CLIENT, ...[port, token, connections, seconds, firstId].map(String)];
+  const words = [port, token, connections, seconds, firstId].map(String);
+  return [process.execPath, CLIENT, ...words, ...kindWords(options.lookUp)];
 }

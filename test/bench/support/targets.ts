@@ -9,6 +9,7 @@ import { freePort } from "../../support/serve.ts";
 import { askAgain } from "./ask-again.ts";
 import { openDrainedPipe } from "./drained-pipe.ts";
 import { LineCounter } from "./line-counter.ts";
+import type { Ids, LookUp } from "./load.ts";
 import { note } from "./machine.ts";
 import { Program, type ProgramOptions, type Resident, runNode } from "./program.ts";
 
@@ -38,6 +39,10 @@ export interface Target {
   /** See `Program.forgetPeak`. */
   forgetPeak(): void;
   stop(): Promise<void>;
+  /** The plants of each run of creates so far. */
+  readonly created: Ids[];
+  /** What is looked up in place of creates, of those plants. */
+  readonly lookUp?: () => LookUp;
 }
 
 /** Starts a server; what it has to keep for a while goes into this folder. */
@@ -94,6 +99,42 @@ export function withNewData(
   options: Omit<TargetOptions, "folder">,
 ): Start {
   return (parent) => start({ ...options, folder: path.join(parent, options.name) });
+}
+
+/** Plants that are certainly in the memory of a server that has just created them. */
+const NEWEST_PLANTS = 40_000;
+
+/** Repeats and reads; of the creates of a run the last ones may have remained unanswered. */
+const LOOK_UPS: Readonly<Record<string, (created: readonly Ids[]) => LookUp>> = {
+  "repeats of new plants": (created) => {
+    const { firstId, count } = created.at(-1) as Ids;
+    const newest = Math.min(NEWEST_PLANTS, count);
+    return { kind: "repeat", firstId: firstId + count - newest, count: newest };
+  },
+  "repeats of old plants": ([warming]) => ({ kind: "repeat", ...firstHalf(warming as Ids) }),
+  "reads of old plants": ([warming]) => ({ kind: "get", ...firstHalf(warming as Ids) }),
+};
+
+export const LOOK_UP_NAMES = Object.keys(LOOK_UPS);
+
+function firstHalf({ firstId, count }: Ids): Ids {
+  return { firstId, count: Math.ceil(count / 2) };
+}
+
+/** A server, and beside it look-ups in that same server. */
+export function withLookUps(start: Start): Start[] {
+  let server: Target;
+  const starting: Start = async (folder) => {
+    server = await start(folder);
+    return server;
+  };
+  const others = Object.entries(LOOK_UPS).map(([name, choose]): Start => {
+    return async () => {
+      const { created } = server;
+      return { ...server, name, lookUp: () => choose(created), stop: async () => {} };
+    };
+  });
+  return [starting, ...others];
 }
 
 /** New processes of the same servers; the folder is made, and there as long as they are. */
@@ -221,9 +262,10 @@ async function startLogged(
 
 function access(
   program: Program,
-): Pick<Target, "port" | "tell" | "cpuUs" | "residentBytes" | "forgetPeak" | "stop"> {
+): Pick<Target, "port" | "created" | "tell" | "cpuUs" | "residentBytes" | "forgetPeak" | "stop"> {
   return {
     port: program.port,
+    created: [],
     tell: (word) => program.tell(word),
     cpuUs: () => program.cpuUs(),
     residentBytes: () => program.residentBytes(),
