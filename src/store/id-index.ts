@@ -12,6 +12,7 @@
  * about 100, and ends at 16,777,216.
  */
 import { randomFillSync } from "node:crypto";
+import { PlantStoreError } from "../core/errors.ts";
 
 /**
  * A slot is 13 bytes side by side, so that a look costs one cache miss: the id as two 32-bit halves,
@@ -47,6 +48,9 @@ const MOVES = 5;
 const WORD = 2 ** 32;
 /** The first offset that does not fit: one byte short of 1 TiB. */
 export const OFFSET_LIMIT = 2 ** 40 - 1;
+/** Leaves room for creates in flight. */
+const LOG_BYTES_MAX = OFFSET_LIMIT - 2 ** 32;
+const PLANTS_MAX = 2 ** 31;
 
 /** A random word for each value of each byte of an id: see `hashId`. */
 const HASH_WORDS = 8 * 256;
@@ -76,6 +80,11 @@ export class IdIndex {
 
   get size(): number {
     return this.#size;
+  }
+
+  /** @throws PlantStoreError `not_stored` if there is no room for another plant, in a log so long. */
+  assertRoom(logBytes: number): void {
+    checkRoom(logBytes, this.size);
   }
 
   /** How many slots ids are spread over. */
@@ -348,4 +357,14 @@ export class IdEntries {
   lineOf(at: number): number {
     return this.#numbers[3 * at + 2] as number;
   }
+}
+
+/** See `assertRoom`. @internal */
+export function checkRoom(logBytes: number, plants: number): void {
+  if (logBytes < LOG_BYTES_MAX && plants < PLANTS_MAX) return;
+  throw new PlantStoreError(
+    "not_stored",
+    "Cannot store it: the log is full (it has reached its greatest length or number of plants); " +
+      "nothing was stored, and no retry will succeed",
+  );
 }

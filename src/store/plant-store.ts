@@ -15,7 +15,6 @@ import { encodeNewPlant, type NewPlant, validateNewPlant } from "../core/plant.t
 import type { CreateOutcome, ListOptions, PlantService, StoreStatus } from "../core/services.ts";
 import { Checkpointer } from "../log/checkpoint.ts";
 import { LogWriter } from "../log/writer.ts";
-import { OFFSET_LIMIT } from "./id-index.ts";
 import { type OpenedLog, openLog } from "./open-log.ts";
 import { listLines, parseLines } from "./plant-list.ts";
 import { PlantReader } from "./plant-reader.ts";
@@ -30,10 +29,6 @@ export interface PlantStoreOptions {
   /** Receives how much of the log was read, about once a MiB; an error it throws aborts the opening. */
   readonly onProgress?: (bytes: number, total: number) => void;
 }
-
-/** Leaves room in the index (`OFFSET_LIMIT`) for creates in flight. */
-const LOG_BYTES_MAX = OFFSET_LIMIT - 2 ** 32;
-const PLANTS_MAX = 2 ** 31;
 
 /**
  * A durable store of plants in a data directory, to which only this process writes while it is open.
@@ -125,7 +120,7 @@ export class PlantStore implements PlantService {
   async #store(plant: NewPlant): Promise<NewPlant> {
     const taken = this.#log.index.get(plant.id);
     if (taken !== undefined) return this.#read(plant.id, taken);
-    checkRoom(this.#writer.durableBytes, this.size);
+    this.#log.index.assertRoom(this.#writer.durableBytes);
     const offset = await this.#writer.append(encodeNewPlant(plant));
     this.#log.index.add(plant.id, offset);
     // Here the AsyncLocalStorage of a subscriber has the caller's context.
@@ -214,14 +209,4 @@ function publishCreate(log: string, plant: NewPlant, offset: number): void {
   const { id, name, tag } = plant;
   const bytes = Buffer.byteLength(encodeNewPlant(plant)) + 1; // and its line feed
   creates.publish({ log, id, name, tag, offset, bytes } satisfies CreateMessage);
-}
-
-/** @throws PlantStoreError `not_stored` if there is no room for another plant. @internal */
-export function checkRoom(logBytes: number, plants: number): void {
-  if (logBytes < LOG_BYTES_MAX && plants < PLANTS_MAX) return;
-  throw new PlantStoreError(
-    "not_stored",
-    "Cannot store it: the log is full (it has reached its greatest length or number of plants); " +
-      "nothing was stored, and no retry will succeed",
-  );
 }

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { PlantStore } from "../../src/index.ts";
-import { checkRoom } from "../../src/store/plant-store.ts";
+import { checkRoom, IdIndex } from "../../src/store/id-index.ts";
 import { errorNumber, startService } from "../support/service.ts";
 
 const FULL = { code: "not_stored" };
@@ -26,7 +25,7 @@ for (const [logBytes, plants, hasRoom] of PLACES) {
 test("a full store refuses a new plant with not_stored, and continues (fake size)", async (t) => {
   const { store, post } = await startService(t);
   assert.equal((await post('{"id":1,"name":"a"}')).status, 200);
-  const size = t.mock.getter(PlantStore.prototype, "size", () => PLANTS);
+  const size = t.mock.getter(IdIndex.prototype, "size", () => PLANTS);
   const refused = await post('{"id":2,"name":"b"}');
   assert.deepEqual([refused.status, errorNumber(refused)], [503, 50305]);
   assert.equal(refused.headers.has("retry-after"), false);
