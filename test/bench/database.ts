@@ -53,6 +53,7 @@ function access(name: string, token: string, program: Program, durable: Target["
     name,
     token,
     durable,
+    created: [],
     port: program.port,
     tell: (word) => program.tell(word),
     cpuUs: () => program.cpuUs(),
