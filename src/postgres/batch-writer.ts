@@ -1,13 +1,13 @@
 /**
- * Creates on their way to the database: the plants of one turn of the event loop are one statement,
- * on one of a few connections.
+ * Creates in a database: the plants of one turn of the event loop are one statement, on one of a few
+ * connections.
  *
  * Invariants. A create is over when a statement of ours has committed its very row; a row that the
  * statement does not return is not stored. A batch keeps its random number when it is sent again, so
  * a row with that number was created by it, also if an answer was lost. A row that another
  * transaction holds, or that is refused, neither delays nor fails the others: the batch is halved
  * until that row is alone, and held rows wait on a connection of their own. A plant that waits is
- * stored even if its client was answered 503 meanwhile: that answer left it open.
+ * stored even if its client was answered 503 meanwhile, because that answer leaves the outcome open.
  */
 import { batches } from "../core/channels.ts";
 import { conflict } from "../core/creates-in-flight.ts";
@@ -20,15 +20,15 @@ import { CREATE, createValues, decodeRow, randomNumber } from "./schema.ts";
 
 const BATCH_PLANTS_MAX = 1000;
 const BATCH_BYTES_MAX = 1024 * 1024;
-/** So many plants wait before another connection is used while one is busy. */
+/** While a connection is busy, another one is used only if at least so many plants wait. */
 const SHARE_PLANTS = 8;
 /** How long a statement waits for a row that another transaction holds. */
 const LOCK_TIMEOUT_MS = 1000;
-/** The same while such a row is looked for, and when it is tried again. */
+/** The same for the halves of a batch that has such a row, and for later attempts at that row. */
 const HELD_LOCK_TIMEOUT_MS = 20;
-/** Between two tries of all held rows. */
+/** Between two attempts at all held rows. */
 const HELD_PAUSE_MS = 100;
-/** For how long a held row is tried: each time anew it would delay its batch by a second. */
+/** How long a held row is tried. A client that sends it again later delays another batch by a second. */
 const HELD_MS = 30_000;
 const CONNECT_PAUSE_MS = 50;
 /** How late a deadline may be noticed. */
@@ -49,7 +49,7 @@ interface Waiter {
 interface Entry {
   readonly plant: NewPlant;
   readonly bytes: number;
-  /** Those who create this id; without those whose deadline is over. */
+  /** The callers that create this id and whose deadline is not over. */
   waiters: Waiter[];
   /** When its row was first found to be held, by the monotonic clock. */
   heldSince?: number;
@@ -59,24 +59,24 @@ interface Entry {
 export interface WriterOptions {
   readonly connections: number;
   readonly queueBytesMax: number;
-  /** How long a create is waited for, and a statement repeated. */
+  /** How long a caller waits for a create, and how long a statement is repeated. */
   readonly deadlineMs: number;
 }
 
 /** @internal */
 export class BatchWriter {
-  /** What the plants that are not yet stored take in memory, about. */
+  /** About how much memory the plants take that are not stored yet. */
   queuedBytes = 0;
   readonly #database: Database;
   readonly #options: WriterOptions;
-  /** Those that are not used; the best one is the last. */
+  /** Unused lanes; the last one is used next. */
   readonly #idle: Lane[];
   /** By id: creates of one id share its row. */
   readonly #entries = new Map<bigint, Entry>();
-  /** Entries that no statement was sent for. */
+  /** Entries for which no statement was sent yet. */
   #queue: Entry[] = [];
   readonly #held: Entry[] = [];
-  /** Lanes that send a batch. */
+  /** How many lanes are sending a batch. */
   #sending = 0;
   #isFlushDue = false;
   #isRetrying = false;
@@ -134,7 +134,7 @@ export class BatchWriter {
     }
   }
 
-  /** Answers callers at their deadline; their plants stay on their way. */
+  /** Rejects callers at their deadline; their plants are still sent. */
   #rejectLate(): void {
     const now = performance.now();
     const late = writeFailed(new DatabaseFault("The deadline is over"));
@@ -149,7 +149,7 @@ export class BatchWriter {
     this.#sweep = isBusy ? setTimeout(() => this.#rejectLate(), SWEEP_MS) : undefined;
   }
 
-  /** Has idle lanes take what waits. */
+  /** Gives waiting plants to an idle lane. */
   #flush(): void {
     if (this.#database.isClosed) {
       this.#fail(this.#queue.splice(0), new DatabaseFault("The store was closed"));
@@ -228,7 +228,7 @@ export class BatchWriter {
     }
   }
 
-  /** Has a create wait with the held ones, and fails it if it has waited for long. */
+  /** Adds a create to the held ones, or rejects it if it has waited too long. */
   #hold(entry: Entry, fault: DatabaseFault): void {
     const now = performance.now();
     entry.heldSince ??= now;

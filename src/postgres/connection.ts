@@ -39,7 +39,7 @@ interface Notice {
 /** The rows of a result: every value as the server writes it, or `null`. @internal */
 export type Rows = readonly (readonly (string | null)[])[];
 
-/** Gives the password for each new connection, so that it may be one that changes. */
+/** A password, or a function that returns it for each new connection, because it may change. */
 export type PasswordSource =
   | string
   | ((login: DatabaseLogin) => string | undefined | Promise<string | undefined>);

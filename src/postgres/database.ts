@@ -36,7 +36,7 @@ export interface DatabaseOptions {
   readonly pg: PgModule;
   /** `postgresql://user@host:port,host:port/database?…`; see docs/database.md. */
   readonly url: string;
-  /** Counts if the URL has none. */
+  /** Used if the URL has no password. */
   readonly password?: PasswordSource | undefined;
   /** Refuses a database whose commits wait for no standby. Default: a warning. */
   readonly requireSync?: boolean | undefined;
@@ -45,7 +45,7 @@ export interface DatabaseOptions {
 const CONNECT_LIMIT_MS = 2000;
 const LOOK_INTERVAL_MS = 500;
 const LOOK_LIMIT_MS = 1000;
-/** The second one has tried two fresh connections, the second with the names resolved again. */
+/** By then two fresh connections were tried, the second after resolving the names again. */
 const FAILED_LOOKS_MAX = 2;
 const BACKOFF_MS = 20;
 const BACKOFF_MS_MAX = 250;
@@ -54,7 +54,7 @@ const BACKOFF_MS_MAX = 250;
 export class Database {
   /** Why no plant may be stored in the database now, and how to mend that. */
   refusal: string | undefined;
-  /** For whatever only reads. */
+  /** For statements that only read. */
   readonly reads = new Lane(this);
   /** For writes that must not wait for creates, nor creates for them. */
   readonly sideWrites = new Lane(this);

@@ -30,13 +30,13 @@ export interface PostgresPlantsOptions extends DatabaseOptions {
   readonly queueBytesMax?: number | undefined;
 }
 
-/** Plants that one statement reads: more would delay the reads after it. */
+/** How many plants one statement reads: more would delay later reads. */
 const GET_PLANTS_MAX = 64;
 /** Pages begin small, for callers that take only a few plants. */
 const PAGE_PLANTS = 128;
 const PAGE_PLANTS_MAX = 2048;
 const PAGE_BYTES = 256 * 1024;
-/** Streams rest after about so much. */
+/** Streams rest after about this many characters. */
 const SLICE_CHARACTERS = 32 * 1024;
 /** As in the file store. */
 const PLANT_BYTES_MAX = 64 * 1024 * 1024;
@@ -135,7 +135,7 @@ export class PostgresPlants implements PlantService {
     }
   }
 
-  /** Accepts no more calls, waits for those under way, until their deadline at most, and logs out. */
+  /** Accepts no more calls, waits for those in progress, at most until their deadline, and logs out. */
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;

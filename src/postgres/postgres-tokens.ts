@@ -83,7 +83,7 @@ export class PostgresTokens implements TokenVerifier {
   }
 
   /**
-   * At once while `isReadable`; otherwise it waits for the next good look, until the deadline.
+   * Answers at once while `isReadable`; otherwise waits for the next good look, until the deadline.
    *
    * @throws PlantStoreError `tokens_unreadable`, as a rejection.
    */

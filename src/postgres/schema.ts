@@ -18,7 +18,7 @@ export type DatabaseEngine = "postgresql" | "citus";
  * The statements that create the tables. A person runs them once: servers that start at the same
  * time would race.
  *
- * @param role what the servers log in as.
+ * @param role the role that the servers log in as.
  */
 export function printSchema(engine: DatabaseEngine = "postgresql", role = "plant_store"): string {
   const name = `"${role.replaceAll('"', '""')}"`;
@@ -165,7 +165,7 @@ function alterSystem(why: string, change: string): string {
   return `${why}; run: ALTER SYSTEM ${change}; SELECT pg_reload_conf();`;
 }
 
-/** What a database that keeps plants must not be, as SQL, each with what mends it. */
+/** Conditions in SQL that make a database unfit for plants, each with what is wrong and what to do. */
 const REFUSED: Readonly<Record<string, string>> = {
   [`s.version <> ${SCHEMA_VERSION}`]: `its tables are not of version ${SCHEMA_VERSION}: use the release that fits them`,
   "current_setting('server_encoding') <> 'UTF8'":
@@ -199,7 +199,7 @@ const UNSYNCHRONIZED = {
   ),
 };
 
-/** Warned about. */
+/** Conditions that only cause a warning. */
 const DOUBTFUL = {
   "current_setting('full_page_writes', true) = 'off'": alterSystem(
     "full_page_writes is off",

@@ -1,6 +1,6 @@
 /**
- * A PostgreSQL server of a test's own, in a temporary folder, run by a user without privileges:
- * the server refuses to be run by root.
+ * A PostgreSQL server for a test, in a temporary folder. It runs as a user without privileges, because it
+ * refuses to be run by root.
  */
 import { type ChildProcess, execFile, execFileSync, spawn } from "node:child_process";
 import {
@@ -21,14 +21,14 @@ import { promisify } from "node:util";
 import { printSchema } from "../../src/postgres/schema.ts";
 import { until } from "../support/watch.ts";
 
-/** Where Debian puts the programs; the environment may name another place for the server's. */
+/** Where Debian installs the programs; the environment may name another place for those of the server. */
 const FOLDERS = [
   process.env.PLANT_STORE_TEST_POSTGRES ?? "",
   ...listVersions("/usr/lib/postgresql"),
 ];
 
 export const PROGRAMS = FOLDERS.find((folder) => existsSync(join(folder, "initdb")));
-/** Some packages have the server alone. */
+/** Some packages have only the server. */
 const PSQL = join(FOLDERS.find((folder) => existsSync(join(folder, "psql"))) ?? "", "psql");
 
 function listVersions(folder: string): string[] {
@@ -54,7 +54,7 @@ export const NEEDS_POSTGRES: { readonly skip?: string } =
       ? {}
       : { skip: "needs the driver: npm ci --prefix test/postgres" };
 
-/** Who runs the server where the tests are run by root. */
+/** The user that runs the server if root runs the tests. */
 const USER = process.geteuid?.() === 0 ? (idsOf("postgres") ?? idsOf("nobody")) : undefined;
 
 function idsOf(name: string): { readonly uid: number; readonly gid: number } | undefined {
@@ -68,7 +68,7 @@ function idsOf(name: string): { readonly uid: number; readonly gid: number } | u
   }
 }
 
-/** What ends when a test does; a test context is one. */
+/** Something that runs actions at its end, such as a test context. */
 export interface Scope {
   after(end: () => unknown): void;
 }
@@ -186,7 +186,7 @@ export class Cluster {
     await exited;
   }
 
-  /** Stops the server and its sessions in their tracks, as if the machine were unreachable. */
+  /** Stops (SIGSTOP) the server and its sessions, as if the machine were unreachable. */
   async freeze(): Promise<void> {
     for (const pid of await this.#processes()) process.kill(pid, "SIGSTOP");
   }

@@ -1,6 +1,6 @@
 /**
- * What the database store promises, tried on a database: the tests run it on a server of their own,
- * and `npm run conformance -- --database URL` on any engine, with what holds as its output.
+ * The promises of the database store, tried on a database. The tests run this on a server of their own;
+ * `npm run conformance -- --database URL` runs it on any engine and prints which promises hold.
  *
  * Each promise begins with empty tables, and is tried by the role that owns them.
  */

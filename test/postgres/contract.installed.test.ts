@@ -10,7 +10,7 @@ import { NEEDS_POSTGRES, SharedCluster } from "./stores.ts";
 const cluster = new SharedCluster();
 const FOLDER = path.join(ROOT, "test/http");
 
-/** The rest is about a store that drains or fails as a log does. */
+/** The other files are about a store that drains or fails as a log does. */
 const FILES = readdirSync(FOLDER).filter((file) => /^contract.*(?<!\.slow)\.test\.ts$/.test(file));
 
 /** What differs over a database: lists are in order of id. */

@@ -24,7 +24,7 @@ for (const [name, fault] of Object.entries(FAULTS)) {
   });
 }
 
-test("without heeding the notice of a cancelled wait plants are lost", OPTIONS, async (t) => {
+test("if the notice of a cancelled wait is ignored, plants are lost", OPTIONS, async (t) => {
   const { control, ...fault } =
     FAULTS["waits for the standby are cancelled, and the primary is killed"] ?? assert.fail();
   const { lost } = await tryFault(t, fault, { clients: 24, sabotage: control?.sabotage ?? {} });
@@ -102,7 +102,7 @@ test(
   },
 );
 
-test("a row that another transaction holds keeps nobody else waiting", OPTIONS, async (t) => {
+test("a row that another transaction holds delays no other row", OPTIONS, async (t) => {
   const { cluster: server, database, plants } = await cluster.openStore(t);
   const holder = await holdRows(t, server.url(database), 20);
   const held = Promise.all(
@@ -125,7 +125,7 @@ test("a held row is answered 503 at the deadline", OPTIONS, async (t) => {
   assert.ok(await plants.create({ id: 1n, name: "Fern" }), "it may be stored meanwhile");
 });
 
-test("what a trigger leaves out is not answered as stored", OPTIONS, async (t) => {
+test("a row that a trigger leaves out is not answered as stored", OPTIONS, async (t) => {
   const { cluster: server, database, url } = await cluster.createStore();
   const plants = await openPlants(t, { url, databaseDeadlineMs: 1000 });
   await server.sql(

@@ -1,7 +1,7 @@
 /**
- * Faults of a primary and its synchronous standby, under the load of two stores, and what each has
- * cost. Most have a control: the same fault with one safeguard taken away, which must lose plants.
- * The tests run each fault once, `npm run failover` many times and with the controls.
+ * Faults of a primary and its synchronous standby, under the load of two stores, and the plants that each
+ * has lost. Most have a control: the same fault without one safeguard, which must lose plants. The tests
+ * run each fault once; `npm run failover` runs it many times and with the controls.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { PostgresPlants } from "../../src/postgres/index.ts";
@@ -11,11 +11,11 @@ import { compare, Load } from "./load.ts";
 import { type Driver, loadDriver, type Pair, startPair } from "./stores.ts";
 
 export interface Fault {
-  /** What happens; afterwards one host accepts writes. */
+  /** Makes the fault happen; afterwards one host accepts writes. */
   readonly happens: (pair: Pair, load: Load) => Promise<void>;
-  /** What is prepared before the load begins. */
+  /** Prepares the hosts before the load begins. */
   readonly prepare?: (pair: Pair) => Promise<unknown>;
-  /** Takes a safeguard away. */
+  /** Removes a safeguard. */
   readonly control?: { readonly without: string; readonly sabotage: Sabotage };
   /** Whether no client may see an error. */
   readonly isUnnoticed?: boolean;
@@ -31,7 +31,7 @@ interface Sabotage {
 const CANCEL =
   "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE usename = 'plant_store' AND wait_event = 'SyncRep'";
 
-/** The primary goes on alone for a moment, is lost with all it has, and the standby takes over. */
+/** The primary runs alone for a moment and is lost with its data, and the standby takes over. */
 async function loseCutOffPrimary({ primary, standby }: Pair, load: Load): Promise<void> {
   await load.more(300);
   await standby.stop("kill");
@@ -154,7 +154,7 @@ export interface Cost {
   readonly longestMs: number;
 }
 
-/** Has a fault happen to a new pair of hosts. */
+/** Makes a fault happen to a new pair of hosts. */
 export async function tryFault(
   scope: Scope,
   { prepare, happens }: Fault,

@@ -1,13 +1,13 @@
-/** Clients of several stores that repeat every create until it is answered, and a book of the answers. */
+/** Clients of several stores that repeat every create until it is answered, and a record of the answers. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { NewPlant } from "../../src/core/plant.ts";
 import type { PlantService } from "../../src/core/services.ts";
 import { until } from "../support/watch.ts";
 
 export interface Report {
-  /** Answered creates: what the store owes. */
+  /** Answered creates, which the store must have. */
   readonly acknowledged: ReadonlyMap<bigint, string>;
-  /** Answers that cannot be: a conflict of an id that one client alone creates. */
+  /** Impossible answers: a conflict for an id that only one client creates. */
   readonly wrong: readonly string[];
   /** Calls that ended with an error and were repeated. */
   readonly failed: number;
@@ -34,7 +34,7 @@ export class Load {
     return this.#acknowledged.size;
   }
 
-  /** Resolves when so many more creates are answered. */
+  /** Resolves when this many more creates are answered. */
   async more(count: number): Promise<void> {
     const wanted = this.acknowledged + count;
     await until(`${count} more creates are answered`, () => this.acknowledged >= wanted);
@@ -60,7 +60,7 @@ export class Load {
     }
   }
 
-  /** Each try goes to the next store, as a load balancer has it. */
+  /** Each attempt goes to the next store, as with a load balancer. */
   async #create(plant: NewPlant, client: number): Promise<boolean> {
     for (let tries = client; ; tries++) {
       const begun = performance.now();

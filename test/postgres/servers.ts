@@ -43,7 +43,7 @@ export async function startServer(
   return { url: readUrl(), pid: child.pid ?? 0, stop, output: () => output };
 }
 
-/** Sends each new connection to the next server, and past one that refuses it; its URL. */
+/** Starts a proxy that sends each new connection to the next server, or past one that refuses it; returns its URL. */
 export async function startProxy(scope: Scope, urls: () => readonly string[]): Promise<string> {
   let next = 0;
   const open = new Set<net.Socket>();

@@ -6,7 +6,7 @@ import { NEEDS_POSTGRES, openPlants, SharedCluster } from "./stores.ts";
 const cluster = new SharedCluster();
 const OPTIONS = { ...NEEDS_POSTGRES, ...TIMEOUT };
 
-/** What makes a database unfit to keep plants, what mends it, and what the refusal names. */
+/** Statements that make a database unfit for plants and mend it again, and what the refusal names. */
 const UNFIT: readonly [what: string, damage: string, mend: string, named: RegExp][] = [
   [
     "fsync is off",
@@ -59,7 +59,7 @@ const UNFIT: readonly [what: string, damage: string, mend: string, named: RegExp
 ];
 
 for (const [what, damage, mend, named] of UNFIT) {
-  // Statements of VACUUM's kind cannot be sent together.
+  // Statements such as VACUUM cannot be sent together with others.
   test(`nothing is stored while ${what}, and a start is refused`, OPTIONS, async (t) => {
     const {
       cluster: server,
@@ -72,7 +72,7 @@ for (const [what, damage, mend, named] of UNFIT) {
     const warnings = collectWarnings(t);
     const sql = async (text: string) => {
       for (const statement of text.split(";")) await server.sql(statement, database);
-      // What a role is set to counts from the next session on.
+      // A setting of a role applies from its next session on.
       await server.sql(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'plant_store'",
       );
@@ -94,7 +94,7 @@ for (const [what, damage, mend, named] of UNFIT) {
       },
     );
     await sql(mend);
-    await until("the store goes on", async () => typeof (await create(3n)) === "string");
+    await until("the store continues", async () => typeof (await create(3n)) === "string");
     const published = warnings.filter(({ message }) => named.test(message));
     assert.equal(published.length, 1, "one warning for each refusal");
   });

@@ -1,4 +1,4 @@
-/** What the tests of the database store share: a server for a file, and stores in it. */
+/** Shared by the tests of the database store: a server for each test file, and stores in it. */
 import { execFileSync } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { symlinkSync } from "node:fs";

@@ -35,7 +35,7 @@ async function create(t: TestContext, url: string, deadlineMs = HANG_MS): Promis
   return plants.create({ id: 1n, name: "Fern" });
 }
 
-test("the certificate of the server is checked as far as sslmode says", OPTIONS, async (t) => {
+test("the certificate of the server is checked as sslmode requires", OPTIONS, async (t) => {
   const { certPath, urlOf } = await startWithTls(t, ["hostssl all all all trust"]);
   const { certPath: wrongPath } = makeCertificate(t, "other");
   assert.ok(await create(t, urlOf(`sslmode=verify-full&sslrootcert=${certPath}`)));
@@ -60,7 +60,7 @@ test("TLS is not given up for a server without it", OPTIONS, async (t) => {
   await assert.rejects(create(t, `${url}?sslmode=require`, 3000), /does not support SSL/);
 });
 
-test("a password is shown only to a server that proves itself", OPTIONS, async (t) => {
+test("a password is sent only to a server that proves its identity", OPTIONS, async (t) => {
   const ways = ["password", "md5", "scram-sha-256"];
   const { cluster, certPath, urlOf } = await startWithTls(t, [
     ...ways.map((way) => `host all ${way.slice(0, 3)} all ${way}`),
