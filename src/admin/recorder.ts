@@ -50,7 +50,7 @@ export class Recorder {
    * reports quantiles, which cannot be added up over time or over servers.
    */
   readonly delaySeconds = new Histogram(DELAY_SECONDS);
-  readonly history = new History();
+  readonly history = new History(Date.now());
   /** By operation and error number or status. */
   readonly answers = new Map<string, AnswerCount>();
   bodyBytes = 0;
@@ -74,6 +74,9 @@ export class Recorder {
         if (status >= 500) this.#answerOf(operation, status, error);
       }
     }
+    for (const { status, error } of Object.values(FAILURES)) {
+      if (status === 401) this.#answerOf("none", status, error);
+    }
     for (const [name, listener] of Object.entries(this.#listeners)) subscribe(name, listener);
   }
 
@@ -94,11 +97,15 @@ export class Recorder {
     const name = operation === undefined ? "none" : OPERATIONS[operation];
     const answer = this.#answerOf(name, status, error);
     answer.count++;
-    if (error !== undefined) answer.lastAt = Date.now();
+    const now = Date.now();
+    if (error !== undefined) answer.lastAt = now;
+    const second = this.history.secondOf(now);
+    if (error === undefined && (name === "get" || name === "list")) second.reads++;
     // An aborted request has no answer, and a stream takes as long as its client likes.
     if (durationMs !== undefined && status !== 0 && sentBytes === undefined) {
       const seconds = this.requestSeconds.get(method) ?? this.requestSeconds.get("other");
       seconds?.observe(durationMs / 1000);
+      second.requestSeconds.observe(durationMs / 1000);
     }
     this.bodyBytes += bodyBytes;
     if (error === FAILURES.write_failed.error) this.#refusedAt = performance.now();
@@ -125,7 +132,9 @@ export class Recorder {
     this.syncSeconds.observe(syncMs / 1000);
     this.batchRecords.observe(records);
     this.batchBytes.observe(bytes);
-    this.history.note(Date.now(), records, syncMs);
+    const second = this.history.secondOf(Date.now());
+    second.creates += records;
+    second.syncMsMax = Math.max(second.syncMsMax, syncMs);
   }
 }
 
@@ -149,38 +158,104 @@ export class Histogram {
       return;
     }
   }
+
+  /**
+   * The value that a share of all values does not exceed, estimated like `histogram_quantile` of
+   * Prometheus: evenly within a bucket, and at most the last bound. 0 without values.
+   */
+  quantile(share: number): number {
+    let rank = share * this.count;
+    let from = 0;
+    for (const { le, count } of this.buckets) {
+      if (rank <= count) return count === 0 ? 0 : from + ((le - from) * rank) / count;
+      rank -= count;
+      from = le;
+    }
+    return from;
+  }
+
+  /** Adds the values of a histogram with the same bounds. */
+  add(other: Histogram): void {
+    this.count += other.count;
+    this.sum += other.sum;
+    for (const [at, bucket] of this.buckets.entries())
+      bucket.count += other.buckets[at]?.count ?? 0;
+  }
 }
 
 /** The last five minutes, which the status page shows. */
 export const HISTORY_SECONDS = 300;
+/** Long enough for a steady figure of now. */
+const RECENT_SECONDS = 10;
 
-const NOTHING = { creates: 0, syncMsMax: 0 };
+/** What happened in one second. */
+class Second {
+  creates = 0;
+  reads = 0;
+  syncMsMax = 0;
+  readonly requestSeconds = new Histogram(REQUEST_SECONDS);
+}
 
-/** The plants created and the longest sync in each of the last seconds. */
+const NOTHING = new Second();
+
+/** The last seconds, at most five minutes of them, and none before the recorder started. */
 export class History {
   /** By seconds since 1970; only seconds in which something happened. */
-  readonly #seconds = new Map<number, typeof NOTHING>();
+  readonly #seconds = new Map<number, Second>();
+  readonly #startedAt: number;
+  #newest = { at: Number.NaN, second: new Second() };
 
-  /** @param time milliseconds since 1970. */
-  note(time: number, creates: number, syncMs: number): void {
+  /** @param startedAt milliseconds since 1970, like every time here. */
+  constructor(startedAt: number) {
+    this.#startedAt = Math.floor(startedAt / 1000);
+  }
+
+  /** The second of this time, to count in. */
+  secondOf(time: number): Second {
     const at = Math.floor(time / 1000);
-    const second = this.#seconds.get(at) ?? { ...NOTHING };
-    second.creates += creates;
-    second.syncMsMax = Math.max(second.syncMsMax, syncMs);
+    if (at === this.#newest.at) return this.#newest.second;
+    const second = this.#seconds.get(at) ?? new Second();
     this.#seconds.set(at, second);
+    this.#newest = { at, second };
     const [oldest = at] = this.#seconds.keys();
     if (this.#seconds.size > HISTORY_SECONDS + 1) this.#seconds.delete(oldest);
+    return second;
   }
 
   /** The oldest second first, without the current one, which would always look slow. */
   read(time: number) {
-    const start = Math.floor(time / 1000) - HISTORY_SECONDS;
-    const seconds = Array.from({ length: HISTORY_SECONDS }, (_, index) => {
+    const end = Math.floor(time / 1000);
+    const start = Math.max(end - HISTORY_SECONDS, this.#startedAt);
+    const seconds = Array.from({ length: Math.max(0, end - start) }, (_, index) => {
       return this.#seconds.get(start + index) ?? NOTHING;
     });
+    const perSecond = (read: (second: Second) => number) => seconds.map(read).map(round);
     return {
-      creates: seconds.map(({ creates }) => creates),
-      syncMsMax: seconds.map(({ syncMsMax }) => Math.round(syncMsMax * 100) / 100),
+      creates: perSecond(({ creates }) => creates),
+      reads: perSecond(({ reads }) => reads),
+      requestMsP50: perSecond(({ requestSeconds }) => 1000 * requestSeconds.quantile(0.5)),
+      requestMsP99: perSecond(({ requestSeconds }) => 1000 * requestSeconds.quantile(0.99)),
+      syncMsMax: perSecond(({ syncMsMax }) => syncMsMax),
+      recent: average(seconds.slice(-RECENT_SECONDS)),
     };
   }
+}
+
+function average(seconds: readonly Second[]) {
+  const all = new Histogram(REQUEST_SECONDS);
+  for (const { requestSeconds } of seconds) all.add(requestSeconds);
+  const rate = (read: (second: Second) => number) =>
+    seconds.reduce((sum, second) => sum + read(second), 0) / Math.max(1, seconds.length);
+  const quantileMs = (share: number) =>
+    all.count === 0 ? undefined : round(1000 * all.quantile(share));
+  return {
+    creates: rate(({ creates }) => creates),
+    reads: rate(({ reads }) => reads),
+    requestMsP50: quantileMs(0.5),
+    requestMsP99: quantileMs(0.99),
+  };
+}
+
+function round(value: number): number {
+  return Math.round(value * 100) / 100;
 }

@@ -3,16 +3,20 @@
  * the digests of its style and script, so nothing else runs, whatever gets into the page.
  */
 import { createHash } from "node:crypto";
+import { HISTORY_SECONDS } from "./recorder.ts";
 
 /** A leaf; without an icon browsers ask for one. */
 const ICON =
   "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath d='M2 14C2 6 7 2 14 2c0 8-4 12-10 11z' fill='%232f7d46'/%3E%3C/svg%3E";
 
-function plot(id: string, title: string): string {
+/** @param series their classes; a later one is drawn over the earlier ones. */
+function plot(id: string, title: string, series: readonly string[] = ["all"]): string {
+  const bars = series.map((name) => `<path class="bars ${name}"/>`).join("");
   return `<figure id="${id}">
 <figcaption><b>${title}</b><span id="${id}-top"></span></figcaption>
-<svg viewBox="0 0 300 100" preserveAspectRatio="none" role="img" aria-label="${title}, the last five minutes"><path/></svg>
-<div class="axis"><span>5 min ago</span><span>now</span></div>
+<div class="plot"><div class="y axis"><span></span><span></span><span></span></div>
+<svg viewBox="0 0 ${HISTORY_SECONDS} 100" preserveAspectRatio="none" role="img" aria-label="${title}, the last five minutes"><path class="grid" d="M0 0H${HISTORY_SECONDS}M0 50H${HISTORY_SECONDS}"/><path class="base"/>${bars}</svg>
+<div class="x axis"><span>5 min ago</span><span>now</span></div></div>
 </figure>`;
 }
 
@@ -53,42 +57,55 @@ main { max-width: 60rem; margin: 0 auto; padding: 1rem; display: grid; gap: 1rem
 header { display: flex; flex-wrap: wrap; align-items: baseline; gap: .25rem .75rem; }
 h1 { font-size: 1.35rem; margin: 0; }
 h2 { font-size: 1rem; margin: 0 0 .5rem; }
-header p { margin: 0; color: var(--faint); }
+header p, .note { margin: 0; color: var(--faint); }
+.note { font-size: .85rem; margin-top: .75rem; }
+nav { display: flex; flex-wrap: wrap; gap: .25rem 1rem; width: 100%; }
+a { color: var(--leaf); }
 #state { padding: .1rem .6rem; border-radius: 1rem; font-weight: 600; color: var(--card); background: var(--faint); }
 #state.ready { background: var(--leaf); }
 #state.starting, #state.draining { background: var(--sun); }
 #state.out-of-disk, #state.tokens-unreadable, #state.failed, #state.silent { background: var(--bad); }
 section, figure { margin: 0; background: var(--card); border: 1px solid var(--line); border-radius: .6rem; padding: .75rem 1rem; min-width: 0; }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); gap: .75rem 1rem; margin: 0; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(8rem, 1fr)); gap: .75rem 1rem; margin: 0; }
 dt { color: var(--faint); font-size: .85rem; }
 dd { margin: 0; font-weight: 600; overflow-wrap: anywhere; }
-.large dd { font-size: 1.3rem; }
+.large dd { font-size: 1.15rem; white-space: nowrap; }
 .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 22rem), 1fr)); gap: 1rem; }
 figcaption { display: flex; flex-wrap: wrap; justify-content: space-between; gap: 0 1rem; }
 figcaption b { font-weight: 600; }
-.axis { display: flex; justify-content: space-between; color: var(--faint); font-size: .8rem; }
-svg { display: block; width: 100%; height: 6.5rem; margin-top: .5rem; border-bottom: 1px solid var(--line); }
-path { stroke: var(--leaf); stroke-width: 1.1; }
-#syncs path { stroke: var(--sun); }
+.plot { display: grid; grid-template-columns: auto minmax(0, 1fr); gap: 0 .5rem; margin-top: .75rem; }
+.axis { display: flex; justify-content: space-between; color: var(--faint); font-size: .8rem; line-height: 1rem; }
+.y { flex-direction: column; text-align: right; min-width: 2rem; margin: -.5rem 0; }
+.x { grid-column: 2; margin-top: .25rem; }
+svg { display: block; width: 100%; height: 6.5rem; overflow: visible; }
+path { vector-effect: non-scaling-stroke; stroke: var(--line); }
+.base { stroke: var(--faint); }
+.bars { vector-effect: none; stroke-width: 1.1; stroke: var(--leaf); }
+#syncs .bars, .p99 { stroke: var(--sun); }
 table { width: 100%; border-collapse: collapse; font-size: .9rem; }
 th { text-align: left; color: var(--faint); font-weight: 400; }
 th, td { padding: .3rem .75rem .3rem 0; border-top: 1px solid var(--line); }
 tr > :last-child { padding-right: 0; }
 thead th { border-top: 0; }
 .name { overflow-wrap: anywhere; }
-.number { text-align: right; white-space: nowrap; }
+.number { text-align: right; }
+.number, .whole { white-space: nowrap; }
+code { overflow-wrap: anywhere; color: var(--ink); }
 .bad { color: var(--bad); }
 .none { color: var(--faint); margin: 0; }
 `;
 
 /** Polls the status document and shows it as text, never as markup. */
-const SCRIPT = `
+const SCRIPT = String.raw`
 "use strict";
 const POLL_MS = 2000;
 const byId = (id) => document.getElementById(id);
 const say = (id, text) => { byId(id).textContent = text; };
 const count = new Intl.NumberFormat();
 const decimal = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 3 });
+const short = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 3, notation: "compact" });
+const perSecond = (value) => decimal.format(value) + " /s";
+const ms = (value) => value === undefined ? "–" : decimal.format(value) + " ms";
 
 function size(bytes) {
   if (bytes === undefined) return "unknown";
@@ -106,13 +123,32 @@ function span(ms) {
   return seconds + " s";
 }
 
-/** Draws a bar for each second, and shows the greatest value. */
-function plot(id, values, format) {
-  const top = Math.max(...values);
-  const bars = values.map((value, at) =>
-    value === 0 ? "" : "M" + (at + 0.5) + " 100v-" + (1 + (95 * value) / top).toFixed(1));
-  document.querySelector("#" + id + " path").setAttribute("d", bars.join(""));
-  say(id + "-top", top === 0 ? "–" : format(top));
+/** The least of 1, 2 or 5 times a power of ten that a value does not exceed. */
+function axisTop(value) {
+  const power = 10 ** Math.floor(Math.log10(value));
+  return power * [1, 2, 5, 10].find((step) => value <= step * power);
+}
+
+/**
+ * Draws a bar for each second, in each series, and nothing for the time before the start.
+ *
+ * @param describe makes a text of the greatest value.
+ */
+function plot(id, describe, ...series) {
+  const draw = (selector, d) => byId(id).querySelector(selector).setAttribute("d", d);
+  const { width } = byId(id).querySelector("svg").viewBox.baseVal;
+  const start = width - series[0].length;
+  const top = Math.max(0, ...series.flat());
+  const end = axisTop(top);
+  for (const [at, values] of series.entries()) {
+    const bars = values.map((value, second) => value === 0 ? "" :
+      "M" + (start + second + 0.5) + " 100V" + (99 - (99 * value) / end).toFixed(1));
+    draw(".bars:nth-of-type(" + (at + 3) + ")", bars.join(""));
+  }
+  draw(".base", "M" + start + " 100H" + width);
+  const labels = top === 0 ? ["", "", ""] : [end, end / 2, 0].map((value) => short.format(value));
+  byId(id).querySelectorAll(".y span").forEach((label, at) => { label.textContent = labels[at]; });
+  say(id + "-top", top === 0 ? "none" : describe(top));
 }
 
 /** @param rows of cells, each a text and a class. */
@@ -132,15 +168,23 @@ function fill(id, rows) {
 function expiry(token, now) {
   if (token.expiresAt === undefined) return ["never"];
   const left = token.expiresAt - now;
-  const day = new Date(token.expiresAt).toISOString().slice(0, 10);
-  return [day + " (in " + span(left) + ")", left < 7 * 86400000 ? "bad" : ""];
+  const day = new Date(token.expiresAt).toISOString().slice(0, 10).replaceAll("-", "\u2011");
+  return [day + " (in " + span(left).replace(" ", "\u00a0") + ")", left < 7 * 86400000 ? "bad" : ""];
 }
 
 function coverage({ logBytes, checkpointBytes }) {
   if (logBytes === undefined) return "–";
-  if (checkpointBytes === undefined) return "none yet";
-  if (checkpointBytes === logBytes) return "covers the whole log";
-  return "covers all but the last " + size(logBytes - checkpointBytes);
+  if (checkpointBytes === undefined) return "nothing yet";
+  if (checkpointBytes === logBytes) return "the whole log";
+  return "all but the last " + size(logBytes - checkpointBytes);
+}
+
+/** The command that creates a token for this server, as a shell takes it. */
+function tokenCommand(folder) {
+  const command = "plant-store token create NAME";
+  if (folder === undefined) return command;
+  const isPlain = /^[\w./-]+$/.test(folder);
+  return command + " --data " + (isPlain ? folder : "'" + folder.replaceAll("'", "'\\''") + "'");
 }
 
 function describeDatabase(database) {
@@ -154,24 +198,33 @@ function show(status) {
   showState(status.state, status.message);
   say("about", "version " + status.version + ", up " + span(now - status.startedAt) + describeDatabase(status.database));
   say("plants", status.plants === undefined ? "–" : count.format(status.plants));
-  say("log", size(status.logBytes));
-  say("queue", size(status.queueBytes));
-  const recent = history.creates.slice(-10).reduce((sum, creates) => sum + creates);
-  say("rate", decimal.format(recent / 10) + " /s");
-  plot("creates", history.creates, (top) => "peak " + count.format(top) + " /s");
-  plot("syncs", history.syncMsMax, (top) => "slowest " + decimal.format(top) + " ms");
+  say("creates-now", perSecond(history.recent.creates));
+  say("reads-now", perSecond(history.recent.reads));
+  say("p50", ms(history.recent.requestMsP50));
+  say("p99", ms(history.recent.requestMsP99));
+  say("memory", size(status.memoryBytes));
+  plot("creates", (top) => "peak " + perSecond(top), history.creates);
+  plot("reads", (top) => "peak " + perSecond(top), history.reads);
+  plot("latency", (top) => "p50 below p99, at most " + ms(top), history.requestMsP99, history.requestMsP50);
+  plot("syncs", (top) => "at most " + ms(top), history.syncMsMax);
 
+  say("folder", status.folder ?? "unknown");
+  say("log", size(status.logBytes));
   say("free", size(status.freeBytes));
-  say("refused", refusedMsAgo === undefined ? "no write" : "a write " + span(refusedMsAgo) + " ago");
+  say("queue", size(status.queueBytes));
+  say("refused", refusedMsAgo === undefined ? "none" : span(refusedMsAgo) + " ago");
   byId("refused").className = refusedMsAgo === undefined ? "" : "bad";
   say("checkpoint", coverage(status));
 
   fill("errors", status.errors.map(({ error, code, count: times, lastAt }) => [
-    [error], [code, "name"], [count.format(times), "number"], [span(now - lastAt) + " ago", "number"],
+    [error], [code.replaceAll("_", " ")], [count.format(times), "number"],
+    [span(now - lastAt) + " ago", "number"],
   ]));
-  fill("tokens", status.tokens.map((token) => [
-    [token.name, "name"], [token.scopes.join(" ")], expiry(token, now),
+  say("token-command", tokenCommand(status.folder));
+  fill("tokens", (status.tokens ?? []).map((token) => [
+    [token.name, "name"], [token.scopes.join(" "), "whole"], expiry(token, now),
   ]));
+  if (status.tokens === undefined) byId("tokens-none").hidden = true;
 }
 
 function showState(state, message) {
@@ -208,23 +261,30 @@ export const STATUS_PAGE = `<!doctype html>
 </head>
 <body>
 <main>
-<header><h1>Plant store</h1><span id="state" role="status">…</span><p id="message"></p><p id="about"></p></header>
+<header><h1>Plant store</h1><span id="state" role="status">…</span><p id="message"></p><p id="about"></p>
+<nav aria-label="Of this listener"><a href="metrics">Metrics</a><a href="healthz">Health</a><a href="readyz">Readiness</a><a href="openapi.json">API description</a></nav></header>
 <noscript><section>This page asks the server every two seconds and needs JavaScript for that; <a href="metrics">the metrics</a> do not.</section></noscript>
 <section aria-label="Now">${facts("tiles large", [
   ["plants", "Plants"],
-  ["rate", "Creates, last 10 s"],
+  ["creates-now", "Creates"],
+  ["reads-now", "Reads"],
+  ["p50", "Latency, p50"],
+  ["p99", "Latency, p99"],
+  ["memory", "Memory"],
+])}<p class="note">Creates, reads and latency are those of the last 10 s. A stream is one read, without latency.</p></section>
+<div class="pair">${plot("creates", "Creates per second")}${plot("reads", "Reads per second")}
+${plot("latency", "Latency in ms", ["p99", "p50"])}${plot("syncs", "Slowest sync in ms")}</div>
+<section><h2>Disk</h2>${facts("tiles", [
+  ["folder", "Data directory"],
   ["log", "Log"],
-  ["queue", "Waiting for the disk"],
-])}</section>
-<div class="pair">${plot("creates", "Creates per second")}${plot("syncs", "Sync latency")}</div>
-<section><h2>Disk and checkpoint</h2>${facts("tiles", [
   ["free", "Free on the disk"],
-  ["refused", "Refused"],
-  ["checkpoint", "Checkpoint"],
+  ["queue", "Waiting for the disk"],
+  ["refused", "Last refused write"],
+  ["checkpoint", "Checkpoint covers"],
 ])}</section>
 <div class="pair">
-<section><h2>Errors answered</h2>${table("errors", ["Error", "Kind", "Times#", "Last#"], "None since the start.")}</section>
-<section><h2>Tokens</h2>${table("tokens", ["Name", "Scopes", "Expires"], "No live token.")}</section>
+<section><h2>Errors answered</h2>${table("errors", ["Error", "Kind", "Times#", "Last time#"], "None since the start.")}</section>
+<section><h2>Tokens</h2>${table("tokens", ["Name", "Scopes", "Expires"], `No live token. Create one: <code id="token-command">plant-store token create NAME</code>`)}</section>
 </div>
 </main>
 <script>${SCRIPT}</script>

@@ -1,4 +1,5 @@
 /** What the answers are made from: the figures, the state, the document of the status page. */
+import path from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { NUMBER_OPTIONS } from "../core/options.ts";
 import type { Status } from "../core/services.ts";
@@ -85,6 +86,7 @@ export function readStatusDocument(sources: Sources, freeBytes: number | undefin
   const now = Date.now();
   const state = judgeState(sources, freeBytes);
   const store = status.store();
+  const folder = status.folder?.();
   return {
     version,
     now,
@@ -97,16 +99,19 @@ export function readStatusDocument(sources: Sources, freeBytes: number | undefin
     checkpointBytes: store?.checkpointBytes,
     freeBytes,
     database: status.database?.(),
+    folder: folder && path.resolve(folder),
+    memoryBytes: process.memoryUsage.rss(),
     refusedMsAgo: recorder.refusedMsAgo,
     history: recorder.history.read(now),
     errors: readErrors(recorder),
-    tokens: status.tokens().map(({ name, scopes, expiresAt }) => ({ name, scopes, expiresAt })),
+    tokens:
+      store && status.tokens().map(({ name, scopes, expiresAt }) => ({ name, scopes, expiresAt })),
   };
 }
 
 const CODES = new Map(Object.entries(FAILURES).map(([code, { error }]) => [error, code]));
 
-/** By error number, for all operations together, the newest first. */
+/** By error number, for all operations together, in the order of the numbers. */
 function readErrors(recorder: Recorder) {
   const errors = new Map<number, { error: number; code: string; count: number; lastAt: number }>();
   for (const { error, count, lastAt } of recorder.answers.values()) {
@@ -116,5 +121,5 @@ function readErrors(recorder: Recorder) {
     sum.lastAt = Math.max(sum.lastAt, lastAt);
     errors.set(error, sum);
   }
-  return [...errors.values()].sort((a, b) => b.lastAt - a.lastAt);
+  return [...errors.values()].sort((a, b) => a.error - b.error);
 }

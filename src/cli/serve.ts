@@ -212,6 +212,10 @@ export class ServeStatus implements Status {
     return this.backend?.tokens.list() ?? [];
   }
 
+  folder(): string | undefined {
+    return this.#data;
+  }
+
   async freeBytes(): Promise<number | undefined> {
     return this.#data === undefined ? undefined : readFreeBytes(this.#data);
   }

@@ -163,6 +163,8 @@ export interface Status {
   database?(): DatabaseStatus | undefined;
   /** The live tokens. */
   tokens(): readonly TokenStatus[];
+  /** The path of the data directory, for people; absent or `undefined` if there is none. */
+  folder?(): string | undefined;
   /** Room for plants on the disk, in bytes; `undefined` if it is unknown. */
   freeBytes(): Promise<number | undefined>;
 }

@@ -26,7 +26,7 @@ const STATUS_PAGE = {
   name: "status-page",
   setup({ onLoad }) {
     onLoad({ filter: /\/status-page\.ts$/ }, ({ path: file }) => {
-      const text = /(?<=\nconst (STYLE|SCRIPT) = )`([^`]*)`/g;
+      const text = /(?<=\nconst (STYLE|SCRIPT) = )(?:String\.raw)?`([^`]*)`/g;
       const contents = readFileSync(file, "utf8").replace(text, (_, name, text) => {
         const options = name === "SCRIPT" ? { loader: "js", format: "iife" } : { loader: "css" };
         return JSON.stringify(

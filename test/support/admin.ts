@@ -40,6 +40,10 @@ export class TestStatus implements Status {
   tokens(): ReturnType<Status["tokens"]> {
     return this.listed;
   }
+  dataFolder: string | undefined = "/var/lib/plant-store";
+  folder(): string | undefined {
+    return this.dataFolder;
+  }
   free: () => Promise<number | undefined> = async () => 1024;
 
   freeBytes(): Promise<number | undefined> {

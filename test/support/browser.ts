@@ -2,10 +2,11 @@
  * A real Chromium, if there is one: at the path in `CHROMIUM`, or where Debian installs it. Its driver
  * is installed in test/interop.
  */
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import type { TestContext } from "node:test";
 import { pathToFileURL } from "node:url";
+import { HANG_MS } from "./watch.ts";
 
 const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
 const INTEROP = createRequire(new URL("../interop/package.json", import.meta.url));
@@ -44,14 +45,29 @@ function findDriver(): string | undefined {
   }
 }
 
+/** The rules of axe-core that a page breaks, each with the elements that break it. */
+export function breachesOf(page: Page): Promise<string[]> {
+  const axe = readFileSync(INTEROP.resolve("axe-core"), "utf8");
+  return page.evaluate<string[]>(`${axe};
+    axe.run().then(({ violations }) => violations.map(({ id, nodes }) => {
+      return id + ": " + nodes.map(({ target }) => target.join(" ")).join(", ");
+    }));`);
+}
+
 /** Starts a browser, until the test ends. */
 export async function startBrowser(t: TestContext): Promise<Browser> {
+  const browser = await launchBrowser();
+  t.after(() => browser.close());
+  return browser;
+}
+
+/** Starts a browser, which the caller closes. */
+export async function launchBrowser(): Promise<Browser> {
   const { default: puppeteer } = await import(pathToFileURL(findDriver() ?? "").href);
-  const browser: Browser = await puppeteer.launch({
+  return puppeteer.launch({
     executablePath: CHROMIUM,
+    timeout: HANG_MS,
     // The sandbox does not work for root, who runs the tests of disks; the pages are our own.
     args: process.getuid?.() === 0 ? ["--no-sandbox"] : [],
   });
-  t.after(() => browser.close());
-  return browser;
 }
