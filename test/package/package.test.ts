@@ -15,7 +15,7 @@ import { test } from "node:test";
 import { VERSION } from "../../src/cli/command.ts";
 import { TestStatus } from "../support/admin.ts";
 import { missingBrowser, startBrowser } from "../support/browser.ts";
-import { SHIPPED } from "../support/docs.ts";
+import { BESIDE, SHIPPED } from "../support/docs.ts";
 import { makeFolder } from "../support/folders.ts";
 import { installLibrary, makeRepository, ROOT } from "../support/package.ts";
 import { postPlant } from "../support/post.ts";
@@ -38,7 +38,7 @@ test("the package is small, has what a user needs, and runs nothing when it is i
     statSync(path.join(root, file)).isFile(),
   );
   const others = files.filter((file) => !/^dist\/.*\.(js|d\.ts)$/.test(file));
-  const expected = ["LICENSE", "package.json", "docs/creates.svg", ...SHIPPED];
+  const expected = ["LICENSE", "package.json", ...BESIDE, ...SHIPPED];
   assert.deepEqual(others.sort(), expected.sort());
 
   const sizeOf = (list: readonly string[]) => {

@@ -13,6 +13,13 @@ export const SHIPPED: readonly string[] = [
     .map((name) => `docs/${name}`),
 ];
 
+/** What lies beside the pages, for the tools of an operator. */
+export const BESIDE: readonly string[] = [
+  "docs/creates.svg",
+  "docs/grafana-dashboard.json",
+  "docs/prometheus-rules.yml",
+];
+
 /** Every page of the repository. */
 export const PAGES: readonly string[] = [...SHIPPED, "CONTRIBUTING.md"];
 
