@@ -180,23 +180,31 @@ function coverage({ logBytes, checkpointBytes }) {
 }
 
 /** The command that creates a token for this server, as a shell takes it. */
-function tokenCommand(folder) {
+function tokenCommand({ folder, database }) {
   const command = "plant-store token create NAME";
+  if (database) return command + " --database URL";
   if (folder === undefined) return command;
   const isPlain = /^[\w./-]+$/.test(folder);
   return command + " --data " + (isPlain ? folder : "'" + folder.replaceAll("'", "'\\''") + "'");
 }
 
-function describeDatabase(database) {
-  if (!database) return "";
-  const sync = database.isSynchronous ? "with" : "without";
-  return ", over a database on " + (database.host ?? "no host") + " " + sync + " a synchronous standby";
+function showDatabase(database, queueBytes) {
+  byId("database").hidden = !database;
+  byId("disk").hidden = Boolean(database);
+  if (!database) return;
+  const { host, isSynchronous, connections, retries, leaseAgeMs } = database;
+  say("host", host ?? "none answers");
+  say("standby", isSynchronous === undefined ? "unknown" : isSynchronous ? "yes" : "no");
+  say("connections", count.format(connections));
+  say("retries", count.format(retries));
+  say("lease", span(leaseAgeMs) + " ago");
+  say("unsent", size(queueBytes));
 }
 
 function show(status) {
   const { history, now, refusedMsAgo } = status;
   showState(status.state, status.message);
-  say("about", "version " + status.version + ", up " + span(now - status.startedAt) + describeDatabase(status.database));
+  say("about", "version " + status.version + ", up " + span(now - status.startedAt));
   say("plants", status.plants === undefined ? "–" : count.format(status.plants));
   say("creates-now", perSecond(history.recent.creates));
   say("reads-now", perSecond(history.recent.reads));
@@ -208,6 +216,7 @@ function show(status) {
   plot("latency", (top) => "p50 below p99, at most " + ms(top), history.requestMsP99, history.requestMsP50);
   plot("syncs", (top) => "at most " + ms(top), history.syncMsMax);
 
+  showDatabase(status.database, status.queueBytes);
   say("folder", status.folder ?? "unknown");
   say("log", size(status.logBytes));
   say("free", size(status.freeBytes));
@@ -220,7 +229,7 @@ function show(status) {
     [error], [code.replaceAll("_", " ")], [count.format(times), "number"],
     [span(now - lastAt) + " ago", "number"],
   ]));
-  say("token-command", tokenCommand(status.folder));
+  say("token-command", tokenCommand(status));
   fill("tokens", (status.tokens ?? []).map((token) => [
     [token.name, "name"], [token.scopes.join(" "), "whole"], expiry(token, now),
   ]));
@@ -274,13 +283,21 @@ export const STATUS_PAGE = `<!doctype html>
 ])}<p class="note">Creates, reads and latency are those of the last 10 s. A stream is one read, without latency.</p></section>
 <div class="pair">${plot("creates", "Creates per second")}${plot("reads", "Reads per second")}
 ${plot("latency", "Latency in ms", ["p99", "p50"])}${plot("syncs", "Slowest sync in ms")}</div>
-<section><h2>Disk</h2>${facts("tiles", [
+<section id="disk"><h2>Disk</h2>${facts("tiles", [
   ["folder", "Data directory"],
   ["log", "Log"],
   ["free", "Free on the disk"],
   ["queue", "Waiting for the disk"],
   ["refused", "Last refused write"],
   ["checkpoint", "Checkpoint covers"],
+])}</section>
+<section id="database" hidden><h2>Database</h2>${facts("tiles", [
+  ["host", "Host"],
+  ["standby", "Synchronous standby"],
+  ["lease", "Last proved to be the primary"],
+  ["connections", "Connections"],
+  ["retries", "Statements sent again"],
+  ["unsent", "Waiting for the database"],
 ])}</section>
 <div class="pair">
 <section><h2>Errors answered</h2>${table("errors", ["Error", "Kind", "Times#", "Last time#"], "None since the start.")}</section>

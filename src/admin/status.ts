@@ -87,6 +87,7 @@ export function readStatusDocument(sources: Sources, freeBytes: number | undefin
   const state = judgeState(sources, freeBytes);
   const store = status.store();
   const folder = status.folder?.();
+  const database = status.database?.();
   return {
     version,
     now,
@@ -98,7 +99,7 @@ export function readStatusDocument(sources: Sources, freeBytes: number | undefin
     queueBytes: store?.queueBytes,
     checkpointBytes: store?.checkpointBytes,
     freeBytes,
-    database: status.database?.(),
+    database: database && { ...database, retries: sum(database.retries.values()) },
     folder: folder && path.resolve(folder),
     memoryBytes: process.memoryUsage.rss(),
     refusedMsAgo: recorder.refusedMsAgo,
@@ -109,6 +110,10 @@ export function readStatusDocument(sources: Sources, freeBytes: number | undefin
   };
 }
 
+function sum(counts: Iterable<number>): number {
+  return [...counts].reduce((total, count) => total + count, 0);
+}
+
 const CODES = new Map(Object.entries(FAILURES).map(([code, { error }]) => [error, code]));
 
 /** By error number, for all operations together, in the order of the numbers. */
@@ -116,10 +121,10 @@ function readErrors(recorder: Recorder) {
   const errors = new Map<number, { error: number; code: string; count: number; lastAt: number }>();
   for (const { error, count, lastAt } of recorder.answers.values()) {
     if (error === undefined || count === 0) continue;
-    const sum = errors.get(error) ?? { error, code: CODES.get(error) ?? "", count: 0, lastAt: 0 };
-    sum.count += count;
-    sum.lastAt = Math.max(sum.lastAt, lastAt);
-    errors.set(error, sum);
+    const total = errors.get(error) ?? { error, code: CODES.get(error) ?? "", count: 0, lastAt: 0 };
+    total.count += count;
+    total.lastAt = Math.max(total.lastAt, lastAt);
+    errors.set(error, total);
   }
   return [...errors.values()].sort((a, b) => a.error - b.error);
 }

@@ -193,6 +193,48 @@ describe("in a real Chromium", { skip: skip ?? false, timeout: 10 * HANG_MS }, (
     assert.equal(await page.evaluate('document.getElementById("tokens-none").hidden'), true);
   });
 
+  test("it shows a database in place of the disk, if plants are in one", async (t) => {
+    const admin = await startBusy(t);
+    const isHidden = (page: Page, id: string) =>
+      page.evaluate<boolean>(`document.getElementById("${id}").hidden`);
+    const { page } = await visit(t, admin);
+    assert.deepEqual(
+      [await isHidden(page, "disk"), await isHidden(page, "database")],
+      [false, true],
+    );
+    admin.status.dataFolder = undefined;
+    admin.status.known = { plants: 7, queueBytes: 2048 };
+    admin.status.listed = [];
+    admin.status.overDatabase = {
+      host: "db.example:5432",
+      connections: 5,
+      retries: new Map([
+        ["40001", 2],
+        ["", 3],
+      ]),
+      isSynchronous: true,
+      leaseAgeMs: 400,
+    };
+    const { page: other } = await visit(t, admin, 360);
+    assert.deepEqual(
+      [await isHidden(other, "disk"), await isHidden(other, "database")],
+      [true, false],
+    );
+    const shown = ["host", "standby", "lease", "connections", "retries", "unsent"];
+    assert.deepEqual(await Promise.all(shown.map((id) => text(other, id))), [
+      "db.example:5432",
+      "yes",
+      "0 s ago",
+      "5",
+      "5",
+      "2 KiB",
+    ]);
+    assert.match(await text(other, "token-command"), / --database URL$/);
+    assert.deepEqual(await breachesOf(other), []);
+    const folder = SHOTS ?? makeFolder(t);
+    await other.screenshot({ path: join(folder, "database.png"), fullPage: true });
+  });
+
   test("it shows each change of state, and when the server is gone", async (t) => {
     const admin = await startBusy(t);
     const { page } = await visit(t, admin);
@@ -233,6 +275,7 @@ describe("in a real Chromium", { skip: skip ?? false, timeout: 10 * HANG_MS }, (
 
 /** The texts that do not fit into their box: a cell, a fact, a caption. */
 const CUT = `Array.from(document.querySelectorAll("td, th, dd, dt, figcaption span, .axis span"))
+  .filter((box) => box.offsetParent !== null)
   .filter((box) => {
     const range = document.createRange();
     range.selectNodeContents(box);
