@@ -90,7 +90,7 @@ thead th { border-top: 0; }
 .name { overflow-wrap: anywhere; }
 .number { text-align: right; }
 .number, .whole { white-space: nowrap; }
-code { overflow-wrap: anywhere; color: var(--ink); }
+code { display: block; overflow-wrap: anywhere; color: var(--ink); }
 .bad { color: var(--bad); }
 .none { color: var(--faint); margin: 0; }
 `;
