@@ -8,17 +8,16 @@ export const SHIPPED: readonly string[] = [
   "README.md",
   "CHANGELOG.md",
   "SECURITY.md",
-  ...readdirSync(path.join(ROOT, "docs"))
-    .filter((name) => name.endsWith(".md"))
-    .map((name) => `docs/${name}`),
+  ...inDocs((name) => name.endsWith(".md")),
 ];
 
-/** What lies beside the pages, for the tools of an operator. */
-export const BESIDE: readonly string[] = [
-  "docs/creates.svg",
-  "docs/grafana-dashboard.json",
-  "docs/prometheus-rules.yml",
-];
+/** What lies beside the pages: a picture, and files for an operator's tools. */
+export const BESIDE: readonly string[] = inDocs((name) => !name.endsWith(".md"));
+
+function inDocs(isWanted: (name: string) => boolean): string[] {
+  const names = readdirSync(path.join(ROOT, "docs"));
+  return names.filter(isWanted).map((name) => `docs/${name}`);
+}
 
 /** Every page of the repository. */
 export const PAGES: readonly string[] = [...SHIPPED, "CONTRIBUTING.md"];
