@@ -30,7 +30,7 @@ const TYPED: readonly [typed: string, completed: string][] = [
   ["print sys", "print systemd-unit"],
   ["serve --hea\t", "serve --header-"],
   ["serve --por", "serve --port"],
-  ["serve --port 0 --drain", "serve --port 0 --drain-timeout-ms"],
+  ["serve --port 0 --drain-t", "serve --port 0 --drain-timeout-ms"],
   ["serve --first-token --tls-k", "serve --first-token --tls-key"],
   ["token create fern --exp", "token create fern --expires"],
   ["token create --expires 90d fern --sc", "token create --expires 90d fern --scope"],
