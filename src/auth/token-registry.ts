@@ -2,11 +2,11 @@
  * The tokens of a running server: judged in memory, followed on disk.
  *
  * Invariants. A change of the token log is in force within 2 s, however it was made (appended,
- * edited, replaced by a rename): the registry looks at the file twice a second, because file system
- * events do not report all of those. A look fails if the file cannot be read, or if a whole line of
- * it is no event. After looks have failed for so long that the 2 s could pass, every verdict is
- * `tokens_unreadable` until a look succeeds. A look that is late (the process was stopped, threads
- * are busy) is no failure. A file that is missing for two looks means no tokens; for one look, an
+ * edited, replaced by a rename): the registry looks at the file ten times a second, because file
+ * system events do not report all of those. A look fails if the file cannot be read, or if a whole
+ * line of it is no event. After looks have failed for so long that the 2 s could pass, every verdict
+ * is `tokens_unreadable` until a look succeeds. A look that is late (the process was stopped, threads
+ * are busy) is no failure. A file that is missing for half a second means no tokens; until then an
  * editor may be saving it.
  */
 import fs from "node:fs/promises";
@@ -16,7 +16,11 @@ import type { TokenStatus, TokenVerifier, VerifiedToken } from "../core/services
 import { LiveTokens } from "../core/token.ts";
 import { TokenReader, tokenPath } from "./token-reader.ts";
 
-const LOOK_INTERVAL_MS = 500;
+const LOOK_INTERVAL_MS = 100;
+/** A file that is missing for this long means no tokens. */
+const MISSING_MS = 500;
+/** Unknown tokens that wait for one look. */
+const WAITING_MAX = 1000;
 
 /**
  * From the first failed look until no token is accepted. With the interval it is less than 2 s,
@@ -34,13 +38,16 @@ export class TokenRegistry implements TokenVerifier {
   readonly #tokens = new LiveTokens();
   /** The state of the file when it was read; `undefined`: read it at the next look. */
   #stamp: string | undefined;
-  #isMissing = false;
+  /** Since when looks find no file, on the monotonic clock. */
+  #missingSince: number | undefined;
   /** When the first look after the last good one failed, on the monotonic clock. */
   #failingSince: number | undefined;
   #lastFault: string | undefined;
   #timer: NodeJS.Timeout | undefined;
   /** The last look: looks are made one after the other. */
   #looking: Promise<void> = Promise.resolve();
+  /** Those who wait for the next look to begin and to end. */
+  #waiting: (() => void)[] = [];
   #isClosed = false;
 
   private constructor(filePath: string) {
@@ -82,6 +89,15 @@ export class TokenRegistry implements TokenVerifier {
     return this.#tokens.isCurrent(verified, Date.now());
   }
 
+  /**
+   * Resolves after the next look that begins: from then on a token is known that was created before
+   * this call. Looks are not made for it. `undefined` if many wait already, or after `close`.
+   */
+  nextLook(): Promise<void> | undefined {
+    if (this.#isClosed || this.#waiting.length >= WAITING_MAX) return undefined;
+    return new Promise((resolve) => this.#waiting.push(resolve));
+  }
+
   /** The live tokens, for their operator. */
   list(): TokenStatus[] {
     return this.#tokens.list(Date.now());
@@ -98,6 +114,7 @@ export class TokenRegistry implements TokenVerifier {
     this.#isClosed = true;
     clearTimeout(this.#timer);
     this.#reader.close();
+    for (const resolve of this.#waiting.splice(0)) resolve();
   }
 
   /** `close()`, for `using` and `await using`. */
@@ -116,13 +133,16 @@ export class TokenRegistry implements TokenVerifier {
 
   async #look(): Promise<void> {
     const begun = performance.now(); // a dying disk may report a failed read only after a minute
+    const waiting = this.#waiting.splice(0);
     try {
       const stamp = await this.#readStamp();
       const isSame = stamp !== undefined && stamp === this.#stamp;
       const tokens = isSame ? undefined : await this.#reader.read();
-      const wasMissing = this.#isMissing;
-      this.#isMissing = !isSame && tokens === undefined;
-      if (this.#isMissing && !wasMissing) return;
+      if (isSame || tokens !== undefined) this.#missingSince = undefined;
+      else {
+        this.#missingSince ??= begun;
+        if (begun - this.#missingSince < MISSING_MS) return;
+      }
       if (!isSame) this.#tokens.replace(tokens?.live(Date.now()) ?? []);
       this.#stamp = stamp;
       this.#failingSince = undefined;
@@ -130,6 +150,8 @@ export class TokenRegistry implements TokenVerifier {
     } catch (error) {
       this.#failingSince ??= begun;
       this.#warnOnce(error as Error);
+    } finally {
+      for (const resolve of waiting) resolve();
     }
   }
 

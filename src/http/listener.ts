@@ -92,7 +92,7 @@ export class Listener {
   constructor(options: ListenerOptions, lingering = new Lingering()) {
     const { plants, tokens, basePath = "" } = options;
     assertMethods("plants", plants, ["create", "get", "list"], ["listLines"]);
-    assertMethods("tokens", tokens, ["verify"], ["isCurrent"]);
+    assertMethods("tokens", tokens, ["verify"], ["isCurrent", "nextLook"]);
     this.lingering = lingering;
     this.#authenticator = new Authenticator(tokens);
     this.cors = new Cors(options.corsOrigins);

@@ -1,5 +1,5 @@
 /**
- * For two seconds, clients open connections, pipeline requests without a token, and close. Measures
+ * For two seconds, clients open connections, pipeline requests without a good token, and close. Measures
  * how long the next ordinary client waits, compared with a bare `node:http` server.
  */
 import assert from "node:assert/strict";
@@ -19,6 +19,7 @@ const WAIT_MS_MAX = 2000;
 
 const FLOODS: readonly [what: string, request: string][] = [
   ["requests without a body", "GET /plants/1 HTTP/1.1\r\nHost: a\r\n\r\n"],
+  ["guesses", "GET /plants/1 HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer guess\r\n\r\n"],
   ["creates", "POST /plants HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}"],
 ];
 

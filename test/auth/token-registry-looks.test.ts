@@ -15,10 +15,10 @@ import { createToken, revokeToken, TokenRegistry } from "../../src/index.ts";
 import { makeFolder } from "../support/folders.ts";
 import { runToEnd } from "../support/run.ts";
 import { readTokenLog, tokenLogPath, writeTokenLog } from "../support/token-logs.ts";
-import { collectWarnings } from "../support/watch.ts";
+import { collectWarnings, makeLatch } from "../support/watch.ts";
 
 /** How long the registry waits between two looks at its file. */
-const LOOK_INTERVAL_MS = 500;
+const LOOK_INTERVAL_MS = 100;
 
 /**
  * A registry that looks at its file only when the test asks it to. With a real timer a test could
@@ -53,15 +53,20 @@ function ageFiles(t: TestContext): void {
 for (const isOld of [false, true]) {
   const age = isOld ? "an old" : "a fresh";
 
-  test(`${age} log that is missing for one look keeps its tokens, and for two has none`, async (t) => {
+  test(`${age} log that is missing for less than half a second keeps its tokens, then it has none`, async (t) => {
     const folder = makeFolder(t);
     const token = await createToken(folder, { name: "a" });
     if (isOld) ageFiles(t);
     const { registry, look } = await openByHand(t, folder);
+    const clock = holdClock(t);
     const log = join(folder, "tokens.jsonl");
     renameSync(log, `${log}.away`);
-    await look();
-    assert.equal(registry.verify(token)?.name, "a");
+    for (const ms of [0, 499]) {
+      clock.pass(ms);
+      await look();
+      assert.equal(registry.verify(token)?.name, "a");
+    }
+    clock.pass(1);
     await look();
     assert.equal(registry.verify(token), undefined);
     renameSync(`${log}.away`, log);
@@ -86,9 +91,11 @@ for (const isOld of [false, true]) {
     const token = await createToken(folder, { name: "a" });
     if (isOld) ageFiles(t);
     const { registry, look } = await openByHand(t, folder);
+    const clock = holdClock(t);
     for (let time = 0; time < 3; time++) {
       // The folder moves, not the file, so the file returns with the same inode and times.
       renameSync(folder, join(root, "away"));
+      clock.pass(5000);
       await look();
       assert.equal(registry.verify(token)?.name, "a", `away for the ${time + 1}. time`);
       renameSync(join(root, "away"), folder);
@@ -261,6 +268,52 @@ test("looks that are asked for at the same time run one after the other", async 
   assert.equal(registry.verify(token)?.name, "b");
 });
 
+test("nextLook() resolves after the next look that begins, not after the one under way", async (t) => {
+  const folder = makeFolder(t);
+  const { registry, look } = await openByHand(t, folder);
+  const { released, release } = makeLatch();
+  const { read } = TokenReader.prototype;
+  t.mock.method(TokenReader.prototype, "read", async function (this: TokenReader) {
+    const tokens = await read.call(this);
+    await released;
+    return tokens;
+  });
+  const underWay = look();
+  const token = await createToken(folder, { name: "late" });
+  let isSeen = false;
+  const seen = registry.nextLook()?.then(() => {
+    isSeen = true;
+  });
+  release();
+  await underWay;
+  assert.deepEqual([isSeen, registry.verify(token)], [false, undefined]);
+  await Promise.all([look(), seen]);
+  assert.equal(registry.verify(token)?.name, "late");
+});
+
+test("nextLook() resolves also after a look that failed, and at the close", async (t) => {
+  const folder = makeFolder(t);
+  const { registry, look } = await openByHand(t, folder);
+  mkdirSync(tokenLogPath(folder));
+  await Promise.all([registry.nextLook(), look()]);
+  const waiting = registry.nextLook();
+  registry.close();
+  await waiting;
+  assert.equal(registry.nextLook(), undefined);
+});
+
+test("at most 1,000 wait for one look, and they bring none about", async (t) => {
+  const folder = makeFolder(t);
+  const { registry, look } = await openByHand(t, folder);
+  const looks = t.mock.method(TokenReader.prototype, "read");
+  const waiting = Array.from({ length: 1000 }, () => registry.nextLook());
+  assert.equal(waiting.includes(undefined), false);
+  assert.equal(registry.nextLook(), undefined);
+  await Promise.all([look(), ...waiting]);
+  assert.equal(looks.mock.callCount(), 1);
+  assert.notEqual(registry.nextLook(), undefined);
+});
+
 /** A monotonic clock that the test moves. */
 function holdClock(t: TestContext): { pass(ms: number): void } {
   let now = Math.ceil(performance.now()); // sums of whole milliseconds are exact
@@ -321,7 +374,7 @@ for (const [failure, spoil] of Object.entries(FAILURES)) {
   });
 }
 
-test("a log that is missing for two looks means no tokens, not a failed look", async (t) => {
+test("a log that is missing for half a second means no tokens, not a failed look", async (t) => {
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "a" });
   const { registry, look } = await openByHand(t, folder);
@@ -332,6 +385,7 @@ test("a log that is missing for two looks means no tokens, not a failed look", a
   assert.equal(registry.isReadable, false);
   renameSync(tokenLogPath(folder), `${tokenLogPath(folder)}.away`);
   await look();
+  clock.pass(500);
   await look();
   assert.equal(registry.verify(token), undefined);
 });

@@ -1,13 +1,20 @@
 /** What a connection remembers about an accepted token, and for how long. */
 import assert from "node:assert/strict";
-import { type TestContext, test } from "node:test";
-import { createRequestListener, PlantServer, type TokenVerifier } from "../../src/index.ts";
+import { describe, type TestContext, test } from "node:test";
+import {
+  createRequestListener,
+  createToken,
+  PlantServer,
+  type TokenVerifier,
+} from "../../src/index.ts";
 import { Client } from "../support/client.ts";
 import { encodeRequest, type RequestParts } from "../support/contract.ts";
 import { makeFolder } from "../support/folders.ts";
 import type { RawAnswer } from "../support/raw.ts";
 import { serve } from "../support/serve.ts";
+import { startService } from "../support/service.ts";
 import { openStore } from "../support/stores.ts";
+import { until } from "../support/watch.ts";
 
 const VERIFIED = { name: "test", scopes: ["write"] as const };
 
@@ -35,7 +42,8 @@ async function connect(t: TestContext, tokens: TokenVerifier) {
   const plants = await openStore(t, makeFolder(t));
   const server = await PlantServer.start({ port: 0, plants, tokens });
   t.after(() => server.close(0));
-  const client = await Client.connect(Number(new URL(server.url).port));
+  const port = Number(new URL(server.url).port);
+  const client = await Client.connect(port);
   t.after(() => client.destroy());
   let id = 0;
   const create = async (token: string, parts: RequestParts = {}): Promise<RawAnswer> => {
@@ -43,7 +51,7 @@ async function connect(t: TestContext, tokens: TokenVerifier) {
     await client.send(encodeRequest({ token }, { body, ...parts }));
     return client.next();
   };
-  return { client, create, plants };
+  return { client, create, plants, port, server };
 }
 
 test("a token is verified once a connection while its verdict is current", async (t) => {
@@ -134,4 +142,134 @@ for (const [says, verify] of LATE) {
 test("a late negative verdict is answered 401", async (t) => {
   const { create } = await connect(t, { verify: () => later(() => undefined) });
   assert.equal((await create("bad")).status, 401);
+});
+
+/** A token check that looks when the test says so, and has a bound for those who wait. */
+class LookingVerifier extends Verifier {
+  readonly waiting: (() => void)[] = [];
+  waitingMax = Number.POSITIVE_INFINITY;
+
+  nextLook(): Promise<void> | undefined {
+    if (this.waiting.length >= this.waitingMax) return undefined;
+    return new Promise((resolve) => this.waiting.push(resolve));
+  }
+
+  look(): void {
+    for (const resolve of this.waiting.splice(0)) resolve();
+  }
+}
+
+const get = (token: string) => encodeRequest({ token }, { method: "GET" });
+
+describe("a token that is not known waits for the next look", () => {
+  test("and is accepted if the look finds it; else the answer is 401", async (t) => {
+    const tokens = new LookingVerifier();
+    const { create } = await connect(t, tokens);
+    for (const [token, status] of [
+      ["new", 200],
+      ["guess", 401],
+    ] as const) {
+      const answer = create(token);
+      await until("it waits", () => tokens.waiting.length === 1);
+      tokens.good.add("new");
+      tokens.look();
+      assert.equal((await answer).status, status);
+    }
+    assert.deepEqual(tokens.asked, ["new", "new", "guess", "guess"]);
+  });
+
+  test("and a request without a token does not wait", async (t) => {
+    const tokens = new LookingVerifier();
+    const { create } = await connect(t, tokens);
+    assert.equal((await create("", { headers: { Authorization: undefined } })).status, 401);
+    assert.equal(tokens.waiting.length, 0);
+  });
+
+  test("while other connections are served", async (t) => {
+    const tokens = new LookingVerifier();
+    const { client, create, port } = await connect(t, tokens);
+    await client.send(get("guess"));
+    await until("it waits", () => tokens.waiting.length === 1);
+    const other = await Client.connect(port);
+    await other.send(get("good"));
+    assert.equal((await other.next()).status, 403);
+    tokens.look();
+    assert.equal((await client.next()).status, 401);
+    assert.equal((await create("good")).status, 200);
+  });
+
+  test("and pipelined requests are answered in their order", async (t) => {
+    const tokens = new LookingVerifier();
+    const { client } = await connect(t, tokens);
+    await client.send(Buffer.concat([get("new"), get("good"), get("new")]));
+    await until("both wait", () => tokens.waiting.length === 2);
+    assert.equal(client.text, "");
+    tokens.good.add("new");
+    tokens.look();
+    for (let answers = 0; answers < 3; answers++) assert.equal((await client.next()).status, 403);
+  });
+
+  for (const [who, waitingMax, waiting] of [
+    ["the token check", 2, 2],
+    ["one connection", Number.POSITIVE_INFINITY, 16],
+  ] as const) {
+    test(`unless too many of ${who} wait: the answer is 401, and what a flood sends after it is dropped`, async (t) => {
+      const tokens = new LookingVerifier();
+      tokens.waitingMax = waitingMax;
+      const { create, port } = await connect(t, tokens);
+      const flood = await Client.connect(port);
+      await flood.send(Buffer.concat(Array.from({ length: 100 }, () => get("guess"))));
+      await until("they wait", () => tokens.waiting.length === waiting);
+      tokens.look();
+      const answers = (await flood.rest()).map(({ status }) => status);
+      assert.deepEqual(answers, Array(waiting + 1).fill(401));
+      assert.equal(tokens.asked.length, 2 * waiting + 1);
+      assert.equal((await create("good")).status, 200);
+    });
+  }
+
+  test("and if its client leaves, nothing is stored", async (t) => {
+    const tokens = new LookingVerifier();
+    const { client, port, plants } = await connect(t, tokens);
+    const whole = encodeRequest({ token: "new" }, { body: '{"id":1,"name":"gone"}' });
+    for (const bytes of [whole, whole.subarray(0, -5)]) {
+      const leaving = await Client.connect(port);
+      await leaving.send(bytes);
+      await until("it waits", () => tokens.waiting.length === 1);
+      leaving.reset();
+      // The server has read the reset once it has answered what came after it.
+      await client.send(get("good"));
+      await client.next();
+      tokens.good.add("new");
+      tokens.look();
+      await client.send(get("good"));
+      await client.next();
+      tokens.good.delete("new");
+    }
+    assert.equal(await plants.get(1n), undefined);
+  });
+
+  test("also while the server stops, which waits for it", async (t) => {
+    const tokens = new LookingVerifier();
+    const { client, server } = await connect(t, tokens);
+    await client.send(encodeRequest({ token: "new" }, { body: '{"id":1,"name":"x"}' }));
+    await until("it waits", () => tokens.waiting.length === 1);
+    const closed = server.close();
+    tokens.good.add("new");
+    tokens.look();
+    const { status, headers } = await client.next();
+    assert.deepEqual([status, headers.get("connection")], [200, "close"]);
+    await closed;
+  });
+});
+
+test("a token is accepted as soon as it was created, time after time", async (t) => {
+  const { folder, port } = await startService(t);
+  const client = await Client.connect(port);
+  t.after(() => client.destroy());
+  for (let id = 0; id < 5; id++) {
+    const token = await createToken(folder, { name: `token-${id}` });
+    await client.send(encodeRequest({ token }, { body: `{"id":${id},"name":"x"}` }));
+    assert.equal((await client.next()).status, 200);
+  }
 });
