@@ -11,6 +11,7 @@ import {
   type Option,
   type Options,
   type OptionValues,
+  PROGRAM,
   type Setting,
   UsageError,
   variableOf,
@@ -36,6 +37,12 @@ export function findCommand(
   const command = commands.find(({ name }) => `${words.join(" ")} `.startsWith(`${name} `));
   if (command !== undefined) return { command, rest: words.slice(command.name.split(" ").length) };
   const names = commands.map(({ name }) => name);
+  if (words[0]?.startsWith("-")) {
+    const later = names.find((name) => ` ${words.join(" ")} `.includes(` ${name} `)) ?? "COMMAND";
+    throw new UsageError(
+      `expected a command before its options, as in "plant-store ${later} ${words[0]} …"`,
+    );
+  }
   const group = names.filter((name) => name.startsWith(`${words[0]} `));
   const expected = (group.length > 0 ? group : names).join(", ");
   throw new UsageError(`expected one of: ${expected}; got "${words.slice(0, 2).join(" ")}"`);
@@ -77,7 +84,9 @@ function splitWords({ name, options }: Command, words: readonly string[]) {
   } catch (error) {
     // Without its advice to put `--` before arguments that begin with a dash.
     const [fault = ""] = (error as Error).message.split(/\. |\.$/);
-    throw new UsageError(`${name}: ${fault.replaceAll("\n", " ")}; see plant-store ${name} --help`);
+    throw new UsageError(
+      `${name}: ${fault.replaceAll("\n", " ")}; see "plant-store ${name} --help"`,
+    );
   }
 }
 
@@ -109,19 +118,35 @@ function readSetting(name: string, option: Option<unknown>, flag: string | undef
 }
 
 export function describeProgram(commands: readonly Command[]): string {
-  const width = Math.max(...commands.map((command) => usage(command).length));
-  const lines = commands.map((command) => `  ${usage(command).padEnd(width)}  ${command.summary}`);
   return `plant-store: a small durable HTTP store for plants
 
-Usage: plant-store COMMAND [OPTION …]
+Usage: ${PROGRAM} COMMAND [OPTION …]
 
-${lines.join("\n")}
+${listCommands(commands)}
 
-  plant-store COMMAND --help  shows the options of a command
-  plant-store --version       shows the version
+  ${PROGRAM} COMMAND --help  shows the options of a command
+  ${PROGRAM} --version       shows the version
 
 Exit status: 0 done, 1 failed, 2 wrong usage, 3 the data needs a person.
 `;
+}
+
+/** The help of `token` or `print`; `undefined` if no command begins with this word. */
+export function describeGroup(word: string, commands: readonly Command[]): string | undefined {
+  const group = commands.filter(({ name }) => name.startsWith(`${word} `));
+  if (group.length === 0) return undefined;
+  return `Usage: ${PROGRAM} ${word} COMMAND [OPTION …]
+
+${listCommands(group)}
+
+  ${PROGRAM} ${word} COMMAND --help  shows the options of a command
+`;
+}
+
+function listCommands(commands: readonly Command[]): string {
+  const width = Math.max(...commands.map((command) => usage(command).length));
+  const lines = commands.map((command) => `  ${usage(command).padEnd(width)}  ${command.summary}`);
+  return lines.join("\n");
 }
 
 export function describeCommand(command: Command): string {
@@ -131,13 +156,13 @@ export function describeCommand(command: Command): string {
     const fallback = defaultText === undefined ? "" : `; default ${defaultText}`;
     return `  ${flagOf(name)}${value}\n      ${help}${fallback} [${variableOf(name)}]\n`;
   });
+  const title = "\nOptions, each also read from the variable in brackets:\n";
+  const [head, hint] = options.length === 0 ? ["", ""] : [title, " [OPTION …]"];
   const details = command.details === undefined ? "" : `\n${command.details}\n`;
-  return `Usage: plant-store ${usage(command)} [OPTION …]
+  return `Usage: ${PROGRAM} ${usage(command)}${hint}
 
 ${command.summary}
-
-Options, each also read from the variable in brackets:
-${options.join("")}${details}`;
+${head}${options.join("")}${details}`;
 }
 
 function usage({ name, arguments: expected = [] }: Command): string {

@@ -31,7 +31,7 @@ export interface Backend {
   close(): Promise<void>;
 }
 
-const FIRST_TOKEN = { name: "first-token" };
+const FIRST_TOKEN = { name: "first-token", scopes: ["write", "read"] } as const;
 
 /**
  * @param onProgress receives how much of a log is read, and may throw to end that.

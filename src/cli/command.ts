@@ -3,8 +3,16 @@
  * describes commands, `completion` completes them, and `main` runs them.
  */
 
+import path from "node:path";
+
 /** The version of this program, the same as in package.json. */
 export const VERSION = "1.0.0";
+
+/** What people type for this program: in a clone it has its name only through npx. */
+export const PROGRAM =
+  process.env.npm_command === "exec" || process.argv[1] === path.resolve("dist/cli/main.js")
+    ? "npx plant-store"
+    : "plant-store";
 
 /** An option; its key in a table of options gives it a flag and a variable. */
 export interface Option<T> {

@@ -1,5 +1,6 @@
 /** What a server listens on: an address, and the two files of a certificate. */
 import cluster from "node:cluster";
+import { createPrivateKey, X509Certificate } from "node:crypto";
 import { lookup } from "node:dns/promises";
 import { readFileSync } from "node:fs";
 import net from "node:net";
@@ -39,15 +40,16 @@ export function describeListenError(
   if (error.syscall === undefined) return error;
   const isPath = address !== undefined && "socketPath" in address;
   const reasons: Readonly<Record<string, string>> = {
-    EADDRINUSE: "it is in use; choose another",
-    EADDRNOTAVAIL: "this machine has no such address; choose another",
+    EADDRINUSE: "it is in use; choose another with",
+    EADDRNOTAVAIL: "this machine has no such address; choose another with",
     // libuv reports a missing folder so, too.
     EACCES: isPath
-      ? "its folder is missing, or closed to this user; choose another"
-      : "permission denied; choose a port from 1024 up in",
+      ? "its folder is missing, or closed to this user; choose another with"
+      : "permission denied; choose a port from 1024 up with",
   };
   const reason = reasons[error.code ?? ""] ?? `${error.message}; see`;
-  return new Error(`Cannot listen on ${describeAddress(address)}: ${reason} ${option}`);
+  const typed = process.env.npm_lifecycle_event === "start" ? `npm start -- ${option}` : option;
+  return new Error(`Cannot listen on ${describeAddress(address)}: ${reason} ${typed}`);
 }
 
 function describeAddress(address: AdminAddress | undefined): string {
@@ -59,13 +61,31 @@ function describeAddress(address: AdminAddress | undefined): string {
 /**
  * Reads the files of the certificate. `undefined` if none are named.
  *
- * @throws Error naming the file that cannot be read.
+ * @throws Error naming the file that cannot be read, or is no certificate or key.
  */
 export function readTlsFiles({ tlsCert, tlsKey }: ServeOptions): TlsOptions | undefined {
   if (tlsCert === undefined || tlsKey === undefined) return undefined;
+  return {
+    cert: readPem("--tls-cert", tlsCert, "a certificate", (pem) => new X509Certificate(pem)),
+    key: readPem("--tls-key", tlsKey, "a private key that is not encrypted", createPrivateKey),
+  };
+}
+
+function readPem(
+  option: string,
+  file: string,
+  expected: string,
+  parse: (pem: Buffer) => unknown,
+): Buffer {
+  let fault = "";
   try {
-    return { cert: readFileSync(tlsCert), key: readFileSync(tlsKey) };
+    const pem = readFileSync(file);
+    fault = `expected ${expected}, as PEM: `;
+    parse(pem);
+    return pem;
   } catch (cause) {
-    throw new Error(`Cannot read --tls-cert or --tls-key: ${(cause as Error).message}`, { cause });
+    throw new Error(`Cannot read ${option} "${file}": ${fault}${(cause as Error).message}`, {
+      cause,
+    });
   }
 }

@@ -17,6 +17,8 @@ import { printLines } from "./output.ts";
 /** More than any answer of ours. */
 const ANSWER_BYTES_MAX = 4096;
 const MISSING_TOKEN = 40101;
+/** Of a server that expects HTTPS. */
+const BAD_REQUEST = 40001;
 
 const OPTIONS = {
   url: {
@@ -61,6 +63,7 @@ export const health = defineCommand({
 /** @throws Error if something else answers, or nothing. */
 async function askService(url: string, timeoutMs: number): Promise<string> {
   const { status, members } = await ask(url, httpTarget(`${url}/plants`), timeoutMs);
+  if (members.error === BAD_REQUEST) throw new Error(`${url} answers: ${members.message}`);
   if (status !== 401 || members.error !== MISSING_TOKEN) throw otherServer(url);
   return `${url} answers`;
 }
@@ -115,9 +118,15 @@ async function ask(url: string, target: https.RequestOptions, timeoutMs: number)
     return { status: res.statusCode, members: parseObject(text) };
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
-    const why = code === "ECONNREFUSED" ? "nothing listens there" : message;
-    throw new Error(`${url} does not answer: ${signal.aborted ? "it takes too long" : why}`);
+    const why = signal.aborted ? "it takes too long" : describeFault(code, message);
+    throw new Error(`${url} does not answer: ${why}`);
   }
+}
+
+function describeFault(code: string | undefined, message: string): string {
+  if (code === "ECONNREFUSED") return "nothing listens there";
+  const isPlain = /wrong version number|packet length too long/.test(message); // OpenSSL's words
+  return isPlain ? "it speaks plain HTTP; ask by http://, without --tls-cert" : message;
 }
 
 function parseObject(text: string): Answer["members"] {

@@ -4,7 +4,7 @@
  * status. Ends once all output is written: a channel to a parent process (pm2) would keep it alive.
  */
 import { PlantStoreError } from "../core/errors.ts";
-import { describeCommand, describeProgram, findCommand, readArgs } from "./args.ts";
+import { describeCommand, describeGroup, describeProgram, findCommand, readArgs } from "./args.ts";
 import { type Command, type ExitStatus, UsageError, VERSION } from "./command.ts";
 import { definePrintCompletion } from "./completion.ts";
 import * as data from "./data-commands.ts";
@@ -39,18 +39,20 @@ const COMMANDS: readonly Command[] = [
 /** `invalid_json`: the file to import is not lines of text. No other command throws it. */
 const NEEDS_A_PERSON: readonly string[] = ["corruption", "invalid_json"];
 
-async function main(words: readonly string[]): Promise<ExitStatus> {
+async function main(typed: readonly string[]): Promise<ExitStatus> {
   watchOutputs();
   checkRuntime();
-  const [first] = words;
+  const words = typed[0] === "help" ? [...typed.slice(1), "--help"] : typed;
+  const [first, second] = words;
   if (first === "--version" || first === "-v") return print(`${VERSION}\n`);
-  if (first === "--help" || first === "-h" || first === "help") {
-    return print(describeProgram(COMMANDS));
-  }
+  if (first === "--help" || first === "-h") return print(describeProgram(COMMANDS));
   if (first === undefined) {
     process.stderr.write(describeProgram(COMMANDS));
     return 2;
   }
+  const wantsGroup = second === "--help" || second === "-h";
+  const group = wantsGroup ? describeGroup(first, COMMANDS) : undefined;
+  if (group !== undefined) return print(group);
   const { command, rest } = findCommand(words, COMMANDS);
   const { args, options, settings, wantsHelp } = readArgs(command, rest);
   if (wantsHelp) return print(describeCommand(command));

@@ -7,6 +7,7 @@ import {
   type DefaultedName,
   NUMBER_OPTIONS,
   normalizeBasePath,
+  SOCKET_PATH_BYTES_MAX,
 } from "../core/options.ts";
 import { parseAdminAddress } from "../index.ts";
 import type { Option } from "./command.ts";
@@ -39,7 +40,7 @@ export const BASE_PATH: Option<string> = {
 export const ADMIN: Option<AdminAddress> = {
   placeholder: "ADDRESS",
   help: "HOST:PORT or the path of a socket for health, metrics and the status page",
-  expected: "HOST:PORT, or the path of a socket with a slash in it",
+  expected: `HOST:PORT, or the path of a socket with a slash in it, at most ${SOCKET_PATH_BYTES_MAX} bytes`,
   parse: parseAdminAddress,
 };
 

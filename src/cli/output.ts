@@ -7,7 +7,7 @@ import { fstatSync, writeFileSync } from "node:fs";
 import { createInterface } from "node:readline/promises";
 import { publishWarning, type WarningMessage } from "../core/channels.ts";
 import { escapeControls } from "../core/text.ts";
-import { UsageError } from "./command.ts";
+import { PROGRAM, UsageError } from "./command.ts";
 
 /** The most severe first. */
 export const LEVELS = ["error", "warn", "info"] as const;
@@ -116,7 +116,8 @@ export function reportTo(next: (notice: Notice) => void): void {
 
 export function report(notice: Notice): void {
   clearProgress();
-  reporter({ ...notice, message: nameFolders(notice.message) });
+  const message = nameFolders(notice.message).replaceAll('"plant-store ', `"${PROGRAM} `);
+  reporter({ ...notice, message });
 }
 
 /** Reports the warnings of the library from now on. */

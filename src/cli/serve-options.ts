@@ -30,7 +30,7 @@ export const SERVE_OPTIONS = {
   tlsCert: TLS_CERT,
   tlsKey: textOption("FILE", "the private key of the certificate (PEM, not encrypted)"),
   firstToken: switchOption(
-    "create a token if there is no live one, and print it once with a curl command",
+    "create a token if there is no live one, and print it once with two curl commands",
   ),
   admin: ADMIN,
   adminHost: ADMIN_HOST,

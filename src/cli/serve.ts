@@ -18,7 +18,7 @@ import {
   type TokenStatus,
 } from "../index.ts";
 import { type Backend, openBackend, readFreeBytes } from "./backend.ts";
-import { defineCommand, type ExitStatus, type Setting, VERSION } from "./command.ts";
+import { defineCommand, type ExitStatus, PROGRAM, type Setting, VERSION } from "./command.ts";
 import { enterFolder } from "./data-folder.ts";
 import { isDatabase } from "./database.ts";
 import { bindAsRoot, describeListenError, readTlsFiles } from "./endpoint.ts";
@@ -48,7 +48,7 @@ async function serveUntil(
   typed: ServeOptions,
   settings: readonly Setting[],
 ): Promise<ExitStatus> {
-  const fd = takeHeldSocket();
+  const fd = takeHeldSocket(settings);
   let tls = readTlsFiles(typed);
   const bound = fd === undefined ? await bindAsRoot(typed) : undefined;
   const isFolder = !isDatabase(typed);
@@ -154,14 +154,21 @@ async function introduce(url: string, { tokens, createFirstToken }: Backend): Pr
   if (token === undefined) {
     const live = tokens.list().length;
     const verb = live === 1 ? "exists" : "exist";
-    return [`${count(live, "token")} ${verb}; "plant-store token create NAME" makes another`];
+    return [`${count(live, "token")} ${verb}; "${PROGRAM} token create NAME" makes another`];
   }
   const address = `${url}/plants`.replaceAll("'", "'\\''"); // a base path may hold quotes
-  const command =
-    `curl -X POST '${address}' -H 'Authorization: Bearer ${token}' ` +
-    `-H 'Content-Type: application/json' ` +
+  const authorization = `-H 'Authorization: Bearer ${token}'`;
+  const create =
+    `curl -X POST '${address}' ${authorization} -H 'Content-Type: application/json' ` +
     `-d '{"id":1,"name":"Monstera deliciosa","tag":"tropical"}'`;
-  return ["created a token, shown only now; create a plant with it:", "", `  ${command}`, ""];
+  return [
+    "created a token, shown only now; create a plant with it, and list all plants:",
+    "",
+    `  ${create}`,
+    "",
+    `  curl '${address}' ${authorization}`,
+    "",
+  ];
 }
 
 /** A start that reads the log for longer than this logs its progress. */

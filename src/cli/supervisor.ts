@@ -6,7 +6,7 @@ import cluster from "node:cluster";
 import { constants } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
 import { publishWarning } from "../core/channels.ts";
-import { UsageError } from "./command.ts";
+import { type Setting, UsageError } from "./command.ts";
 import { report } from "./output.ts";
 
 /** The first descriptor after standard input, output and error. */
@@ -14,17 +14,26 @@ const FIRST_HELD = 3;
 
 /**
  * The descriptor of the listening socket that this process was given, if any. Removes the variables,
- * which are for this process alone.
+ * which are for this process alone, and warns if settings name an address, which does not count then.
  *
  * @throws UsageError if there are several sockets: a server listens on one.
  */
-export function takeHeldSocket(): number | undefined {
+export function takeHeldSocket(settings: readonly Setting[]): number | undefined {
   const { LISTEN_PID: pid, LISTEN_FDS } = process.env;
   const count = LISTEN_FDS || "0";
   for (const name of ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"]) delete process.env[name];
   if (pid !== String(process.pid) || count === "0") return undefined;
-  if (count === "1") return FIRST_HELD;
-  throw new UsageError(`serve: expected one socket of the supervisor, got LISTEN_FDS=${count}`);
+  if (count !== "1") {
+    throw new UsageError(`serve: expected one socket of the supervisor, got LISTEN_FDS=${count}`);
+  }
+  const given = settings.filter(({ name, source }) => {
+    return (name === "host" || name === "port") && source !== "default";
+  });
+  if (given.length > 0) {
+    const sources = given.map(({ source }) => source).join(" and ");
+    publishWarning(`listening on the socket of the supervisor, whatever ${sources} says`);
+  }
+  return FIRST_HELD;
 }
 
 /** npm sends a terminal's Ctrl-C once more to a program that has already received it. */

@@ -1,10 +1,19 @@
 /** `plant-store token create|list|revoke`. A token itself is printed once. */
+import { existsSync } from "node:fs";
+import path from "node:path";
 import { isTokenName, SCOPES, type Scope } from "../core/services.ts";
-import { createToken, isLive, listTokens, revokeToken, type TokenRecord } from "../index.ts";
+import {
+  createToken,
+  isLive,
+  listTokens,
+  PlantStoreError,
+  revokeToken,
+  type TokenRecord,
+} from "../index.ts";
 import { defineCommand, UsageError } from "./command.ts";
 import { DATABASE_OPTIONS, isDatabase, withDatabase } from "./database.ts";
 import { DATA, EXPIRES, JSON_OUTPUT } from "./options.ts";
-import { formatTable, printLines } from "./output.ts";
+import { formatTable, printLines, printMessage } from "./output.ts";
 
 export const tokenCreate = defineCommand({
   name: "token create",
@@ -23,7 +32,7 @@ export const tokenCreate = defineCommand({
       parse: parseScopes,
     },
   },
-  details: "A running server accepts the token within 2 seconds.",
+  details: "A running server accepts the token at once.",
   async run([name = ""], options, settings) {
     if (!isTokenName(name)) {
       throw new UsageError(
@@ -32,12 +41,17 @@ export const tokenCreate = defineCommand({
     }
     const { data, expires, scope } = options;
     const newToken = { name, scopes: scope, expiresAt: expires };
+    const isNew = !isDatabase(options) && !existsSync(data);
     const token = isDatabase(options)
       ? await withDatabase(options, settings, ({ plants, postgres }) =>
           postgres.createToken(plants, newToken),
         )
       : await createToken(data, newToken);
     await printLines([token]);
+    if (isNew) {
+      const folder = path.resolve(data);
+      printMessage(`made the folder "${folder}"; a server accepts the token if that is its --data`);
+    }
   },
 });
 
@@ -56,7 +70,7 @@ export const tokenList = defineCommand({
     const now = Date.now();
     const tokens = isDatabase(options)
       ? await withDatabase(options, settings, ({ plants, postgres }) => postgres.listTokens(plants))
-      : await listTokens(data);
+      : await listTokens(requireFolder(data));
     const rows = tokens.map((token) => describe(token, now));
     const head = ["NAME", "SCOPES", "STATE", "CREATED", "EXPIRES"];
     const table = rows.map(({ name, scopes, state, created, expires }) => {
@@ -85,7 +99,7 @@ export const tokenRevoke = defineCommand({
   options: { data: DATA, ...DATABASE_OPTIONS },
   details: "A running server refuses the token within 2 seconds.",
   async run([name = ""], options, settings) {
-    if (!isDatabase(options)) await revokeToken(options.data, name);
+    if (!isDatabase(options)) await revokeToken(requireFolder(options.data), name);
     else {
       await withDatabase(options, settings, ({ plants, postgres }) =>
         postgres.revokeToken(plants, name),
@@ -93,3 +107,12 @@ export const tokenRevoke = defineCommand({
     }
   },
 });
+
+/** @throws PlantStoreError `io_error` if the folder is missing: its name may be a slip. */
+function requireFolder(data: string): string {
+  if (existsSync(data)) return data;
+  throw new PlantStoreError(
+    "io_error",
+    `Cannot read "${path.resolve(data)}": there is no such folder; name the data directory with --data`,
+  );
+}

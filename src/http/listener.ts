@@ -155,7 +155,7 @@ export class Listener {
     const notes = notesOf(req);
     if (notes !== undefined) notes.token = sender.name;
     const route = findRoute(req.url ?? "", this.#basePath);
-    if (route === undefined) throw notFound(this.#basePath);
+    if (route === undefined) throw notFound(this.#basePath, req.url ?? "");
     const operation = route.resource.operations.get(req.method ?? "");
     if (operation === undefined) {
       res.setHeader("Allow", methodsOf(route.resource));

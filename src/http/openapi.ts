@@ -169,8 +169,7 @@ const CREATE_PLANT = {
       invalid_plant: 'id: expected an int64, got the string "7"; name: required',
       conflict: "Cannot create plant 7: the id belongs to a plant with another name or tag",
       body_too_large: "body: expected at most 1048576 bytes, got more",
-      unsupported_media_type:
-        "Content-Type: expected application/json in UTF-8, got none or several",
+      unsupported_media_type: "Content-Type: expected application/json in UTF-8, got none",
       unsupported_encoding: "Content-Encoding: expected identity or nothing, got another coding",
       write_failed:
         "Cannot store it now: no space left on device (ENOSPC); the outcome is unknown: send the identical request again",
@@ -238,7 +237,7 @@ const GET_PLANT = {
     304: emptyAnswer("The client already has this plant.", "ETag"),
     ...failures({
       ...ANY_OPERATION,
-      not_found: "path: expected /plants or /plants/{id}",
+      not_found: 'path: expected /plants or /plants/{id}, got "/plants/seven"',
       unknown_plant: "id: there is no plant 9",
     }),
   },

@@ -8,6 +8,7 @@
  */
 import type { IncomingMessage } from "node:http";
 import { PlantStoreError, type RequestErrorCode } from "../core/errors.ts";
+import { cut, encodeJsonString } from "../core/text.ts";
 
 /** `uri-host [":" port]`, RFC 9110 section 7.2; empty for a target without an authority. */
 const HOST = /^(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?$/;
@@ -152,7 +153,8 @@ export function requireJson(req: IncomingMessage): void {
   const type = readSoleHeader(req, "content-type");
   const isJson = type === "application/json" || (typeof type === "string" && JSON_TYPE.test(type));
   if (!isJson) {
-    const got = typeof type === "string" ? "another type" : "none or several";
+    const others = type === SEVERAL ? "several headers" : "none";
+    const got = typeof type === "string" ? encodeJsonString(cut(type)) : others;
     throw new PlantStoreError(
       "unsupported_media_type",
       `Content-Type: expected application/json in UTF-8, got ${got}`,

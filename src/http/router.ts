@@ -8,6 +8,7 @@
 import { PlantStoreError } from "../core/errors.ts";
 import { parseCanonicalInt64 } from "../core/int64.ts";
 import type { Scope } from "../core/services.ts";
+import { cut, encodeJsonString } from "../core/text.ts";
 
 export interface Operation {
   /** The `operationId` in the OpenAPI document. */
@@ -54,9 +55,10 @@ export function findRoute(target: string, basePath: string): Route | undefined {
   return id === undefined ? undefined : { resource: PLANT, id };
 }
 
-export function notFound(basePath: string): PlantStoreError {
-  const known = RESOURCES.map(({ path }) => basePath + path);
-  return new PlantStoreError("not_found", `path: expected ${known.join(" or ")}`);
+export function notFound(basePath: string, target: string): PlantStoreError {
+  const known = RESOURCES.map(({ path }) => basePath + path).join(" or ");
+  const message = `path: expected ${known}, got ${encodeJsonString(cut(pathOf(target)))}`;
+  return new PlantStoreError("not_found", message);
 }
 
 /** The value of `Allow`. */

@@ -9,6 +9,9 @@ import type { Server, ServerOptions } from "node:http";
 import https from "node:https";
 import type { Socket } from "node:net";
 import { createSecureContext } from "node:tls";
+import { PlantStoreError } from "../core/errors.ts";
+import { encodeReply, errorReply } from "./reply.ts";
+import { nameRequest, publishAnswer } from "./request-message.ts";
 
 /** A certificate and its private key, both as PEM. */
 export interface TlsOptions {
@@ -70,6 +73,22 @@ export function watchHandshakes(server: Server): ReadonlySet<Socket> {
   });
   // Not documented: the connection under TLS, which has no address if it is a unix socket.
   server.on("secureConnection", ({ _parent }) => sockets.delete(_parent));
-  server.on("tlsClientError", (_: Error, socket: Socket) => socket.destroy());
+  server.on("tlsClientError", ({ code }: NodeJS.ErrnoException, socket: TlsSocket) => {
+    if (code === "ERR_SSL_HTTP_REQUEST") answerPlainHttp(socket);
+    else socket.destroy();
+  });
   return sockets;
+}
+
+interface TlsSocket extends Socket {
+  readonly _parent: Socket;
+}
+
+/** Answers a client that does not speak TLS, on the connection under it, and closes both. */
+function answerPlainHttp(socket: TlsSocket): void {
+  const message = "HTTP: expected HTTPS on this port, got plain HTTP; use https://";
+  const reply = errorReply(new PlantStoreError("bad_request", message));
+  const requestId = nameRequest();
+  socket._parent.end(encodeReply(reply, requestId), () => socket.destroy());
+  publishAnswer(reply, requestId);
 }

@@ -1,6 +1,12 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { describeCommand, describeProgram, findCommand, readArgs } from "../../src/cli/args.ts";
+import {
+  describeCommand,
+  describeGroup,
+  describeProgram,
+  findCommand,
+  readArgs,
+} from "../../src/cli/args.ts";
 import { defineCommand, UsageError, variableOf } from "../../src/cli/command.ts";
 import { integer, switchOption, textOption } from "../../src/cli/options.ts";
 
@@ -54,7 +60,6 @@ for (const [words, name, following] of FOUND) {
 const NOT_FOUND: readonly [words: string[], expected: string][] = [
   [["dgi"], "dig, rest, bed add, bed remove"],
   [["Dig"], "dig, rest, bed add, bed remove"],
-  [["--json", "rest"], "dig, rest, bed add, bed remove"],
   [[""], "dig, rest, bed add, bed remove"],
   [["bed"], "bed add, bed remove"],
   [["bed", "--json"], "bed add, bed remove"],
@@ -68,6 +73,19 @@ for (const [words, expected] of NOT_FOUND) {
       () => findCommand(words, COMMANDS),
       new UsageError(`expected one of: ${expected}; got "${got}"`),
     );
+  });
+}
+
+const MISPLACED: readonly [words: string[], as: string][] = [
+  [["--json", "rest"], "rest --json"],
+  [["--data", "/d", "bed", "add"], "bed add --data"],
+  [["--data=/d"], "COMMAND --data=/d"],
+];
+
+for (const [words, as] of MISPLACED) {
+  test(`findCommand() shows where options belong: "${words.join(" ")}"`, () => {
+    const isShown = (error: Error) => error.message.includes(`"plant-store ${as} `);
+    assert.throws(() => findCommand(words, COMMANDS), isShown);
   });
 }
 
@@ -159,7 +177,7 @@ const REFUSED: readonly [words: string[], named: string][] = [
   [["7", "-8"], '"-8"'],
   [["7", "--deep"], "--deep"],
   [["7", "--deep=3"], "--deep"],
-  [["7", "--deep"], "see plant-store dig --help"],
+  [["7", "--deep"], 'see "plant-store dig --help"'],
   [["7", "-x"], "-x"],
   [["7", "--__proto__"], "--__proto__"],
   [["7", "--constructor", "x"], "--constructor"],
@@ -237,6 +255,18 @@ test("describeCommand() shows usage, summary and details", () => {
   assert.match(text, /^Usage: plant-store dig ID /);
   assert.match(text, /^dig a hole$/m);
   assert.match(text, /^The hole stays open\.$/m);
+});
+
+test("describeCommand() of a command without options shows no heading for them", () => {
+  const text = describeCommand(defineCommand({ ...digHelp, options: {} }));
+  assert.match(text, /^Usage: plant-store dig ID\n\ndig a hole\n\nThe hole stays open\.\n$/);
+});
+
+test("describeGroup() shows the commands that begin with a word, and nothing for another word", () => {
+  const text = describeGroup("bed", [digHelp, bedHelp]) ?? "";
+  assert.match(text, /^Usage: plant-store bed COMMAND /);
+  assert.ok(text.includes("\n  bed add  add a bed\n") && !text.includes("dig"), text);
+  assert.equal(describeGroup("be", [digHelp, bedHelp]), undefined);
 });
 
 /** The line of the option and the one below it. */

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { readFileSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { createToken, TokenRegistry } from "../../src/index.ts";
@@ -101,6 +101,7 @@ test("list of a store without plants prints nothing and succeeds", async (t) => 
 
 test("token create prints only the token, which is valid at once and not stored", async (t) => {
   const folder = makeFolder(t);
+  mkdirSync(join(folder, "data"));
   // No --data: the default is the folder `data` where the command is run.
   const end = await runCli(["token", "create", "gardener"], { cwd: folder });
   assert.deepEqual([end.status, end.stderr], [0, ""]);
@@ -111,6 +112,16 @@ test("token create prints only the token, which is valid at once and not stored"
   assert.deepEqual(registry.verify(token), { name: "gardener", scopes: ["write"] });
   const stored = readFileSync(join(folder, "data", "tokens.jsonl"), "utf8");
   assert.ok(!stored.includes(token.slice(4)));
+});
+
+test("token create in a folder that is new names it on standard error", async (t) => {
+  const folder = makeFolder(t);
+  const words = ["token", "create", "gardener", "--data", "dtaa"];
+  const { status, stdout, stderr } = await runCli(words, { cwd: folder });
+  assert.equal(status, 0);
+  assert.match(stdout, /^pst_[^\n]+\n$/);
+  assert.match(stderr, /^plant-store: [^\n]+\n$/);
+  assert.ok(stderr.includes(`"${join(folder, "dtaa")}"`), stderr);
 });
 
 test("token create takes each scope and an expiry, and refuses a name that is taken", async (t) => {
@@ -181,11 +192,19 @@ test("token list --json prints the same as a line of JSON for each", async (t) =
 });
 
 test("token list without a token log shows only its headings, and changes nothing", async (t) => {
-  const folder = join(makeFolder(t), "nothing-here");
+  const folder = makeFolder(t);
   const end = await runCli(["token", "list", "--data", folder]);
   assert.equal(end.status, 0);
   assert.equal(end.stdout.split("\n").length, 2);
-  assert.throws(() => readFileSync(folder), { code: "ENOENT" });
+  assert.deepEqual(readdirSync(folder), []);
+});
+
+test("token list and revoke make no folder", async (t) => {
+  const folder = join(makeFolder(t), "nothing-here");
+  for (const words of [["list"], ["revoke", "gardener"]]) {
+    assert.equal((await runCli(["token", ...words, "--data", folder])).status, 1);
+  }
+  assert.equal(existsSync(folder), false);
 });
 
 test("token revoke revokes the live token of a name, prints nothing, and fails the second time", async (t) => {

@@ -260,11 +260,29 @@ describe("as root in a folder of another user", SETTINGS, () => {
     }
   });
 
+  test("a restore reads as the owner of the backup, and writes as the owner of the directory", async (t) => {
+    const [roots, folder] = [makeFolder(t), makeServiceFolder(t, 0o700)];
+    writeLogFor(folder, []);
+    assert.equal((await run(folder, "token", "create", "gardener")).status, 0);
+    const backup = join(roots, "copy");
+    assert.equal((await run(folder, "backup", backup)).status, 0);
+    for (const data of [makeServiceFolder(t, 0o700), join(makeServiceFolder(t), "new", "data")]) {
+      const { status, stdout, stderr } = await run(data, "restore", backup);
+      assert.equal(status, 0, stderr);
+      assert.ok(stdout.includes(`"${data}"`), stdout);
+      for (const name of ["", "plants.jsonl", "plants.jsonl.checkpoint", "tokens.jsonl"]) {
+        const { uid, gid, mode } = statSync(join(data, name));
+        assert.deepEqual([name, uid, gid, mode & 0o077], [name, SERVICE, SERVICE, 0]);
+      }
+    }
+  });
+
   test("in a folder of root, or without a folder, root stays root", async (t) => {
     const folder = makeFolder(t);
     for (const data of [folder, join(folder, "new")]) {
       const { status, stderr } = await run(data, "token", "create", "gardener");
-      assert.deepEqual([status, stderr], [0, ""]);
+      assert.equal(status, 0);
+      assert.doesNotMatch(stderr, /not as root/);
       assert.equal(statSync(join(data, "tokens.jsonl")).uid, 0);
     }
   });

@@ -63,16 +63,20 @@ describe("serve with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {
     const [first, second] = [makeCertificate(t, "first"), makeCertificate(t, "second")];
     const files = makeFolder(t);
     writeFileSync(join(files, "rubbish"), "rubbish");
+    const [gone, rubbish] = [join(files, "gone"), join(files, "rubbish")];
     const pairs = [
-      [first.certPath, second.keyPath],
-      [first.certPath, join(files, "gone")],
-      [join(files, "rubbish"), first.keyPath],
-      [first.keyPath, first.certPath],
+      [first.certPath, second.keyPath, "another certificate"],
+      [first.certPath, gone, `--tls-key "${gone}"`],
+      [rubbish, first.keyPath, `--tls-cert "${rubbish}"`],
+      [first.certPath, rubbish, `--tls-key "${rubbish}"`],
+      [first.keyPath, first.certPath, `--tls-cert "${first.keyPath}"`],
     ] as const;
-    for (const [cert, key] of pairs) {
+    for (const [cert, key, named] of pairs) {
       const args = ["--tls-cert", cert, "--tls-key", key, "--port=0", "--data", makeFolder(t)];
       const end = await runCli(["serve", ...args]);
-      assert.deepEqual([end.status, end.stdout, messagesOf(end.stderr).length], [1, "", 1]);
+      const messages = messagesOf(end.stderr);
+      assert.deepEqual([end.status, end.stdout, messages.length], [1, "", 1]);
+      assert.ok(messages[0]?.includes(named), messages[0]);
     }
   });
 });

@@ -40,8 +40,13 @@ describe("health reports in one line, and by its status, whether a store answers
     const server = await startServer(t, ["--data", makeFolder(t), ...tls]);
     const end = await runCli(["health", "--port", String(server.port), "--tls-cert", certPath]);
     assert.deepEqual([end.status, end.stdout], [0, `${server.url} answers\n`]);
-    // Asked over plain HTTP, the server gives no answer of a store.
-    assert.equal((await runCli(["health", "--port", String(server.port)])).status, 1);
+    const plain = await runCli(["health", "--port", String(server.port)]);
+    assert.equal(plain.status, 1);
+    assert.match(plain.stderr, /HTTPS/);
+    const { port } = await startService(t);
+    const secure = await runCli(["health", "--url", `https://127.0.0.1:${port}`]);
+    assert.equal(secure.status, 1);
+    assert.match(secure.stderr, /plain HTTP/);
   });
 
   // Node 22.21, 24.5 and later heed these variables.

@@ -38,6 +38,12 @@ describe("a requested help or version goes to standard output, with status 0", A
     ["token revoke --help", /^Usage: plant-store token revoke NAME [\s\S]*PLANT_STORE_DATA/],
     ["get --help", /^Usage: plant-store get ID [\s\S]*PLANT_STORE_DATA/],
     ["list --help", /^Usage: plant-store list [\s\S]*PLANT_STORE_DATA/],
+    ["help", /\bserve\b[\s\S]*\btoken create NAME\b/],
+    ["help serve", /^Usage: plant-store serve /],
+    ["help token create", /^Usage: plant-store token create NAME /],
+    ["token --help", /^Usage: plant-store token [\s\S]*\btoken revoke NAME\b/],
+    ["help print", /^Usage: plant-store print [\s\S]*\bprint openapi\b/],
+    ["print openapi -h", /^Usage: plant-store print openapi\n\n[^\n]+\n$/],
   ];
   for (const [words, stdout] of ASKED) {
     test(words, async () => {
@@ -53,6 +59,9 @@ describe("wrong usage is one line on standard error, with status 2", AT_ONCE, ()
     [["srve"], "serve, token create,"],
     [["token", "crate", "x"], "one of: token create, token list, token revoke;"],
     [["list", "--dtaa", "/d"], "--dtaa"],
+    [["--port", "80", "serve"], '"plant-store serve --port '],
+    [["help", "srve"], "serve, token create,"],
+    [["serve", "--admin", `/${"x".repeat(200)}`], "at most 107 bytes"],
     [["list", "--data"], "--data"],
     [["get", "7.5"], '"7.5"'],
     [["token", "create", "two words"], '"two words"'],
@@ -102,6 +111,8 @@ describe(
 describe("a refusal of the system ends a command with status 1 and one line", AT_ONCE, () => {
   const REFUSED: readonly [fault: string, words: string[], prepare: (data: string) => void][] = [
     ["no such folder", ["list"], () => {}],
+    ["no such folder", ["token", "list"], () => {}],
+    ["no such folder", ["token", "revoke", "x"], () => {}],
     ["the folder is a file", ["list"], (data) => writeFileSync(data, "")],
     ["the folder is a file", ["token", "create", "x"], (data) => writeFileSync(data, "")],
     ["the log is a folder", ["list"], (data) => mkdirSync(join(data, "plants.jsonl"), DEEP)],

@@ -35,6 +35,19 @@ function makeFile(path: string): string {
 }
 
 describe("a start that fails gives the reason in one line on standard error", AT_ONCE, () => {
+  for (const [env, named] of [
+    [{ npm_lifecycle_event: "serve" }, /127\.0\.0\.1:\d+: .* --admin$/],
+    [{ npm_lifecycle_event: "start" }, / npm start -- --admin$/],
+  ] as const) {
+    test(`a busy port of the admin listener: status 1, naming the option ${named}`, async (t) => {
+      const admin = `127.0.0.1:${await takePort(t)}`;
+      const args = ["serve", "--port", "0", "--admin", admin, "--data", makeFolder(t)];
+      const end = await runCli(args, { env });
+      assert.deepEqual([end.status, end.stdout], [1, ""]);
+      assert.match(onlyMessage(end), named);
+    });
+  }
+
   test("a busy port: status 1, naming it", async (t) => {
     const port = await takePort(t);
     const end = await runCli(["serve", "--port", port, "--data", makeFolder(t)]);
@@ -123,9 +136,9 @@ for (const [option, good, bad] of VALUES) {
   });
 }
 
-/** The curl line that is printed with the ready line. */
-function curlLine(server: RunningServer): string {
-  return /^ *(curl .*)$/m.exec(server.stdout())?.[1] ?? "";
+/** A curl line that is printed with the ready line: the first creates, the second lists. */
+function curlLine(server: RunningServer, at = 0): string {
+  return server.stdout().match(/(?<=^ *)curl .*$/gm)?.[at] ?? "";
 }
 
 function onlyMessage({ stderr }: Finished): string {
@@ -146,20 +159,22 @@ async function runCurlLine(line: string): Promise<string> {
     return [name, value] as [string, string];
   });
   const url = /http:[^\s']+/.exec(line)?.[0] ?? "";
-  const body = /-d '([^']+)'/.exec(line)?.[1] ?? "";
-  return (await send(url, { method: "POST", headers, body })).text;
+  const body = /-d '([^']+)'/.exec(line)?.[1] ?? null;
+  return (await send(url, { method: body === null ? "GET" : "POST", headers, body })).text;
 }
 
 const MONSTERA = '{"name":"Monstera deliciosa","tag":"tropical"}';
 
-test("--first-token prints a curl line that works as printed, once", async (t) => {
+test("--first-token prints curl lines that work as printed, once", async (t) => {
   const folder = join(makeFolder(t), "data");
   const args = ["--first-token", "--data", folder];
   const server = await startServer(t, args);
   assert.equal(await runCurlLine(curlLine(server)), MONSTERA);
-  assert.equal(readLog(folder), `{"id":1,${MONSTERA.slice(1)}\n`);
+  const line = `{"id":1,${MONSTERA.slice(1)}`;
+  assert.equal(readLog(folder), `${line}\n`);
+  assert.equal(await runCurlLine(curlLine(server, 1)), `[${line}]`);
   const end = await server.stop();
-  assert.equal(end.stdout.match(/\bpst_/g)?.length, 1, end.stdout);
+  assert.equal(new Set(end.stdout.match(/\bpst_[\w-]+/g)).size, 1, end.stdout);
   assert.doesNotMatch(end.stderr, /pst_/); // a token must not be logged
 
   const again = await startServer(t, args);
@@ -188,7 +203,7 @@ test("a start that fails creates no first token, which nobody would have seen", 
   assert.equal(failed.status, 1);
   const server = await startServer(t, args);
   const shown = failed.stdout + failed.stderr + (await server.stop()).stdout;
-  assert.equal(shown.match(/\bpst_/g)?.length, 1, shown);
+  assert.equal(new Set(shown.match(/\bpst_[\w-]+/g)).size, 1, shown);
 });
 
 test("the curl line works with a base path of shell characters", async (t) => {
@@ -197,6 +212,23 @@ test("the curl line works with a base path of shell characters", async (t) => {
   const args = ["--first-token", "--base-path", basePath, "--data", makeFolder(t)];
   const server = await startServer(t, args);
   assert.equal(await runCurlLine(curlLine(server)), MONSTERA);
+});
+
+test("advice names the program as it is called: through npx in a clone", async (t) => {
+  const folder = makeFolder(t);
+  await createToken(folder, { name: "gardener" });
+  for (const [npm_command, name] of Object.entries({
+    exec: "npx plant-store",
+    "": "plant-store",
+  })) {
+    const env = { npm_command };
+    const server = await startServer(t, ["--first-token", "--data", folder], { env });
+    const { stdout } = await server.stop();
+    assert.ok(stdout.includes(`"${name} token create NAME"`), stdout);
+    const { stderr } = await runCli(["serve", "--prot", "1"], { env });
+    assert.ok(stderr.includes(`"${name} serve --help"`), stderr);
+    assert.ok((await runCli(["--help"], { env })).stdout.includes(`\nUsage: ${name} COMMAND`));
+  }
 });
 
 test("options come from variables too, a flag is preferred, and --base-path comes before /plants", async (t) => {

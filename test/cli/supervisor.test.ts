@@ -15,7 +15,7 @@ import { messagesOf } from "../support/messages.ts";
 import { postPlant } from "../support/post.ts";
 import { PROGRAM } from "../support/program.ts";
 import { readLog } from "../support/stores.ts";
-import { TIMEOUT, until } from "../support/watch.ts";
+import { collectWarnings, TIMEOUT, until } from "../support/watch.ts";
 
 /** How often the client of a restart connects. */
 const CONNECT_EVERY_MS = 5;
@@ -112,6 +112,14 @@ async function create(port: number, token: string, id: number): Promise<string> 
   }
 }
 
+function setVariables(t: TestContext, variables: Readonly<Record<string, string>>): void {
+  const before = { ...process.env };
+  t.after(() => {
+    process.env = before;
+  });
+  Object.assign(process.env, variables);
+}
+
 describe("a server that was given its socket", TIMEOUT, () => {
   test("over restarts, a client that connects every 5 ms is always answered, and nothing is lost", async (t) => {
     const folder = makeFolder(t);
@@ -142,7 +150,7 @@ describe("a server that was given its socket", TIMEOUT, () => {
     assert.deepEqual(lines, outcomes.map((_, id) => `{"id":${id},"name":"Fern"}`).sort());
   });
 
-  test("reports where it listens, whatever --host and --port are", async (t) => {
+  test("reports where it listens, and warns that --host and --port do not count", async (t) => {
     const folder = makeFolder(t);
     const args = ["serve", "--data", folder, "--host=192.0.2.1", "--port=1"];
     const holder = await Holder.start(t, args);
@@ -151,7 +159,21 @@ describe("a server that was given its socket", TIMEOUT, () => {
     const line = `plant-store listening on http://127.0.0.1:${holder.port}\n`;
     assert.ok(holder.output.includes(line), holder.output);
     assert.equal((await postPlant(`http://127.0.0.1:${holder.port}`, "", "{}")).status, 401);
+    assert.match(holder.output, /"level":"warn".*--host and --port/);
   });
+
+  const HOST = { name: "host", value: "::1", text: "::1" };
+  for (const [source, warns] of [
+    ["default", false],
+    ["PLANT_STORE_HOST", true],
+  ] as const) {
+    test(`${warns ? "warns" : "does not warn"} about a host from: ${source}`, (t) => {
+      setVariables(t, { LISTEN_PID: String(process.pid), LISTEN_FDS: "1" });
+      const warnings = collectWarnings(t, source);
+      takeHeldSocket([{ ...HOST, source }]);
+      assert.equal(warnings.length, warns ? 1 : 0);
+    });
+  }
 
   test("refuses several sockets: status 2", async (t) => {
     const holder = await Holder.start(t, ["serve", "--data", makeFolder(t)]);
@@ -172,12 +194,8 @@ describe("a server that was given its socket", TIMEOUT, () => {
     ["1", 3],
   ] as const) {
     test(`finds ${held ?? "no descriptor"} if LISTEN_FDS is "${fds}"`, (t) => {
-      const before = { ...process.env };
-      t.after(() => {
-        process.env = before;
-      });
-      Object.assign(process.env, { LISTEN_PID: String(process.pid), LISTEN_FDS: fds });
-      assert.equal(takeHeldSocket(), held);
+      setVariables(t, { LISTEN_PID: String(process.pid), LISTEN_FDS: fds });
+      assert.equal(takeHeldSocket([]), held);
       assert.equal(process.env.LISTEN_FDS, undefined);
     });
   }

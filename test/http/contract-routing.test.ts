@@ -108,7 +108,9 @@ test("every other path is answered 40401, with any method", async (t) => {
     await t.test(target, async () => {
       for (const method of ["POST", "GET"]) {
         const answer = await exchange(service, { method, target, body: BODY });
-        assertError(answer, 40401);
+        const message = assertError(answer, 40401);
+        const path = target.replace(/^https?:\/\/[^/?]*/, "").replace(/\?.*/, "");
+        assert.ok(message.endsWith(`got ${JSON.stringify(path)}`), message);
         assert.equal(answer.headers.get("allow"), undefined);
       }
     });

@@ -7,6 +7,7 @@ import { describe, type TestContext, test } from "node:test";
 import tls from "node:tls";
 import { promisify } from "node:util";
 import { createTlsServer, watchHandshakes } from "../../src/http/tls.ts";
+import type { RequestMessage } from "../../src/index.ts";
 import { type Certificate, makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";
 import { Client } from "../support/client.ts";
 import { assertCommonHeaders, assertError, chunked, encodeRequest } from "../support/contract.ts";
@@ -157,12 +158,24 @@ describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => 
     assert.deepEqual(await client.rest(), []);
   });
 
-  test("closes connections with plain HTTP, and continues", async (t) => {
+  test("answers plain HTTP with 400 and closes, drops what is neither, and continues", async (t) => {
     const service = await startSecure(t);
+    const requests = collectMessages<RequestMessage>(t, "plant-store:request");
     const plain = await Client.connect(service.port);
     await plain.send(create(service, 1));
-    await plain.rest().catch(() => {});
-    assert.equal(plain.text.startsWith("HTTP/"), false);
+    const answer = await plain.next();
+    assert.match(assertError(answer, 40001), /HTTPS/);
+    assertCommonHeaders(answer);
+    assert.equal(answer.headers.get("connection"), "close");
+    assert.deepEqual(await plain.rest(), []);
+    assert.deepEqual(
+      requests.map(({ status, error }) => [status, error]),
+      [[400, 40001]],
+    );
+    const noise = await Client.connect(service.port);
+    await noise.send("neither of both\r\n\r\n");
+    await noise.rest().catch(() => {});
+    assert.equal(noise.text.startsWith("HTTP/"), false);
     const client = await service.connect();
     await client.send(create(service, 2));
     assert.equal((await client.next()).status, 200);
