@@ -45,7 +45,7 @@ export { createRequestListener, type ListenerOptions } from "./http/listener.ts"
 export { OPENAPI } from "./http/openapi.ts";
 export { PlantServer, type ServerOptions } from "./http/server.ts";
 export type { TlsOptions } from "./http/tls.ts";
-export { type BackupReport, backup } from "./store/backup.ts";
+export { type BackupReport, backup, restore } from "./store/backup.ts";
 export { exportLines, listLogLines, readPlants } from "./store/export.ts";
 export {
   type ImportFile,

@@ -45,6 +45,7 @@ test("the library exports these names and no others", () => {
     "parseAdminAddress",
     "readPlants",
     "repairLog",
+    "restore",
     "revokeToken",
     "verifyLog",
   ]);

@@ -15,6 +15,7 @@ import {
   type RepairPlan,
   readPlants,
   repairLog,
+  restore as restoreInto,
   type VerifyReport,
   verifyLog,
 } from "../index.ts";
@@ -125,7 +126,7 @@ export const backup = defineCommand({
   options: { data: DATA, ...notForDatabases("pg_basebackup or pg_dump") },
   entersFolder: true,
   details: `The copy holds everything that was acknowledged before the backup began, and is a data
-directory: restore it by copying it back, or serve it with --data TARGET.`,
+directory: put it back with restore, or serve it with --data TARGET.`,
   async run([target = ""], { data }) {
     // Each folder as its owner: a target of root's stays root's.
     const visit = visitFolder(data);
@@ -139,6 +140,28 @@ directory: restore it by copying it back, or serve it with --data TARGET.`,
     );
     const copied = `${count(plants, "plant")}, ${count(bytes, "byte")}`;
     await printLines([`backed up ${copied}, to "${target}"`]);
+  },
+});
+
+export const restore = defineCommand({
+  name: "restore",
+  summary: "copy the backup SOURCE into an empty or missing data directory",
+  arguments: ["SOURCE"],
+  options: { data: DATA, ...notForDatabases("pg_basebackup or pg_restore") },
+  entersFolder: true,
+  details: `Stop the server first, and move what is in the data directory elsewhere. SOURCE is a folder
+that backup made, or a copy of a data directory. Only a copy that was verified gets its name.`,
+  async run([source = ""], { data }) {
+    const visit = visitFolder(source);
+    const enterData = () => {
+      visit.end();
+      return enterFolder(data);
+    };
+    const { plants, bytes } = await withProgress("verifying the copy", (show) =>
+      restoreInto(visit.folder, data, show, enterData),
+    );
+    const copied = `${count(plants, "plant")}, ${count(bytes, "byte")}`;
+    await printLines([`restored ${copied}, into "${data}"`]);
   },
 });
 

@@ -27,6 +27,7 @@ const COMMANDS: readonly Command[] = [
   data.verify,
   data.repair,
   data.backup,
+  data.restore,
   data.importCommand,
   data.exportCommand,
   health,

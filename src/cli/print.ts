@@ -4,7 +4,7 @@ import path from "node:path";
 import { formatHostPort } from "../core/host-port.ts";
 import { OPENAPI } from "../index.ts";
 import { defineCommand, UsageError } from "./command.ts";
-import { HOST, oneOf, PORT, textOption } from "./options.ts";
+import { HOST, integer, oneOf, PORT, textOption } from "./options.ts";
 import { printLines } from "./output.ts";
 
 export const printOpenapi = defineCommand({
@@ -38,29 +38,40 @@ const FOLDER = "/etc/systemd/system";
 
 export const printSystemdUnit = defineCommand({
   name: "print systemd-unit",
-  summary: "print a hardened unit for systemd, and its socket unit",
+  summary: "print hardened units for systemd: the service, its socket, a backup and its timer",
   options: {
-    unit: oneOf(["service", "socket"], "print only this unit"),
+    unit: oneOf(["service", "socket", "backup", "timer"], "print only this unit"),
     host: HOST,
     port: PORT,
+    keep: {
+      ...integer("N", "how many backups are kept", { min: 1, max: 10_000 }),
+      defaultText: "14",
+    },
   },
-  details: `The service starts the program that printed it. To install both:
+  details: `The services start the program that printed them. To install the server:
   plant-store print systemd-unit --unit service > ${FOLDER}/plant-store.service
   plant-store print systemd-unit --unit socket > ${FOLDER}/plant-store.socket
-  systemctl daemon-reload && systemctl enable --now plant-store.socket plant-store.service`,
-  async run(_, { unit, host, port }) {
+  systemctl daemon-reload && systemctl enable --now plant-store.socket plant-store.service
+To back it up once a day, into /var/lib/plant-store-backup:
+  plant-store print systemd-unit --unit backup > ${FOLDER}/plant-store-backup.service
+  plant-store print systemd-unit --unit timer > ${FOLDER}/plant-store-backup.timer
+  systemctl daemon-reload && systemctl enable --now plant-store-backup.timer`,
+  async run(_, { unit, host, port, keep }) {
     if (isIP(host) === 0 || port === 0) {
       throw new UsageError(
         `print systemd-unit: expected --host to be an IP address and --port to be above 0, got ${host} and ${port}`,
       );
     }
-    const units = {
-      service: serviceUnit(ownCommand()),
-      socket: socketUnit(formatHostPort(host, port)),
-    };
-    const texts = Object.entries(units)
+    const program = ownCommand();
+    const units = [
+      ["service", "plant-store.service", serviceUnit([...program, "serve"])],
+      ["socket", "plant-store.socket", socketUnit(formatHostPort(host, port))],
+      ["backup", "plant-store-backup.service", backupUnit(program, keep)],
+      ["timer", "plant-store-backup.timer", TIMER_UNIT],
+    ] as const;
+    const texts = units
       .filter(([kind]) => kind === (unit ?? kind))
-      .map(([kind, text]) => `# ${FOLDER}/plant-store.${kind}\n${text}`);
+      .map(([, name, text]) => `# ${FOLDER}/${name}\n${text}`);
     await printLines(texts.join("\n").trimEnd().split("\n"));
   },
 });
@@ -69,8 +80,8 @@ export const printSystemdUnit = defineCommand({
 function ownCommand(): readonly string[] {
   // Not from argv[1], which is what was typed if this is an executable. Not by an import, which
   // would fail under other runtimes before `main` could refuse them.
-  if (process.getBuiltinModule("node:sea").isSea()) return [process.execPath, "serve"];
-  return [process.execPath, ...process.execArgv, path.resolve(process.argv[1] ?? ""), "serve"];
+  if (process.getBuiltinModule("node:sea").isSea()) return [process.execPath];
+  return [process.execPath, ...process.execArgv, path.resolve(process.argv[1] ?? "")];
 }
 
 /** The service may do nothing but its work. */
@@ -164,6 +175,51 @@ Backlog=4096
 WantedBy=sockets.target
 `;
 }
+
+/**
+ * @param program without a command.
+ * @param keep how many backups are kept.
+ */
+export function backupUnit(program: readonly string[], keep: number): string {
+  return `[Unit]
+Description=Backup of the plant store
+
+[Service]
+Type=oneshot
+# As root: the backup reads as the owner of the plants, who cannot change what is written here.
+StateDirectory=plant-store-backup
+StateDirectoryMode=0700
+UMask=0077
+ExecStart=/bin/sh -c 'exec "$$0" "$$@" "$$STATE_DIRECTORY/plants-$$(date -u +%%Y%%m%%dT%%H%%M%%SZ)"' ${program.map(quote).join(" ")} backup --data /var/lib/plant-store
+# Only after a backup that succeeded: what a killed one has left, and all but the newest ${keep}.
+ExecStartPost=/bin/sh -c 'cd "$$STATE_DIRECTORY" && rm -rf plants-*.partial-* && ls -d plants-*Z | head -n -${keep} | xargs -r rm -r'
+
+CapabilityBoundingSet=CAP_DAC_READ_SEARCH CAP_SETGID CAP_SETUID
+NoNewPrivileges=yes
+ProtectSystem=strict
+ProtectHome=yes
+PrivateTmp=yes
+PrivateDevices=yes
+ProtectKernelTunables=yes
+ProtectControlGroups=yes
+RestrictAddressFamilies=AF_UNIX
+LimitCORE=0
+IOSchedulingClass=idle
+`;
+}
+
+const TIMER_UNIT = `[Unit]
+Description=Daily backup of the plant store
+
+[Timer]
+OnCalendar=daily
+RandomizedDelaySec=10m
+# A backup that was due while the machine was off is made after its start.
+Persistent=yes
+
+[Install]
+WantedBy=timers.target
+`;
 
 /** A word of ExecStart= in which no character has a meaning (systemd.service(5)). */
 function quote(word: string): string {

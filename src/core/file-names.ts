@@ -8,3 +8,5 @@ export const LOCK_NAME = "lock";
 export const TOKEN_LOG_NAME = "tokens.jsonl";
 /** The lock of the process that changes a token. */
 export const TOKEN_LOCK_NAME = "tokens-lock";
+/** Where `restore` puts its copy until that is verified. */
+export const RESTORE_NAME = "restore.partial";

@@ -1,23 +1,35 @@
 /**
- * `backup`: a copy of a data directory's plants and tokens that can be started from.
+ * `backup` and `restore`: a copy of a data directory's plants and tokens that can be started from.
  *
- * Invariants. The copy holds every plant that was acknowledged before the backup began, whole lines
- * only, synced, with a checkpoint of its own, and was verified after it was written. It appears
- * under its name all at once, by a rename; what a killed backup leaves has another name. The source
- * is only read, also beside a running server.
+ * Invariants. The copy holds every plant that was acknowledged before it began, whole lines only,
+ * synced, with a checkpoint of its own, and was verified after it was written. The folder of a backup
+ * appears under its name all at once, by a rename. In a folder that is restored the log appears last,
+ * by a rename, and a checkpoint without its log is refused by every start. What a killed copy leaves
+ * has another name. The source is only read, also beside a running server.
  */
 import { randomBytes } from "node:crypto";
 import fs from "node:fs";
 import path from "node:path";
 import { PlantStoreError } from "../core/errors.ts";
-import { LOG_NAME, TOKEN_LOG_NAME } from "../core/file-names.ts";
-import { type Checkpoint, readCheckpoint, writeCheckpoint } from "../log/checkpoint.ts";
+import { LOG_NAME, RESTORE_NAME, TOKEN_LOG_NAME } from "../core/file-names.ts";
+import {
+  type Checkpoint,
+  checkpointPath,
+  readCheckpoint,
+  writeCheckpoint,
+} from "../log/checkpoint.ts";
 import { LogFile } from "../log/file.ts";
 import { ensureDirectory, syncDirectory, useAndClose } from "../log/folder.ts";
 import { lineError } from "../log/reader.ts";
 import { ioError } from "../log/system-error.ts";
 import { LogScan } from "./log-scan.ts";
-import { findReadable, openLogForReading, type Readable, requireKnownBytes } from "./plant-log.ts";
+import {
+  findReadable,
+  lockDirectory,
+  openLogForReading,
+  type Readable,
+  requireKnownBytes,
+} from "./plant-log.ts";
 
 export interface BackupReport {
   readonly plants: number;
@@ -36,11 +48,41 @@ export interface BackupReport {
  * process that holds the directory does not answer, `corruption` if the log is damaged, because its
  * copy would be no backup.
  */
-export async function backup(
+export function backup(
   directory: string,
   target: string,
-  onProgress?: (bytes: number, total: number) => void,
+  onProgress?: Progress,
   onOpen: () => string = () => target,
+): Promise<BackupReport> {
+  return copyDirectory(directory, onProgress, (fill) => makeFolder(onOpen(), fill));
+}
+
+/**
+ * Copies the plants and tokens of a backup, or of any data directory, into a data directory that is
+ * empty or missing. Files of locks and `lost+found` do not count.
+ *
+ * @param onProgress, onOpen as for `backup`.
+ * @throws PlantStoreError as `backup`; `io_error` if the directory holds something, `locked` if a
+ * process uses it.
+ */
+export function restore(
+  source: string,
+  directory: string,
+  onProgress?: Progress,
+  onOpen: () => string = () => directory,
+): Promise<BackupReport> {
+  return copyDirectory(source, onProgress, (fill) => fillFolder(onOpen(), fill));
+}
+
+type Progress = (bytes: number, total: number) => void;
+
+/** Puts the copy into a folder. */
+type Fill = (folder: string) => Promise<BackupReport>;
+
+async function copyDirectory(
+  directory: string,
+  onProgress: Progress | undefined,
+  place: (fill: Fill) => Promise<BackupReport>,
 ): Promise<BackupReport> {
   const plants = await openLogForReading(directory);
   let tokens: LogFile | undefined;
@@ -49,7 +91,7 @@ export async function backup(
     const readable = await findReadable(directory, plants);
     const tokensPath = path.join(path.resolve(directory), TOKEN_LOG_NAME);
     tokens = await LogFile.openForReading(tokensPath);
-    return await makeFolder(onOpen(), async (folder) => {
+    return await place(async (folder) => {
       // The token log as it is: a last event counts also without its line feed.
       if (tokens !== undefined) {
         await (await copyFile(tokens, path.join(folder, TOKEN_LOG_NAME), tokens.size())).close();
@@ -63,22 +105,63 @@ export async function backup(
 }
 
 /** Makes a folder with all that `fill` puts into it, or nothing. */
-async function makeFolder<T>(target: string, fill: (folder: string) => Promise<T>): Promise<T> {
-  if (fs.existsSync(target)) {
-    throw new PlantStoreError("io_error", `Cannot back up to "${target}": it exists already`);
-  }
+async function makeFolder(target: string, fill: Fill): Promise<BackupReport> {
+  const failure = `Cannot back up to "${target}"`;
+  if (fs.existsSync(target)) throw new PlantStoreError("io_error", `${failure}: it exists already`);
   const partial = `${path.resolve(target)}.partial-${randomBytes(4).toString("hex")}`;
-  await ensureDirectory(partial);
-  try {
-    const result = await fill(partial);
-    await syncDirectory(partial);
+  return fillAside(partial, fill, failure, async () => {
     fs.renameSync(partial, target);
     await syncDirectory(path.dirname(path.resolve(target)));
-    return result;
+  });
+}
+
+/** What may be in a folder that counts as empty. */
+const NO_CONTENTS = /^((tokens-)?lock\..*|lost\+found|restore\.partial)$/;
+
+/** Puts all that `fill` makes into an empty folder, or nothing. */
+async function fillFolder(directory: string, fill: Fill): Promise<BackupReport> {
+  const failure = `Cannot restore into "${directory}"`;
+  const partial = path.join(directory, RESTORE_NAME);
+  const requireEmpty = () => {
+    const found = fs.readdirSync(directory).find((name) => !NO_CONTENTS.test(name));
+    if (found === undefined) return;
+    const fault = `${failure}: expected an empty folder, found "${found}"`;
+    throw new PlantStoreError("io_error", fault);
+  };
+  await ensureDirectory(directory);
+  return useAndClose(await lockDirectory(directory, "restore"), async () => {
+    requireEmpty();
+    fs.rmSync(partial, { recursive: true, force: true }); // of a restore that was killed
+    return fillAside(partial, fill, failure, async () => {
+      requireEmpty(); // a token may have been created meanwhile
+      for (const name of [checkpointPath(LOG_NAME), TOKEN_LOG_NAME, LOG_NAME]) {
+        const copy = path.join(partial, name);
+        if (!fs.existsSync(copy)) continue;
+        fs.renameSync(copy, path.join(directory, name));
+        await syncDirectory(directory);
+      }
+      fs.rmdirSync(partial);
+    });
+  });
+}
+
+/** Has a folder filled, and then placed; removes it if that fails. */
+async function fillAside(
+  partial: string,
+  fill: Fill,
+  failure: string,
+  place: () => Promise<void>,
+): Promise<BackupReport> {
+  await ensureDirectory(partial);
+  try {
+    const report = await fill(partial);
+    await syncDirectory(partial);
+    await place();
+    return report;
   } catch (cause) {
     fs.rmSync(partial, { recursive: true, force: true });
     if (cause instanceof PlantStoreError) throw cause;
-    throw ioError(`Cannot back up to "${target}"`, cause);
+    throw ioError(failure, cause);
   }
 }
 
@@ -87,7 +170,7 @@ async function copyPlants(
   { end, lastLine }: Readable,
   checkpoint: Checkpoint | undefined,
   targetPath: string,
-  onProgress: ((bytes: number, total: number) => void) | undefined,
+  onProgress: Progress | undefined,
 ): Promise<BackupReport> {
   return useAndClose(await copyFile(plants, targetPath, end), async (copy) => {
     if (lastLine.length > 0) await copy.appendOrThrow(lastLine);

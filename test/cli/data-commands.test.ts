@@ -199,6 +199,33 @@ describe("backup", AT_ONCE, () => {
   });
 });
 
+describe("restore", AT_ONCE, () => {
+  test("puts a backup into a directory that is missing, and refuses one that is not empty", async (t) => {
+    const source = await prepare(t, A + B);
+    const folder = join(makeFolder(t), "data");
+    const words = ["restore", source, "--data", folder];
+    const first = await runCli(words);
+    assert.deepEqual([first.status, first.stderr], [0, ""]);
+    assert.match(first.stdout, /\b2\b.*\b50\b/);
+    assert.equal(readLog(folder), A + B);
+    const second = await runCli(words);
+    assert.deepEqual([second.status, second.stdout], [1, ""]);
+    assert.ok(second.stderr.includes('"plants.jsonl'), second.stderr);
+  });
+
+  test("of what is no backup ends with 1, of a damaged one with 3", async (t) => {
+    const damaged = await prepare(t, A, `${A}x\n`);
+    for (const [source, expected] of [
+      [makeFolder(t), 1],
+      [damaged, 3],
+    ] as const) {
+      const { status, stdout, stderr } = await runCli(["restore", source, "--data", makeFolder(t)]);
+      assert.deepEqual([status, stdout], [expected, ""]);
+      assert.ok(stderr.includes(source), stderr);
+    }
+  });
+});
+
 describe("import and export", AT_ONCE, () => {
   test("import of a file creates its plants, names each refused line, and ends with 3", async (t) => {
     const folder = makeFolder(t);

@@ -206,7 +206,7 @@ describe("as root in a folder of another user", SETTINGS, () => {
         ["repair", "--yes"],
         ["token", "revoke", "gardener"],
       ];
-      const covered = new Set(["serve", ...commands.map((words) => nameOf(words))]);
+      const covered = new Set(["serve", "restore", ...commands.map((words) => nameOf(words))]);
       assert.deepEqual(covered, await commandsWithData(), "all that have --data");
       for (const words of commands) {
         const { status, stderr } = await run(folder, ...words);

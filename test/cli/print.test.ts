@@ -1,7 +1,7 @@
 /** The units, checked by systemd's own tools. */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
 import { serviceUnit, socketUnit } from "../../src/cli/print.ts";
@@ -33,9 +33,17 @@ function analyze(t: TestContext, units: Record<string, string>, ...words: string
 }
 
 describe("print systemd-unit, checked by systemd", NEEDS_SYSTEMD, () => {
-  test("systemd accepts both units without a warning", async (t) => {
-    const [service, socket] = await Promise.all([print("--unit=service"), print("--unit=socket")]);
-    const units = { "plant-store.service": service, "plant-store.socket": socket };
+  test("systemd accepts all units without a warning", async (t) => {
+    const kinds = ["service", "socket", "backup", "timer"];
+    const [service = "", socket = "", backup = "", timer = ""] = await Promise.all(
+      kinds.map((kind) => print(`--unit=${kind}`)),
+    );
+    const units = {
+      "plant-store.service": service,
+      "plant-store.socket": socket,
+      "plant-store-backup.service": backup,
+      "plant-store-backup.timer": timer,
+    };
     const { status, stdout, stderr } = analyze(t, units, "verify");
     assert.deepEqual([status, stdout, stderr], [0, "", ""]);
   });
@@ -99,15 +107,53 @@ test("a failure that needs a person stops the socket too, so that no client star
   }
 });
 
-test("both units are printed with the names of their files, and the socket listens at the given address", async () => {
-  const [both, socket] = await Promise.all([print(), print("--unit=socket", "--host=::1")]);
-  assert.match(both, /^# \S+\/plant-store\.service\n\[Unit\]/);
-  assert.match(both, /^ListenStream=127\.0\.0\.1:8080$/m);
+/** Runs a script of a unit as systemd does, which makes one of two dollars and percent signs. */
+function runScript(script: string, args: readonly string[], folder: string) {
+  const text = script.replaceAll("$$", "$").replaceAll("%%", "%");
+  const env = { ...process.env, STATE_DIRECTORY: folder };
+  return spawnSync("/bin/sh", ["-c", text, ...args], { env, encoding: "utf8" });
+}
+
+test("the backup unit makes a backup, and keeps the newest ones", async (t) => {
+  const [data, folder] = [makeFolder(t), makeFolder(t)];
+  const { status } = await runCli(["import", "-", "--data", data], {
+    stdin: '{"id":1,"name":"Fern"}\n',
+  });
+  assert.equal(status, 0);
+  const unit = await print("--unit=backup", "--keep=2");
+  const [, make = "", words = ""] = /^ExecStart=\/bin\/sh -c '(.*)' (.*)$/m.exec(unit) ?? [];
+  const [, keep = ""] = /^ExecStartPost=\/bin\/sh -c '(.*)'$/m.exec(unit) ?? [];
+  const program = words.replace("/var/lib/plant-store", data).split(" ");
+  const old = ["plants-20260101T000000Z", "plants-20260102T000000Z", "plants-20260103T000000Z"];
+  for (const name of [...old, "plants-20260103T000000Z.partial-0", "other"]) {
+    mkdirSync(join(folder, name));
+  }
+  assert.equal(runScript(make, [...program.slice(0, -1), data], folder).stderr, "");
+  assert.equal(readdirSync(folder).length, 6);
+  assert.deepEqual([runScript(keep, [], folder).status, readdirSync(folder).length], [0, 3]);
+  const [other, kept, made = ""] = readdirSync(folder).sort();
+  assert.deepEqual([other, kept], ["other", "plants-20260103T000000Z"]);
+  assert.match(made, /^plants-\d{8}T\d{6}Z$/);
+  assert.equal((await runCli(["verify", "--data", join(folder, made)])).status, 0);
+  assert.equal(runScript(keep, [], folder).status, 0);
+  assert.equal(readdirSync(folder).length, 3);
+});
+
+test("all units are printed with the names of their files, and the socket listens at the given address", async () => {
+  const [all, socket] = await Promise.all([print(), print("--unit=socket", "--host=::1")]);
+  const names = ["plant-store.service", "plant-store.socket"];
+  const backups = ["plant-store-backup.service", "plant-store-backup.timer"];
+  const printed = Array.from(
+    all.matchAll(/^# \S+\/(plant-store\S+)\n\[Unit\]$/gm),
+    ([, name]) => name,
+  );
+  assert.deepEqual(printed, [...names, ...backups]);
+  assert.match(all, /^ListenStream=127\.0\.0\.1:8080$/m);
   assert.match(socket, /^ListenStream=\[::1\]:8080$/m);
 });
 
 test("an address that systemd cannot listen on is wrong usage", async () => {
-  for (const words of [["--host=localhost"], ["--port=0"], ["--unit=timer"]]) {
+  for (const words of [["--host=localhost"], ["--port=0"], ["--unit=mount"], ["--keep=0"]]) {
     const end = await runCli(["print", "systemd-unit", ...words]);
     assert.deepEqual([end.status, end.stdout], [2, ""], words.join());
   }

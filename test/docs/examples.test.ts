@@ -129,6 +129,7 @@ run) script=$2;;
 esac
 exec node -e 'process.exit(process.argv[1] in require(process.argv[2]).scripts ? 0 : 1)' -- "$script" ${path.join(ROOT, "package.json")}`,
   ssh: 'shift; exec "$@"',
+  rsync: `PATH=\${PATH#*:}; for word; do set -- "$@" "\${word#vm:}"; shift; done; exec rsync "$@"`,
   scp: `exec cp "$1" "\${2#vm:}"`,
   systemctl: `for unit in "$@"; do case $unit in *.socket|*.service) test "\${unit%.*}" = plant-store || exit 1;; esac; done`,
   docker: `case $1 in
@@ -198,6 +199,7 @@ const COMMANDS = BLOCKS.filter(({ language, place }) => {
 
 for (const { place, code } of COMMANDS) {
   test(`${place}: the commands succeed`, TIMEOUT, async (t) => {
+    if (code.includes("rsync ") && !canRun(t, "rsync", "--version")) return;
     const folder = makeFolder(t);
     cpSync(machine, folder, { recursive: true, filter: (file) => !/lock\.\d+$/.test(file) });
     const script = FOLDERS.reduce(
@@ -329,6 +331,51 @@ test(
     const listed = await fetch(url, { headers: { ...headers, Accept: "application/x-ndjson" } });
     assert.equal(listed.headers.get("Content-Type"), "application/x-ndjson");
     assert.equal(await listed.text(), '{"id":1,"name":"a"}\n');
+  },
+);
+
+test(
+  "a copy that rsync makes beside a busy server, as the documentation says, can be restored",
+  TIMEOUT,
+  async (t) => {
+    if (!canRun(t, "rsync", "--version")) return;
+    const folder = makeFolder(t);
+    const { port, token } = await serve(t, folder);
+    const [script = ""] = codeBlocks("docs/operating.md", "Back up", "sh").filter((code) =>
+      code.startsWith("rsync"),
+    );
+    const here = script
+      .replaceAll("vm:/var/lib/plant-store/", `${folder}/data/`)
+      .replaceAll("/backup/copy/", `${folder}/copy/`);
+    let [next, copies] = [0, 0];
+    const create = async () => {
+      while (copies < 5) {
+        const { status } = await fetch(`http://127.0.0.1:${port}/plants`, {
+          method: "POST",
+          headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" },
+          body: `{"id":${next++},"name":"${"x".repeat(500)}"}`,
+        });
+        assert.equal(status, 200);
+      }
+    };
+    const copy = async () => {
+      for (; copies < 5; copies++) {
+        const { status, stderr } = await runToEnd(["bash", "-e", "-c", here]);
+        assert.equal(status, 0, stderr);
+      }
+    };
+    await Promise.all([create(), create(), create(), copy()]);
+    const acknowledged = next;
+    assert.equal((await runToEnd(["bash", "-e", "-c", here])).status, 0);
+    const { status, stdout, stderr } = await runCli(["restore", "copy", "--data", "new"], {
+      cwd: folder,
+    });
+    assert.equal(status, 0, stderr);
+    assert.ok(stdout.startsWith(`restored ${acknowledged} plants, `), stdout);
+    const verified = await runCli(["verify", "--data", "new"], { cwd: folder });
+    assert.match(verified.stdout, /checksum +matches/);
+    const tokens = await runCli(["token", "list", "--data", "new"], { cwd: folder });
+    assert.match(tokens.stdout, /^docs .* live /m);
   },
 );
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import fs from "node:fs";
 import { join } from "node:path";
-import { test } from "node:test";
+import { type TestContext, test } from "node:test";
 import { crc32 } from "node:zlib";
 import {
   backup,
@@ -9,12 +9,15 @@ import {
   isSound,
   listTokens,
   type NewPlant,
+  PlantStore,
+  restore,
   revokeToken,
   TokenRegistry,
   verifyLog,
 } from "../../src/index.ts";
 import { checkpointPath, encodeCheckpoint } from "../../src/log/checkpoint.ts";
 import { LogFile } from "../../src/log/file.ts";
+import { DirectoryLock } from "../../src/log/lock.ts";
 import { makeFolder } from "../support/folders.ts";
 import { snapshot } from "../support/snapshot.ts";
 import { collect, logPath, openFilesIn, openStore, readLog, writeLog } from "../support/stores.ts";
@@ -249,4 +252,91 @@ test("a backup reports the progress of its check of the copy", async (t) => {
     reported.push([bytes, total]),
   );
   assert.deepEqual(reported, [[50, 50]]);
+});
+
+/** A source with two plants and a token, and a path for what is restored. */
+async function prepareRestore(t: TestContext) {
+  const [source, parent] = [makeFolder(t), makeFolder(t)];
+  writeLog(source, A + B);
+  await createToken(source, { name: "a" });
+  const folder = join(parent, "data");
+  /** What is in the folder, but for its locks, which are there once a process was. */
+  const contents = () => fs.readdirSync(folder).filter((name) => !/lock\.\d+$/.test(name));
+  return { source, folder, contents };
+}
+
+for (const [says, prepare] of [
+  ["missing", () => {}],
+  ["empty", (folder: string) => fs.mkdirSync(folder, 0o755)],
+  [
+    "empty but for lost+found, an old lock and what a killed restore has left",
+    (folder: string) => {
+      fs.mkdirSync(join(folder, "lost+found"), { recursive: true });
+      fs.writeFileSync(join(folder, "lock.7"), "");
+      fs.mkdirSync(join(folder, "restore.partial"));
+      fs.writeFileSync(join(folder, "restore.partial", "plants.jsonl"), "half");
+    },
+  ],
+] as const) {
+  test(`a restore into a directory that is ${says} makes it one that can be started from`, async (t) => {
+    const { source, folder, contents } = await prepareRestore(t);
+    await prepare(folder);
+    const others = fs.existsSync(join(folder, "lost+found")) ? ["lost+found"] : [];
+    assert.deepEqual(await restore(source, folder), { plants: 2, bytes: 50 });
+    const files = ["plants.jsonl", "plants.jsonl.checkpoint", "tokens.jsonl"];
+    assert.deepEqual(contents().sort(), [...others, ...files]);
+    for (const name of files) assert.equal(fs.statSync(join(folder, name)).mode & 0o777, 0o600);
+    assert.equal((await verifyLog(folder)).checksum, "matches");
+    const store = await openStore(t, folder);
+    assert.equal(store.size, 2);
+    assert.deepEqual(await listTokens(folder), await listTokens(source));
+  });
+}
+
+test("a restore into a directory that holds anything is refused, and changes nothing", async (t) => {
+  const { source, folder } = await prepareRestore(t);
+  for (const name of ["plants.jsonl", "tokens.jsonl", "plants.jsonl.checkpoint", "notes"]) {
+    fs.mkdirSync(folder);
+    fs.writeFileSync(join(folder, name), "mine");
+    await assert.rejects(restore(source, folder), { code: "io_error" });
+    assert.equal(fs.readFileSync(join(folder, name), "utf8"), "mine");
+    assert.equal(fs.existsSync(join(folder, "restore.partial")), false);
+    fs.rmSync(folder, { recursive: true });
+  }
+});
+
+test("a restore into a directory that is in use is refused", async (t) => {
+  const { source, folder, contents } = await prepareRestore(t);
+  fs.mkdirSync(folder);
+  const lock = await DirectoryLock.acquire(folder, { name: "lock", command: "other" });
+  await assert.rejects(restore(source, folder), { code: "locked" });
+  await lock.close();
+  assert.deepEqual(contents(), []);
+});
+
+test("a token that is created during a restore is not replaced", async (t) => {
+  const { source, folder, contents } = await prepareRestore(t);
+  const late = () => fs.writeFileSync(tokenLogPath(folder), "late");
+  await assert.rejects(restore(source, folder, late), { code: "io_error" });
+  assert.deepEqual(contents(), ["tokens.jsonl"]);
+  assert.equal(readTokenLog(folder), "late");
+});
+
+test("a restore of a damaged log is refused, and leaves an empty directory", async (t) => {
+  const { source, folder, contents } = await prepareRestore(t);
+  fs.appendFileSync(logPath(source), "x\n");
+  await assert.rejects(restore(source, folder), { code: "corruption" });
+  assert.deepEqual(contents(), []);
+});
+
+test("a restore that ends before the log has its name leaves what no start takes for a store", async (t) => {
+  const { source, folder, contents } = await prepareRestore(t);
+  const rename = fs.renameSync;
+  t.mock.method(fs, "renameSync", (from: string, to: string) => {
+    if (to === logPath(folder)) throw new Error("the machine stops");
+    rename(from, to);
+  });
+  await assert.rejects(restore(source, folder), { code: "io_error" });
+  assert.deepEqual(contents(), ["plants.jsonl.checkpoint", "tokens.jsonl"]);
+  await assert.rejects(PlantStore.open(folder), { code: "corruption" });
 });
