@@ -23,6 +23,8 @@ import { decodeTokens, READ_TOKENS } from "./token-table.ts";
 
 const LOOK_INTERVAL_MS = 500;
 const LEASE_MS = 2000;
+/** Unknown tokens that wait for a look. */
+const WAITING_MAX = 1000;
 /** Few rows however often servers start; two servers in one slot only wait for each other. */
 const SLOTS = 1024;
 
@@ -96,6 +98,16 @@ export class PostgresTokens implements TokenVerifier {
     return this.#judge(() => this.#tokens.isCurrent(verified, Date.now()));
   }
 
+  /**
+   * Resolves after a good look that begins after this call, so that every token is known that was
+   * created before it. `undefined` if many wait. Rejects like `verify`.
+   */
+  nextLook(): Promise<void> | undefined {
+    if (this.#events.listenerCount("look") >= WAITING_MAX) return undefined;
+    const since = performance.now();
+    return this.#until(() => this.#lookedAt > since);
+  }
+
   /** The live tokens, for their operator. */
   list(): TokenStatus[] {
     return this.#tokens.list(Date.now());
@@ -121,12 +133,17 @@ export class PostgresTokens implements TokenVerifier {
     return this.isReadable ? judge() : this.#untilReadable().then(judge);
   }
 
-  async #untilReadable(): Promise<void> {
-    const signal = AbortSignal.timeout(this.#plants.deadlineMs);
+  #untilReadable(): Promise<void> {
     const { database } = this.#plants;
     if (database.state().connections > 0) this.#warnOnce(new DatabaseFault(NO_COMMITS));
+    return this.#until(() => this.isReadable);
+  }
+
+  /** Waits for looks, until the deadline. */
+  async #until(isOver: () => boolean): Promise<void> {
+    const signal = AbortSignal.timeout(this.#plants.deadlineMs);
     try {
-      while (!this.isReadable) await once(this.#events, "look", { signal });
+      while (!isOver()) await once(this.#events, "look", { signal });
     } catch (cause) {
       throw new PlantStoreError(
         "tokens_unreadable",

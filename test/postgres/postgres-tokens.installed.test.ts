@@ -53,6 +53,20 @@ test("a token is accepted and a revocation obeyed by every server", OPTIONS, asy
   assert.ok(records.every(({ revokedAt }) => revokedAt !== undefined));
 });
 
+test("every server knows a new token after its next look", OPTIONS, async (t) => {
+  const { operator, checks } = await openGarden(t, 3);
+  for (let round = 0; round < 3; round++) {
+    const token = await createToken(operator, { name: `app-${round}` });
+    await Promise.all(checks.map((check) => check.nextLook()));
+    for (const check of checks) assert.equal((await check.verify(token))?.name, `app-${round}`);
+  }
+  const [check] = checks as [PostgresTokens];
+  const waiting = Array.from({ length: 1000 }, () => check.nextLook());
+  assert.equal(waiting.includes(undefined), false);
+  assert.equal(check.nextLook(), undefined);
+  await Promise.all(waiting);
+});
+
 test("a verdict stays the same object while other tokens come and go", OPTIONS, async (t) => {
   const { operator, checks } = await openGarden(t, 1);
   const [check] = checks as [PostgresTokens];
