@@ -100,7 +100,8 @@ export class Recorder {
     const now = Date.now();
     if (error !== undefined) answer.lastAt = now;
     const second = this.history.secondOf(now);
-    if (error === undefined && (name === "get" || name === "list")) second.reads++;
+    const isRead = name === "get" || name === "list"; // a plant that is not there was looked for, too
+    if (isRead && status > 0 && status < 500) second.reads++;
     // An aborted request has no answer, and a stream takes as long as its client likes.
     if (durationMs !== undefined && status !== 0 && sentBytes === undefined) {
       const seconds = this.requestSeconds.get(method) ?? this.requestSeconds.get("other");

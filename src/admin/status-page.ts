@@ -69,6 +69,7 @@ section, figure { margin: 0; background: var(--card); border: 1px solid var(--li
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(8rem, 1fr)); gap: .75rem 1rem; margin: 0; }
 dt { color: var(--faint); font-size: .85rem; }
 dd { margin: 0; font-weight: 600; overflow-wrap: anywhere; }
+.place div:first-child { grid-column: 1 / -1; }
 .large dd { font-size: 1.15rem; white-space: nowrap; }
 .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 22rem), 1fr)); gap: 1rem; }
 figcaption { display: flex; flex-wrap: wrap; justify-content: space-between; gap: 0 1rem; }
@@ -283,7 +284,7 @@ export const STATUS_PAGE = `<!doctype html>
 ])}<p class="note">Creates, reads and latency are those of the last 10 s. A stream is one read, without latency.</p></section>
 <div class="pair">${plot("creates", "Creates per second")}${plot("reads", "Reads per second")}
 ${plot("latency", "Latency in ms", ["p99", "p50"])}${plot("syncs", "Slowest sync in ms")}</div>
-<section id="disk"><h2>Disk</h2>${facts("tiles", [
+<section id="disk"><h2>Disk</h2>${facts("tiles place", [
   ["folder", "Data directory"],
   ["log", "Log"],
   ["free", "Free on the disk"],
@@ -291,7 +292,7 @@ ${plot("latency", "Latency in ms", ["p99", "p50"])}${plot("syncs", "Slowest sync
   ["refused", "Last refused write"],
   ["checkpoint", "Checkpoint covers"],
 ])}</section>
-<section id="database" hidden><h2>Database</h2>${facts("tiles", [
+<section id="database" hidden><h2>Database</h2>${facts("tiles place", [
   ["host", "Host"],
   ["standby", "Synchronous standby"],
   ["lease", "Last proved to be the primary"],

@@ -35,7 +35,7 @@ test("before the store is open its tokens are unknown, and not none", async (t) 
   assert.equal(await tokens(), undefined);
 });
 
-test("the reads and the latency of the last ten seconds are shown, without streams and refused reads", async (t) => {
+test("the reads and the latency of the last ten seconds are shown, a missing plant among them, without failures", async (t) => {
   const now = t.mock.method(Date, "now", () => START);
   const admin = await startAdmin(t);
   const request = { status: 200, bodyBytes: 0, durationMs: 2, operation: "getPlant" };
@@ -46,10 +46,12 @@ test("the reads and the latency of the last ten seconds are shown, without strea
   requests.publish({ ...request, operation: "createPlant", durationMs: 40 });
   requests.publish({ ...request, operation: "listPlants", sentBytes: 9, durationMs: 60_000 });
   requests.publish({ ...request, status: 404, error: 40402, durationMs: undefined });
+  requests.publish({ ...request, status: 503, error: 50301, durationMs: undefined });
+  requests.publish({ ...request, status: 200, cut: true });
   now.mock.mockImplementation(() => START + 11_000);
   const { history } = JSON.parse((await admin.get("/status.json")).text);
-  assert.deepEqual(history.reads, [1, 100, ...new Array(9).fill(0)]);
-  assert.equal(history.recent.reads, 10);
+  assert.deepEqual(history.reads, [1, 101, ...new Array(9).fill(0)]);
+  assert.equal(history.recent.reads, 10.1);
   // Within the bucket from 1 to 2.5 ms, and within that from 25 to 50 ms.
   assert.ok(history.recent.requestMsP50 > 1 && history.recent.requestMsP50 <= 2.5);
   assert.ok(history.recent.requestMsP99 > 25 && history.recent.requestMsP99 <= 50);
