@@ -1,33 +1,136 @@
 /**
- * Creates per second over a database against the file store, and against fastify over a pool of
- * `pg` with one INSERT for each request. All of them on this machine, PostgreSQL included.
+ * The speed of the store over a database: against the file store, and against fastify over a pool of `pg`
+ * with one INSERT for each request. All of them on this machine, PostgreSQL included.
  *
- *   npm run bench:database -- --restarts 1 --runs 5
+ *   npm run bench:database                          about eight minutes
+ *   npm run bench:database -- --restarts 1          about half of that
  *
- * A run counts only if the table has grown by as many rows as were answered.
+ * Runs take turns, so each figure is a ratio within a round (see support/compare). A run of creates
+ * counts only if the table has grown by as many rows as were answered. `wrk` is needed.
  */
 import fs from "node:fs";
 import path from "node:path";
+import { fileURLToPath } from "node:url";
 import type { Scope } from "../postgres/cluster.ts";
-import { loadDriver, NEEDS_POSTGRES, startPair } from "../postgres/stores.ts";
-import { compare } from "./support/compare.ts";
-import { describeMachine, withFolder } from "./support/machine.ts";
+import { withScope } from "../postgres/scope.ts";
+import { loadDriver, NEEDS_POSTGRES, type Pair, startPair } from "../postgres/stores.ts";
+import { until } from "../support/watch.ts";
+import { measure, repeatRefused, type Sample, WARM_SECONDS } from "./support/compare.ts";
+import { IDS_PER_RUN, nextFirstId } from "./support/load.ts";
+import { describeMachine, note, pinned, withFolder } from "./support/machine.ts";
+import { formatSpread, median, spread } from "./support/numbers.ts";
 import { positive, positives, readOptions } from "./support/options.ts";
-import { Program, runNode } from "./support/program.ts";
-import { formatRows } from "./support/report.ts";
-import { type Durable, ROOT, startServer, type Target, withNewData } from "./support/targets.ts";
+import { Program, runNode, runToEnd } from "./support/program.ts";
+import { readStream } from "./support/stream-reader.ts";
+import { formatTable } from "./support/table.ts";
+import {
+  type Durable,
+  ROOT,
+  type Start,
+  startServer,
+  type Target,
+  withNewData,
+  withNewTargets,
+} from "./support/targets.ts";
 
 const options = readOptions({
   seconds: "whole seconds of a run (2)",
-  restarts: "how often the servers are started; each time they warm up for 10 s (3)",
-  runs: "rounds after each start (5)",
-  connections: "numbers of connections (64,256,1024)",
+  restarts: "how often the servers are started; each time they warm up for 10 s (2)",
+  runs: "rounds after each start (3)",
+  connections: "numbers of connections that create (64,256,1024)",
   dir: "where to make the data directories (the system's folder for such)",
 });
 
+const SECONDS = positive(options.seconds, 2);
+const RUNS = positive(options.runs, 3);
+const RESTARTS = positive(options.restarts, 2);
+const CONNECTIONS = positives(options.connections, [64, 256, 1024]);
+const HEAD = ["figure", "median (min-max)", "bar", "in the median"];
+/** Of reads and repeats. */
+const READERS = 64;
+const READS = fileURLToPath(new URL("load/reads.lua", import.meta.url));
+const MIB = 2 ** 20;
+
+/**
+ * What is promised of a figure: at least so much for a rate, at most so much for a cost. Several
+ * bars are those of 64, 256 and 1,024 connections.
+ */
+const BARS: Readonly<Record<string, readonly number[]>> = {
+  "creates / file store": [0.65, 0.75, 0.75],
+  "creates with a synchronous standby / file store": [0.5, 0.65, 0.8],
+  "creates / fastify + pg": [2.7, 3.2, 3.2],
+  "processor time of a create / file store": [1.25, 1.25, 1.25],
+  "repeats / fastify + pg": [2.5],
+  "GET / fastify + pg": [2],
+  "stream / file store": [0.25],
+  "pages / file store": [0.6],
+  "resident memory under load, MiB": [160],
+};
+const COSTS = ["processor time of a create / file store", "resident memory under load, MiB"];
+
+/** The samples of each figure, by its name and the place of its bar. */
+const figures = new Map<string, number[]>();
+
+function record(name: string, value: number, connections?: number): void {
+  const key = connections === undefined ? name : `${name} at ${connections}`;
+  figures.set(key, [...(figures.get(key) ?? []), value]);
+}
+
 if (NEEDS_POSTGRES.skip !== undefined) throw new Error(NEEDS_POSTGRES.skip);
-const ends: (() => unknown)[] = [];
-const scope: Scope = { after: (end) => ends.unshift(end) };
+
+await withFolder(options.dir, (folder) =>
+  withScope(async (scope) => {
+    const machine = describeMachine(folder);
+    const pair = await startPair(scope, { standbys: "" });
+    await pair.standby.stop();
+    await pair.primary.sql(
+      "CREATE TABLE peer_plants (id bigint PRIMARY KEY, name text NOT NULL, tag text)",
+      "garden",
+    );
+    const [file, database, peer] = startsOf(scope, folder, pair.primary.url("garden"));
+    for (let restart = 0; restart < RESTARTS; restart++) {
+      const own = path.join(folder, `start ${restart}`);
+      note(`start ${restart + 1} of ${RESTARTS}`);
+      await withNewTargets(own, [file, database, peer], measureAlone);
+    }
+    await synchronize(pair);
+    note("with a synchronous standby");
+    await withNewTargets(path.join(folder, "pair"), [file, database], measureWithStandby);
+    process.stdout.write(`${machine}\n\n${formatTable(HEAD, [...figures].map(describe))}\n`);
+  }),
+);
+
+function startsOf(scope: Scope, folder: string, url: string): [Start, Start, Start] {
+  const main = install(folder);
+  let tokens = 0;
+  const startDatabase = async (): Promise<Target> => {
+    const there = ["--database", url];
+    const scopes = ["--scope", "write", "--scope", "read"];
+    const token = await runNode([main, "token", "create", `bench${tokens++}`, ...scopes, ...there]);
+    const words = [main, "serve", "--port", "0", "--log", "off", ...there];
+    const count = await openCounter(scope, url, "plants");
+    return access("database", token.trim(), await Program.start(words), count);
+  };
+  const startPeer = async (): Promise<Target> => {
+    const script = path.join(ROOT, "test/bench/programs/fastify-pg.mjs");
+    const count = await openCounter(scope, url, "peer_plants");
+    return access("fastify + pg", "any", await Program.start([script, url]), count);
+  };
+  const scopes = ["read", "write"];
+  const file = withNewData((own) => startServer(own), { name: "file store", scopes });
+  return [file, startDatabase, startPeer];
+}
+
+/** Commits wait for the standby from now on. */
+async function synchronize({ primary, standby }: Pair): Promise<void> {
+  await standby.start();
+  await primary.sql("ALTER SYSTEM SET synchronous_standby_names = 'standby'");
+  await primary.sql("SELECT pg_reload_conf()");
+  await until("the standby streams", async () => {
+    const [state] = await primary.sql("SELECT sync_state FROM pg_stat_replication");
+    return state === "sync";
+  });
+}
 
 /** The program beside the driver, as `npm install plant-store pg` leaves it. */
 function install(folder: string): string {
@@ -37,7 +140,11 @@ function install(folder: string): string {
   return path.join(folder, "dist/cli/main.js");
 }
 
-async function openCounter(url: string, table: string): Promise<() => Promise<Durable>> {
+async function openCounter(
+  scope: Scope,
+  url: string,
+  table: string,
+): Promise<() => Promise<Durable>> {
   const session = new (await loadDriver()).Client({ connectionString: url });
   await session.connect();
   scope.after(() => session.end());
@@ -63,44 +170,96 @@ function access(name: string, token: string, program: Program, durable: Target["
   };
 }
 
-await withFolder(options.dir, async (folder) => {
-  const { primary, standby } = await startPair(scope, { standbys: "" });
-  await standby.stop();
-  await primary.sql(
-    "CREATE TABLE peer_plants (id bigint PRIMARY KEY, name text NOT NULL, tag text)",
-    "garden",
-  );
-  const url = primary.url("garden");
-  const main = install(folder);
-  let tokens = 0;
-  const startDatabase = async (): Promise<Target> => {
-    const database = ["--database", url];
-    const token = await runNode([main, "token", "create", `bench${tokens++}`, ...database]);
-    const program = await Program.start([
-      main,
-      "serve",
-      "--port",
-      "0",
-      "--log",
-      "off",
-      ...database,
-    ]);
-    return access("database", token.trim(), program, await openCounter(url, "plants"));
-  };
-  const startPeer = async (): Promise<Target> => {
-    const script = path.join(ROOT, "test/bench/programs/fastify-pg.mjs");
-    const program = await Program.start([script, url]);
-    return access("fastify + pg", "any", program, await openCounter(url, "peer_plants"));
-  };
-  const file = withNewData((own) => startServer(own), { name: "file store" });
-  const rows = await compare([file, startDatabase, startPeer], {
-    folder,
-    connections: positives(options.connections, [64, 256, 1024]),
-    restarts: positive(options.restarts, 3),
-    runs: positive(options.runs, 5),
-    seconds: positive(options.seconds, 2),
-  });
-  process.stdout.write(`${describeMachine(folder)}\n\n${formatRows(rows, "database")}\n`);
-}).finally(async () => {
-  for (const end of ends) await end();
-});
+/** Each target once; the order is turned by `shift`. */
+async function inTurn<T>(
+  targets: readonly Target[],
+  shift: number,
+  run: (target: Target) => Promise<T>,
+): Promise<T[]> {
+  const results: T[] = [];
+  for (let turn = 0; turn < targets.length; turn++) {
+    const index = (turn + shift) % targets.length;
+    const target = targets[index] as Target;
+    results[index] = await repeatRefused(target.name, () => run(target));
+  }
+  return results;
+}
+
+async function measureAlone(targets: readonly Target[]): Promise<void> {
+  const [file, database, peer] = targets as [Target, Target, Target];
+  for (const target of targets) await measure(target, Math.max(...CONNECTIONS), WARM_SECONDS);
+  for (let run = 0; run < RUNS; run++) {
+    note(`round ${run + 1} of ${RUNS}`);
+    for (const connections of CONNECTIONS) {
+      const [ofFile, ofDatabase, ofPeer] = (await inTurn(targets, run, (target) =>
+        measure(target, connections, SECONDS),
+      )) as [Sample, Sample, Sample];
+      record("creates / file store", ofDatabase.perSecond / ofFile.perSecond, connections);
+      record("creates / fastify + pg", ofDatabase.perSecond / ofPeer.perSecond, connections);
+      record(
+        "processor time of a create / file store",
+        ofDatabase.cpuUs / ofFile.cpuUs,
+        connections,
+      );
+    }
+    const ids = await inTurn(targets, run, createKnown);
+    const read = async (name: string, kind: string, other: Target) => {
+      const rates = await inTurn([other, database], run, (target) =>
+        readRate(target, kind, ids[targets.indexOf(target)] as KnownIds),
+      );
+      record(name, (rates[1] ?? 0) / (rates[0] ?? 0));
+    };
+    await read("repeats / fastify + pg", "repeat", peer);
+    await read("GET / fastify + pg", "get", peer);
+    await read("pages / file store", "page", file);
+    const streams = await inTurn([file, database], run, readStream);
+    const [ofFile = 0, ofDatabase = 0] = streams.map(({ bytes, ms }) => bytes / ms);
+    record("stream / file store", ofDatabase / ofFile);
+  }
+  record("resident memory under load, MiB", database.residentBytes().peak / MIB);
+}
+
+async function measureWithStandby(targets: readonly Target[]): Promise<void> {
+  for (const target of targets) await measure(target, Math.max(...CONNECTIONS), WARM_SECONDS);
+  for (let run = 0; run < RUNS; run++) {
+    for (const connections of CONNECTIONS) {
+      const [ofFile, ofDatabase] = (await inTurn(targets, run, (target) =>
+        measure(target, connections, SECONDS),
+      )) as [Sample, Sample];
+      const ratio = ofDatabase.perSecond / ofFile.perSecond;
+      record("creates with a synchronous standby / file store", ratio, connections);
+    }
+  }
+}
+
+/** Ids that a target has stored, one after the other. */
+interface KnownIds {
+  readonly first: number;
+  readonly count: number;
+}
+
+async function createKnown(target: Target): Promise<KnownIds> {
+  const { requests } = await measure(target, READERS, 1);
+  return { first: nextFirstId() - IDS_PER_RUN, count: requests };
+}
+
+/** Requests of a kind a second. */
+async function readRate({ port, token }: Target, kind: string, ids: KnownIds): Promise<number> {
+  const url = `http://127.0.0.1:${port}`;
+  const size = ["-t1", `-c${READERS}`, `-d${Math.ceil(SECONDS)}s`, "--timeout", "10s"];
+  const words = [kind, String(ids.first), String(ids.count), token];
+  const text = await runToEnd([...pinned(1), "wrk", ...size, "-s", READS, url, "--", ...words]);
+  const { requests, us, failures } = JSON.parse(text.trim().split("\n").at(-1) ?? "");
+  if (failures > 0) throw new Error(`${failures} requests failed`);
+  return (requests * 1e6) / us;
+}
+
+function describe([key, samples]: readonly [string, readonly number[]]): string[] {
+  const [name = "", connections] = key.split(" at ");
+  const at = connections === undefined ? 0 : [64, 256, 1024].indexOf(Number(connections));
+  const bar = BARS[name]?.[at] ?? Number.NaN;
+  const isCost = COSTS.includes(name);
+  const isKept = isCost ? median(samples) <= bar : median(samples) >= bar;
+  const says = `at ${isCost ? "most" : "least"} ${bar}`;
+  return [key, formatSpread(spread(samples)), says, isKept ? "kept" : "MISSED"];
+}

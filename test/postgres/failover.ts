@@ -3,8 +3,8 @@
  * (20), and its control once: without one safeguard plants must be lost, or the trial proves nothing.
  */
 import { parseArgs } from "node:util";
-import type { Scope } from "./cluster.ts";
 import { FAULTS, tryFault } from "./faults.ts";
+import { withScope } from "./scope.ts";
 import { NEEDS_POSTGRES } from "./stores.ts";
 
 const { values } = parseArgs({
@@ -16,16 +16,6 @@ const { values } = parseArgs({
 if (NEEDS_POSTGRES.skip !== undefined) {
   console.error(NEEDS_POSTGRES.skip);
   process.exit(1);
-}
-
-/** Runs work and then, the newest first, what it left to be done. */
-async function withScope<T>(work: (scope: Scope) => Promise<T>): Promise<T> {
-  const ends: (() => unknown)[] = [];
-  try {
-    return await work({ after: (end) => ends.unshift(end) });
-  } finally {
-    for (const end of ends) await end();
-  }
 }
 
 let isBroken = false;

@@ -1,0 +1,143 @@
+/**
+ * `npm run soak:database [-- --minutes 30]`: one server over a database under load for minutes: creates,
+ * repeats, reads and streams, while sessions are terminated, tokens change, and the standby goes and returns.
+ * Its memory, its descriptors and its sessions must stay level, and every plant must be stored.
+ */
+import { readdirSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
+import { parseArgs } from "node:util";
+import { createToken, PostgresPlants, revokeToken } from "../../src/postgres/index.ts";
+import { lateGrowth, residentBytes } from "../crash/memory.ts";
+import { withScope } from "./scope.ts";
+import { startServer } from "./servers.ts";
+import { buildProgram, loadDriver, NEEDS_POSTGRES, startPair } from "./stores.ts";
+
+const { values } = parseArgs({
+  options: {
+    minutes: { type: "string", default: "30" },
+    clients: { type: "string", default: "64" },
+  },
+});
+if (NEEDS_POSTGRES.skip !== undefined) throw new Error(NEEDS_POSTGRES.skip);
+const SECONDS = Number(values.minutes) * 60;
+/** For creates, and for the rest. */
+const SESSIONS_MAX = 4 + 3;
+/** Between two disturbances. */
+const DISTURBED_EVERY = 10;
+/** Descriptors come and go with streams. */
+const SLACK_DESCRIPTORS = 8;
+
+interface Sample {
+  readonly seconds: number;
+  readonly residentBytes: number;
+  readonly plants: number;
+  readonly descriptors: number;
+  readonly sessions: number;
+}
+
+const isLevel = await withScope(async (scope) => {
+  const { primary, standby, url } = await startPair(scope);
+  const owner = primary.url("garden");
+  const operator = await PostgresPlants.open({ pg: await loadDriver(), url: owner });
+  scope.after(() => operator.close());
+  const token = await createToken(operator, { name: "app", scopes: ["write", "read"] });
+  const words = [process.execPath, buildProgram(), "serve", "--port", "0", "--database", url];
+  const server = await startServer(scope, [...words, "--log", "off"]);
+  const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
+  let ids = 0;
+  let unanswered = 0;
+  let isOver = false;
+
+  /** Creates a plant until that is answered 200, repeats it, and reads it. */
+  const work = async () => {
+    while (!isOver) {
+      const id = ++ids;
+      const body = JSON.stringify({ id, name: `plant ${id}` });
+      for (const times of [1, 2]) {
+        for (;;) {
+          const answer = await fetch(`${server.url}/plants`, { method: "POST", headers, body });
+          await answer.text();
+          if (answer.status === 200) break;
+          if (answer.status !== 503) throw new Error(`${times}: it was answered ${answer.status}`);
+          unanswered++;
+        }
+      }
+      const read = await fetch(`${server.url}/plants/${id}`, { headers });
+      const text = await read.text();
+      if (read.status === 200 && text !== body) throw new Error(`expected ${body}, got ${text}`);
+    }
+  };
+  const stream = async () => {
+    while (!isOver) {
+      const accept = { ...headers, accept: "application/x-ndjson" };
+      const plants = await fetch(`${server.url}/plants`, { headers: accept });
+      await plants.text().catch(() => {}); // a stream may be cut
+      await sleep(5000);
+    }
+  };
+  const sessions = async () => {
+    const text = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'plant_store'";
+    return Number((await primary.sql(text))[0]);
+  };
+  const disturbances = [
+    () =>
+      primary.sql(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'plant_store'",
+      ),
+    async () => {
+      await createToken(operator, { name: "guest" });
+      await revokeToken(operator, "guest");
+    },
+    async () => {
+      await standby.stop("kill");
+      await sleep(3000);
+      await standby.start();
+    },
+  ];
+
+  const samples: Sample[] = [];
+  const clients = [...Array.from({ length: Number(values.clients) }, work), stream()];
+  const failed = Promise.all(clients);
+  failed.catch(() => {}); // awaited at the end
+  const begun = performance.now();
+  for (let second = 1; performance.now() - begun < SECONDS * 1000; second++) {
+    await Promise.race([sleep(1000), failed]);
+    if (second % DISTURBED_EVERY === 0) {
+      await disturbances[(second / DISTURBED_EVERY) % disturbances.length]?.();
+      continue; // sessions that end are still counted
+    }
+    samples.push({
+      seconds: (performance.now() - begun) / 1000,
+      residentBytes: residentBytes(server.pid),
+      plants: 0, // there is no index that could grow
+      descriptors: readdirSync(`/proc/${server.pid}/fd`).length,
+      sessions: await sessions(),
+    });
+    if (second % 60 === 1) console.log(JSON.stringify({ ...samples.at(-1), ids, unanswered }));
+  }
+  isOver = true;
+  await failed;
+
+  const kept = "SELECT count(*) FROM plants WHERE name = 'plant ' || id";
+  const stored = Number((await primary.sql(kept, "garden"))[0]);
+  const half = samples.length >> 1;
+  const most = (part: readonly Sample[], name: "descriptors" | "sessions") =>
+    Math.max(...part.map((sample) => sample[name]));
+  const growth = lateGrowth(samples);
+  const descriptors = [samples.slice(0, half), samples.slice(half)].map((part) =>
+    most(part, "descriptors"),
+  ) as [number, number];
+  const verdicts = {
+    [`all ${ids} plants are stored`]: stored === ids,
+    [`memory grew by ${(growth.bytes / 2 ** 20).toFixed(1)} MiB in the last quarter`]:
+      growth.isLevel,
+    [`descriptors: at most ${descriptors.join(", then ")}`]:
+      descriptors[1] <= descriptors[0] + SLACK_DESCRIPTORS,
+    [`sessions: at most ${most(samples, "sessions")}`]: most(samples, "sessions") <= SESSIONS_MAX,
+  };
+  for (const [what, isKept] of Object.entries(verdicts)) {
+    console.log(`${what}: ${isKept ? "kept" : "MISSED"}`);
+  }
+  return Object.values(verdicts).every((isKept) => isKept);
+});
+process.exit(isLevel ? 0 : 1);
