@@ -12,11 +12,11 @@
 import { batches } from "../core/channels.ts";
 import { conflict } from "../core/creates-in-flight.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import { isSamePlant, type NewPlant } from "../core/plant.ts";
+import type { NewPlant } from "../core/plant.ts";
 import type { CreateOutcome } from "../core/services.ts";
-import { DatabaseFault, nextStep } from "./connection.ts";
+import { DatabaseFault, nextStep, type Rows } from "./connection.ts";
 import { type Database, Lane } from "./database.ts";
-import { CREATE, createValues, decodeRow, randomNumber } from "./schema.ts";
+import { CREATE, createValues, isPlantOfRow, randomNumber } from "./schema.ts";
 
 const BATCH_PLANTS_MAX = 1000;
 const BATCH_BYTES_MAX = 1024 * 1024;
@@ -137,11 +137,10 @@ export class BatchWriter {
   /** Rejects callers at their deadline; their plants are still sent. */
   #rejectLate(): void {
     const now = performance.now();
-    const late = writeFailed(new DatabaseFault("The deadline is over"));
     for (const entry of this.#entries.values()) {
       if (!entry.waiters.some(({ deadline }) => deadline <= now)) continue;
       entry.waiters = entry.waiters.filter(({ deadline, reject }) => {
-        if (deadline <= now) reject(late);
+        if (deadline <= now) reject(writeFailed(new DatabaseFault("The deadline is over")));
         return deadline > now;
       });
     }
@@ -213,7 +212,7 @@ export class BatchWriter {
       for (const entry of entries) {
         const row = stored.get(String(entry.plant.id));
         if (row === undefined) this.#hold(entry, new DatabaseFault("The row was not stored"));
-        else this.#resolve(entry, decodeRow(row), row[4] === number);
+        else this.#resolve(entry, row, number);
       }
     } catch (cause) {
       const fault = cause as DatabaseFault;
@@ -252,13 +251,12 @@ export class BatchWriter {
     this.#isRetrying = false;
   }
 
-  /** @param isOurs whether this very statement has created the row. */
-  #resolve(entry: Entry, stored: NewPlant, isOurs: boolean): void {
+  /** @param number that of the batch: a row with it was created by this very statement. */
+  #resolve(entry: Entry, row: Rows[number], number: string): void {
     this.#remove(entry);
     for (const { plant, resolve, reject } of entry.waiters) {
-      if (isOurs && plant === entry.plant && isSamePlant(stored, plant)) resolve("created");
-      else if (isSamePlant(stored, plant)) resolve("replayed");
-      else reject(conflict(plant.id));
+      if (!isPlantOfRow(plant, row)) reject(conflict(plant.id));
+      else resolve(plant === entry.plant && row[4] === number ? "created" : "replayed");
     }
   }
 

@@ -7,7 +7,7 @@
  * `tag` are then for people only.
  */
 import { randomBytes } from "node:crypto";
-import { encodeNewPlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
+import { encodeNewPlant, isSamePlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import type { Rows } from "./connection.ts";
 
 const SCHEMA_VERSION = 1;
@@ -148,6 +148,13 @@ export function decodeRow(row: Rows[number]): NewPlant {
   return tag === null ? { id: BigInt(id), name } : { id: BigInt(id), name, tag };
 }
 
+/** Whether a row has the content of a plant; both have the same id. @internal */
+export function isPlantOfRow(plant: NewPlant, row: Rows[number]): boolean {
+  const [, name, tag, exact] = row;
+  if (exact !== null) return isSamePlant(decodeRow(row), plant);
+  return name === plant.name && tag === (plant.tag ?? null);
+}
+
 /** Not NUL, which the database refuses, nor half a surrogate pair, which it changes. */
 function fitsText(text: string): boolean {
   return !text.includes("\0") && text.isWellFormed();
@@ -170,7 +177,8 @@ const REFUSED: Readonly<Record<string, string>> = {
   [`s.version <> ${SCHEMA_VERSION}`]: `its tables are not of version ${SCHEMA_VERSION}: use the release that fits them`,
   "current_setting('server_encoding') <> 'UTF8'":
     "its encoding is not UTF8: create the database with ENCODING 'UTF8'",
-  "current_setting('transaction_read_only') = 'on'": alterSystem(
+  // Not transaction_read_only, which is on for a moment after a promotion.
+  "current_setting('default_transaction_read_only', true) = 'on'": alterSystem(
     "it is read-only",
     "RESET default_transaction_read_only",
   ),

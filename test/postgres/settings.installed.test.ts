@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { INSPECT, judgeInspection } from "../../src/postgres/schema.ts";
 import { collectWarnings, TIMEOUT, until } from "../support/watch.ts";
-import { NEEDS_POSTGRES, openPlants, SharedCluster } from "./stores.ts";
+import { loadDriver, NEEDS_POSTGRES, openPlants, SharedCluster } from "./stores.ts";
 
 const cluster = new SharedCluster();
 const OPTIONS = { ...NEEDS_POSTGRES, ...TIMEOUT };
@@ -116,6 +117,19 @@ test(
     });
   },
 );
+
+test("a transaction that began before a promotion makes no database unfit", OPTIONS, async (t) => {
+  const { cluster: server, database } = await cluster.createStore();
+  const session = new (await loadDriver()).Client({ connectionString: server.url(database) });
+  await session.connect();
+  t.after(() => session.end());
+  await session.query("BEGIN READ ONLY"); // as every transaction of a standby
+  const { rows } = await session.query({ text: INSPECT, rowMode: "array" });
+  const texts = (rows[0] as readonly unknown[]).map((value) =>
+    typeof value === "boolean" ? (String(value)[0] ?? "") : String(value),
+  );
+  assert.equal(judgeInspection(texts, false).refusal, undefined);
+});
 
 test("a database that was made anew under the same name is not used", OPTIONS, async (t) => {
   const {
