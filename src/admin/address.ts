@@ -92,7 +92,7 @@ async function listenOnPath(server: Server, path: string): Promise<void> {
   } finally {
     if (mask !== undefined) process.umask(mask);
   }
-  // A path is bound at once, or it belongs to somebody else.
+  // A path is bound at once, or it belongs to another program.
   if (server.listening) chmodSync(path, 0o600);
   await listening;
 }

@@ -1,6 +1,6 @@
 /**
  * The status page: one document that needs only itself and the status document. The policy names
- * the digests of its style and script, so nothing else runs, whatever gets into the page.
+ * the digests of its style and script, so nothing else runs, no matter what gets into the page.
  */
 import { createHash } from "node:crypto";
 import { HISTORY_SECONDS } from "./recorder.ts";

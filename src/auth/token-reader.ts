@@ -88,7 +88,7 @@ function parseTail(text: Buffer): TokenEvent | undefined {
  */
 export class TokenReader {
   readonly #path: string;
-  /** What was parsed so far; absent if the next read cannot go on from there. */
+  /** What was parsed so far; absent if the next read cannot continue from there. */
   #known: (ParsedTokens & { readonly crc32: number }) | undefined;
   #keepsSpare = false;
   #spare: number | undefined;

@@ -104,7 +104,7 @@ export class Listener {
     this.#reads = new Reads(plants, this.#authenticator, readBytesMax, this.#creates);
   }
 
-  /** In somebody else's server; http/connections judges the framing in ours. */
+  /** In another server; http/connections judges the framing in ours. */
   handleMounted(req: IncomingMessage, res: ServerResponse): void {
     const fault = findLengthFault(req);
     if (fault === undefined) this.handle(req, res);

@@ -25,7 +25,7 @@ const LOOK_INTERVAL_MS = 500;
 const LEASE_MS = 2000;
 /** Unknown tokens that wait for a look. */
 const WAITING_MAX = 1000;
-/** Few rows however often servers start; two servers in one slot only wait for each other. */
+/** So there are few rows, no matter how often servers start. Two servers in one slot only wait for each other. */
 const SLOTS = 1024;
 
 const NO_COMMITS = "the database confirms no commit; its synchronous standby may be missing";

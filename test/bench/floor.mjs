@@ -1,6 +1,6 @@
 /**
  * The floor: a bare `node:http` server that reads the body and answers a
- * constant. The owner's program, unchanged but for this comment and its layout.
+ * constant. The owner's program, unchanged except for this comment and its layout.
  * Usage: node floor.mjs PORT
  */
 import http from "node:http";

@@ -47,12 +47,12 @@ const options = readOptions({
 });
 
 /**
- * Of a run of creates. Node accepts one connection in each turn of the event loop, so a run of two
- * seconds is partly one of clients that wait to be accepted, not of creates that go on; and one of
- * five has hardly more than a dozen turns (support/turns).
+ * How long a run of creates is. Node accepts one connection in each turn of the event loop, so for a part
+ * of two seconds clients only wait to be accepted; and five seconds have hardly more than a dozen turns
+ * (support/turns).
  */
 const SECONDS = 10;
-/** Longer is no stream that goes on beside creates, and the creates would have the server alone. */
+/** The longest silence of a stream: during a longer one the creates would have the server alone. */
 const SILENCE_MS_MAX = 1000;
 const IDLE_CPU_US = 10_000;
 const IDLE_LOOKS_MAX = 300;
@@ -134,7 +134,7 @@ await withFolder(options.dir, async (folder) => {
   process.stdout.write(`\nat the end a stream held all ${formatCount(log.lines)} plants\n`);
 });
 
-/** Every kind once, again where it did not count. */
+/** Runs every kind once, and again if a run did not count. */
 async function runRound(place: Place, round: number): Promise<Round> {
   const kinds = Object.keys(KINDS) as Kind[];
   const done: Partial<Record<Kind, Run>> = {};
@@ -220,7 +220,7 @@ async function createByTurns(target: Target, { data, connections }: Place): Prom
   return { read: checkSteady(read, TURN_TIMES.turn - TURN_TIMES.passing), share };
 }
 
-/** A stream to its end. @throws Error where it did not hold everything. */
+/** Reads a stream to its end. @throws Error if it did not contain everything. */
 async function readAll(target: Target, log: LineCounter): Promise<StreamRead> {
   log.look();
   const read = await readStream(target);
@@ -282,8 +282,8 @@ function riseOf(memory: Memory, idle: Memory): Memory {
 }
 
 /**
- * What is held above an idle server, and how much of it is the index of new plants; but for what a
- * stream holds in buffers, which the bar of a stream alone is for.
+ * The memory above that of an idle server, and how much of it is the index of new plants. The bar of a
+ * stream alone covers what a stream holds in buffers.
  */
 function memoryLines(
   what: string,

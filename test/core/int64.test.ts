@@ -83,7 +83,7 @@ test("parseInt64() agrees with exact arithmetic on any digits and exponent", () 
     fc.property(spelling, ([isNegative, integer, fraction, exponent]) => {
       const whole = integer.replace(/^0+(?=.)/, "");
       const text = `${isNegative ? "-" : ""}${whole}.${fraction}e${exponent}`;
-      // The value times 10^100 is an integer whatever the spelling.
+      // The value times 10^100 is an integer in every spelling.
       const scaled =
         BigInt(`${isNegative ? "-" : ""}${whole}${fraction}`) *
         10n ** BigInt(100 + exponent - fraction.length);

@@ -30,7 +30,7 @@ test("encodeJsonString() leaves characters beyond the BMP as they are", () => {
   assert.equal(encodeJsonString("\u{1f33f} Fern"), '"\u{1f33f} Fern"');
 });
 
-test("encodeJsonString() is safe to show and JSON.parse reads it back, whatever the string", () => {
+test("encodeJsonString() makes any string safe to show, and JSON.parse reads it back", () => {
   fc.assert(
     fc.property(anyString, (text) => {
       const literal = encodeJsonString(text);

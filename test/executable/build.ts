@@ -73,7 +73,7 @@ async function bundle(output: string): Promise<void> {
     format: "cjs",
     target: "node20",
     logLevel: "warning",
-    // The optional driver of databases, where it is installed; its native part never is.
+    // The optional driver of databases, if it is installed; its native part is always left out.
     nodePaths: [path.join(ROOT, "test/postgres/node_modules")],
     external: ["pg-native"],
   });

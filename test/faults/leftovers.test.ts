@@ -28,7 +28,7 @@ function killRepair(t: TestContext, folder: string): string {
   const { wrapper, env, read } = traced(t, [
     ...["-P", repaired, "-e", "trace=write", "-e", "inject=write:signal=KILL"],
   ]);
-  // With the filter in the kernel, strace lets a write go on that it should end.
+  // With the filter in the kernel (--seccomp-bpf), strace does not kill at a write.
   const tracer = wrapper.filter((word) => word !== "--seccomp-bpf");
   const words = [...tracer, process.execPath, PROGRAM, "repair", "--yes", "--data", folder];
   const [program = "", ...args] = words;

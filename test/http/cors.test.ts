@@ -229,7 +229,7 @@ test("a refusal of a request whose origin never arrived names the origin of the 
   }
 });
 
-test("a refusal of a body names the origin of its request, whatever the body contains", async (t) => {
+test("a refusal of a body names the origin of its request, no matter what the body contains", async (t) => {
   const service = await startReadable(t, [], { corsOrigins: [APP] });
   for (const origin of [STRANGER, undefined]) {
     const headers = { Origin: origin, "Transfer-Encoding": "chunked" };

@@ -40,7 +40,7 @@ test("encodeCheckpoint() makes one line of JSON, whose last member is a checksum
   assert.equal(check, crc32(before).toString(16).padStart(8, "0"));
 });
 
-test("a checkpoint is read as it was written, whatever its numbers", async (t) => {
+test("a checkpoint is read as it was written, with any numbers", async (t) => {
   const logPath = logIn(t);
   const any = fc.record({
     bytes: fc.integer({ min: 0, max: 2 ** 40 }),

@@ -55,7 +55,7 @@ test("a backup has the plants, the tokens and a checkpoint of its own, and a sto
   assert.deepEqual(await listTokens(target), await listTokens(folder));
 });
 
-test("a backup can be read by its owner only, whatever the modes of its source", {
+test("a backup can be read by its owner only, no matter which modes its source has", {
   skip: process.platform === "win32" ? "modes mean nothing here" : false,
 }, async (t) => {
   const folder = makeFolder(t);

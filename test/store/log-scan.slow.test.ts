@@ -43,7 +43,7 @@ test("a scan of a log that was appended to itself judges the repeats block by bl
   assert.ok(Math.max(...between, reported) < 50_000, between.join());
 });
 
-test("a scan finds every plant and every fault wherever a block ends", async (t) => {
+test("a scan finds every plant and every fault, no matter where a block ends", async (t) => {
   const before = '{"id":1,"name":"a"}\n';
   // The end of the first block (1 MiB) is placed at every byte of these lines.
   const lines = [

@@ -182,7 +182,7 @@ test("a scan counts a line that lost pages as the spaces that will overwrite it,
   assert.deepEqual(scan.end, { ...checkpointOf(content.replace("y\u0000z", "   ")), records: 3 });
 });
 
-test("a scan goes on from where it ended, with the same sums and the same index", async (t) => {
+test("a scan continues where it ended, with the same sums and the same index", async (t) => {
   const content = `${A}y\n${B}${A}`;
   const file = await openLog(t, content);
   const faults: LineFault[] = [];

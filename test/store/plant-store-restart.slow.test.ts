@@ -91,7 +91,7 @@ function assertLines(log: string, plants: readonly NewPlant[]): void {
 
 const LENGTHS: readonly number[] = [490, 491, 492, 493, 8192, 131_072, 1_048_576, 3_000_000];
 
-test("plants of every length survive a restart, whatever the size of a read", async (t) => {
+test("plants of every length survive a restart, with any size of a read", async (t) => {
   const folder = makeFolder(t);
   const plants = LENGTHS.map((length, n) => ({ id: BigInt(n), name: "x".repeat(length) }));
   const before = await openStore(t, folder);

@@ -111,7 +111,7 @@ for (const hasCheckpoint of [false, true]) {
 /** Where the batch may start in its page and in its sector. */
 const FIRST_BYTES = [0, 1, 2, 255, 510, 511, 512, 513, 4094, 4095].map((at) => 8192 + at);
 
-test("a log whose first page is missing starts, wherever its last batch begins", async (t) => {
+test("a log whose first page is missing starts, no matter where its last batch begins", async (t) => {
   const folder = makeFolder(t);
   for (const start of FIRST_BYTES) {
     const log = makeLog(start, [600, 100, 3000, 2000]);

@@ -25,7 +25,7 @@ let bytes = 0;
 let silenceMs = 0;
 let ms = 0;
 let last = performance.now();
-/** The request under way; none where it has left. */
+/** The request in progress; `undefined` after the reader has left. */
 let asking;
 let hasLeft = false;
 

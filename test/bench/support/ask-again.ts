@@ -1,11 +1,11 @@
-/** One request again and again, on a connection of its own, beside whatever else is measured. */
+/** One request again and again, on a connection of its own, beside another measurement. */
 import { once } from "node:events";
 import http from "node:http";
 import { type Ongoing, untilStopped } from "./until-stopped.ts";
 
 /**
  * Asks until it is stopped, which resolves with how long each answer took to begin, in
- * milliseconds, and fails where one had another status or the connection failed.
+ * milliseconds, and fails if one had another status or the connection failed.
  */
 export function askAgain(
   request: http.RequestOptions,

@@ -67,7 +67,7 @@ export interface Row {
 }
 
 /**
- * V8 goes on making a process faster for that long: the plant store has 12,000 creates a second in
+ * For this long V8 makes a process faster: the plant store has 12,000 creates a second in
  * its second to sixth second of load and 16,000 after its eighth, the floor 12,000 and 14,500.
  */
 export const WARM_SECONDS = 10;

@@ -15,7 +15,7 @@ export function isInstalled(program: string, args: readonly string[] = ["--versi
   return spawnSync(program, args, { stdio: "ignore" }).error === undefined;
 }
 
-/** The words that pin a program to a core: 0 for servers, 1 for load. None where that cannot be. */
+/** The words that pin a program to a core: 0 for servers, 1 for load. None if that is impossible. */
 export function pinned(role: 0 | 1): string[] {
   const core = cores[role];
   return core === undefined || cores.length < 2 ? [] : ["taskset", "-c", String(core)];
@@ -66,7 +66,7 @@ function syncedWriteUs(directory: string): number {
   return Math.round(median(samples));
 }
 
-/** Gives a new folder to what is measured, and takes it away again whatever happens. */
+/** Calls `use` with a new folder, and always removes the folder afterwards. */
 export async function withFolder<T>(
   parent: string | undefined,
   use: (folder: string) => Promise<T>,

@@ -25,7 +25,7 @@ export async function readStream(target: Readable): Promise<StreamRead> {
 }
 
 export interface Reading {
-  /** Begins another stream where it has left one. */
+  /** Begins another stream, after it has left one. */
   come(): void;
   /** Leaves the stream. */
   go(): void;

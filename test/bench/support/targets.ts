@@ -17,7 +17,7 @@ import { Program, type ProgramOptions, type Resident, runNode } from "./program.
 export interface Durable {
   readonly records: number;
   readonly syncs: number;
-  /** What its file grew by and how much of that was synced; where there is a plain file. */
+  /** How much its file grew and how much of that was synced, if it has a plain file. */
   readonly bytes?: number;
   readonly syncedBytes?: number;
 }
@@ -32,7 +32,7 @@ export interface Target {
   tell(word: string): void;
   /** See `Program.cpuUs`. */
   cpuUs(): number;
-  /** What its array buffers hold; where it is a server of ours, that is the index of ids and little else. */
+  /** The bytes in its array buffers; in our own server that is the index of ids and little else. */
   readonly arrayBufferBytes?: () => Promise<number>;
   /** See `Program.residentBytes`. */
   residentBytes(): Resident;
@@ -50,9 +50,9 @@ export type Start = (folder: string) => Promise<Target>;
 
 export interface TargetOptions extends ProgramOptions {
   readonly name: string;
-  /** The data directory; made where it is missing. */
+  /** The data directory; made if it is missing. */
   readonly folder: string;
-  /** Of its token, where it has tokens; default: `write` alone. */
+  /** The scopes of its token, if it has tokens; default: `write` only. */
   readonly scopes?: readonly string[];
 }
 

@@ -1,4 +1,4 @@
-/** Work that goes on beside a measurement until it is stopped, and then has a result. */
+/** Work that runs beside a measurement until it is stopped, and then has a result. */
 export interface Ongoing<T> {
   /** Resolves with the result, or rejects with an error of the work, also one from long before. */
   stop(): Promise<T>;
