@@ -7,12 +7,14 @@ export { parseAdminAddress } from "./admin/address.ts";
 export { type AdminOptions, AdminServer } from "./admin/server.ts";
 export { createFirstToken, createToken, listTokens, revokeToken } from "./auth/token-file.ts";
 export { TokenRegistry } from "./auth/token-registry.ts";
-export type {
-  BatchMessage,
-  CreateMessage,
-  DropMessage,
-  RequestMessage,
-  WarningMessage,
+export {
+  type BatchMessage,
+  type ChannelMessages,
+  type CreateMessage,
+  type DropMessage,
+  type RequestMessage,
+  subscribe,
+  type WarningMessage,
 } from "./core/channels.ts";
 export {
   type DataErrorCode,

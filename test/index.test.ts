@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
 import { type TestContext, test } from "node:test";
 import * as library from "../src/index.ts";
@@ -47,6 +48,7 @@ test("the library exports these names and no others", () => {
     "repairLog",
     "restore",
     "revokeToken",
+    "subscribe",
     "verifyLog",
   ]);
 });
@@ -247,6 +249,57 @@ for (const [says, tokens, name] of FAULTS) {
     assert.equal((await post(url, "x", JSON.stringify({ id: 1, name }))).status, 500); // the service continues
   });
 }
+
+test("onError receives what a store throws, with the id of the answer", async (t) => {
+  const errors: [error: unknown, requestId: string | undefined][] = [];
+  const onError = (...error: (typeof errors)[0]) => errors.push(error);
+  const options = { plants: new Shed(), tokens: { verify: () => MEMBER }, onError };
+  const { url } = await serve(t, createRequestListener(options));
+  assert.equal((await post(`${url}/plants`, "x")).status, 200);
+  assert.equal((await post(`${url}/plants`, "x", "{}")).status, 400);
+  const { status, headers } = await post(`${url}/plants`, "x", '{"id":2,"name":"broken"}');
+  assert.equal(status, 500);
+  assert.deepEqual(
+    errors.map(([error, requestId]) => [String(error), requestId]),
+    [["Error: the shed at /secret/path burnt down", headers.get("x-request-id")]],
+  );
+});
+
+test("onError receives what ends a stream that has begun", async (t) => {
+  const errors: unknown[] = [];
+  const plants = new Shed();
+  plants.list = async function* () {
+    for (let id = 1n; id < 4n; id++) yield { id, name: "x".repeat(40_000) };
+    throw FAULT;
+  };
+  const tokens = { verify: () => GUEST };
+  const onError = (error: unknown) => errors.push(error);
+  const { url } = await serve(t, createRequestListener({ plants, tokens, onError }));
+  const headers = { Authorization: "Bearer x", Accept: "application/x-ndjson" };
+  const answer = await fetch(`${url}/plants`, { headers });
+  assert.equal(answer.status, 200);
+  await assert.rejects(answer.text());
+  assert.deepEqual(errors, [FAULT]);
+});
+
+test("without onError what a store throws is a warning of the process", async (t) => {
+  const warned = once(process, "warning");
+  const { url } = await serve(
+    t,
+    createRequestListener({ plants: new Shed(), tokens: { verify: () => MEMBER } }),
+  );
+  const { headers } = await post(`${url}/plants`, "x", '{"id":1,"name":"broken"}');
+  const [warning] = await warned;
+  assert.equal(warning.name, "PlantStoreWarning");
+  assert.ok(warning.message.includes(headers.get("x-request-id") ?? "missing"));
+  assert.match(warning.detail, /burnt down\n +at /);
+});
+
+test("an onError that is no function is a mistake of the program", () => {
+  const options = { plants: new Shed(), tokens: { verify: () => MEMBER }, onError: true };
+  // @ts-expect-error it is no function
+  assert.throws(() => createRequestListener(options), { name: "TypeError", message: /onError/ });
+});
 
 const READERS: readonly [says: string, read: (req: IncomingMessage, then: () => void) => void][] = [
   ["all", (req, then) => req.on("end", then).resume()],

@@ -4,8 +4,7 @@
  * Bounded: statuses and error numbers come from the table in http/reply, histograms have fixed
  * buckets, the history has fixed seconds. Nothing that a client sends becomes a label.
  */
-import { subscribe, unsubscribe } from "node:diagnostics_channel";
-import type { BatchMessage, RequestMessage } from "../core/channels.ts";
+import { type BatchMessage, type RequestMessage, subscribe } from "../core/channels.ts";
 import { FAILURES } from "../http/reply.ts";
 
 /** The labels of operations in metrics, by their names in the OpenAPI document. */
@@ -59,12 +58,12 @@ export class Recorder {
   #refusedAt: number | undefined;
   #delaySampledAt = performance.now();
   readonly #delayTimer = setInterval(() => this.#sampleDelay(), DELAY_SAMPLE_MS).unref();
-  readonly #listeners = {
-    "plant-store:request": (message: unknown) => this.#countRequest(message as RequestMessage),
-    "plant-store:batch": (message: unknown) => this.#countBatch(message as BatchMessage),
-    "plant-store:warning": () => void this.warnings++,
-    "plant-store:drop": () => void this.droppedConnections++,
-  };
+  readonly #subscriptions = [
+    subscribe("plant-store:request", (message) => this.#countRequest(message)),
+    subscribe("plant-store:batch", (message) => this.#countBatch(message)),
+    subscribe("plant-store:warning", () => void this.warnings++),
+    subscribe("plant-store:drop", () => void this.droppedConnections++),
+  ];
 
   constructor() {
     // An alert on a rate needs a 0 to start from.
@@ -77,12 +76,11 @@ export class Recorder {
     for (const { status, error } of Object.values(FAILURES)) {
       if (status === 401) this.#answerOf("none", status, error);
     }
-    for (const [name, listener] of Object.entries(this.#listeners)) subscribe(name, listener);
   }
 
   close(): void {
     clearInterval(this.#delayTimer);
-    for (const [name, listener] of Object.entries(this.#listeners)) unsubscribe(name, listener);
+    for (const end of this.#subscriptions) end();
   }
 
   /** How long ago the disk refused a write, unless a later write succeeded. */

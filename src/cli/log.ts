@@ -6,10 +6,9 @@
  * token. A request's numbers and the characters of its id are as RequestMessage promises. The
  * members of a JSON line are part of the interface: some may be added, none changes or goes.
  */
-import { subscribe } from "node:diagnostics_channel";
 import { constants, fstatSync, openSync } from "node:fs";
 import { styleText } from "node:util";
-import { publishWarning, type RequestMessage } from "../core/channels.ts";
+import { publishWarning, type RequestMessage, subscribe } from "../core/channels.ts";
 import { encodeJsonString, escapeControls } from "../core/text.ts";
 import { type Format as FormatOf, LineWriter } from "./line-writer.ts";
 import { count, LEVELS, type Level, type Notice, printNotice, report, reportTo } from "./output.ts";
@@ -40,9 +39,7 @@ export function startLog(given: LogFormat | undefined, level: Level): void {
   });
   const isWanted = (noticed: Level) => LEVELS.indexOf(noticed) <= LEVELS.indexOf(level);
   reportTo((notice) => isWanted(notice.level) && writer.write(notice));
-  if (isWanted("info")) {
-    subscribe("plant-store:request", (message) => writer.write(message as RequestMessage));
-  }
+  if (isWanted("info")) subscribe("plant-store:request", (message) => writer.write(message));
   process.once("exit", () => writer.end());
 }
 

@@ -2,10 +2,9 @@
  * What the program prints. Results, and the line of a server that is ready, go to standard output.
  * Everything else goes to standard error, one line each, without control characters.
  */
-import { subscribe } from "node:diagnostics_channel";
 import { fstatSync, writeFileSync } from "node:fs";
 import { createInterface } from "node:readline/promises";
-import { publishWarning, type WarningMessage } from "../core/channels.ts";
+import { publishWarning, subscribe } from "../core/channels.ts";
 import { escapeControls } from "../core/text.ts";
 import { PROGRAM, UsageError } from "./command.ts";
 
@@ -122,8 +121,7 @@ export function report(notice: Notice): void {
 
 /** Reports the warnings of the library from now on. */
 export function reportWarnings(): void {
-  subscribe("plant-store:warning", (warning) => {
-    const { message, cause, requestId } = warning as WarningMessage;
+  subscribe("plant-store:warning", ({ message, cause, requestId }) => {
     const why = cause instanceof Error ? `: ${cause.message}` : "";
     const fields = requestId === undefined ? {} : { requestId };
     report({ level: "warn", event: "warning", message: message + why, fields });

@@ -130,7 +130,8 @@ type Parts = Pick<ServerOptions, "plants" | "tokens" | "fd" | "bound" | "tls">;
 
 async function startServer(options: ServeOptions, parts: Parts): Promise<PlantServer> {
   const { host, port, corsOrigin: corsOrigins, trustedProxy: trustedProxies } = options;
-  const all = { ...options, corsOrigins, trustedProxies, ...parts };
+  const onError = () => {}; // the log has every failure as a warning
+  const all = { ...options, corsOrigins, trustedProxies, onError, ...parts };
   return PlantServer.start(all).catch((error) => {
     const address = parts.fd === undefined ? { host, port } : undefined;
     throw describeListenError(error, address, "--host or --port");

@@ -5,7 +5,7 @@
  * makes a message or reads a clock. Subscribers run synchronously on the hot path; keep them short.
  * Channel names and messages are part of the public interface: members are added, none changes.
  */
-import { channel } from "node:diagnostics_channel";
+import diagnostics, { channel } from "node:diagnostics_channel";
 
 /** On `plant-store:warning`: something that the operator should know, and that the store survives. */
 export interface WarningMessage {
@@ -77,6 +77,29 @@ export interface BatchMessage {
 export interface DropMessage {
   /** The limit of that server. */
   readonly connectionsMax: number;
+}
+
+/** The channels, and what is published on each. */
+export interface ChannelMessages {
+  "plant-store:request": RequestMessage;
+  "plant-store:create": CreateMessage;
+  "plant-store:batch": BatchMessage;
+  "plant-store:warning": WarningMessage;
+  "plant-store:drop": DropMessage;
+}
+
+/**
+ * Calls the function with each message that is published from now on.
+ *
+ * @returns a function that ends the subscription.
+ */
+export function subscribe<Name extends keyof ChannelMessages>(
+  name: Name,
+  onMessage: (message: ChannelMessages[Name]) => void,
+): () => void {
+  const listener = (message: unknown) => onMessage(message as ChannelMessages[Name]);
+  diagnostics.subscribe(name, listener);
+  return () => void diagnostics.unsubscribe(name, listener);
 }
 
 const warnings = channel("plant-store:warning");

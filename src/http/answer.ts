@@ -90,6 +90,22 @@ export interface Exchange {
   readonly lingering: Lingering;
   /** Called before the body is read, if the client waits for that. */
   readonly sendContinue?: (() => void) | undefined;
+  readonly onError?: OnError;
+}
+
+/** Receives what a client is not to blame for, and the id of the answer if there is one. */
+export type OnError = (error: unknown, requestId: string | undefined) => void;
+
+/** Makes a failure known for which the client is not to blame. */
+export function reportFault(
+  { onError }: Exchange,
+  message: string,
+  error: unknown,
+  requestId: string | undefined,
+): void {
+  publishWarning(message, error, requestId);
+  // Later: what it throws is not a failure of this request.
+  if (onError !== undefined) queueMicrotask(() => onError(error, requestId));
 }
 
 /**
@@ -120,7 +136,7 @@ export function answer(
 export function answerFailure(exchange: Exchange, error: unknown): void {
   const requestId = answer(exchange, errorReply(error));
   if (!isRequestError(error) || error.code === "internal") {
-    publishWarning("Cannot answer a request", error, requestId);
+    reportFault(exchange, "Cannot answer a request", error, requestId);
   }
 }
 

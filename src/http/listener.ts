@@ -21,6 +21,7 @@ import {
   type Exchange,
   ignoreFollowing,
   Lingering,
+  type OnError,
 } from "./answer.ts";
 import { Authenticator, insufficientScope } from "./bearer.ts";
 import { Cors, PREFLIGHT_REPLY } from "./cors.ts";
@@ -65,6 +66,19 @@ export interface ListenerOptions {
    * a `BlockList` of `node:net`. A peer on a Unix socket counts as 127.0.0.1. Default: none.
    */
   readonly trustedProxies?: TrustedProxies | undefined;
+  /**
+   * Called with every failure for which no client is to blame, such as what a store or a token check
+   * throws, and the `X-Request-Id` of the answer; `undefined` if the request was answered before.
+   * Default: a warning of the process (`process.emitWarning`).
+   */
+  readonly onError?: ((error: unknown, requestId: string | undefined) => void) | undefined;
+}
+
+/** A store that throws must not be silent in a program that subscribes to nothing. */
+function warnOfError(error: unknown, requestId: string | undefined): void {
+  const which = requestId === undefined ? "a request" : `the request ${requestId}`;
+  const detail = String(error instanceof Error ? error.stack : error);
+  process.emitWarning(`Cannot answer ${which}`, { type: "PlantStoreWarning", detail });
 }
 
 /**
@@ -88,15 +102,18 @@ export class Listener {
   readonly #reads: Reads;
   readonly #basePath: string;
   readonly #trusted: TrustedProxies | undefined;
+  readonly #onError: OnError;
 
   constructor(options: ListenerOptions, lingering = new Lingering()) {
-    const { plants, tokens, basePath = "" } = options;
+    const { plants, tokens, basePath = "", onError = warnOfError } = options;
     assertMethods("plants", plants, ["create", "get", "list"], ["listLines"]);
     assertMethods("tokens", tokens, ["verify"], ["isCurrent", "nextLook"]);
     this.lingering = lingering;
     this.#authenticator = new Authenticator(tokens);
     this.cors = new Cors(options.corsOrigins);
     this.#basePath = normalizeBasePath(basePath);
+    assertMethods("options", { onError }, ["onError"]);
+    this.#onError = onError;
     this.#trusted = options.trustedProxies;
     if (this.#trusted !== undefined) assertMethods("trustedProxies", this.#trusted, ["check"]);
     this.#creates = new Creates(plants, this.#authenticator, options);
@@ -123,7 +140,8 @@ export class Listener {
   handle(req: IncomingMessage, res: ServerResponse, sendContinue?: () => void): void {
     if (res.headersSent) return; // by other code of the server around this listener
     noteArrival(req, this.#trusted);
-    const exchange = { req, res, lingering: this.lingering, sendContinue };
+    const { lingering } = this;
+    const exchange = { req, res, lingering, sendContinue, onError: this.#onError };
     const { upgrade, connection = "" } = req.headers;
     if (upgrade !== undefined && /upgrade/i.test(connection)) {
       // Node's parser drops the rest of the packet with such an offer, and takes the next one for a

@@ -7,11 +7,10 @@
  * fails is cut without its last chunk, so that no client takes a part for the whole.
  */
 import { setImmediate, setTimeout } from "node:timers/promises";
-import { publishWarning } from "../core/channels.ts";
 import { Gate } from "../core/gate.ts";
 import { encodeNewPlant } from "../core/plant.ts";
 import type { PlantService } from "../core/services.ts";
-import { type Exchange, publishCut } from "./answer.ts";
+import { type Exchange, publishCut, reportFault } from "./answer.ts";
 import type { ReadLease } from "./budget.ts";
 import { type ListQuery, NDJSON } from "./list-query.ts";
 import { type Reply, replyHeaders } from "./reply.ts";
@@ -66,12 +65,13 @@ export class StreamPace {
  * @throws what reading throws before the first slice is sent.
  */
 export async function sendStream(
-  { req, res }: Exchange,
+  exchange: Exchange,
   slices: AsyncGenerator<Uint8Array, undefined>,
   lease: ReadLease,
   checkSender: () => undefined | Promise<void>,
   { gate, pace }: { readonly gate: Gate; readonly pace: StreamPace },
 ): Promise<void> {
+  const { req, res } = exchange;
   const requestId = nameRequest(req);
   let sentBytes = 0;
   let hasBegun = false;
@@ -104,7 +104,7 @@ export async function sendStream(
   } catch (error) {
     if (!isOver()) {
       if (!hasBegun) throw error;
-      publishWarning("Cannot continue a stream of plants", error, requestId);
+      reportFault(exchange, "Cannot continue a stream of plants", error, requestId);
       res.destroy();
     }
   } finally {

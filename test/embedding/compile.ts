@@ -10,6 +10,8 @@ const CONSUMER = path.join(ROOT, "test/embedding/consumer");
 
 const SETTINGS: readonly [says: string, settings: object, files: string[]][] = [
   ["nodenext", { module: "nodenext" }, ["consumer.ts", "consumer.cts"]],
+  ["node16", { module: "node16" }, ["consumer.ts", "dynamic.cts"]],
+  ["node20", { module: "node20" }, ["consumer.ts", "consumer.cts", "dynamic.cts"]],
   ["bundler", { module: "esnext", moduleResolution: "bundler" }, ["consumer.ts"]],
   ["preserve", { module: "preserve" }, ["consumer.ts"]],
   [

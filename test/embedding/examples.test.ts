@@ -12,7 +12,7 @@ import { postPlant } from "../support/post.ts";
 import { runToEnd } from "../support/run.ts";
 import { collect } from "../support/stores.ts";
 import { until } from "../support/watch.ts";
-import { type Garden, settleGarden, startProgram } from "./program.ts";
+import { type Garden, settleGarden, settleIn, startProgram } from "./program.ts";
 
 /** The program in a section. */
 function programOf(section: string): string {
@@ -21,7 +21,7 @@ function programOf(section: string): string {
   return program;
 }
 
-const SERVER = programOf("A server in three lines");
+const SERVER = programOf("A server in ten lines");
 
 /** Starts a TypeScript program, which gets a free port, no matter which one it asks for. */
 async function start(t: TestContext, garden: Garden, program: string) {
@@ -30,13 +30,18 @@ async function start(t: TestContext, garden: Garden, program: string) {
   return startProgram(t, garden, ["--import", "./programs/any-port.mjs", "program.mjs"]);
 }
 
-test("the documented server has three lines after its imports", () => {
-  const lines = SERVER.split("\n").filter((line) => line !== "" && !line.startsWith("import "));
-  assert.equal(lines.length, 3);
+test("the first program has ten lines, makes a token, and prints it with its address", async (t) => {
+  assert.equal(SERVER.split("\n").length - 1, 10);
+  const folder = await settleIn(t, []);
+  const garden = { folder, data: path.join(folder, "data"), token: "" };
+  const { url, stdout } = await start(t, garden, SERVER);
+  await until("it prints them", () => /^http:\S+\/plants pst_\S{43}\n/m.test(stdout()));
+  const [token = ""] = /pst_\S{43}/.exec(stdout()) ?? [];
+  assertPlant(await postPlant(url, token, '{"id":1,"name":"a"}'), { name: "a" });
 });
 
 const SERVERS: readonly [section: string, prefix: string, packages: readonly string[]][] = [
-  ["A server in three lines", "", []],
+  ["A server in ten lines", "", []],
   ["node:http", "/garden", []],
   ["Express", "/garden", ["express"]],
   ["Fastify", "/garden", ["fastify"]],

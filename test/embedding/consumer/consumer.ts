@@ -1,5 +1,6 @@
 /** A program of a user, to be compiled: every part of the library, and every type by its name. */
 import { createServer, type RequestListener } from "node:http";
+import { BlockList } from "node:net";
 import {
   type BackupReport,
   type BatchMessage,
@@ -45,9 +46,11 @@ import {
   revokeToken,
   type Scope,
   type ServerOptions,
+  subscribe,
   type TokenRecord,
   TokenRegistry,
   type TokenVerifier,
+  type TrustedProxies,
   type Verdict,
   type VerifiedToken,
   type VerifyOptions,
@@ -93,7 +96,16 @@ export async function main(data: string): Promise<void> {
   }
   const token: string = await createToken(data, { name: "a" } satisfies NewToken);
   const tokens = await TokenRegistry.open(data);
-  const options: ListenerOptions = { plants: store, tokens, basePath: "/a/" };
+  const trustedProxies: TrustedProxies = new BlockList();
+  const onError = (error: unknown, requestId: string | undefined) => void [error, requestId];
+  const more = { trustedProxies, onError };
+  const options: ListenerOptions = { plants: store, tokens, basePath: "/a/", ...more };
+  const unsubscribe: () => void = subscribe("plant-store:request", ({ client, status }) => {
+    void [client satisfies string | undefined, status satisfies number];
+  });
+  unsubscribe();
+  // @ts-expect-error there is no such channel
+  subscribe("plant-store:colour", () => {});
   const listener: RequestListener = createRequestListener(options);
   createServer(listener);
   createRequestListener({ plants: new Shed(), tokens: atOnce });

@@ -13,5 +13,6 @@ net.Server.prototype.listen = function (wanted, ...others) {
     process.stdout.write(`listening on http://127.0.0.1:${this.address().port}\n`);
   });
   if (isAddress) return listen.call(this, { ...wanted, port: 0, host: "127.0.0.1" }, ...others);
-  return listen.call(this, 0, "127.0.0.1", ...others);
+  const callbacks = others.filter((each) => typeof each === "function");
+  return listen.call(this, 0, "127.0.0.1", ...callbacks);
 };
