@@ -247,7 +247,7 @@ const TABLES: Readonly<Record<string, string>> = {
   error: API,
   ...{ command: COMMAND_LINE, option: COMMAND_LINE, limit: COMMAND_LINE },
   ...{ event: OPERATING, state: OPERATING, metric: OPERATING, "process metric": OPERATING },
-  ...{ path: OPERATING, status: OPERATING, file: FILES },
+  ...{ path: OPERATING, status: OPERATING, alert: OPERATING, file: FILES },
   "database export": DATABASE,
   ...{ code: EMBEDDING, export: EMBEDDING, channel: EMBEDDING },
   ...Object.fromEntries(ROOMS.map((room) => [room, ARCHITECTURE])),
