@@ -11,8 +11,11 @@ import { compare, Load } from "./load.ts";
 import { type Driver, loadDriver, type Pair, startPair } from "./stores.ts";
 
 export interface Fault {
-  /** Makes the fault happen; afterwards one host accepts writes. */
-  readonly happens: (pair: Pair, load: Load) => Promise<void>;
+  /**
+   * Makes the fault happen; afterwards one host accepts writes. May return how many milliseconds after
+   * a promotion the first create was answered.
+   */
+  readonly happens: (pair: Pair, load: Load) => Promise<unknown>;
   /** Prepares the hosts before the load begins. */
   readonly prepare?: (pair: Pair) => Promise<unknown>;
   /** Removes a safeguard. */
@@ -78,7 +81,11 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
       await load.more(500);
       await primary.stop("kill");
       await standby.promote();
+      const promoted = performance.now();
+      await load.more(1);
+      const answered = performance.now();
       await load.more(500);
+      return answered - promoted;
     },
   },
   "a primary that is cut off from its standby is killed, and the standby promoted": {
@@ -152,6 +159,8 @@ export interface Cost {
   /** Calls that ended with an error and were repeated. */
   readonly failed: number;
   readonly longestMs: number;
+  /** From a promotion to the first answer after it, if that was measured. */
+  readonly firstMs?: number;
 }
 
 /** Makes a fault happen to a new pair of hosts. */
@@ -171,7 +180,7 @@ export async function tryFault(
   };
   const stores = [await open(), await open()];
   const load = new Load(stores, clients);
-  await happens(pair, load);
+  const firstMs = await happens(pair, load);
   const report = await load.stop();
   const found = await collect((await open()).list());
   const { acknowledged, failed, longestMs } = report;
@@ -180,6 +189,7 @@ export async function tryFault(
     ...compare(report, found),
     failed,
     longestMs: Math.round(longestMs),
+    ...(typeof firstMs === "number" && { firstMs: Math.round(firstMs) }),
   };
 }
 
