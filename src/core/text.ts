@@ -59,3 +59,8 @@ export function cut(text: string): string {
   const head = text.slice(0, SHOWN_CHARACTERS_MAX).replace(/[\ud800-\udbff]$/, "");
   return `${head}…`;
 }
+
+/** A value of a request for a message: quoted, cut, and without the token that it may hold by mistake. */
+export function quote(text: string): string {
+  return encodeJsonString(cut(text.replace(/pst_[\w-]+/g, "pst_...")));
+}

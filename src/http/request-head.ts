@@ -8,7 +8,7 @@
  */
 import type { IncomingMessage } from "node:http";
 import { PlantStoreError, type RequestErrorCode } from "../core/errors.ts";
-import { cut, encodeJsonString } from "../core/text.ts";
+import { quote } from "../core/text.ts";
 
 /** `uri-host [":" port]`, RFC 9110 section 7.2; empty for a target without an authority. */
 const HOST = /^(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?$/;
@@ -154,7 +154,7 @@ export function requireJson(req: IncomingMessage): void {
   const isJson = type === "application/json" || (typeof type === "string" && JSON_TYPE.test(type));
   if (!isJson) {
     const others = type === SEVERAL ? "several headers" : "none";
-    const got = typeof type === "string" ? encodeJsonString(cut(type)) : others;
+    const got = typeof type === "string" ? quote(type) : others;
     throw new PlantStoreError(
       "unsupported_media_type",
       `Content-Type: expected application/json in UTF-8, got ${got}`,

@@ -8,7 +8,7 @@
 import { PlantStoreError } from "../core/errors.ts";
 import { parseCanonicalInt64 } from "../core/int64.ts";
 import type { Scope } from "../core/services.ts";
-import { cut, encodeJsonString } from "../core/text.ts";
+import { quote } from "../core/text.ts";
 
 export interface Operation {
   /** The `operationId` in the OpenAPI document. */
@@ -57,7 +57,7 @@ export function findRoute(target: string, basePath: string): Route | undefined {
 
 export function notFound(basePath: string, target: string): PlantStoreError {
   const known = RESOURCES.map(({ path }) => basePath + path).join(" or ");
-  const message = `path: expected ${known}, got ${encodeJsonString(cut(pathOf(target)))}`;
+  const message = `path: expected ${known}, got ${quote(pathOf(target))}`;
   return new PlantStoreError("not_found", message);
 }
 
