@@ -58,9 +58,30 @@ test("lateGrowth() distinguishes memory of plants from a leak", () => {
         seconds,
         residentBytes: 100e6 + seconds * bytesPerSecond,
         plants: seconds * plantsPerSecond,
+        descriptors: 90,
       })),
     ).isLevel;
   assert.equal(grow(0, 0), true);
   assert.equal(grow(1e6, 1e5), true, "the index of a hundred thousand plants a second");
   assert.equal(grow(1e6, 100), false);
+});
+
+test("lateGrowth() distinguishes descriptors that come and go from some that stay open", () => {
+  const grow = (descriptorsAt: (second: number) => number) =>
+    lateGrowth(
+      Array.from({ length: 240 }, (_, seconds) => ({
+        seconds,
+        residentBytes: 100e6,
+        plants: 0,
+        descriptors: descriptorsAt(seconds),
+      })),
+    ).descriptors;
+  assert.equal(
+    grow((second) => 90 + (second % 7)),
+    0,
+  );
+  assert.equal(
+    grow((second) => 90 + Math.floor(second / 20)),
+    3,
+  );
 });

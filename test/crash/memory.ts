@@ -1,11 +1,13 @@
-/** The resident memory of a process over time, and whether it stays level. */
-import { readFileSync } from "node:fs";
+/** The resident memory and the descriptors of a process over time, and whether they stay level. */
+import { readdirSync, readFileSync } from "node:fs";
 
 export interface Sample {
   readonly seconds: number;
   readonly residentBytes: number;
   /** Plants in the store; each takes memory in the index. */
   readonly plants: number;
+  /** Open files and sockets. */
+  readonly descriptors: number;
 }
 
 /** Far more than a plant takes in the index, and far less than a request that leaks. */
@@ -18,10 +20,16 @@ export function residentBytes(pid: number): number {
   return Number(/^VmRSS:\s+([0-9]+) kB$/m.exec(status)?.[1] ?? 0) * 1024;
 }
 
+export function openDescriptors(pid: number): number {
+  return readdirSync(`/proc/${pid}/fd`).length;
+}
+
 export interface Growth {
   readonly bytes: number;
   readonly plants: number;
   readonly isLevel: boolean;
+  /** Of the fewest that were open in each quarter: connections come and go. */
+  readonly descriptors: number;
 }
 
 /** Compares the third quarter with the last, because the program warms up before. */
@@ -31,7 +39,10 @@ export function lateGrowth(samples: readonly Sample[]): Growth {
   const last = samples.slice(3 * quarter);
   const bytes = mean(last, "residentBytes") - mean(third, "residentBytes");
   const plants = mean(last, "plants") - mean(third, "plants");
-  return { bytes, plants, isLevel: bytes <= plants * BYTES_PER_PLANT + SLACK_BYTES };
+  const isLevel = bytes <= plants * BYTES_PER_PLANT + SLACK_BYTES;
+  const fewest = (quarter: readonly Sample[]) =>
+    Math.min(...quarter.map((sample) => sample.descriptors));
+  return { bytes, plants, isLevel, descriptors: fewest(last) - fewest(third) };
 }
 
 function mean(samples: readonly Sample[], member: "residentBytes" | "plants"): number {

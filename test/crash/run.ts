@@ -5,7 +5,7 @@
  *   npm run crash -- --rounds 500 --seed 7        SIGKILL at random moments under load
  *   npm run crash -- --matrix --only repair       SIGKILL at every single system call
  *   npm run crash -- --rivals 50                  two servers on one log, without a lock
- *   npm run crash -- --soak 600                   ten minutes of kills, full disks, tokens
+ *   npm run soak -- --minutes 30                  everything at once for half an hour, then a verdict
  *   npm run crash -- --ci                         what `.ci/run` has: some of all but the soak
  */
 import { parseArgs } from "node:util";
@@ -38,7 +38,9 @@ const HELP = `Options:
   --all-calls       of the matrix, also at the calls between those
   --jobs N          of the matrix, runs at a time (2)
   --ci              20 rounds, then the matrix, then 2 rounds of each kind of rivals, instead
-  --soak SECONDS    kills, full disks and token changes under full load, instead
+  --soak            creates, repeats, reads, streams, kills, stops, full disks and token changes
+                    under full load, instead ("npm run soak")
+  --minutes N       of the soak (30)
 `;
 
 const { values } = parseArgs({
@@ -51,7 +53,8 @@ const { values } = parseArgs({
     "all-calls": { type: "boolean", default: false },
     jobs: { type: "string", default: "2" },
     rivals: { type: "string" },
-    soak: { type: "string" },
+    soak: { type: "boolean", default: false },
+    minutes: { type: "string", default: "30" },
     ci: { type: "boolean", default: false },
     help: { type: "boolean", default: false },
   },
@@ -120,6 +123,8 @@ async function rivals(program: Program, count: number): Promise<Totals> {
 async function soak(program: Program, seconds: number): Promise<Totals> {
   const totals = await runSoak(program, { seconds, seed, connections, print });
   print(formatTable([TOTALS_HEAD, totalsRow(totals)]));
+  const lost = totals.lost === 0 ? "nothing was lost" : `${totals.lost} plants were lost`;
+  print(`${isClean(totals) ? "passed" : "FAILED"}: ${lost}`);
   return totals;
 }
 
@@ -141,7 +146,7 @@ async function main(): Promise<void> {
 
 function runPart(program: Program): Promise<Totals> {
   if (values.ci) return ci(program);
-  if (values.soak !== undefined) return soak(program, Number(values.soak));
+  if (values.soak) return soak(program, 60 * Number(values.minutes));
   if (values.rivals !== undefined) return rivals(program, Number(values.rivals));
   return values.matrix ? matrix(program, true) : rounds(program, Number(values.rounds));
 }

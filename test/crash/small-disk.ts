@@ -31,7 +31,7 @@ export class SmallDisk {
   }
 
   giveRoom(): void {
-    this.#resize(ROOM);
+    if (this.canFill) this.#resize(ROOM);
   }
 
   #resize(size: string): void {

@@ -1,19 +1,21 @@
 /**
- * A server under full load for minutes, with kills, full disks and changes of tokens. One process
- * runs for the last two fifths of the time, and its memory has to stay level.
+ * A server under full load for minutes: creates, repeats, conflicts, reads and streams, with kills,
+ * stops, full disks and changes of tokens. One process runs for the last two fifths of the time, and
+ * its memory and descriptors have to stay level.
  */
 import { join } from "node:path";
 import { createToken, revokeToken } from "../../src/index.ts";
 import { Connection } from "./connection.ts";
 import { Load, type Mix, replay } from "./load.ts";
 import { checkLog } from "./log-check.ts";
-import { lateGrowth, residentBytes, type Sample } from "./memory.ts";
+import { lateGrowth, openDescriptors, residentBytes, type Sample } from "./memory.ts";
 import { PlantBook } from "./plant-book.ts";
 import type { Program } from "./program.ts";
 import { Random } from "./random.ts";
 import { addFindings, newTotals, type Totals } from "./report.ts";
 import { describeEnd, Server } from "./server.ts";
 import { SmallDisk } from "./small-disk.ts";
+import { StreamCheck } from "./stream-check.ts";
 
 export interface SoakOptions {
   readonly seconds: number;
@@ -23,20 +25,24 @@ export interface SoakOptions {
 }
 
 /** Full load, mostly of requests that do not make the log grow. */
-const MIX: Mix = { replay: 0.6, conflict: 0.05, twin: 0.05 };
+const MIX: Mix = { replay: 0.45, conflict: 0.05, read: 0.2, twin: 0.05 };
 const KILLS_UNTIL = 0.6;
 const FULL_SECONDS = 4;
+const LINE_SECONDS = 60;
 /** A change of a token has to be in force within this time. */
 const TOKEN_DEADLINE_MS = 5000;
 const HEAL_DEADLINE_MS = 20_000;
 const REPLAYS = 2000;
+/** What may happen to be open in one quarter and not in another. */
+const DESCRIPTORS_SLACK = 4;
+const SCOPES = ["write", "read"] as const;
 
 export async function runSoak(program: Program, options: SoakOptions): Promise<Totals> {
   const disk = new SmallDisk();
   try {
     if (!disk.canFill) options.print("mounting is not permitted: no full disks in this run");
     const soak = new Soak(program, disk, options);
-    await soak.run();
+    await soak.run().catch((error) => soak.totals.faults.push(String(error)));
     return soak.totals;
   } finally {
     disk.remove();
@@ -58,6 +64,8 @@ class Soak {
   #tokens = 0;
   #refused = 0;
   #fullDisks = 0;
+  #stops = 0;
+  #nextLine = LINE_SECONDS;
 
   constructor(program: Program, disk: SmallDisk, options: SoakOptions) {
     this.#program = program;
@@ -69,16 +77,22 @@ class Soak {
 
   async run(): Promise<void> {
     const { seconds } = this.#options;
-    this.#target.token = await createToken(this.#folder, { name: "token-0" });
+    this.#target.token = await createToken(this.#folder, { name: "token-0", scopes: SCOPES });
     await this.#start();
     const meter = setInterval(() => this.#measure(), 1000);
+    const streams = new StreamCheck(this.#target);
     try {
       while (this.#elapsed() < seconds * KILLS_UNTIL) await this.#step(true);
-      await this.#restart(); // the process whose memory is judged
+      await this.#restart(true); // the process whose memory is judged
       while (this.#elapsed() < seconds) await this.#step(false);
+      await streams.stop();
+      this.totals.faults.push(...streams.faults);
+      if (streams.whole === 0) this.totals.faults.push("no stream was read to its end");
+      this.#options.print(`${streams.whole} whole streams, ${streams.lines} lines of streams`);
       await this.#finish();
     } finally {
       clearInterval(meter);
+      await streams.stop();
       await this.#server?.kill();
       await this.#load?.stop();
     }
@@ -89,7 +103,7 @@ class Soak {
     await passed(1000 + this.#random.below(4000));
     const event = this.#random.pick(["token", "token", "full", kills ? "kill" : "full"]);
     if (event === "token") await this.#changeToken();
-    else if (event === "kill") await this.#restart();
+    else if (event === "kill") await this.#restart(this.#random.next() < 0.5);
     else if (this.#disk.canFill) await this.#fillDisk(kills && this.#random.next() < 0.5);
   }
 
@@ -120,13 +134,23 @@ class Soak {
     this.#refused += tally?.refused ?? 0;
   }
 
-  /** SIGKILL under load, then a new server on the same folder. */
-  async #restart(): Promise<void> {
-    await this.#server?.kill();
+  /** A kill or a stop under load, then a new server on the same folder. */
+  async #restart(kills: boolean): Promise<void> {
+    if (kills) {
+      await this.#server?.kill();
+      this.totals.points++;
+    } else {
+      await this.#stop();
+      this.#stops++;
+    }
     await this.#endLoad();
-    this.totals.points++;
+    this.#disk.giveRoom(); // a start on a full disk may have to wait for it: it ends with status 1
     await this.#start();
-    this.#print("killed and started again");
+  }
+
+  async #stop(): Promise<void> {
+    const ended = (await this.#server?.stop()) as Awaited<Server["ended"]>;
+    if (ended.status !== 0) this.totals.faults.push(`a clean stop ${describeEnd(ended)}`);
   }
 
   /** Fills the disk for a while: requests get 503, and the server recovers by itself, also after a kill. */
@@ -137,20 +161,20 @@ class Soak {
       return (this.#load?.tally.refused ?? 0) > refused;
     });
     await passed(FULL_SECONDS * 1000 * this.#random.next());
-    if (kills) await this.#restart();
+    if (kills) await this.#restart(true);
     this.#disk.giveRoom();
     const { acknowledged } = this.#target.book;
     await this.#until("plants are stored again", HEAL_DEADLINE_MS, () => {
       return this.#target.book.acknowledged > acknowledged + 100;
     });
     this.#fullDisks++;
-    this.#print(kills ? "disk full, killed meanwhile, healed" : "disk full, healed");
   }
 
   /** Checks that a new token is accepted, and that the old one is refused once it is revoked. */
   async #changeToken(): Promise<void> {
     const before = this.#target.token;
-    const token = await createToken(this.#folder, { name: `token-${++this.#tokens}` });
+    const name = `token-${++this.#tokens}`;
+    const token = await createToken(this.#folder, { name, scopes: SCOPES });
     await this.#until("the new token is accepted", TOKEN_DEADLINE_MS, async () => {
       return (await this.#statusWith(token)) !== 401;
     });
@@ -184,17 +208,18 @@ class Soak {
   async #finish(): Promise<void> {
     const growth = lateGrowth(this.#samples);
     await this.#endLoad();
-    const ended = (await this.#server?.stop()) as Awaited<Server["ended"]>;
-    if (ended.status !== 0) this.totals.faults.push(`a clean stop ${describeEnd(ended)}`);
+    await this.#stop();
     await this.#startAndCheck();
     const mib = (growth.bytes / 2 ** 20).toFixed(1);
     this.#options.print(
       `the last process, third quarter to last: ${mib} MiB for ${Math.round(growth.plants)} new plants`,
     );
     if (!growth.isLevel) this.totals.faults.push(`memory grew by ${mib} MiB`);
-    this.#options.print(
-      `${this.#tokens} token changes, ${this.#fullDisks} full disks, ${this.#refused} answers 503`,
-    );
+    const { descriptors } = growth;
+    this.#options.print(`the same, open descriptors: ${descriptors} more`);
+    if (descriptors > DESCRIPTORS_SLACK) {
+      this.totals.faults.push(`${descriptors} descriptors stay open`);
+    }
   }
 
   async #startAndCheck(): Promise<void> {
@@ -210,21 +235,24 @@ class Soak {
   #measure(): void {
     const pid = this.#server?.run.pid ?? 0;
     const seconds = this.#elapsed();
-    const sample = { seconds, residentBytes: safeResident(pid), plants: this.#target.book.taken };
-    if (sample.residentBytes === 0) return;
-    this.#samples.push(sample);
-    if (Math.round(seconds) % Math.max(1, Math.round(this.#options.seconds / 20)) === 0) {
-      this.#print("");
+    const sample = sampleOf(pid);
+    if (sample === undefined) return; // between an end and the next start
+    this.#samples.push({ ...sample, seconds, plants: this.#target.book.taken });
+    if (seconds >= this.#nextLine) {
+      this.#nextLine += LINE_SECONDS;
+      this.#print(sample);
     }
   }
 
-  #print(event: string): void {
-    const { book } = this.#target;
-    const bytes = this.#samples.at(-1)?.residentBytes;
-    const resident = bytes === undefined ? "-" : (bytes / 2 ** 20).toFixed(0);
+  #print({ residentBytes, descriptors }: Pick<Sample, "residentBytes" | "descriptors">): void {
+    const minutes = Math.round(this.#elapsed() / 60);
+    const resident = (residentBytes / 2 ** 20).toFixed(0);
+    const { acknowledged } = this.#target.book;
     this.#options.print(
-      `${this.#elapsed().toFixed(0).padStart(5)} s  ${resident.padStart(5)} MiB  ` +
-        `${book.acknowledged} acknowledged  ${event}`,
+      `minute ${minutes}: ${acknowledged} plants acknowledged, ${resident} MiB, ` +
+        `${descriptors} descriptors; so far ${this.totals.points} kills, ${this.#stops} stops, ` +
+        `${this.#fullDisks} full disks, ${this.#tokens} token changes, ` +
+        `${this.#refused} answers 503, ${this.totals.faults.length} faults`,
     );
   }
 
@@ -233,11 +261,12 @@ class Soak {
   }
 }
 
-function safeResident(pid: number): number {
+/** `undefined` if there is no such process. */
+function sampleOf(pid: number): Pick<Sample, "residentBytes" | "descriptors"> | undefined {
   try {
-    return residentBytes(pid);
+    return { residentBytes: residentBytes(pid), descriptors: openDescriptors(pid) };
   } catch {
-    return 0; // between a kill and the next start
+    return undefined;
   }
 }
 
