@@ -65,14 +65,17 @@ export function weightOf(req: IncomingMessage): number {
  * fit together, one always finds room.
  */
 export class ReadLease {
-  /** Whether the answer is sent or its client has left. */
-  isOver = false;
   readonly #budget: Budget;
+  readonly #req: IncomingMessage;
+  readonly #res: ServerResponse;
   readonly #bytesMin: number;
   #bytes: number;
+  #isOver = false;
   #onOver: () => void = () => {};
 
   /**
+   * Call `endWhenSent` in any case.
+   *
    * @param bytesMin held in any case.
    * @throws PlantStoreError `overloaded` if the budget has no room for them.
    */
@@ -81,24 +84,43 @@ export class ReadLease {
     this.#budget = budget;
     this.#bytesMin = bytesMin;
     this.#bytes = bytesMin;
-    // A response that waits for earlier ones emits no "close" with its connection. Its request does,
-    // and also when other code has read it to its end.
-    const end = () => {
-      res.off("close", end);
-      req.off("close", follow);
-      req.socket.off("close", end);
-      this.isOver = true;
-      this.#giveBack();
-      this.#onOver();
-    };
-    const follow = () => {
-      if (req.socket.destroyed) end();
-      else req.socket.on("close", end);
-    };
-    res.on("close", end);
-    if (res.closed) end();
-    else if (req.closed || req.socket.destroyed) follow();
-    else req.on("close", follow);
+    this.#req = req;
+    this.#res = res;
+  }
+
+  /** Whether the answer is sent or its client has left. */
+  get isOver(): boolean {
+    return this.#isOver || this.#res.closed || this.#req.socket.destroyed;
+  }
+
+  /** Ends the lease once the answer is sent or its client has left; at once if the system has all of it. */
+  endWhenSent(): void {
+    const req = this.#req;
+    const res = this.#res;
+    if (res.writableFinished || res.closed) this.#end();
+    else {
+      // A response that waits for earlier ones emits no "close" with its connection. Its request does,
+      // and also when other code has read it to its end.
+      const end = () => {
+        res.off("close", end);
+        req.off("close", follow);
+        req.socket.off("close", end);
+        this.#end();
+      };
+      const follow = () => {
+        if (req.socket.destroyed) end();
+        else req.socket.on("close", end);
+      };
+      res.on("close", end);
+      if (req.closed || req.socket.destroyed) follow();
+      else req.on("close", follow);
+    }
+  }
+
+  #end(): void {
+    this.#isOver = true;
+    this.#giveBack();
+    this.#onOver();
   }
 
   /** Reads when the gate lets it; resolves with `undefined` if the lease is over by then. */

@@ -59,16 +59,20 @@ export class Reads {
     const { req, res } = exchange;
     const lease = new ReadLease(this.#budget, PLANT_BYTES, req, res);
     const ifNoneMatch = req.headers["if-none-match"];
-    const reply = await lease.readIn(this.#plantGate, async () => {
-      const plant = await this.#plants.get(id);
-      if (plant === undefined) {
-        throw new PlantStoreError("unknown_plant", `id: there is no plant ${id}`);
-      }
-      const body = encodeNewPlant(plant);
-      lease.hold(Buffer.byteLength(body));
-      return plantReply(body, ifNoneMatch);
-    });
-    await this.#answer(exchange, sender, reply);
+    try {
+      const reply = await lease.readIn(this.#plantGate, async () => {
+        const plant = await this.#plants.get(id);
+        if (plant === undefined) {
+          throw new PlantStoreError("unknown_plant", `id: there is no plant ${id}`);
+        }
+        const body = encodeNewPlant(plant);
+        lease.hold(Buffer.byteLength(body));
+        return plantReply(body, ifNoneMatch);
+      });
+      await this.#answer(exchange, sender, reply);
+    } finally {
+      lease.endWhenSent(); // now, because listeners cost a tenth of a read
+    }
   }
 
   /** @throws as `get`. */
@@ -77,6 +81,7 @@ export class Reads {
     res.appendHeader("Vary", "Accept");
     const query = parseListQuery(req.url ?? "");
     const lease = new ReadLease(this.#budget, LIST_BYTES, req, res);
+    lease.endWhenSent();
     if (wantsStream(req)) {
       const slices = sliceLines(this.#plants, query);
       const checkSender = () => this.#authenticator.requireCurrent(sender);

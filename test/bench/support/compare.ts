@@ -181,7 +181,8 @@ async function loadBeside<T>(
     const lookUp = target.lookUp?.();
     result = await load({ port, token, connections, seconds, lookUp });
     if (lookUp === undefined) {
-      created.push({ firstId: result.firstId, count: result.requests - connections });
+      // Without the id that `wrk` draws and does not send, and those that may be unanswered.
+      created.push({ firstId: result.firstId + 1, count: result.requests - 2 * connections });
     }
     cpuUs = (target.cpuUs() - cpuBefore) / result.requests;
   } finally {
