@@ -46,7 +46,7 @@ export async function openLogForReading(directory: string): Promise<LogFile> {
   requireKnownBytes(logPath, await readCheckpoint(logPath));
   throw new PlantStoreError(
     "io_error",
-    `Cannot read "${logPath}": there is no such file; name the data directory with --data`,
+    `Cannot read "${logPath}": there is no such file; name the data directory with --data, or the backup as SOURCE`,
   );
 }
 

@@ -1,5 +1,5 @@
-/** `backup` and `import`: a killed command does no harm and can be run again. */
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
+/** `backup`, `restore` and `import`: a killed command does no harm and can be run again. */
+import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type FolderState, makeClean } from "./folder-states.ts";
 import { judgeFolder } from "./judge.ts";
@@ -42,6 +42,45 @@ function backupScenario(): Scenario {
             totals.faults.push(`verify of the copy: ${verified.stdout} ${verified.stderr}`);
           }
           await judgeFolder(program, target, { ...before, book: before.book.copy() }, totals);
+        },
+      };
+    },
+  };
+}
+
+/** A restore that was killed is done again, at most after the folder was emptied; no start serves a part. */
+function restoreScenario(): Scenario {
+  let state: FolderState | undefined;
+  return {
+    name: "restore",
+    async prepare(root) {
+      state = await makeClean(join(root, "copy"), PLANTS);
+    },
+    async attempt(root, { program, surroundings }) {
+      if (state === undefined) throw new Error("not prepared");
+      const before = state;
+      const folder = join(root, "data");
+      const args = ["restore", join(root, "copy"), "--data", folder];
+      const ended = await new Run(program, args, surroundings).ended;
+      return {
+        ended,
+        acknowledged: 0,
+        judge: async (totals) => {
+          const isThere = (name: string) => existsSync(join(folder, name));
+          if (!isThere("plants.jsonl")) {
+            if (isThere("plants.jsonl.checkpoint")) {
+              const started = await runProgram(program, ["serve", "--port=0", "--data", folder]);
+              if (started.status !== 3) totals.faults.push(`a start ${describeEnd(started)}`);
+              rmSync(folder, { recursive: true });
+            }
+            const again = await runProgram(program, args);
+            if (again.status !== 0) totals.faults.push(`another restore ${describeEnd(again)}`);
+          }
+          const verified = await runProgram(program, ["verify", "--data", folder]);
+          if (!/checksum +matches/.test(verified.stdout)) {
+            totals.faults.push(`verify: ${verified.stdout} ${verified.stderr}`);
+          }
+          await judgeFolder(program, folder, { ...before, book: before.book.copy() }, totals);
         },
       };
     },
@@ -96,6 +135,7 @@ function acknowledgeAll(book: PlantBook): void {
 
 export const COPIES: readonly Scenario[] = [
   backupScenario(),
+  restoreScenario(),
   importScenario("into an empty store", 0),
   importScenario("of plants that are partly stored", 100),
 ];
