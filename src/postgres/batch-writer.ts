@@ -144,16 +144,16 @@ export class BatchWriter {
         return deadline > now;
       });
     }
+    this.#flush(1); // no plant waits longer for a statement that is held up
     const isBusy = this.#entries.size > 0;
     this.#sweep = isBusy ? setTimeout(() => this.#rejectLate(), SWEEP_MS) : undefined;
   }
 
-  /** Gives waiting plants to an idle lane. */
-  #flush(): void {
+  /** Gives waiting plants to an idle lane, if there are at least so many. */
+  #flush(least = this.#sending > 0 ? SHARE_PLANTS : 1): void {
     if (this.#database.isClosed) {
       this.#fail(this.#queue.splice(0), new DatabaseFault("The store was closed"));
     }
-    const least = this.#sending > 0 ? SHARE_PLANTS : 1;
     const lane = this.#queue.length < least ? undefined : this.#idle.pop();
     if (lane !== undefined) void this.#work(lane);
   }

@@ -221,6 +221,7 @@ export class Cluster {
       `unix_socket_directories = '${this.folder}'`,
       "shared_buffers = 32MB",
       "max_wal_size = 256MB",
+      "wal_retrieve_retry_interval = 200ms", // a standby returns at once, not after 5 s
       ...settings,
     ];
     appendFileSync(join(this.data, "postgresql.conf"), `\n${lines.join("\n")}\n`);
