@@ -80,7 +80,8 @@ function addressOf(node: string): string | undefined {
   const bare = isIP(text) ? text : text.replace(/:[\w.-]+$/, "").replace(/^\[(.*)\]$/, "$1");
   const family = isIP(bare);
   if (family !== 6) return family === 4 ? bare : undefined;
-  return simplify(new SocketAddress({ address: bare, family: "ipv6" }).address);
+  const address = bare.replace(/%.*/, ""); // Node throws for a long address with an interface
+  return simplify(new SocketAddress({ address, family: "ipv6" }).address);
 }
 
 /** Without the name of a network interface; an IPv4 address as such (RFC 4291 section 2.5.5.2). */

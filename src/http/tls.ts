@@ -10,6 +10,7 @@ import https from "node:https";
 import type { Socket } from "node:net";
 import { createSecureContext } from "node:tls";
 import { PlantStoreError } from "../core/errors.ts";
+import { peerOf } from "./client-address.ts";
 import { encodeReply, errorReply } from "./reply.ts";
 import { nameRequest, publishAnswer } from "./request-message.ts";
 
@@ -90,5 +91,5 @@ function answerPlainHttp(socket: TlsSocket): void {
   const reply = errorReply(new PlantStoreError("bad_request", message));
   const requestId = nameRequest();
   socket._parent.end(encodeReply(reply, requestId), () => socket.destroy());
-  publishAnswer(reply, requestId);
+  publishAnswer({ ...reply, client: peerOf(socket._parent) }, requestId);
 }

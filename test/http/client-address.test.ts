@@ -83,6 +83,11 @@ const FOUND: readonly [says: string, headers: readonly Header[], client: string]
   ["nothing in it", [[LIST, ""]], "127.0.0.1"],
   ["a percent escape", [[LIST, "6.6.6.6, 192.0.2.1%1b"]], "127.0.0.1"],
   ["the interface of an address", [[LIST, "fe80::1%eth0"]], "fe80::1"],
+  [
+    "the interface of the longest address",
+    [[LIST, "0000:0000:0000:0000:0000:ffff:255.255.255.255%eth0"]],
+    "255.255.255.255",
+  ],
   ["more proxies than there are", [[LIST, `192.0.2.1${", 10.0.0.1".repeat(500)}`]], "10.0.0.1"],
   ["Forwarded", [[FORWARDED, "for=192.0.2.1;proto=http;by=10.0.0.1"]], "192.0.2.1"],
   ["Forwarded in other letters", [[FORWARDED, "By=10.0.0.1; FOR=192.0.2.1"]], "192.0.2.1"],
