@@ -39,8 +39,9 @@ export function findCommand(
   const names = commands.map(({ name }) => name);
   if (words[0]?.startsWith("-")) {
     const later = names.find((name) => ` ${words.join(" ")} `.includes(` ${name} `)) ?? "COMMAND";
+    const [flag] = words[0].split("="); // its value may hold a password
     throw new UsageError(
-      `expected a command before its options, as in "plant-store ${later} ${words[0]} …"`,
+      `expected a command before its options, as in "plant-store ${later} ${flag} …"`,
     );
   }
   const group = names.filter((name) => name.startsWith(`${words[0]} `));

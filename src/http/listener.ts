@@ -67,9 +67,9 @@ export interface ListenerOptions {
    */
   readonly trustedProxies?: TrustedProxies | undefined;
   /**
-   * Called with every failure for which no client is to blame, such as what a store or a token check
-   * throws, and the `X-Request-Id` of the answer; `undefined` if the request was answered before.
-   * Default: a warning of the process (`process.emitWarning`).
+   * Called with every failure that is answered 500 or cuts a stream, such as what a store or a token
+   * check throws without a code of its own, and the `X-Request-Id` of the answer; `undefined` if the
+   * request was answered before. Default: a warning of the process (`process.emitWarning`).
    */
   readonly onError?: ((error: unknown, requestId: string | undefined) => void) | undefined;
 }

@@ -169,8 +169,8 @@ describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => 
     assert.equal(answer.headers.get("connection"), "close");
     assert.deepEqual(await plain.rest(), []);
     assert.deepEqual(
-      requests.map(({ status, error }) => [status, error]),
-      [[400, 40001]],
+      requests.map(({ status, error, client }) => [status, error, client]),
+      [[400, 40001, "127.0.0.1"]],
     );
     const noise = await Client.connect(service.port);
     await noise.send("neither of both\r\n\r\n");
