@@ -26,7 +26,7 @@ const QUIET = ["--prefer-offline", "--no-audit", "--no-fund"];
 
 /** Of the program and its types, and of the documentation. */
 const PROGRAM_BYTES_MAX = 250_000;
-const PAGES_BYTES_MAX = 180_000;
+const PAGES_BYTES_MAX = 200_000;
 
 /** Scripts that npm runs when it installs a package from a registry. */
 const INSTALL_SCRIPTS = ["preinstall", "install", "postinstall", "dependencies"];
