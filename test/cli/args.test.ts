@@ -79,7 +79,7 @@ for (const [words, expected] of NOT_FOUND) {
 const MISPLACED: readonly [words: string[], as: string][] = [
   [["--json", "rest"], "rest --json"],
   [["--data", "/d", "bed", "add"], "bed add --data"],
-  [["--data=/d"], "COMMAND --data=/d"],
+  [["--data=/d"], "COMMAND --data"],
 ];
 
 for (const [words, as] of MISPLACED) {
