@@ -43,20 +43,25 @@ export class Authenticator {
       const isCurrent = this.#tokens.isCurrent?.(accepted.verified);
       if (isCurrent === true) return accepted.verified;
       if (typeof isCurrent === "object") {
-        return Promise.resolve(isCurrent).then(() => this.authenticate(req));
+        return Promise.resolve(isCurrent).then((isStill) => {
+          return isStill ? accepted.verified : this.#verify(req.socket, header);
+        });
       }
     }
+    return this.#verify(req.socket, header);
+  }
+
+  #verify(socket: Socket, header: string): VerifiedToken | Promise<VerifiedToken> {
     const token = parseBearer(header);
     const verdict = this.#tokens.verify(token);
     const accept = (verified: Verdict) => {
       if (!verified) throw invalidToken(NOT_LIVE);
-      if (this.#tokens.isCurrent !== undefined)
-        this.#accepted.set(req.socket, { header, verified });
+      if (this.#tokens.isCurrent !== undefined) this.#accepted.set(socket, { header, verified });
       return verified;
     };
     // Also a promise of another realm or library.
     if (verdict && "then" in verdict) return Promise.resolve(verdict).then(accept);
-    const look = verdict ? undefined : this.#nextLook(req.socket);
+    const look = verdict ? undefined : this.#nextLook(socket);
     return look === undefined
       ? accept(verdict)
       : look.then(() => this.#tokens.verify(token)).then(accept);

@@ -125,8 +125,8 @@ async function fillFolder(directory: string, fill: Fill): Promise<BackupReport> 
   const requireEmpty = () => {
     const found = fs.readdirSync(directory).find((name) => !NO_CONTENTS.test(name));
     if (found === undefined) return;
-    const fault = `${failure}: expected an empty folder, found "${found}"`;
-    throw new PlantStoreError("io_error", fault);
+    const fault = `expected an empty folder, found "${found}"; move what is in it elsewhere`;
+    throw new PlantStoreError("io_error", `${failure}: ${fault}`);
   };
   await ensureDirectory(directory);
   return useAndClose(await lockDirectory(directory, "restore"), async () => {

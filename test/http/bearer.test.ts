@@ -89,6 +89,18 @@ test("a verifier without isCurrent is asked with every request", async (t) => {
   assert.deepEqual(tokens.asked, ["good", "good", "good"]);
 });
 
+test("a verdict whose isCurrent resolves to true is not asked for again, and one whose resolves to false is", async (t) => {
+  const tokens = new RememberedVerifier();
+  const isCurrent = async () => tokens.isGoodStill;
+  const waiting: TokenVerifier = { verify: (token) => tokens.verify(token), isCurrent };
+  const { create } = await connect(t, waiting);
+  for (let time = 0; time < 3; time++) assert.equal((await create("good")).status, 200);
+  assert.deepEqual(tokens.asked, ["good"]);
+  tokens.isGoodStill = false;
+  assert.equal((await create("good")).status, 401);
+  assert.deepEqual(tokens.asked, ["good", "good"]);
+});
+
 test("two listeners on one connection do not share verdicts", async (t) => {
   const plants = await openStore(t, makeFolder(t));
   const strict = new RememberedVerifier();
