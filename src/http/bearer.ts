@@ -73,7 +73,7 @@ export class Authenticator {
     const look = waiting < WAITING_MAX ? this.#tokens.nextLook?.() : undefined;
     if (look === undefined) return undefined;
     this.#waiting.set(socket, waiting + 1);
-    return Promise.resolve(look).then(() => {
+    return Promise.resolve(look).finally(() => {
       this.#waiting.set(socket, (this.#waiting.get(socket) ?? 1) - 1);
     });
   }

@@ -5,6 +5,7 @@ import {
   createRequestListener,
   createToken,
   PlantServer,
+  PlantStoreError,
   type TokenVerifier,
 } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
@@ -239,6 +240,21 @@ describe("a token that is not known waits for the next look", () => {
       assert.equal((await create("good")).status, 200);
     });
   }
+
+  test("also after many looks that failed", async (t) => {
+    const tokens = new LookingVerifier();
+    const { create } = await connect(t, tokens);
+    const failing = t.mock.method(tokens, "nextLook", async () => {
+      throw new PlantStoreError("tokens_unreadable", "cannot look");
+    });
+    for (let times = 0; times < 20; times++) assert.equal((await create("new")).status, 503);
+    failing.mock.restore();
+    const answered = create("new");
+    await until("it waits", () => tokens.waiting.length === 1);
+    tokens.good.add("new");
+    tokens.look();
+    assert.equal((await answered).status, 200);
+  });
 
   test("and if its client leaves, nothing is stored", async (t) => {
     const tokens = new LookingVerifier();
