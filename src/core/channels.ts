@@ -24,7 +24,8 @@ export interface RequestMessage {
   readonly path: string | undefined;
   /**
    * The address of the peer, or the one that a trusted proxy has named (`trustedProxies`).
-   * `undefined` on a Unix socket, or if the request began before the first subscription.
+   * `undefined` on a Unix socket, if the peer reset its connection before the request was read, or
+   * if the request began before the first subscription.
    */
   readonly client: string | undefined;
   /** The HTTP status; 0 if the request broke off before it was carried out. */

@@ -16,15 +16,22 @@ const PROXIES_MAX = 32;
 /** A proxy that connects to a Unix socket runs on this machine. */
 const LOOPBACK = "127.0.0.1";
 
-/** The address of the peer; `undefined` for a Unix socket. */
+/** The address of the peer; `undefined` for a Unix socket, and once the peer has reset the connection. */
 export function peerOf(socket: Socket | undefined): string | undefined {
   const address = socket?.remoteAddress;
   return address && simplify(address);
 }
 
+/** Whether a peer without an address is one on a Unix socket. */
+function isUnix({ localAddress, destroyed }: Socket): boolean {
+  return localAddress === undefined && !destroyed;
+}
+
 export function clientOf(req: IncomingMessage, trusted?: TrustedProxies): string | undefined {
   const peer = peerOf(req.socket);
-  if (trusted === undefined || !isTrusted(trusted, peer ?? LOOPBACK)) return peer;
+  if (trusted === undefined) return peer;
+  const caller = peer ?? (isUnix(req.socket) ? LOOPBACK : undefined);
+  if (caller === undefined || !isTrusted(trusted, caller)) return peer;
   const { forwarded, "x-forwarded-for": forwardedFor } = req.headers;
   const first = forwarded && lastUntrusted(forwarded, nodeOf, trusted);
   const second = forwardedFor && lastUntrusted(`${forwardedFor}`, (node) => node, trusted);

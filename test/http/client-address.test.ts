@@ -196,6 +196,20 @@ test("a peer on a Unix socket has no address, and counts as a proxy on this mach
   assert.equal(await clientSeenAt(t, at("c"), listen(), [claim]), undefined);
 });
 
+test("a peer that resets its connection after a request does not count as a proxy", async (t) => {
+  const server = http.createServer(listen(ourProxies())).listen({ host: "127.0.0.2", port: 0 });
+  await once(server, "listening");
+  t.after(() => server.close());
+  const messages = collectMessages<RequestMessage>(t, "plant-store:request");
+  const { port } = server.address() as net.AddressInfo;
+  const socket = net.connect({ port, host: "127.0.0.2", localAddress: "127.0.0.9" });
+  await once(socket, "connect");
+  socket.write(`GET / HTTP/1.1\r\nHost: a\r\n${LIST}: 6.6.6.6\r\n\r\n`);
+  socket.resetAndDestroy();
+  await until("it is published", () => messages.length > 0);
+  assert.equal(messages[0]?.client, undefined);
+});
+
 test("the interface over which a peer on the same link came is left out (fake socket)", () => {
   assert.equal(peerOf({ remoteAddress: "fe80::1%eth0" } as net.Socket), "fe80::1");
 });
