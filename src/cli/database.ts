@@ -118,9 +118,11 @@ function checkSettings(settings: readonly Setting[]): void {
   }
 }
 
-/** The same URL with `***` for its password. */
+/** The same URL with `***` for its password, also if that is in a wrong form or a parameter. */
 export function maskUrl(url: string): string {
-  return url.replace(/^([a-z]+:\/\/[^:@/?#]*):[^/?#]*@/, "$1:***@");
+  return url
+    .replace(/^([a-z]+:\/\/[^:@/?#]*):.*@/i, "$1:***@")
+    .replace(/([?&](?:ssl)?password=)[^&#]*/gi, "$1***");
 }
 
 async function loadDriver(): Promise<PgModule> {

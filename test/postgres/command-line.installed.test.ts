@@ -190,6 +190,11 @@ test("the configuration is shown without the password", async () => {
     env: { PLANT_STORE_DATABASE: "postgresql://a:secret@b/c" },
   });
   assert.match(stdout, /^database +postgresql:\/\/a:\*\*\*@b\/c +PLANT_STORE_DATABASE$/m);
+  for (const url of ["postgresql://a:se/cret?@b/c", "postgresql://a@b/c?password=secret"]) {
+    const wrong = await runCli(["serve", "--print-config"], { env: { PLANT_STORE_DATABASE: url } });
+    assert.match(wrong.stdout, /^database +postgresql:/m);
+    assert.doesNotMatch(wrong.stdout, /cret/);
+  }
 });
 
 test("the SQL of the tables is printed for both engines", OPTIONS, async () => {
