@@ -47,6 +47,8 @@ const LOOK_INTERVAL_MS = 500;
 const LOOK_LIMIT_MS = 1000;
 /** By then two fresh connections were tried, the second after resolving the names again. */
 const FAILED_LOOKS_MAX = 2;
+/** The SQLSTATE of a host that has no room for another connection. */
+const NO_ROOM = "53300";
 const BACKOFF_MS = 20;
 const BACKOFF_MS_MAX = 250;
 
@@ -151,8 +153,8 @@ export class Database {
       try {
         return await this.#open(host);
       } catch (cause) {
-        // A host that has no room for another connection is still the one to use.
-        if ((cause as DatabaseFault).sqlstate === "53300") throw cause;
+        // It is still the one to use.
+        if ((cause as DatabaseFault).sqlstate === NO_ROOM) throw cause;
         if (this.#inUse === host) this.#inUse = undefined;
       }
     }
@@ -180,7 +182,9 @@ export class Database {
       this.#failedSearches++;
       const { errors } = cause as AggregateError;
       const unfit = errors.find((error) => error instanceof UnfitFault);
-      throw unfit ?? errors[0] ?? new DatabaseFault("No host has an address");
+      const names = this.#target.hosts.map(({ host }) => `"${host}"`).join(", ");
+      const unknown = `Cannot find an address of ${names}: check the URL and the name server`;
+      throw unfit ?? errors[0] ?? new DatabaseFault(unknown);
     }
   }
 
@@ -246,7 +250,8 @@ export class Database {
       else this.#looker = await this.connect();
     } catch (cause) {
       this.#looker?.destroy();
-      this.#failedLooks++;
+      // A host without room for another connection is there, and its statements go on.
+      if ((cause as DatabaseFault).sqlstate !== NO_ROOM) this.#failedLooks++;
       if (cause instanceof UnfitFault || this.#failedLooks >= FAILED_LOOKS_MAX) {
         for (const connection of this.#connections) connection.destroy();
       }
@@ -308,6 +313,8 @@ export class Lane {
   }
 
   async #repeat<T>(deadline: number, work: (connection: Connection) => Promise<T>): Promise<T> {
+    // Its turn came too late: its caller was told that it failed.
+    if (performance.now() >= deadline) throw new DatabaseFault("The deadline is over");
     for (let attempt = 0; ; attempt++) {
       try {
         return await work(await this.connect());

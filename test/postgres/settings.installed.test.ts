@@ -162,6 +162,30 @@ test("a database without room for another connection is waited for", OPTIONS, as
   assert.ok(outcomes.every((outcome) => outcome === "created"));
 });
 
+test("while there is no room for the looks, creates keep their connections", OPTIONS, async (t) => {
+  const { cluster: server, url } = await cluster.createStore();
+  const driver = await loadDriver();
+  let connects = 0;
+  class Client extends driver.Client {
+    override connect() {
+      connects++;
+      return super.connect();
+    }
+  }
+  const plants = await openPlants(t, { url, pg: { Client } });
+  await plants.create({ id: 1n, name: "Fern" });
+  const sessions = "FROM pg_stat_activity WHERE usename = 'plant_store' AND query";
+  const writers = `SELECT pid ${sessions} LIKE '%INSERT%'`;
+  const before = await server.sql(writers);
+  await server.sql("ALTER ROLE plant_store CONNECTION LIMIT 1");
+  t.after(() => server.sql("ALTER ROLE plant_store CONNECTION LIMIT -1"));
+  await server.sql(`SELECT pg_terminate_backend(pid) ${sessions} NOT LIKE '%INSERT%'`);
+  connects = 0;
+  await until("several looks found no room", () => connects > 4);
+  assert.equal(await plants.create({ id: 2n, name: "Moss" }), "created");
+  assert.deepEqual([before.length, await server.sql(writers)], [1, before]);
+});
+
 test(
   "a URL with a wrong host, role or database fails at the deadline with the reason",
   OPTIONS,
