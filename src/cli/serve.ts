@@ -151,12 +151,12 @@ function reportListening(server: { url: string; admin: string | undefined; plant
  */
 async function introduce(url: string, { tokens, createFirstToken }: Backend): Promise<string[]> {
   const token = await createFirstToken();
-  await tokens.refresh();
   if (token === undefined) {
     const live = tokens.list().length;
     const verb = live === 1 ? "exists" : "exist";
     return [`${count(live, "token")} ${verb}; "${PROGRAM} token create NAME" makes another`];
   }
+  await tokens.refresh();
   const address = `${url}/plants`.replaceAll("'", "'\\''"); // a base path may hold quotes
   const authorization = `-H 'Authorization: Bearer ${token}'`;
   const create =
