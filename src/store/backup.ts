@@ -51,7 +51,7 @@ export interface BackupReport {
 export function backup(
   directory: string,
   target: string,
-  onProgress?: Progress,
+  onProgress?: (bytes: number, total: number) => void,
   onOpen: () => string = () => target,
 ): Promise<BackupReport> {
   return copyDirectory(directory, onProgress, (fill) => makeFolder(onOpen(), fill));
@@ -68,7 +68,7 @@ export function backup(
 export function restore(
   source: string,
   directory: string,
-  onProgress?: Progress,
+  onProgress?: (bytes: number, total: number) => void,
   onOpen: () => string = () => directory,
 ): Promise<BackupReport> {
   return copyDirectory(source, onProgress, (fill) => fillFolder(onOpen(), fill));

@@ -53,6 +53,7 @@ export interface Surroundings {
 
 /** Nothing takes longer than this, even under strace on a busy machine. */
 const DEADLINE_MS = 60_000;
+const LOG_LENGTH_MAX = 2 ** 21;
 
 /** One run of the program. */
 export class Run {
@@ -82,6 +83,10 @@ export class Run {
     });
     this.#child.stderr?.setEncoding("utf8").on("data", (text: string) => {
       this.#stderr += text;
+      // Half an hour of a log fits no string; only its end is shown.
+      if (this.#stderr.length > LOG_LENGTH_MAX) {
+        this.#stderr = this.#stderr.slice(-LOG_LENGTH_MAX / 2);
+      }
     });
     this.ended = this.#watch(deadlineMs);
   }
