@@ -164,6 +164,14 @@ export class Cluster {
   }
 
   async start(): Promise<void> {
+    await until("the server answers", () => {
+      // One that starts while the sessions of a killed server still end exits at once.
+      if (this.#server === undefined) this.#spawn();
+      return this.#answers();
+    });
+  }
+
+  #spawn(): void {
     const server = spawn(join(PROGRAMS ?? "", "postgres"), ["-D", this.data], {
       ...USER,
       cwd: this.folder,
@@ -173,7 +181,6 @@ export class Cluster {
     server.once("exit", () => {
       if (this.#server === server) this.#server = undefined;
     });
-    await until("the server answers", () => this.#answers());
   }
 
   /** Stops as an operator does, or as a crash does (`immediate`), or is killed. */
@@ -246,8 +253,7 @@ export class Cluster {
     ];
   }
 
-  async #answers(): Promise<boolean> {
-    if (this.#server === undefined) throw new Error("the server has exited");
+  #answers(): Promise<boolean> {
     return this.sql("SELECT 1").then(
       () => true,
       () => false,

@@ -69,10 +69,10 @@ export class Load {
         return true;
       } catch (error) {
         this.#failed++;
-        if ((error as { code?: string }).code === "conflict") {
-          this.#wrong.push(String(plant.id));
-          return false;
-        }
+        const { code } = error as { code?: string };
+        if (code === "conflict") this.#wrong.push(String(plant.id));
+        if (code === "closed") this.#isStopped = true; // the test has failed, and ended
+        if (code === "conflict" || code === "closed") return false;
         await sleep(5);
       } finally {
         this.#longestMs = Math.max(this.#longestMs, performance.now() - begun);
