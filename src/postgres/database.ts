@@ -313,7 +313,7 @@ export class Lane {
   }
 
   async #repeat<T>(deadline: number, work: (connection: Connection) => Promise<T>): Promise<T> {
-    // Its turn came too late: its caller was told that it failed.
+    // The caller has already received an error, so this work must not take effect.
     if (performance.now() >= deadline) throw new DatabaseFault("The deadline is over");
     for (let attempt = 0; ; attempt++) {
       try {
