@@ -10,17 +10,16 @@
  */
 import fs from "node:fs";
 import path from "node:path";
-import { fileURLToPath } from "node:url";
 import type { Scope } from "../postgres/cluster.ts";
 import { withScope } from "../postgres/scope.ts";
 import { loadDriver, NEEDS_POSTGRES, type Pair, startPair } from "../postgres/stores.ts";
 import { until } from "../support/watch.ts";
 import { measure, repeatRefused, type Sample, WARM_SECONDS } from "./support/compare.ts";
-import { IDS_PER_RUN, nextFirstId } from "./support/load.ts";
-import { describeMachine, note, pinned, withFolder } from "./support/machine.ts";
+import { type Ids, type LoadResult, type LookUp, load } from "./support/load.ts";
+import { describeMachine, note, withFolder } from "./support/machine.ts";
 import { formatSpread, median, spread } from "./support/numbers.ts";
 import { positive, positives, readOptions } from "./support/options.ts";
-import { Program, runNode, runToEnd } from "./support/program.ts";
+import { Program, runNode } from "./support/program.ts";
 import { readStream } from "./support/stream-reader.ts";
 import { formatTable } from "./support/table.ts";
 import {
@@ -48,7 +47,6 @@ const CONNECTIONS = positives(options.connections, [64, 256, 1024]);
 const HEAD = ["figure", "median (min-max)", "bar", "in the median"];
 /** Of reads and repeats. */
 const READERS = 64;
-const READS = fileURLToPath(new URL("load/reads.lua", import.meta.url));
 const MIB = 2 ** 20;
 
 /**
@@ -202,12 +200,12 @@ async function measureAlone(targets: readonly Target[]): Promise<void> {
         connections,
       );
     }
-    const ids = await inTurn(targets, run, createKnown);
-    const read = async (name: string, kind: string, other: Target) => {
-      const rates = await inTurn([other, database], run, (target) =>
-        readRate(target, kind, ids[targets.indexOf(target)] as KnownIds),
-      );
-      record(name, (rates[1] ?? 0) / (rates[0] ?? 0));
+    await inTurn(targets, run, (target) => measure(target, READERS, 1)); // plants to look up
+    const read = async (name: string, kind: LookUp["kind"], other: Target) => {
+      const [ofOther, ofDatabase] = (await inTurn([other, database], run, (target) =>
+        lookUpNewest(target, kind),
+      )) as [LoadResult, LoadResult];
+      record(name, ofDatabase.perSecond / ofOther.perSecond);
     };
     await read("repeats / fastify + pg", "repeat", peer);
     await read("GET / fastify + pg", "get", peer);
@@ -232,26 +230,10 @@ async function measureWithStandby(targets: readonly Target[]): Promise<void> {
   }
 }
 
-/** Ids that a target has stored, one after the other. */
-interface KnownIds {
-  readonly first: number;
-  readonly count: number;
-}
-
-async function createKnown(target: Target): Promise<KnownIds> {
-  const { requests } = await measure(target, READERS, 1);
-  return { first: nextFirstId() - IDS_PER_RUN, count: requests };
-}
-
-/** Requests of a kind a second. */
-async function readRate({ port, token }: Target, kind: string, ids: KnownIds): Promise<number> {
-  const url = `http://127.0.0.1:${port}`;
-  const size = ["-t1", `-c${READERS}`, `-d${Math.ceil(SECONDS)}s`, "--timeout", "10s"];
-  const words = [kind, String(ids.first), String(ids.count), token];
-  const text = await runToEnd([...pinned(1), "wrk", ...size, "-s", READS, url, "--", ...words]);
-  const { requests, us, failures } = JSON.parse(text.trim().split("\n").at(-1) ?? "");
-  if (failures > 0) throw new Error(`${failures} requests failed`);
-  return (requests * 1e6) / us;
+/** Requests of a kind for the plants of the last creates. */
+function lookUpNewest({ port, token, created }: Target, kind: LookUp["kind"]): Promise<LoadResult> {
+  const lookUp = { kind, ...(created.at(-1) as Ids) };
+  return load({ port, token, connections: READERS, seconds: SECONDS, lookUp });
 }
 
 function describe([key, samples]: readonly [string, readonly number[]]): string[] {

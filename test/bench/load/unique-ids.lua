@@ -1,7 +1,7 @@
 -- Requests that wrk sends: a POST /plants with an id of its own for each, or repeats and reads of plants.
 --
--- Arguments: the first id, the token, the kind ("create", "repeat" or "get"), and for the last two how
--- many ids from the first on are drawn at random. For creates, thread n counts from the first id plus
+-- Arguments: the first id, the token, the kind ("create", "repeat", "get" or "page"), and for all but
+-- creates how many ids from the first on are drawn at random. For creates, thread n counts from the first id plus
 -- n * 10^7. All ids have 16 digits, so every request of a kind has the same length. At the end one
 -- line of JSON is written: requests answered, microseconds, the median and 99th percentile of the
 -- latency in microseconds, failures.
@@ -26,6 +26,7 @@ function init(arguments)
     "Authorization: Bearer " .. arguments[2],
     ""
   }, "\r\n")
+  if arguments[3] == "page" then page = "GET /plants?limit=100" .. common .. "\r\n" end
   if is_get then
     head = "GET /plants/"
     rest = common .. "\r\n"
@@ -41,6 +42,7 @@ function init(arguments)
 end
 
 function request()
+  if page then return page end
   local id = next_id
   if ids then id = first_id + math.random(0, ids - 1) else next_id = next_id + 1 end
   return head .. string.format("%.0f", id) .. rest

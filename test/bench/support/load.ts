@@ -39,7 +39,8 @@ export interface Ids {
 }
 
 export interface LookUp extends Ids {
-  readonly kind: "repeat" | "get";
+  /** `page`: the first hundred plants; only `wrk` sends it. */
+  readonly kind: "repeat" | "get" | "page";
 }
 
 const SCRIPT = fileURLToPath(new URL("../load/unique-ids.lua", import.meta.url));
@@ -53,7 +54,7 @@ export const loadName = hasWrk
 
 /** 16 digits from the first to the last; a run has room for 100 million. */
 const FIRST_ID = 1_000_000_000_000_000;
-export const IDS_PER_RUN = 100_000_000;
+const IDS_PER_RUN = 100_000_000;
 let runs = 0;
 
 /** Where the ids of a run begin, which no other run has; `wrk` draws one that it does not send. */
