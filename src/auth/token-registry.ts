@@ -90,8 +90,8 @@ export class TokenRegistry implements TokenVerifier {
   }
 
   /**
-   * Resolves after the next look that begins: from then on a token is known that was created before
-   * this call. Looks are not made for it. `undefined` if many wait already, or after `close`.
+   * Resolves after the next good look that begins: from then on a token is known that was created
+   * before this call. Also resolves when `isReadable` ends. Looks are not made for it. `undefined` if many wait already, or after `close`.
    */
   nextLook(): Promise<void> | undefined {
     if (this.#isClosed || this.#waiting.length >= WAITING_MAX) return undefined;
@@ -134,6 +134,7 @@ export class TokenRegistry implements TokenVerifier {
   async #look(): Promise<void> {
     const begun = performance.now(); // a dying disk may report a failed read only after a minute
     const waiting = this.#waiting.splice(0);
+    let isGood = false;
     try {
       const stamp = await this.#readStamp();
       const isSame = stamp !== undefined && stamp === this.#stamp;
@@ -147,11 +148,13 @@ export class TokenRegistry implements TokenVerifier {
       this.#stamp = stamp;
       this.#failingSince = undefined;
       this.#lastFault = undefined;
+      isGood = true;
     } catch (error) {
       this.#failingSince ??= begun;
       this.#warnOnce(error as Error);
     } finally {
-      for (const resolve of waiting) resolve();
+      if (isGood || !this.isReadable || this.#isClosed) for (const resolve of waiting) resolve();
+      else this.#waiting.unshift(...waiting);
     }
   }
 

@@ -6,6 +6,8 @@ import {
   readdirSync,
   readlinkSync,
   renameSync,
+  rmdirSync,
+  rmSync,
   symlinkSync,
 } from "node:fs";
 import { join } from "node:path";
@@ -291,19 +293,44 @@ test("nextLook() resolves after the next look that begins, not after the one und
   assert.equal(registry.verify(token)?.name, "late");
 });
 
-test("nextLook() resolves also after a look that failed, and at the close", async (t) => {
+test("nextLook() waits for a good look, until looks have failed for too long", async (t) => {
+  const folder = makeFolder(t);
+  const { registry, look } = await openByHand(t, folder);
+  const clock = holdClock(t);
+  for (const isMended of [true, false]) {
+    let isOver = false;
+    mkdirSync(tokenLogPath(folder));
+    const waiting = registry.nextLook()?.then(() => {
+      isOver = true;
+    });
+    await look();
+    clock.pass(1399);
+    await look();
+    assert.equal(isOver, false);
+    if (isMended) rmdirSync(tokenLogPath(folder));
+    if (isMended) await createToken(folder, { name: "a" });
+    else clock.pass(1);
+    await Promise.all([look(), waiting]);
+    assert.equal(registry.isReadable, isMended);
+    if (isMended) rmSync(tokenLogPath(folder));
+  }
+});
+
+test("nextLook() resolves at the close", async (t) => {
   const folder = makeFolder(t);
   const { registry, look } = await openByHand(t, folder);
   mkdirSync(tokenLogPath(folder));
-  await Promise.all([registry.nextLook(), look()]);
-  const waiting = registry.nextLook();
+  const waiting = [registry.nextLook()];
+  const looking = look();
+  waiting.push(registry.nextLook());
   registry.close();
-  await waiting;
+  await Promise.all([looking, ...waiting]);
   assert.equal(registry.nextLook(), undefined);
 });
 
 test("at most 1,000 wait for one look, and they bring none about", async (t) => {
   const folder = makeFolder(t);
+  await createToken(folder, { name: "a" });
   const { registry, look } = await openByHand(t, folder);
   const looks = t.mock.method(TokenReader.prototype, "read");
   const waiting = Array.from({ length: 1000 }, () => registry.nextLook());
