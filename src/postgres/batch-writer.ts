@@ -217,7 +217,9 @@ export class BatchWriter {
     } catch (cause) {
       const fault = cause as DatabaseFault;
       const [first, ...others] = entries;
-      if (nextStep(fault) !== "split") this.#fail(entries, fault);
+      const step = nextStep(fault);
+      if (step === "refuse") this.#fail(entries, fault);
+      else if (step !== "split") this.#sendAgain(entries, fault);
       else if (others.length > 0) {
         const half = entries.length >> 1;
         await this.#send(lane, entries.slice(0, half), HELD_LOCK_TIMEOUT_MS, number);
@@ -225,6 +227,17 @@ export class BatchWriter {
       } else if (first !== undefined && fault.sqlstate === "55P03") this.#hold(first, fault);
       else this.#fail(entries, fault);
     }
+  }
+
+  /** Gives back the plants that somebody who came later still waits for. */
+  #sendAgain(entries: readonly Entry[], fault: DatabaseFault): void {
+    const now = this.#database.isClosed ? Number.POSITIVE_INFINITY : performance.now();
+    const isAwaited = ({ waiters }: Entry) => waiters.some(({ deadline }) => deadline > now);
+    this.#queue.unshift(...entries.filter(isAwaited));
+    this.#fail(
+      entries.filter((entry) => !isAwaited(entry)),
+      fault,
+    );
   }
 
   /** Adds a create to the held ones, or rejects it if it has waited too long. */

@@ -102,6 +102,41 @@ test(
   },
 );
 
+test(
+  "who joins a create that fails at its deadline is answered by a later attempt",
+  OPTIONS,
+  async (t) => {
+    const { cluster: server, plants } = await cluster.openStore(t, { databaseDeadlineMs: 2000 });
+    const release = async () => {
+      await server.sql("ALTER SYSTEM RESET synchronous_standby_names");
+      await server.sql("SELECT pg_reload_conf()");
+      await server.sql("ALTER ROLE plant_store LOGIN");
+    };
+    t.after(release);
+    await plants.create({ id: 1n, name: "Fern" });
+    await server.sql("ALTER ROLE plant_store NOLOGIN");
+    await server.sql("ALTER SYSTEM SET synchronous_standby_names = 'missing'");
+    await server.sql("SELECT pg_reload_conf()");
+    const plant = { id: 2n, name: "Moss" };
+    const first = assert.rejects(plants.create(plant), { code: "write_failed" });
+    const sessions = "FROM pg_stat_activity WHERE usename = 'plant_store'";
+    await until("it waits for the standby", async () => {
+      const [query] = await server.sql(
+        `SELECT 1 ${sessions} AND wait_event = 'SyncRep' AND query LIKE '%plants AS p%'`,
+      );
+      return query !== undefined;
+    });
+    await server.sql(`SELECT pg_terminate_backend(pid) ${sessions}`);
+    await until("several attempts have failed", () =>
+      [...plants.state().retries.values()].some((count) => count > 5),
+    );
+    const second = plants.create(plant);
+    await first;
+    await release();
+    assert.equal(await second, "replayed");
+  },
+);
+
 test("a row that another transaction holds delays no other row", OPTIONS, async (t) => {
   const { cluster: server, database, plants } = await cluster.openStore(t);
   const holder = await holdRows(t, server.url(database), 20);
