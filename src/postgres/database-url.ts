@@ -59,8 +59,7 @@ const URL_FORM = /^(postgres(?:ql)?:\/\/(?:[^@/?#]*@)?)([^@/?#]*)([^#]*)$/;
 /**
  * Parses a URL, and reads the certificate that it names.
  *
- * @throws RangeError if it is no URL of a database; the system's error if the certificate cannot be
- * read.
+ * @throws RangeError if it is no URL of a database, or the certificate cannot be read.
  * @internal
  */
 export function parseDatabaseUrl(url: string): DatabaseTarget {
@@ -117,8 +116,16 @@ function readTlsRule(parameters: Parameters, hosts: readonly DatabaseHost[]): Tl
   return {
     // As in libpq, a certificate that is given is used.
     mode: mode === "require" && path !== undefined ? "verify-ca" : mode,
-    ca: path === undefined || path === "system" ? undefined : readFileSync(path),
+    ca: path === undefined || path === "system" ? undefined : readCertificate(path),
   };
+}
+
+function readCertificate(path: string): Buffer {
+  try {
+    return readFileSync(path);
+  } catch (cause) {
+    throw fault(`sslrootcert: cannot read "${path}": ${(cause as Error).message}`);
+  }
 }
 
 /** Whether a host is this machine, so that its traffic crosses no network. */

@@ -17,7 +17,7 @@ import type {
   StoreStatus,
 } from "../core/services.ts";
 import { BatchWriter } from "./batch-writer.ts";
-import { DatabaseFault, type Rows } from "./connection.ts";
+import { DatabaseFault, nextStep, type Rows } from "./connection.ts";
 import { Database, type DatabaseOptions, within } from "./database.ts";
 import { decodeRow, GET, PAGE } from "./schema.ts";
 
@@ -204,9 +204,12 @@ export class PostgresPlants implements PlantService {
     try {
       return await answer;
     } catch (cause) {
+      const isRefused = cause instanceof DatabaseFault && nextStep(cause) === "refuse";
       throw new PlantStoreError(
         "store_failed",
-        "Cannot read plants now, because the database does not answer: send the request again later",
+        isRefused
+          ? "Cannot read plants, because the database refuses it; the reason is in the server's log"
+          : "Cannot read plants now, because the database does not answer: send the request again later",
         { cause },
       );
     } finally {

@@ -18,7 +18,7 @@ import {
   TOKEN_BYTES,
   type TokenRecord,
 } from "../core/token.ts";
-import { type Connection, DatabaseFault, type Rows } from "./connection.ts";
+import { type Connection, DatabaseFault, nextStep, type Rows } from "./connection.ts";
 import { within } from "./database.ts";
 import type { PostgresPlants } from "./postgres-plants.ts";
 import { randomNumber, writeSettings } from "./schema.ts";
@@ -143,15 +143,20 @@ async function changeTokens(
     const values = decide(decodeTokens(tokens));
     if (values === undefined) return false;
     const version = tokens[0]?.[0] ?? null;
-    const changed = await run(plants, statement, [version, randomNumber(), ...values]);
+    const changed = await run(plants, statement, [version, randomNumber(), ...values], UNKNOWN);
     if (changed.length > 0) return true;
   }
 }
 
+const UNKNOWN =
+  'Cannot say whether the tokens were changed; once the database answers, "token list" shows it';
+
+/** @param unanswered what to say if the database does not answer. */
 async function run(
   { database, deadlineMs }: PostgresPlants,
   text: string,
   values: readonly (string | null)[],
+  unanswered = "Cannot read the tokens",
 ): Promise<Rows> {
   try {
     const work = (connection: Connection) => connection.query(text, values);
@@ -159,6 +164,7 @@ async function run(
     return await within(deadlineMs, database.sideWrites.run(deadline, work));
   } catch (cause) {
     if (!(cause instanceof DatabaseFault)) throw cause;
-    throw new PlantStoreError("io_error", `Cannot use the tokens: ${cause.message}`, { cause });
+    const what = nextStep(cause) === "refuse" ? "Cannot use the tokens" : unanswered;
+    throw new PlantStoreError("io_error", `${what}: ${cause.message}`, { cause });
   }
 }
