@@ -34,27 +34,30 @@ export interface Backend {
 const FIRST_TOKEN = { name: "first-token", scopes: ["write", "read"] } as const;
 
 /**
- * @param onProgress receives how much of a log is read, and may throw to end that.
- * @throws what `onProgress` throws; UsageError or PlantStoreError if the place cannot be used.
+ * @param stop ends this early.
+ * @param onProgress receives how much of a log is read.
+ * @throws the reason of `stop`; UsageError or PlantStoreError if the place cannot be used.
  */
 export function openBackend(
   options: ServeOptions,
   settings: readonly Setting[],
+  stop: AbortSignal,
   onProgress: (bytes: number, total: number) => void,
 ): Promise<Backend> {
   return isDatabase(options)
-    ? openDatabaseBackend(options, settings)
-    : openFolderBackend(options, onProgress);
+    ? openDatabaseBackend(options, settings, stop)
+    : openFolderBackend(options, stop, onProgress);
 }
 
 async function openDatabaseBackend(
   options: ServeOptions,
   settings: readonly Setting[],
+  signal: AbortSignal,
 ): Promise<Backend> {
   const { databaseDeadlineMs, databaseConnections, pendingBytesMax: queueBytesMax } = options;
-  const numbers = { databaseDeadlineMs, databaseConnections, queueBytesMax };
-  const { plants, postgres } = await openDatabase(options, settings, numbers);
-  const tokens = await postgres.PostgresTokens.open(plants).catch(async (error) => {
+  const details = { databaseDeadlineMs, databaseConnections, queueBytesMax, signal };
+  const { plants, postgres } = await openDatabase(options, settings, details);
+  const tokens = await postgres.PostgresTokens.open(plants, { signal }).catch(async (error) => {
     await plants.close();
     throw error;
   });
@@ -75,10 +78,11 @@ async function openDatabaseBackend(
 
 async function openFolderBackend(
   options: ServeOptions,
+  stop: AbortSignal,
   onProgress: (bytes: number, total: number) => void,
 ): Promise<Backend> {
   const { data } = options;
-  const store = await openStore(options, onProgress);
+  const store = await openStore(options, stop, onProgress);
   const tokens = await TokenRegistry.open(data).catch(async (error) => {
     await store.close();
     throw error;
@@ -110,9 +114,10 @@ export async function readFreeBytes(folder: string): Promise<number | undefined>
 const WORKER_WAIT_MS = 6000;
 const WORKER_RETRY_MS = 250;
 
-/** @throws what `onProgress` throws. */
+/** @throws the reason of `stop`. */
 async function openStore(
   options: ServeOptions,
+  stop: AbortSignal,
   onProgress: (bytes: number, total: number) => void,
 ): Promise<PlantStore> {
   const open = () =>
@@ -120,6 +125,7 @@ async function openStore(
       PlantStore.open(options.data, {
         command: "serve",
         onProgress: (bytes, total) => {
+          stop.throwIfAborted();
           onProgress(bytes, total);
           show(bytes, total);
         },
@@ -136,7 +142,7 @@ async function openStore(
       if (!isLocked || performance.now() >= deadline) throw error;
       if (tries === 0) publishWarning(`waiting up to ${WORKER_WAIT_MS / 1000} s: ${error.message}`);
       await sleep(WORKER_RETRY_MS);
-      onProgress(0, 0);
+      stop.throwIfAborted();
     }
   }
 }

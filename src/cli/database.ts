@@ -37,9 +37,9 @@ interface DatabaseChoice {
   readonly databaseRequireSync?: boolean | undefined;
 }
 
-type Numbers = Pick<
+type Details = Pick<
   PostgresPlantsOptions,
-  "databaseDeadlineMs" | "databaseConnections" | "queueBytesMax"
+  "databaseDeadlineMs" | "databaseConnections" | "queueBytesMax" | "signal"
 >;
 
 export type Postgres = typeof import("../postgres/index.ts");
@@ -62,14 +62,23 @@ export function isDatabase(choice: DatabaseChoice): boolean {
 export async function openDatabase(
   choice: DatabaseChoice,
   settings: readonly Setting[],
-  numbers: Numbers = {},
+  details: Details = {},
 ): Promise<OpenDatabase> {
   checkSettings(settings);
   const { database, databaseFile = "", databaseRequireSync: requireSync = false } = choice;
-  const url = database ?? readFileSync(databaseFile, "utf8").trim();
+  const url = database ?? readUrl(databaseFile);
   const postgres = await import("../postgres/index.ts");
-  const options = { pg: await loadDriver(), url, password: findPassword, requireSync, ...numbers };
+  const options = { pg: await loadDriver(), url, password: findPassword, requireSync, ...details };
   return { plants: await openPlants(postgres, options), postgres };
+}
+
+function readUrl(file: string): string {
+  try {
+    return readFileSync(file, "utf8").trim();
+  } catch (cause) {
+    const { message } = cause as Error;
+    throw new Error(`Cannot read --database-file "${file}": ${message}`, { cause });
+  }
 }
 
 async function openPlants(
@@ -89,8 +98,9 @@ export async function withDatabase<T>(
   choice: DatabaseChoice,
   settings: readonly Setting[],
   work: (database: OpenDatabase) => Promise<T>,
+  details?: Details,
 ): Promise<T> {
-  const database = await openDatabase(choice, settings);
+  const database = await openDatabase(choice, settings, details);
   try {
     return await work(database);
   } finally {
@@ -153,9 +163,14 @@ function unescapeField(field = ""): string {
   return field.replace(/\\(.)/g, "$1");
 }
 
+/** Once, not for every connection. */
+let isWarned = false;
+
 function readPasswordFile(file: string): string {
   try {
     if ((statSync(file).mode & 0o077) === 0) return readFileSync(file, "utf8");
+    if (isWarned) return "";
+    isWarned = true;
     const message = `ignoring the password file "${file}": other users may read it; run: chmod 600`;
     report({ level: "warn", event: "warning", message });
   } catch {

@@ -17,6 +17,8 @@ import { printLines } from "./output.ts";
 /** More than any answer of ours. */
 const ANSWER_BYTES_MAX = 4096;
 const MISSING_TOKEN = 40101;
+/** A store over a database accepts no shorter one. */
+const DEADLINE_MS_MIN = 100;
 /** Of a server that expects HTTPS. */
 const BAD_REQUEST = 40001;
 
@@ -49,7 +51,8 @@ export const health = defineCommand({
     const { url, admin, timeoutMs } = options;
     // The variables of a server's database are often those of its health check, too.
     if (settings.some(({ source }) => source.startsWith("--database"))) {
-      await printLines([await withDatabase(options, settings, askDatabase)]);
+      const limit = { databaseDeadlineMs: Math.max(timeoutMs, DEADLINE_MS_MIN) };
+      await printLines([await withDatabase(options, settings, askDatabase, limit)]);
       return;
     }
     const isAdminMeant = admin !== undefined && url === undefined;

@@ -65,10 +65,9 @@ async function serveUntil(
   };
   onReloadSignal(tls && reload); // from the beginning: the signal must not end a long start
   try {
-    backend = await openBackend(options, settings, (bytes, total) => {
-      stop.throwIfAborted();
-      if (total > 0) status.reading(bytes, total);
-    });
+    backend = await openBackend(options, settings, stop, (bytes, total) =>
+      status.reading(bytes, total),
+    );
     const { plants, tokens } = backend;
     const adminUrl = (await admin)?.url;
     stop.throwIfAborted(); // from now on a signal drains

@@ -40,6 +40,8 @@ export interface DatabaseOptions {
   readonly password?: PasswordSource | undefined;
   /** Refuses a database whose commits wait for no standby. Default: a warning. */
   readonly requireSync?: boolean | undefined;
+  /** Ends `open` early. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 const CONNECT_LIMIT_MS = 2000;
@@ -49,6 +51,8 @@ const LOOK_LIMIT_MS = 1000;
 const FAILED_LOOKS_MAX = 2;
 /** The SQLSTATE of a host that has no room for another connection. */
 const NO_ROOM = "53300";
+/** Those of a login, or the name of a database, that no waiting makes right. */
+const NO_LOGIN = ["28000", "28P01", "3D000"];
 const BACKOFF_MS = 20;
 const BACKOFF_MS_MAX = 250;
 
@@ -85,27 +89,27 @@ export class Database {
   /**
    * Finds the host to use, and judges the database.
    *
-   * @throws PlantStoreError `io_error` if no host can be used within the deadline, `corruption` if
-   * the database is not one that plants may be stored in.
-   * @throws RangeError for a URL that cannot be used.
+   * @throws PlantStoreError `io_error` if no host can be used within the deadline, or the login is
+   * refused; `corruption` if the database is not one that plants may be stored in.
+   * @throws RangeError for a URL that cannot be used; the reason of the signal.
    */
   static async open(options: DatabaseOptions, deadlineMs: number): Promise<Database> {
+    const { signal } = options;
+    signal?.throwIfAborted();
     const database = new Database(options);
-    const deadline = performance.now() + deadlineMs;
-    for (;;) {
-      try {
-        await database.#look();
-        void database.#keepLooking();
-        return database;
-      } catch (cause) {
-        const isUnfit = cause instanceof UnfitFault;
-        if (isUnfit || performance.now() >= deadline) {
-          await database.close();
-          const code = isUnfit ? "corruption" : "io_error";
-          throw new PlantStoreError(code, (cause as Error).message, { cause });
-        }
-      }
-      await database.pause(BACKOFF_MS);
+    const close = () => database.close();
+    signal?.addEventListener("abort", close);
+    try {
+      await database.#lookUntil(performance.now() + deadlineMs);
+      void database.#keepLooking();
+      return database;
+    } catch (cause) {
+      await close();
+      signal?.throwIfAborted();
+      const code = needsPerson(cause) ? "corruption" : "io_error";
+      throw new PlantStoreError(code, (cause as Error).message, { cause });
+    } finally {
+      signal?.removeEventListener("abort", close);
     }
   }
 
@@ -182,9 +186,10 @@ export class Database {
       this.#failedSearches++;
       const { errors } = cause as AggregateError;
       const unfit = errors.find((error) => error instanceof UnfitFault);
+      const answer = errors.find(({ sqlstate }) => sqlstate !== undefined);
       const names = this.#target.hosts.map(({ host }) => `"${host}"`).join(", ");
       const unknown = `Cannot find an address of ${names}: check the URL and the name server`;
-      throw unfit ?? errors[0] ?? new DatabaseFault(unknown);
+      throw unfit ?? answer ?? errors[0] ?? new DatabaseFault(unknown);
     }
   }
 
@@ -222,7 +227,7 @@ export class Database {
       .finally(() => clearTimeout(timer));
     const found = judgeInspection(rows[0], this.#options.requireSync ?? false);
     if (found.isInRecovery) throw new DatabaseFault(`"${label}" is a standby`);
-    if (found.refusal !== undefined) throw new UnfitFault(found.refusal);
+    if (found.refusal !== undefined) throw new UnfitFault(found.refusal, found.isPassing);
     this.#store ??= found.store;
     if (found.store !== this.#store) {
       throw new UnfitFault(
@@ -235,6 +240,20 @@ export class Database {
       if (!this.#warned.includes(warning)) publishWarning(`The database on "${label}": ${warning}`);
     }
     this.#warned = found.warnings;
+  }
+
+  /** Looks until one succeeds, or waiting longer is of no use. */
+  async #lookUntil(deadline: number): Promise<void> {
+    for (;;) {
+      try {
+        return await this.#look();
+      } catch (cause) {
+        const { sqlstate = "" } = cause as DatabaseFault;
+        const isOver = this.isClosed || performance.now() >= deadline;
+        if (isOver || needsPerson(cause) || NO_LOGIN.includes(sqlstate)) throw cause;
+      }
+      await this.pause(BACKOFF_MS);
+    }
   }
 
   async #keepLooking(): Promise<void> {
@@ -281,9 +300,17 @@ export class Database {
 
 /** The database must not be used until it is mended; the message has how. */
 class UnfitFault extends DatabaseFault {
-  constructor(why: string) {
+  /** Whether it may mend itself. */
+  readonly isPassing: boolean;
+
+  constructor(why: string, isPassing = false) {
     super(`Cannot store plants in the database: ${why}`);
+    this.isPassing = isPassing;
   }
+}
+
+function needsPerson(cause: unknown): boolean {
+  return cause instanceof UnfitFault && !cause.isPassing;
 }
 
 /** Statements one after the other, on a connection that is replaced when it breaks. @internal */

@@ -57,18 +57,26 @@ export class PostgresTokens implements TokenVerifier {
    * comes before that of the plants. A primary that misses its standby commits nothing: then this
    * resolves at the deadline, and verdicts wait.
    *
-   * @throws PlantStoreError `io_error` if they cannot be read, or the server's row cannot be written.
+   * @param options a `signal` ends that wait.
+   * @throws PlantStoreError `io_error` if they cannot be read, or the server's row cannot be written;
+   * the reason of the signal.
    */
-  static async open(plants: PostgresPlants): Promise<PostgresTokens> {
+  static async open(
+    plants: PostgresPlants,
+    { signal }: { readonly signal?: AbortSignal | undefined } = {},
+  ): Promise<PostgresTokens> {
     const tokens = new PostgresTokens(plants);
+    signal?.throwIfAborted();
     try {
       const { database, deadlineMs } = plants;
       const look = tokens.#look(performance.now() + deadlineMs);
-      await Promise.race([look, database.pause(deadlineMs, { ref: false })]);
+      const stop = signal === undefined ? [] : [once(signal, "abort")];
+      await Promise.race([look, database.pause(deadlineMs, { ref: false }), ...stop]);
     } catch (cause) {
       const { message } = cause as Error;
       throw new PlantStoreError("io_error", `Cannot read the tokens: ${message}`, { cause });
     }
+    signal?.throwIfAborted();
     if (!tokens.isReadable) tokens.#warnOnce(new DatabaseFault(NO_COMMITS));
     void tokens.#follow();
     return tokens;

@@ -186,8 +186,13 @@ const REFUSED: Readonly<Record<string, string>> = {
     "fsync is off, so a crash loses plants",
     "SET fsync = on",
   ),
-  "c.relkind <> 'r' OR c.relpersistence <> 'p'":
-    "public.plants is not an ordinary logged table; run: ALTER TABLE public.plants SET LOGGED;",
+  // The statements write NULL in arrays, which then would be a text.
+  "current_setting('array_nulls', true) = 'off'":
+    "array_nulls is off; run: ALTER ROLE … SET array_nulls = on;",
+  "c.relkind <> 'r'":
+    "public.plants is a view, partitioned or foreign; make the table that `plant-store print schema` prints",
+  "c.relpersistence <> 'p'":
+    "public.plants is not logged, so a crash empties it; run: ALTER TABLE public.plants SET LOGGED;",
   "c.relrowsecurity":
     "public.plants has row security; run: ALTER TABLE public.plants DISABLE ROW LEVEL SECURITY;",
   [`EXISTS (SELECT FROM pg_catalog.pg_trigger t WHERE t.tgrelid = c.oid
@@ -238,6 +243,8 @@ export interface Inspection {
   readonly plants: number;
   /** Why nothing may be stored there, with what mends it; `undefined` if it can be used. */
   readonly refusal: string | undefined;
+  /** Whether the engine may mend that by itself: a standby that is required may come back. */
+  readonly isPassing: boolean;
   /** What an operator should know, with what mends it. */
   readonly warnings: readonly string[];
   /** Whether commits wait for a standby. */
@@ -251,11 +258,13 @@ export function judgeInspection(row: Rows[number] | undefined, requireSync: bool
   const isSynchronous = found.every(([sql]) => !(sql in UNSYNCHRONIZED));
   const isRefused = ([sql]: readonly [string, string]) =>
     sql in REFUSED || (requireSync && sql in UNSYNCHRONIZED);
+  const refused = found.find(isRefused);
   return {
     isInRecovery: recovery === "t",
     store: store ?? "",
     plants: Number(plants ?? 0),
-    refusal: row === undefined ? MISSING_TABLES : found.find(isRefused)?.[1],
+    refusal: row === undefined ? MISSING_TABLES : refused?.[1],
+    isPassing: refused !== undefined && refused[0] in UNSYNCHRONIZED,
     warnings: found.filter((check) => !isRefused(check)).map(([, message]) => message),
     isSynchronous,
   };

@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { chmodSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { runCli } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
 import { finish } from "../support/run.ts";
-import { TIMEOUT, until } from "../support/watch.ts";
+import { HANG_MS, TIMEOUT, until } from "../support/watch.ts";
 import { startServer } from "./servers.ts";
-import { buildProgram, NEEDS_POSTGRES, SharedCluster } from "./stores.ts";
+import { buildProgram, NEEDS_POSTGRES, SharedCluster, startPair } from "./stores.ts";
 
 const OPTIONS = { ...NEEDS_POSTGRES, ...TIMEOUT };
 const cluster = new SharedCluster({
@@ -144,7 +144,7 @@ test("the password comes from a file, a variable or a password file", OPTIONS, a
   const child = start(["health", "--database", url], { PGPASSFILE: passwords });
   const { status, stderr } = await finish(child);
   assert.equal(status, 1);
-  assert.match(stderr, /ignoring the password file/);
+  assert.equal(stderr.match(/ignoring the password file/g)?.length, 1);
 });
 
 test("what does not go together with a database is refused with status 2", async (t) => {
@@ -182,8 +182,49 @@ test(
       start(["serve", "--port", "0", "--database", server.url("postgres")]),
     );
     assert.deepEqual([empty.status, /print schema/.test(empty.stderr)], [3, true], empty.stderr);
+    const away = ["--database", "postgresql://plants@127.0.0.1:1/garden"];
+    const late = await finish(start(["health", "--timeout-ms", "100", ...away]));
+    assert.deepEqual([late.status, /ECONNREFUSED/.test(late.stderr)], [1, true], late.stderr);
   },
 );
+
+test("a file that a database needs is named if it cannot be read", async () => {
+  for (const [args, said] of [
+    [["--database-file", "/nowhere/url"], /--database-file "\/nowhere\/url": ENOENT/],
+    [
+      ["--database", "postgresql://a@b/c?sslrootcert=/nowhere/ca"],
+      /sslrootcert: .*"\/nowhere\/ca"/,
+    ],
+  ] as const) {
+    const { status, stderr } = await finish(start(["health", ...args]));
+    assert.deepEqual([status !== 0, said.test(stderr)], [true, true], stderr);
+  }
+});
+
+/** Starts a server, and ends it by a signal when it waits; its status. */
+async function stopAtStart(t: TestContext, url: string, isWaiting: () => Promise<boolean>) {
+  const admin = join(makeFolder(t), "admin.sock");
+  const args = ["--admin", admin, "--database-deadline-ms", String(HANG_MS)];
+  const child = start(["serve", "--port", "0", "--database", url, ...args]);
+  t.after(() => child.kill("SIGKILL"));
+  await until("it waits", async () => existsSync(admin) && (await isWaiting()));
+  child.kill("SIGTERM");
+  return (await finish(child)).status;
+}
+
+test("SIGTERM ends a start that waits for a database, with status 0", OPTIONS, async (t) => {
+  const url = "postgresql://plants@127.0.0.1:1/garden";
+  assert.equal(await stopAtStart(t, url, async () => true), 0);
+});
+
+test("SIGTERM ends a start that waits for the standby, with status 0", OPTIONS, async (t) => {
+  const { primary, standby } = await startPair(t);
+  await standby.stop("kill");
+  const waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+  const url = primary.url("garden", { user: "plant_store" });
+  const isWaiting = async () => (await primary.sql(waits))[0] === "1";
+  assert.equal(await stopAtStart(t, url, isWaiting), 0);
+});
 
 test("the configuration is shown without the password", async () => {
   const { stdout } = await runCli(["serve", "--print-config"], {

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { INSPECT, judgeInspection } from "../../src/postgres/schema.ts";
-import { collectWarnings, TIMEOUT, until } from "../support/watch.ts";
+import { collectWarnings, HANG_MS, TIMEOUT, until } from "../support/watch.ts";
+import type { Cluster } from "./cluster.ts";
 import { loadDriver, NEEDS_POSTGRES, openPlants, SharedCluster } from "./stores.ts";
 
 const cluster = new SharedCluster();
@@ -50,6 +51,18 @@ const UNFIT: readonly [what: string, damage: string, mend: string, named: RegExp
     "UPDATE plant_schema SET version = 2",
     "UPDATE plant_schema SET version = 1",
     /version 1/,
+  ],
+  [
+    "the role reads NULL in arrays as a text",
+    "ALTER ROLE plant_store SET array_nulls = off",
+    "ALTER ROLE plant_store RESET array_nulls",
+    /array_nulls/,
+  ],
+  [
+    "a view is in the place of the table",
+    "ALTER TABLE plants RENAME TO gone; CREATE VIEW plants AS SELECT * FROM gone",
+    "DROP VIEW plants; ALTER TABLE gone RENAME TO plants",
+    /a view/,
   ],
   [
     "its table is missing",
@@ -102,21 +115,47 @@ for (const [what, damage, mend, named] of UNFIT) {
 }
 
 test(
-  "without a synchronous standby there is a warning, or a refusal if one is required",
+  "without a synchronous standby there is a warning; a store that requires one waits for it",
   OPTIONS,
   async (t) => {
     const warnings = collectWarnings(t);
-    const { url } = await cluster.openStore(t);
+    const { cluster: server, url } = await cluster.openStore(t);
     assert.match(
       warnings.map(({ message }) => message).join("\n"),
       /synchronous_standby_names is empty/,
     );
-    await assert.rejects(openPlants(t, { url, requireSync: true }), {
-      code: "corruption",
+    await assert.rejects(openPlants(t, { url, requireSync: true, databaseDeadlineMs: 500 }), {
+      code: "io_error",
       message: /synchronous_standby_names is empty/,
+    });
+    const opening = openPlants(t, { url, requireSync: true, databaseDeadlineMs: HANG_MS });
+    t.after(() => setStandbys(server, "DEFAULT"));
+    await setStandbys(server, "'late'");
+    assert.equal((await opening).state().isSynchronous, true);
+    await setStandbys(server, "''");
+    await until("that is refused", () =>
+      warnings.some(({ message }) => /Cannot store plants.*standby/.test(message)),
+    );
+    await assert.rejects((await opening).create({ id: 1n, name: "Fern" }), {
+      code: "store_failed",
     });
   },
 );
+
+async function setStandbys(server: Cluster, value: string): Promise<void> {
+  await server.sql(`ALTER SYSTEM SET synchronous_standby_names = ${value}`);
+  await server.sql("SELECT pg_reload_conf()");
+}
+
+test("a signal ends a start that waits for the database", OPTIONS, async (t) => {
+  const { url } = await cluster.createStore();
+  const waits = { url, requireSync: true, databaseDeadlineMs: HANG_MS };
+  const stop = new AbortController();
+  const opening = openPlants(t, { ...waits, signal: stop.signal });
+  stop.abort();
+  await assert.rejects(opening, { name: "AbortError" });
+  await assert.rejects(openPlants(t, { ...waits, signal: stop.signal }), { name: "AbortError" });
+});
 
 test("a transaction that began before a promotion makes no database unfit", OPTIONS, async (t) => {
   const { cluster: server, database } = await cluster.createStore();
@@ -187,15 +226,16 @@ test("while there is no room for the looks, creates keep their connections", OPT
 });
 
 test(
-  "a URL with a wrong host, role or database fails at the deadline with the reason",
+  "a host that is away is waited for, a wrong role or database is not, and each is named",
   OPTIONS,
   async (t) => {
     const { cluster: server, database } = await cluster.createStore();
-    const databaseDeadlineMs = 500;
-    for (const [url, reason] of [
-      ["postgresql://plant_store@127.0.0.1:1/garden", /ECONNREFUSED/],
-      [server.url(database, { user: "nobody_there" }), /role "nobody_there" does not exist/],
-      [server.url("no_such_database"), /"no_such_database" does not exist/],
+    const away = "127.0.0.1:1";
+    const both = server.url("no_such_database").replace(/@(.*)[/]/, `@${away},$1/`);
+    for (const [url, databaseDeadlineMs, reason] of [
+      [`postgresql://plant_store@${away}/garden`, 500, /ECONNREFUSED/],
+      [server.url(database, { user: "nobody_there" }), HANG_MS, /role "nobody_there" does not/],
+      [both, HANG_MS, /"no_such_database" does not exist/],
     ] as const) {
       await assert.rejects(openPlants(t, { url, databaseDeadlineMs }), {
         code: "io_error",
