@@ -8,6 +8,7 @@
  */
 import type { IncomingMessage } from "node:http";
 import { isIP, type Socket, SocketAddress } from "node:net";
+import { publishWarning } from "../core/channels.ts";
 import type { TrustedProxies } from "../core/services.ts";
 
 /** A request with a longer chain was not sent by real proxies, and each look-up takes time. */
@@ -96,6 +97,12 @@ function simplify(address: string): string {
   return address.replace(/%.*/, "").replace(/^::ffff:(?=[0-9.]+$)/i, "");
 }
 
+/** A list that throws fails no request: the client is then the peer. */
 function isTrusted(trusted: TrustedProxies, address: string): boolean {
-  return trusted.check(address, address.includes(":") ? "ipv6" : "ipv4");
+  try {
+    return trusted.check(address, address.includes(":") ? "ipv6" : "ipv4");
+  } catch (error) {
+    publishWarning("trustedProxies has thrown, so no proxy is trusted", error);
+    return false;
+  }
 }

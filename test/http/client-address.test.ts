@@ -6,10 +6,15 @@ import net, { BlockList } from "node:net";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { peerOf } from "../../src/http/client-address.ts";
-import { createRequestListener, type PlantService, type RequestMessage } from "../../src/index.ts";
+import {
+  createRequestListener,
+  type PlantService,
+  type RequestMessage,
+  type TrustedProxies,
+} from "../../src/index.ts";
 import { makeFolder } from "../support/folders.ts";
 import { startService } from "../support/service.ts";
-import { collectMessages, until } from "../support/watch.ts";
+import { collectMessages, collectWarnings, until } from "../support/watch.ts";
 
 type Header = readonly [name: string, value: string];
 
@@ -29,7 +34,7 @@ const unused = () => assert.fail("no token is good");
 const PLANTS: PlantService = { create: unused, get: unused, list: unused };
 const TOKENS = { verify: () => undefined };
 
-function listen(trustedProxies?: BlockList): RequestListener {
+function listen(trustedProxies?: TrustedProxies): RequestListener {
   return createRequestListener({ plants: PLANTS, tokens: TOKENS, trustedProxies });
 }
 
@@ -234,4 +239,16 @@ test("a request that is refused for its framing has a client, and so have bytes 
 test("trusted proxies that cannot be asked are a mistake of the program", () => {
   const wrong = ["10.0.0.0/8"] as unknown as BlockList;
   assert.throws(() => listen(wrong), { name: "TypeError", message: /trustedProxies/ });
+});
+
+test("with a list of proxies that throws, the client is the peer, and there is a warning", async (t) => {
+  const warnings = collectWarnings(t);
+  const broken = {
+    check: () => {
+      throw new Error("broken");
+    },
+  };
+  const client = await clientSeenAt(t, HERE, listen(broken), [[LIST, "192.0.2.1"]]);
+  assert.equal(client, "127.0.0.1");
+  assert.equal(warnings.length, 1);
 });
