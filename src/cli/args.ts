@@ -26,9 +26,9 @@ interface Invocation {
 }
 
 /**
- * The command that the first words name, and the words after it.
+ * Finds the command that the first words name.
  *
- * @throws UsageError that names the commands of the group, or all.
+ * @throws UsageError that lists the commands of the group, or all commands.
  */
 export function findCommand(
   words: readonly string[],
@@ -83,7 +83,7 @@ function splitWords({ name, options }: Command, words: readonly string[]) {
     });
     return { args: positionals.map(unmarkNumber), flags: new Map<string, string>(flags) };
   } catch (error) {
-    // Without its advice to put `--` before arguments that begin with a dash.
+    // The first sentence only: the next advises to put `--` before arguments that begin with a dash.
     const [fault = ""] = (error as Error).message.split(/\. |\.$/);
     throw new UsageError(
       `${name}: ${fault.replaceAll("\n", " ")}; see "plant-store ${name} --help"`,
@@ -91,7 +91,7 @@ function splitWords({ name, options }: Command, words: readonly string[]) {
   }
 }
 
-/** A negative number with a space in front of it, so that Node does not take it for flags. */
+/** Puts a space before a negative number, so that Node does not read it as flags. */
 function markNumber(word: string): string {
   return word.replace(/^-(?=[0-9])/, " -");
 }
@@ -113,7 +113,7 @@ function readSetting(name: string, option: Option<unknown>, flag: string | undef
   let value: unknown;
   try {
     value = option.parse(text);
-  } catch {} // a parser of the library
+  } catch {} // parsers of the library throw
   if (value !== undefined) return { name, value, text, source };
   throw new UsageError(`${source}: expected ${option.expected}, got "${maskUrl(text)}"`);
 }

@@ -17,16 +17,16 @@ import { isDatabase, openDatabase } from "./database.ts";
 import { withProgress } from "./output.ts";
 import type { ServeOptions } from "./serve-options.ts";
 
-/** What a server needs of the place; `close` finishes what is in flight. */
+/** The store and the tokens of a server; `close` finishes the creates in flight. */
 export interface Backend {
   readonly plants: PlantService & { status(): StoreStatus };
   readonly tokens: TokenVerifier & { list(): readonly TokenStatus[]; refresh(): Promise<void> };
-  /** Settles with the reason if the store stops for good. */
+  /** Resolves with the reason if the store fails for good. */
   readonly failed: Promise<Error>;
   /** Whether requests can be carried out. */
   state(): ServiceState;
   database?(): DatabaseStatus;
-  /** Creates a token if there is no live one; `undefined` otherwise. */
+  /** Creates and returns a token if no token is live; otherwise returns `undefined`. */
   createFirstToken(): Promise<string | undefined>;
   close(): Promise<void>;
 }
@@ -34,9 +34,9 @@ export interface Backend {
 const FIRST_TOKEN = { name: "first-token", scopes: ["write", "read"] } as const;
 
 /**
- * @param stop ends this early.
- * @param onProgress receives how much of a log is read.
- * @throws the reason of `stop`; UsageError or PlantStoreError if the place cannot be used.
+ * @param stop aborts the opening.
+ * @param onProgress receives how many bytes of a log were read, and how many there are.
+ * @throws the reason of `stop`; UsageError or PlantStoreError if the store cannot be opened.
  */
 export function openBackend(
   options: ServeOptions,
@@ -64,8 +64,8 @@ async function openDatabaseBackend(
   return {
     plants,
     tokens,
-    failed: new Promise(() => {}), // a database that is away is waited for
-    // Not at once: a failover must not take every server out of a load balancer.
+    failed: new Promise(() => {}), // never: the store waits for a database that is away
+    // Ready until a deadline: a failover must not take every server out of a load balancer.
     state: () => (tokens.leaseAgeMs < plants.deadlineMs ? "ready" : "database-away"),
     database: () => ({ ...plants.state(), leaseAgeMs: tokens.leaseAgeMs }),
     createFirstToken: () => postgres.createFirstToken(plants, FIRST_TOKEN),
@@ -100,16 +100,15 @@ async function openFolderBackend(
   };
 }
 
-/** Room on the disk of a folder; `undefined` if it cannot be read. */
+/** The free bytes on the disk of a folder; `undefined` if they cannot be read. */
 export async function readFreeBytes(folder: string): Promise<number | undefined> {
   const disk = await statfs(folder).catch(() => undefined);
   return disk && disk.bavail * disk.bsize;
 }
 
 /**
- * `pm2 reload` starts a worker of node:cluster before it stops the worker that it replaces, by
- * default 3 s later, and gives up a worker that ends sixteen times at once. So a worker waits for
- * the data directory.
+ * `pm2 reload` starts a new worker of node:cluster, and stops the old one later (by default 3 s).
+ * It gives up on a worker that exits at once sixteen times. So a worker waits for the data directory.
  */
 const WORKER_WAIT_MS = 6000;
 const WORKER_RETRY_MS = 250;

@@ -8,7 +8,7 @@ import path from "node:path";
 /** The version of this program, the same as in package.json. */
 export const VERSION = "1.0.0";
 
-/** What people type for this program: in a clone it has its name only through npx. */
+/** How users start this program: in a clone only npx finds it by its name. */
 export const PROGRAM =
   process.env.npm_command === "exec" || process.argv[1] === path.resolve("dist/cli/main.js")
     ? "npx plant-store"
@@ -26,7 +26,7 @@ export interface Option<T> {
   readonly isRepeatable?: boolean;
   /** What a value must be, for the message about a wrong one. */
   readonly expected: string;
-  /** Returns `undefined`, or throws, if the text is no such value. */
+  /** Returns `undefined`, or throws, if the text is not a valid value. */
   readonly parse: (text: string) => T | undefined;
 }
 

@@ -1,6 +1,6 @@
 /**
  * `plant-store print completion bash|zsh`: a script that completes commands, options and values, and
- * paths wherever it has no word to offer. It is one for bash, which zsh can emulate.
+ * paths where it has no word to offer. The script is for bash; zsh emulates bash to run it.
  */
 import { type Command, defineCommand, flagOf, UsageError } from "./command.ts";
 import { printLines } from "./output.ts";
@@ -32,7 +32,7 @@ export function definePrintCompletion(commands: () => readonly Command[]): Comma
 
 type Row = readonly [words: string, candidates: string];
 
-/** What may follow which words: commands, the options and arguments of one, the values of those. */
+/** What may follow some words: commands, the arguments and options of a command, their values. */
 function rowsOf(commands: readonly Command[]): Row[] {
   const heads = [...new Set(commands.map(({ name }) => name.split(" ")[0] ?? ""))];
   const groups = heads.map((head): Row => {

@@ -64,7 +64,7 @@ async function findPlant(data: string, id: bigint): Promise<NewPlant | undefined
 
 export const list = defineCommand({
   name: "list",
-  summary: "print every plant as a line of JSON, oldest first; of a database by id",
+  summary: "print every plant as a line of JSON: oldest first, or by id from a database",
   options: { data: DATA, ...DATABASE_OPTIONS },
   async run(_, options, settings) {
     const print = (lines: AsyncIterable<Buffer>) => printListing(escapeLines(lines));
@@ -73,7 +73,7 @@ export const list = defineCommand({
   },
 });
 
-/** A line that was written by hand may hold what controls a terminal. */
+/** A line that was written by hand may hold control characters. */
 async function* escapeLines(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   for await (const chunk of chunks) yield encodeLines(chunk.toString().trimEnd().split("\n"));
 }
@@ -128,7 +128,7 @@ export const backup = defineCommand({
   details: `The copy holds everything that was acknowledged before the backup began, and is a data
 directory: put it back with restore, or serve it with --data TARGET.`,
   async run([target = ""], { data }) {
-    // Each folder as its owner: a target of root's stays root's.
+    // Root enters each folder as its owner, so a target of root's stays root's.
     const visit = visitFolder(data);
     const enterTarget = () => {
       visit.end();

@@ -1,11 +1,11 @@
 /**
- * Entering a data directory as root. If another user owns it, root becomes that user first: an owner
- * may replace any file there with a link to any file of the machine, and root would write through it
- * and give the file away (the class of CVE-2016-1247).
+ * Enters a data directory as root. If another user owns it, root becomes that user first: the owner
+ * may replace any file in it by a link to any file of the machine, and root would write to that file
+ * and hand it to the owner (the class of CVE-2016-1247).
  *
  * Invariant: after `enterFolder` the process may do no more than the owner may. The folder is reached
- * by its descriptor if its owner may have no path to it, as systemd's DynamicUser, or if another user
- * can lead a path of root's elsewhere.
+ * through its descriptor if its owner may have no path to it, as systemd's DynamicUser, or if another
+ * user can make root's path lead elsewhere.
  */
 import fs from "node:fs";
 import { userInfo } from "node:os";
@@ -17,18 +17,19 @@ import { report, showPathAs } from "./output.ts";
 /** Has functions for users and groups, which Windows does not. */
 const posix = process as Required<NodeJS.Process>;
 
-/** Whether this process is root, and would enter a folder of another user. */
-export function isAnothers(folder: string): boolean {
+/** Whether this process is root, and `enterFolder` would make it another user. */
+export function willChangeUser(folder: string): boolean {
   const opened = openAsRoot(folder);
   if (opened !== undefined) fs.closeSync(opened.fd);
   return opened !== undefined && opened.uid !== 0;
 }
 
 /**
- * Makes root the owner of the folder, for good. Other users, and root in a folder of its own, stay
- * as they are. If the folder is missing, the nearest one above it counts: its owner will own it.
+ * Makes root the user who owns the folder, for good. Other users, and root in a folder of its own,
+ * stay who they are. If the folder is missing, the owner of the nearest folder above it counts, and
+ * will own it.
  *
- * @returns the path of the folder from now on.
+ * @returns the path by which to reach the folder from now on.
  * @throws UsageError if root cannot become the owner; nothing was touched then.
  * @throws PlantStoreError `io_error` if the folder cannot be opened.
  */
@@ -47,8 +48,8 @@ export function enterFolder(folder: string): string {
 }
 
 /**
- * Like `enterFolder`, until `end` makes the process root again. Call that while no work is under way;
- * what was opened stays open.
+ * Like `enterFolder`, until `end` makes the process root again. Call `end` while no work is in
+ * progress; files that were opened stay open.
  */
 export function visitFolder(folder: string): { readonly folder: string; end(): void } {
   const opened = openAsRoot(folder);
@@ -69,7 +70,7 @@ export function visitFolder(folder: string): { readonly folder: string; end(): v
 
 /** A folder that root has opened, and its owner. */
 interface Opened {
-  /** As the operator named it, or the nearest one above it that exists. */
+  /** The folder that the operator named, or the nearest folder above it that exists. */
   readonly folder: string;
   /** The missing path below it, or an empty string. */
   readonly missing: string;
@@ -78,7 +79,7 @@ interface Opened {
   readonly gid: number;
 }
 
-/** The owner is read from the descriptor: what the path leads to may change at any moment. */
+/** Reads the owner from the descriptor, because the path may lead elsewhere at any moment. */
 function openAsRoot(folder: string): Opened | undefined {
   if (posix.geteuid() !== 0) return undefined;
   try {
@@ -133,21 +134,21 @@ function pathOf({ folder, missing, fd, uid }: Opened): string {
     fs.closeSync(fd);
     return path.join(folder, missing);
   }
-  const through = `/proc/self/fd/${fd}`; // open until the process ends
+  const through = `/proc/self/fd/${fd}`; // `fd` stays open until the process ends
   showPathAs(through, folder);
   return path.join(through, missing);
 }
 
 /**
- * Whether another user can put another folder in the place of this one of root's. True also for a
- * path with a symbolic link, which is not examined.
+ * Whether another user can replace this folder of root's. Also true if the path has a symbolic link,
+ * because links are not examined.
  */
 function canBeMoved(folder: string): boolean {
   const whole = path.resolve(folder);
   if (fs.realpathSync(whole) !== whole) return true;
   for (let part = path.dirname(whole); ; part = path.dirname(part)) {
     const { uid, mode } = fs.lstatSync(part);
-    // Others may write here, and rename what is not theirs unless it is sticky.
+    // Another user owns this folder, or may write to it and rename what is in it, as it is not sticky.
     if (uid !== 0 || ((mode & 0o022) !== 0 && (mode & 0o1000) === 0)) return true;
     if (part === path.dirname(part)) return false;
   }

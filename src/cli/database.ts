@@ -1,6 +1,6 @@
 /**
- * The database that `--database` names, in the place of a data directory: the options, the password,
- * and the driver, which is loaded only then.
+ * The database that `--database` names, in place of a data directory: its options, its password and
+ * its driver, which is loaded only if it is needed.
  */
 import { readFileSync, statSync } from "node:fs";
 import { homedir } from "node:os";
@@ -18,13 +18,13 @@ import { report } from "./output.ts";
 export const DATABASE_OPTIONS = {
   database: textOption(
     "URL",
-    "keep plants and tokens in this database of PostgreSQL's, instead of a data directory",
+    "keep plants and tokens in this PostgreSQL database instead of a data directory",
   ),
   databaseFile: textOption("FILE", "read the URL of the database from this file"),
   databaseRequireSync: switchOption("refuse a database whose commits wait for no standby"),
 };
 
-/** The option of a command for whose work a database has tools of its own. */
+/** `--database` for a command that has no use for it: refuses it, and names PostgreSQL's own tools. */
 export function notForDatabases(tools: string): { readonly database: Option<never> } {
   const expected = `no database, which has tools of its own for this (${tools})`;
   const help = `not for databases: use ${tools} there`;
@@ -44,7 +44,7 @@ type Details = Pick<
 
 export type Postgres = typeof import("../postgres/index.ts");
 
-/** A database that is open, and the room that it belongs to. */
+/** An open database, and the functions that work with it, which are imported only if needed. */
 export interface OpenDatabase {
   readonly plants: PostgresPlants;
   readonly postgres: Postgres;
@@ -113,7 +113,7 @@ function checkSettings(settings: readonly Setting[]): void {
   const [data, url, file] = ["data", "database", "databaseFile"].map((name) => {
     return settings.find((each) => each.name === name && /^(--|PLANT_STORE_)/.test(each.source));
   });
-  // A flag counts before the variable of a data directory.
+  // A flag for a database outranks the variable of a data directory.
   const isFlag = [url, file].some((each) => each?.source.startsWith("--"));
   const stores = [isFlag && data?.source !== "--data" ? undefined : data, url, file];
   const [one, other] = stores.filter((each) => each !== undefined);
@@ -128,7 +128,7 @@ function checkSettings(settings: readonly Setting[]): void {
   }
 }
 
-/** The same URL with `***` for its password, also if that is in a wrong form or a parameter. */
+/** The URL with `***` for its password, even if that is not encoded, or is a parameter. */
 export function maskUrl(url: string): string {
   return url
     .replace(/^([a-z]+:\/\/[^:@/?#]*):.*@/i, "$1:***@")
@@ -137,24 +137,24 @@ export function maskUrl(url: string): string {
 
 async function loadDriver(): Promise<PgModule> {
   try {
-    return (await import("pg" as string)).default; // the compiler needs no types of it
+    return (await import("pg" as string)).default; // `as`: it may not be installed
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== "ERR_MODULE_NOT_FOUND") throw error;
     throw new UsageError("--database needs the driver of PostgreSQL: npm install pg");
   }
 }
 
-/** As libpq: the variable PGPASSWORD, else the first line of the password file that fits. */
+/** As in libpq: the variable PGPASSWORD, or else the first line of the password file that matches. */
 function findPassword({ host, port, database, user }: DatabaseLogin): string | undefined {
   const { PGPASSWORD, PGPASSFILE = path.join(homedir(), ".pgpass") } = process.env;
   if (PGPASSWORD) return PGPASSWORD;
   const wanted = [host.startsWith("/") ? "localhost" : host, String(port), database, user];
   for (const line of readPasswordFile(PGPASSFILE).split("\n")) {
     const fields = [...line.matchAll(/((?:\\.|[^:\\])*)(?::|$)/g)].map(([, field = ""]) => field);
-    const isFit = wanted.every(
+    const isMatch = wanted.every(
       (value, at) => fields[at] === "*" || unescapeField(fields[at]) === value,
     );
-    if (isFit && !line.startsWith("#")) return unescapeField(fields[4]);
+    if (isMatch && !line.startsWith("#")) return unescapeField(fields[4]);
   }
   return undefined;
 }
@@ -163,7 +163,7 @@ function unescapeField(field = ""): string {
   return field.replace(/\\(.)/g, "$1");
 }
 
-/** Once, not for every connection. */
+/** The file is read for every connection, but warned about only once. */
 let isWarned = false;
 
 function readPasswordFile(file: string): string {
@@ -174,7 +174,7 @@ function readPasswordFile(file: string): string {
     const message = `ignoring the password file "${file}": other users may read it; run: chmod 600`;
     report({ level: "warn", event: "warning", message });
   } catch {
-    // There is none: the server may ask for no password.
+    // Without a file, the server may still ask for no password.
   }
   return "";
 }

@@ -6,18 +6,18 @@ import { readFileSync } from "node:fs";
 import net from "node:net";
 import { type AdminAddress, formatAdminAddress, formatHostPort } from "../core/host-port.ts";
 import type { TlsOptions } from "../index.ts";
-import { isAnothers } from "./data-folder.ts";
+import { willChangeUser } from "./data-folder.ts";
 import type { ServeOptions } from "./serve-options.ts";
 
-/** Node has it, and does not document it. */
+/** A function that Node does not document. */
 type CreateServerHandle = (address: string, port: number, family: number) => object | number;
 
 /**
- * Binds the address, without listening, if root is about to become the owner of the data directory,
- * who may not bind it. `undefined` if it cannot be bound: listening reports why.
+ * Binds the address, without listening, if root is about to become the owner of the data directory:
+ * that user may lack the permission. `undefined` if binding fails: listening then reports why.
  */
 export async function bindAsRoot(options: ServeOptions): Promise<object | undefined> {
-  if (cluster.isWorker || !isAnothers(options.data)) return undefined; // for a worker the primary binds
+  if (cluster.isWorker || !willChangeUser(options.data)) return undefined; // for a worker the primary binds
   const { _createServerHandle: create } = net as unknown as {
     readonly _createServerHandle?: CreateServerHandle;
   };
@@ -27,10 +27,10 @@ export async function bindAsRoot(options: ServeOptions): Promise<object | undefi
 }
 
 /**
- * Says why a server cannot listen, and what to do. Returns any other error as it is.
+ * Describes why a server cannot listen, and what to do. Returns any other error as it is.
  *
  * @param address `undefined` for the socket of a supervisor.
- * @param option the options that chose it.
+ * @param option the options that set the address.
  */
 export function describeListenError(
   error: NodeJS.ErrnoException,
@@ -42,7 +42,7 @@ export function describeListenError(
   const reasons: Readonly<Record<string, string>> = {
     EADDRINUSE: "it is in use; choose another with",
     EADDRNOTAVAIL: "this machine has no such address; choose another with",
-    // libuv reports a missing folder so, too.
+    // libuv reports a missing folder like this, too.
     EACCES: isPath
       ? "its folder is missing, or closed to this user; choose another with"
       : "permission denied; choose a port from 1024 up with",

@@ -1,8 +1,8 @@
 /**
  * `plant-store health`: whether a server answers, for supervisors and people.
  *
- * A request without a token is answered the same by a server that cannot store anything at the
- * moment. An admin listener knows more: whether the server is ready, and its state if not.
+ * A server that cannot store anything at the moment still answers a request without a token. Only an
+ * admin listener reports whether the server is ready, and its state if not.
  */
 import { once } from "node:events";
 import http, { type IncomingMessage } from "node:http";
@@ -17,9 +17,9 @@ import { printLines } from "./output.ts";
 /** More than any answer of ours. */
 const ANSWER_BYTES_MAX = 4096;
 const MISSING_TOKEN = 40101;
-/** A store over a database accepts no shorter one. */
+/** The shortest deadline that a store over a database accepts. */
 const DEADLINE_MS_MIN = 100;
-/** Of a server that expects HTTPS. */
+/** How a server that expects HTTPS answers plain HTTP. */
 const BAD_REQUEST = 40001;
 
 const OPTIONS = {
@@ -49,7 +49,7 @@ export const health = defineCommand({
     "Needs no token. With --database it asks the database, not a server. Over https the certificate is not checked: nothing secret is sent.",
   async run(_, options, settings) {
     const { url, admin, timeoutMs } = options;
-    // The variables of a server's database are often those of its health check, too.
+    // Only flags count: the health check of a server often has the server's variables.
     if (settings.some(({ source }) => source.startsWith("--database"))) {
       const limit = { databaseDeadlineMs: Math.max(timeoutMs, DEADLINE_MS_MIN) };
       await printLines([await withDatabase(options, settings, askDatabase, limit)]);
@@ -110,7 +110,7 @@ async function ask(url: string, target: https.RequestOptions, timeoutMs: number)
   // Not the global agent, which uses the proxy of HTTP_PROXY if NODE_USE_ENV_PROXY is set.
   const agent = new client.Agent();
   const req = client.get({ ...target, rejectUnauthorized: false, signal, agent });
-  req.on("error", () => {}); // also after the headers, when reading the body fails, too
+  req.on("error", () => {}); // an error after the headers also ends the loop over the body
   try {
     const [res] = (await once(req, "response")) as [IncomingMessage];
     let text = "";

@@ -2,9 +2,10 @@
  * Writes the lines of a log to standard error without waiting for its reader or its disk, except at
  * the end of the process, which waits up to a second for a reader.
  *
- * Invariants. Memory is bounded: lines beyond the bound are dropped whole, and a later line says how
- * many. Lines are written in order and whole, unless the reader takes no more. A file blocks its
- * writer, so a thread writes to it; what the thread has at the end may come after the last lines.
+ * Invariants. Memory is bounded: lines beyond the bound are dropped whole, and a later line reports
+ * how many. Lines are written in order and whole, unless the reader takes no more. A file blocks its
+ * writer, so a thread writes to it; a write that the thread has at the end may land after the last
+ * lines.
  */
 import { fstatSync, write, writeSync } from "node:fs";
 
@@ -12,7 +13,7 @@ import { fstatSync, write, writeSync } from "node:fs";
 const WAITING_BYTES_MAX = 1024 * 1024;
 /** Lines leave this often: each write wakes the reader (measured, see docs/speed.md). */
 const INTERVAL_MS = 10;
-/** Lines are made many at a time, which the caches of a processor reward (see docs/speed.md). */
+/** Many lines are made at a time, because that is faster (see docs/speed.md). */
 const EVENTS_MAX = 256;
 /** How long the end of the process waits for a slow reader. */
 const END_MS = 1000;
@@ -36,7 +37,7 @@ export class LineWriter<Event> {
   #events: { readonly event: Event; readonly time: number }[] = [];
   #lines = "";
   #lineBytes = 0;
-  /** The rest of a write that the reader took in part; it comes before `#lines`. */
+  /** What is being written, or is left of a write; it comes before `#lines`. */
   #rest: Buffer = Buffer.alloc(0);
   #dropped = 0;
   #isScheduled = false;
@@ -86,7 +87,7 @@ export class LineWriter<Event> {
   #makeLines(): void {
     const events = this.#events;
     this.#events = [];
-    let isBlocked = this.#isFile; // one try a call, and none that a file would block
+    let isBlocked = this.#isFile; // flushes at most once a call, and never to a file, which blocks
     for (const { event, time } of events) {
       const line = `${this.#format(event, time)}\n`;
       const bytes = Buffer.byteLength(line);
@@ -119,11 +120,12 @@ export class LineWriter<Event> {
     this.#isWriting = true;
     write(this.#fd, this.#rest, (error, bytes) => {
       this.#isWriting = false;
-      if (error === null) this.#rest = this.#rest.subarray(bytes); // else, as on a full disk, again
+      // After an error, such as a full disk, the rest is written again.
+      if (error === null) this.#rest = this.#rest.subarray(bytes);
     });
   }
 
-  /** Makes the lines the rest if there is none; returns whether there is one now. */
+  /** If there is no rest, makes the lines the rest; returns whether there is anything to write. */
   #takeLines(): boolean {
     if (this.#rest.length > 0) return true;
     if (this.#dropped > 0) {

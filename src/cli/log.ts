@@ -4,7 +4,7 @@
  *
  * Invariant: whatever text an event holds, its line is one line that moves no cursor and holds no
  * token. A request's numbers and the characters of its id are as RequestMessage promises. The
- * members of a JSON line are part of the interface: some may be added, none changes or goes.
+ * members of a JSON line are part of the interface: members are added, but never changed or removed.
  */
 import { constants, fstatSync, openSync } from "node:fs";
 import { styleText } from "node:util";
@@ -21,14 +21,14 @@ type LogFormat = (typeof LOG_FORMATS)[number];
 /**
  * Makes everything that is reported from now on a line of the log.
  *
- * @param given by default text on a terminal, else JSON.
+ * @param given the format; by default text on a terminal, else JSON.
  */
 export function startLog(given: LogFormat | undefined, level: Level): void {
   reportProcessFaults();
   const isTerminal = process.stderr.isTTY === true;
   const format = given ?? (isTerminal ? "text" : "json");
   if (format === "off") {
-    // Why the process ends is printed all the same.
+    // The reason for a fatal exit is printed all the same.
     reportTo((notice) => notice.level === "error" && printNotice(notice));
     return;
   }
@@ -43,7 +43,7 @@ export function startLog(given: LogFormat | undefined, level: Level): void {
   process.once("exit", () => writer.end());
 }
 
-/** Puts a line about the fault in the place of a line that cannot be made. */
+/** If a line cannot be made, makes a line about the fault instead. */
 function orFault(format: Format): Format {
   return (event, time) => {
     try {
@@ -75,10 +75,10 @@ export function nameFault(fault: unknown): string {
 }
 
 /**
- * The descriptor of standard error, so that a write to it never blocks, unless it is a file.
+ * A descriptor of standard error to which a write never blocks, unless it is a file.
  *
- * Whether it blocks is shared by all processes that have it, so a terminal and a pipe are opened a
- * second time. A socket cannot be; Node has made it non-blocking.
+ * All processes that have a descriptor share whether it blocks, so a terminal or a pipe is opened a
+ * second time. A socket cannot be opened, but Node has already made it non-blocking.
  */
 export function openStandardError(): number {
   const { isTTY, fd } = process.stderr; // the access makes the stream
@@ -121,7 +121,7 @@ function requestInJson(request: RequestMessage, time: number): string {
 let lastSecond = Number.NaN;
 let lastSecondText = "";
 
-/** As `toISOString`, which takes a third of the time of a line, and is called once a second here. */
+/** Like `toISOString`, which takes a third of the time of a line, so it is called once a second. */
 function formatTime(time: number): string {
   const second = Math.floor(time / 1000);
   if (second !== lastSecond) {
@@ -177,7 +177,7 @@ function colourOf(status: number): Colour {
 
 const TOKEN_LENGTH = 47;
 
-/** A percent sign, however often it was encoded itself: a proxy or a reader of the log may decode. */
+/** A percent sign, itself encoded any number of times: a proxy or a reader of the log may decode. */
 const PERCENT = "%(?:25)*";
 /** What decodes to a token: each of its characters may be percent-encoded. */
 const START = "(?:p|%70)(?:s|%73)(?:t|%74)(?:_|%5[Ff])";

@@ -1,7 +1,8 @@
 #!/usr/bin/env node
 /**
  * The program. Runs the command that is named, and turns what it throws into one line and an exit
- * status. Ends once all output is written: a channel to a parent process (pm2) would keep it alive.
+ * status. Exits once all output is written, because a channel to a parent process (pm2) would keep
+ * the process alive.
  */
 import { PlantStoreError } from "../core/errors.ts";
 import { describeCommand, describeGroup, describeProgram, findCommand, readArgs } from "./args.ts";
@@ -58,8 +59,8 @@ async function main(typed: readonly string[]): Promise<ExitStatus> {
   const { args, options, settings, wantsHelp } = readArgs(command, rest);
   if (wantsHelp) return print(describeCommand(command));
   const isDatabase = options.database !== undefined || options.databaseFile !== undefined;
-  const isToEnter = options.data !== undefined && !isDatabase && command.entersFolder !== true;
-  const ready = isToEnter ? { ...options, data: enterFolder(options.data) } : options;
+  const mustEnter = options.data !== undefined && !isDatabase && command.entersFolder !== true;
+  const ready = mustEnter ? { ...options, data: enterFolder(options.data) } : options;
   return (await command.run(args, ready, settings)) ?? 0;
 }
 

@@ -14,7 +14,7 @@ import type { Option } from "./command.ts";
 
 export const DATA = {
   ...textOption("DIR", "the data directory"),
-  /** From systemd (systemd.exec(5), StateDirectory=): a list with colons. */
+  /** Under systemd, the first of its state directories (systemd.exec(5), StateDirectory=). */
   get defaultText(): string {
     return process.env.STATE_DIRECTORY?.split(":")[0] || "./data";
   },
@@ -46,7 +46,7 @@ export const ADMIN: Option<AdminAddress> = {
 
 export const ADMIN_HOST: Option<readonly string[]> = {
   placeholder: "NAME",
-  help: "a name by which others call the admin listener; may be given several times",
+  help: "a host name by which others reach the admin listener; may be given several times",
   isRepeatable: true,
   expected: "names such as plant-store, without a port",
   parse: (text) => {
@@ -128,7 +128,7 @@ export function integer(
   return { placeholder, help, expected: `a whole number from ${min} to ${max}`, parse };
 }
 
-/** Options of the library under their names there, with its defaults and bounds; takes their help. */
+/** Makes an option of each number option of the library, with its default and bounds, and this help. */
 export function numbers<Name extends DefaultedName>(
   helps: Readonly<Record<Name, string>>,
 ): Readonly<Record<Name, Option<number> & { readonly defaultText: string }>> {
@@ -152,7 +152,7 @@ export const EXPIRES: Option<number> = {
     const [, amount, unit] = /^([1-9][0-9]{0,5})([smhdw])$/.exec(text) ?? [];
     if (amount !== undefined) return Date.now() + Number(amount) * UNIT_MS[unit as Unit];
     const midnight = Date.parse(`${text}T00:00Z`);
-    // Throws for any other text. Date.parse makes 3 March of 31 February.
+    // Throws if the text is no date. Date.parse makes 3 March of 31 February.
     const isDay = new Date(midnight).toISOString().startsWith(`${text}T`);
     return isDay && midnight > Date.now() ? midnight : undefined;
   },

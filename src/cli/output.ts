@@ -26,8 +26,9 @@ export interface Notice {
 const STDOUT = 1;
 
 /**
- * What is on standard output, which decides what its loss means. The reader of a listing may have
- * seen enough (`plant-store list | head`), and so may the program that waited for an announcement.
+ * What was printed to standard output last. It decides whether a failed write is a failure: the reader
+ * of a listing may stop early (`plant-store list | head`), and so may a program that waits for an
+ * announcement.
  */
 let printed: "listing" | "result" | "announcement" = "listing";
 
@@ -53,7 +54,7 @@ export async function printLines(lines: readonly string[]): Promise<void> {
   await print(encodeLines(lines));
 }
 
-/** Prints a listing that comes in chunks of whole lines; waits while the reader is slower. */
+/** Prints a listing that comes in chunks of whole lines, as fast as its reader takes them. */
 export async function printListing(chunks: AsyncIterable<Buffer>): Promise<void> {
   for await (const chunk of chunks) await print(chunk);
 }

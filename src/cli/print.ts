@@ -1,4 +1,4 @@
-/** `plant-store print openapi|systemd-unit`: documents for other programs, ready to use. */
+/** `plant-store print openapi|schema|systemd-unit`: documents for other programs, ready to use. */
 import { isIP } from "node:net";
 import path from "node:path";
 import { formatHostPort } from "../core/host-port.ts";
@@ -20,13 +20,16 @@ export const printDatabaseSchema = defineCommand({
   name: "print schema",
   summary: "print the SQL that creates the tables in a database",
   options: {
-    engine: { ...oneOf(["postgresql", "citus"], "what the database is"), unset: "postgresql" },
+    engine: {
+      ...oneOf(["postgresql", "citus"], "the engine of the database"),
+      defaultText: "postgresql",
+    },
     role: {
       ...textOption("NAME", "the role that the servers log in as"),
       defaultText: "plant_store",
     },
   },
-  details: `Run it once, as the owner of the database, where that role exists:
+  details: `Run the SQL once, as the owner of the database, after the role was created:
   plant-store print schema | psql DATABASE`,
   async run(_, { engine, role }) {
     const { printSchema } = await import("../postgres/index.ts");
@@ -191,7 +194,7 @@ StateDirectory=plant-store-backup
 StateDirectoryMode=0700
 UMask=0077
 ExecStart=/bin/sh -c 'exec "$$0" "$$@" "$$STATE_DIRECTORY/plants-$$(date -u +%%Y%%m%%dT%%H%%M%%SZ)"' ${program.map(quote).join(" ")} backup --data /var/lib/plant-store
-# Only after a backup that succeeded: what a killed one has left, and all but the newest ${keep}.
+# After a backup that succeeded: removes what a killed one has left, and all but the newest ${keep}.
 ExecStartPost=/bin/sh -c 'cd "$$STATE_DIRECTORY" && rm -rf plants-*.partial-* && ls -d plants-*Z | head -n -${keep} | xargs -r rm -r'
 
 CapabilityBoundingSet=CAP_DAC_READ_SEARCH CAP_SETGID CAP_SETUID

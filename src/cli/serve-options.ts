@@ -36,7 +36,7 @@ export const SERVE_OPTIONS = {
   adminHost: ADMIN_HOST,
   log: oneOf(LOG_FORMATS, "the format of the log; if not given, text on a terminal, else json"),
   logLevel: {
-    ...oneOf(LEVELS, "the least level that is logged; requests are info"),
+    ...oneOf(LEVELS, "the least severe level that is logged; requests are info"),
     defaultText: "info",
   },
   printConfig: switchOption("print every option with its value and source, and exit"),
@@ -50,10 +50,10 @@ export const SERVE_OPTIONS = {
   ...numbers({
     bodyBytesMax: "the longest body; beyond it 413",
     headerBytesMax: "request line and headers together; beyond it 431",
-    headerTimeoutMs: "to receive all headers, at most the time of a request; beyond it 408",
-    requestTimeoutMs: "to receive a whole request; beyond it 408",
+    headerTimeoutMs: "time to receive all headers, at most that for a whole request; beyond it 408",
+    requestTimeoutMs: "time to receive a whole request; beyond it 408",
     keepAliveTimeoutMs: "how long an idle connection is kept",
-    stallTimeoutMs: "after how long a connection without progress is closed",
+    stallTimeoutMs: "how long a connection without progress is kept",
     connectionCheckIntervalMs: "how often slow and stalled connections are looked for",
     pendingBytesMax: "bodies in flight, and records that wait for the disk; beyond it 503",
     pendingRequestsMax: "requests in flight together; beyond it 503",
@@ -70,7 +70,7 @@ export type ServeOptions = OptionValues<typeof SERVE_OPTIONS>;
 
 /** @throws UsageError if two options do not fit together. */
 export function checkMatch({ bodyBytesMax, pendingBytesMax, tlsCert, tlsKey }: ServeOptions): void {
-  // Clients would send a body that can never be accepted again and again.
+  // A body beyond --pending-bytes-max is answered 503, so clients would send it again and again.
   if (bodyBytesMax > pendingBytesMax) {
     throw new UsageError(
       `serve: expected --pending-bytes-max to be at least --body-bytes-max, got ${pendingBytesMax} and ${bodyBytesMax}`,

@@ -1,10 +1,10 @@
 /**
  * `plant-store serve`: serves the store over HTTP until a signal ends it.
  *
- * SIGTERM or SIGINT drains, or aborts a start, with status 0. If the store fails for good, also
- * during a drain, the status is 1, so that a supervisor starts it again from what is on disk. The
- * admin listener starts first and is closed last. Root reads the certificate and binds the port
- * before it becomes the owner of the data directory.
+ * SIGTERM or SIGINT drains the server, or aborts its start, and the exit status is 0. If the store
+ * fails for good, even during a drain, the status is 1, so that a supervisor starts the server again
+ * from what is on disk. The admin listener starts first and is closed last. Root reads the certificate
+ * and binds the port before it becomes the owner of the data directory.
  */
 import type { DatabaseStatus } from "../core/services.ts";
 import {
@@ -25,7 +25,7 @@ import { bindAsRoot, describeListenError, readTlsFiles } from "./endpoint.ts";
 import { startLog } from "./log.ts";
 import { announce, count, describeProgress, printLines, report } from "./output.ts";
 import { checkMatch, describeConfig, SERVE_OPTIONS, type ServeOptions } from "./serve-options.ts";
-import { onReloadSignal, stopSignal, takeHeldSocket, waitForSignal } from "./supervisor.ts";
+import { onReloadSignal, stopSignal, takeListeningSocket, waitForSignal } from "./supervisor.ts";
 
 export const serve = defineCommand({
   name: "serve",
@@ -48,14 +48,15 @@ async function serveUntil(
   typed: ServeOptions,
   settings: readonly Setting[],
 ): Promise<ExitStatus> {
-  const fd = takeHeldSocket(settings);
+  const fd = takeListeningSocket(settings);
   let tls = readTlsFiles(typed);
   const bound = fd === undefined ? await bindAsRoot(typed) : undefined;
   const isFolder = !isDatabase(typed);
   const options = isFolder ? { ...typed, data: enterFolder(typed.data) } : typed;
   const status = new ServeStatus(isFolder ? options.data : undefined);
   const admin = startAdmin(options, status);
-  admin.catch(() => {}); // awaited once the store is open: a second server has to name the first
+  // Awaited after the store is open: a second server must report the lock, not the address in use.
+  admin.catch(() => {});
   let backend: Backend | undefined;
   let server: PlantServer | undefined;
   let exitStatus: ExitStatus = 0;
@@ -76,10 +77,10 @@ async function serveUntil(
     status.phase = "ready";
     status.backend = backend;
     const welcome = options.firstToken ? await introduce(server.url, backend) : [];
-    // In one piece: a program that waits for the ready line finds the token beside it.
+    // In one write: a program that waits for the ready line also finds the token.
     announce([`plant-store listening on ${server.url}`, ...welcome]);
     reportListening({ url: server.url, admin: adminUrl, plants: plants.status().plants });
-    // Until the store is closed: a sync during the drain may fail, too.
+    // Watched until the store is closed, because a sync during the drain may fail, too.
     const failed = backend.failed.then(({ cause, message }) => {
       exitStatus = 1;
       status.phase = "failed";
@@ -107,7 +108,7 @@ async function serveUntil(
 async function announceDrain(server: PlantServer, delayMs: number): Promise<void> {
   const rest =
     delayMs === 0
-      ? "new ones are not taken"
+      ? "no more are accepted"
       : `connections are accepted for ${delayMs} ms more; another signal ends this wait`;
   const message = `draining: requests under way are answered, ${rest}`;
   report({ level: "info", event: "draining", message });
@@ -145,8 +146,8 @@ function reportListening(server: { url: string; admin: string | undefined; plant
 }
 
 /**
- * Creates the first token, once the server listens, and says how to use it. The lines hold the
- * token, so they are for standard output and never for a log.
+ * Creates the first token after the server listens. Returns lines that show how to use it; they hold
+ * the token, so they are for standard output and never for a log.
  */
 async function introduce(url: string, { tokens, createFirstToken }: Backend): Promise<string[]> {
   const token = await createFirstToken();
@@ -188,7 +189,7 @@ export class ServeStatus implements Status {
     this.#data = data;
   }
 
-  /** Takes how much of the log is read. A long start logs it, once. */
+  /** Receives how many bytes of the log were read. A long start logs this once. */
   reading(bytes: number, total: number): void {
     this.#progress = { bytes, total };
     const now = performance.now();

@@ -9,16 +9,16 @@ import { publishWarning } from "../core/channels.ts";
 import { type Setting, UsageError } from "./command.ts";
 import { report } from "./output.ts";
 
-/** The first descriptor after standard input, output and error. */
-const FIRST_HELD = 3;
+/** SD_LISTEN_FDS_START in sd_listen_fds(3). */
+const FIRST_LISTEN_FD = 3;
 
 /**
  * The descriptor of the listening socket that this process was given, if any. Removes the variables,
- * which are for this process alone, and warns if settings name an address, which does not count then.
+ * which are for this process alone. Warns if settings name an address, because it is ignored.
  *
  * @throws UsageError if there are several sockets: a server listens on one.
  */
-export function takeHeldSocket(settings: readonly Setting[]): number | undefined {
+export function takeListeningSocket(settings: readonly Setting[]): number | undefined {
   const { LISTEN_PID: pid, LISTEN_FDS } = process.env;
   const count = LISTEN_FDS || "0";
   for (const name of ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"]) delete process.env[name];
@@ -31,9 +31,9 @@ export function takeHeldSocket(settings: readonly Setting[]): number | undefined
   });
   if (given.length > 0) {
     const sources = given.map(({ source }) => source).join(" and ");
-    publishWarning(`listening on the socket of the supervisor, whatever ${sources} says`);
+    publishWarning(`listening on the socket of the supervisor; ignoring ${sources}`);
   }
-  return FIRST_HELD;
+  return FIRST_LISTEN_FD;
 }
 
 /** npm sends a terminal's Ctrl-C once more to a program that has already received it. */
@@ -64,7 +64,7 @@ export function stopSignal(): AbortSignal {
     else if (waiting !== undefined) waiting.abort();
     else {
       process.off("SIGTERM", onSignal).off("SIGINT", onSignal);
-      // A signal does not end process 1, as in a container: exit with the status of a shell.
+      // A signal does not end process 1, as in a container: exit with the status that a shell reports.
       if (process.pid === 1) process.exit(128 + constants.signals[signal]);
       process.kill(process.pid, signal);
     }

@@ -1,4 +1,4 @@
-/** `plant-store token create|list|revoke`. A token itself is printed once. */
+/** `plant-store token create|list|revoke`. Only `create` prints a token, once. */
 import { existsSync } from "node:fs";
 import path from "node:path";
 import { isTokenName, SCOPES, type Scope } from "../core/services.ts";
@@ -108,7 +108,7 @@ export const tokenRevoke = defineCommand({
   },
 });
 
-/** @throws PlantStoreError `io_error` if the folder is missing: its name may be a slip. */
+/** @throws PlantStoreError `io_error` if the folder is missing: its name may be mistyped. */
 function requireFolder(data: string): string {
   if (existsSync(data)) return data;
   throw new PlantStoreError(

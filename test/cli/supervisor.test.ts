@@ -5,7 +5,7 @@ import { once } from "node:events";
 import net, { type AddressInfo } from "node:net";
 import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
-import { takeHeldSocket } from "../../src/cli/supervisor.ts";
+import { takeListeningSocket } from "../../src/cli/supervisor.ts";
 import { createToken } from "../../src/index.ts";
 import { runCli } from "../support/cli.ts";
 import { Client } from "../support/client.ts";
@@ -170,7 +170,7 @@ describe("a server that was given its socket", TIMEOUT, () => {
     test(`${warns ? "warns" : "does not warn"} about a host from: ${source}`, (t) => {
       setVariables(t, { LISTEN_PID: String(process.pid), LISTEN_FDS: "1" });
       const warnings = collectWarnings(t, source);
-      takeHeldSocket([{ ...HOST, source }]);
+      takeListeningSocket([{ ...HOST, source }]);
       assert.equal(warnings.length, warns ? 1 : 0);
     });
   }
@@ -195,7 +195,7 @@ describe("a server that was given its socket", TIMEOUT, () => {
   ] as const) {
     test(`finds ${held ?? "no descriptor"} if LISTEN_FDS is "${fds}"`, (t) => {
       setVariables(t, { LISTEN_PID: String(process.pid), LISTEN_FDS: fds });
-      assert.equal(takeHeldSocket([]), held);
+      assert.equal(takeListeningSocket([]), held);
       assert.equal(process.env.LISTEN_FDS, undefined);
     });
   }
