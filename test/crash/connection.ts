@@ -17,7 +17,7 @@ export class Connection {
   /** The length of the answer; known once its head has arrived. */
   #expected = Number.POSITIVE_INFINITY;
   #settle: (answer: Answer | undefined) => void = () => {};
-  /** An answer did not come in time. */
+  /** Whether an answer did not come in time. */
   hasTimedOut = false;
 
   private constructor(socket: net.Socket) {

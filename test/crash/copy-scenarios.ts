@@ -48,7 +48,7 @@ function backupScenario(): Scenario {
   };
 }
 
-/** A restore that was killed is done again, at most after the folder was emptied; no start serves a part. */
+/** A killed restore can be run again, if need be in an emptied folder; no start serves a part of it. */
 function restoreScenario(): Scenario {
   let state: FolderState | undefined;
   return {

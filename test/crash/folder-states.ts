@@ -8,10 +8,10 @@ export interface FolderState {
   readonly book: PlantBook;
   /** Tokens that are live. */
   readonly tokens: readonly string[];
-  /** Bytes that were never acknowledged, but must be kept in quarantine. */
-  readonly aside: readonly Buffer[];
+  /** Bytes that were never acknowledged, and that a start must move to quarantine. */
+  readonly quarantined: readonly Buffer[];
   /** The same for the token log. */
-  readonly asideOfTokens?: readonly Buffer[];
+  readonly quarantinedOfTokens?: readonly Buffer[];
 }
 
 export type MakeState = (folder: string) => Promise<FolderState>;
@@ -29,11 +29,11 @@ export async function makeClean(folder: string, plants = PLANTS): Promise<Folder
     book.acknowledge(plant);
   }
   await store.close();
-  return { book, tokens: [token], aside: [] };
+  return { book, tokens: [token], quarantined: [] };
 }
 
 async function makeAbsent(): Promise<FolderState> {
-  return { book: new PlantBook({ hasLongNames: false }), tokens: [], aside: [] };
+  return { book: new PlantBook({ hasLongNames: false }), tokens: [], quarantined: [] };
 }
 
 async function makeUnused(folder: string): Promise<FolderState> {
@@ -42,12 +42,14 @@ async function makeUnused(folder: string): Promise<FolderState> {
 }
 
 /** The state after a kill: the log has grown beyond its checkpoint. */
-function withTail(makeTail: (book: PlantBook) => { tail: Buffer; aside?: Buffer[] }): MakeState {
+function withTail(
+  makeTail: (book: PlantBook) => { tail: Buffer; quarantined?: Buffer[] },
+): MakeState {
   return async (folder) => {
     const state = await makeClean(folder);
-    const { tail, aside = [] } = makeTail(state.book);
+    const { tail, quarantined = [] } = makeTail(state.book);
     appendFileSync(join(folder, "plants.jsonl"), tail);
-    return { ...state, aside };
+    return { ...state, quarantined };
   };
 }
 
@@ -61,29 +63,29 @@ function withoutCheckpoint(make: MakeState): MakeState {
 
 const torn = withTail((book) => {
   const tail = Buffer.from(book.line(book.take()).slice(0, 30));
-  return { tail, aside: [tail] };
+  return { tail, quarantined: [tail] };
 });
 
 const wholeTail = withTail((book) => ({ tail: Buffer.from(book.line(book.take())) }));
 
 const zeros = withTail(() => {
   const tail = Buffer.alloc(700);
-  return { tail, aside: [tail] };
+  return { tail, quarantined: [tail] };
 });
 
 /** A line with two sectors of zeros, between whole lines. */
-function lostPages(book: PlantBook): { tail: Buffer; aside: Buffer[] } {
+function lostPages(book: PlantBook): { tail: Buffer; quarantined: Buffer[] } {
   const lost = Buffer.from(`{"id":5,"name":"${"y".repeat(3000)}"}\n`);
   lost.fill(0, 600, 600 + 2 * 1024);
   const before = Buffer.from(`${book.line(book.take())}\n`);
   const after = Buffer.from(`${book.line(book.take())}\n`);
-  return { tail: Buffer.concat([before, lost, after]), aside: [lost] };
+  return { tail: Buffer.concat([before, lost, after]), quarantined: [lost] };
 }
 
 const lostPagesAndTorn = withTail((book) => {
-  const { tail, aside } = lostPages(book);
+  const { tail, quarantined } = lostPages(book);
   const torn = Buffer.from(book.line(book.take()).slice(0, 40));
-  return { tail: Buffer.concat([tail, torn]), aside: [...aside, torn] };
+  return { tail: Buffer.concat([tail, torn]), quarantined: [...quarantined, torn] };
 });
 
 /** So long that the server writes a checkpoint at once, not only when it stops. */

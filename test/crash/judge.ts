@@ -43,19 +43,23 @@ export async function judgeFolder(
   if (tokens.length === 0) await createToken(folder, { name: "judge" });
 }
 
-/** Bytes that the log lost and that are not in quarantine either. */
+/** Notes what the log has lost, and what was taken out of it but is in no quarantine file. */
 function noteLog(folder: string, state: FolderState, totals: Totals): void {
   addFindings(totals, checkLog(join(folder, "plants.jsonl"), state.book));
-  const { aside, asideOfTokens = [] } = state;
-  totals.faults.push(...missingAside(folder, "plants.jsonl", aside));
-  totals.faults.push(...missingAside(folder, "tokens.jsonl", asideOfTokens));
+  const { quarantined, quarantinedOfTokens = [] } = state;
+  totals.faults.push(...missingInQuarantine(folder, "plants.jsonl", quarantined));
+  totals.faults.push(...missingInQuarantine(folder, "tokens.jsonl", quarantinedOfTokens));
 }
 
-function missingAside(folder: string, log: string, aside: readonly Buffer[]): string[] {
+function missingInQuarantine(
+  folder: string,
+  log: string,
+  quarantined: readonly Buffer[],
+): string[] {
   const kept = readdirSync(folder)
     .filter((name) => name.startsWith(`${log}.quarantine-`))
     .map((name) => readFileSync(join(folder, name)));
-  return aside
+  return quarantined
     .filter((bytes) => !kept.some((file) => file.includes(bytes)))
     .map((bytes) => `${bytes.length} bytes taken out of ${log} are in no quarantine file`);
 }

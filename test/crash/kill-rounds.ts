@@ -1,10 +1,11 @@
 /**
- * Rounds of SIGKILL at random moments: of a start, under load, and of a stop.
+ * Rounds of SIGKILL at random moments: during a start, under load, and during a stop.
  *
  * Each round starts the server on the folder that the last kill left, and compares the log and the
  * answers to replays with what was acknowledged.
  */
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { createToken } from "../../src/index.ts";
 import { makeTemporaryFolder } from "./leftovers.ts";
 import { Load, replay, type Tally, USUAL_MIX } from "./load.ts";
@@ -22,7 +23,7 @@ export interface RoundsOptions {
   readonly onRound?: (done: number, totals: Totals) => void;
 }
 
-/** A new folder is used after so many rounds, because every round reads the whole log. */
+/** A new folder is used after this many rounds, because every round reads the whole log. */
 const ROUNDS_PER_FOLDER = 20;
 const LOAD_MS_MAX = 600;
 const STOP_MS_MAX = 60;
@@ -79,7 +80,7 @@ class Life {
     const { random, totals } = this.#parts;
     const acknowledged = this.#book.acknowledged;
     const moment = random.pick(["start", "load", "load", "stop"]);
-    totals.points++;
+    totals.kills++;
     if (moment === "start") await this.#killStart();
     const server = await this.#startAndCheck();
     if (server !== undefined) await this.#killUnderLoad(server, moment === "stop");
@@ -100,7 +101,7 @@ class Life {
   async #killStart(): Promise<void> {
     const { program, folder, random } = this.#parts;
     const server = new Server(program, folder);
-    await passed(random.next() * this.#startMs * 1.2);
+    await sleep(random.next() * this.#startMs * 1.2);
     await server.kill();
   }
 
@@ -129,10 +130,10 @@ class Life {
     const { random, connections } = this.#parts;
     const target = { port, token: this.#token, book: this.#book };
     const load = await Load.start({ ...target, connections, random, mix: USUAL_MIX });
-    await passed(random.next() * LOAD_MS_MAX);
+    await sleep(random.next() * LOAD_MS_MAX);
     if (killsStop) {
       server.run.kill("SIGTERM");
-      await passed(random.next() * STOP_MS_MAX);
+      await sleep(random.next() * STOP_MS_MAX);
     }
     await server.kill();
     this.#note(await load.stop());
@@ -142,9 +143,4 @@ class Life {
     this.#parts.totals.faults.push(...wrong);
     if (refused > 0) this.#parts.totals.faults.push(`${refused} requests were answered 503`);
   }
-}
-
-/** The random moment of a kill; nothing depends on it. */
-function passed(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
 }

@@ -18,8 +18,8 @@ test("checkLog() counts lost plants, plants that occur twice, and lines that are
   const check = (...lines: string[]) => {
     const path = join(makeFolder(t), "plants.jsonl");
     writeFileSync(path, lines.map((line) => `${line}\n`).join(""));
-    const { lines: count, lost, duplicated, unparsable } = checkLog(path, book);
-    return [count, lost, duplicated, unparsable];
+    const { lines: count, lost, duplicated, unknownLines } = checkLog(path, book);
+    return [count, lost, duplicated, unknownLines];
   };
   const [a = "", b = "", c = "", d = "", e = ""] = [0, 1, 2, 3, 4].map((plant) => book.line(plant));
   assert.deepEqual(check(a, b, c, d), [4, 0, 0, 0]);

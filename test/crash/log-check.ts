@@ -8,8 +8,8 @@ export interface LogFindings {
   readonly lost: number;
   /** Plants that occur more than once. */
   readonly duplicated: number;
-  /** Lines that are not JSON, or not a plant that was ever sent. */
-  readonly unparsable: number;
+  /** Lines that are not a plant that was sent. */
+  readonly unknownLines: number;
   /** Descriptions of the first few faults. */
   readonly faults: readonly string[];
 }
@@ -22,14 +22,14 @@ export function checkLog(path: string, book: PlantBook): LogFindings {
   const counts = new Uint8Array(book.taken);
   const faults: string[] = [];
   let lines = 0;
-  let unparsable = 0;
+  let unknownLines = 0;
   const note = (fault: string) => faults.length < FAULTS_KEPT && faults.push(fault);
   for (const line of readLines(path)) {
     if (/^ *$/.test(line)) continue;
     lines++;
     const plant = isJson(line) ? book.numberOf(line) : undefined;
     if (plant === undefined || line !== book.line(plant)) {
-      unparsable++;
+      unknownLines++;
       note(`line ${lines} is no plant that was sent: ${line.slice(0, 100)}`);
     } else {
       counts[plant] = Math.min(255, (counts[plant] ?? 0) + 1);
@@ -46,7 +46,7 @@ export function checkLog(path: string, book: PlantBook): LogFindings {
       note(`plant ${plant} was acknowledged and is lost`);
     }
   }
-  return { lines, lost, duplicated, unparsable, faults };
+  return { lines, lost, duplicated, unknownLines, faults };
 }
 
 function isJson(line: string): boolean {

@@ -12,8 +12,8 @@ import { killing, type Place, readPlaces, recording, wasKilled } from "./strace.
 export interface MatrixOptions {
   /** The names of the system calls. */
   readonly calls: readonly string[];
-  /** `true`: kills at ever later calls of a place until a run survives; `false`: at as many as were recorded. */
-  readonly seesEnd: boolean;
+  /** Kills at ever later calls of a place until a run survives, not only at as many as were recorded. */
+  readonly untilSurvived: boolean;
   /** How many runs go on at once. */
   readonly jobs: number;
   /** Picks one place of each kind of call, to kill only there instead of at every call. */
@@ -22,8 +22,7 @@ export interface MatrixOptions {
 
 export interface MatrixReport {
   readonly totals: Totals;
-  /** The number of kills, by kind of call. */
-  readonly kills: ReadonlyMap<string, number>;
+  readonly killsByCall: ReadonlyMap<string, number>;
 }
 
 /** An upper bound for the loop: no scenario makes a call on one path so often. */
@@ -53,7 +52,7 @@ interface MatrixParts {
 
 class Matrix implements MatrixReport {
   readonly totals = newTotals();
-  readonly kills = new Map<string, number>();
+  readonly killsByCall = new Map<string, number>();
   readonly #parts: MatrixParts;
 
   constructor(parts: MatrixParts) {
@@ -84,13 +83,13 @@ class Matrix implements MatrixReport {
 
   async #killAt(place: Place, slot: number): Promise<void> {
     const { root, trace } = this.#slot(slot);
-    const last = this.#parts.options.seesEnd ? NTH_MAX : place.count;
+    const last = this.#parts.options.untilSurvived ? NTH_MAX : place.count;
     for (let nth = 1; nth <= last; nth++) {
       const what = `${place.call} ${place.path ?? ""} #${nth}`;
       const isKilled = await this.#attempt(slot, killing(trace, root, place, nth), what);
       if (isKilled) {
-        this.kills.set(place.call, (this.kills.get(place.call) ?? 0) + 1);
-        this.totals.points++;
+        this.killsByCall.set(place.call, (this.killsByCall.get(place.call) ?? 0) + 1);
+        this.totals.kills++;
       } else {
         // The number of batches depends on which requests arrive together, so only the first is sure.
         if (nth === 1) this.totals.faults.push(`${what}: the kill did not hit`);
@@ -115,7 +114,7 @@ class Matrix implements MatrixReport {
     return isKilled && !ended.isLate;
   }
 
-  /** The files of one of the concurrent runs; all paths have the same length. */
+  /** The files of one of the concurrent runs. */
   #slot(slot: number): { root: string; trace: string } {
     const { scratch } = this.#parts;
     return { root: join(scratch, `run-${slot}`), trace: join(scratch, `trace-${slot}`) };

@@ -28,7 +28,7 @@ export interface Growth {
   readonly bytes: number;
   readonly plants: number;
   readonly isLevel: boolean;
-  /** Of the fewest that were open in each quarter: connections come and go. */
+  /** Compares the fewest that were open in each quarter, because connections come and go. */
   readonly descriptors: number;
 }
 

@@ -1,17 +1,17 @@
 /**
- * FAKE lock, which every process gets. It replaces `src/log/lock.ts` in the program that shows how
+ * FAKE lock, which every process acquires. It replaces `src/log/lock.ts` in the program that shows how
  * safe a log is if the lock fails.
  */
-export class DirectoryLock {
+import type * as real from "../../src/log/lock.ts";
+
+export class DirectoryLock implements Pick<real.DirectoryLock, keyof real.DirectoryLock> {
   readonly lost = new Promise<Error>(() => {});
 
   static async acquire(): Promise<DirectoryLock> {
     return new DirectoryLock();
   }
 
-  async release(): Promise<void> {}
+  async close(): Promise<void> {}
 }
 
-export async function askDurableBytes(): Promise<number | undefined> {
-  return undefined;
-}
+export const askDurableBytes: typeof real.askDurableBytes = async () => undefined;

@@ -7,7 +7,7 @@
 import type { NewPlant } from "../../src/index.ts";
 import { Random } from "./random.ts";
 
-/** Ids larger than a double can distinguish: with a wrong last digit an id would be that of another plant. */
+/** From here on a double has no room for the last digit of an id, and rounds it to that of another plant. */
 const FIRST_ID = 9_007_199_254_740_993n;
 
 const SENT = 0;

@@ -13,7 +13,7 @@ export interface Program {
 
 export const BUILT: Program = { main: PROGRAM };
 
-/** The same program, with a lock that every process gets (see no-lock). */
+/** The same program, with a lock that every process acquires (see no-lock). */
 export async function buildUnlockedProgram(): Promise<Program> {
   const options = bundleOptions();
   let isReplaced = false;
@@ -40,7 +40,7 @@ export interface Ended {
   readonly signal: NodeJS.Signals | null;
   readonly stdout: string;
   readonly stderr: string;
-  /** It did not end before its deadline. */
+  /** Whether it did not end before its deadline. */
   readonly isLate: boolean;
 }
 

@@ -22,7 +22,7 @@ function inserting(at: number, makeLine: (book: PlantBook) => string, tail = "")
     const path = join(folder, "plants.jsonl");
     const lines = readFileSync(path, "utf8").split("\n");
     writeFileSync(path, lines.toSpliced(at, 0, makeLine(state.book)).join("\n") + tail);
-    return { ...state, aside: tail === "" ? [] : [Buffer.from(tail)] };
+    return { ...state, quarantined: tail === "" ? [] : [Buffer.from(tail)] };
   };
 }
 
@@ -38,14 +38,14 @@ function without(plant: number, ...instead: readonly string[]): MakeState {
       const next = known.take();
       if (next !== plant) known.acknowledge(next);
     }
-    return { tokens, book: known, aside: [] };
+    return { tokens, book: known, quarantined: [] };
   };
 }
 
 async function makeGone(folder: string): Promise<FolderState> {
   const { tokens } = await makeClean(folder);
   rmSync(join(folder, "plants.jsonl"));
-  return { tokens, book: new PlantBook({ hasLongNames: false }), aside: [] };
+  return { tokens, book: new PlantBook({ hasLongNames: false }), quarantined: [] };
 }
 
 const DAMAGES: Readonly<Record<string, Damage>> = {

@@ -2,12 +2,12 @@
 import type { LogFindings } from "./log-check.ts";
 
 export interface Totals {
-  /** The number of rounds, or of places at which the program was killed. */
-  points: number;
+  /** How often the program was killed; of rivals, the number of rounds. */
+  kills: number;
   acknowledged: number;
   lost: number;
   duplicated: number;
-  unparsable: number;
+  unknownLines: number;
   failedStarts: number;
   /** Descriptions of everything that was wrong. */
   readonly faults: string[];
@@ -16,11 +16,11 @@ export interface Totals {
 
 export function newTotals(): Totals {
   return {
-    points: 0,
+    kills: 0,
     acknowledged: 0,
     lost: 0,
     duplicated: 0,
-    unparsable: 0,
+    unknownLines: 0,
     failedStarts: 0,
     faults: [],
     startedAt: performance.now(),
@@ -30,19 +30,19 @@ export function newTotals(): Totals {
 export function addFindings(totals: Totals, findings: Omit<LogFindings, "lines">): void {
   totals.lost += findings.lost;
   totals.duplicated += findings.duplicated;
-  totals.unparsable += findings.unparsable;
+  totals.unknownLines += findings.unknownLines;
   totals.faults.push(...findings.faults);
 }
 
 export function addTotals(totals: Totals, more: Totals): void {
-  totals.points += more.points;
+  totals.kills += more.kills;
   totals.acknowledged += more.acknowledged;
   totals.failedStarts += more.failedStarts;
   addFindings(totals, more);
 }
 
-export function isClean({ lost, duplicated, unparsable, failedStarts, faults }: Totals): boolean {
-  return lost + duplicated + unparsable + failedStarts + faults.length === 0;
+export function isClean({ lost, duplicated, unknownLines, failedStarts, faults }: Totals): boolean {
+  return lost + duplicated + unknownLines + failedStarts + faults.length === 0;
 }
 
 /** Columns as wide as their widest cell; numbers to the right. */
@@ -63,17 +63,17 @@ export const TOTALS_HEAD = [
   "acknowledged",
   "lost",
   "duplicated",
-  "unparsable",
+  "unknown lines",
   "failed starts",
   "other faults",
   "seconds",
 ] as const;
 
 export function totalsRow(totals: Totals): (string | number)[] {
-  const { points, acknowledged, lost, duplicated, unparsable, failedStarts, faults } = totals;
+  const { kills, acknowledged, lost, duplicated, unknownLines, failedStarts, faults } = totals;
   const seconds = ((performance.now() - totals.startedAt) / 1000).toFixed(1);
   const others = faults.length;
-  return [points, acknowledged, lost, duplicated, unparsable, failedStarts, others, seconds];
+  return [kills, acknowledged, lost, duplicated, unknownLines, failedStarts, others, seconds];
 }
 
 /** Descriptions of the faults, at most the first few. */

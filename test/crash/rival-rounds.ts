@@ -1,5 +1,5 @@
 /**
- * Rounds of two servers on one log, past every lock. They test the second line of defence: the
+ * Rounds of two servers on one log, without the lock. They test the second line of defence: the
  * appends and cuts of `src/log/file.ts`.
  *
  * A round may end with both servers failed, and with a line that every start refuses, so that a
@@ -27,7 +27,7 @@ import type { Random } from "./random.ts";
 import { addFindings, addTotals, isClean, newTotals, type Totals } from "./report.ts";
 import { describeEnd, Server, type ServerOptions } from "./server.ts";
 
-/** The program as it is, and with a lock that every process gets. */
+/** The program as it is, and with a lock that every process acquires. */
 export interface RivalPrograms {
   readonly locked: Program;
   readonly unlocked: Program;
@@ -52,7 +52,7 @@ const NEW_PLANTS = { replay: 0, conflict: 0, twin: 0 };
 const ALONE_MS_MAX = 150;
 const TOGETHER_MS_MAX = 300;
 const REPLAYS = 200;
-/** A new folder is used after so many rounds, because every round reads the whole log. */
+/** A new folder is used after this many rounds, because every round reads the whole log. */
 const ROUNDS_PER_FOLDER = 5;
 
 /** What each kind of round does with its servers; those that still run afterwards are killed. */
@@ -88,7 +88,7 @@ export const RIVAL_KINDS: Readonly<Record<string, Kind>> = {
     await round.load(await next);
     await round.pass(TOGETHER_MS_MAX);
   },
-  "two starts on a torn end, one of them slow": async (round) => {
+  "two starts on a torn tail, one of them slow": async (round) => {
     await (await round.start())?.server.kill();
     round.tear();
     const slow = round.startSlow("cut");
@@ -123,7 +123,7 @@ export const RIVAL_KINDS: Readonly<Record<string, Kind>> = {
 /** Kinds that delay a server between two of its calls. */
 export const KINDS_WITH_STRACE: readonly string[] = [
   "one create to each at the same moment",
-  "two starts on a torn end, one of them slow",
+  "two starts on a torn tail, one of them slow",
 ];
 
 /** The kind whose second server refuses the log before it notices the first server. */
@@ -225,7 +225,7 @@ class RivalLife implements Round {
     this.#options = options;
     this.#report = report;
     this.#token = token;
-    // Makes it likelier that batches of the two servers have the same length, or that one is seen half written.
+    // Equal lines make batches of one length likelier, and long names a batch that is seen half written.
     const hasEqualLines = options.random.next() < 0.5;
     this.#book = new PlantBook({ hasEqualLines, hasLongNames: !hasEqualLines });
   }
@@ -256,7 +256,7 @@ class RivalLife implements Round {
   async round(kind: Kind): Promise<boolean> {
     const { totals } = this.#report;
     const acknowledged = this.#book.acknowledged;
-    totals.points++;
+    totals.kills++;
     try {
       await kind(this);
     } finally {
@@ -265,7 +265,7 @@ class RivalLife implements Round {
     totals.acknowledged += this.#book.acknowledged - acknowledged;
     const { lost, duplicated, faults } = checkLog(this.#log, this.#book);
     const wrong = lost + duplicated > 0 ? faults : []; // a line that nobody acknowledged may be torn
-    addFindings(totals, { lost, duplicated, unparsable: 0, faults: wrong });
+    addFindings(totals, { lost, duplicated, unknownLines: 0, faults: wrong });
     return this.#startAgain();
   }
 

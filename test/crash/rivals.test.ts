@@ -1,4 +1,4 @@
-/** A sample of `npm run crash -- --rivals 50`: two servers on one log, past the lock. */
+/** A sample of `npm run crash -- --rivals 50`: two servers on one log, without the lock. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { BUILT, buildUnlockedProgram } from "./program.ts";

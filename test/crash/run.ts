@@ -6,7 +6,7 @@
  *   npm run crash -- --matrix --only repair       SIGKILL at every single system call
  *   npm run crash -- --rivals 50                  two servers on one log, without a lock
  *   npm run soak -- --minutes 30                  everything at once for half an hour, then a verdict
- *   npm run crash -- --ci                         what `.ci/run` has: some of all but the soak
+ *   npm run crash -- --ci                         what `.ci/run` runs: a part of all but the soak
  */
 import { parseArgs } from "node:util";
 import { runKillRounds } from "./kill-rounds.ts";
@@ -33,14 +33,14 @@ const HELP = `Options:
   --connections N   keep-alive connections of the load (64)
   --seed N          repeats the choices of a run
   --matrix          a kill at every call that changes files, by strace, instead
-  --rivals N        N rounds of each kind of two servers on one log, past the lock, instead
-  --only TEXT       of the matrix or the kinds, only what has this in its name
-  --all-calls       of the matrix, also at the calls between those
-  --jobs N          of the matrix, runs at a time (2)
+  --rivals N        N rounds of each kind of two servers on one log, without the lock, instead
+  --only TEXT       with --matrix or --rivals: only scenarios or kinds with this in their name
+  --all-calls       with --matrix: kills also at the calls in between
+  --jobs N          with --matrix: how many runs go on at once (2)
   --ci              20 rounds, then the matrix, then 2 rounds of each kind of rivals, instead
   --soak            creates, repeats, reads, streams, kills, stops, full disks and token changes
                     under full load, instead ("npm run soak")
-  --minutes N       of the soak (30)
+  --minutes N       with --soak: how long it takes (30)
 `;
 
 const { values } = parseArgs({
@@ -82,17 +82,18 @@ async function rounds(program: Program, count: number): Promise<Totals> {
   return totals;
 }
 
-async function matrix(program: Program, seesEnd: boolean): Promise<Totals> {
+async function matrix(program: Program, untilSurvived: boolean): Promise<Totals> {
   if (!hasStrace()) throw new Error("the matrix needs strace");
   const all = newTotals();
   const rows: (string | number)[][] = [["", ...TOTALS_HEAD]];
   const calls = values["all-calls"] ? [...CHANGING_CALLS, ...OTHER_CALLS] : CHANGING_CALLS;
   for (const scenario of SCENARIOS.filter(({ name }) => name.includes(values.only))) {
-    const options = { calls, seesEnd, jobs: Number(values.jobs) };
-    const { totals, kills } = await runMatrix(program, scenario, options);
+    const options = { calls, untilSurvived, jobs: Number(values.jobs) };
+    const { totals, killsByCall } = await runMatrix(program, scenario, options);
     rows.push([scenario.name, ...totalsRow(totals)]);
     addTotals(all, totals);
-    print(`${scenario.name}: ${[...kills].map(([call, count]) => `${call} ${count}`).join(", ")}`);
+    const counts = [...killsByCall].map(([call, count]) => `${call} ${count}`);
+    print(`${scenario.name}: ${counts.join(", ")}`);
     process.stdout.write(formatFaults(totals));
   }
   print(formatTable([...rows, ["all", ...totalsRow(all)]]));
@@ -103,7 +104,8 @@ async function rivals(program: Program, count: number): Promise<Totals> {
   const unlocked = await buildUnlockedProgram();
   const random = new Random(seed);
   const all = newTotals();
-  const rows: (string | number)[][] = [["", ...TOTALS_HEAD, "failed servers", "refused starts"]];
+  const [, ...head] = TOTALS_HEAD;
+  const rows: (string | number)[][] = [["", "rounds", ...head, "failed servers", "refused starts"]];
   for (const name of Object.keys(RIVAL_KINDS)) {
     if (!name.includes(values.only)) continue;
     if (KINDS_WITH_STRACE.includes(name) && !hasStrace()) {
@@ -141,7 +143,7 @@ async function main(): Promise<void> {
   print(`seed ${seed}, Node ${process.version}`);
   const totals = await runPart(BUILT);
   process.stdout.write(formatFaults(totals));
-  process.exitCode = isClean(totals) && totals.points > 0 ? 0 : 1;
+  process.exitCode = isClean(totals) && totals.kills > 0 ? 0 : 1;
 }
 
 function runPart(program: Program): Promise<Totals> {

@@ -4,6 +4,7 @@
  * its memory and descriptors have to stay level.
  */
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { createToken, revokeToken } from "../../src/index.ts";
 import { Connection } from "./connection.ts";
 import { Load, type Mix, replay } from "./load.ts";
@@ -26,14 +27,15 @@ export interface SoakOptions {
 
 /** Full load, mostly of requests that do not make the log grow. */
 const MIX: Mix = { replay: 0.45, conflict: 0.05, read: 0.2, twin: 0.05 };
-const KILLS_UNTIL = 0.6;
+/** Kills and stops end after this share of the time. */
+const KILLING_SHARE = 0.6;
 const FULL_SECONDS = 4;
-const LINE_SECONDS = 60;
+const PRINT_EVERY_SECONDS = 60;
 /** A change of a token has to be in force within this time. */
 const TOKEN_DEADLINE_MS = 5000;
 const HEAL_DEADLINE_MS = 20_000;
 const REPLAYS = 2000;
-/** What may happen to be open in one quarter and not in another. */
+/** Descriptors that may happen to be open in one quarter and not in another. */
 const DESCRIPTORS_SLACK = 4;
 const SCOPES = ["write", "read"] as const;
 
@@ -65,7 +67,7 @@ class Soak {
   #refused = 0;
   #fullDisks = 0;
   #stops = 0;
-  #nextLine = LINE_SECONDS;
+  #nextPrint = PRINT_EVERY_SECONDS;
 
   constructor(program: Program, disk: SmallDisk, options: SoakOptions) {
     this.#program = program;
@@ -82,7 +84,7 @@ class Soak {
     const meter = setInterval(() => this.#measure(), 1000);
     const streams = new StreamCheck(this.#target);
     try {
-      while (this.#elapsed() < seconds * KILLS_UNTIL) await this.#step(true);
+      while (this.#elapsed() < seconds * KILLING_SHARE) await this.#step(true);
       await this.#restart(true); // the process whose memory is judged
       while (this.#elapsed() < seconds) await this.#step(false);
       await streams.stop();
@@ -100,7 +102,7 @@ class Soak {
 
   /** One event in the life of a server, after some seconds of load only. */
   async #step(kills: boolean): Promise<void> {
-    await passed(1000 + this.#random.below(4000));
+    await sleep(1000 + this.#random.below(4000));
     const event = this.#random.pick(["token", "token", "full", kills ? "kill" : "full"]);
     if (event === "token") await this.#changeToken();
     else if (event === "kill") await this.#restart(this.#random.next() < 0.5);
@@ -138,13 +140,13 @@ class Soak {
   async #restart(kills: boolean): Promise<void> {
     if (kills) {
       await this.#server?.kill();
-      this.totals.points++;
+      this.totals.kills++;
     } else {
       await this.#stop();
       this.#stops++;
     }
     await this.#endLoad();
-    this.#disk.giveRoom(); // a start on a full disk may have to wait for it: it ends with status 1
+    this.#disk.giveRoom(); // a start on a full disk may end with status 1
     await this.#start();
   }
 
@@ -160,7 +162,7 @@ class Soak {
     await this.#until("requests are refused", HEAL_DEADLINE_MS, () => {
       return (this.#load?.tally.refused ?? 0) > refused;
     });
-    await passed(FULL_SECONDS * 1000 * this.#random.next());
+    await sleep(FULL_SECONDS * 1000 * this.#random.next());
     if (kills) await this.#restart(true);
     this.#disk.giveRoom();
     const { acknowledged } = this.#target.book;
@@ -179,7 +181,7 @@ class Soak {
       return (await this.#statusWith(token)) !== 401;
     });
     this.#target.token = token;
-    await passed(500); // requests with the old one are answered
+    await sleep(500); // requests with the old token are answered
     await revokeToken(this.#folder, `token-${this.#tokens - 1}`);
     await this.#until("the old token is refused", TOKEN_DEADLINE_MS, async () => {
       return (await this.#statusWith(before)) === 401;
@@ -201,7 +203,7 @@ class Soak {
     const deadline = performance.now() + deadlineMs;
     while (!(await condition())) {
       if (performance.now() > deadline) throw new Error(`not within ${deadlineMs} ms: ${what}`);
-      await passed(20);
+      await sleep(20);
     }
   }
 
@@ -238,8 +240,8 @@ class Soak {
     const sample = sampleOf(pid);
     if (sample === undefined) return; // between an end and the next start
     this.#samples.push({ ...sample, seconds, plants: this.#target.book.taken });
-    if (seconds >= this.#nextLine) {
-      this.#nextLine += LINE_SECONDS;
+    if (seconds >= this.#nextPrint) {
+      this.#nextPrint += PRINT_EVERY_SECONDS;
       this.#print(sample);
     }
   }
@@ -250,7 +252,7 @@ class Soak {
     const { acknowledged } = this.#target.book;
     this.#options.print(
       `minute ${minutes}: ${acknowledged} plants acknowledged, ${resident} MiB, ` +
-        `${descriptors} descriptors; so far ${this.totals.points} kills, ${this.#stops} stops, ` +
+        `${descriptors} descriptors; so far ${this.totals.kills} kills, ${this.#stops} stops, ` +
         `${this.#fullDisks} full disks, ${this.#tokens} token changes, ` +
         `${this.#refused} answers 503, ${this.totals.faults.length} faults`,
     );
@@ -268,9 +270,4 @@ function sampleOf(pid: number): Pick<Sample, "residentBytes" | "descriptors"> | 
   } catch {
     return undefined;
   }
-}
-
-/** Lets the load run for a time. */
-function passed(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
 }

@@ -17,7 +17,7 @@ export const CHANGING_CALLS: readonly string[] = [
   ...["mkdir", "mkdirat", "rmdir", "bind", "chmod", "fchmod", "fchmodat", "chown", "fchown"],
 ];
 
-/** Calls between those. */
+/** Calls between those; they change nothing. */
 export const OTHER_CALLS: readonly string[] = ["statx", "pread64", "getdents64", "close"];
 
 /** A kind of call on one path, and how often the thread that makes it most makes it. */

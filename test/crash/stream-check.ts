@@ -1,7 +1,7 @@
 /** A client that reads streams of all plants, one after the other, and judges every line. */
 import type { Target } from "./load.ts";
 
-/** Refusals that other things of a run explain: a revoked token, a full budget, a stop. */
+/** Refusals that other events of a run explain: a revoked token, a full budget, a stop. */
 const EXPECTED_STATUSES = [401, 503];
 const FAULTS_KEPT = 10;
 const REST_MS = 500;

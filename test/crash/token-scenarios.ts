@@ -18,7 +18,7 @@ function withTail(tail: string, isKept: boolean): MakeState {
   return async (folder) => {
     const state = await makeSecond(folder);
     appendFileSync(join(folder, "tokens.jsonl"), tail);
-    return { ...state, asideOfTokens: isKept ? [Buffer.from(tail)] : [] };
+    return { ...state, quarantinedOfTokens: isKept ? [Buffer.from(tail)] : [] };
   };
 }
 
