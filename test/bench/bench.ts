@@ -44,7 +44,7 @@ const options = readOptions({
   against: "another built checkout, measured beside this one",
   profile: "a folder for CPU profiles of the server",
   svg: "a file for the plot",
-  dir: "where to make the data directories (the system's folder for such)",
+  dir: "where to make the data directories (the system's temporary folder)",
 });
 
 const start = options.mounted === undefined ? startServer : startMounted;

@@ -23,6 +23,7 @@ import { Program, runNode } from "./support/program.ts";
 import { readStream } from "./support/stream-reader.ts";
 import { formatTable } from "./support/table.ts";
 import {
+  controlsOf,
   type Durable,
   ROOT,
   type Start,
@@ -37,7 +38,7 @@ const options = readOptions({
   restarts: "how often the servers are started; each time they warm up for 10 s (2)",
   runs: "rounds after each start (3)",
   connections: "numbers of connections that create (64,256,1024)",
-  dir: "where to make the data directories (the system's folder for such)",
+  dir: "where to make the data directories (the system's temporary folder)",
 });
 
 const SECONDS = positive(options.seconds, 2);
@@ -45,7 +46,7 @@ const RUNS = positive(options.runs, 3);
 const RESTARTS = positive(options.restarts, 2);
 const CONNECTIONS = positives(options.connections, [64, 256, 1024]);
 const HEAD = ["figure", "median (min-max)", "bar", "in the median"];
-/** Of reads and repeats. */
+/** How many connections repeat and read. */
 const READERS = 64;
 const MIB = 2 ** 20;
 
@@ -66,7 +67,7 @@ const BARS: Readonly<Record<string, readonly number[]>> = {
 };
 const COSTS = ["processor time of a create / file store", "resident memory under load, MiB"];
 
-/** The samples of each figure, by its name and the place of its bar. */
+/** The samples of each figure, by its name and number of connections. */
 const figures = new Map<string, number[]>();
 
 function record(name: string, value: number, connections?: number): void {
@@ -106,13 +107,15 @@ function startsOf(scope: Scope, folder: string, url: string): [Start, Start, Sta
     const scopes = ["--scope", "write", "--scope", "read"];
     const token = await runNode([main, "token", "create", `bench${tokens++}`, ...scopes, ...there]);
     const words = [main, "serve", "--port", "0", "--log", "off", ...there];
-    const count = await openCounter(scope, url, "plants");
-    return access("database", token.trim(), await Program.start(words), count);
+    const durable = await openCounter(scope, url, "plants");
+    const program = await Program.start(words);
+    return { name: "database", token: token.trim(), durable, ...controlsOf(program) };
   };
   const startPeer = async (): Promise<Target> => {
     const script = path.join(ROOT, "test/bench/programs/fastify-pg.mjs");
-    const count = await openCounter(scope, url, "peer_plants");
-    return access("fastify + pg", "any", await Program.start([script, url]), count);
+    const durable = await openCounter(scope, url, "peer_plants");
+    const program = await Program.start([script, url]);
+    return { name: "fastify + pg", token: "any", durable, ...controlsOf(program) };
   };
   const scopes = ["read", "write"];
   const file = withNewData((own) => startServer(own), { name: "file store", scopes });
@@ -130,7 +133,7 @@ async function synchronize({ primary, standby }: Pair): Promise<void> {
   });
 }
 
-/** The program beside the driver, as `npm install plant-store pg` leaves it. */
+/** Copies the program beside the driver, as `npm install plant-store pg` leaves it; returns its file. */
 function install(folder: string): string {
   fs.cpSync(path.join(ROOT, "dist"), path.join(folder, "dist"), { recursive: true });
   fs.writeFileSync(path.join(folder, "package.json"), '{"type":"module"}');
@@ -153,22 +156,7 @@ async function openCounter(
   };
 }
 
-function access(name: string, token: string, program: Program, durable: Target["durable"]): Target {
-  return {
-    name,
-    token,
-    durable,
-    created: [],
-    port: program.port,
-    tell: (word) => program.tell(word),
-    cpuUs: () => program.cpuUs(),
-    residentBytes: () => program.residentBytes(),
-    forgetPeak: () => program.forgetPeak(),
-    stop: () => program.stop(),
-  };
-}
-
-/** Each target once; the order is turned by `shift`. */
+/** Runs each target once, in an order that is rotated by `shift`. */
 async function inTurn<T>(
   targets: readonly Target[],
   shift: number,
@@ -242,6 +230,6 @@ function describe([key, samples]: readonly [string, readonly number[]]): string[
   const bar = BARS[name]?.[at] ?? Number.NaN;
   const isCost = COSTS.includes(name);
   const isKept = isCost ? median(samples) <= bar : median(samples) >= bar;
-  const says = `at ${isCost ? "most" : "least"} ${bar}`;
-  return [key, formatSpread(spread(samples)), says, isKept ? "kept" : "MISSED"];
+  const bound = `at ${isCost ? "most" : "least"} ${bar}`;
+  return [key, formatSpread(spread(samples)), bound, isKept ? "kept" : "MISSED"];
 }

@@ -18,7 +18,7 @@ const ID_AT = '{"id":'.length;
 const LINES_PER_WRITE = 16_384;
 const ZERO = 48;
 
-/** How long a log of so many lines is. */
+/** The length of a log of this many lines. */
 export function logBytes(lines: number): number {
   return lines * LINE.length;
 }
@@ -41,7 +41,7 @@ export function generateLog(fd: number, lines: number): void {
   }
 }
 
-/** In two halves, which are small integers: dividing the whole would cost three times as much. */
+/** Works on two halves, which are small integers: dividing the whole id would take three times as long. */
 function putDigits(bytes: Buffer, at: number, id: number): void {
   let high = Math.floor(id / 1e6);
   let low = id - high * 1e6;
@@ -63,7 +63,7 @@ function writeAll(fd: number, bytes: Buffer): void {
   }
 }
 
-/** A data directory that is not there yet, with a synced log. */
+/** Makes a new data directory with a synced log. */
 export function generateStore(folder: string, lines: number): void {
   note(`generating ${formatRound(lines)} lines, ${logBytes(lines) / 1e6} MB`);
   fs.mkdirSync(folder, { mode: 0o700 });

@@ -38,7 +38,7 @@ const options = readOptions({
   runs: "rounds after each start (5)",
   connections: "numbers of connections (16,64,256,1024)",
   svg: "a file for the plot",
-  dir: "where to make the data directories (the system's folder for such)",
+  dir: "where to make the data directories (the system's temporary folder)",
 });
 
 /** The plant store first: the last column compares with it. */

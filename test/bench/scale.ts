@@ -41,7 +41,7 @@ const options = readOptions({
   runs: "rounds of each, of creates after each of three starts (5; at the sizes of --full 3 for memory)",
   seconds: "whole seconds of a run of creates (2)",
   connections: "connections that create (256)",
-  dir: "where to make the data directories (the system's folder for such)",
+  dir: "where to make the data directories (the system's temporary folder)",
 });
 
 const isFull = options.full !== undefined;

@@ -47,10 +47,10 @@ const options = readOptions({
   watched: "switch: beside it, the same server with its log read and its metrics scraped",
   against: "beside it, another built checkout",
   floor: "switch: beside it, the floor",
-  dir: "where to make the data directories (the system's folder for such)",
+  dir: "where to make the data directories (the system's temporary folder)",
 });
 
-/** The report of the client about a server. */
+/** What the client reports about a server. */
 interface Result {
   readonly requests: number;
   readonly failures: number;
@@ -68,10 +68,10 @@ interface Sample {
 }
 
 const CLIENT = fileURLToPath(new URL("load/slices.mjs", import.meta.url));
-/** Slices before those that count: until the load of before has passed. */
+/** Slices that do not count, while effects of the load before pass. */
 const PASSING_ROUNDS = 5;
 
-const places = positives(options.connections, [64, 256]);
+const connectionCounts = positives(options.connections, [64, 256]);
 const restarts = positive(options.restarts, 10);
 const rounds = positive(options.rounds, 40);
 const ms = positive(options.ms, 100);
@@ -86,14 +86,15 @@ await withFolder(options.dir, async (folder) => {
   }
   const ratio = "/ plant store, median of starts (min-max)";
   const head = ["connections", "server", "requests/s", ratio, "starts", "slices a start"];
-  const rows = places.flatMap((connections) => describe(samples, connections));
+  const rows = connectionCounts.flatMap((connections) => describe(samples, connections));
   process.stdout.write(`${formatTable(head, rows)}\n`);
 });
 
 async function measureStart(targets: readonly Target[]): Promise<Sample[]> {
-  await load(targets, Math.max(...places), Math.ceil((WARM_SECONDS * 1000) / ms));
+  await load(targets, Math.max(...connectionCounts), Math.ceil((WARM_SECONDS * 1000) / ms));
   const samples: Sample[] = [];
-  for (const connections of places) samples.push(...(await measure(targets, connections)));
+  for (const connections of connectionCounts)
+    samples.push(...(await measure(targets, connections)));
   return samples;
 }
 

@@ -28,12 +28,12 @@ const options = readOptions({
   delays: "milliseconds that each sync is held up (0,2,10,100)",
   connections: "numbers of connections that create (16,64,256)",
   seconds: "whole seconds of a run (5)",
-  dir: "where to make the data directories (the system's folder for such)",
+  dir: "where to make the data directories (the system's temporary folder)",
 });
 
 const PROBE_INTERVAL_MS = 5;
 
-const places = positives(options.connections, [16, 64, 256]);
+const connectionCounts = positives(options.connections, [16, 64, 256]);
 
 if (!isInstalled("strace")) throw new Error("strace is needed to slow a disk down");
 await withFolder(options.dir, async (folder) => {
@@ -56,9 +56,10 @@ function measureDelay(folder: string, delayMs: number): Promise<string[][]> {
     targets.push(slow);
     const floor = await startFloor();
     targets.push(floor);
-    for (const target of [slow, floor]) await measure(target, Math.max(...places), WARM_SECONDS);
+    for (const target of [slow, floor])
+      await measure(target, Math.max(...connectionCounts), WARM_SECONDS);
     const rows: string[][] = [];
-    for (const connections of places) {
+    for (const connections of connectionCounts) {
       rows.push([String(delayMs), String(connections), ...(await load(slow, floor, connections))]);
     }
     return rows;
@@ -96,7 +97,7 @@ function probe(port: number, status: number): Ongoing<number[]> {
   return askAgain(create, status, PROBE_INTERVAL_MS);
 }
 
-/** Half of them are no longer than this, 99 %, and all. */
+/** The median, the 99th percentile and the maximum. */
 function quantiles(answers: readonly number[]): number[] {
   const sorted = answers.toSorted((a, b) => a - b);
   return [0.5, 0.99, 1].map((share) => sorted[Math.ceil(share * sorted.length) - 1] ?? Number.NaN);

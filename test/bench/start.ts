@@ -32,7 +32,7 @@ const options = readOptions({
   lines: "lengths of logs (0,1_000_000,10_000_000)",
   executable: "switch: start the single executable instead of the built script",
   runs: "starts of each case (5)",
-  dir: "where to make the data directories (the system's folder for such)",
+  dir: "where to make the data directories (the system's temporary folder)",
 });
 
 const DROP_CACHES = "/proc/sys/vm/drop_caches";

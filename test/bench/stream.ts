@@ -43,7 +43,7 @@ const options = readOptions({
   runs: "rounds, each of the three kinds once (5)",
   seconds: "whole seconds of a run of creates, after those that warm up (10)",
   connections: "connections that create (256)",
-  dir: "where to make the data directory (the system's folder for such)",
+  dir: "where to make the data directory (the system's temporary folder)",
 });
 
 /**
@@ -82,17 +82,17 @@ interface Memory {
   readonly bufferBytes: number;
 }
 
-/** What a run comes to. */
+/** The results of a run. */
 interface Outcome {
-  /** Where a stream was read, by turns or all the time. */
+  /** The stream, read by turns or all the time. */
   readonly read?: StreamRead;
   /** Creates a second while no stream was read, in runs of their own. */
   readonly alonePerSecond?: number;
-  /** Before a stream was read, after as many creates as beside it. */
+  /** Before the stream was read, after as many creates as beside it. */
   readonly aloneMemory?: Memory;
   /** Up to the end of the stream. */
   readonly memory?: Memory;
-  /** The rate of creates while a stream was read, of that while none was. */
+  /** The rate of creates while a stream was read, divided by the rate while none was. */
   readonly share?: number;
 }
 
@@ -102,14 +102,14 @@ interface Run extends Outcome {
 
 type Round = Readonly<Record<Kind, Run>>;
 
-/** What is promised of a number. */
+/** A promised bound. */
 interface Bar {
-  readonly says: string;
+  readonly text: string;
   readonly isKept: (value: number) => boolean;
 }
 
-const MEMORY: Bar = { says: "at most 64", isKept: (mib) => mib <= 64 };
-const RATE: Bar = { says: "at least 0.80", isKept: (ratio) => ratio >= 0.8 };
+const MEMORY: Bar = { text: "at most 64", isKept: (mib) => mib <= 64 };
+const RATE: Bar = { text: "at least 0.80", isKept: (ratio) => ratio >= 0.8 };
 
 const size = positive(options.plants, 1e6);
 const runs = positive(options.runs, 5);
@@ -148,7 +148,7 @@ async function runRound(place: Place, round: number): Promise<Round> {
 
 function runAnew(kind: Kind, place: Place): Promise<Run> {
   return withServer(place.data, async (target) => {
-    await rest(target);
+    await waitUntilIdle(target);
     target.forgetPeak();
     const idle = await lookAt(target);
     const outcome: Outcome = await KINDS[kind](target, place);
@@ -164,8 +164,8 @@ async function withServer<T>(data: string, use: (target: Target) => Promise<T>):
   });
 }
 
-/** Waits until it has nothing left to do by itself. */
-async function rest(target: Target): Promise<void> {
+/** Waits until the server has nothing left to do by itself. */
+async function waitUntilIdle(target: Target): Promise<void> {
   for (let looks = 0; looks < IDLE_LOOKS_MAX; looks++) {
     const before = target.cpuUs();
     await setTimeout(1000);
@@ -206,7 +206,10 @@ async function createByTurns(target: Target, { data, connections }: Place): Prom
   await measure(target, connections, WARM_SECONDS);
   const { beside } = await measureBeside(target, connections, seconds, async () => {
     const reading = await startReading(target);
-    const turns = takeTurns(path.join(data, "plants.jsonl"), { on: reading.come, off: reading.go });
+    const turns = takeTurns(path.join(data, "plants.jsonl"), {
+      on: reading.begin,
+      off: reading.leave,
+    });
     const stop = async () => {
       let read: StreamRead | undefined;
       const share = await turns.stop().finally(async () => {
@@ -273,7 +276,7 @@ function describeRounds(connections: number, rounds: readonly Round[]): string {
   );
 }
 
-/** How far it has risen. */
+/** How far memory has risen since the server was idle. */
 function riseOf(memory: Memory, idle: Memory): Memory {
   return {
     peakBytes: memory.peakBytes - idle.peakBytes,
@@ -301,10 +304,10 @@ function memoryLines(
   ];
 }
 
-/** With what is promised of a number, if anything, and whether that is kept. */
+/** A row of the table, with its bar, if it has one, and whether that is kept. */
 function line(what: string, samples: readonly number[], digits = 1, bar?: Bar): string[] {
   const cells = [what, formatSpread(spread(samples), digits)];
   if (bar === undefined) return [...cells, "", "", ""];
   const isKept = [[median(samples)], samples].map((each) => each.every(bar.isKept));
-  return [...cells, bar.says, ...isKept.map((kept) => (kept ? "kept" : "MISSED"))];
+  return [...cells, bar.text, ...isKept.map((kept) => (kept ? "kept" : "MISSED"))];
 }

@@ -19,7 +19,7 @@ import { formatTable } from "./support/table.ts";
 const options = readOptions({
   tokens: "dead tokens in the log (1000,10000,100000)",
   looks: "looks, each at one event more (20)",
-  dir: "where to make the data directories (the system's folder for such)",
+  dir: "where to make the data directories (the system's temporary folder)",
 });
 
 const MAIN = fileURLToPath(new URL("../../dist/cli/main.js", import.meta.url));

@@ -1,8 +1,8 @@
 /**
  * The load where `wrk` is not installed.
  *
- * Being Node itself it may be slower than the server it loads; then ratios
- * come out nearer to 1 than they are, which is why `wrk` goes first.
+ * It runs in Node, so it may be slower than the server that it loads. Ratios then
+ * come out too near to 1, so `wrk` is preferred.
  *
  * Usage: node client.mjs PORT TOKEN CONNECTIONS SECONDS FIRST_ID KIND [IDS]
  * Prints one line of JSON like the script for wrk.

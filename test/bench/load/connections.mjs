@@ -1,7 +1,7 @@
 /**
  * Raw keep-alive sockets to one server, one request in flight on each: a create
- * with an id of its own, or a repeat or a read of a plant at random. Waits for what is in flight before it counts,
- * so its count is exact.
+ * with an id of its own, or a repeat or a read of a plant at random. Waits for the
+ * requests in flight before it counts, so its count is exact.
  */
 import { once } from "node:events";
 import net from "node:net";
@@ -22,8 +22,8 @@ export class Connections {
   #isClosing = false;
 
   /**
-   * @param server its port, its token, an id of 16 digits from which on all ids are free, or the kind
-   * of look-up ("repeat" or "get") and how many ids from that one on are plants.
+   * @param server its port, its token and an id of 16 digits. Creates take the ids from there on; a
+   * look-up (`kind` "repeat" or "get") takes one of the `ids` plants from there on.
    */
   constructor({ port, token, firstId, kind = "create", ids }) {
     this.#port = port;
@@ -92,7 +92,7 @@ export class Connections {
   }
 }
 
-/** Whether the text is all of an answer. @throws Error where its head does not say how long it is. */
+/** Whether the text is all of an answer. @throws Error if its head has no length. */
 function isWhole(text) {
   const bodyStart = text.indexOf("\r\n\r\n") + 4;
   if (bodyStart < 4) return false;

@@ -2,9 +2,9 @@
  * Reads all plants of a server as a stream of JSON lines, and counts them.
  *
  * Usage: node read-stream.mjs PORT TOKEN once|again
- * `again` begins anew after each end, until SIGTERM; the line "go" on standard
- * input has it leave the stream, and "come" begin another: what came before the
- * first time it left does not count. Prints "reading" with the first bytes that count,
+ * `again` begins anew after each end, until SIGTERM; the line "leave" on standard
+ * input has it leave the stream, and "begin" has it begin another: what came before
+ * it first left does not count. Prints "reading" with the first bytes that count,
  * and at the end one line of JSON: the plants and bytes that came, the milliseconds
  * in which it read, and the longest of them in which no byte came.
  */
@@ -54,7 +54,7 @@ function read() {
         else report();
       });
   });
-  // A stream that is cut has an error instead of an end; so has one that was left.
+  // A stream that is cut ends with an error; so does a stream that was left.
   const fail = (error) => {
     if (asking === own) throw error;
   };
@@ -62,13 +62,13 @@ function read() {
   asking = own;
 }
 
-function come() {
+function begin() {
   if (asking !== undefined) return;
   last = performance.now();
   read();
 }
 
-function go() {
+function leave() {
   if (asking === undefined) return;
   noteSilence();
   if (!hasLeft) plants = bytes = ms = silenceMs = 0;
@@ -79,7 +79,7 @@ function go() {
 }
 
 function report() {
-  if (asking !== undefined) noteSilence(); // one that lasts still
+  if (asking !== undefined) noteSilence(); // a silence that still lasts
   process.stdout.write(`${JSON.stringify({ plants, bytes, ms, silenceMs })}\n`, () =>
     process.exit(),
   );
@@ -88,8 +88,8 @@ function report() {
 process.once("SIGTERM", report);
 if (times === "again") {
   process.stdin.setEncoding("utf8").on("data", (lines) => {
-    if (lines.endsWith("go\n")) go();
-    else come();
+    if (lines.endsWith("leave\n")) leave();
+    else begin();
   });
 }
 read();

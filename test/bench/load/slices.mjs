@@ -1,6 +1,6 @@
 /**
  * Load on several servers by turns of a fraction of a second, over connections
- * that stay open: what else the machine does meets the neighbours alike.
+ * that stay open: other work of the machine affects neighbouring slices alike.
  *
  * Usage: node slices.mjs OPTIONS, which is JSON: `servers` (as Connections has
  * them), `connections`, `rounds`, and `ms`, the length of a slice.

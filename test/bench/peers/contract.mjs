@@ -24,12 +24,12 @@ export const REFUSALS = {
   conflict: { status: 400, body: { error: 40006, message: "the id belongs to another plant" } },
 };
 
-/** The client's own name of a request, or one of ours. */
+/** The id that the client has given to the request, or a new one. */
 export function requestId(headers) {
   return headers["x-request-id"] ?? randomUUID();
 }
 
-/** Whether an id that comes again comes with what it had: a client that tries again. */
+/** Whether a create of a stored id has the same content: a client that tries again. */
 export function isSame(present, { name, tag }) {
   return present.name === name && (present.tag ?? undefined) === tag;
 }

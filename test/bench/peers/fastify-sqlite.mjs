@@ -26,7 +26,7 @@ const find = database.prepare("SELECT name, tag FROM plants WHERE id = ?");
 let commits = 0;
 let queue = [];
 
-/** Whether each may be answered with 200. */
+/** Stores a batch; returns for each plant whether it may be answered with 200. */
 const commit = database.transaction((batch) =>
   batch.map(({ id, name, tag }) => {
     const { changes } = insert.run(BigInt(id), name, tag ?? null);

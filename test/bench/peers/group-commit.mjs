@@ -28,7 +28,7 @@ function flush() {
   });
 }
 
-/** `done` gets what the create is refused with, if it is. */
+/** Calls `done` with the refusal, or without an argument when the plant is durable. */
 function create(plant, done) {
   const present = plants.get(plant.id);
   if (present !== undefined && !isSame(present, plant)) return done(REFUSALS.conflict);
@@ -40,7 +40,7 @@ function create(plant, done) {
   }
 }
 
-/** The plant of a body, or nothing. */
+/** The plant of a body; `undefined` if there is none. */
 function readPlant(body) {
   try {
     const plant = JSON.parse(body);

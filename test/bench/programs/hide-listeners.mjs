@@ -1,7 +1,7 @@
 /**
  * Loaded into a measured server with `--import`. On request it makes the server
  * find no subscribers of its request channel, although its log and its metrics
- * subscribe, so that it works as without them.
+ * subscribe, so that it works as it would without them.
  *
  * The subscribers stay subscribed: if they left and came again, Node would change
  * the class of the channel, and V8 would discard the code that it optimised.

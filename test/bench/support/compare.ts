@@ -12,7 +12,7 @@
  * - the store grew by exactly as many records as creates were answered (with `wrk`: by at
  *   least as many, and by at most one more per connection that it closed);
  * - every byte by which the log grew was synced. support/strace-check shows once
- *   per server that a sync is one.
+ *   per server that these syncs reach the kernel.
  */
 import path from "node:path";
 import { type LoadResult, load } from "./load.ts";
@@ -72,7 +72,7 @@ export interface Row {
  */
 export const WARM_SECONDS = 10;
 
-/** Longer than `npm run bench:slow-disk` holds up a sync: what is under way shows before it is over. */
+/** Longer than `npm run bench:slow-disk` holds up a sync, so a sync in progress ends within this time. */
 const QUIET_MS = 150;
 
 /** How often a run may be refused before the whole comparison is. */
@@ -191,7 +191,7 @@ async function loadBeside<T>(
   return { result, cpuUs, beside };
 }
 
-/** What repeats and reads store. */
+/** Repeats and reads count as no creates. */
 const NOTHING_STORED = { requests: 0, inFlightMax: 0 };
 
 /**
@@ -217,7 +217,7 @@ export function checkStored(
   return { records, syncs };
 }
 
-/** What is stored once nothing is in flight any more. */
+/** Waits until nothing is in flight; returns what is stored then. */
 export async function settled({ durable }: Target): Promise<Durable | undefined> {
   if (durable === undefined) return undefined;
   let last = await durable();

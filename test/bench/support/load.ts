@@ -12,7 +12,7 @@ import { isInstalled, pinned } from "./machine.ts";
 import { runToEnd } from "./program.ts";
 
 export interface LoadResult {
-  /** Creates count on from here. */
+  /** The first id. */
   readonly firstId: number;
   /** Answers with status 200. */
   readonly requests: number;
@@ -57,7 +57,7 @@ const FIRST_ID = 1_000_000_000_000_000;
 const IDS_PER_RUN = 100_000_000;
 let runs = 0;
 
-/** Where the ids of a run begin, which no other run has; `wrk` draws one that it does not send. */
+/** The first id of a run. No other run has its ids, of which `wrk` draws one that it does not send. */
 export function nextFirstId(): number {
   return FIRST_ID + runs++ * IDS_PER_RUN;
 }

@@ -50,7 +50,7 @@ export function describeMachine(
   );
 }
 
-/** A synced write is what everything here waits for, so a report says what it costs. */
+/** Everything here waits for synced writes, so a report has the time that one takes. */
 function syncedWriteUs(directory: string): number {
   const { O_CREAT, O_RDWR, O_DSYNC } = fs.constants;
   const file = path.join(directory, "sync-probe");
@@ -86,7 +86,7 @@ export async function withFolder<T>(
   }
 }
 
-/** A line that says what is going on, on standard error. */
+/** Prints a line of progress on standard error. */
 export function note(text: string): void {
   process.stderr.write(`${text}\n`);
 }

@@ -1,6 +1,6 @@
 /** Medians, and numbers as people read them. */
 
-/** What a row of samples says. */
+/** The median and the range of samples. */
 export interface Spread {
   readonly median: number;
   readonly min: number;

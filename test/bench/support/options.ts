@@ -1,13 +1,13 @@
 /** The options of the bench programs: `--name value` or `--name=value`, all optional. */
 import { parseArgs } from "node:util";
 
-/** What an option is called, and what it is for. */
+/** The help text of each option, by its name. */
 export type OptionTexts<Names extends string> = Readonly<Record<Names, string>>;
 
 /**
- * The options that were given. Prints what there is and ends on `--help` or a
- * wrong name. Names whose text begins with `switch:` take no value: they are
- * `"true"` where given.
+ * The options that were given. On `--help` or an unknown name, prints all options
+ * and exits. An option whose text begins with `switch:` takes no value: it is
+ * `"true"` if given.
  */
 export function readOptions<Names extends string>(
   texts: OptionTexts<Names>,

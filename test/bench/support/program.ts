@@ -1,5 +1,5 @@
 /**
- * A measured program in a process of its own: started, asked, stopped.
+ * A measured program in a process of its own: started, watched, stopped.
  *
  * Only processes that were started here are ever ended, and all of them are
  * when the bench ends.
@@ -13,14 +13,14 @@ import { pinned } from "./machine.ts";
 export interface ProgramOptions {
   /** The Node binary; default: the one that runs the bench. */
   readonly node?: string | undefined;
-  /** Words for Node itself. */
+  /** Arguments of Node itself. */
   readonly nodeArgs?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
   /** Run under another program, such as strace. */
   readonly wrapper?: readonly string[];
   /** A descriptor to be its standard error; default: the bench's own. */
   readonly stderr?: number;
-  /** The port of a program that does not say when it is ready. */
+  /** The port of a program that does not report when it is ready. */
   readonly port?: number;
 }
 
@@ -29,7 +29,7 @@ export interface Resident {
   readonly peak: number;
 }
 
-/** What a program prints when it is ready, whichever it is. */
+/** What every program prints when it is ready. */
 const READY = /listening on (http:\/\/\S+)\n/;
 const STOP_MS = 120_000;
 
@@ -57,15 +57,15 @@ export class Program {
     }
   }
 
-  /** Asks what it counted: see programs/count-syncs. */
-  async ask(): Promise<Readonly<Record<string, number>>> {
+  /** Reads what programs/count-syncs counted. */
+  async readCounts(): Promise<Readonly<Record<string, number>>> {
     const answer = once(this.#child, "message", { signal: AbortSignal.timeout(10_000) });
     this.#child.send("counts");
     return (await answer)[0] as Record<string, number>;
   }
 
-  /** Sends it a message, if it still runs; see the programs that are loaded into servers. */
-  tell(word: string): void {
+  /** Sends a message, if the program still runs, to what is loaded into it (programs/hide-listeners). */
+  send(word: string): void {
     if (this.#child.connected) this.#child.send(word);
   }
 
@@ -92,7 +92,7 @@ export class Program {
     fs.writeFileSync(`/proc/${this.#child.pid}/clear_refs`, "5");
   }
 
-  /** Ends it cleanly: the program itself, because `strace` keeps signals from itself. */
+  /** Ends it cleanly. The signal goes to the program itself, because `strace` passes none on. */
   async stop(): Promise<void> {
     if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
     const closed = once(this.#child, "exit");
@@ -107,7 +107,7 @@ function onlyChildOf({ pid }: ChildProcess): number {
   return Number(fs.readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").split(" ")[0]);
 }
 
-/** Runs a Node program to its end; what it printed. */
+/** Runs a Node program to its end; returns what it printed. */
 export async function runNode(
   args: readonly string[],
   options: ProgramOptions = {},
@@ -115,7 +115,7 @@ export async function runNode(
   return runToEnd([...(options.wrapper ?? []), options.node ?? process.execPath, ...args]);
 }
 
-/** Runs any program to its end; what it printed. */
+/** Runs any program to its end; returns what it printed. */
 export async function runToEnd(words: readonly string[]): Promise<string> {
   const [program = "", ...rest] = words;
   const child = spawn(program, rest, { stdio: ["ignore", "pipe", "inherit"] });

@@ -13,7 +13,7 @@ import type { Target } from "./targets.ts";
 const CALLS = "openat,pwrite64,pwritev,pwritev2,write,writev,fdatasync,fsync";
 const CONNECTIONS = 64;
 
-/** What the kernel was asked for on one file. */
+/** What the system calls have synced of one file. */
 interface KernelSyncs {
   readonly syncs: number;
   readonly syncedBytes: number;
@@ -21,8 +21,8 @@ interface KernelSyncs {
 
 /**
  * @param start starts the server under a wrapper, in the folder.
- * @param file what it writes before it answers, in that folder.
- * @throws Error when it does not sync what it acknowledges.
+ * @param file the file in that folder to which the server writes before it answers.
+ * @throws Error if the server does not sync what it acknowledges.
  */
 export async function checkSyncs(
   folder: string,
@@ -40,7 +40,7 @@ export async function checkSyncs(
   fs.rmSync(output);
   if (kernel.syncs < syncs || kernel.syncedBytes < bytes) {
     throw new Error(
-      `${target.name} says ${syncs} syncs of ${bytes} bytes, the kernel saw ${kernel.syncs} of ${kernel.syncedBytes}`,
+      `${target.name} reports ${syncs} syncs of ${bytes} bytes, the kernel saw ${kernel.syncs} of ${kernel.syncedBytes}`,
     );
   }
   const text = `${records} records in ${syncs} syncs; the kernel saw ${kernel.syncs}`;
@@ -48,8 +48,7 @@ export async function checkSyncs(
   return text;
 }
 
-/** Exported for a test. */
-export function readTrace(trace: string, file: string): KernelSyncs {
+function readTrace(trace: string, file: string): KernelSyncs {
   let syncs = 0;
   let syncedBytes = 0;
   let unsyncedBytes = 0;

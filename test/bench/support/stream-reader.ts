@@ -26,9 +26,9 @@ export async function readStream(target: Readable): Promise<StreamRead> {
 
 export interface Reading {
   /** Begins another stream, after it has left one. */
-  come(): void;
+  begin(): void;
   /** Leaves the stream. */
-  go(): void;
+  leave(): void;
   stop(): Promise<StreamRead>;
 }
 
@@ -37,7 +37,7 @@ export async function startReading(target: Readable): Promise<Reading> {
   const [program = "", ...args] = words(target, "again");
   const child = spawn(program, args, { stdio: ["pipe", "pipe", "inherit"] });
   endWithBench(child);
-  child.stdin.on("error", () => {}); // whether it is gone, its status says
+  child.stdin.on("error", () => {}); // if the reader is gone, its status is reported
   let text = "";
   child.stdout.setEncoding("utf8").on("data", (chunk: string) => {
     text += chunk;
@@ -48,8 +48,8 @@ export async function startReading(target: Readable): Promise<Reading> {
   });
   await Promise.race([once(child.stdout, "data"), ended]);
   return {
-    come: () => child.stdin.write("come\n"),
-    go: () => child.stdin.write("go\n"),
+    begin: () => child.stdin.write("begin\n"),
+    leave: () => child.stdin.write("leave\n"),
     stop: () => {
       child.kill();
       return ended;

@@ -1,5 +1,5 @@
 /**
- * What is measured: the floor, the built server, the same mounted in a plain
+ * What is measured: the floor, the built server, its listener mounted in a plain
  * `node:http` server, and the peers. Each in a process and a folder of its own.
  */
 import fs from "node:fs";
@@ -28,8 +28,8 @@ export interface Target {
   readonly token: string;
   /** `undefined` for the floor, which stores nothing. */
   readonly durable: (() => Promise<Durable>) | undefined;
-  /** See `Program.tell`. */
-  tell(word: string): void;
+  /** See `Program.send`. */
+  send(word: string): void;
   /** See `Program.cpuUs`. */
   cpuUs(): number;
   /** The bytes in its array buffers; in our own server that is the index of ids and little else. */
@@ -41,7 +41,7 @@ export interface Target {
   stop(): Promise<void>;
   /** The plants of each run of creates so far. */
   readonly created: Ids[];
-  /** What is looked up in place of creates, of those plants. */
+  /** Which of those plants are repeated or read; absent: this target creates. */
   readonly lookUp?: () => LookUp;
 }
 
@@ -104,7 +104,7 @@ export function withNewData(
 /** Plants that are certainly in the memory of a server that has just created them. */
 const NEWEST_PLANTS = 40_000;
 
-/** Repeats and reads; of the creates of a run the last ones may have remained unanswered. */
+/** Repeats and reads, and the plants that they draw. */
 const LOOK_UPS: Readonly<Record<string, (created: readonly Ids[]) => LookUp>> = {
   "repeats of new plants": (created) => {
     const { firstId, count } = created.at(-1) as Ids;
@@ -121,7 +121,7 @@ function firstHalf({ firstId, count }: Ids): Ids {
   return { firstId, count: Math.ceil(count / 2) };
 }
 
-/** A server, and beside it look-ups in that same server. */
+/** A server, and one more target in that same server for each kind of look-up. */
 export function withLookUps(start: Start): Start[] {
   let server: Target;
   const starting: Start = async (folder) => {
@@ -137,7 +137,7 @@ export function withLookUps(start: Start): Start[] {
   return [starting, ...others];
 }
 
-/** New processes of the same servers; the folder is made, and there as long as they are. */
+/** Starts new processes of the same servers, in a new folder that is removed after they have stopped. */
 export async function withNewTargets<T>(
   folder: string,
   starts: readonly Start[],
@@ -157,7 +157,7 @@ export async function withNewTargets<T>(
 export async function startFloor(options: ProgramOptions = {}): Promise<Target> {
   const port = await freePort();
   const program = await Program.start([FLOOR, String(port)], { ...options, port });
-  return { name: "floor", token: "none", durable: undefined, ...access(program) };
+  return { name: "floor", token: "none", durable: undefined, ...controlsOf(program) };
 }
 
 /** The server of the command line without its log, of this checkout or another. */
@@ -166,11 +166,11 @@ export async function startServer(options: TargetOptions, root = ROOT): Promise<
 }
 
 export interface LoggingTarget extends Target {
-  /** Of its log, once it has stopped. */
+  /** The number of lines in its log; known when it has stopped. */
   readonly lines: Promise<number>;
 }
 
-/** The server with its log, a line per request, which is read. */
+/** The server with a log, which is read, of one line for each request. */
 export async function startLoggingServer(
   options: TargetOptions,
   words: readonly string[] = [],
@@ -228,10 +228,10 @@ export async function startSqlite(
   const args = [path.join(PEERS, "fastify-sqlite.mjs"), options.folder, transaction];
   const program = await Program.start(args, options);
   const durable = async (): Promise<Durable> => {
-    const { records = 0, syncs = 0 } = await program.ask();
+    const { records = 0, syncs = 0 } = await program.readCounts();
     return { records, syncs };
   };
-  return { name: options.name, token: "any", durable, ...access(program) };
+  return { name: options.name, token: "any", durable, ...controlsOf(program) };
 }
 
 /** A program whose store is the file `plants.jsonl` of its folder. */
@@ -245,10 +245,10 @@ async function startLogged(
   const counter = new LineCounter(log);
   const start = counter.bytes;
   const program = await Program.start(["--import", COUNT_SYNCS, ...args], { ...options, env });
-  const { syncs: startSyncs = 0, syncedBytes: startSynced = 0 } = await program.ask();
+  const { syncs: startSyncs = 0, syncedBytes: startSynced = 0 } = await program.readCounts();
   const durable = async (): Promise<Durable> => {
     counter.look();
-    const { syncs = 0, syncedBytes = 0 } = await program.ask();
+    const { syncs = 0, syncedBytes = 0 } = await program.readCounts();
     return {
       records: counter.lines,
       syncs: syncs - startSyncs,
@@ -256,17 +256,18 @@ async function startLogged(
       syncedBytes: syncedBytes - startSynced,
     };
   };
-  const arrayBufferBytes = async () => (await program.ask()).arrayBufferBytes ?? 0;
-  return { name: options.name, token, durable, arrayBufferBytes, ...access(program) };
+  const arrayBufferBytes = async () => (await program.readCounts()).arrayBufferBytes ?? 0;
+  return { name: options.name, token, durable, arrayBufferBytes, ...controlsOf(program) };
 }
 
-function access(
+/** What a target has of the program that it measures. */
+export function controlsOf(
   program: Program,
-): Pick<Target, "port" | "created" | "tell" | "cpuUs" | "residentBytes" | "forgetPeak" | "stop"> {
+): Pick<Target, "port" | "created" | "send" | "cpuUs" | "residentBytes" | "forgetPeak" | "stop"> {
   return {
     port: program.port,
     created: [],
-    tell: (word) => program.tell(word),
+    send: (word) => program.send(word),
     cpuUs: () => program.cpuUs(),
     residentBytes: () => program.residentBytes(),
     forgetPeak: () => program.forgetPeak(),

@@ -21,7 +21,7 @@ export interface TurnTimes {
 
 /** Long enough for most effects to come and go. */
 export const TURN_TIMES: TurnTimes = { turn: 250, passing: 50 };
-/** Until all connections are accepted: requests wait meanwhile. */
+/** The time in which all connections are accepted, and requests wait. */
 const ACCEPTING_MS = 2000;
 /** The shortest run of creates that has some turns that count. */
 export const TURNS_SECONDS_MIN = 4;
@@ -59,10 +59,10 @@ async function measureTurn(log: string, { turn, passing }: TurnTimes): Promise<n
   return (fs.statSync(log).size - size) / (performance.now() - start);
 }
 
-/** Each turn with it is compared with the two beside it without. */
+/** Compares each turn "on" with the two turns "off" beside it. */
 function shareOf(rates: readonly number[]): number {
   const shares: number[] = [];
-  // The load may have ended within the last one.
+  // The load may have ended within the last turn.
   for (let turn = 1; turn + 2 < rates.length; turn += 2) {
     const [before = 0, within = 0, after = 0] = rates.slice(turn - 1, turn + 2);
     shares.push((2 * within) / (before + after));
