@@ -27,7 +27,7 @@ for (const shape of SHAPES) {
     async (t) => {
       const crowd = await Crowd.start(t);
       const before = await crowd.usedBytes();
-      await crowd.come(bytesOf(shape, crowd.trial), CONNECTIONS);
+      await crowd.connect(bytesOf(shape, crowd.trial), CONNECTIONS);
       const kib = ((await crowd.usedBytes()) - before) / CONNECTIONS / 1024;
       const times: number[] = [];
       for (let at = 0; at < CREATES; at++) {

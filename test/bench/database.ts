@@ -10,8 +10,8 @@
  */
 import fs from "node:fs";
 import path from "node:path";
-import type { Scope } from "../postgres/cluster.ts";
-import { withScope } from "../postgres/scope.ts";
+import { withCleanup } from "../postgres/cleanup.ts";
+import type { Cleanup } from "../postgres/cluster.ts";
 import { loadDriver, NEEDS_POSTGRES, type Pair, startPair } from "../postgres/stores.ts";
 import { until } from "../support/watch.ts";
 import { measure, repeatRefused, type Sample, WARM_SECONDS } from "./support/compare.ts";
@@ -78,15 +78,15 @@ function record(name: string, value: number, connections?: number): void {
 if (NEEDS_POSTGRES.skip !== undefined) throw new Error(NEEDS_POSTGRES.skip);
 
 await withFolder(options.dir, (folder) =>
-  withScope(async (scope) => {
+  withCleanup(async (cleanup) => {
     const machine = describeMachine(folder);
-    const pair = await startPair(scope, { standbys: "" });
+    const pair = await startPair(cleanup, { standbys: "" });
     await pair.standby.stop();
     await pair.primary.sql(
       "CREATE TABLE peer_plants (id bigint PRIMARY KEY, name text NOT NULL, tag text)",
       "garden",
     );
-    const [file, database, peer] = startsOf(scope, folder, pair.primary.url("garden"));
+    const [file, database, peer] = startsOf(cleanup, folder, pair.primary.url("garden"));
     for (let restart = 0; restart < RESTARTS; restart++) {
       const own = path.join(folder, `start ${restart}`);
       note(`start ${restart + 1} of ${RESTARTS}`);
@@ -99,7 +99,7 @@ await withFolder(options.dir, (folder) =>
   }),
 );
 
-function startsOf(scope: Scope, folder: string, url: string): [Start, Start, Start] {
+function startsOf(cleanup: Cleanup, folder: string, url: string): [Start, Start, Start] {
   const main = install(folder);
   let tokens = 0;
   const startDatabase = async (): Promise<Target> => {
@@ -107,13 +107,13 @@ function startsOf(scope: Scope, folder: string, url: string): [Start, Start, Sta
     const scopes = ["--scope", "write", "--scope", "read"];
     const token = await runNode([main, "token", "create", `bench${tokens++}`, ...scopes, ...there]);
     const words = [main, "serve", "--port", "0", "--log", "off", ...there];
-    const durable = await openCounter(scope, url, "plants");
+    const durable = await openCounter(cleanup, url, "plants");
     const program = await Program.start(words);
     return { name: "database", token: token.trim(), durable, ...controlsOf(program) };
   };
   const startPeer = async (): Promise<Target> => {
     const script = path.join(ROOT, "test/bench/programs/fastify-pg.mjs");
-    const durable = await openCounter(scope, url, "peer_plants");
+    const durable = await openCounter(cleanup, url, "peer_plants");
     const program = await Program.start([script, url]);
     return { name: "fastify + pg", token: "any", durable, ...controlsOf(program) };
   };
@@ -142,13 +142,13 @@ function install(folder: string): string {
 }
 
 async function openCounter(
-  scope: Scope,
+  cleanup: Cleanup,
   url: string,
   table: string,
 ): Promise<() => Promise<Durable>> {
   const session = new (await loadDriver()).Client({ connectionString: url });
   await session.connect();
-  scope.after(() => session.end());
+  cleanup.after(() => session.end());
   return async () => {
     const text = `SELECT count(*)::int AS records, (SELECT wal_sync::int FROM pg_stat_wal) AS syncs FROM ${table}`;
     const { rows } = await session.query(text);

@@ -18,7 +18,7 @@ test(
       await t.test(`${shape}`, async (t) => {
         const crowd = await Crowd.start(t);
         const before = await crowd.usedBytes();
-        await crowd.come(bytesOf(shape, crowd.trial), CONNECTIONS);
+        await crowd.connect(bytesOf(shape, crowd.trial), CONNECTIONS);
         const kib = ((await crowd.usedBytes()) - before) / CONNECTIONS / 1024;
         assert.ok(kib <= KIB_MAX, `${kib} KiB a connection`);
         assert.equal(await crowd.trial.create(1_000_000), 200);
@@ -36,7 +36,7 @@ for (const shape of ["streams", "streams and tiny headers"] as const) {
       const before = await crowd.usedBytes();
       const bytes = bytesOf(shape, crowd.trial);
       const repeated = Buffer.concat(Array.from({ length: 20 }, () => bytes));
-      await crowd.come(repeated, 30, READ_BYTES);
+      await crowd.connect(repeated, 30, READ_BYTES);
       const mib = ((await crowd.usedBytes()) - before) / 2 ** 20;
       assert.ok(mib <= 64, `${mib} MiB`);
       assert.equal(await crowd.trial.create(1_000_000), 200);

@@ -68,15 +68,15 @@ function idsOf(name: string): { readonly uid: number; readonly gid: number } | u
   }
 }
 
-/** Something that runs actions at its end, such as a test context. */
-export interface Scope {
+/** Runs actions at its end, as a test context does. */
+export interface Cleanup {
   after(end: () => unknown): void;
 }
 
 export interface ClusterOptions {
   /** Lines of `postgresql.conf`. */
   readonly settings?: readonly string[];
-  /** Lines of `pg_hba.conf` instead of trust. */
+  /** Lines of `pg_hba.conf`; by default every user of this machine is trusted. */
   readonly access?: readonly string[];
 }
 
@@ -92,9 +92,9 @@ export class Cluster {
     this.port = port;
   }
 
-  /** A new server with an empty database system. */
-  static async start(scope: Scope, options: ClusterOptions = {}): Promise<Cluster> {
-    const cluster = await Cluster.#make(scope);
+  /** Starts a new, empty server. */
+  static async start(cleanup: Cleanup, options: ClusterOptions = {}): Promise<Cluster> {
+    const cluster = await Cluster.#make(cleanup);
     await cluster.#run(
       "initdb",
       "-U",
@@ -113,9 +113,9 @@ export class Cluster {
     return cluster;
   }
 
-  /** A standby of another server, by streaming; `name` is its name among the synchronous ones. */
-  static async follow(scope: Scope, primary: Cluster, name: string): Promise<Cluster> {
-    const cluster = await Cluster.#make(scope);
+  /** Starts a streaming standby of a primary; `name` is its name in `synchronous_standby_names`. */
+  static async follow(cleanup: Cleanup, primary: Cluster, name: string): Promise<Cluster> {
+    const cluster = await Cluster.#make(cleanup);
     const { folder, port } = primary;
     const source = `host=${folder} port=${port} user=postgres application_name=${name}`;
     await cluster.#run(
@@ -136,14 +136,14 @@ export class Cluster {
     return cluster;
   }
 
-  static async #make(scope: Scope): Promise<Cluster> {
+  static async #make(cleanup: Cleanup): Promise<Cluster> {
     const folder = mkdtempSync(join(tmpdir(), "plant-pg-"));
     chmodSync(folder, 0o755);
     if (USER !== undefined) chownSync(folder, USER.uid, USER.gid);
     const cluster = new Cluster(folder, await freePort());
     mkdirSync(cluster.data, { mode: 0o700 });
     if (USER !== undefined) chownSync(cluster.data, USER.uid, USER.gid);
-    scope.after(async () => {
+    cleanup.after(async () => {
       await cluster.stop("immediate");
       rmSync(folder, { recursive: true, force: true });
     });
@@ -165,7 +165,7 @@ export class Cluster {
 
   async start(): Promise<void> {
     await until("the server answers", () => {
-      // One that starts while the sessions of a killed server still end exits at once.
+      // A server that starts while sessions of a killed one still end exits at once.
       if (this.#server === undefined) this.#spawn();
       return this.#answers();
     });
@@ -183,7 +183,7 @@ export class Cluster {
     });
   }
 
-  /** Stops as an operator does, or as a crash does (`immediate`), or is killed. */
+  /** Stops the server as an operator does (`fast`) or as a crash does (`immediate`), or kills it. */
   async stop(how: "fast" | "immediate" | "kill" = "fast"): Promise<void> {
     const server = this.#server;
     if (server === undefined) return;
@@ -206,7 +206,7 @@ export class Cluster {
     await this.#run("pg_ctl", "promote", "-w", "-D", this.data);
   }
 
-  /** Runs statements as the superuser; the lines of the last result. */
+  /** Runs statements as the superuser; returns the lines of the last result. */
   async sql(text: string, database = "postgres"): Promise<string[]> {
     const login = ["-h", this.folder, "-p", String(this.port), "-U", "postgres", "-d", database];
     const { stdout } = await run(PSQL, ["-XqAt", "-v", "ON_ERROR_STOP=1", ...login, "-c", text]);

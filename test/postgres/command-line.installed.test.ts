@@ -21,7 +21,7 @@ function start(args: readonly string[], env: Record<string, string> = {}) {
   return spawn(process.execPath, [PROGRAM, ...args], { env: { ...process.env, ...env } });
 }
 
-/** Runs a command that succeeds; what it prints. */
+/** Runs a command, which must succeed; returns what it prints. */
 async function run(args: readonly string[], { env = {}, stdin = "" } = {}): Promise<string> {
   const child = start(args, env);
   child.stdin.end(stdin);
@@ -30,7 +30,7 @@ async function run(args: readonly string[], { env = {}, stdin = "" } = {}): Prom
   return stdout;
 }
 
-/** A database with the tables, by the program's own SQL, and its URLs. */
+/** Creates a database with the tables; returns its URLs. */
 async function createGarden() {
   const { cluster: server, database } = await cluster.createStore();
   const urlOf = (user: string) => server.url(database, { user });
@@ -111,19 +111,23 @@ test("plants move from a data directory to a database and back", OPTIONS, async 
   assert.equal((await run(["export", "--data", folders[1]])).length, exported.length);
 });
 
-test("the first token is made in the database, by a role that may", OPTIONS, async (t) => {
-  const { owner } = await createGarden();
-  const server = await serve(t, ["--first-token", ...owner]);
-  const [, token = ""] = /Bearer (pst_\S+)'/.exec(server.output()) ?? [];
-  const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
-  const answer = await fetch(`${server.url}/plants`, {
-    method: "POST",
-    headers,
-    body: '{"id":1,"name":"a"}',
-  });
-  assert.equal(answer.status, 200);
-  await server.stop();
-});
+test(
+  "the first token is created in the database, by a role that may create tokens",
+  OPTIONS,
+  async (t) => {
+    const { owner } = await createGarden();
+    const server = await serve(t, ["--first-token", ...owner]);
+    const [, token = ""] = /Bearer (pst_\S+)'/.exec(server.output()) ?? [];
+    const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
+    const answer = await fetch(`${server.url}/plants`, {
+      method: "POST",
+      headers,
+      body: '{"id":1,"name":"a"}',
+    });
+    assert.equal(answer.status, 200);
+    await server.stop();
+  },
+);
 
 test("the password comes from a file, a variable or a password file", OPTIONS, async (t) => {
   const { server, url, withPassword } = await createGarden();
@@ -147,7 +151,7 @@ test("the password comes from a file, a variable or a password file", OPTIONS, a
   assert.equal(stderr.match(/ignoring the password file/g)?.length, 1);
 });
 
-test("what does not go together with a database is refused with status 2", async (t) => {
+test("commands and options that do not fit a database are refused with status 2", async (t) => {
   const url = "postgresql://plants@127.0.0.1:1/garden";
   const folder = makeFolder(t);
   for (const [args, said] of [
@@ -174,7 +178,7 @@ test("what does not go together with a database is refused with status 2", async
 });
 
 test(
-  "an unfit database ends a start with status 3, one that is away with status 1",
+  "an unfit database ends a start with status 3, a database that is away with status 1",
   OPTIONS,
   async () => {
     const { server } = await createGarden();
@@ -201,7 +205,7 @@ test("a file that a database needs is named if it cannot be read", async () => {
   }
 });
 
-/** Starts a server, and ends it by a signal when it waits; its status. */
+/** Starts a server, and ends it by a signal while it waits; returns its status. */
 async function stopAtStart(t: TestContext, url: string, isWaiting: () => Promise<boolean>) {
   const admin = join(makeFolder(t), "admin.sock");
   const args = ["--admin", admin, "--database-deadline-ms", String(HANG_MS)];

@@ -19,7 +19,7 @@ import {
 } from "../../src/postgres/index.ts";
 import type { Driver } from "./stores.ts";
 
-/** A database with empty tables. */
+/** One trial of a promise, on a database with empty tables; closes what it opened. */
 export class Trial {
   readonly pg: Driver;
   readonly url: string;

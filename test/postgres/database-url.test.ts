@@ -32,7 +32,7 @@ test("TLS is checked in full unless every host is this machine", () => {
   );
 });
 
-test("what is no URL of a database is refused with what was expected", () => {
+test("a text that is no URL of a database is refused with what was expected", () => {
   for (const [url, expected] of [
     ["http://db.example/x", /expected "postgresql:/],
     ["postgresql:///x", /expected a host/],

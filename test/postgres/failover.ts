@@ -3,8 +3,8 @@
  * (20), and its control once: without one safeguard plants must be lost, or the trial proves nothing.
  */
 import { parseArgs } from "node:util";
+import { withCleanup } from "./cleanup.ts";
 import { FAULTS, tryFault } from "./faults.ts";
-import { withScope } from "./scope.ts";
 import { NEEDS_POSTGRES } from "./stores.ts";
 
 const { values } = parseArgs({
@@ -26,7 +26,7 @@ for (const [name, fault] of Object.entries(FAULTS)) {
   if (!name.includes(values.only)) continue;
   console.log(`\n${name}`);
   for (let round = 1; round <= Number(values.rounds); round++) {
-    const cost = await withScope((scope) => tryFault(scope, fault));
+    const cost = await withCleanup((cleanup) => tryFault(cleanup, fault));
     const isBad = cost.lost + cost.changed + cost.wrong > 0;
     const { failed, firstMs = 0 } = cost;
     const isSeen = (fault.isUnnoticed === true && failed > 0) || firstMs > FIRST_MS_MAX;
@@ -35,7 +35,7 @@ for (const [name, fault] of Object.entries(FAULTS)) {
   }
   if (fault.control === undefined) continue;
   const { without, sabotage } = fault.control;
-  const { lost } = await withScope((scope) => tryFault(scope, fault, { sabotage }));
+  const { lost } = await withCleanup((cleanup) => tryFault(cleanup, fault, { sabotage }));
   isBroken ||= lost === 0;
   console.log(
     `  without ${without}: ${lost} lost${lost === 0 ? "  BROKEN: the control must lose" : ""}`,

@@ -11,7 +11,7 @@ import { holdRows, NEEDS_POSTGRES, openPlants, SharedCluster, startPair } from "
 
 const cluster = new SharedCluster();
 const OPTIONS = { ...NEEDS_POSTGRES, ...TIMEOUT };
-/** Where it matters that a fault is over within the deadline, also on a busy machine. */
+/** So long that a fault is over before the deadline, also on a busy machine. */
 const PATIENT = { databaseDeadlineMs: HANG_MS };
 const NOTHING = { lost: 0, changed: 0, wrong: 0 };
 
@@ -72,7 +72,7 @@ test(
     };
     await more();
     await primary.freeze();
-    await sleep(2500); // longer than verdicts on tokens count
+    await sleep(2500); // longer than a verdict on a token is valid
     await standby.promote();
     await more();
     isStopped = true;
@@ -103,7 +103,7 @@ test(
 );
 
 test(
-  "who joins a create that fails at its deadline is answered by a later attempt",
+  "a create that joined one that fails at its deadline is answered by a later attempt",
   OPTIONS,
   async (t) => {
     const { cluster: server, plants } = await cluster.openStore(t, { databaseDeadlineMs: 2000 });

@@ -1,11 +1,11 @@
 /**
  * Faults of a primary and its synchronous standby, under the load of two stores, and the plants that each
- * has lost. Most have a control: the same fault without one safeguard, which must lose plants. The tests
- * run each fault once; `npm run failover` runs it many times and with the controls.
+ * fault loses. Most have a control: the same fault without one safeguard, which must lose plants. The
+ * tests run each fault once; `npm run failover` runs each many times, and its control.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { PostgresPlants } from "../../src/postgres/index.ts";
-import type { Scope } from "./cluster.ts";
+import type { Cleanup } from "./cluster.ts";
 import { collect } from "./conformance.ts";
 import { compare, Load } from "./load.ts";
 import { type Driver, loadDriver, type Pair, startPair } from "./stores.ts";
@@ -26,7 +26,7 @@ export interface Fault {
 
 interface Sabotage {
   readonly asynchronous?: boolean;
-  /** Changes the statements that the driver gets. */
+  /** Changes the statements that the driver receives. */
   readonly rewrite?: (sql: string) => string;
   readonly ignoreNotices?: boolean;
 }
@@ -58,7 +58,7 @@ async function cancelWaits({ primary, standby }: Pair, load: Load): Promise<void
   await load.more(200);
 }
 
-/** Where a repeat is answered by what a plain read sees. */
+/** Makes a repeat be answered from a plain read. */
 function replayFromSelect(sql: string): string {
   return sql.replace(
     /INSERT INTO public\.plants AS p([\s\S]*)ON CONFLICT[\s\S]*/,
@@ -69,7 +69,7 @@ SELECT id, name, tag, exact, batch FROM public.plants WHERE id = ANY ($1::bigint
   );
 }
 
-/** A statement without the settings of its own: `$6` stays used. */
+/** Removes the settings from a statement, which still needs its `$6`. */
 function withoutSettings(sql: string): string {
   return sql.replace(/s AS MATERIALIZED \(SELECT[\s\S]*?\$6, true\)\)/, "s AS (SELECT $6::text)");
 }
@@ -165,17 +165,17 @@ export interface Cost {
 
 /** Makes a fault happen to a new pair of hosts. */
 export async function tryFault(
-  scope: Scope,
+  cleanup: Cleanup,
   { prepare, happens }: Fault,
   { clients = 48, sabotage = {} as Sabotage, databaseDeadlineMs = 10_000 } = {},
 ): Promise<Cost> {
   const pg = await loadDriver();
-  const pair = await startPair(scope, sabotage.asynchronous ? { standbys: "" } : {});
+  const pair = await startPair(cleanup, sabotage.asynchronous ? { standbys: "" } : {});
   await prepare?.(pair);
   const open = async () => {
     const options = { pg: sabotageDriver(pg, sabotage), url: pair.url, databaseDeadlineMs };
     const plants = await PostgresPlants.open(options);
-    scope.after(() => plants.close());
+    cleanup.after(() => plants.close());
     return plants;
   };
   const stores = [await open(), await open()];

@@ -1,6 +1,6 @@
 /**
- * `npm run move [-- --plants N]`: a million plants from a file into a database by the command `import`, and
- * by `export` back into a data directory, with ascending ids and with random ones. Sorted, the lines
+ * `npm run move [-- --plants N]`: moves a million plants from a file into a database by the command `import`,
+ * and by `export` back into a data directory, with ascending ids and with random ones. Sorted, the lines
  * must be equal at every step.
  */
 import { execFileSync } from "node:child_process";
@@ -9,15 +9,15 @@ import { closeSync, openSync, writeSync } from "node:fs";
 import path from "node:path";
 import { parseArgs } from "node:util";
 import { withFolder } from "../bench/support/machine.ts";
+import { withCleanup } from "./cleanup.ts";
 import { Cluster } from "./cluster.ts";
-import { withScope } from "./scope.ts";
 import { buildProgram, NEEDS_POSTGRES } from "./stores.ts";
 
 const { values } = parseArgs({ options: { plants: { type: "string", default: "1000000" } } });
 const PLANTS = Number(values.plants);
 if (NEEDS_POSTGRES.skip !== undefined) throw new Error(NEEDS_POSTGRES.skip);
 
-/** Ids, and how many of them a second the import is to take. */
+/** Orders of ids, with the bar for the import in plants a second. */
 const ORDERS = [
   { name: "ascending", bar: 100_000, idOf: (at: number) => BigInt(at) },
   // An odd factor visits every number below 2^62 once.
@@ -30,8 +30,8 @@ const ORDERS = [
 
 let isBroken = false;
 await withFolder(undefined, (folder) =>
-  withScope(async (scope) => {
-    const server = await Cluster.start(scope);
+  withCleanup(async (cleanup) => {
+    const server = await Cluster.start(cleanup);
     for (const order of ORDERS) await move(folder, server, order);
   }),
 );

@@ -129,7 +129,7 @@ test("the role of the servers cannot change tokens", OPTIONS, async (t) => {
   );
 });
 
-test("the listener answers by tokens and plants of a database", OPTIONS, async (t) => {
+test("the listener serves the plants and tokens of a database", OPTIONS, async (t) => {
   const { operator, url } = await openGarden(t, 0);
   const plants = await openPlants(t, { url });
   const tokens = await openTokens(t, plants);
@@ -156,7 +156,7 @@ test("the listener answers by tokens and plants of a database", OPTIONS, async (
   assert.equal((await send("GET", "/plants")).status, 401);
 });
 
-test("a primary that was replaced gives no verdicts any more", OPTIONS, async (t) => {
+test("a primary that was replaced no longer gives verdicts", OPTIONS, async (t) => {
   const { primary, standby } = await startPair(t);
   const user = { user: "plant_store" };
   const deposed = await openTokens(
@@ -195,7 +195,7 @@ test("a server starts while the standby is gone, and verdicts wait for it", OPTI
   );
 });
 
-test("verdicts wait while the database is away, and need no error", OPTIONS, async (t) => {
+test("verdicts wait while the database is away, and do not fail", OPTIONS, async (t) => {
   const { primary, url } = await startPair(t);
   const operator = await openPlants(t, { url: primary.url("garden") });
   const token = await createToken(operator, { name: "app" });

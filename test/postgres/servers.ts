@@ -1,10 +1,10 @@
-/** Servers over a database, each a process of its own, and a proxy before several of them. */
+/** Servers over a database, each a process of its own, and a proxy in front of several of them. */
 import { spawn } from "node:child_process";
 import net from "node:net";
 import type { PlantService } from "../../src/core/services.ts";
 import { type Finished, finish } from "../support/run.ts";
 import { until } from "../support/watch.ts";
-import type { Scope } from "./cluster.ts";
+import type { Cleanup } from "./cluster.ts";
 
 export interface Server {
   readonly url: string;
@@ -15,15 +15,15 @@ export interface Server {
   output(): string;
 }
 
-/** Starts a server by its words, and resolves when it listens. */
+/** Starts a server by its command line, and resolves when it listens. */
 export async function startServer(
-  scope: Scope,
+  cleanup: Cleanup,
   words: readonly string[],
   env: Record<string, string> = {},
 ): Promise<Server> {
   const [program = "", ...args] = words;
   const child = spawn(program, args, { env: { ...process.env, ...env } });
-  scope.after(() => child.kill("SIGKILL"));
+  cleanup.after(() => child.kill("SIGKILL"));
   const finished = finish(child);
   let output = "";
   for (const stream of [child.stdout, child.stderr]) {
@@ -44,7 +44,7 @@ export async function startServer(
 }
 
 /** Starts a proxy that sends each new connection to the next server, or past one that refuses it; returns its URL. */
-export async function startProxy(scope: Scope, urls: () => readonly string[]): Promise<string> {
+export async function startProxy(cleanup: Cleanup, urls: () => readonly string[]): Promise<string> {
   let next = 0;
   const open = new Set<net.Socket>();
   const proxy = net.createServer((client) => {
@@ -67,14 +67,14 @@ export async function startProxy(scope: Scope, urls: () => readonly string[]): P
     connect(0);
   });
   await new Promise<void>((resolve) => proxy.listen(0, "127.0.0.1", resolve));
-  scope.after(() => {
+  cleanup.after(() => {
     proxy.close();
     for (const client of open) client.destroy();
   });
   return `http://127.0.0.1:${(proxy.address() as net.AddressInfo).port}`;
 }
 
-/** Creates over HTTP, as the port that `Load` creates by. */
+/** A store for `Load` that creates over HTTP. */
 export function overHttp(url: string, token: string): PlantService {
   const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
   return {

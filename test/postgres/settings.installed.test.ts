@@ -8,7 +8,7 @@ import { loadDriver, NEEDS_POSTGRES, openPlants, SharedCluster } from "./stores.
 const cluster = new SharedCluster();
 const OPTIONS = { ...NEEDS_POSTGRES, ...TIMEOUT };
 
-/** Statements that make a database unfit for plants and mend it again, and what the refusal names. */
+/** Statements that make a database unfit for plants, statements that mend it, and what the refusal names. */
 const UNFIT: readonly [what: string, damage: string, mend: string, named: RegExp][] = [
   [
     "fsync is off",
@@ -133,7 +133,7 @@ test(
     await setStandbys(server, "'late'");
     assert.equal((await opening).state().isSynchronous, true);
     await setStandbys(server, "''");
-    await until("that is refused", () =>
+    await until("the store refuses", () =>
       warnings.some(({ message }) => /Cannot store plants.*standby/.test(message)),
     );
     await assert.rejects((await opening).create({ id: 1n, name: "Fern" }), {
@@ -201,29 +201,33 @@ test("a database without room for another connection is waited for", OPTIONS, as
   assert.ok(outcomes.every((outcome) => outcome === "created"));
 });
 
-test("while there is no room for the looks, creates keep their connections", OPTIONS, async (t) => {
-  const { cluster: server, url } = await cluster.createStore();
-  const driver = await loadDriver();
-  let connects = 0;
-  class Client extends driver.Client {
-    override connect() {
-      connects++;
-      return super.connect();
+test(
+  "while a database has no room for looks, creates keep their connections",
+  OPTIONS,
+  async (t) => {
+    const { cluster: server, url } = await cluster.createStore();
+    const driver = await loadDriver();
+    let connects = 0;
+    class Client extends driver.Client {
+      override connect() {
+        connects++;
+        return super.connect();
+      }
     }
-  }
-  const plants = await openPlants(t, { url, pg: { Client } });
-  await plants.create({ id: 1n, name: "Fern" });
-  const sessions = "FROM pg_stat_activity WHERE usename = 'plant_store' AND query";
-  const writers = `SELECT pid ${sessions} LIKE '%INSERT%'`;
-  const before = await server.sql(writers);
-  await server.sql("ALTER ROLE plant_store CONNECTION LIMIT 1");
-  t.after(() => server.sql("ALTER ROLE plant_store CONNECTION LIMIT -1"));
-  await server.sql(`SELECT pg_terminate_backend(pid) ${sessions} NOT LIKE '%INSERT%'`);
-  connects = 0;
-  await until("several looks found no room", () => connects > 4);
-  assert.equal(await plants.create({ id: 2n, name: "Moss" }), "created");
-  assert.deepEqual([before.length, await server.sql(writers)], [1, before]);
-});
+    const plants = await openPlants(t, { url, pg: { Client } });
+    await plants.create({ id: 1n, name: "Fern" });
+    const sessions = "FROM pg_stat_activity WHERE usename = 'plant_store' AND query";
+    const writers = `SELECT pid ${sessions} LIKE '%INSERT%'`;
+    const before = await server.sql(writers);
+    await server.sql("ALTER ROLE plant_store CONNECTION LIMIT 1");
+    t.after(() => server.sql("ALTER ROLE plant_store CONNECTION LIMIT -1"));
+    await server.sql(`SELECT pg_terminate_backend(pid) ${sessions} NOT LIKE '%INSERT%'`);
+    connects = 0;
+    await until("several looks found no room", () => connects > 4);
+    assert.equal(await plants.create({ id: 2n, name: "Moss" }), "created");
+    assert.deepEqual([before.length, await server.sql(writers)], [1, before]);
+  },
+);
 
 test(
   "a host that is away is waited for, a wrong role or database is not, and each is named",

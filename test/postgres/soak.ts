@@ -8,7 +8,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { createToken, PostgresPlants, revokeToken } from "../../src/postgres/index.ts";
 import { lateGrowth, residentBytes } from "../crash/memory.ts";
-import { withScope } from "./scope.ts";
+import { withCleanup } from "./cleanup.ts";
 import { startServer } from "./servers.ts";
 import { buildProgram, loadDriver, NEEDS_POSTGRES, startPair } from "./stores.ts";
 
@@ -20,10 +20,9 @@ const { values } = parseArgs({
 });
 if (NEEDS_POSTGRES.skip !== undefined) throw new Error(NEEDS_POSTGRES.skip);
 const SECONDS = Number(values.minutes) * 60;
-/** For creates, and for the rest. */
+/** 4 for creates, and 3 for the rest. */
 const SESSIONS_MAX = 4 + 3;
-/** Between two disturbances. */
-const DISTURBED_EVERY = 10;
+const DISTURB_EVERY_SECONDS = 10;
 /** Descriptors come and go with streams. */
 const SLACK_DESCRIPTORS = 8;
 
@@ -35,14 +34,14 @@ interface Sample {
   readonly sessions: number;
 }
 
-const isLevel = await withScope(async (scope) => {
-  const { primary, standby, url } = await startPair(scope);
+const isLevel = await withCleanup(async (cleanup) => {
+  const { primary, standby, url } = await startPair(cleanup);
   const owner = primary.url("garden");
   const operator = await PostgresPlants.open({ pg: await loadDriver(), url: owner });
-  scope.after(() => operator.close());
+  cleanup.after(() => operator.close());
   const token = await createToken(operator, { name: "app", scopes: ["write", "read"] });
   const words = [process.execPath, buildProgram(), "serve", "--port", "0", "--database", url];
-  const server = await startServer(scope, [...words, "--log", "off"]);
+  const server = await startServer(cleanup, [...words, "--log", "off"]);
   const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
   let ids = 0;
   let unanswered = 0;
@@ -53,12 +52,13 @@ const isLevel = await withScope(async (scope) => {
     while (!isOver) {
       const id = ++ids;
       const body = JSON.stringify({ id, name: `plant ${id}` });
-      for (const times of [1, 2]) {
+      for (let times = 1; times <= 2; times++) {
         for (;;) {
           const answer = await fetch(`${server.url}/plants`, { method: "POST", headers, body });
           await answer.text();
           if (answer.status === 200) break;
-          if (answer.status !== 503) throw new Error(`${times}: it was answered ${answer.status}`);
+          if (answer.status !== 503)
+            throw new Error(`${times}: ${body} was answered ${answer.status}`);
           unanswered++;
         }
       }
@@ -102,8 +102,8 @@ const isLevel = await withScope(async (scope) => {
   const begun = performance.now();
   for (let second = 1; performance.now() - begun < SECONDS * 1000; second++) {
     await Promise.race([sleep(1000), failed]);
-    if (second % DISTURBED_EVERY === 0) {
-      await disturbances[(second / DISTURBED_EVERY) % disturbances.length]?.();
+    if (second % DISTURB_EVERY_SECONDS === 0) {
+      await disturbances[(second / DISTURB_EVERY_SECONDS) % disturbances.length]?.();
       continue; // sessions that end are still counted
     }
     samples.push({

@@ -11,9 +11,9 @@ import { PostgresPlants, type PostgresPlantsOptions } from "../../src/postgres/i
 import { decodeRow } from "../../src/postgres/schema.ts";
 import { bundleOptions } from "../support/program.ts";
 import { until } from "../support/watch.ts";
-import { Cluster, type ClusterOptions, PROGRAMS, type Scope } from "./cluster.ts";
+import { type Cleanup, Cluster, type ClusterOptions, PROGRAMS } from "./cluster.ts";
 
-/** The driver, from the package file of this folder; only where `NEEDS_POSTGRES` skips nothing. */
+/** The driver, which the package file of this folder installs; call only if `NEEDS_POSTGRES` skips nothing. */
 export async function loadDriver(): Promise<Driver> {
   const name: string = "pg"; // the compiler needs no driver
   return (await import(name)).default;
@@ -28,7 +28,7 @@ export type Driver = PostgresPlantsOptions["pg"] & {
 
 let databases = 0;
 
-/** A server that is shared by the tests of a file: started by the first, stopped after the last. */
+/** A server that the tests of a file share: started by the first, stopped after the last. */
 export class SharedCluster {
   readonly #options: ClusterOptions;
   readonly #ends: (() => unknown)[] = [];
@@ -105,10 +105,10 @@ export interface Pair {
 }
 
 /** A primary with a store, and its standby, which commits wait for if it is among the `standbys`. */
-export async function startPair(scope: Scope, { standbys = "standby" } = {}): Promise<Pair> {
-  const primary = await Cluster.start(scope);
+export async function startPair(cleanup: Cleanup, { standbys = "standby" } = {}): Promise<Pair> {
+  const primary = await Cluster.start(cleanup);
   await primary.createStore("garden");
-  const standby = await Cluster.follow(scope, primary, "standby");
+  const standby = await Cluster.follow(cleanup, primary, "standby");
   await primary.sql(`ALTER SYSTEM SET synchronous_standby_names = '${standbys}'`);
   await primary.sql("SELECT pg_reload_conf()");
   await until("the standby streams", async () => {
@@ -131,7 +131,7 @@ export async function holdRows(t: TestContext, url: string, count: number) {
   return { end: (how: "COMMIT" | "ROLLBACK") => holder.query(how) };
 }
 
-/** Builds the program beside the driver, as `npm install plant-store pg` leaves it; its file. */
+/** Builds the program beside the driver, as `npm install plant-store pg` leaves it; returns its file. */
 export function buildProgram(): string {
   const options = bundleOptions();
   buildSync({ ...options, external: ["pg"] });

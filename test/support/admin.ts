@@ -1,4 +1,4 @@
-/** An admin listener that shows a status which the test sets. */
+/** An admin listener that shows the status of a test. */
 import { request as httpRequest } from "node:http";
 import type { TestContext } from "node:test";
 import {

@@ -3,7 +3,7 @@ import { closeSync, openSync, readSync, writeSync } from "node:fs";
 import { isSound, PlantStore, PlantStoreError, verifyLog } from "../../src/index.ts";
 import { logPath, writeLog } from "./stores.ts";
 
-/** A log of so many lines after a clean stop; returns its length. */
+/** Makes a log of this many lines, as a clean stop leaves it; returns its length. */
 export async function makeLogAtRest(folder: string, lines: number): Promise<number> {
   const log = Array.from({ length: lines }, (_, n) => {
     const tag = n % 2 === 0 ? ',"tag":"indoor"' : "";
@@ -38,7 +38,7 @@ export interface Findings {
   readonly byStart: boolean | undefined;
 }
 
-/** Flips a bit, looks whether it is found, and flips it back. */
+/** Flips a bit, checks whether that is found, and flips it back. */
 export async function findFlip(folder: string, flip: Flip, triesStart: boolean): Promise<Findings> {
   flipBit(folder, flip);
   try {

@@ -117,7 +117,7 @@ export class Client {
     this.#socket.destroy();
   }
 
-  /** Resets the connection, as a client does that is killed with unread answers. */
+  /** Resets the connection, as happens when a client is killed with unread answers. */
   reset(): void {
     this.#socket.resetAndDestroy();
   }

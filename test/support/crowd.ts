@@ -16,7 +16,7 @@ import { until } from "./watch.ts";
 const PATIENT = ["--header-timeout-ms=600000", "--request-timeout-ms=600000"];
 const HEAP_MIB = 256;
 const AT_A_TIME = 100;
-/** Together they are longer than the buffers of the sockets. */
+/** So many that together they are longer than the buffers of the sockets. */
 const PLANTS = 20_000;
 const NAME = "n".repeat(1000);
 const HEAD_BYTES = 16 * 1024 - 400;
@@ -114,7 +114,7 @@ export class Crowd {
    *
    * @param readBytes how much each connection reads.
    */
-  async come(bytes: Buffer, count: number, readBytes = 0): Promise<void> {
+  async connect(bytes: Buffer, count: number, readBytes = 0): Promise<void> {
     const { port } = this.trial.server;
     for (let left = count; left > 0; left -= AT_A_TIME) {
       const sockets = Array.from({ length: Math.min(left, AT_A_TIME) }, () => {
@@ -127,11 +127,11 @@ export class Crowd {
       });
       await Promise.all(sockets.map((socket) => once(socket, "connect")));
     }
-    await this.rest();
+    await this.waitUntilIdle();
   }
 
-  /** Waits until the server uses no more of the processor, for longer than two of its looks. */
-  async rest(): Promise<void> {
+  /** Waits until the server is idle for longer than two of its checks for slow connections. */
+  async waitUntilIdle(): Promise<void> {
     let before = -1;
     let same = 0;
     while (same < 12) {

@@ -11,7 +11,7 @@ export const SHIPPED: readonly string[] = [
   ...inDocs((name) => name.endsWith(".md")),
 ];
 
-/** What lies beside the pages: a picture, and files for an operator's tools. */
+/** The other files of the documentation: a picture, and files for an operator's tools. */
 export const BESIDE: readonly string[] = inDocs((name) => !name.endsWith(".md"));
 
 function inDocs(isWanted: (name: string) => boolean): string[] {

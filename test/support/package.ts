@@ -83,7 +83,7 @@ export async function installLibrary(t: TestContext): Promise<string> {
   return folder;
 }
 
-/** Links packages that one of our checks has installed into the folder, so that its programs can import them. */
+/** Links packages from a folder that has them installed, so that the programs in `folder` can import them. */
 export function linkPackages(folder: string, from: string, names: readonly string[]): void {
   for (const name of names) {
     const link = path.join(folder, "node_modules", name);

@@ -69,7 +69,7 @@ export function zeroedFrom({ bytes }: PowerCutLog, offset: number): Buffer {
   return Buffer.concat([bytes.subarray(0, offset), Buffer.alloc(bytes.length - offset)]);
 }
 
-/** The same with other bytes, which depend on the offset; after an odd offset they have no line feed. */
+/** Like `zeroedFrom`, with bytes that depend on the offset; after an odd offset they have no line feed. */
 export function garbageFrom({ bytes }: PowerCutLog, offset: number): Buffer {
   const garbage = Buffer.alloc(bytes.length - offset);
   let state = (offset + 1) * 0x9e3779b1;

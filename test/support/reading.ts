@@ -26,7 +26,7 @@ export async function startReadable(
   return { ...service, readToken };
 }
 
-/** This many plants with the ids 1, 2, 3, …, whose names have the same length, so their lines have known lengths. */
+/** This many plants, with the ids 1, 2, 3, … and names of one length, so their lines have known lengths. */
 export function manyPlants(count: number, nameLength = 4): NewPlant[] {
   const name = "x".repeat(nameLength);
   return Array.from({ length: count }, (_, index) => ({ id: BigInt(index + 1), name }));

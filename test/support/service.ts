@@ -69,7 +69,7 @@ export async function startService(t: TestContext, options: ServiceOptions = {})
   };
 }
 
-/** Where test/postgres/contract has the contract tried, the plants are in a database. */
+/** When test/postgres/contract runs the contract tests, the plants are in a database. */
 async function openStore(
   folder: string,
   options: ServiceOptions,

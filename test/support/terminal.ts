@@ -9,6 +9,6 @@ export const NEEDS_TERMINAL = { skip: hasScript ? false : "needs script, from ut
 /** The arguments of `script` that run the command line at a terminal. */
 export function terminalArgs(args: readonly string[]): string[] {
   const words = [process.execPath, PROGRAM, ...args].map((word) => `'${word}'`);
-  // With `exec`, because Ctrl-C would end the shell, too, whose status would then be reported.
+  // Without `exec`, Ctrl-C would also end the shell, and the shell's status would be reported.
   return ["-qec", `exec ${words.join(" ")}`, "/dev/null"];
 }

@@ -17,8 +17,8 @@ export function writeTokenLog(folder: string, content: string): void {
 }
 
 /**
- * Creates a token, no matter how long the disk takes for others: an attempt that has waited in vain for
- * the lock is repeated.
+ * Creates a token, no matter how long other creates take: an attempt that did not get the lock in time
+ * is repeated.
  */
 export async function createInTurn(folder: string, token: NewToken): Promise<string> {
   for (;;) {
