@@ -119,7 +119,7 @@ const PLACES: Readonly<Record<string, readonly (readonly string[])[]>> = {
   "tokens-lock.1": [["token", "create", "gardener"]],
 };
 
-/** A log with a torn end for an import to quarantine, or with a line for a repair to leave out. */
+/** A log with a torn tail for an import to quarantine, or with a line for a repair to leave out. */
 function writeLogFor(folder: string, [command]: readonly string[]): void {
   const text = command === "repair" ? `${FERN}\nrubbish\n` : `${FERN}\n{"id":2,`;
   writeLog(folder, text);

@@ -113,7 +113,7 @@ const MENDED: readonly [
     blankLine(DAMAGED) + A + blankLine(DAMAGED),
     DAMAGED + DAMAGED,
   ],
-  ["a line before a torn end", [A, DAMAGED], '{"id"', A + blankLine(DAMAGED), `${DAMAGED}{"id"`],
+  ["a line before a torn tail", [A, DAMAGED], '{"id"', A + blankLine(DAMAGED), `${DAMAGED}{"id"`],
   [
     "a line before a record without its line feed",
     [A, DAMAGED],

@@ -257,7 +257,7 @@ for (const [what, meddle] of Object.entries(MEDDLING)) {
   });
 }
 
-test("a torn end that another process has replaced with a record of the same length is not cut", async (t) => {
+test("a torn tail that another process has replaced with a record of the same length is not cut", async (t) => {
   const record = '{"id":3}\n';
   const file = await openLog(t, LINES + "t".repeat(record.length));
   const read = file.read.bind(file);

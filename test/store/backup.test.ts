@@ -108,7 +108,7 @@ test("while a store is open, a backup leaves out what is not known to be durable
 
 const SOURCES: readonly [says: string, log: string, copy: string, plants: number][] = [
   ["an empty log", "", "", 0],
-  ["a torn end", `${A}{"id":2`, A, 1],
+  ["a torn tail", `${A}{"id":2`, A, 1],
   ["blank lines and a repeat", `\n${A}  \n${A}`, `\n${A}  \n${A}`, 1],
   ["a last record without its line feed", `${A}${B.trimEnd()}`, A + B, 2],
   ["one record without its line feed", A.trimEnd(), A, 1],

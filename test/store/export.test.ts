@@ -59,7 +59,7 @@ test("while a store is open, a plant is read as soon as its create is answered",
   }
 });
 
-test("a torn end is not read, and stays where it is", async (t) => {
+test("a torn tail is not read, and stays where it is", async (t) => {
   const folder = makeFolder(t);
   const log = '{"id":1,"name":"a"}\n{"id":2,"na';
   writeLog(folder, log);
@@ -144,7 +144,7 @@ const EXPORTS: readonly [says: string, log: string, exported: string][] = [
   ],
   ["a byte order mark", `\ufeff${A_LINE}${B_LINE}`, A_LINE + B_LINE],
   ["one plant twice", A_LINE + A_LINE, A_LINE + A_LINE],
-  ["a torn end", `${A_LINE}{"id":2`, A_LINE],
+  ["a torn tail", `${A_LINE}{"id":2`, A_LINE],
   ["a last line without its line feed", A_LINE + B_LINE.trimEnd(), A_LINE + B_LINE],
   ["one line without its line feed", A_LINE.trimEnd(), A_LINE],
   ["a byte order mark and one line without its line feed", `\ufeff${A_LINE.trimEnd()}`, A_LINE],
@@ -216,7 +216,7 @@ const LISTS: readonly [says: string, log: string, listed: string][] = [
   ["one plant in two other spellings", `{"name":"a","id":1}\n${A_LINE}`, A_LINE],
   ["one plant twice, and once more without its line feed", A_LINE + A_LINE + A_LINE.trim(), A_LINE],
   ["a character that ends a line", '{"id":1,"name":"\u2028"}\n', '{"id":1,"name":"\\u2028"}\n'],
-  ["a torn end", `${A_LINE}{"id":2`, A_LINE],
+  ["a torn tail", `${A_LINE}{"id":2`, A_LINE],
 ];
 
 for (const [says, log, listed] of LISTS) {

@@ -38,7 +38,7 @@ const FAULTS: readonly {
   { says: "nothing", log: "", faults: [], records: 0, ids: 0 },
   { says: "plants", log: A + B, faults: [], records: 2, ids: 2 },
   { says: "blank lines", log: `\n${A} \t\r\n${B}\n`, faults: [], records: 2, ids: 2 },
-  { says: "a torn end", log: `${A}{"id":2`, faults: [], records: 1, ids: 1 },
+  { says: "a torn tail", log: `${A}{"id":2`, faults: [], records: 1, ids: 1 },
   {
     says: "an unreadable line",
     log: `${A}x\n${B}`,
@@ -203,7 +203,7 @@ test("a scan continues where it ended, with the same sums and the same index", a
   );
 });
 
-test("a scan compares the checksum at any length within the whole lines, and never in the torn end", async (t) => {
+test("a scan compares the checksum at any length within the whole lines, and never in the torn tail", async (t) => {
   const whole = `${A}\n${B}x\n${A}`;
   const content = `${whole}{"id":3`;
   for (let bytes = 1; bytes <= content.length + 1; bytes++) {

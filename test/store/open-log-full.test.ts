@@ -39,7 +39,7 @@ const CASES: readonly {
   readonly quarantined: string;
   readonly mended: string;
 }[] = [
-  { says: "a torn end", log: `${A}{"id":2,"na`, quarantined: '{"id":2,"na', mended: A },
+  { says: "a torn tail", log: `${A}{"id":2,"na`, quarantined: '{"id":2,"na', mended: A },
   {
     says: "a line that lost pages, and plants after it",
     log: `${A}${LOST}${C}${B}`,
@@ -47,7 +47,7 @@ const CASES: readonly {
     mended: `${A}${" ".repeat(LOST.length - 1)}\n${C}${B}\n`,
   },
   {
-    says: "a line that lost pages, and a torn end",
+    says: "a line that lost pages, and a torn tail",
     log: `${LOST}${C}{"id":`,
     quarantined: `${LOST}{"id":`,
     mended: `${" ".repeat(LOST.length - 1)}\n${C}`,

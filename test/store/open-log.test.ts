@@ -156,7 +156,7 @@ const DAMAGED: readonly {
     log: Buffer.from(`${A}\n{"id":2,"name":"\xff"}\n`, "latin1"),
     at: { line: 2, byte: 20 },
   },
-  { says: "a fault before a torn end", log: `x\n${A}\n{"id":`, at: { line: 1, byte: 0 } },
+  { says: "a fault before a torn tail", log: `x\n${A}\n{"id":`, at: { line: 1, byte: 0 } },
   {
     says: "one id with two names",
     log: `${A}\n${B}\n{"id":1,"name":"c"}\n`,
@@ -201,7 +201,7 @@ test("a record torn within a character is kept byte for byte in quarantine", asy
   assert.deepEqual(readFileSync(`${logPath(folder)}.quarantine-1`), torn);
 });
 
-test("every torn end goes to a quarantine file of its own", async (t) => {
+test("every torn tail goes to a quarantine file of its own", async (t) => {
   const folder = makeFolder(t);
   for (const number of [1, 2, 3]) {
     writeLog(folder, `${A}\ntorn ${number}`);
@@ -257,7 +257,7 @@ const WRITERS: readonly {
 }[] = [
   { says: "a start", log: `${A}\n`, write: open },
   { says: "a start that completes the last record", log: `${A}\n${B}`, write: open },
-  { says: "a start that cuts a torn end", log: `${A}\n{"id"`, write: open },
+  { says: "a start that cuts a torn tail", log: `${A}\n{"id"`, write: open },
   { says: "a repair that accepts an edit", log: `${B}\n`, write: repair },
   { says: "a repair that leaves a line out", log: `${A}\nx\n`, write: repair },
   { says: "a repair that accepts the loss of the log", write: repair },

@@ -89,7 +89,7 @@ for (const [says, log, places] of LOGS) {
       );
     }
     assert.ok(count(verdicts, isRefusal) > 0, "garbage that contains a line feed needs a person");
-    assert.ok(count(verdicts, isTaken) > 0, "garbage without a line feed is a torn end");
+    assert.ok(count(verdicts, isTaken) > 0, "garbage without a line feed is a torn tail");
   });
 }
 

@@ -133,7 +133,7 @@ const REWRITTEN: readonly {
     records: 0,
   },
   {
-    says: "an unreadable line and a torn end",
+    says: "an unreadable line and a torn tail",
     log: `${A}x\n`,
     torn: '{"id":3,"na',
     kept: A,
@@ -205,7 +205,7 @@ for (const { says, log, torn = "", kept, leftOut, records } of REWRITTEN) {
     assert.equal(isSound(await verifyLog(folder)), true);
     assert.deepEqual(openFilesIn(folder), []);
 
-    const store = await openStore(t, folder); // settles the torn end by its own rule
+    const store = await openStore(t, folder); // settles the torn tail by its own rule
     assert.equal(await store.create({ id: 1_000_000n, name: "fresh" }), "created");
   });
 }
@@ -261,7 +261,7 @@ const NOTHING: readonly [says: string, log: string, known: string | undefined][]
   ["without a checkpoint", A + B, undefined],
   ["that has grown", A + B, A],
   ["with a plant twice", A + B + A, undefined],
-  ["with a torn end, which a start settles", `${A}{"id"`, A],
+  ["with a torn tail, which a start settles", `${A}{"id"`, A],
   ["that is empty", "", undefined],
 ];
 

@@ -84,7 +84,7 @@ const CASES: readonly {
     isSound: true,
   },
   {
-    says: "a torn end",
+    says: "a torn tail",
     log: `${A}{"id":2`,
     known: A,
     report: {
@@ -164,7 +164,7 @@ const CASES: readonly {
     isSound: false,
   },
   {
-    says: "a torn end within what its checkpoint knows",
+    says: "a torn tail within what its checkpoint knows",
     log: A + B.slice(0, 12),
     known: A + B,
     report: {
