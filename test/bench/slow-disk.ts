@@ -13,7 +13,7 @@
  *
  *   npm run bench:slow-disk
  */
-import { writeFileSync } from "node:fs";
+import { mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { askAgain } from "./support/ask-again.ts";
 import { measure, measureBeside, WARM_SECONDS } from "./support/compare.ts";
@@ -68,6 +68,7 @@ function measureDelay(folder: string, delayMs: number): Promise<string[][]> {
 
 function startSlow(folder: string, delayMs: number): Promise<Target> {
   const log = path.join(folder, "plants.jsonl");
+  mkdirSync(folder, { mode: 0o700 });
   writeFileSync(log, "", { mode: 0o600, flag: "a" }); // so that strace knows the file
   const delay = `inject=write:delay_enter=${delayMs * 1000}`;
   const flags = ["-f", "--seccomp-bpf", "-qq", "-P", log, "-e", "trace=write", "-o", "/dev/null"];
