@@ -91,7 +91,8 @@ export class TokenRegistry implements TokenVerifier {
 
   /**
    * Resolves after the next good look that begins: from then on a token is known that was created
-   * before this call. Also resolves when `isReadable` ends. Looks are not made for it. `undefined` if many wait already, or after `close`.
+   * before this call. Also resolves when `isReadable` ends. Looks are not made for it. `undefined` if
+   * many wait already, or after `close`.
    */
   nextLook(): Promise<void> | undefined {
     if (this.#isClosed || this.#waiting.length >= WAITING_MAX) return undefined;

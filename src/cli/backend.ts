@@ -1,5 +1,6 @@
 /** Where a server keeps plants and tokens: in a data directory, or in a database. */
 import cluster from "node:cluster";
+import { once } from "node:events";
 import { statfs } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { publishWarning } from "../core/channels.ts";
@@ -45,19 +46,25 @@ export function openBackend(
   onProgress: (bytes: number, total: number) => void,
 ): Promise<Backend> {
   return isDatabase(options)
-    ? openDatabaseBackend(options, settings, stop)
+    ? orStop(stop, openDatabaseBackend(options, settings))
     : openFolderBackend(options, stop, onProgress);
+}
+
+/** A start over a database may be left alone: the process ends, and with it the connections. */
+function orStop<T>(stop: AbortSignal, start: Promise<T>): Promise<T> {
+  stop.throwIfAborted();
+  const stopped = once(stop, "abort").then(() => Promise.reject(stop.reason));
+  return Promise.race([start, stopped]);
 }
 
 async function openDatabaseBackend(
   options: ServeOptions,
   settings: readonly Setting[],
-  signal: AbortSignal,
 ): Promise<Backend> {
   const { databaseDeadlineMs, databaseConnections, pendingBytesMax: queueBytesMax } = options;
-  const details = { databaseDeadlineMs, databaseConnections, queueBytesMax, signal };
+  const details = { databaseDeadlineMs, databaseConnections, queueBytesMax };
   const { plants, postgres } = await openDatabase(options, settings, details);
-  const tokens = await postgres.PostgresTokens.open(plants, { signal }).catch(async (error) => {
+  const tokens = await postgres.PostgresTokens.open(plants).catch(async (error) => {
     await plants.close();
     throw error;
   });
@@ -66,7 +73,8 @@ async function openDatabaseBackend(
     tokens,
     failed: new Promise(() => {}), // never: the store waits for a database that is away
     // Ready until a deadline: a failover must not take every server out of a load balancer.
-    state: () => (tokens.leaseAgeMs < plants.deadlineMs ? "ready" : "database-away"),
+    state: () =>
+      tokens.isReadable || tokens.leaseAgeMs < plants.deadlineMs ? "ready" : "database-away",
     database: () => ({ ...plants.state(), leaseAgeMs: tokens.leaseAgeMs }),
     createFirstToken: () => postgres.createFirstToken(plants, FIRST_TOKEN),
     close: async () => {

@@ -39,7 +39,7 @@ interface DatabaseChoice {
 
 type Details = Pick<
   PostgresPlantsOptions,
-  "databaseDeadlineMs" | "databaseConnections" | "queueBytesMax" | "signal"
+  "databaseDeadlineMs" | "databaseConnections" | "queueBytesMax"
 >;
 
 export type Postgres = typeof import("../postgres/index.ts");
@@ -65,8 +65,9 @@ export async function openDatabase(
   details: Details = {},
 ): Promise<OpenDatabase> {
   checkSettings(settings);
-  const { database, databaseFile = "", databaseRequireSync: requireSync = false } = choice;
-  const url = database ?? readUrl(databaseFile);
+  const { database, databaseFile, databaseRequireSync: requireSync = false } = choice;
+  const url = database ?? (databaseFile && readUrl(databaseFile));
+  if (!url) throw new UsageError("expected a database: name it with --database or --database-file");
   const postgres = await import("../postgres/index.ts");
   const options = { pg: await loadDriver(), url, password: findPassword, requireSync, ...details };
   return { plants: await openPlants(postgres, options), postgres };
@@ -132,7 +133,7 @@ function checkSettings(settings: readonly Setting[]): void {
 export function maskUrl(url: string): string {
   return url
     .replace(/^([a-z]+:\/\/[^:@/?#]*):.*@/i, "$1:***@")
-    .replace(/([?&](?:ssl)?password=)[^&#]*/gi, "$1***");
+    .replace(/((?:^|[?&\s])(?:ssl)?password\s*=\s*)[^&#\s]*/gi, "$1***");
 }
 
 async function loadDriver(): Promise<PgModule> {

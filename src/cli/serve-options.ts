@@ -1,7 +1,7 @@
 /** The options of `serve`, the rules between them, and the table that shows them. */
 import { NUMBER_OPTIONS } from "../core/options.ts";
 import { flagOf, type OptionValues, type Setting, UsageError } from "./command.ts";
-import { DATABASE_OPTIONS, maskUrl } from "./database.ts";
+import { DATABASE_OPTIONS, isDatabase, maskUrl } from "./database.ts";
 import { LOG_FORMATS } from "./log.ts";
 import {
   ADMIN,
@@ -69,7 +69,13 @@ export const SERVE_OPTIONS = {
 export type ServeOptions = OptionValues<typeof SERVE_OPTIONS>;
 
 /** @throws UsageError if two options do not fit together. */
-export function checkMatch({ bodyBytesMax, pendingBytesMax, tlsCert, tlsKey }: ServeOptions): void {
+export function checkMatch(options: ServeOptions): void {
+  const { bodyBytesMax, pendingBytesMax, tlsCert, tlsKey } = options;
+  if (options.databaseRequireSync && !isDatabase(options)) {
+    throw new UsageError(
+      "serve: --database-require-sync needs a database; name it with --database",
+    );
+  }
   // A body beyond --pending-bytes-max is answered 503, so clients would send it again and again.
   if (bodyBytesMax > pendingBytesMax) {
     throw new UsageError(

@@ -152,9 +152,7 @@ function reportListening(server: { url: string; admin: string | undefined; plant
 async function introduce(url: string, { tokens, createFirstToken }: Backend): Promise<string[]> {
   const token = await createFirstToken();
   if (token === undefined) {
-    const live = tokens.list().length;
-    const verb = live === 1 ? "exists" : "exist";
-    return [`${count(live, "token")} ${verb}; "${PROGRAM} token create NAME" makes another`];
+    return [`a token exists already; "${PROGRAM} token create NAME" makes another`];
   }
   await tokens.refresh();
   const address = `${url}/plants`.replaceAll("'", "'\\''"); // a base path may hold quotes

@@ -229,7 +229,7 @@ export class BatchWriter {
     }
   }
 
-  /** Gives back the plants that somebody who came later still waits for. */
+  /** Gives back the plants that somebody who came later still waits for; that one's is a repeat. */
   #sendAgain(entries: readonly Entry[], fault: DatabaseFault): void {
     const now = this.#database.isClosed ? Number.POSITIVE_INFINITY : performance.now();
     const isAwaited = ({ waiters }: Entry) => waiters.some(({ deadline }) => deadline > now);
@@ -293,10 +293,9 @@ export class BatchWriter {
 }
 
 function writeFailed(cause: DatabaseFault): PlantStoreError {
-  return new PlantStoreError(
-    "write_failed",
-    "Cannot say whether the plant was stored, because the database did not confirm it in time: " +
-      "send the identical request again",
-    { cause },
-  );
+  const why =
+    nextStep(cause) === "refuse"
+      ? "Cannot store the plant, because the database refuses it (the server's log has the reason)"
+      : "Cannot say whether the plant was stored, because the database did not confirm it in time";
+  return new PlantStoreError("write_failed", `${why}: send the identical request again`, { cause });
 }

@@ -109,6 +109,8 @@ const TEXT_TYPES = { getTypeParser: () => (text: string) => text };
 export class Connection {
   readonly candidate: Candidate;
   isOpen = true;
+  /** When the statement under way was sent, by the monotonic clock. */
+  busySince: number | undefined;
   readonly #client: PgClient;
   readonly #socket: net.Socket;
   /** A warning about the commit of the statement under way. */
@@ -185,6 +187,7 @@ export class Connection {
    */
   async query(text: string, values: readonly (string | null)[] = []): Promise<Rows> {
     this.#doubt = undefined;
+    this.busySince = performance.now();
     try {
       const statement = { text, values, rowMode: "array", types: TEXT_TYPES };
       const { rows } = await this.#client.query(statement);
@@ -194,6 +197,8 @@ export class Connection {
     } catch (cause) {
       if (cause instanceof DatabaseFault) throw cause;
       throw toFault(`A statement failed on "${formatHost(this.candidate)}"`, cause);
+    } finally {
+      this.busySince = undefined;
     }
   }
 

@@ -40,8 +40,6 @@ export interface DatabaseOptions {
   readonly password?: PasswordSource | undefined;
   /** Refuses a database whose commits wait for no standby. Default: a warning. */
   readonly requireSync?: boolean | undefined;
-  /** Ends `open` early. */
-  readonly signal?: AbortSignal | undefined;
 }
 
 const CONNECT_LIMIT_MS = 2000;
@@ -52,7 +50,7 @@ const FAILED_LOOKS_MAX = 2;
 /** The SQLSTATE of a host that has no room for another connection. */
 const NO_ROOM = "53300";
 /** Those of a login, or the name of a database, that no waiting makes right. */
-const NO_LOGIN = ["28000", "28P01", "3D000"];
+const NO_LOGIN = ["28000", "28P01", "3D000", "42501"];
 const BACKOFF_MS = 20;
 const BACKOFF_MS_MAX = 250;
 
@@ -80,6 +78,7 @@ export class Database {
   #store: string | undefined;
   #inspection: Inspection | undefined;
   #warned: readonly string[] = [];
+  #lastRefused: string | undefined;
 
   private constructor(options: DatabaseOptions) {
     this.#options = options;
@@ -91,25 +90,18 @@ export class Database {
    *
    * @throws PlantStoreError `io_error` if no host can be used within the deadline, or the login is
    * refused; `corruption` if the database is not one that plants may be stored in.
-   * @throws RangeError for a URL that cannot be used; the reason of the signal.
+   * @throws RangeError for a URL that cannot be used.
    */
   static async open(options: DatabaseOptions, deadlineMs: number): Promise<Database> {
-    const { signal } = options;
-    signal?.throwIfAborted();
     const database = new Database(options);
-    const close = () => database.close();
-    signal?.addEventListener("abort", close);
     try {
       await database.#lookUntil(performance.now() + deadlineMs);
       void database.#keepLooking();
       return database;
     } catch (cause) {
-      await close();
-      signal?.throwIfAborted();
-      const code = needsPerson(cause) ? "corruption" : "io_error";
+      await database.close();
+      const code = cause instanceof UnfitFault ? "corruption" : "io_error";
       throw new PlantStoreError(code, (cause as Error).message, { cause });
-    } finally {
-      signal?.removeEventListener("abort", close);
     }
   }
 
@@ -131,6 +123,13 @@ export class Database {
     };
   }
 
+  /** Warns once of each reason, which no client receives. */
+  noteRefused(fault: DatabaseFault): void {
+    const { message } = fault;
+    if (message !== this.#lastRefused) publishWarning("The database refuses a statement", fault);
+    this.#lastRefused = message;
+  }
+
   countRetry({ sqlstate = "" }: DatabaseFault): void {
     this.#retries.set(sqlstate, (this.#retries.get(sqlstate) ?? 0) + 1);
   }
@@ -138,6 +137,16 @@ export class Database {
   /** Ends early when the database is closed. */
   async pause(ms: number, { ref = true } = {}): Promise<void> {
     await sleep(ms, undefined, { signal: this.#closing.signal, ref }).catch(() => {});
+  }
+
+  /**
+   * Drops the statements that began before this time. A later write was confirmed, so the standby is
+   * not what they wait for: a firewall has forgotten their connections.
+   */
+  dropOlder(time: number): void {
+    for (const connection of this.#connections) {
+      if ((connection.busySince ?? time) < time) connection.destroy();
+    }
   }
 
   /** Closes every connection. Statements under way are rejected. */
@@ -184,12 +193,16 @@ export class Database {
       return candidate;
     } catch (cause) {
       this.#failedSearches++;
-      const { errors } = cause as AggregateError;
-      const unfit = errors.find((error) => error instanceof UnfitFault);
-      const answer = errors.find(({ sqlstate }) => sqlstate !== undefined);
+      const faults: readonly DatabaseFault[] = (cause as AggregateError).errors;
+      const [first] = faults;
+      const noRoom = faults.find(({ sqlstate }) => sqlstate === NO_ROOM);
+      if (noRoom !== undefined) throw noRoom;
+      // While one of the hosts may still come back, what the others answer decides nothing.
+      if (first !== undefined && faults.every(isFinal)) throw first;
       const names = this.#target.hosts.map(({ host }) => `"${host}"`).join(", ");
       const unknown = `Cannot find an address of ${names}: check the URL and the name server`;
-      throw unfit ?? answer ?? errors[0] ?? new DatabaseFault(unknown);
+      const reasons = [...new Set(faults.map(({ message }) => message))];
+      throw new DatabaseFault(reasons.join("; ") || unknown);
     }
   }
 
@@ -207,6 +220,10 @@ export class Database {
     try {
       await this.#inspect(connection, Math.max(1, deadline - performance.now()));
       if (this.isClosed) throw closedFault();
+      // Else no look would see what becomes of it.
+      if (this.#inUse !== undefined && !isSame(this.#inUse, candidate)) {
+        throw new DatabaseFault(`"${formatHost(candidate)}" was replaced meanwhile`);
+      }
       return connection;
     } catch (cause) {
       connection.destroy();
@@ -225,9 +242,9 @@ export class Database {
         throw new UnfitFault(`${MISSING_TABLES} (${fault.message})`);
       })
       .finally(() => clearTimeout(timer));
-    const found = judgeInspection(rows[0], this.#options.requireSync ?? false);
+    const found = judgeInspection(rows[0]);
     if (found.isInRecovery) throw new DatabaseFault(`"${label}" is a standby`);
-    if (found.refusal !== undefined) throw new UnfitFault(found.refusal, found.isPassing);
+    if (found.refusal !== undefined) throw new UnfitFault(found.refusal);
     this.#store ??= found.store;
     if (found.store !== this.#store) {
       throw new UnfitFault(
@@ -236,6 +253,10 @@ export class Database {
       );
     }
     this.#inspection = found;
+    if (this.#options.requireSync && !found.isSynchronous) {
+      this.#closeAll(); // a standby may come back within the deadline
+      throw new DatabaseFault(`"${label}" cannot be used: ${found.warnings.join("; ")}`);
+    }
     for (const warning of found.warnings) {
       if (!this.#warned.includes(warning)) publishWarning(`The database on "${label}": ${warning}`);
     }
@@ -248,9 +269,7 @@ export class Database {
       try {
         return await this.#look();
       } catch (cause) {
-        const { sqlstate = "" } = cause as DatabaseFault;
-        const isOver = this.isClosed || performance.now() >= deadline;
-        if (isOver || needsPerson(cause) || NO_LOGIN.includes(sqlstate)) throw cause;
+        if (isFinal(cause as DatabaseFault) || performance.now() >= deadline) throw cause;
       }
       await this.pause(BACKOFF_MS);
     }
@@ -271,9 +290,7 @@ export class Database {
       this.#looker?.destroy();
       // A host without room for another connection is there, and its statements go on.
       if ((cause as DatabaseFault).sqlstate !== NO_ROOM) this.#failedLooks++;
-      if (cause instanceof UnfitFault || this.#failedLooks >= FAILED_LOOKS_MAX) {
-        for (const connection of this.#connections) connection.destroy();
-      }
+      if (cause instanceof UnfitFault || this.#failedLooks >= FAILED_LOOKS_MAX) this.#closeAll();
       if (this.#store !== undefined && !this.isClosed) this.#noteFault(cause as DatabaseFault);
       throw cause;
     }
@@ -283,6 +300,10 @@ export class Database {
     const seconds = ((performance.now() - this.#awaySince) / 1000).toFixed(1);
     this.#awaySince = undefined;
     publishWarning(`Found the database on "${this.state().host}" after ${seconds} s`);
+  }
+
+  #closeAll(): void {
+    for (const connection of this.#connections) connection.destroy();
   }
 
   /** Warns once of each refusal, and of each loss. */
@@ -300,17 +321,14 @@ export class Database {
 
 /** The database must not be used until it is mended; the message has how. */
 class UnfitFault extends DatabaseFault {
-  /** Whether it may mend itself. */
-  readonly isPassing: boolean;
-
-  constructor(why: string, isPassing = false) {
+  constructor(why: string) {
     super(`Cannot store plants in the database: ${why}`);
-    this.isPassing = isPassing;
   }
 }
 
-function needsPerson(cause: unknown): boolean {
-  return cause instanceof UnfitFault && !cause.isPassing;
+/** Whether a person has to mend it. */
+function isFinal(fault: DatabaseFault): boolean {
+  return fault instanceof UnfitFault || NO_LOGIN.includes(fault.sqlstate ?? "");
 }
 
 /** Statements one after the other, on a connection that is replaced when it breaks. @internal */
@@ -348,6 +366,7 @@ export class Lane {
       } catch (cause) {
         if (!(cause instanceof DatabaseFault)) throw cause;
         const step = nextStep(cause);
+        if (step === "refuse") this.#database.noteRefused(cause);
         if (step === "reconnect") this.#connection?.destroy();
         else if (step !== "again") throw cause;
         if (this.#database.isClosed || performance.now() >= deadline) throw cause;

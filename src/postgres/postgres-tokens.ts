@@ -57,26 +57,18 @@ export class PostgresTokens implements TokenVerifier {
    * comes before that of the plants. A primary that misses its standby commits nothing: then this
    * resolves at the deadline, and verdicts wait.
    *
-   * @param options a `signal` ends that wait.
-   * @throws PlantStoreError `io_error` if they cannot be read, or the server's row cannot be written;
-   * the reason of the signal.
+   * @throws PlantStoreError `io_error` if they cannot be read, or the server's row cannot be written.
    */
-  static async open(
-    plants: PostgresPlants,
-    { signal }: { readonly signal?: AbortSignal | undefined } = {},
-  ): Promise<PostgresTokens> {
+  static async open(plants: PostgresPlants): Promise<PostgresTokens> {
     const tokens = new PostgresTokens(plants);
-    signal?.throwIfAborted();
     try {
       const { database, deadlineMs } = plants;
       const look = tokens.#look(performance.now() + deadlineMs);
-      const stop = signal === undefined ? [] : [once(signal, "abort")];
-      await Promise.race([look, database.pause(deadlineMs, { ref: false }), ...stop]);
+      await Promise.race([look, database.pause(deadlineMs, { ref: false })]);
     } catch (cause) {
       const { message } = cause as Error;
       throw new PlantStoreError("io_error", `Cannot read the tokens: ${message}`, { cause });
     }
-    signal?.throwIfAborted();
     if (!tokens.isReadable) tokens.#warnOnce(new DatabaseFault(NO_COMMITS));
     void tokens.#follow();
     return tokens;
@@ -143,8 +135,10 @@ export class PostgresTokens implements TokenVerifier {
 
   #untilReadable(): Promise<void> {
     const { database } = this.#plants;
-    if (database.state().connections > 0) this.#warnOnce(new DatabaseFault(NO_COMMITS));
-    return this.#until(() => this.isReadable);
+    const isUnexplained = this.#lastFault === undefined && database.state().connections > 0;
+    if (isUnexplained) this.#warnOnce(new DatabaseFault(NO_COMMITS));
+    const since = performance.now(); // a look that began before does not know the newest tokens
+    return this.#until(() => this.isReadable && this.#lookedAt > since);
   }
 
   /** Waits for looks, until the deadline. */
@@ -174,9 +168,12 @@ export class PostgresTokens implements TokenVerifier {
 
   /** @throws DatabaseFault */
   async #look(deadline: number): Promise<void> {
-    await this.#plants.database.sideWrites.run(deadline, async (connection) => {
+    const { database, deadlineMs } = this.#plants;
+    await database.sideWrites.run(deadline, async (connection) => {
       const begun = performance.now();
-      const [beat] = await connection.query(BEAT, [this.#slot]);
+      // One that is given up holds its row, so the next one is refused: no sessions pile up.
+      const [beat] = await within(deadlineMs, connection.query(BEAT, [this.#slot]));
+      database.dropOlder(begun - deadlineMs);
       if (beat?.[0] !== this.#version) {
         // On the same connection: another host may have other tokens.
         const rows = await connection.query(READ_TOKENS);

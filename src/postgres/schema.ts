@@ -7,7 +7,7 @@
  * `tag` are then for people only.
  */
 import { randomBytes } from "node:crypto";
-import { encodeNewPlant, isSamePlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
+import { encodeNewPlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import type { Rows } from "./connection.ts";
 
 const SCHEMA_VERSION = 1;
@@ -151,7 +151,7 @@ export function decodeRow(row: Rows[number]): NewPlant {
 /** Whether a row has the content of a plant; both have the same id. @internal */
 export function isPlantOfRow(plant: NewPlant, row: Rows[number]): boolean {
   const [, name, tag, exact] = row;
-  if (exact !== null) return isSamePlant(decodeRow(row), plant);
+  if (exact !== null) return exact === encodeNewPlant(plant);
   return name === plant.name && tag === (plant.tag ?? null);
 }
 
@@ -193,6 +193,9 @@ const REFUSED: Readonly<Record<string, string>> = {
     "public.plants is a view, partitioned or foreign; make the table that `plant-store print schema` prints",
   "c.relpersistence <> 'p'":
     "public.plants is not logged, so a crash empties it; run: ALTER TABLE public.plants SET LOGGED;",
+  "(SELECT l.relpersistence FROM pg_catalog.pg_class l WHERE l.oid = 'public.plant_leases'::regclass) <> 'p'":
+    "public.plant_leases is not logged, so a primary that was replaced would be believed; " +
+    "run: ALTER TABLE public.plant_leases SET LOGGED;",
   "c.relrowsecurity":
     "public.plants has row security; run: ALTER TABLE public.plants DISABLE ROW LEVEL SECURITY;",
   [`EXISTS (SELECT FROM pg_catalog.pg_trigger t WHERE t.tgrelid = c.oid
@@ -204,7 +207,7 @@ const REFUSED: Readonly<Record<string, string>> = {
     "public.plants inherits or is inherited; run: ALTER TABLE … NO INHERIT public.plants;",
 };
 
-/** Refused only if a standby is required. */
+/** A database is not used while this holds if a standby is required; otherwise only a warning. */
 const UNSYNCHRONIZED = {
   "current_setting('synchronous_standby_names', true) = ''": alterSystem(
     "synchronous_standby_names is empty, so a failover may lose the newest plants",
@@ -243,8 +246,6 @@ export interface Inspection {
   readonly plants: number;
   /** Why nothing may be stored there, with what mends it; `undefined` if it can be used. */
   readonly refusal: string | undefined;
-  /** Whether the engine may mend that by itself: a standby that is required may come back. */
-  readonly isPassing: boolean;
   /** What an operator should know, with what mends it. */
   readonly warnings: readonly string[];
   /** Whether commits wait for a standby. */
@@ -252,19 +253,16 @@ export interface Inspection {
 }
 
 /** Judges the row of `INSPECT`. @internal */
-export function judgeInspection(row: Rows[number] | undefined, requireSync: boolean): Inspection {
+export function judgeInspection(row: Rows[number] | undefined): Inspection {
   const [recovery, store, plants, ...results] = row ?? [];
   const found = CHECKS.filter((_, at) => results[at] === "t");
   const isSynchronous = found.every(([sql]) => !(sql in UNSYNCHRONIZED));
-  const isRefused = ([sql]: readonly [string, string]) =>
-    sql in REFUSED || (requireSync && sql in UNSYNCHRONIZED);
-  const refused = found.find(isRefused);
+  const isRefused = ([sql]: readonly [string, string]) => sql in REFUSED;
   return {
     isInRecovery: recovery === "t",
     store: store ?? "",
     plants: Number(plants ?? 0),
-    refusal: row === undefined ? MISSING_TABLES : refused?.[1],
-    isPassing: refused !== undefined && refused[0] in UNSYNCHRONIZED,
+    refusal: row === undefined ? MISSING_TABLES : found.find(isRefused)?.[1],
     warnings: found.filter((check) => !isRefused(check)).map(([, message]) => message),
     isSynchronous,
   };

@@ -166,6 +166,8 @@ test("commands and options that do not fit a database are refused with status 2"
     [["list", "--database", "postgresql://a:b@c/d"], /expected no password in an argument/],
     [["list", "--database", "http://c/d"], /expected "postgresql:/],
     [["list", "--database", "postgresql://c/d?sslmode=prefer"], /sslmode: expected disable/],
+    [["health", "--database-require-sync"], /expected a database/],
+    [["serve", "--database-require-sync", "--data", folder], /--database-require-sync/],
     [["verify", "--database", url], /pg_amcheck/],
     [["repair", "--database", url], /replica/],
     [["backup", folder, "--database", url], /pg_basebackup/],
@@ -221,6 +223,15 @@ test("SIGTERM ends a start that waits for a database, with status 0", OPTIONS, a
   assert.equal(await stopAtStart(t, url, async () => true), 0);
 });
 
+test("a server with a first token starts without the standby", OPTIONS, async (t) => {
+  const { primary, standby } = await startPair(t);
+  const database = ["--database", primary.url("garden"), "--database-deadline-ms", "1000"];
+  await run(["token", "create", "app", "--database", primary.url("garden")]);
+  await standby.stop("kill");
+  const server = await serve(t, ["--first-token", ...database]);
+  assert.equal((await server.stop()).status, 0);
+});
+
 test("SIGTERM ends a start that waits for the standby, with status 0", OPTIONS, async (t) => {
   const { primary, standby } = await startPair(t);
   await standby.stop("kill");
@@ -235,9 +246,13 @@ test("the configuration is shown without the password", async () => {
     env: { PLANT_STORE_DATABASE: "postgresql://a:secret@b/c" },
   });
   assert.match(stdout, /^database +postgresql:\/\/a:\*\*\*@b\/c +PLANT_STORE_DATABASE$/m);
-  for (const url of ["postgresql://a:se/cret?@b/c", "postgresql://a@b/c?password=secret"]) {
+  for (const url of [
+    "postgresql://a:se/cret?@b/c",
+    "postgresql://a@b/c?password=secret",
+    "host=a password = secret",
+  ]) {
     const wrong = await runCli(["serve", "--print-config"], { env: { PLANT_STORE_DATABASE: url } });
-    assert.match(wrong.stdout, /^database +postgresql:/m);
+    assert.match(wrong.stdout, /^database +(postgresql:|host)/m);
     assert.doesNotMatch(wrong.stdout, /cret/);
   }
 });

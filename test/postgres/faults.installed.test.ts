@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { once } from "node:events";
+import net from "node:net";
+import { type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { PlantServer } from "../../src/index.ts";
 import { createToken, PostgresTokens } from "../../src/postgres/index.ts";
@@ -136,6 +138,74 @@ test(
     assert.equal(await second, "replayed");
   },
 );
+
+test("connections that a firewall has forgotten are replaced", OPTIONS, async (t) => {
+  const { cluster: server, database } = await cluster.createStore();
+  const { url, forget } = await startFirewall(t, server.url(database, { user: "plant_store" }));
+  const operator = await openPlants(t, { url: server.url(database) });
+  const token = await createToken(operator, { name: "app" });
+  const plants = await openPlants(t, { url, databaseDeadlineMs: 2000 });
+  const tokens = await PostgresTokens.open(plants);
+  t.after(() => tokens.close());
+  let id = 0n;
+  const createMany = () =>
+    Promise.all(Array.from({ length: 2000 }, () => plants.create({ id: ++id, name: "Fern" })));
+  await plants.get(1n);
+  // One for the looks, one for reads, one for the tokens, and two or more for creates.
+  await until("several connections have created", async () => {
+    await createMany();
+    return plants.state().connections >= 5;
+  });
+  forget();
+  for (const [what, work] of [
+    ["creates", createMany],
+    ["reads", () => plants.get(1n)],
+    ["verdicts", async () => tokens.verify(token)],
+  ] as const) {
+    await until(`${what} succeed again`, () =>
+      work().then(
+        () => true,
+        () => false,
+      ),
+    );
+  }
+});
+
+/** A proxy that can forget its connections: their packets are dropped, and new ones work. */
+async function startFirewall(t: TestContext, to: string) {
+  const { hostname, port } = new URL(to);
+  const sockets = new Set<net.Socket>();
+  const firewall = net.createServer((client) => {
+    const server = net.connect(Number(port), hostname);
+    for (const [one, other] of [
+      [client, server],
+      [server, client],
+    ] as const) {
+      sockets.add(one.on("error", () => {}));
+      one.pipe(other);
+    }
+  });
+  firewall.listen(0, "127.0.0.1");
+  await once(firewall, "listening");
+  t.after(() => {
+    firewall.close();
+    for (const socket of sockets) socket.destroy();
+  });
+  const through = (firewall.address() as net.AddressInfo).port;
+  const forget = () => {
+    for (const socket of sockets) socket.unpipe().pause();
+  };
+  return { url: to.replace(`:${port}/`, `:${through}/`), forget };
+}
+
+test("a row that cannot be decoded fails no other create", OPTIONS, async (t) => {
+  const { cluster: server, database, plants } = await cluster.openStore(t);
+  await server.sql("INSERT INTO plants VALUES (1, 'Fern', NULL, 'no JSON', 0)", database);
+  const outcomes = await Promise.all(
+    [1n, 2n].map((id) => plants.create({ id, name: "Fern" }).catch(({ code }) => code)),
+  );
+  assert.deepEqual(outcomes, ["conflict", "created"]);
+});
 
 test("a row that another transaction holds delays no other row", OPTIONS, async (t) => {
   const { cluster: server, database, plants } = await cluster.openStore(t);
