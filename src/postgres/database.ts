@@ -2,7 +2,8 @@
  * A database: which of its hosts is in use, and connections to it that are replaced when they break.
  *
  * Invariants. A statement is waited for as long as its host is there: to give it up would leave its
- * backend waiting for the standby, and a new one would wait for the same. Twice a second the
+ * backend waiting for the standby, and a new one would wait for the same. Only the write of the lease
+ * is given up; once a later one is confirmed, older statements wait for nothing. Twice a second the
  * settings are looked at. If that takes longer than a second, and two fresh connections in a row
  * fail too, the host is gone and every connection to it is closed. A database of another store, or
  * one whose settings lose what was committed, is never used.
