@@ -160,7 +160,10 @@ export class PostgresTokens implements TokenVerifier {
     const { signal } = this.#closing;
     while (!signal.aborted) {
       const begun = performance.now();
-      await this.#look(Number.POSITIVE_INFINITY).catch((error: Error) => this.#warnOnce(error));
+      await this.#look(Number.POSITIVE_INFINITY).catch((fault: DatabaseFault) => {
+        // The lease's row is held by our own write that was given up.
+        this.#warnOnce(fault.sqlstate === "55P03" ? new DatabaseFault(NO_COMMITS) : fault);
+      });
       const rest = Math.max(begun + LOOK_INTERVAL_MS - performance.now(), 0);
       await sleep(rest, undefined, { signal, ref: false }).catch(() => {});
     }

@@ -194,7 +194,7 @@ for (const [says, following] of [
 }
 
 test("a create that arrives more slowly than the stall timeout, but keeps arriving, is carried out", async (t) => {
-  const service = await startService(t, { stallTimeoutMs: 500, connectionCheckIntervalMs: 20 });
+  const service = await startService(t, { stallTimeoutMs: 3000, connectionCheckIntervalMs: 20 });
   const client = await Client.connect(service.port);
   await client.send(encodeRequest(service, { headers: { "Transfer-Encoding": "chunked" } }));
   // A later connection, which makes no progress.

@@ -12,7 +12,7 @@ import {
   PostgresTokens,
   revokeToken,
 } from "../../src/postgres/index.ts";
-import { collectWarnings, TIMEOUT, until } from "../support/watch.ts";
+import { collectWarnings, HANG_MS, TIMEOUT, until } from "../support/watch.ts";
 import { NEEDS_POSTGRES, openPlants, SharedCluster, startPair } from "./stores.ts";
 
 const cluster = new SharedCluster();
@@ -199,7 +199,8 @@ test("verdicts wait while the database is away, and do not fail", OPTIONS, async
   const { primary, url } = await startPair(t);
   const operator = await openPlants(t, { url: primary.url("garden") });
   const token = await createToken(operator, { name: "app" });
-  const check = await openTokens(t, await openPlants(t, { url }));
+  const patient = await openPlants(t, { url, databaseDeadlineMs: HANG_MS });
+  const check = await openTokens(t, patient);
   const verified = await check.verify(token);
   assert.ok(verified);
   await primary.stop("kill");
