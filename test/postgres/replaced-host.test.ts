@@ -1,0 +1,112 @@
+/**
+ * A host that is replaced at a moment which no real server can be brought to: the driver is a fake, the
+ * rest is the store itself.
+ */
+import assert from "node:assert/strict";
+import type { Socket } from "node:net";
+import { test } from "node:test";
+import { type PgModule, PostgresPlants } from "../../src/postgres/index.ts";
+import { makeLatch, TIMEOUT, until } from "../support/watch.ts";
+
+interface Host {
+  connect(): Promise<unknown>;
+  /** The rows of a statement. */
+  query(text: string, values: readonly string[]): Promise<readonly unknown[]>;
+}
+
+/** A driver for hosts by their ports. */
+function fakeDriver(hosts: Readonly<Record<number, Host>>): PgModule {
+  class Client {
+    readonly user = "";
+    readonly database = "";
+    readonly connection = { on: () => {} };
+    readonly #socket: Socket;
+    readonly #host: Host;
+    /** Rejects when the store gives the connection up. */
+    readonly #lost: Promise<never>;
+
+    constructor({ port, stream }: { readonly port: number; readonly stream: () => Socket }) {
+      this.#host = hosts[port] ?? assert.fail();
+      this.#socket = stream().on("error", () => {});
+      this.#lost = new Promise((_, reject) => {
+        this.#socket.once("close", () => reject(new Error("closed")));
+      });
+      this.#lost.catch(() => {});
+    }
+
+    on(): void {}
+
+    connect(): Promise<unknown> {
+      return Promise.race([this.#host.connect(), this.#lost]);
+    }
+
+    async query({ text, values }: { readonly text: string; readonly values: readonly string[] }) {
+      return { rows: await Promise.race([this.#host.query(text, values), this.#lost]) };
+    }
+
+    async end(): Promise<void> {
+      this.#socket.destroy();
+    }
+  }
+  return { Client };
+}
+
+const NEVER = new Promise<never>(() => {});
+
+/** Rows as a primary, or as its standby, answers them. */
+function answer(isStandby: boolean, text: string, values: readonly string[]): readonly unknown[] {
+  if (!text.includes("INSERT")) return [[isStandby ? "t" : "f", "the store", "0"]];
+  const ids = (values[0] ?? "").slice(1, -1).split(",");
+  return ids.map((id) => [id, "Fern", null, null, values[4]]);
+}
+
+test(
+  "a connection to a host that was replaced while it was made is not used",
+  TIMEOUT,
+  async (t) => {
+    const { released, release } = makeLatch();
+    let isReplaced = false; // from the next look on
+    let isSilent = false;
+    let connects = 0;
+    let sent = "";
+    let isBack = false;
+    const old: Host = {
+      async connect() {
+        if (isSilent && ++connects === 1) await released;
+        else if (isSilent) throw new Error("refused");
+      },
+      async query(text, values) {
+        const isLook = !text.includes("INSERT");
+        if (!isLook) sent = values[0] ?? "";
+        isSilent ||= isReplaced && isLook;
+        // After its return its reads work, and its commits wait for a standby that it has no more.
+        const isReturned =
+          connects > 0 && isLook && (await Promise.race([released, false])) !== false;
+        if (isReturned) isBack = true;
+        return isSilent && !isReturned ? NEVER : answer(false, text, values);
+      },
+    };
+    const next: Host = {
+      async connect() {},
+      async query(text, values) {
+        return answer(!isSilent, text, values);
+      },
+    };
+    const plants = await PostgresPlants.open({
+      pg: fakeDriver({ 1: old, 2: next }),
+      url: "postgresql://a@127.0.0.1:1,127.0.0.1:2/garden",
+    });
+    t.after(() => plants.close());
+    await plants.create({ id: 1n, name: "Fern" });
+    isReplaced = true;
+    await until("the old host is silent", () => isSilent);
+    const creates = [plants.create({ id: 2n, name: "Fern" })];
+    await until("a connection is busy", () => sent === "{2}");
+    creates.push(plants.create({ id: 3n, name: "Fern" }));
+    await until("the other host is in use", () => plants.state().host === "127.0.0.1:2");
+    release();
+    await until("the old host has answered", () => isBack);
+    for (const id of [4n, 5n, 6n]) creates.push(plants.create({ id, name: "Fern" }));
+    assert.deepEqual(new Set(await Promise.all(creates)), new Set(["created"]));
+  },
+);
