@@ -11,8 +11,8 @@
 import fs from "node:fs";
 import path from "node:path";
 import { withCleanup } from "../postgres/cleanup.ts";
-import type { Cleanup } from "../postgres/cluster.ts";
-import { loadDriver, NEEDS_POSTGRES, type Pair, startPair } from "../postgres/stores.ts";
+import { type Cleanup, Cluster } from "../postgres/cluster.ts";
+import { loadDriver, NEEDS_POSTGRES } from "../postgres/stores.ts";
 import { until } from "../support/watch.ts";
 import { measure, repeatRefused, type Sample, WARM_SECONDS } from "./support/compare.ts";
 import { type Ids, type LoadResult, type LookUp, load } from "./support/load.ts";
@@ -80,19 +80,19 @@ if (NEEDS_POSTGRES.skip !== undefined) throw new Error(NEEDS_POSTGRES.skip);
 await withFolder(options.dir, (folder) =>
   withCleanup(async (cleanup) => {
     const machine = describeMachine(folder);
-    const pair = await startPair(cleanup, { standbys: "" });
-    await pair.standby.stop();
-    await pair.primary.sql(
+    const primary = await Cluster.start(cleanup);
+    await primary.createStore("garden");
+    await primary.sql(
       "CREATE TABLE peer_plants (id bigint PRIMARY KEY, name text NOT NULL, tag text)",
       "garden",
     );
-    const [file, database, peer] = startsOf(cleanup, folder, pair.primary.url("garden"));
+    const [file, database, peer] = startsOf(cleanup, folder, primary.url("garden"));
     for (let restart = 0; restart < RESTARTS; restart++) {
       const own = path.join(folder, `start ${restart}`);
       note(`start ${restart + 1} of ${RESTARTS}`);
       await withNewTargets(own, [file, database, peer], measureAlone);
     }
-    await synchronize(pair);
+    await synchronize(cleanup, primary);
     note("with a synchronous standby");
     await withNewTargets(path.join(folder, "pair"), [file, database], measureWithStandby);
     process.stdout.write(`${machine}\n\n${formatTable(HEAD, [...figures].map(describe))}\n`);
@@ -122,9 +122,9 @@ function startsOf(cleanup: Cleanup, folder: string, url: string): [Start, Start,
   return [file, startDatabase, startPeer];
 }
 
-/** Commits wait for the standby from now on. */
-async function synchronize({ primary, standby }: Pair): Promise<void> {
-  await standby.start();
+/** Commits wait for a standby from now on. One that was stopped meanwhile would miss log that is gone. */
+async function synchronize(cleanup: Cleanup, primary: Cluster): Promise<void> {
+  await Cluster.follow(cleanup, primary, "standby");
   await primary.sql("ALTER SYSTEM SET synchronous_standby_names = 'standby'");
   await primary.sql("SELECT pg_reload_conf()");
   await until("the standby streams", async () => {
