@@ -14,6 +14,7 @@ import { conflict } from "../core/creates-in-flight.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import type { NewPlant } from "../core/plant.ts";
 import type { CreateOutcome } from "../core/services.ts";
+import { ShortLivedMap } from "../core/short-lived-map.ts";
 import { DatabaseFault, nextStep, type Rows } from "./connection.ts";
 import { type Database, Lane } from "./database.ts";
 import { CREATE, createValues, isPlantOfRow, randomNumber } from "./schema.ts";
@@ -72,7 +73,7 @@ export class BatchWriter {
   /** Unused lanes; the last one is used next. */
   readonly #idle: Lane[];
   /** By id: creates of one id share its row. */
-  readonly #entries = new Map<bigint, Entry>();
+  readonly #entries = new ShortLivedMap<bigint, Entry>();
   /** Entries for which no statement was sent yet. */
   #queue: Entry[] = [];
   readonly #held: Entry[] = [];
@@ -123,7 +124,7 @@ export class BatchWriter {
     }
     this.queuedBytes += bytes;
     const entry = { plant, bytes, waiters: [waiter] };
-    this.#entries.set(plant.id, entry);
+    this.#entries.add(plant.id, entry);
     this.#queue.push(entry);
     if (!this.#isFlushDue) {
       this.#isFlushDue = true;

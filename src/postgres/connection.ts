@@ -22,7 +22,7 @@ export interface PgClient {
   /** Emits the server's messages. */
   readonly connection: { on(event: string, listener: () => void): unknown };
   connect(): Promise<unknown>;
-  query(statement: any): Promise<{ readonly rows: readonly unknown[] }>;
+  query(statement: any): Promise<{ readonly rows: any[] }>;
   end(): Promise<void>;
   on(event: string, listener: (value: any) => void): unknown;
 }
@@ -192,7 +192,9 @@ export class Connection {
       const statement = { text, values, rowMode: "array", types: TEXT_TYPES };
       const { rows } = await this.#client.query(statement);
       const doubt = this.#doubt as Notice | undefined;
-      if (doubt === undefined) return rows as Rows;
+      // The driver makes its array with the statement. When the rows come, V8 may count it as old, and
+      // would keep it, and all of them, until a full collection.
+      if (doubt === undefined) return rows.splice(0);
       throw new DatabaseFault(`The outcome is unknown: ${doubt.message}`);
     } catch (cause) {
       if (cause instanceof DatabaseFault) throw cause;

@@ -11,7 +11,7 @@ import { makeLatch, TIMEOUT, until } from "../support/watch.ts";
 interface Host {
   connect(): Promise<unknown>;
   /** The rows of a statement. */
-  query(text: string, values: readonly string[]): Promise<readonly unknown[]>;
+  query(text: string, values: readonly string[]): Promise<unknown[]>;
 }
 
 /** A driver for hosts by their ports. */
@@ -54,7 +54,7 @@ function fakeDriver(hosts: Readonly<Record<number, Host>>): PgModule {
 const NEVER = new Promise<never>(() => {});
 
 /** Rows as a primary, or as its standby, answers them. */
-function answer(isStandby: boolean, text: string, values: readonly string[]): readonly unknown[] {
+function answer(isStandby: boolean, text: string, values: readonly string[]): unknown[] {
   if (!text.includes("INSERT")) return [[isStandby ? "t" : "f", "the store", "0"]];
   const ids = (values[0] ?? "").slice(1, -1).split(",");
   return ids.map((id) => [id, "Fern", null, null, values[4]]);
