@@ -3,7 +3,8 @@
  *
  * Invariants. A statement is waited for as long as its host is there: to give it up would leave its
  * backend waiting for the standby, and a new one would wait for the same. Only the write of the lease
- * is given up; once a later one is confirmed, older statements wait for nothing. Twice a second the
+ * is given up, and only while no commit waits for a standby; once a later one is confirmed, older
+ * statements wait for nothing. Twice a second the
  * settings are looked at. If that takes longer than a second, and two fresh connections in a row
  * fail too, the host is gone and every connection to it is closed. A database of another store, or
  * one whose settings lose what was committed, is never used.
@@ -113,6 +114,11 @@ export class Database {
   /** The engine's own estimate of the plants. */
   get plants(): number {
     return this.#inspection?.plants ?? 0;
+  }
+
+  /** Whether a commit was waiting for the standby, for a second or more, at the last look. */
+  get missesStandby(): boolean {
+    return this.#inspection?.missesStandby ?? false;
   }
 
   state(): Omit<DatabaseStatus, "leaseAgeMs"> {
@@ -378,12 +384,25 @@ export class Lane {
   }
 }
 
-/** The outcome of work, or a fault at the deadline; the work itself goes on. @internal */
-export function within<T>(deadlineMs: number, work: Promise<T>): Promise<T> {
+/**
+ * The outcome of work, or a fault at the deadline; the work itself goes on.
+ *
+ * @param mayBeLate called at the deadline; after `true` it is called again as much later.
+ * @internal
+ */
+export function within<T>(
+  deadlineMs: number,
+  work: Promise<T>,
+  mayBeLate = () => false,
+): Promise<T> {
   return new Promise((resolve, reject) => {
     const late = new DatabaseFault(`The database did not answer within ${deadlineMs} ms`);
-    const timer = setTimeout(() => reject(late), deadlineMs);
-    work.then(resolve, reject).finally(() => clearTimeout(timer));
+    const timer = setInterval(() => {
+      if (mayBeLate()) return;
+      clearInterval(timer);
+      reject(late);
+    }, deadlineMs);
+    work.then(resolve, reject).finally(() => clearInterval(timer));
   });
 }
 

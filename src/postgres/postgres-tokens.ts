@@ -161,8 +161,9 @@ export class PostgresTokens implements TokenVerifier {
     while (!signal.aborted) {
       const begun = performance.now();
       await this.#look(Number.POSITIVE_INFINITY).catch((fault: DatabaseFault) => {
-        // The lease's row is held by our own write that was given up.
-        this.#warnOnce(fault.sqlstate === "55P03" ? new DatabaseFault(NO_COMMITS) : fault);
+        // The row of the lease may be held by a write that waits for the standby.
+        const isHeld = fault.sqlstate === "55P03" && this.#plants.database.missesStandby;
+        this.#warnOnce(isHeld ? new DatabaseFault(NO_COMMITS) : fault);
       });
       const rest = Math.max(begun + LOOK_INTERVAL_MS - performance.now(), 0);
       await sleep(rest, undefined, { signal, ref: false }).catch(() => {});
@@ -174,8 +175,12 @@ export class PostgresTokens implements TokenVerifier {
     const { database, deadlineMs } = this.#plants;
     await database.sideWrites.run(deadline, async (connection) => {
       const begun = performance.now();
-      // One that is given up holds its row, so the next one is refused: no sessions pile up.
-      const [beat] = await within(deadlineMs, connection.query(BEAT, [this.#slot]));
+      // Given up only if a firewall may have forgotten the connection: else sessions would pile up.
+      const beating = connection.query(BEAT, [this.#slot]);
+      const [beat] = await within(deadlineMs, beating, () => {
+        if (database.missesStandby) this.#warnOnce(new DatabaseFault(NO_COMMITS));
+        return database.missesStandby;
+      });
       database.dropOlder(begun - deadlineMs);
       if (beat?.[0] !== this.#version) {
         // On the same connection: another host may have other tokens.

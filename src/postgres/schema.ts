@@ -228,8 +228,14 @@ const DOUBTFUL = {
 
 const CHECKS = Object.entries({ ...REFUSED, ...UNSYNCHRONIZED, ...DOUBTFUL });
 
+/** Whether a commit of this role waits for the standby whose statement began more than a second ago. */
+const MISSES_STANDBY = `EXISTS (SELECT FROM pg_catalog.pg_stat_activity a
+    WHERE a.datname = current_database() AND a.usename = session_user
+    AND a.wait_event = 'SyncRep' AND a.query_start < now() - interval '1 second')`;
+
 /** Asked of every connection, and twice a second. @internal */
 export const INSPECT = `SELECT pg_is_in_recovery(), s.store, greatest(c.reltuples, 0)::bigint,
+  ${MISSES_STANDBY},
   ${CHECKS.map(([sql]) => `coalesce(${sql}, false)`).join(",\n  ")}
 FROM public.plant_schema s, pg_catalog.pg_class c WHERE c.oid = 'public.plants'::regclass`;
 
@@ -250,11 +256,13 @@ export interface Inspection {
   readonly warnings: readonly string[];
   /** Whether commits wait for a standby. */
   readonly isSynchronous: boolean;
+  /** Whether they have waited for a second, so that it is probably missing. */
+  readonly missesStandby: boolean;
 }
 
 /** Judges the row of `INSPECT`. @internal */
 export function judgeInspection(row: Rows[number] | undefined): Inspection {
-  const [recovery, store, plants, ...results] = row ?? [];
+  const [recovery, store, plants, misses, ...results] = row ?? [];
   const found = CHECKS.filter((_, at) => results[at] === "t");
   const isSynchronous = found.every(([sql]) => !(sql in UNSYNCHRONIZED));
   const isRefused = ([sql]: readonly [string, string]) => sql in REFUSED;
@@ -265,5 +273,6 @@ export function judgeInspection(row: Rows[number] | undefined): Inspection {
     refusal: row === undefined ? MISSING_TABLES : found.find(isRefused)?.[1],
     warnings: found.filter((check) => !isRefused(check)).map(([, message]) => message),
     isSynchronous,
+    missesStandby: misses === "t",
   };
 }

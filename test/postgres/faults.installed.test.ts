@@ -88,15 +88,26 @@ test(
   OPTIONS,
   async (t) => {
     const { primary, standby, url } = await startPair(t);
-    const plants = await openPlants(t, { url, databaseDeadlineMs: 1000 });
+    const plants = await openPlants(t, { url, databaseDeadlineMs: 4000 });
+    const tokens = await PostgresTokens.open(plants);
+    t.after(() => tokens.close());
     const sessions = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'plant_store'";
     const count = async () => Number((await primary.sql(sessions))[0]);
     await plants.create({ id: 0n, name: "Fern" });
+    await plants.get(0n);
     await standby.stop("kill");
     const load = new Load([plants], 50);
-    await sleep(8000);
-    // One more is a write of the lease that was given up.
-    assert.ok((await count()) <= 4 + 3 + 1, `${await count()} backends`);
+    let id = 0n;
+    await until("every connection for creates waits", async () => {
+      for (let more = 0; more < 8; more++) {
+        plants.create({ id: --id, name: "Fern" }).catch(() => {}); // at its deadline
+      }
+      const waits = `${sessions} AND wait_event = 'SyncRep' AND query LIKE '%plants AS p%'`;
+      return Number((await primary.sql(waits))[0]) === 4;
+    });
+    await sleep(10_000); // the write of the lease is late, too
+    // A look that takes long has its connection replaced, so one count alone may be higher.
+    await until("there are no more sessions than that", async () => (await count()) === 4 + 3);
     await standby.start();
     await load.more(50);
     const report = await load.stop();
@@ -171,6 +182,29 @@ test("connections that a firewall has forgotten are replaced", OPTIONS, async (t
     );
   }
 });
+
+test(
+  "verdicts return with the standby, also if a firewall has forgotten the connections meanwhile",
+  OPTIONS,
+  async (t) => {
+    const { cluster: server, database } = await cluster.createStore();
+    const { url, forget } = await startFirewall(t, server.url(database, { user: "plant_store" }));
+    const plants = await openPlants(t, { url, databaseDeadlineMs: 2000 });
+    const tokens = await PostgresTokens.open(plants);
+    t.after(() => tokens.close());
+    const bringBack = async () => {
+      await server.sql("ALTER SYSTEM RESET synchronous_standby_names");
+      await server.sql("SELECT pg_reload_conf()");
+    };
+    t.after(bringBack);
+    await server.sql("ALTER SYSTEM SET synchronous_standby_names = 'missing'");
+    await server.sql("SELECT pg_reload_conf()");
+    await until("the standby is missed", () => plants.database.missesStandby && !tokens.isReadable);
+    forget();
+    await bringBack();
+    await until("verdicts are given", () => tokens.isReadable);
+  },
+);
 
 /** A proxy that can forget its connections: their packets are dropped, and new ones work. */
 async function startFirewall(t: TestContext, to: string) {
