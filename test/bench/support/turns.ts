@@ -65,7 +65,7 @@ function shareOf(rates: readonly number[]): number {
   // The load may have ended within the last turn.
   for (let turn = 1; turn + 2 < rates.length; turn += 2) {
     const [before = 0, within = 0, after = 0] = rates.slice(turn - 1, turn + 2);
-    shares.push((2 * within) / (before + after));
+    if (before + after > 0) shares.push((2 * within) / (before + after)); // else nothing was written in either
   }
   return median(shares);
 }
