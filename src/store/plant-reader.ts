@@ -8,8 +8,9 @@
  */
 import { Gate } from "../core/gate.ts";
 import { type NewPlant, parseNewPlant } from "../core/plant.ts";
-import type { FilePiece, LogFile } from "../log/file.ts";
+import type { LogFile } from "../log/file.ts";
 import { LINE_FEED } from "../log/format.ts";
+import type { FilePiece } from "../log/piece-reader.ts";
 import { readLineAt } from "../log/reader.ts";
 import { describeSystemError } from "../log/system-error.ts";
 import type { LogWriter } from "../log/writer.ts";
@@ -88,9 +89,9 @@ export class PlantReader {
   async #gather(lookups: Lookup[]): Promise<void> {
     lookups.sort((a, b) => a.offset - b.offset);
     const end = this.#writer.durableBytes;
-    const { pieces, starts, bytes } = layOut(lookups, end);
-    const buffer = Buffer.allocUnsafeSlow(bytes);
-    await this.#file.readPieces(buffer, pieces);
+    const { pieces, starts } = layOut(lookups, end);
+    const buffer = await this.#file.readPieces(pieces);
+    // Nothing is awaited from here on: the next list is read into the same buffer.
     this.#assertInPlace();
     for (const [at, lookup] of lookups.entries()) {
       const line = shortLine(buffer, starts[at] as number, end - lookup.offset);
@@ -140,18 +141,16 @@ async function settle(lookups: readonly Lookup[], work: () => unknown): Promise<
 function layOut(lookups: readonly Lookup[], end: number) {
   const pieces: FilePiece[] = [];
   const starts: number[] = [];
-  let bytes = 0;
   let piece = { start: 0, bytes: 0, position: Number.NEGATIVE_INFINITY };
   for (const { offset } of lookups) {
     if (offset > piece.position + piece.bytes) {
-      piece = { start: bytes, bytes: 0, position: offset };
+      piece = { start: piece.start + piece.bytes, bytes: 0, position: offset };
       pieces.push(piece);
     }
     starts.push(piece.start + offset - piece.position);
     piece.bytes = Math.min(offset + SHORT_LINE_BYTES, end) - piece.position;
-    bytes = piece.start + piece.bytes;
   }
-  return { pieces, starts, bytes };
+  return { pieces, starts };
 }
 
 /** The line at the start of some bytes, without its line feed; `undefined` if it is long. */
