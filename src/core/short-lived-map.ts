@@ -4,7 +4,7 @@
  * V8 copies a `Map` that takes and loses entries again and again, and each copy keeps the next one
  * alive, with all that it refers to, until a full collection. So there are two: entries are added to
  * one, and the previous one only shrinks (measured: 1 of 5 µs of a create in the file store; over a
- * database, 4 instead of 8 % of all memory that is allocated has to wait for a full collection).
+ * database, 4 instead of 10 % of all memory that is allocated has to wait for a full collection).
  */
 
 /** Entries that a generation takes before a new one begins. */

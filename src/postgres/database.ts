@@ -4,10 +4,9 @@
  * Invariants. A statement is waited for as long as its host is there: to give it up would leave its
  * backend waiting for the standby, and a new one would wait for the same. Only the write of the lease
  * is given up, and only while no commit waits for a standby; once a later one is confirmed, older
- * statements wait for nothing. Twice a second the
- * settings are looked at. If that takes longer than a second, and two fresh connections in a row
- * fail too, the host is gone and every connection to it is closed. A database of another store, or
- * one whose settings lose what was committed, is never used.
+ * statements wait for nothing. Twice a second the settings are looked at. If that takes longer than a
+ * second, and two fresh connections in a row fail too, the host is gone and every connection to it is
+ * closed. A database of another store, or one whose settings lose what was committed, is never used.
  */
 import dns from "node:dns/promises";
 import net from "node:net";
