@@ -1,12 +1,12 @@
 /**
  * A database: which of its hosts is in use, and connections to it that are replaced when they break.
  *
- * Invariants. A statement is waited for as long as its host is there: to give it up would leave its
- * backend waiting for the standby, and a new one would wait for the same. Only the write of the lease
- * is given up, and only while no commit waits for a standby; once a later one is confirmed, older
- * statements wait for nothing. Twice a second the settings are looked at. If that takes longer than a
- * second, and two fresh connections in a row fail too, the host is gone and every connection to it is
- * closed. A database of another store, or one whose settings lose what was committed, is never used.
+ * Invariants. A statement is waited for as long as its host has it: to give it up would leave its
+ * backend waiting for the standby, and a new one would wait for the same. Twice a second a connection
+ * of its own looks at the database. If that takes longer than a second, and two fresh connections in
+ * a row fail too, the host is gone and every connection to it is closed. If the host has no long
+ * statement, connections whose statement is past its deadline are closed. A database of another store,
+ * or one whose settings lose what was committed, is never used.
  */
 import dns from "node:dns/promises";
 import net from "node:net";
@@ -65,6 +65,7 @@ export class Database {
   readonly sideWrites = new Lane(this);
   readonly #target: DatabaseTarget;
   readonly #options: DatabaseOptions;
+  readonly #deadlineMs: number;
   readonly #connections = new Set<Connection>();
   readonly #closing = new AbortController();
   #inUse: Candidate | undefined;
@@ -81,8 +82,9 @@ export class Database {
   #warned: readonly string[] = [];
   #lastRefused: string | undefined;
 
-  private constructor(options: DatabaseOptions) {
+  private constructor(options: DatabaseOptions, deadlineMs: number) {
     this.#options = options;
+    this.#deadlineMs = deadlineMs;
     this.#target = parseDatabaseUrl(options.url);
   }
 
@@ -94,7 +96,7 @@ export class Database {
    * @throws RangeError for a URL that cannot be used.
    */
   static async open(options: DatabaseOptions, deadlineMs: number): Promise<Database> {
-    const database = new Database(options);
+    const database = new Database(options, deadlineMs);
     try {
       await database.#lookUntil(performance.now() + deadlineMs);
       void database.#keepLooking();
@@ -115,9 +117,9 @@ export class Database {
     return this.#inspection?.plants ?? 0;
   }
 
-  /** Whether a commit was waiting for the standby, for a second or more, at the last look. */
-  get missesStandby(): boolean {
-    return this.#inspection?.missesStandby ?? false;
+  /** Whether the database had a statement under way for a second or more, at the last look. */
+  get isHeldUp(): boolean {
+    return this.#inspection?.isHeldUp ?? false;
   }
 
   state(): Omit<DatabaseStatus, "leaseAgeMs"> {
@@ -143,16 +145,6 @@ export class Database {
   /** Ends early when the database is closed. */
   async pause(ms: number, { ref = true } = {}): Promise<void> {
     await sleep(ms, undefined, { signal: this.#closing.signal, ref }).catch(() => {});
-  }
-
-  /**
-   * Drops the statements that began before this time. A later write was confirmed, so the standby is
-   * not what they wait for: a firewall has forgotten their connections.
-   */
-  dropOlder(time: number): void {
-    for (const connection of this.#connections) {
-      if ((connection.busySince ?? time) < time) connection.destroy();
-    }
   }
 
   /** Closes every connection. Statements under way are rejected. */
@@ -302,10 +294,19 @@ export class Database {
     }
     this.#failedLooks = 0;
     this.refusal = undefined;
+    if (!this.isHeldUp) this.#dropLate();
     if (this.#awaySince === undefined) return;
     const seconds = ((performance.now() - this.#awaySince) / 1000).toFixed(1);
     this.#awaySince = undefined;
     publishWarning(`Found the database on "${this.state().host}" after ${seconds} s`);
+  }
+
+  /** The host has no statement that is so old, so a firewall has forgotten these connections. */
+  #dropLate(): void {
+    const since = performance.now() - this.#deadlineMs;
+    for (const connection of this.#connections) {
+      if ((connection.busySince ?? since) < since) connection.destroy();
+    }
   }
 
   #closeAll(): void {
@@ -383,25 +384,12 @@ export class Lane {
   }
 }
 
-/**
- * The outcome of work, or a fault at the deadline; the work itself goes on.
- *
- * @param mayBeLate called at the deadline; after `true` it is called again as much later.
- * @internal
- */
-export function within<T>(
-  deadlineMs: number,
-  work: Promise<T>,
-  mayBeLate = () => false,
-): Promise<T> {
+/** The outcome of work, or a fault at the deadline; the work itself goes on. @internal */
+export function within<T>(deadlineMs: number, work: Promise<T>): Promise<T> {
   return new Promise((resolve, reject) => {
     const late = new DatabaseFault(`The database did not answer within ${deadlineMs} ms`);
-    const timer = setInterval(() => {
-      if (mayBeLate()) return;
-      clearInterval(timer);
-      reject(late);
-    }, deadlineMs);
-    work.then(resolve, reject).finally(() => clearInterval(timer));
+    const timer = setTimeout(() => reject(late), deadlineMs);
+    work.then(resolve, reject).finally(() => clearTimeout(timer));
   });
 }
 

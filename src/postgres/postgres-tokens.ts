@@ -162,7 +162,7 @@ export class PostgresTokens implements TokenVerifier {
       const begun = performance.now();
       await this.#look(Number.POSITIVE_INFINITY).catch((fault: DatabaseFault) => {
         // The row of the lease may be held by a write that waits for the standby.
-        const isHeld = fault.sqlstate === "55P03" && this.#plants.database.missesStandby;
+        const isHeld = fault.sqlstate === "55P03" && this.#plants.database.isHeldUp;
         this.#warnOnce(isHeld ? new DatabaseFault(NO_COMMITS) : fault);
       });
       const rest = Math.max(begun + LOOK_INTERVAL_MS - performance.now(), 0);
@@ -175,13 +175,11 @@ export class PostgresTokens implements TokenVerifier {
     const { database, deadlineMs } = this.#plants;
     await database.sideWrites.run(deadline, async (connection) => {
       const begun = performance.now();
-      // Given up only if a firewall may have forgotten the connection: else sessions would pile up.
+      const late = setTimeout(() => {
+        if (database.isHeldUp) this.#warnOnce(new DatabaseFault(NO_COMMITS));
+      }, deadlineMs);
       const beating = connection.query(BEAT, [this.#slot]);
-      const [beat] = await within(deadlineMs, beating, () => {
-        if (database.missesStandby) this.#warnOnce(new DatabaseFault(NO_COMMITS));
-        return database.missesStandby;
-      });
-      database.dropOlder(begun - deadlineMs);
+      const [beat] = await beating.finally(() => clearTimeout(late));
       if (beat?.[0] !== this.#version) {
         // On the same connection: another host may have other tokens.
         const rows = await connection.query(READ_TOKENS);

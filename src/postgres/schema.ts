@@ -228,14 +228,17 @@ const DOUBTFUL = {
 
 const CHECKS = Object.entries({ ...REFUSED, ...UNSYNCHRONIZED, ...DOUBTFUL });
 
-/** Whether a commit of this role waits for the standby whose statement began more than a second ago. */
-const MISSES_STANDBY = `EXISTS (SELECT FROM pg_catalog.pg_stat_activity a
-    WHERE a.datname = current_database() AND a.usename = session_user
-    AND a.wait_event = 'SyncRep' AND a.query_start < now() - interval '1 second')`;
+/**
+ * Whether the database has had a statement of this role under way for more than a second: one that
+ * waits for a standby, a lock or the disk, but not one whose client does not read the result.
+ */
+const IS_HELD_UP = `EXISTS (SELECT FROM pg_catalog.pg_stat_activity a
+    WHERE a.datname = current_database() AND a.usename = session_user AND a.state = 'active'
+    AND a.wait_event_type IS DISTINCT FROM 'Client' AND a.query_start < now() - interval '1 second')`;
 
 /** Asked of every connection, and twice a second. @internal */
 export const INSPECT = `SELECT pg_is_in_recovery(), s.store, greatest(c.reltuples, 0)::bigint,
-  ${MISSES_STANDBY},
+  ${IS_HELD_UP},
   ${CHECKS.map(([sql]) => `coalesce(${sql}, false)`).join(",\n  ")}
 FROM public.plant_schema s, pg_catalog.pg_class c WHERE c.oid = 'public.plants'::regclass`;
 
@@ -256,13 +259,13 @@ export interface Inspection {
   readonly warnings: readonly string[];
   /** Whether commits wait for a standby. */
   readonly isSynchronous: boolean;
-  /** Whether they have waited for a second, so that it is probably missing. */
-  readonly missesStandby: boolean;
+  /** Whether a statement has been under way for a second, probably because a standby is missing. */
+  readonly isHeldUp: boolean;
 }
 
 /** Judges the row of `INSPECT`. @internal */
 export function judgeInspection(row: Rows[number] | undefined): Inspection {
-  const [recovery, store, plants, misses, ...results] = row ?? [];
+  const [recovery, store, plants, heldUp, ...results] = row ?? [];
   const found = CHECKS.filter((_, at) => results[at] === "t");
   const isSynchronous = found.every(([sql]) => !(sql in UNSYNCHRONIZED));
   const isRefused = ([sql]: readonly [string, string]) => sql in REFUSED;
@@ -273,6 +276,6 @@ export function judgeInspection(row: Rows[number] | undefined): Inspection {
     refusal: row === undefined ? MISSING_TABLES : found.find(isRefused)?.[1],
     warnings: found.filter((check) => !isRefused(check)).map(([, message]) => message),
     isSynchronous,
-    missesStandby: misses === "t",
+    isHeldUp: heldUp === "t",
   };
 }

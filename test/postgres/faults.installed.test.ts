@@ -1,13 +1,12 @@
 import assert from "node:assert/strict";
-import { once } from "node:events";
-import net from "node:net";
-import { type TestContext, test } from "node:test";
+import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { PlantServer } from "../../src/index.ts";
 import { createToken, PostgresTokens } from "../../src/postgres/index.ts";
 import { HANG_MS, TIMEOUT, until } from "../support/watch.ts";
 import { collect } from "./conformance.ts";
 import { FAULTS, tryFault } from "./faults.ts";
+import { startFirewall } from "./firewall.ts";
 import { compare, Load } from "./load.ts";
 import { holdRows, NEEDS_POSTGRES, openPlants, SharedCluster, startPair } from "./stores.ts";
 
@@ -183,6 +182,46 @@ test("connections that a firewall has forgotten are replaced", OPTIONS, async (t
   }
 });
 
+test("a store alone replaces connections that a firewall has forgotten", OPTIONS, async (t) => {
+  const { cluster: server, database } = await cluster.createStore();
+  const { url, forget } = await startFirewall(t, server.url(database, { user: "plant_store" }));
+  const plants = await openPlants(t, { url, databaseDeadlineMs: 2000 });
+  await plants.create({ id: 1n, name: "Fern" });
+  forget();
+  await assert.rejects(plants.create({ id: 1n, name: "Fern" }), { code: "write_failed" });
+  await until("creates succeed again", () =>
+    plants.create({ id: 1n, name: "Fern" }).then(
+      () => true,
+      () => false,
+    ),
+  );
+});
+
+test("statements that wait for a locked table do not pile up", OPTIONS, async (t) => {
+  const { cluster: server, database, url } = await cluster.createStore();
+  await server.sql("ALTER ROLE plant_store RESET lock_timeout"); // else they would not wait
+  t.after(() => server.sql("ALTER ROLE plant_store SET lock_timeout = '1s'"));
+  const plants = await openPlants(t, { url, databaseDeadlineMs: 2000 });
+  const tokens = await PostgresTokens.open(plants);
+  t.after(() => tokens.close());
+  const locked = server.sql("BEGIN; LOCK TABLE plants; SELECT pg_sleep(9)", database);
+  const load = new Load([plants], 50);
+  const counts: number[] = [];
+  for (let second = 0; second < 8; second++) {
+    const more = Array.from({ length: 8 }, (_, at) => BigInt(-1 - second * 8 - at));
+    load.createToo(more).catch(() => {}); // another connection waits
+    await sleep(1000);
+    const sessions = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'plant_store'";
+    counts.push(Number((await server.sql(sessions))[0]));
+  }
+  await locked;
+  await load.more(50);
+  const report = await load.stop();
+  assert.ok(Math.max(...counts) <= 4 + 3, `sessions: ${counts}`);
+  assert.ok(report.failed >= 50);
+  assert.deepEqual(compare(report, await collect(plants.list())), NOTHING);
+});
+
 test(
   "verdicts return with the standby, also if a firewall has forgotten the connections meanwhile",
   OPTIONS,
@@ -199,39 +238,12 @@ test(
     t.after(bringBack);
     await server.sql("ALTER SYSTEM SET synchronous_standby_names = 'missing'");
     await server.sql("SELECT pg_reload_conf()");
-    await until("the standby is missed", () => plants.database.missesStandby && !tokens.isReadable);
+    await until("commits wait", () => plants.database.isHeldUp && !tokens.isReadable);
     forget();
     await bringBack();
     await until("verdicts are given", () => tokens.isReadable);
   },
 );
-
-/** A proxy that can forget its connections: their packets are dropped, and new ones work. */
-async function startFirewall(t: TestContext, to: string) {
-  const { hostname, port } = new URL(to);
-  const sockets = new Set<net.Socket>();
-  const firewall = net.createServer((client) => {
-    const server = net.connect(Number(port), hostname);
-    for (const [one, other] of [
-      [client, server],
-      [server, client],
-    ] as const) {
-      sockets.add(one.on("error", () => {}));
-      one.pipe(other);
-    }
-  });
-  firewall.listen(0, "127.0.0.1");
-  await once(firewall, "listening");
-  t.after(() => {
-    firewall.close();
-    for (const socket of sockets) socket.destroy();
-  });
-  const through = (firewall.address() as net.AddressInfo).port;
-  const forget = () => {
-    for (const socket of sockets) socket.unpipe().pause();
-  };
-  return { url: to.replace(`:${port}/`, `:${through}/`), forget };
-}
 
 test("a row that cannot be decoded fails no other create", OPTIONS, async (t) => {
   const { cluster: server, database, plants } = await cluster.openStore(t);

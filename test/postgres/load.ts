@@ -11,18 +11,26 @@ export interface Report {
   readonly wrong: readonly string[];
   /** Calls that ended with an error and were repeated. */
   readonly failed: number;
+  /** The codes of their errors. */
+  readonly codes: readonly string[];
   /** The longest call, whatever its outcome. */
   readonly longestMs: number;
 }
 
+/** The longest of some calls. */
+interface Longest {
+  ms: number;
+}
+
 export class Load {
-  readonly #stores: readonly PlantService[];
+  #stores: readonly PlantService[];
   readonly #acknowledged = new Map<bigint, string>();
   readonly #wrong: string[] = [];
   readonly #clients: Promise<void>[];
   #nextId = 1n;
   #failed = 0;
-  #longestMs = 0;
+  readonly #codes = new Set<string>();
+  readonly #longest: Longest = { ms: 0 };
   #isStopped = false;
 
   constructor(stores: readonly PlantService[], clients: number) {
@@ -34,10 +42,26 @@ export class Load {
     return this.#acknowledged.size;
   }
 
+  get failed(): number {
+    return this.#failed;
+  }
+
   /** Resolves when this many more creates are answered. */
   async more(count: number): Promise<void> {
     const wanted = this.acknowledged + count;
     await until(`${count} more creates are answered`, () => this.acknowledged >= wanted);
+  }
+
+  /** From now on the clients use these stores. */
+  use(stores: readonly PlantService[]): void {
+    this.#stores = stores;
+  }
+
+  /** Creates plants with these ids, too; resolves when all are answered, to the longest call in ms. */
+  async createToo(ids: readonly bigint[]): Promise<number> {
+    const longest: Longest = { ms: 0 };
+    await Promise.all(ids.map((id, client) => this.#createPlant(id, client, longest)));
+    return longest.ms;
   }
 
   /** Lets every client finish its create. */
@@ -48,20 +72,22 @@ export class Load {
       acknowledged: this.#acknowledged,
       wrong: this.#wrong,
       failed: this.#failed,
-      longestMs: this.#longestMs,
+      codes: [...this.#codes],
+      longestMs: this.#longest.ms,
     };
   }
 
   async #run(client: number): Promise<void> {
-    while (!this.#isStopped) {
-      const id = this.#nextId++;
-      const plant = { id, name: `plant ${id} of client ${client}` };
-      if (await this.#create(plant, client)) this.#acknowledged.set(id, plant.name);
-    }
+    while (!this.#isStopped) await this.#createPlant(this.#nextId++, client, this.#longest);
+  }
+
+  async #createPlant(id: bigint, client: number, longest: Longest): Promise<void> {
+    const plant = { id, name: `plant ${id} of client ${client}` };
+    if (await this.#create(plant, client, longest)) this.#acknowledged.set(id, plant.name);
   }
 
   /** Each attempt goes to the next store, as with a load balancer. */
-  async #create(plant: NewPlant, client: number): Promise<boolean> {
+  async #create(plant: NewPlant, client: number, longest: Longest): Promise<boolean> {
     for (let tries = client; ; tries++) {
       const begun = performance.now();
       try {
@@ -69,13 +95,14 @@ export class Load {
         return true;
       } catch (error) {
         this.#failed++;
-        const { code } = error as { code?: string };
+        const { code = String(error) } = error as { code?: string };
+        this.#codes.add(code);
         if (code === "conflict") this.#wrong.push(String(plant.id));
         if (code === "closed") this.#isStopped = true; // the test has failed, and ended
         if (code === "conflict" || code === "closed") return false;
         await sleep(5);
       } finally {
-        this.#longestMs = Math.max(this.#longestMs, performance.now() - begun);
+        longest.ms = Math.max(longest.ms, performance.now() - begun);
       }
     }
   }
