@@ -12,6 +12,7 @@ import {
   mkdtempSync,
   readdirSync,
   rmSync,
+  symlinkSync,
 } from "node:fs";
 import { createRequire } from "node:module";
 import net from "node:net";
@@ -202,6 +203,16 @@ export class Cluster {
     for (const pid of await this.#processes()) process.kill(pid, "SIGCONT");
   }
 
+  /** Moves the tables to an empty folder, which may be on a small disk. The log stays where it is. */
+  async moveTables(folder: string): Promise<void> {
+    await this.stop();
+    const tables = join(this.data, "base");
+    await run("cp", ["-a", `${tables}/.`, folder]);
+    rmSync(tables, { recursive: true });
+    symlinkSync(folder, tables);
+    await this.start();
+  }
+
   async promote(): Promise<void> {
     await this.#run("pg_ctl", "promote", "-w", "-D", this.data);
   }
@@ -228,6 +239,7 @@ export class Cluster {
       `unix_socket_directories = '${this.folder}'`,
       "shared_buffers = 32MB",
       "max_wal_size = 256MB",
+      "max_prepared_transactions = 1",
       "wal_retrieve_retry_interval = 200ms", // a standby returns at once, not after 5 s
       ...settings,
     ];

@@ -1,10 +1,12 @@
 /**
  * `npm run failover [-- --rounds N --only WORD]`: the faults of a primary and its standby, each tried N times
- * (20), and its control once: without one safeguard plants must be lost, or the trial proves nothing.
+ * (20), and its control once: without one safeguard plants must be lost, or the trial proves nothing. Outages,
+ * which last up to a minute, are tried once for every ten rounds.
  */
 import { parseArgs } from "node:util";
 import { withCleanup } from "./cleanup.ts";
-import { FAULTS, tryFault } from "./faults.ts";
+import { type Cost, DEADLINE_MS, FAULTS, type Fault, tryFault } from "./faults.ts";
+import { OUTAGES } from "./outages.ts";
 import { NEEDS_POSTGRES } from "./stores.ts";
 
 const { values } = parseArgs({
@@ -18,20 +20,41 @@ if (NEEDS_POSTGRES.skip !== undefined) {
   process.exit(1);
 }
 
-/** From the promotion of a standby to the first create that is answered. */
-const FIRST_MS_MAX = 500;
+/** How late an answer at the deadline may be. */
+const SLACK_MS = 200;
+/** 50302: the only error that a client may see. */
+const EXPECTED_CODE = "write_failed";
+
+/** What is wrong, if anything. */
+function judge({ isUnnoticed, limits }: Fault, cost: Cost): string[] {
+  const { lost, changed, wrong, failed, codes, figures } = cost;
+  const over = Object.entries({ longestMs: DEADLINE_MS + SLACK_MS, ...limits })
+    .filter(([name, limit]) => (figures[name] ?? 0) > limit)
+    .map(([name, limit]) => `${name} is above ${limit}`);
+  const unexpected = codes.filter((code) => code !== EXPECTED_CODE);
+  return [
+    ...(lost + changed + wrong > 0 ? ["plants are not as they were answered"] : []),
+    ...(isUnnoticed === true && failed > 0 ? ["clients saw errors"] : []),
+    ...unexpected.map((code) => `unexpected ${code}`),
+    ...over,
+  ];
+}
 
 let isBroken = false;
-for (const [name, fault] of Object.entries(FAULTS)) {
+const rounds = Number(values.rounds);
+const trials = [
+  ...Object.entries(FAULTS).map((fault) => [...fault, rounds] as const),
+  ...Object.entries(OUTAGES).map((outage) => [...outage, Math.ceil(rounds / 10)] as const),
+];
+for (const [name, fault, times] of trials) {
   if (!name.includes(values.only)) continue;
   console.log(`\n${name}`);
-  for (let round = 1; round <= Number(values.rounds); round++) {
+  for (let round = 1; round <= times; round++) {
     const cost = await withCleanup((cleanup) => tryFault(cleanup, fault));
-    const isBad = cost.lost + cost.changed + cost.wrong > 0;
-    const { failed, firstMs = 0 } = cost;
-    const isSeen = (fault.isUnnoticed === true && failed > 0) || firstMs > FIRST_MS_MAX;
-    isBroken ||= isBad || isSeen;
-    console.log(`  ${round}: ${JSON.stringify(cost)}${isBad || isSeen ? "  BROKEN" : ""}`);
+    const faults = judge(fault, cost);
+    isBroken ||= faults.length > 0;
+    const verdict = faults.length > 0 ? `  BROKEN: ${faults.join(", ")}` : "";
+    console.log(`  ${round}: ${JSON.stringify(cost)}${verdict}`);
   }
   if (fault.control === undefined) continue;
   const { without, sabotage } = fault.control;

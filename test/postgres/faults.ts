@@ -10,12 +10,20 @@ import { collect } from "./conformance.ts";
 import { compare, Load } from "./load.ts";
 import { type Driver, loadDriver, type Pair, startPair } from "./stores.ts";
 
+/** Two hosts, and the stores and the load over them. */
+export interface Trial extends Pair {
+  readonly cleanup: Cleanup;
+  readonly stores: readonly PostgresPlants[];
+  readonly load: Load;
+  /** Opens one more store. */
+  open(url: string): Promise<PostgresPlants>;
+}
+
 export interface Fault {
-  /**
-   * Makes the fault happen; afterwards one host accepts writes. May return how many milliseconds after
-   * a promotion the first create was answered.
-   */
-  readonly happens: (pair: Pair, load: Load) => Promise<unknown>;
+  /** Makes the fault happen; afterwards one host accepts writes. May return figures. */
+  readonly happens: (trial: Trial) => Promise<Figures> | Promise<void>;
+  /** What each figure may be. */
+  readonly limits?: Figures;
   /** Prepares the hosts before the load begins. */
   readonly prepare?: (pair: Pair) => Promise<unknown>;
   /** Removes a safeguard. */
@@ -24,6 +32,8 @@ export interface Fault {
   readonly isUnnoticed?: boolean;
 }
 
+export type Figures = Readonly<Record<string, number>>;
+
 interface Sabotage {
   readonly asynchronous?: boolean;
   /** Changes the statements that the driver receives. */
@@ -31,11 +41,14 @@ interface Sabotage {
   readonly ignoreNotices?: boolean;
 }
 
+/** Within it every request is answered. */
+export const DEADLINE_MS = 10_000;
+
 const CANCEL =
   "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE usename = 'plant_store' AND wait_event = 'SyncRep'";
 
 /** The primary runs alone for a moment and is lost with its data, and the standby takes over. */
-async function loseCutOffPrimary({ primary, standby }: Pair, load: Load): Promise<void> {
+async function loseCutOffPrimary({ primary, standby, load }: Trial): Promise<void> {
   await load.more(300);
   await standby.stop("kill");
   await sleep(300);
@@ -45,7 +58,7 @@ async function loseCutOffPrimary({ primary, standby }: Pair, load: Load): Promis
   await load.more(300);
 }
 
-async function cancelWaits({ primary, standby }: Pair, load: Load): Promise<void> {
+async function cancelWaits({ primary, standby, load }: Trial): Promise<void> {
   await load.more(200);
   await standby.stop("kill");
   for (let round = 0; round < 5; round++) {
@@ -77,7 +90,7 @@ function withoutSettings(sql: string): string {
 export const FAULTS: Readonly<Record<string, Fault>> = {
   "a primary is killed, and its standby promoted": {
     isUnnoticed: true,
-    happens: async ({ primary, standby }, load) => {
+    happens: async ({ primary, standby, load }) => {
       await load.more(500);
       await primary.stop("kill");
       await standby.promote();
@@ -85,8 +98,9 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
       await load.more(1);
       const answered = performance.now();
       await load.more(500);
-      return answered - promoted;
+      return { firstMs: answered - promoted };
     },
+    limits: { firstMs: 500 },
   },
   "a primary that is cut off from its standby is killed, and the standby promoted": {
     happens: loseCutOffPrimary,
@@ -97,7 +111,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
     control: { without: "heeding the server's notice", sabotage: { ignoreNotices: true } },
   },
   "the standby is cut off, and the primary crashes, returns and is killed": {
-    happens: async ({ primary, standby }, load) => {
+    happens: async ({ primary, standby, load }) => {
       await load.more(200);
       await standby.stop("kill");
       await sleep(500);
@@ -121,7 +135,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
     control: { without: "settings in the statement", sabotage: { rewrite: withoutSettings } },
   },
   "a primary stops, its standby is promoted, and the old primary returns": {
-    happens: async ({ primary, standby }, load) => {
+    happens: async ({ primary, standby, load }) => {
       await load.more(300);
       await primary.freeze();
       await standby.promote();
@@ -134,7 +148,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   },
   "sessions are terminated, and a primary restarts in every way": {
     isUnnoticed: true,
-    happens: async ({ primary }, load) => {
+    happens: async ({ primary, load }) => {
       await load.more(200);
       for (let round = 0; round < 5; round++) {
         await primary.sql(
@@ -158,38 +172,40 @@ export interface Cost {
   readonly wrong: number;
   /** Calls that ended with an error and were repeated. */
   readonly failed: number;
-  readonly longestMs: number;
-  /** From a promotion to the first answer after it, if that was measured. */
-  readonly firstMs?: number;
+  /** The codes of their errors. */
+  readonly codes: readonly string[];
+  /** The longest call, and what the fault has measured, in whole units. */
+  readonly figures: Figures;
 }
 
 /** Makes a fault happen to a new pair of hosts. */
 export async function tryFault(
   cleanup: Cleanup,
   { prepare, happens }: Fault,
-  { clients = 48, sabotage = {} as Sabotage, databaseDeadlineMs = 10_000 } = {},
+  { clients = 48, sabotage = {} as Sabotage, databaseDeadlineMs = DEADLINE_MS } = {},
 ): Promise<Cost> {
   const pg = await loadDriver();
   const pair = await startPair(cleanup, sabotage.asynchronous ? { standbys: "" } : {});
   await prepare?.(pair);
-  const open = async () => {
-    const options = { pg: sabotageDriver(pg, sabotage), url: pair.url, databaseDeadlineMs };
+  const open = async (url: string) => {
+    const options = { pg: sabotageDriver(pg, sabotage), url, databaseDeadlineMs };
     const plants = await PostgresPlants.open(options);
     cleanup.after(() => plants.close());
     return plants;
   };
-  const stores = [await open(), await open()];
+  const stores = [await open(pair.url), await open(pair.url)];
   const load = new Load(stores, clients);
-  const firstMs = await happens(pair, load);
+  const measured = await happens({ ...pair, cleanup, stores, load, open });
   const report = await load.stop();
-  const found = await collect((await open()).list());
-  const { acknowledged, failed, longestMs } = report;
+  const found = await collect((await open(pair.url)).list());
+  const { acknowledged, failed, codes, longestMs } = report;
+  const figures = Object.entries({ longestMs, ...measured });
   return {
     acknowledged: acknowledged.size,
     ...compare(report, found),
     failed,
-    longestMs: Math.round(longestMs),
-    ...(typeof firstMs === "number" && { firstMs: Math.round(firstMs) }),
+    codes,
+    figures: Object.fromEntries(figures.map(([name, figure]) => [name, Math.round(figure)])),
   };
 }
 
