@@ -7,6 +7,13 @@ import { printSchema } from "../../src/postgres/index.ts";
 import { PROMISES, Trial } from "./conformance.ts";
 import { loadDriver } from "./stores.ts";
 
+/** Ends the program with a message for the person who has started it. */
+function fail(error: Error): never {
+  console.error(error.message);
+  process.exit(2);
+}
+process.once("uncaughtException", fail);
+
 const { values } = parseArgs({
   options: { database: { type: "string" }, engine: { type: "string", default: "postgresql" } },
 });
