@@ -27,6 +27,8 @@ export class Load {
   readonly #acknowledged = new Map<bigint, string>();
   readonly #wrong: string[] = [];
   readonly #clients: Promise<void>[];
+  /** Of each client, how many of its creates are answered. */
+  readonly #answered: number[];
   #nextId = 1n;
   #failed = 0;
   readonly #codes = new Set<string>();
@@ -35,6 +37,7 @@ export class Load {
 
   constructor(stores: readonly PlantService[], clients: number) {
     this.#stores = stores;
+    this.#answered = Array(clients).fill(0);
     this.#clients = Array.from({ length: clients }, (_, at) => this.#run(at));
   }
 
@@ -50,6 +53,14 @@ export class Load {
   async more(count: number): Promise<void> {
     const wanted = this.acknowledged + count;
     await until(`${count} more creates are answered`, () => this.acknowledged >= wanted);
+  }
+
+  /** Resolves when the create that each client waits for is answered. */
+  async all(): Promise<void> {
+    const before = [...this.#answered];
+    await until("every client is answered", () =>
+      this.#answered.every((count, at) => count > (before[at] ?? 0)),
+    );
   }
 
   /** From now on the clients use these stores. */
@@ -78,7 +89,10 @@ export class Load {
   }
 
   async #run(client: number): Promise<void> {
-    while (!this.#isStopped) await this.#createPlant(this.#nextId++, client, this.#longest);
+    while (!this.#isStopped) {
+      await this.#createPlant(this.#nextId++, client, this.#longest);
+      this.#answered[client] = (this.#answered[client] ?? 0) + 1;
+    }
   }
 
   async #createPlant(id: bigint, client: number, longest: Longest): Promise<void> {
