@@ -1,12 +1,12 @@
 /**
  * A database: which of its hosts is in use, and connections to it that are replaced when they break.
  *
- * Invariants. A statement is waited for as long as its host has it: to give it up would leave its
- * backend waiting for the standby, and a new one would wait for the same. Twice a second a connection
- * of its own looks at the database. If that takes longer than a second, and two fresh connections in
- * a row fail too, the host is gone and every connection to it is closed. If the host has no long
- * statement, connections whose statement is past its deadline are closed. A database of another store,
- * or one whose settings lose what was committed, is never used.
+ * Invariants. A statement is waited for while its host runs it: to give it up would leave its backend
+ * waiting for the standby, and a new one would wait for the same. Twice a second a connection of its
+ * own looks at the database. If that takes longer than a second, and two fresh connections in a row
+ * fail too, the host is gone, and the database closes every connection to it. If the host has had no
+ * statement under way for a second, the database closes the connections whose statement is past its
+ * deadline. A database of another store, or one whose settings lose what was committed, is never used.
  */
 import dns from "node:dns/promises";
 import net from "node:net";
@@ -46,6 +46,8 @@ export interface DatabaseOptions {
 const CONNECT_LIMIT_MS = 2000;
 const LOOK_INTERVAL_MS = 500;
 const LOOK_LIMIT_MS = 1000;
+/** By then a look has seen a statement that is held up. */
+const LATE_MS_MIN = 2000;
 /** By then two fresh connections were tried, the second after resolving the names again. */
 const FAILED_LOOKS_MAX = 2;
 /** The SQLSTATE of a host that has no room for another connection. */
@@ -301,9 +303,9 @@ export class Database {
     publishWarning(`Found the database on "${this.state().host}" after ${seconds} s`);
   }
 
-  /** The host has no statement that is so old, so a firewall has forgotten these connections. */
+  /** The host runs no statement of these connections; a firewall may have forgotten them. */
   #dropLate(): void {
-    const since = performance.now() - this.#deadlineMs;
+    const since = performance.now() - Math.max(this.#deadlineMs, LATE_MS_MIN);
     for (const connection of this.#connections) {
       if ((connection.busySince ?? since) < since) connection.destroy();
     }

@@ -224,17 +224,24 @@ const DOUBTFUL = {
   "current_setting('transaction_isolation') <> 'read committed'":
     "transactions are not read committed, so many are sent twice; " +
     "run: ALTER ROLE … SET default_transaction_isolation = 'read committed';",
+  "(SELECT a.state IS DISTINCT FROM 'active' FROM pg_catalog.pg_stat_activity a WHERE a.pid = pg_backend_pid())":
+    "its role cannot see what its own sessions do, so connections that a firewall forgets are not " +
+    "replaced; log in as that role itself, and run: ALTER SYSTEM RESET track_activities; " +
+    "SELECT pg_reload_conf();",
 };
 
 const CHECKS = Object.entries({ ...REFUSED, ...UNSYNCHRONIZED, ...DOUBTFUL });
 
 /**
  * Whether the database has had a statement of this role under way for more than a second: one that
- * waits for a standby, a lock or the disk, but not one whose client does not read the result.
+ * waits for a standby, a lock or the disk, but not one whose client does not read the result. A
+ * session whose state is hidden counts: to close its connection could leave it waiting.
  */
 const IS_HELD_UP = `EXISTS (SELECT FROM pg_catalog.pg_stat_activity a
-    WHERE a.datname = current_database() AND a.usename = session_user AND a.state = 'active'
-    AND a.wait_event_type IS DISTINCT FROM 'Client' AND a.query_start < now() - interval '1 second')`;
+    WHERE a.datname = current_database() AND a.usename = session_user
+    AND coalesce(a.state, 'disabled') IN ('active', 'disabled')
+    AND a.wait_event_type IS DISTINCT FROM 'Client'
+    AND coalesce(a.query_start, '-infinity') < now() - interval '1 second')`;
 
 /** Asked of every connection, and twice a second. @internal */
 export const INSPECT = `SELECT pg_is_in_recovery(), s.store, greatest(c.reltuples, 0)::bigint,

@@ -224,6 +224,12 @@ export class Cluster {
     return stdout.split("\n").filter((line) => line !== "");
   }
 
+  /** How many sessions the servers have; the superuser's do not count. */
+  async countSessions(condition = "true"): Promise<number> {
+    const text = `SELECT count(*) FROM pg_stat_activity WHERE usename <> 'postgres' AND ${condition}`;
+    return Number((await this.sql(text))[0]);
+  }
+
   /** A new database with the tables of the store, and the role `plant_store` for its servers. */
   async createStore(database: string): Promise<void> {
     await this.sql(`CREATE DATABASE "${database}"`);

@@ -8,9 +8,8 @@ import { SmallDisk } from "../crash/small-disk.ts";
 import { until } from "../support/watch.ts";
 import { DEADLINE_MS, type Fault, type Trial } from "./faults.ts";
 import { startFirewall } from "./firewall.ts";
+import { SESSIONS_MAX } from "./stores.ts";
 
-/** Of a store: 4 for creates, and 3 for looks, reads and tokens. */
-const SESSIONS_MAX = 4 + 3;
 const PAST_DEADLINE_MS = DEADLINE_MS + 2000;
 const HELD = { opened: [-1n, -10n], prepared: [-11n, -20n] } as const;
 
@@ -22,11 +21,6 @@ async function openTokens({ cleanup, stores }: Trial): Promise<readonly Postgres
   return opened;
 }
 
-async function countSessions({ primary }: Trial): Promise<number> {
-  const text = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'plant_store'";
-  return Number((await primary.sql(text))[0]);
-}
-
 function insertHeld([first, last]: readonly [bigint, bigint]): string {
   const ids = `generate_series(${last}, ${first}) i`;
   return `BEGIN; INSERT INTO plants SELECT i, 'held', NULL, NULL, 0 FROM ${ids}`;
@@ -35,7 +29,7 @@ function insertHeld([first, last]: readonly [bigint, bigint]): string {
 export const OUTAGES: Readonly<Record<string, Fault>> = {
   "the standby is gone for a minute": {
     happens: async (trial) => {
-      const { standby, stores, load } = trial;
+      const { primary, standby, stores, load } = trial;
       await openTokens(trial);
       for (const store of stores) await store.get(1n);
       await load.more(300);
@@ -43,7 +37,7 @@ export const OUTAGES: Readonly<Record<string, Fault>> = {
       let sessions = 0;
       for (let second = 0; second < 60; second++) {
         await sleep(1000);
-        sessions = Math.max(sessions, await countSessions(trial));
+        sessions = Math.max(sessions, await primary.countSessions());
       }
       await standby.start();
       await load.more(300);

@@ -10,7 +10,7 @@ import { createToken, PostgresPlants, revokeToken } from "../../src/postgres/ind
 import { lateGrowth, residentBytes } from "../crash/memory.ts";
 import { withCleanup } from "./cleanup.ts";
 import { startServer } from "./servers.ts";
-import { buildProgram, loadDriver, NEEDS_POSTGRES, startPair } from "./stores.ts";
+import { buildProgram, loadDriver, NEEDS_POSTGRES, SESSIONS_MAX, startPair } from "./stores.ts";
 
 const { values } = parseArgs({
   options: {
@@ -20,8 +20,6 @@ const { values } = parseArgs({
 });
 if (NEEDS_POSTGRES.skip !== undefined) throw new Error(NEEDS_POSTGRES.skip);
 const SECONDS = Number(values.minutes) * 60;
-/** 4 for creates, and 3 for the rest. */
-const SESSIONS_MAX = 4 + 3;
 const DISTURB_EVERY_SECONDS = 10;
 /** Descriptors come and go with streams. */
 const SLACK_DESCRIPTORS = 8;
@@ -75,10 +73,6 @@ const isLevel = await withCleanup(async (cleanup) => {
       await sleep(5000);
     }
   };
-  const sessions = async () => {
-    const text = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'plant_store'";
-    return Number((await primary.sql(text))[0]);
-  };
   const disturbances = [
     () =>
       primary.sql(
@@ -111,7 +105,7 @@ const isLevel = await withCleanup(async (cleanup) => {
       residentBytes: residentBytes(server.pid),
       plants: 0, // there is no index that could grow
       descriptors: readdirSync(`/proc/${server.pid}/fd`).length,
-      sessions: await sessions(),
+      sessions: await primary.countSessions(),
     });
     if (second % 60 === 1) console.log(JSON.stringify({ ...samples.at(-1), ids, unanswered }));
   }

@@ -97,6 +97,9 @@ export async function createStoreAt(
   return { plants: await PostgresPlants.open({ pg, url: own, ...numbers }), readLines };
 }
 
+/** Of one server: 4 for creates, and 3 for looks, reads and tokens. */
+export const SESSIONS_MAX = 4 + 3;
+
 export interface Pair {
   readonly primary: Cluster;
   readonly standby: Cluster;
