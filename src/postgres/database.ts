@@ -4,9 +4,9 @@
  * Invariants. A statement is waited for while its host runs it: to give it up would leave its backend
  * waiting for the standby, and a new one would wait for the same. Twice a second a connection of its
  * own looks at the database. If that takes longer than a second, and two fresh connections in a row
- * fail too, the host is gone, and the database closes every connection to it. If the host has had no
- * statement under way for a second, the database closes the connections whose statement is past its
- * deadline. A database of another store, or one whose settings lose what was committed, is never used.
+ * fail too, the host is gone, and every connection to it is closed. A connection whose statement is
+ * past its deadline is closed if the look finds no statement of the role that takes long. A database
+ * of another store, or one whose settings lose what was committed, is never used.
  */
 import dns from "node:dns/promises";
 import net from "node:net";
@@ -46,7 +46,7 @@ export interface DatabaseOptions {
 const CONNECT_LIMIT_MS = 2000;
 const LOOK_INTERVAL_MS = 500;
 const LOOK_LIMIT_MS = 1000;
-/** By then a look has seen a statement that is held up. */
+/** A statement that is held up so long was seen by a look. */
 const LATE_MS_MIN = 2000;
 /** By then two fresh connections were tried, the second after resolving the names again. */
 const FAILED_LOOKS_MAX = 2;
@@ -119,7 +119,7 @@ export class Database {
     return this.#inspection?.plants ?? 0;
   }
 
-  /** Whether the database had a statement under way for a second or more, at the last look. */
+  /** Whether the last look found a statement that takes longer than a second. */
   get isHeldUp(): boolean {
     return this.#inspection?.isHeldUp ?? false;
   }

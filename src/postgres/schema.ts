@@ -233,14 +233,16 @@ const DOUBTFUL = {
 const CHECKS = Object.entries({ ...REFUSED, ...UNSYNCHRONIZED, ...DOUBTFUL });
 
 /**
- * Whether the database has had a statement of this role under way for more than a second: one that
- * waits for a standby, a lock or the disk, but not one whose client does not read the result. A
- * session whose state is hidden counts: to close its connection could leave it waiting.
+ * Whether a statement of this role has been under way for more than a second: one that waits for a
+ * standby, a lock or the disk, but not one whose client does not read the result, or has not sent all
+ * of it. (Citus waits for its workers as for a client, but with a snapshot.) A session whose state is
+ * hidden counts: to close its connection could leave it waiting.
  */
 const IS_HELD_UP = `EXISTS (SELECT FROM pg_catalog.pg_stat_activity a
     WHERE a.datname = current_database() AND a.usename = session_user
     AND coalesce(a.state, 'disabled') IN ('active', 'disabled')
-    AND a.wait_event_type IS DISTINCT FROM 'Client'
+    AND a.wait_event IS DISTINCT FROM 'ClientWrite'
+    AND (a.wait_event IS DISTINCT FROM 'ClientRead' OR coalesce(a.backend_xmin, a.backend_xid) IS NOT NULL)
     AND coalesce(a.query_start, '-infinity') < now() - interval '1 second')`;
 
 /** Asked of every connection, and twice a second. @internal */
@@ -251,7 +253,8 @@ FROM public.plant_schema s, pg_catalog.pg_class c WHERE c.oid = 'public.plants':
 
 /** @internal */
 export const MISSING_TABLES =
-  "its tables are missing, or its role may not use them: run what `plant-store print schema` prints";
+  "its tables are missing, or its role may not use them or pg_stat_activity: run what " +
+  "`plant-store print schema` prints, and grant the role what is named here";
 
 /** What a look at the database has found. @internal */
 export interface Inspection {
@@ -266,7 +269,7 @@ export interface Inspection {
   readonly warnings: readonly string[];
   /** Whether commits wait for a standby. */
   readonly isSynchronous: boolean;
-  /** Whether a statement has been under way for a second, probably because a standby is missing. */
+  /** Whether a statement has been under way for more than a second. */
   readonly isHeldUp: boolean;
 }
 

@@ -29,7 +29,7 @@ const EXPECTED_CODE = "write_failed";
 function judge({ isUnnoticed, limits }: Fault, cost: Cost): string[] {
   const { lost, changed, wrong, failed, codes, figures } = cost;
   const over = Object.entries({ longestMs: DEADLINE_MS + SLACK_MS, ...limits })
-    .filter(([name, limit]) => (figures[name] ?? 0) > limit)
+    .filter(([name, limit]) => !((figures[name] ?? Number.NaN) <= limit))
     .map(([name, limit]) => `${name} is above ${limit}`);
   const unexpected = codes.filter((code) => code !== EXPECTED_CODE);
   return [

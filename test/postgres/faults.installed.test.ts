@@ -10,6 +10,7 @@ import { startFirewall } from "./firewall.ts";
 import { compare, Load } from "./load.ts";
 import {
   holdRows,
+  loadDriver,
   NEEDS_POSTGRES,
   openPlants,
   SESSIONS_MAX,
@@ -229,6 +230,21 @@ test("statements that wait for a locked table do not pile up", OPTIONS, async (t
   assert.ok(Math.max(...counts) <= SESSIONS_MAX, `sessions: ${counts}`);
   assert.ok(report.failed >= 50);
   assert.deepEqual(compare(report, await collect(plants.list())), NOTHING);
+});
+
+test("a statement of which only a part has come holds nothing up", OPTIONS, async (t) => {
+  const { plants, url } = await cluster.openStore(t);
+  const pg = await loadDriver();
+  const client = new pg.Client({ connectionString: url }) as unknown as {
+    connect(): Promise<void>;
+    end(): Promise<void>;
+    readonly connection: { parse(statement: object): void };
+  };
+  await client.connect();
+  t.after(() => client.end());
+  client.connection.parse({ name: "", text: "SELECT $1::int", types: [] }); // no values follow
+  await sleep(2500);
+  assert.equal(plants.database.isHeldUp, false);
 });
 
 for (const [what, user, hide] of [

@@ -71,6 +71,12 @@ const UNFIT: readonly [what: string, damage: string, mend: string, named: RegExp
     /a view/,
   ],
   [
+    "the role may not see its sessions",
+    "REVOKE SELECT ON pg_catalog.pg_stat_activity FROM PUBLIC",
+    "GRANT SELECT ON pg_catalog.pg_stat_activity TO PUBLIC",
+    /pg_stat_activity/,
+  ],
+  [
     "its table is missing",
     "ALTER TABLE plants RENAME TO gone",
     "ALTER TABLE gone RENAME TO plants",
