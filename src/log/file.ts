@@ -11,7 +11,6 @@ import type { FileHandle } from "node:fs/promises";
 import path from "node:path";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import { Gate } from "../core/gate.ts";
 import { openEntry, syncDirectory } from "./folder.ts";
 import { LINE_FEED } from "./format.ts";
 import { type FilePiece, PieceReader, sizeOf } from "./piece-reader.ts";
@@ -262,21 +261,30 @@ export class LogFile {
     return buffer;
   }
 
-  /** Settles when no read is under way any more. */
-  async #fill(buffer: Buffer, pieces: readonly FilePiece[]): Promise<void> {
-    const gate = new Gate(PIECES_READING_MAX);
-    let failure: unknown;
-    const readPiece = async ({ start, bytes, position }: FilePiece) => {
-      if (failure !== undefined) return;
-      try {
-        const got = await this.read(buffer.subarray(start, start + bytes), position);
-        if (got < bytes) throw ioError(`Cannot read "${this.path}"`, SHORTER);
-      } catch (cause) {
-        failure ??= cause;
-      }
-    };
-    await Promise.all(pieces.map((piece) => gate.pass(() => readPiece(piece))));
-    if (failure !== undefined) throw failure;
+  /** Settles when no read is under way any more. Promises would take twice the processor time (measured). */
+  #fill(buffer: Buffer, pieces: readonly FilePiece[]): Promise<void> {
+    const action = `Cannot read "${this.path}"`;
+    return new Promise((resolve, reject) => {
+      let next = 0;
+      let underWay = 0;
+      let failure: PlantStoreError | undefined;
+      const readNext = () => {
+        const piece = failure === undefined ? pieces[next++] : undefined;
+        if (piece !== undefined) {
+          const { start, bytes, position } = piece;
+          underWay++;
+          fs.read(this.#handle.fd, buffer, start, bytes, position, (cause, got) => {
+            underWay--;
+            if (cause !== null || got < bytes) failure ??= ioError(action, cause ?? SHORTER);
+            readNext();
+          });
+        } else if (underWay === 0) {
+          if (failure === undefined) resolve();
+          else reject(failure);
+        }
+      };
+      for (let lane = 0; lane < PIECES_READING_MAX; lane++) readNext();
+    });
   }
 
   /**

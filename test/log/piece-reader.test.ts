@@ -83,6 +83,24 @@ test("a descriptor that cannot be read reads nothing, and the next list is read"
   assert.equal((await reader.read(fd, manyPieces(2), ALL_THE_TIME))?.count, 2);
 });
 
+test("a thread without time reads nothing", async (t) => {
+  const { fd, reader } = openReader(t);
+  assert.equal((await reader.read(fd, manyPieces(8), 0))?.count, 0);
+});
+
+test("a closed log has no thread any more", {
+  skip: !fs.existsSync("/proc/self/task"),
+}, async (t) => {
+  const countThreads = () => fs.readdirSync("/proc/self/task").length;
+  const log = await openLog(t);
+  await log.readPieces(manyPieces(1)); // the pool has its threads
+  const before = countThreads();
+  await log.readPieces(manyPieces(8));
+  assert.ok(countThreads() > before);
+  await log.close();
+  assert.equal(countThreads(), before);
+});
+
 test("a list is over when its thread has ended, and later lists read nothing", async (t) => {
   const { fd, reader } = openReader(t);
   const reading = reader.read(fd, manyPieces(1000));
@@ -144,13 +162,16 @@ for (const [what, replace] of Object.entries(THREADS)) {
 
 test("a log that ends before a piece does is an io_error, once no read is under way", async (t) => {
   const log = await openLog(t);
-  const { read } = LogFile.prototype;
+  const { read } = fs;
   let underWay = 0;
-  t.mock.method(LogFile.prototype, "read", async function (this: LogFile, ...given: unknown[]) {
+  t.mock.method(fs, "read", (...given: unknown[]) => {
+    const done = given.pop() as (...outcome: unknown[]) => void;
     underWay++;
-    const got = await read.apply(this, given as Parameters<typeof read>);
-    underWay--;
-    return got;
+    const counted = (...outcome: unknown[]) => {
+      underWay--;
+      done(...outcome);
+    };
+    (read as (...given: unknown[]) => void)(...given, counted);
   });
   const short = piecesOf([[CONTENT.length - 5, 6]]);
   for (const pieces of [short, [...short, ...manyPieces(100)], [...manyPieces(100), ...short]]) {

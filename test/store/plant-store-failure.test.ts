@@ -11,7 +11,9 @@ import { test } from "node:test";
 import { PlantStore } from "../../src/index.ts";
 import { LogFile } from "../../src/log/file.ts";
 import { makeFolder } from "../support/folders.ts";
+import { holdReads } from "../support/held-reads.ts";
 import { collect, logPath, openStore, readLog, writeLog } from "../support/stores.ts";
+import { until } from "../support/watch.ts";
 
 /** What may happen to the log while a store has it open. */
 const DISPLACEMENTS: readonly [says: string, displace: (log: string) => void][] = [
@@ -136,6 +138,20 @@ for (const [says, displace] of REMOVALS) {
       }
     });
   }
+}
+
+for (const [says, displace] of REMOVALS) {
+  test(`a plant is not read if the log ${says} during the read`, async (t) => {
+    const folder = makeFolder(t);
+    writeLog(folder, '{"id":1,"name":"a"}\n');
+    const store = await openStore(t, folder);
+    const reads = holdReads(t);
+    const answer = store.get(1n);
+    await until("the read has begun", () => reads.count() > 0);
+    displace(logPath(folder));
+    reads.release();
+    await assert.rejects(answer, { code: "store_failed" });
+  });
 }
 
 test("a record that differs from the index fails the store", async (t) => {
