@@ -29,7 +29,7 @@ function openReader(t: TestContext) {
 }
 
 /** Pieces of these lengths, each somewhere in the file. */
-function piecesOf(places: readonly (readonly [position: number, bytes: number])[]): FilePiece[] {
+function piecesOf(places: readonly Place[]): FilePiece[] {
   let start = 0;
   return places.map(([position, bytes]) => {
     const piece = { start, bytes, position };
@@ -47,10 +47,15 @@ function contentOf(pieces: readonly FilePiece[]): Buffer {
 /** A busy machine may keep the thread waiting. */
 const ALL_THE_TIME = Number.POSITIVE_INFINITY;
 
-/** So many pieces, from the end of the file to its start. */
+type Place = readonly [position: number, bytes: number];
+
+/** So many places, from the end of the file to its start. */
+function manyPlaces(count: number): Place[] {
+  return Array.from({ length: count }, (_, at) => [CONTENT.length - 100 - at * 10, 100]);
+}
+
 function manyPieces(count: number): FilePiece[] {
-  const far = (at: number) => CONTENT.length - 100 - at * 10;
-  return piecesOf(Array.from({ length: count }, (_, at) => [far(at), 100] as const));
+  return piecesOf(manyPlaces(count));
 }
 
 test("pieces from anywhere in a file are read whole", async (t) => {
@@ -173,9 +178,9 @@ test("a log that ends before a piece does is an io_error, once no read is under 
     };
     (read as (...given: unknown[]) => void)(...given, counted);
   });
-  const short = piecesOf([[CONTENT.length - 5, 6]]);
-  for (const pieces of [short, [...short, ...manyPieces(100)], [...manyPieces(100), ...short]]) {
-    await assert.rejects(log.readPieces(pieces), { code: "io_error" });
+  const short: Place = [CONTENT.length - 5, 6];
+  for (const places of [[short], [short, ...manyPlaces(100)], [...manyPlaces(100), short]]) {
+    await assert.rejects(log.readPieces(piecesOf(places)), { code: "io_error" });
     assert.equal(underWay, 0);
   }
 });
