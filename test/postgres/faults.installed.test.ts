@@ -130,7 +130,7 @@ test(
   "a create that joined one that fails at its deadline is answered by a later attempt",
   OPTIONS,
   async (t) => {
-    const { cluster: server, plants } = await cluster.openStore(t, { databaseDeadlineMs: 2000 });
+    const { cluster: server, plants } = await cluster.openStore(t, { databaseDeadlineMs: 6000 });
     const release = async () => {
       await server.sql("ALTER SYSTEM RESET synchronous_standby_names");
       await server.sql("SELECT pg_reload_conf()");
@@ -154,6 +154,7 @@ test(
     await until("several attempts have failed", () =>
       [...plants.state().retries.values()].some((count) => count > 5),
     );
+    await sleep(3500); // so the second has that long after the deadline of the first
     const second = plants.create(plant);
     await first;
     await release();
