@@ -46,7 +46,7 @@ export interface DatabaseOptions {
 const CONNECT_LIMIT_MS = 2000;
 const LOOK_INTERVAL_MS = 500;
 const LOOK_LIMIT_MS = 1000;
-/** A statement that is held up so long was seen by a look. */
+/** A statement counts as held up after a second, and a look that begins later sees that. */
 const LATE_MS_MIN = 2000;
 /** By then two fresh connections were tried, the second after resolving the names again. */
 const FAILED_LOOKS_MAX = 2;

@@ -230,6 +230,13 @@ export class Cluster {
     return Number((await this.sql(text))[0]);
   }
 
+  /** Ends the sessions of all servers. */
+  async endSessions(): Promise<void> {
+    await this.sql(
+      "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'plant_store'",
+    );
+  }
+
   /** A new database with the tables of the store, and the role `plant_store` for its servers. */
   async createStore(database: string): Promise<void> {
     await this.sql(`CREATE DATABASE "${database}"`);

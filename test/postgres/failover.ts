@@ -5,7 +5,7 @@
  */
 import { parseArgs } from "node:util";
 import { withCleanup } from "./cleanup.ts";
-import { type Cost, DEADLINE_MS, FAULTS, type Fault, tryFault } from "./faults.ts";
+import { ANSWERED_MS, type Cost, FAULTS, type Fault, tryFault } from "./faults.ts";
 import { OUTAGES } from "./outages.ts";
 import { NEEDS_POSTGRES } from "./stores.ts";
 
@@ -20,15 +20,13 @@ if (NEEDS_POSTGRES.skip !== undefined) {
   process.exit(1);
 }
 
-/** How late an answer at the deadline may be. */
-const SLACK_MS = 200;
 /** 50302: the only error that a client may see. */
 const EXPECTED_CODE = "write_failed";
 
 /** What is wrong, if anything. */
 function judge({ isUnnoticed, limits }: Fault, cost: Cost): string[] {
   const { lost, changed, wrong, failed, codes, figures } = cost;
-  const over = Object.entries({ longestMs: DEADLINE_MS + SLACK_MS, ...limits })
+  const over = Object.entries({ longestMs: ANSWERED_MS, ...limits })
     .filter(([name, limit]) => !((figures[name] ?? Number.NaN) <= limit))
     .map(([name, limit]) => `${name} is above ${limit}`);
   const unexpected = codes.filter((code) => code !== EXPECTED_CODE);

@@ -41,8 +41,9 @@ interface Sabotage {
   readonly ignoreNotices?: boolean;
 }
 
-/** Within it every request is answered. */
 export const DEADLINE_MS = 10_000;
+/** Every request is answered by then. */
+export const ANSWERED_MS = DEADLINE_MS + 200;
 
 const CANCEL =
   "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE usename = 'plant_store' AND wait_event = 'SyncRep'";
@@ -151,9 +152,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
     happens: async ({ primary, load }) => {
       await load.more(200);
       for (let round = 0; round < 5; round++) {
-        await primary.sql(
-          "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'plant_store'",
-        );
+        await primary.endSessions();
         await load.more(50);
       }
       for (const how of ["fast", "immediate", "kill"] as const) {

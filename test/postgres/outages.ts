@@ -6,7 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { createToken, PostgresTokens, revokeToken } from "../../src/postgres/index.ts";
 import { SmallDisk } from "../crash/small-disk.ts";
 import { until } from "../support/watch.ts";
-import { DEADLINE_MS, type Fault, type Trial } from "./faults.ts";
+import { ANSWERED_MS, DEADLINE_MS, type Fault, type Trial } from "./faults.ts";
 import { startFirewall } from "./firewall.ts";
 import { SESSIONS_MAX } from "./stores.ts";
 
@@ -59,9 +59,7 @@ export const OUTAGES: Readonly<Record<string, Fault>> = {
     happens: async ({ primary, load }) => {
       await load.more(300);
       await primary.sql("ALTER ROLE plant_store CONNECTION LIMIT 0");
-      await primary.sql(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'plant_store'",
-      );
+      await primary.endSessions();
       await sleep(PAST_DEADLINE_MS);
       await primary.sql("ALTER ROLE plant_store CONNECTION LIMIT -1");
       await load.more(300);
@@ -94,7 +92,7 @@ export const OUTAGES: Readonly<Record<string, Fault>> = {
       await primary.sql("ROLLBACK PREPARED 'held'", "garden");
       return { heldMs: await held };
     },
-    limits: { longestMs: 3000, heldMs: DEADLINE_MS + 200 },
+    limits: { longestMs: 3000, heldMs: ANSWERED_MS },
   },
   "packets are dropped without a reset": {
     happens: async ({ primary, cleanup, load, open }) => {

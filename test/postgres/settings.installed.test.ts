@@ -99,9 +99,7 @@ for (const [what, damage, mend, named] of UNFIT) {
     const sql = async (text: string) => {
       for (const statement of text.split(";")) await server.sql(statement, database);
       // A setting of a role applies from its next session on.
-      await server.sql(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'plant_store'",
-      );
+      await server.endSessions();
     };
     await plants.create({ id: 1n, name: "Fern" });
     t.after(() => sql(mend).catch(() => {}));
@@ -190,9 +188,7 @@ test("a database that was made anew under the same name is not used", OPTIONS, a
   await plants.create({ id: 1n, name: "Fern" });
   await server.sql("DELETE FROM plants", database);
   await server.sql("UPDATE plant_schema SET store = gen_random_uuid()", database);
-  await server.sql(
-    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'plant_store'",
-  );
+  await server.endSessions();
   await until("the store refuses", async () => {
     const error = await plants.create({ id: 1n, name: "Moss" }).catch((fault) => fault);
     return /another store/.test(error.cause.message);

@@ -74,10 +74,7 @@ const isLevel = await withCleanup(async (cleanup) => {
     }
   };
   const disturbances = [
-    () =>
-      primary.sql(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'plant_store'",
-      ),
+    () => primary.endSessions(),
     async () => {
       await createToken(operator, { name: "guest" });
       await revokeToken(operator, "guest");
