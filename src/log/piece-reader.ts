@@ -3,12 +3,14 @@
  *
  * Node's pool of threads takes one read at a time, so on one core every read of 2 µs changes threads
  * twice; one list for one thread makes 1.3 to 1.4 times as many repeats (measured: docs/speed.md). The
- * thread only ever helps: what it has not read, its caller reads without it. After 10 ms it leaves the
- * rest of a list to the pool: pieces that come from a disk are read faster by several threads. It
- * starts with the first list, and keeps the process alive only while it reads.
+ * thread only ever helps: the caller reads the pieces that it has not read. After 5 µs a piece it
+ * leaves the rest of a list to the pool: pieces that come from a disk are read faster by several
+ * threads. The first list starts it, and is read by the pool, as are the others until it runs. It keeps
+ * the process alive only while it reads.
  */
 import { readFileSync } from "node:fs";
 import { Worker } from "node:worker_threads";
+import { publishWarning } from "../core/channels.ts";
 
 /** A part of a buffer, and where in a file its bytes are. Pieces follow each other in the buffer. */
 export interface FilePiece {
@@ -18,14 +20,17 @@ export interface FilePiece {
 }
 
 export interface ReadPieces {
-  /** What it holds is valid until the next list is read. */
+  /** Its bytes are valid until the next list is read. */
   readonly buffer: Buffer;
   /** How many pieces were read: the first ones. */
   readonly count: number;
 }
 
-/** Far more than a list from the page cache takes. */
-const LIMIT_MS = 10;
+/**
+ * A piece from the page cache takes 2 µs, one from a disk 100. With 10 µs, reads from a disk are a tenth
+ * slower; with 2.5, those from the page cache a quarter (measured: bench:cold-reads).
+ */
+const PIECE_LIMIT_MS = 0.005;
 
 /** As text, because the executable and bundles of users are one file. */
 const PROGRAM = `
@@ -44,10 +49,9 @@ parentPort.on("message", ({ fd, shared, limitMs, numbers }) => {
 });`;
 
 export class PieceReader {
+  #state: "new" | "starting" | "running" | "ended" = "new";
   #thread: Worker | undefined;
-  /** The thread has ended, or cannot be started. */
-  #isUnavailable = false;
-  /** One for all lists: one for each would keep 15 MiB until the garbage collector frees it (measured). */
+  /** One buffer for all lists: one for each would keep 15 MiB until the garbage collector frees it (measured). */
   #shared: Buffer = Buffer.alloc(0);
   #resolve: (count: number | undefined) => void = () => {};
 
@@ -56,16 +60,18 @@ export class PieceReader {
    *
    * @param fd must stay open meanwhile.
    * @param limitMs after which the rest is left out.
-   * @returns `undefined` if there is no thread.
+   * @returns `undefined` if no thread is running.
    */
   read(
     fd: number,
     pieces: readonly FilePiece[],
-    limitMs = LIMIT_MS,
+    limitMs = pieces.length * PIECE_LIMIT_MS,
   ): Promise<ReadPieces | undefined> {
+    if (this.#state === "new") this.#start();
+    const thread = this.#thread;
+    if (this.#state !== "running" || thread === undefined) return Promise.resolve(undefined);
     const size = sizeOf(pieces);
-    const thread = this.#prepare(size);
-    if (thread === undefined) return Promise.resolve(undefined);
+    if (size > this.#shared.length) this.#shared = Buffer.from(new SharedArrayBuffer(2 * size));
     const shared = this.#shared;
     const numbers = Float64Array.from(
       pieces.flatMap(({ start, bytes, position }) => [start, bytes, position]),
@@ -80,42 +86,50 @@ export class PieceReader {
     });
   }
 
-  /** The thread, with room for so many bytes. */
-  #prepare(size: number): Worker | undefined {
-    if (this.#isUnavailable) return undefined;
+  #start(): void {
+    this.#state = "ended";
+    if (isAddressSpaceLimited()) return;
     try {
-      if (size > this.#shared.length) this.#shared = Buffer.from(new SharedArrayBuffer(2 * size));
-      this.#thread ??= this.#start();
-      return this.#thread;
-    } catch {
-      this.#isUnavailable = true; // no memory, or a limit of processes
-      return undefined;
+      const thread = new Worker(PROGRAM, {
+        eval: true,
+        // The options of this process may load other programs.
+        execArgv: [],
+        env: {},
+        resourceLimits: { maxYoungGenerationSizeMb: 2 }, // it makes little garbage
+      });
+      this.#state = "starting";
+      this.#thread = thread;
+      this.#follow(thread);
+    } catch (cause) {
+      warn("cannot be started; raise the limit of processes, if there is one", cause);
     }
   }
 
-  /** @throws Error if no thread can be started. */
-  #start(): Worker {
-    if (isAddressSpaceLimited()) throw new Error("the address space is limited");
-    const thread = new Worker(PROGRAM, {
-      eval: true,
-      // The options of this process may load other programs.
-      execArgv: [],
-      env: {},
-      resourceLimits: { maxYoungGenerationSizeMb: 2 }, // it makes little garbage
+  #follow(thread: Worker): void {
+    thread.once("online", () => {
+      if (this.#state === "starting") this.#state = "running";
     });
     thread.on("message", (count: number) => this.#resolve(count));
-    thread.on("error", () => {}); // "exit" follows
-    thread.on("exit", () => {
-      this.#isUnavailable = true;
+    let cause: unknown;
+    thread.on("error", (error) => {
+      cause = error; // "exit" follows
+    });
+    thread.once("exit", () => {
+      if (this.#state !== "ended") warn("has ended", cause);
+      this.#state = "ended";
       this.#resolve(undefined);
     });
-    return thread;
+    thread.unref(); // last: the listener of messages would undo it
   }
 
   async close(): Promise<void> {
-    this.#isUnavailable = true;
+    this.#state = "ended";
     await this.#thread?.terminate();
   }
+}
+
+function warn(what: string, cause: unknown): void {
+  publishWarning(`Older plants are read by slower means: the thread for them ${what}`, cause);
 }
 
 /** Whether there is a limit (`ulimit -v`): V8 ends the process if a thread finds no room below it. */

@@ -25,7 +25,7 @@ interface Lookup {
 
 /** A longer line is read alone: thousands of lookups must not hold thousands of long plants. */
 const SHORT_LINE_BYTES = 1024;
-/** Lookups whose reads are gathered: they hold at most 1 MiB. */
+/** Lookups whose reads are gathered: they hold at most 1 MiB, in a buffer of at most 2 MiB. */
 const GATHERED_MAX = 1024;
 
 /** Long lines that are read at once, in all stores of the process. */

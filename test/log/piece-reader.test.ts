@@ -3,12 +3,14 @@ import assert from "node:assert/strict";
 import fs from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
+import type { Worker } from "node:worker_threads";
 import fc from "fast-check";
 import { LogFile } from "../../src/log/file.ts";
 import { type FilePiece, PieceReader } from "../../src/log/piece-reader.ts";
 import { makeFolder } from "../support/folders.ts";
 import { ROOT } from "../support/package.ts";
 import { runModule } from "../support/run.ts";
+import { collectWarnings, until } from "../support/watch.ts";
 
 const CONTENT = Buffer.from(Array.from({ length: 50_000 }, (_, at) => (at * 7919) % 251));
 
@@ -18,7 +20,8 @@ function makeFile(t: TestContext): string {
   return file;
 }
 
-function openReader(t: TestContext) {
+/** A reader that has no thread yet. */
+function makeReader(t: TestContext) {
   const fd = fs.openSync(makeFile(t), "r");
   const reader = new PieceReader();
   t.after(async () => {
@@ -26,6 +29,21 @@ function openReader(t: TestContext) {
     fs.closeSync(fd);
   });
   return { fd, reader };
+}
+
+/** Lists that it does not read have to be read by others. */
+function waitUntilRunning(read: () => ReturnType<PieceReader["read"]>): Promise<void> {
+  return until("the thread runs", async () => (await read()) !== undefined);
+}
+
+async function openReader(t: TestContext) {
+  const { fd, reader } = makeReader(t);
+  const threads: Worker[] = [];
+  const note = (thread: Worker) => threads.push(thread);
+  process.on("worker", note);
+  t.after(() => process.off("worker", note));
+  await waitUntilRunning(() => reader.read(fd, []));
+  return { fd, reader, threads };
 }
 
 /** Pieces of these lengths, each somewhere in the file. */
@@ -44,6 +62,8 @@ function contentOf(pieces: readonly FilePiece[]): Buffer {
   );
 }
 
+type Opened = Awaited<ReturnType<typeof openReader>>;
+
 /** A busy machine may keep the thread waiting. */
 const ALL_THE_TIME = Number.POSITIVE_INFINITY;
 
@@ -59,7 +79,7 @@ function manyPieces(count: number): FilePiece[] {
 }
 
 test("pieces from anywhere in a file are read whole", async (t) => {
-  const { fd, reader } = openReader(t);
+  const { fd, reader } = await openReader(t);
   const place = fc.tuple(fc.nat(CONTENT.length - 1000), fc.nat(1000));
   await fc.assert(
     fc.asyncProperty(fc.array(place), async (places) => {
@@ -72,7 +92,7 @@ test("pieces from anywhere in a file are read whole", async (t) => {
 });
 
 test("a piece after the end of the file stops the list, and the pieces before it are read", async (t) => {
-  const { fd, reader } = openReader(t);
+  const { fd, reader } = await openReader(t);
   const pieces = piecesOf([
     [0, 10],
     [20, 10],
@@ -83,13 +103,13 @@ test("a piece after the end of the file stops the list, and the pieces before it
 });
 
 test("a descriptor that cannot be read reads nothing, and the next list is read", async (t) => {
-  const { fd, reader } = openReader(t);
+  const { fd, reader } = await openReader(t);
   assert.equal((await reader.read(-1, manyPieces(2), ALL_THE_TIME))?.count, 0);
   assert.equal((await reader.read(fd, manyPieces(2), ALL_THE_TIME))?.count, 2);
 });
 
 test("a thread without time reads nothing", async (t) => {
-  const { fd, reader } = openReader(t);
+  const { fd, reader } = await openReader(t);
   assert.equal((await reader.read(fd, manyPieces(8), 0))?.count, 0);
 });
 
@@ -106,42 +126,83 @@ test("a closed log has no thread any more", {
   assert.equal(countThreads(), before);
 });
 
-test("a list is over when its thread has ended, and later lists read nothing", async (t) => {
-  const { fd, reader } = openReader(t);
-  const reading = reader.read(fd, manyPieces(1000));
-  await reader.close();
-  await reading;
-  assert.equal(await reader.read(fd, manyPieces(1)), undefined);
+test("no list waits for a thread that starts", async (t) => {
+  const { fd, reader } = makeReader(t);
+  assert.equal(await reader.read(fd, manyPieces(8)), undefined);
+  assert.equal(await reader.read(fd, manyPieces(8)), undefined);
 });
+
+test("one thread reads all lists, into one buffer", async (t) => {
+  const { fd, reader, threads } = await openReader(t);
+  const memory = new Set<unknown>();
+  for (const count of [9, 8, 16]) {
+    const read = await reader.read(fd, manyPieces(count), ALL_THE_TIME);
+    memory.add(read?.buffer.buffer);
+  }
+  assert.deepEqual([threads.length, memory.size], [1, 1]);
+});
+
+for (const [how, warned, end] of [
+  ["its log is closed", 0, ({ reader }) => reader.close()],
+  ["the thread ends by itself", 1, ({ threads }) => threads[0]?.terminate()],
+] as const satisfies readonly [string, number, (opened: Opened) => unknown][]) {
+  test(`a list is over when ${how}, and later lists are left to the caller`, async (t) => {
+    const warnings = collectWarnings(t);
+    const opened = await openReader(t);
+    const { fd, reader } = opened;
+    const reading = reader.read(fd, manyPieces(1000), ALL_THE_TIME);
+    await end(opened);
+    await reading;
+    assert.equal(await reader.read(fd, manyPieces(1)), undefined);
+    assert.equal(opened.threads.length, 1);
+    assert.equal(warnings.length, warned);
+  });
+}
 
 test("a process ends after its reads, and not before", async (t) => {
   const program = `
-    import fs from "node:fs";
-    import { PieceReader } from ${JSON.stringify(path.join(ROOT, "src/log/piece-reader.ts"))};
-    const reader = new PieceReader();
-    const fd = fs.openSync(${JSON.stringify(makeFile(t))}, "r");
+    const { setImmediate } = await import("node:timers/promises");
+    while ((await reader.read(fd, [])) === undefined) await setImmediate();
     for (const count of [1, 2]) {
       const pieces = Array(count).fill({ start: 0, bytes: 10, position: 0 });
       console.log((await reader.read(fd, pieces, Infinity)).count);
     }`;
-  const { status, stdout } = await runModule(program);
-  assert.deepEqual([status, stdout], [0, "1\n2\n"]);
+  assert.deepEqual(await runWithReader(t, program), [0, "1\n2\n"]);
 });
+
+test("a process does not wait for a thread that starts", async (t) => {
+  assert.deepEqual(await runWithReader(t, "console.log(await reader.read(fd, []));"), [
+    0,
+    "undefined\n",
+  ]);
+});
+
+/** The exit status of a program with a `reader` and an open `fd`, and what it prints. */
+async function runWithReader(t: TestContext, program: string) {
+  const { status, stdout } = await runModule(`
+    import fs from "node:fs";
+    import { PieceReader } from ${JSON.stringify(path.join(ROOT, "src/log/piece-reader.ts"))};
+    const reader = new PieceReader();
+    const fd = fs.openSync(${JSON.stringify(makeFile(t))}, "r");
+    ${program}`);
+  return [status, stdout];
+}
 
 type Read = PieceReader["read"];
 
 /** What the thread does for a log. */
 const THREADS: Readonly<Record<string, (read: Read) => Read>> = {
-  "has time for all": (read) =>
-    function (this: PieceReader, fd, pieces) {
-      return read.call(this, fd, pieces, ALL_THE_TIME);
-    },
-  "has time for none": (read) =>
-    function (this: PieceReader, fd, pieces) {
-      return read.call(this, fd, pieces, 0);
-    },
+  "has time for all": (read) => limitedTo(ALL_THE_TIME, read),
+  "has time for none": (read) => limitedTo(0, read),
   "is not there": () => async () => undefined,
 };
+
+function limitedTo(limitMs: number, read: Read): Read {
+  return async function (this: PieceReader, fd, pieces) {
+    await waitUntilRunning(() => read.call(this, fd, []));
+    return read.call(this, fd, pieces, limitMs);
+  };
+}
 
 for (const [what, replace] of Object.entries(THREADS)) {
   for (const [count, lists] of [
