@@ -3,10 +3,10 @@
  *
  * Node's pool of threads takes one read at a time, so on one core every read of 2 µs changes threads
  * twice; one list for one thread makes 1.3 to 1.4 times as many repeats (measured: docs/speed.md). The
- * thread only ever helps: the caller reads the pieces that it has not read. After 5 µs a piece it
- * leaves the rest of a list to the pool: pieces that come from a disk are read faster by several
- * threads. The first list starts it, and is read by the pool, as are the others until it runs. It keeps
- * the process alive only while it reads.
+ * thread only ever helps: the caller reads the pieces that it has not read. The thread has 5 µs per
+ * piece for a list; the rest is left to the pool, whose threads read pieces from a disk faster. The first
+ * list starts the thread. The pool reads that list, and every other until the thread runs. The thread
+ * keeps the process alive only while it reads.
  */
 import { readFileSync } from "node:fs";
 import { Worker } from "node:worker_threads";
@@ -27,8 +27,8 @@ export interface ReadPieces {
 }
 
 /**
- * A piece from the page cache takes 2 µs, one from a disk 100. With 10 µs, reads from a disk are a tenth
- * slower; with 2.5, those from the page cache a quarter (measured: bench:cold-reads).
+ * A piece from the page cache takes 2 µs, one from a disk 100. With 10 µs, reads from a disk are 0.95 as
+ * fast as with 5; with 2.5, those from the page cache 0.8 (measured: bench:cold-reads).
  */
 const PIECE_LIMIT_MS = 0.005;
 
@@ -56,20 +56,21 @@ export class PieceReader {
   #resolve: (count: number | undefined) => void = () => {};
 
   /**
-   * Reads one list of pieces; call it again when the promise has settled. It never rejects.
+   * Reads one list of pieces. Call it again only after the promise has settled.
    *
    * @param fd must stay open meanwhile.
    * @param limitMs after which the rest is left out.
    * @returns `undefined` if no thread is running.
+   * @throws RangeError if there is no memory for the pieces.
    */
-  read(
+  async read(
     fd: number,
     pieces: readonly FilePiece[],
     limitMs = pieces.length * PIECE_LIMIT_MS,
   ): Promise<ReadPieces | undefined> {
     if (this.#state === "new") this.#start();
     const thread = this.#thread;
-    if (this.#state !== "running" || thread === undefined) return Promise.resolve(undefined);
+    if (this.#state !== "running" || thread === undefined) return undefined;
     const size = sizeOf(pieces);
     if (size > this.#shared.length) this.#shared = Buffer.from(new SharedArrayBuffer(2 * size));
     const shared = this.#shared;
@@ -88,7 +89,7 @@ export class PieceReader {
 
   #start(): void {
     this.#state = "ended";
-    if (isAddressSpaceLimited()) return;
+    if (isMemoryLimited()) return;
     try {
       const thread = new Worker(PROGRAM, {
         eval: true,
@@ -101,7 +102,7 @@ export class PieceReader {
       this.#thread = thread;
       this.#follow(thread);
     } catch (cause) {
-      warn("cannot be started; raise the limit of processes, if there is one", cause);
+      warn("cannot be started; check the limit of processes", cause);
     }
   }
 
@@ -129,13 +130,16 @@ export class PieceReader {
 }
 
 function warn(what: string, cause: unknown): void {
-  publishWarning(`Older plants are read by slower means: the thread for them ${what}`, cause);
+  publishWarning(
+    `Reads of older plants are slower until the next start: their thread ${what}`,
+    cause,
+  );
 }
 
-/** Whether there is a limit (`ulimit -v`): V8 ends the process if a thread finds no room below it. */
-function isAddressSpaceLimited(): boolean {
+/** Whether there is a limit (`ulimit -v`, `-d`): V8 ends the process if a thread finds no room below it. */
+function isMemoryLimited(): boolean {
   try {
-    return !/^Max address space +unlimited/m.test(readFileSync("/proc/self/limits", "latin1"));
+    return /^Max (address space|data size) +\d/m.test(readFileSync("/proc/self/limits", "latin1"));
   } catch {
     return false; // only Linux has the file
   }

@@ -13,7 +13,7 @@ import path from "node:path";
 import { WARM_SECONDS } from "./support/compare.ts";
 import { load, loadName } from "./support/load.ts";
 import { describeMachine, note, withFolder } from "./support/machine.ts";
-import { formatCount, formatSpread, spread } from "./support/numbers.ts";
+import { formatCount, formatSpread, median, spread } from "./support/numbers.ts";
 import { positive, positives, readOptions } from "./support/options.ts";
 import { runToEnd } from "./support/program.ts";
 import { formatTable } from "./support/table.ts";
@@ -51,7 +51,7 @@ await withFolder(options.dir, async (folder) => {
     }
     return rows;
   });
-  const head = ["server", "connections", "cold reads/s", "cold / warm"];
+  const head = ["server", "connections", "warm reads/s", "cold reads/s", "cold / warm"];
   process.stdout.write(`${describeMachine(folder)}\nload: ${loadName}\n\n`);
   process.stdout.write(`${formatTable(head, rows)}\n`);
 });
@@ -69,7 +69,11 @@ async function measureAll(
   targets: readonly Target[],
   connections: number,
 ): Promise<string[][]> {
-  const samples = targets.map(() => ({ cold: [] as number[], ratios: [] as number[] }));
+  const samples = targets.map(() => ({
+    warm: [] as number[],
+    cold: [] as number[],
+    ratios: [] as number[],
+  }));
   for (let round = 0; round < runs; round++) {
     note(`  ${connections} connections, round ${round + 1} of ${runs}`);
     for (const [at, target] of targets.entries()) {
@@ -78,14 +82,16 @@ async function measureAll(
       const warm = await read(target, connections, seconds);
       await dropFromCache(log);
       const cold = await read(target, connections, seconds);
+      samples[at]?.warm.push(warm);
       samples[at]?.cold.push(cold);
       samples[at]?.ratios.push(cold / warm);
     }
   }
-  return samples.map(({ cold, ratios }, at) => [
+  return samples.map(({ warm, cold, ratios }, at) => [
     targets[at]?.name ?? "",
     String(connections),
-    formatCount(spread(cold).median),
+    formatCount(median(warm)),
+    formatCount(median(cold)),
     formatSpread(spread(ratios)),
   ]);
 }

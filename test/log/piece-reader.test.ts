@@ -3,11 +3,12 @@ import assert from "node:assert/strict";
 import fs from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import type { Worker } from "node:worker_threads";
+import { Worker } from "node:worker_threads";
 import fc from "fast-check";
 import { LogFile } from "../../src/log/file.ts";
 import { type FilePiece, PieceReader } from "../../src/log/piece-reader.ts";
 import { makeFolder } from "../support/folders.ts";
+import { NEEDS_ROOT, SERVICE } from "../support/other-user.ts";
 import { ROOT } from "../support/package.ts";
 import { runModule } from "../support/run.ts";
 import { collectWarnings, until } from "../support/watch.ts";
@@ -31,7 +32,7 @@ function makeReader(t: TestContext) {
   return { fd, reader };
 }
 
-/** Lists that it does not read have to be read by others. */
+/** Resolves when the thread runs; until then `read` gives `undefined`. */
 function waitUntilRunning(read: () => ReturnType<PieceReader["read"]>): Promise<void> {
   return until("the thread runs", async () => (await read()) !== undefined);
 }
@@ -123,7 +124,17 @@ test("a closed log has no thread any more", {
   await log.readPieces(manyPieces(8));
   assert.ok(countThreads() > before);
   await log.close();
-  assert.equal(countThreads(), before);
+  await until("the thread is gone", () => countThreads() === before); // the kernel may need a moment
+});
+
+test("a thread has 5 µs for each piece of a list", async (t) => {
+  const { fd, reader } = await openReader(t);
+  const { mock } = t.mock.method(Worker.prototype, "postMessage");
+  await reader.read(fd, manyPieces(64));
+  assert.deepEqual(
+    mock.calls.map(({ arguments: [list] }) => list.limitMs),
+    [64 * 0.005],
+  );
 });
 
 test("no list waits for a thread that starts", async (t) => {
@@ -146,7 +157,7 @@ for (const [how, warned, end] of [
   ["its log is closed", 0, ({ reader }) => reader.close()],
   ["the thread ends by itself", 1, ({ threads }) => threads[0]?.terminate()],
 ] as const satisfies readonly [string, number, (opened: Opened) => unknown][]) {
-  test(`a list is over when ${how}, and later lists are left to the caller`, async (t) => {
+  test(`a list settles when ${how}, and later lists are left to the caller`, async (t) => {
     const warnings = collectWarnings(t);
     const opened = await openReader(t);
     const { fd, reader } = opened;
@@ -176,6 +187,40 @@ test("a process does not wait for a thread that starts", async (t) => {
     "undefined\n",
   ]);
 });
+
+const GIB_64 = 64 * 2 ** 30;
+
+for (const [what, limit, threads, warnings] of [
+  ["no limits", "", 1, 0],
+  ["a limited address space", `--as=${GIB_64}:`, 0, 0],
+  ["a limited data segment", `--data=${GIB_64}:`, 0, 0],
+  ["no room for another process", "--nproc=1:", 0, 1],
+] as const) {
+  const options = limit === "" ? {} : NEEDS_ROOT;
+  test(
+    `with ${what}, lists start ${threads} threads and give ${warnings} warnings`,
+    options,
+    async (t) => {
+      const program = `
+      import { execFileSync } from "node:child_process";
+      import { subscribe } from "node:diagnostics_channel";
+      import { setImmediate } from "node:timers/promises";
+      if ("${limit}" !== "") {
+        execFileSync("prlimit", ["--pid", String(process.pid), "${limit}"]);
+        process.setuid(${SERVICE}); // the limit of processes does not count for root
+      }
+      const counts = [0, 0];
+      process.on("worker", () => counts[0]++);
+      subscribe("plant-store:warning", () => counts[1]++);
+      for (let list = 0; list < 2; list++) {
+        await reader.read(fd, []);
+        await setImmediate();
+      }
+      console.log(...counts);`;
+      assert.deepEqual(await runWithReader(t, program), [0, `${threads} ${warnings}\n`]);
+    },
+  );
+}
 
 /** The exit status of a program with a `reader` and an open `fd`, and what it prints. */
 async function runWithReader(t: TestContext, program: string) {
