@@ -46,8 +46,8 @@ export interface DatabaseOptions {
 const CONNECT_LIMIT_MS = 2000;
 const LOOK_INTERVAL_MS = 500;
 const LOOK_LIMIT_MS = 1000;
-/** A statement counts as held up after a second, and a look that begins later sees that. */
-const LATE_MS_MIN = 2000;
+/** A look that begins so long after a statement was sent sees it as a long one, if it runs (see schema). */
+const SEEN_AFTER_MS = 1500;
 /** By then two fresh connections were tried, the second after resolving the names again. */
 const FAILED_LOOKS_MAX = 2;
 /** The SQLSTATE of a host that has no room for another connection. */
@@ -119,9 +119,9 @@ export class Database {
     return this.#inspection?.plants ?? 0;
   }
 
-  /** Whether the last look found a statement that takes longer than a second. */
-  get isHeldUp(): boolean {
-    return this.#inspection?.isHeldUp ?? false;
+  /** Whether a statement of the role, on any connection, had been under way for a second when last seen. */
+  get hasLongStatement(): boolean {
+    return this.#inspection?.hasLongStatement ?? false;
   }
 
   state(): Omit<DatabaseStatus, "leaseAgeMs"> {
@@ -239,7 +239,9 @@ export class Database {
       .query(INSPECT)
       .catch((fault: DatabaseFault) => {
         if (!fault.sqlstate?.startsWith("42")) throw fault;
-        throw new UnfitFault(`${MISSING_TABLES} (${fault.message})`);
+        throw new UnfitFault(
+          `${MISSING_TABLES}, and grant the role what is named here: ${fault.message}`,
+        );
       })
       .finally(() => clearTimeout(timer));
     const found = judgeInspection(rows[0]);
@@ -283,6 +285,7 @@ export class Database {
   }
 
   async #look(): Promise<void> {
+    const began = performance.now();
     try {
       if (this.#looker?.isOpen) await this.#inspect(this.#looker, LOOK_LIMIT_MS);
       else this.#looker = await this.connect();
@@ -296,16 +299,19 @@ export class Database {
     }
     this.#failedLooks = 0;
     this.refusal = undefined;
-    if (!this.isHeldUp) this.#dropLate();
+    if (!this.hasLongStatement) this.#closeLate(began);
     if (this.#awaySince === undefined) return;
     const seconds = ((performance.now() - this.#awaySince) / 1000).toFixed(1);
     this.#awaySince = undefined;
     publishWarning(`Found the database on "${this.state().host}" after ${seconds} s`);
   }
 
-  /** The host runs no statement of these connections; a firewall may have forgotten them. */
-  #dropLate(): void {
-    const since = performance.now() - Math.max(this.#deadlineMs, LATE_MS_MIN);
+  /**
+   * Closes the connections whose statement is past its deadline. The look that began then has seen none
+   * of these statements, so none of them runs: a firewall may have forgotten the connections.
+   */
+  #closeLate(lookBegan: number): void {
+    const since = Math.min(performance.now() - this.#deadlineMs, lookBegan - SEEN_AFTER_MS);
     for (const connection of this.#connections) {
       if ((connection.busySince ?? since) < since) connection.destroy();
     }

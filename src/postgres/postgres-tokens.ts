@@ -162,7 +162,7 @@ export class PostgresTokens implements TokenVerifier {
       const begun = performance.now();
       await this.#look(Number.POSITIVE_INFINITY).catch((fault: DatabaseFault) => {
         // The row of the lease may be held by a write that waits for the standby.
-        const isHeld = fault.sqlstate === "55P03" && this.#plants.database.isHeldUp;
+        const isHeld = fault.sqlstate === "55P03" && this.#plants.database.hasLongStatement;
         this.#warnOnce(isHeld ? new DatabaseFault(NO_COMMITS) : fault);
       });
       const rest = Math.max(begun + LOOK_INTERVAL_MS - performance.now(), 0);
@@ -176,7 +176,7 @@ export class PostgresTokens implements TokenVerifier {
     await database.sideWrites.run(deadline, async (connection) => {
       const begun = performance.now();
       const late = setTimeout(() => {
-        if (database.isHeldUp) this.#warnOnce(new DatabaseFault(NO_COMMITS));
+        if (database.hasLongStatement) this.#warnOnce(new DatabaseFault(NO_COMMITS));
       }, deadlineMs);
       const beating = connection.query(BEAT, [this.#slot]);
       const [beat] = await beating.finally(() => clearTimeout(late));

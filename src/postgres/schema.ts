@@ -226,35 +226,37 @@ const DOUBTFUL = {
     "run: ALTER ROLE … SET default_transaction_isolation = 'read committed';",
   "(SELECT a.state IS DISTINCT FROM 'active' FROM pg_catalog.pg_stat_activity a WHERE a.pid = pg_backend_pid())":
     "its role cannot see what its own sessions do, so connections that a firewall forgets are not " +
-    "replaced; log in as that role itself, and run: ALTER SYSTEM RESET track_activities; " +
-    "SELECT pg_reload_conf();",
+    "replaced; run: ALTER ROLE … RESET role; ALTER ROLE … RESET track_activities; " +
+    "ALTER SYSTEM RESET track_activities; SELECT pg_reload_conf();",
 };
 
 const CHECKS = Object.entries({ ...REFUSED, ...UNSYNCHRONIZED, ...DOUBTFUL });
 
 /**
- * Whether a statement of this role has been under way for more than a second: one that waits for a
- * standby, a lock or the disk, but not one whose client does not read the result, or has not sent all
- * of it. (Citus waits for its workers as for a client, but with a snapshot.) A session whose state is
- * hidden counts: to close its connection could leave it waiting.
+ * Whether a statement of this role has been under way for more than a second. It counts if it waits for
+ * a standby, a lock or the disk. It does not count if its client reads no result, or has not sent the
+ * rest of the statement; but Citus waits for its workers in the same way, with a snapshot (from its
+ * source, not run). A session whose state is hidden counts: it may wait although its client is gone.
  */
-const IS_HELD_UP = `EXISTS (SELECT FROM pg_catalog.pg_stat_activity a
+const HAS_LONG_STATEMENT = `EXISTS (SELECT FROM pg_catalog.pg_stat_activity a
     WHERE a.datname = current_database() AND a.usename = session_user
+    AND coalesce(a.backend_type, 'client backend') IN ('client backend', 'parallel worker')
     AND coalesce(a.state, 'disabled') IN ('active', 'disabled')
     AND a.wait_event IS DISTINCT FROM 'ClientWrite'
-    AND (a.wait_event IS DISTINCT FROM 'ClientRead' OR coalesce(a.backend_xmin, a.backend_xid) IS NOT NULL)
+    AND (a.wait_event IS DISTINCT FROM 'ClientRead' OR coalesce(a.backend_xmin, a.backend_xid) IS NOT NULL
+      AND EXISTS (SELECT FROM pg_catalog.pg_extension e WHERE e.extname = 'citus'))
     AND coalesce(a.query_start, '-infinity') < now() - interval '1 second')`;
 
 /** Asked of every connection, and twice a second. @internal */
 export const INSPECT = `SELECT pg_is_in_recovery(), s.store, greatest(c.reltuples, 0)::bigint,
-  ${IS_HELD_UP},
+  ${HAS_LONG_STATEMENT},
   ${CHECKS.map(([sql]) => `coalesce(${sql}, false)`).join(",\n  ")}
 FROM public.plant_schema s, pg_catalog.pg_class c WHERE c.oid = 'public.plants'::regclass`;
 
 /** @internal */
 export const MISSING_TABLES =
-  "its tables are missing, or its role may not use them or pg_stat_activity: run what " +
-  "`plant-store print schema` prints, and grant the role what is named here";
+  "its tables are missing or empty, or its role may not use them or pg_stat_activity: run what " +
+  "`plant-store print schema` prints";
 
 /** What a look at the database has found. @internal */
 export interface Inspection {
@@ -269,13 +271,13 @@ export interface Inspection {
   readonly warnings: readonly string[];
   /** Whether commits wait for a standby. */
   readonly isSynchronous: boolean;
-  /** Whether a statement has been under way for more than a second. */
-  readonly isHeldUp: boolean;
+  /** Whether a statement of the role has been under way for more than a second. */
+  readonly hasLongStatement: boolean;
 }
 
 /** Judges the row of `INSPECT`. @internal */
 export function judgeInspection(row: Rows[number] | undefined): Inspection {
-  const [recovery, store, plants, heldUp, ...results] = row ?? [];
+  const [recovery, store, plants, hasLong, ...results] = row ?? [];
   const found = CHECKS.filter((_, at) => results[at] === "t");
   const isSynchronous = found.every(([sql]) => !(sql in UNSYNCHRONIZED));
   const isRefused = ([sql]: readonly [string, string]) => sql in REFUSED;
@@ -286,6 +288,6 @@ export function judgeInspection(row: Rows[number] | undefined): Inspection {
     refusal: row === undefined ? MISSING_TABLES : found.find(isRefused)?.[1],
     warnings: found.filter((check) => !isRefused(check)).map(([, message]) => message),
     isSynchronous,
-    isHeldUp: heldUp === "t",
+    hasLongStatement: hasLong === "t",
   };
 }
