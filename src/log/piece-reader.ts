@@ -59,9 +59,8 @@ export class PieceReader {
    * Reads one list of pieces. Call it again only after the promise has settled.
    *
    * @param fd must stay open meanwhile.
-   * @param limitMs after which the rest is left out.
-   * @returns `undefined` if no thread is running.
-   * @throws RangeError if there is no memory for the pieces.
+   * @param limitMs after how many milliseconds the thread leaves the rest to the caller.
+   * @returns `undefined` if no thread is running, or there is no memory for it.
    */
   async read(
     fd: number,
@@ -72,8 +71,8 @@ export class PieceReader {
     const thread = this.#thread;
     if (this.#state !== "running" || thread === undefined) return undefined;
     const size = sizeOf(pieces);
-    if (size > this.#shared.length) this.#shared = Buffer.from(new SharedArrayBuffer(2 * size));
-    const shared = this.#shared;
+    const shared = this.#share(size);
+    if (shared === undefined) return undefined;
     const numbers = Float64Array.from(
       pieces.flatMap(({ start, bytes, position }) => [start, bytes, position]),
     );
@@ -85,6 +84,15 @@ export class PieceReader {
       thread.ref();
       thread.postMessage({ fd, shared, limitMs, numbers }, [numbers.buffer]);
     });
+  }
+
+  #share(size: number): Buffer | undefined {
+    try {
+      if (size > this.#shared.length) this.#shared = Buffer.from(new SharedArrayBuffer(2 * size));
+      return this.#shared;
+    } catch {
+      return undefined; // RangeError: no memory
+    }
   }
 
   #start(): void {

@@ -30,7 +30,7 @@ import {
   isSocketFolder,
   parseDatabaseUrl,
 } from "./database-url.ts";
-import { INSPECT, type Inspection, judgeInspection, MISSING_TABLES } from "./schema.ts";
+import { explainRefusal, INSPECT, type Inspection, judgeInspection } from "./schema.ts";
 
 export interface DatabaseOptions {
   /** The module `pg`. */
@@ -46,7 +46,7 @@ export interface DatabaseOptions {
 const CONNECT_LIMIT_MS = 2000;
 const LOOK_INTERVAL_MS = 500;
 const LOOK_LIMIT_MS = 1000;
-/** A look that begins so long after a statement was sent sees it as a long one, if it runs (see schema). */
+/** A look that begins so long after a statement was sent counts it as long, if it is still under way. */
 const SEEN_AFTER_MS = 1500;
 /** By then two fresh connections were tried, the second after resolving the names again. */
 const FAILED_LOOKS_MAX = 2;
@@ -119,7 +119,7 @@ export class Database {
     return this.#inspection?.plants ?? 0;
   }
 
-  /** Whether a statement of the role, on any connection, had been under way for a second when last seen. */
+  /** Whether the last look found a statement of the role, on any connection, that takes longer than a second. */
   get hasLongStatement(): boolean {
     return this.#inspection?.hasLongStatement ?? false;
   }
@@ -239,9 +239,7 @@ export class Database {
       .query(INSPECT)
       .catch((fault: DatabaseFault) => {
         if (!fault.sqlstate?.startsWith("42")) throw fault;
-        throw new UnfitFault(
-          `${MISSING_TABLES}, and grant the role what is named here: ${fault.message}`,
-        );
+        throw new UnfitFault(explainRefusal(fault.sqlstate, fault.message));
       })
       .finally(() => clearTimeout(timer));
     const found = judgeInspection(rows[0]);
@@ -307,8 +305,8 @@ export class Database {
   }
 
   /**
-   * Closes the connections whose statement is past its deadline. The look that began then has seen none
-   * of these statements, so none of them runs: a firewall may have forgotten the connections.
+   * Closes the connections whose statement is past its deadline, and old enough to be counted by a look
+   * that found none: it does not run on the host, so a firewall may have forgotten the connection.
    */
   #closeLate(lookBegan: number): void {
     const since = Math.min(performance.now() - this.#deadlineMs, lookBegan - SEEN_AFTER_MS);

@@ -233,14 +233,15 @@ const DOUBTFUL = {
 const CHECKS = Object.entries({ ...REFUSED, ...UNSYNCHRONIZED, ...DOUBTFUL });
 
 /**
- * Whether a statement of this role has been under way for more than a second. It counts if it waits for
- * a standby, a lock or the disk. It does not count if its client reads no result, or has not sent the
- * rest of the statement; but Citus waits for its workers in the same way, with a snapshot (from its
- * source, not run). A session whose state is hidden counts: it may wait although its client is gone.
+ * Whether a statement of this role has been under way for more than a second. A statement counts
+ * if it runs, or waits for anything except its client: for a standby, a lock, the disk. Where Citus is
+ * installed, a wait for the client counts, too, if the session has a snapshot or a transaction id,
+ * because Citus waits for its workers in the same way (read in the source of Citus, not tried). A session
+ * whose state is hidden counts: it may wait although its client is gone.
  */
 const HAS_LONG_STATEMENT = `EXISTS (SELECT FROM pg_catalog.pg_stat_activity a
     WHERE a.datname = current_database() AND a.usename = session_user
-    AND coalesce(a.backend_type, 'client backend') IN ('client backend', 'parallel worker')
+    AND coalesce(a.backend_type, 'client backend') = 'client backend'
     AND coalesce(a.state, 'disabled') IN ('active', 'disabled')
     AND a.wait_event IS DISTINCT FROM 'ClientWrite'
     AND (a.wait_event IS DISTINCT FROM 'ClientRead' OR coalesce(a.backend_xmin, a.backend_xid) IS NOT NULL
@@ -253,10 +254,17 @@ export const INSPECT = `SELECT pg_is_in_recovery(), s.store, greatest(c.reltuple
   ${CHECKS.map(([sql]) => `coalesce(${sql}, false)`).join(",\n  ")}
 FROM public.plant_schema s, pg_catalog.pg_class c WHERE c.oid = 'public.plants'::regclass`;
 
-/** @internal */
-export const MISSING_TABLES =
-  "its tables are missing or empty, or its role may not use them or pg_stat_activity: run what " +
-  "`plant-store print schema` prints";
+const PRINT_SCHEMA = "run what `plant-store print schema` prints";
+
+/** What is wrong if the database refuses `INSPECT` itself: a right or a table is missing. @internal */
+export function explainRefusal(sqlstate: string, message: string): string {
+  if (sqlstate === "42501") return `its role lacks a right; grant it: ${message}`;
+  return `its tables are missing; ${PRINT_SCHEMA} (${message})`;
+}
+
+const NO_STORE =
+  "public.plant_schema has no row, so its tables were not restored whole; restore them from a backup, or " +
+  `drop them and ${PRINT_SCHEMA}`;
 
 /** What a look at the database has found. @internal */
 export interface Inspection {
@@ -285,7 +293,7 @@ export function judgeInspection(row: Rows[number] | undefined): Inspection {
     isInRecovery: recovery === "t",
     store: store ?? "",
     plants: Number(plants ?? 0),
-    refusal: row === undefined ? MISSING_TABLES : found.find(isRefused)?.[1],
+    refusal: row === undefined ? NO_STORE : found.find(isRefused)?.[1],
     warnings: found.filter((check) => !isRefused(check)).map(([, message]) => message),
     isSynchronous,
     hasLongStatement: hasLong === "t",

@@ -7,6 +7,7 @@ import { Worker } from "node:worker_threads";
 import fc from "fast-check";
 import { LogFile } from "../../src/log/file.ts";
 import { type FilePiece, PieceReader } from "../../src/log/piece-reader.ts";
+import { canRun } from "../faults/machine.ts";
 import { makeFolder } from "../support/folders.ts";
 import { NEEDS_ROOT, SERVICE } from "../support/other-user.ts";
 import { ROOT } from "../support/package.ts";
@@ -137,6 +138,16 @@ test("a thread has 5 µs for each piece of a list", async (t) => {
   );
 });
 
+test("a list for which there is no memory is left to the caller, and the next one is read", async (t) => {
+  const { fd, reader } = await openReader(t);
+  const { mock } = t.mock.method(globalThis, "SharedArrayBuffer", () => {
+    throw new RangeError("Array buffer allocation failed");
+  });
+  assert.equal(await reader.read(fd, manyPieces(8)), undefined);
+  mock.restore();
+  assert.equal((await reader.read(fd, manyPieces(8), ALL_THE_TIME))?.count, 8);
+});
+
 test("no list waits for a thread that starts", async (t) => {
   const { fd, reader } = makeReader(t);
   assert.equal(await reader.read(fd, manyPieces(8)), undefined);
@@ -190,25 +201,26 @@ test("a process does not wait for a thread that starts", async (t) => {
 
 const GIB_64 = 64 * 2 ** 30;
 
-for (const [what, limit, threads, warnings] of [
+/** What limits the process, how many threads its lists start, and how many warnings they give. */
+const LIMITS = [
   ["no limits", "", 1, 0],
   ["a limited address space", `--as=${GIB_64}:`, 0, 0],
   ["a limited data segment", `--data=${GIB_64}:`, 0, 0],
   ["no room for another process", "--nproc=1:", 0, 1],
-] as const) {
-  const options = limit === "" ? {} : NEEDS_ROOT;
-  test(
-    `with ${what}, lists start ${threads} threads and give ${warnings} warnings`,
-    options,
-    async (t) => {
-      const program = `
+] as const;
+
+for (const [what, limit, threads, warnings] of LIMITS) {
+  const asUser = limit.startsWith("--nproc"); // it does not count for root
+  test(`with ${what}, lists start ${threads} threads and give ${warnings} warnings`, {
+    ...(asUser ? NEEDS_ROOT : {}),
+  }, async (t) => {
+    if (limit !== "" && !canRun(t, "prlimit", limit, "true")) return;
+    const program = `
       import { execFileSync } from "node:child_process";
       import { subscribe } from "node:diagnostics_channel";
       import { setImmediate } from "node:timers/promises";
-      if ("${limit}" !== "") {
-        execFileSync("prlimit", ["--pid", String(process.pid), "${limit}"]);
-        process.setuid(${SERVICE}); // the limit of processes does not count for root
-      }
+      if ("${limit}" !== "") execFileSync("prlimit", ["--pid", String(process.pid), "${limit}"]);
+      if (${asUser}) process.setuid(${SERVICE});
       const counts = [0, 0];
       process.on("worker", () => counts[0]++);
       subscribe("plant-store:warning", () => counts[1]++);
@@ -217,9 +229,8 @@ for (const [what, limit, threads, warnings] of [
         await setImmediate();
       }
       console.log(...counts);`;
-      assert.deepEqual(await runWithReader(t, program), [0, `${threads} ${warnings}\n`]);
-    },
-  );
+    assert.deepEqual(await runWithReader(t, program), [0, `${threads} ${warnings}\n`]);
+  });
 }
 
 /** The exit status of a program with a `reader` and an open `fd`, and what it prints. */
