@@ -2,7 +2,7 @@
  * Reads pieces from all over a file, in a thread of its own.
  *
  * Node's pool of threads takes one read at a time, so on one core every read of 2 µs changes threads
- * twice; one list for one thread makes 1.3 to 1.4 times as many repeats (measured: docs/speed.md). The
+ * twice; one list for one thread makes 1.2 times as many reads (measured: docs/speed.md). The
  * thread only ever helps: the caller reads the pieces that it has not read. The thread has 5 µs per
  * piece for a list; the rest is left to the pool, whose threads read pieces from a disk faster. The first
  * list starts the thread. The pool reads that list, and every other until the thread runs. The thread
@@ -60,7 +60,7 @@ export class PieceReader {
    *
    * @param fd must stay open meanwhile.
    * @param limitMs after how many milliseconds the thread leaves the rest to the caller.
-   * @returns `undefined` if no thread is running, or there is no memory for it.
+   * @returns `undefined` if no thread is running, or there is no memory for the buffer.
    */
   async read(
     fd: number,

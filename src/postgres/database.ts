@@ -305,8 +305,9 @@ export class Database {
   }
 
   /**
-   * Closes the connections whose statement is past its deadline, and old enough to be counted by a look
-   * that found none: it does not run on the host, so a firewall may have forgotten the connection.
+   * Closes each connection whose statement is past its deadline and was sent well before the look. Call
+   * it only if the look has found no long statement: it would have counted this one, if that ran or
+   * waited for anything except its client. So a firewall may have forgotten the connection.
    */
   #closeLate(lookBegan: number): void {
     const since = Math.min(performance.now() - this.#deadlineMs, lookBegan - SEEN_AFTER_MS);

@@ -254,17 +254,17 @@ export const INSPECT = `SELECT pg_is_in_recovery(), s.store, greatest(c.reltuple
   ${CHECKS.map(([sql]) => `coalesce(${sql}, false)`).join(",\n  ")}
 FROM public.plant_schema s, pg_catalog.pg_class c WHERE c.oid = 'public.plants'::regclass`;
 
-const PRINT_SCHEMA = "run what `plant-store print schema` prints";
+/** What mends a database without a store. */
+const MAKE_STORE =
+  "in a new database run what `plant-store print schema` prints, otherwise restore the tables from a backup";
+const NO_STORE = `public.plant_schema has no row that the role can see; ${MAKE_STORE}`;
 
-/** What is wrong if the database refuses `INSPECT` itself: a right or a table is missing. @internal */
+/** What is wrong if the database refuses `INSPECT` itself. @internal */
 export function explainRefusal(sqlstate: string, message: string): string {
-  if (sqlstate === "42501") return `its role lacks a right; grant it: ${message}`;
-  return `its tables are missing; ${PRINT_SCHEMA} (${message})`;
+  if (sqlstate === "42501") return `its role lacks a right (${message}); grant it`;
+  if (sqlstate === "42P01") return `a table is missing (${message}); ${MAKE_STORE}`;
+  return `it cannot be looked at (${message})`;
 }
-
-const NO_STORE =
-  "public.plant_schema has no row, so its tables were not restored whole; restore them from a backup, or " +
-  `drop them and ${PRINT_SCHEMA}`;
 
 /** What a look at the database has found. @internal */
 export interface Inspection {

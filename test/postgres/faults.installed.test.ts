@@ -158,7 +158,7 @@ test(
     await until("several attempts have failed", () =>
       [...plants.state().retries.values()].some((count) => count > 5),
     );
-    await sleep(begun + 9000 - performance.now()); // the deadline of the second is as long after that of the first
+    await sleep(begun + 9000 - performance.now()); // so the second has 9 s left when the first fails
     assert.equal(isFirstOver, false);
     const second = plants.create(plant);
     await first;
@@ -279,7 +279,7 @@ for (const [what, send] of Object.entries(UNFINISHED)) {
 }
 
 test(
-  "where Citus is installed, a wait for the client counts if it has a transaction",
+  "where Citus is installed, a session that waits for its client counts if it has a transaction",
   OPTIONS,
   async (t) => {
     const { server, database, plants } = await sendUnfinished(
@@ -295,7 +295,7 @@ test(
   },
 );
 
-/** A store, and a client of its role that has sent a statement two seconds ago. */
+/** A store, and a client of its role that has sent a statement some seconds ago. */
 async function sendUnfinished(t: TestContext, send: (client: RawClient) => void) {
   const { cluster: server, database, plants, url } = await cluster.openStore(t);
   const pg = await loadDriver();
@@ -305,7 +305,7 @@ async function sendUnfinished(t: TestContext, send: (client: RawClient) => void)
   t.after(() => client.connection.stream.destroy());
   send(client);
   await until("a look could count it", async () => {
-    const old = "query_start < now() - interval '2 seconds'";
+    const old = "query_start < now() - interval '3 seconds'";
     const is = `datname = '${database}' AND state = 'active' AND ${old}`;
     return (await server.countSessions(is)) > 0;
   });

@@ -74,13 +74,19 @@ const UNFIT: readonly [what: string, damage: string, mend: string, named: RegExp
     "the role may not see its sessions",
     "REVOKE SELECT ON pg_catalog.pg_stat_activity FROM PUBLIC",
     "GRANT SELECT ON pg_catalog.pg_stat_activity TO PUBLIC",
-    /pg_stat_activity/,
+    /lacks a right .*pg_stat_activity/,
   ],
   [
     "its table is missing",
     "ALTER TABLE plants RENAME TO gone",
     "ALTER TABLE gone RENAME TO plants",
-    /print schema/,
+    /is missing .*print schema/,
+  ],
+  [
+    "the row of the store is missing",
+    "CREATE TABLE kept AS SELECT * FROM plant_schema; DELETE FROM plant_schema",
+    "INSERT INTO plant_schema SELECT * FROM kept; DROP TABLE kept",
+    /no row .*print schema/,
   ],
 ];
 
