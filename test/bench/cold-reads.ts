@@ -15,7 +15,7 @@ import { load, loadName } from "./support/load.ts";
 import { describeMachine, note, withFolder } from "./support/machine.ts";
 import { formatCount, formatSpread, median, spread } from "./support/numbers.ts";
 import { positive, positives, readOptions } from "./support/options.ts";
-import { runToEnd } from "./support/program.ts";
+import { readWithDd, runToEnd } from "./support/program.ts";
 import { formatTable } from "./support/table.ts";
 import { ROOT, startServer, type Target, withTargets } from "./support/targets.ts";
 
@@ -78,7 +78,7 @@ async function measureAll(
     note(`  ${connections} connections, round ${round + 1} of ${runs}`);
     for (const [at, target] of targets.entries()) {
       const log = logOf(path.join(folder, target.name));
-      await putIntoCache(log);
+      await readWithDd(log);
       const warm = await read(target, connections, seconds);
       await dropFromCache(log);
       const cold = await read(target, connections, seconds);
@@ -101,10 +101,6 @@ async function read(target: Target, connections: number, seconds: number): Promi
   const { port, token } = target;
   const lookUp = { kind: "get", firstId: FIRST_ID, count } as const;
   return (await load({ port, token, connections, seconds, lookUp })).perSecond;
-}
-
-async function putIntoCache(log: string): Promise<void> {
-  await runToEnd(["dd", "status=none", "bs=1M", "of=/dev/null", `if=${log}`]);
 }
 
 /** Writes nothing: GNU dd advises the kernel to forget the file. */

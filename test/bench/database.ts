@@ -125,8 +125,7 @@ function startsOf(cleanup: Cleanup, folder: string, url: string): [Start, Start,
 /** Commits wait for a standby from now on. One that was stopped meanwhile would miss log that is gone. */
 async function synchronize(cleanup: Cleanup, primary: Cluster): Promise<void> {
   await Cluster.follow(cleanup, primary, "standby");
-  await primary.sql("ALTER SYSTEM SET synchronous_standby_names = 'standby'");
-  await primary.sql("SELECT pg_reload_conf()");
+  await primary.setStandbys("standby");
   await until("the standby streams", async () => {
     const [state] = await primary.sql("SELECT sync_state FROM pg_stat_replication");
     return state === "sync";

@@ -23,7 +23,7 @@ import { generateStore } from "./generate.ts";
 import { describeMachine, NOTHING_PINNED, note, withFolder } from "./support/machine.ts";
 import { formatRound, formatSpread, spread } from "./support/numbers.ts";
 import { positive, positives, readOptions } from "./support/options.ts";
-import { readPort, runToEnd } from "./support/program.ts";
+import { readPort, readWithDd, runToEnd } from "./support/program.ts";
 import { formatTable } from "./support/table.ts";
 import { builtMain, createToken, ROOT } from "./support/targets.ts";
 
@@ -111,13 +111,6 @@ async function prepare(log: string, cache: Cache): Promise<void> {
   }
   await runToEnd(["sync", "-f", log]);
   fs.writeFileSync(DROP_CACHES, "3");
-}
-
-/** Reads the log to its end; returns how many milliseconds that takes. */
-async function readWithDd(log: string): Promise<number> {
-  const begin = performance.now();
-  await runToEnd(["dd", "status=none", "bs=1M", "of=/dev/null", `if=${log}`]);
-  return performance.now() - begin;
 }
 
 function canDropCaches(): boolean {

@@ -230,6 +230,12 @@ export class Cluster {
     return Number((await this.sql(text))[0]);
   }
 
+  /** Commits wait for one of these standbys from now on; without a name they wait for none. */
+  async setStandbys(names = ""): Promise<void> {
+    await this.sql(`ALTER SYSTEM SET synchronous_standby_names = '${names}'`);
+    await this.sql("SELECT pg_reload_conf()");
+  }
+
   /** Ends the sessions of all servers. */
   async endSessions(): Promise<void> {
     await this.sql(

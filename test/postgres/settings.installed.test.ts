@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { INSPECT, judgeInspection } from "../../src/postgres/schema.ts";
 import { collectWarnings, HANG_MS, TIMEOUT, until } from "../support/watch.ts";
-import type { Cluster } from "./cluster.ts";
 import { loadDriver, NEEDS_POSTGRES, openPlants, SharedCluster } from "./stores.ts";
 
 const cluster = new SharedCluster();
@@ -145,21 +144,16 @@ test(
       message: /synchronous_standby_names is empty/,
     });
     const opening = openPlants(t, { url, requireSync: true, databaseDeadlineMs: 4000 });
-    t.after(() => setStandbys(server, "DEFAULT"));
-    await setStandbys(server, "'late'");
+    t.after(() => server.setStandbys());
+    await server.setStandbys("late");
     const plants = await opening;
-    await setStandbys(server, "''");
+    await server.setStandbys();
     await until("it is seen", () => plants.state().isSynchronous === false);
     // Not at once: a primary that was just promoted may have no standby yet.
     await assert.rejects(plants.create({ id: 1n, name: "Fern" }), { code: "write_failed" });
     assert.deepEqual(await server.sql("SELECT id FROM plants", database), []);
   },
 );
-
-async function setStandbys(server: Cluster, value: string): Promise<void> {
-  await server.sql(`ALTER SYSTEM SET synchronous_standby_names = ${value}`);
-  await server.sql("SELECT pg_reload_conf()");
-}
 
 test("a refused statement is warned about once, and says so", OPTIONS, async (t) => {
   const { cluster: server, database, plants } = await cluster.openStore(t);

@@ -112,8 +112,7 @@ export async function startPair(cleanup: Cleanup, { standbys = "standby" } = {})
   const primary = await Cluster.start(cleanup);
   await primary.createStore("garden");
   const standby = await Cluster.follow(cleanup, primary, "standby");
-  await primary.sql(`ALTER SYSTEM SET synchronous_standby_names = '${standbys}'`);
-  await primary.sql("SELECT pg_reload_conf()");
+  await primary.setStandbys(standbys);
   await until("the standby streams", async () => {
     const [state] = await primary.sql("SELECT sync_state FROM pg_stat_replication");
     return state === (standbys === "" ? "async" : "sync");
