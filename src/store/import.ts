@@ -27,8 +27,11 @@ export interface ImportOptions {
   readonly onProgress?: (bytes: number, lines: number) => void;
 }
 
-/** Bytes of lines whose creates are sent together. */
-const BLOCK_BYTES = 1024 * 1024;
+/**
+ * Bytes of lines whose creates are sent together, for one sync of the disk. With 1 MiB an import was
+ * half as fast, because 16,000 plants were on their way, and V8 copied them while they waited.
+ */
+const BLOCK_BYTES = 128 * 1024;
 
 /** Errors of `create` that are the fault of the line; after any other error the import ends. */
 const LINE_FAULTS: readonly string[] = [
