@@ -63,7 +63,7 @@ export class Database {
   refusal: string | undefined;
   /** For statements that only read. */
   readonly reads = new Lane(this);
-  /** For writes that must not wait for creates, nor creates for them. */
+  /** For writes that wait for no batch of creates: those of the tokens, and creates of held rows. */
   readonly sideWrites = new Lane(this);
   readonly #target: DatabaseTarget;
   readonly #options: DatabaseOptions;
@@ -128,7 +128,7 @@ export class Database {
     return {
       host: this.#inUse && formatHost(this.#inUse),
       connections: [...this.#connections].filter(({ isOpen }) => isOpen).length,
-      isSynchronous: this.#inspection?.isSynchronous,
+      isSynchronous: this.#inspection && this.#inspection.unsynchronized === undefined,
       retries: this.#retries,
     };
   }
@@ -239,7 +239,7 @@ export class Database {
       .query(INSPECT)
       .catch((fault: DatabaseFault) => {
         if (!fault.sqlstate?.startsWith("42")) throw fault;
-        throw new UnfitFault(explainRefusal(fault.sqlstate, fault.message));
+        throw new UnfitFault(explainRefusal(fault.sqlstate, (fault.cause as Error).message));
       })
       .finally(() => clearTimeout(timer));
     const found = judgeInspection(rows[0]);
@@ -253,9 +253,9 @@ export class Database {
       );
     }
     this.#inspection = found;
-    if (this.#options.requireSync && !found.isSynchronous) {
+    if (this.#options.requireSync && found.unsynchronized !== undefined) {
       this.#closeAll(); // a standby may come back within the deadline
-      throw new DatabaseFault(`"${label}" cannot be used: ${found.warnings.join("; ")}`);
+      throw new DatabaseFault(`"${label}" cannot be used: ${found.unsynchronized}`);
     }
     for (const warning of found.warnings) {
       if (!this.#warned.includes(warning)) publishWarning(`The database on "${label}": ${warning}`);
@@ -306,8 +306,8 @@ export class Database {
 
   /**
    * Closes each connection whose statement is past its deadline and was sent well before the look. Call
-   * it only if the look has found no long statement: it would have counted this one, if that ran or
-   * waited for anything except its client. So a firewall may have forgotten the connection.
+   * it only if the look found no long statement. Otherwise it would have found this one, so the database
+   * does not have it: a firewall may have forgotten the connection.
    */
   #closeLate(lookBegan: number): void {
     const since = Math.min(performance.now() - this.#deadlineMs, lookBegan - SEEN_AFTER_MS);

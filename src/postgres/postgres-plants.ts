@@ -38,7 +38,7 @@ const PAGE_PLANTS_MAX = 2048;
 const PAGE_BYTES = 256 * 1024;
 /** Streams rest after about this many characters. */
 const SLICE_CHARACTERS = 32 * 1024;
-/** As in the file store. */
+/** As in the file store, with the line feed. */
 const PLANT_BYTES_MAX = 64 * 1024 * 1024;
 
 interface Read {
@@ -236,9 +236,9 @@ function assertSize(plant: NewPlant): void {
   const { id, name, tag = "" } = plant;
   // A character takes six bytes at most.
   if (name.length + tag.length <= PLANT_BYTES_MAX / 6 - 64) return;
-  if (Buffer.byteLength(encodeNewPlant(plant)) <= PLANT_BYTES_MAX) return;
+  if (Buffer.byteLength(encodeNewPlant(plant)) < PLANT_BYTES_MAX) return;
   throw new PlantStoreError(
     "body_too_large",
-    `Cannot create plant ${id}: its record would be longer than ${PLANT_BYTES_MAX} bytes`,
+    `Cannot create plant ${id}: its record would take ${PLANT_BYTES_MAX} bytes or more`,
   );
 }

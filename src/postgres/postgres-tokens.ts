@@ -7,7 +7,6 @@
  * primary that was replaced is believed for 2 s at most, if it has a synchronous standby: it can
  * commit no more. The clock is the monotonic one.
  */
-
 import { randomInt } from "node:crypto";
 import { EventEmitter, once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";

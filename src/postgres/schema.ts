@@ -178,10 +178,8 @@ const REFUSED: Readonly<Record<string, string>> = {
   "current_setting('server_encoding') <> 'UTF8'":
     "its encoding is not UTF8: create the database with ENCODING 'UTF8'",
   // Not transaction_read_only, which is on for a moment after a promotion.
-  "current_setting('default_transaction_read_only', true) = 'on'": alterSystem(
-    "it is read-only",
-    "RESET default_transaction_read_only",
-  ),
+  "current_setting('default_transaction_read_only', true) = 'on'":
+    "it is read-only; run: ALTER ROLE … SET default_transaction_read_only = off;",
   "current_setting('fsync', true) = 'off'": alterSystem(
     "fsync is off, so a crash loses plants",
     "SET fsync = on",
@@ -196,8 +194,10 @@ const REFUSED: Readonly<Record<string, string>> = {
   "(SELECT l.relpersistence FROM pg_catalog.pg_class l WHERE l.oid = 'public.plant_leases'::regclass) <> 'p'":
     "public.plant_leases is not logged, so a primary that was replaced would be believed; " +
     "run: ALTER TABLE public.plant_leases SET LOGGED;",
-  "c.relrowsecurity":
-    "public.plants has row security; run: ALTER TABLE public.plants DISABLE ROW LEVEL SECURITY;",
+  // Rows that are hidden would be missing plants, or tokens that are refused.
+  [`EXISTS (SELECT FROM pg_catalog.pg_class t WHERE t.relrowsecurity AND t.oid IN ('public.plants'::regclass,
+    'public.plant_tokens'::regclass, 'public.plant_leases'::regclass, 'public.plant_schema'::regclass))`]:
+    "one of its tables has row security; run: ALTER TABLE … DISABLE ROW LEVEL SECURITY;",
   [`EXISTS (SELECT FROM pg_catalog.pg_trigger t WHERE t.tgrelid = c.oid
     AND NOT t.tgisinternal AND t.tgtype & 1 = 1 AND t.tgenabled <> 'D')`]:
     "public.plants has row triggers; run: ALTER TABLE public.plants DISABLE TRIGGER USER;",
@@ -254,16 +254,22 @@ export const INSPECT = `SELECT pg_is_in_recovery(), s.store, greatest(c.reltuple
   ${CHECKS.map(([sql]) => `coalesce(${sql}, false)`).join(",\n  ")}
 FROM public.plant_schema s, pg_catalog.pg_class c WHERE c.oid = 'public.plants'::regclass`;
 
-/** What mends a database without a store. */
-const MAKE_STORE =
-  "in a new database run what `plant-store print schema` prints, otherwise restore the tables from a backup";
-const NO_STORE = `public.plant_schema has no row that the role can see; ${MAKE_STORE}`;
+/** What is wrong if `INSPECT` finds no row. */
+const NO_ROW =
+  "public.plant_schema shows no row; if it has row security, run: ALTER TABLE public.plant_schema " +
+  "DISABLE ROW LEVEL SECURITY; if it is empty, run: INSERT INTO public.plant_schema " +
+  `VALUES (${SCHEMA_VERSION}, gen_random_uuid(), 0);`;
 
 /** What is wrong if the database refuses `INSPECT` itself. @internal */
 export function explainRefusal(sqlstate: string, message: string): string {
-  if (sqlstate === "42501") return `its role lacks a right (${message}); grant it`;
-  if (sqlstate === "42P01") return `a table is missing (${message}); ${MAKE_STORE}`;
-  return `it cannot be looked at (${message})`;
+  if (sqlstate === "42501") return `the role of the servers lacks a right (${message}); grant it`;
+  if (sqlstate === "42P01") {
+    return (
+      `a table is missing (${message}); check the database in the URL; if it is new, run there what ` +
+      "`plant-store print schema` prints, otherwise restore that table"
+    );
+  }
+  return `its tables or its engine do not fit this release (${message}); see docs/database.md`;
 }
 
 /** What a look at the database has found. @internal */
@@ -277,8 +283,8 @@ export interface Inspection {
   readonly refusal: string | undefined;
   /** What an operator should know, with what mends it. */
   readonly warnings: readonly string[];
-  /** Whether commits wait for a standby. */
-  readonly isSynchronous: boolean;
+  /** Why commits wait for no standby; `undefined` if they do. */
+  readonly unsynchronized: string | undefined;
   /** Whether a statement of the role has been under way for more than a second. */
   readonly hasLongStatement: boolean;
 }
@@ -287,15 +293,14 @@ export interface Inspection {
 export function judgeInspection(row: Rows[number] | undefined): Inspection {
   const [recovery, store, plants, hasLong, ...results] = row ?? [];
   const found = CHECKS.filter((_, at) => results[at] === "t");
-  const isSynchronous = found.every(([sql]) => !(sql in UNSYNCHRONIZED));
   const isRefused = ([sql]: readonly [string, string]) => sql in REFUSED;
   return {
     isInRecovery: recovery === "t",
     store: store ?? "",
     plants: Number(plants ?? 0),
-    refusal: row === undefined ? NO_STORE : found.find(isRefused)?.[1],
+    refusal: row === undefined ? NO_ROW : found.find(isRefused)?.[1],
     warnings: found.filter((check) => !isRefused(check)).map(([, message]) => message),
-    isSynchronous,
+    unsynchronized: found.find(([sql]) => sql in UNSYNCHRONIZED)?.[1],
     hasLongStatement: hasLong === "t",
   };
 }

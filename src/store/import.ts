@@ -2,15 +2,15 @@
  * `import`: creates the plants of a text of JSON lines, with the validator and the writer of
  * requests.
  *
- * May be run again: a plant that is stored already counts as replayed. Memory is bounded by a block
- * of lines, whose creates go out together.
+ * May be run again: a plant that is stored already counts as replayed. Memory is bounded by a block of
+ * lines, whose creates are sent together, and by the longest line.
  */
 import { open } from "node:fs/promises";
 import { PlantStoreError } from "../core/errors.ts";
 import { parseNewPlant } from "../core/plant.ts";
 import type { CreateOutcome, PlantService } from "../core/services.ts";
 import { LINE_FEED, RECORD_BYTES_MAX } from "../log/format.ts";
-import { splitLines, visitLines } from "../log/reader.ts";
+import { positionAfter, splitLines, visitLines } from "../log/reader.ts";
 import { orIoError } from "../log/system-error.ts";
 
 export interface ImportReport {
@@ -28,8 +28,8 @@ export interface ImportOptions {
 }
 
 /**
- * Bytes of lines whose creates are sent together, for one sync of the disk. With 1 MiB an import was
- * half as fast, because 16,000 plants were on their way, and V8 copied them while they waited.
+ * At most so many bytes of lines are created at the same time. With 1 MiB an import of a file was half as
+ * fast, because 16,000 plants were on their way, and V8 copied them while they waited.
  */
 const BLOCK_BYTES = 128 * 1024;
 
@@ -44,7 +44,9 @@ const LINE_FAULTS: readonly string[] = [
 ];
 
 /**
- * Creates every plant of the text; refuses each line that is not a plant, and continues.
+ * Creates every plant of the text, in order; refuses each line that is not a plant, and continues. The
+ * creates of a chunk are sent together, so chunks of less than 64 KiB make it slow. If the store has no
+ * room for some of them (`overloaded`), these are created after the others of the chunk.
  *
  * @throws PlantStoreError if the store takes no more (`write_failed`, `not_stored`, `overloaded`,
  * `store_failed`, `closed`), or the text has no lines (`invalid_json`): the plants before are
@@ -62,7 +64,7 @@ export async function importPlants(
     const outcomes = await Promise.all(lines.map(({ record }) => tryCreate(plants, record)));
     for (const [at, { record, line }] of lines.entries()) {
       let outcome = outcomes[at] as CreateOutcome | PlantStoreError;
-      // A record may be six times as long as its line, so there may be no room for all at once.
+      // A line of megabytes, or a small queue, leaves no room for all at once.
       if (typeof outcome === "object" && outcome.code === "overloaded") {
         outcome = await tryCreate(plants, record);
       }
@@ -72,7 +74,7 @@ export async function importPlants(
         onRefused?.(line, outcome.message);
       } else throw outcome;
     }
-    onProgress?.(block.offset + block.bytes.length, lines.at(-1)?.line ?? block.line);
+    onProgress?.(block.offset + block.bytes.length, positionAfter(block).line - 1);
   }
   return report;
 }

@@ -13,7 +13,6 @@ import path from "node:path";
 import { withCleanup } from "../postgres/cleanup.ts";
 import { type Cleanup, Cluster } from "../postgres/cluster.ts";
 import { loadDriver, NEEDS_POSTGRES } from "../postgres/stores.ts";
-import { until } from "../support/watch.ts";
 import { measure, repeatRefused, type Sample, WARM_SECONDS } from "./support/compare.ts";
 import { type Ids, type LoadResult, type LookUp, load } from "./support/load.ts";
 import { describeMachine, note, withFolder } from "./support/machine.ts";
@@ -92,7 +91,9 @@ await withFolder(options.dir, (folder) =>
       note(`start ${restart + 1} of ${RESTARTS}`);
       await withNewTargets(own, [file, database, peer], measureAlone);
     }
-    await synchronize(cleanup, primary);
+    // Only now: a standby that was stopped meanwhile would miss log that is gone.
+    await Cluster.follow(cleanup, primary, "standby");
+    await primary.streamTo("standby");
     note("with a synchronous standby");
     await withNewTargets(path.join(folder, "pair"), [file, database], measureWithStandby);
     process.stdout.write(`${machine}\n\n${formatTable(HEAD, [...figures].map(describe))}\n`);
@@ -120,16 +121,6 @@ function startsOf(cleanup: Cleanup, folder: string, url: string): [Start, Start,
   const scopes = ["read", "write"];
   const file = withNewData((own) => startServer(own), { name: "file store", scopes });
   return [file, startDatabase, startPeer];
-}
-
-/** Commits wait for a standby from now on. One that was stopped meanwhile would miss log that is gone. */
-async function synchronize(cleanup: Cleanup, primary: Cluster): Promise<void> {
-  await Cluster.follow(cleanup, primary, "standby");
-  await primary.setStandbys("standby");
-  await until("the standby streams", async () => {
-    const [state] = await primary.sql("SELECT sync_state FROM pg_stat_replication");
-    return state === "sync";
-  });
 }
 
 /** Copies the program beside the driver, as `npm install plant-store pg` leaves it; returns its file. */

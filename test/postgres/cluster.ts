@@ -230,10 +230,23 @@ export class Cluster {
     return Number((await this.sql(text))[0]);
   }
 
-  /** Commits wait for one of these standbys from now on; without a name they wait for none. */
+  /** Commits wait for one of these standbys soon; without a name they wait for none. */
   async setStandbys(names = ""): Promise<void> {
     await this.sql(`ALTER SYSTEM SET synchronous_standby_names = '${names}'`);
     await this.sql("SELECT pg_reload_conf()");
+    await until("new sessions have the setting", async () => {
+      const [setting = ""] = await this.sql("SHOW synchronous_standby_names");
+      return setting === names;
+    });
+  }
+
+  /** Commits wait for its only standby, if that is one of these. Resolves when it streams. */
+  async streamTo(standbys: string): Promise<void> {
+    await this.setStandbys(standbys);
+    await until("the standby streams", async () => {
+      const [state] = await this.sql("SELECT sync_state FROM pg_stat_replication");
+      return state === (standbys === "" ? "async" : "sync");
+    });
   }
 
   /** Ends the sessions of all servers. */

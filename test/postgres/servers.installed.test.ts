@@ -60,3 +60,10 @@ test("the executable contains the driver", { ...OPTIONS, timeout: 10 * HANG_MS }
   assert.equal(run("get", "7"), '{"id":7,"name":"Fern"}\n');
   assert.equal((await stop()).status, 0);
 });
+
+test("a plant whose line in a log would take more than 64 MiB is refused", OPTIONS, async (t) => {
+  const { plants } = await cluster.openStore(t);
+  const rest = Buffer.byteLength('{"id":1,"name":""}\n');
+  const name = "x".repeat(64 * 1024 * 1024 + 1 - rest);
+  await assert.rejects(plants.create({ id: 1n, name }), { code: "body_too_large" });
+});

@@ -10,7 +10,6 @@ import { encodeNewPlant } from "../../src/core/plant.ts";
 import { PostgresPlants, type PostgresPlantsOptions } from "../../src/postgres/index.ts";
 import { decodeRow } from "../../src/postgres/schema.ts";
 import { bundleOptions } from "../support/program.ts";
-import { until } from "../support/watch.ts";
 import { type Cleanup, Cluster, type ClusterOptions, PROGRAMS } from "./cluster.ts";
 
 /** The driver, which the package file of this folder installs; call only if `NEEDS_POSTGRES` skips nothing. */
@@ -112,11 +111,7 @@ export async function startPair(cleanup: Cleanup, { standbys = "standby" } = {})
   const primary = await Cluster.start(cleanup);
   await primary.createStore("garden");
   const standby = await Cluster.follow(cleanup, primary, "standby");
-  await primary.setStandbys(standbys);
-  await until("the standby streams", async () => {
-    const [state] = await primary.sql("SELECT sync_state FROM pg_stat_replication");
-    return state === (standbys === "" ? "async" : "sync");
-  });
+  await primary.streamTo(standbys);
   const hosts = `127.0.0.1:${primary.port},127.0.0.1:${standby.port}`;
   return { primary, standby, url: `postgresql://plant_store@${hosts}/garden` };
 }

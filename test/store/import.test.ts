@@ -193,16 +193,26 @@ test("an import of one endless line fails before it fills the memory, and keeps 
   assert.equal(store.size, 1);
 });
 
-test("a chunk of more bytes than may wait for the disk is imported, too", async (t) => {
-  const MIB = 1024 * 1024;
-  const store = await openStore(t, makeFolder(t), { queueBytesMax: 3 * MIB });
-  const name = "x".repeat(2000);
-  const text = Array.from({ length: 2500 }, (_, id) => `{"id":${id},"name":"${name}"}\n`).join("");
-  assert.ok(text.length > 4 * MIB);
-  assert.deepEqual(await importPlants(store, chunksOf(text)), reportOf(2500));
+test("the lines of a large chunk are created 128 KiB at a time", async (t) => {
+  const store = await openStore(t, makeFolder(t));
+  const line = (id: number) => `{"id":${id},"name":"${"x".repeat(1000)}"}\n`;
+  let underWay = 0;
+  let most = 0;
+  const counting: PlantService = {
+    create: async (plant) => {
+      most = Math.max(++underWay, most);
+      return store.create(plant).finally(() => underWay--);
+    },
+    get: (id) => store.get(id),
+    list: () => store.list(),
+  };
+  const text = Array.from({ length: 2000 }, (_, at) => line(1000 + at)).join("");
+  assert.deepEqual(await importPlants(counting, chunksOf(text)), reportOf(2000));
+  const ofBlock = (128 * 1024) / line(1000).length;
+  assert.ok(most > ofBlock / 2 && most < ofBlock + 1, `${most} at a time`);
 });
 
-test("lines that do not fit beside a long record wait until it is stored, in order", async (t) => {
+test("lines that do not fit beside a long record wait until it is stored", async (t) => {
   const folder = makeFolder(t);
   const store = await openStore(t, folder, { queueBytesMax: 1000 });
   const name = "\u007f".repeat(200); // each takes six bytes of the record
