@@ -10,7 +10,7 @@
  */
 import { parseArgs } from "node:util";
 import { runKillRounds } from "./kill-rounds.ts";
-import { runMatrix } from "./matrix.ts";
+import { type MatrixOptions, runMatrix } from "./matrix.ts";
 import { BUILT, buildUnlockedProgram, type Program } from "./program.ts";
 import { Random } from "./random.ts";
 import {
@@ -37,7 +37,8 @@ const HELP = `Options:
   --only TEXT       with --matrix or --rivals: only scenarios or kinds with this in their name
   --all-calls       with --matrix: kills also at the calls in between
   --jobs N          with --matrix: how many runs go on at once (2)
-  --ci              20 rounds, then the matrix, then 2 rounds of each kind of rivals, instead
+  --ci              20 rounds, then a kill at one call of each kind in every scenario of the matrix,
+                    then 2 rounds of each kind of rivals, instead
   --soak            creates, repeats, reads, streams, kills, stops, full disks and token changes
                     under full load, instead ("npm run soak")
   --minutes N       with --soak: how long it takes (30)
@@ -82,13 +83,16 @@ async function rounds(program: Program, count: number): Promise<Totals> {
   return totals;
 }
 
-async function matrix(program: Program, untilSurvived: boolean): Promise<Totals> {
+async function matrix(
+  program: Program,
+  choice: Pick<MatrixOptions, "untilSurvived" | "sample">,
+): Promise<Totals> {
   if (!hasStrace()) throw new Error("the matrix needs strace");
   const all = newTotals();
   const rows: (string | number)[][] = [["", ...TOTALS_HEAD]];
   const calls = values["all-calls"] ? [...CHANGING_CALLS, ...OTHER_CALLS] : CHANGING_CALLS;
   for (const scenario of SCENARIOS.filter(({ name }) => name.includes(values.only))) {
-    const options = { calls, untilSurvived, jobs: Number(values.jobs) };
+    const options = { calls, jobs: Number(values.jobs), ...choice };
     const { totals, killsByCall } = await runMatrix(program, scenario, options);
     rows.push([scenario.name, ...totalsRow(totals)]);
     addTotals(all, totals);
@@ -130,11 +134,11 @@ async function soak(program: Program, seconds: number): Promise<Totals> {
   return totals;
 }
 
-/** Everything of which the tests in this folder run a sample. */
+/** More of what the tests in this folder sample, within a few minutes. */
 async function ci(program: Program): Promise<Totals> {
   const all = newTotals();
   addTotals(all, await rounds(program, 20));
-  addTotals(all, await matrix(program, false));
+  addTotals(all, await matrix(program, { untilSurvived: false, sample: new Random(seed) }));
   addTotals(all, await rivals(program, 2));
   return all;
 }
@@ -150,7 +154,9 @@ function runPart(program: Program): Promise<Totals> {
   if (values.ci) return ci(program);
   if (values.soak) return soak(program, 60 * Number(values.minutes));
   if (values.rivals !== undefined) return rivals(program, Number(values.rivals));
-  return values.matrix ? matrix(program, true) : rounds(program, Number(values.rounds));
+  return values.matrix
+    ? matrix(program, { untilSurvived: true })
+    : rounds(program, Number(values.rounds));
 }
 
 for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => process.exit(130));
