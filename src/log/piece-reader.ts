@@ -3,7 +3,7 @@
  *
  * Node's pool of threads takes one read at a time, so on one core every read of 2 µs changes threads
  * twice; one list for one thread makes 1.2 times as many reads (measured: docs/speed.md). No
- * read depends on the thread: the caller reads the pieces that it has not read. It has 5 µs per piece
+ * read depends on the thread: the caller reads the pieces that are left. The thread has 5 µs per piece
  * for a list; the rest is left to the pool, whose threads read pieces from a disk faster. The first
  * list starts the thread. The pool reads that list, and every other until the thread runs. The thread
  * keeps the process alive only while it reads.

@@ -194,11 +194,11 @@ export class Database {
     } catch (cause) {
       this.#failedSearches++;
       const faults: readonly DatabaseFault[] = (cause as AggregateError).errors;
-      const [first] = faults;
       const noRoom = faults.find(({ sqlstate }) => sqlstate === NO_ROOM);
       if (noRoom !== undefined) throw noRoom;
       // While one of the hosts may still come back, what the others answer decides nothing.
-      if (first !== undefined && faults.every(isFinal)) throw first;
+      const [first, ...others] = faults.filter((fault) => !(fault instanceof StandbyFault));
+      if (first !== undefined && [first, ...others].every(isFinal)) throw first;
       const names = this.#target.hosts.map(({ host }) => `"${host}"`).join(", ");
       const unknown = `Cannot find an address of ${names}: check the URL and the name server`;
       const reasons = [...new Set(faults.map(({ message }) => message))];
@@ -239,15 +239,16 @@ export class Database {
       .query(INSPECT)
       .catch((fault: DatabaseFault) => {
         if (!fault.sqlstate?.startsWith("42")) throw fault;
-        throw new UnfitFault(explainRefusal(fault.sqlstate, (fault.cause as Error).message));
+        throw new UnfitFault(label, explainRefusal(fault.sqlstate, (fault.cause as Error).message));
       })
       .finally(() => clearTimeout(timer));
     const found = judgeInspection(rows[0]);
-    if (found.isInRecovery) throw new DatabaseFault(`"${label}" is a standby`);
-    if (found.refusal !== undefined) throw new UnfitFault(found.refusal);
+    if (found.isInRecovery) throw new StandbyFault(`"${label}" is a standby`);
+    if (found.refusal !== undefined) throw new UnfitFault(label, found.refusal);
     this.#store ??= found.store;
     if (found.store !== this.#store) {
       throw new UnfitFault(
+        label,
         `it is another store (${found.store}, not ${this.#store}), made anew or restored; if that ` +
           "is meant, start again",
       );
@@ -305,9 +306,9 @@ export class Database {
   }
 
   /**
-   * Closes each connection whose statement is past its deadline and was sent well before the look. Call
-   * it only if the look found no long statement. Otherwise it would have found this one, so the database
-   * does not have it: a firewall may have forgotten the connection.
+   * Closes each connection whose statement is past its deadline and was sent well before a look that
+   * found no long statement. The look would have found this one if it ran or waited for anything except
+   * its client, so a firewall may have forgotten the connection.
    */
   #closeLate(lookBegan: number): void {
     const since = Math.min(performance.now() - this.#deadlineMs, lookBegan - SEEN_AFTER_MS);
@@ -335,10 +336,13 @@ export class Database {
 
 /** The database must not be used until it is mended; the message has how. */
 class UnfitFault extends DatabaseFault {
-  constructor(why: string) {
-    super(`Cannot store plants in the database: ${why}`);
+  constructor(host: string, why: string) {
+    super(`Cannot store plants in the database on "${host}": ${why}`);
   }
 }
+
+/** The host only follows another one. */
+class StandbyFault extends DatabaseFault {}
 
 /** Whether a person has to mend it. */
 function isFinal(fault: DatabaseFault): boolean {

@@ -233,12 +233,13 @@ export class PostgresPlants implements PlantService {
 }
 
 function assertSize(plant: NewPlant): void {
-  const { id, name, tag = "" } = plant;
+  const { name, tag = "" } = plant;
   // A character takes six bytes at most.
   if (name.length + tag.length <= PLANT_BYTES_MAX / 6 - 64) return;
-  if (Buffer.byteLength(encodeNewPlant(plant)) < PLANT_BYTES_MAX) return;
+  const bytes = Buffer.byteLength(encodeNewPlant(plant)) + 1;
+  if (bytes <= PLANT_BYTES_MAX) return;
   throw new PlantStoreError(
     "body_too_large",
-    `Cannot create plant ${id}: its record would take ${PLANT_BYTES_MAX} bytes or more`,
+    `The plant: expected at most ${PLANT_BYTES_MAX} bytes as a line of a log, got ${bytes}`,
   );
 }

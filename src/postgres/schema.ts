@@ -172,6 +172,18 @@ function alterSystem(why: string, change: string): string {
   return `${why}; run: ALTER SYSTEM ${change}; SELECT pg_reload_conf();`;
 }
 
+function checksOf(table: string): Record<string, string> {
+  const read = (column: string) =>
+    `(SELECT t.${column} FROM pg_catalog.pg_class t WHERE t.oid = '${table}'::regclass)`;
+  return {
+    [`${read("relpersistence")} <> 'p'`]:
+      `${table} is not logged, so a crash empties it, and no standby has its rows; run: ` +
+      `ALTER TABLE ${table} SET LOGGED;`,
+    [read("relrowsecurity")]:
+      `${table} has row security, which hides rows; run: ALTER TABLE ${table} DISABLE ROW LEVEL SECURITY;`,
+  };
+}
+
 /** Conditions in SQL that make a database unfit for plants, each with what is wrong and what to do. */
 const REFUSED: Readonly<Record<string, string>> = {
   [`s.version <> ${SCHEMA_VERSION}`]: `its tables are not of version ${SCHEMA_VERSION}: use the release that fits them`,
@@ -179,7 +191,8 @@ const REFUSED: Readonly<Record<string, string>> = {
     "its encoding is not UTF8: create the database with ENCODING 'UTF8'",
   // Not transaction_read_only, which is on for a moment after a promotion.
   "current_setting('default_transaction_read_only', true) = 'on'":
-    "it is read-only; run: ALTER ROLE … SET default_transaction_read_only = off;",
+    "it is read-only; if nobody needs that, run: BEGIN READ WRITE; " +
+    "ALTER ROLE … IN DATABASE … SET default_transaction_read_only = off; COMMIT;",
   "current_setting('fsync', true) = 'off'": alterSystem(
     "fsync is off, so a crash loses plants",
     "SET fsync = on",
@@ -189,15 +202,10 @@ const REFUSED: Readonly<Record<string, string>> = {
     "array_nulls is off; run: ALTER ROLE … SET array_nulls = on;",
   "c.relkind <> 'r'":
     "public.plants is a view, partitioned or foreign; make the table that `plant-store print schema` prints",
-  "c.relpersistence <> 'p'":
-    "public.plants is not logged, so a crash empties it; run: ALTER TABLE public.plants SET LOGGED;",
-  "(SELECT l.relpersistence FROM pg_catalog.pg_class l WHERE l.oid = 'public.plant_leases'::regclass) <> 'p'":
-    "public.plant_leases is not logged, so a primary that was replaced would be believed; " +
-    "run: ALTER TABLE public.plant_leases SET LOGGED;",
-  // Rows that are hidden would be missing plants, or tokens that are refused.
-  [`EXISTS (SELECT FROM pg_catalog.pg_class t WHERE t.relrowsecurity AND t.oid IN ('public.plants'::regclass,
-    'public.plant_tokens'::regclass, 'public.plant_leases'::regclass, 'public.plant_schema'::regclass))`]:
-    "one of its tables has row security; run: ALTER TABLE … DISABLE ROW LEVEL SECURITY;",
+  ...checksOf("public.plants"),
+  ...checksOf("public.plant_tokens"),
+  ...checksOf("public.plant_leases"),
+  ...checksOf("public.plant_schema"),
   [`EXISTS (SELECT FROM pg_catalog.pg_trigger t WHERE t.tgrelid = c.oid
     AND NOT t.tgisinternal AND t.tgtype & 1 = 1 AND t.tgenabled <> 'D')`]:
     "public.plants has row triggers; run: ALTER TABLE public.plants DISABLE TRIGGER USER;",
@@ -257,19 +265,22 @@ FROM public.plant_schema s, pg_catalog.pg_class c WHERE c.oid = 'public.plants':
 /** What is wrong if `INSPECT` finds no row. */
 const NO_ROW =
   "public.plant_schema shows no row; if it has row security, run: ALTER TABLE public.plant_schema " +
-  "DISABLE ROW LEVEL SECURITY; if it is empty, run: INSERT INTO public.plant_schema " +
-  `VALUES (${SCHEMA_VERSION}, gen_random_uuid(), 0);`;
+  `DISABLE ROW LEVEL SECURITY; if it is empty, run: INSERT INTO public.plant_schema SELECT ${SCHEMA_VERSION}, ` +
+  "gen_random_uuid(), 0 WHERE NOT EXISTS (SELECT FROM public.plant_schema); and start every server again";
 
 /** What is wrong if the database refuses `INSPECT` itself. @internal */
 export function explainRefusal(sqlstate: string, message: string): string {
   if (sqlstate === "42501") return `the role of the servers lacks a right (${message}); grant it`;
   if (sqlstate === "42P01") {
     return (
-      `a table is missing (${message}); check the database in the URL; if it is new, run there what ` +
+      `a table is missing (${message}); check the name of the database in the URL; if it is new, run there what ` +
       "`plant-store print schema` prints, otherwise restore that table"
     );
   }
-  return `its tables or its engine do not fit this release (${message}); see docs/database.md`;
+  return (
+    `its tables or its engine do not fit this release (${message}); compare the tables with what ` +
+    "`plant-store print schema` prints; the engines are in docs/database.md"
+  );
 }
 
 /** What a look at the database has found. @internal */

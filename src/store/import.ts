@@ -28,8 +28,8 @@ export interface ImportOptions {
 }
 
 /**
- * At most so many bytes of lines are created at the same time. With 1 MiB an import of a file was half as
- * fast, because 16,000 plants were on their way, and V8 copied them while they waited.
+ * About so many bytes of lines, or one longer line, are created at the same time. With 1 MiB an import of
+ * a file was half as fast, because 16,000 plants were on their way, and V8 copied them while they waited.
  */
 const BLOCK_BYTES = 128 * 1024;
 
@@ -44,9 +44,9 @@ const LINE_FAULTS: readonly string[] = [
 ];
 
 /**
- * Creates every plant of the text, in order; refuses each line that is not a plant, and continues. The
- * creates of a chunk are sent together, so chunks of less than 64 KiB make it slow. If the store has no
- * room for some of them (`overloaded`), these are created after the others of the chunk.
+ * Creates every plant of the text; refuses each line that is not a plant, and continues. The creates of
+ * a block of lines are sent together, in order. If the store has no room for some of them (`overloaded`),
+ * they are sent again after the others. Chunks of less than 64 KiB make small blocks, and so a slow import.
  *
  * @throws PlantStoreError if the store takes no more (`write_failed`, `not_stored`, `overloaded`,
  * `store_failed`, `closed`), or the text has no lines (`invalid_json`): the plants before are

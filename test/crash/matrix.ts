@@ -16,7 +16,7 @@ export interface MatrixOptions {
   readonly untilSurvived: boolean;
   /** How many runs go on at once. */
   readonly jobs: number;
-  /** Picks one place of each kind of call, to kill only there instead of at every call. */
+  /** Picks one call of each kind, to kill only there instead of at every call. */
   readonly sample?: Random;
 }
 
@@ -82,20 +82,29 @@ class Matrix implements MatrixReport {
   }
 
   async #killAt(place: Place, slot: number): Promise<void> {
-    const { root, trace } = this.#slot(slot);
-    const last = this.#parts.options.untilSurvived ? NTH_MAX : place.count;
-    for (let nth = 1; nth <= last; nth++) {
-      const what = `${place.call} ${place.path ?? ""} #${nth}`;
-      const isKilled = await this.#attempt(slot, killing(trace, root, place, nth), what);
-      if (isKilled) {
-        this.killsByCall.set(place.call, (this.killsByCall.get(place.call) ?? 0) + 1);
-        this.totals.kills++;
-      } else {
-        // The number of batches depends on which requests arrive together, so only the first is sure.
-        if (nth === 1) this.totals.faults.push(`${what}: the kill did not hit`);
-        break;
-      }
+    const { sample, untilSurvived } = this.#parts.options;
+    if (sample !== undefined) {
+      const nth = 1 + sample.below(place.count);
+      if (!(await this.#kill(place, nth, slot)) && nth > 1) await this.#kill(place, 1, slot);
+      return;
     }
+    const last = untilSurvived ? NTH_MAX : place.count;
+    for (let nth = 1; nth <= last && (await this.#kill(place, nth, slot)); nth++);
+  }
+
+  /** Returns whether the kill hit. */
+  async #kill(place: Place, nth: number, slot: number): Promise<boolean> {
+    const { root, trace } = this.#slot(slot);
+    const what = `${place.call} ${place.path ?? ""} #${nth}`;
+    const isKilled = await this.#attempt(slot, killing(trace, root, place, nth), what);
+    if (isKilled) {
+      this.killsByCall.set(place.call, (this.killsByCall.get(place.call) ?? 0) + 1);
+      this.totals.kills++;
+    } else if (nth === 1) {
+      // The number of batches depends on which requests arrive together, so only the first is sure.
+      this.totals.faults.push(`${what}: the kill did not hit`);
+    }
+    return isKilled;
   }
 
   /** Makes one run in a fresh copy, and judges what it leaves. Returns whether the kill hit. */
@@ -121,10 +130,10 @@ class Matrix implements MatrixReport {
   }
 }
 
-/** One place of each kind of call, with its first call only, because the number of calls varies. */
+/** One place of each kind of call. */
 function samplePlaces(places: readonly Place[], random: Random): Place[] {
   return [...new Set(places.map(({ call }) => call))].flatMap((call) => {
     const [first, ...others] = places.filter((place) => place.call === call);
-    return first === undefined ? [] : [{ ...random.pick([first, ...others]), count: 1 }];
+    return first === undefined ? [] : [random.pick([first, ...others])];
   });
 }

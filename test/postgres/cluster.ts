@@ -240,11 +240,13 @@ export class Cluster {
     });
   }
 
-  /** Commits wait for its only standby, if that is one of these. Resolves when it streams. */
+  /** Makes commits wait for one of these standbys; resolves when the only standby streams. */
   async streamTo(standbys: string): Promise<void> {
     await this.setStandbys(standbys);
     await until("the standby streams", async () => {
-      const [state] = await this.sql("SELECT sync_state FROM pg_stat_replication");
+      const [state] = await this.sql(
+        "SELECT sync_state FROM pg_stat_replication WHERE state = 'streaming'",
+      );
       return state === (standbys === "" ? "async" : "sync");
     });
   }

@@ -113,12 +113,13 @@ test(
       return (await primary.countSessions(waits)) === 4;
     });
     await sleep(10_000); // the write of the lease is late, too
+    // A look that takes long has its connection replaced, so one count alone may be higher.
     const counts: number[] = [];
     for (let times = 0; times < 5; times++) {
       await sleep(500);
       counts.push(await primary.countSessions());
     }
-    assertNoPile(counts);
+    assert.equal(Math.min(...counts), SESSIONS_MAX, `sessions: ${counts}`);
     await standby.start();
     await load.more(50);
     const report = await load.stop();
@@ -235,7 +236,7 @@ test("statements that wait for a locked table do not pile up", OPTIONS, async (t
   assert.deepEqual(compare(report, await collect(plants.list())), NOTHING);
 });
 
-/** A look that takes long has its connection replaced, so one count alone may be higher. */
+/** As above, one count alone may be higher. */
 function assertNoPile(counts: readonly number[]): void {
   const isHigh = counts.map((count) => count > SESSIONS_MAX);
   const isPile = isHigh.some((high, at) => high && isHigh[at + 1]);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { INSPECT, judgeInspection } from "../../src/postgres/schema.ts";
 import { collectWarnings, HANG_MS, TIMEOUT, until } from "../support/watch.ts";
-import { loadDriver, NEEDS_POSTGRES, openPlants, SharedCluster } from "./stores.ts";
+import { loadDriver, NEEDS_POSTGRES, openPlants, SharedCluster, startPair } from "./stores.ts";
 
 const cluster = new SharedCluster();
 const OPTIONS = { ...NEEDS_POSTGRES, ...TIMEOUT };
@@ -110,14 +110,7 @@ const UNFIT: readonly [what: string, damage: string, mend: string, named: RegExp
 for (const [what, damage, mend, named] of UNFIT) {
   // Statements such as VACUUM cannot be sent together with others.
   test(`nothing is stored while ${what}, and a start is refused`, OPTIONS, async (t) => {
-    const {
-      cluster: server,
-      database,
-      plants,
-      url,
-    } = await cluster.openStore(t, {
-      databaseDeadlineMs: 2000,
-    });
+    const { cluster: server, database, plants, url } = await cluster.openStore(t);
     const warnings = collectWarnings(t);
     const sql = async (text: string) => {
       for (const statement of text.split(";")) await server.sql(statement, database);
@@ -127,12 +120,8 @@ for (const [what, damage, mend, named] of UNFIT) {
     await plants.create({ id: 1n, name: "Fern" });
     t.after(() => sql(mend).catch(() => {}));
     await sql(damage);
-    const create = (id: bigint) =>
-      plants.create({ id, name: "Fern" }).catch((error: { code: string; cause: Error }) => error);
-    await until("the store refuses", async () => {
-      const outcome = await create(2n);
-      return typeof outcome === "object" && named.test(outcome.cause.message);
-    });
+    await until("the store refuses", () => named.test(plants.database.refusal ?? ""));
+    await assert.rejects(plants.create({ id: 2n, name: "Fern" }), { code: "store_failed" });
     await assert.rejects(
       openPlants(t, { url, databaseDeadlineMs: 3000 }),
       (error: Error & { code: string }) => {
@@ -141,11 +130,21 @@ for (const [what, damage, mend, named] of UNFIT) {
       },
     );
     await sql(mend);
-    await until("the store continues", async () => typeof (await create(3n)) === "string");
+    await until("the store continues", () => plants.database.refusal === undefined);
+    assert.equal(await plants.create({ id: 3n, name: "Fern" }), "created");
     const published = warnings.filter(({ message }) => named.test(message));
     assert.equal(published.length, 1, "one warning for each refusal");
   });
 }
+
+test("a primary that is unfit is refused, also beside its standby", OPTIONS, async (t) => {
+  const { primary, url } = await startPair(t);
+  const plants = await openPlants(t, { url });
+  await primary.sql("ALTER ROLE plant_store SET array_nulls = off");
+  await primary.endSessions();
+  await until("the store refuses", () => /array_nulls/.test(plants.database.refusal ?? ""));
+  await assert.rejects(openPlants(t, { url }), { code: "corruption", message: /array_nulls/ });
+});
 
 test(
   "without a synchronous standby there is a warning; a store that requires one waits for it",
