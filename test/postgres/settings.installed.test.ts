@@ -137,6 +137,21 @@ for (const [what, damage, mend, named] of UNFIT) {
   });
 }
 
+test(
+  "a store without its row can be used after the statement that its refusal names",
+  OPTIONS,
+  async (t) => {
+    const { cluster: server, database, url } = await cluster.createStore();
+    await server.sql("DELETE FROM plant_schema", database);
+    const refusal = await openPlants(t, { url }).catch((error: Error) => error);
+    const [statement = ""] = /INSERT [^;]*/.exec(String(refusal)) ?? [];
+    for (const _ of ["once", "again"]) await server.sql(statement, database);
+    assert.deepEqual(await server.sql("SELECT count(*) FROM plant_schema", database), ["1"]);
+    const plants = await openPlants(t, { url });
+    assert.equal(await plants.create({ id: 1n, name: "Fern" }), "created");
+  },
+);
+
 test("a primary that is unfit is refused, also beside its standby", OPTIONS, async (t) => {
   const { primary, url } = await startPair(t);
   const plants = await openPlants(t, { url });
