@@ -196,9 +196,11 @@ export class Database {
       const faults: readonly DatabaseFault[] = (cause as AggregateError).errors;
       const noRoom = faults.find(({ sqlstate }) => sqlstate === NO_ROOM);
       if (noRoom !== undefined) throw noRoom;
+      const unfit = faults.find((fault) => fault instanceof UnfitFault);
+      // A standby may be promoted, but not in the place of a primary that is there and unfit.
+      const deciding = unfit ? faults.filter((fault) => !(fault instanceof StandbyFault)) : faults;
       // While one of the hosts may still come back, what the others answer decides nothing.
-      const [first, ...others] = faults.filter((fault) => !(fault instanceof StandbyFault));
-      if (first !== undefined && [first, ...others].every(isFinal)) throw first;
+      if (deciding.length > 0 && deciding.every(isFinal)) throw unfit ?? deciding[0];
       const names = this.#target.hosts.map(({ host }) => `"${host}"`).join(", ");
       const unknown = `Cannot find an address of ${names}: check the URL and the name server`;
       const reasons = [...new Set(faults.map(({ message }) => message))];
