@@ -84,12 +84,13 @@ class Matrix implements MatrixReport {
   async #killAt(place: Place, slot: number): Promise<void> {
     const { sample, untilSurvived } = this.#parts.options;
     if (sample !== undefined) {
-      const nth = 1 + sample.below(place.count);
-      if (!(await this.#kill(place, nth, slot)) && nth > 1) await this.#kill(place, 1, slot);
+      const isKilled = await this.#kill(place, place.count, slot);
+      if (!isKilled && place.count > 1) await this.#kill(place, 1, slot);
       return;
     }
     const last = untilSurvived ? NTH_MAX : place.count;
-    for (let nth = 1; nth <= last && (await this.#kill(place, nth, slot)); nth++);
+    let nth = 1;
+    while (nth <= last && (await this.#kill(place, nth, slot))) nth++;
   }
 
   /** Returns whether the kill hit. */
@@ -130,10 +131,12 @@ class Matrix implements MatrixReport {
   }
 }
 
-/** One place of each kind of call. */
+/** One place of each kind of call; its count is cut to the call to kill at, so that a seed repeats it. */
 function samplePlaces(places: readonly Place[], random: Random): Place[] {
   return [...new Set(places.map(({ call }) => call))].flatMap((call) => {
     const [first, ...others] = places.filter((place) => place.call === call);
-    return first === undefined ? [] : [random.pick([first, ...others])];
+    if (first === undefined) return [];
+    const place = random.pick([first, ...others]);
+    return [{ ...place, count: 1 + random.below(place.count) }];
   });
 }

@@ -21,6 +21,8 @@ import {
 } from "./stores.ts";
 
 const cluster = new SharedCluster();
+/** The condition of sessions whose create waits for the standby. */
+const CREATES_THAT_WAIT = "wait_event = 'SyncRep' AND query LIKE '%plants AS p%'";
 const OPTIONS = { ...NEEDS_POSTGRES, ...TIMEOUT };
 /** So long that a fault is over before the deadline, also on a busy machine. */
 const PATIENT = { databaseDeadlineMs: HANG_MS };
@@ -109,8 +111,7 @@ test(
       for (let more = 0; more < 8; more++) {
         plants.create({ id: --id, name: "Fern" }).catch(() => {}); // at its deadline
       }
-      const waits = "wait_event = 'SyncRep' AND query LIKE '%plants AS p%'";
-      return (await primary.countSessions(waits)) === 4;
+      return (await primary.countSessions(CREATES_THAT_WAIT)) === 4;
     });
     await sleep(10_000); // the write of the lease is late, too
     // A look that takes long has its connection replaced, so one count alone may be higher.
@@ -149,8 +150,7 @@ test(
       isFirstOver = true;
     });
     await until("it waits for the standby", async () => {
-      const waits = "wait_event = 'SyncRep' AND query LIKE '%plants AS p%'";
-      return (await server.countSessions(waits)) > 0;
+      return (await server.countSessions(CREATES_THAT_WAIT)) > 0;
     });
     await server.endSessions();
     await until("several attempts have failed", () =>

@@ -193,8 +193,9 @@ test("an import of one endless line fails before it fills the memory, and keeps 
   assert.equal(store.size, 1);
 });
 
-test("the lines of a large chunk are created 128 KiB at a time", async (t) => {
-  const store = await openStore(t, makeFolder(t));
+test("the lines of a chunk of more bytes than may wait for the disk are created 128 KiB at a time", async (t) => {
+  const queueBytesMax = 1024 * 1024;
+  const store = await openStore(t, makeFolder(t), { queueBytesMax });
   const line = (id: number) => `{"id":${id},"name":"${"x".repeat(1000)}"}\n`;
   let underWay = 0;
   let most = 0;
@@ -207,6 +208,7 @@ test("the lines of a large chunk are created 128 KiB at a time", async (t) => {
     list: () => store.list(),
   };
   const text = Array.from({ length: 2000 }, (_, at) => line(1000 + at)).join("");
+  assert.ok(text.length > queueBytesMax);
   assert.deepEqual(await importPlants(counting, chunksOf(text)), reportOf(2000));
   const ofBlock = (128 * 1024) / line(1000).length;
   assert.ok(most > ofBlock / 2 && most < ofBlock + 1, `${most} at a time`);
