@@ -240,6 +240,8 @@ export class Database {
     const rows = await connection
       .query(INSPECT)
       .catch((fault: DatabaseFault) => {
+        // A standby cannot read a table that is not logged.
+        if (fault.sqlstate === "0A000") throw new StandbyFault(fault.message);
         if (!fault.sqlstate?.startsWith("42")) throw fault;
         throw new UnfitFault(label, explainRefusal(fault.sqlstate, (fault.cause as Error).message));
       })

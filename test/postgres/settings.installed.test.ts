@@ -152,14 +152,30 @@ test(
   },
 );
 
-test("a primary that is unfit is refused, also beside its standby", OPTIONS, async (t) => {
-  const { primary, url } = await startPair(t);
-  const plants = await openPlants(t, { url });
-  await primary.sql("ALTER ROLE plant_store SET array_nulls = off");
-  await primary.endSessions();
-  await until("the store refuses", () => /array_nulls/.test(plants.database.refusal ?? ""));
-  await assert.rejects(openPlants(t, { url }), { code: "corruption", message: /array_nulls/ });
-});
+/** Like `UNFIT`, in a primary whose standby is asked, too. */
+const UNFIT_PAIRS: readonly [what: string, damage: string, named: RegExp][] = [
+  [
+    "whose role has a wrong setting",
+    "ALTER ROLE plant_store SET array_nulls = off",
+    /array_nulls is off/,
+  ],
+  [
+    "with a table that is not logged",
+    "ALTER TABLE plant_schema SET UNLOGGED",
+    /plant_schema is not logged/,
+  ],
+];
+
+for (const [what, damage, named] of UNFIT_PAIRS) {
+  test(`a primary ${what} is refused, also beside its standby`, OPTIONS, async (t) => {
+    const { primary, url } = await startPair(t);
+    const plants = await openPlants(t, { url });
+    await primary.sql(damage, "garden");
+    await primary.endSessions();
+    await until("the store refuses", () => named.test(plants.database.refusal ?? ""));
+    await assert.rejects(openPlants(t, { url }), { code: "corruption", message: named });
+  });
+}
 
 test(
   "without a synchronous standby there is a warning; a store that requires one waits for it",
