@@ -6,15 +6,15 @@
  */
 import { randomBytes } from "node:crypto";
 import fs from "node:fs";
-import { PlantStoreError } from "../core/errors.ts";
 import { TOKEN_LOCK_NAME } from "../core/file-names.ts";
 import {
-  assertNewToken,
   formatToken,
-  hashToken,
+  makeRecord,
   type NewToken,
   TOKEN_BYTES,
   type TokenRecord,
+  tokenExists,
+  tokenUnknown,
 } from "../core/token.ts";
 import { LogFile } from "../log/file.ts";
 import { ensureDirectory, useAndClose } from "../log/folder.ts";
@@ -35,12 +35,8 @@ const LOCK_WAIT_MS = 5000;
 export async function createToken(directory: string, newToken: NewToken): Promise<string> {
   const { name } = newToken;
   const token = await createUnless(directory, newToken, (live) => hasName(live, name));
-  if (token !== undefined) return token;
-  throw new PlantStoreError(
-    "token_exists",
-    `Cannot create token "${name}": a live token has this name; ` +
-      "choose another, or revoke that one first",
-  );
+  if (token === undefined) throw tokenExists(name);
+  return token;
 }
 
 /** Like `createToken`, but returns `undefined` and creates nothing if there is a live token. */
@@ -58,14 +54,10 @@ export async function createFirstToken(
  * cannot be written.
  */
 export async function revokeToken(directory: string, name: string): Promise<void> {
-  const unknown = new PlantStoreError(
-    "token_unknown",
-    `Cannot revoke token "${name}": no live token has this name; "token list" shows them`,
-  );
-  if (!fs.existsSync(tokenPath(directory))) throw unknown; // do not create a directory for this
+  if (!fs.existsSync(tokenPath(directory))) throw tokenUnknown(name); // create no folder for this
   await changeTokens(directory, async (tokens, append) => {
     const now = Date.now();
-    if (!hasName(tokens.live(now), name)) throw unknown;
+    if (!hasName(tokens.live(now), name)) throw tokenUnknown(name);
     await append({ event: "revoked", name, revokedAt: now });
   });
 }
@@ -89,15 +81,11 @@ async function createUnless(
   newToken: NewToken,
   isTaken: (live: readonly TokenRecord[]) => boolean,
 ): Promise<string | undefined> {
-  assertNewToken(newToken, Date.now());
-  const { name, scopes = ["write"], expiresAt } = newToken;
+  const token = generateToken();
+  const record = makeRecord(token, newToken, Date.now());
   return changeTokens(directory, async (tokens, append) => {
-    const now = Date.now();
-    if (isTaken(tokens.live(now))) return undefined;
-    const token = generateToken();
-    const expiry = expiresAt !== undefined && { expiresAt };
-    const hash = hashToken(token);
-    await append({ event: "created", name, hash, scopes, createdAt: now, ...expiry });
+    if (isTaken(tokens.live(Date.now()))) return undefined;
+    await append({ event: "created", ...record });
     return token;
   });
 }

@@ -5,6 +5,7 @@
  * search finds the token of a SHA-256. The caller provides the randomness and the time.
  */
 import { createHash } from "node:crypto";
+import { PlantStoreError } from "./errors.ts";
 import {
   isTokenName,
   SCOPES,
@@ -65,8 +66,7 @@ export function isScopes(value: unknown): value is Scope[] {
   return Array.isArray(value) && value.every((scope) => SCOPES.includes(scope));
 }
 
-/** @throws TypeError or RangeError if name, scopes or expiry are not possible. @internal */
-export function assertNewToken({ name, scopes = [], expiresAt }: NewToken, now: number): void {
+function assertNewToken({ name, scopes = [], expiresAt }: NewToken, now: number): void {
   if (typeof name !== "string") throw new TypeError(`name: expected a string, got ${typeof name}`);
   if (!isTokenName(name)) {
     throw new RangeError(
@@ -78,6 +78,36 @@ export function assertNewToken({ name, scopes = [], expiresAt }: NewToken, now: 
   if (expiresAt !== undefined && !(expiresAt > now)) {
     throw new RangeError("expiresAt: expected a time in the future");
   }
+}
+
+/**
+ * What is stored of a new token; `now` is in milliseconds since 1970.
+ *
+ * @throws TypeError or RangeError if name, scopes or expiry are not possible.
+ * @internal
+ */
+export function makeRecord(token: string, newToken: NewToken, now: number): TokenRecord {
+  assertNewToken(newToken, now);
+  const { name, scopes = ["write"], expiresAt } = newToken;
+  const expiry = expiresAt !== undefined && { expiresAt };
+  return { name, hash: hashToken(token), scopes, createdAt: now, ...expiry };
+}
+
+/** @internal */
+export function tokenExists(name: string): PlantStoreError {
+  return new PlantStoreError(
+    "token_exists",
+    `Cannot create token "${name}": a live token has this name; ` +
+      "choose another, or revoke that one first",
+  );
+}
+
+/** @internal */
+export function tokenUnknown(name: string): PlantStoreError {
+  return new PlantStoreError(
+    "token_unknown",
+    `Cannot revoke token "${name}": no live token has this name; "token list" shows them`,
+  );
 }
 
 /** The live tokens of a server; times are milliseconds since 1970. @internal */

@@ -10,13 +10,14 @@ import { randomBytes } from "node:crypto";
 import { PlantStoreError } from "../core/errors.ts";
 import { SCOPES } from "../core/services.ts";
 import {
-  assertNewToken,
   formatToken,
-  hashToken,
   isLive,
+  makeRecord,
   type NewToken,
   TOKEN_BYTES,
   type TokenRecord,
+  tokenExists,
+  tokenUnknown,
 } from "../core/token.ts";
 import { type Connection, DatabaseFault, nextStep, type Rows } from "./connection.ts";
 import { within } from "./database.ts";
@@ -68,12 +69,8 @@ export function decodeTokens(rows: Rows): TokenRecord[] {
  */
 export async function createToken(plants: PostgresPlants, newToken: NewToken): Promise<string> {
   const token = await createTokenIf(plants, newToken, ({ name }) => name === newToken.name);
-  if (token !== undefined) return token;
-  throw new PlantStoreError(
-    "token_exists",
-    `Cannot create token "${newToken.name}": a live token has this name; ` +
-      "choose another, or revoke that one first",
-  );
+  if (token === undefined) throw tokenExists(newToken.name);
+  return token;
 }
 
 /** Creates a token if there is no live one; `undefined` otherwise. Throws like `createToken`. */
@@ -94,11 +91,8 @@ export async function revokeToken(plants: PostgresPlants, name: string): Promise
   const isMeant = (token: TokenRecord) =>
     token.name === name && (isLive(token, now) || token.revokedAt === now);
   await changeTokens(plants, REVOKE_TOKENS, (tokens) => {
-    if (tokens.some(isMeant)) return [name, String(now)];
-    throw new PlantStoreError(
-      "token_unknown",
-      `Cannot revoke token "${name}": no live token has this name; "token list" shows them`,
-    );
+    if (!tokens.some(isMeant)) throw tokenUnknown(name);
+    return [name, String(now)];
   });
 }
 
@@ -114,12 +108,10 @@ async function createTokenIf(
   isInTheWay: (token: TokenRecord) => boolean,
 ): Promise<string | undefined> {
   const now = Date.now();
-  assertNewToken(newToken, now);
-  const { name, scopes = ["write"], expiresAt } = newToken;
   const token = formatToken(randomBytes(TOKEN_BYTES));
-  const hash = hashToken(token);
+  const { name, hash, scopes, expiresAt } = makeRecord(token, newToken, now);
   const expiry = expiresAt === undefined ? null : String(Math.floor(expiresAt));
-  const values = [hash, name, scopes.join(","), String(now), expiry];
+  const values = [hash, name, scopes.join(), String(now), expiry];
   const isCreated = await changeTokens(plants, INSERT_TOKEN, (tokens) => {
     const others = tokens.filter((other) => other.hash !== hash && isLive(other, now));
     return others.some(isInTheWay) ? undefined : values;
