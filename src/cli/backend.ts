@@ -21,7 +21,7 @@ import type { ServeOptions } from "./serve-options.ts";
 /** The store and the tokens of a server; `close` finishes the creates in flight. */
 export interface Backend {
   readonly plants: PlantService & { status(): StoreStatus };
-  readonly tokens: TokenVerifier & { list(): readonly TokenStatus[]; refresh(): Promise<void> };
+  readonly tokens: TokenVerifier & { list(): readonly TokenStatus[] };
   /** Resolves with the reason if the store fails for good. */
   readonly failed: Promise<Error>;
   /** Whether requests can be carried out. */
@@ -74,7 +74,9 @@ async function openDatabaseBackend(
     failed: new Promise(() => {}), // never: the store waits for a database that is away
     // Ready until a deadline: a failover must not take every server out of a load balancer.
     state: () =>
-      tokens.isReadable || tokens.leaseAgeMs < plants.deadlineMs ? "ready" : "database-away",
+      tokens.isReadable || tokens.leaseAgeMs < plants.database.deadlineMs
+        ? "ready"
+        : "database-away",
     database: () => ({ ...plants.state(), leaseAgeMs: tokens.leaseAgeMs }),
     createFirstToken: () => postgres.createFirstToken(plants, FIRST_TOKEN),
     close: async () => {

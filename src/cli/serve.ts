@@ -149,12 +149,11 @@ function reportListening(server: { url: string; admin: string | undefined; plant
  * Creates the first token after the server listens. Returns lines that show how to use it; they hold
  * the token, so they are for standard output and never for a log.
  */
-async function introduce(url: string, { tokens, createFirstToken }: Backend): Promise<string[]> {
+async function introduce(url: string, { createFirstToken }: Backend): Promise<string[]> {
   const token = await createFirstToken();
   if (token === undefined) {
     return [`a token exists already; "${PROGRAM} token create NAME" makes another`];
   }
-  await tokens.refresh();
   const address = `${url}/plants`.replaceAll("'", "'\\''"); // a base path may hold quotes
   const authorization = `-H 'Authorization: Bearer ${token}'`;
   const create =

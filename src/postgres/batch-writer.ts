@@ -6,8 +6,9 @@
  * statement does not return is not stored. A batch keeps its random number when it is sent again, so
  * a row with that number was created by it, also if an answer was lost. A row that another
  * transaction holds, or that is refused, neither delays nor fails the others: the batch is halved
- * until that row is alone, and held rows wait on a connection of their own. A plant that waits is
- * stored even if its client was answered 503 meanwhile, because that answer leaves the outcome open.
+ * until that row is alone, and held rows wait on a connection of their own. A batch is sent again
+ * until nobody waits for any of its plants; that of a client which was answered 503 meanwhile may be
+ * stored, too, because that answer leaves the outcome open.
  */
 import { batches } from "../core/channels.ts";
 import { conflict } from "../core/creates-in-flight.ts";
@@ -15,7 +16,7 @@ import { PlantStoreError } from "../core/errors.ts";
 import type { NewPlant } from "../core/plant.ts";
 import type { CreateOutcome } from "../core/services.ts";
 import { ShortLivedMap } from "../core/short-lived-map.ts";
-import { DatabaseFault, nextStep, type Rows } from "./connection.ts";
+import { type Connection, DatabaseFault, nextStep, type Rows } from "./connection.ts";
 import { type Database, Lane } from "./database.ts";
 import { CREATE, createValues, isPlantOfRow, randomNumber } from "./schema.ts";
 
@@ -29,7 +30,7 @@ const LOCK_TIMEOUT_MS = 1000;
 const HELD_LOCK_TIMEOUT_MS = 20;
 /** Between two attempts at all held rows. */
 const HELD_PAUSE_MS = 100;
-/** How long a held row is tried. A client that sends it again later delays another batch by a second. */
+/** How long a held row is tried at least. A client that sends it again later delays another batch by a second. */
 const HELD_MS = 30_000;
 const CONNECT_PAUSE_MS = 50;
 /** How late a deadline may be noticed. */
@@ -60,8 +61,6 @@ interface Entry {
 export interface WriterOptions {
   readonly connections: number;
   readonly queueBytesMax: number;
-  /** How long a caller waits for a create, and how long a statement is repeated. */
-  readonly deadlineMs: number;
 }
 
 /** @internal */
@@ -97,7 +96,7 @@ export class BatchWriter {
    */
   create(plant: NewPlant): Promise<CreateOutcome> {
     return new Promise((resolve, reject) => {
-      const deadline = performance.now() + this.#options.deadlineMs;
+      const deadline = performance.now() + this.#database.deadlineMs;
       const waiter = { plant, deadline, resolve, reject };
       const entry = this.#entries.get(plant.id);
       if (entry === undefined) this.#add(plant, waiter);
@@ -108,7 +107,7 @@ export class BatchWriter {
 
   /** Resolves when nothing is under way, or the deadline is over. */
   async drain(): Promise<void> {
-    const deadline = performance.now() + this.#options.deadlineMs;
+    const deadline = performance.now() + this.#database.deadlineMs;
     while (this.#entries.size > 0 && performance.now() < deadline) await this.#database.pause(10);
     clearTimeout(this.#sweep);
   }
@@ -135,7 +134,7 @@ export class BatchWriter {
     }
   }
 
-  /** Rejects callers at their deadline; their plants are still sent. */
+  /** Rejects callers at their deadline; their plants may still be sent. */
   #rejectLate(): void {
     const now = performance.now();
     for (const entry of this.#entries.values()) {
@@ -197,59 +196,35 @@ export class BatchWriter {
     lockMs: number,
     number = randomNumber(),
   ): Promise<void> {
-    if (entries.length === 0) return;
     const begun = performance.now();
-    const values = createValues(
-      entries.map(({ plant }) => plant),
-      number,
-      lockMs,
-    );
+    const plants = entries.map(({ plant }) => plant);
+    const values = createValues(plants, number, lockMs);
+    const create = (connection: Connection) => connection.query(CREATE, values);
     try {
-      const rows = await lane.run(begun + this.#options.deadlineMs, (connection) =>
-        connection.query(CREATE, values),
-      );
+      const rows = await lane.run(create, () => entries.some(isAwaited));
       const stored = new Map(rows.map((row) => [row[0], row]));
       this.#publish(entries, performance.now() - begun);
       for (const entry of entries) {
         const row = stored.get(String(entry.plant.id));
-        if (row === undefined) this.#hold(entry, new DatabaseFault("The row was not stored"));
+        if (row === undefined) this.#hold(entry);
         else this.#resolve(entry, row, number);
       }
     } catch (cause) {
       const fault = cause as DatabaseFault;
       const [first, ...others] = entries;
-      const step = nextStep(fault);
-      if (step === "refuse") this.#fail(entries, fault);
-      else if (step !== "split") this.#sendAgain(entries, fault);
-      else if (others.length > 0) {
-        const half = entries.length >> 1;
+      const half = entries.length >> 1;
+      if (nextStep(fault) === "split" && others.length > 0) {
         await this.#send(lane, entries.slice(0, half), HELD_LOCK_TIMEOUT_MS, number);
         await this.#send(lane, entries.slice(half), HELD_LOCK_TIMEOUT_MS, number);
-      } else if (first !== undefined && fault.sqlstate === "55P03") this.#hold(first, fault);
+      } else if (first !== undefined && fault.sqlstate === "55P03") this.#hold(first);
       else this.#fail(entries, fault);
     }
   }
 
-  /** Gives back the plants that somebody who came later still waits for; that one's is a repeat. */
-  #sendAgain(entries: readonly Entry[], fault: DatabaseFault): void {
-    const now = this.#database.isClosed ? Number.POSITIVE_INFINITY : performance.now();
-    const isAwaited = ({ waiters }: Entry) => waiters.some(({ deadline }) => deadline > now);
-    this.#queue.unshift(...entries.filter(isAwaited));
-    this.#fail(
-      entries.filter((entry) => !isAwaited(entry)),
-      fault,
-    );
-  }
-
-  /** Adds a create to the held ones, or rejects it if it has waited too long. */
-  #hold(entry: Entry, fault: DatabaseFault): void {
-    const now = performance.now();
-    entry.heldSince ??= now;
-    if (now - entry.heldSince > HELD_MS) this.#fail([entry], fault);
-    else {
-      this.#held.push(entry);
-      void this.#retryHeld();
-    }
+  #hold(entry: Entry): void {
+    entry.heldSince ??= performance.now();
+    this.#held.push(entry);
+    void this.#retryHeld();
   }
 
   /** Tries each held row alone, again and again. */
@@ -291,6 +266,11 @@ export class BatchWriter {
     const log = this.#database.state().host ?? "";
     batches.publish({ log, records: entries.length, bytes, syncMs });
   }
+}
+
+/** Whether a client waits for the plant. Those of a held one may be about to send it again. */
+function isAwaited({ waiters, heldSince = Number.NEGATIVE_INFINITY }: Entry): boolean {
+  return waiters.length > 0 || performance.now() - heldSince < HELD_MS;
 }
 
 function writeFailed(cause: DatabaseFault): PlantStoreError {

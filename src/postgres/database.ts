@@ -22,6 +22,7 @@ import {
   nextStep,
   type PasswordSource,
   type PgModule,
+  type Rows,
 } from "./connection.ts";
 import {
   type DatabaseHost,
@@ -61,13 +62,14 @@ const BACKOFF_MS_MAX = 250;
 export class Database {
   /** Why no plant may be stored in the database now, and how to mend that. */
   refusal: string | undefined;
+  /** Every call is answered within it. */
+  readonly deadlineMs: number;
   /** For statements that only read. */
   readonly reads = new Lane(this);
   /** For writes that wait for no batch of creates: those of the tokens, and creates of held rows. */
   readonly sideWrites = new Lane(this);
   readonly #target: DatabaseTarget;
   readonly #options: DatabaseOptions;
-  readonly #deadlineMs: number;
   readonly #connections = new Set<Connection>();
   readonly #closing = new AbortController();
   #inUse: Candidate | undefined;
@@ -86,7 +88,7 @@ export class Database {
 
   private constructor(options: DatabaseOptions, deadlineMs: number) {
     this.#options = options;
-    this.#deadlineMs = deadlineMs;
+    this.deadlineMs = deadlineMs;
     this.#target = parseDatabaseUrl(options.url);
   }
 
@@ -315,7 +317,7 @@ export class Database {
    * its client, so a firewall may have forgotten the connection.
    */
   #closeLate(lookBegan: number): void {
-    const since = Math.min(performance.now() - this.#deadlineMs, lookBegan - SEEN_AFTER_MS);
+    const since = Math.min(performance.now() - this.deadlineMs, lookBegan - SEEN_AFTER_MS);
     for (const connection of this.#connections) {
       if ((connection.busySince ?? since) < since) connection.destroy();
     }
@@ -370,32 +372,50 @@ export class Lane {
   }
 
   /**
-   * Runs work that may be repeated, until it succeeds or is refused.
+   * Sends a statement that may be repeated, until the deadline; one under way then goes on.
    *
-   * @param deadline by the monotonic clock: no attempt begins after it.
    * @throws DatabaseFault
    */
-  run<T>(deadline: number, work: (connection: Connection) => Promise<T>): Promise<T> {
-    return this.#turns.pass(() => this.#repeat(deadline, work));
+  query(text: string, values: readonly (string | null)[] = []): Promise<Rows> {
+    const { deadlineMs } = this.#database;
+    const deadline = performance.now() + deadlineMs;
+    const work = (connection: Connection) => connection.query(text, values);
+    return within(
+      deadlineMs,
+      this.run(work, () => performance.now() < deadline),
+    );
   }
 
-  async #repeat<T>(deadline: number, work: (connection: Connection) => Promise<T>): Promise<T> {
-    // The caller has already received an error, so this work must not take effect.
-    if (performance.now() >= deadline) throw new DatabaseFault("The deadline is over");
-    for (let attempt = 0; ; attempt++) {
+  /**
+   * Runs work that may be repeated, until it succeeds, is refused, or nobody waits for it.
+   *
+   * @throws DatabaseFault
+   */
+  run<T>(work: (connection: Connection) => Promise<T>, isAwaited = () => true): Promise<T> {
+    return this.#turns.pass(() => this.#repeat(work, isAwaited));
+  }
+
+  async #repeat<T>(
+    work: (connection: Connection) => Promise<T>,
+    isAwaited: () => boolean,
+  ): Promise<T> {
+    let fault = new DatabaseFault("The deadline is over");
+    for (let attempt = 0; isAwaited(); attempt++) {
       try {
         return await work(await this.connect());
       } catch (cause) {
         if (!(cause instanceof DatabaseFault)) throw cause;
-        const step = nextStep(cause);
-        if (step === "refuse") this.#database.noteRefused(cause);
+        fault = cause;
+        const step = nextStep(fault);
+        if (step === "refuse") this.#database.noteRefused(fault);
         if (step === "reconnect") this.#connection?.destroy();
-        else if (step !== "again") throw cause;
-        if (this.#database.isClosed || performance.now() >= deadline) throw cause;
-        this.#database.countRetry(cause);
+        else if (step !== "again") break;
+        if (this.#database.isClosed) break;
+        this.#database.countRetry(fault);
         if (attempt > 0) await this.#database.pause(Math.min(10 * attempt, 200));
       }
     }
+    throw fault;
   }
 }
 

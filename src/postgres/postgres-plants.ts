@@ -51,8 +51,6 @@ interface Read {
 export class PostgresPlants implements PlantService {
   /** @internal */
   readonly database: Database;
-  /** @internal */
-  readonly deadlineMs: number;
   readonly #writer: BatchWriter;
   /** Reads that are not over. */
   readonly #calls = new Set<Promise<unknown>>();
@@ -62,9 +60,7 @@ export class PostgresPlants implements PlantService {
 
   private constructor(database: Database, options: PostgresPlantsOptions) {
     this.database = database;
-    this.deadlineMs = readNumber(options, "databaseDeadlineMs");
     this.#writer = new BatchWriter(database, {
-      deadlineMs: this.deadlineMs,
       connections: readNumber(options, "databaseConnections"),
       queueBytesMax: readNumber(options, "queueBytesMax"),
     });
@@ -156,7 +152,9 @@ export class PostgresPlants implements PlantService {
     while (this.#reads.length > 0) {
       const reads = this.#reads.splice(0, GET_PLANTS_MAX);
       try {
-        const rows = await this.#query(GET, [`{${reads.map(({ id }) => id).join()}}`]);
+        const rows = await this.database.reads.query(GET, [
+          `{${reads.map(({ id }) => id).join()}}`,
+        ]);
         const found = new Map(rows.map((row) => [row[0], row]));
         for (const { id, resolve } of reads) {
           const row = found.get(String(id));
@@ -176,7 +174,7 @@ export class PostgresPlants implements PlantService {
     for (let limit = PAGE_PLANTS; ; limit = Math.min(2 * limit, PAGE_PLANTS_MAX)) {
       this.#assertUsable();
       const values = [String(from), String(limit), String(PAGE_BYTES)];
-      const rows = await this.#answer(this.#query(PAGE, values));
+      const rows = await this.#answer(this.database.reads.query(PAGE, values));
       if (isCursor && rows[0]?.[0] !== String(after)) {
         throw new PlantStoreError(
           "unknown_cursor",
@@ -191,15 +189,9 @@ export class PostgresPlants implements PlantService {
     }
   }
 
-  #query(text: string, values: readonly string[]): Promise<Rows> {
-    return this.database.reads.run(performance.now() + this.deadlineMs, (connection) =>
-      connection.query(text, values),
-    );
-  }
-
   /** The outcome of a read, or an error at its deadline; the statement under way goes on. */
   async #answer<T>(read: Promise<T>): Promise<T> {
-    const answer = within(this.deadlineMs, read);
+    const answer = within(this.database.deadlineMs, read);
     this.#calls.add(answer);
     try {
       return await answer;

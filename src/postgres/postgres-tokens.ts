@@ -15,7 +15,6 @@ import { PlantStoreError } from "../core/errors.ts";
 import type { TokenStatus, TokenVerifier, VerifiedToken } from "../core/services.ts";
 import { isLive, LiveTokens } from "../core/token.ts";
 import { DatabaseFault } from "./connection.ts";
-import { within } from "./database.ts";
 import type { PostgresPlants } from "./postgres-plants.ts";
 import { writeSettings } from "./schema.ts";
 import { decodeTokens, READ_TOKENS } from "./token-table.ts";
@@ -60,15 +59,13 @@ export class PostgresTokens implements TokenVerifier {
    */
   static async open(plants: PostgresPlants): Promise<PostgresTokens> {
     const tokens = new PostgresTokens(plants);
+    const { database } = plants;
     try {
-      const { database, deadlineMs } = plants;
-      const look = tokens.#look(performance.now() + deadlineMs);
-      await Promise.race([look, database.pause(deadlineMs, { ref: false })]);
+      await Promise.race([tokens.#look(), database.pause(database.deadlineMs, { ref: false })]);
     } catch (cause) {
       const { message } = cause as Error;
       throw new PlantStoreError("io_error", `Cannot read the tokens: ${message}`, { cause });
     }
-    if (!tokens.isReadable) tokens.#warnOnce(new DatabaseFault(NO_COMMITS));
     void tokens.#follow();
     return tokens;
   }
@@ -112,12 +109,6 @@ export class PostgresTokens implements TokenVerifier {
     return this.#tokens.list(Date.now());
   }
 
-  /** Looks now, beside the looks that come by themselves. Rejects if that fails. */
-  refresh(): Promise<void> {
-    const { deadlineMs } = this.#plants;
-    return within(deadlineMs, this.#look(performance.now() + deadlineMs));
-  }
-
   /** Stops following; verdicts that wait are rejected at their deadline. */
   close(): void {
     this.#closing.abort();
@@ -133,16 +124,14 @@ export class PostgresTokens implements TokenVerifier {
   }
 
   #untilReadable(): Promise<void> {
-    const { database } = this.#plants;
-    const isUnexplained = this.#lastFault === undefined && database.state().connections > 0;
-    if (isUnexplained) this.#warnOnce(new DatabaseFault(NO_COMMITS));
+    this.#warn();
     const since = performance.now(); // a look that began before does not know the newest tokens
     return this.#until(() => this.isReadable && this.#lookedAt > since);
   }
 
   /** Waits for looks, until the deadline. */
   async #until(isOver: () => boolean): Promise<void> {
-    const signal = AbortSignal.timeout(this.#plants.deadlineMs);
+    const signal = AbortSignal.timeout(this.#plants.database.deadlineMs);
     try {
       while (!isOver()) await once(this.#events, "look", { signal });
     } catch (cause) {
@@ -159,24 +148,18 @@ export class PostgresTokens implements TokenVerifier {
     const { signal } = this.#closing;
     while (!signal.aborted) {
       const begun = performance.now();
-      await this.#look(Number.POSITIVE_INFINITY).catch((fault: DatabaseFault) => {
-        // The row of the lease may be held by a write that waits for the standby.
-        const isHeld = fault.sqlstate === "55P03" && this.#plants.database.hasLongStatement;
-        this.#warnOnce(isHeld ? new DatabaseFault(NO_COMMITS) : fault);
-      });
+      await this.#look().catch((fault: DatabaseFault) => this.#warn(fault));
       const rest = Math.max(begun + LOOK_INTERVAL_MS - performance.now(), 0);
       await sleep(rest, undefined, { signal, ref: false }).catch(() => {});
     }
   }
 
   /** @throws DatabaseFault */
-  async #look(deadline: number): Promise<void> {
-    const { database, deadlineMs } = this.#plants;
-    await database.sideWrites.run(deadline, async (connection) => {
+  async #look(): Promise<void> {
+    const { database } = this.#plants;
+    await database.sideWrites.run(async (connection) => {
       const begun = performance.now();
-      const late = setTimeout(() => {
-        if (database.hasLongStatement) this.#warnOnce(new DatabaseFault(NO_COMMITS));
-      }, deadlineMs);
+      const late = setTimeout(() => this.#warn(), LEASE_MS);
       const beating = connection.query(BEAT, [this.#slot]);
       const [beat] = await beating.finally(() => clearTimeout(late));
       if (beat?.[0] !== this.#version) {
@@ -192,9 +175,17 @@ export class PostgresTokens implements TokenVerifier {
     this.#events.emit("look");
   }
 
-  #warnOnce(error: Error): void {
-    if (error.message === this.#lastFault || this.#closing.signal.aborted) return;
-    this.#lastFault = error.message;
-    publishWarning("Cannot follow the tokens: requests wait until that succeeds", error);
+  /**
+   * Warns once of each reason why there is no good look. A write that waits for the standby reports
+   * nothing, and may hold the row that the next one needs.
+   */
+  #warn(fault?: DatabaseFault): void {
+    const isHeld = fault === undefined || fault.sqlstate === "55P03";
+    const isWaiting = isHeld && this.#plants.database.hasLongStatement;
+    const reason = isWaiting ? new DatabaseFault(NO_COMMITS) : fault;
+    if (reason === undefined || reason.message === this.#lastFault) return;
+    if (this.#closing.signal.aborted) return;
+    this.#lastFault = reason.message;
+    publishWarning("Cannot follow the tokens: requests wait until that succeeds", reason);
   }
 }

@@ -19,8 +19,7 @@ import {
   tokenExists,
   tokenUnknown,
 } from "../core/token.ts";
-import { type Connection, DatabaseFault, nextStep, type Rows } from "./connection.ts";
-import { within } from "./database.ts";
+import { DatabaseFault, nextStep, type Rows } from "./connection.ts";
 import type { PostgresPlants } from "./postgres-plants.ts";
 import { randomNumber, writeSettings } from "./schema.ts";
 
@@ -145,17 +144,15 @@ const UNKNOWN =
 
 /** @param unanswered what to say if the database does not answer. */
 async function run(
-  { database, deadlineMs }: PostgresPlants,
+  { database }: PostgresPlants,
   text: string,
   values: readonly (string | null)[],
   unanswered = "Cannot read the tokens",
 ): Promise<Rows> {
+  // A read waits for no write of this server, which may wait for the standby.
+  const lane = text === READ_TOKENS ? database.reads : database.sideWrites;
   try {
-    const work = (connection: Connection) => connection.query(text, values);
-    const deadline = performance.now() + deadlineMs;
-    // A read waits for no write of this server, which may wait for the standby.
-    const lane = text === READ_TOKENS ? database.reads : database.sideWrites;
-    return await within(deadlineMs, lane.run(deadline, work));
+    return await lane.query(text, values);
   } catch (cause) {
     if (!(cause instanceof DatabaseFault)) throw cause;
     const what = nextStep(cause) === "refuse" ? "Cannot use the tokens" : unanswered;

@@ -203,14 +203,11 @@ export const PROMISES: Readonly<Record<string, (trial: Trial) => Promise<void>>>
     const plants = await trial.openPlants({ databaseConnections: 1 });
     const names = ["synchronous_commit", "client_min_messages", "lock_timeout"];
     const shown = names.map((name) => `current_setting('${name}')`).join(", ");
-    const look = () =>
-      plants.database.sideWrites.run(performance.now() + 5000, (connection) =>
-        connection.query(`SELECT ${shown}`),
-      );
+    const look = () => plants.database.sideWrites.query(`SELECT ${shown}`);
     const before = await look();
     await plants.create({ id: 1n, name: "Fern" });
     const tokens = await trial.openTokens(plants); // writes on the same connection
-    await tokens.refresh();
+    await tokens.nextLook();
     assert.deepEqual(await look(), before);
   },
 
@@ -239,7 +236,7 @@ export const PROMISES: Readonly<Record<string, (trial: Trial) => Promise<void>>>
       await trial.openTokens(await trial.openPlants()),
     ];
     const token = await createToken(operator, { name: "app" });
-    for (const check of checks) await check.refresh();
+    for (const check of checks) await check.nextLook();
     for (const check of checks) assert.ok(await check.verify(token));
     await revokeToken(operator, "app");
     await sleep(2000);
