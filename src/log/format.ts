@@ -8,12 +8,6 @@
 /** @internal */
 export const LINE_FEED = 0x0a;
 
-/**
- * The longest line, with its line feed: no longer one is written, or completed by a start.
- * @internal
- */
-export const RECORD_BYTES_MAX = 64 * 1024 * 1024;
-
 /** The place of a line in its file. */
 export interface LinePosition {
   /** Bytes before the line. */

@@ -9,9 +9,10 @@
  */
 import { type BatchMessage, batches, publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
+import { assertRecordSize } from "../core/record-size.ts";
 import { type Checkpoint, extendCheckpoint } from "./checkpoint.ts";
 import type { AppendResult, LogFile } from "./file.ts";
-import { LINE_FEED, lineBytes, RECORD_BYTES_MAX } from "./format.ts";
+import { LINE_FEED, lineBytes } from "./format.ts";
 import { describeSystemError } from "./system-error.ts";
 
 export interface LogWriterOptions {
@@ -90,12 +91,7 @@ export class LogWriter {
   async append(record: string): Promise<number> {
     if (this.#failure !== undefined) throw this.#failure;
     const bytes = lineBytes(record);
-    if (bytes > RECORD_BYTES_MAX) {
-      throw new PlantStoreError(
-        "body_too_large",
-        `The plant: expected at most ${RECORD_BYTES_MAX} bytes as a line of the log, got ${bytes}`,
-      );
-    }
+    assertRecordSize(bytes);
     // An empty queue takes any record.
     if (this.#queuedBytes > 0 && this.#queuedBytes + bytes > this.#options.queueBytesMax) {
       throw new PlantStoreError(

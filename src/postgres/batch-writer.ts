@@ -13,6 +13,7 @@
 import { batches } from "../core/channels.ts";
 import { conflict } from "../core/creates-in-flight.ts";
 import { PlantStoreError } from "../core/errors.ts";
+import { Gate } from "../core/gate.ts";
 import type { NewPlant } from "../core/plant.ts";
 import type { CreateOutcome } from "../core/services.ts";
 import { ShortLivedMap } from "../core/short-lived-map.ts";
@@ -28,7 +29,7 @@ const SHARE_PLANTS = 8;
 const LOCK_TIMEOUT_MS = 1000;
 /** The same for the halves of a batch that has such a row, and for later attempts at that row. */
 const HELD_LOCK_TIMEOUT_MS = 20;
-/** Between two attempts at all held rows. */
+/** Before each attempt at a held row. */
 const HELD_PAUSE_MS = 100;
 /** How long a held row is tried at least. A client that sends it again later delays another batch by a second. */
 const HELD_MS = 30_000;
@@ -75,11 +76,10 @@ export class BatchWriter {
   readonly #entries = new ShortLivedMap<bigint, Entry>();
   /** Entries for which no statement was sent yet. */
   #queue: Entry[] = [];
-  readonly #held: Entry[] = [];
+  readonly #heldTurns = new Gate(1);
   /** How many lanes are sending a batch. */
   #sending = 0;
   #isFlushDue = false;
-  #isRetrying = false;
   #sweep: NodeJS.Timeout | undefined;
 
   constructor(database: Database, options: WriterOptions) {
@@ -206,7 +206,7 @@ export class BatchWriter {
       this.#publish(entries, performance.now() - begun);
       for (const entry of entries) {
         const row = stored.get(String(entry.plant.id));
-        if (row === undefined) this.#hold(entry);
+        if (row === undefined) void this.#hold(entry);
         else this.#resolve(entry, row, number);
       }
     } catch (cause) {
@@ -216,28 +216,18 @@ export class BatchWriter {
       if (nextStep(fault) === "split" && others.length > 0) {
         await this.#send(lane, entries.slice(0, half), HELD_LOCK_TIMEOUT_MS, number);
         await this.#send(lane, entries.slice(half), HELD_LOCK_TIMEOUT_MS, number);
-      } else if (first !== undefined && fault.sqlstate === "55P03") this.#hold(first);
+      } else if (first !== undefined && fault.sqlstate === "55P03") void this.#hold(first);
       else this.#fail(entries, fault);
     }
   }
 
-  #hold(entry: Entry): void {
+  /** Tries a held row alone, later; one at a time, so that looks at the tokens come in between. */
+  async #hold(entry: Entry): Promise<void> {
     entry.heldSince ??= performance.now();
-    this.#held.push(entry);
-    void this.#retryHeld();
-  }
-
-  /** Tries each held row alone, again and again. */
-  async #retryHeld(): Promise<void> {
-    if (this.#isRetrying) return;
-    this.#isRetrying = true;
-    while (this.#held.length > 0) {
-      await this.#database.pause(HELD_PAUSE_MS);
-      for (const entry of this.#held.splice(0)) {
-        await this.#send(this.#database.sideWrites, [entry], HELD_LOCK_TIMEOUT_MS);
-      }
-    }
-    this.#isRetrying = false;
+    await this.#database.pause(HELD_PAUSE_MS);
+    await this.#heldTurns.pass(() =>
+      this.#send(this.#database.sideWrites, [entry], HELD_LOCK_TIMEOUT_MS),
+    );
   }
 
   /** @param number that of the batch: a row with it was created by this very statement. */

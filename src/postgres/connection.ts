@@ -8,7 +8,13 @@
  */
 import net from "node:net";
 import tls from "node:tls";
-import { type DatabaseTarget, formatHost, isSocketFolder, type TlsRule } from "./database-url.ts";
+import {
+  type Candidate,
+  type DatabaseTarget,
+  formatHost,
+  isSocketFolder,
+  type TlsRule,
+} from "./database-url.ts";
 
 // biome-ignore-start lint/suspicious/noExplicitAny: the driver's own types are not needed to use it
 /** What the store needs of the package `pg`, version 8.23 or later. */
@@ -49,15 +55,6 @@ export interface DatabaseLogin {
   readonly port: number;
   readonly database: string;
   readonly user: string;
-}
-
-/** One address of one host. @internal */
-export interface Candidate {
-  /** As the URL has it: the name in the certificate. */
-  readonly host: string;
-  /** What the name was resolved to, or the folder of a Unix socket. */
-  readonly address: string;
-  readonly port: number;
 }
 
 /**

@@ -23,9 +23,15 @@ export interface DatabaseTarget {
 
 /** @internal */
 export interface DatabaseHost {
-  /** A name, an IP address, or the folder of a Unix socket. */
+  /** A name, as in a certificate, an IP address, or the folder of a Unix socket. */
   readonly host: string;
   readonly port: number;
+}
+
+/** One address of a host. @internal */
+export interface Candidate extends DatabaseHost {
+  /** What the name was resolved to, or the folder of a Unix socket. */
+  readonly address: string;
 }
 
 /** @internal */

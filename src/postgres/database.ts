@@ -16,7 +16,6 @@ import { PlantStoreError } from "../core/errors.ts";
 import { Gate } from "../core/gate.ts";
 import type { DatabaseStatus } from "../core/services.ts";
 import {
-  type Candidate,
   Connection,
   DatabaseFault,
   nextStep,
@@ -25,6 +24,7 @@ import {
   type Rows,
 } from "./connection.ts";
 import {
+  type Candidate,
   type DatabaseHost,
   type DatabaseTarget,
   formatHost,

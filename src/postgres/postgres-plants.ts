@@ -9,6 +9,7 @@ import { PlantStoreError } from "../core/errors.ts";
 import { assertInt64, INT64_MAX, INT64_MIN } from "../core/int64.ts";
 import { assertMethods, assertText, readNumber } from "../core/options.ts";
 import { encodeNewPlant, type NewPlant, validateNewPlant } from "../core/plant.ts";
+import { assertRecordSize, RECORD_BYTES_MAX } from "../core/record-size.ts";
 import type {
   CreateOutcome,
   DatabaseStatus,
@@ -38,8 +39,6 @@ const PAGE_PLANTS_MAX = 2048;
 const PAGE_BYTES = 256 * 1024;
 /** Streams rest after about this many characters. */
 const SLICE_CHARACTERS = 32 * 1024;
-/** As in the file store, with the line feed. */
-const PLANT_BYTES_MAX = 64 * 1024 * 1024;
 
 interface Read {
   readonly id: bigint;
@@ -227,11 +226,6 @@ export class PostgresPlants implements PlantService {
 function assertSize(plant: NewPlant): void {
   const { name, tag = "" } = plant;
   // A character takes six bytes at most.
-  if (name.length + tag.length <= PLANT_BYTES_MAX / 6 - 64) return;
-  const bytes = Buffer.byteLength(encodeNewPlant(plant)) + 1;
-  if (bytes <= PLANT_BYTES_MAX) return;
-  throw new PlantStoreError(
-    "body_too_large",
-    `The plant: expected at most ${PLANT_BYTES_MAX} bytes as a line of a log, got ${bytes}`,
-  );
+  if (name.length + tag.length <= RECORD_BYTES_MAX / 6 - 64) return;
+  assertRecordSize(Buffer.byteLength(encodeNewPlant(plant)) + 1);
 }

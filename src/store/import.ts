@@ -8,8 +8,9 @@
 import { open } from "node:fs/promises";
 import { PlantStoreError } from "../core/errors.ts";
 import { parseNewPlant } from "../core/plant.ts";
+import { RECORD_BYTES_MAX } from "../core/record-size.ts";
 import type { CreateOutcome, PlantService } from "../core/services.ts";
-import { LINE_FEED, RECORD_BYTES_MAX } from "../log/format.ts";
+import { LINE_FEED } from "../log/format.ts";
 import { positionAfter, splitLines, visitLines } from "../log/reader.ts";
 import { orIoError } from "../log/system-error.ts";
 
