@@ -34,14 +34,6 @@ export interface PgClient {
 }
 // biome-ignore-end lint/suspicious/noExplicitAny: see above
 
-/** A message of the server beside the result of a statement, with the driver's member names. */
-interface Notice {
-  readonly code?: string;
-  readonly message?: string;
-  /** The server's function that reported it. */
-  readonly routine?: string;
-}
-
 /** The rows of a result: every value as the server writes it, or `null`. @internal */
 export type Rows = readonly (readonly (string | null)[])[];
 
@@ -110,15 +102,15 @@ export class Connection {
   busySince: number | undefined;
   readonly #client: PgClient;
   readonly #socket: net.Socket;
-  /** A warning about the commit of the statement under way. */
-  #doubt: Notice | undefined;
+  /** What the server has warned of, about the commit of the statement under way. */
+  #doubt: string | undefined;
 
   private constructor(client: PgClient, socket: net.Socket, candidate: Candidate) {
     this.#client = client;
     this.#socket = socket;
     this.candidate = candidate;
-    client.on("notice", (notice: Notice) => {
-      if (isDoubt(notice)) this.#doubt = notice;
+    client.on("notice", (notice) => {
+      if (isDoubt(notice)) this.#doubt = String(notice.message);
     });
     socket.once("close", () => {
       this.isOpen = false;
@@ -188,11 +180,11 @@ export class Connection {
     try {
       const statement = { text, values, rowMode: "array", types: TEXT_TYPES };
       const { rows } = await this.#client.query(statement);
-      const doubt = this.#doubt as Notice | undefined;
+      const doubt = this.#doubt as string | undefined;
       // The driver makes its array with the statement. When the rows come, V8 may count it as old, and
       // would keep it, and all of them, until a full collection.
       if (doubt === undefined) return rows.splice(0);
-      throw new DatabaseFault(`The outcome is unknown: ${doubt.message}`);
+      throw new DatabaseFault(`The outcome is unknown: ${doubt}`);
     } catch (cause) {
       if (cause instanceof DatabaseFault) throw cause;
       throw toFault(`A statement failed on "${formatHost(this.candidate)}"`, cause);
@@ -217,8 +209,12 @@ export class Connection {
   }
 }
 
-/** Whether a notice may report that a commit did not reach the standby. Its text is translated. */
-function isDoubt({ code = "", routine = "" }: Notice): boolean {
+/**
+ * Whether a notice may report that a commit did not reach the standby. Its text is translated.
+ *
+ * @param routine the function of the server that sends it.
+ */
+function isDoubt({ code = "", routine = "" }: { code?: string; routine?: string }): boolean {
   if (code === "01000") return !HARMLESS_ROUTINES.includes(routine);
   return code.startsWith("57P");
 }

@@ -64,6 +64,8 @@ export class Database {
   refusal: string | undefined;
   /** Every call is answered within it. */
   readonly deadlineMs: number;
+  /** What the newest look found that was answered. */
+  inspection: Inspection | undefined;
   /** For statements that only read. */
   readonly reads = new Lane(this);
   /** For writes that wait for no batch of creates: those of the tokens, and creates of held rows. */
@@ -82,7 +84,6 @@ export class Database {
   #failedLooks = 0;
   /** The id of the store that was seen first: no other is used. */
   #store: string | undefined;
-  #inspection: Inspection | undefined;
   #warned: readonly string[] = [];
   #lastRefused: string | undefined;
 
@@ -116,21 +117,11 @@ export class Database {
     return this.#closing.signal.aborted;
   }
 
-  /** The engine's own estimate of the plants. */
-  get plants(): number {
-    return this.#inspection?.plants ?? 0;
-  }
-
-  /** Whether the last look found a statement of the role, on any connection, that takes longer than a second. */
-  get hasLongStatement(): boolean {
-    return this.#inspection?.hasLongStatement ?? false;
-  }
-
   state(): Omit<DatabaseStatus, "leaseAgeMs"> {
     return {
       host: this.#inUse && formatHost(this.#inUse),
       connections: [...this.#connections].filter(({ isOpen }) => isOpen).length,
-      isSynchronous: this.#inspection && this.#inspection.unsynchronized === undefined,
+      isSynchronous: this.inspection && this.inspection.unsynchronized === undefined,
       retries: this.#retries,
     };
   }
@@ -259,7 +250,7 @@ export class Database {
           "is meant, start again",
       );
     }
-    this.#inspection = found;
+    this.inspection = found;
     if (this.#options.requireSync && found.unsynchronized !== undefined) {
       this.#closeAll(); // a standby may come back within the deadline
       throw new DatabaseFault(`"${label}" cannot be used: ${found.unsynchronized}`);
@@ -304,7 +295,7 @@ export class Database {
     }
     this.#failedLooks = 0;
     this.refusal = undefined;
-    if (!this.hasLongStatement) this.#closeLate(began);
+    if (!this.inspection?.hasLongStatement) this.#closeLate(began);
     if (this.#awaySince === undefined) return;
     const seconds = ((performance.now() - this.#awaySince) / 1000).toFixed(1);
     this.#awaySince = undefined;

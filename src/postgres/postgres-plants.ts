@@ -17,7 +17,7 @@ import type {
   PlantService,
   StoreStatus,
 } from "../core/services.ts";
-import { BatchWriter } from "./batch-writer.ts";
+import { BatchWriter, type WriterOptions } from "./batch-writer.ts";
 import { DatabaseFault, nextStep, type Rows } from "./connection.ts";
 import { Database, type DatabaseOptions, within } from "./database.ts";
 import { decodeRow, GET, PAGE } from "./schema.ts";
@@ -57,12 +57,9 @@ export class PostgresPlants implements PlantService {
   #isReading = false;
   #closing: Promise<void> | undefined;
 
-  private constructor(database: Database, options: PostgresPlantsOptions) {
+  private constructor(database: Database, options: WriterOptions) {
     this.database = database;
-    this.#writer = new BatchWriter(database, {
-      connections: readNumber(options, "databaseConnections"),
-      queueBytesMax: readNumber(options, "queueBytesMax"),
-    });
+    this.#writer = new BatchWriter(database, options);
   }
 
   /**
@@ -77,9 +74,10 @@ export class PostgresPlants implements PlantService {
     assertText("url", options.url);
     const { password } = options;
     if (password !== undefined && typeof password !== "function") assertText("password", password);
-    for (const name of ["databaseConnections", "queueBytesMax"] as const) readNumber(options, name);
+    const connections = readNumber(options, "databaseConnections");
+    const queueBytesMax = readNumber(options, "queueBytesMax");
     const database = await Database.open(options, readNumber(options, "databaseDeadlineMs"));
-    return new PostgresPlants(database, options);
+    return new PostgresPlants(database, { connections, queueBytesMax });
   }
 
   /** For the operator. */
@@ -89,7 +87,8 @@ export class PostgresPlants implements PlantService {
 
   /** For the admin listener; the number of plants is the database's estimate. */
   status(): StoreStatus {
-    return { plants: this.database.plants, queueBytes: this.#writer.queuedBytes };
+    const plants = this.database.inspection?.plants ?? 0;
+    return { plants, queueBytes: this.#writer.queuedBytes };
   }
 
   async create(given: NewPlant): Promise<CreateOutcome> {

@@ -181,7 +181,7 @@ export class PostgresTokens implements TokenVerifier {
    */
   #warn(fault?: DatabaseFault): void {
     const isHeld = fault === undefined || fault.sqlstate === "55P03";
-    const isWaiting = isHeld && this.#plants.database.hasLongStatement;
+    const isWaiting = isHeld && this.#plants.database.inspection?.hasLongStatement;
     const reason = isWaiting ? new DatabaseFault(NO_COMMITS) : fault;
     if (reason === undefined || reason.message === this.#lastFault) return;
     if (this.#closing.signal.aborted) return;

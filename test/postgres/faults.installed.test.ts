@@ -274,7 +274,7 @@ const UNFINISHED: Readonly<Record<string, (client: RawClient) => void>> = {
 for (const [what, send] of Object.entries(UNFINISHED)) {
   test(`a statement ${what} does not count as long`, OPTIONS, async (t) => {
     const { plants } = await sendUnfinished(t, send);
-    assert.equal(plants.database.hasLongStatement, false);
+    assert.equal(plants.database.inspection?.hasLongStatement, false);
   });
 }
 
@@ -291,7 +291,7 @@ test(
       `INSERT INTO pg_extension SELECT 99999, 'citus', 10, 11, false, '1' , NULL, NULL`,
       database,
     );
-    await until("a look counts it", () => plants.database.hasLongStatement);
+    await until("a look counts it", () => plants.database.inspection?.hasLongStatement === true);
   },
 );
 
@@ -370,7 +370,10 @@ test(
     t.after(() => tokens.close());
     t.after(() => server.setStandbys());
     await server.setStandbys("missing");
-    await until("commits wait", () => plants.database.hasLongStatement && !tokens.isReadable);
+    await until(
+      "commits wait",
+      () => plants.database.inspection?.hasLongStatement === true && !tokens.isReadable,
+    );
     forget();
     await server.setStandbys();
     await until("verdicts are given", () => tokens.isReadable);
