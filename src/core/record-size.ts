@@ -1,10 +1,10 @@
 /**
- * How long a record may be: one line of a log. A database keeps no longer ones, either, so that they
- * can move back.
+ * How long a record may be: one line of a log. A database refuses longer plants, too, so that they can
+ * be moved back.
  */
 import { PlantStoreError } from "./errors.ts";
 
-/** The longest line, with its line feed: no longer one is written, or completed by a start. @internal */
+/** The longest line that is written, or completed by a start; with its line feed. @internal */
 export const RECORD_BYTES_MAX = 64 * 1024 * 1024;
 
 /** @throws PlantStoreError `body_too_large` if the line of a plant is longer. @internal */

@@ -6,9 +6,8 @@
  * statement does not return is not stored. A batch keeps its random number when it is sent again, so
  * a row with that number was created by it, also if an answer was lost. A row that another
  * transaction holds, or that is refused, neither delays nor fails the others: the batch is halved
- * until that row is alone, and held rows wait on a connection of their own. A batch is sent again
- * until nobody waits for any of its plants; that of a client which was answered 503 meanwhile may be
- * stored, too, because that answer leaves the outcome open.
+ * until that row is alone, and such rows wait on a connection of their own. The plant of a client that
+ * was answered 503 may still be stored, because that answer leaves the outcome open.
  */
 import { batches } from "../core/channels.ts";
 import { conflict } from "../core/creates-in-flight.ts";
@@ -18,7 +17,7 @@ import type { NewPlant } from "../core/plant.ts";
 import type { CreateOutcome } from "../core/services.ts";
 import { ShortLivedMap } from "../core/short-lived-map.ts";
 import { type Connection, DatabaseFault, nextStep, type Rows } from "./connection.ts";
-import { type Database, Lane } from "./database.ts";
+import { closedFault, type Database, Lane } from "./database.ts";
 import { CREATE, createValues, isPlantOfRow, randomNumber } from "./schema.ts";
 
 const BATCH_PLANTS_MAX = 1000;
@@ -54,7 +53,7 @@ interface Entry {
   readonly bytes: number;
   /** The callers that create this id and whose deadline is not over. */
   waiters: Waiter[];
-  /** When its row was first found to be held, by the monotonic clock. */
+  /** When its row was first to be tried alone, by the monotonic clock. */
   heldSince?: number;
 }
 
@@ -105,11 +104,12 @@ export class BatchWriter {
     });
   }
 
-  /** Resolves when nothing is under way, or the deadline is over. */
+  /** Resolves when every create is answered, at the deadline at the latest. */
   async drain(): Promise<void> {
     const deadline = performance.now() + this.#database.deadlineMs;
     while (this.#entries.size > 0 && performance.now() < deadline) await this.#database.pause(10);
     clearTimeout(this.#sweep);
+    this.#fail([...this.#entries.values()], closedFault());
   }
 
   #add(plant: NewPlant, waiter: Waiter): void {
@@ -152,7 +152,7 @@ export class BatchWriter {
   /** Gives waiting plants to an idle lane, if there are at least so many. */
   #flush(least = this.#sending > 0 ? SHARE_PLANTS : 1): void {
     if (this.#database.isClosed) {
-      this.#fail(this.#queue.splice(0), new DatabaseFault("The store was closed"));
+      this.#fail(this.#queue.splice(0), closedFault());
     }
     const lane = this.#queue.length < least ? undefined : this.#idle.pop();
     if (lane !== undefined) void this.#work(lane);
@@ -189,19 +189,19 @@ export class BatchWriter {
     return this.#queue.splice(0, count).sort((a, b) => (a.plant.id < b.plant.id ? -1 : 1));
   }
 
-  /** Sends a batch until each of its creates is over or held. Never rejects. */
+  /** Sends a batch, in parts if need be, until each of its creates is over or held. Never rejects. */
   async #send(
     lane: Lane,
     entries: readonly Entry[],
     lockMs: number,
-    number = randomNumber(),
+    { number = randomNumber(), limitMs = this.#database.deadlineMs } = {},
   ): Promise<void> {
     const begun = performance.now();
     const plants = entries.map(({ plant }) => plant);
     const values = createValues(plants, number, lockMs);
     const create = (connection: Connection) => connection.query(CREATE, values);
     try {
-      const rows = await lane.run(create, () => entries.some(isAwaited));
+      const rows = await lane.run(create, limitMs, () => entries.some(isAwaited));
       const stored = new Map(rows.map((row) => [row[0], row]));
       this.#publish(entries, performance.now() - begun);
       for (const entry of entries) {
@@ -212,21 +212,29 @@ export class BatchWriter {
     } catch (cause) {
       const fault = cause as DatabaseFault;
       const [first, ...others] = entries;
-      const half = entries.length >> 1;
-      if (nextStep(fault) === "split" && others.length > 0) {
-        await this.#send(lane, entries.slice(0, half), HELD_LOCK_TIMEOUT_MS, number);
-        await this.#send(lane, entries.slice(half), HELD_LOCK_TIMEOUT_MS, number);
-      } else if (first !== undefined && fault.sqlstate === "55P03") void this.#hold(first);
-      else this.#fail(entries, fault);
+      if (first === undefined || this.#isOver(entries, fault)) this.#fail(entries, fault);
+      else if (others.length === 0) void this.#hold(first);
+      else {
+        const half = entries.length >> 1;
+        await this.#send(lane, entries.slice(0, half), HELD_LOCK_TIMEOUT_MS, { number });
+        await this.#send(lane, entries.slice(half), HELD_LOCK_TIMEOUT_MS, { number });
+      }
     }
   }
 
-  /** Tries a held row alone, later; one at a time, so that looks at the tokens come in between. */
+  /** Whether to send these plants again would be of no use. */
+  #isOver(entries: readonly Entry[], fault: DatabaseFault): boolean {
+    if (this.#database.isClosed || !entries.some(isAwaited)) return true;
+    const isRefused = nextStep(fault) === "split" && fault.sqlstate !== "55P03";
+    return nextStep(fault) === "refuse" || (isRefused && entries.length === 1);
+  }
+
+  /** Tries a row alone, later; one at a time, so that looks at the tokens come in between. */
   async #hold(entry: Entry): Promise<void> {
     entry.heldSince ??= performance.now();
     await this.#database.pause(HELD_PAUSE_MS);
     await this.#heldTurns.pass(() =>
-      this.#send(this.#database.sideWrites, [entry], HELD_LOCK_TIMEOUT_MS),
+      this.#send(this.#database.sideWrites, [entry], HELD_LOCK_TIMEOUT_MS, { limitMs: 0 }),
     );
   }
 

@@ -234,7 +234,8 @@ export class Database {
       .query(INSPECT)
       .catch((fault: DatabaseFault) => {
         // A standby cannot read a table that is not logged.
-        if (fault.sqlstate === "0A000") throw new StandbyFault(fault.message);
+        if (fault.sqlstate === "0A000")
+          throw new StandbyFault(fault.message, fault.sqlstate, fault);
         if (!fault.sqlstate?.startsWith("42")) throw fault;
         throw new UnfitFault(label, explainRefusal(fault.sqlstate, (fault.cause as Error).message));
       })
@@ -373,40 +374,47 @@ export class Lane {
     const work = (connection: Connection) => connection.query(text, values);
     return within(
       deadlineMs,
-      this.run(work, () => performance.now() < deadline),
+      this.run(work, deadlineMs, () => performance.now() < deadline),
     );
   }
 
   /**
-   * Runs work that may be repeated, until it succeeds, is refused, or nobody waits for it.
+   * Runs work that may be repeated, until it succeeds or is refused.
    *
+   * @param limitMs after it only a first attempt begins.
+   * @param isWanted is asked before each attempt.
    * @throws DatabaseFault
    */
-  run<T>(work: (connection: Connection) => Promise<T>, isAwaited = () => true): Promise<T> {
-    return this.#turns.pass(() => this.#repeat(work, isAwaited));
+  run<T>(
+    work: (connection: Connection) => Promise<T>,
+    limitMs: number,
+    isWanted = () => true,
+  ): Promise<T> {
+    const deadline = performance.now() + limitMs;
+    return this.#turns.pass(async () => {
+      let fault: unknown;
+      for (let attempt = 0; attempt === 0 || performance.now() < deadline; attempt++) {
+        if (!isWanted()) break;
+        try {
+          return await work(await this.connect());
+        } catch (cause) {
+          fault = cause;
+          if (!(cause instanceof DatabaseFault && this.#prepareNext(cause))) break;
+          if (attempt > 0) await this.#database.pause(Math.min(10 * attempt, 200));
+        }
+      }
+      throw fault ?? new DatabaseFault("The deadline is over");
+    });
   }
 
-  async #repeat<T>(
-    work: (connection: Connection) => Promise<T>,
-    isAwaited: () => boolean,
-  ): Promise<T> {
-    let fault = new DatabaseFault("The deadline is over");
-    for (let attempt = 0; isAwaited(); attempt++) {
-      try {
-        return await work(await this.connect());
-      } catch (cause) {
-        if (!(cause instanceof DatabaseFault)) throw cause;
-        fault = cause;
-        const step = nextStep(fault);
-        if (step === "refuse") this.#database.noteRefused(fault);
-        if (step === "reconnect") this.#connection?.destroy();
-        else if (step !== "again") break;
-        if (this.#database.isClosed) break;
-        this.#database.countRetry(fault);
-        if (attempt > 0) await this.#database.pause(Math.min(10 * attempt, 200));
-      }
-    }
-    throw fault;
+  /** Whether work may be tried again after a fault; if so, on a new connection if need be. */
+  #prepareNext(fault: DatabaseFault): boolean {
+    const step = nextStep(fault);
+    if (step === "refuse") this.#database.noteRefused(fault);
+    if (step === "reconnect") this.#connection?.destroy();
+    else if (step !== "again") return false;
+    if (!this.#database.isClosed) this.#database.countRetry(fault);
+    return !this.#database.isClosed;
   }
 }
 
@@ -419,7 +427,8 @@ export function within<T>(deadlineMs: number, work: Promise<T>): Promise<T> {
   });
 }
 
-function closedFault(): DatabaseFault {
+/** @internal */
+export function closedFault(): DatabaseFault {
   return new DatabaseFault("The store was closed");
 }
 

@@ -60,8 +60,9 @@ export class PostgresTokens implements TokenVerifier {
   static async open(plants: PostgresPlants): Promise<PostgresTokens> {
     const tokens = new PostgresTokens(plants);
     const { database } = plants;
+    const look = tokens.#look(database.deadlineMs);
     try {
-      await Promise.race([tokens.#look(), database.pause(database.deadlineMs, { ref: false })]);
+      await Promise.race([look, database.pause(database.deadlineMs, { ref: false })]);
     } catch (cause) {
       const { message } = cause as Error;
       throw new PlantStoreError("io_error", `Cannot read the tokens: ${message}`, { cause });
@@ -148,16 +149,18 @@ export class PostgresTokens implements TokenVerifier {
     const { signal } = this.#closing;
     while (!signal.aborted) {
       const begun = performance.now();
-      await this.#look().catch((fault: DatabaseFault) => this.#warn(fault));
+      await this.#look(LEASE_MS).catch((fault: DatabaseFault) => this.#warn(fault));
       const rest = Math.max(begun + LOOK_INTERVAL_MS - performance.now(), 0);
       await sleep(rest, undefined, { signal, ref: false }).catch(() => {});
     }
   }
 
-  /** @throws DatabaseFault */
-  async #look(): Promise<void> {
-    const { database } = this.#plants;
-    await database.sideWrites.run(async (connection) => {
+  /**
+   * @param limitMs after it only a first attempt begins.
+   * @throws DatabaseFault
+   */
+  async #look(limitMs: number): Promise<void> {
+    await this.#plants.database.sideWrites.run(async (connection) => {
       const begun = performance.now();
       const late = setTimeout(() => this.#warn(), LEASE_MS);
       const beating = connection.query(BEAT, [this.#slot]);
@@ -170,21 +173,22 @@ export class PostgresTokens implements TokenVerifier {
         this.#version = rows[0]?.[0];
       }
       this.#lookedAt = Math.max(begun, this.#lookedAt);
-    });
-    this.#lastFault = undefined;
+    }, limitMs);
+    if (this.isReadable) this.#lastFault = undefined; // else the next look is as late
     this.#events.emit("look");
   }
 
   /**
-   * Warns once of each reason why there is no good look. A write that waits for the standby reports
-   * nothing, and may hold the row that the next one needs.
+   * Warns once of each reason why there is no good look; that the database is lost was said already.
+   * A write that waits for the standby gets no answer, and may hold the row that the next one needs.
    */
   #warn(fault?: DatabaseFault): void {
+    const { database } = this.#plants;
+    if (this.#closing.signal.aborted || database.state().connections === 0) return;
     const isHeld = fault === undefined || fault.sqlstate === "55P03";
-    const isWaiting = isHeld && this.#plants.database.inspection?.hasLongStatement;
+    const isWaiting = isHeld && database.inspection?.hasLongStatement;
     const reason = isWaiting ? new DatabaseFault(NO_COMMITS) : fault;
     if (reason === undefined || reason.message === this.#lastFault) return;
-    if (this.#closing.signal.aborted) return;
     this.#lastFault = reason.message;
     publishWarning("Cannot follow the tokens: requests wait until that succeeds", reason);
   }

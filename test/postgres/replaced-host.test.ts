@@ -1,63 +1,14 @@
-/**
- * A host that is replaced at a moment which no real server can be brought to: the driver is a fake, the
- * rest is the store itself.
- */
+/** A host that is replaced at a moment which no real server can be brought to. */
 import assert from "node:assert/strict";
-import type { Socket } from "node:net";
 import { test } from "node:test";
-import { type PgModule, PostgresPlants } from "../../src/postgres/index.ts";
+import { PostgresPlants } from "../../src/postgres/index.ts";
 import { makeLatch, TIMEOUT, until } from "../support/watch.ts";
-
-interface Host {
-  connect(): Promise<unknown>;
-  /** The rows of a statement. */
-  query(text: string, values: readonly string[]): Promise<unknown[]>;
-}
-
-/** A driver for hosts by their ports. */
-function fakeDriver(hosts: Readonly<Record<number, Host>>): PgModule {
-  class Client {
-    readonly user = "";
-    readonly database = "";
-    readonly connection = { on: () => {} };
-    readonly #socket: Socket;
-    readonly #host: Host;
-    /** Rejects when the store gives the connection up. */
-    readonly #lost: Promise<never>;
-
-    constructor({ port, stream }: { readonly port: number; readonly stream: () => Socket }) {
-      this.#host = hosts[port] ?? assert.fail();
-      this.#socket = stream().on("error", () => {});
-      this.#lost = new Promise((_, reject) => {
-        this.#socket.once("close", () => reject(new Error("closed")));
-      });
-      this.#lost.catch(() => {});
-    }
-
-    on(): void {}
-
-    connect(): Promise<unknown> {
-      return Promise.race([this.#host.connect(), this.#lost]);
-    }
-
-    async query({ text, values }: { readonly text: string; readonly values: readonly string[] }) {
-      return { rows: await Promise.race([this.#host.query(text, values), this.#lost]) };
-    }
-
-    async end(): Promise<void> {
-      this.#socket.destroy();
-    }
-  }
-  return { Client };
-}
-
-const NEVER = new Promise<never>(() => {});
+import { answerCreate, answerLook, fakeDriver, type Host, idsOf, NEVER } from "./fake-driver.ts";
 
 /** Rows as a primary, or as its standby, answers them. */
 function answer(isStandby: boolean, text: string, values: readonly string[]): unknown[] {
-  if (!text.includes("INSERT")) return [[isStandby ? "t" : "f", "the store", "0"]];
-  const ids = (values[0] ?? "").slice(1, -1).split(",");
-  return ids.map((id) => [id, "Fern", null, null, values[4]]);
+  const ids = idsOf(text, values);
+  return ids === undefined ? answerLook(isStandby) : answerCreate(ids, values);
 }
 
 test(

@@ -1,0 +1,133 @@
+/** Statements that fail in ways no real server can be brought to: one row, or one table, is damaged. */
+import assert from "node:assert/strict";
+import { type TestContext, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { PostgresPlants, PostgresTokens } from "../../src/postgres/index.ts";
+import { collectWarnings, TIMEOUT, until } from "../support/watch.ts";
+import { answerCreate, answerLook, fakeDriver, idsOf, serverError } from "./fake-driver.ts";
+
+/** The SQLSTATE of a damaged page: nothing is known of the statement. */
+const DAMAGED = "XX001";
+const HELD = "55P03";
+
+interface Behaviour {
+  /** Throws if the server refuses to create these plants. */
+  readonly create?: (ids: readonly string[]) => void;
+  /** The write of the lease. */
+  readonly beat?: () => void | Promise<void>;
+  /** Whether a look finds a statement that takes long. */
+  readonly hasLongStatement?: boolean;
+  readonly databaseDeadlineMs?: number;
+}
+
+/** A store over a server that behaves like this. */
+async function open(t: TestContext, behaviour: Behaviour): Promise<PostgresPlants> {
+  const { create = () => {}, beat = () => {}, hasLongStatement, databaseDeadlineMs } = behaviour;
+  const host = {
+    connect: async () => {},
+    async query(text: string, values: readonly string[]) {
+      const ids = idsOf(text, values);
+      if (ids !== undefined) {
+        create(ids);
+        return answerCreate(ids, values);
+      }
+      if (text.includes("INSERT INTO public.plant_leases")) {
+        await beat();
+        return [["1"]];
+      }
+      return text.includes("JOIN public.plant_tokens")
+        ? [["1", null]]
+        : answerLook(false, hasLongStatement);
+    },
+  };
+  const url = "postgresql://a@127.0.0.1:1/garden";
+  const plants = await PostgresPlants.open({
+    pg: fakeDriver({ 1: host }),
+    url,
+    databaseDeadlineMs,
+  });
+  t.after(() => plants.close());
+  return plants;
+}
+
+/** Creates a plant, and sends it again at once until that succeeds or the store is closed. */
+async function persist(plants: PostgresPlants, id: bigint): Promise<void> {
+  for (let isOver = false; !isOver; ) {
+    isOver = await plants.create({ id, name: "Fern" }).then(
+      () => true,
+      ({ code }) => code === "closed",
+    );
+  }
+}
+
+test(
+  "a row that always fails keeps no other row of its batch from being stored",
+  TIMEOUT,
+  async (t) => {
+    const create = (ids: readonly string[]) => {
+      if (ids.includes("1")) throw serverError(DAMAGED);
+    };
+    const plants = await open(t, { create, databaseDeadlineMs: 300 });
+    void persist(plants, 1n);
+    await Promise.all(Array.from({ length: 9 }, (_, at) => persist(plants, BigInt(at + 2))));
+  },
+);
+
+test(
+  "a held row that then always fails does not keep the tokens from being followed",
+  TIMEOUT,
+  async (t) => {
+    let tries = 0;
+    let beats = 0;
+    const create = (ids: readonly string[]) => {
+      if (ids.includes("1")) throw serverError(++tries === 1 ? HELD : DAMAGED);
+    };
+    const plants = await open(t, { create, beat: () => void beats++, databaseDeadlineMs: 1000 });
+    const tokens = await PostgresTokens.open(plants);
+    t.after(() => tokens.close());
+    void persist(plants, 1n);
+    await until("it is tried again and again", () => tries > 3);
+    const before = { tries, beats };
+    await until(
+      "looks come in between",
+      () => tries > before.tries + 3 && beats > before.beats + 3,
+    );
+  },
+);
+
+test("why the tokens cannot be followed is said once", TIMEOUT, async (t) => {
+  const warnings = collectWarnings(t);
+  let isDamaged = false;
+  let beats = 0;
+  const plants = await open(t, {
+    beat() {
+      beats++;
+      if (isDamaged) throw serverError(DAMAGED);
+    },
+  });
+  const tokens = await PostgresTokens.open(plants);
+  t.after(() => tokens.close());
+  isDamaged = true;
+  const reasons = () => warnings.filter(({ cause }) => String(cause).includes(DAMAGED));
+  await until("it is said", () => reasons().length > 0);
+  const before = beats;
+  await until("more looks have failed", () => beats > before + 20);
+  assert.equal(reasons().length, 1);
+});
+
+test("a standby that is slow at every look is warned about once", TIMEOUT, async (t) => {
+  const warnings = collectWarnings(t);
+  let beats = 0;
+  const plants = await open(t, {
+    hasLongStatement: true,
+    async beat() {
+      await sleep(2200); // longer than the lease
+      beats++;
+    },
+  });
+  const tokens = await PostgresTokens.open(plants);
+  t.after(() => tokens.close());
+  await until("two looks have succeeded", () => beats === 2);
+  const reasons = warnings.filter(({ cause }) => /standby may be missing/.test(String(cause)));
+  assert.equal(reasons.length, 1);
+});

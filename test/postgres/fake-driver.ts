@@ -1,0 +1,76 @@
+/**
+ * A driver for faults that no real server can be brought to: the hosts are fakes, the rest is the store
+ * itself.
+ */
+import assert from "node:assert/strict";
+import type { Socket } from "node:net";
+import type { PgModule } from "../../src/postgres/index.ts";
+
+export interface Host {
+  connect(): Promise<unknown>;
+  /** The rows of a statement. */
+  query(text: string, values: readonly string[]): Promise<unknown[]>;
+}
+
+/** A driver for hosts by their ports. */
+export function fakeDriver(hosts: Readonly<Record<number, Host>>): PgModule {
+  class Client {
+    readonly user = "";
+    readonly database = "";
+    readonly connection = { on: () => {} };
+    readonly #socket: Socket;
+    readonly #host: Host;
+    /** Rejects when the store gives the connection up. */
+    readonly #lost: Promise<never>;
+
+    constructor({ port, stream }: { readonly port: number; readonly stream: () => Socket }) {
+      this.#host = hosts[port] ?? assert.fail();
+      this.#socket = stream().on("error", () => {});
+      this.#lost = new Promise((_, reject) => {
+        this.#socket.once("close", () => reject(new Error("closed")));
+      });
+      this.#lost.catch(() => {});
+    }
+
+    on(): void {}
+
+    connect(): Promise<unknown> {
+      return Promise.race([this.#host.connect(), this.#lost]);
+    }
+
+    async query({ text, values }: { readonly text: string; readonly values: readonly string[] }) {
+      return { rows: await Promise.race([this.#host.query(text, values), this.#lost]) };
+    }
+
+    async end(): Promise<void> {
+      this.#socket.destroy();
+    }
+  }
+  return { Client };
+}
+
+export const NEVER = new Promise<never>(() => {});
+
+/** The rows of a look at a primary, or at its standby. */
+export function answerLook(isStandby: boolean, hasLongStatement = false): unknown[] {
+  return [[isStandby ? "t" : "f", "the store", "0", hasLongStatement ? "t" : "f"]];
+}
+
+/** The ids that a statement creates; `undefined` for any other statement. */
+export function idsOf(text: string, values: readonly string[]): string[] | undefined {
+  if (!text.includes("INSERT INTO public.plants ")) return undefined;
+  return (values[0] ?? "").slice(1, -1).split(",");
+}
+
+/** The rows of a statement that creates plants named "Fern". */
+export function answerCreate(ids: readonly string[], values: readonly string[]): unknown[] {
+  return ids.map((id) => [id, "Fern", null, null, values[4]]);
+}
+
+/** What the driver throws if the server refuses a statement. */
+export function serverError(sqlstate: string): Error {
+  return Object.assign(new Error(`refused with ${sqlstate}`), {
+    code: sqlstate,
+    severity: "ERROR",
+  });
+}
