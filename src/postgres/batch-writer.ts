@@ -6,8 +6,10 @@
  * statement does not return is not stored. A batch keeps its random number when it is sent again, so
  * a row with that number was created by it, also if an answer was lost. A row that another
  * transaction holds, or that is refused, neither delays nor fails the others: the batch is halved
- * until that row is alone, and such rows wait on a connection of their own. The plant of a client that
- * was answered 503 may still be stored, because that answer leaves the outcome open.
+ * until that row is alone, and held rows wait on a connection of their own. A batch that has failed
+ * until the deadline is halved, too, if a client still waits: one of its rows may be the cause. The
+ * plant of a client that was answered 503 may still be stored, because that answer leaves the outcome
+ * open.
  */
 import { batches } from "../core/channels.ts";
 import { conflict } from "../core/creates-in-flight.ts";
@@ -53,7 +55,7 @@ interface Entry {
   readonly bytes: number;
   /** The callers that create this id and whose deadline is not over. */
   waiters: Waiter[];
-  /** When its row was first to be tried alone, by the monotonic clock. */
+  /** When another transaction was first found to hold its row, by the monotonic clock. */
   heldSince?: number;
 }
 
@@ -107,7 +109,8 @@ export class BatchWriter {
   /** Resolves when every create is answered, at the deadline at the latest. */
   async drain(): Promise<void> {
     const deadline = performance.now() + this.#database.deadlineMs;
-    while (this.#entries.size > 0 && performance.now() < deadline) await this.#database.pause(10);
+    const isAwaiting = () => [...this.#entries.values()].some(({ waiters }) => waiters.length > 0);
+    while (isAwaiting() && performance.now() < deadline) await this.#database.pause(10);
     clearTimeout(this.#sweep);
     this.#fail([...this.#entries.values()], closedFault());
   }
@@ -206,35 +209,44 @@ export class BatchWriter {
       this.#publish(entries, performance.now() - begun);
       for (const entry of entries) {
         const row = stored.get(String(entry.plant.id));
-        if (row === undefined) void this.#hold(entry);
+        if (row === undefined) void this.#hold(entry, number);
         else this.#resolve(entry, row, number);
       }
     } catch (cause) {
-      const fault = cause as DatabaseFault;
-      const [first, ...others] = entries;
-      if (first === undefined || this.#isOver(entries, fault)) this.#fail(entries, fault);
-      else if (others.length === 0) void this.#hold(first);
-      else {
-        const half = entries.length >> 1;
-        await this.#send(lane, entries.slice(0, half), HELD_LOCK_TIMEOUT_MS, { number });
-        await this.#send(lane, entries.slice(half), HELD_LOCK_TIMEOUT_MS, { number });
-      }
+      await this.#sendParts(lane, entries, cause as DatabaseFault, number);
     }
   }
 
-  /** Whether to send these plants again would be of no use. */
-  #isOver(entries: readonly Entry[], fault: DatabaseFault): boolean {
-    if (this.#database.isClosed || !entries.some(isAwaited)) return true;
-    const isRefused = nextStep(fault) === "split" && fault.sqlstate !== "55P03";
-    return nextStep(fault) === "refuse" || (isRefused && entries.length === 1);
+  /** What becomes of a batch that has failed. */
+  async #sendParts(
+    lane: Lane,
+    entries: readonly Entry[],
+    fault: DatabaseFault,
+    number: string,
+  ): Promise<void> {
+    const [first, ...others] = entries;
+    const step = nextStep(fault);
+    const isOver = this.#database.isClosed || step === "refuse" || !entries.some(isAwaited);
+    if (first === undefined || isOver) this.#fail(entries, fault);
+    else if (others.length > 0) {
+      const half = entries.length >> 1;
+      await this.#send(lane, entries.slice(0, half), HELD_LOCK_TIMEOUT_MS, { number });
+      await this.#send(lane, entries.slice(half), HELD_LOCK_TIMEOUT_MS, { number });
+    } else if (fault.sqlstate === "55P03") {
+      first.heldSince ??= performance.now();
+      void this.#hold(first, number);
+    } else if (step === "split") {
+      this.#database.noteRefused(fault);
+      this.#fail(entries, fault);
+    } else void this.#hold(first, number);
   }
 
   /** Tries a row alone, later; one at a time, so that looks at the tokens come in between. */
-  async #hold(entry: Entry): Promise<void> {
-    entry.heldSince ??= performance.now();
+  async #hold(entry: Entry, number: string): Promise<void> {
     await this.#database.pause(HELD_PAUSE_MS);
+    const options = { number, limitMs: 0 };
     await this.#heldTurns.pass(() =>
-      this.#send(this.#database.sideWrites, [entry], HELD_LOCK_TIMEOUT_MS, { limitMs: 0 }),
+      this.#send(this.#database.sideWrites, [entry], HELD_LOCK_TIMEOUT_MS, options),
     );
   }
 
@@ -272,9 +284,9 @@ function isAwaited({ waiters, heldSince = Number.NEGATIVE_INFINITY }: Entry): bo
 }
 
 function writeFailed(cause: DatabaseFault): PlantStoreError {
-  const why =
-    nextStep(cause) === "refuse"
-      ? "Cannot store the plant, because the database refuses it (the server's log has the reason)"
-      : "Cannot say whether the plant was stored, because the database did not confirm it in time";
+  const isRefused = nextStep(cause) === "refuse" || nextStep(cause) === "split";
+  const why = isRefused
+    ? "Cannot store the plant, because the database refuses it (the server's log has the reason)"
+    : "Cannot say whether the plant was stored, because the database did not confirm it in time";
   return new PlantStoreError("write_failed", `${why}: send the identical request again`, { cause });
 }

@@ -64,7 +64,7 @@ export class Database {
   refusal: string | undefined;
   /** Every call is answered within it. */
   readonly deadlineMs: number;
-  /** What the newest look found that was answered. */
+  /** What the newest look found that was answered; of long statements, what the newest look found. */
   inspection: Inspection | undefined;
   /** For statements that only read. */
   readonly reads = new Lane(this);
@@ -111,6 +111,11 @@ export class Database {
       const code = cause instanceof UnfitFault ? "corruption" : "io_error";
       throw new PlantStoreError(code, (cause as Error).message, { cause });
     }
+  }
+
+  /** Whether it was published that the database is lost, and not yet that it was found. */
+  get isLost(): boolean {
+    return this.#awaySince !== undefined;
   }
 
   get isClosed(): boolean {
@@ -288,6 +293,8 @@ export class Database {
       else this.#looker = await this.connect();
     } catch (cause) {
       this.#looker?.destroy();
+      // Not known any more.
+      if (this.inspection) this.inspection = { ...this.inspection, hasLongStatement: false };
       // A host without room for another connection is there, and its statements go on.
       if ((cause as DatabaseFault).sqlstate !== NO_ROOM) this.#failedLooks++;
       if (cause instanceof UnfitFault || this.#failedLooks >= FAILED_LOOKS_MAX) this.#closeAll();

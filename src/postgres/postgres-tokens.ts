@@ -179,12 +179,12 @@ export class PostgresTokens implements TokenVerifier {
   }
 
   /**
-   * Warns once of each reason why there is no good look; that the database is lost was said already.
+   * Warns once of each reason why there is no good look, except that the database is lost.
    * A write that waits for the standby gets no answer, and may hold the row that the next one needs.
    */
   #warn(fault?: DatabaseFault): void {
     const { database } = this.#plants;
-    if (this.#closing.signal.aborted || database.state().connections === 0) return;
+    if (this.#closing.signal.aborted || database.isLost) return;
     const isHeld = fault === undefined || fault.sqlstate === "55P03";
     const isWaiting = isHeld && database.inspection?.hasLongStatement;
     const reason = isWaiting ? new DatabaseFault(NO_COMMITS) : fault;

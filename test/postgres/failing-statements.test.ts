@@ -1,4 +1,4 @@
-/** Statements that fail in ways no real server can be brought to: one row, or one table, is damaged. */
+/** Statements that fail in ways no real server can be brought to: one row, or one table, is at fault. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -6,13 +6,15 @@ import { PostgresPlants, PostgresTokens } from "../../src/postgres/index.ts";
 import { collectWarnings, TIMEOUT, until } from "../support/watch.ts";
 import { answerCreate, answerLook, fakeDriver, idsOf, serverError } from "./fake-driver.ts";
 
-/** The SQLSTATE of a damaged page: nothing is known of the statement. */
-const DAMAGED = "XX001";
+/** The SQLSTATE of a row that breaks a rule of the table. */
+const REFUSED = "23514";
+/** One that says nothing of what became of the statement. */
+const UNKNOWN = "XX000";
 const HELD = "55P03";
 
 interface Behaviour {
-  /** Throws if the server refuses to create these plants. */
-  readonly create?: (ids: readonly string[]) => void;
+  /** Throws if the server refuses to create these plants; may return the batch of their rows. */
+  readonly create?: (ids: readonly string[], batch: string) => string | undefined;
   /** The write of the lease. */
   readonly beat?: () => void | Promise<void>;
   /** Whether a look finds a statement that takes long. */
@@ -22,14 +24,19 @@ interface Behaviour {
 
 /** A store over a server that behaves like this. */
 async function open(t: TestContext, behaviour: Behaviour): Promise<PostgresPlants> {
-  const { create = () => {}, beat = () => {}, hasLongStatement, databaseDeadlineMs } = behaviour;
+  const {
+    create = () => undefined,
+    beat = () => {},
+    hasLongStatement,
+    databaseDeadlineMs,
+  } = behaviour;
   const host = {
     connect: async () => {},
     async query(text: string, values: readonly string[]) {
       const ids = idsOf(text, values);
       if (ids !== undefined) {
-        create(ids);
-        return answerCreate(ids, values);
+        const number = values[4] ?? "";
+        return answerCreate(ids, create(ids, number) ?? number);
       }
       if (text.includes("INSERT INTO public.plant_leases")) {
         await beat();
@@ -60,18 +67,42 @@ async function persist(plants: PostgresPlants, id: bigint): Promise<void> {
   }
 }
 
-test(
-  "a row that always fails keeps no other row of its batch from being stored",
-  TIMEOUT,
-  async (t) => {
-    const create = (ids: readonly string[]) => {
-      if (ids.includes("1")) throw serverError(DAMAGED);
-    };
-    const plants = await open(t, { create, databaseDeadlineMs: 300 });
-    void persist(plants, 1n);
-    await Promise.all(Array.from({ length: 9 }, (_, at) => persist(plants, BigInt(at + 2))));
-  },
-);
+test("a row that is refused fails alone, at once, and is warned about", TIMEOUT, async (t) => {
+  const warnings = collectWarnings(t);
+  const create = (ids: readonly string[]) => {
+    if (ids.includes("1")) throw serverError(REFUSED);
+    return undefined;
+  };
+  const plants = await open(t, { create });
+  const outcomes = await Promise.all(
+    [1n, 2n, 3n, 4n].map((id) => plants.create({ id, name: "Fern" }).catch(({ code }) => code)),
+  );
+  assert.deepEqual(outcomes, ["write_failed", "created", "created", "created"]);
+  assert.equal(warnings.filter(({ cause }) => String(cause).includes(REFUSED)).length, 1);
+});
+
+test("a row whose statement always fails for no known reason is soon alone", TIMEOUT, async (t) => {
+  const create = (ids: readonly string[]) => {
+    if (ids.includes("1")) throw serverError(UNKNOWN);
+    return undefined;
+  };
+  const plants = await open(t, { create, databaseDeadlineMs: 300 });
+  void persist(plants, 1n);
+  await Promise.all(Array.from({ length: 9 }, (_, at) => persist(plants, BigInt(at + 2))));
+});
+
+test("a held row whose answer was lost is created, not repeated", TIMEOUT, async (t) => {
+  let stored: string | undefined;
+  const faults = [HELD, UNKNOWN];
+  const create = (_ids: readonly string[], batch: string) => {
+    const fault = faults.shift();
+    if (fault !== HELD) stored ??= batch;
+    if (fault !== undefined) throw serverError(fault);
+    return stored;
+  };
+  const plants = await open(t, { create });
+  assert.equal(await plants.create({ id: 1n, name: "Fern" }), "created");
+});
 
 test(
   "a held row that then always fails does not keep the tokens from being followed",
@@ -80,7 +111,8 @@ test(
     let tries = 0;
     let beats = 0;
     const create = (ids: readonly string[]) => {
-      if (ids.includes("1")) throw serverError(++tries === 1 ? HELD : DAMAGED);
+      if (ids.includes("1")) throw serverError(++tries === 1 ? HELD : UNKNOWN);
+      return undefined;
     };
     const plants = await open(t, { create, beat: () => void beats++, databaseDeadlineMs: 1000 });
     const tokens = await PostgresTokens.open(plants);
@@ -97,18 +129,18 @@ test(
 
 test("why the tokens cannot be followed is said once", TIMEOUT, async (t) => {
   const warnings = collectWarnings(t);
-  let isDamaged = false;
+  let isBroken = false;
   let beats = 0;
   const plants = await open(t, {
     beat() {
       beats++;
-      if (isDamaged) throw serverError(DAMAGED);
+      if (isBroken) throw serverError(UNKNOWN);
     },
   });
   const tokens = await PostgresTokens.open(plants);
   t.after(() => tokens.close());
-  isDamaged = true;
-  const reasons = () => warnings.filter(({ cause }) => String(cause).includes(DAMAGED));
+  isBroken = true;
+  const reasons = () => warnings.filter(({ cause }) => String(cause).includes(UNKNOWN));
   await until("it is said", () => reasons().length > 0);
   const before = beats;
   await until("more looks have failed", () => beats > before + 20);

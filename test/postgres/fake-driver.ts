@@ -62,9 +62,9 @@ export function idsOf(text: string, values: readonly string[]): string[] | undef
   return (values[0] ?? "").slice(1, -1).split(",");
 }
 
-/** The rows of a statement that creates plants named "Fern". */
-export function answerCreate(ids: readonly string[], values: readonly string[]): unknown[] {
-  return ids.map((id) => [id, "Fern", null, null, values[4]]);
+/** The rows of plants named "Fern", with the number of their batch. */
+export function answerCreate(ids: readonly string[], batch: string | undefined): unknown[] {
+  return ids.map((id) => [id, "Fern", null, null, batch]);
 }
 
 /** What the driver throws if the server refuses a statement. */

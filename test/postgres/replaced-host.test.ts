@@ -8,7 +8,7 @@ import { answerCreate, answerLook, fakeDriver, type Host, idsOf, NEVER } from ".
 /** Rows as a primary, or as its standby, answers them. */
 function answer(isStandby: boolean, text: string, values: readonly string[]): unknown[] {
   const ids = idsOf(text, values);
-  return ids === undefined ? answerLook(isStandby) : answerCreate(ids, values);
+  return ids === undefined ? answerLook(isStandby) : answerCreate(ids, values[4]);
 }
 
 test(
