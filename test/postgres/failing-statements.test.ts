@@ -4,7 +4,7 @@ import { type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { PostgresPlants, PostgresTokens } from "../../src/postgres/index.ts";
 import { collectWarnings, TIMEOUT, until } from "../support/watch.ts";
-import { answerCreate, answerLook, fakeDriver, idsOf, serverError } from "./fake-driver.ts";
+import { answerCreate, answerLook, fakeDriver, idsOf, NEVER, serverError } from "./fake-driver.ts";
 
 /** The SQLSTATE of a row that breaks a rule of the table. */
 const REFUSED = "23514";
@@ -15,6 +15,7 @@ const HELD = "55P03";
 interface Behaviour {
   /** Throws if the server refuses to create these plants; may return the batch of their rows. */
   readonly create?: (ids: readonly string[], batch: string) => string | undefined;
+  readonly connect?: () => Promise<void>;
   /** The write of the lease. */
   readonly beat?: () => void | Promise<void>;
   /** Whether a look finds a statement that takes long. */
@@ -26,12 +27,13 @@ interface Behaviour {
 async function open(t: TestContext, behaviour: Behaviour): Promise<PostgresPlants> {
   const {
     create = () => undefined,
+    connect = async () => {},
     beat = () => {},
     hasLongStatement,
     databaseDeadlineMs,
   } = behaviour;
   const host = {
-    connect: async () => {},
+    connect,
     async query(text: string, values: readonly string[]) {
       const ids = idsOf(text, values);
       if (ids !== undefined) {
@@ -163,3 +165,22 @@ test("a standby that is slow at every look is warned about once", TIMEOUT, async
   const reasons = warnings.filter(({ cause }) => /standby may be missing/.test(String(cause)));
   assert.equal(reasons.length, 1);
 });
+
+test(
+  "a create that waits for a connection is answered before the store is closed",
+  TIMEOUT,
+  async (t) => {
+    let isSilent = false;
+    const connect = () => (isSilent ? NEVER : Promise.resolve());
+    const plants = await open(t, { connect, databaseDeadlineMs: 250 });
+    isSilent = true;
+    let isAnswered = false;
+    const create = plants.create({ id: 1n, name: "Fern" }).finally(() => {
+      isAnswered = true;
+    });
+    create.catch(() => {});
+    await plants.close();
+    assert.equal(isAnswered, true);
+    await assert.rejects(create, { code: "write_failed" });
+  },
+);
