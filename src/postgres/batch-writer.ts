@@ -154,9 +154,7 @@ export class BatchWriter {
 
   /** Gives waiting plants to an idle lane, if there are at least so many. */
   #flush(least = this.#sending > 0 ? SHARE_PLANTS : 1): void {
-    if (this.#database.isClosed) {
-      this.#fail(this.#queue.splice(0), closedFault());
-    }
+    if (this.#database.isClosed) this.#fail(this.#queue.splice(0), closedFault());
     const lane = this.#queue.length < least ? undefined : this.#idle.pop();
     if (lane !== undefined) void this.#work(lane);
   }
@@ -284,7 +282,7 @@ function isAwaited({ waiters, heldSince = Number.NEGATIVE_INFINITY }: Entry): bo
 }
 
 function writeFailed(cause: DatabaseFault): PlantStoreError {
-  const isRefused = nextStep(cause) === "refuse" || nextStep(cause) === "split";
+  const isRefused = ["refuse", "split"].includes(nextStep(cause));
   const why = isRefused
     ? "Cannot store the plant, because the database refuses it (the server's log has the reason)"
     : "Cannot say whether the plant was stored, because the database did not confirm it in time";

@@ -239,8 +239,9 @@ export class Database {
       .query(INSPECT)
       .catch((fault: DatabaseFault) => {
         // A standby cannot read a table that is not logged.
-        if (fault.sqlstate === "0A000")
+        if (fault.sqlstate === "0A000") {
           throw new StandbyFault(fault.message, fault.sqlstate, fault);
+        }
         if (!fault.sqlstate?.startsWith("42")) throw fault;
         throw new UnfitFault(label, explainRefusal(fault.sqlstate, (fault.cause as Error).message));
       })
@@ -420,8 +421,9 @@ export class Lane {
     if (step === "refuse") this.#database.noteRefused(fault);
     if (step === "reconnect") this.#connection?.destroy();
     else if (step !== "again") return false;
-    if (!this.#database.isClosed) this.#database.countRetry(fault);
-    return !this.#database.isClosed;
+    if (this.#database.isClosed) return false;
+    this.#database.countRetry(fault);
+    return true;
   }
 }
 

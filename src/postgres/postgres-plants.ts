@@ -108,7 +108,8 @@ export class PostgresPlants implements PlantService {
       this.#isReading = true;
       setImmediate(() => this.#readNext());
     }
-    return this.#answer(reading);
+    // It may wait for the statement of earlier reads.
+    return this.#answer(within(this.database.deadlineMs, reading));
   }
 
   /** In order of id. */
@@ -187,12 +188,11 @@ export class PostgresPlants implements PlantService {
     }
   }
 
-  /** The outcome of a read, or an error at its deadline; the statement under way goes on. */
+  /** The outcome of a read that ends at its deadline; `close` waits for it. */
   async #answer<T>(read: Promise<T>): Promise<T> {
-    const answer = within(this.database.deadlineMs, read);
-    this.#calls.add(answer);
+    this.#calls.add(read);
     try {
-      return await answer;
+      return await read;
     } catch (cause) {
       const isRefused = cause instanceof DatabaseFault && nextStep(cause) === "refuse";
       throw new PlantStoreError(
@@ -203,7 +203,7 @@ export class PostgresPlants implements PlantService {
         { cause },
       );
     } finally {
-      this.#calls.delete(answer);
+      this.#calls.delete(read);
     }
   }
 
