@@ -38,6 +38,7 @@ export class Sources {
 /** Every state, explained to people. */
 const MESSAGES = {
   starting: "the log is being read",
+  syncing: "the log was read, and is being synced to the disk",
   ready: "requests are carried out",
   "out-of-disk": "the disk refuses writes: creates are answered 503",
   "tokens-unreadable":

@@ -19,9 +19,11 @@ import {
 import { LogFile } from "../log/file.ts";
 import { ensureDirectory, useAndClose } from "../log/folder.ts";
 import { DirectoryLock } from "../log/lock.ts";
-import { mendLog, rewriteLastBatch } from "../log/mend.ts";
+import { mendLog } from "../log/mend.ts";
+import { rewrite } from "../log/resync.ts";
+import { orIoError } from "../log/system-error.ts";
 import { encodeTokenEvent, type TokenEvent, type TokenSet } from "./token-log.ts";
-import { parseTokens, TokenReader, tokenPath } from "./token-reader.ts";
+import { parseTokens, syncTokens, TokenReader, tokenPath } from "./token-reader.ts";
 
 const LOCK_WAIT_MS = 5000;
 
@@ -62,9 +64,17 @@ export async function revokeToken(directory: string, name: string): Promise<void
   });
 }
 
-/** Every token ever created in this directory, oldest first; none if there is no token log. */
+/**
+ * Every token ever created in this directory, oldest first; none if there is no token log. What is
+ * listed is on disk, also if an editor has changed the token log.
+ *
+ * @throws PlantStoreError `corruption`, or `io_error` if the token log cannot be read or synced.
+ */
 export async function listTokens(directory: string): Promise<readonly TokenRecord[]> {
-  return (await new TokenReader(tokenPath(directory)).read())?.tokens ?? [];
+  const filePath = tokenPath(directory);
+  const tokens = await new TokenReader(filePath).read();
+  await orIoError(`Cannot sync "${filePath}"`, () => syncTokens(filePath));
+  return tokens?.tokens ?? [];
 }
 
 /** @internal */
@@ -116,8 +126,9 @@ async function recoverTokens(file: LogFile): Promise<TokenSet> {
   const got = await file.read(bytes, 0);
   const { tokens, tail, last } = await parseTokens(file.path, bytes.subarray(0, got));
   const end = await mendLog(file, { lost: [], tail, isRecord: () => last !== undefined });
-  // Bytes of an earlier process may not be on disk yet, and this change depends on them.
-  await rewriteLastBatch(file, end);
+  // This change depends on them, and an editor may have written them.
+  await file.forgetFailedSyncs();
+  await rewrite(file, 0, end);
   if (last !== undefined) tokens.apply(last);
   return tokens;
 }

@@ -39,7 +39,7 @@ const COMMANDS: readonly Command[] = [
 ];
 
 /** `invalid_json`: the file to import is not lines of text. No other command throws it. */
-const NEEDS_A_PERSON: readonly string[] = ["corruption", "invalid_json"];
+const NEEDS_A_PERSON: readonly string[] = ["corruption", "unsynced", "invalid_json"];
 
 async function main(typed: readonly string[]): Promise<ExitStatus> {
   watchOutputs();

@@ -198,7 +198,9 @@ export class ServeStatus implements Status {
   }
 
   state(): ServiceState {
-    return this.phase === "ready" ? (this.backend?.state() ?? "ready") : this.phase;
+    if (this.phase === "ready") return this.backend?.state() ?? "ready";
+    const { bytes, total } = this.#progress ?? { bytes: 0, total: 1 };
+    return this.phase === "starting" && bytes === total ? "syncing" : this.phase;
   }
 
   progress(): StartProgress | undefined {

@@ -59,6 +59,8 @@ export type DataErrorCode =
   | "locked"
   /** The data needs a person, and nothing was changed. */
   | "corruption"
+  /** The disk does not take bytes that were read from it, so they would be lost: copy the folder to another disk. */
+  | "unsynced"
   /** The operating system refused an operation on a file. */
   | "io_error"
   /** A live token has this name already. */

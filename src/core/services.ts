@@ -109,11 +109,12 @@ export interface TrustedProxies {
 }
 
 /**
- * The state of a server; `tokens-unreadable`: every request with a token is answered 503;
+ * The state of a server; `syncing`: a start has read the log and waits for the disk; `tokens-unreadable`: every request with a token is answered 503;
  * `database-away`: no request was carried out for a whole deadline.
  */
 export type ServiceState =
   | "starting"
+  | "syncing"
   | "ready"
   | "tokens-unreadable"
   | "database-away"

@@ -2,16 +2,19 @@
  * The checkpoint of a log: its length, the number of its records and the CRC-32 of its bytes when all
  * of them were on disk; and when one is written.
  *
- * Invariant: a checkpoint covers synced bytes only, so a log that is shorter, or differs before that
- * length, has lost or changed something that was acknowledged. The file is replaced atomically and
+ * Invariant: a checkpoint is written for synced bytes only, so a log that is shorter, or differs before
+ * that length, has lost or changed something that was acknowledged. The file is replaced atomically and
  * checks itself. A missing or torn checkpoint is no fault, and no append waits for one.
+ *
+ * The file has another name while the log is unsynced: a sync of it has failed, so the kernel may report
+ * bytes as synced that the disk does not have (log/resync).
  */
-import { constants } from "node:fs";
+import { constants, existsSync } from "node:fs";
 import fs from "node:fs/promises";
 import path from "node:path";
 import { crc32 } from "node:zlib";
 import { publishWarning } from "../core/channels.ts";
-import { openEntry, removeLeftover, syncDirectory, useAndClose } from "./folder.ts";
+import { openEntry, removeLeftover, syncDirectory, syncFile, useAndClose } from "./folder.ts";
 import { ioError, orIoError, systemCode } from "./system-error.ts";
 
 const { O_CREAT, O_TRUNC, O_WRONLY } = constants;
@@ -43,13 +46,23 @@ export function extendCheckpoint(before: Checkpoint, bytes: Buffer, records: num
  * @internal
  */
 export async function readCheckpoint(logPath: string): Promise<Checkpoint | undefined> {
-  try {
-    const handle = await openEntry(checkpointPath(logPath));
-    return decodeCheckpoint(await useAndClose(handle, () => handle.readFile("utf8")));
-  } catch (cause) {
-    if (systemCode(cause) === "ENOENT") return undefined;
-    throw ioError(`Cannot read "${checkpointPath(logPath)}"`, cause);
+  for (const path of [checkpointPath(logPath), unsyncedPath(logPath)]) {
+    try {
+      const handle = await openEntry(path);
+      return decodeCheckpoint(await useAndClose(handle, () => handle.readFile("utf8")));
+    } catch (cause) {
+      if (systemCode(cause) !== "ENOENT") throw ioError(`Cannot read "${path}"`, cause);
+    }
   }
+  return undefined;
+}
+
+/** Whether the disk has the checkpoint now, which another program may have copied. @internal */
+export function syncCheckpoint(logPath: string): Promise<boolean> {
+  return syncFile(checkpointPath(logPath)).then(
+    () => true,
+    () => false,
+  );
 }
 
 /**
@@ -81,14 +94,47 @@ export async function writeCheckpoint(logPath: string, checkpoint: Checkpoint): 
  */
 export function removeCheckpoint(logPath: string): Promise<void> {
   return orIoError(`Cannot remove "${checkpointPath(logPath)}"`, async () => {
-    await fs.rm(checkpointPath(logPath), { force: true });
+    for (const each of [unsyncedPath(logPath), checkpointPath(logPath)]) {
+      await fs.rm(each, { force: true });
+    }
     await syncDirectory(path.dirname(logPath));
   });
+}
+
+/** Whether a sync of the log has failed, and not all of its bytes were written again since. @internal */
+export function isUnsynced(logPath: string): boolean {
+  return existsSync(unsyncedPath(logPath));
+}
+
+/**
+ * Remembers that a sync of the log has failed, for as long as the page cache lives: the name needs no
+ * sync, because after a power cut a start reads what the disk has. A rename needs no room on the disk.
+ *
+ * @throws the system's error.
+ * @internal
+ */
+export async function markUnsynced(logPath: string): Promise<void> {
+  try {
+    await fs.rename(checkpointPath(logPath), unsyncedPath(logPath));
+  } catch (cause) {
+    if (systemCode(cause) !== "ENOENT") throw cause;
+    await (await openEntry(unsyncedPath(logPath), O_WRONLY | O_CREAT)).close();
+  }
+}
+
+/** Undoes `markUnsynced`; an empty file is no checkpoint. @throws the system's error. @internal */
+export async function markSynced(logPath: string): Promise<void> {
+  if (isUnsynced(logPath)) await fs.rename(unsyncedPath(logPath), checkpointPath(logPath));
 }
 
 /** @internal */
 export function checkpointPath(logPath: string): string {
   return `${logPath}.checkpoint`;
+}
+
+/** The name of the checkpoint while the log is unsynced; an empty file if it had none. @internal */
+export function unsyncedPath(logPath: string): string {
+  return `${checkpointPath(logPath)}.unsynced`;
 }
 
 /** A checkpoint is written here, then renamed; a killed process may leave the file. @internal */

@@ -11,7 +11,7 @@ import type { FileHandle } from "node:fs/promises";
 import path from "node:path";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import { openEntry, syncDirectory } from "./folder.ts";
+import { openEntry, syncFolder } from "./folder.ts";
 import { LINE_FEED } from "./format.ts";
 import { type FilePiece, PieceReader, sizeOf } from "./piece-reader.ts";
 import { describeSystemError, ioError, isRefusal, orIoError, systemCode } from "./system-error.ts";
@@ -66,7 +66,7 @@ export class LogFile {
   }
 
   /**
-   * Opens for reading and appending; a missing file is created and its folder synced.
+   * Opens for reading and appending; makes a missing file, and its entry in the folder durable.
    *
    * @throws PlantStoreError `io_error`.
    */
@@ -76,7 +76,7 @@ export class LogFile {
       let appender: FileHandle | undefined;
       try {
         // Also for an old file: the process that made it may have died before this.
-        await syncDirectory(path.dirname(filePath));
+        await syncFolder(path.dirname(filePath));
         appender = await openEntry(filePath, O_WRONLY | O_APPEND | SYNCED);
         if (!isSame(identityOf(handle), identityOf(appender))) {
           throw new Error("another file took its name in the meantime");
@@ -223,8 +223,19 @@ export class LogFile {
     return false;
   }
 
+  /**
+   * Not `fdatasync`, which does not commit a rename of the file by another program (ext4).
+   *
+   * @throws the system's error. The kernel reports a failed sync once to each descriptor.
+   */
   sync(): Promise<void> {
-    return this.#handle.datasync();
+    return this.#handle.sync();
+  }
+
+  /** Has the kernel report earlier failures now, so that no later append reports them. Never rejects. */
+  async forgetFailedSyncs(): Promise<void> {
+    const handles = [this.#handle, this.#appender];
+    await Promise.allSettled(handles.map((handle) => handle?.sync()));
   }
 
   /**

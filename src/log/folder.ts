@@ -8,6 +8,7 @@
 import fs from "node:fs";
 import fsPromises, { type FileHandle } from "node:fs/promises";
 import path from "node:path";
+import { publishWarning } from "../core/channels.ts";
 import { orIoError, systemCode } from "./system-error.ts";
 
 const { O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_TRUNC } = fs.constants;
@@ -123,19 +124,27 @@ export function removeLeftover(filePath: string): void {
   } catch {}
 }
 
-/**
- * Makes the folder if it is missing, and returns whether others may enter an existing one.
- *
- * @throws PlantStoreError `io_error`.
- */
-export function ensureDirectory(directory: string): Promise<{ isOpenToOthers: boolean }> {
+/** Makes the folder if it is missing. @throws PlantStoreError `io_error`. */
+export function ensureDirectory(directory: string): Promise<void> {
   return orIoError(`Cannot use "${directory}" as a data directory`, async () => {
     const target = path.resolve(directory);
     await makeDirectory(target);
-    const stat = fs.statSync(target);
-    if (!stat.isDirectory()) throw new Error("not a folder");
-    return { isOpenToOthers: (stat.mode & 0o077) !== 0 };
+    if (!fs.statSync(target).isDirectory()) throw new Error("not a folder");
   });
+}
+
+/** Like `ensureDirectory`, and warns of what the place of a data directory does not promise. */
+export async function prepareDirectory(directory: string): Promise<void> {
+  await ensureDirectory(directory);
+  if ((fs.statSync(directory).mode & 0o077) !== 0) {
+    publishWarning(`"${directory}" is open to other users; close it: chmod 700 "${directory}"`);
+  }
+  const kind = unreliableFileSystem(directory);
+  if (kind === undefined) return;
+  publishWarning(
+    `"${directory}" is on a ${kind} file system, which may let two processes write there, and may ` +
+      "lose answered plants in a power cut; use a local file system, such as ext4 or XFS",
+  );
 }
 
 /** Makes a folder, and those above it, durably; another process may be faster. */
@@ -153,9 +162,33 @@ async function makeDirectory(directory: string): Promise<void> {
   await syncDirectory(parent);
 }
 
+/** Makes a file durable that another program may have written. @throws the system's error. */
+export async function syncFile(filePath: string): Promise<void> {
+  await useAndClose(await openEntry(filePath), (handle) => handle.sync());
+}
+
 /** Makes a created, renamed or removed entry of the folder durable. @throws the system's error. */
 export async function syncDirectory(directory: string): Promise<void> {
   await useAndClose(await fsPromises.open(directory, O_RDONLY), (handle) => handle.sync());
+}
+
+/** What the folder above may refuse without a fault; ext4 and XFS sync the entry with the file itself. */
+const NOT_OURS = ["EACCES", "EPERM", "EINVAL", "ENOTSUP", "EROFS"];
+
+/**
+ * Makes the entries of a folder durable, and its own entry in the folder above if that is on the same
+ * device: another program may have made the folder, and never synced it.
+ *
+ * @throws the system's error.
+ */
+export async function syncFolder(directory: string): Promise<void> {
+  await syncDirectory(directory);
+  const parent = path.dirname(await fsPromises.realpath(directory));
+  try {
+    if (fs.statSync(parent).dev === fs.statSync(directory).dev) await syncDirectory(parent);
+  } catch (error) {
+    if (!NOT_OURS.includes(systemCode(error) ?? "")) throw error;
+  }
 }
 
 /** File systems by their magic numbers (statfs(2)). */

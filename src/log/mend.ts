@@ -1,10 +1,11 @@
 /**
  * What a start does about the end of a log after a crash.
  *
- * Invariant: nothing that was ever acknowledged is removed or changed. A cut is made only after the
- * last line feed, where no acknowledged record can be. A line is blanked only if its batch lost pages
- * in a power cut, so that it was never acknowledged. What is taken out of a log is first copied to a
- * new file `<log>.quarantine-N` and synced.
+ * Invariant: a cut is made only after the last line feed, where no acknowledged record can be. A line is
+ * blanked only if it holds a whole sector of zeros and is so near the end that it may belong to the last
+ * batch, which was never acknowledged if it lost pages in a power cut. Earlier batches may end there,
+ * too: a disk that zeroes one of their sectors has lost an acknowledged plant, whose line is blanked as
+ * well. What is taken out of a log is first copied to a new file `<log>.quarantine-N` and synced.
  */
 import fs from "node:fs";
 import path from "node:path";
@@ -148,23 +149,7 @@ async function blank(file: LogFile, { offset, bytes }: ByteRange, name: string):
   await file.overwrite(line, offset);
   await file.overwrite(line.fill(" "), offset);
   publishWarning(
-    `"${file.path}": blanked ${bytes} bytes at byte offset ${offset}, a batch that was never ` +
-      `acknowledged and lost pages in a power cut; they are kept in "${name}"`,
+    `"${file.path}": blanked ${bytes} bytes at byte offset ${offset}, a line whose batch lost pages in ` +
+      `a power cut; they are kept in "${name}"`,
   );
-}
-
-/**
- * Writes what may be the last batch again, unchanged, and syncs it: what was read may be in the page
- * cache only, even marked clean by a sync that failed, and a replay would acknowledge it.
- *
- * @param knownBytes this many bytes are certainly on disk.
- * @throws PlantStoreError `locked` if another process has changed the file since it was opened;
- * `io_error`.
- */
-export async function rewriteLastBatch(file: LogFile, end: number, knownBytes = 0): Promise<void> {
-  const start = Math.max(knownBytes, await earliestBatchStart(file, end));
-  if (start >= end) return;
-  const bytes = Buffer.alloc(end - start);
-  await file.read(bytes, start);
-  await file.overwrite(bytes, start);
 }

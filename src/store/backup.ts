@@ -19,7 +19,7 @@ import {
   writeCheckpoint,
 } from "../log/checkpoint.ts";
 import { LogFile } from "../log/file.ts";
-import { ensureDirectory, syncDirectory, useAndClose } from "../log/folder.ts";
+import { ensureDirectory, syncDirectory, syncFolder, useAndClose } from "../log/folder.ts";
 import { lineError } from "../log/reader.ts";
 import { ioError } from "../log/system-error.ts";
 import { LogScan } from "./log-scan.ts";
@@ -111,7 +111,7 @@ async function makeFolder(target: string, fill: Fill): Promise<BackupReport> {
   const partial = `${path.resolve(target)}.partial-${randomBytes(4).toString("hex")}`;
   return fillAside(partial, fill, failure, async () => {
     fs.renameSync(partial, target);
-    await syncDirectory(path.dirname(path.resolve(target)));
+    await syncFolder(path.dirname(path.resolve(target)));
   });
 }
 
@@ -138,7 +138,7 @@ async function fillFolder(directory: string, fill: Fill): Promise<BackupReport> 
         const copy = path.join(partial, name);
         if (!fs.existsSync(copy)) continue;
         fs.renameSync(copy, path.join(directory, name));
-        await syncDirectory(directory);
+        await syncFolder(directory);
       }
       fs.rmdirSync(partial);
     });

@@ -54,8 +54,7 @@ export interface ScanOptions {
   readonly onProgress?: ((bytes: number, total: number) => void) | undefined;
 }
 
-const LOST_PAGES =
-  "lost pages in a power cut, so it was never acknowledged; the next start puts it aside by itself";
+const LOST_PAGES = "its batch lost pages in a power cut; the next start puts it aside by itself";
 
 /** @internal */
 export class LogScan {

@@ -4,16 +4,22 @@
  * Invariant. Every line is read before anything is changed, so a log that needs a person is left
  * exactly as it was found. A log is refused if an acknowledged plant may be affected: a line cannot
  * be read, one id has two contents (either may be the acknowledged one), or the log is shorter than
- * its checkpoint or differs from it. What a power cut leaves is mended (log/mend).
+ * its checkpoint or differs from it. What a power cut leaves is mended (log/mend). What is opened is on
+ * disk, whoever wrote it (log/resync).
  */
 import { existsSync } from "node:fs";
-import { publishWarning } from "../core/channels.ts";
-import { type Checkpoint, newCheckpointPath, readCheckpoint } from "../log/checkpoint.ts";
+import {
+  type Checkpoint,
+  newCheckpointPath,
+  readCheckpoint,
+  syncCheckpoint,
+} from "../log/checkpoint.ts";
 import { type ByteRange, LogFile } from "../log/file.ts";
-import { ensureDirectory, removeLeftover, unreliableFileSystem } from "../log/folder.ts";
+import { prepareDirectory, removeLeftover } from "../log/folder.ts";
 import type { DirectoryLock } from "../log/lock.ts";
-import { lostLineJudge, mendLog, rewriteLastBatch } from "../log/mend.ts";
+import { lostLineJudge, mendLog } from "../log/mend.ts";
 import { lineError } from "../log/reader.ts";
+import { makeDurable, syncFound } from "../log/resync.ts";
 import type { IdIndex } from "./id-index.ts";
 import { LogScan } from "./log-scan.ts";
 import { isRecord } from "./plant-lines.ts";
@@ -32,7 +38,7 @@ export interface OpenedLog {
   readonly index: IdIndex;
   /** The log as it is now: whole lines, all of them on disk. */
   readonly end: Checkpoint;
-  /** The checkpoint that was found beside the log. */
+  /** The checkpoint that was found beside the log, if it is on disk. */
   readonly checkpoint: Checkpoint | undefined;
 }
 
@@ -50,7 +56,7 @@ interface OpenOptions {
  * Locks a directory and opens its log for writing; makes both if they are missing.
  *
  * @throws PlantStoreError `locked` if another process has the directory, or changes the log in spite
- * of the lock; `corruption`; `io_error`.
+ * of the lock; `corruption`; `unsynced` if the disk does not take what was read; `io_error`.
  */
 export async function openLog(directory: string, options: OpenOptions): Promise<OpenedLog> {
   await prepareDirectory(directory);
@@ -67,7 +73,8 @@ export async function openLog(directory: string, options: OpenOptions): Promise<
         removeLeftover(repairedPath(logPath));
         removeLeftover(newCheckpointPath(logPath));
       }
-      return { lock, file, index, end, checkpoint };
+      const isSynced = checkpoint !== undefined && (await syncCheckpoint(logPath));
+      return { lock, file, index, end, checkpoint: isSynced ? checkpoint : undefined };
     } catch (error) {
       await file.close();
       throw error;
@@ -85,6 +92,8 @@ async function recover(
 ): Promise<LogScan> {
   const size = file.end;
   requireKnownBytes(file.path, checkpoint, { size }); // before a scan that may take long
+  const syncing = syncFound(file); // while it is read
+  syncing.catch(() => {}); // it is awaited after the scan
   const lost: ByteRange[] = [];
   const scan = await LogScan.run(file, size, {
     checkpoint,
@@ -94,30 +103,16 @@ async function recover(
       else if (kind !== "repeat") throw lineError(file.path, position, `${reason}; ${ADVICE}`);
     },
     onProgress,
-  });
+  }).finally(() => syncing); // a sync that failed is remembered also if the scan fails
   requireKnownBytes(file.path, checkpoint, scan);
 
   // Everything was read: from here on the log is changed.
   await removePersistedIndex(file.path);
   const length = await mendLog(file, { lost, tail: scan.tail, isRecord });
-  await rewriteLastBatch(file, length, checkpoint?.bytes);
   await scan.scanTo(length); // the last record, if it was completed
+  await makeDurable(file, scan.end, checkpoint?.bytes);
   return scan;
 }
 
 const ADVICE =
   'restore the log from a backup, or have "plant-store repair" write one of what is readable';
-
-/** Makes a directory if it is missing, and warns of what its place does not promise. */
-async function prepareDirectory(directory: string): Promise<void> {
-  const { isOpenToOthers } = await ensureDirectory(directory);
-  if (isOpenToOthers) {
-    publishWarning(`"${directory}" is open to other users; close it: chmod 700 "${directory}"`);
-  }
-  const kind = unreliableFileSystem(directory);
-  if (kind === undefined) return;
-  publishWarning(
-    `"${directory}" is on a ${kind} file system, which may let two processes write there, and may ` +
-      "lose answered plants in a power cut; use a local file system, such as ext4 or XFS",
-  );
-}

@@ -19,8 +19,8 @@ import {
 } from "../log/checkpoint.ts";
 import { LogFile } from "../log/file.ts";
 import { removeLeftover, syncDirectory, useAndClose } from "../log/folder.ts";
-import { rewriteLastBatch } from "../log/mend.ts";
 import { LOG_START, readBlocks, visitLines } from "../log/reader.ts";
+import { rewriteAll } from "../log/resync.ts";
 import { orIoError } from "../log/system-error.ts";
 import { type LineFault, LogScan } from "./log-scan.ts";
 import { LineRuns } from "./plant-lines.ts";
@@ -65,7 +65,7 @@ export interface RepairOutcome extends RepairPlan {
 
 /**
  * @throws PlantStoreError `locked`, also if another program changes the log in the meantime;
- * `io_error` if there is nothing to repair or the system refuses.
+ * `unsynced` if the disk does not take what was read; `io_error` if there is nothing to repair or the system refuses.
  */
 export async function repairLog(directory: string, options: RepairOptions): Promise<RepairOutcome> {
   const logPath = logPathOf(directory);
@@ -125,8 +125,9 @@ async function repair(
   if (!(await confirm(plan))) return { ...plan, isDone: false };
   file.assertUnchanged(); // the plan is for the log as it was read
   if (plan.action === "accept") {
+    // The checkpoint will say that these bytes are on disk, and another program has written them.
+    await useAndClose(await LogFile.open(file.path), (writable) => rewriteAll(writable, scan.end));
     await forget(file.path);
-    await syncAgain(file, scan.end.bytes);
     await writeCheckpoint(file.path, scan.end);
     return { ...plan, isDone: true };
   }
@@ -139,12 +140,6 @@ async function repair(
     removeLeftover(repairedPath(file.path));
     throw error;
   }
-}
-
-/** As a start does: after a sync that failed, another one proves nothing. */
-async function syncAgain(file: LogFile, end: number): Promise<void> {
-  await file.sync();
-  await useAndClose(await LogFile.open(file.path), (writable) => rewriteLastBatch(writable, end));
 }
 
 /**
@@ -192,6 +187,7 @@ function replaceLog(file: LogFile): Promise<string> {
   const logPath = file.path;
   return orIoError(`Cannot replace "${logPath}"`, async () => {
     file.assertUnchanged();
+    await file.sync(); // it is kept, and another program may have written it
     const keptAs = keepOld(logPath);
     await forget(logPath);
     file.assertUnchanged(); // or the new log would lack what another process has appended

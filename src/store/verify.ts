@@ -21,7 +21,7 @@ export interface VerifyReport {
   readonly duplicates: number;
   /** Lines that cannot be read, or that have the id of another plant: they need a person. */
   readonly damaged: number;
-  /** Lines that lost pages in a power cut: never acknowledged; the next start mends them. */
+  /** Lines near the end that lost pages in a power cut; the next start mends them (log/mend). */
   readonly mendable: number;
   /** Bytes after the last line feed: never acknowledged; the next start mends them. */
   readonly tornBytes: number;

@@ -49,12 +49,12 @@ class Trace {
     return found;
   }
 
-  assertFolderSynced(folder: string, after: Call, before: Call): void {
+  assertSynced(path: string, after: Call, before: Call): void {
     const isSynced = this.#calls.some(({ name, args, result, begin, end }) => {
-      const isSync = name === "fsync" && args.endsWith(`<${folder}>`) && result === "0";
+      const isSync = name === "fsync" && args.endsWith(`<${path}>`) && result === "0";
       return isSync && begin > after.end && end < before.begin;
     });
-    assert.ok(isSynced, `no sync of ${folder} between ${after.name} and ${before.name}`);
+    assert.ok(isSynced, `no sync of ${path} between ${after.name} and ${before.name}`);
   }
 }
 
@@ -77,11 +77,11 @@ describe("the folder is synced", AT_ONCE, () => {
     const ready = trace.message("plant-store listening on");
     const log = trace.one("openat", `"${logPath(folder)}"`, "O_CREAT");
     const made = trace.one("mkdir", `"${folder}"`);
-    trace.assertFolderSynced(parent, trace.one("mkdir", `"${join(parent, "garden")}"`), log);
-    trace.assertFolderSynced(join(parent, "garden"), made, log);
-    trace.assertFolderSynced(folder, log, ready);
+    trace.assertSynced(parent, trace.one("mkdir", `"${join(parent, "garden")}"`), log);
+    trace.assertSynced(join(parent, "garden"), made, log);
+    trace.assertSynced(folder, log, ready);
     const tokens = trace.one("openat", `"${join(folder, "tokens.jsonl")}"`, "O_CREAT");
-    trace.assertFolderSynced(folder, tokens, trace.message("Bearer pst_"));
+    trace.assertSynced(folder, tokens, trace.message("Bearer pst_"));
   });
 
   test("after the checkpoint is renamed, whose content is synced before", async (t) => {
@@ -116,10 +116,9 @@ describe("the folder is synced", AT_ONCE, () => {
     assert.match(made.args, /\bO_DSYNC\b/);
     const kept = trace.one("write", `<${logPath(folder)}.quarantine-1>`);
     const cut = trace.one("ftruncate", `<${logPath(folder)}>`);
-    trace.assertFolderSynced(folder, made, cut);
+    trace.assertSynced(folder, made, cut);
     assert.ok(kept.end < cut.begin, "kept before it was cut");
-    const synced = trace.one("fdatasync", `<${logPath(folder)}>`);
-    assert.ok(cut.end < synced.begin && synced.end < ready.begin, "synced before it was ready");
+    trace.assertSynced(logPath(folder), cut, ready);
     const rewritten = trace.one("pwrite64", `<${logPath(folder)}>`);
     assert.ok(cut.end < rewritten.begin && rewritten.end < ready.begin, "and written again");
   });
@@ -138,7 +137,7 @@ describe("the folder is synced", AT_ONCE, () => {
     assert.equal((await trial.stop()).status, 0);
     const trace = new Trace(read());
     const log = trace.one("openat", `"${logPath(folder)}"`, "O_CREAT");
-    trace.assertFolderSynced(folder, log, trace.message("plant-store listening on"));
+    trace.assertSynced(folder, log, trace.message("plant-store listening on"));
   });
 });
 

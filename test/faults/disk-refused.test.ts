@@ -10,6 +10,9 @@ import { assertGoesOn, assertLog, plant, Trial } from "./trial.ts";
 /** A trial mostly waits for its process to start, so several run at once. */
 const AT_ONCE = { concurrency: 3, ...TIMEOUT };
 
+/** A start syncs the log before and after it was read. */
+const START = ["fsync", "fsync"];
+
 /** The names of the calls on the log, with `!` after those that were made to fail. */
 function callsIn(trace: string): string[] {
   return trace.split("\n").flatMap((line) => {
@@ -41,7 +44,14 @@ describe(
         // One warning with the reason when it begins, and one when it is over.
         assert.equal(end.messages.length, 2, end.messages.join("\n"));
         assert.match(end.messages[0] ?? "", new RegExp(`\\b${error}\\b`));
-        assert.deepEqual(callsIn(read()), ["write", "write!", "write!", "write", "write"]);
+        assert.deepEqual(callsIn(read()), [
+          ...START,
+          "write",
+          "write!",
+          "write!",
+          "write",
+          "write",
+        ]);
         assertLog(folder, trial.acknowledged);
       });
     }
@@ -93,7 +103,7 @@ describe(
         assert.equal(end.messages.length, 1, end.messages.join("\n"));
         assert.match(end.messages[0] ?? "", new RegExp(`\\b${error}\\b`));
         // The log is never written, cut or synced again.
-        assert.deepEqual(callsIn(read()), ["write", "write!"]);
+        assert.deepEqual(callsIn(read()), [...START, "write", "write!"]);
         assertLog(folder, [plant(1)]);
         if (error === "EIO") assert.deepEqual(await assertGoesOn(t, folder, [plant(1)]), []);
       });
@@ -112,7 +122,7 @@ describe(
       assert.equal(await replay.finish(), 50303);
       assert.equal(await other.finish(), 50303);
       assert.equal((await trial.ended).status, 1);
-      assert.deepEqual(callsIn(read()), ["write", "write!"]);
+      assert.deepEqual(callsIn(read()), [...START, "write", "write!"]);
       assertLog(folder, [plant(1)]);
     });
 
@@ -136,7 +146,7 @@ describe(
         events.filter((event) => event !== "request"),
         ["listening", "draining", "failed", "stopped"],
       );
-      assert.deepEqual(callsIn(read()), ["write", "write!"]);
+      assert.deepEqual(callsIn(read()), [...START, "write", "write!"]);
     });
   },
 );
@@ -155,7 +165,7 @@ test(
     const end = await trial.ended;
     assert.deepEqual([end.status, end.signal], [1, null]);
     assert.equal(end.messages.length, 1, end.messages.join("\n"));
-    assert.deepEqual(callsIn(read()), ["write", "write!"]);
+    assert.deepEqual(callsIn(read()), [...START, "write", "write!"]);
     assertLog(folder, [plant(1)]);
     await assertGoesOn(t, folder, trial.acknowledged);
   },

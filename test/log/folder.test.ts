@@ -2,10 +2,11 @@ import assert from "node:assert/strict";
 import fs from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { ensureDirectory } from "../../src/log/folder.ts";
+import { ensureDirectory, prepareDirectory } from "../../src/log/folder.ts";
 import { makeFolder } from "../support/folders.ts";
 import { openLog } from "../support/logs.ts";
 import { makeServiceFolder, NEEDS_ROOT, SERVICE } from "../support/other-user.ts";
+import { collectWarnings } from "../support/watch.ts";
 
 test(
   "ensureDirectory() run by root gives a new folder to the owner of its parent",
@@ -20,24 +21,30 @@ test(
 test("ensureDirectory() makes a missing folder and its parents with mode 0700", async (t) => {
   const parent = path.join(makeFolder(t), "a");
   const folder = path.join(parent, "b");
-  assert.deepEqual(await ensureDirectory(folder), { isOpenToOthers: false });
+  await ensureDirectory(folder);
   assert.equal(fs.statSync(folder).mode & 0o777, 0o700);
   assert.equal(fs.statSync(parent).mode & 0o777, 0o700);
 });
 
-for (const mode of [0o700, 0o500]) {
-  test(`ensureDirectory() finds a folder of mode 0${mode.toString(8)} closed`, async (t) => {
-    const folder = makeFolder(t);
-    fs.chmodSync(folder, mode);
-    assert.deepEqual(await ensureDirectory(folder), { isOpenToOthers: false });
-  });
-}
+const MODES: readonly [mode: number, isOpen: boolean][] = [
+  [0o700, false],
+  [0o500, false],
+  [0o701, true],
+  [0o710, true],
+  [0o704, true],
+  [0o740, true],
+  [0o702, true],
+  [0o755, true],
+  [0o777, true],
+];
 
-for (const mode of [0o701, 0o710, 0o704, 0o740, 0o702, 0o755, 0o777]) {
-  test(`ensureDirectory() finds a folder of mode 0${mode.toString(8)} open, and leaves it so`, async (t) => {
+for (const [mode, isOpen] of MODES) {
+  test(`prepareDirectory() ${isOpen ? "warns of" : "accepts"} a folder of mode 0${mode.toString(8)}, and leaves it so`, async (t) => {
     const folder = makeFolder(t);
     fs.chmodSync(folder, mode);
-    assert.deepEqual(await ensureDirectory(folder), { isOpenToOthers: true });
+    const warnings = collectWarnings(t);
+    await prepareDirectory(folder);
+    assert.equal(warnings.length, isOpen ? 1 : 0);
     assert.equal(fs.statSync(folder).mode & 0o777, mode);
   });
 }

@@ -3,12 +3,10 @@ import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import fs from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import { EMPTY_LOG } from "../../src/log/checkpoint.ts";
 import { type ByteRange, LogFile } from "../../src/log/file.ts";
 import type { LinePosition } from "../../src/log/format.ts";
-import { BATCH_BYTES_LIMIT, mendLog, quarantine, rewriteLastBatch } from "../../src/log/mend.ts";
+import { mendLog, quarantine } from "../../src/log/mend.ts";
 import { LOG_START } from "../../src/log/reader.ts";
-import { LogWriter } from "../../src/log/writer.ts";
 import { openLog } from "../support/logs.ts";
 import { snapshot } from "../support/snapshot.ts";
 
@@ -164,72 +162,6 @@ test("mendLog() throws io_error if the cut fails, and the tail stays (fake failu
   assert.equal(beside(file)["test.jsonl.quarantine-1"]?.toString(), "torn");
 });
 
-/** A line of this many bytes with its line feed; its content depends on its place. */
-function lineOf(bytes: number, index: number): string {
-  return `${String(index)
-    .repeat(bytes)
-    .slice(0, bytes - 1)}\n`;
-}
-
-const REWRITES: readonly [what: string, lengths: readonly number[], start: number][] = [
-  ["one line", [10], 0],
-  ["one blank line", [1], 0],
-  ["a log of less than a batch", [10, 20, 30], 0],
-  ["one line longer than a batch", [3 * BATCH_BYTES_LIMIT], 0],
-  ["a last line that ends one batch after the start", [BATCH_BYTES_LIMIT - 7, 7, 5], 0],
-  ["a last line one byte farther", [BATCH_BYTES_LIMIT - 7, 8, 5], 1],
-  [
-    "a log of many batches",
-    [BATCH_BYTES_LIMIT, 100, BATCH_BYTES_LIMIT, 50, 5],
-    BATCH_BYTES_LIMIT + 150,
-  ],
-  [
-    "a long line after a long log",
-    [3 * BATCH_BYTES_LIMIT, 2 * BATCH_BYTES_LIMIT],
-    2 * BATCH_BYTES_LIMIT,
-  ],
-];
-
-for (const [what, lengths, start] of REWRITES) {
-  test(`rewriteLastBatch() writes the same bytes again with ${what}`, async (t) => {
-    const content = Buffer.from(lengths.map(lineOf).join(""));
-    const file = await openLog(t, content);
-    const { mock } = t.mock.method(file, "overwrite");
-    await rewriteLastBatch(file, content.length);
-    assert.equal(mock.callCount(), 1);
-    const [bytes, position] = mock.calls[0]?.arguments ?? [];
-    assert.equal(position, start);
-    assert.equal(bytes?.equals(content.subarray(start)), true);
-    assert.equal(fs.readFileSync(file.path).equals(content), true);
-  });
-}
-
-test("rewriteLastBatch() writes nothing to an empty log", async (t) => {
-  const file = await openLog(t);
-  const { mock } = t.mock.method(file, "overwrite");
-  await rewriteLastBatch(file, 0);
-  assert.equal(mock.callCount(), 0);
-});
-
-test("rewriteLastBatch() covers the longest batch a writer makes", async (t) => {
-  const file = await openLog(t, "before\n");
-  const appends = t.mock.method(file, "append");
-  const overwrites = t.mock.method(file, "overwrite");
-  const writer = new LogWriter(file, {
-    batchBytesMax: BATCH_BYTES_LIMIT,
-    queueBytesMax: 16 * BATCH_BYTES_LIMIT,
-    end: { ...EMPTY_LOG, bytes: 7 },
-  });
-  // A batch that is one byte short of full still takes a record of the greatest length.
-  const records = ["a".repeat(BATCH_BYTES_LIMIT - 2), "b".repeat(3 * BATCH_BYTES_LIMIT)];
-  await Promise.all(records.map((record) => writer.append(record)));
-  await rewriteLastBatch(file, writer.durableBytes);
-  assert.equal(appends.mock.callCount(), 1, "one batch");
-  assert.equal(overwrites.mock.callCount(), 1, "written twice");
-  const [, again = Number.NaN] = overwrites.mock.calls[0]?.arguments ?? [];
-  assert.ok(again <= 7);
-});
-
 /** What another process may have done to a log between the survey and the change by a start. */
 const MEDDLING: Readonly<Record<string, (path: string) => void>> = {
   "appended to": (path) => fs.appendFileSync(path, '{"id":9}\n'),
@@ -250,7 +182,6 @@ for (const [what, meddle] of Object.entries(MEDDLING)) {
       await assert.rejects(mendLog(file, { lost, tail: TAIL_START, isRecord }), {
         code: "locked",
       });
-      await assert.rejects(rewriteLastBatch(file, LINES.length), { code: "locked" });
       assert.equal(fs.readFileSync(file.path, "utf8"), content, `after ${rest}`);
       assert.equal(beside(file)["test.jsonl.quarantine-1"], undefined);
     }

@@ -60,6 +60,7 @@ const STEPS: readonly [says: string, log: string, steps: readonly string[]][] = 
       "keep as plants.jsonl.before-repair-1",
       "remove plants.jsonl.index.new",
       "remove plants.jsonl.index",
+      "remove plants.jsonl.checkpoint.unsynced",
       "remove plants.jsonl.checkpoint",
       "plants.jsonl.repaired becomes plants.jsonl",
       "plants.jsonl.checkpoint.new becomes plants.jsonl.checkpoint",
@@ -71,6 +72,7 @@ const STEPS: readonly [says: string, log: string, steps: readonly string[]][] = 
     [
       "remove plants.jsonl.index.new",
       "remove plants.jsonl.index",
+      "remove plants.jsonl.checkpoint.unsynced",
       "remove plants.jsonl.checkpoint",
       "plants.jsonl.checkpoint.new becomes plants.jsonl.checkpoint",
     ],

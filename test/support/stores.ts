@@ -2,7 +2,9 @@
 import { existsSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
+import { crc32 } from "node:zlib";
 import { PlantStore, type PlantStoreOptions } from "../../src/index.ts";
+import { checkpointPath, encodeCheckpoint } from "../../src/log/checkpoint.ts";
 
 /** Opens the folder; the store is closed when the test ends, if it is still open. */
 export async function openStore(
@@ -26,6 +28,13 @@ export function readLog(folder: string): string {
 /** Writes a log as an earlier process or an editor may have left it. */
 export function writeLog(folder: string, content: string | Buffer): void {
   writeFileSync(logPath(folder), content, { mode: 0o600 });
+}
+
+/** Writes a checkpoint of a log that began with these bytes. */
+export function writeCheckpointOf(folder: string, known: string): void {
+  const records = known.split("\n").length - 1;
+  const checkpoint = { bytes: known.length, records, crc32: crc32(known) };
+  writeFileSync(checkpointPath(logPath(folder)), encodeCheckpoint(checkpoint));
 }
 
 /** Everything that an iteration yields, in order. */

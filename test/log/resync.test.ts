@@ -1,0 +1,177 @@
+/**
+ * Bytes that this process did not write are made durable. FAKE syncs fail here; real ones fail in
+ * test/faults/start-sync.
+ */
+import assert from "node:assert/strict";
+import fs from "node:fs";
+import { type TestContext, test } from "node:test";
+import { crc32 } from "node:zlib";
+import {
+  type Checkpoint,
+  checkpointPath,
+  EMPTY_LOG,
+  encodeCheckpoint,
+  isUnsynced,
+  readCheckpoint,
+  unsyncedPath,
+} from "../../src/log/checkpoint.ts";
+import type { LogFile } from "../../src/log/file.ts";
+import { BATCH_BYTES_LIMIT } from "../../src/log/mend.ts";
+import { makeDurable, rewriteAll, rewriteLastBatch, syncFound } from "../../src/log/resync.ts";
+import { LogWriter } from "../../src/log/writer.ts";
+import { openLog } from "../support/logs.ts";
+
+const LINES = '{"id":1}\n{"id":2}\n';
+
+/** A line of this many bytes with its line feed; its content depends on its place. */
+function lineOf(bytes: number, index: number): string {
+  return `${String(index)
+    .repeat(bytes)
+    .slice(0, bytes - 1)}\n`;
+}
+
+function checkpointOf(content: string | Buffer): Checkpoint {
+  return { bytes: content.length, records: 2, crc32: crc32(content) };
+}
+
+function failure(): Error {
+  return Object.assign(new Error("EIO: i/o error, fdatasync"), { code: "EIO" });
+}
+
+/** Watches what is written over a log: from where, and all bytes together. */
+function watchOverwrites(t: TestContext, file: LogFile) {
+  const { mock } = t.mock.method(file, "overwrite");
+  return {
+    start: () => mock.calls[0]?.arguments[1],
+    bytes: () => Buffer.concat(mock.calls.map(({ arguments: [bytes] }) => bytes)),
+  };
+}
+
+/** The lines of a log, and where the rewrite of its last batch begins. */
+const REWRITES: readonly [what: string, lengths: readonly number[], start: number][] = [
+  ["one line", [10], 0],
+  ["one blank line", [1], 0],
+  ["a log of less than a batch", [10, 20, 30], 0],
+  ["one line longer than a batch", [3 * BATCH_BYTES_LIMIT], 0],
+  ["a last line that ends one batch after the start", [BATCH_BYTES_LIMIT - 7, 7, 5], 0],
+  ["a last line one byte farther", [BATCH_BYTES_LIMIT - 7, 8, 5], 1],
+  [
+    "a log of many batches",
+    [BATCH_BYTES_LIMIT, 100, BATCH_BYTES_LIMIT, 50, 5],
+    BATCH_BYTES_LIMIT + 150,
+  ],
+  [
+    "a long line after a long log",
+    [3 * BATCH_BYTES_LIMIT, 2 * BATCH_BYTES_LIMIT],
+    2 * BATCH_BYTES_LIMIT,
+  ],
+];
+
+for (const [what, lengths, start] of REWRITES) {
+  test(`the last batch is written again unchanged with ${what}`, async (t) => {
+    const content = Buffer.from(lengths.map(lineOf).join(""));
+    const file = await openLog(t, content);
+    const written = watchOverwrites(t, file);
+    await rewriteLastBatch(file, content.length);
+    assert.equal(written.start(), start);
+    assert.equal(written.bytes().equals(content.subarray(start)), true);
+    assert.equal(fs.readFileSync(file.path).equals(content), true);
+  });
+}
+
+test("nothing is written to an empty log", async (t) => {
+  const file = await openLog(t);
+  const written = watchOverwrites(t, file);
+  await rewriteLastBatch(file, 0);
+  assert.equal(written.start(), undefined);
+});
+
+test("the longest batch that a writer makes is written again whole", async (t) => {
+  const file = await openLog(t, "before\n");
+  const appends = t.mock.method(file, "append");
+  const written = watchOverwrites(t, file);
+  const writer = new LogWriter(file, {
+    batchBytesMax: BATCH_BYTES_LIMIT,
+    queueBytesMax: 16 * BATCH_BYTES_LIMIT,
+    end: { ...EMPTY_LOG, bytes: 7 },
+  });
+  // A batch that is one byte short of full still takes a record of the greatest length.
+  const records = ["a".repeat(BATCH_BYTES_LIMIT - 2), "b".repeat(3 * BATCH_BYTES_LIMIT)];
+  await Promise.all(records.map((record) => writer.append(record)));
+  await rewriteLastBatch(file, writer.durableBytes);
+  assert.equal(appends.mock.callCount(), 1, "one batch");
+  assert.ok((written.start() ?? Number.NaN) <= 7);
+});
+
+for (const [what, known] of [
+  ["a checkpoint", true],
+  ["no checkpoint", false],
+] as const) {
+  test(`a failed sync of a log with ${what} is remembered until every byte was written again`, async (t) => {
+    const file = await openLog(t, LINES);
+    const end = checkpointOf(LINES);
+    if (known) fs.writeFileSync(checkpointPath(file.path), encodeCheckpoint(end));
+    t.mock.method(file, "sync", () => Promise.reject(failure()), { times: 1 });
+    await syncFound(file);
+    assert.equal(isUnsynced(file.path), true);
+    assert.equal(fs.existsSync(checkpointPath(file.path)), false);
+    assert.deepEqual(await readCheckpoint(file.path), known ? end : undefined);
+
+    const written = watchOverwrites(t, file);
+    await makeDurable(file, end, end.bytes);
+    assert.equal(written.bytes().toString(), LINES);
+    assert.equal(isUnsynced(file.path), false);
+    assert.deepEqual(await readCheckpoint(file.path), known ? end : undefined);
+  });
+}
+
+test("bytes that the disk refuses leave the log unsynced, and a later start writes them again", async (t) => {
+  const file = await openLog(t, LINES);
+  const end = checkpointOf(LINES);
+  const refusing = t.mock.method(file, "overwrite", () => Promise.reject(failure()));
+  await assert.rejects(makeDurable(file, end), { code: "unsynced" });
+  assert.equal(isUnsynced(file.path), true);
+
+  refusing.mock.restore();
+  const written = watchOverwrites(t, file);
+  await makeDurable(file, end, end.bytes);
+  assert.equal(written.bytes().toString(), LINES);
+  assert.equal(isUnsynced(file.path), false);
+});
+
+test("a failed sync that cannot be remembered is no start", async (t) => {
+  const file = await openLog(t, LINES);
+  fs.mkdirSync(unsyncedPath(file.path));
+  t.mock.method(file, "sync", () => Promise.reject(failure()));
+  await assert.rejects(syncFound(file), { code: "unsynced" });
+});
+
+test("bytes that were evicted, and are others when they are read again, leave the log unsynced", async (t) => {
+  const file = await openLog(t, LINES);
+  const before = LINES.replace("1", "7");
+  await assert.rejects(rewriteAll(file, checkpointOf(before)), { code: "unsynced" });
+  assert.equal(fs.readFileSync(file.path, "utf8"), LINES);
+});
+
+/** What another process may have done to a log since it was read. */
+const MEDDLING: Readonly<Record<string, (path: string) => void>> = {
+  "appended to": (path) => fs.appendFileSync(path, '{"id":9}\n'),
+  cut: (path) => fs.truncateSync(path, 9),
+  "replaced by a copy": (path) => {
+    fs.copyFileSync(path, `${path}.new`);
+    fs.renameSync(`${path}.new`, path);
+  },
+};
+
+for (const [what, meddle] of Object.entries(MEDDLING)) {
+  test(`a log that another process has ${what} is not written again`, async (t) => {
+    const file = await openLog(t, LINES);
+    meddle(file.path);
+    const content = fs.readFileSync(file.path, "utf8");
+    const end = checkpointOf(LINES);
+    await assert.rejects(makeDurable(file, end), { code: "locked" });
+    await assert.rejects(rewriteAll(file, end), { code: "locked" });
+    assert.equal(fs.readFileSync(file.path, "utf8"), content);
+    assert.equal(isUnsynced(file.path), false);
+  });
+}
