@@ -1,70 +1,16 @@
 /** The program with a channel to its parent process, as node:cluster, pm2 and `fork` start it. */
 import assert from "node:assert/strict";
-import { type ChildProcess, fork } from "node:child_process";
-import cluster, { type Worker } from "node:cluster";
 import { statSync } from "node:fs";
 import { join } from "node:path";
-import { describe, type TestContext, test } from "node:test";
+import { describe, test } from "node:test";
 import { createToken } from "../../src/index.ts";
 import { startServer } from "../support/cli.ts";
 import { Client } from "../support/client.ts";
 import { makeFolder } from "../support/folders.ts";
 import { logLinesOf, messagesOf } from "../support/messages.ts";
-import { PROGRAM } from "../support/program.ts";
-import { type Finished, finish } from "../support/run.ts";
 import { openStore, readLog, writeLog } from "../support/stores.ts";
 import { until } from "../support/watch.ts";
-
-interface Program {
-  readonly process: ChildProcess;
-  readonly finished: Promise<Finished>;
-  stdout(): string;
-  stderr(): string;
-}
-
-function watch(t: TestContext, child: ChildProcess): Program {
-  t.after(() => child.kill("SIGKILL"));
-  let stdout = "";
-  let stderr = "";
-  child.stdout?.on("data", (text: string) => {
-    stdout += text;
-  });
-  child.stderr?.on("data", (text: string) => {
-    stderr += text;
-  });
-  return { process: child, finished: finish(child), stdout: () => stdout, stderr: () => stderr };
-}
-
-/** A program that listens for messages, so its channel stays open. */
-function forkCli(t: TestContext, args: readonly string[]): Program {
-  const source = `process.on("message", () => {})`;
-  const env = {
-    ...process.env,
-    NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(source)}`,
-  };
-  return watch(t, fork(PROGRAM, args, { execArgv: [], env, silent: true }));
-}
-
-/** Starts a worker; this process is its primary. */
-function forkWorker(
-  t: TestContext,
-  args: readonly string[],
-): Program & { readonly worker: Worker } {
-  cluster.setupPrimary({ exec: PROGRAM, execArgv: [], args: [...args], silent: true });
-  const worker = cluster.fork();
-  return { ...watch(t, worker.process), worker };
-}
-
-function serveArgs(folder: string, ...more: readonly string[]): string[] {
-  return ["serve", "--data", folder, "--port", "0", ...more];
-}
-
-/** Waits for the ready line, and returns the URL in it. */
-async function urlOf(program: Program): Promise<string> {
-  const find = () => /^plant-store listening on (\S+)\n/.exec(program.stdout())?.[1];
-  await until("it is ready", () => find() !== undefined);
-  return find() ?? "";
-}
+import { forkCli, forkWorker, serveArgs, urlOf } from "../support/workers.ts";
 
 function isRefused(url: string): Promise<boolean> {
   return fetch(url).then(
@@ -135,16 +81,6 @@ describe("a worker of node:cluster", () => {
     assert.equal((await fetch(`${await urlOf(second)}/plants`)).status, 401);
     second.process.kill("SIGTERM");
     assert.equal((await second.finished).status, 0);
-  });
-
-  test("whose data directory another worker keeps ends with 1, naming the holder", async (t) => {
-    const folder = makeFolder(t);
-    const first = forkWorker(t, serveArgs(folder));
-    const url = await urlOf(first);
-    const { status, stderr } = await forkWorker(t, serveArgs(folder)).finished;
-    assert.equal(status, 1);
-    assert.ok(messagesOf(stderr).at(-1)?.includes(`process ${first.process.pid},`), stderr);
-    assert.equal((await fetch(`${url}/plants`)).status, 401);
   });
 
   test("that its primary disconnects answers what is in flight, then releases its data directory and ends with 0", async (t) => {

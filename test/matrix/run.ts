@@ -62,7 +62,7 @@ function installNode(major: string): string {
   return node;
 }
 
-/** The same files as `npm test`. */
+/** All files that need no further npm packages. */
 function findTests(): string[] {
   return fs
     .readdirSync(path.join(ROOT, "test"), { recursive: true, encoding: "utf8" })

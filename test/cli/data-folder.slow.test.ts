@@ -287,28 +287,6 @@ describe("as root in a folder of another user", SETTINGS, () => {
     }
   });
 
-  test("a missing folder is made by the owner of the nearest folder above it", async (t) => {
-    const folder = join(makeServiceFolder(t), "new", "data");
-    const { status, stderr } = await run(folder, "token", "create", "gardener");
-    assert.equal(status, 0, stderr);
-    assert.notEqual(stderr, "", "it reports the user it has become");
-    for (const name of ["..", ".", "tokens.jsonl"]) {
-      assert.equal(statSync(join(folder, name)).uid, SERVICE, name);
-    }
-  });
-
-  test("in a folder of root that others may write to, no link is followed", async (t) => {
-    const folder = makeFolder(t);
-    chmodSync(folder, 0o775);
-    const aim = join(makeFolder(t), "aim");
-    writeFileSync(aim, "secret", { mode: 0o600 });
-    symlinkSync(aim, join(folder, "tokens.jsonl"));
-    symlinkSync(aim, join(folder, "plants.jsonl.checkpoint.new"));
-    assert.equal((await run(folder, "token", "create", "gardener")).status, 1);
-    assert.equal((await run(folder, ...IMPORT)).status, 0);
-    assert.equal(readFileSync(aim, "utf8"), "secret");
-  });
-
   test("the owner cannot open the debugger of a command of root", async (t) => {
     const folder = makeServiceFolder(t);
     const server = await startServer(t, ["--data", folder, "--log", "off"]);
@@ -426,18 +404,6 @@ describe("serve as root in a folder of another user", { ...NEEDS_ROOT, ...TIMEOU
     const end = await run(makeServiceFolder(t), "serve", "--port", String(port));
     assert.equal(end.status, 1);
     assert.ok(end.stderr.includes(`127.0.0.1:${port}`), end.stderr);
-  });
-
-  test("below a folder of root fails, and answers 503, once its folder was moved", async (t) => {
-    const folder = makeServiceFolder(t, 0o700);
-    const token = (await run(folder, "token", "create", "gardener")).stdout.trim();
-    const server = await startServer(t, ["--data", folder]);
-    const ended = once(server.process, "close");
-    renameSync(folder, `${folder}-2`);
-    const { status } = await postPlant(server.url, token, FERN);
-    assert.equal(status, 503);
-    assert.deepEqual(await ended, [1, null]);
-    assert.ok(server.stderr().includes(folder), server.stderr());
   });
 
   test("reads a key of root, and warns that SIGHUP cannot read it again", {

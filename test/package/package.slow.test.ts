@@ -2,14 +2,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import {
-  copyFileSync,
-  existsSync,
-  readdirSync,
-  readFileSync,
-  statSync,
-  writeFileSync,
-} from "node:fs";
+import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { VERSION } from "../../src/cli/command.ts";
@@ -85,22 +78,6 @@ test("npm install from a git URL builds the package", async (t) => {
   const program = 'import("plant-store").then(({ PlantStore }) => console.log(typeof PlantStore))';
   const loaded = await runToEnd([process.execPath, "-e", program], { cwd: folder });
   assert.equal(loaded.stdout, "function\n");
-});
-
-test("npm ci --omit=dev in a clone succeeds without a build", async (t) => {
-  const clone = await makeRepository(t);
-  const { status, stderr } = await runToEnd(["npm", "ci", "--omit=dev", ...QUIET], { cwd: clone });
-  assert.equal(status, 0, stderr);
-  assert.equal(existsSync(path.join(clone, "dist")), false);
-});
-
-test("npm ci --omit=dev works with the manifests alone, as in the first layer of a Dockerfile", async (t) => {
-  const folder = makeFolder(t);
-  for (const name of ["package.json", "package-lock.json", ".npmrc"]) {
-    copyFileSync(path.join(ROOT, name), path.join(folder, name));
-  }
-  const { status, stderr } = await runToEnd(["npm", "ci", "--omit=dev"], { cwd: folder });
-  assert.equal(status, 0, stderr);
 });
 
 test("npm ls --all shows one package", async (t) => {
