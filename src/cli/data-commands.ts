@@ -1,10 +1,12 @@
 /** The commands that read, check, copy and repair a data directory. */
+import fs from "node:fs";
 import path from "node:path";
 import { parseInt64 } from "../core/int64.ts";
 import { encodeNewPlant, type NewPlant } from "../core/plant.ts";
 import {
   backup as backUp,
   exportLines,
+  type ImportFile,
   importPlants,
   isSound,
   type LineFault,
@@ -82,8 +84,9 @@ export const exportCommand = defineCommand({
   name: "export",
   summary: "print the lines of the log as they are, every one checked",
   options: { data: DATA, ...DATABASE_OPTIONS },
-  details: `What it prints can be imported, also into a database:
-plant-store export | plant-store import - --database URL`,
+  details: `What it prints can be imported, for example from a database into a data directory:
+plant-store export --database URL > FILE && plant-store import FILE
+If export fails, nothing is imported then. A data directory needs no export: see import.`,
   async run(_, options, settings) {
     if (!isDatabase(options)) await printListing(exportLines(options.data));
     else await withDatabase(options, settings, ({ plants }) => printListing(plants.listLines()));
@@ -92,15 +95,23 @@ plant-store export | plant-store import - --database URL`,
 
 export const importCommand = defineCommand({
   name: "import",
-  summary: "create the plants of a file of JSON lines; - reads standard input",
-  arguments: ["FILE"],
+  summary: "create the plants of a data directory, or of a file of JSON lines; - is standard input",
+  arguments: ["SOURCE"],
   options: { data: DATA, ...DATABASE_OPTIONS },
   entersFolder: true,
-  details: `Stop the server of a data directory first. Plants that are already stored are counted and
-left alone, so an interrupted import can be run again. Exit status 3 if a line was refused.`,
-  async run([file = ""], options, settings) {
-    const standardInput = { text: process.stdin, bytes: undefined };
-    const { text, bytes: total } = file === "-" ? standardInput : await openImportFile(file);
+  details: `Stop the server of --data first; a server of SOURCE may run. Plants that are already stored
+are counted and left alone, so an interrupted import can be run again.
+If SOURCE is a data directory or a backup, all of it is verified before the first plant is
+created. If it is damaged, nothing is created, and the exit status is 3.
+From a file or standard input every line that is a plant is created. The exit status is 3 if
+a line was refused.`,
+  async run([source = ""], options, settings) {
+    if (!isDatabase(options) && isSameFile(source, options.data)) {
+      throw new UsageError(
+        `import: "${source}" is the data directory itself; name another directory as SOURCE or with --data`,
+      );
+    }
+    const { text, bytes: total } = await openSource(source);
     const store = isDatabase(options)
       ? (await openDatabase(options, settings)).plants
       : await PlantStore.open(enterFolder(options.data), { command: "import" });
@@ -118,6 +129,32 @@ left alone, so an interrupted import can be run again. Exit status 3 if a line w
     }
   },
 });
+
+function isSameFile(name: string, other: string): boolean {
+  const [one, two] = [statOf(name), statOf(other)];
+  return one !== undefined && one.dev === two?.dev && one.ino === two.ino;
+}
+
+/** `undefined` if there is nothing, or it cannot be reached: opening it reports why. */
+function statOf(name: string): fs.BigIntStats | undefined {
+  try {
+    return fs.statSync(name, { bigint: true });
+  } catch {
+    return undefined;
+  }
+}
+
+/** Root reads a data directory as its owner, and a file as root. */
+async function openSource(source: string): Promise<ImportFile> {
+  if (source === "-") return { text: process.stdin, bytes: undefined };
+  if (statOf(source)?.isDirectory() !== true) return openImportFile(source);
+  const visit = visitFolder(source);
+  const opened = await withProgress("verifying the source", (show) =>
+    openImportFile(visit.folder, show),
+  );
+  visit.end();
+  return opened;
+}
 
 export const backup = defineCommand({
   name: "backup",

@@ -30,7 +30,7 @@ export const printDatabaseSchema = defineCommand({
     },
   },
   details: `Run the SQL once, as the owner of the database, after the role was created:
-  plant-store print schema | psql DATABASE`,
+  plant-store print schema > schema.sql && psql DATABASE -v ON_ERROR_STOP=1 -f schema.sql`,
   async run(_, { engine, role }) {
     const { printSchema } = await import("../postgres/index.ts");
     await printLines(printSchema(engine, role).trimEnd().split("\n"));

@@ -20,15 +20,13 @@ import {
 } from "../log/checkpoint.ts";
 import { LogFile } from "../log/file.ts";
 import { ensureDirectory, syncDirectory, syncFolder, useAndClose } from "../log/folder.ts";
-import { lineError } from "../log/reader.ts";
 import { ioError } from "../log/system-error.ts";
-import { LogScan } from "./log-scan.ts";
 import {
   findReadable,
   lockDirectory,
   openLogForReading,
   type Readable,
-  requireKnownBytes,
+  scanSoundLog,
 } from "./plant-log.ts";
 
 export interface BackupReport {
@@ -174,14 +172,7 @@ async function copyPlants(
 ): Promise<BackupReport> {
   return useAndClose(await copyFile(plants, targetPath, end), async (copy) => {
     if (lastLine.length > 0) await copy.appendOrThrow(lastLine);
-    const scan = await LogScan.run(copy, copy.end, {
-      checkpoint,
-      onFault: ({ kind, position, reason }) => {
-        if (kind !== "repeat") throw lineError(plants.path, position, reason);
-      },
-      onProgress,
-    });
-    requireKnownBytes(plants.path, checkpoint, scan);
+    const scan = await scanSoundLog(copy, copy.end, checkpoint, onProgress, plants.path);
     await writeCheckpoint(targetPath, scan.end);
     return { plants: scan.index.size, bytes: scan.end.bytes };
   });

@@ -2,17 +2,24 @@
  * `import`: creates the plants of a text of JSON lines, with the validator and the writer of
  * requests.
  *
+ * A data directory is read and judged to its end before its first plant is given out, so that no part of
+ * a damaged log is imported. It is only read, also beside a running server.
+ *
  * May be run again: a plant that is stored already counts as replayed. Memory is bounded by a block of
  * lines, whose creates are sent together, and by the longest line.
  */
 import { open } from "node:fs/promises";
+import { crc32 } from "node:zlib";
 import { PlantStoreError } from "../core/errors.ts";
 import { parseNewPlant } from "../core/plant.ts";
 import { RECORD_BYTES_MAX } from "../core/record-size.ts";
 import type { CreateOutcome, PlantService } from "../core/services.ts";
+import { readCheckpoint } from "../log/checkpoint.ts";
+import type { LogFile } from "../log/file.ts";
 import { LINE_FEED } from "../log/format.ts";
-import { positionAfter, splitLines, visitLines } from "../log/reader.ts";
+import { LOG_START, positionAfter, readBlocks, splitLines, visitLines } from "../log/reader.ts";
 import { orIoError } from "../log/system-error.ts";
+import { findReadable, openLogForReading, type Readable, scanSoundLog } from "./plant-log.ts";
 
 export interface ImportReport {
   readonly created: number;
@@ -100,23 +107,68 @@ export interface ImportFile {
 }
 
 /**
- * Opens a file of JSON lines for `importPlants`.
+ * Opens a file of JSON lines, or the log of a data directory, for `importPlants`. All of a log is verified
+ * first: every line, and its checksum; beside a running server, what is durable.
  *
- * @throws PlantStoreError `io_error`.
+ * @param onProgress receives how many bytes of a log are verified, about once a MiB.
+ * @throws PlantStoreError `io_error`; of a data directory also `corruption` if its log is damaged or has a
+ * line that only a start may set aside, and `locked` if the process that holds it does not answer.
  */
-export function openImportFile(filePath: string): Promise<ImportFile> {
-  return orIoError(`Cannot read "${filePath}"`, async () => {
-    const handle = await open(filePath);
+export function openImportFile(
+  path: string,
+  onProgress?: (bytes: number, total: number) => void,
+): Promise<ImportFile> {
+  return orIoError(`Cannot read "${path}"`, async () => {
+    const handle = await open(path);
     const stat = await handle.stat();
     if (stat.isDirectory()) {
       await handle.close();
-      throw new Error("expected a file, got a folder");
+      return openImportFolder(path, onProgress);
     }
     return {
       text: handle.createReadStream({ highWaterMark: BLOCK_BYTES }),
       bytes: stat.isFile() ? stat.size : undefined,
     };
   });
+}
+
+async function openImportFolder(
+  directory: string,
+  onProgress?: (bytes: number, total: number) => void,
+): Promise<ImportFile> {
+  const file = await openLogForReading(directory);
+  try {
+    const checkpoint = await readCheckpoint(file.path);
+    const readable = await findReadable(directory, file);
+    const { end } = await scanSoundLog(file, readable.size, checkpoint, onProgress);
+    const bytes = readable.end + readable.lastLine.length;
+    return { text: readVerified(file, readable, end.crc32), bytes };
+  } catch (error) {
+    await file.close();
+    throw error;
+  }
+}
+
+/** Gives out a log that was verified, as long as it is still the same. */
+async function* readVerified(
+  file: LogFile,
+  { end, lastLine }: Readable,
+  verifiedSum: number,
+): AsyncGenerator<Buffer> {
+  try {
+    let sum = 0;
+    for await (const { bytes } of readBlocks(file, LOG_START, end)) {
+      sum = crc32(bytes, sum);
+      yield bytes;
+    }
+    if (sum !== verifiedSum) {
+      const fault = "it was changed after it was verified; check what was imported";
+      throw new PlantStoreError("corruption", `Cannot read "${file.path}": ${fault}`);
+    }
+    if (lastLine.length > 0) yield lastLine;
+  } finally {
+    await file.close();
+  }
 }
 
 /**

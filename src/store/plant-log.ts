@@ -10,9 +10,9 @@ import { type Checkpoint, readCheckpoint } from "../log/checkpoint.ts";
 import { LogFile } from "../log/file.ts";
 import { LINE_FEED } from "../log/format.ts";
 import { askDurableBytes, DirectoryLock } from "../log/lock.ts";
-import { endOfLines, readTail } from "../log/reader.ts";
+import { endOfLines, lineError, readTail } from "../log/reader.ts";
 import { orIoError } from "../log/system-error.ts";
-import type { LogScan } from "./log-scan.ts";
+import { LogScan } from "./log-scan.ts";
 import { isRecord } from "./plant-lines.ts";
 
 export function logPathOf(directory: string): string {
@@ -52,6 +52,8 @@ export async function openLogForReading(directory: string): Promise<LogFile> {
 
 /** How much of a log may be read. */
 export interface Readable {
+  /** How many bytes may be read, with what follows the whole lines. */
+  readonly size: number;
   /** Where the whole lines end. */
   readonly end: number;
   /** The line after them, with a line feed of its own; empty if there is none. */
@@ -71,7 +73,33 @@ export async function findReadable(directory: string, file: LogFile): Promise<Re
   const end = await endOfLines(file, size);
   const tail = durableBytes === undefined ? await readTail(file, end, size) : undefined;
   const isWhole = tail !== undefined && isRecord(tail);
-  return { end, lastLine: Buffer.concat(isWhole ? [tail, Buffer.of(LINE_FEED)] : []) };
+  return { size, end, lastLine: Buffer.concat(isWhole ? [tail, Buffer.of(LINE_FEED)] : []) };
+}
+
+/**
+ * Reads and judges a log that is to be copied: every line, and the checksum. It is stricter than a start
+ * in one respect: a line that lost pages in a power cut is damage, because only a start may set it aside.
+ *
+ * @param size how much of the file is the log.
+ * @param sourcePath the log that errors name.
+ * @throws PlantStoreError `corruption`, which names path, line and byte; `io_error`.
+ */
+export async function scanSoundLog(
+  file: LogFile,
+  size: number,
+  checkpoint: Checkpoint | undefined,
+  onProgress: ((bytes: number, total: number) => void) | undefined,
+  sourcePath = file.path,
+): Promise<LogScan> {
+  const scan = await LogScan.run(file, size, {
+    checkpoint,
+    onFault: ({ kind, position, reason }) => {
+      if (kind !== "repeat") throw lineError(sourcePath, position, reason);
+    },
+    onProgress,
+  });
+  requireKnownBytes(sourcePath, checkpoint, scan);
+  return scan;
 }
 
 /**

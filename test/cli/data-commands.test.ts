@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
 import { isSound, PlantStore, verifyLog } from "../../src/index.ts";
@@ -272,6 +272,51 @@ describe("import and export", AT_ONCE, () => {
       assert.equal(existsSync(logPath(folder)), false);
     });
   }
+
+  test("import of a backup, or of the directory of a server, creates its plants", async (t) => {
+    const source = await prepare(t, A + B);
+    const copy = join(makeFolder(t), "copy");
+    assert.equal((await runCli(["backup", copy, "--data", source])).status, 0);
+    const store = await openStore(t, source); // this process has it open
+    await store.create({ id: 3n, name: "c" });
+    const target = makeFolder(t);
+    for (const [from, counts] of [
+      [copy, /\b2\b.*\b0\b.*\b0\b/],
+      [source, /\b1\b.*\b2\b.*\b0\b/],
+    ] as const) {
+      const { status, stdout, stderr } = await runCli(["import", from, "--data", target]);
+      assert.deepEqual([status, stderr], [0, ""]);
+      assert.match(stdout, counts);
+    }
+    assert.equal(readLog(target), readLog(source));
+  });
+
+  test("import of a directory whose log is damaged creates nothing, names path, line and byte, and ends with 3", async (t) => {
+    const source = await prepare(t, A + B, `${A}x\n${B}`);
+    const target = join(makeFolder(t), "data");
+    const { status, stdout, stderr } = await runCli(["import", source, "--data", target]);
+    assert.deepEqual([status, stdout], [3, ""]);
+    assert.ok(stderr.includes(logPath(source)), stderr);
+    assert.match(stderr, /\b2\b.*\b20\b/);
+    assert.equal(existsSync(target), false);
+  });
+
+  test("import of a directory into itself is wrong usage, also by another name", async (t) => {
+    const folder = await prepare(t, A);
+    const link = join(makeFolder(t), "link");
+    symlinkSync(folder, link);
+    const before = snapshot(folder);
+    for (const words of [
+      ["import", folder, "--data", folder],
+      ["import", link, "--data", folder],
+      ["import", `${folder}/.`, "--data", link],
+    ]) {
+      const { status, stdout, stderr } = await runCli(words);
+      assert.deepEqual([status, stdout], [2, ""]);
+      assert.notEqual(stderr, "");
+    }
+    assert.deepEqual(snapshot(folder), before);
+  });
 
   test("import of a file that has no lines ends with 3", async (t) => {
     const { status, stdout } = await runCli(["import", "/dev/zero", "--data", makeFolder(t)]);

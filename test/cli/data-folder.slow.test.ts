@@ -17,6 +17,7 @@ import {
   readFileSync,
   renameSync,
   rmdirSync,
+  rmSync,
   statSync,
   symlinkSync,
   writeFileSync,
@@ -275,6 +276,22 @@ describe("as root in a folder of another user", SETTINGS, () => {
         assert.deepEqual([name, uid, gid, mode & 0o077], [name, SERVICE, SERVICE, 0]);
       }
     }
+  });
+
+  test("an import reads a data directory as its owner, and writes as the owner of the other", async (t) => {
+    const [source, vault] = [makeServiceFolder(t, 0o700), makeVault(t)];
+    writeLogFor(source, []);
+    const data = makeServiceFolder(t, 0o700);
+    chownSync(data, SERVICE + 1, SERVICE + 1);
+    const { status, stdout, stderr } = await run(data, "import", source);
+    assert.equal(status, 0, stderr);
+    assert.match(stdout, /\b1\b.*\b0\b.*\b0\b/);
+    assert.equal(statSync(logPath(data)).uid, SERVICE + 1);
+    rmSync(logPath(source));
+    symlinkSync(join(vault, "shadow"), logPath(source));
+    const refused = await run(data, "import", source);
+    assert.equal(refused.status, 1, "its owner may not read this");
+    assert.equal(refused.stderr.includes(SECRET), false);
   });
 
   test("in a folder of root, or without a folder, root stays root", async (t) => {

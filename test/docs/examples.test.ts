@@ -1,7 +1,8 @@
 /**
  * The commands of the documentation, typed into a shell as they are written.
  *
- * A `console` block is a session, whose output must be as shown. A `sh` block has to succeed. Programs that
+ * A `console` block is a session, whose output must be as shown. In a `sh` block every command has to
+ * succeed, as a plain `sh` judges it. Programs that
  * work on other machines, or install and build, are replaced by small ones that check their arguments and do
  * the part that is visible here. Absolute paths lead into the folder of the test.
  */
@@ -14,6 +15,7 @@ import {
   existsSync,
   mkdirSync,
   mkdtempSync,
+  readdirSync,
   readFileSync,
   rmSync,
   writeFileSync,
@@ -24,7 +26,16 @@ import type { Writable } from "node:stream";
 import { after, before, type TestContext, test } from "node:test";
 import { canRun } from "../faults/machine.ts";
 import { runCli, startServer } from "../support/cli.ts";
-import { type Block, blocksOf, codeBlocks, PAGES, readPage } from "../support/docs.ts";
+import {
+  type Block,
+  blocksOf,
+  codeBlocks,
+  PAGES,
+  pipedCommands,
+  proseOf,
+  readPage,
+  typed,
+} from "../support/docs.ts";
 import { makeFolder } from "../support/folders.ts";
 import { ROOT } from "../support/package.ts";
 import { PROGRAM } from "../support/program.ts";
@@ -193,10 +204,10 @@ async function furnish(folder: string): Promise<void> {
   assert.equal((await runCli(words, { cwd: folder })).status, 0);
 }
 
+const COMMANDS_OF_ALL = BLOCKS.filter(({ language }) => language === "sh");
+
 /** Those of docs/database.md need one: test/postgres tries them. */
-const COMMANDS = BLOCKS.filter(({ language, place }) => {
-  return language === "sh" && !place.startsWith("docs/database.md:");
-});
+const COMMANDS = COMMANDS_OF_ALL.filter(({ place }) => !place.startsWith("docs/database.md:"));
 
 for (const { place, code } of COMMANDS) {
   test(`${place}: the commands succeed`, TIMEOUT, async (t) => {
@@ -214,16 +225,40 @@ for (const { place, code } of COMMANDS) {
       PATH: makePath(folder),
       PLANT_STORE_DATA: `${folder}/home/nonroot/data`,
     };
-    const { status, stderr } = await runToEnd(
-      ["bash", "-e", "-u", "-o", "pipefail", "-c", script],
-      {
-        cwd: folder,
-        env,
-      },
-    );
+    const { status, stderr } = await runToEnd(typed(script), { cwd: folder, env });
     assert.equal(status, 0, stderr);
   });
 }
+
+/** Cannot fail in a way that matters. */
+const SURE = /^(?:printf|echo)\b/;
+
+test("no command to type hides in a pipe that its first part failed", () => {
+  const sources = readdirSync(path.join(ROOT, "src/cli")).map((name) =>
+    readPage(`src/cli/${name}`),
+  );
+  const helps = sources.flatMap((text) => text.match(/^ *plant-store .*$/gm) ?? []);
+  assert.ok(helps.length > 5, "they are found");
+  const inline = PAGES.flatMap((page) => {
+    const words = Array.from(proseOf(page).matchAll(/`([^`]*)`/g), ([, code = ""]) => code);
+    return words.filter((code) => / \| /.test(code));
+  });
+  // A session shows what is printed, and so a failure, unless it is passed on to be stored.
+  const stored = SESSIONS.flat().flatMap(({ code }) => {
+    return code.match(/^\$ .*\| (?:npx )?plant-store\b/gm) ?? [];
+  });
+  const code = [...COMMANDS_OF_ALL.map((block) => block.code), ...helps, ...inline, ...stored];
+  const piped = code.flatMap(pipedCommands).filter((command) => !SURE.test(command));
+  assert.deepEqual(piped, []);
+  const example = "a 'x|y' || b \"|\" | c | d\ne && f \\\n  | g\n";
+  assert.deepEqual(pipedCommands(example), ["b ''", "c", "f"]);
+});
+
+test("the first command of a block that fails ends it, as a plain shell without pipefail judges", async () => {
+  assert.equal((await runToEnd(typed("false\ntrue\n"))).status, 1);
+  assert.equal((await runToEnd(typed("true &&\n  (exit 3)\ntrue\n"))).status, 3);
+  assert.equal((await runToEnd(typed("test 'a\nb' != a\nfalse | true\n"))).status, 0);
+});
 
 test("every code block is in a language that a test runs or checks", () => {
   const kinds = ["sh", "console", "ts", "nginx", "yaml", "text"];
@@ -361,13 +396,13 @@ test(
     };
     const copy = async () => {
       for (; copies < 5; copies++) {
-        const { status, stderr } = await runToEnd(["bash", "-e", "-c", here]);
+        const { status, stderr } = await runToEnd(typed(here));
         assert.equal(status, 0, stderr);
       }
     };
     await Promise.all([create(), create(), create(), copy()]);
     const acknowledged = next;
-    assert.equal((await runToEnd(["bash", "-e", "-c", here])).status, 0);
+    assert.equal((await runToEnd(typed(here))).status, 0);
     const { status, stdout, stderr } = await runCli(["restore", "copy", "--data", "new"], {
       cwd: folder,
     });

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
-import { type TestContext, test } from "node:test";
-import { codeBlocks } from "../support/docs.ts";
+import { test } from "node:test";
+import { codeBlocks, typed } from "../support/docs.ts";
 import { makeFolder } from "../support/folders.ts";
 import { runToEnd } from "../support/run.ts";
 import { TIMEOUT } from "../support/watch.ts";
@@ -12,8 +12,8 @@ const OPTIONS = { ...NEEDS_POSTGRES, ...TIMEOUT };
 const cluster = new SharedCluster();
 const PROGRAM = buildProgram();
 
-/** Types the commands of a section into a shell. */
-async function type(t: TestContext, section: string, folder: string, env: Record<string, string>) {
+/** Types the commands of a section into a plain shell, and resolves with how that ended. */
+async function type(section: string, folder: string, env: Record<string, string>) {
   const bin = path.join(folder, "bin");
   mkdirSync(bin, { recursive: true });
   const store = `exec '${process.execPath}' '${PROGRAM}'`;
@@ -24,24 +24,18 @@ async function type(t: TestContext, section: string, folder: string, env: Record
   }
   const blocks = codeBlocks("docs/database.md", section, "sh");
   assert.ok(blocks.length > 0);
-  const words = ["bash", "-e", "-u", "-o", "pipefail", "-c", blocks.join("\n")];
   const PATH = `${bin}:${PROGRAMS}:${process.env.PATH}`;
-  const { status, stdout, stderr } = await runToEnd(words, {
-    cwd: folder,
-    env: { ...process.env, ...env, PATH },
-  });
-  t.diagnostic(stdout);
-  assert.equal(status, 0, stderr);
-  return stdout;
+  return runToEnd(typed(blocks.join("")), { cwd: folder, env: { ...process.env, ...env, PATH } });
 }
 
 test("a database is set up by the commands of the documentation", OPTIONS, async (t) => {
   const server = await cluster.get();
   await server.sql("CREATE DATABASE documented");
   await server.sql("DROP ROLE IF EXISTS plant_store");
-  const stdout = await type(t, "Five commands", makeFolder(t), {
+  const { status, stdout, stderr } = await type("Five commands", makeFolder(t), {
     OWNER_URL: server.url("documented"),
   });
+  assert.equal(status, 0, stderr);
   assert.match(stdout, /^pst_\S{43}$/m);
 });
 
@@ -62,7 +56,8 @@ test("plants and tokens move into a database as the documentation says", OPTIONS
   await run(["token", "create", "gone"]);
   await run(["token", "revoke", "gone"]);
   const before = await run(["token", "list"]);
-  await type(t, "Move plants and tokens", folder, env);
+  const moved = await type("Move plants and tokens", folder, env);
+  assert.equal(moved.status, 0, moved.stderr);
   const { PLANT_STORE_DATA: _, ...rest } = env;
   const list = [process.execPath, PROGRAM, "token", "list", "--database", env.OWNER_URL];
   const { stdout } = await runToEnd(list, { env: { ...process.env, ...rest } });
@@ -74,3 +69,22 @@ test("plants and tokens move into a database as the documentation says", OPTIONS
   assert.deepEqual(live(stdout), live(before));
   assert.equal((await server.sql("SELECT count(*) FROM plants", database))[0], "1");
 });
+
+test(
+  "of a damaged data directory the documented commands move nothing, and fail",
+  OPTIONS,
+  async (t) => {
+    const { cluster: server, database } = await cluster.createStore();
+    const folder = makeFolder(t);
+    const data = path.join(folder, "data");
+    const env = { PLANT_STORE_DATA: data, OWNER_URL: server.url(database) };
+    mkdirSync(data, { mode: 0o700 });
+    const lines = Array.from({ length: 30_000 }, (_, id) => `{"id":${id},"name":"Fern"}\n`);
+    writeFileSync(path.join(data, "plants.jsonl"), lines.with(15_000, "x\n").join(""));
+    writeFileSync(path.join(folder, "url"), `${env.OWNER_URL}\n`);
+    const { status, stderr } = await type("Move plants and tokens", folder, env);
+    assert.equal(status, 3, stderr);
+    assert.match(stderr, /\bline 15001, byte offset \d+\b/);
+    assert.equal((await server.sql("SELECT count(*) FROM plants", database))[0], "0");
+  },
+);
