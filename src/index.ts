@@ -57,6 +57,11 @@ export {
   openImportFile,
 } from "./store/import.ts";
 export type { LineFault, LinePosition } from "./store/log-scan.ts";
+export {
+  type BackupIntoOptions,
+  backupInto,
+  type NumberedBackupReport,
+} from "./store/numbered-backups.ts";
 export { PlantStore, type PlantStoreOptions } from "./store/plant-store.ts";
 export {
   type Checkpoint,

@@ -33,6 +33,7 @@ test("the library exports these names and no others", () => {
     "PlantStoreError",
     "TokenRegistry",
     "backup",
+    "backupInto",
     "createFirstToken",
     "createRequestListener",
     "createToken",

@@ -54,7 +54,8 @@ export function readArgs(command: Command, words: readonly string[]): Invocation
   const { args, flags } = splitWords(command, words);
   if (flags.has("--help")) return { args: [], options: {}, settings: [], wantsHelp: true };
   const { arguments: expected = [] } = command;
-  if (args.length !== expected.length) {
+  const required = expected.filter((name) => !name.startsWith("["));
+  if (args.length < required.length || args.length > expected.length) {
     const names = expected.join(" ") || "no argument";
     const got = args.map((word) => `"${word}"`).join(" ") || "none";
     throw new UsageError(`${command.name}: expected ${names}, got ${got}`);

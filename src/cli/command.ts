@@ -64,7 +64,7 @@ export interface Command<O extends Options = Options> {
   /** As typed, e.g. `token create`. */
   readonly name: string;
   readonly summary: string;
-  /** What the help shows for each argument: a name, or words such as `bash|zsh`. All are required. */
+  /** What the help shows for each argument: a name, or words such as `bash|zsh`. `[NAME]` may be left out. */
   readonly arguments?: readonly string[];
   readonly options: O;
   /** `run` calls `enterFolder` itself; for all other commands with `data`, `main` does. */

@@ -5,6 +5,7 @@ import { parseInt64 } from "../core/int64.ts";
 import { encodeNewPlant, type NewPlant } from "../core/plant.ts";
 import {
   backup as backUp,
+  backupInto,
   exportLines,
   type ImportFile,
   importPlants,
@@ -30,7 +31,7 @@ import {
   openDatabase,
   withDatabase,
 } from "./database.ts";
-import { DATA, JSON_OUTPUT, switchOption } from "./options.ts";
+import { DATA, JSON_OUTPUT, KEEP, switchOption, textOption } from "./options.ts";
 import {
   confirm,
   count,
@@ -158,25 +159,49 @@ async function openSource(source: string): Promise<ImportFile> {
 
 export const backup = defineCommand({
   name: "backup",
-  summary: "copy the data directory into a new folder TARGET, consistently",
-  arguments: ["TARGET"],
-  options: { data: DATA, ...notForDatabases("pg_basebackup or pg_dump") },
+  summary: "copy the data directory consistently: into a new folder, or as the next of several",
+  arguments: ["[TARGET]"],
+  options: {
+    data: DATA,
+    into: textOption("DIR", "instead of TARGET: add a numbered backup to this folder"),
+    keep: KEEP,
+    ...notForDatabases("pg_basebackup or pg_dump"),
+  },
   entersFolder: true,
   details: `The copy holds everything that was acknowledged before the backup began, and is a data
-directory: put it back with restore, or serve it with --data TARGET.`,
-  async run([target = ""], { data }) {
+directory: put it back with restore, or serve it with --data TARGET.
+With --into the copy is DIR/plants-NUMBER-DATE. When it is verified and on disk, the backups
+with the lowest numbers are removed, so that --keep are left with the new one. The date does
+not count. An old backup that cannot be removed is a warning; the exit status is still 0.`,
+  async run([target = ""], { data, into, keep }, settings) {
+    if ((target === "") === (into === undefined)) {
+      const got = target === "" ? "neither" : "both";
+      throw new UsageError(`backup: expected TARGET or --into DIR, got ${got}`);
+    }
+    const { source } = settings.find(({ name }) => name === "keep") ?? {};
+    if (into === undefined && source !== "default") {
+      throw new UsageError(`backup: ${source} needs --into DIR, in which it removes old backups`);
+    }
     // Root enters each folder as its owner, so a target of root's stays root's.
     const visit = visitFolder(data);
-    const enterTarget = () => {
+    const enter = (folder: string) => {
       visit.end();
-      const { dir, base } = path.parse(path.resolve(target));
-      return path.join(enterFolder(dir), base);
+      return enterFolder(folder);
     };
-    const { plants, bytes } = await withProgress("verifying the copy", (show) =>
-      backUp(visit.folder, target, show, enterTarget),
-    );
-    const copied = `${count(plants, "plant")}, ${count(bytes, "byte")}`;
-    await printLines([`backed up ${copied}, to "${target}"`]);
+    const done = await withProgress("verifying the copy", async (onProgress) => {
+      if (into !== undefined) {
+        const options = { keep, onProgress, onOpen: () => enter(into) };
+        const { name, ...report } = await backupInto(visit.folder, into, options);
+        return { ...report, place: path.join(into, name) };
+      }
+      const { dir, base } = path.parse(path.resolve(target));
+      const enterTarget = () => path.join(enter(dir), base);
+      const report = await backUp(visit.folder, target, onProgress, enterTarget);
+      return { ...report, place: target, removed: [] };
+    });
+    const copied = `${count(done.plants, "plant")}, ${count(done.bytes, "byte")}`;
+    const removed = done.removed.length === 0 ? "" : `; removed ${done.removed.join(", ")}`;
+    await printLines([`backed up ${copied}, to "${done.place}"${removed}`]);
   },
 });
 

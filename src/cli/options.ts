@@ -30,6 +30,11 @@ export const PORT = {
   defaultText: `${NUMBER_OPTIONS.port.default}`,
 };
 
+export const KEEP = {
+  ...integer("N", "how many backups are kept", NUMBER_OPTIONS.keep),
+  defaultText: `${NUMBER_OPTIONS.keep.default}`,
+};
+
 export const BASE_PATH: Option<string> = {
   placeholder: "/PATH",
   help: "a path in front of /plants",

@@ -4,7 +4,7 @@ import path from "node:path";
 import { formatHostPort } from "../core/host-port.ts";
 import { OPENAPI } from "../index.ts";
 import { defineCommand, UsageError } from "./command.ts";
-import { HOST, integer, oneOf, PORT, textOption } from "./options.ts";
+import { HOST, KEEP, oneOf, PORT, textOption } from "./options.ts";
 import { printLines } from "./output.ts";
 
 export const printOpenapi = defineCommand({
@@ -46,10 +46,7 @@ export const printSystemdUnit = defineCommand({
     unit: oneOf(["service", "socket", "backup", "timer"], "print only this unit"),
     host: HOST,
     port: PORT,
-    keep: {
-      ...integer("N", "how many backups are kept", { min: 1, max: 10_000 }),
-      defaultText: "14",
-    },
+    keep: KEEP,
   },
   details: `The services start the program that printed them. To install the server:
   plant-store print systemd-unit --unit service > ${FOLDER}/plant-store.service
@@ -193,9 +190,7 @@ Type=oneshot
 StateDirectory=plant-store-backup
 StateDirectoryMode=0700
 UMask=0077
-ExecStart=/bin/sh -c 'exec "$$0" "$$@" "$$STATE_DIRECTORY/plants-$$(date -u +%%Y%%m%%dT%%H%%M%%SZ)"' ${program.map(quote).join(" ")} backup --data /var/lib/plant-store
-# After a backup that succeeded: removes what a killed one has left, and all but the newest ${keep}.
-ExecStartPost=/bin/sh -c 'cd "$$STATE_DIRECTORY" && rm -rf plants-*.partial-* && ls -d plants-*Z | head -n -${keep} | xargs -r rm -r'
+ExecStart=${program.map(quote).join(" ")} backup --data /var/lib/plant-store --into \${STATE_DIRECTORY} --keep ${keep}
 
 CapabilityBoundingSet=CAP_DAC_READ_SEARCH CAP_SETGID CAP_SETUID
 NoNewPrivileges=yes

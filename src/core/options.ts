@@ -51,6 +51,7 @@ export const NUMBER_OPTIONS = {
   drainTimeoutMs: milliseconds(10_000, 0),
   databaseDeadlineMs: milliseconds(10_000, 100),
   databaseConnections: { default: 4, min: 1, max: 64 },
+  keep: { default: 14, min: 1, max: 10_000 },
 } as const satisfies Record<string, NumberOption>;
 
 export type NumberOptionName = keyof typeof NUMBER_OPTIONS;

@@ -74,14 +74,15 @@ export function restore(
 
 type Progress = (bytes: number, total: number) => void;
 
-/** Puts the copy into a folder. */
-type Fill = (folder: string) => Promise<BackupReport>;
+/** Puts the copy into a folder. @internal */
+export type Fill = (folder: string) => Promise<BackupReport>;
 
-async function copyDirectory(
+/** Opens what is to be copied, and has its copy placed. @internal */
+export async function copyDirectory<Report extends BackupReport>(
   directory: string,
   onProgress: Progress | undefined,
-  place: (fill: Fill) => Promise<BackupReport>,
-): Promise<BackupReport> {
+  place: (fill: Fill) => Promise<Report>,
+): Promise<Report> {
   const plants = await openLogForReading(directory);
   let tokens: LogFile | undefined;
   try {
@@ -102,8 +103,8 @@ async function copyDirectory(
   }
 }
 
-/** Makes a folder with all that `fill` puts into it, or nothing. */
-async function makeFolder(target: string, fill: Fill): Promise<BackupReport> {
+/** Makes a folder with all that `fill` puts into it, or nothing. @internal */
+export async function makeFolder(target: string, fill: Fill): Promise<BackupReport> {
   const failure = `Cannot back up to "${target}"`;
   if (fs.existsSync(target)) throw new PlantStoreError("io_error", `${failure}: it exists already`);
   const partial = `${path.resolve(target)}.partial-${randomBytes(4).toString("hex")}`;

@@ -124,6 +124,17 @@ for (const [words, id, options] of READ) {
   });
 }
 
+test("readArgs() lets an argument in brackets be left out, and no other", (t) => {
+  setVariables(t);
+  const plant = defineCommand({ ...dig, name: "plant", arguments: ["ID", "[PLACE]"] });
+  for (const words of [["7"], ["7", "here"]]) {
+    assert.deepEqual(readArgs(plant, words).args, words);
+  }
+  for (const words of [[], ["7", "here", "there"]]) {
+    assert.throws(() => readArgs(plant, words), UsageError);
+  }
+});
+
 test("readArgs() takes each word after -- as an argument of its own", (t) => {
   setVariables(t);
   assert.throws(() => readArgs(dig, ["--", "--data", "-5"]), UsageError);

@@ -37,6 +37,8 @@ const TYPED: readonly [typed: string, completed: string][] = [
   ["token create fern --scope re", "token create fern --scope read"],
   ["serve --tls-key pla", "serve --tls-key plants.jsonl"],
   ["backup gar", "backup garden/"],
+  ["backup --into gar", "backup --into garden/"],
+  ["backup --into garden --ke", "backup --into garden --keep"],
   ["print completion z", "print completion zsh"],
   ["print systemd-unit --unit so", "print systemd-unit --unit socket"],
   ["print systemd-unit --unit=ser", "print systemd-unit --unit=service"],

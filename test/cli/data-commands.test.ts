@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
 import { isSound, PlantStore, verifyLog } from "../../src/index.ts";
@@ -189,6 +189,61 @@ describe("backup", AT_ONCE, () => {
     assert.deepEqual(snapshot(target), before);
     await store.close();
   });
+
+  test("--into adds a numbered backup to a folder, and names what it removed", async (t) => {
+    const data = await prepare(t, A + B);
+    const folder = makeFolder(t);
+    const old = "plants-20260101T000000Z";
+    mkdirSync(join(folder, old));
+    const { status, stdout, stderr } = await runCli([
+      ...["backup", "--into", folder, "--keep", "1", "--data", data],
+    ]);
+    assert.deepEqual([status, stderr], [0, ""]);
+    const [, place = ""] = /"(.*)"/.exec(stdout) ?? [];
+    assert.match(stdout, /^[^\n]*\b2\b.*\b50\b[^\n]*\n$/);
+    assert.ok(stdout.includes(old), stdout);
+    assert.match(place.slice(folder.length), /^\/plants-000001-\d{8}T\d{6}Z$/);
+    assert.equal((await runCli(["verify", "--data", place])).status, 0);
+    assert.equal(existsSync(join(folder, old)), false);
+  });
+
+  test("--into of a damaged log ends with 3 and removes nothing", async (t) => {
+    const data = await prepare(t, A, `${A}x\n`);
+    const folder = makeFolder(t);
+    const old = ["plants-000001-20260101T000000Z", "plants-20260101T000000Z"];
+    for (const name of old) mkdirSync(join(folder, name));
+    const { status, stdout } = await runCli([
+      ...["backup", "--into", folder, "--keep", "1", "--data", data],
+    ]);
+    assert.deepEqual([status, stdout], [3, ""]);
+    assert.deepEqual(
+      readdirSync(folder).filter((name) => !name.startsWith("lock.")),
+      old,
+    );
+  });
+
+  const USAGES: readonly (readonly string[])[] = [
+    [],
+    ["copy", "--into", "backups"],
+    ["copy", "--keep", "3"],
+    ["--keep", "3"],
+    ["--into", "backups", "--keep", "0"],
+    ["--into", "backups", "--keep", "10001"],
+    ["--into", ""],
+    ["one", "two"],
+  ];
+  for (const words of USAGES) {
+    test(`${["backup", ...words].join(" ")} is wrong usage, and makes nothing`, async (t) => {
+      const data = await prepare(t, A);
+      const cwd = makeFolder(t);
+      const { status, stdout, stderr } = await runCli(["backup", ...words, "--data", data], {
+        cwd,
+      });
+      assert.deepEqual([status, stdout], [2, ""]);
+      assert.notEqual(stderr, "");
+      assert.deepEqual(readdirSync(cwd), []);
+    });
+  }
 
   test("of a damaged log ends with 3 and leaves no files", async (t) => {
     const folder = await prepare(t, A, `${A}x\n`);

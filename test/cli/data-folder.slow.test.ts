@@ -278,6 +278,30 @@ describe("as root in a folder of another user", SETTINGS, () => {
     }
   });
 
+  test("a numbered backup is written as the owner of its folder, who cannot remove one of root", async (t) => {
+    const data = makeServiceFolder(t, 0o700);
+    writeLogFor(data, []);
+    const folder = makeServiceFolder(t, 0o700);
+    const other = SERVICE + 1;
+    chownSync(folder, other, other);
+    const old = "plants-000001-20260101T000000Z";
+    mkdirSync(join(folder, old), { mode: 0o755 });
+    writeFileSync(join(folder, old, "plants.jsonl"), `${FERN}\n`);
+    const { status, stdout, stderr } = await run(data, "backup", "--into", folder, "--keep", "1");
+    assert.equal(status, 0, stderr);
+    assert.match(stderr, /\bwarning\b.*\bEACCES\b/);
+    const [, name = ""] = /"(.*)"/.exec(stdout) ?? [];
+    assert.ok(name.startsWith(join(folder, "plants-000002-")), stdout);
+    assert.equal(`${stdout}${stderr}`.includes("/proc/self"), false, stderr);
+    for (const each of ["", "plants.jsonl", "plants.jsonl.checkpoint"]) {
+      assert.equal(statSync(join(name, each)).uid, other, each);
+    }
+    const again = await run(data, "backup", "--into", folder, "--keep", "1");
+    assert.equal(again.status, 0, again.stderr);
+    const whole = readdirSync(folder).filter((each) => /^plants-\d+-\d+T\d+Z$/.test(each));
+    assert.equal(whole.length, 1, "what is left of the old one is no backup");
+  });
+
   test("an import reads a data directory as its owner, and writes as the owner of the other", async (t) => {
     const [source, vault] = [makeServiceFolder(t, 0o700), makeVault(t)];
     writeLogFor(source, []);
@@ -545,7 +569,7 @@ function nameOf([first = "", second = ""]: readonly string[]): string {
 /** The commands that have --data. They are read from the help, so a new command is not forgotten. */
 async function commandsWithData(): Promise<Set<string>> {
   const { stdout } = await runCli(["--help"]);
-  const names = [...stdout.matchAll(/^ {2}([a-z]+(?: [a-z-]+)?)(?: [A-Z]+)? {2,}/gm)];
+  const names = [...stdout.matchAll(/^ {2}([a-z]+(?: [a-z-]+)?)(?: \[?[A-Z]+\]?)? {2,}/gm)];
   const found = new Set<string>();
   for (const [, name = ""] of names) {
     const help = await runCli([...name.split(" "), "--help"]);

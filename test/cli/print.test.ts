@@ -7,6 +7,8 @@ import { describe, type TestContext, test } from "node:test";
 import { serviceUnit, socketUnit } from "../../src/cli/print.ts";
 import { runCli } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
+import { runToEnd } from "../support/run.ts";
+import { writeLog } from "../support/stores.ts";
 
 const NEEDS_SYSTEMD =
   spawnSync("systemd-analyze", ["--version"]).status === 0
@@ -107,36 +109,35 @@ test("a failure that needs a person stops the socket too, so that no client star
   }
 });
 
-/** Runs a script of a unit as systemd does, which makes one of two dollars and percent signs. */
-function runScript(script: string, args: readonly string[], folder: string) {
-  const text = script.replaceAll("$$", "$").replaceAll("%%", "%");
-  const env = { ...process.env, STATE_DIRECTORY: folder };
-  return spawnSync("/bin/sh", ["-c", text, ...args], { env, encoding: "utf8" });
-}
-
-test("the backup unit makes a backup, and keeps the newest ones", async (t) => {
-  const [data, folder] = [makeFolder(t), makeFolder(t)];
-  const { status } = await runCli(["import", "-", "--data", data], {
-    stdin: '{"id":1,"name":"Fern"}\n',
-  });
-  assert.equal(status, 0);
+test("the backup unit makes a numbered backup without a shell, and keeps the newest ones", async (t) => {
+  const [data, parent] = [makeFolder(t), makeFolder(t)];
+  writeLog(data, '{"id":1,"name":"Fern"}\n');
+  const folder = join(parent, "state of a service");
   const unit = await print("--unit=backup", "--keep=2");
-  const [, make = "", words = ""] = /^ExecStart=\/bin\/sh -c '(.*)' (.*)$/m.exec(unit) ?? [];
-  const [, keep = ""] = /^ExecStartPost=\/bin\/sh -c '(.*)'$/m.exec(unit) ?? [];
-  const program = words.replace("/var/lib/plant-store", data).split(" ");
+  assert.doesNotMatch(unit, /\bsh\b|ExecStartPost/);
+  const [, line = ""] = /^ExecStart=(.*)$/m.exec(unit) ?? [];
+  // systemd makes one word of a variable in braces, whatever its value is (systemd.service(5)).
+  const program = line.split(" ").map((word) => {
+    return word
+      .replace(/^\$\{STATE_DIRECTORY\}$/, folder)
+      .replace(/^\/var\/lib\/plant-store$/, data);
+  });
   const old = ["plants-20260101T000000Z", "plants-20260102T000000Z", "plants-20260103T000000Z"];
   for (const name of [...old, "plants-20260103T000000Z.partial-0", "other"]) {
-    mkdirSync(join(folder, name));
+    mkdirSync(join(folder, name), { recursive: true });
   }
-  assert.equal(runScript(make, [...program.slice(0, -1), data], folder).stderr, "");
-  assert.equal(readdirSync(folder).length, 6);
-  assert.deepEqual([runScript(keep, [], folder).status, readdirSync(folder).length], [0, 3]);
-  const [other, kept, made = ""] = readdirSync(folder).sort();
+  const namesAfter = async () => {
+    const { status, stderr } = await runToEnd(program);
+    assert.deepEqual([status, stderr], [0, ""]);
+    return readdirSync(folder).filter((name) => !name.startsWith("lock."));
+  };
+  const [other, first = "", kept] = await namesAfter();
   assert.deepEqual([other, kept], ["other", "plants-20260103T000000Z"]);
-  assert.match(made, /^plants-\d{8}T\d{6}Z$/);
-  assert.equal((await runCli(["verify", "--data", join(folder, made)])).status, 0);
-  assert.equal(runScript(keep, [], folder).status, 0);
-  assert.equal(readdirSync(folder).length, 3);
+  assert.match(first, /^plants-000001-\d{8}T\d{6}Z$/);
+  assert.equal((await runCli(["verify", "--data", join(folder, first)])).status, 0);
+  const [, second, third = "", ...more] = await namesAfter();
+  assert.deepEqual([second, more], [first, []]);
+  assert.match(third, /^plants-000002-/);
 });
 
 test("all units are printed with the names of their files, and the socket listens at the given address", async () => {

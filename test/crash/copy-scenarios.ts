@@ -1,11 +1,11 @@
 /** `backup`, `restore` and `import`: a killed command does no harm and can be run again. */
-import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type FolderState, makeClean } from "./folder-states.ts";
 import { judgeFolder } from "./judge.ts";
 import type { PlantBook } from "./plant-book.ts";
 import { Run, runProgram } from "./program.ts";
-import type { Scenario } from "./scenario.ts";
+import { copyTree, type Scenario } from "./scenario.ts";
 import { describeEnd } from "./server.ts";
 
 const SOURCE_FILES = ["plants.jsonl", "tokens.jsonl", "plants.jsonl.checkpoint"] as const;
@@ -42,6 +42,62 @@ function backupScenario(): Scenario {
             totals.faults.push(`verify of the copy: ${verified.stdout} ${verified.stderr}`);
           }
           await judgeFolder(program, target, { ...before, book: before.book.copy() }, totals);
+        },
+      };
+    },
+  };
+}
+
+/** So that the new backup has the same name in every run. */
+const STILL_CLOCK = `const at = Date.UTC(2026, 0, 4);
+globalThis.Date = class extends Date { constructor(...args) { super(...(args.length > 0 ? args : [at])); } };`;
+
+const OLD_BACKUPS = ["plants-000001-20260102T000000Z", "plants-000002-20260101T000000Z"];
+const WHOLE = /^plants-\d{6}-\d{8}T\d{6}Z$/;
+
+/** A killed backup into a folder leaves as many whole backups as are kept, and the next one tidies up. */
+function numberedBackupScenario(): Scenario {
+  let state: FolderState | undefined;
+  return {
+    name: "backup --into",
+    async prepare(root) {
+      state = await makeClean(join(root, "data"), PLANTS);
+      for (const name of OLD_BACKUPS) {
+        copyTree(join(root, "data"), join(root, "backups", name));
+      }
+      mkdirSync(join(root, "backups", `${OLD_BACKUPS[0]}.partial-01`));
+    },
+    async attempt(root, { program, surroundings }) {
+      if (state === undefined) throw new Error("not prepared");
+      const before = state;
+      const source = join(root, "data");
+      const folder = join(root, "backups");
+      const original = readFiles(source);
+      const args = ["backup", "--into", folder, "--keep", "2", "--data", source];
+      const clock = ["--import", `data:text/javascript,${encodeURIComponent(STILL_CLOCK)}`];
+      const nodeArgs = [...(surroundings.nodeArgs ?? []), ...clock];
+      const ended = await new Run(program, args, { ...surroundings, nodeArgs }).ended;
+      const wholeOnes = () => readdirSync(folder).filter((name) => WHOLE.test(name));
+      return {
+        ended,
+        acknowledged: 0,
+        judge: async (totals) => {
+          if (readFiles(source) !== original) totals.faults.push("the source was changed");
+          const left = wholeOnes();
+          if (left.length < 2) totals.faults.push(`left only ${left}`);
+          for (const name of left) {
+            const path = join(folder, name);
+            const { stdout } = await runProgram(program, ["verify", "--data", path]);
+            if (!/checksum +matches/.test(stdout))
+              totals.faults.push(`verify of ${name}: ${stdout}`);
+          }
+          const again = await runProgram(program, args);
+          if (again.status !== 0) totals.faults.push(`another backup ${describeEnd(again)}`);
+          const names = readdirSync(folder).filter((name) => !name.startsWith("lock."));
+          const [, newest = ""] = wholeOnes().sort();
+          if (names.length !== 2 || newest === OLD_BACKUPS[1]) totals.faults.push(`now ${names}`);
+          const expected = { ...before, book: before.book.copy() };
+          await judgeFolder(program, join(folder, newest), expected, totals);
         },
       };
     },
@@ -135,6 +191,7 @@ function acknowledgeAll(book: PlantBook): void {
 
 export const COPIES: readonly Scenario[] = [
   backupScenario(),
+  numberedBackupScenario(),
   restoreScenario(),
   importScenario("into an empty store", 0),
   importScenario("of plants that are partly stored", 100),

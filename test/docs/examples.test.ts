@@ -200,7 +200,12 @@ async function furnish(folder: string): Promise<void> {
     assert.equal((await runCli(["import", "-", "--data", data], options)).status, 0);
     assert.equal((await runCli(["token", "create", "first", "--data", data], options)).status, 0);
   }
-  const words = ["backup", "./backup/plants-2026-07-01", "--data", "./var/lib/plant-store"];
+  const words = [
+    "backup",
+    "./backup/plants-000042-20260701T000000Z",
+    "--data",
+    "./var/lib/plant-store",
+  ];
   assert.equal((await runCli(words, { cwd: folder })).status, 0);
 }
 

@@ -88,7 +88,7 @@ export function typed(code: string): string[] {
     commands.push(command);
     command = "";
   }
-  if (command !== "") throw new Error(`no whole command: ${command}`);
+  if (command !== "" || code.trim() === "") throw new Error(`no whole command: "${command}"`);
   return ["sh", "-c", TYPIST, "sh", ...commands];
 }
 

@@ -1,0 +1,121 @@
+/**
+ * `backup --into`: numbered backups in one folder, of which the newest are kept.
+ *
+ * Invariants. The number of a backup decides its age, and the next one has the highest number + 1; the
+ * date in its name is for people, because a clock may be wrong. An older backup is removed only after the
+ * new one was verified and is durable, and the new one never is. Only folders with the name of a backup or
+ * of an unfinished one are removed, and no link is followed. One process at a time works in the folder
+ * (log/lock), so no two take one number, and what is unfinished was left by a killed one.
+ */
+import { randomBytes } from "node:crypto";
+import fs from "node:fs";
+import path from "node:path";
+import { publishWarning } from "../core/channels.ts";
+import { readNumber } from "../core/options.ts";
+import { ensureDirectory, syncDirectory, useAndClose } from "../log/folder.ts";
+import { type BackupReport, copyDirectory, type Fill, makeFolder } from "./backup.ts";
+import { lockDirectory } from "./plant-log.ts";
+
+export interface BackupIntoOptions {
+  /** How many backups the folder has afterwards at most, the new one included. */
+  readonly keep?: number | undefined;
+  /** As for `backup`. */
+  readonly onProgress?: ((bytes: number, total: number) => void) | undefined;
+  /** As for `backup`; returns the path of the folder from then on. */
+  readonly onOpen?: (() => string) | undefined;
+}
+
+export interface NumberedBackupReport extends BackupReport {
+  /** The name of the new backup in the folder. */
+  readonly name: string;
+  /** The names of the older backups that were removed, oldest first. */
+  readonly removed: readonly string[];
+}
+
+/**
+ * Adds a backup to a folder, which is made if it is missing, and removes the oldest ones there. One that
+ * cannot be removed is a warning, and is tried again by the next backup.
+ *
+ * @throws PlantStoreError like `backup`, and `locked` if another process makes a backup there.
+ * @throws TypeError or RangeError if `keep` is out of its range (`NUMBER_OPTIONS`).
+ */
+export async function backupInto(
+  directory: string,
+  folder: string,
+  options: BackupIntoOptions = {},
+): Promise<NumberedBackupReport> {
+  const keep = readNumber(options, "keep");
+  const { onProgress, onOpen = () => folder } = options;
+  return copyDirectory(directory, onProgress, (fill) => addBackup(onOpen(), keep, fill));
+}
+
+async function addBackup(folder: string, keep: number, fill: Fill): Promise<NumberedBackupReport> {
+  await ensureDirectory(folder);
+  return useAndClose(await lockDirectory(folder, "backup"), async () => {
+    await removeFolders(folder, listFolders(folder, UNFINISHED));
+    const name = nextName(folder);
+    const report = await makeFolder(path.join(folder, name), fill);
+    const older = listFolders(folder, BACKUP).filter((each) => each !== name);
+    const tooMany = older.sort(byAge).slice(0, Math.max(0, older.length + 1 - keep));
+    return { ...report, name, removed: await removeFolders(folder, tooMany) };
+  });
+}
+
+/**
+ * `plants-000042-20261127T101500Z`. A name without a number was given by the backup unit of an earlier
+ * version; it counts as older than every numbered one.
+ */
+const BACKUP = /^plants-(?:(\d{6,15})-)?\d{8}T\d{6}Z$/;
+const UNFINISHED = /^plants-(?:\d{6,15}-)?\d{8}T\d{6}Z\.partial-[0-9a-f]+$/;
+
+function numberOf(name: string): number {
+  return Number(BACKUP.exec(name)?.[1] ?? 0);
+}
+
+function byAge(one: string, other: string): number {
+  return numberOf(one) - numberOf(other) || (one < other ? -1 : 1);
+}
+
+function listFolders(folder: string, names: RegExp): string[] {
+  const entries = fs.readdirSync(folder, { withFileTypes: true });
+  return entries.filter((each) => each.isDirectory() && names.test(each.name)).map(nameOf);
+}
+
+function nameOf({ name }: { readonly name: string }): string {
+  return name;
+}
+
+/** Counts links and files, too, so that the number of a backup that was moved is not used again. */
+function nextName(folder: string): string {
+  const highest = Math.max(0, ...fs.readdirSync(folder).map(numberOf));
+  // Of a year beyond 9999, which a clock may show, the last four digits.
+  const date = new Date()
+    .toISOString()
+    .slice(-24)
+    .replace(/[-:]|\.\d+/g, "");
+  return `plants-${String(highest + 1).padStart(6, "0")}-${date}`;
+}
+
+/**
+ * Removes folders, and returns the names of those that are gone. A backup first loses its name, durably:
+ * what is left of it after a kill is unfinished, and no half of a backup has the name of one.
+ */
+async function removeFolders(folder: string, names: readonly string[]): Promise<string[]> {
+  const removed: string[] = [];
+  for (const name of names) {
+    let found = path.join(folder, name);
+    try {
+      if (BACKUP.test(name)) {
+        const unfinished = `${found}.partial-${randomBytes(4).toString("hex")}`;
+        fs.renameSync(found, unfinished);
+        found = unfinished;
+        await syncDirectory(folder);
+      }
+      fs.rmSync(found, { recursive: true });
+      removed.push(name);
+    } catch (cause) {
+      publishWarning(`Cannot remove "${found}"; the next backup tries it again`, cause);
+    }
+  }
+  return removed;
+}

@@ -1,0 +1,328 @@
+import assert from "node:assert/strict";
+import fs from "node:fs";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import {
+  type BackupIntoOptions,
+  backupInto,
+  isSound,
+  PlantStoreError,
+  subscribe,
+  verifyLog,
+} from "../../src/index.ts";
+import { DirectoryLock } from "../../src/log/lock.ts";
+import { makeFolder } from "../support/folders.ts";
+import { snapshot } from "../support/snapshot.ts";
+import { logPath, openFilesIn, openStore, readLog, writeLog } from "../support/stores.ts";
+
+const A = '{"id":1,"name":"a"}\n';
+const B = '{"id":2,"name":"b","tag":"t"}\n';
+
+/** A data directory with two plants, and a folder with what an earlier time has left there. */
+function prepare(t: TestContext, ...names: readonly string[]) {
+  const [data, folder] = [makeFolder(t), makeFolder(t)];
+  writeLog(data, A + B);
+  for (const name of names) makeOld(folder, name);
+  const into = (options?: BackupIntoOptions) => backupInto(data, folder, options);
+  return { data, folder, into, names: () => namesIn(folder) };
+}
+
+function makeOld(folder: string, name: string): void {
+  fs.mkdirSync(join(folder, name));
+  fs.writeFileSync(join(folder, name, "plants.jsonl"), "old");
+}
+
+/** What is in a folder, except the lock. */
+function namesIn(folder: string): string[] {
+  return fs.readdirSync(folder).filter((name) => !name.startsWith("lock."));
+}
+
+/** The names, with `*` for the date of one that was made now. */
+function numbersOf(names: readonly string[]): string[] {
+  return names.map((name) => /^plants-(\d{6,})-\d{8}T\d{6}Z$/.exec(name)?.[1] ?? name).sort();
+}
+
+function watchWarnings(t: TestContext): string[] {
+  const messages: string[] = [];
+  t.after(subscribe("plant-store:warning", ({ message }) => messages.push(message)));
+  return messages;
+}
+
+test("the first backup in a folder has the number 1, and every further one the next", async (t) => {
+  const { data, folder, into, names } = prepare(t);
+  t.mock.timers.enable({ apis: ["Date"], now: Date.UTC(2026, 10, 27, 10, 15) });
+  const first = await into();
+  assert.deepEqual(first, {
+    plants: 2,
+    bytes: 50,
+    name: "plants-000001-20261127T101500Z",
+    removed: [],
+  });
+  t.mock.timers.tick(1000);
+  assert.equal((await into()).name, "plants-000002-20261127T101501Z");
+  assert.deepEqual(numbersOf(names()), ["000001", "000002"]);
+  for (const name of names()) {
+    assert.equal(isSound(await verifyLog(join(folder, name))), true);
+    assert.equal(readLog(join(folder, name)), readLog(data));
+  }
+});
+
+test("a folder that is missing is made", async (t) => {
+  const { data, folder } = prepare(t);
+  const { name } = await backupInto(data, join(folder, "new", "backups"));
+  assert.equal(readLog(join(folder, "new", "backups", name)), A + B);
+});
+
+/** Dates at which a clock may be, in the order in which backups are made. */
+const CLOCKS: readonly [says: string, years: readonly number[]][] = [
+  ["goes backwards", [2030, 2029, 2028, 1970]],
+  ["jumps back and forth", [2026, 1970, 2090, 2025]],
+  ["shows five digits of a year", [12_026, 2026, 12_027, 2025]],
+  ["stands still", [2026, 2026, 2026, 2026]],
+];
+
+for (const [says, years] of CLOCKS) {
+  test(`with a clock that ${says} the newest backups are kept`, async (t) => {
+    const { into, names } = prepare(t);
+    const made: string[] = [];
+    for (const year of years) {
+      t.mock.timers.reset();
+      t.mock.timers.enable({ apis: ["Date"], now: Date.UTC(year, 0) });
+      const { name, removed } = await into({ keep: 2 });
+      made.push(name);
+      assert.deepEqual(removed, made.length > 2 ? [made.at(-3)] : []);
+      assert.deepEqual(names().sort(), made.slice(-2).sort());
+    }
+    assert.deepEqual(numbersOf(made), ["000001", "000002", "000003", "000004"]);
+  });
+}
+
+const OLD = ["plants-20260101T000000Z", "plants-20260102T000000Z", "plants-20991231T000000Z"];
+
+const KEPT: readonly {
+  readonly says: string;
+  readonly before: readonly string[];
+  readonly keep: number;
+  readonly removed: readonly string[];
+  readonly number: string;
+}[] = [
+  {
+    says: "backups of the earlier unit are older than numbered ones, whatever their date",
+    before: [...OLD, "plants-000001-20250101T000000Z"],
+    keep: 3,
+    removed: OLD.slice(0, 2),
+    number: "000002",
+  },
+  { says: "one is kept", before: [...OLD], keep: 1, removed: OLD, number: "000001" },
+  {
+    says: "numbers have gaps",
+    before: [
+      "plants-000001-20260101T000000Z",
+      "plants-000007-20240101T000000Z",
+      "plants-000030-20230101T000000Z",
+    ],
+    keep: 2,
+    removed: ["plants-000001-20260101T000000Z", "plants-000007-20240101T000000Z"],
+    number: "000031",
+  },
+  {
+    says: "numbers have seven digits",
+    before: ["plants-999999-20260101T000000Z", "plants-1000000-20250101T000000Z"],
+    keep: 2,
+    removed: ["plants-999999-20260101T000000Z"],
+    number: "1000001",
+  },
+  {
+    says: "there are fewer than are kept",
+    before: ["plants-000005-20260101T000000Z"],
+    keep: 14,
+    removed: [],
+    number: "000006",
+  },
+];
+
+for (const { says, before, keep, removed, number } of KEPT) {
+  test(`the backups with the lowest numbers are removed if ${says}`, async (t) => {
+    const { into, names } = prepare(t, ...before);
+    const report = await into({ keep });
+    assert.deepEqual(numbersOf([report.name]), [number]);
+    assert.deepEqual(report.removed, removed);
+    const left = before.filter((name) => !removed.includes(name));
+    assert.deepEqual(names().sort(), [...left, report.name].sort());
+  });
+}
+
+test("without a number 14 backups are kept", async (t) => {
+  const before = Array.from({ length: 20 }, (_, at) => `plants-0000${at + 10}-20260101T000000Z`);
+  const { into, names } = prepare(t, ...before);
+  assert.deepEqual((await into()).removed, before.slice(0, 7));
+  assert.equal(names().length, 14);
+});
+
+test("nothing else is removed: other names, files and links, and what links lead to", async (t) => {
+  const others = [
+    "other",
+    "plants",
+    "plants-2026-07-01",
+    "plants-1-20260101T000000Z",
+    "plants-000001-20260101T000000Z.old",
+    "plants-000001-20260101T000000Z.partial-",
+    "x-plants-20260101T000000Z.partial-0",
+    "plants-2026-07-01.partial-0",
+  ];
+  const { folder, into, names } = prepare(t, ...others);
+  const elsewhere = makeFolder(t);
+  makeOld(elsewhere, "mine");
+  const links = [
+    "plants-000001-20260101T000000Z",
+    "plants-20260101T000000Z",
+    "plants-000002-20260101T000000Z.partial-01",
+  ];
+  for (const name of links) fs.symlinkSync(join(elsewhere, "mine"), join(folder, name));
+  fs.writeFileSync(join(folder, "plants-000004-20260101T000000Z"), "a file");
+  const before = names();
+  makeOld(folder, "plants-000003-20260101T000000Z");
+  fs.symlinkSync(elsewhere, join(folder, "plants-000003-20260101T000000Z", "link"));
+  const { name, removed } = await into({ keep: 1 });
+  assert.deepEqual(removed, ["plants-000003-20260101T000000Z"]);
+  assert.deepEqual(names().sort(), [...before, name].sort());
+  assert.deepEqual(numbersOf([name]), ["000005"], "also links and files have a number");
+  assert.deepEqual(fs.readdirSync(elsewhere), ["mine"]);
+  assert.deepEqual(fs.readdirSync(join(elsewhere, "mine")), ["plants.jsonl"]);
+});
+
+test("what a killed backup left is removed by the next one, also if that fails", async (t) => {
+  const left = ["plants-000002-20260101T000000Z.partial-0a1b2c3d", `${OLD[0]}.partial-00000000`];
+  const first = "plants-000001-20260101T000000Z";
+  const { data, folder, into, names } = prepare(t, first, ...left);
+  const { name } = await into();
+  assert.deepEqual(numbersOf([name]), ["000002"], "its number was not used");
+  assert.deepEqual(names().sort(), [first, name].sort());
+  for (const each of left) makeOld(folder, each);
+  fs.appendFileSync(logPath(data), "x\n");
+  await assert.rejects(into(), { code: "corruption" });
+  assert.deepEqual(names().sort(), [first, name].sort());
+});
+
+test("a backup that fails its verification removes none, and leaves nothing", async (t) => {
+  const before = ["plants-000001-20260101T000000Z", "plants-000002-20260101T000000Z"];
+  const { data, folder, into, names } = prepare(t, ...before);
+  writeLog(data, `${A}x\n${B}`);
+  await assert.rejects(into({ keep: 1 }), { code: "corruption" });
+  assert.deepEqual(names(), before);
+  assert.deepEqual(snapshot(join(folder, before[0] ?? "")), { "plants.jsonl": "old" });
+  assert.deepEqual([...openFilesIn(folder), ...openFilesIn(data)], []);
+});
+
+/** Calls that fail while a backup is made; every further call does, as on a machine that stops. */
+const STEPS = ["mkdirSync", "renameSync", "rmSync"] as const;
+
+for (const step of STEPS) {
+  for (let good = 0; good < 3; good++) {
+    test(`a backup whose call ${good + 1} of ${step} fails leaves whole backups only, and the next one tidies up`, async (t) => {
+      const before = [
+        "plants-000001-20260101T000000Z",
+        "plants-000002-20260101T000000Z",
+        "plants-000003-20260101T000000Z",
+        "plants-000004-20260101T000000Z.partial-01",
+      ];
+      const { folder, into, names } = prepare(t, ...before);
+      const real = fs[step] as (...args: unknown[]) => unknown;
+      let calls = 0;
+      const mocked = t.mock.method(fs, step, (...args: unknown[]) => {
+        if (String(args[0]).startsWith(folder) && ++calls > good) throw new Error("it stops");
+        return real(...args);
+      });
+      const result = await into({ keep: 1 }).catch((error: unknown) => error);
+      mocked.mock.restore();
+      const whole = names().filter((name) => !name.includes(".partial-"));
+      for (const name of whole) {
+        const isOld = before.includes(name);
+        assert.equal(readLog(join(folder, name)), isOld ? "old" : A + B, name);
+      }
+      if (result instanceof Error) {
+        assert.ok(result instanceof PlantStoreError);
+        assert.deepEqual(whole, before.slice(0, 3), "none was removed");
+      } else assert.ok(whole.length >= 1);
+      const { name } = await into({ keep: 1 });
+      assert.deepEqual(names(), [name]);
+    });
+  }
+}
+
+test("an old backup that cannot be removed is a warning, and the next backup tries it again", async (t) => {
+  const before = ["plants-000001-20260101T000000Z", "plants-000002-20260101T000000Z"];
+  const { folder, into, names } = prepare(t, ...before);
+  const warnings = watchWarnings(t);
+  const remove = fs.rmSync;
+  const mocked = t.mock.method(fs, "rmSync", (name: string, options: fs.RmOptions) => {
+    if (name.includes("000001")) throw new Error("it is in use");
+    remove(name, options);
+  });
+  const { name, removed } = await into({ keep: 1 });
+  assert.deepEqual(removed, before.slice(1));
+  assert.equal(warnings.length, 1);
+  assert.ok(warnings[0]?.includes(join(folder, before[0] ?? "")), warnings[0]);
+  assert.equal(isSound(await verifyLog(join(folder, name))), true);
+  mocked.mock.restore();
+  const second = await into({ keep: 2 });
+  assert.deepEqual(names().sort(), [name, second.name].sort());
+});
+
+test("an older backup stays until the new one has its name", async (t) => {
+  const old = "plants-000001-20260101T000000Z";
+  const { folder, into } = prepare(t, old);
+  const rename = fs.renameSync;
+  const seen: string[][] = [];
+  t.mock.method(fs, "renameSync", (from: string, to: string) => {
+    if (from.startsWith(folder)) seen.push(namesIn(folder));
+    rename(from, to);
+  });
+  const { name } = await into({ keep: 1 });
+  const [placing = [], removing = []] = seen;
+  assert.ok(placing.includes(old) && !placing.includes(name));
+  assert.deepEqual(removing.sort(), [old, name].sort());
+});
+
+test("a second backup into a folder is refused while one is made, and touches nothing of it", async (t) => {
+  const { data, folder, into, names } = prepare(t, "plants-000001-20260101T000000Z");
+  const others: Promise<unknown>[] = [];
+  const onProgress = () => {
+    const before = names();
+    assert.ok(before.some((name) => name.includes(".partial-")));
+    const other = backupInto(data, folder, { keep: 1 });
+    others.push(assert.rejects(other, { code: "locked" }).then(() => before));
+  };
+  const { name, removed } = await into({ keep: 1, onProgress });
+  assert.equal(others.length, 1);
+  await Promise.all(others);
+  assert.deepEqual([names(), removed], [[name], ["plants-000001-20260101T000000Z"]]);
+  assert.equal(isSound(await verifyLog(join(folder, name))), true);
+});
+
+test("a folder that another process uses is left alone", async (t) => {
+  const left = ["plants-000001-20260101T000000Z", "plants-000002-20260101T000000Z.partial-01"];
+  const { folder, into, names } = prepare(t, ...left);
+  const lock = await DirectoryLock.acquire(folder, { name: "lock", command: "backup" });
+  await assert.rejects(into({ keep: 1 }), { code: "locked" });
+  assert.deepEqual(names(), left);
+  await lock.close();
+  assert.equal((await into({ keep: 1 })).removed.length, 1);
+});
+
+test("a backup into a folder works beside the store, and holds what it has acknowledged", async (t) => {
+  const { data, folder } = prepare(t);
+  const store = await openStore(t, data);
+  await store.create({ id: 3n, name: "c" });
+  const { name, plants } = await backupInto(data, folder);
+  assert.equal(plants, 3);
+  assert.equal(isSound(await verifyLog(join(folder, name))), true);
+});
+
+for (const keep of [0, -1, 1.5, 10_001, Number.NaN]) {
+  test(`keep: ${keep} is refused before anything is touched`, async (t) => {
+    const { into, names } = prepare(t, "plants-000001-20260101T000000Z.partial-01");
+    await assert.rejects(into({ keep }), RangeError);
+    assert.equal(names().length, 1);
+  });
+}
