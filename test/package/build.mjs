@@ -5,14 +5,25 @@
  * start opens a few files instead of seventy. Declarations are kept if those of the library or of the
  * database store need them, and without anything that the source marks `@internal`.
  */
-import { execFileSync } from "node:child_process";
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { execFileSync, spawnSync } from "node:child_process";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
-import { build, transformSync } from "esbuild";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
+
+requireCompilers();
+const { build, transformSync } = await import("esbuild");
+
 const SOURCE = path.join(ROOT, "src");
 const DIST = path.join(ROOT, "dist");
 /** A relative import, in both forms that declarations have. */
@@ -40,7 +51,27 @@ const STATUS_PAGE = {
 
 rmSync(DIST, { recursive: true, force: true });
 await buildPrograms();
+requireRuntime();
 buildDeclarations();
+
+/** Ends without a build if the compilers are missing. npm runs `prepare` without them, too, after `npm ci --omit=dev`. */
+function requireCompilers() {
+  const missing = ["esbuild", "typescript"].filter((name) => {
+    return !existsSync(path.join(ROOT, "node_modules", name, "package.json"));
+  });
+  if (missing.length === 0) return;
+  process.stderr.write(
+    `dist/ was not built: ${missing.join(" and ")} not installed; npm ci --include=dev installs them\n`,
+  );
+  process.exit(process.env.npm_lifecycle_event === "prepare" ? 0 : 1);
+}
+
+/** Ends with the reason of the program itself if it cannot run here: the other compiler would throw. */
+function requireRuntime() {
+  const words = [path.join(DIST, "cli/main.js"), "--version"];
+  const { status } = spawnSync(process.execPath, words, { stdio: ["ignore", "ignore", "inherit"] });
+  if (status !== 0) process.exit(status ?? 1);
+}
 
 async function buildPrograms() {
   await build({

@@ -30,7 +30,6 @@ const SOURCES = [
   "tsconfig.json",
   "src",
   "test/package/build.mjs",
-  "test/package/prepare.mjs",
 ];
 
 const run = promisify(execFile);
@@ -48,11 +47,16 @@ async function pack(): Promise<string> {
   const folder = mkdtempSync(path.join(tmpdir(), "plant-store-pack-"));
   process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
   const clone = path.join(folder, "clone");
-  copySources(clone, SOURCES);
-  symlinkSync(path.join(ROOT, "node_modules"), path.join(clone, "node_modules"));
+  fillClone(clone);
   await run("npm", ["pack", "--silent", "--pack-destination", folder], { cwd: clone });
   const tarball = readdirSync(folder).find((file) => file.endsWith(".tgz")) ?? "";
   return path.join(folder, tarball);
+}
+
+/** Makes a copy of the clone, in which everything is installed. */
+export function fillClone(folder: string): void {
+  copySources(folder, SOURCES);
+  symlinkSync(path.join(ROOT, "node_modules"), path.join(folder, "node_modules"));
 }
 
 /** A git repository with the current sources of the package, committed or not. */
