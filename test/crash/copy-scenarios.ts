@@ -168,7 +168,7 @@ function importScenario(name: string, plantsBefore: number): Scenario {
       const args = ["import", join(root, "plants"), "--data", folder];
       const ended = await new Run(program, args, surroundings).ended;
       const after = before.book.copy();
-      if (/^created /m.test(ended.stdout)) acknowledgeAll(after);
+      if (/^created /m.test(ended.stdout)) after.acknowledgeAll();
       const acknowledged = after.acknowledged - before.book.acknowledged;
       return {
         ended,
@@ -177,16 +177,12 @@ function importScenario(name: string, plantsBefore: number): Scenario {
           await judgeFolder(program, folder, { ...before, book: after }, totals);
           const again = await runProgram(program, args);
           if (again.status !== 0) totals.faults.push(`another import ${describeEnd(again)}`);
-          acknowledgeAll(after);
+          after.acknowledgeAll();
           await judgeFolder(program, folder, { ...before, tokens: [], book: after }, totals);
         },
       };
     },
   };
-}
-
-function acknowledgeAll(book: PlantBook): void {
-  for (let plant = 0; plant < book.taken; plant++) book.acknowledge(plant);
 }
 
 export const COPIES: readonly Scenario[] = [

@@ -30,7 +30,7 @@ export function checkLog(path: string, book: PlantBook): LogFindings {
     const plant = isJson(line) ? book.numberOf(line) : undefined;
     if (plant === undefined || line !== book.line(plant)) {
       unknownLines++;
-      note(`line ${lines} is no plant that was sent: ${line.slice(0, 100)}`);
+      note(`line ${lines} is no plant that was sent: ${JSON.stringify(line.slice(0, 100))}`);
     } else {
       counts[plant] = Math.min(255, (counts[plant] ?? 0) + 1);
     }

@@ -51,6 +51,11 @@ export class PlantBook {
     this.#states[plant] = ACKNOWLEDGED;
   }
 
+  /** Acknowledges the first plants; by default all that were sent. */
+  acknowledgeAll(count = this.taken): void {
+    for (let plant = 0; plant < count; plant++) this.acknowledge(plant);
+  }
+
   isAcknowledged(plant: number): boolean {
     return plant < this.taken && this.#states[plant] === ACKNOWLEDGED;
   }

@@ -76,6 +76,24 @@ export function totalsRow(totals: Totals): (string | number)[] {
   return [kills, acknowledged, lost, duplicated, unknownLines, failedStarts, others, seconds];
 }
 
+export const CUTS_HEAD = [
+  "",
+  "file system",
+  "rounds",
+  "acknowledged",
+  "lost",
+  "refused starts",
+  "other faults",
+  "seconds",
+] as const;
+
+export function cutsRow(name: string, fileSystem: string, totals: Totals): (string | number)[] {
+  const { kills, acknowledged, lost, duplicated, unknownLines, failedStarts } = totals;
+  const seconds = ((performance.now() - totals.startedAt) / 1000).toFixed(1);
+  const others = duplicated + unknownLines + totals.faults.length;
+  return [name, fileSystem, kills, acknowledged, lost, failedStarts, others, seconds];
+}
+
 /** Descriptions of the faults, at most the first few. */
 export function formatFaults({ faults }: Totals, most = 20): string {
   const shown = faults.slice(0, most).map((fault) => `  fault: ${fault}\n`);

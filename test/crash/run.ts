@@ -5,16 +5,21 @@
  *   npm run crash -- --rounds 500 --seed 7        SIGKILL at random moments under load
  *   npm run crash -- --matrix --only repair       SIGKILL at every single system call
  *   npm run crash -- --rivals 50                  two servers on one log, without a lock
+ *   npm run crash -- --power-cuts 50              power cuts of a disk, after files were used that nobody synced
  *   npm run soak -- --minutes 30                  everything at once for half an hour, then a verdict
  *   npm run crash -- --ci                         what `.ci/run` runs: a part of all but the soak
  */
 import { parseArgs } from "node:util";
+import { CUT_SCENARIOS, runPowerCuts } from "./cut-rounds.ts";
 import { runKillRounds } from "./kill-rounds.ts";
+import { FILE_SYSTEMS, whyNoLoopDisk } from "./loop-disk.ts";
 import { type MatrixOptions, runMatrix } from "./matrix.ts";
 import { BUILT, buildUnlockedProgram, type Program } from "./program.ts";
 import { Random } from "./random.ts";
 import {
   addTotals,
+  CUTS_HEAD,
+  cutsRow,
   formatFaults,
   formatTable,
   isClean,
@@ -34,11 +39,16 @@ const HELP = `Options:
   --seed N          repeats the choices of a run
   --matrix          a kill at every call that changes files, by strace, instead
   --rivals N        N rounds of each kind of two servers on one log, without the lock, instead
-  --only TEXT       with --matrix or --rivals: only scenarios or kinds with this in their name
+  --power-cuts N    N power cuts in each scenario on each file system, instead; needs root and loop
+                    devices, and is faster with TMPDIR=/dev/shm
+  --file-system FS  with --power-cuts: ext4 or xfs only
+  --only TEXT       with --matrix, --rivals or --power-cuts: only scenarios or kinds with this in
+                    their name
   --all-calls       with --matrix: kills also at the calls in between
-  --jobs N          with --matrix: how many runs go on at once (2)
+  --jobs N          with --matrix or --power-cuts: how many runs go on at once (2)
   --ci              20 rounds, then a kill at one call of each kind in every scenario of the matrix,
-                    then 2 rounds of each kind of rivals, instead
+                    then 2 rounds of each kind of rivals, and 1 power cut in each scenario on each
+                    file system, instead
   --soak            creates, repeats, reads, streams, kills, stops, full disks and token changes
                     under full load, instead ("npm run soak")
   --minutes N       with --soak: how long it takes (30)
@@ -54,6 +64,8 @@ const { values } = parseArgs({
     "all-calls": { type: "boolean", default: false },
     jobs: { type: "string", default: "2" },
     rivals: { type: "string" },
+    "power-cuts": { type: "string" },
+    "file-system": { type: "string", default: "" },
     soak: { type: "boolean", default: false },
     minutes: { type: "string", default: "30" },
     ci: { type: "boolean", default: false },
@@ -126,6 +138,38 @@ async function rivals(program: Program, count: number): Promise<Totals> {
   return all;
 }
 
+async function powerCuts(program: Program, count: number): Promise<Totals> {
+  const all = newTotals();
+  const rows: (string | number)[][] = [];
+  const runs: (() => Promise<void>)[] = [];
+  for (const fileSystem of FILE_SYSTEMS.filter((name) => name.includes(values["file-system"]))) {
+    const reason = whyNoLoopDisk(fileSystem);
+    if (reason !== undefined) print(`power cuts on ${fileSystem}: not run: ${reason}`);
+    for (const scenario of reason === undefined ? CUT_SCENARIOS : []) {
+      if (!scenario.name.includes(values.only)) continue;
+      const random = new Random(seed + runs.length);
+      runs.push(async () => {
+        const totals = await runPowerCuts(program, scenario, { fileSystem, rounds: count, random });
+        rows.push(cutsRow(scenario.name, fileSystem, totals));
+        addTotals(all, totals);
+        print(`${scenario.name}, ${fileSystem}: ${totals.acknowledged} acknowledged`);
+      });
+    }
+  }
+  await runAll(runs, Number(values.jobs));
+  print(formatTable([CUTS_HEAD, ...rows.sort()]));
+  return all;
+}
+
+/** Runs so many at once. */
+async function runAll(runs: readonly (() => Promise<void>)[], jobs: number): Promise<void> {
+  const waiting = [...runs];
+  const work = async () => {
+    for (let run = waiting.shift(); run !== undefined; run = waiting.shift()) await run();
+  };
+  await Promise.all(Array.from({ length: jobs }, work));
+}
+
 async function soak(program: Program, seconds: number): Promise<Totals> {
   const totals = await runSoak(program, { seconds, seed, connections, print });
   print(formatTable([TOTALS_HEAD, totalsRow(totals)]));
@@ -140,6 +184,7 @@ async function ci(program: Program): Promise<Totals> {
   addTotals(all, await rounds(program, 20));
   addTotals(all, await matrix(program, { untilSurvived: false, sample: new Random(seed) }));
   addTotals(all, await rivals(program, 2));
+  addTotals(all, await powerCuts(program, 1));
   return all;
 }
 
@@ -154,6 +199,7 @@ function runPart(program: Program): Promise<Totals> {
   if (values.ci) return ci(program);
   if (values.soak) return soak(program, 60 * Number(values.minutes));
   if (values.rivals !== undefined) return rivals(program, Number(values.rivals));
+  if (values["power-cuts"] !== undefined) return powerCuts(program, Number(values["power-cuts"]));
   return values.matrix
     ? matrix(program, { untilSurvived: true })
     : rounds(program, Number(values.rounds));

@@ -13,7 +13,7 @@ export class SmallDisk {
   readonly remove: () => void;
 
   constructor() {
-    const { path, remove } = makeTemporaryFolder("soak");
+    const { path, remove } = makeTemporaryFolder("small-disk");
     this.folder = path;
     this.canFill = mount(["-t", "tmpfs", "-o", `size=${ROOM},mode=700`, "tmpfs", path]);
     this.remove = removeAtExit(() => {
@@ -23,11 +23,11 @@ export class SmallDisk {
     });
   }
 
-  /** Leaves room for the records of a moment only. */
-  fill(): void {
+  /** Leaves so much room; by default that for the records of a moment. */
+  fill(leftKib = LEFT_KIB): void {
     const { blocks, bfree, bsize } = statfsSync(this.folder);
     const usedKib = Math.ceil(((blocks - bfree) * bsize) / 1024);
-    this.#resize(`${usedKib + LEFT_KIB}k`);
+    this.#resize(`${usedKib + leftKib}k`);
   }
 
   giveRoom(): void {
