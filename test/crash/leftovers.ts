@@ -5,6 +5,9 @@ import { join } from "node:path";
 
 const pending = new Set<() => void>();
 
+// Without a handler a signal ends the process at once.
+for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => process.exit(130));
+
 process.on("exit", () => {
   for (const remove of [...pending].reverse()) remove();
 });

@@ -205,6 +205,5 @@ function runPart(program: Program): Promise<Totals> {
     : rounds(program, Number(values.rounds));
 }
 
-for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => process.exit(130));
 if (values.help) process.stdout.write(HELP);
 else await main();
