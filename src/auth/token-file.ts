@@ -110,8 +110,8 @@ async function changeTokens<T>(
 ): Promise<T> {
   await ensureDirectory(directory);
   const options = { name: TOKEN_LOCK_NAME, command: "token", waitMs: LOCK_WAIT_MS };
-  return useAndClose(await DirectoryLock.acquire(directory, options), async () =>
-    useAndClose(await LogFile.open(tokenPath(directory)), async (file) => {
+  return useAndClose(await DirectoryLock.acquire(directory, options), async (lock) =>
+    useAndClose(await LogFile.open(tokenPath(directory), lock), async (file) => {
       const tokens = await recoverTokens(file);
       const append = (event: TokenEvent) =>
         file.appendOrThrow(Buffer.from(`${encodeTokenEvent(event)}\n`));

@@ -178,12 +178,22 @@ export class Checkpointer {
   #latest: Checkpoint;
   #writing: Promise<void> | undefined;
   #quiet: NodeJS.Timeout | undefined;
+  readonly #mayWrite: () => boolean;
   #hasWarned = false;
-  #isAbandoned = false;
 
-  /** @param written the checkpoint that is on disk. */
-  constructor(logPath: string, latest: Checkpoint, written: Checkpoint | undefined) {
+  /**
+   * @param written the checkpoint that is on disk.
+   * @param mayWrite is asked before each checkpoint: after its lock is lost, another process may own the
+   * folder.
+   */
+  constructor(
+    logPath: string,
+    latest: Checkpoint,
+    written: Checkpoint | undefined,
+    mayWrite: () => boolean,
+  ) {
     this.#logPath = logPath;
+    this.#mayWrite = mayWrite;
     this.#latest = latest;
     this.#written = written;
     this.#triedBytes = written?.bytes ?? 0;
@@ -203,11 +213,6 @@ export class Checkpointer {
       this.#quiet = setTimeout(() => void this.#write(), QUIET_MS);
       this.#quiet.unref(); // `close` writes one anyway
     } else this.#quiet.refresh();
-  }
-
-  /** Writes nothing from now on: another process may own the folder. */
-  abandon(): void {
-    this.#isAbandoned = true;
   }
 
   async idle(): Promise<void> {
@@ -235,7 +240,7 @@ export class Checkpointer {
   }
 
   async #writeLatest(): Promise<void> {
-    if (this.#isAbandoned || this.#isUpToDate()) return;
+    if (this.#isUpToDate() || !this.#mayWrite()) return;
     const checkpoint = this.#latest;
     this.#triedBytes = checkpoint.bytes;
     try {

@@ -53,12 +53,15 @@ export class LogFile {
   readonly #pieces = new PieceReader();
   /** A folder that is reached through a descriptor of this process, and the path that it had. */
   readonly #folder: { readonly link: string; readonly target: string } | undefined;
+  /** Under which the file is written; `undefined` if it has none. */
+  readonly #lock: Lock | undefined;
   #end: number;
 
-  private constructor(filePath: string, handle: FileHandle, appender?: FileHandle) {
+  private constructor(filePath: string, handle: FileHandle, appender?: FileHandle, lock?: Lock) {
     this.path = filePath;
     this.#handle = handle;
     this.#appender = appender;
+    this.#lock = lock;
     this.#identity = identityOf(handle);
     const link = /^\/proc\/self\/fd\/\d+(?=\/)/.exec(filePath)?.[0];
     this.#folder = link === undefined ? undefined : { link, target: fs.readlinkSync(link) };
@@ -68,9 +71,10 @@ export class LogFile {
   /**
    * Opens for reading and appending; makes a missing file, and its entry in the folder durable.
    *
+   * @param lock held by this process; once it is lost the file counts as displaced.
    * @throws PlantStoreError `io_error`.
    */
-  static open(filePath: string): Promise<LogFile> {
+  static open(filePath: string, lock?: Lock): Promise<LogFile> {
     return orIoError(`Cannot open "${filePath}"`, async () => {
       const handle = await openEntry(filePath, O_RDWR | O_CREAT | SYNCED);
       let appender: FileHandle | undefined;
@@ -82,7 +86,7 @@ export class LogFile {
           throw new Error("another file took its name in the meantime");
         }
         warnOfLinks(filePath, handle);
-        return new LogFile(filePath, handle, appender);
+        return new LogFile(filePath, handle, appender, lock);
       } catch (error) {
         await appender?.close();
         await handle.close();
@@ -299,12 +303,15 @@ export class LogFile {
   }
 
   /**
-   * What is wrong with the file, or `undefined` if its path still leads to it and it has this size: a
-   * file that was deleted, replaced or written to by another process acknowledges nothing.
+   * What is wrong with the file, or `undefined` if its lock is held, its path still leads to it and it
+   * has this size: a file that was deleted, replaced or written to by another process, or that another
+   * process may write, acknowledges nothing.
    *
    * @param sizeMax the greatest size that is right, while this process appends.
    */
   displacement(size: number, sizeMax = size): string | undefined {
+    const loss = this.#lock?.findLoss();
+    if (loss !== undefined) return `is not locked any more: ${loss.message}`;
     try {
       // The descriptor still leads to the folder after that was moved.
       const { link, target } = this.#folder ?? {};
@@ -342,6 +349,12 @@ export class LogFile {
     await this.#pieces.close();
     await Promise.all([this.#handle.close(), this.#appender?.close()]);
   }
+}
+
+/** What a file needs to know of a DirectoryLock. */
+interface Lock {
+  /** Why the lock is lost; `undefined` while it is held. */
+  findLoss(): Error | undefined;
 }
 
 interface Identity {

@@ -60,27 +60,41 @@ const ANSWER_CHARACTERS_MAX = 4096;
 const DEAD_RIVALS_MAX = 10;
 /** Between two attempts at a lock that is held for milliseconds. */
 const RETRY_MS = 10;
-/** How often a holder checks that its entry is still there. */
+/** How often a holder that is idle checks that its entry is still there. */
 const CHECK_INTERVAL_MS = 500;
 
 export class DirectoryLock {
-  /** Resolves, never rejects, when the entry of this lock was removed or replaced. */
+  /** Resolves, never rejects, when the entry of this lock was found removed or replaced. */
   readonly lost: Promise<Error>;
   readonly #folder: LockFolder;
   readonly #server: net.Server;
-  #checking: NodeJS.Timeout | undefined;
+  readonly #entry: Entry;
+  readonly #checking: NodeJS.Timeout;
+  #loss: Error | undefined;
+  #reportLoss: (loss: Error) => void = () => {};
 
   private constructor(folder: LockFolder, server: net.Server, entry: Entry) {
     this.#folder = folder;
     this.#server = server;
+    this.#entry = entry;
     this.lost = new Promise((resolve) => {
-      this.#checking = setInterval(() => {
-        if (entry.isThere()) return;
-        clearInterval(this.#checking);
-        resolve(lostError(entry.path));
-      }, CHECK_INTERVAL_MS);
-      this.#checking.unref(); // a lock alone keeps no process alive
+      this.#reportLoss = resolve;
     });
+    this.#checking = setInterval(() => this.findLoss(), CHECK_INTERVAL_MS);
+    this.#checking.unref(); // a lock alone keeps no process alive
+  }
+
+  /**
+   * Looks at the entry now, and returns why the lock is lost, or `undefined` while it is held. Whoever
+   * acts on the lock asks in that very turn: a process that was frozen has not looked meanwhile.
+   */
+  findLoss(): Error | undefined {
+    if (this.#loss === undefined && !this.#entry.isThere()) {
+      this.#loss = lostError(this.#entry.path);
+      clearInterval(this.#checking);
+      this.#reportLoss(this.#loss);
+    }
+    return this.#loss;
   }
 
   /** @throws PlantStoreError `locked`, naming the holder; `io_error` if sockets or links do not work. */

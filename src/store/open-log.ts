@@ -65,7 +65,7 @@ export async function openLog(directory: string, options: OpenOptions): Promise<
     const logPath = logPathOf(directory);
     const checkpoint = await readCheckpoint(logPath);
     if (!existsSync(logPath)) requireKnownBytes(logPath, checkpoint);
-    const file = await LogFile.open(logPath);
+    const file = await LogFile.open(logPath, lock);
     try {
       const { index, end } = await recover(file, checkpoint, options.onProgress);
       if (end.bytes > 0) {

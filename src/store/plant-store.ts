@@ -53,7 +53,8 @@ export class PlantStore implements PlantService {
 
   private constructor(log: OpenedLog, limits: Limits) {
     const { lock, file, end, checkpoint } = log;
-    const checkpointer = new Checkpointer(file.path, end, checkpoint);
+    const isHeld = () => lock.findLoss() === undefined;
+    const checkpointer = new Checkpointer(file.path, end, checkpoint, isHeld);
     this.#log = log;
     this.#checkpointer = checkpointer;
     this.#writer = new LogWriter(file, {
@@ -66,10 +67,7 @@ export class PlantStore implements PlantService {
     });
     this.#reader = new PlantReader(file, this.#writer);
     this.failed = this.#writer.failed;
-    void lock.lost.then((cause) => {
-      checkpointer.abandon();
-      this.#writer.fail(cause);
-    });
+    void lock.lost.then((cause) => this.#writer.fail(cause));
   }
 
   /**

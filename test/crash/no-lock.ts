@@ -11,6 +11,10 @@ export class DirectoryLock implements Pick<real.DirectoryLock, keyof real.Direct
     return new DirectoryLock();
   }
 
+  findLoss(): undefined {
+    return undefined;
+  }
+
   async close(): Promise<void> {}
 }
 

@@ -218,9 +218,10 @@ function makeCheckpointer(
   t: TestContext,
   latest: Checkpoint,
   written: Checkpoint | undefined,
+  mayWrite = () => true,
 ): { logPath: string; checkpointer: Checkpointer } {
   const logPath = path.join(makeFolder(t), "test.jsonl");
-  return { logPath, checkpointer: new Checkpointer(logPath, latest, written) };
+  return { logPath, checkpointer: new Checkpointer(logPath, latest, written, mayWrite) };
 }
 
 const DISTANCES: readonly [written: number, latest: number, isDue: boolean][] = [
@@ -318,9 +319,10 @@ test("Checkpointer.close() writes the latest state, and stops its timer", async 
 
 test("Checkpointer writes nothing more once another process may hold the folder", async (t) => {
   const timers = fakeTimers(t);
-  const { logPath, checkpointer } = makeCheckpointer(t, EMPTY_LOG, EMPTY_LOG);
+  let isHeld = true;
+  const { logPath, checkpointer } = makeCheckpointer(t, EMPTY_LOG, EMPTY_LOG, () => isHeld);
   checkpointer.note(at(10));
-  checkpointer.abandon();
+  isHeld = false;
   timers[0]?.goOff();
   checkpointer.note(at(2 * MIB_16));
   await checkpointer.close();

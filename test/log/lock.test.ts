@@ -216,6 +216,19 @@ test("DirectoryLock.lost resolves when another process has taken the lock after 
   await lossOf(lock);
 });
 
+test("DirectoryLock.findLoss() finds at once that the entry was removed (fake clock)", async (t) => {
+  const folder = makeFolder(t);
+  t.mock.timers.enable({ apis: ["setInterval"] });
+  const lock = await hold(t, folder);
+  assert.equal(lock.findLoss(), undefined);
+  fs.rmSync(path.join(folder, "lock.1"));
+  const loss = lock.findLoss();
+  assert.ok(loss !== undefined);
+  assert.equal(await lock.lost, loss);
+  fs.writeFileSync(path.join(folder, "lock.1"), "");
+  assert.equal(lock.findLoss(), loss, "it is lost for good");
+});
+
 test("DirectoryLock.lost stays pending while the lock is held, and after it was closed (fake clock)", async (t) => {
   const folder = makeFolder(t);
   t.mock.timers.enable({ apis: ["setInterval"] });

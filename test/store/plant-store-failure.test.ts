@@ -2,11 +2,13 @@ import assert from "node:assert/strict";
 import {
   appendFileSync,
   copyFileSync,
+  existsSync,
   renameSync,
   statSync,
   truncateSync,
   unlinkSync,
 } from "node:fs";
+import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { PlantStore } from "../../src/index.ts";
 import { LogFile } from "../../src/log/file.ts";
@@ -30,7 +32,12 @@ const DISPLACEMENTS: readonly [says: string, displace: (log: string) => void][] 
   // As long as the next record of the store, so that the length alone does not reveal it.
   ["gets a line from an editor", (log) => appendFileSync(log, '{"id":2,"name":"?"}\n')],
   ["is emptied", (log) => truncateSync(log)],
+  ["loses its lock", (log) => unlinkSync(lockOf(log))],
 ];
+
+function lockOf(log: string): string {
+  return join(dirname(log), "lock.1");
+}
 
 for (const [says, displace] of DISPLACEMENTS) {
   test(`a store whose log ${says} fails for good and acknowledges nothing more`, async (t) => {
@@ -51,6 +58,17 @@ for (const [says, displace] of DISPLACEMENTS) {
     await assert.rejects(collect(store.list()), { code: "store_failed" });
   });
 }
+
+test("a store whose lock is lost while a batch is written acknowledges nothing, and writes no checkpoint", async (t) => {
+  const folder = makeFolder(t);
+  const store = await PlantStore.open(folder);
+  const creating = store.create({ id: 1n, name: "a" });
+  await new Promise(setImmediate); // the batch is handed over at the end of this turn
+  unlinkSync(lockOf(logPath(folder)));
+  await assert.rejects(creating, { code: "store_failed" });
+  await store.close();
+  assert.equal(existsSync(`${logPath(folder)}.checkpoint`), false);
+});
 
 test("a log that is deleted while a batch is written acknowledges nothing", async (t) => {
   const folder = makeFolder(t);
