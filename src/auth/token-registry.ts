@@ -2,31 +2,19 @@
  * The tokens of a running server: judged in memory, followed on disk.
  *
  * Invariants. A change of the token log is in force within 2 s, however it was made (appended,
- * edited, replaced by a rename): the registry looks at the file ten times a second, because file
- * system events do not report all of those. A look fails if the file cannot be read, or if a whole
- * line of it is no event. After looks have failed for so long that the 2 s could pass, every verdict
- * is `tokens_unreadable` until a look succeeds. A look that is late (the process was stopped, threads
- * are busy) is no failure. A file that is missing for half a second means no tokens; until then an
- * editor may be saving it.
+ * edited, replaced by a rename), or no token is accepted (core/followed-tokens): the registry looks at
+ * the file ten times a second, because file system events do not report all of those. A look fails if
+ * the file cannot be read, or if a whole line of it is no event. A file that is missing for half a
+ * second means no tokens; until then an editor may be saving it.
  */
 import fs from "node:fs/promises";
 import { publishWarning } from "../core/channels.ts";
-import { PlantStoreError } from "../core/errors.ts";
+import { FollowedTokens, LOOK_INTERVAL_MS, VERDICT_MS } from "../core/followed-tokens.ts";
 import type { TokenStatus, TokenVerifier, VerifiedToken } from "../core/services.ts";
-import { LiveTokens } from "../core/token.ts";
 import { TokenReader, tokenPath } from "./token-reader.ts";
 
-const LOOK_INTERVAL_MS = 100;
 /** A file that is missing for this long means no tokens. */
 const MISSING_MS = 500;
-/** Unknown tokens that wait for one look. */
-const WAITING_MAX = 1000;
-
-/**
- * From the first failed look until no token is accepted. With the interval it is less than 2 s,
- * because the file may have changed right after the last good look.
- */
-const FAILED_LOOKS_MS = 1400;
 
 /** A file changed this recently may change again within the same tick of its time stamp. */
 const FRESH_MS = 2000;
@@ -35,20 +23,18 @@ const FRESH_MS = 2000;
 export class TokenRegistry implements TokenVerifier {
   readonly #path: string;
   readonly #reader: TokenReader;
-  readonly #tokens = new LiveTokens();
+  readonly #tokens = new FollowedTokens({
+    clock: globalThis,
+    intervalMs: LOOK_INTERVAL_MS.folder,
+    waitMs: VERDICT_MS,
+    look: () => this.#look(),
+    fault: "the server has not read its token file for 2 s",
+  });
   /** The state of the file when it was read; `undefined`: read it at the next look. */
   #stamp: string | undefined;
   /** Since when looks find no file, on the monotonic clock. */
   #missingSince: number | undefined;
-  /** When the first look after the last good one failed, on the monotonic clock. */
-  #failingSince: number | undefined;
   #lastFault: string | undefined;
-  #timer: NodeJS.Timeout | undefined;
-  /** The last look: looks are made one after the other. */
-  #looking: Promise<void> = Promise.resolve();
-  /** Those who wait for the next look to begin and to end. */
-  #waiting: (() => void)[] = [];
-  #isClosed = false;
 
   private constructor(filePath: string) {
     this.#path = filePath;
@@ -62,60 +48,55 @@ export class TokenRegistry implements TokenVerifier {
    */
   static async open(directory: string): Promise<TokenRegistry> {
     const registry = new TokenRegistry(tokenPath(directory));
+    const begun = registry.#tokens.now();
     registry.#stamp = await registry.#readStamp();
     const tokens = await registry.#reader.read();
-    registry.#tokens.replace(tokens?.live(Date.now()) ?? []);
+    registry.#tokens.note(begun, tokens?.live(Date.now()) ?? []);
     registry.#reader.keepSpare();
-    registry.#scheduleLook();
+    registry.#tokens.follow();
     return registry;
   }
 
-  /** Whether tokens are judged; `false` while the token log has been unreadable for too long. */
+  /**
+   * For an operator: `false` once the token log could not be read for 2 s, and until it is read again.
+   * It stays `true` if the process was only frozen, or busy: the first request then waits for a look.
+   */
   get isReadable(): boolean {
-    return (
-      this.#failingSince === undefined || performance.now() - this.#failingSince < FAILED_LOOKS_MS
-    );
-  }
-
-  /** @throws PlantStoreError `tokens_unreadable` while `isReadable` is false. */
-  verify(token: string): VerifiedToken | undefined {
-    this.#assertReadable();
-    return this.#tokens.verify(token, Date.now());
-  }
-
-  /** @throws like `verify`. */
-  isCurrent(verified: VerifiedToken): boolean {
-    this.#assertReadable();
-    return this.#tokens.isCurrent(verified, Date.now());
+    return this.#tokens.isReadable;
   }
 
   /**
-   * Resolves after the next good look that begins: from then on a token is known that was created
-   * before this call. Also resolves when `isReadable` ends. Looks are not made for it. `undefined` if
-   * many wait already, or after `close`.
+   * Answers at once if the token log was read within 2 s. If not (the process was frozen, or the disk
+   * hangs), a token that was good then waits for a look, for 2 s at most.
+   *
+   * @throws PlantStoreError `tokens_unreadable` for any other token then; a rejection if the wait was in vain.
    */
-  nextLook(): Promise<void> | undefined {
-    if (this.#isClosed || this.#waiting.length >= WAITING_MAX) return undefined;
-    return new Promise((resolve) => this.#waiting.push(resolve));
+  verify(token: string): VerifiedToken | undefined | Promise<VerifiedToken | undefined> {
+    return this.#tokens.verify(token);
+  }
+
+  /** Waits and throws like `verify`. */
+  isCurrent(verified: VerifiedToken): boolean | Promise<boolean> {
+    return this.#tokens.isCurrent(verified);
   }
 
   /** The live tokens, for their operator. */
   list(): TokenStatus[] {
-    return this.#tokens.list(Date.now());
+    return this.#tokens.list();
   }
 
-  /** Looks at the file now, or after the look under way. Never rejects: a failure is a warning. */
+  /**
+   * Resolves when a look at the file that begins after this call has ended: from then on every token
+   * is known that was created before the call. Never rejects: a failure is a warning. It waits 2 s at most.
+   */
   refresh(): Promise<void> {
-    this.#looking = this.#looking.then(() => this.#look());
-    return this.#looking;
+    return this.#tokens.refresh();
   }
 
-  /** Stops following the file. */
+  /** Stops following the file. Two seconds later every verdict is `tokens_unreadable`. */
   close(): void {
-    this.#isClosed = true;
-    clearTimeout(this.#timer);
+    this.#tokens.close();
     this.#reader.close();
-    for (const resolve of this.#waiting.splice(0)) resolve();
   }
 
   /** `close()`, for `using` and `await using`. */
@@ -123,49 +104,23 @@ export class TokenRegistry implements TokenVerifier {
     this.close();
   }
 
-  #scheduleLook(): void {
-    if (this.#isClosed) return;
-    this.#timer = setTimeout(async () => {
-      await this.refresh();
-      this.#scheduleLook();
-    }, LOOK_INTERVAL_MS);
-    this.#timer.unref(); // following a file keeps no process alive
-  }
-
   async #look(): Promise<void> {
-    const begun = performance.now(); // a dying disk may report a failed read only after a minute
-    const waiting = this.#waiting.splice(0);
-    let isGood = false;
+    const begun = this.#tokens.now(); // a dying disk may report a failed read only after a minute
     try {
       const stamp = await this.#readStamp();
       const isSame = stamp !== undefined && stamp === this.#stamp;
       const tokens = isSame ? undefined : await this.#reader.read();
       if (isSame || tokens !== undefined) this.#missingSince = undefined;
       else {
-        this.#missingSince ??= begun;
-        if (begun - this.#missingSince < MISSING_MS) return;
+        this.#missingSince ??= begun.steadyMs;
+        if (begun.steadyMs - this.#missingSince < MISSING_MS) return;
       }
-      if (!isSame) this.#tokens.replace(tokens?.live(Date.now()) ?? []);
       this.#stamp = stamp;
-      this.#failingSince = undefined;
       this.#lastFault = undefined;
-      isGood = true;
+      this.#tokens.note(begun, isSame ? undefined : (tokens?.live(Date.now()) ?? []));
     } catch (error) {
-      this.#failingSince ??= begun;
       this.#warnOnce(error as Error);
-    } finally {
-      if (isGood || !this.isReadable || this.#isClosed) for (const resolve of waiting) resolve();
-      else this.#waiting.unshift(...waiting);
     }
-  }
-
-  #assertReadable(): void {
-    if (this.isReadable) return;
-    throw new PlantStoreError(
-      "tokens_unreadable",
-      "Authorization: cannot judge tokens now, because the server cannot read its token file; " +
-        "send the request again later",
-    );
   }
 
   /** Identifies a state of the file; `undefined` if it is missing or too fresh to trust. */

@@ -27,7 +27,7 @@ export interface Backend {
   /** Whether requests can be carried out. */
   state(): ServiceState;
   database?(): DatabaseStatus;
-  /** Creates and returns a token if no token is live; otherwise returns `undefined`. */
+  /** Creates and returns a token, which is accepted from then on, if no token is live; otherwise returns `undefined`. */
   createFirstToken(): Promise<string | undefined>;
   close(): Promise<void>;
 }
@@ -74,11 +74,15 @@ async function openDatabaseBackend(
     failed: new Promise(() => {}), // never: the store waits for a database that is away
     // Ready until a deadline: a failover must not take every server out of a load balancer.
     state: () =>
-      tokens.isReadable || tokens.leaseAgeMs < plants.database.deadlineMs
+      tokens.isReadable || tokens.failingMs < plants.database.deadlineMs
         ? "ready"
         : "database-away",
     database: () => ({ ...plants.state(), leaseAgeMs: tokens.leaseAgeMs }),
-    createFirstToken: () => postgres.createFirstToken(plants, FIRST_TOKEN),
+    createFirstToken: async () => {
+      const token = await postgres.createFirstToken(plants, FIRST_TOKEN);
+      if (token !== undefined) await tokens.refresh();
+      return token;
+    },
     close: async () => {
       tokens.close();
       await plants.close();
@@ -102,7 +106,11 @@ async function openFolderBackend(
     tokens,
     failed: store.failed,
     state: () => (tokens.isReadable ? "ready" : "tokens-unreadable"),
-    createFirstToken: () => createFirstToken(data, FIRST_TOKEN),
+    createFirstToken: async () => {
+      const token = await createFirstToken(data, FIRST_TOKEN);
+      if (token !== undefined) await tokens.refresh();
+      return token;
+    },
     close: async () => {
       tokens.close();
       await store.close();

@@ -1,6 +1,8 @@
 /** `plant-store token create|list|revoke`. Only `create` prints a token, once. */
 import { existsSync } from "node:fs";
 import path from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { LOOK_INTERVAL_MS } from "../core/followed-tokens.ts";
 import { isTokenName, SCOPES, type Scope } from "../core/services.ts";
 import {
   createToken,
@@ -32,7 +34,7 @@ export const tokenCreate = defineCommand({
       parse: parseScopes,
     },
   },
-  details: "A running server accepts the token at once.",
+  details: "A running server accepts the token once it is printed.",
   async run([name = ""], options, settings) {
     if (!isTokenName(name)) {
       throw new UsageError(
@@ -47,6 +49,8 @@ export const tokenCreate = defineCommand({
           postgres.createToken(plants, newToken),
         )
       : await createToken(data, newToken);
+    // By then each running server has looked at its tokens.
+    await sleep(2 * LOOK_INTERVAL_MS[isDatabase(options) ? "database" : "folder"]);
     await printLines([token]);
     if (isNew) {
       const folder = path.resolve(data);

@@ -94,13 +94,6 @@ export interface TokenVerifier {
    * what it throws is answered as for `verify`.
    */
   isCurrent?(verified: VerifiedToken): boolean | PromiseLike<boolean>;
-
-  /**
-   * Resolves when `verify` knows every token that was created before this call; `undefined` if the
-   * caller is not to wait. If a check has this method, a token that `verify` refuses waits for it and
-   * is verified once more, so that a new token is good at once. It must bound how many wait.
-   */
-  nextLook?(): PromiseLike<void> | undefined;
 }
 
 /** Judges which peers are trusted proxies; a `BlockList` of `node:net` is one. */

@@ -14,23 +14,17 @@ const BEARER = /^bearer +([A-Za-z0-9._~+/-]+=*)$/i;
 const BEARER_ATTEMPT = /^bearer +[^ ]/i;
 const NOT_LIVE = "one that is unknown, expired or revoked";
 
-/** Pipelined requests of one connection that wait for a look: a packet may hold hundreds of guesses. */
-const WAITING_MAX = 16;
-
 export class Authenticator {
   readonly #tokens: TokenVerifier;
   /** The last header accepted on each connection: hashing a token costs a tenth of a request. */
   readonly #accepted = new WeakMap<Socket, { header: string; verified: VerifiedToken }>();
-  /** How many requests of each connection wait for a look at the tokens. */
-  readonly #waiting = new WeakMap<Socket, number>();
 
   constructor(tokens: TokenVerifier) {
     this.#tokens = tokens;
   }
 
   /**
-   * Returns the name and scopes of the token; a promise only if the token check returns one, or has
-   * an unknown token wait.
+   * Returns the name and scopes of the token; a promise only if the token check returns one.
    *
    * @throws PlantStoreError `missing_token` or `invalid_token`, and what the check throws; rejects
    * with these once the result is a promise.
@@ -52,30 +46,14 @@ export class Authenticator {
   }
 
   #verify(socket: Socket, header: string): VerifiedToken | Promise<VerifiedToken> {
-    const token = parseBearer(header);
-    const verdict = this.#tokens.verify(token);
+    const verdict = this.#tokens.verify(parseBearer(header));
     const accept = (verified: Verdict) => {
       if (!verified) throw invalidToken(NOT_LIVE);
       if (this.#tokens.isCurrent !== undefined) this.#accepted.set(socket, { header, verified });
       return verified;
     };
     // Also a promise of another realm or library.
-    if (verdict && "then" in verdict) return Promise.resolve(verdict).then(accept);
-    const look = verdict ? undefined : this.#nextLook(socket);
-    return look === undefined
-      ? accept(verdict)
-      : look.then(() => this.#tokens.verify(token)).then(accept);
-  }
-
-  /** What a token that is not known waits for; `undefined` if it is not to wait. */
-  #nextLook(socket: Socket): Promise<void> | undefined {
-    const waiting = this.#waiting.get(socket) ?? 0;
-    const look = waiting < WAITING_MAX ? this.#tokens.nextLook?.() : undefined;
-    if (look === undefined) return undefined;
-    this.#waiting.set(socket, waiting + 1);
-    return Promise.resolve(look).finally(() => {
-      this.#waiting.set(socket, (this.#waiting.get(socket) ?? 1) - 1);
-    });
+    return verdict && "then" in verdict ? Promise.resolve(verdict).then(accept) : accept(verdict);
   }
 
   /**

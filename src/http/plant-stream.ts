@@ -81,8 +81,8 @@ export async function sendStream(
   try {
     while (!lease.isOver) {
       const next = await lease.readIn(gate, () => slices.next());
+      if (next !== undefined) await checkSender(); // which may wait
       if (next === undefined || isOver()) break;
-      await checkSender();
       const slice = next.value;
       if (slice?.length === 0) {
         // Nothing was sent, but the client is not to blame: the stall timeout starts again.

@@ -1,28 +1,22 @@
 /**
  * The token check of a server over a database: judged in memory, followed twice a second.
  *
- * Invariants. A change of the tokens is in force within 2 s on every server, or none is accepted:
- * verdicts are given only while the newest good look began less than 2 s ago. A look writes the
- * server's own row of `plant_leases` and returns the version of the tokens, in one statement. So a
- * primary that was replaced is believed for 2 s at most, if it has a synchronous standby: it can
- * commit no more. The clock is the monotonic one.
+ * Invariants. A change of the tokens is in force within 2 s on every server, or no token is accepted
+ * (core/followed-tokens). A look writes the server's own row of `plant_leases` and returns the version
+ * of the tokens, in one statement. So a primary that was replaced is believed for 2 s at most, if it has
+ * a synchronous standby: it can commit no more.
  */
 import { randomInt } from "node:crypto";
-import { EventEmitter, once } from "node:events";
-import { setTimeout as sleep } from "node:timers/promises";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
+import { FollowedTokens, LOOK_INTERVAL_MS, VERDICT_MS } from "../core/followed-tokens.ts";
 import type { TokenStatus, TokenVerifier, VerifiedToken } from "../core/services.ts";
-import { isLive, LiveTokens } from "../core/token.ts";
+import { isLive } from "../core/token.ts";
 import { DatabaseFault } from "./connection.ts";
 import type { PostgresPlants } from "./postgres-plants.ts";
 import { writeSettings } from "./schema.ts";
 import { decodeTokens, READ_TOKENS } from "./token-table.ts";
 
-const LOOK_INTERVAL_MS = 500;
-const LEASE_MS = 2000;
-/** Unknown tokens that wait for a look. */
-const WAITING_MAX = 1000;
 /** So there are few rows, no matter how often servers start. Two servers in one slot only wait for each other. */
 const SLOTS = 1024;
 
@@ -37,23 +31,26 @@ RETURNING (SELECT tokens_version FROM public.plant_schema)`;
 export class PostgresTokens implements TokenVerifier {
   readonly #plants: PostgresPlants;
   readonly #slot = String(randomInt(SLOTS));
-  readonly #closing = new AbortController();
-  /** Emits `look` after every good look. */
-  readonly #events = new EventEmitter().setMaxListeners(0);
-  readonly #tokens = new LiveTokens();
+  readonly #tokens: FollowedTokens;
   #version: string | null | undefined;
-  /** When the newest good look began, or so that none counts; by the monotonic clock. */
-  #lookedAt = performance.now() - LEASE_MS;
   #lastFault: string | undefined;
+  #isClosed = false;
 
   private constructor(plants: PostgresPlants) {
     this.#plants = plants;
+    this.#tokens = new FollowedTokens({
+      clock: globalThis,
+      intervalMs: LOOK_INTERVAL_MS.database,
+      waitMs: plants.database.deadlineMs,
+      look: () => this.#look(VERDICT_MS).catch((fault: DatabaseFault) => this.#warn(fault)),
+      fault: "the database has not answered for 2 s",
+    });
   }
 
   /**
    * Reads the tokens of the database that the plants are in, and follows them until `close`, which
    * comes before that of the plants. A primary that misses its standby commits nothing: then this
-   * resolves at the deadline, and verdicts wait.
+   * resolves at the deadline, and every verdict is `tokens_unreadable` until it has the standby back.
    *
    * @throws PlantStoreError `io_error` if they cannot be read, or the server's row cannot be written.
    */
@@ -67,92 +64,66 @@ export class PostgresTokens implements TokenVerifier {
       const { message } = cause as Error;
       throw new PlantStoreError("io_error", `Cannot read the tokens: ${message}`, { cause });
     }
-    void tokens.#follow();
+    tokens.#tokens.follow();
     return tokens;
   }
 
   /** Milliseconds since the newest good look began. */
   get leaseAgeMs(): number {
-    return performance.now() - this.#lookedAt;
-  }
-
-  /** Whether tokens are judged now; otherwise verdicts wait. */
-  get isReadable(): boolean {
-    return this.leaseAgeMs < LEASE_MS;
+    return this.#tokens.ageMs;
   }
 
   /**
-   * Answers at once while `isReadable`; otherwise waits for the next good look, until the deadline.
+   * For an operator: `false` once the database has not answered for 2 s, and until it answers again.
+   * It stays `true` if the process was only frozen, or busy: the first request then waits for a look.
+   */
+  get isReadable(): boolean {
+    return this.#tokens.isReadable;
+  }
+
+  /** For how long looks have not succeeded, not counting time in which the process did not run. @internal */
+  get failingMs(): number {
+    return this.#tokens.failingMs;
+  }
+
+  /**
+   * Answers at once while the newest good look began less than 2 s ago. Later a token that was good
+   * waits for the next good look, until the deadline.
    *
-   * @throws PlantStoreError `tokens_unreadable`, as a rejection.
+   * @throws PlantStoreError `tokens_unreadable` for any other token then; a rejection if the wait was in vain.
    */
   verify(token: string): VerifiedToken | undefined | Promise<VerifiedToken | undefined> {
-    return this.#judge(() => this.#tokens.verify(token, Date.now()));
+    return this.#tokens.verify(token);
   }
 
   /** Waits and throws like `verify`. */
   isCurrent(verified: VerifiedToken): boolean | Promise<boolean> {
-    return this.#judge(() => this.#tokens.isCurrent(verified, Date.now()));
-  }
-
-  /**
-   * Resolves after a good look that begins after this call, so that every token is known that was
-   * created before it. `undefined` if many wait. Rejects like `verify`.
-   */
-  nextLook(): Promise<void> | undefined {
-    if (this.#events.listenerCount("look") >= WAITING_MAX) return undefined;
-    const since = performance.now();
-    return this.#until(() => this.#lookedAt > since);
+    return this.#tokens.isCurrent(verified);
   }
 
   /** The live tokens, for their operator. */
   list(): TokenStatus[] {
-    return this.#tokens.list(Date.now());
+    return this.#tokens.list();
   }
 
-  /** Stops following; verdicts that wait are rejected at their deadline. */
+  /**
+   * Resolves when a look at the database that begins after this call has ended: from then on every
+   * token is known that was created before the call. Never rejects: a failure is a warning. It waits
+   * until the deadline at most.
+   */
+  refresh(): Promise<void> {
+    return this.#tokens.refresh();
+  }
+
+  /** Stops following. Verdicts that wait are rejected, and 2 s later every verdict is `tokens_unreadable`. */
   close(): void {
-    this.#closing.abort();
+    this.#isClosed = true;
+    this.#tokens.close();
   }
 
   /** `close()`, for `using` and `await using`. */
   [Symbol.dispose](): void {
     this.close();
-  }
-
-  #judge<T>(judge: () => T): T | Promise<T> {
-    return this.isReadable ? judge() : this.#untilReadable().then(judge);
-  }
-
-  #untilReadable(): Promise<void> {
-    this.#warn();
-    const since = performance.now(); // a look that began before does not know the newest tokens
-    return this.#until(() => this.isReadable && this.#lookedAt > since);
-  }
-
-  /** Waits for looks, until the deadline. */
-  async #until(isOver: () => boolean): Promise<void> {
-    const signal = AbortSignal.timeout(this.#plants.database.deadlineMs);
-    try {
-      while (!isOver()) await once(this.#events, "look", { signal });
-    } catch (cause) {
-      throw new PlantStoreError(
-        "tokens_unreadable",
-        "Authorization: cannot judge tokens now, because the database does not answer: send the " +
-          "request again later",
-        { cause },
-      );
-    }
-  }
-
-  async #follow(): Promise<void> {
-    const { signal } = this.#closing;
-    while (!signal.aborted) {
-      const begun = performance.now();
-      await this.#look(LEASE_MS).catch((fault: DatabaseFault) => this.#warn(fault));
-      const rest = Math.max(begun + LOOK_INTERVAL_MS - performance.now(), 0);
-      await sleep(rest, undefined, { signal, ref: false }).catch(() => {});
-    }
   }
 
   /**
@@ -161,21 +132,21 @@ export class PostgresTokens implements TokenVerifier {
    */
   async #look(limitMs: number): Promise<void> {
     await this.#plants.database.sideWrites.run(async (connection) => {
-      const begun = performance.now();
-      const late = setTimeout(() => this.#warn(), LEASE_MS);
+      const begun = this.#tokens.now();
+      const late = setInterval(() => this.#warn(), VERDICT_MS).unref();
       const beating = connection.query(BEAT, [this.#slot]);
-      const [beat] = await beating.finally(() => clearTimeout(late));
-      if (beat?.[0] !== this.#version) {
+      const [beat] = await beating.finally(() => clearInterval(late));
+      if (beat?.[0] === this.#version) this.#tokens.note(begun);
+      else {
         // On the same connection: another host may have other tokens.
         const rows = await connection.query(READ_TOKENS);
         const now = Date.now();
-        this.#tokens.replace(decodeTokens(rows).filter((token) => isLive(token, now)));
+        const live = decodeTokens(rows).filter((token) => isLive(token, now));
+        this.#tokens.note(begun, live);
         this.#version = rows[0]?.[0];
       }
-      this.#lookedAt = Math.max(begun, this.#lookedAt);
     }, limitMs);
-    if (this.isReadable) this.#lastFault = undefined; // else the next look is as late
-    this.#events.emit("look");
+    if (this.#tokens.isFresh) this.#lastFault = undefined; // else the next look is as late
   }
 
   /**
@@ -184,7 +155,7 @@ export class PostgresTokens implements TokenVerifier {
    */
   #warn(fault?: DatabaseFault): void {
     const { database } = this.#plants;
-    if (this.#closing.signal.aborted || database.isLost) return;
+    if (this.#isClosed || database.isLost) return;
     const isHeld = fault === undefined || fault.sqlstate === "55P03";
     const isWaiting = isHeld && database.inspection?.hasLongStatement;
     const reason = isWaiting ? new DatabaseFault(NO_COMMITS) : fault;

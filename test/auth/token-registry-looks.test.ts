@@ -6,8 +6,6 @@ import {
   readdirSync,
   readlinkSync,
   renameSync,
-  rmdirSync,
-  rmSync,
   symlinkSync,
 } from "node:fs";
 import { join } from "node:path";
@@ -16,8 +14,8 @@ import { TokenReader } from "../../src/auth/token-reader.ts";
 import { createToken, revokeToken, TokenRegistry } from "../../src/index.ts";
 import { makeFolder } from "../support/folders.ts";
 import { runToEnd } from "../support/run.ts";
-import { readTokenLog, tokenLogPath, writeTokenLog } from "../support/token-logs.ts";
-import { collectWarnings, makeLatch } from "../support/watch.ts";
+import { judge, readTokenLog, tokenLogPath, writeTokenLog } from "../support/token-logs.ts";
+import { collectWarnings, makeLatch, until } from "../support/watch.ts";
 
 /** How long the registry waits between two looks at its file. */
 const LOOK_INTERVAL_MS = 100;
@@ -30,18 +28,20 @@ async function openByHand(
   t: TestContext,
   folder: string,
 ): Promise<{ registry: TokenRegistry; look: () => Promise<void> }> {
-  const scheduled: (() => unknown)[] = [];
-  const { setTimeout: wait } = globalThis;
-  t.mock.method(globalThis, "setTimeout", (callback: () => unknown, ms: number) => {
-    if (ms !== LOOK_INTERVAL_MS) return wait(callback, ms); // a timer of a lock
-    scheduled.push(callback);
+  const ticks: (() => unknown)[] = [];
+  const { setInterval: repeat } = globalThis;
+  const timers = t.mock.method(globalThis, "setInterval", (tick: () => unknown, ms: number) => {
+    if (ms !== LOOK_INTERVAL_MS) return repeat(tick, ms); // a timer of a lock
+    ticks.push(tick);
     return { unref() {} };
   });
   const registry = await TokenRegistry.open(folder);
+  timers.mock.restore();
   t.after(() => registry.close());
   const look = async () => {
-    assert.equal(scheduled.length, 1);
-    await scheduled.pop()?.();
+    assert.equal(ticks.length, 1);
+    ticks[0]?.();
+    await registry.refresh(); // waits for the look that has just begun
   };
   return { registry, look };
 }
@@ -66,14 +66,14 @@ for (const isOld of [false, true]) {
     for (const ms of [0, 499]) {
       clock.pass(ms);
       await look();
-      assert.equal(registry.verify(token)?.name, "a");
+      assert.equal(judge(registry, token)?.name, "a");
     }
     clock.pass(1);
     await look();
-    assert.equal(registry.verify(token), undefined);
+    assert.equal(judge(registry, token), undefined);
     renameSync(`${log}.away`, log);
     await look();
-    assert.equal(registry.verify(token)?.name, "a");
+    assert.equal(judge(registry, token)?.name, "a");
   });
 
   test(`${age} log that is edited in place, with its length kept, is read again at the next look`, async (t) => {
@@ -84,7 +84,7 @@ for (const isOld of [false, true]) {
     await look();
     writeTokenLog(folder, readTokenLog(folder).replace('"a"', '"b"'));
     await look();
-    assert.equal(registry.verify(token)?.name, "b");
+    assert.equal(judge(registry, token)?.name, "b");
   });
 
   test(`${age} log in a folder that is away for a look, now and then, keeps its tokens`, async (t) => {
@@ -97,12 +97,12 @@ for (const isOld of [false, true]) {
     for (let time = 0; time < 3; time++) {
       // The folder moves, not the file, so the file returns with the same inode and times.
       renameSync(folder, join(root, "away"));
-      clock.pass(5000);
+      clock.pass(1900);
       await look();
-      assert.equal(registry.verify(token)?.name, "a", `away for the ${time + 1}. time`);
+      assert.equal(judge(registry, token)?.name, "a", `away for the ${time + 1}. time`);
       renameSync(join(root, "away"), folder);
       await look();
-      assert.equal(registry.verify(token)?.name, "a");
+      assert.equal(judge(registry, token)?.name, "a");
     }
   });
 }
@@ -112,12 +112,13 @@ test("a token is valid up to its expiry and no longer, without a look at the fil
   const expiresAt = Date.now() + 3_600_000;
   const token = await createToken(folder, { name: "a", expiresAt });
   const forEver = await createToken(folder, { name: "b" });
-  const { registry } = await openByHand(t, folder);
+  const { registry, look } = await openByHand(t, folder);
   const clock = t.mock.method(Date, "now", () => expiresAt - 1);
-  assert.equal(registry.verify(token)?.name, "a");
+  await look(); // else verdicts would be an hour old
+  assert.equal(judge(registry, token)?.name, "a");
   clock.mock.mockImplementation(() => expiresAt);
-  assert.equal(registry.verify(token), undefined);
-  assert.equal(registry.verify(forEver)?.name, "b");
+  assert.equal(judge(registry, token), undefined);
+  assert.equal(judge(registry, forEver)?.name, "b");
 });
 
 test("a verdict is current until its token is revoked or expires, and no longer", async (t) => {
@@ -126,11 +127,12 @@ test("a verdict is current until its token is revoked or expires, and no longer"
   const token = await createToken(folder, { name: "a", expiresAt });
   const forEver = await createToken(folder, { name: "b" });
   const { registry, look } = await openByHand(t, folder);
-  const [a, b] = [registry.verify(token), registry.verify(forEver)];
+  const [a, b] = [judge(registry, token), judge(registry, forEver)];
   assert.ok(a !== undefined && b !== undefined);
   assert.deepEqual([registry.isCurrent(a), registry.isCurrent(b)], [true, true]);
   assert.equal(registry.isCurrent({ ...b }), false, "a copy is not a verdict of the registry");
   const clock = t.mock.method(Date, "now", () => expiresAt);
+  await look(); // else verdicts would be an hour old
   assert.deepEqual([registry.isCurrent(a), registry.isCurrent(b)], [false, true]);
   clock.mock.restore();
   await revokeToken(folder, "b");
@@ -142,17 +144,17 @@ test("a verdict stays current while other tokens change, until its own token cha
   const folder = makeFolder(t);
   const token = await createToken(folder, { name: "a" });
   const { registry, look } = await openByHand(t, folder);
-  const verdict = registry.verify(token);
+  const verdict = judge(registry, token);
   assert.ok(verdict !== undefined);
   await look(); // the file has just changed, so it is read again
   await createToken(folder, { name: "b" });
   await look();
   assert.equal(registry.isCurrent(verdict), true);
-  assert.equal(registry.verify(token), verdict);
+  assert.equal(judge(registry, token), verdict);
   writeTokenLog(folder, readTokenLog(folder).replace('"write"', '"read"'));
   await look();
   assert.equal(registry.isCurrent(verdict), false);
-  assert.deepEqual(registry.verify(token)?.scopes, ["read"]);
+  assert.deepEqual(judge(registry, token)?.scopes, ["read"]);
 });
 
 test("a fault of the log is warned about once; another fault, or the same one later, again", async (t) => {
@@ -171,7 +173,7 @@ test("a fault of the log is warned about once; another fault, or the same one la
     writeTokenLog(folder, content);
     for (let looks = 0; looks < 3; looks++) await look();
     assert.equal(warnings.length, count);
-    assert.equal(registry.verify(token)?.name, "a");
+    assert.equal(judge(registry, token)?.name, "a");
   }
 });
 
@@ -194,7 +196,7 @@ test("a look parses only the events that were appended since the last look", asy
   await look();
   assert.equal(parsed(), 1);
   assert.deepEqual(
-    [first, second].map((token) => registry.verify(token)?.name),
+    [first, second].map((token) => judge(registry, token)?.name),
     ["first", "second"],
   );
   await look(); // the file has just changed, so it is read again
@@ -209,7 +211,7 @@ test("a look parses the whole log if a byte before the appended events has chang
   writeTokenLog(folder, readTokenLog(folder).replace('"aa"', '"bb"'));
   await look();
   assert.deepEqual(
-    [token, late].map((one) => registry.verify(one)?.name),
+    [token, late].map((one) => judge(registry, one)?.name),
     ["bb", "late"],
   );
 });
@@ -228,10 +230,10 @@ test("once an unreadable line is repaired, the next look reads the whole log", a
   await look();
   writeTokenLog(folder, log);
   await look();
-  assert.equal(registry.verify(token)?.name, "a", "nothing of the unreadable log is kept");
+  assert.equal(judge(registry, token)?.name, "a", "nothing of the unreadable log is kept");
   writeTokenLog(folder, `${log}${revoked}\n`);
   await look();
-  assert.equal(registry.verify(token), undefined);
+  assert.equal(judge(registry, token), undefined);
 });
 
 test("a last event without its line feed counts, and counts once when it is completed", async (t) => {
@@ -246,99 +248,35 @@ test("a last event without its line feed counts, and counts once when it is comp
   });
   writeTokenLog(folder, log + revoked);
   await look();
-  assert.equal(registry.verify(token), undefined);
+  assert.equal(judge(registry, token), undefined);
   writeTokenLog(folder, log);
   await look();
-  assert.equal(registry.verify(token)?.name, "a");
+  assert.equal(judge(registry, token)?.name, "a");
 });
 
-test("looks that are asked for at the same time run one after the other", async (t) => {
+test("refresh() shares a look that has not begun, and waits for one that begins after it", async (t) => {
   const folder = makeFolder(t);
-  await createToken(folder, { name: "a" });
   const { registry } = await openByHand(t, folder);
+  const { released, release } = makeLatch();
   const { read } = TokenReader.prototype;
   const steps: string[] = [];
   t.mock.method(TokenReader.prototype, "read", async function (this: TokenReader) {
     steps.push("begin");
     const tokens = await read.call(this);
+    await released;
     steps.push("end");
     return tokens;
   });
-  const token = await createToken(folder, { name: "b" });
-  await Promise.all([registry.refresh(), registry.refresh(), registry.refresh()]);
-  assert.deepEqual(steps, ["begin", "end", "begin", "end", "begin", "end"]);
-  assert.equal(registry.verify(token)?.name, "b");
-});
-
-test("nextLook() resolves after the next look that begins, not after the one under way", async (t) => {
-  const folder = makeFolder(t);
-  const { registry, look } = await openByHand(t, folder);
-  const { released, release } = makeLatch();
-  const { read } = TokenReader.prototype;
-  t.mock.method(TokenReader.prototype, "read", async function (this: TokenReader) {
-    const tokens = await read.call(this);
-    await released;
-    return tokens;
-  });
-  const underWay = look();
+  const early = [registry.refresh(), registry.refresh()];
+  await until("a look is under way", () => steps.length === 1);
   const token = await createToken(folder, { name: "late" });
-  let isSeen = false;
-  const seen = registry.nextLook()?.then(() => {
-    isSeen = true;
-  });
+  const late = registry.refresh();
   release();
-  await underWay;
-  assert.deepEqual([isSeen, registry.verify(token)], [false, undefined]);
-  await Promise.all([look(), seen]);
-  assert.equal(registry.verify(token)?.name, "late");
-});
-
-test("nextLook() waits for a good look, until looks have failed for too long", async (t) => {
-  const folder = makeFolder(t);
-  const { registry, look } = await openByHand(t, folder);
-  const clock = holdClock(t);
-  for (const isMended of [true, false]) {
-    let isOver = false;
-    mkdirSync(tokenLogPath(folder));
-    const waiting = registry.nextLook()?.then(() => {
-      isOver = true;
-    });
-    await look();
-    clock.pass(1399);
-    await look();
-    assert.equal(isOver, false);
-    if (isMended) rmdirSync(tokenLogPath(folder));
-    if (isMended) await createToken(folder, { name: "a" });
-    else clock.pass(1);
-    await Promise.all([look(), waiting]);
-    assert.equal(registry.isReadable, isMended);
-    if (isMended) rmSync(tokenLogPath(folder));
-  }
-});
-
-test("nextLook() resolves at the close", async (t) => {
-  const folder = makeFolder(t);
-  const { registry, look } = await openByHand(t, folder);
-  mkdirSync(tokenLogPath(folder));
-  const waiting = [registry.nextLook()];
-  const looking = look();
-  waiting.push(registry.nextLook());
-  registry.close();
-  await Promise.all([looking, ...waiting]);
-  assert.equal(registry.nextLook(), undefined);
-});
-
-test("at most 1,000 wait for one look, and they bring none about", async (t) => {
-  const folder = makeFolder(t);
-  await createToken(folder, { name: "a" });
-  const { registry, look } = await openByHand(t, folder);
-  const looks = t.mock.method(TokenReader.prototype, "read");
-  const waiting = Array.from({ length: 1000 }, () => registry.nextLook());
-  assert.equal(waiting.includes(undefined), false);
-  assert.equal(registry.nextLook(), undefined);
-  await Promise.all([look(), ...waiting]);
-  assert.equal(looks.mock.callCount(), 1);
-  assert.notEqual(registry.nextLook(), undefined);
+  await Promise.all(early);
+  assert.deepEqual([steps.slice(0, 2), judge(registry, token)], [["begin", "end"], undefined]);
+  await late;
+  assert.deepEqual(steps, ["begin", "end", "begin", "end"]);
+  assert.equal(judge(registry, token)?.name, "late");
 });
 
 /** A monotonic clock that the test moves. */
@@ -365,41 +303,56 @@ const FAILURES: Readonly<Record<string, (log: string) => unknown>> = {
 };
 
 for (const [failure, spoil] of Object.entries(FAILURES)) {
-  test(`once looks have failed for 1.4 s, no token is accepted until one succeeds: ${failure}`, async (t) => {
+  test(`while looks fail, tokens are accepted for 2 s and no longer, until a look succeeds: ${failure}`, async (t) => {
     const folder = makeFolder(t);
     const token = await createToken(folder, { name: "a" });
     const good = readTokenLog(folder);
     const { registry, look } = await openByHand(t, folder);
-    const verdict = registry.verify(token);
+    const verdict = judge(registry, token);
     assert.ok(verdict !== undefined);
     const clock = holdClock(t);
+    await look();
     const log = tokenLogPath(folder);
     renameSync(log, `${log}.away`);
     await spoil(log);
 
-    clock.pass(60_000); // a late look is not a failed look
-    assert.equal(registry.verify(token), verdict);
-    await look();
-    clock.pass(1399);
-    await look();
-    assert.deepEqual([registry.verify(token), registry.isCurrent(verdict)], [verdict, true]);
-    clock.pass(1);
-    for (const judge of [
-      () => registry.verify(token),
-      () => registry.verify("unknown"),
-      () => registry.isCurrent(verdict),
-    ]) {
-      assert.throws(judge, { code: "tokens_unreadable" });
+    for (const ms of [0, 1999]) {
+      clock.pass(ms);
+      await look();
+      assert.deepEqual([judge(registry, token), registry.isCurrent(verdict)], [verdict, true]);
     }
-
+    clock.pass(1);
+    assert.throws(() => registry.verify("unknown"), { code: "tokens_unreadable" });
+    const waiting = [registry.verify(token), registry.isCurrent(verdict)] as const;
+    await look();
     renameSync(log, `${log}.bad`);
     await look(); // one look at a missing log decides nothing
-    assert.equal(registry.isReadable, false);
+    assert.throws(() => registry.verify("unknown"), { code: "tokens_unreadable" });
     writeTokenLog(folder, good);
     await look();
-    assert.deepEqual([registry.verify(token), registry.isCurrent(verdict)], [verdict, true]);
+    assert.deepEqual(await Promise.all(waiting), [verdict, true]);
+    assert.deepEqual([judge(registry, token), registry.isCurrent(verdict)], [verdict, true]);
   });
 }
+
+test("a registry is unreadable once 20 looks in a row have failed, and until one succeeds", async (t) => {
+  const folder = makeFolder(t);
+  await createToken(folder, { name: "a" });
+  const good = readTokenLog(folder);
+  const { registry, look } = await openByHand(t, folder);
+  const clock = holdClock(t);
+  appendFileSync(tokenLogPath(folder), "no event\n");
+  clock.pass(60_000);
+  assert.equal(registry.isReadable, true, "a process that was only frozen is ready");
+  for (let looks = 1; looks <= 20; looks++) {
+    assert.equal(registry.isReadable, true);
+    await look();
+  }
+  assert.equal(registry.isReadable, false);
+  writeTokenLog(folder, good);
+  await look();
+  assert.equal(registry.isReadable, true);
+});
 
 test("a log that is missing for half a second means no tokens, not a failed look", async (t) => {
   const folder = makeFolder(t);
@@ -409,12 +362,12 @@ test("a log that is missing for half a second means no tokens, not a failed look
   appendFileSync(tokenLogPath(folder), "no event\n");
   await look();
   clock.pass(5000);
-  assert.equal(registry.isReadable, false);
+  assert.throws(() => registry.verify("unknown"), { code: "tokens_unreadable" });
   renameSync(tokenLogPath(folder), `${tokenLogPath(folder)}.away`);
   await look();
   clock.pass(500);
   await look();
-  assert.equal(registry.verify(token), undefined);
+  assert.equal(judge(registry, token), undefined);
 });
 
 test("an unfinished last line is not a failed look, however long it stays", async (t) => {
@@ -427,7 +380,7 @@ test("an unfinished last line is not a failed look, however long it stays", asyn
     clock.pass(10_000);
     await look();
   }
-  assert.equal(registry.verify(token)?.name, "a");
+  assert.equal(judge(registry, token)?.name, "a");
 });
 
 test("a registry keeps one spare descriptor, and releases it", {

@@ -207,7 +207,7 @@ export const PROMISES: Readonly<Record<string, (trial: Trial) => Promise<void>>>
     const before = await look();
     await plants.create({ id: 1n, name: "Fern" });
     const tokens = await trial.openTokens(plants); // writes on the same connection
-    await tokens.nextLook();
+    await tokens.refresh();
     assert.deepEqual(await look(), before);
   },
 
@@ -234,7 +234,7 @@ export const PROMISES: Readonly<Record<string, (trial: Trial) => Promise<void>>>
       await trial.openTokens(await trial.openPlants()),
     ];
     const token = await createToken(operator, { name: "app" });
-    for (const check of checks) await check.nextLook();
+    for (const check of checks) await check.refresh();
     for (const check of checks) assert.ok(await check.verify(token));
     await revokeToken(operator, "app");
     await sleep(2000);

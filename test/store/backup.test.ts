@@ -21,7 +21,7 @@ import { DirectoryLock } from "../../src/log/lock.ts";
 import { makeFolder } from "../support/folders.ts";
 import { snapshot } from "../support/snapshot.ts";
 import { collect, logPath, openFilesIn, openStore, readLog, writeLog } from "../support/stores.ts";
-import { readTokenLog, tokenLogPath } from "../support/token-logs.ts";
+import { judge, readTokenLog, tokenLogPath } from "../support/token-logs.ts";
 
 const A = '{"id":1,"name":"a"}\n';
 const B = '{"id":2,"name":"b","tag":"t"}\n';
@@ -51,7 +51,7 @@ test("a backup has the plants, the tokens and a checkpoint of its own, and a sto
   assert.equal(await copy.create({ id: 1000n, name: "new" }), "created");
   const registry = await TokenRegistry.open(target);
   t.after(() => registry.close());
-  assert.equal(registry.verify(token)?.name, "a");
+  assert.equal(judge(registry, token)?.name, "a");
   assert.deepEqual(await listTokens(target), await listTokens(folder));
 });
 
@@ -228,7 +228,7 @@ test("a backup keeps a revocation that lacks only its line feed, because it is i
   assert.ok(readTokenLog(target).includes('"created"'));
   const registry = await TokenRegistry.open(target);
   t.after(() => registry.close());
-  assert.equal(registry.verify(token), undefined);
+  assert.equal(judge(registry, token), undefined);
 });
 
 test("a backup of a log that gets shorter while it is copied is refused (fake size)", async (t) => {

@@ -19,6 +19,7 @@ export interface Service {
   /** A live token with the scope `write`. */
   readonly token: string;
   readonly store: PlantStore;
+  readonly tokens: TokenRegistry;
   readonly server: PlantServer;
   /** The lines of the log on disk. */
   logLines(): string[];
@@ -58,6 +59,7 @@ export async function startService(t: TestContext, options: ServiceOptions = {})
     port: Number(new URL(server.url).port),
     token,
     store,
+    tokens,
     server,
     logLines,
     post: (body) =>

@@ -1,7 +1,14 @@
-/** The bytes of a token log on disk, and tokens that are created at the same time. */
+/** The bytes of a token log on disk, tokens that are created at the same time, and verdicts on tokens. */
+import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { createToken, type NewToken, PlantStoreError } from "../../src/index.ts";
+import {
+  createToken,
+  type NewToken,
+  PlantStoreError,
+  type TokenRegistry,
+  type VerifiedToken,
+} from "../../src/index.ts";
 
 export function tokenLogPath(folder: string): string {
   return join(folder, "tokens.jsonl");
@@ -28,4 +35,11 @@ export async function createInTurn(folder: string, token: NewToken): Promise<str
       if (!(error instanceof PlantStoreError) || error.code !== "locked") throw error;
     }
   }
+}
+
+/** The verdict of a registry that has looked at its tokens within 2 s, and so answers at once. */
+export function judge(registry: TokenRegistry, token: string): VerifiedToken | undefined {
+  const verdict = registry.verify(token);
+  assert.ok(!(verdict instanceof Promise), "the verdict waits for a look");
+  return verdict;
 }

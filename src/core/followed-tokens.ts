@@ -1,0 +1,215 @@
+/**
+ * The live tokens of a server, followed by looks at the place where they are stored.
+ *
+ * Invariants. A verdict is given only while the newest good look began less than 2 s ago, by the
+ * monotonic and by the wall clock: the first stops while a machine sleeps, and the second is sometimes
+ * set. So a process that was frozen, or whose look hangs, accepts no token that was revoked meanwhile.
+ * While verdicts are older, only a token that the last table accepts waits for a look: a guess costs
+ * nothing. The caller provides the clocks and the timers.
+ */
+import { PlantStoreError } from "./errors.ts";
+import type { TokenStatus, VerifiedToken } from "./services.ts";
+import { LiveTokens, type TokenRecord } from "./token.ts";
+
+/** From the begin of a look until its verdicts are no longer given. @internal */
+export const VERDICT_MS = 2000;
+/** How often servers look at their tokens. @internal */
+export const LOOK_INTERVAL_MS = { folder: 100, database: 500 } as const;
+/** Requests that wait for a look: as many as may be in flight by default. */
+const WAITING_MAX = 16_384;
+
+/** `globalThis` has these. @internal */
+export type Clock = Pick<
+  typeof globalThis,
+  "performance" | "Date" | "setTimeout" | "clearTimeout" | "setInterval" | "clearInterval"
+>;
+
+/** One moment by both clocks, in milliseconds. @internal */
+export interface Moment {
+  readonly steadyMs: number;
+  readonly wallMs: number;
+}
+
+/** How old something is, by the clock that shows more: one that was set back is ignored. @internal */
+export function ageMs(since: Moment, steadyMs: number, wallMs: number): number {
+  return Math.max(steadyMs - since.steadyMs, wallMs - since.wallMs);
+}
+
+/** @internal */
+export interface FollowOptions {
+  readonly clock: Clock;
+  readonly intervalMs: number;
+  /** How long a request waits for a look. */
+  readonly waitMs: number;
+  /** Looks once, and calls `note` if that succeeds. Never rejects. */
+  readonly look: () => Promise<void>;
+  /** Why tokens cannot be judged, for clients. */
+  readonly fault: string;
+}
+
+interface Waiter {
+  /** By the monotonic clock. */
+  readonly deadline: number;
+  readonly resolve: () => void;
+  readonly reject: (error: PlantStoreError) => void;
+}
+
+/** @internal */
+export class FollowedTokens {
+  readonly #options: FollowOptions;
+  readonly #clock: Clock;
+  readonly #live = new LiveTokens();
+  /** When the newest good look began, or so that none counts. */
+  #lookedAt: Moment;
+  /** How often the interval has passed since a good look ended. A process that is frozen counts none. */
+  #missed = Number.POSITIVE_INFINITY;
+  /** The last look: looks are made one after the other. */
+  #looking: Promise<void> = Promise.resolve();
+  /** The same, until it begins. */
+  #next: Promise<void> | undefined;
+  /** Oldest first: all wait equally long. */
+  #waiting: Waiter[] = [];
+  #expiry: NodeJS.Timeout | undefined;
+  #interval: NodeJS.Timeout | undefined;
+  #isClosed = false;
+
+  constructor(options: FollowOptions) {
+    this.#options = options;
+    this.#clock = options.clock;
+    const { steadyMs, wallMs } = this.now();
+    this.#lookedAt = { steadyMs: steadyMs - VERDICT_MS, wallMs: wallMs - VERDICT_MS };
+  }
+
+  now(): Moment {
+    return { steadyMs: this.#clock.performance.now(), wallMs: this.#clock.Date.now() };
+  }
+
+  /** Milliseconds since the newest good look began. */
+  get ageMs(): number {
+    return ageMs(this.#lookedAt, this.#clock.performance.now(), this.#clock.Date.now());
+  }
+
+  get isFresh(): boolean {
+    return this.ageMs < VERDICT_MS;
+  }
+
+  /**
+   * For how long looks have not succeeded, in milliseconds during which the process ran: not the age
+   * of verdicts, but a measure that a frozen process, a busy event loop and a clock that is set leave alone.
+   */
+  get failingMs(): number {
+    return this.#missed * this.#options.intervalMs;
+  }
+
+  /** For an operator: `false` once looks have failed, or not ended, for 2 s. */
+  get isReadable(): boolean {
+    return this.isFresh || this.failingMs < VERDICT_MS;
+  }
+
+  /**
+   * Returns a promise only if the token has to wait for a look.
+   *
+   * @throws PlantStoreError `tokens_unreadable`, also as a rejection.
+   */
+  verify(token: string): VerifiedToken | undefined | Promise<VerifiedToken | undefined> {
+    const verdict = this.#live.verify(token, this.#clock.Date.now());
+    if (this.isFresh) return verdict;
+    if (verdict === undefined) throw this.#unreadable();
+    return this.#nextLook().then(() => this.verify(token));
+  }
+
+  /** Waits and throws like `verify`; a verdict that is known to be over is refused at once. */
+  isCurrent(verified: VerifiedToken): boolean | Promise<boolean> {
+    const isCurrent = this.#live.isCurrent(verified, this.#clock.Date.now());
+    if (!isCurrent || this.isFresh) return isCurrent;
+    return this.#nextLook().then(() => this.isCurrent(verified));
+  }
+
+  list(): TokenStatus[] {
+    return this.#live.list(this.#clock.Date.now());
+  }
+
+  /**
+   * Takes the result of a good look.
+   *
+   * @param begun when it began: what it found may be as old.
+   * @param records the tokens, if they may have changed.
+   */
+  note(begun: Moment, records?: Iterable<TokenRecord>): void {
+    if (records !== undefined) this.#live.replace(records);
+    this.#lookedAt = begun;
+    if (!this.isFresh) return; // the process was frozen amid the look, or the disk hung
+    this.#missed = 0;
+    this.#clock.clearTimeout(this.#expiry);
+    this.#expiry = undefined;
+    for (const { resolve } of this.#waiting.splice(0)) resolve();
+  }
+
+  /** Looks at every interval, until `close`. Keeps no process alive. */
+  follow(): void {
+    this.#interval = this.#clock.setInterval(() => {
+      this.#missed++;
+      void this.#look();
+    }, this.#options.intervalMs);
+    this.#interval.unref();
+  }
+
+  /**
+   * Resolves when a look that begins after this call has ended, well or not, or when a request would
+   * no longer wait for it. Never rejects.
+   */
+  async refresh(): Promise<void> {
+    const { setTimeout, clearTimeout } = this.#clock;
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, this.#options.waitMs);
+      void this.#look().then(() => {
+        clearTimeout(timer);
+        resolve();
+      });
+    });
+  }
+
+  /** Stops looking, and rejects those who wait: verdicts are given for 2 s more at most. */
+  close(): void {
+    this.#isClosed = true;
+    this.#clock.clearInterval(this.#interval);
+    this.#expire(Number.POSITIVE_INFINITY);
+  }
+
+  /** Begins a look, or waits for the next one to begin if one is under way already. */
+  #look(): Promise<void> {
+    this.#next ??= this.#looking.then(() => {
+      this.#next = undefined;
+      return this.#isClosed ? undefined : this.#options.look();
+    });
+    this.#looking = this.#next;
+    return this.#looking;
+  }
+
+  #nextLook(): Promise<void> {
+    if (this.#isClosed || this.#waiting.length >= WAITING_MAX) throw this.#unreadable();
+    if (this.#waiting.length === 0) void this.#look();
+    const { waitMs } = this.#options;
+    const deadline = this.#clock.performance.now() + waitMs;
+    this.#expiry ??= this.#clock.setTimeout(() => this.#expire(), waitMs);
+    return new Promise((resolve, reject) => this.#waiting.push({ deadline, resolve, reject }));
+  }
+
+  /** Rejects those whose deadline is over. */
+  #expire(now = this.#clock.performance.now()): void {
+    const count = this.#waiting.findIndex(({ deadline }) => deadline > now);
+    const late = this.#waiting.splice(0, count < 0 ? this.#waiting.length : count);
+    for (const { reject } of late) reject(this.#unreadable());
+    this.#clock.clearTimeout(this.#expiry);
+    const next = this.#waiting[0];
+    this.#expiry = next && this.#clock.setTimeout(() => this.#expire(), next.deadline - now);
+  }
+
+  #unreadable(): PlantStoreError {
+    const why = `cannot judge tokens now, because ${this.#options.fault}`;
+    return new PlantStoreError(
+      "tokens_unreadable",
+      `Authorization: ${why}: send the request again later`,
+    );
+  }
+}
