@@ -125,6 +125,16 @@ describe("mounted", { skip: whyNotInstalled("test/embedding") }, () => {
     });
   }
 
+  test("Fastify's inject() with a bad token answers 401, and its process ends with 0", async (t) => {
+    const garden = await settleGarden(t, FRAMEWORKS);
+    const { status, stdout, stderr } = await runToEnd([process.execPath, "programs/inject.mjs"], {
+      cwd: garden.folder,
+      env: { ...process.env, DATA: garden.data },
+      timeout: HANG_MS,
+    });
+    assert.deepEqual([status, stdout, stderr], [0, "401\n", ""]);
+  });
+
   for (const [what, token, error] of [
     ["a bad token", "wrong", 40102],
     ["a body that is too long", undefined, 41301],

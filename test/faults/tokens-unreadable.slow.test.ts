@@ -145,23 +145,3 @@ for (const [fault, call] of INJECTIONS) {
     assert.equal(trial.messages.filter((line) => line.includes(fault)).length, 1);
   });
 }
-
-test(
-  "a server that was stopped (SIGSTOP) for 3 s accepts tokens at once when it continues",
-  TIMEOUT,
-  async (t) => {
-    const trial = await Trial.start(t);
-    const creates = [
-      await connectAs(t, trial, trial.token),
-      await connectAs(t, trial, trial.token),
-    ] as const;
-    assert.equal(await creates[0](1), 200);
-    process.kill(trial.pid, "SIGSTOP");
-    const stoppedAt = performance.now();
-    await until("it was stopped for 3 s", () => performance.now() - stoppedAt > 3000);
-    const answers = creates.map((create, at) => create(2 + at));
-    process.kill(trial.pid, "SIGCONT");
-    assert.deepEqual(await Promise.all(answers), [200, 200]);
-    assert.deepEqual(trial.messages, []);
-  },
-);

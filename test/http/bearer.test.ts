@@ -283,3 +283,22 @@ test("a token is accepted once the registry was refreshed, time after time", asy
     assert.equal((await client.next()).status, 200);
   }
 });
+
+for (const hours of [1, -1]) {
+  test(`a clock that is set ${hours} h forward refuses no good token`, async (t) => {
+    const { port, post, token } = await startService(t);
+    const client = await Client.connect(port);
+    t.after(() => client.destroy());
+    const create = async (id: number) => {
+      await client.send(encodeRequest({ token }, { body: `{"id":${id},"name":"x"}` }));
+      return (await client.next()).status;
+    };
+    assert.equal(await create(1), 200);
+    const { now } = Date;
+    const clock = t.mock.method(Date, "now", () => now() + hours * 3_600_000);
+    const answers = [create(2), post('{"id":3,"name":"x"}').then(({ status }) => status)];
+    assert.deepEqual(await Promise.all(answers), [200, 200]);
+    clock.mock.restore(); // set back again
+    assert.equal(await create(4), 200);
+  });
+}

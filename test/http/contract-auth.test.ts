@@ -151,7 +151,6 @@ test("a token with any byte changed gets the same answer as every other invalid 
   const service = await startService(t);
   const { token } = service;
   const expected = await tryWith(service, "Bearer x");
-  // All at once, because each waits for the next look at the token file.
   const answers = [...token].map((character, at) => {
     const other = character === "A" ? "B" : "A";
     return tryWith(service, `Bearer ${token.slice(0, at)}${other}${token.slice(at + 1)}`);

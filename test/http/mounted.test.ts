@@ -5,7 +5,9 @@ import type { IncomingMessage } from "node:http";
 import { describe, type TestContext, test } from "node:test";
 import { createRequestListener } from "../../src/index.ts";
 import { assertError, encodeRequest, type RequestParts } from "../support/contract.ts";
+import { makeFolder } from "../support/folders.ts";
 import { sendRaw } from "../support/raw.ts";
+import { runModule } from "../support/run.ts";
 import { serve } from "../support/serve.ts";
 import { startService } from "../support/service.ts";
 import { collectWarnings } from "../support/watch.ts";
@@ -115,3 +117,26 @@ for (const [what, touch, headers, status] of SET) {
     assert.deepEqual(lines, status === 200 ? [BODY] : []);
   });
 }
+
+/** Hands the listener a request without a connection, as tools for tests do, and closes nothing. */
+const INJECT = `
+  import { IncomingMessage, ServerResponse } from "node:http";
+  import { PassThrough } from "node:stream";
+  import { createRequestListener, PlantStore, TokenRegistry } from "${import.meta.resolve("../../src/index.ts")}";
+
+  const [folder, token] = process.argv.slice(1);
+  const plants = await PlantStore.open(folder);
+  const tokens = await TokenRegistry.open(folder);
+  const socket = new PassThrough();
+  const headers = { authorization: "Bearer " + token, "content-type": "application/json" };
+  const req = Object.assign(new IncomingMessage(socket), { method: "POST", url: "/plants", headers });
+  const res = new ServerResponse(req);
+  res.assignSocket(socket);
+  const answered = new Promise((resolve) => socket.once("data", resolve));
+  createRequestListener({ plants, tokens })(req, res);
+  process.stdout.write(String(await answered).split("\\r\\n")[0]);`;
+
+test("a request with a bad token that a tool injects is answered 401, and its process ends with 0", async (t) => {
+  const { status, stdout, stderr } = await runModule(INJECT, [makeFolder(t), "pst_wrong"]);
+  assert.deepEqual([status, stdout, stderr], [0, "HTTP/1.1 401 Unauthorized", ""]);
+});

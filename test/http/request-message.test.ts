@@ -254,7 +254,7 @@ function readerIn({ stack = "" }: Error): string[] {
     .slice(0, 1);
 }
 
-test("without subscribers the clock is read only to gather a batch, and to look at the tokens", async (t) => {
+test("without subscribers the clock is read only to gather a batch, and to judge tokens", async (t) => {
   const service = await startService(t);
   const clock = t.mock.method(performance, "now");
   assert.equal((await service.post(BODY)).status, 200);
@@ -263,7 +263,7 @@ test("without subscribers the clock is read only to gather a batch, and to look 
     readers.some((reader) => reader.includes("#gather")),
     "a batch was gathered",
   );
-  for (const reader of readers) assert.match(reader, /#gather .*writer\.ts|#look .*registry\.ts/);
+  for (const reader of readers) assert.match(reader, /#gather .*writer\.ts|followed-tokens\.ts/);
   const messages = collectMessages<RequestMessage>(t, "plant-store:request");
   assert.equal((await service.post(BODY)).status, 200);
   await until("it is published", () => messages.length === 1);
