@@ -5,13 +5,14 @@
  * edited, replaced by a rename), or no token is accepted (core/followed-tokens): the registry looks at
  * the file ten times a second, because file system events do not report all of those. A look fails if
  * the file cannot be read, or if a whole line of it is no event. A file that is missing for half a
- * second means no tokens; until then an editor may be saving it.
+ * second means no tokens; until then an editor may be saving it. What an editor wrote is synced once it
+ * is at rest, and no look waits for that: the disk may hang.
  */
 import fs from "node:fs/promises";
 import { publishWarning } from "../core/channels.ts";
 import { FollowedTokens, LOOK_INTERVAL_MS, VERDICT_MS } from "../core/followed-tokens.ts";
 import type { TokenStatus, TokenVerifier, VerifiedToken } from "../core/services.ts";
-import { TokenReader, tokenPath } from "./token-reader.ts";
+import { syncTokens, TokenReader, tokenPath } from "./token-reader.ts";
 
 /** A file that is missing for this long means no tokens. */
 const MISSING_MS = 500;
@@ -35,6 +36,8 @@ export class TokenRegistry implements TokenVerifier {
   /** Since when looks find no file, on the monotonic clock. */
   #missingSince: number | undefined;
   #lastFault: string | undefined;
+  /** The last sync of the file: one at a time. */
+  #syncing: Promise<void> = Promise.resolve();
 
   private constructor(filePath: string) {
     this.#path = filePath;
@@ -51,6 +54,7 @@ export class TokenRegistry implements TokenVerifier {
     const begun = registry.#tokens.now();
     registry.#stamp = await registry.#readStamp();
     const tokens = await registry.#reader.read();
+    if (registry.#stamp !== undefined) registry.#syncMeanwhile();
     registry.#tokens.note(begun, tokens?.live(Date.now()) ?? []);
     registry.#reader.keepSpare();
     registry.#tokens.follow();
@@ -115,12 +119,22 @@ export class TokenRegistry implements TokenVerifier {
         this.#missingSince ??= begun.steadyMs;
         if (begun.steadyMs - this.#missingSince < MISSING_MS) return;
       }
+      if (stamp !== undefined && !isSame) this.#syncMeanwhile();
       this.#stamp = stamp;
       this.#lastFault = undefined;
       this.#tokens.note(begun, isSame ? undefined : (tokens?.live(Date.now()) ?? []));
     } catch (error) {
       this.#warnOnce(error as Error);
     }
+  }
+
+  #syncMeanwhile(): void {
+    this.#syncing = this.#syncing.then(() =>
+      syncTokens(this.#path).catch((error) => {
+        const what = "what was changed there by hand may be lost in a power cut";
+        publishWarning(`Cannot sync "${this.#path}": ${what}`, error);
+      }),
+    );
   }
 
   /** Identifies a state of the file; `undefined` if it is missing or too fresh to trust. */
