@@ -56,7 +56,10 @@ export async function createFirstToken(
  * cannot be written.
  */
 export async function revokeToken(directory: string, name: string): Promise<void> {
-  if (!fs.existsSync(tokenPath(directory))) throw tokenUnknown(name); // create no folder for this
+  if (!fs.existsSync(tokenPath(directory))) {
+    await syncReported(directory);
+    throw tokenUnknown(name); // create no folder for this
+  }
   await changeTokens(directory, async (tokens, append) => {
     const now = Date.now();
     if (!hasName(tokens.live(now), name)) throw tokenUnknown(name);
@@ -71,10 +74,15 @@ export async function revokeToken(directory: string, name: string): Promise<void
  * @throws PlantStoreError `corruption`, or `io_error` if the token log cannot be read or synced.
  */
 export async function listTokens(directory: string): Promise<readonly TokenRecord[]> {
-  const filePath = tokenPath(directory);
-  const tokens = await new TokenReader(filePath).read();
-  await orIoError(`Cannot sync "${filePath}"`, () => syncTokens(filePath));
+  const tokens = await new TokenReader(tokenPath(directory)).read();
+  await syncReported(directory);
   return tokens?.tokens ?? [];
+}
+
+/** An editor may have changed or removed the token log: what is reported of it must survive a power cut. */
+function syncReported(directory: string): Promise<void> {
+  const filePath = tokenPath(directory);
+  return orIoError(`Cannot sync "${filePath}"`, () => syncTokens(filePath));
 }
 
 /** @internal */
@@ -127,7 +135,6 @@ async function recoverTokens(file: LogFile): Promise<TokenSet> {
   const { tokens, tail, last } = await parseTokens(file.path, bytes.subarray(0, got));
   const end = await mendLog(file, { lost: [], tail, isRecord: () => last !== undefined });
   // This change depends on them, and an editor may have written them.
-  await file.forgetFailedSyncs();
   await rewrite(file, 0, end);
   if (last !== undefined) tokens.apply(last);
   return tokens;

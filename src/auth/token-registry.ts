@@ -54,7 +54,8 @@ export class TokenRegistry implements TokenVerifier {
     const begun = registry.#tokens.now();
     registry.#stamp = await registry.#readStamp();
     const tokens = await registry.#reader.read();
-    if (registry.#stamp !== undefined) registry.#syncMeanwhile();
+    registry.#syncMeanwhile();
+    await registry.#syncing; // a start serves what is on disk
     registry.#tokens.note(begun, tokens?.live(Date.now()) ?? []);
     registry.#reader.keepSpare();
     registry.#tokens.follow();

@@ -59,7 +59,7 @@ export type DataErrorCode =
   | "locked"
   /** The data needs a person, and nothing was changed. */
   | "corruption"
-  /** The disk does not take bytes that were read from it, so they would be lost: copy the folder to another disk. */
+  /** A sync of the log has failed, and its copy, too: what was read may not be on disk. */
   | "unsynced"
   /** The operating system refused an operation on a file. */
   | "io_error"

@@ -236,12 +236,6 @@ export class LogFile {
     return this.#handle.sync();
   }
 
-  /** Has the kernel report earlier failures now, so that no later append reports them. Never rejects. */
-  async forgetFailedSyncs(): Promise<void> {
-    const handles = [this.#handle, this.#appender];
-    await Promise.allSettled(handles.map((handle) => handle?.sync()));
-  }
-
   /**
    * Fills `buffer` from `position`, and returns how many bytes it read: fewer than the buffer holds
    * only at the end of the file.

@@ -10,6 +10,7 @@
 import { existsSync } from "node:fs";
 import {
   type Checkpoint,
+  isUnsynced,
   newCheckpointPath,
   readCheckpoint,
   syncCheckpoint,
@@ -19,17 +20,11 @@ import { prepareDirectory, removeLeftover } from "../log/folder.ts";
 import type { DirectoryLock } from "../log/lock.ts";
 import { lostLineJudge, mendLog } from "../log/mend.ts";
 import { lineError } from "../log/reader.ts";
-import { makeDurable, syncFound } from "../log/resync.ts";
+import { makeDurable, newLogPath, syncFound } from "../log/resync.ts";
 import type { IdIndex } from "./id-index.ts";
 import { LogScan } from "./log-scan.ts";
 import { isRecord } from "./plant-lines.ts";
-import {
-  lockDirectory,
-  logPathOf,
-  removePersistedIndex,
-  repairedPath,
-  requireKnownBytes,
-} from "./plant-log.ts";
+import { lockDirectory, logPathOf, removePersistedIndex, requireKnownBytes } from "./plant-log.ts";
 
 /** A log that may be appended to. */
 export interface OpenedLog {
@@ -62,29 +57,41 @@ export async function openLog(directory: string, options: OpenOptions): Promise<
   await prepareDirectory(directory);
   const lock = await lockDirectory(directory, options.command, options.durableBytes);
   try {
-    const logPath = logPathOf(directory);
-    const checkpoint = await readCheckpoint(logPath);
-    if (!existsSync(logPath)) requireKnownBytes(logPath, checkpoint);
-    const file = await LogFile.open(logPath, lock);
-    try {
-      const { index, end } = await recover(file, checkpoint, options.onProgress);
-      if (end.bytes > 0) {
-        // The log is good and nobody else writes here: killed processes left these.
-        removeLeftover(repairedPath(logPath));
-        removeLeftover(newCheckpointPath(logPath));
-      }
-      const isSynced = checkpoint !== undefined && (await syncCheckpoint(logPath));
-      return { lock, file, index, end, checkpoint: isSynced ? checkpoint : undefined };
-    } catch (error) {
-      await file.close();
-      throw error;
-    }
+    return { lock, ...(await openLocked(logPathOf(directory), lock, options.onProgress)) };
   } catch (error) {
     await lock.close();
     throw error;
   }
 }
 
+async function openLocked(
+  logPath: string,
+  lock: DirectoryLock,
+  onProgress: OnProgress | undefined,
+): Promise<Omit<OpenedLog, "lock">> {
+  const checkpoint = await readCheckpoint(logPath);
+  if (!existsSync(logPath)) requireKnownBytes(logPath, checkpoint);
+  let file = await LogFile.open(logPath, lock);
+  try {
+    const { index, end } = await recover(file, checkpoint, onProgress);
+    if (await makeDurable(file, end, checkpoint?.bytes)) {
+      await file.close();
+      file = await LogFile.open(logPath, lock);
+    }
+    if (end.bytes > 0) {
+      // The log is good and nobody else writes here: killed processes left these.
+      removeLeftover(newLogPath(logPath));
+      removeLeftover(newCheckpointPath(logPath));
+    }
+    const isSynced = checkpoint !== undefined && (await syncCheckpoint(logPath));
+    return { file, index, end, checkpoint: isSynced ? checkpoint : undefined };
+  } catch (error) {
+    await file.close();
+    throw error;
+  }
+}
+
+/** Reads a log, mends its end, and begins to sync it. */
 async function recover(
   file: LogFile,
   checkpoint: Checkpoint | undefined,
@@ -92,6 +99,7 @@ async function recover(
 ): Promise<LogScan> {
   const size = file.end;
   requireKnownBytes(file.path, checkpoint, { size }); // before a scan that may take long
+  const wasUnsynced = isUnsynced(file.path);
   const syncing = syncFound(file); // while it is read
   syncing.catch(() => {}); // it is awaited after the scan
   const lost: ByteRange[] = [];
@@ -105,12 +113,16 @@ async function recover(
     onProgress,
   }).finally(() => syncing); // a sync that failed is remembered also if the scan fails
   requireKnownBytes(file.path, checkpoint, scan);
+  if (wasUnsynced && (lost.length > 0 || scan.tail.offset < size)) {
+    // The page cache has dropped what an earlier start has read, and the disk never got.
+    const fault = "it has an unfinished end, and a sync of it has failed earlier";
+    throw lineError(file.path, scan.tail, `${fault}; ${ADVICE}`);
+  }
 
   // Everything was read: from here on the log is changed.
   await removePersistedIndex(file.path);
   const length = await mendLog(file, { lost, tail: scan.tail, isRecord });
   await scan.scanTo(length); // the last record, if it was completed
-  await makeDurable(file, scan.end, checkpoint?.bytes);
   return scan;
 }
 

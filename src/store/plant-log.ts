@@ -19,11 +19,6 @@ export function logPathOf(directory: string): string {
   return path.join(path.resolve(directory), LOG_NAME);
 }
 
-/** Where a repair writes the new log; a repair that was killed leaves it there. */
-export function repairedPath(logPath: string): string {
-  return `${logPath}.repaired`;
-}
-
 /** Takes the lock of a directory, like `DirectoryLock.acquire`. */
 export function lockDirectory(
   directory: string,

@@ -13,6 +13,7 @@ import {
   type Checkpoint,
   EMPTY_LOG,
   extendCheckpoint,
+  isUnsynced,
   readCheckpoint,
   removeCheckpoint,
   writeCheckpoint,
@@ -20,25 +21,19 @@ import {
 import { LogFile } from "../log/file.ts";
 import { removeLeftover, syncDirectory, useAndClose } from "../log/folder.ts";
 import { LOG_START, readBlocks, visitLines } from "../log/reader.ts";
-import { rewriteAll } from "../log/resync.ts";
+import { makeDurable, newLogPath } from "../log/resync.ts";
 import { orIoError } from "../log/system-error.ts";
 import { type LineFault, LogScan } from "./log-scan.ts";
 import { LineRuns } from "./plant-lines.ts";
-import {
-  lockDirectory,
-  logPathOf,
-  openLogForReading,
-  removePersistedIndex,
-  repairedPath,
-} from "./plant-log.ts";
+import { lockDirectory, logPathOf, openLogForReading, removePersistedIndex } from "./plant-log.ts";
 
 export type { Checkpoint };
 
 /** What a repair is about to do. */
 export interface RepairPlan {
   /**
-   * `nothing`: the log and its checkpoint agree. `accept`: every line is readable, so the log stays
-   * as it is. `start_empty`: the log is gone.
+   * `nothing`: the log and its checkpoint agree. `accept`: every line is readable, so the log keeps
+   * its bytes. `start_empty`: the log is gone.
    */
   readonly action: "nothing" | "accept" | "start_empty" | "rewrite";
   /** How many plants are kept. */
@@ -76,7 +71,7 @@ export async function repairLog(directory: string, options: RepairOptions): Prom
     if (isGone) return acceptLoss(logPath, checkpoint, options);
     const file = await openLogForReading(directory);
     const outcome = await useAndClose(file, () => repair(file, checkpoint, options));
-    if (outcome.isDone) removeLeftover(repairedPath(logPath)); // of a repair that was killed
+    if (outcome.isDone) removeLeftover(newLogPath(logPath)); // of a repair that was killed
     return outcome;
   });
 }
@@ -114,21 +109,23 @@ async function repair(
     },
     onProgress,
   });
-  const whole = ["matches", "none"].includes(scan.checksum) ? "nothing" : "accept";
+  const isAsKnown = ["matches", "none"].includes(scan.checksum) && !isUnsynced(file.path);
+  const whole = isAsKnown ? "nothing" : "accept";
   const plan: RepairPlan = {
     action: leftOut.size > 0 ? "rewrite" : whole,
     plants: scan.index.size + (scan.isTailNew ? 1 : 0),
     leftOut: leftOut.size,
     checkpoint,
   };
-  if (plan.action === "nothing") return { ...plan, isDone: true };
-  if (!(await confirm(plan))) return { ...plan, isDone: false };
+  if (plan.action !== "nothing" && !(await confirm(plan))) return { ...plan, isDone: false };
   file.assertUnchanged(); // the plan is for the log as it was read
-  if (plan.action === "accept") {
-    // The checkpoint will say that these bytes are on disk, and another program has written them.
-    await useAndClose(await LogFile.open(file.path), (writable) => rewriteAll(writable, scan.end));
-    await forget(file.path);
-    await writeCheckpoint(file.path, scan.end);
+  if (plan.action !== "rewrite") {
+    // Another program may have written what is reported and accepted.
+    await useAndClose(await LogFile.open(file.path), (log) => makeDurable(log, scan.end));
+    if (plan.action === "accept") {
+      await forget(file.path);
+      await writeCheckpoint(file.path, scan.end);
+    }
     return { ...plan, isDone: true };
   }
   try {
@@ -137,7 +134,7 @@ async function repair(
     await writeCheckpoint(file.path, end);
     return { ...plan, isDone: true, keptAs };
   } catch (error) {
-    removeLeftover(repairedPath(file.path));
+    removeLeftover(newLogPath(file.path));
     throw error;
   }
 }
@@ -153,7 +150,7 @@ async function writeWithout(
   leftOut: ReadonlySet<number>,
   tail: number,
 ): Promise<Checkpoint> {
-  const newPath = repairedPath(file.path);
+  const newPath = newLogPath(file.path);
   fs.rmSync(newPath, { force: true }); // of a repair that was killed
   return useAndClose(await LogFile.open(newPath), async (target) => {
     let end = EMPTY_LOG;
@@ -191,7 +188,7 @@ function replaceLog(file: LogFile): Promise<string> {
     const keptAs = keepOld(logPath);
     await forget(logPath);
     file.assertUnchanged(); // or the new log would lack what another process has appended
-    fs.renameSync(repairedPath(logPath), logPath);
+    fs.renameSync(newLogPath(logPath), logPath);
     await syncDirectory(path.dirname(logPath));
     return keptAs;
   });

@@ -17,7 +17,13 @@ import {
 } from "../../src/log/checkpoint.ts";
 import type { LogFile } from "../../src/log/file.ts";
 import { BATCH_BYTES_LIMIT } from "../../src/log/mend.ts";
-import { makeDurable, rewriteAll, rewriteLastBatch, syncFound } from "../../src/log/resync.ts";
+import {
+  makeDurable,
+  newLogPath,
+  rewriteLastBatch,
+  rewriteLog,
+  syncFound,
+} from "../../src/log/resync.ts";
 import { LogWriter } from "../../src/log/writer.ts";
 import { openLog } from "../support/logs.ts";
 
@@ -107,7 +113,7 @@ for (const [what, known] of [
   ["a checkpoint", true],
   ["no checkpoint", false],
 ] as const) {
-  test(`a failed sync of a log with ${what} is remembered until every byte was written again`, async (t) => {
+  test(`a failed sync of a log with ${what} is remembered until the log was replaced by a copy`, async (t) => {
     const file = await openLog(t, LINES);
     const end = checkpointOf(LINES);
     if (known) fs.writeFileSync(checkpointPath(file.path), encodeCheckpoint(end));
@@ -117,25 +123,34 @@ for (const [what, known] of [
     assert.equal(fs.existsSync(checkpointPath(file.path)), false);
     assert.deepEqual(await readCheckpoint(file.path), known ? end : undefined);
 
-    const written = watchOverwrites(t, file);
-    await makeDurable(file, end, end.bytes);
-    assert.equal(written.bytes().toString(), LINES);
+    const { ino } = fs.statSync(file.path);
+    assert.equal(await makeDurable(file, end, end.bytes), true);
+    assert.equal(fs.readFileSync(file.path, "utf8"), LINES);
+    assert.notEqual(fs.statSync(file.path).ino, ino);
     assert.equal(isUnsynced(file.path), false);
     assert.deepEqual(await readCheckpoint(file.path), known ? end : undefined);
   });
 }
 
-test("bytes that the disk refuses leave the log unsynced, and a later start writes them again", async (t) => {
+test("a log whose last batch cannot be written again is replaced by a copy", async (t) => {
+  const file = await openLog(t, LINES);
+  t.mock.method(file, "overwrite", () => Promise.reject(failure()));
+  assert.equal(await makeDurable(file, checkpointOf(LINES)), true);
+  assert.equal(fs.readFileSync(file.path, "utf8"), LINES);
+  assert.equal(isUnsynced(file.path), false);
+});
+
+test("a log that can neither be synced nor copied is unsynced, and a later start copies it", async (t) => {
   const file = await openLog(t, LINES);
   const end = checkpointOf(LINES);
-  const refusing = t.mock.method(file, "overwrite", () => Promise.reject(failure()));
+  t.mock.method(file, "sync", () => Promise.reject(failure()), { times: 1 });
+  fs.mkdirSync(newLogPath(file.path));
+  fs.writeFileSync(`${newLogPath(file.path)}/in-the-way`, "");
   await assert.rejects(makeDurable(file, end), { code: "unsynced" });
   assert.equal(isUnsynced(file.path), true);
 
-  refusing.mock.restore();
-  const written = watchOverwrites(t, file);
-  await makeDurable(file, end, end.bytes);
-  assert.equal(written.bytes().toString(), LINES);
+  fs.rmSync(newLogPath(file.path), { recursive: true });
+  assert.equal(await makeDurable(file, end, end.bytes), true);
   assert.equal(isUnsynced(file.path), false);
 });
 
@@ -149,8 +164,15 @@ test("a failed sync that cannot be remembered is no start", async (t) => {
 test("bytes that were evicted, and are others when they are read again, leave the log unsynced", async (t) => {
   const file = await openLog(t, LINES);
   const before = LINES.replace("1", "7");
-  await assert.rejects(rewriteAll(file, checkpointOf(before)), { code: "unsynced" });
+  await assert.rejects(rewriteLog(file, checkpointOf(before)), { code: "unsynced" });
   assert.equal(fs.readFileSync(file.path, "utf8"), LINES);
+  assert.equal(fs.existsSync(newLogPath(file.path)), false);
+});
+
+test("what follows the lines of a log is copied, too", async (t) => {
+  const file = await openLog(t, `${LINES}torn`);
+  await rewriteLog(file, checkpointOf(LINES));
+  assert.equal(fs.readFileSync(file.path, "utf8"), `${LINES}torn`);
 });
 
 /** What another process may have done to a log since it was read. */
@@ -170,7 +192,7 @@ for (const [what, meddle] of Object.entries(MEDDLING)) {
     const content = fs.readFileSync(file.path, "utf8");
     const end = checkpointOf(LINES);
     await assert.rejects(makeDurable(file, end), { code: "locked" });
-    await assert.rejects(rewriteAll(file, end), { code: "locked" });
+    await assert.rejects(rewriteLog(file, end), { code: "locked" });
     assert.equal(fs.readFileSync(file.path, "utf8"), content);
     assert.equal(isUnsynced(file.path), false);
   });
