@@ -2,8 +2,8 @@
  * `import`: creates the plants of a text of JSON lines, with the validator and the writer of
  * requests.
  *
- * A data directory is read and judged to its end before its first plant is given out, so that no part of
- * a damaged log is imported. It is only read, also beside a running server.
+ * The log of a data directory is read and judged to its end before its first line is returned, so that no
+ * part of a damaged log is imported. It is only read, also beside a running server.
  *
  * May be run again: a plant that is stored already counts as replayed. Memory is bounded by a block of
  * lines, whose creates are sent together, and by the longest line.
@@ -149,7 +149,7 @@ async function openImportFolder(
   }
 }
 
-/** Gives out a log that was verified, as long as it is still the same. */
+/** Reads a verified log again. @throws PlantStoreError `corruption` if its checksum is another one now. */
 async function* readVerified(
   file: LogFile,
   { end, lastLine }: Readable,

@@ -1,11 +1,12 @@
 /**
  * `backup --into`: numbered backups in one folder, of which the newest are kept.
  *
- * Invariants. The number of a backup decides its age, and the next one has the highest number + 1; the
- * date in its name is for people, because a clock may be wrong. An older backup is removed only after the
- * new one was verified and is durable, and the new one never is. Only folders with the name of a backup or
- * of an unfinished one are removed, and no link is followed. One process at a time works in the folder
- * (log/lock), so no two take one number, and what is unfinished was left by a killed one.
+ * Invariants. The number decides which backup is newer; a new backup gets the highest number + 1. The date
+ * in the name is for people, because a clock may be wrong. Older backups are removed only after the new one
+ * was verified and is durable; the new backup is never removed. Only folders with the name of a backup, or
+ * of an unfinished one, are removed, and no link is followed. One process at a time works in the folder
+ * (log/lock): two processes never take the same number, and every unfinished backup is that of a killed
+ * process.
  */
 import { randomBytes } from "node:crypto";
 import fs from "node:fs";
@@ -17,7 +18,7 @@ import { type BackupReport, copyDirectory, type Fill, makeFolder } from "./backu
 import { lockDirectory } from "./plant-log.ts";
 
 export interface BackupIntoOptions {
-  /** How many backups the folder has afterwards at most, the new one included. */
+  /** The most backups that are in the folder afterwards, with the new one. */
   readonly keep?: number | undefined;
   /** As for `backup`. */
   readonly onProgress?: ((bytes: number, total: number) => void) | undefined;
@@ -33,10 +34,10 @@ export interface NumberedBackupReport extends BackupReport {
 }
 
 /**
- * Adds a backup to a folder, which is made if it is missing, and removes the oldest ones there. One that
- * cannot be removed is a warning, and is tried again by the next backup.
+ * Adds a backup to a folder, which is made if it is missing, and removes the oldest backups there. If one
+ * cannot be removed, it publishes a warning; the next call tries again.
  *
- * @throws PlantStoreError like `backup`, and `locked` if another process makes a backup there.
+ * @throws PlantStoreError like `backup`; `locked` also if another process makes a backup in the folder.
  * @throws TypeError or RangeError if `keep` is out of its range (`NUMBER_OPTIONS`).
  */
 export async function backupInto(
@@ -85,9 +86,10 @@ function nameOf({ name }: { readonly name: string }): string {
   return name;
 }
 
-/** Counts links and files, too, so that the number of a backup that was moved is not used again. */
+/** Links and files count, too: the number of a backup that was moved elsewhere is not used again. */
 function nextName(folder: string): string {
-  const highest = Math.max(0, ...fs.readdirSync(folder).map(numberOf));
+  const names = fs.readdirSync(folder).filter((name) => BACKUP.test(name));
+  const highest = Math.max(0, ...names.map(numberOf));
   // Of a year beyond 9999, which a clock may show, the last four digits.
   const date = new Date()
     .toISOString()
@@ -97,8 +99,8 @@ function nextName(folder: string): string {
 }
 
 /**
- * Removes folders, and returns the names of those that are gone. A backup first loses its name, durably:
- * what is left of it after a kill is unfinished, and no half of a backup has the name of one.
+ * Removes folders, and returns the names of the removed ones. A backup is first renamed to an unfinished
+ * one, durably, so that a kill or a power cut never leaves a part of a backup under its name.
  */
 async function removeFolders(folder: string, names: readonly string[]): Promise<string[]> {
   const removed: string[] = [];
@@ -114,7 +116,7 @@ async function removeFolders(folder: string, names: readonly string[]): Promise<
       fs.rmSync(found, { recursive: true });
       removed.push(name);
     } catch (cause) {
-      publishWarning(`Cannot remove "${found}"; the next backup tries it again`, cause);
+      publishWarning(`Cannot remove "${found}"; the next backup tries again`, cause);
     }
   }
   return removed;
