@@ -124,6 +124,23 @@ export function removeLeftover(filePath: string): void {
   } catch {}
 }
 
+/**
+ * Removes a folder of files. No link is followed and no folder in it is entered, also if another user
+ * exchanges them meanwhile.
+ *
+ * @throws the system's error, also if the folder holds a folder.
+ */
+export function removeFolderOfFiles(directory: string): void {
+  const fd = fs.openSync(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  try {
+    const opened = process.platform === "linux" ? `/proc/self/fd/${fd}` : directory;
+    for (const name of fs.readdirSync(opened)) fs.unlinkSync(path.join(opened, name));
+  } finally {
+    fs.closeSync(fd);
+  }
+  fs.rmdirSync(directory);
+}
+
 /** Makes the folder if it is missing. @throws PlantStoreError `io_error`. */
 export function ensureDirectory(directory: string): Promise<void> {
   return orIoError(`Cannot use "${directory}" as a data directory`, async () => {

@@ -4,16 +4,17 @@
  * Invariants. The number decides which backup is newer; a new backup gets the highest number + 1. The date
  * in the name is for people, because a clock may be wrong. Older backups are removed only after the new one
  * was verified and is durable; the new backup is never removed. Only folders with the name of a backup, or
- * of an unfinished one, are removed, and no link is followed. One process at a time works in the folder
- * (log/lock): two processes never take the same number, and every unfinished backup is that of a killed
- * process.
+ * of an unfinished one, are removed, with the files in them, and no link is followed. One process at a time
+ * works in the folder (log/lock): two processes never take the same number, and every unfinished backup is
+ * that of a killed process.
  */
 import { randomBytes } from "node:crypto";
 import fs from "node:fs";
 import path from "node:path";
 import { publishWarning } from "../core/channels.ts";
 import { readNumber } from "../core/options.ts";
-import { ensureDirectory, syncDirectory, useAndClose } from "../log/folder.ts";
+import { ensureDirectory, removeFolderOfFiles, syncDirectory, useAndClose } from "../log/folder.ts";
+import { describeSystemError, orIoError } from "../log/system-error.ts";
 import { type BackupReport, copyDirectory, type Fill, makeFolder } from "./backup.ts";
 import { lockDirectory } from "./plant-log.ts";
 
@@ -52,14 +53,16 @@ export async function backupInto(
 
 async function addBackup(folder: string, keep: number, fill: Fill): Promise<NumberedBackupReport> {
   await ensureDirectory(folder);
-  return useAndClose(await lockDirectory(folder, "backup"), async () => {
-    await removeFolders(folder, listFolders(folder, UNFINISHED));
-    const name = nextName(folder);
-    const report = await makeFolder(path.join(folder, name), fill);
-    const older = listFolders(folder, BACKUP).filter((each) => each !== name);
-    const tooMany = older.sort(byAge).slice(0, Math.max(0, older.length + 1 - keep));
-    return { ...report, name, removed: await removeFolders(folder, tooMany) };
-  });
+  return useAndClose(await lockDirectory(folder, "backup"), () =>
+    orIoError(`Cannot back up into "${folder}"`, async () => {
+      await removeFolders(folder, listFolders(folder, UNFINISHED));
+      const older = listFolders(folder, BACKUP).sort(byAge);
+      const tooMany = older.slice(0, Math.max(0, older.length + 1 - keep));
+      const name = nextName(folder);
+      const report = await makeFolder(path.join(folder, name), fill);
+      return { ...report, name, removed: await removeFolders(folder, tooMany) };
+    }),
+  );
 }
 
 /**
@@ -79,14 +82,12 @@ function byAge(one: string, other: string): number {
 
 function listFolders(folder: string, names: RegExp): string[] {
   const entries = fs.readdirSync(folder, { withFileTypes: true });
-  return entries.filter((each) => each.isDirectory() && names.test(each.name)).map(nameOf);
+  return entries
+    .filter((each) => each.isDirectory() && names.test(each.name))
+    .map(({ name }) => name);
 }
 
-function nameOf({ name }: { readonly name: string }): string {
-  return name;
-}
-
-/** Links and files count, too: the number of a backup that was moved elsewhere is not used again. */
+/** Links and files count, too: a link to a backup that was moved elsewhere keeps its number taken. */
 function nextName(folder: string): string {
   const names = fs.readdirSync(folder).filter((name) => BACKUP.test(name));
   const highest = Math.max(0, ...names.map(numberOf));
@@ -113,10 +114,11 @@ async function removeFolders(folder: string, names: readonly string[]): Promise<
         found = unfinished;
         await syncDirectory(folder);
       }
-      fs.rmSync(found, { recursive: true });
+      removeFolderOfFiles(found);
       removed.push(name);
     } catch (cause) {
-      publishWarning(`Cannot remove "${found}"; the next backup tries again`, cause);
+      const why = describeSystemError(cause);
+      publishWarning(`Cannot remove "${found}": ${why}; the next backup tries again`);
     }
   }
   return removed;

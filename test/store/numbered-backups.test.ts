@@ -214,11 +214,16 @@ test("a backup that fails its verification removes none, and leaves nothing", as
   assert.deepEqual([...openFilesIn(folder), ...openFilesIn(data)], []);
 });
 
-/** Calls that fail while a backup is made; every further call does, as on a machine that stops. */
-const STEPS = ["mkdirSync", "renameSync", "rmSync"] as const;
+/** Calls that fail while a backup is made, and how many of them: every further one fails, too. */
+const STEPS = [
+  ["mkdirSync", 1],
+  ["renameSync", 3],
+  ["readdirSync", 6],
+  ["rmdirSync", 3],
+] as const;
 
-for (const step of STEPS) {
-  for (let good = 0; good < 3; good++) {
+for (const [step, count] of STEPS) {
+  for (let good = 0; good < count; good++) {
     test(`a backup whose call ${good + 1} of ${step} fails leaves whole backups only, and the next one tidies up`, async (t) => {
       const before = [
         "plants-000001-20260101T000000Z",
@@ -230,11 +235,12 @@ for (const step of STEPS) {
       const real = fs[step] as (...args: unknown[]) => unknown;
       let calls = 0;
       const mocked = t.mock.method(fs, step, (...args: unknown[]) => {
-        if (String(args[0]).startsWith(folder) && ++calls > good) throw new Error("it stops");
+        if (String(args[0]).startsWith(folder) && calls++ >= good) throw new Error("it stops");
         return real(...args);
       });
       const result = await into({ keep: 1 }).catch((error: unknown) => error);
       mocked.mock.restore();
+      assert.ok(calls > good, "it was called so often");
       const whole = names().filter((name) => !name.includes(".partial-"));
       for (const name of whole) {
         const isOld = before.includes(name);
@@ -254,19 +260,22 @@ test("an old backup that cannot be removed is a warning, and the next backup tri
   const before = ["plants-000001-20260101T000000Z", "plants-000002-20260101T000000Z"];
   const { folder, into, names } = prepare(t, ...before);
   const warnings = watchWarnings(t);
-  const remove = fs.rmSync;
-  const mocked = t.mock.method(fs, "rmSync", (name: string, options: fs.RmOptions) => {
-    if (name.includes("000001")) throw new Error("it is in use");
-    remove(name, options);
-  });
+  fs.mkdirSync(join(folder, before[0] ?? "", "notes"));
+  fs.writeFileSync(join(folder, before[0] ?? "", "notes", "mine"), "mine");
   const { name, removed } = await into({ keep: 1 });
   assert.deepEqual(removed, before.slice(1));
   assert.equal(warnings.length, 1);
   assert.ok(warnings[0]?.includes(join(folder, before[0] ?? "")), warnings[0]);
   assert.equal(isSound(await verifyLog(join(folder, name))), true);
-  mocked.mock.restore();
+  const [rest = ""] = names().filter((each) => each !== name);
+  assert.deepEqual(fs.readdirSync(join(folder, rest, "notes")), ["mine"], "it is not entered");
   const second = await into({ keep: 2 });
-  assert.deepEqual(names().sort(), [name, second.name].sort());
+  assert.equal(warnings.length, 2);
+  assert.deepEqual(names().sort(), [name, second.name, rest].sort());
+  fs.rmSync(join(folder, rest, "notes"), { recursive: true });
+  const third = await into({ keep: 2 });
+  assert.equal(warnings.length, 2);
+  assert.deepEqual(names().sort(), [second.name, third.name].sort());
 });
 
 test("an older backup stays until the new one has its name", async (t) => {
