@@ -7,6 +7,22 @@ export class Gate {
     this.#free = places;
   }
 
+  /** Calls `work` when there is a place for it, perhaps at once. Call `leave` once the work has ended. */
+  enter(work: () => void): void {
+    if (this.#free === 0) this.#waiting.push(work);
+    else {
+      this.#free--;
+      work();
+    }
+  }
+
+  /** Gives a place back: the task that waits longest takes it over. */
+  leave(): void {
+    const next = this.#waiting.shift();
+    if (next === undefined) this.#free++;
+    else next();
+  }
+
   /** Runs a task when there is a place for it; resolves or rejects as the task does. */
   async pass<T>(work: () => Promise<T>): Promise<T> {
     if (this.#free > 0) this.#free--;
@@ -14,9 +30,7 @@ export class Gate {
     try {
       return await work();
     } finally {
-      const next = this.#waiting.shift();
-      if (next === undefined) this.#free++;
-      else next(); // it takes over the place
+      this.leave();
     }
   }
 }

@@ -11,9 +11,9 @@ import type { FileHandle } from "node:fs/promises";
 import path from "node:path";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
+import { Gate } from "../core/gate.ts";
 import { openEntry, syncFolder } from "./folder.ts";
 import { LINE_FEED } from "./format.ts";
-import { type FilePiece, PieceReader, sizeOf } from "./piece-reader.ts";
 import { describeSystemError, ioError, isRefusal, orIoError, systemCode } from "./system-error.ts";
 
 /**
@@ -31,17 +31,26 @@ const { O_APPEND, O_CREAT, O_DSYNC, O_RDWR, O_SYNC, O_WRONLY } = fs.constants;
 /** A write waits for the disk: one call instead of two (measured: docs/speed.md). macOS has no O_DSYNC. */
 const SYNCED = O_DSYNC ?? O_SYNC;
 const CHUNK_BYTES = 1024 * 1024;
-const SHORTER = "it became shorter while it was read";
 
 export interface ByteRange {
   readonly offset: number;
   readonly bytes: number;
 }
 
-/** For fewer pieces the thread costs more than it saves. */
-const PIECES_WORTHWHILE = 8;
-/** Pieces that are read at once by the pool: more would keep writes of the log from its threads. */
-const PIECES_READING_MAX = 32;
+/** A part of a buffer, and where in a file its bytes are. */
+export interface FilePiece {
+  readonly start: number;
+  readonly bytes: number;
+  readonly position: number;
+}
+
+/**
+ * Upper bound on reads under way for requests, in all logs of the process. Node's pool has four threads,
+ * and a bad disk may hold a read for minutes: two threads are left for appends and for looks at tokens.
+ */
+const REQUESTED_READS_MAX = 2;
+/** A place is for one read, so a long list of pieces holds up no other reader. */
+const requestedReads = new Gate(REQUESTED_READS_MAX);
 
 export class LogFile {
   readonly path: string;
@@ -50,7 +59,6 @@ export class LogFile {
   /** For appends; `undefined` in a file that was opened for reading. */
   readonly #appender: FileHandle | undefined;
   readonly #identity: Identity;
-  readonly #pieces = new PieceReader();
   /** A folder that is reached through a descriptor of this process, and the path that it had. */
   readonly #folder: { readonly link: string; readonly target: string } | undefined;
   /** Under which the file is written; `undefined` if it has none. */
@@ -255,44 +263,36 @@ export class LogFile {
     });
   }
 
-  /**
-   * Reads pieces from all over the file, for much less processor time than as many calls of `read`
-   * take. Call it again, or close the file, only after the promise has settled.
-   *
-   * @returns the buffer that the pieces are parts of, valid until the next call.
-   * @throws PlantStoreError `io_error`, also if the file ends before a piece does.
-   */
-  async readPieces(pieces: readonly FilePiece[]): Promise<Buffer> {
-    const isWorthwhile = pieces.length >= PIECES_WORTHWHILE;
-    const read = isWorthwhile ? await this.#pieces.read(this.#handle.fd, pieces) : undefined;
-    const { buffer, count } = read ?? { buffer: Buffer.allocUnsafeSlow(sizeOf(pieces)), count: 0 };
-    await this.#fill(buffer, pieces.slice(count));
-    return buffer;
+  /** Like `read`, for a request: waits while two other such reads are under way. */
+  readForRequest(buffer: Buffer, position: number): Promise<number> {
+    return requestedReads.pass(() => this.read(buffer, position));
   }
 
-  /** Settles when no read is under way any more. Promises would take twice the processor time (measured). */
-  #fill(buffer: Buffer, pieces: readonly FilePiece[]): Promise<void> {
-    const action = `Cannot read "${this.path}"`;
-    return new Promise((resolve, reject) => {
-      let next = 0;
-      let underWay = 0;
-      let failure: PlantStoreError | undefined;
+  /**
+   * Reads pieces from all over the file, as many calls of `readForRequest` do, for much less processor
+   * time. A piece that cannot be read whole becomes zeros. Close the file only after the promise has
+   * settled. Never rejects.
+   */
+  readPieces(buffer: Buffer, pieces: readonly FilePiece[]): Promise<void> {
+    return new Promise((resolve) => {
+      let entered = 0;
+      let begun = 0;
+      let ended = 0;
+      // Promises would take twice the processor time (measured).
       const readNext = () => {
-        const piece = failure === undefined ? pieces[next++] : undefined;
-        if (piece !== undefined) {
-          const { start, bytes, position } = piece;
-          underWay++;
-          fs.read(this.#handle.fd, buffer, start, bytes, position, (cause, got) => {
-            underWay--;
-            if (cause !== null || got < bytes) failure ??= ioError(action, cause ?? SHORTER);
-            readNext();
-          });
-        } else if (underWay === 0) {
-          if (failure === undefined) resolve();
-          else reject(failure);
-        }
+        const { start, bytes, position } = pieces[begun++] as FilePiece;
+        fs.read(this.#handle.fd, buffer, start, bytes, position, (cause, got) => {
+          requestedReads.leave();
+          if (cause !== null || got < bytes) buffer.fill(0, start, start + bytes);
+          if (++ended === pieces.length) resolve();
+          else if (entered < pieces.length) enter();
+        });
       };
-      for (let lane = 0; lane < PIECES_READING_MAX; lane++) readNext();
+      const enter = () => {
+        entered++;
+        requestedReads.enter(readNext);
+      };
+      while (entered < Math.min(REQUESTED_READS_MAX, pieces.length)) enter();
     });
   }
 
@@ -340,7 +340,6 @@ export class LogFile {
   }
 
   async close(): Promise<void> {
-    await this.#pieces.close();
     await Promise.all([this.#handle.close(), this.#appender?.close()]);
   }
 }

@@ -20,7 +20,7 @@ const TOO_LONG =
   "no line feed within 512 MiB, longer than any record; restore the log from a backup";
 
 /** What this reader needs of a file. */
-type ReadableFile = Pick<LogFile, "path" | "read">;
+export type ReadableFile = Pick<LogFile, "path" | "read">;
 
 /** The first line of every log. */
 export const LOG_START: LinePosition = { offset: 0, line: 1 };
@@ -158,7 +158,7 @@ export function positionAfter({ bytes, offset, line, after }: LineBlock): LinePo
 const RECORD_BYTES_GUESS = 512;
 
 /** The line that starts at `offset` and ends before `end`, without its line feed. @throws Error if none does. */
-export async function readLineAt(file: LogFile, offset: number, end: number): Promise<Buffer> {
+export async function readLineAt(file: ReadableFile, offset: number, end: number): Promise<Buffer> {
   const lines = await readLinesAt(file, offset, end, RECORD_BYTES_GUESS);
   if (lines.length > 0) return lines.subarray(0, lines.indexOf(LINE_FEED));
   throw new Error(`no whole line at byte offset ${offset}`);

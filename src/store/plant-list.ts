@@ -7,8 +7,8 @@
  */
 import { type NewPlant, parseNewPlant } from "../core/plant.ts";
 import { LINE_FEED } from "../log/format.ts";
-import { type LineBlock, lineError, readLinesAt } from "../log/reader.ts";
-import type { OpenedLog } from "./open-log.ts";
+import { type LineBlock, lineError, type ReadableFile, readLinesAt } from "../log/reader.ts";
+import type { IdIndex } from "./id-index.ts";
 import { appendListed, LineRuns } from "./plant-lines.ts";
 
 /** Half a millisecond of work; most pages need no more. */
@@ -31,7 +31,8 @@ interface ListRange {
  * @throws PlantStoreError `corruption` if a line is no plant any more, or another one; `io_error`.
  */
 export async function* listLines(
-  { file, index }: OpenedLog,
+  file: ReadableFile,
+  index: IdIndex,
   { start, end, after }: ListRange,
 ): AsyncGenerator<Buffer> {
   for (let offset = start; offset < end; ) {

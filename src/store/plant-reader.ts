@@ -8,10 +8,9 @@
  */
 import { Gate } from "../core/gate.ts";
 import { type NewPlant, parseNewPlant } from "../core/plant.ts";
-import type { LogFile } from "../log/file.ts";
+import type { FilePiece, LogFile } from "../log/file.ts";
 import { LINE_FEED } from "../log/format.ts";
-import type { FilePiece } from "../log/piece-reader.ts";
-import { readLineAt } from "../log/reader.ts";
+import { type ReadableFile, readLineAt } from "../log/reader.ts";
 import { describeSystemError } from "../log/system-error.ts";
 import type { LogWriter } from "../log/writer.ts";
 
@@ -25,16 +24,20 @@ interface Lookup {
 
 /** A longer line is read alone: thousands of lookups must not hold thousands of long plants. */
 const SHORT_LINE_BYTES = 1024;
-/** Lookups whose reads are gathered: they hold at most 1 MiB, in a buffer of at most 2 MiB. */
+/** Lookups whose reads are gathered: they hold at most 1 MiB. */
 const GATHERED_MAX = 1024;
 
-/** Long lines that are read at once, in all stores of the process. */
+/** Long lines that are held at once, in all stores of the process. */
 const longGate = new Gate(8);
 
 export class PlantReader {
+  /** The log, for reads that take turns with all others. */
+  readonly source: ReadableFile;
   readonly #file: LogFile;
   readonly #writer: LogWriter;
   readonly #recent = new RecentBytes();
+  /** For all lists of pieces: one for each would keep 15 MiB until the garbage collector frees it (measured). */
+  readonly #gathered = Buffer.allocUnsafeSlow(GATHERED_MAX * SHORT_LINE_BYTES);
   /** In this turn of the event loop. */
   #asked: Lookup[] = [];
   /** Of plants that are not in memory. */
@@ -44,6 +47,10 @@ export class PlantReader {
   constructor(file: LogFile, writer: LogWriter) {
     this.#file = file;
     this.#writer = writer;
+    this.source = {
+      path: file.path,
+      read: (buffer, position) => file.readForRequest(buffer, position),
+    };
   }
 
   /** Takes note of bytes that became durable: whole lines, which end where the log ends now. */
@@ -90,11 +97,12 @@ export class PlantReader {
     lookups.sort((a, b) => a.offset - b.offset);
     const end = this.#writer.durableBytes;
     const { pieces, starts } = layOut(lookups, end);
-    const buffer = await this.#file.readPieces(pieces);
+    await this.#file.readPieces(this.#gathered, pieces);
     // Nothing is awaited from here on: the next list is read into the same buffer.
     this.#assertInPlace();
     for (const [at, lookup] of lookups.entries()) {
-      const line = shortLine(buffer, starts[at] as number, end - lookup.offset);
+      // A line that could not be read is read again, alone: only its own fault counts.
+      const line = shortLine(this.#gathered, starts[at] as number, end - lookup.offset);
       if (line === undefined) void settle([lookup], () => this.#readAlone(lookup));
       else this.#give(lookup, line);
     }
@@ -102,7 +110,7 @@ export class PlantReader {
 
   #readAlone(lookup: Lookup): Promise<void> {
     return longGate.pass(async () => {
-      const line = await readLineAt(this.#file, lookup.offset, this.#writer.durableBytes);
+      const line = await readLineAt(this.source, lookup.offset, this.#writer.durableBytes);
       this.#assertInPlace();
       this.#give(lookup, line);
     });

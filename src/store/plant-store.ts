@@ -166,7 +166,8 @@ export class PlantStore implements PlantService {
       );
     }
     try {
-      yield* listLines(this.#log, { start, end: this.#writer.durableBytes, after });
+      const range = { start, end: this.#writer.durableBytes, after };
+      yield* listLines(this.#reader.source, this.#log.index, range);
     } catch (cause) {
       this.#assertUsable(); // a file that was closed meanwhile is no failure of its own
       throw this.#writer.fail(cause);

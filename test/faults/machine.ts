@@ -2,13 +2,15 @@
  * Traced processes, limits and small disks. A test that needs something the machine does not
  * permit is skipped, and reports what it needs.
  */
-import { type ChildProcess, spawnSync } from "node:child_process";
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
 import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { makeFolder } from "../support/folders.ts";
 import { logPath, writeLog } from "../support/stores.ts";
+import { until } from "../support/watch.ts";
 
 /** Whether a program works on this machine; skips the test if not. */
 export function canRun(t: TestContext, program: string, ...args: readonly string[]): boolean {
@@ -65,6 +67,45 @@ export function faulty(t: TestContext, folder: string, ...injections: readonly s
   const injects = injections.flatMap((injection) => ["-e", `inject=${injection}`]);
   const calls = "trace=write,pwrite64,ftruncate,fdatasync,fsync";
   return traced(t, ["-P", logPath(folder), "-e", calls, ...injects]);
+}
+
+export interface Injection {
+  /** The trace so far. */
+  read(): string;
+  /** Ends the faults; calls that were delayed go on at once. */
+  end(): Promise<void>;
+}
+
+/**
+ * Injects faults into the calls of a running process on a file, until the test ends at the latest.
+ * `undefined`, and the test is skipped, if no running process may be traced.
+ */
+export async function injectInto(
+  t: TestContext,
+  pid: number,
+  path: string,
+  injection: string,
+): Promise<Injection | undefined> {
+  const trace = join(makeFolder(t), "trace");
+  const call = injection.split(":")[0];
+  const what = ["-P", path, "-e", `trace=${call}`, "-e", `inject=${injection}`];
+  const strace = spawn("strace", ["-f", "-qq", "-o", trace, "-p", String(pid), ...what]);
+  const ended = once(strace, "close").catch(() => {}); // it may be missing
+  const end = async () => {
+    strace.kill("SIGKILL"); // a signal that it may handle waits for the delayed calls
+    await ended;
+  };
+  t.after(end);
+  let isOver = false;
+  void ended.then(() => {
+    isOver = true;
+  });
+  const tasks = `/proc/${pid}/task`;
+  const isTraced = (task: string) => statusField(Number(task), "TracerPid") === String(strace.pid);
+  await until("every thread is traced", () => isOver || readdirSync(tasks).every(isTraced));
+  if (!isOver) return { read: () => readFileSync(trace, "utf8"), end };
+  t.skip("needs strace -p, which is missing or not permitted here");
+  return undefined;
 }
 
 /** Sets a limit of a running process; `limits` is written as for `prlimit`. */

@@ -41,7 +41,7 @@ function countPieces(t: TestContext): () => number {
     LogFile.prototype,
     "readPieces",
     function (this: LogFile, ...given: Parameters<typeof readPieces>) {
-      pieces += given[0].length;
+      pieces += given[1].length;
       return readPieces.apply(this, given);
     },
   );
