@@ -23,7 +23,7 @@ const ROUTES: ReadonlyMap<string, Route> = new Map(
     "/healthz": () => json({ status: "ok" }),
     "/readyz": async (sources) => {
       // A probe is impatient, so the disk is asked only if its answer matters.
-      const isAsked = sources.recorder.refusedMsAgo !== undefined;
+      const isAsked = sources.status.store()?.refusedMsAgo !== undefined;
       const state = judgeState(sources, isAsked ? await sources.freeBytes() : undefined);
       const reply = json({ state, message: describeState(state, sources.status) });
       return { ...reply, status: state === "ready" ? 200 : 503 };

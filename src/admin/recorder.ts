@@ -55,7 +55,6 @@ export class Recorder {
   bodyBytes = 0;
   warnings = 0;
   droppedConnections = 0;
-  #refusedAt: number | undefined;
   #delaySampledAt = performance.now();
   readonly #delayTimer = setInterval(() => this.#sampleDelay(), DELAY_SAMPLE_MS).unref();
   readonly #subscriptions = [
@@ -83,11 +82,6 @@ export class Recorder {
     for (const end of this.#subscriptions) end();
   }
 
-  /** How long ago the disk refused a write, unless a later write succeeded. */
-  get refusedMsAgo(): number | undefined {
-    return this.#refusedAt === undefined ? undefined : performance.now() - this.#refusedAt;
-  }
-
   #countRequest(message: RequestMessage): void {
     const { method = "other", error, durationMs, bodyBytes, sentBytes, operation } = message;
     // A stream that is cut began with a 200, but alerts must see that it failed.
@@ -107,7 +101,6 @@ export class Recorder {
       second.requestSeconds.observe(durationMs / 1000);
     }
     this.bodyBytes += bodyBytes;
-    if (error === FAILURES.write_failed.error) this.#refusedAt = performance.now();
   }
 
   #answerOf(operation: AnswerCount["operation"], status: number, error?: number): AnswerCount {
@@ -127,7 +120,6 @@ export class Recorder {
   }
 
   #countBatch({ records, bytes, syncMs }: BatchMessage): void {
-    this.#refusedAt = undefined;
     this.syncSeconds.observe(syncMs / 1000);
     this.batchRecords.observe(records);
     this.batchBytes.observe(bytes);

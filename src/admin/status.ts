@@ -65,11 +65,10 @@ const REFUSAL_COUNTS_MS = 10_000;
 const ROOM_BYTES = NUMBER_OPTIONS.batchBytesMax.default + NUMBER_OPTIONS.bodyBytesMax.default;
 
 /** @param freeBytes of the disk, if known; used only after a refused write. */
-export function judgeState({ status, recorder }: Sources, freeBytes?: number): State {
+export function judgeState({ status }: Sources, freeBytes?: number): State {
   const state = status.state();
-  const { refusedMsAgo } = recorder;
-  const hasLog = status.store()?.logBytes !== undefined; // a database refuses for other reasons
-  if (state !== "ready" || refusedMsAgo === undefined || !hasLog) return state;
+  const refusedMsAgo = status.store()?.refusedMsAgo;
+  if (state !== "ready" || refusedMsAgo === undefined) return state;
   const isFull = freeBytes !== undefined && freeBytes < ROOM_BYTES;
   return isFull || refusedMsAgo < REFUSAL_COUNTS_MS ? "out-of-disk" : "ready";
 }
@@ -103,7 +102,7 @@ export function readStatusDocument(sources: Sources, freeBytes: number | undefin
     database: database && { ...database, retries: sum(database.retries.values()) },
     folder: folder && path.resolve(folder),
     memoryBytes: process.memoryUsage.rss(),
-    refusedMsAgo: recorder.refusedMsAgo,
+    refusedMsAgo: store?.refusedMsAgo,
     history: recorder.history.read(now),
     errors: readErrors(recorder),
     tokens:

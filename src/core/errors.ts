@@ -44,8 +44,13 @@ export type RequestErrorCode =
   | "internal"
   /** Too many bytes wait for the disk or for the rest of a body; nothing was stored. */
   | "overloaded"
-  /** The disk refused this write: the outcome is unknown until the request is repeated. */
+  /**
+   * The disk refused this write, or the stored plant with this id cannot be read: the outcome is unknown
+   * until the request is repeated.
+   */
   | "write_failed"
+  /** Plants cannot be read now, for a fault of the disk or a lack of memory; the store continues. */
+  | "read_failed"
   /** The store stopped after a failed sync, or because its log was changed or removed. */
   | "store_failed"
   /** The store was closed. */

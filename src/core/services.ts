@@ -16,8 +16,8 @@ export interface PlantService {
    *
    * @throws PlantStoreError. Nothing was stored: `conflict` if another plant has the id, `overloaded`
    * if too much waits for the disk, `not_stored` if there is no room, `body_too_large` if the line in
-   * the log would be longer than 64 MiB, `closed`. The outcome is unknown: `write_failed`, repeat the
-   * call; `store_failed`, this store takes no more.
+   * the log would be longer than 64 MiB, `closed`. The outcome is unknown: `write_failed`, also if the
+   * plant that has the id cannot be read, repeat the call; `store_failed`, this store takes no more.
    * @throws TypeError or RangeError unless it is a plant.
    */
   create(plant: NewPlant): Promise<CreateOutcome>;
@@ -25,8 +25,8 @@ export interface PlantService {
   /**
    * The durable plant with this id, or `undefined`.
    *
-   * @throws TypeError or RangeError unless the id is an int64; PlantStoreError `store_failed` or
-   * `closed`.
+   * @throws TypeError or RangeError unless the id is an int64; PlantStoreError `read_failed`, repeat the
+   * call later; `store_failed` or `closed`.
    */
   get(id: bigint): Promise<NewPlant | undefined>;
 
@@ -36,7 +36,7 @@ export interface PlantService {
    * early; nothing more is read then.
    *
    * @throws PlantStoreError, during iteration: `unknown_cursor` if no plant has the id `after`,
-   * `store_failed` or `closed`.
+   * `read_failed`, `store_failed` or `closed`.
    */
   list(options?: ListOptions): AsyncIterable<NewPlant>;
 
@@ -124,6 +124,8 @@ export interface StoreStatus {
   readonly queueBytes: number;
   /** The length of the log in the newest checkpoint on disk; absent if there is none. */
   readonly checkpointBytes?: number | undefined;
+  /** How long ago the disk refused a write; absent if it refused none, or took a later one. */
+  readonly refusedMsAgo?: number | undefined;
 }
 
 /** What an operator is shown of a database that is the store. */

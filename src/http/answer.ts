@@ -96,14 +96,19 @@ export interface Exchange {
 /** Receives what a client is not to blame for, and the id of the answer if there is one. */
 export type OnError = (error: unknown, requestId: string | undefined) => void;
 
-/** Makes a failure known for which the client is not to blame. */
+/**
+ * Makes a failure known for which the client is not to blame. A store reports by itself, and at most
+ * once a second, that it cannot read.
+ */
 export function reportFault(
   { onError }: Exchange,
   message: string,
   error: unknown,
   requestId: string | undefined,
 ): void {
-  publishWarning(message, error, requestId);
+  if (!isRequestError(error) || error.code !== "read_failed") {
+    publishWarning(message, error, requestId);
+  }
   // Later: what it throws is not a failure of this request.
   if (onError !== undefined) queueMicrotask(() => onError(error, requestId));
 }

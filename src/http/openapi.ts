@@ -179,6 +179,13 @@ const CREATE_PLANT = {
   },
 };
 
+/** Failures of any operation that reads. */
+const ANY_READ: Messages = {
+  ...ANY_OPERATION,
+  read_failed:
+    "Cannot read it now; the reason is in the server's log: send the request again later",
+};
+
 const READ = { tags: ["additions"], security: [{ bearerAuth: ["read"] }] };
 
 const PAGE = { type: "array", items: ref("schemas", "NewPlant") };
@@ -211,7 +218,7 @@ const LIST_PLANTS = {
       "Link",
     ),
     ...failures({
-      ...ANY_OPERATION,
+      ...ANY_READ,
       invalid_query: 'limit: expected one whole number from 1 to 1000, got "x"',
       unknown_cursor: "after: expected the id of a plant, got 9",
     }),
@@ -236,7 +243,7 @@ const GET_PLANT = {
     ),
     304: emptyAnswer("The client already has this plant.", "ETag"),
     ...failures({
-      ...ANY_OPERATION,
+      ...ANY_READ,
       not_found: 'path: expected /plants or /plants/{id}, got "/plants/seven"',
       unknown_plant: "id: there is no plant 9",
     }),

@@ -64,6 +64,7 @@ export const FAILURES: Readonly<Record<RequestErrorCode, Failure>> = {
   // Only the operator can help: no Retry-After.
   not_stored: { status: 503, error: 50305 },
   tokens_unreadable: { status: 503, error: 50306, headers: RETRY },
+  read_failed: { status: 503, error: 50307, headers: RETRY },
 };
 
 /** Names the scope that a token lacks, RFC 6750 section 3. */

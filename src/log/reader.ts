@@ -157,11 +157,15 @@ export function positionAfter({ bytes, offset, line, after }: LineBlock): LinePo
 /** Nearly all records are shorter. */
 const RECORD_BYTES_GUESS = 512;
 
-/** The line that starts at `offset` and ends before `end`, without its line feed. @throws Error if none does. */
+/**
+ * The line that starts at `offset` and ends before `end`, without its line feed.
+ *
+ * @throws PlantStoreError `corruption` if none does; otherwise like `readBlocks`.
+ */
 export async function readLineAt(file: ReadableFile, offset: number, end: number): Promise<Buffer> {
   const lines = await readLinesAt(file, offset, end, RECORD_BYTES_GUESS);
   if (lines.length > 0) return lines.subarray(0, lines.indexOf(LINE_FEED));
-  throw new Error(`no whole line at byte offset ${offset}`);
+  throw lineError(file.path, { offset }, "its line feed is gone");
 }
 
 /** Where the whole lines before `end` end. */

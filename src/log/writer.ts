@@ -51,8 +51,8 @@ export class LogWriter {
   #flushing: Promise<void> | undefined;
   #failure: PlantStoreError | undefined;
   #reportFailure: (error: PlantStoreError) => void = () => {};
-  /** Why the last batch was refused; `undefined` if it was written. */
-  #refusal: string | undefined;
+  /** Why and when the last batch was refused; `undefined` if it was written. */
+  #refusal: { readonly why: string; readonly at: number } | undefined;
   /** Whether the last warning reported a refusal. */
   #isKnownRefused = false;
   /** When each of the two warnings came last. */
@@ -80,6 +80,11 @@ export class LogWriter {
   /** Why nothing can be appended any more, once the writer has failed for good. */
   get failure(): PlantStoreError | undefined {
     return this.#failure;
+  }
+
+  /** How long ago the disk refused the last batch; `undefined` if it took that. */
+  get refusedMsAgo(): number | undefined {
+    return this.#refusal === undefined ? undefined : performance.now() - this.#refusal.at;
   }
 
   /**
@@ -197,11 +202,12 @@ export class LogWriter {
   }
 
   #refuse(batch: Batch, cause: unknown): void {
-    this.#refusal = describeSystemError(cause);
+    const why = describeSystemError(cause);
+    this.#refusal = { why, at: performance.now() };
     this.#warn();
     const error = new PlantStoreError(
       "write_failed",
-      `Cannot store it now: ${this.#refusal}; the outcome is unknown: send the identical request again`,
+      `Cannot store it now: ${why}; the outcome is unknown: send the identical request again`,
       { cause },
     );
     batch.fail(error);
@@ -222,7 +228,7 @@ export class LogWriter {
     this.#warnedAt[kind] = now;
     publishWarning(
       isRefused
-        ? `"${this.#file.path}" cannot be written, so new plants are refused until it can: ${this.#refusal}`
+        ? `"${this.#file.path}" cannot be written, so new plants are refused until it can: ${this.#refusal?.why}`
         : `"${this.#file.path}" can be written again`,
     );
   }

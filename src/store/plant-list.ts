@@ -28,7 +28,7 @@ interface ListRange {
  * Yields the plants of a list as JSON lines, block by block. Nearly every line is passed on as it is in
  * the log. Reads nothing ahead: a list may wait for its client, and the next line may be a long one.
  *
- * @throws PlantStoreError `corruption` if a line is no plant any more, or another one; `io_error`.
+ * @throws PlantStoreError `corruption` if a line is no plant any more, or another one; whatever a read throws.
  */
 export async function* listLines(
   file: ReadableFile,
@@ -57,12 +57,26 @@ export async function* listLines(
   }
 }
 
-/** Parses lines, each of which is a plant. */
-export async function* parseLines(lines: AsyncIterable<Buffer>): AsyncGenerator<NewPlant> {
+/**
+ * Parses lines, each of which is a plant.
+ *
+ * @param judge makes the error to throw of what was thrown if a line cannot be parsed for lack of memory.
+ */
+export async function* parseLines(
+  lines: AsyncIterable<Buffer>,
+  judge = (cause: unknown) => cause,
+): AsyncGenerator<NewPlant> {
+  const parse = (line: Buffer) => {
+    try {
+      return parseNewPlant(line);
+    } catch (cause) {
+      throw judge(cause);
+    }
+  };
   for await (const bytes of lines) {
     for (let start = 0; start < bytes.length; ) {
       const end = bytes.indexOf(LINE_FEED, start);
-      yield parseNewPlant(bytes.subarray(start, end)); // yield* takes three times as long
+      yield parse(bytes.subarray(start, end)); // yield* takes three times as long
       start = end + 1;
     }
   }

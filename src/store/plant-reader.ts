@@ -1,18 +1,22 @@
 /**
- * Reads single plants of an open store.
+ * Reads the plants of an open store, and judges what a read that failed means.
  *
  * The lookups of one turn of the event loop are answered together: from memory, which keeps the newest
  * bytes of the log, and the others by reads that are gathered while earlier ones are under way.
  * Invariants. Only durable bytes are used. A plant is given only in a turn in which the log was found
- * in its place and not cut, because a repeat acknowledges what is in the log, as an append does.
+ * in its place and not cut, because a repeat acknowledges what is in the log, as an append does. Only
+ * proof that the log is not what was written fails the store; any other exception fails one read.
  */
+import { publishWarning } from "../core/channels.ts";
+import { PlantStoreError } from "../core/errors.ts";
 import { Gate } from "../core/gate.ts";
-import { type NewPlant, parseNewPlant } from "../core/plant.ts";
+import type { NewPlant } from "../core/plant.ts";
 import type { FilePiece, LogFile } from "../log/file.ts";
 import { LINE_FEED } from "../log/format.ts";
-import { type ReadableFile, readLineAt } from "../log/reader.ts";
+import { lineError, type ReadableFile, readLineAt } from "../log/reader.ts";
 import { describeSystemError } from "../log/system-error.ts";
 import type { LogWriter } from "../log/writer.ts";
+import { decodeRecord } from "./plant-lines.ts";
 
 interface Lookup {
   readonly id: bigint;
@@ -26,6 +30,7 @@ interface Lookup {
 const SHORT_LINE_BYTES = 1024;
 /** Lookups whose reads are gathered: they hold at most 1 MiB. */
 const GATHERED_MAX = 1024;
+const WARNING_REST_MS = 1000;
 
 /** Long lines that are held at once, in all stores of the process. */
 const longGate = new Gate(8);
@@ -43,6 +48,7 @@ export class PlantReader {
   /** Of plants that are not in memory. */
   #older: Lookup[] = [];
   #isReading = false;
+  #warnedAt = Number.NEGATIVE_INFINITY;
 
   constructor(file: LogFile, writer: LogWriter) {
     this.#file = file;
@@ -61,7 +67,7 @@ export class PlantReader {
   /**
    * The plant with an id at its byte offset. Close the file only after the result has settled.
    *
-   * @throws Error if it is not there any more: the file was changed.
+   * @throws PlantStoreError as `judge` returns it.
    */
   read(id: bigint, offset: number): Promise<NewPlant> {
     return new Promise((resolve, reject) => {
@@ -73,7 +79,7 @@ export class PlantReader {
   #answerTurn(): void {
     const lookups = this.#asked;
     this.#asked = [];
-    void settle(lookups, () => {
+    void this.#settle(lookups, () => {
       this.#assertInPlace();
       for (const lookup of lookups) {
         const line = this.#recent.lineAt(lookup.offset);
@@ -88,7 +94,7 @@ export class PlantReader {
     this.#isReading = true;
     while (this.#older.length > 0) {
       const lookups = this.#older.splice(0, GATHERED_MAX);
-      await settle(lookups, () => this.#gather(lookups));
+      await this.#settle(lookups, () => this.#gather(lookups));
     }
     this.#isReading = false;
   }
@@ -103,7 +109,7 @@ export class PlantReader {
     for (const [at, lookup] of lookups.entries()) {
       // A line that could not be read is read again, alone: only its own fault counts.
       const line = shortLine(this.#gathered, starts[at] as number, end - lookup.offset);
-      if (line === undefined) void settle([lookup], () => this.#readAlone(lookup));
+      if (line === undefined) void this.#settle([lookup], () => this.#readAlone(lookup));
       else this.#give(lookup, line);
     }
   }
@@ -116,32 +122,62 @@ export class PlantReader {
     });
   }
 
+  #give({ id, offset, resolve }: Lookup, line: Buffer): void {
+    const { path } = this.#file;
+    const plant = decodeRecord(line, path, { offset });
+    if (plant.id !== id) throw lineError(path, { offset }, `expected id ${id}, got ${plant.id}`);
+    resolve(plant);
+  }
+
+  /** Rejects the lookups if their work fails. */
+  async #settle(lookups: readonly Lookup[], work: () => unknown): Promise<void> {
+    try {
+      await work();
+    } catch (cause) {
+      const failure = this.judge(cause);
+      for (const { reject } of lookups) reject(failure);
+    }
+  }
+
+  /**
+   * Judges what a read threw. The store fails for good if the log is not what was written: it is not in
+   * its place, it is shorter, or the bytes are not the record. Anything else, such as EIO of one sector
+   * or a lack of memory, may be over at the next read; it is reported at most once a second.
+   *
+   * @returns `store_failed` or `read_failed`.
+   */
+  judge(cause: unknown): PlantStoreError {
+    try {
+      this.#assertInPlace();
+    } catch (displacement) {
+      return this.#writer.fail(displacement);
+    }
+    if (cause instanceof PlantStoreError && cause.code === "corruption") {
+      return this.#writer.fail(cause);
+    }
+    const now = performance.now();
+    if (now - this.#warnedAt >= WARNING_REST_MS) {
+      this.#warnedAt = now;
+      const why = describeSystemError(cause instanceof PlantStoreError ? cause.cause : cause);
+      publishWarning(
+        `A read of "${this.#file.path}" failed, so its requests are answered 503: ${why}; ` +
+          "check the disk and the memory",
+      );
+    }
+    return new PlantStoreError(
+      "read_failed",
+      "Cannot read it now; the reason is in the server's log: send the request again later",
+      { cause },
+    );
+  }
+
+  /** Fails the store, and throws, if the log is not in its place or was cut. */
   #assertInPlace(): void {
     const { failure, durableBytes } = this.#writer;
     if (failure !== undefined) throw failure;
     const displacement = this.#file.displacement(durableBytes, Number.POSITIVE_INFINITY);
-    if (displacement !== undefined) throw new Error(`"${this.#file.path}" ${displacement}`);
-  }
-
-  #give({ id, offset, resolve }: Lookup, line: Buffer): void {
-    try {
-      const plant = parseNewPlant(line);
-      if (plant.id !== id) throw new Error(`the record has the id ${plant.id}, not ${id}`);
-      resolve(plant);
-    } catch (cause) {
-      const why = describeSystemError(cause);
-      const fault = `no longer holds the plant stored at byte offset ${offset}: ${why}`;
-      throw new Error(`"${this.#file.path}" ${fault}`, { cause });
-    }
-  }
-}
-
-/** Rejects the lookups with what their work throws. */
-async function settle(lookups: readonly Lookup[], work: () => unknown): Promise<void> {
-  try {
-    await work();
-  } catch (cause) {
-    for (const { reject } of lookups) reject(cause);
+    if (displacement === undefined) return;
+    throw this.#writer.fail(new Error(`"${this.#file.path}" ${displacement}`));
   }
 }
 

@@ -105,6 +105,7 @@ export class PlantStore implements PlantService {
       logBytes: this.#writer.durableBytes,
       queueBytes: this.#writer.queuedBytes,
       checkpointBytes: this.#checkpointer.writtenBytes,
+      refusedMsAgo: this.#writer.refusedMsAgo,
     };
   }
 
@@ -117,7 +118,7 @@ export class PlantStore implements PlantService {
   /** Makes a plant durable unless its id is taken; returns the plant that has the id. */
   async #store(plant: NewPlant): Promise<NewPlant> {
     const taken = this.#log.index.get(plant.id);
-    if (taken !== undefined) return this.#read(plant.id, taken);
+    if (taken !== undefined) return this.#read(plant.id, taken).catch(throwUndecided);
     this.#log.index.assertRoom(this.#writer.durableBytes);
     const offset = await this.#writer.append(encodeNewPlant(plant));
     this.#log.index.add(plant.id, offset);
@@ -133,21 +134,19 @@ export class PlantStore implements PlantService {
     return offset === undefined ? undefined : this.#read(id, offset);
   }
 
-  /** @throws PlantStoreError `store_failed` if the plant is not in the log any more. */
+  /** @throws PlantStoreError as `PlantReader.judge` returns it. */
   async #read(id: bigint, offset: number): Promise<NewPlant> {
     const reading = this.#reader.read(id, offset);
     this.#reads.add(reading);
     try {
       return await reading;
-    } catch (cause) {
-      throw this.#writer.fail(cause);
     } finally {
       this.#reads.delete(reading);
     }
   }
 
   list(options?: ListOptions): AsyncGenerator<NewPlant> {
-    return parseLines(this.listLines(options));
+    return parseLines(this.listLines(options), (cause) => this.#reader.judge(cause));
   }
 
   async *listLines(options?: ListOptions): AsyncGenerator<Buffer> {
@@ -170,7 +169,7 @@ export class PlantStore implements PlantService {
       yield* listLines(this.#reader.source, this.#log.index, range);
     } catch (cause) {
       this.#assertUsable(); // a file that was closed meanwhile is no failure of its own
-      throw this.#writer.fail(cause);
+      throw this.#reader.judge(cause);
     }
   }
 
@@ -203,6 +202,17 @@ export class PlantStore implements PlantService {
 }
 
 type Limits = Required<Pick<PlantStoreOptions, "batchBytesMax" | "queueBytesMax">>;
+
+/** For a create whose id is taken: whether it is a repeat or a conflict is not known. */
+function throwUndecided(error: unknown): never {
+  if (!(error instanceof PlantStoreError) || error.code !== "read_failed") throw error;
+  throw new PlantStoreError(
+    "write_failed",
+    "Cannot read the stored plant with this id now; " +
+      "the outcome is unknown: send the identical request again",
+    { cause: error.cause },
+  );
+}
 
 function publishCreate(log: string, plant: NewPlant, offset: number): void {
   const { id, name, tag } = plant;

@@ -7,7 +7,7 @@ import net from "node:net";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
-import { batches, requests } from "../../src/core/channels.ts";
+import { requests } from "../../src/core/channels.ts";
 import { AdminServer, OPENAPI, type ServiceState } from "../../src/index.ts";
 import { startAdmin, TestStatus } from "../support/admin.ts";
 import { makeFolder } from "../support/folders.ts";
@@ -156,19 +156,6 @@ test("during a start, /readyz and the status page show how much of the log is re
   for (const message of await messages()) assert.equal(message.includes("%"), false);
 });
 
-function publishRefusal(error = 50302): void {
-  requests.publish({
-    method: "POST",
-    path: "/plants",
-    status: 503,
-    error,
-    durationMs: 1,
-    bodyBytes: 9,
-    requestId: "a-1",
-    token: "gardener",
-  });
-}
-
 const MIB = 1024 * 1024;
 const FREE_LATER: readonly [says: string, free: number | undefined, state: string][] = [
   ["a disk that still has no room is out of disk", 0, "out-of-disk"],
@@ -184,27 +171,38 @@ for (const [says, free, later] of FREE_LATER) {
     const paths = ["/readyz", "/status.json"];
     const states = async () =>
       Promise.all(paths.map(async (path) => JSON.parse((await admin.get(path)).text).state));
-    const clock = Math.ceil(performance.now()); // whole, so that sums are exact
-    const now = t.mock.method(performance, "now", () => clock);
-    publishRefusal();
+    const refuse = (refusedMsAgo: number | undefined) => {
+      admin.status.known = { plants: 7, queueBytes: 0, refusedMsAgo };
+    };
+    refuse(0);
     assert.deepEqual(await states(), ["out-of-disk", "out-of-disk"]);
     assert.equal((await admin.get("/readyz")).status, 503);
-    now.mock.mockImplementation(() => clock + 9_999);
+    refuse(9_999);
     assert.deepEqual(await states(), ["out-of-disk", "out-of-disk"]);
-    now.mock.mockImplementation(() => clock + 10_000);
+    refuse(10_000);
     assert.deepEqual(await states(), [later, later]);
     const { text } = await admin.get("/metrics");
     assert.ok(text.includes(`plant_store_state{state="${later}"} 1\n`));
-    batches.publish({ log: "x", records: 1, bytes: 20, syncMs: 1 });
+    refuse(undefined);
     assert.deepEqual(await states(), ["ready", "ready"]);
   });
 }
 
-test("a full log leaves the server ready", async (t) => {
+test("creates that are answered 503 leave the server ready unless the disk refused a write", async (t) => {
   const admin = await startAdmin(t);
-  publishRefusal(50305);
+  for (const error of [50302, 50305]) requests.publish({ ...REFUSED, error });
   assert.equal((await admin.get("/readyz")).status, 200);
 });
+
+const REFUSED = {
+  method: "POST",
+  path: "/plants",
+  status: 503,
+  durationMs: 1,
+  bodyBytes: 9,
+  requestId: "a-1",
+  token: "gardener",
+};
 
 test("/readyz does not ask the disk unless a write was refused", async (t) => {
   const admin = await startAdmin(t);

@@ -131,6 +131,7 @@ const STORE_FAILURES: readonly [what: string, cause: unknown, error: number][] =
   ["write_failed", new PlantStoreError("write_failed", "later", { cause: SECRET }), 50302],
   ["store_failed", new PlantStoreError("store_failed", "later", { cause: SECRET }), 50303],
   ["closed", new PlantStoreError("closed", "later", { cause: SECRET }), 50304],
+  ["read_failed", new PlantStoreError("read_failed", "later", { cause: SECRET }), 50307],
   ["not_stored", new PlantStoreError("not_stored", "full", { cause: SECRET }), 50305],
   ["conflict", new PlantStoreError("conflict", "taken", { cause: SECRET }), 40006],
 ];

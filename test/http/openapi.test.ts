@@ -19,8 +19,9 @@ import {
 } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
 import { encodeRequest, type RequestParts } from "../support/contract.ts";
+import { failReads } from "../support/failing-reads.ts";
 import { makeFolder } from "../support/folders.ts";
-import { logPath, openStore } from "../support/stores.ts";
+import { logPath, openStore, writeLog } from "../support/stores.ts";
 
 interface Described {
   readonly description: string;
@@ -182,10 +183,12 @@ const PLANTS: PlantService = {
   },
   get: async (id) => {
     fail(id);
+    failRead(id);
     return id === STORED.id ? STORED : undefined;
   },
   async *list({ after } = {}) {
     fail(after);
+    failRead(after);
     if (after === 9n)
       throw new PlantStoreError(
         "unknown_cursor",
@@ -203,7 +206,12 @@ function fail(id: bigint | undefined): void {
   if (id === 504n) throw new PlantStoreError("closed", "closed");
 }
 
+function failRead(id: bigint | undefined): void {
+  if (id === 507n) throw new PlantStoreError("read_failed", "the disk");
+}
+
 const FAILING = [500, 501, 503, 504];
+const FAILING_READS = [...FAILING, 507];
 
 /** For a request that never arrives whole. On a busy machine other requests may be late, too. */
 const IMPATIENT = { headerTimeoutMs: 200, requestTimeoutMs: 200, connectionCheckIntervalMs: 20 };
@@ -259,10 +267,10 @@ const MORE: Readonly<Record<string, readonly RequestParts[]>> = {
     { target: "/plants?limit=1" },
     { target: "/plants?limit=x" },
     { target: "/plants?after=9" },
-    ...FAILING.map((id) => ({ target: `/plants?after=${id}` })),
+    ...FAILING_READS.map((id) => ({ target: `/plants?after=${id}` })),
     { headers: { Accept: "application/x-ndjson" } },
   ],
-  "/plants/{id}": ["9", "007", ...FAILING].map((id) => ({ target: `/plants/${id}` })),
+  "/plants/{id}": ["9", "007", ...FAILING_READS].map((id) => ({ target: `/plants/${id}` })),
 };
 
 /** All requests for an operation. */
@@ -357,16 +365,21 @@ const MADE_UP = new Set([
   "store_failed",
   "closed",
   "tokens_unreadable",
+  "read_failed",
 ]);
 
-test("the examples of 50303 and 50304 are the store's own messages", async (t) => {
+test("the examples of 50303, 50304 and 50307 are the store's own messages", async (t) => {
   const described = new Map(
     OPERATIONS.flatMap(({ operation }) => Object.values(operation.responses))
       .flatMap(failuresOf)
       .map(([code, , message]) => [code, message]),
   );
   const folder = makeFolder(t);
+  writeLog(folder, `${BODY}\n`);
   const store = await openStore(t, folder);
+  failReads(t).begin();
+  const unread = { code: "read_failed", message: described.get("read_failed") };
+  await assert.rejects(store.get(STORED.id), unread);
   unlinkSync(logPath(folder));
   const failed = { code: "store_failed", message: described.get("store_failed") };
   await assert.rejects(store.create(STORED), failed);

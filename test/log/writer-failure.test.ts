@@ -50,14 +50,20 @@ test("LogWriter.append() rejects a refused batch with write_failed and continues
   const file = await openLog(t, OLD);
   failFirstAppend(t, file, REFUSED);
   const writer = writerOn(file);
+  assert.equal(writer.refusedMsAgo, undefined);
   assert.deepEqual(await outcomes([writer.append("one"), writer.append("two")]), [
     "write_failed",
     "write_failed",
   ]);
+  const clock = performance.now();
+  const now = t.mock.method(performance, "now", () => clock + 5000);
+  assert.ok((writer.refusedMsAgo ?? 0) >= 5000);
+  now.mock.restore();
   assert.equal(fs.readFileSync(file.path, "utf8"), OLD);
   assert.equal(writer.durableBytes, OLD.length);
   assert.equal(writer.failure, undefined);
   assert.equal(await writer.append("three"), OLD.length);
+  assert.equal(writer.refusedMsAgo, undefined);
   assert.equal(fs.readFileSync(file.path, "utf8"), `${OLD}three\n`);
   assert.equal(await isPending(writer.failed), true);
 });

@@ -1,0 +1,44 @@
+/** FAKE: reads of files that fail, as on a disk with a bad sector, while a test wants it. */
+import fs from "node:fs";
+import type { TestContext } from "node:test";
+import { LogFile } from "../../src/log/file.ts";
+
+export interface FailingReads {
+  begin(): void;
+  end(): void;
+}
+
+/** Where in a file reads fail. */
+export interface BadRange {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** Fails the reads of logs that touch the range, from `begin()` to `end()`. */
+export function failReads(
+  t: TestContext,
+  makeError: () => Error = () => Object.assign(new Error("EIO: i/o error, read"), { code: "EIO" }),
+  { from, to }: BadRange = { from: 0, to: Number.POSITIVE_INFINITY },
+): FailingReads {
+  let isBad = false;
+  const fails = (bytes: number, position: number) =>
+    isBad && position < to && position + bytes > from;
+  const { read } = LogFile.prototype;
+  t.mock.method(LogFile.prototype, "read", function (this: LogFile, buffer: Buffer, at: number) {
+    return fails(buffer.length, at) ? Promise.reject(makeError()) : read.call(this, buffer, at);
+  });
+  const readPiece = fs.read as (...given: unknown[]) => void;
+  t.mock.method(fs, "read", (...given: unknown[]) => {
+    const [bytes, position, done] = given.slice(3) as [number, number, (cause: Error) => void];
+    if (fails(bytes, position)) setImmediate(() => done(makeError()));
+    else readPiece(...given);
+  });
+  return {
+    begin: () => {
+      isBad = true;
+    },
+    end: () => {
+      isBad = false;
+    },
+  };
+}
