@@ -182,7 +182,8 @@ const PERCENT = "%(?:25)*";
 /** What decodes to a token: each of its characters may be percent-encoded. */
 const START = "(?:p|%70)(?:s|%73)(?:t|%74)(?:_|%5[Ff])";
 const CHARACTER = "(?:[\\w-]|%(?:2[Dd]|3[0-9]|[46][1-9A-Fa-f]|[57][0-9Aa]|5[Ff]))";
-const TOKEN_FORM = new RegExp(`${START}${CHARACTER}{43}`.replaceAll("%", PERCENT), "g");
+/** The whole run of such characters, because a token may begin anywhere in it. */
+const TOKEN_FORM = new RegExp(`${START}${CHARACTER}{43,}`.replaceAll("%", PERCENT), "g");
 
 /** A client may put its token into the path or a request id. The regular expression is slow. */
 function hideTokens(text: string): string {

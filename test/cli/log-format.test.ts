@@ -1,8 +1,11 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
+import fc from "fast-check";
 import { generateToken } from "../../src/auth/token-file.ts";
 import { type Format, jsonFormat, nameFault, textFormat } from "../../src/cli/log.ts";
+import { formatToken } from "../../src/core/token.ts";
 import type { RequestMessage } from "../../src/index.ts";
+import { anyString } from "../support/arbitraries.ts";
 
 const TIME = Date.UTC(2026, 10, 21, 4, 5, 6, 7);
 
@@ -263,6 +266,77 @@ for (const [spelling, spell] of Object.entries(SPELLINGS)) {
     });
   }
 }
+
+/** A token, each character of which is plain, or percent-encoded once or twice. */
+const spelledToken = fc
+  .record({
+    token: fc.uint8Array({ minLength: 32, maxLength: 32 }).map((random) => {
+      return formatToken(Buffer.from(random));
+    }),
+    percents: fc.array(fc.constantFrom("", "%", "%25"), { minLength: 47, maxLength: 47 }),
+    isLower: fc.boolean(),
+  })
+  .map(({ token, percents, isLower }) => {
+    const units = [...token].map((each, at) => {
+      const percent = percents[at] ?? "";
+      const hex = isLower ? hexOf(each).toLowerCase() : hexOf(each);
+      return percent === "" ? each : percent + hex;
+    });
+    return { secret: token.slice("pst_".length), spelled: units.join("") };
+  });
+
+/** What stands beside a token: above all what could be taken for a part of one. */
+const neighbours = fc
+  .array(
+    fc.oneof(
+      fc.constantFrom("pst_", "%70%73%74%5f", "p%2573t_", "/", "%", "%25", "%2", "%5", "_", "7"),
+      fc.nat(42).map((length) => `pst_${"a".repeat(length)}`),
+      fc.nat(42).map((length) => `pst_${"%41".repeat(length)}`),
+      anyString,
+    ),
+    { maxLength: 4 },
+  )
+  .map((parts) => parts.join(""));
+
+/** The text, and what it decodes to if that is done once and twice. */
+function decodings(text: string): string[] {
+  const decode = (encoded: string) =>
+    encoded.replace(/%([0-9A-Fa-f]{2})/g, (_, hex) =>
+      String.fromCharCode(Number.parseInt(hex, 16)),
+    );
+  return [text, decode(text), decode(decode(text))];
+}
+
+for (const [name, format] of FORMATS) {
+  test(`wherever a token is in a text, no line in ${name} holds or decodes to its secret part`, () => {
+    const tokens = fc.array(fc.tuple(neighbours, spelledToken), { minLength: 1, maxLength: 3 });
+    const property = fc.property(tokens, neighbours, (parts, end) => {
+      const text = parts.map(([before, { spelled }]) => before + spelled).join("") + end;
+      // The characters that an id may have.
+      const requestId = parts
+        .map(([before, { secret }]) => `${before.replace(/[^\w.~+/=:@-]/g, "")}pst_${secret}`)
+        .join("");
+      const request = { ...REQUEST, method: text, path: text, requestId, client: text };
+      const notice = { level: "warn", event: "x", message: text, fields: { path: text } } as const;
+      for (const line of [lineOf(format, request), lineOf(format, notice)].flatMap(decodings)) {
+        for (const [, { secret }] of parts) assert.ok(!line.includes(secret), line);
+      }
+    });
+    fc.assert(property, { numRuns: 300 });
+  });
+}
+
+test("a token after what could be the beginning of another one is masked", () => {
+  const token = generateToken();
+  for (let length = 0; length <= 60; length++) {
+    for (const character of ["a", "%41"]) {
+      const path = `/pst_${character.repeat(length)}${token}/x`;
+      const line = lineOf(jsonFormat, { ...REQUEST, path });
+      assert.ok(!line.includes(token.slice(4)), line);
+      assert.ok(line.includes("/x"), line);
+    }
+  }
+});
 
 test("a text that only begins like a token is not masked", () => {
   for (const path of [
