@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
- * The first file of the program: it closes Node's debugger, judges the runtime, and only then loads
- * the rest.
+ * The first file of the program: it keeps Node's debugger closed, judges the runtime, and only then
+ * loads the rest.
  *
  * Invariant: a runtime that cannot run the program ends here with one line and status 2, which a
  * supervisor does not retry. So this file imports nothing statically, because imports are resolved

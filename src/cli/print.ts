@@ -77,16 +77,15 @@ To back it up once a day, into /var/lib/plant-store-backup:
   },
 });
 
-/** Before any line of this program runs, too; only newer versions of Node accept it. */
-const NO_DEBUGGER = ["--disable-sigusr1"].filter((flag) =>
-  process.allowedNodeEnvironmentFlags.has(flag),
-);
+/** Keeps Node's debugger closed also before `main` does. */
+const NO_DEBUGGER = "--disable-sigusr1";
 
-/** How this program was started: as one executable, or as a script by Node. */
+/** How to start this program again: as one executable, or as a script by Node. */
 function ownCommand(): readonly string[] {
   // Not from argv[1], which is what was typed if this is an executable.
   if (isSea()) return [process.execPath];
-  const flags = new Set([...NO_DEBUGGER, ...process.execArgv]);
+  const flags = new Set(process.execArgv);
+  if (process.allowedNodeEnvironmentFlags.has(NO_DEBUGGER)) flags.add(NO_DEBUGGER);
   return [process.execPath, ...flags, path.resolve(process.argv[1] ?? "")];
 }
 
@@ -154,8 +153,8 @@ ExecReload=/bin/kill -HUP $MAINPID
 # After 3 s, so never five starts in 10 s: systemd would give up.
 Restart=on-failure
 RestartSec=3
-# Status 2 and 3 need a person, and so does 9, by which Node refuses a flag that it does not know:
-# neither systemd nor the next client starts it again (+: as root).
+# Status 2 and 3 need a person, and so does 9, Node's own for a flag that it does not know: neither
+# systemd nor the next client starts it again (+: as root).
 RestartPreventExitStatus=2 3 9
 ExecStopPost=+/bin/sh -c 'case $$EXIT_STATUS in 2|3|9) systemctl --no-block stop plant-store.socket;; esac'
 # A drain takes up to 10 s; the rest is for a slow disk. A kill then loses no plant.

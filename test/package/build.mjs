@@ -54,7 +54,7 @@ await buildPrograms();
 requireRuntime();
 buildDeclarations();
 
-/** Ends without a build if the compilers are missing. npm runs `prepare` without them, too, after `npm ci --omit=dev`. */
+/** Exits if a compiler is missing; with 0 in `prepare`, which npm also runs after `npm ci --omit=dev`. */
 function requireCompilers() {
   const missing = ["esbuild", "typescript"].filter((name) => {
     return !existsSync(path.join(ROOT, "node_modules", name, "package.json"));
@@ -66,7 +66,7 @@ function requireCompilers() {
   process.exit(process.env.npm_lifecycle_event === "prepare" ? 0 : 1);
 }
 
-/** Ends with the reason of the program itself if it cannot run here: the other compiler would throw. */
+/** Exits as the program does if it cannot run on this Node. The compiler of the types would throw there. */
 function requireRuntime() {
   const words = [path.join(DIST, "cli/main.js"), "--version"];
   const { status } = spawnSync(process.execPath, words, { stdio: ["ignore", "ignore", "inherit"] });
