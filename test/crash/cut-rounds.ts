@@ -3,7 +3,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { Connection } from "./connection.ts";
 import { type CutRound, type CutScenario, ORDINARY_CUTS, type Reported } from "./cut-scenarios.ts";
 import { logIn } from "./cut-source.ts";
-import { fullDevice } from "./full-device.ts";
+import { FULL_DEVICES } from "./full-device.ts";
 import { makeTemporaryFolder } from "./leftovers.ts";
 import { checkLog } from "./log-check.ts";
 import { type FileSystem, LoopDisk } from "./loop-disk.ts";
@@ -13,7 +13,7 @@ import { addFindings, addTotals, newTotals, type Totals } from "./report.ts";
 import { describeEnd, Server } from "./server.ts";
 import { SmallDisk } from "./small-disk.ts";
 
-export const CUT_SCENARIOS: readonly CutScenario[] = [...ORDINARY_CUTS, fullDevice];
+export const CUT_SCENARIOS: readonly CutScenario[] = [...ORDINARY_CUTS, ...FULL_DEVICES];
 
 export interface CutOptions {
   readonly fileSystem: FileSystem;
@@ -61,36 +61,47 @@ async function runRound(
 }
 
 /** Compares the disk with what was reported. A token or a kept file that is not as reported counts as lost. */
-async function judge({ program, totals }: CutRound, reported: Reported): Promise<void> {
+async function judge(round: CutRound, reported: Reported): Promise<void> {
+  const { program, totals } = round;
   const { folder, book, live, revoked = [], kept = new Map() } = reported;
-  const tokens = [...live, ...revoked];
-  totals.acknowledged += book.acknowledged + tokens.length + kept.size;
-  const lose = (count: number, what: string) => {
-    totals.lost += count;
-    totals.faults.push(what);
-  };
-  if (existsSync(logIn(folder))) addFindings(totals, checkLog(logIn(folder), book));
-  else if (book.acknowledged > 0) lose(book.acknowledged, "the log is gone");
+  totals.acknowledged += book.acknowledged + live.length + revoked.length + kept.size;
   for (const [path, content] of kept) {
     const isKept = existsSync(path) && readFileSync(path, "utf8") === content;
-    if (!isKept) lose(1, `"${path}" is not the file that was kept`);
+    if (!isKept) lose(totals, 1, `"${path}" is not the file that was kept`);
   }
   const server = new Server(program, folder);
   const port = await server.ready;
+  judgeLog(round, reported, port !== undefined);
   if (port === undefined) {
     totals.failedStarts++;
     totals.faults.push(`a start after the cut ${describeEnd(await server.ended)}`);
     return;
   }
   const line = book.line(book.take());
-  for (const token of tokens) {
+  for (const token of [...live, ...revoked]) {
     const connection = await Connection.open(port);
     const answer = await connection?.post(token, line);
     connection?.close();
     const expected = live.includes(token) ? 200 : 401;
     if (answer?.status !== expected) {
-      lose(1, `expected ${expected} for a token, got ${answer?.status}: ${answer?.text}`);
+      lose(totals, 1, `expected ${expected} for a token, got ${answer?.status}: ${answer?.text}`);
     }
   }
   await server.kill();
+}
+
+/** @param isMended whether a start has put aside what the cut has torn. */
+function judgeLog({ totals }: CutRound, { folder, book }: Reported, isMended: boolean): void {
+  if (!existsSync(logIn(folder))) {
+    if (book.acknowledged > 0) lose(totals, book.acknowledged, "the log is gone");
+    return;
+  }
+  const findings = checkLog(logIn(folder), book);
+  if (isMended) addFindings(totals, findings);
+  else if (findings.lost > 0) lose(totals, findings.lost, `${findings.lost} plants are lost`);
+}
+
+function lose(totals: Totals, count: number, what: string): void {
+  totals.lost += count;
+  totals.faults.push(what);
 }
