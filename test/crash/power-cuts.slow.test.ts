@@ -1,8 +1,10 @@
 /** The short form of `npm run crash -- --power-cuts 50`. */
 import assert from "node:assert/strict";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
 import { CUT_SCENARIOS, runPowerCuts } from "./cut-rounds.ts";
-import { whyNoLoopDisk } from "./loop-disk.ts";
+import { FILE_SYSTEMS, LoopDisk, whyNoLoopDisk } from "./loop-disk.ts";
 import { BUILT } from "./program.ts";
 import { Random } from "./random.ts";
 
@@ -13,6 +15,21 @@ const PROMISES: Readonly<Record<string, string>> = {
 };
 
 const reason = whyNoLoopDisk("ext4");
+
+for (const fileSystem of FILE_SYSTEMS) {
+  const skip = whyNoLoopDisk(fileSystem) ?? false;
+  test(`a cut of ${fileSystem} keeps what was synced, and nothing else`, { skip }, async (t) => {
+    const disk = new LoopDisk(fileSystem);
+    t.after(disk.remove);
+    const [synced, written] = [join(disk.folder, "synced"), join(disk.folder, "written")];
+    writeFileSync(synced, "content");
+    disk.sync();
+    writeFileSync(written, "content");
+    await disk.cut([]);
+    assert.equal(readFileSync(synced, "utf8"), "content");
+    assert.equal(existsSync(written), false);
+  });
+}
 
 for (const [name, promise] of Object.entries(PROMISES)) {
   test(promise, { skip: reason ?? false, timeout: 120_000 }, async (t) => {
