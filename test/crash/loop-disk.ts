@@ -87,7 +87,8 @@ export class LoopDisk {
 
   /** Cuts the power, which also ends these processes, and switches it on again. */
   async cut(processes: readonly Run[]): Promise<void> {
-    execute("perl", "-e", CUT, this.folder, ...processes.map(({ pid }) => String(pid)));
+    const running = processes.filter(({ isRunning }) => isRunning);
+    execute("perl", "-e", CUT, this.folder, ...running.map(({ pid }) => String(pid)));
     for (const { ended } of processes) await ended;
     await this.#unmount();
     this.#mount();

@@ -103,9 +103,13 @@ export class Run {
     return this.#child.pid ?? 0;
   }
 
+  get isRunning(): boolean {
+    return this.#child.exitCode === null && this.#child.signalCode === null;
+  }
+
   /** Sends a signal to the program itself, not to strace. */
   kill(signal: NodeJS.Signals): void {
-    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
+    if (!this.isRunning) return;
     if (!this.#isWrapped) {
       this.#child.kill(signal);
       return;
