@@ -71,10 +71,11 @@ export class TokenRegistry implements TokenVerifier {
   }
 
   /**
-   * Answers at once if the token log was read within 2 s. If not (the process was frozen, or the disk
-   * hangs), a token that was good then waits for a look, for 2 s at most.
+   * Answers at once if a look at the token log began within the last 2 s and succeeded. If not (the
+   * process was frozen, or the disk hangs), a token that was good waits for a look, for 2 s at most.
    *
-   * @throws PlantStoreError `tokens_unreadable` for any other token then; a rejection if the wait was in vain.
+   * @throws PlantStoreError `tokens_unreadable`: at once for any other token, as a rejection if no look
+   * succeeds in time.
    */
   verify(token: string): VerifiedToken | undefined | Promise<VerifiedToken | undefined> {
     return this.#tokens.verify(token);

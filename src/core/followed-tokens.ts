@@ -18,7 +18,7 @@ export const LOOK_INTERVAL_MS = { folder: 100, database: 500 } as const;
 /** Requests that wait for a look: as many as may be in flight by default. */
 const WAITING_MAX = 16_384;
 
-/** `globalThis` has these. @internal */
+/** Clocks and timers; `globalThis` has these. @internal */
 export type Clock = Pick<
   typeof globalThis,
   "performance" | "Date" | "setTimeout" | "clearTimeout" | "setInterval" | "clearInterval"
@@ -75,7 +75,11 @@ export class FollowedTokens {
 
   constructor(options: FollowOptions) {
     this.#options = options;
-    this.#clock = options.clock;
+    // Each request reads the clocks, and members of the global object take long to find.
+    const { performance, Date: wall, setTimeout, clearTimeout } = options.clock;
+    const { setInterval, clearInterval } = options.clock;
+    const timers = { setTimeout, clearTimeout, setInterval, clearInterval };
+    this.#clock = { performance, Date: wall, ...timers };
     const { steadyMs, wallMs } = this.now();
     this.#lookedAt = { steadyMs: steadyMs - VERDICT_MS, wallMs: wallMs - VERDICT_MS };
   }
@@ -90,12 +94,13 @@ export class FollowedTokens {
   }
 
   get isFresh(): boolean {
-    return this.ageMs < VERDICT_MS;
+    return this.#isFreshAt(this.#clock.Date.now());
   }
 
   /**
-   * For how long looks have not succeeded, in milliseconds during which the process ran: not the age
-   * of verdicts, but a measure that a frozen process, a busy event loop and a clock that is set leave alone.
+   * For how long no look has succeeded, in milliseconds during which the process ran. Unlike the age of
+   * verdicts it does not grow while the process is frozen or its event loop is busy, nor with a clock
+   * that is set.
    */
   get failingMs(): number {
     return this.#missed * this.#options.intervalMs;
@@ -112,16 +117,18 @@ export class FollowedTokens {
    * @throws PlantStoreError `tokens_unreadable`, also as a rejection.
    */
   verify(token: string): VerifiedToken | undefined | Promise<VerifiedToken | undefined> {
-    const verdict = this.#live.verify(token, this.#clock.Date.now());
-    if (this.isFresh) return verdict;
+    const wallMs = this.#clock.Date.now();
+    const verdict = this.#live.verify(token, wallMs);
+    if (this.#isFreshAt(wallMs)) return verdict;
     if (verdict === undefined) throw this.#unreadable();
     return this.#nextLook().then(() => this.verify(token));
   }
 
   /** Waits and throws like `verify`; a verdict that is known to be over is refused at once. */
   isCurrent(verified: VerifiedToken): boolean | Promise<boolean> {
-    const isCurrent = this.#live.isCurrent(verified, this.#clock.Date.now());
-    if (!isCurrent || this.isFresh) return isCurrent;
+    const wallMs = this.#clock.Date.now();
+    const isCurrent = this.#live.isCurrent(verified, wallMs);
+    if (!isCurrent || this.#isFreshAt(wallMs)) return isCurrent;
     return this.#nextLook().then(() => this.isCurrent(verified));
   }
 
@@ -174,6 +181,10 @@ export class FollowedTokens {
     this.#isClosed = true;
     this.#clock.clearInterval(this.#interval);
     this.#expire(Number.POSITIVE_INFINITY);
+  }
+
+  #isFreshAt(wallMs: number): boolean {
+    return ageMs(this.#lookedAt, this.#clock.performance.now(), wallMs) < VERDICT_MS;
   }
 
   /** Begins a look, or waits for the next one to begin if one is under way already. */

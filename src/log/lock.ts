@@ -85,8 +85,10 @@ export class DirectoryLock {
   }
 
   /**
-   * Looks at the entry now, and returns why the lock is lost, or `undefined` while it is held. Whoever
-   * acts on the lock asks in that very turn: a process that was frozen has not looked meanwhile.
+   * Looks at the entry now. Call it in the turn that relies on the lock: a process that was frozen has
+   * not looked meanwhile.
+   *
+   * @returns why the lock is lost; `undefined` while it is held.
    */
   findLoss(): Error | undefined {
     if (this.#loss === undefined && !this.#entry.isThere()) {

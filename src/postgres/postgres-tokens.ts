@@ -50,7 +50,7 @@ export class PostgresTokens implements TokenVerifier {
   /**
    * Reads the tokens of the database that the plants are in, and follows them until `close`, which
    * comes before that of the plants. A primary that misses its standby commits nothing: then this
-   * resolves at the deadline, and every verdict is `tokens_unreadable` until it has the standby back.
+   * resolves at the deadline, and every verdict is `tokens_unreadable` until the standby is back.
    *
    * @throws PlantStoreError `io_error` if they cannot be read, or the server's row cannot be written.
    */
@@ -90,7 +90,8 @@ export class PostgresTokens implements TokenVerifier {
    * Answers at once while the newest good look began less than 2 s ago. Later a token that was good
    * waits for the next good look, until the deadline.
    *
-   * @throws PlantStoreError `tokens_unreadable` for any other token then; a rejection if the wait was in vain.
+   * @throws PlantStoreError `tokens_unreadable`: at once for any other token, as a rejection if no look
+   * succeeds in time.
    */
   verify(token: string): VerifiedToken | undefined | Promise<VerifiedToken | undefined> {
     return this.#tokens.verify(token);

@@ -21,6 +21,8 @@ const ROUNDS = 20;
 /** Servers that are frozen at the same time. */
 const SERVERS = 4;
 const CREATED = 100;
+/** Who create tokens at the same time. */
+const OPERATORS = 4;
 
 const cluster = new SharedCluster();
 
@@ -107,10 +109,15 @@ for (const [store, start, needs] of STORES) {
   }, async (t) => {
     const { url, createByCommand } = await start(t, {});
     const answers = new Answers();
-    for (let round = 0; round < CREATED; round++) {
-      const token = await createByCommand(`app-${round}`);
-      answers.add((await postPlant(url, token, `{"id":${round},"name":"x"}`)).status);
-    }
+    let created = 0;
+    const operate = async () => {
+      while (created < CREATED) {
+        const id = created++;
+        const token = await createByCommand(`app-${id}`);
+        answers.add((await postPlant(url, token, `{"id":${id},"name":"x"}`)).status);
+      }
+    };
+    await Promise.all(Array.from({ length: OPERATORS }, operate));
     t.diagnostic(`create, then POST, ${store}: ${answers}`);
     assert.equal(answers.of(200), CREATED);
   });

@@ -46,6 +46,28 @@ test(
   },
 );
 
+test(
+  "a server that was frozen while another one took its place acknowledges nothing",
+  TIMEOUT,
+  async (t) => {
+    const first = await Trial.start(t);
+    for (let id = 1; id <= 2; id++) assert.equal(await first.create(id), 200);
+    process.kill(first.pid, "SIGSTOP");
+    for (const name of fs.readdirSync(first.folder)) {
+      if (name.startsWith("lock.")) fs.rmSync(join(first.folder, name));
+    }
+    const second = await Trial.start(t, { folder: first.folder, reuseToken: first.token });
+    // It has written nothing yet, so the log is as the first one left it.
+    const answers = [first.create(1), first.create(3)].map((answer) =>
+      answer.catch(() => undefined),
+    );
+    process.kill(first.pid, "SIGCONT");
+    for (const answer of await Promise.all(answers)) assert.notEqual(answer, 200);
+    assert.equal((await first.ended).status, 1);
+    assert.equal(await second.create(4), 200);
+  },
+);
+
 test("a token that the command line has created is accepted at once", TIMEOUT, async (t) => {
   const { folder, server } = await Trial.start(t);
   for (let id = 0; id < 5; id++) {
