@@ -304,8 +304,9 @@ export class LogFile {
    * @param sizeMax the greatest size that is right, while this process appends.
    */
   displacement(size: number, sizeMax = size): string | undefined {
-    const loss = this.#lock?.findLoss();
-    if (loss !== undefined) return `is not locked any more: ${loss.message}`;
+    if (this.#lock?.findLoss() !== undefined) {
+      return "is not locked any more, because its lock file was removed or replaced";
+    }
     try {
       // The descriptor still leads to the folder after that was moved.
       const { link, target } = this.#folder ?? {};
