@@ -25,7 +25,17 @@ export class TokenRegistry implements TokenVerifier {
   readonly #path: string;
   readonly #reader: TokenReader;
   readonly #tokens = new FollowedTokens({
-    clock: globalThis,
+    clock: {
+      performance,
+      // Asked each time, so that a program can test expiries with a clock of its own.
+      get Date() {
+        return Date;
+      },
+      setTimeout,
+      clearTimeout,
+      setInterval,
+      clearInterval,
+    },
     intervalMs: LOOK_INTERVAL_MS.folder,
     waitMs: VERDICT_MS,
     look: () => this.#look(),

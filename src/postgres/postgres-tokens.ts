@@ -39,7 +39,17 @@ export class PostgresTokens implements TokenVerifier {
   private constructor(plants: PostgresPlants) {
     this.#plants = plants;
     this.#tokens = new FollowedTokens({
-      clock: globalThis,
+      clock: {
+        performance,
+        // Asked each time, so that a program can test expiries with a clock of its own.
+        get Date() {
+          return Date;
+        },
+        setTimeout,
+        clearTimeout,
+        setInterval,
+        clearInterval,
+      },
       intervalMs: LOOK_INTERVAL_MS.database,
       waitMs: plants.database.deadlineMs,
       look: () => this.#look(VERDICT_MS).catch((fault: DatabaseFault) => this.#warn(fault)),
