@@ -20,6 +20,8 @@ function inDocs(isWanted: (name: string) => boolean): string[] {
   return names.filter(isWanted).map((name) => `docs/${name}`);
 }
 
+export const CONTAINER_FILES: readonly string[] = ["docs/Dockerfile", "docs/compose.yaml"];
+
 /** Every page of the repository. */
 export const PAGES: readonly string[] = [...SHIPPED, "CONTRIBUTING.md"];
 
