@@ -4,7 +4,7 @@ import { existsSync } from "node:fs";
 import { type TestContext, test } from "node:test";
 import { batches, requests } from "../../src/core/channels.ts";
 import { FAILURES } from "../../src/http/reply.ts";
-import { type Admin, startAdmin } from "../support/admin.ts";
+import { type Admin, samplesOf, startAdmin } from "../support/admin.ts";
 import { rowsOf, wordsIn } from "../support/docs.ts";
 import { until } from "../support/watch.ts";
 
@@ -48,19 +48,6 @@ async function startBusy(t: TestContext): Promise<Admin> {
   requests.publish({ ...list, method: "GET", status: 0, durationMs: 25_000, cut: true });
   batches.publish({ log: "x", records: 3, bytes: 120, syncMs: 0.5 });
   return admin;
-}
-
-/** The value of each sample, by its name and labels as they are written. */
-function samplesOf(text: string): Map<string, number> {
-  return new Map(
-    text
-      .split("\n")
-      .filter((line) => line !== "" && !line.startsWith("#"))
-      .map((line) => {
-        const at = line.lastIndexOf(" ");
-        return [line.slice(0, at), Number(line.slice(at + 1))];
-      }),
-  );
 }
 
 test("every answer is counted under its status and error number", async (t) => {
@@ -116,24 +103,6 @@ test("the counters of successes and of server failures exist, as 0, before the f
       assert.equal(samples.get(`plant_store_http_requests_total${labels}`), expected, labels);
     }
   }
-});
-
-test("while the disk does not answer, its metric is missing, and the others are shown at once", async (t) => {
-  const admin = await startAdmin(t);
-  const answers: ((bytes: number) => void)[] = [];
-  admin.status.free = () => new Promise((resolve) => answers.push(resolve));
-  const scrapes = await Promise.all([admin.get("/metrics"), admin.get("/metrics")]);
-  for (const { text } of scrapes) {
-    const samples = samplesOf(text);
-    assert.equal(samples.has("plant_store_disk_free_bytes"), false);
-    assert.equal(samples.get("plant_store_plants"), 7);
-  }
-  assert.equal(answers.length, 1);
-  answers[0]?.(256);
-  admin.status.free = async () => 512;
-  await until("it is asked again", async () => {
-    return JSON.parse((await admin.get("/status.json")).text).freeBytes === 512;
-  });
 });
 
 test("before the store is open the metric of plants is missing, not 0", async (t) => {

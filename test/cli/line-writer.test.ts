@@ -1,21 +1,15 @@
 import assert from "node:assert/strict";
-import {
-  type ChildProcess,
-  type ChildProcessWithoutNullStreams,
-  spawn,
-  spawnSync,
-} from "node:child_process";
+import { spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { closeSync, constants, openSync, readFileSync, readSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { StringDecoder } from "node:string_decoder";
 import { type TestContext, test } from "node:test";
 import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
-import { buildSync } from "esbuild";
 import { type Format, LineWriter } from "../../src/cli/line-writer.ts";
 import { makeFolder } from "../support/folders.ts";
 import { TIMEOUT, until } from "../support/watch.ts";
+import { spawnWriter } from "../support/writer-process.ts";
 
 /** After this time a writer has tried to write the lines it had: its own timer is shorter. */
 const PASSED_MS = 50;
@@ -38,31 +32,6 @@ function openFile(t: TestContext): { fd: number; read: () => string } {
   const fd = openSync(path, "w");
   t.after(() => closeSync(fd));
   return { fd, read: () => readFileSync(path, "utf8") };
-}
-
-/** A program that writes lines to a standard error that only the test reads. */
-function writeUnread(t: TestContext, script: string) {
-  return spawnWriter(t, script, "pipe") as ChildProcessWithoutNullStreams;
-}
-
-/**
- * The program is bundled first, because the loader of the tests would start a process that shares
- * standard error and makes it blocking.
- */
-function spawnWriter(t: TestContext, script: string, stderr: "pipe" | number): ChildProcess {
-  const contents = `
-    import { spawnSync } from "node:child_process";
-    import { LineWriter } from "./line-writer.ts";
-    import { openStandardError } from "./log.ts";
-    const writer = new LineWriter(openStandardError(), String, (lines) => "lost " + lines);
-    ${script}`;
-  const resolveDir = fileURLToPath(new URL("../../src/cli/", import.meta.url));
-  const outfile = join(makeFolder(t), "writer.mjs");
-  const options = { bundle: true, format: "esm", platform: "node", outfile } as const;
-  buildSync({ ...options, stdin: { contents, resolveDir } });
-  const child = spawn(process.execPath, [outfile], { stdio: ["pipe", "pipe", stderr] });
-  t.after(() => child.kill("SIGKILL"));
-  return child;
 }
 
 test("the lines of one turn of the event loop are written together after it, in order", async (t) => {
@@ -275,82 +244,6 @@ function openPipe(t: TestContext) {
   };
 }
 
-test(
-  "a reader that stops delays nothing; when it continues, it gets whole lines",
-  TIMEOUT,
-  async (t) => {
-    const child = writeUnread(
-      t,
-      `let turns = 0;
-     const timer = setInterval(() => {
-       for (let at = 0; at < 1000; at++) writer.write(String(at).padStart(999, "-"));
-       if (++turns === 4) { clearInterval(timer); process.stdout.write("wrote"); }
-     }, 1);
-     process.stdin.resume();`,
-    );
-    const [first] = await once(child.stdout, "data"); // and no byte of the lines was read
-    assert.equal(String(first), "wrote");
-    let text = "";
-    child.stderr.setEncoding("utf8").on("data", (chunk: string) => {
-      text += chunk;
-    });
-    await until("the loss is reported", () => /^lost [0-9]+\n/m.test(text));
-    const lost = Number(/^lost ([0-9]+)$/m.exec(text)?.[1]);
-    assert.ok(lost > 0);
-    const kept = text
-      .split("\n")
-      .slice(0, -1)
-      .filter((line) => line !== `lost ${lost}`);
-    assert.equal(kept.length + lost, 4000);
-    for (const line of kept) assert.match(line, /^(?=.{999}$)-+[0-9]{1,3}$/);
-  },
-);
-
-test("a process that ends waits for a slow reader, so no line is lost", TIMEOUT, async (t) => {
-  const child = writeUnread(
-    t,
-    `for (let at = 0; at < 900; at++) writer.write(String(at).padStart(999, "-"));
-     process.once("exit", () => writer.end());
-     process.stdout.write("ends", () => process.exit(0));`,
-  );
-  await once(child.stdout, "data");
-  let text = "";
-  child.stderr.setEncoding("utf8").on("data", (chunk: string) => {
-    text += chunk;
-  });
-  await once(child, "close");
-  assert.equal(text.split("\n").length - 1, 900);
-});
-
-test("a process that ends at once still writes the line that a thread has and the line that waits, each once", async (t) => {
-  const { fd, read } = openFile(t);
-  const child = spawnWriter(
-    t,
-    `const { pbkdf2 } = await import("node:crypto");
-     for (let at = 0; at < 8; at++) pbkdf2("", "", 100_000, 64, "sha512", () => {}); // no thread is free
-     process.once("exit", () => writer.end());
-     writer.write("first");
-     setTimeout(() => {
-       writer.write("last words");
-       process.exit(0);
-     }, ${PASSED_MS});`,
-    fd,
-  );
-  assert.deepEqual(await once(child, "exit"), [0, null]);
-  assert.deepEqual(read().split("\n").sort(), ["", "first", "last words"]);
-});
-
-for (const [says, end] of [
-  ["", ""],
-  [", not even its last words", `process.once("exit", () => writer.end());`],
-]) {
-  test(`lines that nobody reads do not keep a process alive${says}`, TIMEOUT, async (t) => {
-    const lines = `for (let at = 0; at < 900; at++) writer.write("x".repeat(999));`;
-    const child = writeUnread(t, `${lines} ${end}`);
-    assert.deepEqual(await once(child, "exit"), [0, null]);
-  });
-}
-
 test("a program that makes the shared pipe blocking delays nothing", TIMEOUT, async (t) => {
   const pipe = openPipe(t); // Node would make a socket
   const child = spawnWriter(
@@ -385,19 +278,4 @@ test("a reader that comes back gets the waiting lines", async (t) => {
     return text.length >= 13;
   });
   assert.equal(text, "first\nsecond\n");
-});
-
-test("a reader that has gone loses its lines, and nothing else happens", TIMEOUT, async (t) => {
-  const child = writeUnread(
-    t,
-    `process.stdin.once("data", () => {
-       writer.write("to nobody");
-       setTimeout(() => process.exit(0), ${PASSED_MS});
-     });
-     process.stdout.write("ready");`,
-  );
-  await once(child.stdout, "data");
-  child.stderr.destroy();
-  child.stdin.write("go");
-  assert.deepEqual(await once(child, "exit"), [0, null]);
 });

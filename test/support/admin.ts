@@ -100,3 +100,16 @@ export function ask(
     req.on("error", reject).end();
   });
 }
+
+/** The value of each sample, by its name and labels as they are written. */
+export function samplesOf(text: string): Map<string, number> {
+  return new Map(
+    text
+      .split("\n")
+      .filter((line) => line !== "" && !line.startsWith("#"))
+      .map((line) => {
+        const at = line.lastIndexOf(" ");
+        return [line.slice(0, at), Number(line.slice(at + 1))];
+      }),
+  );
+}
