@@ -36,8 +36,10 @@ export function takeListeningSocket(settings: readonly Setting[]): number | unde
   return FIRST_LISTEN_FD;
 }
 
-/** npm sends a terminal's Ctrl-C once more to a program that has already received it. */
+/** npm sends a signal once more to a program that has already received it with the whole group. */
 const SAME_SIGNAL_MS = 100;
+/** Elsewhere only a terminal's Ctrl-C is taken for a copy: a script may mean two SIGTERMs. */
+const isOfNpm = ["start", "npx"].includes(process.env.npm_lifecycle_event ?? "");
 
 /** Ends the wait of `waitForSignal`. */
 let waiting: AbortController | undefined;
@@ -51,7 +53,7 @@ export async function waitForSignal(ms: number): Promise<void> {
 
 /**
  * Aborts at the first SIGTERM or SIGINT, or when the primary of `node:cluster` disconnects this
- * worker. The second signal ends the process at once, unless it ends a wait.
+ * worker. The second signal ends the process at once, unless it ends a wait or is a copy.
  */
 export function stopSignal(): AbortSignal {
   const stop = new AbortController();
@@ -59,8 +61,9 @@ export function stopSignal(): AbortSignal {
   const onSignal = (signal: NodeJS.Signals) => {
     const before = lastAt;
     lastAt = performance.now();
+    const mayBeCopy = isOfNpm || signal === "SIGINT";
     if (before === undefined) stop.abort();
-    else if (signal === "SIGINT" && lastAt - before <= SAME_SIGNAL_MS) return;
+    else if (mayBeCopy && lastAt - before <= SAME_SIGNAL_MS) return;
     else if (waiting !== undefined) waiting.abort();
     else {
       process.off("SIGTERM", onSignal).off("SIGINT", onSignal);

@@ -14,6 +14,7 @@ import { makeFolder } from "../support/folders.ts";
 import { messagesOf } from "../support/messages.ts";
 import { postPlant } from "../support/post.ts";
 import { PROGRAM } from "../support/program.ts";
+import { moduleArgs, runToEnd } from "../support/run.ts";
 import { readLog } from "../support/stores.ts";
 import { collectWarnings, TIMEOUT, until } from "../support/watch.ts";
 
@@ -230,6 +231,20 @@ describe("a server that was given its socket", TIMEOUT, () => {
     assert.deepEqual(await ended, [0, null]);
   });
 });
+
+for (const event of ["start", "npx"]) {
+  test(`under npm (${event}) a SIGTERM that comes twice is one`, async () => {
+    const words = moduleArgs(`
+      import { stopSignal } from "${new URL("../../src/cli/supervisor.ts", import.meta.url)}";
+      const stop = stopSignal();
+      for (const signal of ["SIGTERM", "SIGTERM"]) process.emit(signal, signal);
+      process.stdout.write(String(stop.aborted));
+      setTimeout(() => process.exit(7));`);
+    const env = { ...process.env, npm_lifecycle_event: event };
+    const { status, signal, stdout } = await runToEnd([process.execPath, ...words], { env });
+    assert.deepEqual([status, signal, stdout], [7, null, "true"]);
+  });
+}
 
 test("the data directory is the state directory of the supervisor, unless another is named", async (t) => {
   const [state, named] = [makeFolder(t), makeFolder(t)];
