@@ -200,8 +200,8 @@ const NOT_OURS = ["EACCES", "EPERM", "EINVAL", "ENOTSUP", "EROFS"];
  */
 export async function syncFolder(directory: string): Promise<void> {
   await syncDirectory(directory);
-  const parent = path.dirname(await fsPromises.realpath(directory));
   try {
+    const parent = path.dirname(await fsPromises.realpath(directory));
     if (fs.statSync(parent).dev === fs.statSync(directory).dev) await syncDirectory(parent);
   } catch (error) {
     if (!NOT_OURS.includes(systemCode(error) ?? "")) throw error;
