@@ -6,13 +6,15 @@
  * own looks at the database. If that takes longer than a second, and two fresh connections in a row
  * fail too, the host is gone, and every connection to it is closed. A connection whose statement is
  * past its deadline is closed if the look finds no statement of the role that takes long. A database
- * of another store, or one whose settings lose what was committed, is never used.
+ * of another store, or one whose settings lose what was committed, is never used: a statement is sent
+ * only while the newest good look began less than 2 s ago, or after another look.
  */
 import dns from "node:dns/promises";
 import net from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
+import { ageMs, type Moment, VERDICT_MS } from "../core/followed-tokens.ts";
 import { Gate } from "../core/gate.ts";
 import type { DatabaseStatus } from "../core/services.ts";
 import {
@@ -81,6 +83,10 @@ export class Database {
   #awaySince: number | undefined;
   /** The connection of the looks. */
   #looker: Connection | undefined;
+  /** The look under way. */
+  #looking: Promise<void> | undefined;
+  /** When the newest good look began; `undefined` before the first. */
+  #lookedAt: Moment | undefined;
   #failedLooks = 0;
   /** The id of the store that was seen first: no other is used. */
   #store: string | undefined;
@@ -268,6 +274,20 @@ export class Database {
     this.#warned = found.warnings;
   }
 
+  /**
+   * Looks if the newest good look is old, because the process may have been frozen while the settings
+   * changed. A look that fails closes connections as any other does. Never rejects.
+   */
+  async lookIfOld(): Promise<void> {
+    // Twice, because the look under way may have begun before the process was frozen.
+    for (let looks = 0; looks < 2 && this.#isLookOld(); looks++) await this.#look().catch(() => {});
+  }
+
+  #isLookOld(): boolean {
+    if (this.#lookedAt === undefined || this.isClosed) return false;
+    return ageMs(this.#lookedAt, performance.now(), Date.now()) >= VERDICT_MS;
+  }
+
   /** Looks until one succeeds, or waiting longer is of no use. */
   async #lookUntil(deadline: number): Promise<void> {
     for (;;) {
@@ -287,8 +307,17 @@ export class Database {
     }
   }
 
-  async #look(): Promise<void> {
+  /** Joins the look under way, if any. */
+  #look(): Promise<void> {
+    this.#looking ??= this.#lookOnce().finally(() => {
+      this.#looking = undefined;
+    });
+    return this.#looking;
+  }
+
+  async #lookOnce(): Promise<void> {
     const began = performance.now();
+    const lookedAt = { steadyMs: began, wallMs: Date.now() };
     try {
       if (this.#looker?.isOpen) await this.#inspect(this.#looker, LOOK_LIMIT_MS);
       else this.#looker = await this.connect();
@@ -302,6 +331,7 @@ export class Database {
       if (this.#store !== undefined && !this.isClosed) this.#noteFault(cause as DatabaseFault);
       throw cause;
     }
+    this.#lookedAt = lookedAt;
     this.#failedLooks = 0;
     this.refusal = undefined;
     if (!this.inspection?.hasLongStatement) this.#closeLate(began);
@@ -367,6 +397,7 @@ export class Lane {
 
   /** @throws DatabaseFault */
   async connect(): Promise<Connection> {
+    await this.#database.lookIfOld();
     if (!this.#connection?.isOpen) this.#connection = await this.#database.connect();
     return this.#connection;
   }
