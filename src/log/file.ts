@@ -137,7 +137,7 @@ export class LogFile {
         written += bytesWritten;
       }
     } catch (cause) {
-      return this.#undo(bytes.subarray(0, written), cause);
+      return this.#undo(bytes, written, cause);
     }
     const end = this.#end + bytes.length;
     const displacement = this.displacement(end);
@@ -150,11 +150,11 @@ export class LogFile {
    * Cuts away what a failed append has written. Unless the system had no room, the failure may be one
    * of the sync: the state of the file is unknown then, and the next start decides by what is on disk.
    */
-  async #undo(written: Buffer, cause: unknown): Promise<AppendResult> {
+  async #undo(bytes: Buffer, written: number, cause: unknown): Promise<AppendResult> {
     let why = `Cannot write or sync "${this.path}": ${describeSystemError(cause)}`;
     try {
-      await this.#cutOwn(written);
-      if (isRefusal(cause)) return { outcome: "refused", cause };
+      const isCounted = (await this.#cutOwn(bytes, written)) === written;
+      if (isCounted && isRefusal(cause)) return { outcome: "refused", cause };
     } catch (error) {
       why += `, nor undo the write: ${describeSystemError(error)}`; // the next start finds it
     }
@@ -163,13 +163,21 @@ export class LogFile {
     return { outcome: "unknown", cause: new Error(why, { cause }) };
   }
 
-  /** Cuts away the end of the file if it has these bytes: those of another process are never cut. */
-  async #cutOwn(written: Buffer): Promise<void> {
+  /**
+   * Cuts away the end of the file if it is the beginning of these bytes: those of another process are
+   * never cut.
+   *
+   * @param least so many were written at least: a write whose sync failed does not report its bytes.
+   * @returns how many were written.
+   */
+  async #cutOwn(bytes: Buffer, least: number): Promise<number> {
+    const written = bytes.subarray(0, Math.max(least, this.size() - this.#end));
     const found = Buffer.alloc(written.length);
     await this.read(found, this.#end);
     if (!found.equals(written)) throw this.#fault("does not end with the bytes of this process");
     this.#assertEndsAt(this.#end + written.length);
     if (written.length > 0) fs.ftruncateSync(this.#handle.fd, this.#end);
+    return written.length;
   }
 
   /** Like `append`. @throws PlantStoreError `io_error` unless the bytes are durable. */
