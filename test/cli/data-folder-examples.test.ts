@@ -17,7 +17,7 @@ function run(folder: string, ...words: readonly string[]): Promise<Finished> {
   return runCli([...words, "--data", folder]);
 }
 
-describe("as root, examples", { ...NEEDS_ROOT, ...TIMEOUT }, () => {
+describe("as root in a folder of another user", { ...NEEDS_ROOT, ...TIMEOUT }, () => {
   test("a missing folder is made by the owner of the nearest folder above it", async (t) => {
     const folder = join(makeServiceFolder(t), "new", "data");
     const { status, stderr } = await run(folder, "token", "create", "gardener");
