@@ -6,6 +6,7 @@
  */
 import { randomBytes } from "node:crypto";
 import fs from "node:fs";
+import { crc32 } from "node:zlib";
 import { TOKEN_LOCK_NAME } from "../core/file-names.ts";
 import {
   formatToken,
@@ -20,8 +21,7 @@ import { LogFile } from "../log/file.ts";
 import { ensureDirectory, useAndClose } from "../log/folder.ts";
 import { DirectoryLock } from "../log/lock.ts";
 import { mendLog } from "../log/mend.ts";
-import { rewrite } from "../log/resync.ts";
-import { orIoError } from "../log/system-error.ts";
+import { makeDurable, syncFound } from "../log/resync.ts";
 import { encodeTokenEvent, type TokenEvent, type TokenSet } from "./token-log.ts";
 import { parseTokens, syncTokens, TokenReader, tokenPath } from "./token-reader.ts";
 
@@ -57,7 +57,7 @@ export async function createFirstToken(
  */
 export async function revokeToken(directory: string, name: string): Promise<void> {
   if (!fs.existsSync(tokenPath(directory))) {
-    await syncReported(directory);
+    await syncTokens(tokenPath(directory));
     throw tokenUnknown(name); // create no folder for this
   }
   await changeTokens(directory, async (tokens, append) => {
@@ -75,14 +75,8 @@ export async function revokeToken(directory: string, name: string): Promise<void
  */
 export async function listTokens(directory: string): Promise<readonly TokenRecord[]> {
   const tokens = await new TokenReader(tokenPath(directory)).read();
-  await syncReported(directory);
+  await syncTokens(tokenPath(directory));
   return tokens?.tokens ?? [];
-}
-
-/** An editor may have changed or removed the token log: what is reported of it must survive a power cut. */
-function syncReported(directory: string): Promise<void> {
-  const filePath = tokenPath(directory);
-  return orIoError(`Cannot sync "${filePath}"`, () => syncTokens(filePath));
 }
 
 /** @internal */
@@ -118,24 +112,29 @@ async function changeTokens<T>(
 ): Promise<T> {
   await ensureDirectory(directory);
   const options = { name: TOKEN_LOCK_NAME, command: "token", waitMs: LOCK_WAIT_MS };
-  return useAndClose(await DirectoryLock.acquire(directory, options), async (lock) =>
-    useAndClose(await LogFile.open(tokenPath(directory), lock), async (file) => {
-      const tokens = await recoverTokens(file);
+  const filePath = tokenPath(directory);
+  return useAndClose(await DirectoryLock.acquire(directory, options), async (lock) => {
+    const found = await useAndClose(await LogFile.open(filePath, lock), recoverTokens);
+    // Opened once more, because it may have been replaced by a copy.
+    return useAndClose(await LogFile.open(filePath, lock), async (file) => {
+      file.assertEndsAt(found.end);
       const append = (event: TokenEvent) =>
         file.appendOrThrow(Buffer.from(`${encodeTokenEvent(event)}\n`));
-      return change(tokens, append);
-    }),
-  );
+      return change(found.tokens, append);
+    });
+  });
 }
 
-/** Reads the tokens and mends the end of their log, so that it can be appended to. */
-async function recoverTokens(file: LogFile): Promise<TokenSet> {
-  const bytes = Buffer.alloc(file.end);
-  const got = await file.read(bytes, 0);
-  const { tokens, tail, last } = await parseTokens(file.path, bytes.subarray(0, got));
+/** Reads the tokens, and makes their log whole lines that are on disk, whoever wrote them. */
+async function recoverTokens(
+  file: LogFile,
+): Promise<{ readonly tokens: TokenSet; readonly end: number }> {
+  const bytes = Buffer.alloc(file.end + 1, "\n"); // with the line feed that the last line may lack
+  await file.read(bytes.subarray(0, file.end), 0);
+  const { tokens, tail, last } = await parseTokens(file.path, bytes.subarray(0, file.end));
+  await syncFound(file);
   const end = await mendLog(file, { lost: [], tail, isRecord: () => last !== undefined });
-  // This change depends on them, and an editor may have written them.
-  await rewrite(file, 0, end);
+  await makeDurable(file, { bytes: end, records: 0, crc32: crc32(bytes.subarray(0, end)) });
   if (last !== undefined) tokens.apply(last);
-  return tokens;
+  return { tokens, end };
 }

@@ -10,10 +10,10 @@ import { setImmediate as turn } from "node:timers/promises";
 import { promisify } from "node:util";
 import { crc32 } from "node:zlib";
 import { TOKEN_LOG_NAME } from "../core/file-names.ts";
-import { syncFile, syncFolder } from "../log/folder.ts";
 import { isBlank, type LinePosition, markLength } from "../log/format.ts";
 import { LOG_START, lineError, positionAfter, splitLines, visitLines } from "../log/reader.ts";
-import { ioError, systemCode } from "../log/system-error.ts";
+import { syncLog } from "../log/resync.ts";
+import { ioError } from "../log/system-error.ts";
 import { decodeTokenEvent, type TokenEvent, TokenSet } from "./token-log.ts";
 
 const { O_NONBLOCK, O_RDONLY } = fs.constants;
@@ -27,19 +27,13 @@ export function tokenPath(directory: string): string {
 }
 
 /**
- * Makes a token log durable that an editor may have written or removed. The file comes before its name:
- * XFS may commit a rename alone.
+ * Makes a token log durable that an editor may have written or removed.
  *
- * @throws the system's error.
+ * @throws PlantStoreError as `syncLog`.
  * @internal
  */
-export async function syncTokens(filePath: string): Promise<void> {
-  await syncFile(filePath).catch(ignoreMissing);
-  await syncFolder(path.dirname(filePath)).catch(ignoreMissing);
-}
-
-function ignoreMissing(error: unknown): void {
-  if (systemCode(error) !== "ENOENT") throw error;
+export function syncTokens(filePath: string): Promise<void> {
+  return syncLog(filePath, '"plant-store token create" or "token revoke" replaces it by a copy');
 }
 
 export interface ParsedTokens {

@@ -12,6 +12,7 @@ import fs from "node:fs/promises";
 import { publishWarning } from "../core/channels.ts";
 import { FollowedTokens, LOOK_INTERVAL_MS, VERDICT_MS } from "../core/followed-tokens.ts";
 import type { TokenStatus, TokenVerifier, VerifiedToken } from "../core/services.ts";
+import { requestedReads } from "../log/file.ts";
 import { syncTokens, TokenReader, tokenPath } from "./token-reader.ts";
 
 /** A file that is missing for this long means no tokens. */
@@ -142,10 +143,9 @@ export class TokenRegistry implements TokenVerifier {
 
   #syncMeanwhile(): void {
     this.#syncing = this.#syncing.then(() =>
-      syncTokens(this.#path).catch((error) => {
-        const what = "what was changed there by hand may be lost in a power cut";
-        publishWarning(`Cannot sync "${this.#path}": ${what}`, error);
-      }),
+      requestedReads
+        .pass(() => syncTokens(this.#path))
+        .catch((error) => publishWarning(error.message)),
     );
   }
 

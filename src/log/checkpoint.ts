@@ -14,7 +14,7 @@ import fs from "node:fs/promises";
 import path from "node:path";
 import { crc32 } from "node:zlib";
 import { publishWarning } from "../core/channels.ts";
-import { openEntry, removeLeftover, syncDirectory, syncFile, useAndClose } from "./folder.ts";
+import { openEntry, removeLeftover, syncDirectory, useAndClose } from "./folder.ts";
 import { ioError, orIoError, systemCode } from "./system-error.ts";
 
 const { O_CREAT, O_TRUNC, O_WRONLY } = constants;
@@ -46,23 +46,25 @@ export function extendCheckpoint(before: Checkpoint, bytes: Buffer, records: num
  * @internal
  */
 export async function readCheckpoint(logPath: string): Promise<Checkpoint | undefined> {
-  for (const path of [checkpointPath(logPath), unsyncedPath(logPath)]) {
+  for (const filePath of [checkpointPath(logPath), unsyncedPath(logPath)]) {
     try {
-      const handle = await openEntry(path);
+      const handle = await openEntry(filePath);
       return decodeCheckpoint(await useAndClose(handle, () => handle.readFile("utf8")));
     } catch (cause) {
-      if (systemCode(cause) !== "ENOENT") throw ioError(`Cannot read "${path}"`, cause);
+      if (systemCode(cause) !== "ENOENT") throw ioError(`Cannot read "${filePath}"`, cause);
     }
   }
   return undefined;
 }
 
 /** Whether the disk has the checkpoint now, which another program may have copied. @internal */
-export function syncCheckpoint(logPath: string): Promise<boolean> {
-  return syncFile(checkpointPath(logPath)).then(
-    () => true,
-    () => false,
-  );
+export async function syncCheckpoint(logPath: string): Promise<boolean> {
+  try {
+    await useAndClose(await openEntry(checkpointPath(logPath)), (handle) => handle.sync());
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /**
@@ -80,6 +82,7 @@ export async function writeCheckpoint(logPath: string, checkpoint: Checkpoint): 
     });
     await fs.rename(newPath, checkpointPath(logPath));
     await syncDirectory(path.dirname(logPath));
+    await fs.rm(unsyncedPath(logPath), { force: true }); // it covers synced bytes only
   } catch (cause) {
     removeLeftover(newPath);
     throw ioError(`Cannot write "${checkpointPath(logPath)}"`, cause);
@@ -94,9 +97,8 @@ export async function writeCheckpoint(logPath: string, checkpoint: Checkpoint): 
  */
 export function removeCheckpoint(logPath: string): Promise<void> {
   return orIoError(`Cannot remove "${checkpointPath(logPath)}"`, async () => {
-    for (const each of [unsyncedPath(logPath), checkpointPath(logPath)]) {
-      await fs.rm(each, { force: true });
-    }
+    await fs.rm(checkpointPath(logPath), { force: true });
+    if (isUnsynced(logPath)) await fs.truncate(unsyncedPath(logPath)); // still unsynced
     await syncDirectory(path.dirname(logPath));
   });
 }

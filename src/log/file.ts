@@ -49,8 +49,8 @@ export interface FilePiece {
  * and a bad disk may hold a read for minutes: two threads are left for appends and for looks at tokens.
  */
 const REQUESTED_READS_MAX = 2;
-/** A place is for one read, so a long list of pieces holds up no other reader. */
-const requestedReads = new Gate(REQUESTED_READS_MAX);
+/** A place is for one read, or a sync that nobody waits for, so a long list of pieces holds up no other reader. */
+export const requestedReads = new Gate(REQUESTED_READS_MAX);
 
 export class LogFile {
   readonly path: string;
@@ -84,10 +84,11 @@ export class LogFile {
    */
   static open(filePath: string, lock?: Lock): Promise<LogFile> {
     return orIoError(`Cannot open "${filePath}"`, async () => {
-      const handle = await openEntry(filePath, O_RDWR | O_CREAT | SYNCED);
+      const handle = await openEntry(filePath, O_RDWR | O_CREAT);
       let appender: FileHandle | undefined;
       try {
         // Also for an old file: the process that made it may have died before this.
+        // A failure is not remembered: ext4 and XFS accept no further write after it.
         await syncFolder(path.dirname(filePath));
         appender = await openEntry(filePath, O_WRONLY | O_APPEND | SYNCED);
         if (!isSame(identityOf(handle), identityOf(appender))) {
@@ -130,7 +131,7 @@ export class LogFile {
       while (written < bytes.length) {
         // Writing the rest after a short write gives its reason. If another process has appended in
         // between, the rest would continue the record of that process.
-        if (written > 0) this.#assertEndsAt(this.#end + written);
+        if (written > 0) this.assertEndsAt(this.#end + written);
         const rest = bytes.length - written;
         const { bytesWritten } = await this.#appender.write(bytes, written, rest, null);
         if (bytesWritten === 0) throw new Error("the system wrote nothing, and gave no reason");
@@ -175,7 +176,7 @@ export class LogFile {
     const found = Buffer.alloc(written.length);
     await this.read(found, this.#end);
     if (!found.equals(written)) throw this.#fault("does not end with the bytes of this process");
-    this.#assertEndsAt(this.#end + written.length);
+    this.assertEndsAt(this.#end + written.length);
     if (written.length > 0) fs.ftruncateSync(this.#handle.fd, this.#end);
     return written.length;
   }
@@ -198,8 +199,8 @@ export class LogFile {
   }
 
   /**
-   * Writes `bytes` over what is at `position`, and waits until the disk has them. Call it only before
-   * records are appended.
+   * Writes `bytes` over what is at `position`; `sync` makes that durable. Call it only before records are
+   * appended.
    *
    * @throws PlantStoreError `locked` if another process has changed the file; `io_error`.
    */
@@ -333,10 +334,11 @@ export class LogFile {
 
   /** @throws PlantStoreError `locked` unless this is the same file and ends where this process left it. */
   assertUnchanged(): void {
-    this.#assertEndsAt(this.#end);
+    this.assertEndsAt(this.#end);
   }
 
-  #assertEndsAt(length: number): void {
+  /** @throws PlantStoreError `locked` unless this is the same file, and has this length. */
+  assertEndsAt(length: number): void {
     const displacement = this.displacement(length);
     if (displacement !== undefined) throw this.#fault(displacement);
   }

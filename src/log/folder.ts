@@ -179,11 +179,6 @@ async function makeDirectory(directory: string): Promise<void> {
   await syncDirectory(parent);
 }
 
-/** Makes a file durable that another program may have written. @throws the system's error. */
-export async function syncFile(filePath: string): Promise<void> {
-  await useAndClose(await openEntry(filePath), (handle) => handle.sync());
-}
-
 /** Makes a created, renamed or removed entry of the folder durable. @throws the system's error. */
 export async function syncDirectory(directory: string): Promise<void> {
   await useAndClose(await fsPromises.open(directory, O_RDONLY), (handle) => handle.sync());

@@ -14,6 +14,7 @@ import { NUMBER_OPTIONS } from "../core/options.ts";
 import { type ByteRange, LogFile } from "./file.ts";
 import { isBlank, LINE_FEED, type LinePosition } from "./format.ts";
 import { endOfLines, readTail } from "./reader.ts";
+import { orIoError } from "./system-error.ts";
 
 /** The most bytes of records that a batch holds before its last record. */
 export const BATCH_BYTES_LIMIT = NUMBER_OPTIONS.batchBytesMax.max;
@@ -146,8 +147,10 @@ async function blank(file: LogFile, { offset, bytes }: ByteRange, name: string):
   for (const { start, end, isLost } of sectorsOf(line, offset)) {
     if (!isLost) line.fill(" ", start, end);
   }
-  await file.overwrite(line, offset);
-  await file.overwrite(line.fill(" "), offset);
+  for (const bytes of [line, Buffer.alloc(line.length, " ")]) {
+    await file.overwrite(bytes, offset);
+    await orIoError(`Cannot sync "${file.path}"`, () => file.sync());
+  }
   publishWarning(
     `"${file.path}": blanked ${bytes} bytes at byte offset ${offset}, a line whose batch lost pages in ` +
       `a power cut; they are kept in "${name}"`,

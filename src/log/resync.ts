@@ -10,14 +10,16 @@
  * reports it once, until a process that has read every byte has written it to a new file.
  */
 import fs from "node:fs";
+import { open } from "node:fs/promises";
 import path from "node:path";
 import { crc32 } from "node:zlib";
+import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { type Checkpoint, isUnsynced, markSynced, markUnsynced } from "./checkpoint.ts";
 import { LogFile } from "./file.ts";
-import { removeLeftover, syncDirectory, useAndClose } from "./folder.ts";
+import { openEntry, removeLeftover, syncDirectory, syncFolder, useAndClose } from "./folder.ts";
 import { earliestBatchStart } from "./mend.ts";
-import { describeSystemError, systemCode } from "./system-error.ts";
+import { describeSystemError, orIoError, systemCode } from "./system-error.ts";
 
 const CHUNK_BYTES = 1024 * 1024;
 
@@ -27,27 +29,50 @@ export function newLogPath(logPath: string): string {
 }
 
 /**
- * Syncs a log as it was found. It takes as long as the disk needs, so begin it before the log is read.
+ * Syncs a log as it was found, and remembers if that fails. It takes as long as the disk needs.
  *
  * @throws PlantStoreError `unsynced` if the sync failed, and that cannot be remembered.
  */
-export async function syncFound(file: LogFile): Promise<void> {
+export async function syncFound(file: Pick<LogFile, "path" | "sync">): Promise<void> {
   try {
     await file.sync();
   } catch (cause) {
-    await remember(file, cause);
+    await remember(file.path, cause);
   }
 }
 
 /**
- * Makes all bytes of a log durable, after `syncFound`. The last batch is written again: a process that
- * ended may have failed to sync it. If a sync has failed, the log is replaced by a copy (`rewriteLog`).
+ * Syncs a log that this process only reads, and its folder; both may be missing. The file comes before
+ * its name: XFS may commit a rename alone.
+ *
+ * @param advice what replaces the log by a copy.
+ * @throws PlantStoreError `unsynced` if a sync of it has failed, now or since it was replaced; `io_error`.
+ */
+export function syncLog(logPath: string, advice: string): Promise<void> {
+  const ignoreMissing = (error: unknown) => {
+    if (systemCode(error) !== "ENOENT") throw error;
+  };
+  return orIoError(`Cannot sync "${logPath}"`, async () => {
+    const file = await openEntry(logPath).catch(ignoreMissing);
+    if (file !== undefined) {
+      await useAndClose(file, () => syncFound({ path: logPath, sync: () => file.sync() }));
+    }
+    await syncFolder(path.dirname(logPath)).catch(ignoreMissing);
+    if (!isUnsynced(logPath)) return;
+    const fault = "a sync of it has failed, so it may not be on disk";
+    throw new PlantStoreError("unsynced", `Cannot sync "${logPath}": ${fault}; ${advice}`);
+  });
+}
+
+/**
+ * Makes all bytes of a log durable. The last batch is written again, because a process that ended may
+ * have failed to sync it. If a sync has failed, the log is replaced by a copy (`rewriteLog`).
  *
  * @param end the log as it was read.
  * @param knownBytes the length in the checkpoint.
  * @returns whether the log was replaced; `file` is the old one then.
  * @throws PlantStoreError `unsynced` if the disk does not take the bytes; `locked` if another process has
- * changed the file since it was opened.
+ * changed the file since it was opened; `io_error`.
  */
 export async function makeDurable(
   file: LogFile,
@@ -55,15 +80,14 @@ export async function makeDurable(
   knownBytes = 0,
 ): Promise<boolean> {
   if (!isUnsynced(file.path)) {
-    try {
-      await rewriteLastBatch(file, end.bytes, knownBytes);
-      await file.sync();
-      return false;
-    } catch (cause) {
-      if (!isOfDisk(cause)) throw cause;
-      await remember(file, cause);
+    const start = Math.max(knownBytes, await earliestBatchStart(file, end.bytes));
+    await rewrite(file, start, end.bytes);
+    await syncFound(file);
+    if (!(await isOnDisk(file, start, end.bytes))) {
+      await remember(file.path, "the disk has other bytes than were read");
     }
   }
+  if (!isUnsynced(file.path)) return false;
   await rewriteLog(file, end);
   return true;
 }
@@ -74,20 +98,32 @@ export async function makeDurable(
  * @throws PlantStoreError as for `makeDurable`.
  */
 export async function rewriteLog(file: LogFile, end: Checkpoint): Promise<void> {
-  const newPath = newLogPath(file.path);
+  const target = fs.realpathSync(file.path); // a link to it stays
+  const newPath = newLogPath(target);
   try {
     file.assertUnchanged();
     fs.rmSync(newPath, { force: true }); // of a process that was killed
     const sum = await useAndClose(await LogFile.open(newPath), (copy) => copyLog(file, copy, end));
     if (sum !== end.crc32) throw new Error("other bytes were read than before");
     file.assertUnchanged(); // or the copy would lack what another process has appended
-    fs.renameSync(newPath, file.path);
-    await syncDirectory(path.dirname(file.path));
+    fs.renameSync(newPath, target);
+    await syncDirectory(path.dirname(target));
     await markSynced(file.path);
   } catch (cause) {
     removeLeftover(newPath);
-    throw isOfDisk(cause) ? unsyncedError(file, cause) : cause;
+    const reason = rootOf(cause);
+    const isLocked = cause instanceof PlantStoreError && cause.code === "locked";
+    // EFBIG is a limit of this process.
+    if (isLocked || systemCode(reason) === "EFBIG") throw cause;
+    throw unsyncedError(file.path, reason);
   }
+}
+
+/** What the system reported first. */
+function rootOf(failure: unknown): unknown {
+  let root = failure;
+  while (root instanceof Error && root.cause !== undefined) root = root.cause;
+  return root;
 }
 
 /** Copies all of a log; returns the CRC-32 of the bytes that `end` knows. */
@@ -103,18 +139,8 @@ async function copyLog(file: LogFile, copy: LogFile, end: Checkpoint): Promise<n
   return sum;
 }
 
-/** Writes again what may be the last batch and comes after `knownBytes`. Fails like `rewrite`. */
-export async function rewriteLastBatch(file: LogFile, end: number, knownBytes = 0): Promise<void> {
-  await rewrite(file, Math.max(knownBytes, await earliestBatchStart(file, end)), end);
-}
-
-/**
- * Writes bytes again in place, unchanged, and waits until the disk has them.
- *
- * @throws PlantStoreError `locked` if another process has changed the file since it was opened;
- * `io_error`.
- */
-export async function rewrite(file: LogFile, start: number, end: number): Promise<void> {
+/** Writes bytes again in place, unchanged. Fails like `LogFile.overwrite`. */
+async function rewrite(file: LogFile, start: number, end: number): Promise<void> {
   for (let offset = start; offset < end; offset += CHUNK_BYTES) {
     const chunk = Buffer.alloc(Math.min(CHUNK_BYTES, end - offset));
     await file.read(chunk, offset);
@@ -122,27 +148,52 @@ export async function rewrite(file: LogFile, start: number, end: number): Promis
   }
 }
 
-async function remember(file: LogFile, failure: unknown): Promise<void> {
+const { O_DIRECT, O_RDONLY } = fs.constants;
+/** O_DIRECT demands such offsets, and memory at such addresses, as WebAssembly has. */
+const ALIGNMENT = 4096;
+const WASM_PAGE_BYTES = 65_536;
+/** The types of Node do not describe it. */
+declare const WebAssembly: {
+  readonly Memory: new (size: { readonly initial: number }) => { readonly buffer: ArrayBuffer };
+};
+
+/** Whether the disk has these bytes, not the page cache alone; also true if the system cannot tell. */
+async function isOnDisk(file: LogFile, start: number, end: number): Promise<boolean> {
+  if (start >= end || O_DIRECT === undefined) return true;
   try {
-    await markUnsynced(file.path);
+    const memory = new WebAssembly.Memory({ initial: CHUNK_BYTES / WASM_PAGE_BYTES });
+    const found = Buffer.from(memory.buffer);
+    const cached = Buffer.alloc(CHUNK_BYTES);
+    return await useAndClose(await open(file.path, O_RDONLY | O_DIRECT), async (disk) => {
+      const first = start - (start % ALIGNMENT);
+      for (let offset = first; offset < end; offset += CHUNK_BYTES) {
+        const { bytesRead } = await disk.read(found, 0, CHUNK_BYTES, offset);
+        const got = await file.read(cached, offset);
+        if (!found.subarray(0, bytesRead).equals(cached.subarray(0, got))) return false;
+      }
+      return true;
+    });
   } catch {
-    throw unsyncedError(file, failure);
+    return true; // a file system without O_DIRECT, or no address space for WebAssembly
   }
 }
 
-/** Whether the disk has failed, not another process (`locked`) or a limit of this one (EFBIG). */
-function isOfDisk(failure: unknown): boolean {
-  if (!(failure instanceof PlantStoreError)) return true;
-  return failure.code !== "locked" && systemCode(failure.cause) !== "EFBIG";
+async function remember(logPath: string, failure: unknown): Promise<void> {
+  const why = describeSystemError(failure);
+  publishWarning(`A sync of "${logPath}" has failed: ${why}; only a copy of it will be on disk`);
+  try {
+    await markUnsynced(logPath);
+  } catch {
+    throw unsyncedError(logPath, failure);
+  }
 }
 
-function unsyncedError({ path: filePath }: LogFile, failure: unknown): PlantStoreError {
-  const cause = failure instanceof PlantStoreError ? failure.cause : failure;
+function unsyncedError(logPath: string, cause: unknown): PlantStoreError {
   return new PlantStoreError(
     "unsynced",
-    `Cannot make "${filePath}" durable: a sync of it has failed, and its copy, too: ` +
+    `Cannot make "${logPath}" durable: a sync of it has failed, and it cannot be replaced by a copy: ` +
       `${describeSystemError(cause)}; make room on its disk for a second log, or, if the disk fails, copy ` +
-      `"${path.dirname(filePath)}" to another one (cp -a) before this machine restarts, and serve that copy`,
+      'the folder to another one by "plant-store backup" before this machine restarts, and serve that copy',
     { cause },
   );
 }

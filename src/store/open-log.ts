@@ -77,6 +77,7 @@ async function openLocked(
     if (await makeDurable(file, end, checkpoint?.bytes)) {
       await file.close();
       file = await LogFile.open(logPath, lock);
+      file.assertEndsAt(end.bytes); // another program may have found the copy first
     }
     if (end.bytes > 0) {
       // The log is good and nobody else writes here: killed processes left these.
@@ -99,7 +100,6 @@ async function recover(
 ): Promise<LogScan> {
   const size = file.end;
   requireKnownBytes(file.path, checkpoint, { size }); // before a scan that may take long
-  const wasUnsynced = isUnsynced(file.path);
   const syncing = syncFound(file); // while it is read
   syncing.catch(() => {}); // it is awaited after the scan
   const lost: ByteRange[] = [];
@@ -113,10 +113,10 @@ async function recover(
     onProgress,
   }).finally(() => syncing); // a sync that failed is remembered also if the scan fails
   requireKnownBytes(file.path, checkpoint, scan);
-  if (wasUnsynced && (lost.length > 0 || scan.tail.offset < size)) {
-    // The page cache has dropped what an earlier start has read, and the disk never got.
-    const fault = "it has an unfinished end, and a sync of it has failed earlier";
-    throw lineError(file.path, scan.tail, `${fault}; ${ADVICE}`);
+  if (isUnsynced(file.path) && (lost.length > 0 || scan.tail.offset < size)) {
+    // No power cut: the page cache may have dropped what the disk never got.
+    const fault = "a sync of the log has failed, and it is damaged here";
+    throw lineError(file.path, lost[0] ?? scan.tail, `${fault}; ${ADVICE}`);
   }
 
   // Everything was read: from here on the log is changed.

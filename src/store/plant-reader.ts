@@ -4,8 +4,9 @@
  * The lookups of one turn of the event loop are answered together: from memory, which keeps the newest
  * bytes of the log, and the others by reads that are gathered while earlier ones are under way.
  * Invariants. Only durable bytes are used. A plant is given only in a turn in which the log was found
- * in its place and not cut, because a repeat acknowledges what is in the log, as an append does. Only
- * proof that the log is not what was written fails the store; any other exception fails one read.
+ * in its place and not cut, because a repeat acknowledges what is in the log, as an append does. A log
+ * that is not what was written, or whose place cannot be looked at, fails the store; any other exception
+ * fails one read.
  */
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";

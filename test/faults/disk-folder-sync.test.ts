@@ -30,12 +30,23 @@ class Trace {
     this.#calls = readCalls(text);
   }
 
-  /** The only successful call of this name whose arguments contain all of these. */
-  one(name: string, ...parts: readonly string[]): Call {
-    const found = this.#calls.filter((call) => {
+  /** The first successful call of this name whose arguments contain all of these. */
+  first(name: string, ...parts: readonly string[]): Call {
+    const [found] = this.#all(name, parts);
+    assert.ok(found !== undefined, `${name} ${parts.join(" ")}: no call`);
+    return found;
+  }
+
+  #all(name: string, parts: readonly string[]): readonly Call[] {
+    return this.#calls.filter((call) => {
       const isMeant = call.name === name && parts.every((part) => call.args.includes(part));
       return isMeant && !call.result.startsWith("-1 ");
     });
+  }
+
+  /** The only such call. */
+  one(name: string, ...parts: readonly string[]): Call {
+    const found = this.#all(name, parts);
     assert.equal(found.length, 1, `${name} ${parts.join(" ")}: ${found.length} calls`);
     return found[0] as Call;
   }
@@ -80,7 +91,7 @@ describe("the folder is synced", AT_ONCE, () => {
     trace.assertSynced(parent, trace.one("mkdir", `"${join(parent, "garden")}"`), log);
     trace.assertSynced(join(parent, "garden"), made, log);
     trace.assertSynced(folder, log, ready);
-    const tokens = trace.one("openat", `"${join(folder, "tokens.jsonl")}"`, "O_CREAT");
+    const tokens = trace.first("openat", `"${join(folder, "tokens.jsonl")}"`, "O_CREAT");
     trace.assertSynced(folder, tokens, trace.message("Bearer pst_"));
   });
 
@@ -113,7 +124,8 @@ describe("the folder is synced", AT_ONCE, () => {
     const trace = new Trace(read());
     const ready = trace.message("plant-store listening on");
     const made = trace.one("openat", `"${logPath(folder)}.quarantine-1"`, "O_CREAT");
-    assert.match(made.args, /\bO_DSYNC\b/);
+    const appender = trace.one("openat", `"${logPath(folder)}.quarantine-1"`, "O_APPEND");
+    assert.match(appender.args, /\bO_DSYNC\b/);
     const kept = trace.one("write", `<${logPath(folder)}.quarantine-1>`);
     const cut = trace.one("ftruncate", `<${logPath(folder)}>`);
     trace.assertSynced(folder, made, cut);

@@ -13,7 +13,7 @@ import { PROGRAM } from "../support/program.ts";
 import { snapshot } from "../support/snapshot.ts";
 import { logPath, readLog, writeLog } from "../support/stores.ts";
 import { TIMEOUT } from "../support/watch.ts";
-import { canTrace, traced } from "./machine.ts";
+import { canTrace, killedAt } from "./machine.ts";
 
 const AT_ONCE = { concurrency: 2, ...TIMEOUT };
 
@@ -25,12 +25,8 @@ function killRepair(t: TestContext, folder: string): string {
   writeLog(folder, DAMAGED);
   const repaired = `${logPath(folder)}.repaired`;
   writeFileSync(repaired, ""); // so that strace knows the file
-  const { wrapper, env, read } = traced(t, [
-    ...["-P", repaired, "-e", "trace=write", "-e", "inject=write:signal=KILL"],
-  ]);
-  // With the filter in the kernel (--seccomp-bpf), strace does not kill at a write.
-  const tracer = wrapper.filter((word) => word !== "--seccomp-bpf");
-  const words = [...tracer, process.execPath, PROGRAM, "repair", "--yes", "--data", folder];
+  const { wrapper, env, read } = killedAt(t, "write", repaired);
+  const words = [...wrapper, process.execPath, PROGRAM, "repair", "--yes", "--data", folder];
   const [program = "", ...args] = words;
   const { signal } = spawnSync(program, args, { env: { ...process.env, ...env } });
   assert.equal(signal, "SIGKILL");

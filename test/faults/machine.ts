@@ -61,6 +61,14 @@ export function traced(t: TestContext, options: readonly string[]): Traced {
   };
 }
 
+/** Kills a process when it begins this call on a file. */
+export function killedAt(t: TestContext, call: string, path: string): Traced {
+  const kill = ["-e", `trace=${call}`, "-e", `inject=${call}:signal=KILL`];
+  const { wrapper, ...rest } = traced(t, ["-P", path, ...kill]);
+  // With the filter in the kernel, strace does not kill at a write.
+  return { ...rest, wrapper: wrapper.filter((word) => word !== "--seccomp-bpf") };
+}
+
 /** Injects faults into the calls on the log of a folder; makes that log first. */
 export function faulty(t: TestContext, folder: string, ...injections: readonly string[]): Traced {
   writeLog(folder, ""); // so that strace knows the file

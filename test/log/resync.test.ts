@@ -17,13 +17,7 @@ import {
 } from "../../src/log/checkpoint.ts";
 import type { LogFile } from "../../src/log/file.ts";
 import { BATCH_BYTES_LIMIT } from "../../src/log/mend.ts";
-import {
-  makeDurable,
-  newLogPath,
-  rewriteLastBatch,
-  rewriteLog,
-  syncFound,
-} from "../../src/log/resync.ts";
+import { makeDurable, newLogPath, rewriteLog, syncFound } from "../../src/log/resync.ts";
 import { LogWriter } from "../../src/log/writer.ts";
 import { openLog } from "../support/logs.ts";
 
@@ -78,7 +72,7 @@ for (const [what, lengths, start] of REWRITES) {
     const content = Buffer.from(lengths.map(lineOf).join(""));
     const file = await openLog(t, content);
     const written = watchOverwrites(t, file);
-    await rewriteLastBatch(file, content.length);
+    await makeDurable(file, checkpointOf(content));
     assert.equal(written.start(), start);
     assert.equal(written.bytes().equals(content.subarray(start)), true);
     assert.equal(fs.readFileSync(file.path).equals(content), true);
@@ -88,7 +82,7 @@ for (const [what, lengths, start] of REWRITES) {
 test("nothing is written to an empty log", async (t) => {
   const file = await openLog(t);
   const written = watchOverwrites(t, file);
-  await rewriteLastBatch(file, 0);
+  await makeDurable(file, EMPTY_LOG);
   assert.equal(written.start(), undefined);
 });
 
@@ -104,7 +98,7 @@ test("the longest batch that a writer makes is written again whole", async (t) =
   // A batch that is one byte short of full still takes a record of the greatest length.
   const records = ["a".repeat(BATCH_BYTES_LIMIT - 2), "b".repeat(3 * BATCH_BYTES_LIMIT)];
   await Promise.all(records.map((record) => writer.append(record)));
-  await rewriteLastBatch(file, writer.durableBytes);
+  await makeDurable(file, checkpointOf(fs.readFileSync(file.path)));
   assert.equal(appends.mock.callCount(), 1, "one batch");
   assert.ok((written.start() ?? Number.NaN) <= 7);
 });
@@ -132,12 +126,22 @@ for (const [what, known] of [
   });
 }
 
-test("a log whose last batch cannot be written again is replaced by a copy", async (t) => {
+test("a log whose last batch cannot be written is no log whose sync has failed", async (t) => {
   const file = await openLog(t, LINES);
   t.mock.method(file, "overwrite", () => Promise.reject(failure()));
-  assert.equal(await makeDurable(file, checkpointOf(LINES)), true);
-  assert.equal(fs.readFileSync(file.path, "utf8"), LINES);
+  await assert.rejects(makeDurable(file, checkpointOf(LINES)), { code: "EIO" });
   assert.equal(isUnsynced(file.path), false);
+});
+
+test("a last batch of which the disk has other bytes is replaced by a copy (fake page cache)", async (t) => {
+  const file = await openLog(t, LINES);
+  const cached = Buffer.from(LINES.replace("2", "7"));
+  t.mock.method(file, "overwrite", async () => {});
+  t.mock.method(file, "read", async (buffer: Buffer, position: number) =>
+    cached.copy(buffer, 0, position),
+  );
+  assert.equal(await makeDurable(file, checkpointOf(cached)), true);
+  assert.equal(fs.readFileSync(file.path, "utf8"), cached.toString());
 });
 
 test("a log that can neither be synced nor copied is unsynced, and a later start copies it", async (t) => {

@@ -60,10 +60,10 @@ const STEPS: readonly [says: string, log: string, steps: readonly string[]][] = 
       "keep as plants.jsonl.before-repair-1",
       "remove plants.jsonl.index.new",
       "remove plants.jsonl.index",
-      "remove plants.jsonl.checkpoint.unsynced",
       "remove plants.jsonl.checkpoint",
       "plants.jsonl.repaired becomes plants.jsonl",
       "plants.jsonl.checkpoint.new becomes plants.jsonl.checkpoint",
+      "remove plants.jsonl.checkpoint.unsynced",
     ],
   ],
   [
@@ -72,9 +72,9 @@ const STEPS: readonly [says: string, log: string, steps: readonly string[]][] = 
     [
       "remove plants.jsonl.index.new",
       "remove plants.jsonl.index",
-      "remove plants.jsonl.checkpoint.unsynced",
       "remove plants.jsonl.checkpoint",
       "plants.jsonl.checkpoint.new becomes plants.jsonl.checkpoint",
+      "remove plants.jsonl.checkpoint.unsynced",
     ],
   ],
 ];
