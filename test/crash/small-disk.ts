@@ -10,6 +10,8 @@ export class SmallDisk {
   readonly folder: string;
   /** If mounting is not permitted, this is an ordinary folder that never fills. */
   readonly canFill: boolean;
+  /** Whether it is not filled. */
+  hasRoom = true;
   readonly remove: () => void;
 
   constructor() {
@@ -28,10 +30,12 @@ export class SmallDisk {
     const { blocks, bfree, bsize } = statfsSync(this.folder);
     const usedKib = Math.ceil(((blocks - bfree) * bsize) / 1024);
     this.#resize(`${usedKib + leftKib}k`);
+    this.hasRoom = false;
   }
 
   giveRoom(): void {
     if (this.canFill) this.#resize(ROOM);
+    this.hasRoom = true;
   }
 
   #resize(size: string): void {
