@@ -169,10 +169,12 @@ export const backup = defineCommand({
   },
   entersFolder: true,
   details: `The copy holds everything that was acknowledged before the backup began, and is a data
-directory: put it back with restore, or serve it with --data TARGET.
+directory: put it back with restore, or serve it with --data TARGET. To serve a numbered
+backup, restore it first.
 With --into the copy is DIR/plants-NUMBER-DATE. When it is verified and on disk, the backups
 with the lowest numbers are removed, so that --keep are left with the new one. The date does
-not count. An old backup that cannot be removed is a warning; the exit status is still 0.`,
+not count. An old backup that cannot be removed, or in which other files were put, stays, with
+a warning; the exit status is still 0.`,
   async run([target = ""], { data, into, keep }, settings) {
     if ((target === "") === (into === undefined)) {
       const got = target === "" ? "neither" : "both";

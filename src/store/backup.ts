@@ -103,11 +103,19 @@ export async function copyDirectory<Report extends BackupReport>(
   }
 }
 
-/** Makes a folder with all that `fill` puts into it, or nothing. @internal */
-export async function makeFolder(target: string, fill: Fill): Promise<BackupReport> {
+/**
+ * Makes a folder with all that `fill` puts into it, or nothing.
+ *
+ * @param partial its name until it is whole.
+ * @internal
+ */
+export async function makeFolder(
+  target: string,
+  fill: Fill,
+  partial = `${path.resolve(target)}.partial-${randomBytes(4).toString("hex")}`,
+): Promise<BackupReport> {
   const failure = `Cannot back up to "${target}"`;
   if (fs.existsSync(target)) throw new PlantStoreError("io_error", `${failure}: it exists already`);
-  const partial = `${path.resolve(target)}.partial-${randomBytes(4).toString("hex")}`;
   return fillAside(partial, fill, failure, async () => {
     fs.renameSync(partial, target);
     await syncFolder(path.dirname(path.resolve(target)));

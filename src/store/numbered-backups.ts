@@ -3,16 +3,19 @@
  *
  * Invariants. The number decides which backup is newer; a new backup gets the highest number + 1. The date
  * in the name is for people, because a clock may be wrong. Older backups are removed only after the new one
- * was verified and is durable; the new backup is never removed. Only folders with the name of a backup, or
- * of an unfinished one, are removed, with the files in them, and no link is followed. One process at a time
- * works in the folder (log/lock): two processes never take the same number, and every unfinished backup is
- * that of a killed process.
+ * was verified and is durable; the new backup is never removed. A folder is removed only if it has the name of
+ * a backup, or of an unfinished one, and holds nothing but files that `backup` makes. A backup that was served
+ * holds its lock, too, and maybe plants that no other copy has. One process at a time works in the folder
+ * (log/lock), so two processes never take the same number. Only that process makes unfinished backups with
+ * these names, so each of them that is found is that of a killed process.
  */
 import { randomBytes } from "node:crypto";
 import fs from "node:fs";
 import path from "node:path";
 import { publishWarning } from "../core/channels.ts";
+import { LOG_NAME, TOKEN_LOG_NAME } from "../core/file-names.ts";
 import { readNumber } from "../core/options.ts";
+import { checkpointPath, newCheckpointPath } from "../log/checkpoint.ts";
 import { ensureDirectory, removeFolderOfFiles, syncDirectory, useAndClose } from "../log/folder.ts";
 import { describeSystemError, orIoError } from "../log/system-error.ts";
 import { type BackupReport, copyDirectory, type Fill, makeFolder } from "./backup.ts";
@@ -59,7 +62,8 @@ async function addBackup(folder: string, keep: number, fill: Fill): Promise<Numb
       const older = listFolders(folder, BACKUP).sort(byAge);
       const tooMany = older.slice(0, Math.max(0, older.length + 1 - keep));
       const name = nextName(folder);
-      const report = await makeFolder(path.join(folder, name), fill);
+      const target = path.join(folder, name);
+      const report = await makeFolder(target, fill, unfinishedName(target));
       return { ...report, name, removed: await removeFolders(folder, tooMany) };
     }),
   );
@@ -70,7 +74,12 @@ async function addBackup(folder: string, keep: number, fill: Fill): Promise<Numb
  * version; it counts as older than every numbered one.
  */
 const BACKUP = /^plants-(?:(\d{6,15})-)?\d{8}T\d{6}Z$/;
-const UNFINISHED = /^plants-(?:\d{6,15}-)?\d{8}T\d{6}Z\.partial-[0-9a-f]+$/;
+/** Not `.partial-`, as a `backup` without `--into` has it, which takes no lock on the folder. */
+const UNFINISHED = /^plants-(?:\d{6,15}-)?\d{8}T\d{6}Z\.unfinished-[0-9a-f]+$/;
+
+function unfinishedName(backup: string): string {
+  return `${backup}.unfinished-${randomBytes(4).toString("hex")}`;
+}
 
 function numberOf(name: string): number {
   return Number(BACKUP.exec(name)?.[1] ?? 0);
@@ -99,22 +108,13 @@ function nextName(folder: string): string {
   return `plants-${String(highest + 1).padStart(6, "0")}-${date}`;
 }
 
-/**
- * Removes folders, and returns the names of the removed ones. A backup is first renamed to an unfinished
- * one, durably, so that a kill or a power cut never leaves a part of a backup under its name.
- */
+/** Removes folders, and returns the names of the removed ones. */
 async function removeFolders(folder: string, names: readonly string[]): Promise<string[]> {
   const removed: string[] = [];
   for (const name of names) {
-    let found = path.join(folder, name);
+    const found = path.join(folder, name);
     try {
-      if (BACKUP.test(name)) {
-        const unfinished = `${found}.partial-${randomBytes(4).toString("hex")}`;
-        fs.renameSync(found, unfinished);
-        found = unfinished;
-        await syncDirectory(folder);
-      }
-      removeFolderOfFiles(found);
+      await removeBackup(found);
       removed.push(name);
     } catch (cause) {
       const why = describeSystemError(cause);
@@ -122,4 +122,32 @@ async function removeFolders(folder: string, names: readonly string[]): Promise<
     }
   }
   return removed;
+}
+
+/**
+ * A backup is first renamed to an unfinished one, durably, so that a kill or a power cut never leaves a part
+ * of a backup under its name.
+ */
+async function removeBackup(found: string): Promise<void> {
+  requireOwnFiles(found);
+  if (UNFINISHED.test(path.basename(found))) return removeFolderOfFiles(found);
+  const unfinished = unfinishedName(found);
+  fs.renameSync(found, unfinished);
+  await syncDirectory(path.dirname(found));
+  return removeBackup(unfinished); // looks again: a server may have started before the rename
+}
+
+const CHECKPOINTS = [checkpointPath(LOG_NAME), newCheckpointPath(LOG_NAME)];
+/** What a backup holds, also an unfinished one. */
+const OWN_FILES = [LOG_NAME, TOKEN_LOG_NAME, ...CHECKPOINTS];
+
+/** @throws Error that names what else the folder holds, and what to do. */
+function requireOwnFiles(found: string): void {
+  const entries = fs.readdirSync(found, { withFileTypes: true });
+  const other = entries.find((each) => !each.isFile() || !OWN_FILES.includes(each.name))?.name;
+  if (other === undefined) return;
+  const meaning = /^(tokens-)?lock\./.test(other)
+    ? "so it was used as a data directory, and may hold plants that no other copy has"
+    : "which is no file of a backup";
+  throw new Error(`it holds "${other}", ${meaning}; remove it by hand`);
 }

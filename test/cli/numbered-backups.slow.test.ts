@@ -90,7 +90,7 @@ test(
     const orderOf = calls.flatMap(({ name, args }) => {
       if (name === "fsync") return args.endsWith(`<${folder}>`) ? ["sync"] : [];
       const isOld = args.includes(old);
-      if (name === "rename" && args.includes(".partial-") && args.includes(folder)) {
+      if (name === "rename" && args.includes(".unfinished-") && args.includes(folder)) {
         return isOld ? ["old loses its name"] : ["new has its name"];
       }
       return isOld ? ["old is removed"] : [];

@@ -141,7 +141,7 @@ test("the backup unit makes a numbered backup without a shell, and keeps the new
       .replace(/^\/var\/lib\/plant-store$/, data);
   });
   const old = ["plants-20260101T000000Z", "plants-20260102T000000Z", "plants-20260103T000000Z"];
-  for (const name of [...old, "plants-20260103T000000Z.partial-0", "other"]) {
+  for (const name of [...old, "plants-20260103T000000Z.unfinished-0", "other"]) {
     mkdirSync(join(folder, name), { recursive: true });
   }
   const namesAfter = async () => {

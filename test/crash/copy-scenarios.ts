@@ -1,11 +1,19 @@
 /** `backup`, `restore` and `import`: a killed command does no harm and can be run again. */
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import { type FolderState, makeClean } from "./folder-states.ts";
 import { judgeFolder } from "./judge.ts";
 import type { PlantBook } from "./plant-book.ts";
 import { Run, runProgram } from "./program.ts";
-import { copyTree, type Scenario } from "./scenario.ts";
+import type { Scenario } from "./scenario.ts";
 import { describeEnd } from "./server.ts";
 
 const SOURCE_FILES = ["plants.jsonl", "tokens.jsonl", "plants.jsonl.checkpoint"] as const;
@@ -63,9 +71,12 @@ function numberedBackupScenario(): Scenario {
     async prepare(root) {
       state = await makeClean(join(root, "data"), PLANTS);
       for (const name of OLD_BACKUPS) {
-        copyTree(join(root, "data"), join(root, "backups", name));
+        mkdirSync(join(root, "backups", name), { recursive: true });
+        for (const file of SOURCE_FILES) {
+          copyFileSync(join(root, "data", file), join(root, "backups", name, file));
+        }
       }
-      mkdirSync(join(root, "backups", `${OLD_BACKUPS[0]}.partial-01`));
+      mkdirSync(join(root, "backups", `${OLD_BACKUPS[0]}.unfinished-01`));
     },
     async attempt(root, { program, surroundings }) {
       if (state === undefined) throw new Error("not prepared");

@@ -166,9 +166,10 @@ test("nothing else is removed: other names, files and links, and what links lead
     "plants-2026-07-01",
     "plants-1-20260101T000000Z",
     "plants-000001-20260101T000000Z.old",
-    "plants-000001-20260101T000000Z.partial-",
-    "x-plants-20260101T000000Z.partial-0",
-    "plants-2026-07-01.partial-0",
+    "plants-000001-20260101T000000Z.unfinished-",
+    "x-plants-20260101T000000Z.unfinished-0",
+    "plants-2026-07-01.unfinished-0",
+    "plants-000001-20260101T000000Z.partial-0a1b2c3d", // of a `backup` that may still run
   ];
   const { folder, into, names } = prepare(t, ...others);
   const elsewhere = makeFolder(t);
@@ -176,13 +177,12 @@ test("nothing else is removed: other names, files and links, and what links lead
   const links = [
     "plants-000001-20260101T000000Z",
     "plants-20260101T000000Z",
-    "plants-000002-20260101T000000Z.partial-01",
+    "plants-000002-20260101T000000Z.unfinished-01",
   ];
   for (const name of links) fs.symlinkSync(join(elsewhere, "mine"), join(folder, name));
   fs.writeFileSync(join(folder, "plants-000004-20260101T000000Z"), "a file");
   const before = names();
   makeOld(folder, "plants-000003-20260101T000000Z");
-  fs.symlinkSync(elsewhere, join(folder, "plants-000003-20260101T000000Z", "link"));
   const { name, removed } = await into({ keep: 1 });
   assert.deepEqual(removed, ["plants-000003-20260101T000000Z"]);
   assert.deepEqual(names().sort(), [...before, name].sort());
@@ -192,7 +192,10 @@ test("nothing else is removed: other names, files and links, and what links lead
 });
 
 test("what a killed backup left is removed by the next one, also if that fails", async (t) => {
-  const left = ["plants-000002-20260101T000000Z.partial-0a1b2c3d", `${OLD[0]}.partial-00000000`];
+  const left = [
+    "plants-000002-20260101T000000Z.unfinished-0a1b2c3d",
+    `${OLD[0]}.unfinished-00000000`,
+  ];
   const first = "plants-000001-20260101T000000Z";
   const { data, folder, into, names } = prepare(t, first, ...left);
   const { name } = await into();
@@ -218,7 +221,7 @@ test("a backup that fails its verification removes none, and leaves nothing", as
 const STEPS = [
   ["mkdirSync", 1],
   ["renameSync", 3],
-  ["readdirSync", 6],
+  ["readdirSync", 12],
   ["rmdirSync", 3],
 ] as const;
 
@@ -229,7 +232,7 @@ for (const [step, count] of STEPS) {
         "plants-000001-20260101T000000Z",
         "plants-000002-20260101T000000Z",
         "plants-000003-20260101T000000Z",
-        "plants-000004-20260101T000000Z.partial-01",
+        "plants-000004-20260101T000000Z.unfinished-01",
       ];
       const { folder, into, names } = prepare(t, ...before);
       const real = fs[step] as (...args: unknown[]) => unknown;
@@ -241,7 +244,7 @@ for (const [step, count] of STEPS) {
       const result = await into({ keep: 1 }).catch((error: unknown) => error);
       mocked.mock.restore();
       assert.ok(calls > good, "it was called so often");
-      const whole = names().filter((name) => !name.includes(".partial-"));
+      const whole = names().filter((name) => !name.includes(".unfinished-"));
       for (const name of whole) {
         const isOld = before.includes(name);
         assert.equal(readLog(join(folder, name)), isOld ? "old" : A + B, name);
@@ -256,26 +259,86 @@ for (const [step, count] of STEPS) {
   }
 }
 
-test("an old backup that cannot be removed is a warning, and the next backup tries it again", async (t) => {
-  const before = ["plants-000001-20260101T000000Z", "plants-000002-20260101T000000Z"];
-  const { folder, into, names } = prepare(t, ...before);
-  const warnings = watchWarnings(t);
-  fs.mkdirSync(join(folder, before[0] ?? "", "notes"));
-  fs.writeFileSync(join(folder, before[0] ?? "", "notes", "mine"), "mine");
+/** What others put into a backup, so that it is left whole. */
+const FOREIGN: readonly [what: string, name: string, put: (found: string) => void][] = [
+  ["a folder", "notes", makeNotes],
+  ["a file of another name", "README", (found) => fs.writeFileSync(found, "mine")],
+  ["a link", "link", (found) => fs.symlinkSync("/", found)],
+  [
+    "a link with the name of a log of tokens",
+    "tokens.jsonl",
+    (found) => fs.symlinkSync("/", found),
+  ],
+  ["a folder with the name of a log of tokens", "tokens.jsonl", makeNotes],
+  ["the lock of a server", "lock.1", (found) => fs.writeFileSync(found, "")],
+  ["the lock of the tokens", "tokens-lock.1", (found) => fs.writeFileSync(found, "")],
+];
+
+function makeNotes(found: string): void {
+  fs.mkdirSync(found);
+  fs.writeFileSync(join(found, "mine"), "mine");
+}
+
+for (const [what, name, put] of FOREIGN) {
+  for (const suffix of ["", ".unfinished-01"]) {
+    const kind = suffix === "" ? "an old backup" : "an unfinished backup";
+    test(`${kind} that holds ${what} is left whole with a warning, until that is removed`, async (t) => {
+      const old = `plants-000001-20260101T000000Z${suffix}`;
+      const { folder, into, names } = prepare(t, old, "plants-000002-20260101T000000Z");
+      put(join(folder, old, name));
+      const before = snapshot(join(folder, old));
+      const warnings = watchWarnings(t);
+      const made = await into({ keep: 1 });
+      assert.deepEqual(made.removed, ["plants-000002-20260101T000000Z"]);
+      assert.deepEqual(snapshot(join(folder, old)), before);
+      assert.deepEqual(names().sort(), [old, made.name].sort());
+      assert.equal(warnings.length, 1);
+      for (const each of [join(folder, old), `"${name}"`]) assert.ok(warnings[0]?.includes(each));
+      fs.rmSync(join(folder, old, name), { recursive: true });
+      const { name: next } = await into({ keep: 1 });
+      assert.equal(warnings.length, 1);
+      assert.deepEqual(names(), [next]);
+    });
+  }
+}
+
+test("a backup that is served keeps what was acknowledged, also after the server has stopped", async (t) => {
+  const { folder, into } = prepare(t);
+  const { name: served } = await into();
+  const store = await openStore(t, join(folder, served));
+  await store.create({ id: 3n, name: "c" });
+  const { removed } = await into({ keep: 1 });
+  await store.create({ id: 4n, name: "d" });
+  await store.close();
+  const after = await into({ keep: 1 });
+  assert.deepEqual([removed.length, after.removed.length], [0, 1]);
+  assert.equal((await verifyLog(join(folder, served))).records, 4);
+});
+
+test("a backup that is left whole counts while it is among the newest, and then stays in addition", async (t) => {
+  const { folder, into, names } = prepare(t, "plants-000001-20260101T000000Z");
+  const { name: served } = await into({ keep: 2 });
+  await (await openStore(t, join(folder, served))).close();
+  assert.deepEqual((await into({ keep: 2 })).removed, ["plants-000001-20260101T000000Z"]);
+  for (const removed of [0, 1]) {
+    assert.equal((await into({ keep: 2 })).removed.length, removed);
+    assert.equal(names().length, 3);
+    assert.ok(names().includes(served));
+  }
+});
+
+test("a server that starts just before an old backup loses its name keeps the folder whole", async (t) => {
+  const old = "plants-000001-20260101T000000Z";
+  const { folder, into, names } = prepare(t, old);
+  const rename = fs.renameSync;
+  t.mock.method(fs, "renameSync", (from: string, to: string) => {
+    if (from === join(folder, old)) fs.writeFileSync(join(from, "lock.1"), "");
+    rename(from, to);
+  });
   const { name, removed } = await into({ keep: 1 });
-  assert.deepEqual(removed, before.slice(1));
-  assert.equal(warnings.length, 1);
-  assert.ok(warnings[0]?.includes(join(folder, before[0] ?? "")), warnings[0]);
-  assert.equal(isSound(await verifyLog(join(folder, name))), true);
+  assert.deepEqual(removed, []);
   const [rest = ""] = names().filter((each) => each !== name);
-  assert.deepEqual(fs.readdirSync(join(folder, rest, "notes")), ["mine"], "it is not entered");
-  const second = await into({ keep: 2 });
-  assert.equal(warnings.length, 2);
-  assert.deepEqual(names().sort(), [name, second.name, rest].sort());
-  fs.rmSync(join(folder, rest, "notes"), { recursive: true });
-  const third = await into({ keep: 2 });
-  assert.equal(warnings.length, 2);
-  assert.deepEqual(names().sort(), [second.name, third.name].sort());
+  assert.deepEqual(fs.readdirSync(join(folder, rest)), ["lock.1", "plants.jsonl"]);
 });
 
 test("an older backup stays until the new one has its name", async (t) => {
@@ -298,7 +361,7 @@ test("a second backup into a folder is refused while one is made, and touches no
   const others: Promise<unknown>[] = [];
   const onProgress = () => {
     const before = names();
-    assert.ok(before.some((name) => name.includes(".partial-")));
+    assert.ok(before.some((name) => name.includes(".unfinished-")));
     const other = backupInto(data, folder, { keep: 1 });
     others.push(assert.rejects(other, { code: "locked" }).then(() => before));
   };
@@ -310,7 +373,7 @@ test("a second backup into a folder is refused while one is made, and touches no
 });
 
 test("a folder that another process uses is left alone", async (t) => {
-  const left = ["plants-000001-20260101T000000Z", "plants-000002-20260101T000000Z.partial-01"];
+  const left = ["plants-000001-20260101T000000Z", "plants-000002-20260101T000000Z.unfinished-01"];
   const { folder, into, names } = prepare(t, ...left);
   const lock = await DirectoryLock.acquire(folder, { name: "lock", command: "backup" });
   await assert.rejects(into({ keep: 1 }), { code: "locked" });
@@ -330,7 +393,7 @@ test("a backup into a folder works beside the store, and holds what it has ackno
 
 for (const keep of [0, -1, 1.5, 10_001, Number.NaN]) {
   test(`keep: ${keep} is refused before anything is touched`, async (t) => {
-    const { into, names } = prepare(t, "plants-000001-20260101T000000Z.partial-01");
+    const { into, names } = prepare(t, "plants-000001-20260101T000000Z.unfinished-01");
     await assert.rejects(into({ keep }), RangeError);
     assert.equal(names().length, 1);
   });
