@@ -1,6 +1,7 @@
 /** The commands that read, check, copy and repair a data directory. */
 import fs from "node:fs";
 import path from "node:path";
+import { LOG_NAME } from "../core/file-names.ts";
 import { parseInt64 } from "../core/int64.ts";
 import { encodeNewPlant, type NewPlant } from "../core/plant.ts";
 import {
@@ -176,13 +177,18 @@ with the lowest numbers are removed, so that --keep are left with the new one. T
 not count. An old backup that cannot be removed, or in which other files were put, stays, with
 a warning; the exit status is still 0.`,
   async run([target = ""], { data, into, keep }, settings) {
+    const sourceOf = (option: string) => settings.find(({ name }) => name === option)?.source;
     if ((target === "") === (into === undefined)) {
-      const got = target === "" ? "neither" : "both";
+      const got = target === "" ? "neither" : `"${target}" and ${sourceOf("into")} "${into}"`;
       throw new UsageError(`backup: expected TARGET or --into DIR, got ${got}`);
     }
-    const { source } = settings.find(({ name }) => name === "keep") ?? {};
-    if (into === undefined && source !== "default") {
-      throw new UsageError(`backup: ${source} needs --into DIR, in which it removes old backups`);
+    if (into === undefined && sourceOf("keep") === "--keep") {
+      throw new UsageError("backup: --keep needs --into DIR, in which it removes old backups");
+    }
+    if (into !== undefined && fs.existsSync(path.join(into, LOG_NAME))) {
+      throw new UsageError(
+        `backup: ${sourceOf("into")}: expected a folder for backups, got "${into}", which is a data directory or a backup itself`,
+      );
     }
     // Root enters each folder as its owner, so a target of root's stays root's.
     const visit = visitFolder(data);

@@ -87,7 +87,8 @@ function openAsRoot(folder: string): Opened | undefined {
   } catch (cause) {
     const { code, message } = cause as NodeJS.ErrnoException;
     if (code !== "ENOENT") {
-      throw new PlantStoreError("io_error", `Cannot open "${folder}": ${message}`, { cause });
+      const why = code === "ENOTDIR" ? "it is not a folder" : message;
+      throw new PlantStoreError("io_error", `Cannot open "${folder}": ${why}`, { cause });
     }
   }
   const { dir, base } = path.parse(path.resolve(folder));

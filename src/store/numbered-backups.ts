@@ -17,7 +17,7 @@ import { LOG_NAME, TOKEN_LOG_NAME } from "../core/file-names.ts";
 import { readNumber } from "../core/options.ts";
 import { checkpointPath, newCheckpointPath } from "../log/checkpoint.ts";
 import { ensureDirectory, removeFolderOfFiles, syncDirectory, useAndClose } from "../log/folder.ts";
-import { describeSystemError, orIoError } from "../log/system-error.ts";
+import { describeSystemError, ioError, orIoError } from "../log/system-error.ts";
 import { type BackupReport, copyDirectory, type Fill, makeFolder } from "./backup.ts";
 import { lockDirectory } from "./plant-log.ts";
 
@@ -55,9 +55,11 @@ export async function backupInto(
 }
 
 async function addBackup(folder: string, keep: number, fill: Fill): Promise<NumberedBackupReport> {
-  await ensureDirectory(folder);
+  const failure = `Cannot back up into "${folder}"`;
+  // Its own message names a data directory.
+  await ensureDirectory(folder).catch(({ cause }) => Promise.reject(ioError(failure, cause)));
   return useAndClose(await lockDirectory(folder, "backup"), () =>
-    orIoError(`Cannot back up into "${folder}"`, async () => {
+    orIoError(failure, async () => {
       await removeFolders(folder, listFolders(folder, UNFINISHED));
       const older = listFolders(folder, BACKUP).sort(byAge);
       const tooMany = older.slice(0, Math.max(0, older.length + 1 - keep));

@@ -226,6 +226,7 @@ describe("backup", AT_ONCE, () => {
     [],
     ["copy", "--into", "backups"],
     ["copy", "--keep", "3"],
+    ["copy", "--keep", "14"],
     ["--keep", "3"],
     ["--into", "backups", "--keep", "0"],
     ["--into", "backups", "--keep", "10001"],
@@ -244,6 +245,47 @@ describe("backup", AT_ONCE, () => {
       assert.deepEqual(readdirSync(cwd), []);
     });
   }
+
+  test("--into a data directory or a backup is wrong usage, also by another name and beside a server", async (t) => {
+    const [data, other] = [await prepare(t, A), await prepare(t, B)];
+    const link = join(makeFolder(t), "link");
+    symlinkSync(data, link);
+    const store = await openStore(t, data); // this process has it open
+    for (const into of [data, link, other]) {
+      const before = snapshot(into);
+      const { status, stdout, stderr } = await runCli(["backup", "--into", into, "--data", data]);
+      assert.deepEqual([status, stdout], [2, ""]);
+      assert.ok(stderr.includes(into), stderr);
+      assert.deepEqual(snapshot(into), before);
+    }
+    await store.close();
+  });
+
+  test("--into what is no folder ends with 1, in words", async (t) => {
+    const data = await prepare(t, A);
+    const file = join(makeFolder(t), "file");
+    writeFileSync(file, "mine");
+    for (const into of [file, "/proc/x"]) {
+      const { status, stdout, stderr } = await runCli(["backup", "--into", into, "--data", data]);
+      assert.deepEqual([status, stdout], [1, ""]);
+      assert.ok(stderr.includes(into), stderr);
+      assert.doesNotMatch(stderr, /data directory|, (open|mkdir|scandir)/);
+    }
+  });
+
+  test("to a TARGET ignores the variable of --keep, and names the variable of --into", async (t) => {
+    const data = await prepare(t, A);
+    const target = join(makeFolder(t), "copy");
+    const run = (env: Record<string, string>) => {
+      return runCli(["backup", target, "--data", data], { env });
+    };
+    const refused = await run({ PLANT_STORE_INTO: "backups" });
+    assert.deepEqual([refused.status, refused.stdout], [2, ""]);
+    assert.ok(refused.stderr.includes("PLANT_STORE_INTO"), refused.stderr);
+    const made = await run({ PLANT_STORE_KEEP: "3" });
+    assert.deepEqual([made.status, made.stderr], [0, ""]);
+    assert.equal(readLog(target), A);
+  });
 
   test("of a damaged log ends with 3 and leaves no files", async (t) => {
     const folder = await prepare(t, A, `${A}x\n`);
