@@ -15,6 +15,7 @@ import {
   listLogLines,
   openImportFile,
   PlantStore,
+  PlantStoreError,
   type RepairOutcome,
   type RepairPlan,
   readPlants,
@@ -153,7 +154,11 @@ async function openSource(source: string): Promise<ImportFile> {
   const visit = visitFolder(source);
   const opened = await withProgress("verifying the source", (show) =>
     openImportFile(visit.folder, show),
-  );
+  ).catch((error) => {
+    if (error.code !== "corruption") throw error;
+    const advice = `nothing was created; plant-store verify --data "${source}" names each fault`;
+    throw new PlantStoreError(error.code, `${error.message}; ${advice}`, { cause: error });
+  });
   visit.end();
   return opened;
 }

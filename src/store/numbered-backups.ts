@@ -19,7 +19,7 @@ import { checkpointPath, newCheckpointPath } from "../log/checkpoint.ts";
 import { ensureDirectory, removeFolderOfFiles, syncDirectory, useAndClose } from "../log/folder.ts";
 import { describeSystemError, ioError, orIoError } from "../log/system-error.ts";
 import { type BackupReport, copyDirectory, type Fill, makeFolder } from "./backup.ts";
-import { lockDirectory } from "./plant-log.ts";
+import { BACKUP_NAME, lockDirectory } from "./plant-log.ts";
 
 export interface BackupIntoOptions {
   /** The most backups that are in the folder afterwards, with the new one. */
@@ -61,7 +61,7 @@ async function addBackup(folder: string, keep: number, fill: Fill): Promise<Numb
   return useAndClose(await lockDirectory(folder, "backup"), () =>
     orIoError(failure, async () => {
       await removeFolders(folder, listFolders(folder, UNFINISHED));
-      const older = listFolders(folder, BACKUP).sort(byAge);
+      const older = listFolders(folder, BACKUP_NAME).sort(byAge);
       const tooMany = older.slice(0, Math.max(0, older.length + 1 - keep));
       const name = nextName(folder);
       const target = path.join(folder, name);
@@ -71,11 +71,6 @@ async function addBackup(folder: string, keep: number, fill: Fill): Promise<Numb
   );
 }
 
-/**
- * `plants-000042-20261127T101500Z`. A name without a number was given by the backup unit of an earlier
- * version; it counts as older than every numbered one.
- */
-const BACKUP = /^plants-(?:(\d{6,15})-)?\d{8}T\d{6}Z$/;
 /** Not `.partial-`, as a `backup` without `--into` has it, which takes no lock on the folder. */
 const UNFINISHED = /^plants-(?:\d{6,15}-)?\d{8}T\d{6}Z\.unfinished-[0-9a-f]+$/;
 
@@ -83,8 +78,9 @@ function unfinishedName(backup: string): string {
   return `${backup}.unfinished-${randomBytes(4).toString("hex")}`;
 }
 
+/** A backup without a number is older than every numbered one. */
 function numberOf(name: string): number {
-  return Number(BACKUP.exec(name)?.[1] ?? 0);
+  return Number(BACKUP_NAME.exec(name)?.[1] ?? 0);
 }
 
 function byAge(one: string, other: string): number {
@@ -100,7 +96,7 @@ function listFolders(folder: string, names: RegExp): string[] {
 
 /** Links and files count, too: a link to a backup that was moved elsewhere keeps its number taken. */
 function nextName(folder: string): string {
-  const names = fs.readdirSync(folder).filter((name) => BACKUP.test(name));
+  const names = fs.readdirSync(folder).filter((name) => BACKUP_NAME.test(name));
   const highest = Math.max(0, ...names.map(numberOf));
   // Of a year beyond 9999, which a clock may show, the last four digits.
   const date = new Date()

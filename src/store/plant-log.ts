@@ -29,6 +29,12 @@ export function lockDirectory(
 }
 
 /**
+ * A numbered backup, and its number: `plants-000042-20261127T101500Z`. A name without a number was given by
+ * the backup unit of an earlier version.
+ */
+export const BACKUP_NAME = /^plants-(?:(\d{6,15})-)?\d{8}T\d{6}Z$/;
+
+/**
  * Opens a log for reading.
  *
  * @throws PlantStoreError `io_error` if there is none; `corruption` if there is none and a
@@ -39,9 +45,15 @@ export async function openLogForReading(directory: string): Promise<LogFile> {
   const file = await LogFile.openForReading(logPath);
   if (file !== undefined) return file;
   requireKnownBytes(logPath, await readCheckpoint(logPath));
+  const names = await fs.readdir(directory).catch(() => []);
+  const backup = names.find((name) => BACKUP_NAME.test(name));
+  const advice =
+    backup === undefined
+      ? "expected a data directory or a backup, as --data or as SOURCE"
+      : `name one of the numbered backups in this folder, such as "${path.join(directory, backup)}"`;
   throw new PlantStoreError(
     "io_error",
-    `Cannot read "${logPath}": there is no such file; name the data directory with --data, or the backup as SOURCE`,
+    `Cannot read "${logPath}": there is no such file; ${advice}`,
   );
 }
 

@@ -395,7 +395,21 @@ describe("import and export", AT_ONCE, () => {
     assert.deepEqual([status, stdout], [3, ""]);
     assert.ok(stderr.includes(logPath(source)), stderr);
     assert.match(stderr, /\b2\b.*\b20\b/);
+    assert.ok(stderr.includes(`plant-store verify --data "${source}"`), stderr);
     assert.equal(existsSync(target), false);
+  });
+
+  test("import and restore of a folder of numbered backups end with 1, and name one of them", async (t) => {
+    const [data, folder] = [await prepare(t, A), makeFolder(t)];
+    assert.equal((await runCli(["backup", "--into", folder, "--data", data])).status, 0);
+    const backups = readdirSync(folder).filter((name) => name.startsWith("plants-"));
+    for (const command of ["import", "restore"]) {
+      const target = join(makeFolder(t), "data");
+      const { status, stdout, stderr } = await runCli([command, folder, "--data", target]);
+      assert.deepEqual([status, stdout], [1, ""]);
+      for (const each of [folder, ...backups]) assert.ok(stderr.includes(each), stderr);
+      assert.equal(existsSync(target), false);
+    }
   });
 
   test("import of a directory into itself is wrong usage, also by another name", async (t) => {
