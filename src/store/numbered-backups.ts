@@ -106,13 +106,24 @@ function nextName(folder: string): string {
   return `plants-${String(highest + 1).padStart(6, "0")}-${date}`;
 }
 
-/** Removes folders, and returns the names of the removed ones. */
+/**
+ * Removes folders, and returns the names of the removed ones. A backup is first renamed to an unfinished
+ * one, durably, so that a kill or a power cut never leaves a part of a backup under its name.
+ */
 async function removeFolders(folder: string, names: readonly string[]): Promise<string[]> {
   const removed: string[] = [];
   for (const name of names) {
-    const found = path.join(folder, name);
+    let found = path.join(folder, name);
     try {
-      await removeBackup(found);
+      requireOwnFiles(found);
+      if (BACKUP_NAME.test(name)) {
+        const unfinished = unfinishedName(found);
+        fs.renameSync(found, unfinished);
+        found = unfinished;
+        await syncDirectory(folder);
+        requireOwnFiles(found); // a server may have started before the rename
+      }
+      removeFolderOfFiles(found);
       removed.push(name);
     } catch (cause) {
       const why = describeSystemError(cause);
@@ -120,19 +131,6 @@ async function removeFolders(folder: string, names: readonly string[]): Promise<
     }
   }
   return removed;
-}
-
-/**
- * A backup is first renamed to an unfinished one, durably, so that a kill or a power cut never leaves a part
- * of a backup under its name.
- */
-async function removeBackup(found: string): Promise<void> {
-  requireOwnFiles(found);
-  if (UNFINISHED.test(path.basename(found))) return removeFolderOfFiles(found);
-  const unfinished = unfinishedName(found);
-  fs.renameSync(found, unfinished);
-  await syncDirectory(path.dirname(found));
-  return removeBackup(unfinished); // looks again: a server may have started before the rename
 }
 
 const CHECKPOINTS = [checkpointPath(LOG_NAME), newCheckpointPath(LOG_NAME)];

@@ -330,6 +330,7 @@ test("a backup that is left whole counts while it is among the newest, and then 
 test("a server that starts just before an old backup loses its name keeps the folder whole", async (t) => {
   const old = "plants-000001-20260101T000000Z";
   const { folder, into, names } = prepare(t, old);
+  const warnings = watchWarnings(t);
   const rename = fs.renameSync;
   t.mock.method(fs, "renameSync", (from: string, to: string) => {
     if (from === join(folder, old)) fs.writeFileSync(join(from, "lock.1"), "");
@@ -339,6 +340,7 @@ test("a server that starts just before an old backup loses its name keeps the fo
   assert.deepEqual(removed, []);
   const [rest = ""] = names().filter((each) => each !== name);
   assert.deepEqual(fs.readdirSync(join(folder, rest)), ["lock.1", "plants.jsonl"]);
+  assert.ok(warnings[0]?.includes(join(folder, rest)), warnings[0]);
 });
 
 test("an older backup stays until the new one has its name", async (t) => {
