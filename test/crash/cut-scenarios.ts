@@ -6,6 +6,7 @@ import {
   appendFileSync,
   existsSync,
   mkdirSync,
+  readdirSync,
   readFileSync,
   renameSync,
   rmSync,
@@ -17,9 +18,9 @@ import { dirname, join } from "node:path";
 import { createToken } from "../../src/index.ts";
 import { logIn, makeSource, type Source, takeLines } from "./cut-source.ts";
 import { replay } from "./load.ts";
-import { execute, type LoopDisk } from "./loop-disk.ts";
+import { execute, type LoopDisk, waitFor } from "./loop-disk.ts";
 import type { PlantBook } from "./plant-book.ts";
-import { type Program, type Run, runProgram } from "./program.ts";
+import { type Program, Run, runProgram } from "./program.ts";
 import type { Random } from "./random.ts";
 import type { Totals } from "./report.ts";
 import { describeEnd, Server } from "./server.ts";
@@ -255,6 +256,36 @@ const backedUp: CutScenario = {
   },
 };
 
+/** A whole one is there at any moment after the first; the cut comes amid the second, or after it. */
+const backedUpTwice: CutScenario = {
+  name: "backup --into",
+  async attempt(round) {
+    const { program, random } = round;
+    const { book, folder: data, token } = await makeRoundSource(round);
+    const backups = choosePlace(round, "backups");
+    const args = ["backup", "--into", backups, "--keep", "1", "--data", data];
+    if (!(await reports(round, args, /^backed up /m))) return undefined;
+    book.acknowledgeAll();
+    const [first] = readdirSync(backups);
+    const second = new Run(program, args);
+    const moment = random.pick<() => boolean>([
+      () => !second.isRunning,
+      () => readdirSync(backups).length > 1,
+      () => !readdirSync(backups).includes(first ?? ""),
+    ]);
+    await waitFor("the moment of the cut", () => moment() || !second.isRunning);
+    return {
+      get folder() {
+        const whole = readdirSync(backups).filter((name) => name.endsWith("Z"));
+        return join(backups, whole.sort().at(-1) ?? "none"); // after the cut
+      },
+      book,
+      live: [token],
+      running: [second],
+    };
+  },
+};
+
 const imported: CutScenario = {
   name: "import",
   async attempt(round) {
@@ -315,6 +346,7 @@ export const ORDINARY_CUTS: readonly CutScenario[] = [
   tokenEdited,
   restored,
   backedUp,
+  backedUpTwice,
   imported,
   repaired,
 ];

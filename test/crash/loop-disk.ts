@@ -118,7 +118,7 @@ export class LoopDisk {
 const WAIT_MS = 60_000;
 const LOOK_EVERY_MS = 20;
 
-async function waitFor(what: string, isDone: () => boolean): Promise<void> {
+export async function waitFor(what: string, isDone: () => boolean): Promise<void> {
   const deadline = performance.now() + WAIT_MS;
   while (!isDone()) {
     if (performance.now() > deadline) throw new Error(`not within ${WAIT_MS / 1000} s: ${what}`);
