@@ -7,17 +7,28 @@
  * fails must end with 3. With 1, the supervisor would go on until a sync reports no error any more.
  */
 import { spawnSync } from "node:child_process";
-import { mkdirSync, statSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdirSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createToken } from "../../src/index.ts";
 import { Connection } from "./connection.ts";
-import { type CutRound, type CutScenario, repeat } from "./cut-scenarios.ts";
+import {
+  type CutRound,
+  type CutScenario,
+  failsToReportRevoked,
+  lengthenTokenLog,
+  REVOCATION,
+  type Reported,
+  repeat,
+  type TokenCommand,
+} from "./cut-scenarios.ts";
 import { logIn, makeSource } from "./cut-source.ts";
 import { replay, type Target } from "./load.ts";
-import { execute, type LoopDisk } from "./loop-disk.ts";
+import { execute, type LoopDisk, waitFor } from "./loop-disk.ts";
 import { PlantBook } from "./plant-book.ts";
+import { type Ended, runProgram, type Surroundings } from "./program.ts";
 import { describeEnd, Server } from "./server.ts";
 import type { SmallDisk } from "./small-disk.ts";
+import { killing } from "./strace.ts";
 
 /** After so many failed starts no other is tried. */
 const STARTS_MAX = 6;
@@ -53,29 +64,85 @@ const copiedToFull: CutScenario = {
 const filledByServing: CutScenario = {
   name: "filled while it serves",
   isOnThinDevice: true,
+  attempt: (round) => fillByServing(round, {}, ({ status }) => status === 1),
+};
+
+/** It is killed when it is about to cut away what the failed write has left, as it may be at any moment. */
+const filledThenKilled: CutScenario = {
+  name: "filled, then killed",
+  isOnThinDevice: true,
+  attempt(round) {
+    const cut = { call: "ftruncate", path: "/plants.jsonl", count: 1 };
+    const surroundings = killing(join(round.work, "trace"), folderOn(round.disk), cut, 1);
+    return fillByServing(round, surroundings, ({ signal }) => signal === "SIGKILL");
+  },
+};
+
+async function fillByServing(
+  round: CutRound,
+  surroundings: Surroundings,
+  isExpected: (ended: Ended) => boolean,
+): Promise<Reported> {
+  const { program, disk, random, totals } = round;
+  const device = deviceOf(round);
+  const folder = makeFolder(round);
+  const token = await createToken(folder, { name: "first" });
+  const book = new PlantBook({ hasLongNames: true });
+  const server = new Server(program, folder, surroundings);
+  const port = await server.ready;
+  if (port === undefined) throw new Error(`a start ${describeEnd(await server.ended)}`);
+  disk.takeUsedRoom();
+  device.fill(4 * random.below(100));
+  const unanswered = await createUntilRefused(device, { port, token, book });
+  const first: Reported = { folder, book, live: [token] };
+  if (unanswered.length === 0) {
+    await server.kill(); // it got room before a sync failed
+    return first;
+  }
+  const ended = await withRoomInTime(device, server.ended);
+  const isRight = isExpected(ended);
+  if (!isRight) totals.faults.push(`after a failed sync the server ${describeEnd(ended)}`);
+  if (random.next() < 0.5) device.giveRoom();
+  const next = await startUntilOneServes(round, folder);
+  const nextPort = await next?.ready;
+  device.giveRoom(); // also so that the journal can be carried out after the cut
+  if (next === undefined || nextPort === undefined) return first;
+  totals.faults.push(...(await replay({ port: nextPort, token, book }, unanswered)));
+  return { ...first, running: [next.run] };
+}
+
+/** An editor revokes a token, and nobody syncs; in half of the rounds a server has tried to. */
+const tokenEditedOnFull: CutScenario = {
+  name: "token file edited on a full device",
+  isOnThinDevice: true,
   async attempt(round) {
     const { program, disk, random, totals } = round;
     const device = deviceOf(round);
     const folder = makeFolder(round);
-    const token = await createToken(folder, { name: "first" });
-    const book = new PlantBook({ hasLongNames: true });
-    const server = new Server(program, folder);
-    const port = await server.ready;
-    if (port === undefined) throw new Error(`a start ${describeEnd(await server.ended)}`);
+    const path = join(folder, "tokens.jsonl");
+    const first = await createToken(folder, { name: "first" });
+    const second = await createToken(folder, { name: "second" });
+    const server = random.next() < 0.5 ? new Server(program, folder) : undefined;
+    await server?.ready;
     disk.takeUsedRoom();
-    device.fill(4 * random.below(100));
-    const unanswered = await createUntilRefused(device, { port, token, book });
-    if (unanswered.length === 0) return { folder, book, live: [token], running: [server.run] };
-    const ended = await withRoomInTime(device, server.ended);
-    if (ended.status !== 1)
-      totals.faults.push(`after a failed sync the server ${describeEnd(ended)}`);
-    if (random.next() < 0.5) device.giveRoom();
-    const next = await startUntilOneServes(round, folder);
-    const nextPort = await next?.ready;
-    device.giveRoom(); // also so that the journal can be carried out after the cut
-    if (next === undefined || nextPort === undefined) return { folder, book, live: [token] };
-    totals.faults.push(...(await replay({ port: nextPort, token, book }, unanswered)));
-    return { folder, book, live: [token], running: [next.run] };
+    device.fill(0);
+    lengthenTokenLog(path);
+    appendFileSync(path, `${REVOCATION}\n`);
+    const hasWarned = () => server?.run.stderr.includes(path) ?? true;
+    await waitFor(`a warning about ${path}`, hasWarned);
+    const command = random.pick<TokenCommand>(["list", "revoke"]);
+    const reports = () => failsToReportRevoked(round, folder, command);
+    await withRoomInTime(device, reports());
+    device.giveRoom();
+    if ((await reports()) !== undefined) {
+      // A list changes nothing: a command that does so replaces the file.
+      await runProgram(program, ["token", "create", "third", "--data", folder]);
+      const failure = await reports();
+      if (failure !== undefined) totals.faults.push(`token ${command} ${describeEnd(failure)}`);
+    }
+    const running = server === undefined ? [] : [server.run];
+    const book = new PlantBook({});
+    return { folder, book, live: [first], revoked: [second], running };
   },
 };
 
@@ -157,4 +224,9 @@ function deviceOf({ device }: CutRound): SmallDisk {
   return device;
 }
 
-export const FULL_DEVICES: readonly CutScenario[] = [copiedToFull, filledByServing];
+export const FULL_DEVICES: readonly CutScenario[] = [
+  copiedToFull,
+  filledByServing,
+  filledThenKilled,
+  tokenEditedOnFull,
+];

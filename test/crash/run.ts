@@ -39,8 +39,8 @@ const HELP = `Options:
   --seed N          repeats the choices of a run
   --matrix          a kill at every call that changes files, by strace, instead
   --rivals N        N rounds of each kind of two servers on one log, without the lock, instead
-  --power-cuts N    N power cuts in each scenario on each file system, instead; needs root and loop
-                    devices, and is faster with TMPDIR=/dev/shm
+  --power-cuts N    N power cuts in each scenario on each file system, instead; needs root, loop
+                    devices and strace, and is faster with TMPDIR=/dev/shm
   --file-system FS  with --power-cuts: ext4 or xfs only
   --only TEXT       with --matrix, --rivals or --power-cuts: only scenarios or kinds with this in
                     their name
