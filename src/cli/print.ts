@@ -84,8 +84,9 @@ const NO_DEBUGGER = "--disable-sigusr1";
 function ownCommand(): readonly string[] {
   // Not from argv[1], which is what was typed if this is an executable.
   if (isSea()) return [process.execPath];
-  const flags = new Set(process.execArgv);
-  if (process.allowedNodeEnvironmentFlags.has(NO_DEBUGGER)) flags.add(NO_DEBUGGER);
+  const flags = [...process.execArgv];
+  const isKnown = process.allowedNodeEnvironmentFlags.has(NO_DEBUGGER);
+  if (isKnown && !flags.includes(NO_DEBUGGER)) flags.push(NO_DEBUGGER);
   return [process.execPath, ...flags, path.resolve(process.argv[1] ?? "")];
 }
 

@@ -7,6 +7,7 @@ import { describe, type TestContext, test } from "node:test";
 import { serviceUnit, socketUnit } from "../../src/cli/print.ts";
 import { runCli } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
+import { PROGRAM } from "../support/program.ts";
 import { runToEnd } from "../support/run.ts";
 import { writeLog } from "../support/stores.ts";
 
@@ -125,6 +126,16 @@ test("the unit starts this Node, without its debugger if it can be switched off"
   const again = await runToEnd([node, ...words.slice(0, -1), "print", "systemd-unit"]);
   assert.deepEqual([again.status, again.stderr], [0, ""]);
   assert.ok(again.stdout.includes(`\nExecStart=${command}\n`), again.stdout);
+});
+
+test("the unit repeats every flag of this Node, also one that is given twice", async () => {
+  const flags = ["--import", "node:fs", "--import", "node:path"];
+  const words = [PROGRAM, "print", "systemd-unit", "--unit=service"];
+  const { stdout, stderr } = await runToEnd([process.execPath, ...flags, ...words]);
+  assert.ok(
+    stdout.includes(`\nExecStart=${process.execPath} ${flags.join(" ")} `),
+    stdout + stderr,
+  );
 });
 
 test("the backup unit makes a numbered backup without a shell, and keeps the newest ones", async (t) => {
