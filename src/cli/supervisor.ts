@@ -39,7 +39,7 @@ export function takeListeningSocket(settings: readonly Setting[]): number | unde
 /** npm sends a signal once more to a program that has already received it with the whole group. */
 const SAME_SIGNAL_MS = 100;
 /** Elsewhere only a terminal's Ctrl-C is taken for a copy: a script may mean two SIGTERMs. */
-const isOfNpm = ["start", "npx"].includes(process.env.npm_lifecycle_event ?? "");
+const isUnderNpm = process.env.npm_lifecycle_event !== undefined;
 
 /** Ends the wait of `waitForSignal`. */
 let waiting: AbortController | undefined;
@@ -61,7 +61,7 @@ export function stopSignal(): AbortSignal {
   const onSignal = (signal: NodeJS.Signals) => {
     const before = lastAt;
     lastAt = performance.now();
-    const mayBeCopy = isOfNpm || signal === "SIGINT";
+    const mayBeCopy = isUnderNpm || signal === "SIGINT";
     if (before === undefined) stop.abort();
     else if (mayBeCopy && lastAt - before <= SAME_SIGNAL_MS) return;
     else if (waiting !== undefined) waiting.abort();

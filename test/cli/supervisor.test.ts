@@ -232,7 +232,7 @@ describe("a server that was given its socket", TIMEOUT, () => {
   });
 });
 
-for (const event of ["start", "npx"]) {
+for (const event of ["start", "npx", "prod"]) {
   test(`under npm (${event}) a SIGTERM that comes twice is one`, async () => {
     const words = moduleArgs(`
       import { stopSignal } from "${new URL("../../src/cli/supervisor.ts", import.meta.url)}";

@@ -76,5 +76,7 @@ function spawnCli(
   wrapper: readonly string[] = [],
 ): ChildProcess {
   const [program = "", ...rest] = [...wrapper, process.execPath, PROGRAM, ...args];
-  return spawn(program, rest, { env: { ...process.env, ...env }, cwd });
+  // As started by hand: npm runs the tests, and under npm a second SIGTERM may be a copy.
+  const ownEnv = { ...process.env, npm_lifecycle_event: undefined };
+  return spawn(program, rest, { env: { ...ownEnv, ...env }, cwd });
 }
