@@ -143,7 +143,7 @@ export function removeFolderOfFiles(directory: string): void {
 
 /** Makes the folder if it is missing. @throws PlantStoreError `io_error`. */
 export function ensureDirectory(directory: string): Promise<void> {
-  return orIoError(`Cannot use "${directory}" as a data directory`, async () => {
+  return orIoError(`Cannot use the folder "${directory}"`, async () => {
     const target = path.resolve(directory);
     await makeDirectory(target);
     if (!fs.statSync(target).isDirectory()) throw new Error("not a folder");

@@ -17,7 +17,7 @@ import { LOG_NAME, TOKEN_LOG_NAME } from "../core/file-names.ts";
 import { readNumber } from "../core/options.ts";
 import { checkpointPath, newCheckpointPath } from "../log/checkpoint.ts";
 import { ensureDirectory, removeFolderOfFiles, syncDirectory, useAndClose } from "../log/folder.ts";
-import { describeSystemError, ioError, orIoError } from "../log/system-error.ts";
+import { describeSystemError, orIoError } from "../log/system-error.ts";
 import { type BackupReport, copyDirectory, type Fill, makeFolder } from "./backup.ts";
 import { BACKUP_NAME, lockDirectory } from "./plant-log.ts";
 
@@ -56,8 +56,7 @@ export async function backupInto(
 
 async function addBackup(folder: string, keep: number, fill: Fill): Promise<NumberedBackupReport> {
   const failure = `Cannot back up into "${folder}"`;
-  // Its own message names a data directory.
-  await ensureDirectory(folder).catch(({ cause }) => Promise.reject(ioError(failure, cause)));
+  await ensureDirectory(folder);
   return useAndClose(await lockDirectory(folder, "backup"), () =>
     orIoError(failure, async () => {
       await removeFolders(folder, listFolders(folder, UNFINISHED));
