@@ -125,7 +125,7 @@ async function changeTokens<T>(
   });
 }
 
-/** Reads the tokens, and makes their log whole lines that are on disk, whoever wrote them. */
+/** Reads the tokens, and makes their log whole lines that are on disk, also those of an editor. */
 async function recoverTokens(
   file: LogFile,
 ): Promise<{ readonly tokens: TokenSet; readonly end: number }> {

@@ -5,7 +5,7 @@
  * exactly as it was found. A log is refused if an acknowledged plant may be affected: a line cannot
  * be read, one id has two contents (either may be the acknowledged one), or the log is shorter than
  * its checkpoint or differs from it. What a power cut leaves is mended (log/mend). What is opened is on
- * disk, whoever wrote it (log/resync).
+ * disk, also what another program wrote (log/resync).
  */
 import { existsSync } from "node:fs";
 import {

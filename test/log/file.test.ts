@@ -8,7 +8,7 @@ import { PlantStoreError } from "../../src/core/errors.ts";
 import { EMPTY_LOG, writeCheckpoint } from "../../src/log/checkpoint.ts";
 import { LogFile } from "../../src/log/file.ts";
 import { makeFolder } from "../support/folders.ts";
-import { openLog } from "../support/logs.ts";
+import { MEDDLING, openLog } from "../support/logs.ts";
 import { makeServiceFolder, NEEDS_ROOT, SERVICE } from "../support/other-user.ts";
 import { collectWarnings } from "../support/watch.ts";
 
@@ -279,16 +279,6 @@ for (const code of ["EIO", "ENOSPC"]) {
     assert.equal(fs.readFileSync(file.path, "utf8"), "old\n");
   });
 }
-
-/** What another process did between the opening of a log and a change in place. */
-const MEDDLING: Readonly<Record<string, (path: string) => void>> = {
-  "appended to": (path) => fs.appendFileSync(path, "rival\n"),
-  cut: (path) => fs.truncateSync(path, 4),
-  "replaced by a copy": (path) => {
-    fs.copyFileSync(path, `${path}.new`);
-    fs.renameSync(`${path}.new`, path);
-  },
-};
 
 for (const [what, meddle] of Object.entries(MEDDLING)) {
   test(`LogFile changes nothing in place once the file was ${what} by another process`, async (t) => {

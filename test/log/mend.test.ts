@@ -7,7 +7,7 @@ import { type ByteRange, LogFile } from "../../src/log/file.ts";
 import type { LinePosition } from "../../src/log/format.ts";
 import { mendLog, quarantine } from "../../src/log/mend.ts";
 import { LOG_START } from "../../src/log/reader.ts";
-import { openLog } from "../support/logs.ts";
+import { MEDDLING, openLog } from "../support/logs.ts";
 import { snapshot } from "../support/snapshot.ts";
 
 const LINES = '{"id":1}\n{"id":2}\n';
@@ -161,16 +161,6 @@ test("mendLog() throws io_error if the cut fails, and the tail stays (fake failu
   assert.equal(fs.readFileSync(file.path, "utf8"), `${LINES}torn`);
   assert.equal(beside(file)["test.jsonl.quarantine-1"]?.toString(), "torn");
 });
-
-/** What another process may have done to a log between the survey and the change by a start. */
-const MEDDLING: Readonly<Record<string, (path: string) => void>> = {
-  "appended to": (path) => fs.appendFileSync(path, '{"id":9}\n'),
-  cut: (path) => fs.truncateSync(path, 9),
-  "replaced by a copy": (path) => {
-    fs.copyFileSync(path, `${path}.new`);
-    fs.renameSync(`${path}.new`, path);
-  },
-};
 
 for (const [what, meddle] of Object.entries(MEDDLING)) {
   test(`a log that another process has ${what} since its survey is left as it is`, async (t) => {

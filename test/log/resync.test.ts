@@ -19,7 +19,7 @@ import type { LogFile } from "../../src/log/file.ts";
 import { BATCH_BYTES_LIMIT } from "../../src/log/mend.ts";
 import { makeDurable, newLogPath, rewriteLog, syncFound } from "../../src/log/resync.ts";
 import { LogWriter } from "../../src/log/writer.ts";
-import { openLog } from "../support/logs.ts";
+import { MEDDLING, openLog } from "../support/logs.ts";
 
 const LINES = '{"id":1}\n{"id":2}\n';
 
@@ -178,16 +178,6 @@ test("what follows the lines of a log is copied, too", async (t) => {
   await rewriteLog(file, checkpointOf(LINES));
   assert.equal(fs.readFileSync(file.path, "utf8"), `${LINES}torn`);
 });
-
-/** What another process may have done to a log since it was read. */
-const MEDDLING: Readonly<Record<string, (path: string) => void>> = {
-  "appended to": (path) => fs.appendFileSync(path, '{"id":9}\n'),
-  cut: (path) => fs.truncateSync(path, 9),
-  "replaced by a copy": (path) => {
-    fs.copyFileSync(path, `${path}.new`);
-    fs.renameSync(`${path}.new`, path);
-  },
-};
 
 for (const [what, meddle] of Object.entries(MEDDLING)) {
   test(`a log that another process has ${what} is not written again`, async (t) => {

@@ -1,5 +1,5 @@
 /** Log files with a known content, for one test each. */
-import { writeFileSync } from "node:fs";
+import { appendFileSync, copyFileSync, renameSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { LogFile } from "../../src/log/file.ts";
@@ -13,3 +13,13 @@ export async function openLog(t: TestContext, content: string | Buffer = ""): Pr
   t.after(() => file.close());
   return file;
 }
+
+/** What another process may do to a log that this process has opened. */
+export const MEDDLING: Readonly<Record<string, (path: string) => void>> = {
+  "appended to": (path) => appendFileSync(path, '{"id":9}\n'),
+  cut: (path) => truncateSync(path, 4),
+  "replaced by a copy": (path) => {
+    copyFileSync(path, `${path}.new`);
+    renameSync(`${path}.new`, path);
+  },
+};
