@@ -57,20 +57,18 @@ export class Authenticator {
   }
 
   /**
-   * Returns at once if the token check answers at once.
+   * Returns a promise, which the caller must await at once, only if the token check returns one.
    *
    * @throws PlantStoreError `invalid_token` if the token was revoked or expired meanwhile.
    */
   requireCurrent(sender: VerifiedToken): undefined | Promise<void> {
-    const isCurrent = this.#tokens.isCurrent?.(sender);
+    if (this.#tokens.isCurrent === undefined) return undefined;
+    const isCurrent = this.#tokens.isCurrent(sender);
     if (isCurrent === true) return undefined; // nearly always
-    if (isCurrent === false) throw invalidToken(NOT_LIVE);
-    if (isCurrent === undefined) return undefined;
-    const waiting = Promise.resolve(isCurrent).then((isStill) => {
+    if (!isCurrent) throw invalidToken(NOT_LIVE);
+    return Promise.resolve(isCurrent).then((isStill) => {
       if (!isStill) throw invalidToken(NOT_LIVE);
     });
-    waiting.catch(() => {}); // the request may fail before it is awaited
-    return waiting;
   }
 }
 

@@ -65,7 +65,25 @@ export class Creates {
     try {
       // The body may arrive long after the head.
       const isCurrent = this.#authenticator.requireCurrent(sender);
-      void this.#store(exchange, isCurrent, parseNewPlant(body), weight, body.length);
+      if (isCurrent !== undefined) void this.#parseLater(exchange, isCurrent, body, weight);
+      else void this.#store(exchange, parseNewPlant(body), weight, body.length);
+    } catch (error) {
+      this.#giveBack(weight, body.length);
+      answerFailure(exchange, error);
+    }
+  }
+
+  async #parseLater(
+    exchange: Exchange,
+    isCurrent: Promise<void>,
+    body: Buffer,
+    weight: number,
+  ): Promise<void> {
+    try {
+      await isCurrent;
+      if (exchange.res.headersSent)
+        this.#giveBack(weight, body.length); // meanwhile
+      else void this.#store(exchange, parseNewPlant(body), weight, body.length);
     } catch (error) {
       this.#giveBack(weight, body.length);
       answerFailure(exchange, error);
@@ -74,13 +92,11 @@ export class Creates {
 
   async #store(
     exchange: Exchange,
-    isCurrent: undefined | Promise<void>,
     plant: NewPlant,
     weight: number,
     bodyBytes: number,
   ): Promise<void> {
     try {
-      if (isCurrent !== undefined) await isCurrent;
       await this.#plants.create(plant);
       answer(exchange, okReply(encodePlant(plant)));
     } catch (error) {
