@@ -92,7 +92,7 @@ export class TokenRegistry implements TokenVerifier {
     return this.#tokens.verify(token);
   }
 
-  /** Waits and throws like `verify`. */
+  /** Waits like `verify`; a result that is over, or not one of this registry, is `false` at once. */
   isCurrent(verified: VerifiedToken): boolean | Promise<boolean> {
     return this.#tokens.isCurrent(verified);
   }
@@ -103,8 +103,8 @@ export class TokenRegistry implements TokenVerifier {
   }
 
   /**
-   * Resolves when a look at the file that begins after this call has ended: from then on every token
-   * is known that was created before the call. Never rejects: a failure is a warning. It waits 2 s at most.
+   * Resolves when a look at the file that begins after this call has ended, or after 2 s. If the look
+   * succeeded, every token is known that was created before the call. Never rejects: a failure is a warning.
    */
   refresh(): Promise<void> {
     return this.#tokens.refresh();

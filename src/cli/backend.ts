@@ -27,7 +27,7 @@ export interface Backend {
   /** Whether requests can be carried out. */
   state(): ServiceState;
   database?(): DatabaseStatus;
-  /** Creates and returns a token, which is accepted from then on, if no token is live; otherwise returns `undefined`. */
+  /** Returns a new token, which this server accepts; `undefined` if a token is live already. */
   createFirstToken(): Promise<string | undefined>;
   close(): Promise<void>;
 }

@@ -11,7 +11,7 @@ import { PlantStoreError } from "./errors.ts";
 import type { TokenStatus, VerifiedToken } from "./services.ts";
 import { LiveTokens, type TokenRecord } from "./token.ts";
 
-/** From the begin of a look until its verdicts are no longer given. @internal */
+/** How long verdicts are given after the start of the look that they come from. @internal */
 export const VERDICT_MS = 2000;
 /** How often servers look at their tokens. @internal */
 export const LOOK_INTERVAL_MS = { folder: 100, database: 500 } as const;
@@ -59,15 +59,15 @@ export class FollowedTokens {
   readonly #options: FollowOptions;
   readonly #clock: Clock;
   readonly #live = new LiveTokens();
-  /** When the newest good look began, or so that none counts. */
+  /** When the newest good look began; before the first one, a moment that is too old. */
   #lookedAt: Moment;
   /** How often the interval has passed since a good look ended. A process that is frozen counts none. */
   #missed = Number.POSITIVE_INFINITY;
-  /** The last look: looks are made one after the other. */
+  /** The last look, which may not have begun: looks are made one after the other. */
   #looking: Promise<void> = Promise.resolve();
-  /** The same, until it begins. */
+  /** The last look, if it has not begun. */
   #next: Promise<void> | undefined;
-  /** Oldest first: all wait equally long. */
+  /** The requests that wait for a look, oldest first: all wait equally long. */
   #waiting: Waiter[] = [];
   #expiry: NodeJS.Timeout | undefined;
   #interval: NodeJS.Timeout | undefined;
@@ -120,7 +120,7 @@ export class FollowedTokens {
     return this.#nextLook().then(() => this.verify(token));
   }
 
-  /** Waits and throws like `verify`; a verdict that is known to be over is refused at once. */
+  /** Waits like `verify`; a verdict that is over or unknown is `false` at once. */
   isCurrent(verified: VerifiedToken): boolean | Promise<boolean> {
     const wallMs = this.#clock.Date.now();
     const isCurrent = this.#live.isCurrent(verified, wallMs);
@@ -172,7 +172,7 @@ export class FollowedTokens {
     });
   }
 
-  /** Stops looking, and rejects those who wait: verdicts are given for 2 s more at most. */
+  /** Stops looking, and rejects the requests that wait: verdicts are given for 2 s more at most. */
   close(): void {
     this.#isClosed = true;
     this.#clock.clearInterval(this.#interval);
@@ -202,7 +202,7 @@ export class FollowedTokens {
     return new Promise((resolve, reject) => this.#waiting.push({ deadline, resolve, reject }));
   }
 
-  /** Rejects those whose deadline is over. */
+  /** Rejects the requests whose deadline has passed. */
   #expire(now = this.#clock.performance.now()): void {
     const count = this.#waiting.findIndex(({ deadline }) => deadline > now);
     const late = this.#waiting.splice(0, count < 0 ? this.#waiting.length : count);

@@ -102,8 +102,9 @@ export interface TrustedProxies {
 }
 
 /**
- * The state of a server; `syncing`: a start has read the log and waits for the disk; `tokens-unreadable`: every request with a token is answered 503;
- * `database-away`: no request was carried out for a whole deadline.
+ * The state of a server; `syncing`: a start has read the log and waits for the disk;
+ * `tokens-unreadable`: every request with a token is answered 503; `database-away`: no request was
+ * carried out for a whole deadline.
  */
 export type ServiceState =
   | "starting"

@@ -183,7 +183,7 @@ const CREATE_PLANT = {
 const ANY_READ: Messages = {
   ...ANY_OPERATION,
   read_failed:
-    "Cannot read it now; the reason is in the server's log: send the request again later",
+    "Cannot read the plant or the page now; the reason is in the server's log: send the request again later",
 };
 
 const READ = { tags: ["additions"], security: [{ bearerAuth: ["read"] }] };

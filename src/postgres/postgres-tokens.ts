@@ -107,7 +107,7 @@ export class PostgresTokens implements TokenVerifier {
     return this.#tokens.verify(token);
   }
 
-  /** Waits and throws like `verify`. */
+  /** Waits like `verify`; a result that is over, or not one of this registry, is `false` at once. */
   isCurrent(verified: VerifiedToken): boolean | Promise<boolean> {
     return this.#tokens.isCurrent(verified);
   }
@@ -118,9 +118,9 @@ export class PostgresTokens implements TokenVerifier {
   }
 
   /**
-   * Resolves when a look at the database that begins after this call has ended: from then on every
-   * token is known that was created before the call. Never rejects: a failure is a warning. It waits
-   * until the deadline at most.
+   * Resolves when a look at the database that begins after this call has ended, or at the deadline. If
+   * the look succeeded, every token is known that was created before the call. Never rejects: a failure
+   * is a warning.
    */
   refresh(): Promise<void> {
     return this.#tokens.refresh();
@@ -172,6 +172,10 @@ export class PostgresTokens implements TokenVerifier {
     const reason = isWaiting ? new DatabaseFault(NO_COMMITS) : fault;
     if (reason === undefined || reason.message === this.#lastFault) return;
     this.#lastFault = reason.message;
-    publishWarning("Cannot follow the tokens: requests wait until that succeeds", reason);
+    publishWarning(
+      "Cannot follow the tokens: unless that succeeds within 2 s, requests with a token are answered " +
+        "503 until it does",
+      reason,
+    );
   }
 }

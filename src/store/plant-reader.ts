@@ -167,7 +167,7 @@ export class PlantReader {
     }
     return new PlantStoreError(
       "read_failed",
-      "Cannot read it now; the reason is in the server's log: send the request again later",
+      "Cannot read the plant or the page now; the reason is in the server's log: send the request again later",
       { cause },
     );
   }

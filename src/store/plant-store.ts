@@ -74,7 +74,7 @@ export class PlantStore implements PlantService {
    * Opens a data directory, makes it if it is missing, and recovers its log.
    *
    * @throws PlantStoreError `locked` if another process has it, `corruption` if a person has to look
-   * at the log, `io_error` if the system refuses.
+   * at the log, `unsynced` if the disk does not sync the log, `io_error` if the system refuses.
    * @throws TypeError or RangeError, before anything is changed, for an option of the wrong type or
    * out of its range (`NUMBER_OPTIONS`).
    */
