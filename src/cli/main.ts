@@ -3,8 +3,8 @@
  * The first file of the program: it keeps Node's debugger closed, judges the runtime, and only then
  * loads the rest.
  *
- * Invariant: a runtime that cannot run the program ends here with one line and status 2, which a
- * supervisor does not retry. So this file imports nothing statically, because imports are resolved
+ * Invariant: a runtime that cannot run the program, and a program that lacks a file, end here with one
+ * line and status 2, which a supervisor does not retry. So this file imports nothing statically, because imports are resolved
  * before any line runs, and its syntax is that of Node 10.
  */
 
@@ -14,9 +14,15 @@ process.on("SIGUSR1", () => {});
 
 const fault = findFault();
 // No top-level await: the one file of the executable is CommonJS.
-if (fault === undefined) import("./program.ts");
+if (fault !== undefined) refuse(fault);
 else {
-  process.stderr.write(`plant-store: ${fault}\n`);
+  import("./program.ts").catch(({ message }) => {
+    refuse(`cannot load the program, install it again: ${message}`);
+  });
+}
+
+function refuse(why: string): void {
+  process.stderr.write(`plant-store: ${why}\n`);
   process.exit(2);
 }
 

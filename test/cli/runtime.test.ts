@@ -1,9 +1,12 @@
 /** Which runtimes the program accepts. `test/package` runs the package on old versions of Node. */
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
 import vm from "node:vm";
 import { transformSync } from "esbuild";
+import { makeFolder } from "../support/folders.ts";
+import { runToEnd } from "../support/run.ts";
 
 function readText(file: string): string {
   return readFileSync(new URL(`../../${file}`, import.meta.url), "utf8");
@@ -35,7 +38,7 @@ function start(versions: Readonly<Record<string, string>>, permission?: object):
       outcome.status = status;
     },
   };
-  const load = () => {
+  const load = async () => {
     outcome.isLoaded = true;
   };
   vm.runInNewContext(code, { process, load });
@@ -103,6 +106,22 @@ test("another runtime, and a Node.js that refuses fsync, is refused whatever ver
     assert.ok(stderr.includes(says), stderr);
   }
 });
+
+for (const [says, program] of [
+  ["lacks its second file", undefined],
+  ["lacks a later file", 'import "./lost.mjs";'],
+  ["was copied in part", "function half() {"],
+] as const) {
+  test(`a program that ${says} ends in one line, with status 2`, async (t) => {
+    const folder = makeFolder(t);
+    const first = readText("src/cli/main.ts").replace("program.ts", "program.mjs");
+    writeFileSync(join(folder, "main.mjs"), transformSync(first, { loader: "ts" }).code);
+    if (program !== undefined) writeFileSync(join(folder, "program.mjs"), program);
+    const end = await runToEnd([process.execPath, join(folder, "main.mjs")]);
+    assert.deepEqual([end.status, end.stdout], [2, ""]);
+    assert.match(end.stderr, /^plant-store: [^\n]+\n$/);
+  });
+}
 
 test("the first file imports nothing before it has judged, and is written in the syntax of Node 10", () => {
   const print = (target: string) => transformSync(FIRST, { loader: "ts", target }).code;
