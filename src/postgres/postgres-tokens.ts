@@ -7,6 +7,7 @@
  * a synchronous standby: it can commit no more.
  */
 import { randomInt } from "node:crypto";
+import { systemClock } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { FollowedTokens, LOOK_INTERVAL_MS, VERDICT_MS } from "../core/followed-tokens.ts";
@@ -39,17 +40,7 @@ export class PostgresTokens implements TokenVerifier {
   private constructor(plants: PostgresPlants) {
     this.#plants = plants;
     this.#tokens = new FollowedTokens({
-      clock: {
-        performance,
-        // Asked each time, so that a program can test expiries with a clock of its own.
-        get Date() {
-          return Date;
-        },
-        setTimeout,
-        clearTimeout,
-        setInterval,
-        clearInterval,
-      },
+      clock: systemClock(),
       intervalMs: LOOK_INTERVAL_MS.database,
       waitMs: plants.database.deadlineMs,
       look: () => this.#look(VERDICT_MS).catch((fault: DatabaseFault) => this.#warn(fault)),
