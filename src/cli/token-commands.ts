@@ -34,7 +34,7 @@ export const tokenCreate = defineCommand({
       parse: parseScopes,
     },
   },
-  details: "A running server accepts the token once it is printed.",
+  details: "A running server accepts the token once the command has ended.",
   async run([name = ""], options, settings) {
     if (!isTokenName(name)) {
       throw new UsageError(
@@ -49,13 +49,13 @@ export const tokenCreate = defineCommand({
           postgres.createToken(plants, newToken),
         )
       : await createToken(data, newToken);
-    // By then each running server has looked at its tokens.
-    await sleep(2 * LOOK_INTERVAL_MS[isDatabase(options) ? "database" : "folder"]);
-    await printLines([token]);
+    await printLines([token]); // first, so that no signal leaves a live token that nobody has seen
     if (isNew) {
       const folder = path.resolve(data);
       printMessage(`made the folder "${folder}"; a server accepts the token if that is its --data`);
     }
+    // By then each running server has looked at its tokens.
+    await sleep(2 * LOOK_INTERVAL_MS[isDatabase(options) ? "database" : "folder"]);
   },
 });
 
