@@ -21,9 +21,9 @@ const TEST = fileURLToPath(new URL("./", import.meta.url));
 const PROCESSES = availableParallelism() + 1;
 /**
  * Files of `npm test` share processes, because the loader, the sources and the program under test take
- * half a second in each. Two for each that runs at once, so that all are busy until the end.
+ * half a second in each. A fixed number, so that the same files share a process on every machine.
  */
-const BUNDLES = 2 * PROCESSES;
+const BUNDLES = 6;
 /**
  * The first line of each. The test runner watches every promise, which makes a collection of garbage slow:
  * with a heap that grows faster there are fewer, and the tests of `http` take half the processor time.
@@ -76,6 +76,7 @@ function describeSkipped(): string {
 
 const folder = mkdtempSync(join(tmpdir(), "plant-store-run-"));
 process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
+for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => process.exit(130));
 const events = run({ files: chooseFiles(folder), concurrency: PROCESSES })
   .on("test:fail", ({ todo }) => {
     if (todo === undefined || todo === false) process.exitCode = 1;
