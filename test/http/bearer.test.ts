@@ -343,7 +343,7 @@ test("a token is accepted once the registry was refreshed, time after time", asy
 });
 
 for (const hours of [1, -1]) {
-  test(`a clock that is set ${hours} h off refuses no good token`, async (t) => {
+  test(`a clock that is set by ${hours} h refuses no good token`, async (t) => {
     const { port, post, token } = await startService(t);
     const client = await Client.connect(port);
     t.after(() => client.destroy());
