@@ -81,8 +81,8 @@ export class Creates {
   ): Promise<void> {
     try {
       await isCurrent;
-      if (exchange.res.headersSent)
-        this.#giveBack(weight, body.length); // meanwhile
+      // A client that was answered meanwhile was promised no plant.
+      if (exchange.res.headersSent) this.#giveBack(weight, body.length);
       else void this.#store(exchange, parseNewPlant(body), weight, body.length);
     } catch (error) {
       this.#giveBack(weight, body.length);
