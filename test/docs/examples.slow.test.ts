@@ -115,7 +115,9 @@ while IFS= read -r -d "" step <&3; do eval "$step"; done`;
 
 /** Starts a shell with job control; it and its jobs end with the test. */
 function startShell(t: TestContext, folder: string, variables: Record<string, string>) {
-  const env = { ...process.env, ...variables, PATH: makePath(folder) };
+  // Under npm a second signal at once would be taken for npm's copy of the first.
+  const own = { ...process.env, npm_lifecycle_event: undefined };
+  const env = { ...own, ...variables, PATH: makePath(folder) };
   const stdio = ["ignore", "pipe", "ignore", "pipe"] as const;
   const child = spawn("bash", ["--norc", "-c", SHELL], { cwd: folder, env, stdio: [...stdio] });
   const ended = once(child, "exit");
