@@ -81,8 +81,8 @@ export async function writeCheckpoint(logPath: string, checkpoint: Checkpoint): 
       await handle.sync();
     });
     await fs.rename(newPath, checkpointPath(logPath));
-    await syncDirectory(path.dirname(logPath));
     await fs.rm(unsyncedPath(logPath), { force: true }); // it covers synced bytes only
+    await syncDirectory(path.dirname(logPath));
   } catch (cause) {
     removeLeftover(newPath);
     throw ioError(`Cannot write "${checkpointPath(logPath)}"`, cause);
@@ -98,7 +98,13 @@ export async function writeCheckpoint(logPath: string, checkpoint: Checkpoint): 
 export function removeCheckpoint(logPath: string): Promise<void> {
   return orIoError(`Cannot remove "${checkpointPath(logPath)}"`, async () => {
     await fs.rm(checkpointPath(logPath), { force: true });
-    if (isUnsynced(logPath)) await fs.truncate(unsyncedPath(logPath)); // still unsynced
+    if (isUnsynced(logPath)) {
+      // The log is still unsynced.
+      await useAndClose(await openEntry(unsyncedPath(logPath), O_WRONLY), async (handle) => {
+        await handle.truncate();
+        await handle.sync();
+      });
+    }
     await syncDirectory(path.dirname(logPath));
   });
 }
@@ -124,9 +130,11 @@ export async function markUnsynced(logPath: string): Promise<void> {
   }
 }
 
-/** Undoes `markUnsynced`; an empty file is no checkpoint. @throws the system's error. @internal */
+/** Undoes `markUnsynced`; a checkpoint that was written since is the newer one. @throws the system's error. @internal */
 export async function markSynced(logPath: string): Promise<void> {
-  if (isUnsynced(logPath)) await fs.rename(unsyncedPath(logPath), checkpointPath(logPath));
+  if (!isUnsynced(logPath)) return;
+  if (existsSync(checkpointPath(logPath))) await fs.rm(unsyncedPath(logPath));
+  else await fs.rename(unsyncedPath(logPath), checkpointPath(logPath));
 }
 
 /** @internal */

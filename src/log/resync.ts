@@ -84,6 +84,7 @@ export async function makeDurable(
     await rewrite(file, start, end.bytes);
     await syncFound(file);
     if (!(await isOnDisk(file, start, end.bytes))) {
+      file.assertUnchanged();
       await remember(file.path, "the disk has other bytes than were read");
     }
   }
@@ -98,10 +99,12 @@ export async function makeDurable(
  * @throws PlantStoreError as for `makeDurable`.
  */
 export async function rewriteLog(file: LogFile, end: Checkpoint): Promise<void> {
-  const target = fs.realpathSync(file.path); // a link to it stays
+  file.assertUnchanged();
+  // A link stays. No other path is resolved: its owner may reach the folder only by a descriptor.
+  const isLink = fs.lstatSync(file.path).isSymbolicLink();
+  const target = isLink ? fs.realpathSync(file.path) : file.path;
   const newPath = newLogPath(target);
   try {
-    file.assertUnchanged();
     fs.rmSync(newPath, { force: true }); // of a process that was killed
     const sum = await useAndClose(await LogFile.open(newPath), (copy) => copyLog(file, copy, end));
     if (sum !== end.crc32) throw new Error("other bytes were read than before");
@@ -167,14 +170,17 @@ async function isOnDisk(file: LogFile, start: number, end: number): Promise<bool
     return await useAndClose(await open(file.path, O_RDONLY | O_DIRECT), async (disk) => {
       const first = start - (start % ALIGNMENT);
       for (let offset = first; offset < end; offset += CHUNK_BYTES) {
+        const length = Math.min(CHUNK_BYTES, end - offset); // what follows is another program's
         const { bytesRead } = await disk.read(found, 0, CHUNK_BYTES, offset);
-        const got = await file.read(cached, offset);
-        if (!found.subarray(0, bytesRead).equals(cached.subarray(0, got))) return false;
+        const got = await file.read(cached.subarray(0, length), offset);
+        if (!found.subarray(0, Math.min(bytesRead, length)).equals(cached.subarray(0, got)))
+          return false;
       }
       return true;
     });
-  } catch {
-    return true; // a file system without O_DIRECT, or no address space for WebAssembly
+  } catch (cause) {
+    // Else a file system without O_DIRECT, or no address space for WebAssembly.
+    return systemCode(rootOf(cause)) !== "EIO";
   }
 }
 

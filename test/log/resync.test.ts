@@ -13,13 +13,16 @@ import {
   encodeCheckpoint,
   isUnsynced,
   readCheckpoint,
+  removeCheckpoint,
   unsyncedPath,
 } from "../../src/log/checkpoint.ts";
 import type { LogFile } from "../../src/log/file.ts";
 import { BATCH_BYTES_LIMIT } from "../../src/log/mend.ts";
 import { makeDurable, newLogPath, rewriteLog, syncFound } from "../../src/log/resync.ts";
 import { LogWriter } from "../../src/log/writer.ts";
+import { makeFolder } from "../support/folders.ts";
 import { MEDDLING, openLog } from "../support/logs.ts";
+import { makeServiceFolder, NEEDS_ROOT } from "../support/other-user.ts";
 
 const LINES = '{"id":1}\n{"id":2}\n';
 
@@ -156,6 +159,47 @@ test("a log that can neither be synced nor copied is unsynced, and a later start
   fs.rmSync(newLogPath(file.path), { recursive: true });
   assert.equal(await makeDurable(file, end, end.bytes), true);
   assert.equal(isUnsynced(file.path), false);
+});
+
+test("a checkpoint that was written beside the mark of a failed sync stays when the log was replaced", async (t) => {
+  const file = await openLog(t, LINES);
+  const end = checkpointOf(LINES);
+  fs.writeFileSync(checkpointPath(file.path), encodeCheckpoint(end));
+  fs.writeFileSync(unsyncedPath(file.path), ""); // of a repair that was killed
+  await rewriteLog(file, end);
+  assert.deepEqual(await readCheckpoint(file.path), end);
+  assert.equal(isUnsynced(file.path), false);
+});
+
+test("bytes that another program appends are no sign of a failed sync", async (t) => {
+  const file = await openLog(t, LINES);
+  const { sync } = file;
+  t.mock.method(file, "sync", async () => {
+    await sync.call(file);
+    fs.appendFileSync(file.path, '{"id":3}\n');
+  });
+  await makeDurable(file, checkpointOf(LINES));
+  assert.equal(isUnsynced(file.path), false);
+});
+
+test("a sector of the last batch that cannot be read is not on disk (fake read)", async (t) => {
+  const file = await openLog(t, LINES);
+  const { read } = file;
+  let reads = 0;
+  t.mock.method(file, "read", (buffer: Buffer, position: number) => {
+    // The first two reads find the batch and write it again, the third compares it with the disk.
+    return ++reads === 3 ? Promise.reject(failure()) : read.call(file, buffer, position);
+  });
+  assert.equal(await makeDurable(file, checkpointOf(LINES)), true);
+});
+
+test("the mark of a failed sync that is a link is not followed by root", NEEDS_ROOT, async (t) => {
+  const folder = makeServiceFolder(t);
+  const aim = `${makeFolder(t)}/aim`;
+  fs.writeFileSync(aim, "secret");
+  fs.symlinkSync(aim, unsyncedPath(`${folder}/plants.jsonl`));
+  await assert.rejects(removeCheckpoint(`${folder}/plants.jsonl`), { code: "io_error" });
+  assert.equal(fs.readFileSync(aim, "utf8"), "secret");
 });
 
 test("a failed sync that cannot be remembered is no start", async (t) => {
