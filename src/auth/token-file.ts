@@ -71,7 +71,8 @@ export async function revokeToken(directory: string, name: string): Promise<void
  * Every token ever created in this directory, oldest first; none if there is no token log. What is
  * listed is on disk, also if an editor has changed the token log.
  *
- * @throws PlantStoreError `corruption`, or `io_error` if the token log cannot be read or synced.
+ * @throws PlantStoreError `corruption`; `unsynced` if a sync of the token log has failed since a change
+ * replaced it; `io_error` if it cannot be read.
  */
 export async function listTokens(directory: string): Promise<readonly TokenRecord[]> {
   const tokens = await new TokenReader(tokenPath(directory)).read();
@@ -132,7 +133,7 @@ async function recoverTokens(
   const bytes = Buffer.alloc(file.end + 1, "\n"); // with the line feed that the last line may lack
   await file.read(bytes.subarray(0, file.end), 0);
   const { tokens, tail, last } = await parseTokens(file.path, bytes.subarray(0, file.end));
-  await syncFound(file);
+  await syncFound(file); // before a write of the mend reports, and so hides, an earlier failure
   const end = await mendLog(file, { lost: [], tail, isRecord: () => last !== undefined });
   await makeDurable(file, { bytes: end, records: 0, crc32: crc32(bytes.subarray(0, end)) });
   if (last !== undefined) tokens.apply(last);
