@@ -24,9 +24,9 @@ const SLOTS = 1024;
 const NO_COMMITS = "the database confirms no commit; its synchronous standby may be missing";
 
 const BEAT = `WITH ${writeSettings("'1s'")}
-INSERT INTO public.plant_leases AS l (slot, beat) SELECT $1::integer, 1 FROM s
+INSERT INTO plant_store.plant_leases AS l (slot, beat) SELECT $1::integer, 1 FROM s
 ON CONFLICT (slot) DO UPDATE SET beat = l.beat + 1
-RETURNING (SELECT tokens_version FROM public.plant_schema)`;
+RETURNING (SELECT tokens_version FROM plant_store.plant_schema)`;
 
 /** Judges tokens by the table of a database, for any number of servers. */
 export class PostgresTokens implements TokenVerifier {

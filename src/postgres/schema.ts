@@ -24,7 +24,8 @@ export function printSchema(engine: DatabaseEngine = "postgresql", role = "plant
   const name = `"${role.replaceAll('"', '""')}"`;
   return `-- Tables of plant-store, version ${SCHEMA_VERSION}. Run once, by their owner; ${name} is the servers' role.
 BEGIN;
-CREATE TABLE public.plants (
+CREATE SCHEMA plant_store;
+CREATE TABLE plant_store.plants (
   id bigint PRIMARY KEY,
   name text NOT NULL,
   tag text,
@@ -32,7 +33,7 @@ CREATE TABLE public.plants (
   batch bigint NOT NULL
 ) WITH (fillfactor = 90);
 
-CREATE TABLE public.plant_tokens (
+CREATE TABLE plant_store.plant_tokens (
   hash text PRIMARY KEY,
   name text NOT NULL,
   scopes text NOT NULL,
@@ -41,20 +42,21 @@ CREATE TABLE public.plant_tokens (
   revoked_at bigint
 );
 -- A server that can still write here is asking the primary.
-CREATE TABLE public.plant_leases (slot integer PRIMARY KEY, beat bigint NOT NULL) WITH (fillfactor = 50);
+CREATE TABLE plant_store.plant_leases (slot integer PRIMARY KEY, beat bigint NOT NULL) WITH (fillfactor = 50);
 
 -- One row. Every change of the tokens gives tokens_version another random number.
-CREATE TABLE public.plant_schema (
+CREATE TABLE plant_store.plant_schema (
   version integer NOT NULL,
   store uuid NOT NULL,
   tokens_version bigint NOT NULL
 );
-INSERT INTO public.plant_schema VALUES (${SCHEMA_VERSION}, gen_random_uuid(), 0);
+INSERT INTO plant_store.plant_schema VALUES (${SCHEMA_VERSION}, gen_random_uuid(), 0);
 
-GRANT SELECT, INSERT, UPDATE (batch) ON public.plants TO ${name};
-GRANT SELECT, INSERT, UPDATE ON public.plant_leases TO ${name};
+GRANT USAGE ON SCHEMA plant_store TO ${name};
+GRANT SELECT, INSERT, UPDATE (batch) ON plant_store.plants TO ${name};
+GRANT SELECT, INSERT, UPDATE ON plant_store.plant_leases TO ${name};
 -- Without the right to change tokens: the commands \`token create\` and \`token revoke\` log in as the owner.
-GRANT SELECT ON public.plant_tokens, public.plant_schema TO ${name};
+GRANT SELECT ON plant_store.plant_tokens, plant_store.plant_schema TO ${name};
 -- A table's lock is waited for before a statement's own settings count.
 ALTER ROLE ${name} SET lock_timeout = '1s';
 COMMIT;
@@ -62,7 +64,7 @@ ${engine === "citus" ? CITUS : ""}`;
 }
 
 const CITUS = `
-SELECT create_distributed_table('public.plants', 'id');
+SELECT create_distributed_table('plant_store.plants', 'id');
 -- On the coordinator and on every worker, because settings of a statement do not reach workers:
 --   ALTER SYSTEM SET synchronous_commit = 'on'; SELECT pg_reload_conf();
 `;
@@ -97,13 +99,14 @@ export function writeSettings(lockTimeout: string): string {
  * @internal
  */
 export const CREATE = `WITH ${writeSettings("$6")}
-INSERT INTO public.plants AS p (id, name, tag, exact, batch)
+INSERT INTO plant_store.plants AS p (id, name, tag, exact, batch)
 SELECT u.*, $5::bigint FROM s, unnest($1::bigint[], $2::text[], $3::text[], $4::text[]) u
 ON CONFLICT (id) DO UPDATE SET batch = p.batch
 RETURNING id, name, tag, exact, batch`;
 
 /** @internal */
-export const GET = "SELECT id, name, tag, exact FROM public.plants WHERE id = ANY ($1::bigint[])";
+export const GET =
+  "SELECT id, name, tag, exact FROM plant_store.plants WHERE id = ANY ($1::bigint[])";
 
 /**
  * Plants from an id on, at most so many and about so many bytes of them, but at least one: otherwise
@@ -115,7 +118,7 @@ export const PAGE = `SELECT id, name, tag, exact FROM (
   SELECT q.*, sum(bytes) OVER (ORDER BY id) - bytes AS earlier FROM (
     SELECT id, name, tag, exact,
       octet_length(name) + coalesce(octet_length(tag), 0) + coalesce(octet_length(exact), 0) AS bytes
-    FROM public.plants WHERE id >= $1::bigint ORDER BY id LIMIT $2::integer) q) r
+    FROM plant_store.plants WHERE id >= $1::bigint ORDER BY id LIMIT $2::integer) q) r
 WHERE earlier < $3::bigint ORDER BY id`;
 
 /** The parameters of `CREATE`. @internal */
@@ -204,18 +207,18 @@ const REFUSED: Readonly<Record<string, string>> = {
   "current_setting('array_nulls', true) = 'off'":
     "array_nulls is off; run: ALTER ROLE … SET array_nulls = on;",
   "c.relkind <> 'r'":
-    "public.plants is a view, partitioned or foreign; make the table that `plant-store print schema` prints",
-  ...checksOf("public.plants"),
-  ...checksOf("public.plant_tokens"),
-  ...checksOf("public.plant_leases"),
-  ...checksOf("public.plant_schema"),
+    "plant_store.plants is a view, partitioned or foreign; make the table that `plant-store print schema` prints",
+  ...checksOf("plant_store.plants"),
+  ...checksOf("plant_store.plant_tokens"),
+  ...checksOf("plant_store.plant_leases"),
+  ...checksOf("plant_store.plant_schema"),
   [`EXISTS (SELECT FROM pg_catalog.pg_trigger t WHERE t.tgrelid = c.oid
     AND NOT t.tgisinternal AND t.tgtype & 1 = 1 AND t.tgenabled <> 'D')`]:
-    "public.plants has row triggers; run: ALTER TABLE public.plants DISABLE TRIGGER USER;",
+    "plant_store.plants has row triggers; run: ALTER TABLE plant_store.plants DISABLE TRIGGER USER;",
   "EXISTS (SELECT FROM pg_catalog.pg_rewrite r WHERE r.ev_class = c.oid)":
-    "public.plants has rules; remove them with DROP RULE",
+    "plant_store.plants has rules; remove them with DROP RULE",
   "EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE c.oid IN (i.inhrelid, i.inhparent))":
-    "public.plants inherits or is inherited; run: ALTER TABLE … NO INHERIT public.plants;",
+    "plant_store.plants inherits or is inherited; run: ALTER TABLE … NO INHERIT plant_store.plants;",
 };
 
 /** A database is not used while this holds if a standby is required; otherwise only a warning. */
@@ -263,13 +266,13 @@ const HAS_LONG_STATEMENT = `EXISTS (SELECT FROM pg_catalog.pg_stat_activity a
 export const INSPECT = `SELECT pg_is_in_recovery(), s.store, greatest(c.reltuples, 0)::bigint,
   ${HAS_LONG_STATEMENT},
   ${CHECKS.map(([sql]) => `coalesce(${sql}, false)`).join(",\n  ")}
-FROM public.plant_schema s, pg_catalog.pg_class c WHERE c.oid = 'public.plants'::regclass`;
+FROM plant_store.plant_schema s, pg_catalog.pg_class c WHERE c.oid = 'plant_store.plants'::regclass`;
 
 /** What is wrong if `INSPECT` finds no row. */
 const NO_ROW =
-  "public.plant_schema shows no row; if it has row security, run: ALTER TABLE public.plant_schema " +
-  `DISABLE ROW LEVEL SECURITY; if it is empty, run: INSERT INTO public.plant_schema SELECT ${SCHEMA_VERSION}, ` +
-  "gen_random_uuid(), 0 WHERE NOT EXISTS (SELECT FROM public.plant_schema); and start every server again";
+  "plant_store.plant_schema shows no row; if it has row security, run: ALTER TABLE plant_store.plant_schema " +
+  `DISABLE ROW LEVEL SECURITY; if it is empty, run: INSERT INTO plant_store.plant_schema SELECT ${SCHEMA_VERSION}, ` +
+  "gen_random_uuid(), 0 WHERE NOT EXISTS (SELECT FROM plant_store.plant_schema); and start every server again";
 
 /** What is wrong if the database refuses `INSPECT` itself. @internal */
 export function explainRefusal(sqlstate: string, message: string): string {

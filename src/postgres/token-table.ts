@@ -26,22 +26,22 @@ import { randomNumber, writeSettings } from "./schema.ts";
 /** The number of the version, with each token: one row at least. @internal */
 export const READ_TOKENS = `SELECT s.tokens_version, t.name, t.hash, t.scopes, t.created_at,
   t.expires_at, t.revoked_at
-FROM public.plant_schema s LEFT JOIN public.plant_tokens t ON true
+FROM plant_store.plant_schema s LEFT JOIN plant_store.plant_tokens t ON true
 ORDER BY t.created_at, t.hash`;
 
 /** Replaces the version `$1` by `$2`. */
 const NEW_VERSION = `WITH ${writeSettings("'5s'")}, v AS (
-  UPDATE public.plant_schema SET tokens_version = $2::bigint FROM s
+  UPDATE plant_store.plant_schema SET tokens_version = $2::bigint FROM s
   WHERE tokens_version = $1::bigint RETURNING 1)`;
 
 /** Sent again after a lost answer, it writes the same row again. */
 const INSERT_TOKEN = `${NEW_VERSION}
-INSERT INTO public.plant_tokens (hash, name, scopes, created_at, expires_at)
+INSERT INTO plant_store.plant_tokens (hash, name, scopes, created_at, expires_at)
 SELECT $3, $4, $5, $6::bigint, $7::bigint FROM v
 ON CONFLICT (hash) DO UPDATE SET hash = excluded.hash RETURNING 1`;
 
 const REVOKE_TOKENS = `${NEW_VERSION}
-UPDATE public.plant_tokens SET revoked_at = $4::bigint FROM v
+UPDATE plant_store.plant_tokens SET revoked_at = $4::bigint FROM v
 WHERE name = $3 AND (revoked_at IS NULL OR revoked_at = $4::bigint) RETURNING 1`;
 
 /** @internal */

@@ -220,7 +220,9 @@ export class Cluster {
   /** Runs statements as the superuser; returns the lines of the last result. */
   async sql(text: string, database = "postgres"): Promise<string[]> {
     const login = ["-h", this.folder, "-p", String(this.port), "-U", "postgres", "-d", database];
-    const { stdout } = await run(PSQL, ["-XqAt", "-v", "ON_ERROR_STOP=1", ...login, "-c", text]);
+    const args = ["-XqAt", "-v", "ON_ERROR_STOP=1", ...login, "-c", text];
+    const env = { ...process.env, PGOPTIONS: "-c search_path=plant_store,public" };
+    const { stdout } = await run(PSQL, args, { env });
     return stdout.split("\n").filter((line) => line !== "");
   }
 

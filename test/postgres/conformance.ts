@@ -188,7 +188,7 @@ export const PROMISES: Readonly<Record<string, (trial: Trial) => Promise<void>>>
     const plants = await trial.openPlants();
     const holder = await trial.openSession();
     await holder.query("BEGIN");
-    await holder.query("INSERT INTO public.plants (id, name, batch) VALUES (1, 'held', 0)");
+    await holder.query("INSERT INTO plant_store.plants (id, name, batch) VALUES (1, 'held', 0)");
     const held = plants.create({ id: 1n, name: "held" });
     const begun = performance.now();
     const others = Array.from({ length: 100 }, (_, at) => BigInt(at + 2));

@@ -40,11 +40,11 @@ async function open(t: TestContext, behaviour: Behaviour): Promise<PostgresPlant
         const number = values[4] ?? "";
         return answerCreate(ids, create(ids, number) ?? number);
       }
-      if (text.includes("INSERT INTO public.plant_leases")) {
+      if (text.includes("INSERT INTO plant_store.plant_leases")) {
         await beat();
         return [["1"]];
       }
-      return text.includes("JOIN public.plant_tokens")
+      return text.includes("JOIN plant_store.plant_tokens")
         ? [["1", null]]
         : answerLook(false, hasLongStatement);
     },

@@ -58,7 +58,7 @@ export function answerLook(isStandby: boolean, hasLongStatement = false): unknow
 
 /** The ids that a statement creates; `undefined` for any other statement. */
 export function idsOf(text: string, values: readonly string[]): string[] | undefined {
-  if (!text.includes("INSERT INTO public.plants ")) return undefined;
+  if (!text.includes("INSERT INTO plant_store.plants ")) return undefined;
   return (values[0] ?? "").slice(1, -1).split(",");
 }
 

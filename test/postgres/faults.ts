@@ -75,11 +75,11 @@ async function cancelWaits({ primary, standby, load }: Trial): Promise<void> {
 /** Makes a repeat be answered from a plain read. */
 function replayFromSelect(sql: string): string {
   return sql.replace(
-    /INSERT INTO public\.plants AS p([\s\S]*)ON CONFLICT[\s\S]*/,
-    (_, rows) => `, i AS (INSERT INTO public.plants AS p${rows}
+    /INSERT INTO plant_store\.plants AS p([\s\S]*)ON CONFLICT[\s\S]*/,
+    (_, rows) => `, i AS (INSERT INTO plant_store.plants AS p${rows}
 ON CONFLICT (id) DO NOTHING RETURNING id, name, tag, exact, batch)
 SELECT * FROM i UNION ALL
-SELECT id, name, tag, exact, batch FROM public.plants WHERE id = ANY ($1::bigint[])`,
+SELECT id, name, tag, exact, batch FROM plant_store.plants WHERE id = ANY ($1::bigint[])`,
   );
 }
 

@@ -40,7 +40,7 @@ console.log(`${version}\n`);
 await run(printSchema(engine, role));
 let failed = 0;
 for (const [promise, check] of Object.entries(PROMISES)) {
-  await run("DELETE FROM public.plants; DELETE FROM public.plant_tokens");
+  await run("DELETE FROM plant_store.plants; DELETE FROM plant_store.plant_tokens");
   const trial = new Trial(pg, url);
   try {
     await check(trial);
@@ -52,7 +52,6 @@ for (const [promise, check] of Object.entries(PROMISES)) {
   }
   await trial.close().catch(() => {});
 }
-const tables = ["plants", "plant_tokens", "plant_leases", "plant_schema"];
-await run(`DROP TABLE ${tables.map((table) => `public.${table}`).join(", ")}`);
+await run("DROP SCHEMA plant_store CASCADE");
 console.log(`\n${Object.keys(PROMISES).length - failed} hold, ${failed} do not`);
 process.exit(failed === 0 ? 0 : 1);

@@ -105,7 +105,7 @@ const UNFIT: readonly [what: string, damage: string, mend: string, named: RegExp
     "the row of the store is missing",
     "CREATE TABLE kept AS SELECT * FROM plant_schema; DELETE FROM plant_schema",
     "INSERT INTO plant_schema SELECT * FROM kept; DROP TABLE kept",
-    /no row; .*INSERT INTO public\.plant_schema/,
+    /no row; .*INSERT INTO plant_store\.plant_schema/,
   ],
 ];
 

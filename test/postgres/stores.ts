@@ -86,7 +86,8 @@ export async function createStoreAt(
   await session.connect();
   await session.query(`CREATE DATABASE "${name}" TEMPLATE "${new URL(url).pathname.slice(1)}"`);
   await session.end();
-  const rows = "SELECT json_build_array(id::text, name, tag, exact) FROM plants ORDER BY ctid";
+  const rows =
+    "SELECT json_build_array(id::text, name, tag, exact) FROM plant_store.plants ORDER BY ctid";
   const readLines = () => {
     const text = execFileSync(join(PROGRAMS ?? "", "psql"), ["-XqAt", "-d", own, "-c", rows]);
     const lines = text.toString().split("\n").slice(0, -1);
@@ -124,7 +125,7 @@ export async function holdRows(t: TestContext, url: string, count: number) {
   t.after(() => holder.end());
   const rows = `SELECT i, 'held', NULL, NULL, 0 FROM generate_series(1, ${count}) i`;
   await holder.query("BEGIN");
-  await holder.query(`INSERT INTO plants ${rows}`);
+  await holder.query(`INSERT INTO plant_store.plants ${rows}`);
   return { end: (how: "COMMIT" | "ROLLBACK") => holder.query(how) };
 }
 
