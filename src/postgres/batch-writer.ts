@@ -200,7 +200,7 @@ export class BatchWriter {
     const begun = performance.now();
     const plants = entries.map(({ plant }) => plant);
     const values = createValues(plants, number, lockMs);
-    const create = (connection: Connection) => connection.query(CREATE, values);
+    const create = (connection: Connection) => this.#database.write(connection, CREATE, values);
     try {
       const rows = await lane.run(create, limitMs, () => entries.some(isAwaited));
       const stored = new Map(rows.map((row) => [row[0], row]));

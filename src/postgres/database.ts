@@ -5,16 +5,17 @@
  * waiting for the standby, and a new one would wait for the same. Twice a second a connection of its
  * own looks at the database. If that takes longer than a second, and two fresh connections in a row
  * fail too, the host is gone, and every connection to it is closed. A connection whose statement is
- * past its deadline is closed if the look finds no statement of the role that takes long. A database
- * of another store, or one whose settings lose what was committed, is never used: a statement is sent
- * only while the newest good look began less than 2 s ago, or after another look.
+ * past its deadline is closed if the look finds no statement of the role that takes long.
+ *
+ * Of several hosts that accept writes the one of the highest timeline is used: each promotion counts it
+ * up. A host of a lower timeline than one that was seen is never used again, nor is one of two that
+ * neither has replaced, a database of another store, or one whose settings lose what was committed.
  */
 import dns from "node:dns/promises";
 import net from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import { ageMs, type Moment, VERDICT_MS } from "../core/followed-tokens.ts";
 import { Gate } from "../core/gate.ts";
 import type { DatabaseStatus } from "../core/services.ts";
 import {
@@ -33,7 +34,8 @@ import {
   isSocketFolder,
   parseDatabaseUrl,
 } from "./database-url.ts";
-import { explainRefusal, INSPECT, type Inspection, judgeInspection } from "./schema.ts";
+import { explainRefusal, type Inspection, inspect } from "./schema.ts";
+import { awaitStandbys } from "./standby-proof.ts";
 
 export interface DatabaseOptions {
   /** The module `pg`. */
@@ -57,6 +59,10 @@ const FAILED_LOOKS_MAX = 2;
 const NO_ROOM = "53300";
 /** Those of a login, or the name of a database, that no waiting makes right. */
 const NO_LOGIN = ["28000", "28P01", "3D000", "42501"];
+/** How long the other hosts may take to answer, once one of them accepts writes. */
+const SILENT_MS = 250;
+/** How often the hosts that are not in use are asked whether they accept writes. */
+const SEARCH_INTERVAL_MS = 2000;
 const BACKOFF_MS = 20;
 const BACKOFF_MS_MAX = 250;
 
@@ -85,11 +91,11 @@ export class Database {
   #looker: Connection | undefined;
   /** The look under way. */
   #looking: Promise<void> | undefined;
-  /** When the newest good look began; `undefined` before the first. */
-  #lookedAt: Moment | undefined;
   #failedLooks = 0;
-  /** The id of the store that was seen first: no other is used. */
+  /** The id of the store that was found first: no other is used. */
   #store: string | undefined;
+  /** The highest timeline that was seen: a host on a lower one was replaced, and is not used. */
+  #timeline = 0;
   #warned: readonly string[] = [];
   #lastRefused: string | undefined;
 
@@ -111,6 +117,7 @@ export class Database {
     try {
       await database.#lookUntil(performance.now() + deadlineMs);
       void database.#keepLooking();
+      void database.#keepSearching();
       return database;
     } catch (cause) {
       await database.close();
@@ -160,6 +167,22 @@ export class Database {
   }
 
   /**
+   * Sends a statement that writes. It resolves after the commit; if a standby is required, after enough
+   * standbys have the commit.
+   *
+   * @throws DatabaseFault
+   */
+  async write(
+    connection: Connection,
+    text: string,
+    values: readonly (string | null)[],
+  ): Promise<Rows> {
+    const rows = await connection.query(text, values);
+    if (this.#options.requireSync) await awaitStandbys(connection);
+    return rows;
+  }
+
+  /**
    * A new connection to the host in use, or to another one that can be used.
    *
    * @throws DatabaseFault
@@ -168,7 +191,7 @@ export class Database {
     const host = this.#inUse;
     if (host !== undefined) {
       try {
-        return await this.#open(host);
+        return await this.#openInUse(host);
       } catch (cause) {
         // It is still the one to use.
         if ((cause as DatabaseFault).sqlstate === NO_ROOM) throw cause;
@@ -178,42 +201,84 @@ export class Database {
     this.#search ??= this.#find().finally(() => {
       this.#search = undefined;
     });
-    return this.#open(await this.#search);
+    return this.#openInUse(await this.#search);
   }
 
-  /** Tries every address of every host at once, and takes the first that can be used. */
+  async #openInUse(candidate: Candidate): Promise<Connection> {
+    const { connection, found } = await this.#open(candidate);
+    // Else no look would see what becomes of it.
+    if (this.#inUse !== undefined && !isSame(this.#inUse, candidate)) {
+      connection.destroy();
+      throw new DatabaseFault(`"${formatHost(candidate)}" was replaced meanwhile`);
+    }
+    this.#note(candidate, found);
+    return connection;
+  }
+
+  /** Asks every address of every host at once, and takes the one of the highest timeline. */
   async #find(): Promise<Candidate> {
     // Servers that lost the database together must not return together.
     const longest = Math.min(BACKOFF_MS * 2 ** this.#failedSearches, BACKOFF_MS_MAX);
     if (this.#failedSearches > 0) await this.pause(Math.random() * longest);
-    const candidates = (await Promise.all(this.#target.hosts.map(resolveHost))).flat();
-    const opening = candidates.map((candidate) => this.#open(candidate));
-    for (const each of opening) each.then((connection) => connection.close()).catch(() => {});
+    const hosts: Host[] = []; // in the order of the URL, without those that have not answered
+    const asked = (await this.#resolve()).map(async (candidate, at) => {
+      hosts[at] = { candidate, found: await this.#ask(candidate) };
+    });
     try {
-      const { candidate } = await Promise.any(opening);
+      await Promise.any(asked);
+      await Promise.race([Promise.allSettled(asked), this.pause(SILENT_MS)]);
+      const candidate = chooseHost(hosts.flat());
       this.#inUse = candidate;
       this.#failedSearches = 0;
       for (const each of this.#connections) if (!isSame(each.candidate, candidate)) each.destroy();
       return candidate;
     } catch (cause) {
       this.#failedSearches++;
-      const faults: readonly DatabaseFault[] = (cause as AggregateError).errors;
-      const noRoom = faults.find(({ sqlstate }) => sqlstate === NO_ROOM);
-      if (noRoom !== undefined) throw noRoom;
-      const unfit = faults.find((fault) => fault instanceof UnfitFault);
-      // A standby may be promoted, but not in the place of a primary that is there and unfit.
-      const deciding = unfit ? faults.filter((fault) => !(fault instanceof StandbyFault)) : faults;
-      // While one of the hosts may still come back, what the others answer decides nothing.
-      if (deciding.length > 0 && deciding.every(isFinal)) throw unfit ?? deciding[0];
-      const names = this.#target.hosts.map(({ host }) => `"${host}"`).join(", ");
-      const unknown = `Cannot find an address of ${names}: check the URL and the name server`;
-      const reasons = [...new Set(faults.map(({ message }) => message))];
-      throw new DatabaseFault(reasons.join("; ") || unknown);
+      throw cause instanceof AggregateError ? this.#explainNone(cause.errors) : cause;
     }
   }
 
+  /** Why no host can be used. */
+  #explainNone(faults: readonly DatabaseFault[]): DatabaseFault {
+    const noRoom = faults.find(({ sqlstate }) => sqlstate === NO_ROOM);
+    if (noRoom !== undefined) return noRoom;
+    const unfit = faults.find((fault) => fault instanceof UnfitFault);
+    // A standby may be promoted, but not in the place of a primary that is there and unfit.
+    const deciding = unfit ? faults.filter((fault) => !(fault instanceof StandbyFault)) : faults;
+    // While one of the hosts may still come back, what the others answer decides nothing.
+    const [first] = deciding;
+    if (first !== undefined && deciding.every(isFinal)) return unfit ?? first;
+    const names = this.#target.hosts.map(({ host }) => `"${host}"`).join(", ");
+    const unknown = `Cannot find an address of ${names}: check the URL and the name server`;
+    const reasons = [...new Set(faults.map(({ message }) => message))];
+    return new DatabaseFault(reasons.join("; ") || unknown);
+  }
+
+  async #resolve(): Promise<Candidate[]> {
+    return (await Promise.all(this.#target.hosts.map(resolveHost))).flat();
+  }
+
+  /** @throws DatabaseFault if the host does not accept writes, or must not be used. */
+  async #ask(candidate: Candidate): Promise<Inspection> {
+    const { connection, found } = await this.#open(candidate);
+    void connection.close();
+    return found;
+  }
+
+  /** Whether another host accepts writes: the one in use may have been replaced without knowing. */
+  async #isReplaced(): Promise<boolean> {
+    const inUse = this.#inUse;
+    if (inUse === undefined) return false;
+    const others = (await this.#resolve()).filter((candidate) => !isSame(candidate, inUse));
+    const asked = await Promise.allSettled(others.map((candidate) => this.#ask(candidate)));
+    const own = this.inspection;
+    return asked.some(
+      (each) => own && each.status === "fulfilled" && !isSameServer(each.value, own),
+    );
+  }
+
   /** Connects, and judges the database there. */
-  async #open(candidate: Candidate): Promise<Connection> {
+  async #open(candidate: Candidate): Promise<{ connection: Connection; found: Inspection }> {
     if (this.isClosed) throw closedFault();
     const deadline = performance.now() + CONNECT_LIMIT_MS;
     const { pg, password } = this.#options;
@@ -224,13 +289,10 @@ export class Database {
     for (const other of this.#connections) if (!other.isOpen) this.#connections.delete(other);
     this.#connections.add(connection);
     try {
-      await this.#inspect(connection, Math.max(1, deadline - performance.now()));
+      const limitMs = Math.max(1, deadline - performance.now());
+      const found = await this.#inspect(connection, limitMs);
       if (this.isClosed) throw closedFault();
-      // Else no look would see what becomes of it.
-      if (this.#inUse !== undefined && !isSame(this.#inUse, candidate)) {
-        throw new DatabaseFault(`"${formatHost(candidate)}" was replaced meanwhile`);
-      }
-      return connection;
+      return { connection, found };
     } catch (cause) {
       connection.destroy();
       throw cause;
@@ -238,11 +300,10 @@ export class Database {
   }
 
   /** @throws DatabaseFault if the database does not answer in time, UnfitFault if it is unfit. */
-  async #inspect(connection: Connection, limitMs: number): Promise<void> {
+  async #inspect(connection: Connection, limitMs: number): Promise<Inspection> {
     const label = formatHost(connection.candidate);
     const timer = setTimeout(() => connection.destroy(), limitMs);
-    const rows = await connection
-      .query(INSPECT)
+    const found = await inspect(connection)
       .catch((fault: DatabaseFault) => {
         // A standby cannot read a table that is not logged.
         if (fault.sqlstate === "0A000") {
@@ -252,17 +313,30 @@ export class Database {
         throw new UnfitFault(label, explainRefusal(fault.sqlstate, (fault.cause as Error).message));
       })
       .finally(() => clearTimeout(timer));
-    const found = judgeInspection(rows[0]);
     if (found.isInRecovery) throw new StandbyFault(`"${label}" is a standby`);
-    if (found.refusal !== undefined) throw new UnfitFault(label, found.refusal);
-    this.#store ??= found.store;
-    if (found.store !== this.#store) {
+    const { store, refusal = this.#options.requireSync ? found.unprovable : undefined } = found;
+    if (this.#store !== undefined && store !== undefined && store !== this.#store) {
       throw new UnfitFault(
         label,
-        `it is another store (${found.store}, not ${this.#store}), made anew or restored; if that ` +
+        `it is another store (${store}, not ${this.#store}), made anew or restored; if that ` +
           "is meant, start again",
       );
     }
+    if (store !== undefined && found.timeline < this.#timeline) {
+      throw new StandbyFault(
+        `"${label}" was replaced by another host: it is on timeline ${found.timeline}, and timeline ` +
+          `${this.#timeline} was seen`,
+      );
+    }
+    this.#timeline = Math.max(this.#timeline, found.timeline);
+    if (refusal !== undefined) throw new UnfitFault(label, refusal);
+    return found;
+  }
+
+  /** Takes what was found at the host in use. @throws DatabaseFault if a required standby is missing. */
+  #note(candidate: Candidate, found: Inspection): void {
+    const label = formatHost(candidate);
+    this.#store ??= found.store;
     this.inspection = found;
     if (this.#options.requireSync && found.unsynchronized !== undefined) {
       this.#closeAll(); // a standby may come back within the deadline
@@ -272,20 +346,6 @@ export class Database {
       if (!this.#warned.includes(warning)) publishWarning(`The database on "${label}": ${warning}`);
     }
     this.#warned = found.warnings;
-  }
-
-  /**
-   * Looks if the newest good look is old, because the process may have been frozen while the settings
-   * changed. A look that fails closes connections as any other does. Never rejects.
-   */
-  async lookIfOld(): Promise<void> {
-    // Twice, because the look under way may have begun before the process was frozen.
-    for (let looks = 0; looks < 2 && this.#isLookOld(); looks++) await this.#look().catch(() => {});
-  }
-
-  #isLookOld(): boolean {
-    if (this.#lookedAt === undefined || this.isClosed) return false;
-    return ageMs(this.#lookedAt, performance.now(), Date.now()) >= VERDICT_MS;
   }
 
   /** Looks until one succeeds, or waiting longer is of no use. */
@@ -307,6 +367,17 @@ export class Database {
     }
   }
 
+  /** Asks the other hosts now and then. If one of them accepts writes, all are judged anew. */
+  async #keepSearching(): Promise<void> {
+    while (!this.isClosed) {
+      await this.pause(SEARCH_INTERVAL_MS, { ref: false });
+      if (!(await this.#isReplaced())) continue;
+      this.#inUse = undefined;
+      this.#looker?.destroy();
+      await this.#look().catch(() => {}); // what is wrong was published
+    }
+  }
+
   /** Joins the look under way, if any. */
   #look(): Promise<void> {
     this.#looking ??= this.#lookOnce().finally(() => {
@@ -317,10 +388,9 @@ export class Database {
 
   async #lookOnce(): Promise<void> {
     const began = performance.now();
-    const lookedAt = { steadyMs: began, wallMs: Date.now() };
     try {
-      if (this.#looker?.isOpen) await this.#inspect(this.#looker, LOOK_LIMIT_MS);
-      else this.#looker = await this.connect();
+      if (!this.#looker?.isOpen) this.#looker = await this.connect();
+      else this.#note(this.#looker.candidate, await this.#inspect(this.#looker, LOOK_LIMIT_MS));
     } catch (cause) {
       this.#looker?.destroy();
       // Not known any more.
@@ -331,7 +401,6 @@ export class Database {
       if (this.#store !== undefined && !this.isClosed) this.#noteFault(cause as DatabaseFault);
       throw cause;
     }
-    this.#lookedAt = lookedAt;
     this.#failedLooks = 0;
     this.refusal = undefined;
     if (!this.inspection?.hasLongStatement) this.#closeLate(began);
@@ -380,6 +449,39 @@ class UnfitFault extends DatabaseFault {
 /** The host only follows another one. */
 class StandbyFault extends DatabaseFault {}
 
+/** A host that accepts writes. */
+interface Host {
+  readonly candidate: Candidate;
+  readonly found: Inspection;
+}
+
+/**
+ * The host of the highest timeline, of several the first.
+ *
+ * @throws UnfitFault if another host accepts writes that no failover has replaced.
+ */
+function chooseHost(hosts: readonly Host[]): Candidate {
+  const [best, ...others] = hosts.toSorted((a, b) => b.found.timeline - a.found.timeline);
+  if (best === undefined) throw new DatabaseFault("No host accepts writes");
+  const { timeline, store } = best.found;
+  for (const { candidate, found } of others) {
+    const isTwin = found.timeline === timeline && !isSameServer(found, best.found);
+    if (!isTwin && found.store === store) continue;
+    throw new UnfitFault(
+      formatHost(best.candidate),
+      `"${formatHost(candidate)}" accepts writes, too, and neither follows the other (timelines ` +
+        `${timeline} and ${found.timeline}, stores ${store} and ${found.store}): stop the one that ` +
+        "must not be used, or remove it from the URL",
+    );
+  }
+  return best.candidate;
+}
+
+/** Whether two names lead to one server, for example through two poolers. */
+function isSameServer(a: Inspection, b: Inspection): boolean {
+  return a.timeline === b.timeline && a.startedAt === b.startedAt;
+}
+
 /** Whether a person has to mend it. */
 function isFinal(fault: DatabaseFault): boolean {
   return fault instanceof UnfitFault || NO_LOGIN.includes(fault.sqlstate ?? "");
@@ -397,20 +499,27 @@ export class Lane {
 
   /** @throws DatabaseFault */
   async connect(): Promise<Connection> {
-    await this.#database.lookIfOld();
     if (!this.#connection?.isOpen) this.#connection = await this.#database.connect();
     return this.#connection;
   }
 
   /**
-   * Sends a statement that may be repeated, until the deadline; one under way then goes on.
+   * Sends a statement that only reads, until the deadline; one under way then goes on.
    *
    * @throws DatabaseFault
    */
   query(text: string, values: readonly (string | null)[] = []): Promise<Rows> {
+    return this.#runUntilDeadline((connection) => connection.query(text, values));
+  }
+
+  /** Like `query`, for a statement that writes and may be repeated. */
+  write(text: string, values: readonly (string | null)[]): Promise<Rows> {
+    return this.#runUntilDeadline((connection) => this.#database.write(connection, text, values));
+  }
+
+  #runUntilDeadline<T>(work: (connection: Connection) => Promise<T>): Promise<T> {
     const { deadlineMs } = this.#database;
     const deadline = performance.now() + deadlineMs;
-    const work = (connection: Connection) => connection.query(text, values);
     return within(
       deadlineMs,
       this.run(work, deadlineMs, () => performance.now() < deadline),

@@ -136,7 +136,7 @@ export class PostgresTokens implements TokenVerifier {
     await this.#plants.database.sideWrites.run(async (connection) => {
       const begun = this.#tokens.now();
       const late = setInterval(() => this.#warn(), VERDICT_MS).unref();
-      const beating = connection.query(BEAT, [this.#slot]);
+      const beating = this.#plants.database.write(connection, BEAT, [this.#slot]);
       const [beat] = await beating.finally(() => clearInterval(late));
       if (beat?.[0] === this.#version) this.#tokens.note(begun);
       else {

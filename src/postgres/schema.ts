@@ -8,7 +8,7 @@
  */
 import { randomBytes } from "node:crypto";
 import { encodeNewPlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
-import type { Rows } from "./connection.ts";
+import type { Connection, Rows } from "./connection.ts";
 
 const SCHEMA_VERSION = 1;
 
@@ -265,14 +265,27 @@ const HAS_LONG_STATEMENT = `EXISTS (SELECT FROM pg_catalog.pg_stat_activity a
 /** Asked of every connection, and twice a second. @internal */
 export const INSPECT = `SELECT pg_is_in_recovery(), s.store, greatest(c.reltuples, 0)::bigint,
   ${HAS_LONG_STATEMENT},
+  pg_catalog.to_regproc('pg_catalog.pg_walfile_name') IS NOT NULL,
+  pg_catalog.pg_has_role(pg_catalog.to_regrole('pg_read_all_stats'), 'USAGE'),
   ${CHECKS.map(([sql]) => `coalesce(${sql}, false)`).join(",\n  ")}
 FROM plant_store.plant_schema s, pg_catalog.pg_class c WHERE c.oid = 'plant_store.plants'::regclass`;
+
+/**
+ * Where the engine has a write-ahead log: its timeline, which a promotion counts up, and since when the
+ * server runs. The file is named by the newest timeline; the control file changes later.
+ */
+const SERVER = `SELECT pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()),
+  pg_catalog.date_part('epoch', pg_catalog.pg_postmaster_start_time())`;
 
 /** What is wrong if `INSPECT` finds no row. */
 const NO_ROW =
   "plant_store.plant_schema shows no row; if it has row security, run: ALTER TABLE plant_store.plant_schema " +
   `DISABLE ROW LEVEL SECURITY; if it is empty, run: INSERT INTO plant_store.plant_schema SELECT ${SCHEMA_VERSION}, ` +
   "gen_random_uuid(), 0 WHERE NOT EXISTS (SELECT FROM plant_store.plant_schema); and start every server again";
+
+const UNPROVABLE =
+  "a standby is required, and the role of the servers cannot see how far standbys are; " +
+  "run: GRANT pg_read_all_stats TO …;";
 
 /** What is wrong if the database refuses `INSPECT` itself. @internal */
 export function explainRefusal(sqlstate: string, message: string): string {
@@ -293,7 +306,7 @@ export function explainRefusal(sqlstate: string, message: string): string {
 export interface Inspection {
   readonly isInRecovery: boolean;
   /** The id of the store: a database that was restored under the same name has another one. */
-  readonly store: string;
+  readonly store: string | undefined;
   /** The engine's own estimate. */
   readonly plants: number;
   /** Why nothing may be stored there, with what mends it; `undefined` if it can be used. */
@@ -302,22 +315,41 @@ export interface Inspection {
   readonly warnings: readonly string[];
   /** Why commits wait for no standby; `undefined` if they do. */
   readonly unsynchronized: string | undefined;
+  /** Why it cannot be proven that standbys have a commit; `undefined` if it can. */
+  readonly unprovable: string | undefined;
+  /** Of the write-ahead log; 0 if the engine has none. */
+  readonly timeline: number;
+  /** When the server was started; `undefined` if the engine does not show it. */
+  readonly startedAt: string | undefined;
   /** Whether a statement of the role has been under way for more than a second. */
   readonly hasLongStatement: boolean;
 }
 
-/** Judges the row of `INSPECT`. @internal */
-export function judgeInspection(row: Rows[number] | undefined): Inspection {
-  const [recovery, store, plants, hasLong, ...results] = row ?? [];
+/** Looks at a database. @throws DatabaseFault. @internal */
+export async function inspect(connection: Connection): Promise<Inspection> {
+  const [row] = await connection.query(INSPECT);
+  const hasLog = row?.[0] === "f" && row[4] === "t";
+  return judgeInspection(row, hasLog ? (await connection.query(SERVER))[0] : undefined);
+}
+
+/** Judges the rows of `INSPECT` and `SERVER`. @internal */
+export function judgeInspection(
+  row: Rows[number] | undefined,
+  [walFile, startedAt]: Rows[number] = [],
+): Inspection {
+  const [recovery, store, plants, hasLong, , canProve, ...results] = row ?? [];
   const found = CHECKS.filter((_, at) => results[at] === "t");
   const isRefused = ([sql]: readonly [string, string]) => sql in REFUSED;
   return {
     isInRecovery: recovery === "t",
-    store: store ?? "",
+    store: store ?? undefined,
     plants: Number(plants ?? 0),
     refusal: row === undefined ? NO_ROW : found.find(isRefused)?.[1],
     warnings: found.filter((check) => !isRefused(check)).map(([, message]) => message),
     unsynchronized: found.find(([sql]) => sql in UNSYNCHRONIZED)?.[1],
     hasLongStatement: hasLong === "t",
+    unprovable: canProve === "t" ? undefined : UNPROVABLE,
+    timeline: Number.parseInt(walFile?.slice(0, 8) ?? "0", 16),
+    startedAt: startedAt ?? undefined,
   };
 }

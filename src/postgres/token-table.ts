@@ -149,10 +149,11 @@ async function run(
   values: readonly (string | null)[],
   unanswered = "Cannot read the tokens",
 ): Promise<Rows> {
-  // A read waits for no write of this server, which may wait for the standby.
-  const lane = text === READ_TOKENS ? database.reads : database.sideWrites;
   try {
-    return await lane.query(text, values);
+    // A read waits for no write of this server, which may wait for the standby.
+    return text === READ_TOKENS
+      ? await database.reads.query(text, values)
+      : await database.sideWrites.write(text, values);
   } catch (cause) {
     if (!(cause instanceof DatabaseFault)) throw cause;
     const what = nextStep(cause) === "refuse" ? "Cannot use the tokens" : unanswered;

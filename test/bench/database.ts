@@ -57,6 +57,7 @@ const BARS: Readonly<Record<string, readonly number[]>> = {
   "creates / file store": [0.65, 0.75, 0.75],
   "creates with a synchronous standby / file store": [0.5, 0.65, 0.8],
   "creates / fastify + pg": [2.7, 3.2, 3.2],
+  "creates with --database-require-sync / without": [0.9, 0.9, 0.9],
   "processor time of a create / file store": [1.25, 1.25, 1.25],
   "repeats / fastify + pg": [2.5],
   "GET / fastify + pg": [2],
@@ -85,7 +86,7 @@ await withFolder(options.dir, (folder) =>
       "CREATE TABLE peer_plants (id bigint PRIMARY KEY, name text NOT NULL, tag text)",
       "garden",
     );
-    const [file, database, peer] = startsOf(cleanup, folder, primary.url("garden"));
+    const [file, database, peer, proving] = startsOf(cleanup, folder, primary.url("garden"));
     for (let restart = 0; restart < RESTARTS; restart++) {
       const own = path.join(folder, `start ${restart}`);
       note(`start ${restart + 1} of ${RESTARTS}`);
@@ -95,20 +96,21 @@ await withFolder(options.dir, (folder) =>
     await Cluster.follow(cleanup, primary, "standby");
     await primary.streamTo("standby");
     note("with a synchronous standby");
-    await withNewTargets(path.join(folder, "pair"), [file, database], measureWithStandby);
+    const targets = [file, database, proving];
+    await withNewTargets(path.join(folder, "pair"), targets, measureWithStandby);
     process.stdout.write(`${machine}\n\n${formatTable(HEAD, [...figures].map(describe))}\n`);
   }),
 );
 
-function startsOf(cleanup: Cleanup, folder: string, url: string): [Start, Start, Start] {
+function startsOf(cleanup: Cleanup, folder: string, url: string): [Start, Start, Start, Start] {
   const main = install(folder);
   let tokens = 0;
-  const startDatabase = async (): Promise<Target> => {
-    const there = ["--database", url];
+  const startDatabase = async (...more: readonly string[]): Promise<Target> => {
+    const there = ["--database", url, ...more];
     const scopes = ["--scope", "write", "--scope", "read"];
     const token = await runNode([main, "token", "create", `bench${tokens++}`, ...scopes, ...there]);
     const words = [main, "serve", "--port", "0", "--log", "off", ...there];
-    const durable = await openCounter(cleanup, url, "plants");
+    const durable = await openCounter(cleanup, url, "plant_store.plants");
     const program = await Program.start(words);
     return { name: "database", token: token.trim(), durable, ...controlsOf(program) };
   };
@@ -120,7 +122,8 @@ function startsOf(cleanup: Cleanup, folder: string, url: string): [Start, Start,
   };
   const scopes = ["read", "write"];
   const file = withNewData((own) => startServer(own), { name: "file store", scopes });
-  return [file, startDatabase, startPeer];
+  const startProving = () => startDatabase("--database-require-sync");
+  return [file, () => startDatabase(), startPeer, startProving];
 }
 
 /** Copies the program beside the driver, as `npm install plant-store pg` leaves it; returns its file. */
@@ -199,11 +202,13 @@ async function measureWithStandby(targets: readonly Target[]): Promise<void> {
   for (const target of targets) await measure(target, Math.max(...CONNECTIONS), WARM_SECONDS);
   for (let run = 0; run < RUNS; run++) {
     for (const connections of CONNECTIONS) {
-      const [ofFile, ofDatabase] = (await inTurn(targets, run, (target) =>
+      const [ofFile, ofDatabase, ofProving] = (await inTurn(targets, run, (target) =>
         measure(target, connections, SECONDS),
-      )) as [Sample, Sample];
+      )) as [Sample, Sample, Sample];
       const ratio = ofDatabase.perSecond / ofFile.perSecond;
       record("creates with a synchronous standby / file store", ratio, connections);
+      const proven = ofProving.perSecond / ofDatabase.perSecond;
+      record("creates with --database-require-sync / without", proven, connections);
     }
   }
 }

@@ -87,6 +87,7 @@ export class Cluster {
   readonly folder: string;
   readonly port: number;
   #server: ChildProcess | undefined;
+  #paused: number | undefined;
 
   private constructor(folder: string, port: number) {
     this.folder = folder;
@@ -115,13 +116,26 @@ export class Cluster {
   }
 
   /** Starts a streaming standby of a primary; `name` is its name in `synchronous_standby_names`. */
-  static async follow(cleanup: Cleanup, primary: Cluster, name: string): Promise<Cluster> {
+  static follow(cleanup: Cleanup, primary: Cluster, name: string): Promise<Cluster> {
+    return Cluster.#copy(cleanup, primary, ["-R"], name);
+  }
+
+  /** Starts a copy of a server, which accepts writes, too. */
+  static clone(cleanup: Cleanup, original: Cluster): Promise<Cluster> {
+    return Cluster.#copy(cleanup, original, [], "clone");
+  }
+
+  static async #copy(
+    cleanup: Cleanup,
+    { folder, port }: Cluster,
+    flags: readonly string[],
+    name: string,
+  ): Promise<Cluster> {
     const cluster = await Cluster.#make(cleanup);
-    const { folder, port } = primary;
     const source = `host=${folder} port=${port} user=postgres application_name=${name}`;
     await cluster.#run(
       "pg_basebackup",
-      "-R",
+      ...flags,
       "-X",
       "stream",
       "-c",
@@ -191,6 +205,8 @@ export class Cluster {
     const exited = new Promise((resolve) => server.once("exit", resolve));
     server.kill(how === "fast" ? "SIGINT" : how === "immediate" ? "SIGQUIT" : "SIGKILL");
     server.kill("SIGCONT");
+    if (this.#paused !== undefined) process.kill(this.#paused, "SIGCONT");
+    this.#paused = undefined;
     await exited;
   }
 
@@ -201,6 +217,21 @@ export class Cluster {
 
   async thaw(): Promise<void> {
     for (const pid of await this.#processes()) process.kill(pid, "SIGCONT");
+  }
+
+  /** Stops the process that brings a changed list of standbys into force, until the server ends. */
+  async pauseCheckpointer(): Promise<void> {
+    const [pid] = await this.sql(
+      "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'",
+    );
+    process.kill(Number(pid), "SIGSTOP");
+    this.#paused = Number(pid);
+  }
+
+  /** Removes the list of standbys of a server that does not run. */
+  forgetStandbys(): void {
+    const file = join(this.data, "postgresql.auto.conf");
+    appendFileSync(file, "synchronous_standby_names = ''\n");
   }
 
   /** Moves the tables to an empty folder, which may be on a small disk. The log stays where it is. */

@@ -4,7 +4,7 @@
  * tests run each fault once; `npm run failover` runs each many times, and its control.
  */
 import { setTimeout as sleep } from "node:timers/promises";
-import { PostgresPlants } from "../../src/postgres/index.ts";
+import { PostgresPlants, type PostgresPlantsOptions } from "../../src/postgres/index.ts";
 import type { Cleanup } from "./cluster.ts";
 import { collect } from "./conformance.ts";
 import { compare, Load } from "./load.ts";
@@ -26,6 +26,8 @@ export interface Fault {
   readonly limits?: Figures;
   /** Prepares the hosts before the load begins. */
   readonly prepare?: (pair: Pair) => Promise<unknown>;
+  /** Whether the stores require a synchronous standby; the role may then see how far standbys are. */
+  readonly requireSync?: boolean;
   /** Removes a safeguard. */
   readonly control?: { readonly without: string; readonly sabotage: Sabotage };
   /** Whether no client may see an error. */
@@ -88,7 +90,91 @@ function withoutSettings(sql: string): string {
   return sql.replace(/s AS MATERIALIZED \(SELECT[\s\S]*?\$6, true\)\)/, "s AS (SELECT $6::text)");
 }
 
+const SEE_STANDBYS = "GRANT pg_read_all_stats TO plant_store";
+/** From now on creates are acknowledged, whatever the standbys have. */
+function withoutProof(sql: string): string {
+  return sql.replace(/\(SELECT pg_catalog\.count[\s\S]*l\.lsn\)/, "1000");
+}
+
+/** All servers seem to be one. */
+function withoutTimelines(sql: string): string {
+  return sql.includes("pg_walfile_name(") ? "SELECT '00000001', '0'" : sql;
+}
+
+/** Kills the primary, and goes on over its standby, which has no standby of its own. */
+async function loseToStandby(trial: Trial): Promise<void> {
+  const { primary, standby, stores, load, open, url } = trial;
+  await primary.stop("kill");
+  await standby.thaw();
+  await standby.start();
+  await standby.promote();
+  load.use([await open(url)]);
+  for (const { database } of stores) await database.close(); // they would wait for another standby
+  await load.more(200);
+}
+
 export const FAULTS: Readonly<Record<string, Fault>> = {
+  "the list of standbys is emptied while commits wait, and the primary is killed": {
+    requireSync: true,
+    prepare: ({ primary }) => primary.sql(SEE_STANDBYS),
+    happens: async (trial) => {
+      const { primary, standby, load } = trial;
+      await load.more(300);
+      await standby.freeze();
+      await sleep(300);
+      await primary.setStandbys("");
+      await sleep(3000);
+      await loseToStandby(trial);
+    },
+    control: { without: "the proof by standbys", sabotage: { rewrite: withoutProof } },
+  },
+  "the list of standbys is filled, but not in force yet, and the primary is killed": {
+    requireSync: true,
+    prepare: async ({ primary, standby }) => {
+      await primary.sql(SEE_STANDBYS);
+      await primary.setStandbys("");
+      await standby.stop("kill");
+      await primary.pauseCheckpointer();
+      await primary.setStandbys("standby");
+    },
+    happens: async (trial) => {
+      await sleep(3000);
+      await loseToStandby(trial);
+    },
+    control: { without: "the proof by standbys", sabotage: { rewrite: withoutProof } },
+  },
+  "a primary that was replaced returns, and commits without a standby": {
+    happens: async ({ primary, standby, load, open, url }) => {
+      await load.more(300);
+      await primary.stop("kill");
+      await standby.promote();
+      await load.more(300);
+      primary.forgetStandbys();
+      await primary.start();
+      // Stores that start now see two hosts, and those that run must not go back.
+      load.use(await Promise.all(Array.from({ length: 6 }, () => open(url))));
+      await load.more(300);
+      await standby.stop("fast");
+      await sleep(500);
+      await standby.start();
+      await load.more(300);
+      await primary.stop("kill");
+    },
+    control: { without: "timelines", sabotage: { rewrite: withoutTimelines } },
+  },
+  "a standby is promoted beside its primary, which goes on": {
+    happens: async ({ primary, standby, load }) => {
+      await load.more(300);
+      await standby.promote();
+      const promoted = performance.now();
+      await load.more(1);
+      const firstMs = performance.now() - promoted;
+      await load.more(300);
+      await primary.stop("kill");
+      return { firstMs };
+    },
+    limits: { firstMs: 5000 },
+  },
   "a primary is killed, and its standby promoted": {
     isUnnoticed: true,
     happens: async ({ primary, standby, load }) => {
@@ -180,23 +266,25 @@ export interface Cost {
 /** Makes a fault happen to a new pair of hosts. */
 export async function tryFault(
   cleanup: Cleanup,
-  { prepare, happens }: Fault,
+  { prepare, happens, requireSync = false }: Fault,
   { clients = 48, sabotage = {} as Sabotage, databaseDeadlineMs = DEADLINE_MS } = {},
 ): Promise<Cost> {
   const pg = await loadDriver();
   const pair = await startPair(cleanup, sabotage.asynchronous ? { standbys: "" } : {});
   await prepare?.(pair);
-  const open = async (url: string) => {
-    const options = { pg: sabotageDriver(pg, sabotage), url, databaseDeadlineMs };
-    const plants = await PostgresPlants.open(options);
+  const openStore = async (options: Partial<PostgresPlantsOptions>) => {
+    const plants = await PostgresPlants.open({ pg, url: pair.url, databaseDeadlineMs, ...options });
     cleanup.after(() => plants.close());
     return plants;
   };
-  const stores = [await open(pair.url), await open(pair.url)];
+  const driver = sabotageDriver(pg, sabotage);
+  const open = (url: string) => openStore({ pg: driver, url });
+  const openFirst = () => openStore({ pg: driver, requireSync });
+  const stores = [await openFirst(), await openFirst()];
   const load = new Load(stores, clients);
   const measured = await happens({ ...pair, cleanup, stores, load, open });
   const report = await load.stop();
-  const found = await collect((await open(pair.url)).list());
+  const found = await collect((await openStore({})).list());
   const { acknowledged, failed, codes, longestMs } = report;
   const figures = Object.entries({ longestMs, ...measured });
   return {
