@@ -315,20 +315,23 @@ export class Database {
       .finally(() => clearTimeout(timer));
     if (found.isInRecovery) throw new StandbyFault(`"${label}" is a standby`);
     const { store, refusal = this.#options.requireSync ? found.unprovable : undefined } = found;
-    if (this.#store !== undefined && store !== undefined && store !== this.#store) {
-      throw new UnfitFault(
-        label,
-        `it is another store (${store}, not ${this.#store}), made anew or restored; if that ` +
-          "is meant, start again",
-      );
+    // Before a host was chosen it is not known which of the stores is meant.
+    if (this.#store !== undefined && store !== undefined) {
+      if (store !== this.#store) {
+        throw new UnfitFault(
+          label,
+          `it is another store (${store}, not ${this.#store}), made anew or restored; if that ` +
+            "is meant, start again",
+        );
+      }
+      if (found.timeline < this.#timeline) {
+        throw new StandbyFault(
+          `"${label}" was replaced by another host: it is on timeline ${found.timeline}, and ` +
+            `timeline ${this.#timeline} was seen`,
+        );
+      }
+      this.#timeline = found.timeline;
     }
-    if (store !== undefined && found.timeline < this.#timeline) {
-      throw new StandbyFault(
-        `"${label}" was replaced by another host: it is on timeline ${found.timeline}, and timeline ` +
-          `${this.#timeline} was seen`,
-      );
-    }
-    this.#timeline = Math.max(this.#timeline, found.timeline);
     if (refusal !== undefined) throw new UnfitFault(label, refusal);
     return found;
   }
@@ -337,6 +340,7 @@ export class Database {
   #note(candidate: Candidate, found: Inspection): void {
     const label = formatHost(candidate);
     this.#store ??= found.store;
+    this.#timeline = Math.max(this.#timeline, found.timeline);
     this.inspection = found;
     if (this.#options.requireSync && found.unsynchronized !== undefined) {
       this.#closeAll(); // a standby may come back within the deadline
