@@ -5,7 +5,13 @@
 /// <reference types="node" preserve="true" />
 export { parseAdminAddress } from "./admin/address.ts";
 export { type AdminOptions, AdminServer } from "./admin/server.ts";
-export { createFirstToken, createToken, listTokens, revokeToken } from "./auth/token-file.ts";
+export {
+  createFirstToken,
+  createToken,
+  importTokens,
+  listTokens,
+  revokeToken,
+} from "./auth/token-file.ts";
 export { TokenRegistry } from "./auth/token-registry.ts";
 export {
   type BatchMessage,

@@ -39,6 +39,7 @@ test("the library exports these names and no others", () => {
     "createToken",
     "exportLines",
     "importPlants",
+    "importTokens",
     "isLive",
     "isSound",
     "listLogLines",

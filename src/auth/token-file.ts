@@ -1,5 +1,5 @@
 /**
- * Creates, revokes and lists the tokens of a data directory.
+ * Creates, revokes, lists and imports the tokens of a data directory.
  *
  * A change takes a lock of its own for milliseconds and waits for it, so that tokens can be changed
  * beside a running server and by many processes at once. It counts once its line is durable.
@@ -11,6 +11,7 @@ import { TOKEN_LOCK_NAME } from "../core/file-names.ts";
 import {
   formatToken,
   makeRecord,
+  mergeTokens,
   type NewToken,
   TOKEN_BYTES,
   type TokenRecord,
@@ -77,7 +78,31 @@ export async function revokeToken(directory: string, name: string): Promise<void
 export async function listTokens(directory: string): Promise<readonly TokenRecord[]> {
   const tokens = await new TokenReader(tokenPath(directory)).read();
   await syncTokens(tokenPath(directory));
-  return tokens?.tokens ?? [];
+  return (tokens?.tokens ?? []).toSorted(
+    (a, b) => a.createdAt - b.createdAt || Number(a.hash > b.hash) - Number(a.hash < b.hash),
+  );
+}
+
+/**
+ * Imports the tokens that `listTokens` has listed, of this or another store: all, or none. A token that
+ * is revoked on either side is revoked afterwards. May be repeated. A running server accepts and refuses
+ * the tokens within 2 s.
+ *
+ * @returns how many tokens are new, or revoked by the import.
+ * @throws PlantStoreError `token_exists` if another live token has the name of a new one, or if a hash
+ * belongs to two different tokens; `corruption` if a record has an invalid name, hash or scope;
+ * `locked`, `io_error`, `unsynced` or `corruption` if the token log cannot be written.
+ * @throws RangeError if a time is none.
+ */
+export async function importTokens(
+  directory: string,
+  records: Iterable<TokenRecord>,
+): Promise<number> {
+  return changeTokens(directory, async ({ tokens }, append) => {
+    const { changed } = mergeTokens(tokens, records, Date.now());
+    if (changed.length > 0) await append({ event: "imported", tokens: changed });
+    return changed.length;
+  });
 }
 
 /** @internal */

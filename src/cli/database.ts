@@ -31,7 +31,7 @@ export function notForDatabases(tools: string): { readonly database: Option<neve
   return { database: { placeholder: "URL", help, expected, parse: () => undefined } };
 }
 
-interface DatabaseChoice {
+export interface DatabaseChoice {
   readonly database?: string | undefined;
   readonly databaseFile?: string | undefined;
   readonly databaseRequireSync?: boolean | undefined;

@@ -14,7 +14,7 @@ import { nameFault } from "./log.ts";
 import { flushOutputs, report, reportWarnings, watchOutputs } from "./output.ts";
 import { printDatabaseSchema, printOpenapi, printSystemdUnit } from "./print.ts";
 import { serve } from "./serve.ts";
-import { tokenCreate, tokenList, tokenRevoke } from "./token-commands.ts";
+import { tokenCreate, tokenExport, tokenImport, tokenList, tokenRevoke } from "./token-commands.ts";
 
 /** In the order of the help. */
 const COMMANDS: readonly Command[] = [
@@ -22,6 +22,8 @@ const COMMANDS: readonly Command[] = [
   tokenCreate,
   tokenList,
   tokenRevoke,
+  tokenExport,
+  tokenImport,
   data.get,
   data.list,
   data.verify,

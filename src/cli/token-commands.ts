@@ -1,4 +1,4 @@
-/** `plant-store token create|list|revoke`. Only `create` prints a token, once. */
+/** `plant-store token create|list|revoke|export|import`. Only `create` prints a token, once. */
 import { existsSync } from "node:fs";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -6,16 +6,19 @@ import { LOOK_INTERVAL_MS } from "../core/followed-tokens.ts";
 import { isTokenName, SCOPES, type Scope } from "../core/services.ts";
 import {
   createToken,
+  importTokens,
   isLive,
   listTokens,
   PlantStoreError,
   revokeToken,
   type TokenRecord,
 } from "../index.ts";
-import { defineCommand, UsageError } from "./command.ts";
-import { DATABASE_OPTIONS, isDatabase, withDatabase } from "./database.ts";
+import { defineCommand, type Setting, UsageError } from "./command.ts";
+import { enterFolder } from "./data-folder.ts";
+import { DATABASE_OPTIONS, type DatabaseChoice, isDatabase, withDatabase } from "./database.ts";
 import { DATA, EXPIRES, JSON_OUTPUT } from "./options.ts";
 import { formatTable, printLines, printMessage } from "./output.ts";
+import { encodeTokenLine, readTokenLines } from "./token-lines.ts";
 
 export const tokenCreate = defineCommand({
   name: "token create",
@@ -50,14 +53,20 @@ export const tokenCreate = defineCommand({
         )
       : await createToken(data, newToken);
     await printLines([token]); // first, so that no signal leaves a live token that nobody has seen
-    if (isNew) {
-      const folder = path.resolve(data);
-      printMessage(`made the folder "${folder}"; a server accepts the token if that is its --data`);
-    }
-    // By then each running server has looked at its tokens.
-    await sleep(2 * LOOK_INTERVAL_MS[isDatabase(options) ? "database" : "folder"]);
+    if (isNew) printNewFolder(data);
+    await waitForLooks(options);
   },
 });
+
+function printNewFolder(data: string): void {
+  const folder = path.resolve(data);
+  printMessage(`made the folder "${folder}"; a server accepts the tokens if that is its --data`);
+}
+
+/** By then each running server has looked at its tokens. */
+async function waitForLooks(options: DatabaseChoice): Promise<void> {
+  await sleep(2 * LOOK_INTERVAL_MS[isDatabase(options) ? "database" : "folder"]);
+}
 
 function parseScopes(text: string): readonly Scope[] | undefined {
   const wanted = text.split(",");
@@ -70,12 +79,9 @@ export const tokenList = defineCommand({
   summary: "show every token by name, with its scopes and state",
   options: { data: DATA, ...DATABASE_OPTIONS, json: JSON_OUTPUT },
   async run(_, options, settings) {
-    const { data, json = false } = options;
+    const { json = false } = options;
     const now = Date.now();
-    const tokens = isDatabase(options)
-      ? await withDatabase(options, settings, ({ plants, postgres }) => postgres.listTokens(plants))
-      : await listTokens(requireFolder(data));
-    const rows = tokens.map((token) => describe(token, now));
+    const rows = (await readTokens(options, settings)).map((token) => describe(token, now));
     const head = ["NAME", "SCOPES", "STATE", "CREATED", "EXPIRES"];
     const table = rows.map(({ name, scopes, state, created, expires }) => {
       return [name, scopes.join(","), state, created, expires ?? "never"];
@@ -83,6 +89,15 @@ export const tokenList = defineCommand({
     await printLines(json ? rows.map((row) => JSON.stringify(row)) : formatTable([head, ...table]));
   },
 });
+
+async function readTokens(
+  options: DatabaseChoice & { readonly data: string },
+  settings: readonly Setting[],
+): Promise<readonly TokenRecord[]> {
+  return isDatabase(options)
+    ? withDatabase(options, settings, ({ plants, postgres }) => postgres.listTokens(plants))
+    : listTokens(requireFolder(options.data));
+}
 
 function describe(token: TokenRecord, now: number) {
   const { name, scopes, createdAt, expiresAt, revokedAt } = token;
@@ -109,6 +124,50 @@ export const tokenRevoke = defineCommand({
         postgres.revokeToken(plants, name),
       );
     }
+  },
+});
+
+export const tokenExport = defineCommand({
+  name: "token export",
+  summary: "print every token as a line of JSON, with its hash, for token import",
+  options: { data: DATA, ...DATABASE_OPTIONS },
+  details: `Clients keep their tokens, because a server needs only the hashes. For example:
+plant-store token export --data DIR > FILE && plant-store token import FILE --database URL`,
+  async run(_, options, settings) {
+    await printLines((await readTokens(options, settings)).map(encodeTokenLine));
+  },
+});
+
+export const tokenImport = defineCommand({
+  name: "token import",
+  summary: "import the tokens that token export has printed; - is standard input",
+  arguments: ["FILE"],
+  options: { data: DATA, ...DATABASE_OPTIONS },
+  entersFolder: true,
+  details: `All tokens are imported, or none: the exit status is 3 if a line is refused, if another live
+token has the name of a new one, or if one hash belongs to two different tokens. A token that
+is revoked on either side is revoked afterwards. An import can be repeated. Running servers
+accept and refuse the tokens once the command has ended.`,
+  async run([file = ""], options, settings) {
+    const { data } = options;
+    const records = await readTokenLines(file); // root reads it as root
+    if (records === undefined) return 3;
+    const isNew = !isDatabase(options) && !existsSync(data);
+    try {
+      const changed = isDatabase(options)
+        ? await withDatabase(options, settings, ({ plants, postgres }) =>
+            postgres.importTokens(plants, records),
+          )
+        : await importTokens(enterFolder(data), records);
+      await printLines([`changed ${changed}, already there ${records.length - changed}`]);
+    } catch (error) {
+      if (!(error instanceof PlantStoreError && error.code === "token_exists")) throw error;
+      printMessage(`nothing was imported: ${error.message}`);
+      return 3;
+    }
+    if (isNew) printNewFolder(data);
+    await waitForLooks(options);
+    return 0;
   },
 });
 

@@ -44,6 +44,57 @@ export interface TokenRecord {
   readonly revokedAt?: number;
 }
 
+/** The times of a record, which JSON has in ISO 8601. */
+const TIMES = ["createdAt", "expiresAt", "revokedAt"];
+
+/** A record, or an object that holds some, as JSON in one line. @internal */
+export function encodeTokens(value: object): string {
+  return JSON.stringify(value, (key, value) =>
+    TIMES.includes(key) ? new Date(value as number).toISOString() : value,
+  );
+}
+
+/**
+ * The record in an object of JSON; unknown members are ignored.
+ *
+ * @throws PlantStoreError `corruption`; the message names the member.
+ * @internal
+ */
+export function decodeTokenRecord(members: Readonly<Record<string, unknown>>): TokenRecord {
+  const { hash, scopes, expiresAt, revokedAt } = members;
+  const name = parseTokenName(members);
+  if (typeof hash !== "string" || !/^[0-9a-f]{64}$/.test(hash)) {
+    throw damage("hash: expected 64 hexadecimal digits");
+  }
+  if (!isScopes(scopes)) throw damage(`scopes: expected an array of ${SCOPES.join(", ")}`);
+  return {
+    name,
+    hash,
+    scopes,
+    createdAt: parseTime(members, "createdAt"),
+    ...(expiresAt !== undefined && { expiresAt: parseTime(members, "expiresAt") }),
+    ...(revokedAt !== undefined && { revokedAt: parseTime(members, "revokedAt") }),
+  };
+}
+
+/** @throws PlantStoreError `corruption` if there is no possible name. @internal */
+export function parseTokenName({ name }: Readonly<Record<string, unknown>>): string {
+  if (typeof name === "string" && isTokenName(name)) return name;
+  throw damage("name: expected letters, digits and ._@-");
+}
+
+/** @throws PlantStoreError `corruption` if the member is no time. @internal */
+export function parseTime(members: Readonly<Record<string, unknown>>, member: string): number {
+  const value = members[member];
+  const time = typeof value === "string" ? Date.parse(value) : Number.NaN;
+  if (Number.isNaN(time)) throw damage(`${member}: expected an ISO 8601 time`);
+  return time;
+}
+
+function damage(fault: string): PlantStoreError {
+  return new PlantStoreError("corruption", fault);
+}
+
 export interface NewToken {
   /**
    * 1 to 64 letters, digits, `.`, `_`, `@` and `-`, the first a letter or digit. No live token may
@@ -62,8 +113,12 @@ export function isLive({ revokedAt, expiresAt }: TokenRecord, now: number): bool
 }
 
 /** @internal */
-export function isScopes(value: unknown): value is Scope[] {
-  return Array.isArray(value) && value.every((scope) => SCOPES.includes(scope));
+export function isScope(value: unknown): value is Scope {
+  return SCOPES.some((scope) => scope === value);
+}
+
+function isScopes(value: unknown): value is Scope[] {
+  return Array.isArray(value) && value.every(isScope);
 }
 
 function assertNewToken({ name, scopes = [], expiresAt }: NewToken, now: number): void {
@@ -108,6 +163,64 @@ export function tokenUnknown(name: string): PlantStoreError {
     "token_unknown",
     `Cannot revoke token "${name}": no live token has this name; "token list" shows them`,
   );
+}
+
+/** What becomes of the tokens of an import. @internal */
+export interface MergedTokens {
+  /** One record for each hash of the import. */
+  readonly merged: readonly TokenRecord[];
+  /** Those that are new, or revoked by the import. */
+  readonly changed: readonly TokenRecord[];
+}
+
+/**
+ * Merges records into the tokens that are there: a token that is revoked on either side is revoked.
+ *
+ * @param now milliseconds since 1970.
+ * @throws PlantStoreError `token_exists` if another live token has the name of a new one, or if a hash
+ * belongs to two different tokens; `corruption` or RangeError if a record is not possible.
+ * @internal
+ */
+export function mergeTokens(
+  tokens: readonly TokenRecord[],
+  records: Iterable<TokenRecord>,
+  now: number,
+): MergedTokens {
+  const all = new Map(tokens.map((token) => [token.hash, token]));
+  const merged = new Map<string, TokenRecord>();
+  const changed = new Map<string, TokenRecord>();
+  for (const given of records) {
+    const record = decodeTokenRecord(JSON.parse(encodeTokens(given)));
+    const { name, hash, revokedAt } = record;
+    const known = all.get(hash);
+    if (known !== undefined && !isSameToken(known, record)) {
+      const why = `token "${known.name}" has the same hash, but another name, other scopes or times`;
+      throw new PlantStoreError("token_exists", `Cannot import token "${name}": ${why}`);
+    }
+    if (known === undefined || (known.revokedAt === undefined && revokedAt !== undefined)) {
+      all.set(hash, record);
+      changed.set(hash, record);
+    }
+    merged.set(hash, all.get(hash) ?? record);
+  }
+  const names = new Set<string>();
+  for (const token of all.values()) {
+    if (!isLive(token, now)) continue;
+    if (changed.has(token.hash) && names.has(token.name)) {
+      const why = "another live token has this name; revoke one of the two first";
+      throw new PlantStoreError("token_exists", `Cannot import token "${token.name}": ${why}`);
+    }
+    names.add(token.name);
+  }
+  return { merged: [...merged.values()], changed: [...changed.values()] };
+}
+
+/** Whether two records of one hash differ at most in their revocations. */
+function isSameToken(one: TokenRecord, other: TokenRecord): boolean {
+  const [a, b] = [one, other].map(({ name, scopes, createdAt, expiresAt }) =>
+    JSON.stringify([name, scopes, createdAt, expiresAt]),
+  );
+  return a === b;
 }
 
 /** The live tokens of a server; times are milliseconds since 1970. @internal */

@@ -10,4 +10,10 @@ export type { DatabaseOptions } from "./database.ts";
 export { PostgresPlants, type PostgresPlantsOptions } from "./postgres-plants.ts";
 export { PostgresTokens } from "./postgres-tokens.ts";
 export { type DatabaseEngine, printSchema } from "./schema.ts";
-export { createFirstToken, createToken, listTokens, revokeToken } from "./token-table.ts";
+export {
+  createFirstToken,
+  createToken,
+  importTokens,
+  listTokens,
+  revokeToken,
+} from "./token-table.ts";

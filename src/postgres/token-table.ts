@@ -1,5 +1,5 @@
 /**
- * The tokens in the table `plant_tokens`: read whole, and changed one at a time.
+ * The tokens in the table `plant_tokens`: read whole, and changed by one statement.
  *
  * Invariants. Only hashes are stored. Every change replaces the number `tokens_version` by a random
  * one, in the same statement, and only if the number is still the one that the decision was
@@ -8,11 +8,12 @@
  */
 import { randomBytes } from "node:crypto";
 import { PlantStoreError } from "../core/errors.ts";
-import { SCOPES } from "../core/services.ts";
 import {
   formatToken,
   isLive,
+  isScope,
   makeRecord,
+  mergeTokens,
   type NewToken,
   TOKEN_BYTES,
   type TokenRecord,
@@ -44,6 +45,12 @@ const REVOKE_TOKENS = `${NEW_VERSION}
 UPDATE plant_store.plant_tokens SET revoked_at = $4::bigint FROM v
 WHERE name = $3 AND (revoked_at IS NULL OR revoked_at = $4::bigint) RETURNING 1`;
 
+/** Also writes the rows that it does not change, so that this commit covers them. */
+const IMPORT_TOKENS = `${NEW_VERSION}
+INSERT INTO plant_store.plant_tokens AS t (hash, name, scopes, created_at, expires_at, revoked_at)
+SELECT u.* FROM v, unnest($3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[]) u
+ON CONFLICT (hash) DO UPDATE SET revoked_at = coalesce(t.revoked_at, excluded.revoked_at) RETURNING 1`;
+
 /** @internal */
 export function decodeTokens(rows: Rows): TokenRecord[] {
   return rows
@@ -51,7 +58,7 @@ export function decodeTokens(rows: Rows): TokenRecord[] {
     .map(([, name, hash, scopes, createdAt, expiresAt, revokedAt]) => ({
       name: name ?? "",
       hash: hash ?? "",
-      scopes: SCOPES.filter((scope) => scopes?.split(",").includes(scope)),
+      scopes: (scopes ?? "").split(",").filter(isScope),
       createdAt: Number(createdAt),
       ...(expiresAt && { expiresAt: Number(expiresAt) }),
       ...(revokedAt && { revokedAt: Number(revokedAt) }),
@@ -98,6 +105,41 @@ export async function revokeToken(plants: PostgresPlants, name: string): Promise
 /** Every token ever created, oldest first. @throws PlantStoreError `io_error`. */
 export async function listTokens(plants: PostgresPlants): Promise<readonly TokenRecord[]> {
   return decodeTokens(await run(plants, READ_TOKENS, []));
+}
+
+/**
+ * Imports the tokens that `listTokens` has listed, of this or another store: all, or none. A token that
+ * is revoked on either side is revoked afterwards. May be repeated. Every server accepts and refuses the
+ * tokens within 2 s.
+ *
+ * @returns how many tokens are new, or revoked by the import.
+ * @throws PlantStoreError `token_exists` if another live token has the name of a new one, or if a hash
+ * belongs to two different tokens; `corruption` if a record has an invalid name, hash or scope;
+ * `io_error` if the database does not confirm the change.
+ * @throws RangeError if a time is none.
+ */
+export async function importTokens(
+  plants: PostgresPlants,
+  records: Iterable<TokenRecord>,
+): Promise<number> {
+  const given = [...records];
+  let changes = 0;
+  await changeTokens(plants, IMPORT_TOKENS, (tokens) => {
+    const { merged, changed } = mergeTokens(tokens, given, Date.now());
+    changes = changed.length;
+    return merged.length === 0 ? undefined : encodeColumns(merged);
+  });
+  return changes;
+}
+
+/** The columns of tokens, each as an array. */
+function encodeColumns(tokens: readonly TokenRecord[]): string[] {
+  const rows = tokens.map(({ hash, name, scopes, createdAt, expiresAt, revokedAt }) =>
+    [hash, name, scopes, createdAt, expiresAt, revokedAt].map((value) =>
+      value === undefined ? "NULL" : `"${value}"`,
+    ),
+  );
+  return [0, 1, 2, 3, 4, 5].map((at) => `{${rows.map((row) => row[at]).join()}}`);
 }
 
 /** @returns `undefined` if a live token is in the way. */

@@ -40,7 +40,7 @@ const NAMES = [
 for (const name of NAMES) {
   test(`${name} is a token name`, () => {
     assert.equal(isTokenName(name), true);
-    assert.equal(decode({ ...CREATED, name }).name, name);
+    assert.deepEqual(decode({ ...CREATED, name }), { ...CREATED, name, createdAt: TIME });
   });
 }
 

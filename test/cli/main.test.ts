@@ -57,7 +57,10 @@ describe("a requested help or version goes to standard output, with status 0", A
 describe("wrong usage is one line on standard error, with status 2", AT_ONCE, () => {
   const WRONG: readonly [words: string[], named: string][] = [
     [["srve"], "serve, token create,"],
-    [["token", "crate", "x"], "one of: token create, token list, token revoke;"],
+    [
+      ["token", "crate", "x"],
+      "one of: token create, token list, token revoke, token export, token import;",
+    ],
     [["list", "--dtaa", "/d"], "--dtaa"],
     [["--port", "80", "serve"], '"plant-store serve --port '],
     [["help", "srve"], "serve, token create,"],

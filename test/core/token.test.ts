@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { formatToken, hashToken } from "../../src/core/token.ts";
+import type { PlantStoreError } from "../../src/core/errors.ts";
+import type { Scope } from "../../src/core/services.ts";
+import { formatToken, hashToken, mergeTokens, type TokenRecord } from "../../src/core/token.ts";
 
 test("a token is pst_ and its bytes in base64url", () => {
   const random = Buffer.from(Array.from({ length: 32 }, (_, at) => 255 - at));
@@ -18,5 +20,107 @@ const DIGESTS: readonly [text: string, digest: string][] = [
 for (const [text, digest] of DIGESTS) {
   test(`the hash of "${text}" is its SHA-256 in hexadecimal`, () => {
     assert.equal(hashToken(text), digest);
+  });
+}
+
+const NOW = 1000;
+const A = record("app", "a");
+
+function record(name: string, digit: string, more: Partial<TokenRecord> = {}): TokenRecord {
+  return { name, hash: digit.repeat(64), scopes: ["write"], createdAt: 1, ...more };
+}
+
+/** Merges whose tokens are one afterwards, and whether the import changed it. */
+const MERGES: readonly [
+  says: string,
+  there: TokenRecord | undefined,
+  given: TokenRecord,
+  result: TokenRecord,
+  isChanged: boolean,
+][] = [
+  ["a new token is added", undefined, A, A, true],
+  ["a token that is there stays as it is", A, A, A, false],
+  ["a revocation is imported", A, { ...A, revokedAt: 5 }, { ...A, revokedAt: 5 }, true],
+  ["a revoked token is not revived", { ...A, revokedAt: 5 }, A, { ...A, revokedAt: 5 }, false],
+  [
+    "the first revocation keeps its time",
+    { ...A, revokedAt: 5 },
+    { ...A, revokedAt: 3 },
+    { ...A, revokedAt: 5 },
+    false,
+  ],
+  [
+    "a token that was revoked elsewhere is added as revoked",
+    undefined,
+    { ...A, revokedAt: 5 },
+    { ...A, revokedAt: 5 },
+    true,
+  ],
+];
+
+for (const [says, there, given, result, isChanged] of MERGES) {
+  test(`in an import, ${says}`, () => {
+    const { merged, changed } = mergeTokens(there === undefined ? [] : [there], [given], NOW);
+    assert.deepEqual(merged, [result]);
+    assert.deepEqual(changed, isChanged ? [result] : []);
+  });
+}
+
+/** Imports that are refused. */
+const REFUSED: readonly [says: string, there: TokenRecord[], given: TokenRecord[]][] = [
+  ["a live token of the same name", [A], [record("app", "b")]],
+  ["two live tokens of one name", [], [A, record("app", "b")]],
+  ["one hash with two names", [A], [{ ...A, name: "other" }]],
+  ["one hash with two scopes", [A], [{ ...A, scopes: ["read"] }]],
+  ["one hash with two creations", [A], [{ ...A, createdAt: 2 }]],
+  ["one hash with and without an expiry", [A], [{ ...A, expiresAt: 2000 }]],
+  ["a revoked hash with another expiry", [{ ...A, revokedAt: 5 }], [{ ...A, expiresAt: 2000 }]],
+  ["one hash with two contents in the import", [], [A, { ...A, name: "other" }]],
+];
+
+for (const [says, there, given] of REFUSED) {
+  test(`an import with ${says} is refused by name`, () => {
+    assert.throws(() => mergeTokens(there, given, NOW), {
+      code: "token_exists",
+      message: new RegExp(`"${given.at(-1)?.name}"`),
+    });
+  });
+}
+
+test("a name may be that of expired and revoked tokens, and of one that the import revokes", () => {
+  const there = [A, record("b", "b", { expiresAt: NOW }), record("c", "c", { revokedAt: 2 })];
+  const given = [
+    { ...A, revokedAt: 5 },
+    ...["app", "b", "c"].map((name, at) => record(name, `${at}`)),
+  ];
+  const { changed } = mergeTokens(there, given, NOW);
+  assert.deepEqual(changed, given);
+});
+
+test("two live tokens of one name that are there already do not keep an import from others", () => {
+  const there = [A, record("app", "b")];
+  assert.deepEqual(mergeTokens(there, [...there, record("c", "c")], NOW).changed, [
+    record("c", "c"),
+  ]);
+});
+
+/** Records that would damage a token log. */
+const IMPOSSIBLE: readonly Partial<TokenRecord>[] = [
+  { name: "" },
+  { name: "a b" },
+  { hash: "f".repeat(63) },
+  { hash: "F".repeat(64) },
+  { scopes: ["admin" as Scope] },
+  { createdAt: Number.NaN },
+  { expiresAt: 1e20 },
+  { revokedAt: Number.POSITIVE_INFINITY },
+];
+
+for (const members of IMPOSSIBLE) {
+  test(`a record with ${JSON.stringify(members)} is not imported`, () => {
+    assert.throws(
+      () => mergeTokens([], [{ ...A, ...members }], NOW),
+      (error) => error instanceof RangeError || (error as PlantStoreError).code === "corruption",
+    );
   });
 }
