@@ -130,7 +130,7 @@ function startsOf(cleanup: Cleanup, folder: string, url: string): [Start, Start,
 function install(folder: string): string {
   fs.cpSync(path.join(ROOT, "dist"), path.join(folder, "dist"), { recursive: true });
   fs.writeFileSync(path.join(folder, "package.json"), '{"type":"module"}');
-  fs.symlinkSync(path.join(ROOT, "test/postgres/node_modules"), path.join(folder, "node_modules"));
+  fs.symlinkSync(path.join(ROOT, "node_modules"), path.join(folder, "node_modules"));
   return path.join(folder, "dist/cli/main.js");
 }
 

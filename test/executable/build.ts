@@ -67,9 +67,16 @@ export async function buildExecutable({ node, output }: BuildOptions): Promise<v
   }
 }
 
-/** One script with everything that the command line imports; CommonJS, which every supported Node accepts. */
+/**
+ * One script with everything that the command line imports, and the licences of that; CommonJS, which every
+ * supported Node accepts.
+ *
+ * @throws if the driver of databases is not installed: nobody could install it later.
+ */
 async function bundle(output: string): Promise<void> {
-  await build({
+  const { metafile } = await build({
+    absWorkingDir: ROOT,
+    metafile: true,
     entryPoints: [path.join(ROOT, "src/cli/main.ts")],
     outfile: output,
     bundle: true,
@@ -77,10 +84,28 @@ async function bundle(output: string): Promise<void> {
     format: "cjs",
     target: "node20",
     logLevel: "warning",
-    // The optional driver of databases, if it is installed; its native part is always left out.
-    nodePaths: [path.join(ROOT, "test/postgres/node_modules")],
-    external: ["pg-native"],
+    external: ["pg-native"], // the driver has it only if it is installed, and the store does not use it
   });
+  const inputs = Object.keys(metafile.inputs).join("\n");
+  const packages = new Set(inputs.match(/^node_modules\/(@[^/]+\/)?[^/]+/gm));
+  if (!packages.has("node_modules/pg")) throw new Error("pg is not installed; npm ci installs it");
+  const notices = [".", ...[...packages].sort()].map((folder) =>
+    readLicence(path.join(ROOT, folder)),
+  );
+  fs.appendFileSync(output, `\n/*\n${notices.join("\n\n").replaceAll("*/", "* /")}\n*/\n`);
+}
+
+/** Name, version and licence of a package; some have the licence at the end of their README. */
+function readLicence(folder: string): string {
+  const { name, version } = JSON.parse(fs.readFileSync(`${folder}/package.json`, "utf8"));
+  const files = fs.readdirSync(folder);
+  const file = ["licen[cs]e", "readme"]
+    .map((start) => files.find((each) => new RegExp(`^${start}`, "i").test(each)))
+    .find((each) => each !== undefined);
+  const text = file === undefined ? "" : fs.readFileSync(`${folder}/${file}`, "utf8");
+  const notice = text.slice(Math.max(0, text.search(/^#+ *licen[cs]e/im))).trim();
+  if (/copyright/i.test(notice)) return `${name} ${version}\n\n${notice}`;
+  throw new Error(`${folder}: expected a licence`);
 }
 
 function strip(file: string): void {

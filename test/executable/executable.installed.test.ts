@@ -1,4 +1,4 @@
-/** The executable alone: in an empty root with the libraries that it names, and without Node. */
+/** The executable of a fresh clone, alone: in an empty root with the libraries that it names, and without Node. */
 import assert from "node:assert/strict";
 import { type ChildProcess, execFileSync, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
@@ -6,6 +6,7 @@ import {
   chmodSync,
   chownSync,
   copyFileSync,
+  existsSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -16,13 +17,16 @@ import { constants } from "node:os";
 import { dirname, join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { VERSION } from "../../src/cli/command.ts";
+import { NEEDS_POSTGRES, SharedCluster } from "../postgres/stores.ts";
 import { makeFolder } from "../support/folders.ts";
+import { ROOT } from "../support/package.ts";
 import { postPlant } from "../support/post.ts";
-import { finish } from "../support/run.ts";
-import { buildExecutable, installTools } from "./build.ts";
+import { finish, runToEnd } from "../support/run.ts";
+import { installTools } from "./build.ts";
 
 const FERN = '{"id":9007199254740993,"name":"Fern"}';
-const TIMEOUT = { timeout: 120_000 };
+const TIMEOUT = { timeout: 300_000 };
+const cluster = new SharedCluster();
 /** A user without a name or a home, as services have. */
 const USER = 65_532;
 
@@ -50,14 +54,38 @@ function furnish(root: string, program: string): void {
   chownSync(join(root, "data"), USER, USER);
 }
 
+/** Runs commands in a folder that has only these files of the repository. */
+async function runWith(
+  t: TestContext,
+  files: readonly string[],
+  commands: string,
+): Promise<string> {
+  const folder = makeFolder(t);
+  for (const file of files.filter((each) => existsSync(join(ROOT, each)))) {
+    mkdirSync(join(folder, dirname(file)), { recursive: true });
+    copyFileSync(join(ROOT, file), join(folder, file));
+  }
+  const { status, stderr } = await runToEnd(["sh", "-c", commands], { cwd: folder });
+  assert.equal(status, 0, stderr);
+  return join(folder, "dist/plant-store");
+}
+
+/** What git has, or would add, below these paths. */
+function filesOf(...paths: readonly string[]): string[] {
+  const list = ["ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", ...paths];
+  return execFileSync("git", list, { cwd: ROOT, encoding: "utf8" }).split("\0").slice(0, -1);
+}
+
+/** The only warning about a database without a standby. */
+const SYNC = /^[^\n]*synchronous_standby_names[^\n]*\n$/;
+
 const SETTINGS = { skip: findHindrance(), ...TIMEOUT };
 
 test(
   "the executable runs alone in an empty root, as a user without rights",
   SETTINGS,
   async (t) => {
-    const program = join(makeFolder(t), "plant-store");
-    await buildExecutable({ node: process.execPath, output: program });
+    const program = await runWith(t, filesOf("."), "npm ci && npm run build:executable");
     const root = makeFolder(t);
     chmodSync(root, 0o755);
     furnish(root, program);
@@ -70,14 +98,19 @@ test(
       });
     }
 
-    async function runThere(...words: string[]): Promise<string> {
+    /** Runs a command, which must succeed; its warnings must match. */
+    async function runThere(words: readonly string[], warnings = /^$/): Promise<string> {
       const { status, signal, stdout, stderr } = await finish(spawnThere(...words));
-      assert.deepEqual([[status, signal], stderr], [[0, null], ""], words.join(" "));
+      assert.deepEqual([status, signal], [0, null], stderr);
+      assert.match(stderr, warnings, words.join(" "));
       return stdout;
     }
 
-    async function serveThere(t: TestContext): Promise<{ url: string; process: ChildProcess }> {
-      const child = spawnThere("serve", "--port=0");
+    async function serveThere(
+      t: TestContext,
+      ...words: string[]
+    ): Promise<{ url: string; process: ChildProcess }> {
+      const child = spawnThere("serve", "--port=0", ...words);
       t.after(() => child.kill("SIGKILL"));
       let stderr = "";
       child.stderr?.setEncoding("utf8").on("data", (text: string) => {
@@ -94,26 +127,51 @@ test(
     await t.test(
       "it creates a token, serves, stores a plant, survives kill -9, verifies",
       async (t) => {
-        assert.equal(await runThere("--version"), `${VERSION}\n`);
-        const token = (await runThere("token", "create", "gardener")).trim();
+        assert.equal(await runThere(["--version"]), `${VERSION}\n`);
+        const token = (await runThere(["token", "create", "gardener"])).trim();
         const first = await serveThere(t);
         assert.equal((await postPlant(first.url, token, FERN)).status, 200);
-        assert.equal(await runThere("health", "--url", first.url), `${first.url} answers\n`);
+        assert.equal(await runThere(["health", "--url", first.url]), `${first.url} answers\n`);
         const killed = once(first.process, "close");
         first.process.kill("SIGKILL");
         assert.deepEqual(await killed, [null, "SIGKILL"]);
 
-        assert.match(await runThere("verify"), /^records +1$/m);
-        assert.equal(await runThere("list"), `${FERN}\n`);
+        assert.match(await runThere(["verify"]), /^records +1$/m);
+        assert.equal(await runThere(["list"]), `${FERN}\n`);
         const second = await serveThere(t);
         assert.equal((await postPlant(second.url, token, FERN)).status, 200);
         const ended = once(second.process, "close");
         second.process.kill("SIGTERM");
         assert.deepEqual(await ended, [0, null]);
-        assert.match(await runThere("verify"), /^records +1$/m);
+        assert.match(await runThere(["verify"]), /^records +1$/m);
         assert.deepEqual(readdirSync(root).sort(), ["data", "lib", "lib64", "plant-store"]);
       },
     );
+
+    await t.test(
+      "it does the same over a database, with its own driver",
+      NEEDS_POSTGRES,
+      async (t) => {
+        const { cluster: server, database, url } = await cluster.createStore();
+        const owner = server.url(database);
+        const token = (
+          await runThere(["token", "create", "gardener", "--database", owner], SYNC)
+        ).trim();
+        const first = await serveThere(t, "--database", url);
+        assert.equal((await postPlant(first.url, token, FERN)).status, 200);
+        assert.equal(await runThere(["list", "--database", url], SYNC), `${FERN}\n`);
+        const ended = once(first.process, "close");
+        first.process.kill("SIGTERM");
+        assert.deepEqual(await ended, [0, null]);
+      },
+    );
+
+    await t.test("it holds the licences of everything that it contains", () => {
+      const text = readFileSync(program, "latin1");
+      for (const name of ["plant-store", "pg", "pg-types", "pgpass", "split2"]) {
+        assert.match(text, new RegExp(`^${name} \\d+\\.\\d+\\.\\d+\n\n[^]{0,400}copyright`, "im"));
+      }
+    });
 
     const link = join(makeFolder(t), "plants");
     symlinkSync(program, link);
@@ -141,8 +199,21 @@ test(
     });
 
     await t.test("it prints the unit that starts it, and its completion", async () => {
-      assert.match(await runThere("print", "systemd-unit"), /^ExecStart=\/plant-store serve$/m);
-      assert.match(await runThere("print", "completion", "bash"), /^complete .*-F /m);
+      assert.match(await runThere(["print", "systemd-unit"]), /^ExecStart=\/plant-store serve$/m);
+      assert.match(await runThere(["print", "completion", "bash"]), /^complete .*-F /m);
     });
   },
 );
+
+test("the steps of the Dockerfile build it with the driver", SETTINGS, async (t) => {
+  const text = readFileSync(join(ROOT, "docs/Dockerfile"), "utf8");
+  const [stage = ""] = text.split(/^FROM gcr/m);
+  const copied = Array.from(stage.matchAll(/^COPY (.*) \S+$/gm), ([, names = ""]) =>
+    names.split(" "),
+  );
+  const [, commands = ""] = /^RUN (.*)$/m.exec(stage) ?? [];
+  const program = await runWith(t, filesOf(...copied.flat()), commands);
+  const words = [program, "health", "--database", "postgresql://plants@127.0.0.1:1/garden"];
+  const { status, stderr } = await runToEnd(words);
+  assert.deepEqual([status, /ECONNREFUSED/.test(stderr)], [1, true], stderr);
+});

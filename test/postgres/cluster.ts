@@ -14,7 +14,6 @@ import {
   rmSync,
   symlinkSync,
 } from "node:fs";
-import { createRequire } from "node:module";
 import net from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -38,22 +37,9 @@ function listVersions(folder: string): string[] {
   return versions.map((version) => join(folder, version, "bin"));
 }
 
-const hasDriver = (() => {
-  try {
-    createRequire(import.meta.url).resolve("pg");
-    return true;
-  } catch {
-    return false;
-  }
-})();
-
-/** Options of a test that needs the server and the driver. */
+/** Options of a test that needs the server. */
 export const NEEDS_POSTGRES: { readonly skip?: string } =
-  PROGRAMS === undefined
-    ? { skip: "needs PostgreSQL's initdb (Debian: postgresql)" }
-    : hasDriver
-      ? {}
-      : { skip: "needs the driver: npm ci --prefix test/postgres" };
+  PROGRAMS === undefined ? { skip: "needs PostgreSQL's initdb (Debian: postgresql)" } : {};
 
 /** The user that runs the server if root runs the tests. */
 const USER = process.geteuid?.() === 0 ? (idsOf("postgres") ?? idsOf("nobody")) : undefined;

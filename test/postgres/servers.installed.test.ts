@@ -1,10 +1,6 @@
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
-import { join } from "node:path";
 import { test } from "node:test";
 import { createToken } from "../../src/postgres/index.ts";
-import { buildExecutable, installTools } from "../executable/build.ts";
-import { makeFolder } from "../support/folders.ts";
 import { HANG_MS, TIMEOUT } from "../support/watch.ts";
 import { collect } from "./conformance.ts";
 import { compare, Load } from "./load.ts";
@@ -40,26 +36,6 @@ test(
     assert.deepEqual(found, { lost: 0, changed: 0, wrong: 0 });
   },
 );
-
-test("the executable contains the driver", { ...OPTIONS, timeout: 10 * HANG_MS }, async (t) => {
-  try {
-    installTools(process.execPath);
-  } catch {
-    return t.skip("needs postject, which could not be installed");
-  }
-  const folder = makeFolder(t);
-  const program = join(folder, "plant-store");
-  await buildExecutable({ node: process.execPath, output: program });
-  const { cluster: server, database } = await cluster.createStore();
-  const there = ["--database", server.url(database)];
-  const run = (...words: string[]) =>
-    execFileSync(program, [...words, ...there], { cwd: folder, encoding: "utf8" });
-  const token = run("token", "create", "app").trim();
-  const { url, stop } = await startServer(t, [program, "serve", "--port", "0", ...there]);
-  assert.equal(await overHttp(url, token).create({ id: 7n, name: "Fern" }), "created");
-  assert.equal(run("get", "7"), '{"id":7,"name":"Fern"}\n');
-  assert.equal((await stop()).status, 0);
-});
 
 test("a plant is stored if its line in a log takes at most 64 MiB", OPTIONS, async (t) => {
   const { plants } = await cluster.openStore(t, { databaseDeadlineMs: HANG_MS });

@@ -12,9 +12,9 @@ import { decodeRow } from "../../src/postgres/schema.ts";
 import { bundleOptions } from "../support/program.ts";
 import { type Cleanup, Cluster, type ClusterOptions, PROGRAMS } from "./cluster.ts";
 
-/** The driver, which the package file of this folder installs; call only if `NEEDS_POSTGRES` skips nothing. */
+/** The driver; the compiler needs none. */
 export async function loadDriver(): Promise<Driver> {
-  const name: string = "pg"; // the compiler needs no driver
+  const name: string = "pg";
   return (await import(name)).default;
 }
 
@@ -132,8 +132,8 @@ export async function holdRows(t: TestContext, url: string, count: number) {
 /** Builds the program beside the driver, as `npm install plant-store pg` leaves it; returns its file. */
 export function buildProgram(): string {
   const options = bundleOptions();
-  buildSync({ ...options, external: ["pg"] });
-  const driver = fileURLToPath(new URL("./node_modules", import.meta.url));
+  buildSync(options);
+  const driver = fileURLToPath(new URL("../../node_modules", import.meta.url));
   symlinkSync(driver, join(dirname(options.outfile), "node_modules"));
   return options.outfile;
 }

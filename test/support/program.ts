@@ -19,6 +19,7 @@ export function bundleOptions() {
     bundle: true,
     format: "esm",
     platform: "node",
+    external: ["pg"], // as in the package; no driver is beside the bundle
     logLevel: "warning",
   } satisfies BuildOptions;
 }
