@@ -24,6 +24,7 @@ export class Trial {
   readonly pg: Driver;
   readonly url: string;
   readonly #open: { close(): unknown }[] = [];
+  #isClosed = false;
 
   constructor(pg: Driver, url: string) {
     this.pg = pg;
@@ -31,15 +32,11 @@ export class Trial {
   }
 
   async openPlants(options: Partial<PostgresPlantsOptions> = {}): Promise<PostgresPlants> {
-    const plants = await PostgresPlants.open({ pg: this.pg, url: this.url, ...options });
-    this.#open.push(plants);
-    return plants;
+    return this.#keep(await PostgresPlants.open({ pg: this.pg, url: this.url, ...options }));
   }
 
   async openTokens(plants: PostgresPlants): Promise<PostgresTokens> {
-    const tokens = await PostgresTokens.open(plants);
-    this.#open.push(tokens);
-    return tokens;
+    return this.#keep(await PostgresTokens.open(plants));
   }
 
   /** A session of its own, for statements of any kind. */
@@ -47,14 +44,29 @@ export class Trial {
     const session = new this.pg.Client({ connectionString: this.url });
     session.on("error", () => {});
     await session.connect();
-    this.#open.push({ close: () => session.end() });
+    this.#keep({ close: () => session.end() });
     return session;
   }
 
-  /** Closes what was opened, the newest first. */
+  /** Closes what was opened, the newest first, and what a promise that goes on opens later. */
   async close(): Promise<void> {
-    for (const each of this.#open.splice(0).reverse()) await each.close();
+    this.#isClosed = true;
+    for (const each of this.#open.splice(0).reverse()) await closeSoon(each);
   }
+
+  #keep<T extends { close(): unknown }>(opened: T): T {
+    if (this.#isClosed) void closeSoon(opened);
+    else this.#open.push(opened);
+    return opened;
+  }
+}
+
+/** A close may wait for a statement that no server answers: it is given up after the deadline of a store. */
+const CLOSE_MS = 15_000;
+
+async function closeSoon(opened: { close(): unknown }): Promise<void> {
+  const closed = Promise.resolve(opened.close()).catch(() => {});
+  await Promise.race([closed, sleep(CLOSE_MS, undefined, { ref: false })]);
 }
 
 export async function collect<T>(list: AsyncIterable<T>): Promise<T[]> {
@@ -189,7 +201,7 @@ export const PROMISES: Readonly<Record<string, (trial: Trial) => Promise<void>>>
     const holder = await trial.openSession();
     await holder.query("BEGIN");
     await holder.query("INSERT INTO plant_store.plants (id, name, batch) VALUES (1, 'held', 0)");
-    const held = plants.create({ id: 1n, name: "held" });
+    const held = plants.create({ id: 1n, name: "held" }).catch(({ code }) => code);
     const begun = performance.now();
     const others = Array.from({ length: 100 }, (_, at) => BigInt(at + 2));
     await Promise.all(others.map((id) => plants.create({ id, name: "free" })));

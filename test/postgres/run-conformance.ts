@@ -1,18 +1,164 @@
 /**
- * `npm run conformance -- --database URL [--engine citus]`: tries the promises of the database store
- * on an engine, and prints what holds. Creates the tables; refuses a database that has them already.
+ * `npm run conformance -- --database URL [--engine citus]`: tries every promise of the database store on an
+ * engine, and prints which of them hold. It makes the tables, and removes them at its end, also after a
+ * failure or a signal. It refuses a database that has a schema or tables of these names.
+ *
+ * A broken promise ends nothing: what it leaves (calls that fail later, sessions, locks) is bounded in
+ * time, and the next promise begins with empty tables.
  */
+import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { printSchema } from "../../src/postgres/index.ts";
 import { PROMISES, Trial } from "./conformance.ts";
-import { loadDriver } from "./stores.ts";
+import { type Driver, loadDriver } from "./stores.ts";
 
-/** Ends the program with a message for the person who has started it. */
-function fail(error: Error): never {
-  console.error(error.message);
-  process.exit(2);
+/** After so long a promise is broken. The longest takes about 10 s on an engine that keeps it. */
+const PROMISE_MS = 60_000;
+const STATEMENT_MS = 20_000;
+const DUPLICATE_SCHEMA = "42P06";
+const STATUS_OF_SIGNAL = { SIGINT: 130, SIGTERM: 143 } as const;
+
+/** What exists already; `print schema` would use it, and the end of this program remove it. */
+const FOUND = `SELECT nspname AS name FROM pg_catalog.pg_namespace WHERE nspname = 'plant_store'
+UNION ALL
+SELECT n.nspname || '.' || c.relname FROM pg_catalog.pg_class c
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relname IN ('plants', 'plant_tokens', 'plant_leases', 'plant_schema') AND n.nspname = 'public'`;
+
+const SETTINGS = `SELECT split_part(unnest(s.setconfig), '=', 1) AS name
+FROM pg_catalog.pg_db_role_setting s JOIN pg_catalog.pg_roles r ON r.oid = s.setrole
+WHERE r.rolname = current_user AND s.setdatabase = 0`;
+
+class Conformance {
+  readonly #pg: Driver;
+  readonly #url: string;
+  readonly #engine: "postgresql" | "citus";
+  /** Rejects the trial under way. */
+  #break: (error: Error) => void = () => {};
+  #signal: keyof typeof STATUS_OF_SIGNAL | undefined;
+
+  constructor(pg: Driver, url: string, engine: "postgresql" | "citus") {
+    this.#pg = pg;
+    this.#url = url;
+    this.#engine = engine;
+    // Calls of a broken promise may fail later; its verdict is printed already.
+    process.on("unhandledRejection", () => {});
+    process.on("uncaughtException", (error) => this.#break(error));
+    for (const signal of ["SIGINT", "SIGTERM"] as const) {
+      process.on(signal, () => {
+        this.#signal ??= signal;
+        this.#break(new Error("interrupted"));
+      });
+    }
+  }
+
+  /** @returns the exit status. */
+  async run(): Promise<number> {
+    const [about] = await this.#query("SELECT version() AS version, current_user AS role");
+    const { version = "", role = "" } = about ?? {};
+    const found = await this.#query(FOUND);
+    if (found.length > 0) {
+      const names = found.map(({ name }) => name).join(", ");
+      throw new Error(`expected a database without these tables, found ${names}`);
+    }
+    console.log(`${version}\n`);
+    const before = await this.#readSettings();
+    let failed = 0;
+    let status: 0 | 1 = 0;
+    let isOurs = true;
+    try {
+      await this.#query(printSchema(this.#engine, role)).catch((error) => {
+        isOurs = error.code !== DUPLICATE_SCHEMA; // made by another since the look
+        throw error;
+      });
+      for (const [promise, check] of Object.entries(PROMISES)) {
+        if (this.#signal === undefined && !(await this.#holds(promise, check))) failed++;
+      }
+    } finally {
+      if (isOurs) status = await this.#cleanUp(role, before);
+    }
+    if (this.#signal !== undefined) {
+      console.log("\ninterrupted");
+      return STATUS_OF_SIGNAL[this.#signal];
+    }
+    console.log(`\n${Object.keys(PROMISES).length - failed} hold, ${failed} do not`);
+    return failed === 0 ? status : 1;
+  }
+
+  /** Tries a promise, and prints the verdict. */
+  async #holds(promise: string, check: (trial: Trial) => Promise<void>): Promise<boolean> {
+    const trial = new Trial(this.#pg, this.#url);
+    const broken = new Promise<never>((_, reject) => {
+      this.#break = reject;
+    });
+    const timer = setTimeout(
+      () => this.#break(new Error(`it did not end within ${PROMISE_MS / 1000} s`)),
+      PROMISE_MS,
+    );
+    try {
+      await Promise.race([this.#empty(), broken]);
+      await Promise.race([check(trial), broken]);
+      console.log(`holds   ${promise}`);
+      return true;
+    } catch (error) {
+      const { message } = error as Error;
+      if (this.#signal === undefined) {
+        console.log(`BROKEN  ${promise}\n        ${message.replaceAll("\n", "\n        ")}`);
+      }
+      return false;
+    } finally {
+      clearTimeout(timer);
+      this.#break = () => {};
+      await trial.close();
+    }
+  }
+
+  /** Waits until no statement of an earlier promise writes any more. */
+  async #empty(): Promise<void> {
+    await this.#change("TRUNCATE plant_store.plants, plant_store.plant_tokens");
+  }
+
+  /** @returns the exit status. */
+  async #cleanUp(role: string, before: readonly string[]): Promise<0 | 1> {
+    try {
+      await this.#change("DROP SCHEMA IF EXISTS plant_store CASCADE");
+      for (const name of await this.#readSettings()) {
+        if (!before.includes(name)) await this.#query(`ALTER ROLE "${role}" RESET ${name}`);
+      }
+      return 0;
+    } catch (error) {
+      const how = "when nothing uses the tables, run: DROP SCHEMA plant_store CASCADE;";
+      console.error(`Cannot remove what it has made: ${(error as Error).message}; ${how}`);
+      return 1;
+    }
+  }
+
+  /** The names of the settings of the role; an engine may have none. */
+  async #readSettings(): Promise<string[]> {
+    const rows = await this.#query(SETTINGS).catch(() => []);
+    return rows.map(({ name = "" }) => name);
+  }
+
+  /** Runs a statement that waits for the locks of others, but not for ever. */
+  #change(text: string): Promise<unknown> {
+    return this.#query(
+      `BEGIN; SET LOCAL lock_timeout = '${STATEMENT_MS / 2000}s'; ${text}; COMMIT`,
+    );
+  }
+
+  /** Runs statements in a session of their own: a promise is about sessions that the server ends. */
+  async #query(text: string): Promise<readonly Record<string, string>[]> {
+    const limits = { connectionTimeoutMillis: STATEMENT_MS, query_timeout: STATEMENT_MS };
+    const session = new this.#pg.Client({ connectionString: this.#url, ...limits });
+    session.on("error", () => {});
+    await session.connect();
+    try {
+      return (await session.query(text)).rows;
+    } finally {
+      await Promise.race([session.end(), sleep(1000, undefined, { ref: false })]);
+    }
+  }
 }
-process.once("uncaughtException", fail);
 
 const { values } = parseArgs({
   options: { database: { type: "string" }, engine: { type: "string", default: "postgresql" } },
@@ -22,36 +168,9 @@ if (url === undefined || (engine !== "postgresql" && engine !== "citus")) {
   console.error("usage: npm run conformance -- --database URL [--engine postgresql|citus]");
   process.exit(2);
 }
-
-const pg = await loadDriver();
-
-/** In a session of its own: a promise is about sessions that the server ends. */
-async function run(text: string): Promise<readonly unknown[]> {
-  const session = new pg.Client({ connectionString: url });
-  await session.connect();
-  const { rows } = await session.query(text);
-  await session.end();
-  return rows;
-}
-
-const [about] = await run("SELECT version(), current_user AS role");
-const { version, role } = about as { version: string; role: string };
-console.log(`${version}\n`);
-await run(printSchema(engine, role));
-let failed = 0;
-for (const [promise, check] of Object.entries(PROMISES)) {
-  await run("DELETE FROM plant_store.plants; DELETE FROM plant_store.plant_tokens");
-  const trial = new Trial(pg, url);
-  try {
-    await check(trial);
-    console.log(`holds   ${promise}`);
-  } catch (error) {
-    failed++;
-    const message = (error as Error).message.replaceAll("\n", "\n        ");
-    console.log(`BROKEN  ${promise}\n        ${message}`);
-  }
-  await trial.close().catch(() => {});
-}
-await run("DROP SCHEMA plant_store CASCADE");
-console.log(`\n${Object.keys(PROMISES).length - failed} hold, ${failed} do not`);
-process.exit(failed === 0 ? 0 : 1);
+const conformance = new Conformance(await loadDriver(), url, engine);
+const status = await conformance.run().catch((error: Error) => {
+  console.error(error.message);
+  return 2;
+});
+process.exit(status);
