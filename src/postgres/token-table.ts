@@ -48,7 +48,8 @@ WHERE name = $3 AND (revoked_at IS NULL OR revoked_at = $4::bigint) RETURNING 1`
 /** Also writes the rows that it does not change, so that this commit covers them. */
 const IMPORT_TOKENS = `${NEW_VERSION}
 INSERT INTO plant_store.plant_tokens AS t (hash, name, scopes, created_at, expires_at, revoked_at)
-SELECT u.* FROM v, unnest($3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[]) u
+SELECT u.* FROM v, unnest($3::pg_catalog.text[], $4::pg_catalog.text[], $5::pg_catalog.text[],
+  $6::bigint[], $7::bigint[], $8::bigint[]) u
 ON CONFLICT (hash) DO UPDATE SET revoked_at = coalesce(t.revoked_at, excluded.revoked_at) RETURNING 1`;
 
 /** @internal */
