@@ -159,7 +159,7 @@ accept and refuse the tokens once the command has ended.`,
             postgres.importTokens(plants, records),
           )
         : await importTokens(enterFolder(data), records);
-      await printLines([`changed ${changed}, already there ${records.length - changed}`]);
+      await printLines([`imported ${changed}, already there ${records.length - changed}`]);
     } catch (error) {
       if (!(error instanceof PlantStoreError && error.code === "token_exists")) throw error;
       printMessage(`nothing was imported: ${error.message}`);

@@ -34,7 +34,7 @@ test("token export prints a line for each token, which token import takes", asyn
   );
   for (const changed of [3, 0]) {
     const end = await runCli(["token", "import", "-", "--data", target], { stdin: stdout });
-    const said = `changed ${changed}, already there ${3 - changed}\n`;
+    const said = `imported ${changed}, already there ${3 - changed}\n`;
     assert.deepEqual([end.status, end.stdout, end.stderr], [0, said, ""]);
   }
   const list = (folder: string) => runCli(["token", "list", "--json", "--data", folder]);

@@ -65,7 +65,7 @@ for (const [from, makeSource] of Object.entries(KINDS)) {
       await print(["token", "create", "here", ...source]);
       const exported = await print(["token", "export", ...source]);
       for (const changed of [RECORDS.length + 1, 0]) {
-        const said = `changed ${changed}, already there ${RECORDS.length + 1 - changed}\n`;
+        const said = `imported ${changed}, already there ${RECORDS.length + 1 - changed}\n`;
         assert.equal(await print(["token", "import", "-", ...target], exported), said);
       }
       const list = (store: readonly string[]) => print(["token", "list", "--json", ...store]);
@@ -104,7 +104,7 @@ test(
       assert.deepEqual([status, said.test(stderr)], [3, true], stderr);
       assert.equal(await print(["token", "export", ...store]), before);
     }
-    assert.equal(await print(["token", "import", "-", ...store]), "changed 0, already there 0\n");
+    assert.equal(await print(["token", "import", "-", ...store]), "imported 0, already there 0\n");
   },
 );
 
