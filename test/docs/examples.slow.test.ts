@@ -211,8 +211,9 @@ async function furnish(folder: string): Promise<void> {
 
 const COMMANDS_OF_ALL = BLOCKS.filter(({ language }) => language === "sh");
 
-/** Those of docs/database.md need one: test/postgres tries them. */
-const COMMANDS = COMMANDS_OF_ALL.filter(({ place }) => !place.startsWith("docs/database.md:"));
+/** Those of these pages need a database: test/postgres tries them. */
+const WITH_DATABASE = /^docs\/database(?:-setup)?\.md:/;
+const COMMANDS = COMMANDS_OF_ALL.filter(({ place }) => !WITH_DATABASE.test(place));
 
 for (const { place, code } of COMMANDS) {
   test(`${place}: the commands succeed`, TIMEOUT, async (t) => {
@@ -266,7 +267,7 @@ test("the first command of a block that fails ends it, as a plain shell without 
 });
 
 test("every code block is in a language that a test runs or checks", () => {
-  const kinds = ["sh", "console", "ts", "nginx", "yaml", "text"];
+  const kinds = ["sh", "console", "ts", "nginx", "haproxy", "ini", "yaml", "text"];
   const others = BLOCKS.filter(({ language }) => !kinds.includes(language));
   assert.deepEqual(others, []);
 });

@@ -37,6 +37,10 @@ test("the table of errors has every number, with its status and code", () => {
   assert.deepEqual(documented, inOrder);
 });
 
+test("no error number ends in 00, because proxies use those", () => {
+  for (const { error } of Object.values(FAILURES)) assert.notEqual(error % 100, 0);
+});
+
 test("the table of codes that never reach a client has each of them", () => {
   const [, union = ""] =
     /export type DataErrorCode =([\s\S]*?);/.exec(readSource("core/errors.ts")) ?? [];

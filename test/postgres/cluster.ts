@@ -42,7 +42,7 @@ export const NEEDS_POSTGRES: { readonly skip?: string } =
   PROGRAMS === undefined ? { skip: "needs PostgreSQL's initdb (Debian: postgresql)" } : {};
 
 /** The user that runs the server if root runs the tests. */
-const USER = process.geteuid?.() === 0 ? (idsOf("postgres") ?? idsOf("nobody")) : undefined;
+export const USER = process.geteuid?.() === 0 ? (idsOf("postgres") ?? idsOf("nobody")) : undefined;
 
 function idsOf(name: string): { readonly uid: number; readonly gid: number } | undefined {
   try {
