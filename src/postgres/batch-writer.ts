@@ -7,9 +7,9 @@
  * a row with that number was created by it, also if an answer was lost. A row that another
  * transaction holds, or that is refused, neither delays nor fails the others: the batch is halved
  * until that row is alone, and held rows wait on a connection of their own. A batch that has failed
- * until the deadline is halved, too, if a client still waits: one of its rows may be the cause. The
- * plant of a client that was answered 503 may still be stored, because that answer leaves the outcome
- * open.
+ * until the deadline is halved, too, if a client still waits: one of its rows may be the cause. Once
+ * every client of a plant was answered 503, it leaves the queue; if it was sent, it may still be stored,
+ * because that answer leaves the outcome open.
  */
 import { batches } from "../core/channels.ts";
 import { conflict } from "../core/creates-in-flight.ts";
@@ -137,7 +137,7 @@ export class BatchWriter {
     }
   }
 
-  /** Rejects callers at their deadline; their plants may still be sent. */
+  /** Rejects callers at their deadline. A plant without callers that was not sent leaves the queue. */
   #rejectLate(): void {
     const now = performance.now();
     for (const entry of this.#entries.values()) {
@@ -147,6 +147,8 @@ export class BatchWriter {
         return deadline > now;
       });
     }
+    for (const entry of this.#queue) if (entry.waiters.length === 0) this.#remove(entry);
+    this.#queue = this.#queue.filter(({ waiters }) => waiters.length > 0);
     this.#flush(1); // no plant waits longer for a statement that is held up
     const isBusy = this.#entries.size > 0;
     this.#sweep = isBusy ? setTimeout(() => this.#rejectLate(), SWEEP_MS) : undefined;

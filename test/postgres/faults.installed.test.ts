@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { Socket } from "node:net";
 import { type TestContext, test } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
+import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises";
 import { PlantServer } from "../../src/index.ts";
 import { createToken, PostgresTokens } from "../../src/postgres/index.ts";
 import { collectWarnings, HANG_MS, TIMEOUT, until } from "../support/watch.ts";
@@ -410,6 +410,32 @@ test("a held row is answered 503 at the deadline", OPTIONS, async (t) => {
   await assert.rejects(plants.create({ id: 1n, name: "Fern" }), { code: "write_failed" });
   await holder.end("ROLLBACK");
   assert.ok(await plants.create({ id: 1n, name: "Fern" }), "it may be stored meanwhile");
+});
+
+test("plants that no client waits for any more leave the queue", OPTIONS, async (t) => {
+  const { cluster: server, url } = await cluster.createStore();
+  t.after(() => server.start());
+  const queueBytesMax = 64 * 1024;
+  const plants = await openPlants(t, { url, databaseDeadlineMs: 1000, queueBytesMax });
+  await server.stop("immediate");
+  await until("the server has noticed", () => plants.state().connections === 0);
+  let id = 0n;
+  /** Creates until one is refused because the queue is full. */
+  const fill = async () => {
+    const creates: Promise<string>[] = [];
+    let isFull = false;
+    while (!isFull) {
+      const create = plants.create({ id: ++id, name: "x".repeat(1000) });
+      creates.push(create.catch(({ code }) => code));
+      isFull = (await Promise.race([creates.at(-1), turn()])) === "overloaded";
+    }
+    const codes = await Promise.all(creates);
+    assert.deepEqual(new Set(codes.slice(0, -1)), new Set(["write_failed"]));
+    return codes.length;
+  };
+  const count = await fill();
+  assert.equal(plants.status().queueBytes, 0);
+  assert.equal(await fill(), count, "as many find room again");
 });
 
 test("a row that a trigger leaves out is not answered as stored", OPTIONS, async (t) => {
