@@ -25,7 +25,7 @@ const NO_COMMITS = "the database confirms no commit; its synchronous standby may
 
 const BEAT = `WITH ${writeSettings("'1s'")}
 INSERT INTO plant_store.plant_leases AS l (slot, beat) SELECT $1::integer, 1 FROM s
-ON CONFLICT (slot) DO UPDATE SET beat = l.beat + 1
+ON CONFLICT (slot) DO UPDATE SET beat = l.beat OPERATOR(pg_catalog.+) 1
 RETURNING (SELECT tokens_version FROM plant_store.plant_schema)`;
 
 /** Judges tokens by the table of a database, for any number of servers. */

@@ -33,7 +33,7 @@ ORDER BY t.created_at, t.hash`;
 /** Replaces the version `$1` by `$2`. */
 const NEW_VERSION = `WITH ${writeSettings("'5s'")}, v AS (
   UPDATE plant_store.plant_schema SET tokens_version = $2::bigint FROM s
-  WHERE tokens_version = $1::bigint RETURNING 1)`;
+  WHERE tokens_version OPERATOR(pg_catalog.=) $1::bigint RETURNING 1)`;
 
 /** Sent again after a lost answer, it writes the same row again. */
 const INSERT_TOKEN = `${NEW_VERSION}
@@ -43,7 +43,7 @@ ON CONFLICT (hash) DO UPDATE SET hash = excluded.hash RETURNING 1`;
 
 const REVOKE_TOKENS = `${NEW_VERSION}
 UPDATE plant_store.plant_tokens SET revoked_at = $4::bigint FROM v
-WHERE name = $3 AND (revoked_at IS NULL OR revoked_at = $4::bigint) RETURNING 1`;
+WHERE name OPERATOR(pg_catalog.=) $3 AND coalesce(revoked_at, $4::bigint) OPERATOR(pg_catalog.=) $4::bigint RETURNING 1`;
 
 /** Also writes the rows that it does not change, so that this commit covers them. */
 const IMPORT_TOKENS = `${NEW_VERSION}

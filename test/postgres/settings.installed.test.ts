@@ -31,13 +31,13 @@ const UNFIT: readonly [what: string, damage: string, mend: string, named: RegExp
     "the table has row security",
     "ALTER TABLE plants ENABLE ROW LEVEL SECURITY; CREATE POLICY p ON plants USING (true)",
     "ALTER TABLE plants DISABLE ROW LEVEL SECURITY",
-    /row security/,
+    /plants DISABLE ROW LEVEL SECURITY/,
   ],
   [
     "the tokens have row security",
     "ALTER TABLE plant_tokens ENABLE ROW LEVEL SECURITY",
     "ALTER TABLE plant_tokens DISABLE ROW LEVEL SECURITY",
-    /row security/,
+    /plant_tokens DISABLE ROW LEVEL SECURITY/,
   ],
   [
     "the row of the store has row security",
@@ -55,13 +55,19 @@ const UNFIT: readonly [what: string, damage: string, mend: string, named: RegExp
     "the table has a rule",
     "CREATE RULE nothing AS ON INSERT TO plants DO INSTEAD NOTHING",
     "DROP RULE nothing ON plants",
-    /rules/,
+    /DROP RULE … ON plant_store.plants/,
+  ],
+  [
+    "a trigger would run as its role",
+    "CREATE TRIGGER t BEFORE INSERT ON plant_tokens EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+    "DROP TRIGGER t ON plant_tokens",
+    /plant_tokens DISABLE TRIGGER USER/,
   ],
   [
     "the table is inherited",
     "CREATE TABLE heir () INHERITS (plants)",
     "DROP TABLE heir",
-    /inherit/,
+    /NO INHERIT plant_store.plants/,
   ],
   [
     "the tables are of another version",
@@ -79,13 +85,13 @@ const UNFIT: readonly [what: string, damage: string, mend: string, named: RegExp
     "the leases wait for no standby",
     "ALTER TABLE plant_leases SET UNLOGGED",
     "ALTER TABLE plant_leases SET LOGGED",
-    /plant_leases/,
+    /plant_leases SET LOGGED/,
   ],
   [
     "a view is in the place of the table",
     "ALTER TABLE plants RENAME TO gone; CREATE VIEW plants AS SELECT * FROM gone",
     "DROP VIEW plants; ALTER TABLE gone RENAME TO plants",
-    /a view/,
+    /make plant_store.plants an ordinary table/,
   ],
   [
     "the role may not see its sessions",
@@ -162,7 +168,7 @@ const UNFIT_PAIRS: readonly [what: string, damage: string, named: RegExp][] = [
   [
     "with a table that is not logged",
     "ALTER TABLE plant_schema SET UNLOGGED",
-    /plant_schema is not logged/,
+    /plant_schema SET LOGGED/,
   ],
 ];
 
@@ -222,8 +228,8 @@ test("a transaction that began before a promotion makes no database unfit", OPTI
   t.after(() => session.end());
   await session.query("BEGIN READ ONLY"); // as every transaction of a standby
   const { rows } = await session.query({ text: INSPECT, rowMode: "array" });
-  const texts = (rows[0] as readonly unknown[]).map((value) =>
-    typeof value === "boolean" ? (String(value)[0] ?? "") : String(value),
+  const texts = (rows[0] as readonly (boolean | string | null)[]).map((value) =>
+    typeof value === "boolean" ? (String(value)[0] ?? "") : value,
   );
   assert.equal(judgeInspection(texts).refusal, undefined);
 });
