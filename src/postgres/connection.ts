@@ -15,6 +15,7 @@ import {
   isSocketFolder,
   type TlsRule,
 } from "./database-url.ts";
+import { guard } from "./wire.ts";
 
 // biome-ignore-start lint/suspicious/noExplicitAny: the driver's own types are not needed to use it
 /** What the store needs of the package `pg`, version 8.23 or later. */
@@ -26,9 +27,12 @@ export interface PgClient {
   readonly user: string;
   readonly database: string;
   /** Emits the server's messages. */
-  readonly connection: { on(event: string, listener: () => void): unknown };
+  readonly connection: {
+    readonly stream: net.Socket;
+    on(event: string, listener: () => void): unknown;
+  };
   connect(): Promise<unknown>;
-  query(statement: any): Promise<{ readonly rows: any[] }>;
+  query(statement: any): Promise<{ readonly rows: any[]; readonly command: string | null }>;
   end(): Promise<void>;
   on(event: string, listener: (value: any) => void): unknown;
 }
@@ -59,7 +63,7 @@ export class DatabaseFault extends Error {
   readonly sqlstate: string | undefined;
 
   constructor(message: string, sqlstate?: string, cause?: unknown) {
-    super(message, { cause });
+    super(message.slice(0, 2000), { cause }); // a server may send megabytes
     this.name = "DatabaseFault";
     this.sqlstate = sqlstate;
   }
@@ -130,6 +134,7 @@ export class Connection {
   ): Promise<Connection> {
     const { host, address, port } = candidate;
     const socket = new net.Socket();
+    const ssl = tlsOptions(target.tls, candidate);
     const client: PgClient = new pg.Client({
       host: address,
       port,
@@ -144,12 +149,14 @@ export class Connection {
       },
       options: target.options,
       application_name: target.applicationName,
-      ssl: tlsOptions(target.tls, candidate),
+      ssl,
       stream: () => socket,
       keepAlive: true,
       keepAliveInitialDelayMillis: 10_000,
     });
     client.on("error", () => socket.destroy()); // also between two statements
+    if (!ssl) guard(socket);
+    client.connection.on("sslconnect", () => guard(client.connection.stream));
     if (!isSocketFolder(host) && !target.tls.mode.startsWith("verify-")) {
       // A server that is not authenticated would learn the password, or a digest that is as good.
       const refuse = () => socket.destroy(new Error(EXPOSED_PASSWORD));
@@ -179,7 +186,8 @@ export class Connection {
     this.busySince = performance.now();
     try {
       const statement = { text, values, rowMode: "array", types: TEXT_TYPES };
-      const { rows } = await this.#client.query(statement);
+      const { rows, command } = await this.#client.query(statement);
+      if (command === null) throw new DatabaseFault("The server sent no result of a statement");
       const doubt = this.#doubt as string | undefined;
       // The driver makes its array with the statement. When the rows come, V8 may count it as old, and
       // would keep it, and all of them, until a full collection.

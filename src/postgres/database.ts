@@ -12,6 +12,7 @@
  * neither has replaced, a database of another store, or one whose settings lose what was committed.
  */
 import dns from "node:dns/promises";
+import { setMaxListeners } from "node:events";
 import net from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { publishWarning } from "../core/channels.ts";
@@ -103,6 +104,7 @@ export class Database {
     this.#options = options;
     this.deadlineMs = deadlineMs;
     this.#target = parseDatabaseUrl(options.url);
+    setMaxListeners(0, this.#closing.signal); // one for each pause
   }
 
   /**

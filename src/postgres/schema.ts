@@ -308,7 +308,8 @@ const DOUBTFUL = {
     "some roles may read or write every table; if they should not, run: %",
 };
 
-const CHECKS = Object.entries({ ...REFUSED, ...UNSYNCHRONIZED, ...DOUBTFUL });
+/** @internal */
+export const CHECKS = Object.entries({ ...REFUSED, ...UNSYNCHRONIZED, ...DOUBTFUL });
 
 /**
  * Whether a statement of this role has been under way for more than a second. A statement counts
@@ -349,6 +350,12 @@ WHERE c.oid OPERATOR(pg_catalog.=) 'plant_store.plants'::pg_catalog.regclass`;
  */
 const SERVER = `SELECT pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()),
   pg_catalog.date_part('epoch', pg_catalog.pg_postmaster_start_time())`;
+
+/** The row of `INSPECT`, without the checks. */
+const FORM = /^[tf],[^,]+,\d+,[tf],[tf],[tf]?$/;
+
+/** What is wrong if a row has another form. */
+const OTHER_FORM = "it does not answer as PostgreSQL does; check the proxy or pooler before it";
 
 /** What is wrong if `INSPECT` finds no row. */
 const NO_ROW =
@@ -410,7 +417,11 @@ export function judgeInspection(
   row: Rows[number] | undefined,
   [walFile, startedAt]: Rows[number] = [],
 ): Inspection {
-  const [recovery, store, plants, hasLong, , canProve, ...results] = row ?? [];
+  const [recovery, store, plants, hasLong, , canProve] = row ?? [];
+  const results = row?.slice(6) ?? [];
+  const timeline = Number.parseInt(walFile?.slice(0, 8) ?? "0", 16);
+  const isSound = results.length === CHECKS.length && FORM.test(row?.slice(0, 6).join() ?? "");
+  const unknown = isSound && Number.isInteger(timeline) ? undefined : OTHER_FORM;
   const found = CHECKS.flatMap(([sql, message], at) => {
     const result = results[at] ?? "f";
     return result === "f" ? [] : [[sql, message.replace("%", () => result)] as const];
@@ -420,12 +431,12 @@ export function judgeInspection(
     isInRecovery: recovery === "t",
     store: store ?? undefined,
     plants: Number(plants ?? 0),
-    refusal: row === undefined ? NO_ROW : found.find(isRefused)?.[1],
+    refusal: row === undefined ? NO_ROW : (unknown ?? found.find(isRefused)?.[1]),
     warnings: found.filter((check) => !isRefused(check)).map(([, message]) => message),
     unsynchronized: found.find(([sql]) => sql in UNSYNCHRONIZED)?.[1],
     hasLongStatement: hasLong === "t",
     unprovable: canProve === "t" ? undefined : UNPROVABLE,
-    timeline: Number.parseInt(walFile?.slice(0, 8) ?? "0", 16),
+    timeline: timeline || 0,
     startedAt: startedAt ?? undefined,
   };
 }

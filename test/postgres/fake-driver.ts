@@ -5,6 +5,7 @@
 import assert from "node:assert/strict";
 import type { Socket } from "node:net";
 import type { PgModule } from "../../src/postgres/index.ts";
+import { CHECKS } from "../../src/postgres/schema.ts";
 
 export interface Host {
   connect(): Promise<unknown>;
@@ -17,19 +18,26 @@ export function fakeDriver(hosts: Readonly<Record<number, Host>>): PgModule {
   class Client {
     readonly user = "";
     readonly database = "";
-    readonly connection = { on: () => {} };
+    binary = false;
+    readonly connectionParameters = {};
+    readonly connection;
     readonly #socket: Socket;
-    readonly #host: Host;
+    readonly #port: number;
     /** Rejects when the store gives the connection up. */
     readonly #lost: Promise<never>;
 
     constructor({ port, stream }: { readonly port: number; readonly stream: () => Socket }) {
-      this.#host = hosts[port] ?? assert.fail();
+      this.#port = port;
       this.#socket = stream().on("error", () => {});
+      this.connection = { stream: this.#socket, on: () => {} };
       this.#lost = new Promise((_, reject) => {
         this.#socket.once("close", () => reject(new Error("closed")));
       });
       this.#lost.catch(() => {});
+    }
+
+    get #host(): Host {
+      return hosts[this.#port] ?? assert.fail();
     }
 
     on(): void {}
@@ -39,7 +47,8 @@ export function fakeDriver(hosts: Readonly<Record<number, Host>>): PgModule {
     }
 
     async query({ text, values }: { readonly text: string; readonly values: readonly string[] }) {
-      return { rows: await Promise.race([this.#host.query(text, values), this.#lost]) };
+      const rows = await Promise.race([this.#host.query(text, values), this.#lost]);
+      return { rows, command: "SELECT" };
     }
 
     async end(): Promise<void> {
@@ -53,7 +62,10 @@ export const NEVER = new Promise<never>(() => {});
 
 /** The rows of a look at a primary, or at its standby. */
 export function answerLook(isStandby: boolean, hasLongStatement = false): unknown[] {
-  return [[isStandby ? "t" : "f", "the store", "0", hasLongStatement ? "t" : "f"]];
+  const checks = CHECKS.map(() => "f");
+  return [
+    [isStandby ? "t" : "f", "the store", "0", hasLongStatement ? "t" : "f", "f", "f", ...checks],
+  ];
 }
 
 /** The ids that a statement creates; `undefined` for any other statement. */
