@@ -138,6 +138,7 @@ export function maskUrl(url: string): string {
 
 async function loadDriver(): Promise<PgModule> {
   try {
+    delete process.env.NODE_PG_FORCE_NATIVE; // libpq hides notices
     return (await import("pg" as string)).default; // `as`: it may not be installed
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== "ERR_MODULE_NOT_FOUND") throw error;

@@ -20,12 +20,17 @@ import { guard } from "./wire.ts";
 // biome-ignore-start lint/suspicious/noExplicitAny: the driver's own types are not needed to use it
 /** What the store needs of the package `pg`, version 8.23 or later. */
 export interface PgModule {
-  readonly Client: new (config: any) => PgClient;
+  /** Makes a `PgClient`; the types of the package (`@types/pg`) do not name every member. */
+  readonly Client: { new (config: any): any };
 }
 
 export interface PgClient {
   readonly user: string;
   readonly database: string;
+  /** Whether it asks for binary values. */
+  binary: boolean;
+  /** What it logs in with, and its limits on statements. */
+  readonly connectionParameters: object;
   /** Emits the server's messages. */
   readonly connection: {
     readonly stream: net.Socket;
@@ -135,7 +140,7 @@ export class Connection {
     const { host, address, port } = candidate;
     const socket = new net.Socket();
     const ssl = tlsOptions(target.tls, candidate);
-    const client: PgClient = new pg.Client({
+    const config = {
       host: address,
       port,
       user: target.user,
@@ -150,10 +155,10 @@ export class Connection {
       options: target.options,
       application_name: target.applicationName,
       ssl,
-      stream: () => socket,
       keepAlive: true,
       keepAliveInitialDelayMillis: 10_000,
-    });
+    };
+    const client = makeClient(pg, config, socket);
     client.on("error", () => socket.destroy()); // also between two statements
     if (!ssl) guard(socket);
     client.connection.on("sslconnect", () => guard(client.connection.stream));
@@ -216,6 +221,36 @@ export class Connection {
     this.#socket.destroy();
   }
 }
+
+/**
+ * A client with nothing of `pg.defaults` and of the environment, except a user or a database that is
+ * not given. A limit on statements would give one up that waits for the standby.
+ *
+ * @throws TypeError if the driver does not use the socket: libpq does not report a cancelled wait.
+ * @internal
+ */
+export function makeClient(
+  pg: PgModule,
+  config: Readonly<Record<string, unknown>> = {},
+  socket = new net.Socket(),
+): PgClient {
+  const client = new pg.Client({ ...config, stream: () => socket, sslnegotiation: "postgres" });
+  if (client.connection?.stream !== socket) throw new TypeError(WRONG_DRIVER);
+  client.binary = false;
+  Object.assign(client.connectionParameters, {
+    options: config.options,
+    replication: undefined,
+    statement_timeout: 0,
+    lock_timeout: 0,
+    idle_in_transaction_session_timeout: 0,
+    query_timeout: 0,
+  });
+  return client;
+}
+
+const WRONG_DRIVER =
+  'pg: expected the driver in JavaScript (import pg from "pg"), got one that ignores the option `stream`, ' +
+  "as pg.native does, and pg with the variable NODE_PG_FORCE_NATIVE";
 
 /**
  * Whether a notice may report that a commit did not reach the standby. Its text is translated.

@@ -18,7 +18,7 @@ import type {
   StoreStatus,
 } from "../core/services.ts";
 import { BatchWriter, type WriterOptions } from "./batch-writer.ts";
-import { DatabaseFault, nextStep, type Rows } from "./connection.ts";
+import { DatabaseFault, makeClient, nextStep, type Rows } from "./connection.ts";
 import { Database, type DatabaseOptions, within } from "./database.ts";
 import { decodeRow, GET, PAGE } from "./schema.ts";
 
@@ -71,6 +71,7 @@ export class PostgresPlants implements PlantService {
    */
   static async open(options: PostgresPlantsOptions): Promise<PostgresPlants> {
     assertMethods("pg", options.pg, ["Client"]);
+    makeClient(options.pg); // throws if the driver is not the one that is needed
     assertText("url", options.url);
     const { password } = options;
     if (password !== undefined && typeof password !== "function") assertText("password", password);

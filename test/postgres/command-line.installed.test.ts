@@ -142,7 +142,8 @@ test("the password comes from a file, a variable or a password file", OPTIONS, a
   chmodSync(passwords, 0o600);
   const said = /^the database on 127\.0\.0\.1:\d+ can be used, without a synchronous standby$/m;
   assert.match(await run(["health", "--database-file", file]), said);
-  assert.match(await run(["health", "--database", url], { env: { PGPASSWORD: "secret" } }), said);
+  const native = { PGPASSWORD: "secret", NODE_PG_FORCE_NATIVE: "1" }; // which has no effect
+  assert.match(await run(["health", "--database", url], { env: native }), said);
   assert.match(await run(["health", "--database", url], { env: { PGPASSFILE: passwords } }), said);
   chmodSync(passwords, 0o644);
   const child = start(["health", "--database", url], { PGPASSFILE: passwords });

@@ -7,7 +7,11 @@ import { after, type TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
 import { buildSync } from "esbuild";
 import { encodeNewPlant } from "../../src/core/plant.ts";
-import { PostgresPlants, type PostgresPlantsOptions } from "../../src/postgres/index.ts";
+import {
+  type PgClient,
+  PostgresPlants,
+  type PostgresPlantsOptions,
+} from "../../src/postgres/index.ts";
 import { decodeRow } from "../../src/postgres/schema.ts";
 import { bundleOptions } from "../support/program.ts";
 import { type Cleanup, Cluster, type ClusterOptions, PROGRAMS } from "./cluster.ts";
@@ -18,12 +22,14 @@ export async function loadDriver(): Promise<Driver> {
   return (await import(name)).default;
 }
 
-export type Driver = PostgresPlantsOptions["pg"] & {
+export interface Driver {
+  readonly Client: new (config: object) => PgClient;
+  readonly defaults: Record<string, unknown>;
   readonly types: {
     getTypeParser(oid: number): (text: string) => unknown;
     setTypeParser(oid: number, parser: (text: string) => unknown): void;
   };
-};
+}
 
 let databases = 0;
 
