@@ -8,6 +8,7 @@
  */
 import net from "node:net";
 import tls from "node:tls";
+import { escapeControls } from "../core/text.ts";
 import {
   type Candidate,
   type DatabaseTarget,
@@ -68,7 +69,7 @@ export class DatabaseFault extends Error {
   readonly sqlstate: string | undefined;
 
   constructor(message: string, sqlstate?: string, cause?: unknown) {
-    super(message.slice(0, 2000), { cause }); // a server may send megabytes
+    super(escapeControls(message.slice(0, 2000)), { cause }); // a server may send anything
     this.name = "DatabaseFault";
     this.sqlstate = sqlstate;
   }

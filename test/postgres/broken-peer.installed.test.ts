@@ -242,6 +242,17 @@ test("an answer that breaks the protocol is none over TLS", {
   await assertBroken(t, { cert, key });
 });
 
+test("the message of a server is cut, and controls no terminal", OPTIONS, async (t) => {
+  const { state, query } = await startSender(t);
+  const text = `\x1b[31mred\nnext line${"!".repeat(1e6)}\0`;
+  const fields = ["SERROR\0", "C42000\0", `M${text}`, "\0"];
+  state.sends = Buffer.concat([message("E", ...fields), message("Z", "I")]);
+  const fault = await query().catch((cause: DatabaseFault) => cause);
+  assert.ok(fault instanceof DatabaseFault);
+  assert.equal(fault.sqlstate, "42000");
+  assert.match(fault.message, /^[ -~]{100,3000}$/);
+});
+
 test("an answer that does not end is given up", OPTIONS, async (t) => {
   const { state, query } = await startSender(t);
   const row = message("D", int16(1), int32(1e6), Buffer.alloc(1e6));
