@@ -16,7 +16,7 @@ import {
   UsageError,
   variableOf,
 } from "./command.ts";
-import { maskUrl } from "./database.ts";
+import { showSetting } from "./database.ts";
 
 interface Invocation {
   readonly args: readonly string[];
@@ -116,7 +116,7 @@ function readSetting(name: string, option: Option<unknown>, flag: string | undef
     value = option.parse(text);
   } catch {} // parsers of the library throw
   if (value !== undefined) return { name, value, text, source };
-  throw new UsageError(`${source}: expected ${option.expected}, got "${maskUrl(text)}"`);
+  throw new UsageError(`${source}: expected ${option.expected}, got "${showSetting(name, text)}"`);
 }
 
 export function describeProgram(commands: readonly Command[]): string {

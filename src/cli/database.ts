@@ -121,7 +121,7 @@ function checkSettings(settings: readonly Setting[]): void {
   if (one !== undefined && other !== undefined) {
     throw new UsageError(`expected one store, got ${one.source} and ${other.source}`);
   }
-  if (url?.source === "--database" && maskUrl(url.text) !== url.text) {
+  if (url?.source === "--database" && PASSWORD.test(url.text)) {
     throw new UsageError(
       "--database: expected no password in an argument, where every user of the machine reads it; " +
         "use PLANT_STORE_DATABASE, --database-file or PGPASSFILE",
@@ -129,11 +129,20 @@ function checkSettings(settings: readonly Setting[]): void {
   }
 }
 
-/** The URL with `***` for its password, even if that is not encoded, or is a parameter. */
-export function maskUrl(url: string): string {
-  return url
-    .replace(/^([a-z]+:\/\/[^:@/?#]*):.*@/i, "$1:***@")
-    .replace(/((?:^|[?&\s])(?:ssl)?password\s*=\s*)[^&#\s]*/gi, "$1***");
+const PASSWORD = /^(postgres(?:ql)?:\/\/[^:@/?#]*):([^@/?#]*)@/;
+const HOST = "(?:[^:@/?#,[]*|\\[[^@/?#,]*\\])(?::\\d*)?";
+const PARAMETER =
+  "(?:application_name|options|sslmode|sslrootcert|target_session_attrs)(?:=[^@#&]*)?(?:&|$)";
+/** As `parseDatabaseUrl` accepts it. */
+const ACCEPTED = new RegExp(
+  `^postgres(?:ql)?://(?:[^@/?#]*@)?${HOST}(?:,${HOST})*(?:/[^@?#]*)?(?:\\?(?:${PARAMETER})*)?$`,
+);
+
+/** The text of an option for people: a URL without its password, or nothing of a text that may hold one. */
+export function showSetting(name: string, text: string): string {
+  const mayBeUrl = (name === "database" && text !== "-") || /:\/\/.*@/.test(text);
+  if (!mayBeUrl) return text;
+  return ACCEPTED.test(text) ? text.replace(PASSWORD, "$1:***@") : "*** (no URL of a database)";
 }
 
 async function loadDriver(): Promise<PgModule> {

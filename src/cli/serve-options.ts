@@ -1,7 +1,7 @@
 /** The options of `serve`, the rules between them, and the table that shows them. */
 import { NUMBER_OPTIONS } from "../core/options.ts";
 import { flagOf, type OptionValues, type Setting, UsageError } from "./command.ts";
-import { DATABASE_OPTIONS, isDatabase, maskUrl } from "./database.ts";
+import { DATABASE_OPTIONS, isDatabase, showSetting } from "./database.ts";
 import { LOG_FORMATS } from "./log.ts";
 import {
   ADMIN,
@@ -92,7 +92,7 @@ export function checkMatch(options: ServeOptions): void {
 export function describeConfig(settings: readonly Setting[]): string[] {
   const rows = settings.map(({ name, text, source }) => [
     flagOf(name).slice(2),
-    maskUrl(text),
+    showSetting(name, text),
     source,
   ]);
   return formatTable([["OPTION", "VALUE", "FROM"], ...rows]);

@@ -59,8 +59,8 @@ type Parameters = Partial<Record<(typeof PARAMETERS)[number], string>>;
 
 const DEFAULT_PORT = 5432;
 
-/** Scheme and login, hosts, database and parameters. */
-const URL_FORM = /^(postgres(?:ql)?:\/\/(?:[^@/?#]*@)?)([^@/?#]*)([^#]*)$/;
+/** Scheme and login, hosts, database and parameters: a "@" there ends a password that is not encoded. */
+const URL_FORM = /^(postgres(?:ql)?:\/\/(?:[^@/?#]*@)?)([^@/?#]*)([^@#]*)$/;
 
 /**
  * Parses a URL, and reads the certificate that it names.
@@ -76,7 +76,9 @@ export function parseDatabaseUrl(url: string): DatabaseTarget {
     return readTarget(urls);
   } catch (error) {
     if (!(error instanceof TypeError || error instanceof URIError)) throw error;
-    throw fault('expected "postgresql://user@host:port/database", with "," between hosts');
+    throw fault(
+      'expected "postgresql://user@host:port/database", with "," between hosts, and "%40" for "@" in a name',
+    );
   }
 }
 

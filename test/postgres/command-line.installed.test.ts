@@ -166,6 +166,8 @@ test("commands and options that do not fit a database are refused with status 2"
     ],
     [["list", "--database", "postgresql://a:b@c/d"], /expected no password in an argument/],
     [["list", "--database", "http://c/d"], /expected "postgresql:/],
+    [["list", "--database", "jdbc:postgresql://a:hidden@c"], /expected "postgresql:/],
+    [["verify", "--database", "a:hidden@c/d"], /got "\*\*\* /],
     [["list", "--database", "postgresql://c/d?sslmode=prefer"], /sslmode: expected disable/],
     [["health", "--database-require-sync"], /expected a database/],
     [["serve", "--database-require-sync", "--data", folder], /--database-require-sync/],
@@ -175,6 +177,7 @@ test("commands and options that do not fit a database are refused with status 2"
   ] as const) {
     const { status, stderr } = await finish(start(args));
     assert.deepEqual([status, said.test(stderr)], [2, true], stderr);
+    assert.doesNotMatch(stderr, /hidden/);
   }
   const { status, stderr } = await runCli(["list", "--database", url]);
   assert.deepEqual([status, /npm install pg/.test(stderr)], [2, true], stderr);
@@ -253,7 +256,7 @@ test("the configuration is shown without the password", async () => {
     "host=a password = secret",
   ]) {
     const wrong = await runCli(["serve", "--print-config"], { env: { PLANT_STORE_DATABASE: url } });
-    assert.match(wrong.stdout, /^database +(postgresql:|host)/m);
+    assert.match(wrong.stdout, /^database +\*\*\* \(no URL of a database\)/m);
     assert.doesNotMatch(wrong.stdout, /cret/);
   }
 });

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { showSetting } from "../../src/cli/database.ts";
 import { parseDatabaseUrl } from "../../src/postgres/database-url.ts";
 
 test("a URL has libpq's meaning: several hosts, ports, sockets, percent signs", () => {
@@ -39,10 +40,60 @@ test("a text that is no URL of a database is refused with what was expected", ()
     ["postgresql://db.example:0/x", /port above 0/],
     ["postgresql://db.example:65536/x", /expected "postgresql:/],
     ["postgresql://db.example/%zz", /expected "postgresql:/],
+    ["postgresql://a:12/3@db.example/x", /"%40" for "@"/],
+    ["postgresql://a:1?2@db.example/x", /expected "postgresql:/],
     ["postgresql://db.example/x?sslmode=prefer", /sslmode: expected disable, require/],
     ["postgresql://db.example/x?target_session_attrs=standby", /target_session_attrs/],
     ["postgresql://db.example/x?password=secret", /unknown parameter "password"/],
   ] as const) {
     assert.throws(() => parseDatabaseUrl(url), expected, url);
   }
+});
+
+test("a URL is shown without its password, and a text that is none is not shown", () => {
+  for (const [text, shown] of [
+    ["postgresql://a:pw@b/c", "postgresql://a:***@b/c"],
+    ["postgres://a:p%40w@b:1,c:2/d?sslmode=require", "postgres://a:***@b:1,c:2/d?sslmode=require"],
+    ["postgresql://:p:w@[::1]:5433/d", "postgresql://:***@[::1]:5433/d"],
+    ["postgresql://a@%2Frun%2Fpg:6000/g%20d?options=-c%20a%3Db&", undefined],
+    ["postgresql://a", undefined],
+  ] as const) {
+    parseDatabaseUrl(text);
+    assert.equal(showSetting("database", text), shown ?? text);
+  }
+  for (const text of [
+    "jdbc:postgresql://u:pw@h",
+    "postgres:/u:pw@h",
+    "u:pw@h/db",
+    "password='a b'",
+    "host=h password = pw",
+    "postgresql://a:p/w@b/c",
+    "postgresql://a:1/2@b/c",
+    "postgresql://a:1?2@b/c",
+    "postgresql://a:p#w@b/c",
+    "postgresql://a:pw",
+    "postgresql://a@b/c?password=pw",
+    "postgresql://a@b/c?sslmode=require&sslpassword=pw",
+    "postgresql://a:pw@b,c:pw@d/e",
+    " postgresql://a:pw@b/c",
+    "postgresql:///a:pw@b/c",
+    "postgresql://a:pw@b/c@d",
+    "POSTGRESQL://a:pw@b/c",
+    "http://a:pw@b/c",
+    "pw",
+  ]) {
+    assert.equal(showSetting("database", text), "*** (no URL of a database)", text);
+    assert.throws(
+      () => parseDatabaseUrl(text),
+      ({ name, message }: Error) => name === "RangeError" && !/pw|[12]@/.test(message),
+      text,
+    );
+  }
+});
+
+test("a URL of a database in the place of another option is shown without its password", () => {
+  assert.equal(showSetting("data", "postgresql://a:pw@b/c"), "postgresql://a:***@b/c");
+  assert.equal(showSetting("databaseFile", "mysql://a:pw@b/c"), "*** (no URL of a database)");
+  assert.equal(showSetting("corsOrigin", "https://app.example"), "https://app.example");
+  assert.equal(showSetting("database", "-"), "-", "an option that is not set");
 });
