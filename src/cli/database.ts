@@ -3,6 +3,7 @@
  * its driver, which is loaded only if it is needed.
  */
 import { readFileSync, statSync } from "node:fs";
+import { readFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import path from "node:path";
 import type {
@@ -66,20 +67,41 @@ export async function openDatabase(
 ): Promise<OpenDatabase> {
   checkSettings(settings);
   const { database, databaseFile, databaseRequireSync: requireSync = false } = choice;
-  const url = database ?? (databaseFile && readUrl(databaseFile));
+  const { url, password } =
+    databaseFile === undefined
+      ? { url: database, password: findPassword }
+      : await followUrl(databaseFile);
   if (!url) throw new UsageError("expected a database: name it with --database or --database-file");
   const postgres = await import("../postgres/index.ts");
-  const options = { pg: await loadDriver(), url, password: findPassword, requireSync, ...details };
+  const options = { pg: await loadDriver(), url, password, requireSync, ...details };
   return { plants: await openPlants(postgres, options), postgres };
 }
 
-function readUrl(file: string): string {
+async function readUrl(file: string): Promise<string> {
   try {
-    return readFileSync(file, "utf8").trim();
+    return (await readFile(file, "utf8")).trim();
   } catch (cause) {
-    const { message } = cause as Error;
-    throw new Error(`Cannot read --database-file "${file}": ${message}`, { cause });
+    const shown = showSetting("databaseFile", file);
+    const why = (cause as Error).message.replace(file, shown);
+    throw new Error(`Cannot read --database-file "${shown}": ${why}`, { cause });
   }
+}
+
+/** The URL in a file, and its password, which may be replaced at any time. A pipe is read only once. */
+async function followUrl(file: string) {
+  const first = await readUrl(file);
+  const isRegular = statSync(file).isFile();
+  let isWarned = false;
+  const password = async (login: DatabaseLogin) => {
+    const url = isRegular ? await readUrl(file) : first;
+    if (!isWarned && hidePassword(url) !== hidePassword(first)) {
+      isWarned = true;
+      const message = `--database-file "${file}" has another URL: only its password is used before a restart`;
+      report({ level: "warn", event: "warning", message });
+    }
+    return decodeURIComponent(PASSWORD.exec(url)?.[2] ?? "") || findPassword(login);
+  };
+  return { url: hidePassword(first), password };
 }
 
 async function openPlants(
@@ -142,7 +164,11 @@ const ACCEPTED = new RegExp(
 export function showSetting(name: string, text: string): string {
   const mayBeUrl = (name === "database" && text !== "-") || /:\/\/.*@/.test(text);
   if (!mayBeUrl) return text;
-  return ACCEPTED.test(text) ? text.replace(PASSWORD, "$1:***@") : "*** (no URL of a database)";
+  return ACCEPTED.test(text) ? hidePassword(text, ":***") : "*** (no URL of a database)";
+}
+
+function hidePassword(url: string, shown = ""): string {
+  return url.replace(PASSWORD, `$1${shown}@`);
 }
 
 async function loadDriver(): Promise<PgModule> {

@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { chmodSync, existsSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { runCli } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
 import { finish } from "../support/run.ts";
 import { HANG_MS, TIMEOUT, until } from "../support/watch.ts";
-import { startServer } from "./servers.ts";
+import { overHttp, startServer } from "./servers.ts";
 import { buildProgram, NEEDS_POSTGRES, SharedCluster, startPair } from "./stores.ts";
 
 const OPTIONS = { ...NEEDS_POSTGRES, ...TIMEOUT };
@@ -150,6 +150,59 @@ test("the password comes from a file, a variable or a password file", OPTIONS, a
   const { status, stderr } = await finish(child);
   assert.equal(status, 1);
   assert.equal(stderr.match(/ignoring the password file/g)?.length, 1);
+});
+
+test("a password that is replaced in the file is used without a restart", OPTIONS, async (t) => {
+  const { server, owner, withPassword } = await createGarden();
+  const file = join(makeFolder(t), "url");
+  const setPassword = (text: string) => server.sql(`ALTER ROLE plant_store PASSWORD '${text}'`);
+  t.after(() => setPassword("secret"));
+  writeFileSync(file, `${withPassword}\n`);
+  const token = (await run(["token", "create", "app", ...owner])).trim();
+  const deadline = ["--database-deadline-ms", "500"];
+  const { url, output, stop } = await serve(t, ["--database-file", file, ...deadline]);
+  const plants = overHttp(url, token);
+  let id = 0n;
+  const creates = () =>
+    plants.create({ id: ++id, name: "Fern" }).then(
+      () => true,
+      () => false,
+    );
+  await until("plants are stored", creates);
+
+  await setPassword("p:w/2");
+  await server.endSessions();
+  await until("the old password is refused", () => /authentication failed/.test(output()));
+  assert.equal(await creates(), false);
+  writeFileSync(file, withPassword.replace(":secret@", ":p%3Aw%2F2@"));
+  await until("plants are stored with the new password", creates);
+  await until("the loss is over", () => /Found the database/.test(output()));
+
+  rmSync(file);
+  await server.endSessions();
+  await until("the reason is logged", () => /--database-file .*: ENOENT/.test(output()));
+  assert.equal(await creates(), false);
+  writeFileSync(file, withPassword.replace(":secret@", ":p%3Aw%2F2@").replace("/garden", "/other"));
+  await until("plants are stored once the file is back", creates);
+  await until("the rest of the URL is warned about", () => /restart/.test(output()));
+  assert.doesNotMatch(output(), /secret|p:w|p%3A/);
+  assert.equal((await stop()).status, 0);
+});
+
+test("a URL that comes through a pipe is read once", OPTIONS, async (t) => {
+  const { server, owner, withPassword } = await createGarden();
+  const token = (await run(["token", "create", "app", ...owner])).trim();
+  const program = `exec '${process.execPath}' '${PROGRAM}' serve --port 0 --database-file <(echo "$URL")`;
+  const { url, stop } = await startServer(t, ["bash", "-c", program], { URL: withPassword });
+  const plants = overHttp(url, token);
+  await server.endSessions();
+  await until("plants are stored", () =>
+    plants.create({ id: 7n, name: "Fern" }).then(
+      () => true,
+      () => false,
+    ),
+  );
+  assert.equal((await stop()).status, 0);
 });
 
 test("commands and options that do not fit a database are refused with status 2", async (t) => {
