@@ -138,9 +138,14 @@ async function startServer(options: ServeOptions, parts: Parts): Promise<PlantSe
   });
 }
 
-function reportListening(server: { url: string; admin: string | undefined; plants: number }): void {
+function reportListening(server: {
+  url: string;
+  admin: string | undefined;
+  plants: number | undefined;
+}): void {
   const status = server.admin === undefined ? "" : `; status at ${server.admin}`;
-  const message = `listening on ${server.url}, ${count(server.plants, "plant")} stored${status}`;
+  const stored = server.plants === undefined ? "" : `, ${count(server.plants, "plant")} stored`;
+  const message = `listening on ${server.url}${stored}${status}`;
   const fields = { ...server, version: VERSION, pid: process.pid };
   report({ level: "info", event: "listening", message, fields });
 }

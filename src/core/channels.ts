@@ -64,13 +64,14 @@ export interface CreateMessage {
   readonly bytes: number;
 }
 
-/** On `plant-store:batch`: records that one sync has just made durable. */
+/** On `plant-store:batch`: records that one sync, or one statement, has just made durable; none for replays. */
 export interface BatchMessage {
-  /** The path of the log. */
+  /** The path of the log, or the host of the database. */
   readonly log: string;
   readonly records: number;
+  /** The length of their lines in a log, with their line feeds. */
   readonly bytes: number;
-  /** How long the synced write took. */
+  /** How long the synced write, or the statement, took. */
   readonly syncMs: number;
 }
 

@@ -117,8 +117,8 @@ export type ServiceState =
 
 /** The figures of a store for the operator, at one moment. */
 export interface StoreStatus {
-  /** An estimate, if the store is a database. */
-  readonly plants: number;
+  /** An estimate, if the store is a database; absent until the database has one. */
+  readonly plants?: number | undefined;
   /** Durable bytes of the log; absent if there is no log. */
   readonly logBytes?: number;
   /** Bytes of records that wait for the disk or the database. */

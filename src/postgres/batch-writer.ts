@@ -15,12 +15,12 @@ import { batches } from "../core/channels.ts";
 import { conflict } from "../core/creates-in-flight.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { Gate } from "../core/gate.ts";
-import type { NewPlant } from "../core/plant.ts";
+import { encodeNewPlant, type NewPlant } from "../core/plant.ts";
 import type { CreateOutcome } from "../core/services.ts";
 import { ShortLivedMap } from "../core/short-lived-map.ts";
 import { type Connection, DatabaseFault, nextStep, type Rows } from "./connection.ts";
 import { closedFault, type Database, Lane } from "./database.ts";
-import { CREATE, createValues, isPlantOfRow, randomNumber } from "./schema.ts";
+import { CREATE, createValues, decodeRow, isPlantOfRow, randomNumber } from "./schema.ts";
 
 const BATCH_PLANTS_MAX = 1000;
 const BATCH_BYTES_MAX = 1024 * 1024;
@@ -206,7 +206,7 @@ export class BatchWriter {
     try {
       const rows = await lane.run(create, limitMs, () => entries.some(isAwaited));
       const stored = new Map(rows.map((row) => [row[0], row]));
-      this.#publish(entries, performance.now() - begun);
+      this.#publish(rows, number, performance.now() - begun);
       for (const entry of entries) {
         const row = stored.get(String(entry.plant.id));
         if (row === undefined) void this.#hold(entry, number);
@@ -270,11 +270,15 @@ export class BatchWriter {
     if (this.#entries.delete(plant.id)) this.queuedBytes -= bytes;
   }
 
-  #publish(entries: readonly Entry[], syncMs: number): void {
+  /** What this batch has created; a repeat and a conflict write their rows again, too. */
+  #publish(rows: Rows, number: string, syncMs: number): void {
     if (!batches.hasSubscribers) return;
-    const bytes = entries.reduce((sum, entry) => sum + entry.bytes - ENTRY_BYTES, 0);
+    const created = rows.filter((row) => row[4] === number);
+    if (created.length === 0) return;
+    const lines = created.map((row) => `${encodeNewPlant(decodeRow(row))}\n`);
+    const bytes = Buffer.byteLength(lines.join(""));
     const log = this.#database.state().host ?? "";
-    batches.publish({ log, records: entries.length, bytes, syncMs });
+    batches.publish({ log, records: created.length, bytes, syncMs });
   }
 }
 

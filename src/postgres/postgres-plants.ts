@@ -88,8 +88,7 @@ export class PostgresPlants implements PlantService {
 
   /** For the admin listener; the number of plants is the database's estimate. */
   status(): StoreStatus {
-    const plants = this.database.inspection?.plants ?? 0;
-    return { plants, queueBytes: this.#writer.queuedBytes };
+    return { plants: this.database.inspection?.plants, queueBytes: this.#writer.queuedBytes };
   }
 
   async create(given: NewPlant): Promise<CreateOutcome> {

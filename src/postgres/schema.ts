@@ -387,8 +387,8 @@ export interface Inspection {
   readonly isInRecovery: boolean;
   /** The id of the store: a database that was restored under the same name has another one. */
   readonly store: string | undefined;
-  /** The engine's own estimate. */
-  readonly plants: number;
+  /** The engine's own estimate; `undefined` until it has counted some. */
+  readonly plants: number | undefined;
   /** Why nothing may be stored there, with what mends it; `undefined` if it can be used. */
   readonly refusal: string | undefined;
   /** What an operator should know, with what mends it. */
@@ -430,7 +430,7 @@ export function judgeInspection(
   return {
     isInRecovery: recovery === "t",
     store: store ?? undefined,
-    plants: Number(plants ?? 0),
+    plants: Number(plants) || undefined, // 0 for a table that was never analysed
     refusal: row === undefined ? NO_ROW : (unknown ?? found.find(isRefused)?.[1]),
     warnings: found.filter((check) => !isRefused(check)).map(([, message]) => message),
     unsynchronized: found.find(([sql]) => sql in UNSYNCHRONIZED)?.[1],
