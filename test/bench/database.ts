@@ -83,7 +83,7 @@ await withFolder(options.dir, (folder) =>
     const primary = await Cluster.start(cleanup);
     await primary.createStore("garden");
     await primary.sql(
-      "CREATE TABLE peer_plants (id bigint PRIMARY KEY, name text NOT NULL, tag text)",
+      "CREATE TABLE public.peer_plants (id bigint PRIMARY KEY, name text NOT NULL, tag text)",
       "garden",
     );
     const [file, database, peer, proving] = startsOf(cleanup, folder, primary.url("garden"));
