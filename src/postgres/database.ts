@@ -35,7 +35,7 @@ import {
   isSocketFolder,
   parseDatabaseUrl,
 } from "./database-url.ts";
-import { explainRefusal, type Inspection, inspect } from "./schema.ts";
+import { explainRefusal, type Inspection, Inspector } from "./inspection.ts";
 import { awaitStandbys } from "./standby-proof.ts";
 
 export interface DatabaseOptions {
@@ -93,6 +93,7 @@ export class Database {
   /** The look under way. */
   #looking: Promise<void> | undefined;
   #failedLooks = 0;
+  readonly #inspector = new Inspector();
   /** The id of the store that was found first: no other is used. */
   #store: string | undefined;
   /** The highest timeline that was seen: a host on a lower one was replaced, and is not used. */
@@ -305,7 +306,8 @@ export class Database {
   async #inspect(connection: Connection, limitMs: number): Promise<Inspection> {
     const label = formatHost(connection.candidate);
     const timer = setTimeout(() => connection.destroy(), limitMs);
-    const found = await inspect(connection)
+    const found = await this.#inspector
+      .inspect(connection)
       .catch((fault: DatabaseFault) => {
         // A standby cannot read a table that is not logged.
         if (fault.sqlstate === "0A000") {

@@ -11,21 +11,24 @@
  */
 import { randomBytes } from "node:crypto";
 import { encodeNewPlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
-import type { Connection, Rows } from "./connection.ts";
+import type { Rows } from "./connection.ts";
 
-const SCHEMA_VERSION = 1;
+/** @internal */
+export const SCHEMA_VERSION = 1;
 
 export type DatabaseEngine = "postgresql" | "citus";
 
-/** The tables, as an array of their object identifiers in SQL. */
-const TABLES =
+/** The tables, as an array of their object identifiers in SQL. @internal */
+export const TABLES =
   "'{plant_store.plants,plant_store.plant_tokens,plant_store.plant_leases,plant_store.plant_schema}'::pg_catalog.regclass[]";
 
 /**
  * The rights `x` that an owner gave others: on the schema, its tables and their columns, and on the
  * schemas of the search path; each with the statement that revokes it, on tables with all the others.
+ *
+ * @internal
  */
-const RIGHTS = `(SELECT o.schema, o.target, r.privilege_type AS privilege, r.grantee AS role,
+export const RIGHTS = `(SELECT o.schema, o.target, r.privilege_type AS privilege, r.grantee AS role,
     pg_catalog.format('REVOKE %s ON %s FROM %s CASCADE;', coalesce(o.rights, r.privilege_type), o.target,
       CASE WHEN r.grantee OPERATOR(pg_catalog.=) 0 THEN 'PUBLIC' ELSE r.grantee::pg_catalog.regrole::pg_catalog.text END) AS revoke
   FROM (SELECT n.nspname AS schema, pg_catalog.format('SCHEMA %I', n.nspname) AS target, NULL AS rights, n.nspacl AS acl
@@ -115,14 +118,31 @@ GRANT SELECT, INSERT, UPDATE ON plant_store.plant_leases TO ${name};
 -- Without the right to change tokens: the commands \`token create\` and \`token revoke\` log in as the owner.
 GRANT SELECT ON plant_store.plant_tokens, plant_store.plant_schema TO ${name};
 COMMIT;
-${engine === "citus" ? CITUS : ""}`;
+${engine === "citus" ? printCitus(name) : ""}`;
 }
 
-const CITUS = `
-SELECT pg_catalog.create_distributed_table('plant_store.plants', 'id');
--- On the coordinator and on every worker, because settings of a statement do not reach workers:
---   ALTER SYSTEM SET synchronous_commit = 'on'; SELECT pg_catalog.pg_reload_conf();
+/**
+ * Settings of a statement do not reach workers, so the role has them there. Each part of a batch with a held
+ * row waits for `lock_timeout`. A batch uses a session of a worker for each of its shards: they are few, and
+ * kept open. With Citus's own prevention of deadlocks only one batch would run at a time.
+ */
+function printCitus(role: string): string {
+  const statements = [
+    `ALTER ROLE ${role} SET lock_timeout = '20ms'`,
+    `ALTER ROLE ${role} SET synchronous_commit = 'on'`,
+    `ALTER ROLE ${role} SET citus.max_cached_conns_per_worker = 4`,
+    `ALTER ROLE ${role} SET citus.enable_deadlock_prevention = off`,
+    // A commit that a crash has interrupted holds its rows until then, by default for a minute.
+    "ALTER SYSTEM SET citus.recover_2pc_interval = '2s'",
+    "SELECT pg_catalog.pg_reload_conf()",
+  ];
+  return `
+-- Each row must show "t". One node after the other, because workers repeat ALTER ROLE on each other.
+${statements.map((sql) => `SELECT * FROM pg_catalog.run_command_on_all_nodes($$${sql}$$, false);`).join("\n")}
+SELECT pg_catalog.create_distributed_table('plant_store.plants', 'id', shard_count => (SELECT
+  4 OPERATOR(pg_catalog.*) pg_catalog.count(*)::pg_catalog.int4 FROM pg_catalog.citus_get_active_worker_nodes()));
 `;
+}
 
 /** 63 random bits in decimal: no two changes share one. @internal */
 export function randomNumber(): string {
@@ -231,212 +251,3 @@ function encodeElement(text: string): string {
 }
 
 const NEEDS_ESCAPE = /["\\]/;
-
-function alterSystem(why: string, change: string): string {
-  return `${why}; run: ALTER SYSTEM ${change}; SELECT pg_catalog.pg_reload_conf();`;
-}
-
-function setting(name: string, operator: "=" | "<>", value: string): string {
-  return `pg_catalog.current_setting('${name}', true) OPERATOR(pg_catalog.${operator}) '${value}'`;
-}
-
-/**
- * Expressions in SQL that make a database unfit for plants if they are true or a text, each with what
- * is wrong and what to do; that text takes the place of `%`.
- */
-const REFUSED: Readonly<Record<string, string>> = {
-  [`s.version OPERATOR(pg_catalog.<>) ${SCHEMA_VERSION}`]: `its tables are not of version ${SCHEMA_VERSION}: use the release that fits them`,
-  [setting("server_encoding", "<>", "UTF8")]:
-    "its encoding is not UTF8: create the database with ENCODING 'UTF8'",
-  // Not transaction_read_only, which is on for a moment after a promotion.
-  [setting("default_transaction_read_only", "=", "on")]:
-    "it is read-only; if nobody needs that, run: BEGIN READ WRITE; " +
-    "ALTER ROLE … IN DATABASE … SET default_transaction_read_only = off; COMMIT;",
-  [setting("fsync", "=", "off")]: alterSystem(
-    "fsync is off, so a crash loses plants",
-    "SET fsync = on",
-  ),
-  // The statements write NULL in arrays, which then would be a text.
-  [setting("array_nulls", "=", "off")]:
-    "array_nulls is off; run: ALTER ROLE … SET array_nulls = on;",
-  [`(SELECT pg_catalog.string_agg(pg_catalog.format(CASE
-    WHEN t.relkind OPERATOR(pg_catalog.<>) 'r' THEN '(make plant_store.%I an ordinary table)'
-    WHEN t.relowner OPERATOR(pg_catalog.<>) c.relowner THEN 'ALTER TABLE plant_store.%I OWNER TO …;'
-    WHEN t.relpersistence OPERATOR(pg_catalog.<>) 'p' THEN 'ALTER TABLE plant_store.%I SET LOGGED;'
-    WHEN t.relrowsecurity THEN 'ALTER TABLE plant_store.%I DISABLE ROW LEVEL SECURITY;'
-    WHEN EXISTS (SELECT FROM pg_catalog.pg_trigger g WHERE g.tgrelid OPERATOR(pg_catalog.=) t.oid
-      AND NOT g.tgisinternal AND g.tgenabled OPERATOR(pg_catalog.<>) 'D') THEN 'ALTER TABLE plant_store.%I DISABLE TRIGGER USER;'
-    WHEN EXISTS (SELECT FROM pg_catalog.pg_rewrite w WHERE w.ev_class OPERATOR(pg_catalog.=) t.oid) THEN 'DROP RULE … ON plant_store.%I;'
-    WHEN EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE t.oid OPERATOR(pg_catalog.=) ANY (ARRAY[i.inhrelid, i.inhparent]))
-      THEN 'ALTER TABLE … NO INHERIT plant_store.%I;'
-    END, t.relname), ' ') FROM pg_catalog.pg_class t WHERE t.oid OPERATOR(pg_catalog.=) ANY (${TABLES}))`]:
-    "its tables are not as `plant-store print schema` makes them: they have another owner, are not logged, so that a " +
-    "crash empties them, or have row security, triggers, rules or inheritance, which hide or change rows; run: %",
-  "r.writers": "roles that are neither the owner nor that of the servers may write in it; run: %",
-};
-
-/** A database is not used while this holds if a standby is required; otherwise only a warning. */
-const UNSYNCHRONIZED = {
-  [setting("synchronous_standby_names", "=", "")]: alterSystem(
-    "synchronous_standby_names is empty, so a failover may lose the newest plants",
-    "SET synchronous_standby_names = 'ANY 1 (…)'",
-  ),
-};
-
-/** Expressions that only cause a warning. */
-const DOUBTFUL = {
-  [setting("full_page_writes", "=", "off")]: alterSystem(
-    "full_page_writes is off",
-    "SET full_page_writes = on",
-  ),
-  [setting("transaction_isolation", "<>", "read committed")]:
-    "transactions are not read committed, so many are sent twice; " +
-    "run: ALTER ROLE … SET default_transaction_isolation = 'read committed';",
-  [`(SELECT coalesce(a.state, '') OPERATOR(pg_catalog.<>) 'active' FROM pg_catalog.pg_stat_activity a
-    WHERE a.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid())`]:
-    "its role cannot see what its own sessions do, so connections that a firewall forgets are not " +
-    "replaced; run: ALTER ROLE … RESET role; ALTER ROLE … RESET track_activities; " +
-    "ALTER SYSTEM RESET track_activities; SELECT pg_catalog.pg_reload_conf();",
-  "r.others":
-    "other roles may read the hashes of the tokens, or create functions and operators in a schema of " +
-    "the search path; run: %",
-  // Before PostgreSQL 14 there are no such roles.
-  [`(SELECT pg_catalog.string_agg(pg_catalog.format('REVOKE %s FROM %s;',
-      m.roleid::pg_catalog.regrole, m.member::pg_catalog.regrole), ' ') FROM pg_catalog.pg_auth_members m
-    WHERE m.roleid OPERATOR(pg_catalog.=) ANY (ARRAY[pg_catalog.to_regrole('pg_read_all_data'),
-      pg_catalog.to_regrole('pg_write_all_data')]::pg_catalog.oid[]))`]:
-    "some roles may read or write every table; if they should not, run: %",
-};
-
-/** @internal */
-export const CHECKS = Object.entries({ ...REFUSED, ...UNSYNCHRONIZED, ...DOUBTFUL });
-
-/**
- * Whether a statement of this role has been under way for more than a second. A statement counts
- * if it runs, or waits for anything except its client: for a standby, a lock, the disk. Where Citus is
- * installed, a wait for the client counts, too, if the session has a snapshot or a transaction id,
- * because Citus waits for its workers in the same way (read in the source of Citus, not tried). A session
- * whose state is hidden counts: it may wait although its client is gone.
- */
-const HAS_LONG_STATEMENT = `EXISTS (SELECT FROM pg_catalog.pg_stat_activity a
-    WHERE a.datname OPERATOR(pg_catalog.=) current_catalog AND a.usename OPERATOR(pg_catalog.=) session_user
-    AND coalesce(a.backend_type, 'client backend') OPERATOR(pg_catalog.=) 'client backend'
-    AND coalesce(a.state, 'disabled') OPERATOR(pg_catalog.=) ANY ('{active,disabled}')
-    AND coalesce(a.wait_event, '') OPERATOR(pg_catalog.<>) 'ClientWrite'
-    AND (coalesce(a.wait_event, '') OPERATOR(pg_catalog.<>) 'ClientRead'
-      OR coalesce(a.backend_xmin, a.backend_xid) IS NOT NULL
-      AND EXISTS (SELECT FROM pg_catalog.pg_extension e WHERE e.extname OPERATOR(pg_catalog.=) 'citus'))
-    AND coalesce(a.query_start, '-infinity') OPERATOR(pg_catalog.<)
-      (current_timestamp OPERATOR(pg_catalog.-) interval '1 second'))`;
-
-/** Asked of every connection, and twice a second. @internal */
-export const INSPECT = `SELECT pg_catalog.pg_is_in_recovery(), s.store, greatest(c.reltuples, 0)::bigint,
-  ${HAS_LONG_STATEMENT},
-  pg_catalog.to_regproc('pg_catalog.pg_walfile_name') IS NOT NULL,
-  pg_catalog.pg_has_role(pg_catalog.to_regrole('pg_read_all_stats'), 'USAGE'),
-  ${CHECKS.map(([sql]) => sql).join(",\n  ")}
-FROM (SELECT version, store, servers FROM plant_store.plant_schema LIMIT 1) s, pg_catalog.pg_class c, LATERAL (SELECT
-  pg_catalog.string_agg(DISTINCT x.revoke, ' ') FILTER (WHERE x.schema OPERATOR(pg_catalog.=) 'plant_store'
-    AND x.privilege OPERATOR(pg_catalog.<>) ALL ('{SELECT,USAGE}')) AS writers,
-  pg_catalog.string_agg(DISTINCT x.revoke, ' ') FILTER (WHERE x.target OPERATOR(pg_catalog.=) 'plant_store.plant_tokens'
-    OR x.schema OPERATOR(pg_catalog.<>) 'plant_store' AND x.privilege OPERATOR(pg_catalog.=) 'CREATE') AS others
-  FROM ${RIGHTS} WHERE x.role OPERATOR(pg_catalog.<>) c.relowner
-    AND pg_catalog.pg_get_userbyid(x.role) OPERATOR(pg_catalog.<>) s.servers) r
-WHERE c.oid OPERATOR(pg_catalog.=) 'plant_store.plants'::pg_catalog.regclass`;
-
-/**
- * Where the engine has a write-ahead log: its timeline, which a promotion counts up, and since when the
- * server runs. The file is named by the newest timeline; the control file changes later.
- */
-const SERVER = `SELECT pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()),
-  pg_catalog.date_part('epoch', pg_catalog.pg_postmaster_start_time())`;
-
-/** The row of `INSPECT`, without the checks. */
-const FORM = /^[tf],[^,]+,\d+,[tf],[tf],[tf]?$/;
-
-/** What is wrong if a row has another form. */
-const OTHER_FORM = "it does not answer as PostgreSQL does; check the proxy or pooler before it";
-
-/** What is wrong if `INSPECT` finds no row. */
-const NO_ROW =
-  "plant_store.plant_schema shows no row; if it has row security, run: ALTER TABLE plant_store.plant_schema " +
-  `DISABLE ROW LEVEL SECURITY; if it is empty, run: INSERT INTO plant_store.plant_schema SELECT ${SCHEMA_VERSION}, ` +
-  "pg_catalog.gen_random_uuid(), 0 WHERE NOT EXISTS (SELECT FROM plant_store.plant_schema); and start every server again";
-
-const UNPROVABLE =
-  "a standby is required, and the role of the servers cannot see how far standbys are; " +
-  "run: GRANT pg_read_all_stats TO …;";
-
-/** What is wrong if the database refuses `INSPECT` itself. @internal */
-export function explainRefusal(sqlstate: string, message: string): string {
-  if (sqlstate === "42501") return `the role of the servers lacks a right (${message}); grant it`;
-  if (sqlstate === "42P01") {
-    return (
-      `a table is missing (${message}); check the name of the database in the URL; if it is new, or its tables are ` +
-      "in the schema public, run there what `plant-store print schema` prints; otherwise restore that table"
-    );
-  }
-  return (
-    `its tables or its engine do not fit this release (${message}); compare the tables with what ` +
-    "`plant-store print schema` prints; the engines are in docs/database.md"
-  );
-}
-
-/** What a look at the database has found. @internal */
-export interface Inspection {
-  readonly isInRecovery: boolean;
-  /** The id of the store: a database that was restored under the same name has another one. */
-  readonly store: string | undefined;
-  /** The engine's own estimate; `undefined` until it has counted some. */
-  readonly plants: number | undefined;
-  /** Why nothing may be stored there, with what mends it; `undefined` if it can be used. */
-  readonly refusal: string | undefined;
-  /** What an operator should know, with what mends it. */
-  readonly warnings: readonly string[];
-  /** Why commits wait for no standby; `undefined` if they do. */
-  readonly unsynchronized: string | undefined;
-  /** Why it cannot be proven that standbys have a commit; `undefined` if it can. */
-  readonly unprovable: string | undefined;
-  /** Of the write-ahead log; 0 if the engine has none. */
-  readonly timeline: number;
-  /** When the server was started; `undefined` if the engine does not show it. */
-  readonly startedAt: string | undefined;
-  /** Whether a statement of the role has been under way for more than a second. */
-  readonly hasLongStatement: boolean;
-}
-
-/** Looks at a database. @throws DatabaseFault. @internal */
-export async function inspect(connection: Connection): Promise<Inspection> {
-  const [row] = await connection.query(INSPECT);
-  const hasLog = row?.[0] === "f" && row[4] === "t";
-  return judgeInspection(row, hasLog ? (await connection.query(SERVER))[0] : undefined);
-}
-
-/** Judges the rows of `INSPECT` and `SERVER`. @internal */
-export function judgeInspection(
-  row: Rows[number] | undefined,
-  [walFile, startedAt]: Rows[number] = [],
-): Inspection {
-  const [recovery, store, plants, hasLong, , canProve] = row ?? [];
-  const results = row?.slice(6) ?? [];
-  const timeline = Number.parseInt(walFile?.slice(0, 8) ?? "0", 16);
-  const isSound = results.length === CHECKS.length && FORM.test(row?.slice(0, 6).join() ?? "");
-  const unknown = isSound && Number.isInteger(timeline) ? undefined : OTHER_FORM;
-  const found = CHECKS.flatMap(([sql, message], at) => {
-    const result = results[at] ?? "f";
-    return result === "f" ? [] : [[sql, message.replace("%", () => result)] as const];
-  });
-  const isRefused = ([sql]: readonly [string, string]) => sql in REFUSED;
-  return {
-    isInRecovery: recovery === "t",
-    store: store ?? undefined,
-    plants: Number(plants) || undefined, // 0 for a table that was never analysed
-    refusal: row === undefined ? NO_ROW : (unknown ?? found.find(isRefused)?.[1]),
-    warnings: found.filter((check) => !isRefused(check)).map(([, message]) => message),
-    unsynchronized: found.find(([sql]) => sql in UNSYNCHRONIZED)?.[1],
-    hasLongStatement: hasLong === "t",
-    unprovable: canProve === "t" ? undefined : UNPROVABLE,
-    timeline: timeline || 0,
-    startedAt: startedAt ?? undefined,
-  };
-}

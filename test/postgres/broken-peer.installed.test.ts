@@ -6,7 +6,7 @@ import { type TestContext, test } from "node:test";
 import tls from "node:tls";
 import { Connection, DatabaseFault } from "../../src/postgres/connection.ts";
 import { parseDatabaseUrl } from "../../src/postgres/database-url.ts";
-import { CHECKS, judgeInspection } from "../../src/postgres/schema.ts";
+import { CHECKS, judgeInspection } from "../../src/postgres/inspection.ts";
 import { makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";
 import { HANG_MS, TIMEOUT, until } from "../support/watch.ts";
 import { loadDriver, NEEDS_POSTGRES, openPlants, SharedCluster } from "./stores.ts";
@@ -272,7 +272,7 @@ test("no bytes of a server end the process, or keep a statement", OPTIONS, async
 });
 
 test("an inspection of another form is a refusal", () => {
-  const whole = ["f", "the store", "0", "f", "f", "t", ...CHECKS.map(() => null)];
+  const whole = ["f", "the store", "0", "f", "f", "t", "f", ...CHECKS.map(() => null)];
   assert.equal(judgeInspection(whole).refusal, undefined);
   for (const row of [
     [],

@@ -198,11 +198,11 @@ export class Cluster {
 
   /** Stops (SIGSTOP) the server and its sessions, as if the machine were unreachable. */
   async freeze(): Promise<void> {
-    for (const pid of await this.#processes()) process.kill(pid, "SIGSTOP");
+    for (const pid of await this.#processes()) sendSignal(pid, "SIGSTOP");
   }
 
   async thaw(): Promise<void> {
-    for (const pid of await this.#processes()) process.kill(pid, "SIGCONT");
+    for (const pid of await this.#processes()) sendSignal(pid, "SIGCONT");
   }
 
   /** Stops the process that brings a changed list of standbys into force, until the server ends. */
@@ -328,6 +328,13 @@ export class Cluster {
   async #run(program: string, ...args: string[]): Promise<void> {
     await run(join(PROGRAMS ?? "", program), args, { ...USER, cwd: this.folder });
   }
+}
+
+/** A session may have ended by itself. */
+function sendSignal(pid: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(pid, signal);
+  } catch {}
 }
 
 export function freePort(): Promise<number> {

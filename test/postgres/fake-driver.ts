@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import type { Socket } from "node:net";
 import type { PgModule } from "../../src/postgres/index.ts";
-import { CHECKS } from "../../src/postgres/schema.ts";
+import { CHECKS } from "../../src/postgres/inspection.ts";
 
 export interface Host {
   connect(): Promise<unknown>;
@@ -64,7 +64,16 @@ export const NEVER = new Promise<never>(() => {});
 export function answerLook(isStandby: boolean, hasLongStatement = false): unknown[] {
   const checks = CHECKS.map(() => "f");
   return [
-    [isStandby ? "t" : "f", "the store", "0", hasLongStatement ? "t" : "f", "f", "f", ...checks],
+    [
+      isStandby ? "t" : "f",
+      "the store",
+      "0",
+      hasLongStatement ? "t" : "f",
+      "f",
+      "f",
+      "f",
+      ...checks,
+    ],
   ];
 }
 

@@ -6,7 +6,7 @@ const ROOM = new URL("../../src/postgres/", import.meta.url);
 
 /** What a schema of the search path could change, in SQL whose strings were removed. */
 const UNQUALIFIED: Readonly<Record<string, RegExp>> = {
-  operator: /(?<!\bSET \w+|\(pg_catalog\.)\s(?:[-+*/<>=~!@#%^&|]+)\s/,
+  operator: /(?<!\bSET \w+|\(pg_catalog\.|\bSELECT)\s(?!=>)(?:[-+*/<>=~!@#%^&|]+)\s/,
   "operator of a keyword":
     /\bIN \(|\b(?:BETWEEN|LIKE|ILIKE|SIMILAR|NULLIF)\b|\bDISTINCT FROM\b|\bCASE (?!WHEN\b)/,
   function: /(?<![.\w])(?!(?:coalesce|greatest|least|unnest)\()[a-z]\w*\(/,
