@@ -242,14 +242,7 @@ test("a service is set up and its primary replaced as the page says", OPTIONS, a
     const isFirst = BLOCKS[at - 1]?.section !== block.section;
     if (isFirst && block.section === "Configure PostgreSQL")
       await machines.copyCertificates("app-a");
-    if (isFirst && block.section === "The tables and the first token") {
-      await machines.type(
-        "db-a",
-        `psql -v ON_ERROR_STOP=1 -c "ALTER ROLE garden_owner CREATEROLE"`,
-      );
-    }
     if (isFirst && block.section === "Fail over by hand") {
-      await machines.type("app-a", "{ kill -9 $(cat pid); . ./start; } 2> /dev/null");
       await create(machines, token, 1n);
       await machines.type("db-a", "pg_ctlcluster 15 main kill");
     }

@@ -21,6 +21,7 @@ async function split(t: TestContext, setting: string, prepare = async (_: Cluste
     await Cluster.follow(t, primary, "s1"),
     await Cluster.follow(t, primary, "s2"),
   ];
+  await primary.sql("GRANT pg_read_all_stats TO plant_store");
   await primary.setStandbys(setting);
   await until("commits wait for the standbys", async () => {
     const states = "SELECT state FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')";
