@@ -6,14 +6,13 @@
  * catches, looks for the end of an error for ever, or fills the memory.
  */
 import type net from "node:net";
+import { RECORD_BYTES_MAX } from "../core/record-size.ts";
 import { quote } from "../core/text.ts";
 
 /** A type, and a length that counts itself. */
 const HEADER_BYTES = 5;
-/** A row of the store takes about 2 MiB at most. */
-const MESSAGE_BYTES_MAX = 8 * 1024 * 1024;
-/** The rows of 64 plants, the most that one statement reads, take at most half of it. */
-const ANSWER_BYTES_MAX = 256 * 1024 * 1024;
+/** A row has a plant in plain text, and its record if that text cannot hold it. */
+const MESSAGE_BYTES_MAX = 3 * RECORD_BYTES_MAX;
 
 /**
  * Destroys a stream if what it receives is malformed, or makes one of its listeners throw.
@@ -36,19 +35,21 @@ export function guard(stream: net.Socket): void {
 }
 
 class Messages {
-  /** The beginning of one. */
-  #rest: Buffer = Buffer.alloc(0);
-  /** Of the answer to the statement under way. */
+  /** The beginning of a message, and how long it has to be before it is looked at again. */
+  #parts: Buffer[] = [];
   #bytes = 0;
+  #wantedBytes = HEADER_BYTES;
   /** Of the rows that follow. */
   #columns = Number.NaN;
 
   /** @returns the messages that are whole now. */
   take(chunk: Buffer): Buffer {
+    this.#parts.push(chunk);
     this.#bytes += chunk.length;
-    if (this.#bytes > ANSWER_BYTES_MAX) throw new Error("its answer does not end");
-    const bytes = this.#rest.length === 0 ? chunk : Buffer.concat([this.#rest, chunk]);
+    if (this.#bytes < this.#wantedBytes) return Buffer.alloc(0);
+    const bytes = this.#parts.length === 1 ? chunk : Buffer.concat(this.#parts);
     let at = 0;
+    this.#wantedBytes = HEADER_BYTES;
     while (at + HEADER_BYTES <= bytes.length) {
       const size = 1 + bytes.readUInt32BE(at + 1);
       const isWhole = at + size <= bytes.length;
@@ -57,10 +58,14 @@ class Messages {
         const type = quote(String.fromCharCode(bytes[at] ?? 0));
         throw new Error(`a malformed message of type ${type} and ${size} bytes`);
       }
-      if (!isWhole) break;
+      if (!isWhole) {
+        this.#wantedBytes = size;
+        break;
+      }
       at += size;
     }
-    this.#rest = bytes.subarray(at);
+    this.#parts = at < bytes.length ? [bytes.subarray(at)] : [];
+    this.#bytes = bytes.length - at;
     return bytes.subarray(0, at);
   }
 
@@ -73,7 +78,6 @@ class Messages {
       while (at < end && bytes[at] !== 0) at = bytes.indexOf(0, at + 1) + 1 || end;
       return at === end - 1;
     }
-    if (type === "Z") this.#bytes = 0; // the answer has ended
     if (type !== "T" && type !== "D") return true;
     const columns = bytes.readInt16BE(at);
     if (type === "T") this.#columns = columns;

@@ -253,13 +253,6 @@ test("the message of a server is cut, and controls no terminal", OPTIONS, async 
   assert.match(fault.message, /^[ -~]{100,3000}$/);
 });
 
-test("an answer that does not end is given up", OPTIONS, async (t) => {
-  const { state, query } = await startSender(t);
-  const row = message("D", int16(1), int32(1e6), Buffer.alloc(1e6));
-  state.sends = Buffer.concat([BEGIN, ONE_COLUMN, ...Array.from({ length: 300 }, () => row)]);
-  await assert.rejects(query(), /does not end/);
-});
-
 test("no bytes of a server end the process, or keep a statement", OPTIONS, async (t) => {
   const { state, query } = await startSender(t);
   for (let seed = 1; seed <= 1000; seed++) {
