@@ -57,7 +57,7 @@ const BARS: Readonly<Record<string, readonly number[]>> = {
   "creates / file store": [0.65, 0.75, 0.75],
   "creates with a synchronous standby / file store": [0.5, 0.65, 0.8],
   "creates / fastify + pg": [2.7, 3.2, 3.2],
-  "creates with --database-require-sync / without": [0.9, 0.9, 0.9],
+  "creates with --database-require-sync / without": [0.75, 0.9, 0.9],
   "processor time of a create / file store": [1.25, 1.25, 1.25],
   "repeats / fastify + pg": [2.5],
   "GET / fastify + pg": [2],
