@@ -36,7 +36,7 @@ import {
   parseDatabaseUrl,
 } from "./database-url.ts";
 import { explainRefusal, type Inspection, Inspector } from "./inspection.ts";
-import { awaitStandbys } from "./standby-proof.ts";
+import { awaitStandbys, STARTED_AT } from "./standby-proof.ts";
 
 export interface DatabaseOptions {
   /** The module `pg`. */
@@ -52,6 +52,8 @@ export interface DatabaseOptions {
 const CONNECT_LIMIT_MS = 2000;
 const LOOK_INTERVAL_MS = 500;
 const LOOK_LIMIT_MS = 1000;
+/** No statement is sent while the newest good look is older. */
+const LOOK_AGE_MS_MAX = 2000;
 /** A look that begins so long after a statement was sent counts it as long, if it is still under way. */
 const SEEN_AFTER_MS = 1500;
 /** By then two fresh connections were tried, the second after resolving the names again. */
@@ -92,6 +94,8 @@ export class Database {
   #looker: Connection | undefined;
   /** The look under way. */
   #looking: Promise<void> | undefined;
+  /** When the newest good look began, by both clocks: the monotonic one stops while a machine sleeps. */
+  #lookedAt = { steadyMs: performance.now(), wallMs: Date.now() };
   #failedLooks = 0;
   readonly #inspector = new Inspector();
   /** The id of the store that was found first: no other is used. */
@@ -173,6 +177,7 @@ export class Database {
    * Sends a statement that writes. It resolves after the commit; if a standby is required, after enough
    * standbys have the commit.
    *
+   * @param text ends with the list of its RETURNING.
    * @throws DatabaseFault
    */
   async write(
@@ -180,8 +185,10 @@ export class Database {
     text: string,
     values: readonly (string | null)[],
   ): Promise<Rows> {
-    const rows = await connection.query(text, values);
-    if (this.#options.requireSync) await awaitStandbys(connection);
+    if (!this.#options.requireSync) return connection.query(text, values);
+    const rows = await connection.query(`${text}, ${STARTED_AT}`, values);
+    const startedAt = rows[0]?.at(-1);
+    if (startedAt !== undefined) await awaitStandbys(connection, startedAt);
     return rows;
   }
 
@@ -201,16 +208,21 @@ export class Database {
         if (this.#inUse === host) this.#inUse = undefined;
       }
     }
-    this.#search ??= this.#find().finally(() => {
+    return this.#openInUse(await this.#seek());
+  }
+
+  /** Joins the search under way, if any. After a refusal the other hosts are waited for. */
+  #seek(silentMs = this.refusal === undefined ? SILENT_MS : CONNECT_LIMIT_MS): Promise<Candidate> {
+    this.#search ??= this.#find(silentMs).finally(() => {
       this.#search = undefined;
     });
-    return this.#openInUse(await this.#search);
+    return this.#search;
   }
 
   async #openInUse(candidate: Candidate): Promise<Connection> {
     const { connection, found } = await this.#open(candidate);
-    // Else no look would see what becomes of it.
-    if (this.#inUse !== undefined && !isSame(this.#inUse, candidate)) {
+    // Looks see only what becomes of the host in use.
+    if (this.#inUse === undefined || !isSame(this.#inUse, candidate)) {
       connection.destroy();
       throw new DatabaseFault(`"${formatHost(candidate)}" was replaced meanwhile`);
     }
@@ -219,17 +231,27 @@ export class Database {
   }
 
   /** Asks every address of every host at once, and takes the one of the highest timeline. */
-  async #find(): Promise<Candidate> {
+  async #find(silentMs: number): Promise<Candidate> {
     // Servers that lost the database together must not return together.
     const longest = Math.min(BACKOFF_MS * 2 ** this.#failedSearches, BACKOFF_MS_MAX);
     if (this.#failedSearches > 0) await this.pause(Math.random() * longest);
     const hosts: Host[] = []; // in the order of the URL, without those that have not answered
+    let full: DatabaseFault | undefined;
     const asked = (await this.#resolve()).map(async (candidate, at) => {
-      hosts[at] = { candidate, found: await this.#ask(candidate) };
+      try {
+        hosts[at] = { candidate, found: await this.#ask(candidate) };
+      } catch (fault) {
+        if (fault instanceof UnfitFault && fault.found?.store !== undefined) {
+          hosts[at] = { candidate, found: fault.found, fault };
+        } else if ((fault as DatabaseFault).sqlstate === NO_ROOM) full = fault as DatabaseFault;
+        throw fault;
+      }
     });
     try {
       await Promise.any(asked);
-      await Promise.race([Promise.allSettled(asked), this.pause(SILENT_MS)]);
+      await Promise.race([Promise.allSettled(asked), this.pause(silentMs)]);
+      // Before a host was chosen, one that is full may be of a higher timeline.
+      if (full !== undefined && this.#store === undefined) throw full;
       const candidate = chooseHost(hosts.flat());
       this.#inUse = candidate;
       this.#failedSearches = 0;
@@ -336,7 +358,7 @@ export class Database {
       }
       this.#timeline = found.timeline;
     }
-    if (refusal !== undefined) throw new UnfitFault(label, refusal);
+    if (refusal !== undefined) throw new UnfitFault(label, refusal, found);
     return found;
   }
 
@@ -354,6 +376,19 @@ export class Database {
       if (!this.#warned.includes(warning)) publishWarning(`The database on "${label}": ${warning}`);
     }
     this.#warned = found.warnings;
+  }
+
+  /**
+   * Looks if the newest good look is old, because the process may have been frozen while the settings
+   * or the hosts changed. Never rejects: a look that fails closes connections.
+   */
+  async lookIfOld(): Promise<void> {
+    // Twice, because the look under way may have begun before the process was frozen.
+    for (let looks = 0; looks < 2 && !this.isClosed; looks++) {
+      const { steadyMs, wallMs } = this.#lookedAt;
+      if (Math.max(performance.now() - steadyMs, Date.now() - wallMs) < LOOK_AGE_MS_MAX) return;
+      await this.#look().catch(() => {});
+    }
   }
 
   /** Looks until one succeeds, or waiting longer is of no use. */
@@ -381,7 +416,8 @@ export class Database {
       await this.pause(SEARCH_INTERVAL_MS, { ref: false });
       if (!(await this.#isReplaced())) continue;
       this.#inUse = undefined;
-      this.#looker?.destroy();
+      this.#closeAll();
+      void this.#seek(CONNECT_LIMIT_MS).catch(() => {}); // the look joins it
       await this.#look().catch(() => {}); // what is wrong was published
     }
   }
@@ -396,6 +432,7 @@ export class Database {
 
   async #lookOnce(): Promise<void> {
     const began = performance.now();
+    const lookedAt = { steadyMs: began, wallMs: Date.now() };
     try {
       if (!this.#looker?.isOpen) this.#looker = await this.connect();
       else this.#note(this.#looker.candidate, await this.#inspect(this.#looker, LOOK_LIMIT_MS));
@@ -405,11 +442,14 @@ export class Database {
       if (this.inspection) this.inspection = { ...this.inspection, hasLongStatement: false };
       // A host without room for another connection is there, and its statements go on.
       if ((cause as DatabaseFault).sqlstate !== NO_ROOM) this.#failedLooks++;
-      if (cause instanceof UnfitFault || this.#failedLooks >= FAILED_LOOKS_MAX) this.#closeAll();
+      const isKnown = cause instanceof UnfitFault || cause instanceof StandbyFault;
+      if (isKnown || this.#failedLooks >= FAILED_LOOKS_MAX) this.#closeAll();
       if (this.#store !== undefined && !this.isClosed) this.#noteFault(cause as DatabaseFault);
       throw cause;
     }
+    this.#lookedAt = lookedAt;
     this.#failedLooks = 0;
+    if (this.refusal !== undefined) publishWarning("The database can be used again");
     this.refusal = undefined;
     if (!this.inspection?.hasLongStatement) this.#closeLate(began);
     if (this.#awaySince === undefined) return;
@@ -449,8 +489,12 @@ export class Database {
 
 /** The database must not be used until it is mended; the message has how. */
 class UnfitFault extends DatabaseFault {
-  constructor(host: string, why: string) {
+  /** Of a database with the right store. */
+  readonly found: Inspection | undefined;
+
+  constructor(host: string, why: string, found?: Inspection) {
     super(`Cannot store plants in the database on "${host}": ${why}`);
+    this.found = found;
   }
 }
 
@@ -461,12 +505,14 @@ class StandbyFault extends DatabaseFault {}
 interface Host {
   readonly candidate: Candidate;
   readonly found: Inspection;
+  /** Why it must not be used. */
+  readonly fault?: UnfitFault;
 }
 
 /**
  * The host of the highest timeline, of several the first.
  *
- * @throws UnfitFault if another host accepts writes that no failover has replaced.
+ * @throws UnfitFault if it must not be used, or another host accepts writes that it has not replaced.
  */
 function chooseHost(hosts: readonly Host[]): Candidate {
   const [best, ...others] = hosts.toSorted((a, b) => b.found.timeline - a.found.timeline);
@@ -482,6 +528,7 @@ function chooseHost(hosts: readonly Host[]): Candidate {
         "must not be used, or remove it from the URL",
     );
   }
+  if (best.fault !== undefined) throw best.fault;
   return best.candidate;
 }
 
@@ -507,6 +554,7 @@ export class Lane {
 
   /** @throws DatabaseFault */
   async connect(): Promise<Connection> {
+    await this.#database.lookIfOld();
     if (!this.#connection?.isOpen) this.#connection = await this.#database.connect();
     return this.#connection;
   }

@@ -6,6 +6,7 @@
  */
 import type { Connection, Rows } from "./connection.ts";
 import { RIGHTS, SCHEMA_VERSION, TABLES } from "./schema.ts";
+import { STARTED_AT } from "./standby-proof.ts";
 
 /** Citus starts a session on each node for a look. */
 const NODES_INTERVAL_MS = 5000;
@@ -157,8 +158,7 @@ WHERE c.oid OPERATOR(pg_catalog.=) 'plant_store.plants'::pg_catalog.regclass`;
  * Where the engine has a write-ahead log: its timeline, which a promotion counts up, and since when the
  * server runs. The file is named by the newest timeline; the control file changes later.
  */
-const SERVER = `SELECT pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()),
-  pg_catalog.date_part('epoch', pg_catalog.pg_postmaster_start_time())`;
+const SERVER = `SELECT pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), ${STARTED_AT}`;
 
 /** The row of `INSPECT`, without the checks. */
 const FORM = /^[tf],[^,]+,\d+,[tf],[tf],[tf]?,[tf]$/;
@@ -234,7 +234,7 @@ export class Inspector {
       this.#nodes = await connection.query(INSPECT_NODES);
       this.#askedNodesAt = now;
     }
-    return judgeInspection(row, server, this.#nodes);
+    return judgeInspection(row, server, row?.[6] === "t" ? this.#nodes : []);
   }
 }
 

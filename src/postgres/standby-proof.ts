@@ -5,16 +5,20 @@
  * one, have flushed the log of the primary up to a position that was read after the commit. The settings
  * alone prove nothing: when `synchronous_standby_names` is emptied, commits that wait are reported as
  * successes, and when it is filled, sessions show it before commits wait. The proof does not depend on
- * the session, so it works through a pooler.
+ * the session, but it has to come from the server that made the commit, and a pooler may go on to
+ * another one.
  */
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Connection } from "./connection.ts";
+import { type Connection, DatabaseFault } from "./connection.ts";
+
+/** When the server was started, in SQL: two servers differ in it. @internal */
+export const STARTED_AT = "pg_catalog.date_part('epoch', pg_catalog.pg_postmaster_start_time())";
 
 /**
  * How far standbys are; `$1` is a position in the log, `NULL` the newest one on the disk. The function
  * beneath `pg_stat_replication`, whose joins take twice as long.
  */
-const STANDBYS = `SELECT l.lsn, pg_catalog.current_setting('synchronous_standby_names'),
+const STANDBYS = `SELECT ${STARTED_AT}, l.lsn, pg_catalog.current_setting('synchronous_standby_names'),
   (SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_get_wal_senders() r
     WHERE r.sync_state OPERATOR(pg_catalog.=) ANY ('{sync,quorum}') AND r.flush_lsn OPERATOR(pg_catalog.>=) l.lsn)
 FROM (SELECT coalesce($1::pg_catalog.pg_lsn, pg_catalog.pg_current_wal_flush_lsn()) AS lsn) l`;
@@ -25,14 +29,20 @@ const PAUSE_MS_MAX = 50;
  * Resolves when standbys have everything that was committed before the call. It waits as long as the
  * connection works, like a commit that waits for its standby.
  *
+ * @param startedAt of the server that has committed.
  * @throws DatabaseFault
  * @internal
  */
-export async function awaitStandbys(connection: Connection): Promise<void> {
+export async function awaitStandbys(
+  connection: Connection,
+  startedAt: string | null,
+): Promise<void> {
   let position: string | null = null;
   for (let pauseMs = 1; ; pauseMs = Math.min(2 * pauseMs, PAUSE_MS_MAX)) {
     const [row] = await connection.query(STANDBYS, [position]);
-    const [newest = null, names, count] = row ?? [];
+    const [server, newest = null, names, count] = row ?? [];
+    if (server !== startedAt)
+      throw new DatabaseFault("Another server than that of the commit answers");
     if (Number(count) >= countNeeded(names ?? "")) return;
     position = newest;
     await sleep(pauseMs);

@@ -220,6 +220,15 @@ export class Cluster {
     appendFileSync(file, "synchronous_standby_names = ''\n");
   }
 
+  /** From its next start on this standby follows another server, or none. */
+  follow(primary?: Cluster, name = ""): void {
+    const source = primary
+      ? `host=${primary.folder} port=${primary.port} user=postgres application_name=${name}`
+      : "host=/nowhere";
+    const file = join(this.data, "postgresql.auto.conf");
+    appendFileSync(file, `primary_conninfo = '${source}'\n`);
+  }
+
   /** Moves the tables to an empty folder, which may be on a small disk. The log stays where it is. */
   async moveTables(folder: string): Promise<void> {
     await this.stop();

@@ -4,6 +4,7 @@ import net from "node:net";
 import { type TestContext, test } from "node:test";
 import { TIMEOUT, until } from "../support/watch.ts";
 import { Cluster } from "./cluster.ts";
+import { NEEDS_POOLER, startPooler } from "./pooler.ts";
 import { NEEDS_POSTGRES, openPlants, SharedCluster, startPair } from "./stores.ts";
 
 const OPTIONS = { ...NEEDS_POSTGRES, ...TIMEOUT };
@@ -78,6 +79,53 @@ test("a host that does not answer is not waited for", OPTIONS, async (t) => {
   assert.equal(sockets.size, 1, "it is still being asked");
 });
 
+test("a copy that is far away is refused, too", OPTIONS, async (t) => {
+  const original = await Cluster.start(t);
+  await original.createStore("garden");
+  const clone = await Cluster.clone(t, original);
+  const far = await startRelay(t, () => clone.port, { delayMs: 75 });
+  const plants = await openPlants(t, { url: urlOf(original.port, far) });
+  await until("the store refuses", () => plants.database.refusal !== undefined);
+  await assert.rejects(plants.create({ id: 1n, name: "Fern" }), { code: "store_failed" });
+});
+
+for (const [what, damage, code] of [
+  ["is unfit", "ALTER SYSTEM SET fsync = off; SELECT pg_reload_conf()", "corruption"],
+  ["is full", "ALTER ROLE plant_store CONNECTION LIMIT 0", "io_error"],
+] as const) {
+  test(
+    `a start does not use a primary that was replaced by a host that ${what}`,
+    OPTIONS,
+    async (t) => {
+      const { primary, standby } = await startPair(t, { standbys: "" });
+      await standby.promote();
+      for (const sql of damage.split("; ")) await standby.sql(sql);
+      for (const ports of [
+        [primary.port, standby.port],
+        [standby.port, primary.port],
+      ]) {
+        await assert.rejects(openPlants(t, { url: urlOf(...ports), databaseDeadlineMs: 500 }), {
+          code,
+        });
+      }
+    },
+  );
+}
+
+test("a server that was frozen looks before it stores a plant (fake clock)", OPTIONS, async (t) => {
+  const { cluster: server, plants } = await cluster.openStore(t, { databaseDeadlineMs: 1000 });
+  await plants.create({ id: 1n, name: "Fern" });
+  await server.sql("ALTER SYSTEM SET fsync = off");
+  t.after(async () => {
+    await server.sql("ALTER SYSTEM RESET fsync");
+    await server.sql("SELECT pg_reload_conf()");
+  });
+  await server.sql("SELECT pg_reload_conf()");
+  const { now } = Date;
+  t.mock.method(Date, "now", () => now() + 5000);
+  await assert.rejects(plants.create({ id: 2n, name: "Fern" }));
+});
+
 test("a role that cannot see how far standbys are is refused", OPTIONS, async (t) => {
   const { primary, url } = await startPair(t);
   await assert.rejects(openPlants(t, { url, requireSync: true }), {
@@ -104,3 +152,79 @@ test("as many standbys prove a commit as the setting asks for", OPTIONS, async (
     ),
   );
 });
+
+test("through a pooler that goes on to another server, no commit is proven by that one", {
+  ...NEEDS_POOLER,
+  ...TIMEOUT,
+}, async (t) => {
+  const { primary, standby } = await startPair(t);
+  await primary.sql("GRANT pg_read_all_stats TO plant_store");
+  const other = await Cluster.follow(t, primary, "other");
+  let target = primary;
+  const address = await startRelay(t, () => target.port);
+  const pooler = await startPooler(t, { folder: "127.0.0.1", port: address }, ["plant_store"]);
+  const plants = await openPlants(t, { url: urlOf(pooler), requireSync: true });
+  await plants.create({ id: 1n, name: "Fern" });
+  for (const host of [standby, other]) await host.stop("kill");
+  // Commits wait for no standby, whatever the setting is.
+  await primary.setStandbys("");
+  await primary.pauseCheckpointer();
+  await primary.setStandbys("ANY 1 (standby, other)");
+  const ids = Array.from({ length: 40 }, (_, at) => BigInt(at + 2));
+  const creating: Promise<unknown>[] = [];
+  for (let batch = 1; batch <= 4; batch++) {
+    const next = ids.slice(10 * (batch - 1), 10 * batch);
+    for (const id of next) creating.push(plants.create({ id, name: "Fern" }));
+    await until(`${batch} commits wait for their proof`, async () => {
+      const rows = await primary.sql("SELECT DISTINCT batch FROM plants WHERE id > 1", "garden");
+      return rows.length >= batch;
+    });
+  }
+  const settled = Promise.allSettled(creating);
+  standby.follow(undefined);
+  await standby.start();
+  await standby.promote();
+  await standby.setStandbys("ANY 1 (other)");
+  other.follow(standby, "other");
+  await other.start();
+  await until("the other one follows", async () => {
+    const states = await standby.sql("SELECT sync_state FROM pg_stat_replication");
+    return states[0] === "quorum";
+  });
+  // Its log is longer than that of the old primary.
+  await standby.sql("CREATE TABLE public.filler AS SELECT generate_series(1, 100000)");
+  target = standby;
+  await primary.stop("kill");
+  const outcomes = await settled;
+  const found = new Set(await standby.sql("SELECT id FROM plants", "garden"));
+  const lost = ids.filter(
+    (id, at) => outcomes[at]?.status === "fulfilled" && !found.has(String(id)),
+  );
+  assert.deepEqual(lost, []);
+});
+
+/** Passes connections on to a port that may change; returns its own. */
+async function startRelay(
+  t: TestContext,
+  port: () => number,
+  { delayMs = 0 } = {},
+): Promise<number> {
+  const sockets = new Set<net.Socket>();
+  const relay = net.createServer((client) => {
+    const server = net.connect(port(), "127.0.0.1");
+    for (const [from, to] of [
+      [client, server],
+      [server, client],
+    ] as const) {
+      sockets.add(from);
+      from.on("error", () => {}).on("close", () => to.destroy());
+      from.on("data", (bytes) => setTimeout(() => to.write(bytes), delayMs));
+    }
+  });
+  await new Promise<void>((resolve) => relay.listen(0, "127.0.0.1", resolve));
+  t.after(() => {
+    relay.close();
+    for (const socket of sockets) socket.destroy();
+  });
+  return (relay.address() as net.AddressInfo).port;
+}

@@ -18,7 +18,7 @@ export const NEEDS_POOLER: { readonly skip?: string } =
 /** Starts a pooler for these roles, and returns its port. */
 export async function startPooler(
   cleanup: Cleanup,
-  { folder: host, port: serverPort }: Cluster,
+  { folder: host, port: serverPort }: Pick<Cluster, "folder" | "port">,
   roles: readonly string[],
 ): Promise<number> {
   const folder = mkdtempSync(join(tmpdir(), "plant-pooler-"));
