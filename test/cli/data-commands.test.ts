@@ -310,7 +310,7 @@ describe("restore", AT_ONCE, () => {
     assert.ok(second.stderr.includes('"plants.jsonl'), second.stderr);
   });
 
-  test("of what is no backup ends with 1, of a damaged one with 3", async (t) => {
+  test("of a folder without a backup ends with 1, of a damaged backup with 3", async (t) => {
     const damaged = await prepare(t, A, `${A}x\n`);
     for (const [source, expected] of [
       [makeFolder(t), 1],

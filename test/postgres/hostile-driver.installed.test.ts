@@ -79,32 +79,40 @@ async function use(t: TestContext, url: string): Promise<string> {
   return settings.join("; ");
 }
 
-test("what a program sets on its driver does not count for the store", OPTIONS, async (t) => {
-  const defaults = (await loadDriver()).defaults;
-  const { cluster: server, database, url } = await cluster.createStore();
-  const expected = await use(t, url);
-  assert.match(expected, /application_name,plant-store; client_encoding,UTF8/);
-  const kept = { ...defaults };
-  t.after(() => Object.assign(defaults, kept, { parseInt8: false }));
-  for (const [name, value] of Object.entries(DEFAULTS)) {
-    await server.sql("DELETE FROM plants", database);
-    defaults[name] = value;
-    assert.equal(await use(t, url), expected, name);
-    Object.assign(defaults, { [name]: undefined }, kept);
-  }
-});
+test(
+  "settings that a program makes on its driver have no effect on the store",
+  OPTIONS,
+  async (t) => {
+    const defaults = (await loadDriver()).defaults;
+    const { cluster: server, database, url } = await cluster.createStore();
+    const expected = await use(t, url);
+    assert.match(expected, /application_name,plant-store; client_encoding,UTF8/);
+    const kept = { ...defaults };
+    t.after(() => Object.assign(defaults, kept, { parseInt8: false }));
+    for (const [name, value] of Object.entries(DEFAULTS)) {
+      await server.sql("DELETE FROM plants", database);
+      defaults[name] = value;
+      assert.equal(await use(t, url), expected, name);
+      Object.assign(defaults, { [name]: undefined }, kept);
+    }
+  },
+);
 
-test("what a program sets after it opened a store does not count either", OPTIONS, async (t) => {
-  const defaults = (await loadDriver()).defaults;
-  const { cluster: server, plants } = await cluster.openStore(t);
-  t.after(() => {
-    defaults.binary = false;
-  });
-  defaults.binary = true;
-  await plants.create({ id: 7n, name: "Fern" });
-  await server.endSessions();
-  assert.deepEqual(await plants.get(7n), { id: 7n, name: "Fern" });
-});
+test(
+  "settings that a program makes after it opened a store have no effect either",
+  OPTIONS,
+  async (t) => {
+    const defaults = (await loadDriver()).defaults;
+    const { cluster: server, plants } = await cluster.openStore(t);
+    t.after(() => {
+      defaults.binary = false;
+    });
+    defaults.binary = true;
+    await plants.create({ id: 7n, name: "Fern" });
+    await server.endSessions();
+    assert.deepEqual(await plants.get(7n), { id: 7n, name: "Fern" });
+  },
+);
 
 test("the variables of libpq do not count for the store", OPTIONS, async (t) => {
   const { cluster: server, database, url } = await cluster.createStore();

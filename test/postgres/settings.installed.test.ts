@@ -234,22 +234,26 @@ test("a transaction that began before a promotion makes no database unfit", OPTI
   assert.equal(judgeInspection(texts).refusal, undefined);
 });
 
-test("what is wrong on one node of Citus is refused by its name", OPTIONS, async (t) => {
-  const { cluster: server, database, plants } = await cluster.openStore(t);
-  const rows = await plants.database.reads.query(INSPECT);
-  // Every node is PostgreSQL, which can answer for one.
-  const [, checks = ""] = /\$\$(.*)\$\$/s.exec(INSPECT_NODES) ?? [];
-  const judge = async (damage: string) => {
-    const flags = await server.sql(`${damage}; ${checks}`, database);
-    return judgeInspection(rows[0], undefined, [["a.example:5432", flags.join()]]).refusal;
-  };
-  assert.equal(await judge("SET synchronous_commit = remote_apply"), undefined);
-  assert.match(
-    (await judge("SET synchronous_commit = off")) ?? "",
-    /on its node "a\.example:5432": .* SET synchronous_commit = 'on'/,
-  );
-  assert.match((await judge("SET array_nulls = off")) ?? "", /"a\.example:5432": array_nulls/);
-});
+test(
+  "a wrong setting of one node of Citus is refused by the name of the node",
+  OPTIONS,
+  async (t) => {
+    const { cluster: server, database, plants } = await cluster.openStore(t);
+    const rows = await plants.database.reads.query(INSPECT);
+    // Every node is PostgreSQL, which can answer for one.
+    const [, checks = ""] = /\$\$(.*)\$\$/s.exec(INSPECT_NODES) ?? [];
+    const judge = async (damage: string) => {
+      const flags = await server.sql(`${damage}; ${checks}`, database);
+      return judgeInspection(rows[0], undefined, [["a.example:5432", flags.join()]]).refusal;
+    };
+    assert.equal(await judge("SET synchronous_commit = remote_apply"), undefined);
+    assert.match(
+      (await judge("SET synchronous_commit = off")) ?? "",
+      /on its node "a\.example:5432": .* SET synchronous_commit = 'on'/,
+    );
+    assert.match((await judge("SET array_nulls = off")) ?? "", /"a\.example:5432": array_nulls/);
+  },
+);
 
 test("a database that was made anew under the same name is not used", OPTIONS, async (t) => {
   const {

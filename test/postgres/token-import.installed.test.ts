@@ -87,7 +87,7 @@ function isoTimes(key: string, value: unknown): unknown {
 }
 
 test(
-  "what is damaged or in conflict is refused with status 3, and changes nothing",
+  "damaged lines and conflicting tokens are refused with status 3, and change nothing",
   OPTIONS,
   async (t) => {
     const store = await KINDS.database(t);
