@@ -98,18 +98,23 @@ INSERT INTO plant_store.plant_schema SELECT ${SCHEMA_VERSION}, gen_random_uuid()
 DO $do$
 DECLARE
   revoke text;
-  settings text := $sql$ALTER ROLE ${name} SET lock_timeout = '1s';
-    ALTER ROLE ${name} IN DATABASE $sql$ || quote_ident(current_database()) || ' SET search_path = pg_catalog, pg_temp;';
+  lacking text;
 BEGIN
   -- Rights that the tables had in public, or that ALTER DEFAULT PRIVILEGES gives.
   FOR revoke IN SELECT DISTINCT x.revoke FROM ${RIGHTS} WHERE x.schema = 'plant_store' LOOP
     EXECUTE revoke;
   END LOOP;
   -- A table's lock is waited for before a statement's own settings count.
+  SELECT string_agg(v.change, ' ') INTO lacking FROM pg_roles r, pg_database d, LATERAL (VALUES
+    (0::oid, 'lock_timeout=%', $sql$ALTER ROLE ${name} SET lock_timeout = '1s';$sql$),
+    (d.oid, 'search_path=pg_catalog, pg_temp',
+      format($sql$ALTER ROLE ${name} IN DATABASE %I SET search_path = pg_catalog, pg_temp;$sql$, d.datname))) v (db, setting, change)
+  WHERE r.rolname = ${text} AND r.rolname <> current_user AND d.datname = current_database() AND NOT EXISTS (
+    SELECT FROM pg_db_role_setting s, unnest(s.setconfig) c WHERE s.setrole = r.oid AND s.setdatabase = v.db AND c LIKE v.setting);
   BEGIN
-    IF current_user <> ${text} THEN EXECUTE settings; END IF;
+    IF lacking IS NOT NULL THEN EXECUTE lacking; END IF;
   EXCEPTION WHEN insufficient_privilege THEN
-    RAISE WARNING 'The role of the servers lacks settings; a superuser should run: %', settings;
+    RAISE WARNING 'The role of the servers lacks settings; a superuser should run: %', lacking;
   END;
 END $do$;
 GRANT USAGE ON SCHEMA plant_store TO ${name};

@@ -100,6 +100,7 @@ class Machines {
     const options = { cwd: root, env, ...(isDatabase ? USER : {}) };
     const done = await runToEnd(typed(this.adapt(machine, code)), options);
     assert.equal(done.status, 0, `${code}${done.stdout}${done.stderr}${this.#logOf(machine)}`);
+    assert.doesNotMatch(done.stderr, /WARNING:/, code);
     return done.stdout;
   }
 

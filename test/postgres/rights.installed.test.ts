@@ -174,7 +174,7 @@ test("tables of another role in public are neither moved nor passed over", OPTIO
 });
 
 test(
-  "an owner who may not change the role is warned, with what a superuser runs",
+  "an owner who may not change the role is warned, until a superuser has run what the warning says",
   OPTIONS,
   async () => {
     const server = await cluster.get();
@@ -192,6 +192,9 @@ test(
       ),
       ["lock_timeout=1s", "search_path=pg_catalog, pg_temp"],
     );
+    await server.sql("DROP SCHEMA plant_store CASCADE", "humble");
+    const again = server.url("humble", { user: "gardener" });
+    assert.deepEqual(await runSchema(again, "other_servers"), []);
     const plants = await PostgresPlants.open({
       pg: await loadDriver(),
       url: server.url("humble", { user: "other_servers" }),
