@@ -88,7 +88,7 @@ export function printSchema(engine: DatabaseEngine = "postgresql", role = "plant
   const name = `"${role.replaceAll('"', '""')}"`;
   const text = `'${role.replaceAll("'", "''")}'`;
   return `-- Tables of plant-store, version ${SCHEMA_VERSION}. Run once, by their owner; ${name} is the servers' role.
-BEGIN;
+${engine === "citus" ? setOnNodes(name) : ""}BEGIN;
 ${MAKE_TABLES}
 -- The role that may write here besides the owner.
 ALTER TABLE plant_store.plant_schema ADD servers text NOT NULL DEFAULT ${text};
@@ -123,15 +123,22 @@ GRANT SELECT, INSERT, UPDATE ON plant_store.plant_leases TO ${name};
 -- Without the right to change tokens: the commands \`token create\` and \`token revoke\` log in as the owner.
 GRANT SELECT ON plant_store.plant_tokens, plant_store.plant_schema TO ${name};
 COMMIT;
-${engine === "citus" ? printCitus(name) : ""}`;
+${engine === "citus" ? DISTRIBUTE : ""}`;
 }
+
+const DISTRIBUTE = `
+SELECT pg_catalog.create_distributed_table('plant_store.plants', 'id', shard_count => (SELECT
+  4 OPERATOR(pg_catalog.*) pg_catalog.count(*)::pg_catalog.int4 FROM pg_catalog.citus_get_active_worker_nodes()))
+WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_dist_partition p
+  WHERE p.logicalrelid OPERATOR(pg_catalog.=) 'plant_store.plants'::pg_catalog.regclass);
+`;
 
 /**
  * Settings of a statement do not reach workers, so the role has them there. Each part of a batch with a held
  * row waits for `lock_timeout`. A batch uses a session of a worker for each of its shards: they are few, and
  * kept open. With Citus's own prevention of deadlocks only one batch would run at a time.
  */
-function printCitus(role: string): string {
+function setOnNodes(role: string): string {
   const statements = [
     `ALTER ROLE ${role} SET lock_timeout = '20ms'`,
     `ALTER ROLE ${role} SET synchronous_commit = 'on'`,
@@ -141,11 +148,11 @@ function printCitus(role: string): string {
     "ALTER SYSTEM SET citus.recover_2pc_interval = '2s'",
     "SELECT pg_catalog.pg_reload_conf()",
   ];
-  return `
--- Each row must show "t". One node after the other, because workers repeat ALTER ROLE on each other.
-${statements.map((sql) => `SELECT * FROM pg_catalog.run_command_on_all_nodes($$${sql}$$, false);`).join("\n")}
-SELECT pg_catalog.create_distributed_table('plant_store.plants', 'id', shard_count => (SELECT
-  4 OPERATOR(pg_catalog.*) pg_catalog.count(*)::pg_catalog.int4 FROM pg_catalog.citus_get_active_worker_nodes()));
+  const run = (sql: string) =>
+    `SELECT nodeid, (CASE WHEN success THEN 't' ELSE result END)::pg_catalog.bool AS success
+  FROM pg_catalog.run_command_on_all_nodes($$${sql}$$, false);`;
+  return `-- One node after the other, because workers repeat ALTER ROLE on each other. A failure is an error.
+${statements.map(run).join("\n")}
 `;
 }
 

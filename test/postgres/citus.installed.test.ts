@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { printSchema } from "../../src/postgres/schema.ts";
+import { readPage } from "../support/docs.ts";
 import { runToEnd } from "../support/run.ts";
 import { TIMEOUT, until } from "../support/watch.ts";
 import { NEEDS_CITUS, startCitus, startCitusStore } from "./citus.ts";
@@ -10,18 +12,45 @@ import { openPlants } from "./stores.ts";
 
 const OPTIONS = { ...NEEDS_CITUS, ...TIMEOUT };
 
-test("the promises of the database store hold on Citus", OPTIONS, async (t) => {
-  const { ownerUrl } = await startCitus(t);
+/** What docs/database.md says to run for a table with more shards. */
+const [, RESHARD = ""] =
+  /`(SELECT alter_distributed_table[^`]*)`/.exec(readPage("docs/database.md")) ?? [];
+
+function tryPromises(url: string) {
   const program = fileURLToPath(new URL("./run-conformance.ts", import.meta.url));
-  const words = [program, "--database", ownerUrl, "--engine", "citus"];
-  const { status, stdout, stderr } = await runToEnd([
-    process.execPath,
-    "--import",
-    "tsx",
-    ...words,
-  ]);
-  assert.equal(status, 0, stdout + stderr);
-});
+  const words = ["--import", "tsx", program, "--database", url, "--engine", "citus"];
+  return runToEnd([process.execPath, ...words]);
+}
+
+test(
+  "the promises of the database store hold on Citus, and no setting is left",
+  OPTIONS,
+  async (t) => {
+    const { coordinator, workers, ownerUrl } = await startCitus(t);
+    const readSettings = () =>
+      Promise.all(
+        [coordinator, ...workers].map((node) =>
+          node.sql(
+            `SELECT setconfig::text FROM pg_db_role_setting
+          UNION ALL SELECT concat(name, setting) FROM pg_settings WHERE name = 'citus.recover_2pc_interval'`,
+            "garden",
+          ),
+        ),
+      );
+    const before = await readSettings();
+    const { status, stdout, stderr } = await tryPromises(ownerUrl);
+    assert.equal(status, 0, stdout + stderr);
+    assert.deepEqual(await readSettings(), before);
+
+    await coordinator.sql("ALTER ROLE postgres SET lock_timeout = '7s'", "garden");
+    await workers[1]?.sql("ALTER SYSTEM SET citus.recover_2pc_interval = '9s'", "garden");
+    const changed = await readSettings();
+    const refused = await tryPromises(ownerUrl);
+    assert.equal(refused.status, 2, refused.stdout);
+    assert.match(refused.stderr, /"citus.recover_2pc_interval".*"lock_timeout"/);
+    assert.deepEqual(await readSettings(), changed);
+  },
+);
 
 /** What makes a worker unfit, what mends it, and what the refusal names. */
 const UNFIT: readonly [what: string, damage: string, mend: string, named: RegExp][] = [
@@ -57,6 +86,61 @@ for (const [what, damage, mend, named] of UNFIT) {
     assert.equal(await plants.create({ id: 2n, name: "Fern" }), "created");
   });
 }
+
+/** What `print schema --engine citus` printed while the tables were in `public`. */
+const OLD_SCHEMA = `BEGIN;
+CREATE TABLE public.plants (id bigint PRIMARY KEY, name text NOT NULL, tag text, exact text, batch bigint NOT NULL)
+  WITH (fillfactor = 90);
+CREATE TABLE public.plant_tokens (hash text PRIMARY KEY, name text NOT NULL, scopes text NOT NULL,
+  created_at bigint NOT NULL, expires_at bigint, revoked_at bigint);
+CREATE TABLE public.plant_leases (slot integer PRIMARY KEY, beat bigint NOT NULL) WITH (fillfactor = 50);
+CREATE TABLE public.plant_schema (version integer NOT NULL, store uuid NOT NULL, tokens_version bigint NOT NULL);
+INSERT INTO public.plant_schema VALUES (1, gen_random_uuid(), 0);
+GRANT SELECT, INSERT, UPDATE (batch) ON public.plants TO plant_store;
+GRANT SELECT, INSERT, UPDATE ON public.plant_leases TO plant_store;
+GRANT SELECT ON public.plant_tokens, public.plant_schema TO plant_store;
+ALTER ROLE plant_store SET lock_timeout = '1s';
+COMMIT;
+SELECT create_distributed_table('public.plants', 'id');`;
+
+test(
+  "tables that an earlier version distributed are moved with their plants",
+  OPTIONS,
+  async (t) => {
+    const { coordinator, workers } = await startCitus(t);
+    await coordinator.sql("CREATE ROLE plant_store LOGIN PASSWORD 'secret'", "garden");
+    await coordinator.sql(OLD_SCHEMA, "garden");
+    await coordinator.sql(
+      "INSERT INTO public.plants SELECT n, 'Fern', NULL, NULL, 0 FROM generate_series(1, 100) n",
+      "garden",
+    );
+    await coordinator.sql(printSchema("citus"), "garden");
+    const plants = await openPlants(t, { url: coordinator.url("garden", { user: "plant_store" }) });
+    assert.equal(await plants.create({ id: 101n, name: "Moss" }), "created");
+    assert.equal((await collect(plants.list())).length, 101);
+    await coordinator.sql(RESHARD, "garden");
+    const shards =
+      "SELECT count(*) FROM citus_shards WHERE table_name = 'plant_store.plants'::regclass";
+    assert.deepEqual(await coordinator.sql(shards, "garden"), [String(4 * workers.length)]);
+    assert.equal(await plants.create({ id: 102n, name: "Moss" }), "created");
+    assert.equal((await collect(plants.list())).length, 102);
+  },
+);
+
+test(
+  "a node on which a setting cannot be made ends the script before the tables",
+  OPTIONS,
+  async (t) => {
+    const { coordinator, workers } = await startCitus(t);
+    await coordinator.sql("CREATE ROLE plant_store LOGIN PASSWORD 'secret'", "garden");
+    await workers[0]?.stop();
+    await assert.rejects(coordinator.sql(printSchema("citus"), "garden"), /Connection refused/);
+    const made = "SELECT FROM pg_namespace WHERE nspname = 'plant_store'";
+    assert.deepEqual(await coordinator.sql(made, "garden"), []);
+    await workers[0]?.start();
+    await coordinator.sql(printSchema("citus"), "garden");
+  },
+);
 
 test("a store opens while a worker does not answer", OPTIONS, async (t) => {
   const { workers, url } = await startCitusStore(t);

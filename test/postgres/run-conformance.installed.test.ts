@@ -88,7 +88,11 @@ test("on an unfit database every promise is broken, and nothing is left", OPTION
   await assertNothingLeft(server, "unfit");
 });
 
-for (const signal of ["SIGINT", "SIGTERM"] as const) {
+for (const [signal, expected] of [
+  ["SIGHUP", 129],
+  ["SIGINT", 130],
+  ["SIGTERM", 143],
+] as const) {
   test(`${signal} ends it, and nothing is left`, OPTIONS, async () => {
     const { server, url } = await createEmpty(`stopped_by_${signal}`);
     const child = start(url);
@@ -101,7 +105,7 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) {
     child.kill(signal);
     child.kill(signal); // npm sends a copy
     const { status } = await ended;
-    assert.equal(status, signal === "SIGINT" ? 130 : 143, stdout);
+    assert.equal(status, expected, stdout);
     assert.match(stdout, /interrupted/);
     await assertNothingLeft(server, `stopped_by_${signal}`);
   });

@@ -1,7 +1,7 @@
 /**
  * `npm run conformance -- --database URL [--engine citus]`: tries every promise of the database store on an
- * engine, and prints which of them hold. It makes the tables, and removes them at its end, also after a
- * failure or a signal. It refuses a database that has a schema or tables of these names.
+ * engine, and prints which of them hold. It makes the tables (and on Citus the settings), and removes them at its
+ * end, also after a failure or a signal. It refuses a database that has tables or settings of these names.
  *
  * A broken promise ends nothing: what it leaves (calls that fail later, sessions, locks) is bounded in
  * time, and the next promise begins with empty tables.
@@ -16,7 +16,7 @@ import { type Driver, loadDriver } from "./stores.ts";
 const PROMISE_MS = 60_000;
 const STATEMENT_MS = 20_000;
 const DUPLICATE_SCHEMA = "42P06";
-const STATUS_OF_SIGNAL = { SIGINT: 130, SIGTERM: 143 } as const;
+const STATUS_OF_SIGNAL = { SIGHUP: 129, SIGINT: 130, SIGTERM: 143 } as const;
 
 /** What exists already; `print schema` would use it, and the end of this program remove it. */
 const FOUND = `SELECT nspname AS name FROM pg_catalog.pg_namespace WHERE nspname = 'plant_store'
@@ -25,9 +25,23 @@ SELECT n.nspname || '.' || c.relname FROM pg_catalog.pg_class c
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relname IN ('plants', 'plant_tokens', 'plant_leases', 'plant_schema') AND n.nspname = 'public'`;
 
-const SETTINGS = `SELECT split_part(unnest(s.setconfig), '=', 1) AS name
-FROM pg_catalog.pg_db_role_setting s JOIN pg_catalog.pg_roles r ON r.oid = s.setrole
-WHERE r.rolname = current_user AND s.setdatabase = 0`;
+/** What `print schema` sets on the nodes of Citus. The role of the tables is that of the servers here. */
+const ROLE_SETTINGS = [
+  "lock_timeout",
+  "synchronous_commit",
+  "citus.max_cached_conns_per_worker",
+  "citus.enable_deadlock_prevention",
+];
+const NODE_SETTING = "citus.recover_2pc_interval";
+
+/** Those of them that a node has already: their values would be lost. */
+const FOUND_SETTINGS = `SELECT concat('the setting "', s.name, '" of its role or its node') AS name
+FROM run_command_on_all_nodes($$SELECT pg_catalog.array_agg(f.name) FROM (
+  SELECT split_part(unnest(s.setconfig), '=', 1) AS name FROM pg_catalog.pg_db_role_setting s
+    JOIN pg_catalog.pg_roles r ON r.oid = s.setrole WHERE r.rolname = current_user AND s.setdatabase = 0
+  UNION ALL SELECT name FROM pg_catalog.pg_file_settings) f
+  WHERE f.name IN (${[...ROLE_SETTINGS, NODE_SETTING].map((name) => `'${name}'`).join()})$$) r,
+  unnest(nullif(r.result, '')::text[]) s (name) WHERE r.success GROUP BY s.name ORDER BY s.name`;
 
 class Conformance {
   readonly #pg: Driver;
@@ -44,9 +58,9 @@ class Conformance {
     // Calls of a broken promise may fail later; its verdict is printed already.
     process.on("unhandledRejection", () => {});
     process.on("uncaughtException", (error) => this.#break(error));
-    for (const signal of ["SIGINT", "SIGTERM"] as const) {
+    for (const signal of Object.keys(STATUS_OF_SIGNAL)) {
       process.on(signal, () => {
-        this.#signal ??= signal;
+        this.#signal ??= signal as keyof typeof STATUS_OF_SIGNAL;
         this.#break(new Error("interrupted"));
       });
     }
@@ -56,13 +70,13 @@ class Conformance {
   async run(): Promise<number> {
     const [about] = await this.#query("SELECT version() AS version, current_user AS role");
     const { version = "", role = "" } = about ?? {};
-    const found = await this.#query(FOUND);
+    const found = [...(await this.#query(FOUND))];
+    if (this.#engine === "citus") found.push(...(await this.#query(FOUND_SETTINGS)));
     if (found.length > 0) {
       const names = found.map(({ name }) => name).join(", ");
-      throw new Error(`expected a database without these tables, found ${names}`);
+      throw new Error(`it removes what it makes, so it expects a cluster without ${names}`);
     }
     console.log(`${version}\n`);
-    const before = await this.#readSettings();
     let failed = 0;
     let status: 0 | 1 = 0;
     let isOurs = true;
@@ -75,7 +89,7 @@ class Conformance {
         if (this.#signal === undefined && !(await this.#holds(promise, check))) failed++;
       }
     } finally {
-      if (isOurs) status = await this.#cleanUp(role, before);
+      if (isOurs) status = await this.#cleanUp(role);
     }
     if (this.#signal !== undefined) {
       console.log("\ninterrupted");
@@ -119,24 +133,33 @@ class Conformance {
   }
 
   /** @returns the exit status. */
-  async #cleanUp(role: string, before: readonly string[]): Promise<0 | 1> {
+  async #cleanUp(role: string): Promise<0 | 1> {
+    const resets =
+      this.#engine === "postgresql"
+        ? []
+        : [
+            ...ROLE_SETTINGS.map((name) => `ALTER ROLE "${role}" RESET ${name}`),
+            `ALTER SYSTEM RESET ${NODE_SETTING}`,
+            "SELECT pg_catalog.pg_reload_conf()",
+          ];
     try {
       await this.#change("DROP SCHEMA IF EXISTS plant_store CASCADE");
-      for (const name of await this.#readSettings()) {
-        if (!before.includes(name)) await this.#query(`ALTER ROLE "${role}" RESET ${name}`);
+      for (const sql of resets) {
+        const run = `FROM run_command_on_all_nodes($$${sql}$$, false) WHERE NOT success`;
+        const [fault] = await this.#query(
+          `SELECT concat(result, ' for: ', $$${sql}$$) AS why ${run}`,
+        );
+        if (fault !== undefined) throw new Error(fault.why);
       }
       return 0;
     } catch (error) {
-      const how = "when nothing uses the tables, run: DROP SCHEMA plant_store CASCADE;";
+      const how = [
+        "when nothing uses the tables, run: DROP SCHEMA plant_store CASCADE;",
+        ...resets.map((sql) => `${sql};`),
+      ].join(" ");
       console.error(`Cannot remove what it has made: ${(error as Error).message}; ${how}`);
       return 1;
     }
-  }
-
-  /** The names of the settings of the role; an engine may have none. */
-  async #readSettings(): Promise<string[]> {
-    const rows = await this.#query(SETTINGS).catch(() => []);
-    return rows.map(({ name = "" }) => name);
   }
 
   /** Runs a statement that waits for the locks of others, but not for ever. */
