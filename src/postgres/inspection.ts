@@ -139,7 +139,7 @@ const HAS_LONG_STATEMENT = `EXISTS (SELECT FROM pg_catalog.pg_stat_activity a
       (current_timestamp OPERATOR(pg_catalog.-) interval '1 second'))`;
 
 /** Asked of every connection, and twice a second. @internal */
-export const INSPECT = `SELECT pg_catalog.pg_is_in_recovery(), s.store, greatest(c.reltuples, 0)::bigint,
+export const INSPECT = `SELECT pg_catalog.pg_is_in_recovery(), s.store, c.reltuples::bigint,
   ${HAS_LONG_STATEMENT},
   pg_catalog.to_regproc('pg_catalog.pg_walfile_name') IS NOT NULL,
   pg_catalog.pg_has_role(pg_catalog.to_regrole('pg_read_all_stats'), 'USAGE'),
@@ -161,7 +161,7 @@ WHERE c.oid OPERATOR(pg_catalog.=) 'plant_store.plants'::pg_catalog.regclass`;
 const SERVER = `SELECT pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), ${STARTED_AT}`;
 
 /** The row of `INSPECT`, without the checks. */
-const FORM = /^[tf],[^,]+,\d+,[tf],[tf],[tf]?,[tf]$/;
+const FORM = /^[tf],[^,]+,-?\d+,[tf],[tf],[tf]?,[tf]$/;
 
 /** What is wrong if a row has another form. */
 const OTHER_FORM = "it does not answer as PostgreSQL does; check the proxy or pooler before it";
@@ -200,7 +200,7 @@ export interface Inspection {
   readonly isInRecovery: boolean;
   /** The id of the store: a database that was restored under the same name has another one. */
   readonly store: string | undefined;
-  /** The engine's own estimate; `undefined` until it has counted some. */
+  /** The estimate of the engine; `undefined` before the first one, and on Citus. */
   readonly plants: number | undefined;
   /** Why nothing may be stored there, with what mends it; `undefined` if it can be used. */
   readonly refusal: string | undefined;
@@ -263,7 +263,7 @@ export function judgeInspection(
   return {
     isInRecovery: recovery === "t",
     store: store ?? undefined,
-    plants: Number(plants) || undefined, // 0 for a table that was never analysed
+    plants: hasNodes === "f" && Number(plants) >= 0 ? Number(plants) : undefined,
     refusal: row === undefined ? NO_ROW : (unknown ?? found.find(isRefused)?.[1]),
     warnings: found.filter((check) => !isRefused(check)).map(([, message]) => message),
     unsynchronized: found.find(([sql]) => sql in UNSYNCHRONIZED)?.[1],

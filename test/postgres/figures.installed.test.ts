@@ -59,4 +59,8 @@ test("the number of plants is unknown until the database has an estimate", OPTIO
   await server.sql("ANALYZE plants", database);
   await until("a look has it", () => plants.status().plants !== undefined);
   assert.deepEqual(await show(), [1, 1]);
+  await server.sql("DELETE FROM plants", database);
+  await server.sql("VACUUM ANALYZE plants", database);
+  await until("a look has it", () => plants.status().plants === 0);
+  assert.deepEqual(await show(), [0, 0]);
 });
