@@ -1,18 +1,18 @@
 /**
- * What makes a database unfit for plants, or doubtful, and how one is looked at.
+ * What makes a database unfit for plants, or doubtful, and the statements that find it out.
  *
- * Invariant. A look decides by what it was answered: a missing value is no good news. The statements
- * follow the rules of those in `schema`.
+ * Invariant. A value that is missing in an answer, or has another form, is a reason to refuse. The
+ * statements follow the rules of those in `schema`.
  */
 import type { Connection, Rows } from "./connection.ts";
 import { RIGHTS, SCHEMA_VERSION, TABLES } from "./schema.ts";
 import { STARTED_AT } from "./standby-proof.ts";
 
-/** Citus starts a session on each node for a look. */
+/** Less often than other inspections, because Citus starts a session on each node. */
 const NODES_INTERVAL_MS = 5000;
 
 function alterSystem(why: string, change: string): string {
-  return `${why}; run: ALTER SYSTEM ${change}; SELECT pg_catalog.pg_reload_conf();`;
+  return `${why}; run: ALTER SYSTEM SET ${change}; SELECT pg_catalog.pg_reload_conf();`;
 }
 
 function setting(name: string, operator: "=" | "<>", value: string): string {
@@ -31,10 +31,7 @@ const REFUSED: Readonly<Record<string, string>> = {
   [setting("default_transaction_read_only", "=", "on")]:
     "it is read-only; if nobody needs that, run: BEGIN READ WRITE; " +
     "ALTER ROLE … IN DATABASE … SET default_transaction_read_only = off; COMMIT;",
-  [setting("fsync", "=", "off")]: alterSystem(
-    "fsync is off, so a crash loses plants",
-    "SET fsync = on",
-  ),
+  [setting("fsync", "=", "off")]: alterSystem("fsync is off: a crash loses plants", "fsync = on"),
   // The statements write NULL in arrays, which then would be a text.
   [setting("array_nulls", "=", "off")]:
     "array_nulls is off; run: ALTER ROLE … SET array_nulls = on;",
@@ -58,7 +55,7 @@ const REFUSED: Readonly<Record<string, string>> = {
 const UNSYNCHRONIZED = {
   [setting("synchronous_standby_names", "=", "")]: alterSystem(
     "synchronous_standby_names is empty, so a failover may lose the newest plants",
-    "SET synchronous_standby_names = 'ANY 1 (…)'",
+    "synchronous_standby_names = 'ANY 1 (…)'",
   ),
 };
 
@@ -66,7 +63,7 @@ const UNSYNCHRONIZED = {
 const DOUBTFUL = {
   [setting("full_page_writes", "=", "off")]: alterSystem(
     "full_page_writes is off",
-    "SET full_page_writes = on",
+    "full_page_writes = on",
   ),
   [setting("transaction_isolation", "<>", "read committed")]:
     "transactions are not read committed, so many are sent twice; " +
@@ -90,7 +87,7 @@ const DOUBTFUL = {
 /** @internal */
 export const CHECKS = Object.entries({ ...REFUSED, ...UNSYNCHRONIZED, ...DOUBTFUL });
 
-/** The same on a node of Citus, where the checks of settings are made, too. */
+/** More checks of a node of Citus, besides those of settings above. */
 const NODE_REFUSED = {
   "pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.<>) ALL ('{on,remote_apply}')":
     "commits may be lost in a crash; run: ALTER ROLE … SET synchronous_commit = 'on';",
@@ -99,7 +96,7 @@ const NODE_DOUBTFUL = {
   "pg_catalog.current_setting('lock_timeout') OPERATOR(pg_catalog.=) ANY ('{0,1s}')":
     "a row that is held delays all others; run: ALTER ROLE … SET lock_timeout = '20ms';",
   "pg_catalog.current_setting('citus.recover_2pc_interval', true) OPERATOR(pg_catalog.=) ANY ('{-1,1min}')":
-    alterSystem("interrupted commits hold rows for long", "SET citus.recover_2pc_interval = '2s'"),
+    alterSystem("interrupted commits hold rows for long", "citus.recover_2pc_interval = '2s'"),
 };
 const NODE_CHECKS = [
   ...CHECKS.filter(([sql]) => sql.includes("current_setting(")),
@@ -107,8 +104,8 @@ const NODE_CHECKS = [
 ];
 
 /**
- * Asked of the coordinator of Citus: what the checks find on each node. One that cannot be reached is left
- * out, because nothing can be stored there either.
+ * For the coordinator of Citus: what the checks find on each node. A node that cannot be reached is left out,
+ * because nothing can be stored there either.
  *
  * @internal
  */
@@ -121,11 +118,10 @@ FROM s, LATERAL pg_catalog.run_command_on_all_nodes(pg_catalog.concat(pg_catalog
 LEFT JOIN pg_catalog.pg_dist_node n ON n.nodeid OPERATOR(pg_catalog.=) r.nodeid WHERE r.success`;
 
 /**
- * Whether a statement of this role has been under way for more than a second. A statement counts
- * if it runs, or waits for anything except its client: for a standby, a lock, the disk. Where Citus is
- * installed, a wait for the client counts, too, if the session has a snapshot or a transaction id,
- * because Citus waits for its workers in the same way (seen on Citus 13.2.2). A session
- * whose state is hidden counts: it may wait although its client is gone.
+ * Whether a statement of this role has been under way for more than a second: it runs, or waits for anything
+ * except its client. Citus waits for its workers in the same way as for a client (seen on 13.2.2), so there a
+ * session with a snapshot or a transaction id counts, too. A session whose state is hidden counts: it may wait
+ * although its client is gone.
  */
 const HAS_LONG_STATEMENT = `EXISTS (SELECT FROM pg_catalog.pg_stat_activity a
     WHERE a.datname OPERATOR(pg_catalog.=) current_catalog AND a.usename OPERATOR(pg_catalog.=) session_user
@@ -155,44 +151,36 @@ FROM (SELECT version, store, servers FROM plant_store.plant_schema LIMIT 1) s, p
 WHERE c.oid OPERATOR(pg_catalog.=) 'plant_store.plants'::pg_catalog.regclass`;
 
 /**
- * Where the engine has a write-ahead log: its timeline, which a promotion counts up, and since when the
- * server runs. The file is named by the newest timeline; the control file changes later.
+ * If the engine has a write-ahead log: its timeline, and when the server was started. The name of the file has
+ * the newest timeline; the control file has it later.
  */
 const SERVER = `SELECT pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), ${STARTED_AT}`;
 
 /** The row of `INSPECT`, without the checks. */
 const FORM = /^[tf],[^,]+,-?\d+,[tf],[tf],[tf]?,[tf]$/;
 
-/** What is wrong if a row has another form. */
 const OTHER_FORM = "it does not answer as PostgreSQL does; check the proxy or pooler before it";
 
-/** What is wrong if `INSPECT` finds no row. */
 const NO_ROW =
-  "plant_store.plant_schema shows no row; if it has row security, run: ALTER TABLE plant_store.plant_schema " +
-  `DISABLE ROW LEVEL SECURITY; if it is empty, run: INSERT INTO plant_store.plant_schema SELECT ${SCHEMA_VERSION}, ` +
-  "pg_catalog.gen_random_uuid(), 0 WHERE NOT EXISTS (SELECT FROM plant_store.plant_schema); and start every server again";
+  "plant_store.plant_schema shows no row; run: ALTER TABLE plant_store.plant_schema DISABLE ROW LEVEL SECURITY; " +
+  `INSERT INTO plant_store.plant_schema SELECT ${SCHEMA_VERSION}, pg_catalog.gen_random_uuid(), 0 WHERE NOT EXISTS ` +
+  "(SELECT FROM plant_store.plant_schema); and start every server again";
 
 const UNPROVABLE =
   "a standby is required, and the role of the servers cannot see how far standbys are; " +
   "run: GRANT pg_read_all_stats TO …;";
 
 const UNPROVABLE_ON_CITUS =
-  "a standby cannot be required on Citus, because those of workers are not seen; give each node a " +
-  "standby, and start without this option";
+  "a standby cannot be required on Citus, because the servers do not see those of workers: start without this option";
 
 /** What is wrong if the database refuses `INSPECT` itself. @internal */
 export function explainRefusal(sqlstate: string, message: string): string {
   if (sqlstate === "42501") return `the role of the servers lacks a right (${message}); grant it`;
-  if (sqlstate === "42P01") {
-    return (
-      `a table is missing (${message}); check the name of the database in the URL; if it is new, or its tables are ` +
-      "in the schema public, run there what `plant-store print schema` prints; otherwise restore that table"
-    );
-  }
-  return (
-    `its tables or its engine do not fit this release (${message}); compare the tables with what ` +
-    "`plant-store print schema` prints; the engines are in docs/database.md"
-  );
+  return sqlstate === "42P01"
+    ? `a table is missing (${message}): if the URL names the right database, and it is new or has its tables in the ` +
+        "schema public, run what `plant-store print schema` prints; otherwise restore the table"
+    : `its tables or its engine do not fit this release (${message}): compare them with docs/database.md and ` +
+        "`plant-store print schema`";
 }
 
 /** What a look at the database has found. @internal */
@@ -218,7 +206,7 @@ export interface Inspection {
   readonly hasLongStatement: boolean;
 }
 
-/** Looks at a database, and now and then at each node of Citus behind it. @internal */
+/** Inspects a database, and on Citus also each of its nodes, but those not every time. @internal */
 export class Inspector {
   /** What `INSPECT_NODES` has found. */
   #nodes: Rows = [];
@@ -259,7 +247,6 @@ export function judgeInspection(
     for (const [sql, message] of onNode) found.push([sql, `on its node "${node}": ${message}`]);
   }
   const isRefused = ([sql]: readonly [string, string]) => sql in REFUSED || sql in NODE_REFUSED;
-  const unprovable = canProve === "t" ? undefined : UNPROVABLE;
   return {
     isInRecovery: recovery === "t",
     store: store ?? undefined,
@@ -268,7 +255,7 @@ export function judgeInspection(
     warnings: found.filter((check) => !isRefused(check)).map(([, message]) => message),
     unsynchronized: found.find(([sql]) => sql in UNSYNCHRONIZED)?.[1],
     hasLongStatement: hasLong === "t",
-    unprovable: hasNodes === "t" ? UNPROVABLE_ON_CITUS : unprovable,
+    unprovable: hasNodes === "t" ? UNPROVABLE_ON_CITUS : canProve === "t" ? undefined : UNPROVABLE,
     timeline: timeline || 0,
     startedAt: startedAt ?? undefined,
   };
