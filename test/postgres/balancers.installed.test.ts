@@ -6,6 +6,7 @@ import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { createToken } from "../../src/postgres/index.ts";
 import { canRun } from "../faults/machine.ts";
+import { makeCertificate } from "../support/certificates.ts";
 import { codeBlocks } from "../support/docs.ts";
 import { makeFolder } from "../support/folders.ts";
 import { runToEnd } from "../support/run.ts";
@@ -30,13 +31,20 @@ interface Ports {
 }
 
 /** Starts a balancer from its file of the page. */
-type Start = (folder: string, ports: Ports) => Promise<readonly string[]>;
+type Start = (t: TestContext, ports: Ports) => Promise<readonly string[]>;
 
-const startHaproxy: Start = async (folder, { own, servers, admins }) => {
-  const [page = ""] = codeBlocks(PAGE, "HAProxy", "haproxy");
+process.env.NODE_TLS_REJECT_UNAUTHORIZED = "0"; // the certificate of the balancer is self-signed
+
+const startHaproxy: Start = async (t, { own, servers, admins }) => {
+  const folder = makeFolder(t);
+  const { cert, key } = makeCertificate(t, "balancer");
+  const both = path.join(folder, "plants.pem");
+  writeFileSync(both, `${cert}${key}`);
+  const [block = ""] = codeBlocks(PAGE, "HAProxy", "haproxy");
+  const page = block.replace("/etc/haproxy/plants.pem", both);
   let text = page
     .replace(/^ {4}(?:log \/dev|user|group) .*\n/gm, "")
-    .replace(":80", `127.0.0.1:${own}`);
+    .replace(":443", `127.0.0.1:${own}`);
   for (const at of [0, 1] as const) {
     text = text.replace(`10.0.0.2${at + 1}:8080`, `127.0.0.1:${servers[at]} port ${admins[at]}`);
   }
@@ -49,12 +57,16 @@ const startHaproxy: Start = async (folder, { own, servers, admins }) => {
   return ["haproxy", "-db", "-f", file];
 };
 
-const startNginx: Start = async (folder, { own, servers }) => {
+const startNginx: Start = async (t, { own, servers }) => {
+  const folder = makeFolder(t);
+  const { certPath, keyPath } = makeCertificate(t, "balancer");
   const [page = ""] = codeBlocks(PAGE, "nginx", "nginx");
   const site = page
     .replace("10.0.0.21:8080", `127.0.0.1:${servers[0]}`)
     .replace("10.0.0.22:8080", `127.0.0.1:${servers[1]}`)
-    .replace("listen 80;", `listen 127.0.0.1:${own};`);
+    .replace("/etc/nginx/plants.pem", certPath)
+    .replace("/etc/nginx/plants.key", keyPath)
+    .replace("listen 443 ssl;", `listen 127.0.0.1:${own} ssl;`);
   const temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
   const places = temporary.map((name) => `${name}_temp_path ${folder}/${name};`).join("\n");
   const file = path.join(folder, "nginx.conf");
@@ -85,14 +97,14 @@ async function start(t: TestContext, startBalancer: Start) {
     return startServer(t, [process.execPath, PROGRAM, "serve", ...words]);
   };
   const servers = [await serve(a, c), await serve(b, d)];
-  const [program = "", ...args] = await startBalancer(makeFolder(t), {
+  const [program = "", ...args] = await startBalancer(t, {
     own,
     servers: [a, b],
     admins: [c, d],
   });
   const balancer = spawn(program, args, { stdio: "ignore" });
   t.after(() => balancer.kill("SIGKILL"));
-  const through = `http://127.0.0.1:${own}`;
+  const through = `https://127.0.0.1:${own}`;
   await until("the balancer passes requests on", () =>
     send(through, token).then(
       ({ status }) => status === 200,
