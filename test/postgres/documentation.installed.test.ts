@@ -17,7 +17,14 @@ async function type(section: string, folder: string, env: Record<string, string>
   const bin = path.join(folder, "bin");
   mkdirSync(bin, { recursive: true });
   const store = `exec '${process.execPath}' '${PROGRAM}'`;
-  const programs = { "plant-store": `${store} "$@"`, npx: `shift; ${store} "$@"`, npm: "exit 0" };
+  // Without a terminal psql reads the new password, twice.
+  const psql = `PATH='${PROGRAMS}:${process.env.PATH}'; exec setsid -w psql "$@" <<< $'secret\\nsecret'`;
+  const programs = {
+    "plant-store": `${store} "$@"`,
+    npx: `shift; ${store} "$@"`,
+    npm: "exit 0",
+    psql,
+  };
   for (const [name, script] of Object.entries(programs)) {
     writeFileSync(path.join(bin, name), `#!/bin/bash\n${script}\n`);
     chmodSync(path.join(bin, name), 0o755);
