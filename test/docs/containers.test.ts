@@ -1,11 +1,11 @@
 /** The container files of the documentation, and the options that they set. */
 import assert from "node:assert/strict";
-import { existsSync } from "node:fs";
+import { existsSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { canRun } from "../faults/machine.ts";
 import { runCli, startServer } from "../support/cli.ts";
-import { CONTAINER_FILES, readPage } from "../support/docs.ts";
+import { CONTAINER_FILES, imageVariables, readPage } from "../support/docs.ts";
 import { makeFolder } from "../support/folders.ts";
 import { ROOT } from "../support/package.ts";
 import { runToEnd } from "../support/run.ts";
@@ -54,11 +54,27 @@ test("the compose file builds the Dockerfile, and keeps the data directory in a 
   const { services, volumes } = JSON.parse(stdout);
   const { build, environment, volumes: mounts, ports } = services["plant-store"];
   assert.ok(existsSync(path.join(ROOT, "docs", build.context, build.dockerfile)));
-  assert.match(readPage("docs/Dockerfile"), /PLANT_STORE_DATA=\/home\/nonroot\/data/);
+  assert.match(readPage("docs/Dockerfile"), /STATE_DIRECTORY=\/home\/nonroot\/data/);
   assert.deepEqual(mounts, ["plants:/home/nonroot"]);
   assert.ok("plants" in volumes);
   assert.deepEqual(ports, ["127.0.0.1:8080:8080"]);
   assert.equal(environment.PLANT_STORE_ADMIN_HOST, "plant-store");
+});
+
+test("the image takes a database by its variables, and else uses its folder", async (t) => {
+  const folder = makeFolder(t);
+  const env = imageVariables(folder);
+  assert.ok(env.PLANT_STORE_ADMIN, "they are found");
+  const { stdout } = await runCli(["serve", "--print-config"], { env });
+  assert.match(stdout, new RegExp(`^data +${path.join(folder, "data")} +default$`, "m"));
+  writeFileSync(path.join(folder, "url"), "postgresql://plants@127.0.0.1:1/garden");
+  for (const more of [
+    { PLANT_STORE_DATABASE: "postgresql://plants@127.0.0.1:1/garden" },
+    { PLANT_STORE_DATABASE_FILE: path.join(folder, "url") },
+  ]) {
+    const { stderr } = await runCli(["list"], { env: { ...env, ...more } });
+    assert.match(stderr, /npm install pg/); // which is not beside these sources
+  }
 });
 
 test("a server with the variables of the container files is healthy by its command", async (t) => {

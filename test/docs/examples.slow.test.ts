@@ -229,7 +229,7 @@ for (const { place, code } of COMMANDS) {
     const env = {
       ...process.env,
       PATH: makePath(folder),
-      PLANT_STORE_DATA: `${folder}/home/nonroot/data`,
+      STATE_DIRECTORY: `${folder}/home/nonroot/data`,
     };
     const { status, stderr } = await runToEnd(typed(script), { cwd: folder, env });
     assert.equal(status, 0, stderr);

@@ -18,6 +18,7 @@ import { dirname, join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { VERSION } from "../../src/cli/command.ts";
 import { NEEDS_POSTGRES, SharedCluster } from "../postgres/stores.ts";
+import { imageVariables } from "../support/docs.ts";
 import { makeFolder } from "../support/folders.ts";
 import { ROOT } from "../support/package.ts";
 import { postPlant } from "../support/post.ts";
@@ -29,6 +30,7 @@ const TIMEOUT = { timeout: 300_000 };
 const cluster = new SharedCluster();
 /** A user without a name or a home, as services have. */
 const USER = 65_532;
+const HOME = "/home/nonroot";
 
 /** Why it cannot be built or run here; `undefined` if it can. */
 function findHindrance(): string | false {
@@ -42,7 +44,7 @@ function findHindrance(): string | false {
   }
 }
 
-/** Makes a root with a program, the libraries that `ldd` names, and an empty folder /data. */
+/** Makes a root with a program, the libraries that `ldd` names, and the empty home of the image. */
 function furnish(root: string, program: string): void {
   copyFileSync(program, join(root, "plant-store"));
   const libraries = execFileSync("ldd", [program], { encoding: "utf8" });
@@ -50,8 +52,9 @@ function furnish(root: string, program: string): void {
     mkdirSync(join(root, dirname(library)), { recursive: true });
     copyFileSync(library, join(root, library));
   }
-  mkdirSync(join(root, "data"), { mode: 0o700 });
-  chownSync(join(root, "data"), USER, USER);
+  mkdirSync(join(root, dirname(HOME)), { mode: 0o755 });
+  mkdirSync(join(root, HOME), { mode: 0o700 });
+  chownSync(join(root, HOME), USER, USER);
 }
 
 /** Runs commands in a folder that has only these files of the repository. */
@@ -90,10 +93,13 @@ test(
     chmodSync(root, 0o755);
     furnish(root, program);
 
+    /** The variables that a container is run with, besides those of the image. */
+    let variables = {};
+
     function spawnThere(...words: string[]): ChildProcess {
       const user = `--userspec=${USER}:${USER}`;
       return spawn("chroot", [user, root, "/plant-store", ...words], {
-        env: { PLANT_STORE_DATA: "/data", PATH: process.env.PATH },
+        env: { ...imageVariables(HOME), ...variables, PATH: process.env.PATH },
         stdio: ["ignore", "pipe", "pipe"],
       });
     }
@@ -110,7 +116,7 @@ test(
       t: TestContext,
       ...words: string[]
     ): Promise<{ url: string; process: ChildProcess }> {
-      const child = spawnThere("serve", "--port=0", ...words);
+      const child = spawnThere("serve", "--host=127.0.0.1", "--port=0", ...words);
       t.after(() => child.kill("SIGKILL"));
       let stderr = "";
       child.stderr?.setEncoding("utf8").on("data", (text: string) => {
@@ -128,10 +134,16 @@ test(
       "it creates a token, serves, stores a plant, survives kill -9, verifies",
       async (t) => {
         assert.equal(await runThere(["--version"]), `${VERSION}\n`);
-        const token = (await runThere(["token", "create", "gardener"])).trim();
+        const token = (
+          await runThere(
+            ["token", "create", "gardener"],
+            /^[^\n]*made the folder "\/home\/nonroot\/data"[^\n]*\n$/,
+          )
+        ).trim();
         const first = await serveThere(t);
         assert.equal((await postPlant(first.url, token, FERN)).status, 200);
         assert.equal(await runThere(["health", "--url", first.url]), `${first.url} answers\n`);
+        assert.match(await runThere(["health"]), /admin\.sock.* is ready\n$/);
         const killed = once(first.process, "close");
         first.process.kill("SIGKILL");
         assert.deepEqual(await killed, [null, "SIGKILL"]);
@@ -144,7 +156,7 @@ test(
         second.process.kill("SIGTERM");
         assert.deepEqual(await ended, [0, null]);
         assert.match(await runThere(["verify"]), /^records +1$/m);
-        assert.deepEqual(readdirSync(root).sort(), ["data", "lib", "lib64", "plant-store"]);
+        assert.deepEqual(readdirSync(root).sort(), ["home", "lib", "lib64", "plant-store"]);
       },
     );
 
@@ -157,9 +169,14 @@ test(
         const token = (
           await runThere(["token", "create", "gardener", "--database", owner], SYNC)
         ).trim();
-        const first = await serveThere(t, "--database", url);
+        variables = { PLANT_STORE_DATABASE: url };
+        t.after(() => {
+          variables = {};
+        });
+        const first = await serveThere(t);
         assert.equal((await postPlant(first.url, token, FERN)).status, 200);
-        assert.equal(await runThere(["list", "--database", url], SYNC), `${FERN}\n`);
+        assert.equal(await runThere(["list"], SYNC), `${FERN}\n`);
+        assert.match(await runThere(["health"]), /admin\.sock.* is ready\n$/);
         const ended = once(first.process, "close");
         first.process.kill("SIGTERM");
         assert.deepEqual(await ended, [0, null]);

@@ -22,6 +22,13 @@ function inDocs(isWanted: (name: string) => boolean): string[] {
 
 export const CONTAINER_FILES: readonly string[] = ["docs/Dockerfile", "docs/compose.yaml"];
 
+/** The variables that the Dockerfile sets, with another home. */
+export function imageVariables(home: string): Record<string, string> {
+  const [, block = ""] = /^ENV ((?:.*\\\n)*.*)$/m.exec(readPage("docs/Dockerfile")) ?? [];
+  const pairs = block.replaceAll("/home/nonroot", home).matchAll(/(\w+)=(\S+)/g);
+  return Object.fromEntries(Array.from(pairs, ([, name = "", value = ""]) => [name, value]));
+}
+
 /** Every page of the repository. */
 export const PAGES: readonly string[] = [...SHIPPED, "CONTRIBUTING.md"];
 
