@@ -95,9 +95,12 @@ export async function flushOutputs(): Promise<void> {
 
 /** Rows in columns that are as wide as their widest cell. */
 export function formatTable(rows: readonly (readonly string[])[]): string[] {
-  const widths = rows[0]?.map((_, at) => Math.max(...rows.map((row) => row[at]?.length ?? 0)));
+  const widths: number[] = [];
+  for (const row of rows) {
+    for (const [at, cell] of row.entries()) widths[at] = Math.max(widths[at] ?? 0, cell.length);
+  }
   return rows.map((row) => {
-    const cells = row.map((cell, at) => cell.padEnd(widths?.[at] ?? 0));
+    const cells = row.map((cell, at) => cell.padEnd(widths[at] ?? 0));
     return cells.join("  ").trimEnd();
   });
 }

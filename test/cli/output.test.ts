@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { test } from "node:test";
-import { count, describeProgress } from "../../src/cli/output.ts";
+import { count, describeProgress, formatTable } from "../../src/cli/output.ts";
 import { makeFolder } from "../support/folders.ts";
 import { writeLog } from "../support/stores.ts";
 import { NEEDS_TERMINAL, terminalArgs } from "../support/terminal.ts";
@@ -15,6 +15,11 @@ for (const [number, says] of [
     assert.equal(count(number, "plant"), says);
   });
 }
+
+test("a table of many rows has columns as wide as their widest cell", () => {
+  const lines = formatTable([["NAME", "STATE"], ...Array(300_000).fill(["gardener", "live"])]);
+  assert.deepEqual([lines[0], lines.at(-1)], ["NAME      STATE", "gardener  live"]);
+});
 
 const MB = 1_000_000;
 
