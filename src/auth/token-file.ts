@@ -92,7 +92,7 @@ export async function listTokens(directory: string): Promise<readonly TokenRecor
  * @throws PlantStoreError `token_exists` if another live token has the name of a new one, or if a hash
  * belongs to two different tokens; `corruption` if a record has an invalid name, hash or scope;
  * `locked`, `io_error`, `unsynced` or `corruption` if the token log cannot be written.
- * @throws RangeError if a time is none.
+ * @throws RangeError if a time is not a number, or more than a date can hold.
  */
 export async function importTokens(
   directory: string,

@@ -4,6 +4,7 @@ import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { LOOK_INTERVAL_MS } from "../core/followed-tokens.ts";
 import { isTokenName, SCOPES, type Scope } from "../core/services.ts";
+import { encodeTokens, formatTime } from "../core/token.ts";
 import {
   createToken,
   importTokens,
@@ -18,7 +19,7 @@ import { enterFolder } from "./data-folder.ts";
 import { DATABASE_OPTIONS, type DatabaseChoice, isDatabase, withDatabase } from "./database.ts";
 import { DATA, EXPIRES, JSON_OUTPUT } from "./options.ts";
 import { formatTable, printLines, printMessage } from "./output.ts";
-import { encodeTokenLine, readTokenLines } from "./token-lines.ts";
+import { readTokenLines } from "./token-lines.ts";
 
 export const tokenCreate = defineCommand({
   name: "token create",
@@ -106,8 +107,8 @@ function describe(token: TokenRecord, now: number) {
     name,
     scopes,
     state: isLive(token, now) ? "live" : dead,
-    created: new Date(createdAt).toISOString(),
-    expires: expiresAt === undefined ? null : new Date(expiresAt).toISOString(),
+    created: formatTime(token, "createdAt", createdAt),
+    expires: expiresAt === undefined ? null : formatTime(token, "expiresAt", expiresAt),
   };
 }
 
@@ -134,7 +135,7 @@ export const tokenExport = defineCommand({
   details: `Clients keep their tokens, because a server needs only the hashes. For example:
 plant-store token export --data DIR > FILE && plant-store token import FILE --database URL`,
   async run(_, options, settings) {
-    await printLines((await readTokens(options, settings)).map(encodeTokenLine));
+    await printLines((await readTokens(options, settings)).map(encodeTokens));
   },
 });
 

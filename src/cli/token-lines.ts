@@ -1,19 +1,16 @@
-/** The lines of `token export` and `token import`, one token each: written, and read back strictly. */
+/** The lines that `token export` has printed, one token each, as `token import` reads them: strictly. */
 import { readFileSync } from "node:fs";
 import { text } from "node:stream/consumers";
+import { scanJson } from "../core/json.ts";
 import { cut } from "../core/text.ts";
-import { decodeTokenRecord, encodeTokens } from "../core/token.ts";
+import { decodeTokenRecord, TIMES } from "../core/token.ts";
 import { PlantStoreError, type TokenRecord } from "../index.ts";
-import { printMessage } from "./output.ts";
-
-export function encodeTokenLine(record: TokenRecord): string {
-  return encodeTokens(record);
-}
+import { count, printMessage } from "./output.ts";
 
 /**
  * The tokens in a file, or in standard input if it is `-`.
  *
- * @returns `undefined` if a line is refused; each one was named.
+ * @returns `undefined` if a line is refused; the first of those were named.
  * @throws PlantStoreError `io_error`.
  */
 export async function readTokenLines(file: string): Promise<TokenRecord[] | undefined> {
@@ -30,36 +27,59 @@ function readTokenFile(file: string): string {
   }
 }
 
+/** How many refused lines are named. */
+const NAMED_MAX = 20;
+
 function parseTokens(lines: string): TokenRecord[] | undefined {
-  let isRefused = false;
+  let refused = 0;
   const records = lines.split("\n").flatMap((line, at) => {
     try {
       return line.trim() === "" ? [] : [parseToken(line)];
     } catch (error) {
-      isRefused = true;
-      printMessage(`refused line ${at + 1}: ${(error as Error).message}`);
+      refused++;
+      if (refused <= NAMED_MAX) printMessage(`refused line ${at + 1}: ${(error as Error).message}`);
       return [];
     }
   });
-  if (!isRefused) return records;
+  if (refused === 0) return records;
+  if (refused > NAMED_MAX) printMessage(`refused ${count(refused - NAMED_MAX, "more line")}`);
   printMessage("nothing was imported: expected lines that token export has printed");
   return undefined;
 }
 
-const MEMBERS = ["name", "hash", "scopes", "createdAt", "expiresAt", "revokedAt"];
+const MEMBERS: readonly string[] = ["name", "hash", "scopes", ...TIMES];
 
-/** Refuses any other member: it may be a misspelt expiry, or of a later release. */
+/**
+ * Refuses any other member: it may be a misspelt expiry, or of a later release. A time must have the
+ * form that is exported, because without a zone it would depend on this machine.
+ */
 function parseToken(line: string): TokenRecord {
-  const members = Object(parseJson(line));
-  const other = Object.keys(members).find((member) => !MEMBERS.includes(member));
+  const names = memberNames(line);
+  const other = names.find((name) => !MEMBERS.includes(name));
   if (other !== undefined) throw new Error(`${cut(other)}: expected no such member`);
+  const twice = names.find((name, at) => names.indexOf(name) < at);
+  if (twice !== undefined) throw new Error(`${twice}: expected once`);
+  const members = Object(JSON.parse(line));
+  for (const name of TIMES) {
+    const text = members[name];
+    if (typeof text === "string" && !isExportedTime(text)) {
+      throw new Error(`${name}: expected a time such as "2026-01-01T00:00:00.000Z"`);
+    }
+  }
   return decodeTokenRecord(members);
 }
 
-function parseJson(line: string): unknown {
+function memberNames(line: string): readonly string[] {
+  const names: string[] = [];
   try {
-    return JSON.parse(line);
+    scanJson(line, (name) => names.push(JSON.parse(name)));
   } catch {
-    throw new Error("expected JSON"); // the parser's own message would show the line
+    throw new Error("expected JSON"); // the scanner's own message would show the line
   }
+  return names;
+}
+
+function isExportedTime(text: string): boolean {
+  const time = new Date(text);
+  return !Number.isNaN(time.getTime()) && time.toISOString() === text;
 }

@@ -44,14 +44,34 @@ export interface TokenRecord {
   readonly revokedAt?: number;
 }
 
-/** The times of a record, which JSON has in ISO 8601. */
-const TIMES = ["createdAt", "expiresAt", "revokedAt"];
+/** The times of a record, which JSON has in ISO 8601. @internal */
+export const TIMES: readonly string[] = ["createdAt", "expiresAt", "revokedAt"];
 
-/** A record, or an object that holds some, as JSON in one line. @internal */
+/** What a date can hold. */
+const TIME_MAX = 8.64e15;
+
+/**
+ * A record, or an object that holds some, as JSON in one line.
+ *
+ * @throws RangeError as `formatTime`.
+ * @internal
+ */
 export function encodeTokens(value: object): string {
-  return JSON.stringify(value, (key, value) =>
-    TIMES.includes(key) ? new Date(value as number).toISOString() : value,
-  );
+  return JSON.stringify(value, function (this: TokenRecord, key, value) {
+    return TIMES.includes(key) && value !== undefined ? formatTime(this, key, value) : value;
+  });
+}
+
+/**
+ * A time of a token in ISO 8601.
+ *
+ * @throws RangeError that names the token and the member, if no date has this time.
+ * @internal
+ */
+export function formatTime({ name }: TokenRecord, member: string, time: unknown): string {
+  if (typeof time === "number" && Math.abs(time) <= TIME_MAX) return new Date(time).toISOString();
+  const expected = `expected milliseconds since 1970, at most ${TIME_MAX}, got ${time}`;
+  throw new RangeError(`token "${name}": ${member}: ${expected}`);
 }
 
 /**
@@ -130,8 +150,8 @@ function assertNewToken({ name, scopes = [], expiresAt }: NewToken, now: number)
     );
   }
   if (!isScopes(scopes)) throw new RangeError(`scopes: expected an array of ${SCOPES.join(", ")}`);
-  if (expiresAt !== undefined && !(expiresAt > now)) {
-    throw new RangeError("expiresAt: expected a time in the future");
+  if (expiresAt !== undefined && !(expiresAt > now && expiresAt <= TIME_MAX)) {
+    throw new RangeError(`expiresAt: expected a time in the future, at most ${TIME_MAX} ms`);
   }
 }
 

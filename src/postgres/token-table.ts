@@ -117,7 +117,7 @@ export async function listTokens(plants: PostgresPlants): Promise<readonly Token
  * @throws PlantStoreError `token_exists` if another live token has the name of a new one, or if a hash
  * belongs to two different tokens; `corruption` if a record has an invalid name, hash or scope;
  * `io_error` if the database does not confirm the change.
- * @throws RangeError if a time is none.
+ * @throws RangeError if a time is not a number, or more than a date can hold.
  */
 export async function importTokens(
   plants: PostgresPlants,

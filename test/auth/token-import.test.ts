@@ -99,6 +99,19 @@ test("an import that is refused changes nothing", async (t) => {
   assert.equal(readTokenLog(folder), log);
 });
 
+test("an undefined member is absent, and a time that no date has is refused by name", async (t) => {
+  const folder = makeFolder(t);
+  const none = { expiresAt: undefined, revokedAt: undefined } as unknown as Partial<TokenRecord>;
+  assert.equal(await importTokens(folder, [record("app", 5, none)]), 1);
+  assert.deepEqual(await listTokens(folder), [record("app", 5)]);
+  for (const time of [Number.NaN, 8.64e15 + 1, null, "2026-01-01"]) {
+    const given = [record("late", 6, { expiresAt: time as number })];
+    const expected = { name: "RangeError", message: /token "late": expiresAt: expected milli/ };
+    await assert.rejects(importTokens(folder, given), expected);
+  }
+  await assert.rejects(createToken(folder, { name: "late", expiresAt: Infinity }), RangeError);
+});
+
 test("tokens that are created during an import are kept", async (t) => {
   const folder = makeFolder(t);
   const names = Array.from({ length: 5 }, (_, at) => `app${at}`);

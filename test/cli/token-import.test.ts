@@ -8,7 +8,6 @@ import { runCli, startServer } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
 import { postPlant } from "../support/post.ts";
 import { readTokenLog } from "../support/token-logs.ts";
-import { until } from "../support/watch.ts";
 
 const LINE = {
   name: "app",
@@ -53,10 +52,10 @@ test("a running server accepts and refuses the tokens when token import has ende
   const post = async () => (await postPlant(server.url, token, '{"id":1,"name":"Fern"}')).status;
   assert.equal(await post(), 401);
   assert.equal((await importAll()).status, 0);
-  await until("it is accepted", async () => (await post()) === 200);
+  assert.equal(await post(), 200);
   await revokeToken(source, "app");
   assert.equal((await importAll()).status, 0);
-  await until("it is refused", async () => (await post()) === 401);
+  assert.equal(await post(), 401);
 });
 
 /** Files that are damaged, and the lines that are named. */
@@ -68,6 +67,21 @@ const DAMAGED: readonly [says: string, file: string, lines: readonly number[]][]
   ["a line of token list --json", '{"name":"app","scopes":["write"],"state":"live"}', [1]],
   ["an array", JSON.stringify([LINE]), [1]],
   ["null", "null", [1]],
+  [
+    "times that no export has",
+    [
+      { createdAt: "1" },
+      { expiresAt: "2099-01-01T00:00" },
+      { expiresAt: "2099-01-01" },
+      { revokedAt: "2026-01-01T00:00:00Z" },
+      { revokedAt: "2026-01-01T01:00:00.000+01:00" },
+      { expiresAt: "never" },
+    ]
+      .map((members) => JSON.stringify({ ...LINE, ...members }))
+      .join("\n"),
+    [1, 2, 3, 4, 5, 6],
+  ],
+  ["a member given twice", JSON.stringify(LINE).replace("{", '{"n\\u0061me":"other",'), [1]],
   [
     "wrong members",
     [{ name: "a b" }, {}, { hash: "0" }, { scopes: "write" }, { expiresAt: null }, { expires: "" }]
@@ -92,6 +106,15 @@ for (const [says, file, lines] of DAMAGED) {
     assert.equal(readTokenLog(folder), log);
   });
 }
+
+test("of many damaged lines the first are named, and the others are counted", async (t) => {
+  const folder = makeFolder(t);
+  const stdin = "garden\n".repeat(22);
+  const { status, stderr } = await runCli(["token", "import", "-", "--data", folder], { stdin });
+  const said = stderr.trimEnd().split("\n");
+  assert.deepEqual([status, said.length], [3, 22]);
+  assert.match(said[20] ?? "", /refused 2 more lines$/);
+});
 
 test("a conflict is refused by name with status 3, and changes nothing", async (t) => {
   const folder = makeFolder(t);
