@@ -2,7 +2,7 @@
  * The database that `--database` names, in place of a data directory: its options, its password and
  * its driver, which is loaded only if it is needed.
  */
-import { readFileSync, statSync } from "node:fs";
+import { existsSync, readFileSync, statSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import path from "node:path";
@@ -77,31 +77,50 @@ export async function openDatabase(
   return { plants: await openPlants(postgres, options), postgres };
 }
 
-async function readUrl(file: string): Promise<string> {
+/** @throws UsageError if the file has no URL of a database, Error if it cannot be read. */
+async function readUrl(
+  file: string,
+): Promise<{ readonly url: string; readonly password?: string }> {
+  const shown = `--database-file "${showSetting("databaseFile", file)}"`;
+  let text: string;
   try {
-    return (await readFile(file, "utf8")).trim();
+    text = (await readFile(file, "utf8")).trim();
   } catch (cause) {
-    const shown = showSetting("databaseFile", file);
-    const why = (cause as Error).message.replace(file, shown);
-    throw new Error(`Cannot read --database-file "${shown}": ${why}`, { cause });
+    const why = (cause as Error).message.replace(file, () => showSetting("databaseFile", file));
+    throw new Error(`Cannot read ${shown}: ${why}`, { cause });
+  }
+  if (text === "") throw new UsageError(`${shown} is empty: expected a URL`);
+  const { parseDatabaseUrl } = await import("../postgres/database-url.ts");
+  try {
+    const { password } = parseDatabaseUrl(text);
+    return { url: hidePassword(text), ...(password && { password }) };
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    throw new UsageError(`${shown}: ${error.message}`);
   }
 }
 
 /** The URL in a file, and its password, which may be replaced at any time. A pipe is read only once. */
 async function followUrl(file: string) {
   const first = await readUrl(file);
-  const isRegular = statSync(file).isFile();
+  const stat = statSync(file);
+  if (first.password && stat.isFile() && (stat.mode & 0o004) !== 0) {
+    warn(`--database-file "${file}": every user may read its password; run: chmod o-r`);
+  }
   let isWarned = false;
   const password = async (login: DatabaseLogin) => {
-    const url = isRegular ? await readUrl(file) : first;
-    if (!isWarned && hidePassword(url) !== hidePassword(first)) {
+    const now = stat.isFile() ? await readUrl(file) : first;
+    if (!isWarned && now.url !== first.url) {
       isWarned = true;
-      const message = `--database-file "${file}" has another URL: only its password is used before a restart`;
-      report({ level: "warn", event: "warning", message });
+      warn(`--database-file "${file}" has another URL: only its password is used before a restart`);
     }
-    return decodeURIComponent(PASSWORD.exec(url)?.[2] ?? "") || findPassword(login);
+    return now.password ?? findPassword(login);
   };
-  return { url: hidePassword(first), password };
+  return { url: first.url, password };
+}
+
+function warn(message: string): void {
+  report({ level: "warn", event: "warning", message });
 }
 
 async function openPlants(
@@ -162,6 +181,9 @@ const ACCEPTED = new RegExp(
 
 /** The text of an option for people: a URL without its password, or nothing of a text that may hold one. */
 export function showSetting(name: string, text: string): string {
+  if (name === "databaseFile" && /@|password\s*=/i.test(text) && !existsSync(text)) {
+    return "*** (no such file)";
+  }
   const mayBeUrl = (name === "database" && text !== "-") || /:\/\/.*@/.test(text);
   if (!mayBeUrl) return text;
   return ACCEPTED.test(text) ? hidePassword(text, ":***") : "*** (no URL of a database)";
@@ -208,8 +230,7 @@ function readPasswordFile(file: string): string {
     if ((statSync(file).mode & 0o077) === 0) return readFileSync(file, "utf8");
     if (isWarned) return "";
     isWarned = true;
-    const message = `ignoring the password file "${file}": other users may read it; run: chmod 600`;
-    report({ level: "warn", event: "warning", message });
+    warn(`ignoring the password file "${file}": other users may read it; run: chmod 600`);
   } catch {
     // Without a file, the server may still ask for no password.
   }

@@ -4,11 +4,9 @@ import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { LOOK_INTERVAL_MS } from "../core/followed-tokens.ts";
 import { isTokenName, SCOPES, type Scope } from "../core/services.ts";
-import { encodeTokens, formatTime } from "../core/token.ts";
 import {
   createToken,
   importTokens,
-  isLive,
   listTokens,
   PlantStoreError,
   revokeToken,
@@ -19,7 +17,7 @@ import { enterFolder } from "./data-folder.ts";
 import { DATABASE_OPTIONS, type DatabaseChoice, isDatabase, withDatabase } from "./database.ts";
 import { DATA, EXPIRES, JSON_OUTPUT } from "./options.ts";
 import { formatTable, printLines, printMessage } from "./output.ts";
-import { readTokenLines } from "./token-lines.ts";
+import { describeToken, encodeTokenLines, readTokenLines } from "./token-lines.ts";
 
 export const tokenCreate = defineCommand({
   name: "token create",
@@ -82,7 +80,7 @@ export const tokenList = defineCommand({
   async run(_, options, settings) {
     const { json = false } = options;
     const now = Date.now();
-    const rows = (await readTokens(options, settings)).map((token) => describe(token, now));
+    const rows = (await readTokens(options, settings)).map((token) => describeToken(token, now));
     const head = ["NAME", "SCOPES", "STATE", "CREATED", "EXPIRES"];
     const table = rows.map(({ name, scopes, state, created, expires }) => {
       return [name, scopes.join(","), state, created, expires ?? "never"];
@@ -98,18 +96,6 @@ async function readTokens(
   return isDatabase(options)
     ? withDatabase(options, settings, ({ plants, postgres }) => postgres.listTokens(plants))
     : listTokens(requireFolder(options.data));
-}
-
-function describe(token: TokenRecord, now: number) {
-  const { name, scopes, createdAt, expiresAt, revokedAt } = token;
-  const dead = revokedAt === undefined ? "expired" : "revoked";
-  return {
-    name,
-    scopes,
-    state: isLive(token, now) ? "live" : dead,
-    created: formatTime(token, "createdAt", createdAt),
-    expires: expiresAt === undefined ? null : formatTime(token, "expiresAt", expiresAt),
-  };
 }
 
 export const tokenRevoke = defineCommand({
@@ -135,7 +121,7 @@ export const tokenExport = defineCommand({
   details: `Clients keep their tokens, because a server needs only the hashes. For example:
 plant-store token export --data DIR > FILE && plant-store token import FILE --database URL`,
   async run(_, options, settings) {
-    await printLines((await readTokens(options, settings)).map(encodeTokens));
+    await printLines(encodeTokenLines(await readTokens(options, settings)));
   },
 });
 

@@ -1,11 +1,28 @@
-/** The lines that `token export` has printed, one token each, as `token import` reads them: strictly. */
+/** Tokens as lines: what `token list` shows, and what `token export` prints and `token import` reads, strictly. */
 import { readFileSync } from "node:fs";
 import { text } from "node:stream/consumers";
 import { scanJson } from "../core/json.ts";
 import { cut } from "../core/text.ts";
-import { decodeTokenRecord, TIMES } from "../core/token.ts";
+import { decodeTokenRecord, encodeTokens, formatTime, isLive, TIMES } from "../core/token.ts";
 import { PlantStoreError, type TokenRecord } from "../index.ts";
 import { count, printMessage } from "./output.ts";
+
+/** @param now milliseconds since 1970. */
+export function describeToken(token: TokenRecord, now: number) {
+  const { name, scopes, createdAt, expiresAt, revokedAt } = token;
+  const dead = revokedAt === undefined ? "expired" : "revoked";
+  return {
+    name,
+    scopes,
+    state: isLive(token, now) ? "live" : dead,
+    created: formatTime(token, "createdAt", createdAt),
+    expires: expiresAt === undefined ? null : formatTime(token, "expiresAt", expiresAt),
+  };
+}
+
+export function encodeTokenLines(records: readonly TokenRecord[]): string[] {
+  return records.map((record) => encodeTokens(record));
+}
 
 /**
  * The tokens in a file, or in standard input if it is `-`.

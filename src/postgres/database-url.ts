@@ -77,7 +77,8 @@ export function parseDatabaseUrl(url: string): DatabaseTarget {
   } catch (error) {
     if (!(error instanceof TypeError || error instanceof URIError)) throw error;
     throw fault(
-      'expected "postgresql://user@host:port/database", with "," between hosts, and "%40" for "@" in a name',
+      'expected "postgresql://user@host:port/database", with "," between hosts; in a name or a password ' +
+        'percent-encode "@" as "%40", and "/", "?", "#", ":" and "%" likewise',
     );
   }
 }

@@ -141,7 +141,13 @@ test("the password comes from a file, a variable or a password file", OPTIONS, a
   );
   chmodSync(passwords, 0o600);
   const said = /^the database on 127\.0\.0\.1:\d+ can be used, without a synchronous standby$/m;
-  assert.match(await run(["health", "--database-file", file]), said);
+  const isWarned = async (mode: number) => {
+    chmodSync(file, mode);
+    const { stdout, stderr } = await finish(start(["health", "--database-file", file]));
+    assert.match(stdout, said);
+    return stderr.includes(`"${file}": every user may read its password`);
+  };
+  assert.deepEqual([await isWarned(0o640), await isWarned(0o644)], [false, true]);
   const native = { PGPASSWORD: "secret", NODE_PG_FORCE_NATIVE: "1" }; // which has no effect
   assert.match(await run(["health", "--database", url], { env: native }), said);
   assert.match(await run(["health", "--database", url], { env: { PGPASSFILE: passwords } }), said);
@@ -177,6 +183,20 @@ test("a password that is replaced in the file is used without a restart", OPTION
   writeFileSync(file, withPassword.replace(":secret@", ":p%3Aw%2F2@"));
   await until("plants are stored with the new password", creates);
   await until("the loss is over", () => /Found the database/.test(output()));
+
+  for (const [text, said] of [
+    [withPassword.replace(":secret@", ":p:w/2@"), /--database-file .*percent-encode/],
+    ["", /--database-file .* is empty/],
+  ] as const) {
+    const before = output().length;
+    writeFileSync(file, text);
+    await server.endSessions();
+    await until("the fault of the file is logged", () => said.test(output().slice(before)));
+    assert.equal(await creates(), false);
+    writeFileSync(file, withPassword.replace(":secret@", ":p%3Aw%2F2@"));
+    await until("plants are stored again", creates);
+    await until("the loss is over", () => /Found the database/.test(output().slice(before)));
+  }
 
   rmSync(file);
   await server.endSessions();
@@ -250,6 +270,21 @@ test(
     assert.deepEqual([late.status, /ECONNREFUSED/.test(late.stderr)], [1, true], late.stderr);
   },
 );
+
+test("a file without a URL of a database is named, and its password is not shown", async (t) => {
+  const file = join(makeFolder(t), "url");
+  for (const [text, said] of [
+    ["", /is empty/],
+    ["postgresql://a:hid/den@b/c", /percent-encode/],
+    ["postgresql://a:hid%zzden@b/c", /percent-encode/],
+    ["hidden", /expected "postgresql:/],
+  ] as const) {
+    writeFileSync(file, `${text}\n`);
+    const { status, stderr } = await finish(start(["health", "--database-file", file]));
+    assert.deepEqual([status, said.test(stderr)], [2, true], stderr);
+    assert.ok(stderr.includes(`--database-file "${file}"`) && !/hid/.test(stderr), stderr);
+  }
+});
 
 test("a file that a database needs is named if it cannot be read", async () => {
   for (const [args, said] of [

@@ -1,7 +1,10 @@
 import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
 import { showSetting } from "../../src/cli/database.ts";
 import { parseDatabaseUrl } from "../../src/postgres/database-url.ts";
+import { makeFolder } from "../support/folders.ts";
 
 test("a URL has libpq's meaning: several hosts, ports, sockets, percent signs", () => {
   const target = parseDatabaseUrl(
@@ -40,7 +43,7 @@ test("a text that is no URL of a database is refused with what was expected", ()
     ["postgresql://db.example:0/x", /port above 0/],
     ["postgresql://db.example:65536/x", /expected "postgresql:/],
     ["postgresql://db.example/%zz", /expected "postgresql:/],
-    ["postgresql://a:12/3@db.example/x", /"%40" for "@"/],
+    ["postgresql://a:12/3@db.example/x", /percent-encode "@" as "%40"/],
     ["postgresql://a:1?2@db.example/x", /expected "postgresql:/],
     ["postgresql://db.example/x?sslmode=prefer", /sslmode: expected disable, require/],
     ["postgresql://db.example/x?target_session_attrs=standby", /target_session_attrs/],
@@ -91,9 +94,26 @@ test("a URL is shown without its password, and a text that is none is not shown"
   }
 });
 
+test("a text in the place of a file is shown only if it is a file, or can hold no password", (t) => {
+  for (const text of [
+    "postgresql://a:pw@b/c",
+    "mysql://a:pw@b/c",
+    "postgres:/u:pw@h/db",
+    "u:pw@h/db",
+    "host=h password = pw",
+  ]) {
+    assert.equal(showSetting("databaseFile", text), "*** (no such file)");
+  }
+  const file = join(makeFolder(t), "url@home");
+  writeFileSync(file, "");
+  for (const text of [file, "/etc/plant-store/url", "-"]) {
+    assert.equal(showSetting("databaseFile", text), text);
+  }
+});
+
 test("a URL of a database in the place of another option is shown without its password", () => {
   assert.equal(showSetting("data", "postgresql://a:pw@b/c"), "postgresql://a:***@b/c");
-  assert.equal(showSetting("databaseFile", "mysql://a:pw@b/c"), "*** (no URL of a database)");
+  assert.equal(showSetting("corsOrigin", "mysql://a:pw@b/c"), "*** (no URL of a database)");
   assert.equal(showSetting("corsOrigin", "https://app.example"), "https://app.example");
   assert.equal(showSetting("database", "-"), "-", "an option that is not set");
 });
