@@ -86,13 +86,20 @@ async function bundle(output: string): Promise<void> {
     logLevel: "warning",
     external: ["pg-native"], // the driver has it only if it is installed, and the store does not use it
   });
-  const inputs = Object.keys(metafile.inputs).join("\n");
-  const packages = new Set(inputs.match(/^node_modules\/(@[^/]+\/)?[^/]+/gm));
-  if (!packages.has("node_modules/pg")) throw new Error("pg is not installed; npm ci installs it");
-  const notices = [".", ...[...packages].sort()].map((folder) =>
-    readLicence(path.join(ROOT, folder)),
-  );
+  const packages = packagesOf(Object.keys(metafile.inputs));
+  if (!packages.includes("node_modules/pg")) {
+    throw new Error("pg is not installed; npm ci installs it");
+  }
+  const notices = [".", ...packages].map((folder) => readLicence(path.join(ROOT, folder)));
   fs.appendFileSync(output, `\n/*\n${notices.join("\n\n").replaceAll("*/", "* /")}\n*/\n`);
+}
+
+/** The folders of the packages that files belong to, also of those inside another package. */
+export function packagesOf(files: readonly string[]): string[] {
+  const folders = files.flatMap((file) => {
+    return file.match(/^(?:.*\/)?node_modules\/(?:@[^/]+\/)?[^/]+/) ?? [];
+  });
+  return [...new Set(folders)].sort();
 }
 
 /** Name, version and licence of a package; some have the licence at the end of their README. */
