@@ -25,6 +25,7 @@ export interface PgModule {
   readonly Client: { new (config: any): any };
 }
 
+/** What the store uses of a `Client` of that package. */
 export interface PgClient {
   readonly user: string;
   readonly database: string;
@@ -52,6 +53,7 @@ export type PasswordSource =
   | string
   | ((login: DatabaseLogin) => string | undefined | Promise<string | undefined>);
 
+/** What a new connection logs in as, and where. */
 export interface DatabaseLogin {
   readonly host: string;
   readonly port: number;

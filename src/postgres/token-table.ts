@@ -22,7 +22,7 @@ import {
 } from "../core/token.ts";
 import { DatabaseFault, nextStep, type Rows } from "./connection.ts";
 import type { PostgresPlants } from "./postgres-plants.ts";
-import { randomNumber, writeSettings } from "./schema.ts";
+import { encodeElement, randomNumber, writeSettings } from "./schema.ts";
 
 /** The number of the version, with each token: one row at least. @internal */
 export const READ_TOKENS = `SELECT s.tokens_version, t.name, t.hash, t.scopes, t.created_at,
@@ -30,23 +30,13 @@ export const READ_TOKENS = `SELECT s.tokens_version, t.name, t.hash, t.scopes, t
 FROM plant_store.plant_schema s LEFT JOIN plant_store.plant_tokens t ON true
 ORDER BY t.created_at, t.hash`;
 
-/** Replaces the version `$1` by `$2`. */
-const NEW_VERSION = `WITH ${writeSettings("'5s'")}, v AS (
+/**
+ * Replaces the version `$1` by `$2`, and writes tokens: of one that is there it sets the revocation, and
+ * none that has one. It also writes the rows that it does not change, so that this commit covers them.
+ */
+const WRITE_TOKENS = `WITH ${writeSettings("'5s'")}, v AS (
   UPDATE plant_store.plant_schema SET tokens_version = $2::bigint FROM s
-  WHERE tokens_version OPERATOR(pg_catalog.=) $1::bigint RETURNING 1)`;
-
-/** Sent again after a lost answer, it writes the same row again. */
-const INSERT_TOKEN = `${NEW_VERSION}
-INSERT INTO plant_store.plant_tokens (hash, name, scopes, created_at, expires_at)
-SELECT $3, $4, $5, $6::bigint, $7::bigint FROM v
-ON CONFLICT (hash) DO UPDATE SET hash = excluded.hash RETURNING 1`;
-
-const REVOKE_TOKENS = `${NEW_VERSION}
-UPDATE plant_store.plant_tokens SET revoked_at = $4::bigint FROM v
-WHERE name OPERATOR(pg_catalog.=) $3 AND coalesce(revoked_at, $4::bigint) OPERATOR(pg_catalog.=) $4::bigint RETURNING 1`;
-
-/** Also writes the rows that it does not change, so that this commit covers them. */
-const IMPORT_TOKENS = `${NEW_VERSION}
+  WHERE tokens_version OPERATOR(pg_catalog.=) $1::bigint RETURNING 1)
 INSERT INTO plant_store.plant_tokens AS t (hash, name, scopes, created_at, expires_at, revoked_at)
 SELECT u.* FROM v, unnest($3::pg_catalog.text[], $4::pg_catalog.text[], $5::pg_catalog.text[],
   $6::bigint[], $7::bigint[], $8::bigint[]) u
@@ -95,11 +85,11 @@ export function createFirstToken(
  */
 export async function revokeToken(plants: PostgresPlants, name: string): Promise<void> {
   const now = Date.now();
-  const isMeant = (token: TokenRecord) =>
-    token.name === name && (isLive(token, now) || token.revokedAt === now);
-  await changeTokens(plants, REVOKE_TOKENS, (tokens) => {
-    if (!tokens.some(isMeant)) throw tokenUnknown(name);
-    return [name, String(now)];
+  await changeTokens(plants, (tokens) => {
+    const named = tokens.filter((token) => token.name === name && (token.revokedAt ?? now) === now);
+    const isMeant = (token: TokenRecord) => token.revokedAt === now || isLive(token, now);
+    if (!named.some(isMeant)) throw tokenUnknown(name); // `now`: by this call, whose answer was lost
+    return named.map((token) => ({ ...token, revokedAt: now }));
   });
 }
 
@@ -125,10 +115,10 @@ export async function importTokens(
 ): Promise<number> {
   const given = [...records];
   let changes = 0;
-  await changeTokens(plants, IMPORT_TOKENS, (tokens) => {
+  await changeTokens(plants, (tokens) => {
     const { merged, changed } = mergeTokens(tokens, given, Date.now());
     changes = changed.length;
-    return merged.length === 0 ? undefined : encodeColumns(merged);
+    return merged;
   });
   return changes;
 }
@@ -136,9 +126,10 @@ export async function importTokens(
 /** The columns of tokens, each as an array. */
 function encodeColumns(tokens: readonly TokenRecord[]): string[] {
   const rows = tokens.map(({ hash, name, scopes, createdAt, expiresAt, revokedAt }) =>
-    [hash, name, scopes, createdAt, expiresAt, revokedAt].map((value) =>
-      value === undefined ? "NULL" : `"${value}"`,
-    ),
+    [hash, name, scopes.join(), createdAt, expiresAt, revokedAt].map((value) => {
+      const isTime = typeof value === "number";
+      return value === undefined ? "NULL" : encodeElement(isTime ? `${Math.floor(value)}` : value);
+    }),
   );
   return [0, 1, 2, 3, 4, 5].map((at) => `{${rows.map((row) => row[at]).join()}}`);
 }
@@ -151,34 +142,30 @@ async function createTokenIf(
 ): Promise<string | undefined> {
   const now = Date.now();
   const token = formatToken(randomBytes(TOKEN_BYTES));
-  const { name, hash, scopes, expiresAt } = makeRecord(token, newToken, now);
-  const expiry = expiresAt === undefined ? null : String(Math.floor(expiresAt));
-  const values = [hash, name, scopes.join(), String(now), expiry];
-  const isCreated = await changeTokens(plants, INSERT_TOKEN, (tokens) => {
-    const others = tokens.filter((other) => other.hash !== hash && isLive(other, now));
-    return others.some(isInTheWay) ? undefined : values;
+  const record = makeRecord(token, newToken, now);
+  const isCreated = await changeTokens(plants, (tokens) => {
+    const others = tokens.filter(({ hash }) => hash !== record.hash);
+    return others.some((other) => isLive(other, now) && isInTheWay(other)) ? [] : [record];
   });
   return isCreated ? token : undefined;
 }
 
 /**
- * Sends a change until no other change came between.
+ * Writes tokens, again until no other change came between.
  *
- * @param decide the parameters for these tokens, or `undefined` for no change.
- * @returns whether the change was made.
+ * @param decide what to write if these tokens are there.
+ * @returns whether anything was written.
  */
 async function changeTokens(
   plants: PostgresPlants,
-  statement: string,
-  decide: (tokens: readonly TokenRecord[]) => readonly (string | null)[] | undefined,
+  decide: (tokens: readonly TokenRecord[]) => readonly TokenRecord[],
 ): Promise<boolean> {
   for (;;) {
     const tokens = await run(plants, READ_TOKENS, []);
-    const values = decide(decodeTokens(tokens));
-    if (values === undefined) return false;
-    const version = tokens[0]?.[0] ?? null;
-    const changed = await run(plants, statement, [version, randomNumber(), ...values], UNKNOWN);
-    if (changed.length > 0) return true;
+    const records = decide(decodeTokens(tokens));
+    if (records.length === 0) return false;
+    const values = [tokens[0]?.[0] ?? null, randomNumber(), ...encodeColumns(records)];
+    if ((await run(plants, WRITE_TOKENS, values, UNKNOWN)).length > 0) return true;
   }
 }
 
@@ -200,6 +187,7 @@ async function run(
   } catch (cause) {
     if (!(cause instanceof DatabaseFault)) throw cause;
     const what = nextStep(cause) === "refuse" ? "Cannot use the tokens" : unanswered;
-    throw new PlantStoreError("io_error", `${what}: ${cause.message}`, { cause });
+    const next = cause.sqlstate === "42501" ? "; log in as the owner of the tables" : "";
+    throw new PlantStoreError("io_error", `${what}: ${cause.message}${next}`, { cause });
   }
 }

@@ -7,13 +7,16 @@ import { createRequestListener } from "../../src/index.ts";
 import {
   createFirstToken,
   createToken,
+  importTokens,
   listTokens,
+  type PgClient,
   type PostgresPlants,
   PostgresTokens,
   revokeToken,
+  type TokenRecord,
 } from "../../src/postgres/index.ts";
 import { collectWarnings, HANG_MS, TIMEOUT, until } from "../support/watch.ts";
-import { NEEDS_POSTGRES, openPlants, SharedCluster, startPair } from "./stores.ts";
+import { loadDriver, NEEDS_POSTGRES, openPlants, SharedCluster, startPair } from "./stores.ts";
 
 const cluster = new SharedCluster();
 const OPTIONS = { ...NEEDS_POSTGRES, ...TIMEOUT };
@@ -119,13 +122,76 @@ test("of two operators who create one name at once, one succeeds", OPTIONS, asyn
   assert.equal(await createFirstToken(operator, { name: "first" }), undefined);
 });
 
+test("a change whose answer is lost is made once, and reported", OPTIONS, async (t) => {
+  const { server, database, operator } = await openGarden(t, 0);
+  const pg = await loadDriver();
+  let losses = 0;
+  let mayLose = false;
+  /** Loses the connection after a change of the tokens was committed. */
+  class Client extends (pg.Client as new (config: object) => PgClient) {
+    override async query(statement: { readonly text: string }) {
+      const result = await super.query(statement);
+      const isChange = statement.text.includes("INTO plant_store.plant_tokens");
+      if (isChange && mayLose) {
+        mayLose = false;
+        losses++;
+        this.connection.stream.destroy();
+        throw new Error("closed");
+      }
+      return result;
+    }
+  }
+  const plants = await openPlants(t, { url: server.url(database), pg: { Client } });
+  mayLose = true;
+  await createToken(plants, { name: "app", scopes: ["read"] });
+  const [created] = await listTokens(operator);
+  const other = { ...created, name: "b", hash: "b".repeat(64) } as TokenRecord;
+  mayLose = true;
+  await importTokens(plants, [other]);
+  mayLose = true;
+  await revokeToken(plants, "app");
+  assert.equal(losses, 3);
+  const listed = await listTokens(operator);
+  assert.deepEqual(listed.map(({ name, revokedAt }) => [name, revokedAt !== undefined]).sort(), [
+    ["app", true],
+    ["b", false],
+  ]);
+});
+
+test(
+  "a revocation ends all tokens of the name, whatever they hold, and no other",
+  OPTIONS,
+  async (t) => {
+    const { server, database, operator } = await openGarden(t, 0);
+    const name = 'a "b" \\ {c},NULL';
+    await server.sql(
+      `INSERT INTO plant_tokens VALUES ('1', '${name}', 'write', 1, 2, NULL), ('2', '${name}', 'write', 3, NULL, NULL),
+      ('3', '${name}', 'write', 4, 5, 6), ('4', 'app', 'write', 7, NULL, NULL)`,
+      database,
+    );
+    const before = Date.now();
+    await revokeToken(operator, name);
+    const listed = await listTokens(operator);
+    assert.deepEqual(
+      listed.map(({ hash, revokedAt = 0 }) => [hash, revokedAt >= before ? "now" : revokedAt]),
+      [
+        ["1", "now"],
+        ["2", "now"],
+        ["3", 6],
+        ["4", 0],
+      ],
+    );
+    assert.deepEqual(listed[0]?.expiresAt, 2);
+  },
+);
+
 test("the role of the servers cannot change tokens", OPTIONS, async (t) => {
   const { url } = await openGarden(t, 0);
   const plants = await openPlants(t, { url });
   await assert.rejects(
     createToken(plants, { name: "app" }),
     (error: { code: string; message: string }) => {
-      assert.match(error.message, /permission denied/);
+      assert.match(error.message, /permission denied.*; log in as the owner of the tables$/);
       return error.code === "io_error";
     },
   );

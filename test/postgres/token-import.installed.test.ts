@@ -135,6 +135,20 @@ test(
   },
 );
 
+test("a time in the table that no date has is named with its token", OPTIONS, async () => {
+  const { cluster: server, database } = await cluster.createStore();
+  const store = ["--database", server.url(database)];
+  await server.sql(
+    `INSERT INTO plant_tokens VALUES ('1', 'app', 'write', 1, ${10 ** 17})`,
+    database,
+  );
+  for (const command of ["list", "export"]) {
+    const { status, stdout, stderr } = await run(["token", command, ...store]);
+    assert.deepEqual([status, stdout], [1, ""]);
+    assert.match(stderr, /token "app": expiresAt: expected milliseconds/);
+  }
+});
+
 test("ten thousand tokens move, while others are created", OPTIONS, async (t) => {
   const { cluster: server, database: name } = await cluster.createStore();
   const plants = await openPlants(t, { url: server.url(name) });
