@@ -16,8 +16,8 @@ import {
 } from "../core/token.ts";
 
 /**
- * An import is one event, so that a crash leaves all of it in the log, or nothing. 10,000 tokens are a
- * line of 2 MB, which a server parses in about 20 ms.
+ * An import is one event, and so one line: of several lines a crash could leave some. Measured: while a
+ * server follows one, other work waits for 55 ms with 10,000 tokens, and for 232 ms with 50,000.
  *
  * @internal
  */
@@ -87,7 +87,7 @@ export class TokenSet {
     else namesakes.push(token);
   }
 
-  /** Adds tokens; of one that is there only the revocation counts, and it ends no other of its name. */
+  /** Adds new tokens. A known one is revoked if the import has it revoked; others of its name stay. */
   #import(tokens: readonly TokenRecord[]): void {
     const known = new Map(this.tokens.map((token) => [token.hash, token]));
     for (const token of tokens) {

@@ -33,7 +33,10 @@ export function tokenPath(directory: string): string {
  * @internal
  */
 export function syncTokens(filePath: string): Promise<void> {
-  return syncLog(filePath, '"plant-store token create" or "token revoke" replaces it by a copy');
+  return syncLog(
+    filePath,
+    '"plant-store token create", "token revoke" or "token import" replaces it by a copy',
+  );
 }
 
 export interface ParsedTokens {
