@@ -43,16 +43,22 @@ export const RIGHTS = `(SELECT o.schema, o.target, r.privilege_type AS privilege
 
 const MAKE_TABLES = `-- So that every name below is one of PostgreSQL, whatever other roles have created.
 SET LOCAL search_path = pg_catalog, pg_temp;
-CREATE SCHEMA plant_store;
--- An earlier version made the tables in the schema public.
 DO $do$ BEGIN
+  IF EXISTS (SELECT FROM pg_namespace WHERE nspname = 'plant_store' AND pg_get_userbyid(nspowner) <> current_user) THEN
+    RAISE 'The schema plant_store belongs to %, which can read, forge and remove all in it: run this as that role, or drop the schema',
+      (SELECT nspowner::regrole FROM pg_namespace WHERE nspname = 'plant_store') USING ERRCODE = 'duplicate_schema';
+  END IF;
+  CREATE SCHEMA plant_store;
+  -- An earlier version made the tables in the schema public.
   IF EXISTS (SELECT FROM pg_tables WHERE schemaname = 'public' AND tablename = 'plant_schema') THEN
     ALTER TABLE public.plants SET SCHEMA plant_store;
     ALTER TABLE public.plant_tokens SET SCHEMA plant_store;
     ALTER TABLE public.plant_leases SET SCHEMA plant_store;
     ALTER TABLE public.plant_schema SET SCHEMA plant_store;
+    -- A trigger that another role made there would run as the owner at the INSERT below.
+    ALTER TABLE plant_store.plant_schema DISABLE TRIGGER USER;
   END IF;
-  IF EXISTS (SELECT FROM pg_tables WHERE schemaname = 'plant_store' AND tableowner <> current_user) THEN
+  IF EXISTS (SELECT FROM pg_class WHERE relnamespace = 'plant_store'::regnamespace AND pg_get_userbyid(relowner) <> current_user) THEN
     RAISE 'public.plant_schema belongs to another role: run this as its owner; if it is not of plant-store, drop it';
   END IF;
 END $do$;

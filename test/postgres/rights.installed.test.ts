@@ -139,6 +139,13 @@ test(
       await server.sql(`ALTER TABLE plant_store.${table} SET SCHEMA public`, "moved");
       await server.sql(`GRANT ALL ON ${table} TO ${STRANGER}`, "moved");
     }
+    await server.sql(
+      `CREATE FUNCTION public.f() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'ran as %', current_user; END$$;
+      GRANT ALL ON ALL TABLES IN SCHEMA public TO plant_store WITH GRANT OPTION; SET ROLE plant_store;
+      GRANT ALL ON ALL TABLES IN SCHEMA public TO ${STRANGER}; SET ROLE ${STRANGER};
+      CREATE TRIGGER t BEFORE INSERT ON plant_schema FOR EACH STATEMENT EXECUTE FUNCTION public.f()`,
+      "moved",
+    );
     await server.sql(`GRANT UPDATE (name) ON plants TO ${STRANGER}`, "moved");
     await server.sql("ALTER TABLE public.plant_schema DROP servers", "moved");
     await server.sql("DROP SCHEMA plant_store", "moved");
