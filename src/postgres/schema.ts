@@ -25,17 +25,21 @@ export const TABLES =
 
 /**
  * The rights `x` that an owner gave others: on the schema, its tables and their columns, and on the
- * schemas of the search path; each with the statement that revokes it, on tables with all the others.
+ * schemas of the search path; each with the statement that revokes it, on tables with all the others;
+ * what a role has passed on is revoked with its right to do so.
  *
  * @internal
  */
 export const RIGHTS = `(SELECT o.schema, o.target, r.privilege_type AS privilege, r.grantee AS role,
-    pg_catalog.format('REVOKE %s ON %s FROM %s CASCADE;', coalesce(o.rights, r.privilege_type), o.target,
-      CASE WHEN r.grantee OPERATOR(pg_catalog.=) 0 THEN 'PUBLIC' ELSE r.grantee::pg_catalog.regrole::pg_catalog.text END) AS revoke
-  FROM (SELECT n.nspname AS schema, pg_catalog.format('SCHEMA %I', n.nspname) AS target, NULL AS rights, n.nspacl AS acl
+    pg_catalog.format(CASE WHEN r.grantor OPERATOR(pg_catalog.=) o.owner THEN 'REVOKE %s ON %s FROM %s CASCADE;'
+      ELSE 'REVOKE GRANT OPTION FOR %s ON %s FROM %4$s CASCADE;' END, coalesce(o.rights, r.privilege_type), o.target,
+      CASE WHEN r.grantee OPERATOR(pg_catalog.=) 0 THEN 'PUBLIC' ELSE r.grantee::pg_catalog.regrole::pg_catalog.text END,
+      r.grantor::pg_catalog.regrole) AS revoke
+  FROM (SELECT n.nspname AS schema, pg_catalog.format('SCHEMA %I', n.nspname) AS target, NULL AS rights, n.nspowner AS owner,
+      n.nspacl AS acl
     FROM pg_catalog.pg_namespace n
     WHERE n.nspname OPERATOR(pg_catalog.=) ANY (pg_catalog.array_append(pg_catalog.current_schemas(false), 'plant_store'))
-    UNION ALL SELECT 'plant_store', pg_catalog.concat('plant_store.', t.relname), 'ALL', u.acl
+    UNION ALL SELECT 'plant_store', pg_catalog.concat('plant_store.', t.relname), 'ALL', t.relowner, u.acl
     FROM pg_catalog.pg_class t, LATERAL (SELECT t.relacl UNION ALL SELECT a.attacl
       FROM pg_catalog.pg_attribute a WHERE a.attrelid OPERATOR(pg_catalog.=) t.oid) u (acl)
     WHERE t.oid OPERATOR(pg_catalog.=) ANY (${TABLES})) o, pg_catalog.aclexplode(o.acl) r

@@ -29,6 +29,10 @@ const WRITERS: readonly [right: string, revoked: string][] = [
     `ALL ON plant_store.plant_schema FROM ${STRANGER}`,
   ],
   [`CREATE ON SCHEMA plant_store TO ${STRANGER}`, `CREATE ON SCHEMA plant_store FROM ${STRANGER}`],
+  [
+    `UPDATE (batch) ON plants TO plant_store WITH GRANT OPTION; SET ROLE plant_store; GRANT UPDATE (batch) ON plants TO ${STRANGER}`,
+    "GRANT OPTION FOR ALL ON plant_store.plants FROM plant_store",
+  ],
 ];
 
 for (const [right, revoked] of WRITERS) {
@@ -46,6 +50,7 @@ for (const [right, revoked] of WRITERS) {
       await assert.rejects(openPlants(t, { url: server.url(database) }), { code: "corruption" });
       await server.sql(refusal.slice(refusal.indexOf("REVOKE")), database);
       await until("the store continues", () => plants.database.refusal === undefined);
+      assert.equal(await plants.create({ id: 1n, name: "Fern" }), "created");
     },
   );
 }
