@@ -35,19 +35,6 @@ const REFUSED: Readonly<Record<string, string>> = {
   // The statements write NULL in arrays, which then would be a text.
   [setting("array_nulls", "=", "off")]:
     "array_nulls is off; run: ALTER ROLE … SET array_nulls = on;",
-  [`(SELECT pg_catalog.string_agg(pg_catalog.format(CASE
-    WHEN t.relkind OPERATOR(pg_catalog.<>) 'r' THEN '(make plant_store.%I an ordinary table)'
-    WHEN t.relowner OPERATOR(pg_catalog.<>) c.relowner THEN 'ALTER TABLE plant_store.%I OWNER TO …;'
-    WHEN t.relpersistence OPERATOR(pg_catalog.<>) 'p' THEN 'ALTER TABLE plant_store.%I SET LOGGED;'
-    WHEN t.relrowsecurity THEN 'ALTER TABLE plant_store.%I DISABLE ROW LEVEL SECURITY;'
-    WHEN EXISTS (SELECT FROM pg_catalog.pg_trigger g WHERE g.tgrelid OPERATOR(pg_catalog.=) t.oid
-      AND NOT g.tgisinternal AND g.tgenabled OPERATOR(pg_catalog.<>) 'D') THEN 'ALTER TABLE plant_store.%I DISABLE TRIGGER USER;'
-    WHEN EXISTS (SELECT FROM pg_catalog.pg_rewrite w WHERE w.ev_class OPERATOR(pg_catalog.=) t.oid) THEN 'DROP RULE … ON plant_store.%I;'
-    WHEN EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE t.oid OPERATOR(pg_catalog.=) ANY (ARRAY[i.inhrelid, i.inhparent]))
-      THEN 'ALTER TABLE … NO INHERIT plant_store.%I;'
-    END, t.relname), ' ') FROM pg_catalog.pg_class t WHERE t.oid OPERATOR(pg_catalog.=) ANY (${TABLES}))`]:
-    "its tables are not as `plant-store print schema` makes them: they have another owner, are not logged, so that a " +
-    "crash empties them, or have row security, triggers, rules or inheritance, which hide or change rows; run: %",
   "r.writers": "roles that are neither the owner nor that of the servers may write in it; run: %",
 };
 
@@ -76,6 +63,11 @@ const DOUBTFUL = {
   "r.others":
     "other roles may read the hashes of the tokens, or create functions and operators in a schema of " +
     "the search path; run: %",
+  [`(SELECT pg_catalog.string_agg(pg_catalog.format('ALTER SCHEMA %I OWNER TO …;', n.nspname), ' ') FROM pg_catalog.pg_namespace n
+    WHERE n.nspname OPERATOR(pg_catalog.=) ANY (pg_catalog.current_schemas(false))
+    AND NOT pg_catalog.pg_has_role(n.nspowner, c.relowner, 'MEMBER') AND pg_catalog.pg_get_userbyid(n.nspowner)
+      OPERATOR(pg_catalog.<>) ALL (ARRAY['pg_database_owner', s.servers, session_user]))`]:
+    "a schema of the search path belongs to another role, which may create functions and operators in it; run: %",
   // Before PostgreSQL 14 there are no such roles.
   [`(SELECT pg_catalog.string_agg(pg_catalog.format('REVOKE %s FROM %s;',
       m.roleid::pg_catalog.regrole, m.member::pg_catalog.regrole), ' ') FROM pg_catalog.pg_auth_members m
@@ -133,6 +125,37 @@ const HAS_LONG_STATEMENT = `EXISTS (SELECT FROM pg_catalog.pg_stat_activity a
       AND EXISTS (SELECT FROM pg_catalog.pg_extension e WHERE e.extname OPERATOR(pg_catalog.=) 'citus'))
     AND coalesce(a.query_start, '-infinity') OPERATOR(pg_catalog.<)
       (current_timestamp OPERATOR(pg_catalog.-) interval '1 second'))`;
+
+/**
+ * What is wrong with the schema and the tables. Asked before any of them is read: a view in the place of
+ * a table would run the functions of its owner as the role of the session, even if only planned.
+ *
+ * @internal
+ */
+export const INSPECT_TABLES = `SELECT pg_catalog.concat_ws(' ',
+  CASE WHEN NOT pg_catalog.pg_has_role(c.relowner, d.datdba, 'MEMBER') THEN pg_catalog.format(
+    '(if they were not made as %s, drop the schema plant_store; if they were:) ALTER DATABASE %I OWNER TO %1$s;',
+    c.relowner::pg_catalog.regrole, d.datname) END,
+  CASE WHEN n.nspowner OPERATOR(pg_catalog.<>) c.relowner
+    THEN pg_catalog.format('ALTER SCHEMA plant_store OWNER TO %s;', c.relowner::pg_catalog.regrole) END,
+  (SELECT pg_catalog.string_agg(pg_catalog.format(CASE
+    WHEN t.relkind OPERATOR(pg_catalog.<>) 'r' THEN '(make plant_store.%I an ordinary table)'
+    WHEN t.relowner OPERATOR(pg_catalog.<>) c.relowner THEN 'ALTER TABLE plant_store.%I OWNER TO …;'
+    WHEN t.relpersistence OPERATOR(pg_catalog.<>) 'p' THEN 'ALTER TABLE plant_store.%I SET LOGGED;'
+    WHEN t.relrowsecurity THEN 'ALTER TABLE plant_store.%I DISABLE ROW LEVEL SECURITY;'
+    WHEN EXISTS (SELECT FROM pg_catalog.pg_trigger g WHERE g.tgrelid OPERATOR(pg_catalog.=) t.oid
+      AND NOT g.tgisinternal AND g.tgenabled OPERATOR(pg_catalog.<>) 'D') THEN 'ALTER TABLE plant_store.%I DISABLE TRIGGER USER;'
+    WHEN EXISTS (SELECT FROM pg_catalog.pg_rewrite w WHERE w.ev_class OPERATOR(pg_catalog.=) t.oid) THEN 'DROP RULE … ON plant_store.%I;'
+    WHEN EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE t.oid OPERATOR(pg_catalog.=) ANY (ARRAY[i.inhrelid, i.inhparent]))
+      THEN 'ALTER TABLE … NO INHERIT plant_store.%I;'
+    END, t.relname), ' ') FROM pg_catalog.pg_class t WHERE t.oid OPERATOR(pg_catalog.=) ANY (${TABLES})))
+FROM pg_catalog.pg_class c, pg_catalog.pg_namespace n, pg_catalog.pg_database d
+WHERE c.oid OPERATOR(pg_catalog.=) 'plant_store.plants'::pg_catalog.regclass
+  AND n.oid OPERATOR(pg_catalog.=) c.relnamespace AND d.datname OPERATOR(pg_catalog.=) current_catalog`;
+
+const UNFIT_TABLES =
+  "its tables are not as `plant-store print schema` makes them: they or their schema have another owner, they are not logged, " +
+  "so that a crash empties them, or have row security, triggers, rules or inheritance, which hide or change rows; run: ";
 
 /** Asked of every connection, and twice a second. @internal */
 export const INSPECT = `SELECT pg_catalog.pg_is_in_recovery(), s.store, c.reltuples::bigint,
@@ -214,7 +237,8 @@ export class Inspector {
 
   /** @throws DatabaseFault */
   async inspect(connection: Connection): Promise<Inspection> {
-    const [row] = await connection.query(INSPECT);
+    const [[mend] = []] = await connection.query(INSPECT_TABLES);
+    const [row] = mend === "" ? await connection.query(INSPECT) : [];
     const hasLog = row?.[0] === "f" && row[4] === "t";
     const [server] = hasLog ? await connection.query(SERVER) : [];
     const now = performance.now();
@@ -222,7 +246,8 @@ export class Inspector {
       this.#nodes = await connection.query(INSPECT_NODES);
       this.#askedNodesAt = now;
     }
-    return judgeInspection(row, server, row?.[6] === "t" ? this.#nodes : []);
+    const found = judgeInspection(row, server, row?.[6] === "t" ? this.#nodes : []);
+    return mend === "" ? found : { ...found, refusal: mend ? UNFIT_TABLES + mend : OTHER_FORM };
   }
 }
 

@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import type { Socket } from "node:net";
 import type { PgModule } from "../../src/postgres/index.ts";
-import { CHECKS } from "../../src/postgres/inspection.ts";
+import { CHECKS, INSPECT_TABLES } from "../../src/postgres/inspection.ts";
 
 export interface Host {
   connect(): Promise<unknown>;
@@ -47,6 +47,7 @@ export function fakeDriver(hosts: Readonly<Record<number, Host>>): PgModule {
     }
 
     async query({ text, values }: { readonly text: string; readonly values: readonly string[] }) {
+      if (text === INSPECT_TABLES) return { rows: [[""]], command: "SELECT" };
       const rows = await Promise.race([this.#host.query(text, values), this.#lost]);
       return { rows, command: "SELECT" };
     }

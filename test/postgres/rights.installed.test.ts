@@ -72,6 +72,11 @@ const READERS: readonly [what: string, grant: string, revoke: string][] = [
     "REVOKE CREATE ON SCHEMA public FROM PUBLIC CASCADE;",
   ],
   [
+    "owns a schema of the search path",
+    `CREATE SCHEMA app AUTHORIZATION ${STRANGER}; GRANT USAGE ON SCHEMA app TO plant_store; ALTER ROLE plant_store IN DATABASE % SET search_path = app, public`,
+    "ALTER SCHEMA app OWNER TO …;",
+  ],
+  [
     "may read every table",
     `GRANT pg_read_all_data TO ${STRANGER}`,
     `REVOKE pg_read_all_data FROM ${STRANGER};`,
@@ -92,7 +97,7 @@ for (const [what, grant, revoke] of READERS) {
       const isNamed = () => warnings.some(({ message }) => message.endsWith(`run: ${revoke}`));
       await (await openPlants(t, { url })).close();
       assert.ok(isNamed(), JSON.stringify(warnings));
-      await server.sql(revoke, database);
+      await server.sql(revoke.replace("…", "postgres"), database);
       const before = warnings.length;
       await (await openPlants(t, { url })).close();
       assert.ok(!warnings.slice(before).some(({ message }) => message.includes(revoke)));
@@ -114,6 +119,50 @@ test(
     const plants = await openPlants(t, { url: server.url(database, { user: "gardener" }) });
     assert.equal(await plants.create({ id: 1n, name: "Fern" }), "created");
     assert.ok(!warnings.some(({ message }) => message.includes("REVOKE")));
+  },
+);
+
+test(
+  "nothing is stored while another role owns the schema, and what is named gives it back",
+  OPTIONS,
+  async (t) => {
+    const { cluster: server, database, plants } = await cluster.openStore(t);
+    await createRoles(server);
+    await server.sql(`ALTER SCHEMA plant_store OWNER TO ${STRANGER}`, database);
+    await until("the store refuses", () => plants.database.refusal !== undefined);
+    const [mend = ""] = /ALTER SCHEMA .*;/.exec(plants.database.refusal ?? "") ?? [];
+    assert.equal(mend, "ALTER SCHEMA plant_store OWNER TO postgres;");
+    await server.sql(mend, database);
+    await until("the store continues", () => plants.database.refusal === undefined);
+  },
+);
+
+test(
+  "tables of a role that may create in the database are refused, and run nothing of it",
+  OPTIONS,
+  async (t) => {
+    const { cluster: server } = await cluster.createStore(); // with the role of the servers
+    await createRoles(server);
+    await server.sql("CREATE DATABASE premade");
+    await server.sql("GRANT CREATE ON DATABASE premade TO gardener");
+    await runSchema(server.url("premade", { user: "gardener" }));
+    const refused = { code: "corruption", message: /ALTER DATABASE premade OWNER TO gardener;/ };
+    const open = (user: string) => openPlants(t, { url: server.url("premade", { user }) });
+    await assert.rejects(open("plant_store"), refused);
+    await assert.rejects(runSchema(server.url("premade")), /plant_store belongs to gardener/);
+
+    // A function in the place of what every look reads first; one that is immutable runs in the planner.
+    await server.sql(
+      `SET ROLE gardener; ALTER TABLE plant_schema RENAME TO kept;
+      CREATE FUNCTION plant_store.f() RETURNS uuid IMMUTABLE LANGUAGE plpgsql AS $$BEGIN RAISE 'ran as %', current_user; END$$;
+      CREATE VIEW plant_schema AS SELECT 1 AS version, plant_store.f() AS store, 'plant_store'::text AS servers;
+      GRANT SELECT ON plant_schema TO plant_store`,
+      "premade",
+    );
+    for (const user of ["postgres", "plant_store"]) await assert.rejects(open(user), refused);
+    await server.sql("DROP VIEW plant_schema; ALTER TABLE kept RENAME TO plant_schema", "premade");
+    await server.sql("ALTER DATABASE premade OWNER TO gardener");
+    assert.equal(await (await open("plant_store")).create({ id: 1n, name: "Fern" }), "created");
   },
 );
 
