@@ -98,6 +98,8 @@ const TRAPS: Readonly<Record<string, (place: string, vault: string) => void>> = 
   },
 };
 
+const TOKEN_LINE = `{"name":"app","hash":"${"0".repeat(64)}","scopes":["write"],"createdAt":"2026-01-01T00:00:00.000Z"}\n`;
+
 const IMPORT = ["import", "/dev/null"];
 const REPAIR = ["repair", "--yes"];
 
@@ -106,6 +108,8 @@ const PLACES: Readonly<Record<string, readonly (readonly string[])[]>> = {
   "tokens.jsonl": [
     ["token", "create", "gardener"],
     ["token", "list"],
+    ["token", "export"],
+    ["token", "import", "/dev/null"],
   ],
   "plants.jsonl": [IMPORT, ["export"], ["verify"], REPAIR],
   "plants.jsonl.checkpoint": [IMPORT, REPAIR],
@@ -195,9 +199,13 @@ describe("as root in a folder of another user", SETTINGS, () => {
       const folder = makeServiceFolder(t, parentMode);
       const file = join(makeFolder(t), "plants.jsonl"); // no other user can read it
       writeFileSync(file, `${FERN}\n`, { mode: 0o600 });
+      const tokens = join(makeFolder(t), "tokens.jsonl");
+      writeFileSync(tokens, TOKEN_LINE, { mode: 0o600 });
       const commands = [
         ["token", "create", "gardener"],
         ["token", "list"],
+        ["token", "export"],
+        ["token", "import", tokens],
         ["import", file],
         ["list"],
         ["get", "1"],
