@@ -47,8 +47,8 @@ export interface TokenRecord {
 /** The times of a record, which JSON has in ISO 8601. @internal */
 export const TIMES: readonly string[] = ["createdAt", "expiresAt", "revokedAt"];
 
-/** What a date can hold. */
-const TIME_MAX = 8.64e15;
+/** What a date can hold. @internal */
+export const TIME_MAX = 8.64e15;
 
 /**
  * A record, or an object that holds some, as JSON in one line.

@@ -35,7 +35,7 @@ import {
   isSocketFolder,
   parseDatabaseUrl,
 } from "./database-url.ts";
-import { explainRefusal, type Inspection, Inspector } from "./inspection.ts";
+import { type Inspection, Inspector } from "./inspection.ts";
 import { awaitStandbys, STARTED_AT } from "./standby-proof.ts";
 
 export interface DatabaseOptions {
@@ -52,7 +52,7 @@ export interface DatabaseOptions {
 const CONNECT_LIMIT_MS = 2000;
 const LOOK_INTERVAL_MS = 500;
 const LOOK_LIMIT_MS = 1000;
-/** No statement is sent while the newest good look is older. */
+/** A statement waits for another look while the newest good one is older. */
 const LOOK_AGE_MS_MAX = 2000;
 /** A look that begins so long after a statement was sent counts it as long, if it is still under way. */
 const SEEN_AFTER_MS = 1500;
@@ -86,6 +86,8 @@ export class Database {
   readonly #connections = new Set<Connection>();
   readonly #closing = new AbortController();
   #inUse: Candidate | undefined;
+  /** The host that was used last. */
+  #last: Candidate | undefined;
   #search: Promise<Candidate> | undefined;
   readonly #retries = new Map<string, number>();
   #failedSearches = 0;
@@ -236,24 +238,28 @@ export class Database {
     const longest = Math.min(BACKOFF_MS * 2 ** this.#failedSearches, BACKOFF_MS_MAX);
     if (this.#failedSearches > 0) await this.pause(Math.random() * longest);
     const hosts: Host[] = []; // in the order of the URL, without those that have not answered
+    const last = this.#last;
     let full: DatabaseFault | undefined;
     const asked = (await this.#resolve()).map(async (candidate, at) => {
       try {
         hosts[at] = { candidate, found: await this.#ask(candidate) };
       } catch (fault) {
-        if (fault instanceof UnfitFault && fault.found?.store !== undefined) {
+        if (fault instanceof UnfitFault && fault.found) {
           hosts[at] = { candidate, found: fault.found, fault };
-        } else if ((fault as DatabaseFault).sqlstate === NO_ROOM) full = fault as DatabaseFault;
+        }
+        const isFull = (fault as DatabaseFault).sqlstate === NO_ROOM;
+        if (isFull && last && isSame(candidate, last)) full = fault as DatabaseFault;
         throw fault;
       }
     });
     try {
       await Promise.any(asked);
       await Promise.race([Promise.allSettled(asked), this.pause(silentMs)]);
-      // Before a host was chosen, one that is full may be of a higher timeline.
-      if (full !== undefined && this.#store === undefined) throw full;
-      const candidate = chooseHost(hosts.flat());
+      const { candidate, found } = chooseHost(hosts.flat());
+      // The host that was used is there, although it has no room, unless this one has replaced it.
+      if (full !== undefined && found.timeline <= (this.inspection?.timeline ?? 0)) throw full;
       this.#inUse = candidate;
+      this.#last = candidate;
       this.#failedSearches = 0;
       for (const each of this.#connections) if (!isSame(each.candidate, candidate)) each.destroy();
       return candidate;
@@ -328,22 +334,13 @@ export class Database {
   async #inspect(connection: Connection, limitMs: number): Promise<Inspection> {
     const label = formatHost(connection.candidate);
     const timer = setTimeout(() => connection.destroy(), limitMs);
-    const found = await this.#inspector
-      .inspect(connection)
-      .catch((fault: DatabaseFault) => {
-        // A standby cannot read a table that is not logged.
-        if (fault.sqlstate === "0A000") {
-          throw new StandbyFault(fault.message, fault.sqlstate, fault);
-        }
-        if (!fault.sqlstate?.startsWith("42")) throw fault;
-        throw new UnfitFault(label, explainRefusal(fault.sqlstate, (fault.cause as Error).message));
-      })
-      .finally(() => clearTimeout(timer));
+    const inspecting = this.#inspector.inspect(connection);
+    const found = await inspecting.finally(() => clearTimeout(timer));
     if (found.isInRecovery) throw new StandbyFault(`"${label}" is a standby`);
     const { store, refusal = this.#options.requireSync ? found.unprovable : undefined } = found;
     // Before a host was chosen it is not known which of the stores is meant.
-    if (this.#store !== undefined && store !== undefined) {
-      if (store !== this.#store) {
+    if (this.#store !== undefined) {
+      if (store !== undefined && store !== this.#store) {
         throw new UnfitFault(
           label,
           `it is another store (${store}, not ${this.#store}), made anew or restored; if that ` +
@@ -380,7 +377,7 @@ export class Database {
 
   /**
    * Looks if the newest good look is old, because the process may have been frozen while the settings
-   * or the hosts changed. Never rejects: a look that fails closes connections.
+   * changed. Never rejects: a look that fails closes connections, except those to a host without room.
    */
   async lookIfOld(): Promise<void> {
     // Twice, because the look under way may have begun before the process was frozen.
@@ -514,13 +511,16 @@ interface Host {
  *
  * @throws UnfitFault if it must not be used, or another host accepts writes that it has not replaced.
  */
-function chooseHost(hosts: readonly Host[]): Candidate {
-  const [best, ...others] = hosts.toSorted((a, b) => b.found.timeline - a.found.timeline);
+function chooseHost(hosts: readonly Host[]): Host {
+  const [best, ...others] = hosts.toSorted(
+    (a, b) => b.found.timeline - a.found.timeline || Number(!!a.fault) - Number(!!b.fault),
+  );
   if (best === undefined) throw new DatabaseFault("No host accepts writes");
+  if (best.fault !== undefined) throw best.fault;
   const { timeline, store } = best.found;
   for (const { candidate, found } of others) {
     const isTwin = found.timeline === timeline && !isSameServer(found, best.found);
-    if (!isTwin && found.store === store) continue;
+    if (found.store === undefined || (found.store === store && !isTwin)) continue;
     throw new UnfitFault(
       formatHost(best.candidate),
       `"${formatHost(candidate)}" accepts writes, too, and neither follows the other (timelines ` +
@@ -528,8 +528,7 @@ function chooseHost(hosts: readonly Host[]): Candidate {
         "must not be used, or remove it from the URL",
     );
   }
-  if (best.fault !== undefined) throw best.fault;
-  return best.candidate;
+  return best;
 }
 
 /** Whether two names lead to one server, for example through two poolers. */

@@ -4,7 +4,7 @@
  * Invariant. A value that is missing in an answer, or has another form, is a reason to refuse. The
  * statements follow the rules of those in `schema`.
  */
-import type { Connection, Rows } from "./connection.ts";
+import type { Connection, DatabaseFault, Rows } from "./connection.ts";
 import { RIGHTS, SCHEMA_VERSION, TABLES } from "./schema.ts";
 import { STARTED_AT } from "./standby-proof.ts";
 
@@ -126,6 +126,16 @@ const HAS_LONG_STATEMENT = `EXISTS (SELECT FROM pg_catalog.pg_stat_activity a
     AND coalesce(a.query_start, '-infinity') OPERATOR(pg_catalog.<)
       (current_timestamp OPERATOR(pg_catalog.-) interval '1 second'))`;
 
+/** Whether the server only follows another one, and whether the engine has a write-ahead log. @internal */
+export const INSPECT_SERVER = `SELECT pg_catalog.pg_is_in_recovery(),
+  pg_catalog.to_regproc('pg_catalog.pg_walfile_name') IS NOT NULL`;
+
+/**
+ * The timeline, and when the server was started. The name of the file has the newest timeline; the control
+ * file has it later.
+ */
+const INSPECT_LOG = `SELECT pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), ${STARTED_AT}`;
+
 /**
  * What is wrong with the schema and the tables. Asked before any of them is read: a view in the place of
  * a table would run the functions of its owner as the role of the session, even if only planned.
@@ -158,11 +168,10 @@ const UNFIT_TABLES =
   "so that a crash empties them, or have row security, triggers, rules or inheritance, which hide or change rows; run: ";
 
 /** Asked of every connection, and twice a second. @internal */
-export const INSPECT = `SELECT pg_catalog.pg_is_in_recovery(), s.store, c.reltuples::bigint,
+export const INSPECT = `SELECT s.store, c.reltuples::bigint,
   ${HAS_LONG_STATEMENT},
-  pg_catalog.to_regproc('pg_catalog.pg_walfile_name') IS NOT NULL,
   pg_catalog.pg_has_role(pg_catalog.to_regrole('pg_read_all_stats'), 'USAGE'),
-  NOT pg_catalog.pg_is_in_recovery() AND pg_catalog.to_regproc('pg_catalog.run_command_on_all_nodes') IS NOT NULL,
+  pg_catalog.to_regproc('pg_catalog.run_command_on_all_nodes') IS NOT NULL,
   ${CHECKS.map(([sql]) => sql).join(",\n  ")}
 FROM (SELECT version, store, servers FROM plant_store.plant_schema LIMIT 1) s, pg_catalog.pg_class c, LATERAL (SELECT
   pg_catalog.string_agg(DISTINCT x.revoke, ' ') FILTER (WHERE x.schema OPERATOR(pg_catalog.=) 'plant_store'
@@ -173,14 +182,8 @@ FROM (SELECT version, store, servers FROM plant_store.plant_schema LIMIT 1) s, p
     AND pg_catalog.pg_get_userbyid(x.role) OPERATOR(pg_catalog.<>) s.servers) r
 WHERE c.oid OPERATOR(pg_catalog.=) 'plant_store.plants'::pg_catalog.regclass`;
 
-/**
- * If the engine has a write-ahead log: its timeline, and when the server was started. The name of the file has
- * the newest timeline; the control file has it later.
- */
-const SERVER = `SELECT pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), ${STARTED_AT}`;
-
 /** The row of `INSPECT`, without the checks. */
-const FORM = /^[tf],[^,]+,-?\d+,[tf],[tf],[tf]?,[tf]$/;
+const FORM = /^[^,]+,-?\d+,[tf],[tf]?,[tf]$/;
 
 const OTHER_FORM = "it does not answer as PostgreSQL does; check the proxy or pooler before it";
 
@@ -196,19 +199,30 @@ const UNPROVABLE =
 const UNPROVABLE_ON_CITUS =
   "a standby cannot be required on Citus, because the servers do not see those of workers: start without this option";
 
-/** What is wrong if the database refuses `INSPECT` itself. @internal */
-export function explainRefusal(sqlstate: string, message: string): string {
+/** What is wrong if the database refuses to be inspected. */
+function explainRefusal(sqlstate: string, message: string): string {
   if (sqlstate === "42501") return `the role of the servers lacks a right (${message}); grant it`;
-  return sqlstate === "42P01"
+  return sqlstate === "42P01" || sqlstate === NO_SCHEMA
     ? `a table is missing (${message}): if the URL names the right database, and it is new or has its tables in the ` +
         "schema public, run what `plant-store print schema` prints; otherwise restore the table"
     : `its tables or its engine do not fit this release (${message}): compare them with docs/database.md and ` +
         "`plant-store print schema`";
 }
 
-/** What a look at the database has found. @internal */
-export interface Inspection {
+/** PostgreSQL before 16 has another SQLSTATE for a table in a schema that is missing. */
+const NO_SCHEMA = "3F000";
+
+/** What a server is, whatever its databases hold. */
+interface ServerState {
   readonly isInRecovery: boolean;
+  /** Of the write-ahead log; 0 if the engine has none. */
+  readonly timeline: number;
+  /** When the server was started; `undefined` if the engine does not show it. */
+  readonly startedAt: string | undefined;
+}
+
+/** What a look at the database has found. @internal */
+export interface Inspection extends ServerState {
   /** The id of the store: a database that was restored under the same name has another one. */
   readonly store: string | undefined;
   /** The estimate of the engine; `undefined` before the first one, and on Citus. */
@@ -221,10 +235,6 @@ export interface Inspection {
   readonly unsynchronized: string | undefined;
   /** Why it cannot be proven that standbys have a commit; `undefined` if it can. */
   readonly unprovable: string | undefined;
-  /** Of the write-ahead log; 0 if the engine has none. */
-  readonly timeline: number;
-  /** When the server was started; `undefined` if the engine does not show it. */
-  readonly startedAt: string | undefined;
   /** Whether a statement of the role has been under way for more than a second. */
   readonly hasLongStatement: boolean;
 }
@@ -235,33 +245,62 @@ export class Inspector {
   #nodes: Rows = [];
   #askedNodesAt = Number.NEGATIVE_INFINITY;
 
-  /** @throws DatabaseFault */
+  /** @throws DatabaseFault if the database does not answer; that it refuses to is a refusal. */
   async inspect(connection: Connection): Promise<Inspection> {
-    const [[mend] = []] = await connection.query(INSPECT_TABLES);
-    const [row] = mend === "" ? await connection.query(INSPECT) : [];
-    const hasLog = row?.[0] === "f" && row[4] === "t";
-    const [server] = hasLog ? await connection.query(SERVER) : [];
+    const server = await inspectServer(connection);
+    if (server.isInRecovery) return { ...NOTHING_FOUND, ...server }; // a standby may not read all tables
+    try {
+      const [[mend] = []] = await connection.query(INSPECT_TABLES);
+      const refusal = mend ? UNFIT_TABLES + mend : OTHER_FORM;
+      if (mend !== "") return { ...NOTHING_FOUND, ...server, refusal };
+      const [row] = await connection.query(INSPECT);
+      return { ...judgeInspection(row, await this.#inspectNodes(connection, row)), ...server };
+    } catch (cause) {
+      const { sqlstate = "", cause: reason } = cause as DatabaseFault;
+      if (!sqlstate.startsWith("42") && sqlstate !== NO_SCHEMA) throw cause;
+      const refusal = explainRefusal(sqlstate, (reason as Error).message);
+      return { ...NOTHING_FOUND, ...server, refusal };
+    }
+  }
+
+  async #inspectNodes(connection: Connection, row: Rows[number] | undefined): Promise<Rows> {
+    if (row?.[4] !== "t") return [];
     const now = performance.now();
-    if (row?.[6] === "t" && now - this.#askedNodesAt >= NODES_INTERVAL_MS) {
+    if (now - this.#askedNodesAt >= NODES_INTERVAL_MS) {
       this.#nodes = await connection.query(INSPECT_NODES);
       this.#askedNodesAt = now;
     }
-    const found = judgeInspection(row, server, row?.[6] === "t" ? this.#nodes : []);
-    return mend === "" ? found : { ...found, refusal: mend ? UNFIT_TABLES + mend : OTHER_FORM };
+    return this.#nodes;
   }
 }
 
-/** Judges the rows of `INSPECT`, `SERVER` and `INSPECT_NODES`. @internal */
+const NOTHING_FOUND = {
+  store: undefined,
+  plants: undefined,
+  refusal: undefined,
+  warnings: [],
+  unsynchronized: undefined,
+  unprovable: undefined,
+  hasLongStatement: false,
+};
+
+async function inspectServer(connection: Connection): Promise<ServerState> {
+  const [[recovery, hasLog] = []] = await connection.query(INSPECT_SERVER);
+  const isInRecovery = recovery === "t";
+  if (isInRecovery || hasLog !== "t") return { isInRecovery, timeline: 0, startedAt: undefined };
+  const [[walFile, startedAt] = []] = await connection.query(INSPECT_LOG);
+  const timeline = Number.parseInt(walFile?.slice(0, 8) ?? "", 16) || 0;
+  return { isInRecovery, timeline, startedAt: startedAt ?? undefined };
+}
+
+/** Judges the rows of `INSPECT` and `INSPECT_NODES`. @internal */
 export function judgeInspection(
   row: Rows[number] | undefined,
-  [walFile, startedAt]: Rows[number] = [],
   nodes: Rows = [],
-): Inspection {
-  const [recovery, store, plants, hasLong, , canProve, hasNodes] = row ?? [];
-  const results = row?.slice(7) ?? [];
-  const timeline = Number.parseInt(walFile?.slice(0, 8) ?? "0", 16);
-  const isSound = results.length === CHECKS.length && FORM.test(row?.slice(0, 7).join() ?? "");
-  const unknown = isSound && Number.isInteger(timeline) ? undefined : OTHER_FORM;
+): Omit<Inspection, keyof ServerState> {
+  const [store, plants, hasLong, canProve, hasNodes] = row ?? [];
+  const results = row?.slice(5) ?? [];
+  const isSound = results.length === CHECKS.length && FORM.test(row?.slice(0, 5).join() ?? "");
   const found = CHECKS.flatMap(([sql, message], at) => {
     const result = results[at] ?? "f";
     return result === "f" ? [] : [[sql, message.replace("%", () => result)] as const];
@@ -273,15 +312,12 @@ export function judgeInspection(
   }
   const isRefused = ([sql]: readonly [string, string]) => sql in REFUSED || sql in NODE_REFUSED;
   return {
-    isInRecovery: recovery === "t",
     store: store ?? undefined,
     plants: hasNodes === "f" && Number(plants) >= 0 ? Number(plants) : undefined,
-    refusal: row === undefined ? NO_ROW : (unknown ?? found.find(isRefused)?.[1]),
+    refusal: row === undefined ? NO_ROW : isSound ? found.find(isRefused)?.[1] : OTHER_FORM,
     warnings: found.filter((check) => !isRefused(check)).map(([, message]) => message),
     unsynchronized: found.find(([sql]) => sql in UNSYNCHRONIZED)?.[1],
     hasLongStatement: hasLong === "t",
     unprovable: hasNodes === "t" ? UNPROVABLE_ON_CITUS : canProve === "t" ? undefined : UNPROVABLE,
-    timeline: timeline || 0,
-    startedAt: startedAt ?? undefined,
   };
 }

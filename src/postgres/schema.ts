@@ -48,6 +48,10 @@ export const RIGHTS = `(SELECT o.schema, o.target, r.privilege_type AS privilege
 const MAKE_TABLES = `-- So that every name below is one of PostgreSQL, whatever other roles have created.
 SET LOCAL search_path = pg_catalog, pg_temp;
 DO $do$ BEGIN
+  IF NOT (SELECT pg_has_role(current_user, datdba, 'MEMBER') FROM pg_database WHERE datname = current_database()) THEN
+    RAISE 'The servers would refuse tables of %, which does not own the database; a superuser should run: ALTER DATABASE % OWNER TO %;',
+      current_user, quote_ident(current_database()), quote_ident(current_user);
+  END IF;
   IF EXISTS (SELECT FROM pg_namespace WHERE nspname = 'plant_store' AND pg_get_userbyid(nspowner) <> current_user) THEN
     RAISE 'The schema plant_store belongs to %, which can read, forge and remove all in it: run this as that role, or drop the schema',
       (SELECT nspowner::regrole FROM pg_namespace WHERE nspname = 'plant_store') USING ERRCODE = 'duplicate_schema';
@@ -120,7 +124,7 @@ BEGIN
   SELECT string_agg(v.change, ' ') INTO lacking FROM pg_roles r, pg_database d, LATERAL (VALUES
     (0::oid, 'lock_timeout=%', $sql$ALTER ROLE ${name} SET lock_timeout = '1s';$sql$),
     (d.oid, 'search_path=pg_catalog, pg_temp',
-      format($sql$ALTER ROLE ${name} IN DATABASE %I SET search_path = pg_catalog, pg_temp;$sql$, d.datname))) v (db, setting, change)
+      $sql$ALTER ROLE ${name} IN DATABASE $sql$ || quote_ident(d.datname) || ' SET search_path = pg_catalog, pg_temp;')) v (db, setting, change)
   WHERE r.rolname = ${text} AND r.rolname <> current_user AND d.datname = current_database() AND NOT EXISTS (
     SELECT FROM pg_db_role_setting s, unnest(s.setconfig) c WHERE s.setrole = r.oid AND s.setdatabase = v.db AND c LIKE v.setting);
   BEGIN

@@ -12,7 +12,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { type Connection, DatabaseFault } from "./connection.ts";
 
 /** When the server was started, in SQL: two servers differ in it. @internal */
-export const STARTED_AT = "pg_catalog.date_part('epoch', pg_catalog.pg_postmaster_start_time())";
+export const STARTED_AT =
+  "(pg_catalog.date_part('epoch', pg_catalog.pg_postmaster_start_time()) OPERATOR(pg_catalog.*) 1000000)::bigint";
 
 /**
  * How far standbys are; `$1` is a position in the log, `NULL` the newest one on the disk. The function

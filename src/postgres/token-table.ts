@@ -15,6 +15,7 @@ import {
   makeRecord,
   mergeTokens,
   type NewToken,
+  TIME_MAX,
   TOKEN_BYTES,
   type TokenRecord,
   tokenExists,
@@ -123,12 +124,14 @@ export async function importTokens(
   return changes;
 }
 
-/** The columns of tokens, each as an array. */
+/** The columns of tokens, each as an array. A time that a person wrote may be beyond those of a date. */
 function encodeColumns(tokens: readonly TokenRecord[]): string[] {
   const rows = tokens.map(({ hash, name, scopes, createdAt, expiresAt, revokedAt }) =>
     [hash, name, scopes.join(), createdAt, expiresAt, revokedAt].map((value) => {
       const isTime = typeof value === "number";
-      return value === undefined ? "NULL" : encodeElement(isTime ? `${Math.floor(value)}` : value);
+      return value === undefined
+        ? "NULL"
+        : encodeElement(isTime ? `${Math.min(Math.floor(value), TIME_MAX)}` : value);
     }),
   );
   return [0, 1, 2, 3, 4, 5].map((at) => `{${rows.map((row) => row[at]).join()}}`);

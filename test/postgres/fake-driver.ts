@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import type { Socket } from "node:net";
 import type { PgModule } from "../../src/postgres/index.ts";
-import { CHECKS, INSPECT_TABLES } from "../../src/postgres/inspection.ts";
+import { CHECKS, INSPECT, INSPECT_SERVER, INSPECT_TABLES } from "../../src/postgres/inspection.ts";
 
 export interface Host {
   connect(): Promise<unknown>;
@@ -49,6 +49,9 @@ export function fakeDriver(hosts: Readonly<Record<number, Host>>): PgModule {
     async query({ text, values }: { readonly text: string; readonly values: readonly string[] }) {
       if (text === INSPECT_TABLES) return { rows: [[""]], command: "SELECT" };
       const rows = await Promise.race([this.#host.query(text, values), this.#lost]);
+      if (text === INSPECT_SERVER)
+        return { rows: [(rows[0] as string[]).slice(0, 1)], command: "SELECT" };
+      if (text === INSPECT) return { rows: [(rows[0] as string[]).slice(1)], command: "SELECT" };
       return { rows, command: "SELECT" };
     }
 
@@ -61,20 +64,11 @@ export function fakeDriver(hosts: Readonly<Record<number, Host>>): PgModule {
 
 export const NEVER = new Promise<never>(() => {});
 
-/** The rows of a look at a primary, or at its standby. */
+/** What the statements of a look at a primary, or at its standby, return: each a part of this row. */
 export function answerLook(isStandby: boolean, hasLongStatement = false): unknown[] {
   const checks = CHECKS.map(() => "f");
   return [
-    [
-      isStandby ? "t" : "f",
-      "the store",
-      "0",
-      hasLongStatement ? "t" : "f",
-      "f",
-      "f",
-      "f",
-      ...checks,
-    ],
+    [isStandby ? "t" : "f", "the store", "0", hasLongStatement ? "t" : "f", "f", "f", ...checks],
   ];
 }
 

@@ -89,9 +89,10 @@ test("a copy that is far away is refused, too", OPTIONS, async (t) => {
   await assert.rejects(plants.create({ id: 1n, name: "Fern" }), { code: "store_failed" });
 });
 
-for (const [what, damage, code] of [
-  ["is unfit", "ALTER SYSTEM SET fsync = off; SELECT pg_reload_conf()", "corruption"],
-  ["is full", "ALTER ROLE plant_store CONNECTION LIMIT 0", "io_error"],
+for (const [what, damage] of [
+  ["is unfit", "ALTER SYSTEM SET fsync = off; SELECT pg_reload_conf()"],
+  ["has unfit tables", "ALTER TABLE plant_leases SET UNLOGGED"],
+  ["lacks a table", "ALTER TABLE plant_tokens RENAME TO gone"],
 ] as const) {
   test(
     `a start does not use a primary that was replaced by a host that ${what}`,
@@ -99,18 +100,35 @@ for (const [what, damage, code] of [
     async (t) => {
       const { primary, standby } = await startPair(t, { standbys: "" });
       await standby.promote();
-      for (const sql of damage.split("; ")) await standby.sql(sql);
+      for (const sql of damage.split("; ")) await standby.sql(sql, "garden");
       for (const ports of [
         [primary.port, standby.port],
         [standby.port, primary.port],
       ]) {
         await assert.rejects(openPlants(t, { url: urlOf(...ports), databaseDeadlineMs: 500 }), {
-          code,
+          code: "corruption",
         });
       }
     },
   );
 }
+
+test("a copy is not used in the place of a host without room", OPTIONS, async (t) => {
+  const original = await Cluster.start(t);
+  await original.createStore("garden");
+  const clone = await Cluster.clone(t, original);
+  await clone.stop();
+  const plants = await openPlants(t, {
+    url: urlOf(original.port, clone.port),
+    databaseDeadlineMs: 1000,
+  });
+  await plants.create({ id: 1n, name: "Fern" });
+  await original.sql("ALTER ROLE plant_store CONNECTION LIMIT 0");
+  await clone.start();
+  await until("the connections are closed", () => plants.state().connections === 0);
+  await assert.rejects(plants.create({ id: 2n, name: "Fern" }));
+  assert.equal((await clone.sql("SELECT id FROM plants", "garden")).length, 0);
+});
 
 test("a server that was frozen looks before it stores a plant (fake clock)", OPTIONS, async (t) => {
   const { cluster: server, plants } = await cluster.openStore(t, { databaseDeadlineMs: 1000 });

@@ -244,7 +244,7 @@ test(
     const [, checks = ""] = /\$\$(.*)\$\$/s.exec(INSPECT_NODES) ?? [];
     const judge = async (damage: string) => {
       const flags = await server.sql(`${damage}; ${checks}`, database);
-      return judgeInspection(rows[0], undefined, [["a.example:5432", flags.join()]]).refusal;
+      return judgeInspection(rows[0], [["a.example:5432", flags.join()]]).refusal;
     };
     assert.equal(await judge("SET synchronous_commit = remote_apply"), undefined);
     assert.match(
