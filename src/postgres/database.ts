@@ -13,10 +13,10 @@
  */
 import dns from "node:dns/promises";
 import { setMaxListeners } from "node:events";
-import net from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
+import { ageMs, type Moment, VERDICT_MS } from "../core/followed-tokens.ts";
 import { Gate } from "../core/gate.ts";
 import type { DatabaseStatus } from "../core/services.ts";
 import {
@@ -52,8 +52,6 @@ export interface DatabaseOptions {
 const CONNECT_LIMIT_MS = 2000;
 const LOOK_INTERVAL_MS = 500;
 const LOOK_LIMIT_MS = 1000;
-/** A statement waits for another look while the newest good one is older. */
-const LOOK_AGE_MS_MAX = 2000;
 /** A look that begins so long after a statement was sent counts it as long, if it is still under way. */
 const SEEN_AFTER_MS = 1500;
 /** By then two fresh connections were tried, the second after resolving the names again. */
@@ -96,8 +94,8 @@ export class Database {
   #looker: Connection | undefined;
   /** The look under way. */
   #looking: Promise<void> | undefined;
-  /** When the newest good look began, by both clocks: the monotonic one stops while a machine sleeps. */
-  #lookedAt = { steadyMs: performance.now(), wallMs: Date.now() };
+  /** When the newest good look began. */
+  #lookedAt: Moment = { steadyMs: performance.now(), wallMs: Date.now() };
   #failedLooks = 0;
   readonly #inspector = new Inspector();
   /** The id of the store that was found first: no other is used. */
@@ -382,8 +380,7 @@ export class Database {
   async lookIfOld(): Promise<void> {
     // Twice, because the look under way may have begun before the process was frozen.
     for (let looks = 0; looks < 2 && !this.isClosed; looks++) {
-      const { steadyMs, wallMs } = this.#lookedAt;
-      if (Math.max(performance.now() - steadyMs, Date.now() - wallMs) < LOOK_AGE_MS_MAX) return;
+      if (ageMs(this.#lookedAt, performance.now(), Date.now()) < VERDICT_MS) return;
       await this.#look().catch(() => {});
     }
   }
@@ -486,7 +483,7 @@ export class Database {
 
 /** The database must not be used until it is mended; the message has how. */
 class UnfitFault extends DatabaseFault {
-  /** Of a database with the right store. */
+  /** What was found there, except in a database of another store. */
   readonly found: Inspection | undefined;
 
   constructor(host: string, why: string, found?: Inspection) {
@@ -642,7 +639,7 @@ function isSame(a: Candidate, b: Candidate): boolean {
 
 /** Every address of a host: one name may lead to a primary and its standbys. */
 async function resolveHost({ host, port }: DatabaseHost): Promise<Candidate[]> {
-  if (isSocketFolder(host) || net.isIP(host) !== 0) return [{ host, address: host, port }];
+  if (isSocketFolder(host)) return [{ host, address: host, port }];
   const addresses = dns.lookup(host, { all: true }).catch(() => []);
   const limit = sleep(CONNECT_LIMIT_MS, [], { ref: false });
   return (await Promise.race([addresses, limit])).map(({ address }) => ({ host, address, port }));
