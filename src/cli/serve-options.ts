@@ -47,6 +47,21 @@ export const SERVE_OPTIONS = {
     "connections open at once; if not given, as many as open files and half of the heap allow",
     NUMBER_OPTIONS.connectionsMax,
   ),
+  pendingBytesMax: integer(
+    "N",
+    "creates in flight, with their answers, and records that wait for the disk; beyond it 503; if not given, 4 to 64 MiB by the memory there is",
+    NUMBER_OPTIONS.pendingBytesMax,
+  ),
+  pendingRequestsMax: integer(
+    "N",
+    "creates in flight together; beyond it 503; if not given, 1,024 to 16,384 by the memory there is",
+    NUMBER_OPTIONS.pendingRequestsMax,
+  ),
+  readBytesMax: integer(
+    "N",
+    "answers to reads that wait to be sent, together; beyond it 503; if not given, 4 to 64 MiB by the memory there is",
+    NUMBER_OPTIONS.readBytesMax,
+  ),
   ...numbers({
     bodyBytesMax: "the longest body; beyond it 413",
     headerBytesMax: "request line and headers together; beyond it 431",
@@ -55,9 +70,6 @@ export const SERVE_OPTIONS = {
     keepAliveTimeoutMs: "how long an idle connection is kept",
     stallTimeoutMs: "how long a connection without progress is kept",
     connectionCheckIntervalMs: "how often slow and stalled connections are looked for",
-    pendingBytesMax: "bodies in flight, and records that wait for the disk; beyond it 503",
-    pendingRequestsMax: "requests in flight together; beyond it 503",
-    readBytesMax: "answers to reads that wait to be sent, together; beyond it 503",
     batchBytesMax: "what is written with one sync",
     databaseDeadlineMs: "how long a request waits for the database; beyond it 503",
     databaseConnections: "connections to the database for creates",
@@ -70,16 +82,10 @@ export type ServeOptions = OptionValues<typeof SERVE_OPTIONS>;
 
 /** @throws UsageError if two options do not fit together. */
 export function checkMatch(options: ServeOptions): void {
-  const { bodyBytesMax, pendingBytesMax, tlsCert, tlsKey } = options;
+  const { tlsCert, tlsKey } = options;
   if (options.databaseRequireSync && !isDatabase(options)) {
     throw new UsageError(
       "serve: --database-require-sync needs a database; name it with --database",
-    );
-  }
-  // A body beyond --pending-bytes-max is answered 503, so clients would send it again and again.
-  if (bodyBytesMax > pendingBytesMax) {
-    throw new UsageError(
-      `serve: expected --pending-bytes-max to be at least --body-bytes-max, got ${pendingBytesMax} and ${bodyBytesMax}`,
     );
   }
   if ((tlsCert === undefined) !== (tlsKey === undefined)) {

@@ -6,7 +6,7 @@
  */
 
 export interface NumberOption {
-  /** Absent if it depends on the process. */
+  /** Absent if it depends on the process: on its memory (core/memory), or on its limit of open files. */
   readonly default?: number;
   /** The least allowed value. */
   readonly min: number;
@@ -41,12 +41,12 @@ export const NUMBER_OPTIONS = {
   connectionCheckIntervalMs: milliseconds(1000),
   // Not 0: some versions of Node take it for no bound, others for no connection.
   connectionsMax: { min: 1, max: 1_000_000 },
-  pendingBytesMax: bytes(64 * MIB),
-  pendingRequestsMax: { default: 16_384, min: 1, max: 1_000_000 },
-  readBytesMax: { default: 32 * MIB, min: MIB, max: GIB },
+  pendingBytesMax: { min: 1, max: GIB },
+  pendingRequestsMax: { min: 1, max: 1_000_000 },
+  readBytesMax: { min: MIB, max: GIB },
   // A start rewrites this much of the log, no matter which limit the earlier process had.
   batchBytesMax: bytes(MIB, MIB),
-  queueBytesMax: bytes(64 * MIB),
+  queueBytesMax: { min: 1, max: GIB },
   drainDelayMs: milliseconds(0, 0),
   drainTimeoutMs: milliseconds(10_000, 0),
   databaseDeadlineMs: milliseconds(10_000, 100),
@@ -57,7 +57,10 @@ export const NUMBER_OPTIONS = {
 export type NumberOptionName = keyof typeof NUMBER_OPTIONS;
 
 /** @internal */
-export type DefaultedName = Exclude<NumberOptionName, "connectionsMax">;
+export type DefaultedName = Exclude<
+  NumberOptionName,
+  "connectionsMax" | "pendingBytesMax" | "pendingRequestsMax" | "readBytesMax" | "queueBytesMax"
+>;
 
 /** The address to listen on by default: only this machine reaches it. @internal */
 export const DEFAULT_HOST = "127.0.0.1";
@@ -68,14 +71,20 @@ export type Numbers = { readonly [Name in NumberOptionName]?: number | undefined
 /**
  * The value of an option, or its default.
  *
+ * @param byDefault if the table has none.
  * @throws TypeError unless it is a number; RangeError unless it is whole and within its bounds.
  * @internal
  */
-export function readNumber(options: Numbers, name: DefaultedName): number {
+export function readNumber(options: Numbers, name: DefaultedName): number;
+export function readNumber(options: Numbers, name: NumberOptionName, byDefault: number): number;
+export function readNumber(options: Numbers, name: NumberOptionName, byDefault?: number): number {
   const value = options[name];
-  if (value === undefined) return NUMBER_OPTIONS[name].default;
-  assertNumber(name, value);
-  return value;
+  if (value !== undefined) {
+    assertNumber(name, value);
+    return value;
+  }
+  const { default: fixed }: NumberOption = NUMBER_OPTIONS[name];
+  return (fixed ?? byDefault) as number;
 }
 
 /** @throws TypeError or RangeError like `readNumber`. @internal */

@@ -6,6 +6,7 @@ import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { PlantStoreError } from "../core/errors.ts";
 import type { Scope, TokenVerifier, Verdict, VerifiedToken } from "../core/services.ts";
+import { NO_TOKEN } from "./budget.ts";
 import { readSoleHeader, SEVERAL } from "./request-head.ts";
 
 /** The scheme is case-insensitive (RFC 9110 section 11.1); the token is a `b64token`. */
@@ -45,11 +46,16 @@ export class Authenticator {
     return this.#verify(req.socket, header);
   }
 
+  /** The name of the last good token on a connection. */
+  senderOn(socket: Socket): string {
+    return this.#accepted.get(socket)?.verified.name ?? NO_TOKEN;
+  }
+
   #verify(socket: Socket, header: string): VerifiedToken | Promise<VerifiedToken> {
     const verdict = this.#tokens.verify(parseBearer(header));
     const accept = (verified: Verdict) => {
       if (!verified) throw invalidToken(NOT_LIVE);
-      if (this.#tokens.isCurrent !== undefined) this.#accepted.set(socket, { header, verified });
+      this.#accepted.set(socket, { header, verified });
       return verified;
     };
     // Also a promise of another realm or library.

@@ -1,12 +1,12 @@
 /**
  * The body of a request: its bytes, within the limits, from the stream of the request or, in our own
- * server, from the HTTP parser itself. From the first byte until the answer, the bytes are borrowed
- * from the budget of the listener. Knows nothing about JSON.
+ * server, from the HTTP parser itself. Its room in memory is borrowed as it grows. Knows nothing about
+ * JSON.
  */
 import { IncomingMessage } from "node:http";
 import { isUint8Array } from "node:util/types";
 import { PlantStoreError } from "../core/errors.ts";
-import { type Budget, overloaded } from "./budget.ts";
+import { type Lease, overloaded } from "./budget.ts";
 import { NOTED, type Noted } from "./request-message.ts";
 
 function tooLarge(bytesMax: number): PlantStoreError {
@@ -17,14 +17,17 @@ function tooLarge(bytesMax: number): PlantStoreError {
 /**
  * Judges a body before it is read.
  *
+ * @returns its declared length in bytes; 0 if it has none.
  * @throws PlantStoreError `body_too_large` for its declared length; `internal` if other code, a body
  * parser perhaps, has read some of it or has it decoded (`setEncoding`), which loses bytes that are
  * not UTF-8.
  */
-export function requireBody(req: IncomingMessage, bytesMax: number): void {
-  if (Number(req.headers["content-length"] ?? 0) > bytesMax) throw tooLarge(bytesMax);
+export function requireBody(req: IncomingMessage, bytesMax: number): number {
+  const declared = Number(req.headers["content-length"] ?? 0);
+  if (declared > bytesMax) throw tooLarge(bytesMax);
   const isDecoded = typeof req.readableEncoding === "string";
   if (req.readableEnded || req.readableDidRead || isDecoded) throw touchedBody();
+  return declared;
 }
 
 /** The client sees it too: the developer who mounted the listener wrongly sends the first request. */
@@ -49,16 +52,21 @@ export class BodyCollector {
   /** Whether the handler was called: nothing more is wanted. */
   isDone = false;
   readonly #bytesMax: number;
-  readonly #budget: Budget;
+  readonly #declared: number;
+  readonly #lease: Lease;
   readonly #onEnd: BodyHandler;
   /** Its first `#size` bytes are the body so far. */
   #body: Buffer = NOTHING;
   #size = 0;
 
-  /** @param budget lends the bytes; they are given back unless `onEnd` receives the body. */
-  constructor(bytesMax: number, budget: Budget, onEnd: BodyHandler) {
+  /**
+   * @param declared how many bytes are announced; 0 if that is not known.
+   * @param lease of the room that the body takes. The caller ends it.
+   */
+  constructor(bytesMax: number, declared: number, lease: Lease, onEnd: BodyHandler) {
     this.#bytesMax = bytesMax;
-    this.#budget = budget;
+    this.#declared = declared;
+    this.#lease = lease;
     this.#onEnd = onEnd;
   }
 
@@ -68,13 +76,31 @@ export class BodyCollector {
     if (!isUint8Array(chunk)) this.#end(undefined, touchedBody());
     else if (this.#size + chunk.length > this.#bytesMax) {
       this.#end(undefined, tooLarge(this.#bytesMax));
-    } else if (!this.#budget.take(chunk.length)) this.#end(undefined, overloaded());
-    else {
       // Deno's is no Buffer, and as text it would be a list of numbers.
-      const bytes = Buffer.isBuffer(chunk) ? chunk : Buffer.from(chunk);
-      this.#body = join(this.#body, this.#size, bytes);
-      this.#size += bytes.length;
+    } else if (!this.#append(Buffer.isBuffer(chunk) ? chunk : Buffer.from(chunk))) {
+      this.#end(undefined, overloaded());
     }
+  }
+
+  /**
+   * Most bodies arrive whole. Others are copied into room for all that is announced, or for twice as much
+   * as has arrived: kept as they come, chunks of one byte would take some 250 bytes each.
+   *
+   * @returns false if no room is lent.
+   */
+  #append(chunk: Buffer): boolean {
+    const start = this.#size;
+    const end = start + chunk.length;
+    if (start === 0 || end > this.#body.length) {
+      const room = start === 0 ? end : end <= this.#declared ? this.#declared : 2 * end;
+      if (!this.#lease.hold(room)) return false;
+      const body = start === 0 ? chunk : Buffer.allocUnsafe(room);
+      this.#body.copy(body, 0, 0, start);
+      this.#body = body;
+    }
+    if (start > 0) chunk.copy(this.#body, start);
+    this.#size = end;
+    return true;
   }
 
   end(): void {
@@ -90,22 +116,8 @@ export class BodyCollector {
   #end(body?: Buffer, failure?: PlantStoreError): void {
     this.isDone = true;
     this.#body = NOTHING; // a request lives on until it is answered, and longer
-    if (body === undefined) this.#budget.giveBack(this.#size);
     this.#onEnd(body, failure);
   }
-}
-
-/**
- * Appends a chunk to the first bytes of a body, in at most twice the room. Kept as they come, chunks
- * of one byte would take some 250 bytes each.
- */
-function join(body: Buffer, size: number, chunk: Buffer): Buffer {
-  if (size === 0) return chunk; // nearly every body arrives whole
-  const end = size + chunk.length;
-  const target = end <= body.length ? body : Buffer.allocUnsafe(2 * end);
-  if (target !== body) body.copy(target, 0, 0, size);
-  chunk.copy(target, size);
-  return target;
 }
 
 export function collectBody(req: IncomingMessage, collector: BodyCollector): void {

@@ -1,34 +1,75 @@
 /**
  * Bounds of memory. Bodies of creates, requests under way, requests that wait on their connections and
- * answers to reads borrow from a budget of their own each: clients that ask for plants and never read
- * the answers may keep others from reading, but nobody from creating.
+ * answers to reads borrow from a budget of their own each, until the system has the answer: clients that
+ * ask for plants and never read the answers may keep others from reading, but nobody from creating.
+ *
+ * Invariant: no client keeps another one out. A client is the name of a token, or all that show none.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { PlantStoreError } from "../core/errors.ts";
 import type { Gate } from "../core/gate.ts";
+import { type Numbers, readNumber } from "../core/options.ts";
+import { defaultBudget } from "../memory.ts";
+
+/** Whoever has shown no good token. */
+export const NO_TOKEN = "";
 
 export class Budget {
   readonly #max: number;
-  #held = 0;
+  #lent = 0;
+  /** How much of it each client holds. */
+  readonly #shares = new Map<string, number>();
 
-  constructor(max: number) {
+  /** @param max by default by the memory there is. */
+  constructor(max = defaultBudget()) {
     this.#max = max;
   }
 
+  /** @throws TypeError or RangeError for a number out of its range. */
+  static of(options: Numbers, name: "pendingBytesMax" | "readBytesMax"): Budget {
+    return new Budget(readNumber(options, name, defaultBudget()));
+  }
+
   /**
-   * Returns false, and takes nothing, if more than the maximum would be held.
+   * Lends more to a client if it then holds no more than what stays free. So one client alone gets half
+   * of the budget, two that want all get a third each, and another one always finds room.
    *
-   * @param own the part that this borrower holds. If nobody else holds any, it may exceed the maximum:
-   * a need larger than the budget would never find room.
+   * @param amount a negative one is given back.
+   * @param own the part that this borrower holds. If nothing else is lent, it may exceed its share: a need
+   * larger than that would never find room.
+   * @returns false, and lends nothing, if there is no room.
    */
-  take(amount: number, own?: number): boolean {
-    if (this.#held + amount > this.#max && this.#held !== own) return false;
-    this.#held += amount;
+  take(client: string, amount: number, own: number): boolean {
+    const share = (this.#shares.get(client) ?? 0) + amount;
+    const lent = this.#lent + amount;
+    if (amount > 0 && share > this.#max - lent && this.#lent !== own) return false;
+    this.#lent = lent;
+    if (share === 0) this.#shares.delete(client);
+    else this.#shares.set(client, share);
+    return true;
+  }
+}
+
+/** What one borrower holds of a budget. */
+export class Lease {
+  readonly #budget: Budget;
+  readonly #client: string;
+  #amount = 0;
+
+  constructor(budget: Budget, client: string) {
+    this.#budget = budget;
+    this.#client = client;
+  }
+
+  /** Sets how much is held from now on. @returns false, and changes nothing, if there is no room. */
+  hold(amount: number): boolean {
+    if (!this.#budget.take(this.#client, amount - this.#amount, this.#amount)) return false;
+    this.#amount = amount;
     return true;
   }
 
-  giveBack(amount: number): void {
-    this.#held -= amount;
+  end(): void {
+    this.hold(0);
   }
 }
 
@@ -37,6 +78,29 @@ export function overloaded(): PlantStoreError {
     "overloaded",
     "Cannot take the request now: too many are under way; send it again later",
   );
+}
+
+/** Calls `then` once the system has the whole answer or the client has left; at once if that is so. */
+export function afterSent(req: IncomingMessage, res: ServerResponse, then: () => void): void {
+  if (res.writableFinished || res.closed) {
+    then();
+    return;
+  }
+  // A response that waits for earlier ones emits no "close" with its connection. Its request does,
+  // and also when other code has read it to its end.
+  const end = () => {
+    res.off("close", end);
+    req.off("close", follow);
+    req.socket.off("close", end);
+    then();
+  };
+  const follow = () => {
+    if (req.socket.destroyed) end();
+    else req.socket.on("close", end);
+  };
+  res.on("close", end);
+  if (req.closed || req.socket.destroyed) follow();
+  else req.on("close", follow);
 }
 
 /** Memory of a request and its response in Node and this server, without headers (measured). */
@@ -59,17 +123,19 @@ export function weightOf(req: IncomingMessage): number {
   return Math.max(1, Math.round(heldBytes(req) / WEIGHT_BYTES));
 }
 
+/** About the most that an answer without a plant takes, with its head: messages are cut. */
+export const ANSWER_BYTES = 1024;
+
 /**
- * The bytes that the answer to one read holds, from the first look into the store until it is sent or
- * its client has left. A refused answer returns all of them at once, so of several reads that do not
+ * The bytes that the answer to one read holds, from the first look into the store until the system has it
+ * or its client has left. A refused answer returns all of them at once, so of several reads that do not
  * fit together, one always finds room.
  */
 export class ReadLease {
-  readonly #budget: Budget;
+  readonly #lease: Lease;
   readonly #req: IncomingMessage;
   readonly #res: ServerResponse;
   readonly #bytesMin: number;
-  #bytes: number;
   #isOver = false;
   #onOver: () => void = () => {};
 
@@ -79,48 +145,26 @@ export class ReadLease {
    * @param bytesMin held in any case.
    * @throws PlantStoreError `overloaded` if the budget has no room for them.
    */
-  constructor(budget: Budget, bytesMin: number, req: IncomingMessage, res: ServerResponse) {
-    if (!budget.take(bytesMin)) throw overloaded();
-    this.#budget = budget;
+  constructor(lease: Lease, bytesMin: number, req: IncomingMessage, res: ServerResponse) {
+    if (!lease.hold(bytesMin)) throw overloaded();
+    this.#lease = lease;
     this.#bytesMin = bytesMin;
-    this.#bytes = bytesMin;
     this.#req = req;
     this.#res = res;
   }
 
-  /** Whether the answer is sent or its client has left. */
+  /** Whether the system has the answer or its client has left. */
   get isOver(): boolean {
     return this.#isOver || this.#res.closed || this.#req.socket.destroyed;
   }
 
-  /** Ends the lease once the answer is sent or its client has left; at once if the system has all of it. */
+  /** Ends the lease once the system has the answer or the client has left; at once if that is so. */
   endWhenSent(): void {
-    const req = this.#req;
-    const res = this.#res;
-    if (res.writableFinished || res.closed) this.#end();
-    else {
-      // A response that waits for earlier ones emits no "close" with its connection. Its request does,
-      // and also when other code has read it to its end.
-      const end = () => {
-        res.off("close", end);
-        req.off("close", follow);
-        req.socket.off("close", end);
-        this.#end();
-      };
-      const follow = () => {
-        if (req.socket.destroyed) end();
-        else req.socket.on("close", end);
-      };
-      res.on("close", end);
-      if (req.closed || req.socket.destroyed) follow();
-      else req.on("close", follow);
-    }
-  }
-
-  #end(): void {
-    this.#isOver = true;
-    this.#giveBack();
-    this.#onOver();
+    afterSent(this.#req, this.#res, () => {
+      this.#isOver = true;
+      this.#lease.end();
+      this.#onOver();
+    });
   }
 
   /** Reads when the gate lets it; resolves with `undefined` if the lease is over by then. */
@@ -134,13 +178,9 @@ export class ReadLease {
    * @throws PlantStoreError `overloaded`, and gives everything back.
    */
   hold(bytes: number): void {
-    if (this.isOver) return;
-    const wanted = Math.max(this.#bytesMin, bytes);
-    if (!this.#budget.take(wanted - this.#bytes, this.#bytes)) {
-      this.#giveBack();
-      throw overloaded();
-    }
-    this.#bytes = wanted;
+    if (this.isOver || this.#lease.hold(Math.max(this.#bytesMin, bytes))) return;
+    this.#lease.end();
+    throw overloaded();
   }
 
   /** Resolves when the connection takes more of the answer, or the lease is over. */
@@ -150,10 +190,5 @@ export class ReadLease {
       this.#onOver = resolve;
       res.once("drain", resolve);
     });
-  }
-
-  #giveBack(): void {
-    this.#budget.giveBack(this.#bytes);
-    this.#bytes = 0;
   }
 }

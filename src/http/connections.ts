@@ -8,7 +8,6 @@
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import v8 from "node:v8";
 import type { PlantStoreError } from "../core/errors.ts";
 import { type Numbers, readNumber } from "../core/options.ts";
 import {
@@ -20,7 +19,7 @@ import {
   isLastAnswer,
 } from "./answer.ts";
 import { DirectRequest } from "./body.ts";
-import { Budget, heldBytes, overloaded } from "./budget.ts";
+import { Budget, heldBytes, Lease, overloaded } from "./budget.ts";
 import type { Listener } from "./listener.ts";
 import { errorReply } from "./reply.ts";
 import { describeParserFault, findFramingFault } from "./request-head.ts";
@@ -36,8 +35,6 @@ const WAITING_BYTES_MAX = 64 * 1024;
 
 /** Each unanswered request holds about 6 KiB, and a packet of 64 KiB may hold two thousand of them. */
 const UNANSWERED_MAX = 1000;
-
-const WAITING_BUDGET_BYTES_MIN = 32 * 1024 * 1024;
 
 /** The headers that an answer needs once the head of its request was judged. */
 const KEPT_HEADERS = ["origin", "x-request-id", "content-length", "transfer-encoding", "expect"];
@@ -56,9 +53,7 @@ export class Connections {
   readonly #times: StandstillTimes;
   readonly #connections = new Map<Socket, Connection>();
   /** Lent to requests that wait, on all connections: thousands of clients may each send ten ahead. */
-  readonly #waitingBudget = new Budget(
-    Math.max(WAITING_BUDGET_BYTES_MIN, v8.getHeapStatistics().heap_size_limit / 8),
-  );
+  readonly #waitingBudget = new Budget();
   readonly #lookMs: number;
   #looking: NodeJS.Timeout | undefined;
   /** Every answer closes its connection. */
@@ -78,7 +73,8 @@ export class Connections {
   }
 
   add(socket: Socket): void {
-    const connection = new Connection(socket, this.#times, this.#waitingBudget);
+    const lend = () => new Lease(this.#waitingBudget, this.#listener.clientOn(socket));
+    const connection = new Connection(socket, this.#times, lend);
     this.#connections.set(socket, connection);
     socket.once("close", () => {
       connection.noteClosed();
@@ -191,8 +187,10 @@ export class Connection {
   isBroken = false;
   readonly #socket: Socket;
   readonly #times: StandstillTimes;
-  readonly #waitingBudget: Budget;
-  /** Bytes that the requests hold which wait for an earlier answer. */
+  readonly #lend: () => Lease;
+  /** Of the memory of requests that wait for an earlier answer; absent if none does. */
+  #waiting: Lease | undefined;
+  /** Bytes that they hold. */
   #waitingBytes = 0;
   /** The server does not read until answers leave. */
   #isHeld = false;
@@ -201,11 +199,11 @@ export class Connection {
   /** How many were read when the last answer was sent that needed no good token. */
   #tokenlessBytes: number | undefined;
 
-  /** @param waitingBudget lent to requests that wait, shared by all connections of a server. */
-  constructor(socket: Socket, times: StandstillTimes, waitingBudget: Budget) {
+  /** @param lend makes a lease for requests that wait. */
+  constructor(socket: Socket, times: StandstillTimes, lend: () => Lease) {
     this.#socket = socket;
     this.#times = times;
-    this.#waitingBudget = waitingBudget;
+    this.#lend = lend;
     socket.on("timeout", () => socket.destroy()); // Node does, but not after CONNECT
   }
 
@@ -233,7 +231,9 @@ export class Connection {
 
   /** Counts a request that arrived before earlier answers have left. */
   #wait(bytes: number): boolean {
-    const hasRoom = this.unanswered < UNANSWERED_MAX && this.#waitingBudget.take(bytes);
+    this.#waiting ??= this.#lend();
+    const held = this.#waitingBytes + bytes;
+    const hasRoom = this.unanswered < UNANSWERED_MAX && this.#waiting.hold(held);
     if (hasRoom) this.#waitingBytes += bytes;
     if (this.#waitingBytes > WAITING_BYTES_MAX && !this.#isHeld) {
       this.#isHeld = true;
@@ -262,8 +262,9 @@ export class Connection {
   }
 
   #giveBack(bytes: number): void {
-    this.#waitingBudget.giveBack(bytes);
     this.#waitingBytes -= bytes;
+    this.#waiting?.hold(this.#waitingBytes);
+    if (this.#waitingBytes === 0) this.#waiting = undefined;
     if (!this.#isHeld || this.#waitingBytes > WAITING_BYTES_MAX / 2) return;
     this.#isHeld = false;
     this.#socket.off("resume", this.#pause).resume();

@@ -1,19 +1,29 @@
 /**
  * The operation that creates, from an admitted request to its answer.
  *
- * A request and its body borrow from their budgets until the answer. A plant is answered once it is
- * durable, and a request that was answered before its body was whole creates none.
+ * A request, its body and its answer borrow from their budgets until the system has the answer: what the
+ * answer needs is lent before the plant is stored. A plant is answered once it is durable, and a request
+ * that was answered before its body was whole creates none.
  */
 import { type Numbers, readNumber } from "../core/options.ts";
 import { encodePlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import type { PlantService, VerifiedToken } from "../core/services.ts";
+import { defaultBudget } from "../memory.ts";
 import { answer, answerFailure, type Exchange, publishCut } from "./answer.ts";
 import type { Authenticator } from "./bearer.ts";
 import { BodyCollector, collectBody, requireBody } from "./body.ts";
-import { Budget, overloaded, weightOf } from "./budget.ts";
+import { ANSWER_BYTES, afterSent, Budget, Lease, overloaded, weightOf } from "./budget.ts";
 import { okReply } from "./reply.ts";
 import { requireJson } from "./request-head.ts";
 import { notesOf } from "./request-message.ts";
+
+/**
+ * What a body becomes: its text and its record, then its answer and a copy on the way to the socket. An
+ * answer may be three times as long as its body (U+0085 becomes an escape), and so may a record.
+ */
+const COPIES = 3;
+/** For the default of places: a request holds about 6 KiB besides its body, and few come at once. */
+const PLACE_BYTES = 4 * 1024;
 
 export class Creates {
   /** The creates so far. */
@@ -21,16 +31,17 @@ export class Creates {
   readonly #plants: PlantService;
   readonly #authenticator: Authenticator;
   readonly #bodyBytesMax: number;
-  readonly #requests: Budget;
-  readonly #bodies: Budget;
+  readonly #places: Budget;
+  readonly #bytes: Budget;
 
   /** @throws TypeError or RangeError for a number out of its range. */
   constructor(plants: PlantService, authenticator: Authenticator, options: Numbers) {
+    const places = Math.floor(defaultBudget() / PLACE_BYTES);
     this.#plants = plants;
     this.#authenticator = authenticator;
     this.#bodyBytesMax = readNumber(options, "bodyBytesMax");
-    this.#requests = new Budget(readNumber(options, "pendingRequestsMax"));
-    this.#bodies = new Budget(readNumber(options, "pendingBytesMax"));
+    this.#places = new Budget(readNumber(options, "pendingRequestsMax", places));
+    this.#bytes = Budget.of(options, "pendingBytesMax");
   }
 
   /**
@@ -41,35 +52,42 @@ export class Creates {
   create(exchange: Exchange, sender: VerifiedToken): void {
     const { req, res, sendContinue } = exchange;
     requireJson(req);
-    requireBody(req, this.#bodyBytesMax);
-    const weight = weightOf(req);
-    if (!this.#requests.take(weight, 0)) throw overloaded(); // a request alone always has room
+    const declared = requireBody(req, this.#bodyBytesMax);
+    const place = new Lease(this.#places, sender.name);
+    if (!place.hold(weightOf(req))) throw overloaded();
     this.count++;
-    const collector = new BodyCollector(this.#bodyBytesMax, this.#bodies, (body, failure) => {
-      // A client that was answered otherwise, with a timeout perhaps, was promised no plant.
-      if (body !== undefined && !res.headersSent) this.#parse(exchange, sender, body, weight);
-      else {
-        this.#giveBack(weight, body?.length);
-        if (failure !== undefined) answerFailure(exchange, failure);
-        else publishCut(req, res);
-      }
-    });
+    const held = { place, bytes: new Lease(this.#bytes, sender.name) };
+    const collector = new BodyCollector(
+      this.#bodyBytesMax,
+      declared,
+      held.bytes,
+      (body, failure) => {
+        // A client that was answered otherwise, with a timeout perhaps, was promised no plant.
+        if (body !== undefined && !res.headersSent) this.#parse(exchange, sender, body, held);
+        else {
+          if (failure !== undefined) answerFailure(exchange, failure);
+          else publishCut(req, res);
+          endWhenSent(exchange, held);
+        }
+      },
+    );
     sendContinue?.();
     collectBody(req, collector);
   }
 
   /** Not in `#store`: an async function would keep the body until the plant is durable. */
-  #parse(exchange: Exchange, sender: VerifiedToken, body: Buffer, weight: number): void {
+  #parse(exchange: Exchange, sender: VerifiedToken, body: Buffer, held: Held): void {
     const notes = notesOf(exchange.req);
     if (notes !== undefined) notes.bodyBytes = body.length;
     try {
+      if (!held.bytes.hold(ANSWER_BYTES + COPIES * body.length)) throw overloaded();
       // The body may arrive long after the head.
       const isCurrent = this.#authenticator.requireCurrent(sender);
-      if (isCurrent !== undefined) void this.#parseLater(exchange, isCurrent, body, weight);
-      else void this.#store(exchange, parseNewPlant(body), weight, body.length);
+      if (isCurrent !== undefined) void this.#parseLater(exchange, isCurrent, body, held);
+      else void this.#store(exchange, parseNewPlant(body), held);
     } catch (error) {
-      this.#giveBack(weight, body.length);
       answerFailure(exchange, error);
+      endWhenSent(exchange, held);
     }
   }
 
@@ -77,37 +95,40 @@ export class Creates {
     exchange: Exchange,
     isCurrent: Promise<void>,
     body: Buffer,
-    weight: number,
+    held: Held,
   ): Promise<void> {
     try {
       await isCurrent;
       // A client that was answered meanwhile was promised no plant.
-      if (exchange.res.headersSent) this.#giveBack(weight, body.length);
-      else void this.#store(exchange, parseNewPlant(body), weight, body.length);
+      if (exchange.res.headersSent) endWhenSent(exchange, held);
+      else void this.#store(exchange, parseNewPlant(body), held);
     } catch (error) {
-      this.#giveBack(weight, body.length);
       answerFailure(exchange, error);
+      endWhenSent(exchange, held);
     }
   }
 
-  async #store(
-    exchange: Exchange,
-    plant: NewPlant,
-    weight: number,
-    bodyBytes: number,
-  ): Promise<void> {
+  async #store(exchange: Exchange, plant: NewPlant, held: Held): Promise<void> {
     try {
       await this.#plants.create(plant);
       answer(exchange, okReply(encodePlant(plant)));
     } catch (error) {
       answerFailure(exchange, error);
     } finally {
-      this.#giveBack(weight, bodyBytes);
+      endWhenSent(exchange, held);
     }
   }
+}
 
-  #giveBack(weight: number, bodyBytes = 0): void {
-    this.#requests.giveBack(weight);
-    this.#bodies.giveBack(bodyBytes);
-  }
+/** What a create holds. */
+interface Held {
+  readonly place: Lease;
+  readonly bytes: Lease;
+}
+
+function endWhenSent({ req, res }: Exchange, { place, bytes }: Held): void {
+  afterSent(req, res, () => {
+    place.end();
+    bytes.end();
+  });
 }

@@ -7,7 +7,7 @@
  * server, which then answers what its HTTP parser refuses (in ours, http/connections does).
  */
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
-import { assertMethods, normalizeBasePath, readNumber } from "../core/options.ts";
+import { assertMethods, normalizeBasePath } from "../core/options.ts";
 import type {
   PlantService,
   TokenVerifier,
@@ -42,18 +42,19 @@ export interface ListenerOptions {
   /** A longer body is answered 413. Default: 1 MiB. */
   readonly bodyBytesMax?: number | undefined;
   /**
-   * Bytes of bodies held at once, counted until their requests are answered; beyond it 503.
-   * Default: 64 MiB.
+   * Bytes that creates hold together: bodies, from their first byte until the system has the answer, three
+   * times once they are whole. One token gets more only while it holds no more than what stays free, else
+   * 503, unless the body is the only one. Default: 4 to 64 MiB, by the memory there is.
    */
   readonly pendingBytesMax?: number | undefined;
   /**
-   * Creates under way at once; beyond it 503. Each holds about 8 KiB besides its body; one with a
-   * longer head counts as up to four. Default: 16,384.
+   * Creates under way at once, shared as `pendingBytesMax` is. Each holds about 8 KiB besides its body; one
+   * with a longer head counts as up to four. Default: 1,024 to 16,384, by the memory there is.
    */
   readonly pendingRequestsMax?: number | undefined;
   /**
-   * Bytes that answers to reads, including streams, hold together until they are sent; beyond it 503,
-   * unless the answer is the only one. Default: 32 MiB.
+   * Bytes that answers to reads, including streams, hold together until the system has them,
+   * shared as `pendingBytesMax` is. Default: 4 to 64 MiB, by the memory there is.
    */
   readonly readBytesMax?: number | undefined;
   /**
@@ -117,8 +118,7 @@ export class Listener {
     this.#trusted = options.trustedProxies;
     if (this.#trusted !== undefined) assertMethods("trustedProxies", this.#trusted, ["check"]);
     this.#creates = new Creates(plants, this.#authenticator, options);
-    const readBytesMax = readNumber(options, "readBytesMax");
-    this.#reads = new Reads(plants, this.#authenticator, readBytesMax, this.#creates);
+    this.#reads = new Reads(plants, this.#authenticator, options, this.#creates);
   }
 
   /** In another server; http/connections judges the framing in ours. */
@@ -134,6 +134,11 @@ export class Listener {
     noteRefusal(req, this.#trusted);
     this.cors.mark(req, res);
     answer({ req, res, lingering: this.lingering }, errorReply(fault), true);
+  }
+
+  /** Whose memory a request on a connection takes: the name of the last good token on it. */
+  clientOn(socket: IncomingMessage["socket"]): string {
+    return this.#authenticator.senderOn(socket);
   }
 
   /** Handles one request; `sendContinue` is called before its body is read. Never throws. */

@@ -7,11 +7,12 @@
 import { hash } from "node:crypto";
 import { PlantStoreError } from "../core/errors.ts";
 import { Gate } from "../core/gate.ts";
+import type { Numbers } from "../core/options.ts";
 import { encodeNewPlant } from "../core/plant.ts";
 import type { PlantService, VerifiedToken } from "../core/services.ts";
 import { answer, type Exchange, publishCut } from "./answer.ts";
 import type { Authenticator } from "./bearer.ts";
-import { Budget, ReadLease } from "./budget.ts";
+import { Budget, Lease, ReadLease } from "./budget.ts";
 import { LIMIT_DEFAULT, type ListQuery, parseListQuery, wantsStream } from "./list-query.ts";
 import { StreamPace, sendStream, sliceLines } from "./plant-stream.ts";
 import { okReply, type Reply } from "./reply.ts";
@@ -39,25 +40,25 @@ export class Reads {
   readonly #pace: StreamPace;
 
   /**
-   * @param bytesMax of memory for all answers that are not sent yet.
    * @param creates to which streams give way.
+   * @throws TypeError or RangeError for a number out of its range.
    */
   constructor(
     plants: PlantService,
     authenticator: Authenticator,
-    bytesMax: number,
+    options: Numbers,
     creates: { readonly count: number },
   ) {
     this.#plants = plants;
     this.#authenticator = authenticator;
-    this.#budget = new Budget(bytesMax);
+    this.#budget = Budget.of(options, "readBytesMax");
     this.#pace = new StreamPace(creates);
   }
 
   /** @throws PlantStoreError, or what the store throws; nothing is answered then. */
   async get(exchange: Exchange, sender: VerifiedToken, id: bigint): Promise<void> {
     const { req, res } = exchange;
-    const lease = new ReadLease(this.#budget, PLANT_BYTES, req, res);
+    const lease = new ReadLease(new Lease(this.#budget, sender.name), PLANT_BYTES, req, res);
     const ifNoneMatch = req.headers["if-none-match"];
     try {
       const reply = await lease.readIn(this.#plantGate, async () => {
@@ -80,7 +81,7 @@ export class Reads {
     const { req, res } = exchange;
     res.appendHeader("Vary", "Accept");
     const query = parseListQuery(req.url ?? "");
-    const lease = new ReadLease(this.#budget, LIST_BYTES, req, res);
+    const lease = new ReadLease(new Lease(this.#budget, sender.name), LIST_BYTES, req, res);
     lease.endWhenSent();
     if (wantsStream(req)) {
       const slices = sliceLines(this.#plants, query);

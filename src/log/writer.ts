@@ -10,6 +10,7 @@
 import { type BatchMessage, batches, publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { assertRecordSize } from "../core/record-size.ts";
+import { defaultBudget } from "../memory.ts";
 import { type Checkpoint, extendCheckpoint } from "./checkpoint.ts";
 import type { AppendResult, LogFile } from "./file.ts";
 import { LINE_FEED, lineBytes } from "./format.ts";
@@ -18,8 +19,8 @@ import { describeSystemError } from "./system-error.ts";
 export interface LogWriterOptions {
   /** A batch takes records until it holds this many bytes, so it is at most one record longer. */
   readonly batchBytesMax: number;
-  /** Upper bound on the bytes that wait for the disk. */
-  readonly queueBytesMax: number;
+  /** Upper bound on the bytes that wait for the disk. Default: 4 to 64 MiB, by the memory there is. */
+  readonly queueBytesMax?: number | undefined;
   /** The log as it is on disk. */
   readonly end: Checkpoint;
   /** Called with the log's new end and the lines of every batch that became durable. */
@@ -44,6 +45,7 @@ export class LogWriter {
 
   readonly #file: LogFile;
   readonly #options: LogWriterOptions;
+  readonly #queueBytesMax: number;
   #end: Checkpoint;
   /** The batches that wait; only the last one takes more records. */
   #queue: Batch[] = [];
@@ -61,6 +63,7 @@ export class LogWriter {
   constructor(file: LogFile, options: LogWriterOptions) {
     this.#file = file;
     this.#options = options;
+    this.#queueBytesMax = options.queueBytesMax ?? defaultBudget();
     this.#end = options.end;
     this.failed = new Promise((resolve) => {
       this.#reportFailure = resolve;
@@ -98,7 +101,7 @@ export class LogWriter {
     const bytes = lineBytes(record);
     assertRecordSize(bytes);
     // An empty queue takes any record.
-    if (this.#queuedBytes > 0 && this.#queuedBytes + bytes > this.#options.queueBytesMax) {
+    if (this.#queuedBytes > 0 && this.#queuedBytes + bytes > this.#queueBytesMax) {
       throw new PlantStoreError(
         "overloaded",
         "Cannot store it now: too much waits for the disk; " +

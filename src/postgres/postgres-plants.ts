@@ -17,6 +17,7 @@ import type {
   PlantService,
   StoreStatus,
 } from "../core/services.ts";
+import { defaultBudget } from "../memory.ts";
 import { BatchWriter, type WriterOptions } from "./batch-writer.ts";
 import { DatabaseFault, makeClient, nextStep, type Rows } from "./connection.ts";
 import { Database, type DatabaseOptions, within } from "./database.ts";
@@ -27,7 +28,7 @@ export interface PostgresPlantsOptions extends DatabaseOptions {
   readonly databaseDeadlineMs?: number | undefined;
   /** Connections for creates; there are up to three more. Default: 4. */
   readonly databaseConnections?: number | undefined;
-  /** What the plants that wait for the database may take in memory. Default: 64 MiB. */
+  /** What the plants that wait for the database may take in memory. Default: 4 to 64 MiB, by the memory there is. */
   readonly queueBytesMax?: number | undefined;
 }
 
@@ -76,7 +77,7 @@ export class PostgresPlants implements PlantService {
     const { password } = options;
     if (password !== undefined && typeof password !== "function") assertText("password", password);
     const connections = readNumber(options, "databaseConnections");
-    const queueBytesMax = readNumber(options, "queueBytesMax");
+    const queueBytesMax = readNumber(options, "queueBytesMax", defaultBudget());
     const database = await Database.open(options, readNumber(options, "databaseDeadlineMs"));
     return new PostgresPlants(database, { connections, queueBytesMax });
   }

@@ -10,11 +10,11 @@ import { type CreateMessage, creates } from "../core/channels.ts";
 import { CreatesInFlight } from "../core/creates-in-flight.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { assertInt64 } from "../core/int64.ts";
-import { assertMethods, assertText, readNumber } from "../core/options.ts";
+import { assertMethods, assertNumber, assertText, readNumber } from "../core/options.ts";
 import { encodeNewPlant, type NewPlant, validateNewPlant } from "../core/plant.ts";
 import type { CreateOutcome, ListOptions, PlantService, StoreStatus } from "../core/services.ts";
 import { Checkpointer } from "../log/checkpoint.ts";
-import { LogWriter } from "../log/writer.ts";
+import { LogWriter, type LogWriterOptions } from "../log/writer.ts";
 import { type OpenedLog, openLog } from "./open-log.ts";
 import { listLines, parseLines } from "./plant-list.ts";
 import { PlantReader } from "./plant-reader.ts";
@@ -24,8 +24,8 @@ export interface PlantStoreOptions {
   readonly command?: string;
   /** A batch takes records until it holds this many bytes. Default and maximum: 1 MiB. */
   readonly batchBytesMax?: number;
-  /** Upper bound on bytes of records that wait for the disk. Default: 64 MiB. */
-  readonly queueBytesMax?: number;
+  /** Upper bound on bytes of records that wait for the disk. Default: 4 to 64 MiB, by the memory there is. */
+  readonly queueBytesMax?: number | undefined;
   /** Receives how much of the log was read, about once a MiB; an error it throws aborts the opening. */
   readonly onProgress?: (bytes: number, total: number) => void;
 }
@@ -83,9 +83,10 @@ export class PlantStore implements PlantService {
     const { command = "library", onProgress } = options;
     assertText("command", command);
     assertMethods("options", options, [], ["onProgress"]);
+    if (options.queueBytesMax !== undefined) assertNumber("queueBytesMax", options.queueBytesMax);
     const limits: Limits = {
       batchBytesMax: readNumber(options, "batchBytesMax"),
-      queueBytesMax: readNumber(options, "queueBytesMax"),
+      queueBytesMax: options.queueBytesMax,
     };
     let store: PlantStore | undefined;
     const durableBytes = () => store?.status().logBytes;
@@ -201,7 +202,7 @@ export class PlantStore implements PlantService {
   }
 }
 
-type Limits = Required<Pick<PlantStoreOptions, "batchBytesMax" | "queueBytesMax">>;
+type Limits = Pick<LogWriterOptions, "batchBytesMax" | "queueBytesMax">;
 
 /** For a create whose id is taken: whether it is a repeat or a conflict is not known. */
 function throwUndecided(error: unknown): never {

@@ -21,11 +21,10 @@ for (const name of NAMES) {
       assertNumber(name, value);
       return value;
     };
-    if (name !== "connectionsMax") {
-      assert.equal(readNumber({}, name), byDefault);
-      assert.equal(readNumber({ [name]: undefined }, name), byDefault);
-      assert.equal(readNumber({ [name]: max }, name), max);
-    }
+    const computed = 7;
+    assert.equal(readNumber({}, name, computed), byDefault ?? computed);
+    assert.equal(readNumber({ [name]: undefined }, name, computed), byDefault ?? computed);
+    assert.equal(readNumber({ [name]: max }, name, computed), max);
     for (const value of [min, byDefault ?? min, max]) assert.equal(read(value), value);
     for (const value of [min - 1, max + 1, min + 0.5, -1, NaN, Infinity, -Infinity]) {
       assert.throws(() => read(value), { name: "RangeError", message: namedBy(name) });
@@ -96,7 +95,10 @@ function namedBy(name: string): RegExp {
 /** A number as the documentation writes it: `1 MiB`, `10 s`, `16,384`. */
 function asPeopleWrite(name: NumberOptionName): string {
   const { default: figure }: NumberOption = NUMBER_OPTIONS[name];
-  if (figure === undefined) return "as many as the limit of open files and half of the heap allow";
+  if (name === "connectionsMax") {
+    return "as many as the limit of open files and half of the heap allow";
+  }
+  if (figure === undefined) return "by the memory there is";
   if (name.endsWith("Ms")) return `${figure / 1000} s`;
   if (!name.endsWith("BytesMax")) return figure.toLocaleString("en-GB");
   return figure >= 1024 * 1024 ? `${figure / 1024 / 1024} MiB` : `${figure / 1024} KiB`;

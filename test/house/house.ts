@@ -13,12 +13,13 @@ export type Sources = ReadonlyMap<string, string>;
 /** The whole architecture: a room may import itself and these. */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   core: [],
-  log: ["core"],
+  memory: [],
+  log: ["core", "memory"],
   store: ["core", "log"],
   clock: ["core"],
   auth: ["core", "log", "clock"],
-  postgres: ["core", "clock"],
-  http: ["core"],
+  postgres: ["core", "clock", "memory"],
+  http: ["core", "memory"],
   admin: ["core", "http"],
   index: ["core", "store", "auth", "http", "admin"],
   cli: ["index", "core", "postgres"],

@@ -4,16 +4,24 @@ import { test } from "node:test";
 import { runInNewContext } from "node:vm";
 import fc from "fast-check";
 import { BodyCollector, isDirectSafe } from "../../src/http/body.ts";
-import { Budget } from "../../src/http/budget.ts";
+import type { Lease } from "../../src/http/budget.ts";
 import { usedBytes } from "../support/memory.ts";
 
-/** A collector, and its results. */
-function collect(bytesMax: number, budget = new Budget(bytesMax)) {
+/** A collector, its results, and how many bytes it was lent. */
+function collect(bytesMax: number, declared = 0, lentMax = Number.POSITIVE_INFINITY) {
   const results: { body: Buffer | undefined; code: string | undefined }[] = [];
-  const collector = new BodyCollector(bytesMax, budget, (body, failure) => {
+  const lent: number[] = [];
+  const lease = {
+    hold: (amount: number) => {
+      if (amount > lentMax) return false;
+      lent.push(amount);
+      return true;
+    },
+  } as Lease;
+  const collector = new BodyCollector(bytesMax, declared, lease, (body, failure) => {
     results.push({ body, code: failure?.code });
   });
-  return { collector, results, budget };
+  return { collector, results, lent };
 }
 
 test("a body is its chunks in order, no matter where they were cut", () => {
@@ -37,17 +45,16 @@ test("a Uint8Array is accepted as bytes, and anything else ends the body at once
     assert.deepEqual(results, [{ body: Buffer.from("123"), code: undefined }]);
   }
   for (const chunk of ["12", 12, { length: 2 }, [49, 50], new Uint16Array(1), undefined, {}]) {
-    const { collector, results, budget } = collect(10);
+    const { collector, results } = collect(10);
     collector.add(Buffer.from("1"));
     collector.add(chunk);
     collector.end();
     assert.deepEqual(results, [{ body: undefined, code: "internal" }]);
-    assert.equal(budget.take(10), true, "its bytes were given back");
   }
 });
 
 test("a body of the maximum length is accepted, one byte more is too large at once", () => {
-  const { collector, results, budget } = collect(5, new Budget(100));
+  const { collector, results } = collect(5);
   collector.add(Buffer.from("12345"));
   assert.deepEqual(results, []);
   collector.add(Buffer.from("6"));
@@ -55,23 +62,41 @@ test("a body of the maximum length is accepted, one byte more is too large at on
   collector.end();
   collector.leave();
   assert.deepEqual(results, [{ body: undefined, code: "body_too_large" }]);
-  assert.equal(budget.take(100), true, "its bytes were given back");
 });
 
-test("a body for which there is no memory is refused and returns the memory it took", () => {
-  const { collector, results, budget } = collect(100, new Budget(5));
+test("a body for which no room is lent is refused at once", () => {
+  const { collector, results } = collect(100, 0, 5);
   collector.add(Buffer.from("1234"));
   collector.add(Buffer.from("56"));
+  collector.add(Buffer.from("7"));
   assert.deepEqual(results, [{ body: undefined, code: "overloaded" }]);
-  assert.equal(budget.take(5), true);
 });
 
-test("a body whose client leaves returns the memory it took, and nothing is answered", () => {
-  const { collector, results, budget } = collect(5);
+const ROOM: readonly [how: string, declared: number, pieces: number[], lent: number[]][] = [
+  ["that arrives whole takes its length", 6, [6], [6]],
+  ["in pieces takes the announced length from the second piece on", 9, [2, 3, 4], [2, 9]],
+  [
+    "in pieces of no announced length takes twice what has arrived",
+    0,
+    [2, 3, 4, 5, 6],
+    [2, 10, 28],
+  ],
+];
+
+for (const [how, declared, pieces, expected] of ROOM) {
+  test(`a body ${how} in memory`, () => {
+    const { collector, lent } = collect(100, declared);
+    for (const bytes of pieces) collector.add(Buffer.alloc(bytes, 32));
+    collector.end();
+    assert.deepEqual(lent, expected);
+  });
+}
+
+test("a body whose client leaves is nothing to answer", () => {
+  const { collector, results } = collect(5);
   collector.add(Buffer.from("123"));
   collector.leave();
   assert.deepEqual(results, [{ body: undefined, code: undefined }]);
-  assert.equal(budget.take(5), true);
 });
 
 test("a body in pieces of one byte takes about as much memory as its length", () => {
@@ -99,15 +124,4 @@ test("only versions of Node that the tests run on take bodies from the parser", 
   ] as const) {
     assert.equal(isDirectSafe(versions as NodeJS.ProcessVersions), isSafe);
   }
-});
-
-test("only the borrower that holds all lent memory may exceed the budget", () => {
-  const budget = new Budget(100);
-  assert.equal(budget.take(60), true);
-  assert.equal(budget.take(60), false);
-  assert.equal(budget.take(60, 50), false);
-  assert.equal(budget.take(60, 60), true);
-  assert.equal(budget.take(1), false);
-  budget.giveBack(120);
-  assert.equal(budget.take(101), false);
 });

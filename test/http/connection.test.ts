@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { IncomingMessage, ServerResponse } from "node:http";
 import { connect, createServer, type Socket } from "node:net";
 import { type TestContext, test } from "node:test";
-import { Budget } from "../../src/http/budget.ts";
+import { Budget, Lease } from "../../src/http/budget.ts";
 import { Connection } from "../../src/http/connections.ts";
 
 const IDLE_MS = 600_000;
@@ -13,6 +13,7 @@ const IDLE = IDLE_MS + 1000;
 const STALL = 700_000;
 const NONE = 0;
 const WAITING = new Budget(1024);
+const lend = () => new Lease(WAITING, "a");
 
 /** Both ends of a connection. */
 async function accept(t: TestContext): Promise<{ socket: Socket; client: Socket }> {
@@ -83,7 +84,7 @@ for (const [says, steps] of LIVES) {
   test(`a connection is timed ${says}`, async (t) => {
     const { socket, client } = await accept(t);
     socket.on("data", () => {});
-    const connection = new Connection(socket, { idleMs: IDLE_MS, stallMs: STALL }, WAITING);
+    const connection = new Connection(socket, { idleMs: IDLE_MS, stallMs: STALL }, lend);
     const answers: ServerResponse[] = [];
     const take: Record<Step, () => unknown> = {
       look: () => connection.look(),

@@ -3,7 +3,9 @@
  * limit and beyond it, and what happens when the memory for bodies is used up.
  */
 import assert from "node:assert/strict";
+import { connect } from "node:net";
 import { test } from "node:test";
+import { createToken } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
 import {
   assertError,
@@ -13,9 +15,12 @@ import {
   chunkedRequest,
   encodeRequest,
   exchange,
+  holdRoom,
   ownLines,
+  resultOf,
 } from "../support/contract.ts";
 import { startService } from "../support/service.ts";
+import { until } from "../support/watch.ts";
 
 // Characters of two, three and four bytes and an escape, so that some cuts fall inside them.
 const PLANT = { name: "Gänse\u2028木🌱", tag: "\ud800\n" };
@@ -141,34 +146,63 @@ test("a chunked body beyond the limit is refused before its end", async (t) => {
   assertError(await exchange(service, endless), 41301);
 });
 
-test("bodies that together pass pendingBytesMax are answered 50301 until there is room", async (t) => {
-  const service = await startService(t, { pendingBytesMax: 1000 });
+test("creates that together pass pendingBytesMax are answered 50301 until there is room", async (t) => {
+  const service = await startService(t, { pendingBytesMax: 4000 });
+  const finish = await holdRoom(t, service);
   const body = plantOf(600);
-  const request = encodeRequest(service, { body, headers: { Expect: "100-continue" } });
-  const head = request.subarray(0, -body.length);
-
-  // The first body is arriving: the server asked for it and has most of it.
-  const first = await Client.connect(service.port);
-  await first.send(head);
-  assert.equal((await first.next()).status, 100);
-  await first.send(body.slice(0, 500));
-
   const second = await exchange(service, { body });
   assertError(second, 50301);
   assert.match(second.headers.get("retry-after") ?? "", /^[1-9][0-9]*$/);
-
-  await first.send(body.slice(500));
-  assertPlant(await first.next(), { name: "x" });
-  first.destroy();
-
+  assertPlant(await finish(), { name: "held" });
   assertPlant(await exchange(service, { body }), { name: "x" });
 });
 
+test("while one token holds all that it is lent, another one still creates", async (t) => {
+  const service = await startService(t, { pendingBytesMax: 100_000 });
+  const other = { ...service, token: await createToken(service.folder, { name: "other" }) };
+  await service.tokens.refresh();
+  const clients: Client[] = [];
+  const refused: number[] = [];
+  // Each holds nearly 10,000 bytes until its last one has come.
+  for (let id = 1; id <= 12; id++) {
+    const client = await Client.connect(service.port);
+    await client.send(encodeRequest(service, { body: plantOf(10_000) }).subarray(0, -1));
+    client.next().then(
+      (answer) => refused.push(resultOf(answer)),
+      () => {},
+    );
+    clients.push(client);
+  }
+  await until("more than half of the memory is refused", () => refused.length === 7);
+  assert.deepEqual(refused, Array(7).fill(50301));
+  assertPlant(await exchange(other, { body: '{"id":100,"name":"y"}' }), { name: "y" });
+  for (const client of clients) client.destroy();
+});
+
+test("the answer to a create holds memory until the client reads it or leaves", async (t) => {
+  const MIB = 1024 * 1024;
+  const service = await startService(t, { bodyBytesMax: 9 * MIB, pendingBytesMax: 64 * MIB });
+  const other = { ...service, token: await createToken(service.folder, { name: "other" }) };
+  await service.tokens.refresh();
+  // An answer that is longer than the buffers of both sockets.
+  const long = (id: number) => `{"id":${id},"name":"${"n".repeat(8 * MIB)}"}`;
+  const ids = () => service.logLines().map((line) => JSON.parse(line).id);
+  const socket = connect(service.port, "127.0.0.1").pause();
+  t.after(() => socket.destroy());
+  socket.write(encodeRequest(service, { body: long(1) }));
+  await until("the plant is stored", () => ids().length === 1);
+  assertError(await service.post(long(2)), 50301);
+  assert.deepEqual(ids(), [1]);
+  assertPlant(await exchange(other, { body: '{"id":3,"name":"y"}' }), { name: "y" });
+  socket.destroy();
+  await until("the memory has returned", async () => (await service.post(long(2))).status === 200);
+});
+
 test("a body whose client leaves returns its memory", async (t) => {
-  const service = await startService(t, { pendingBytesMax: 1000 });
+  const service = await startService(t, { pendingBytesMax: 4000 });
   const body = plantOf(900);
   const request = encodeRequest(service, { body });
-  // Each of these would hold 800 bytes if its memory were not returned.
+  // Each of these would keep the others out if its memory were not returned.
   for (let round = 0; round < 5; round++) {
     const client = await Client.connect(service.port);
     await client.send(request.subarray(0, -100));
@@ -180,18 +214,13 @@ test("a body whose client leaves returns its memory", async (t) => {
   assertPlant(await exchange(service, { body }), { name: "x" });
 });
 
-test("a body that can never fit is answered 50301, and the store continues", async (t) => {
-  const service = await startService(t, { pendingBytesMax: 200 });
-  for (const request of [
-    encodeRequest(service, { body: plantOf(201) }),
-    chunkedRequest(service, plantOf(100), " ".repeat(101)),
-  ]) {
-    const answer = await exchange(service, request);
-    assertError(answer, 50301);
-    assert.ok(answer.headers.has("retry-after"));
-  }
-  assertPlant(await exchange(service, { body: plantOf(200) }), { name: "x" });
-  assert.deepEqual(ownLines(service), ['{"id":1,"name":"x"}']);
+test("a body that is longer than pendingBytesMax is accepted while no other is under way", async (t) => {
+  const service = await startService(t, { pendingBytesMax: 4000 });
+  const body = plantOf(5000);
+  assertPlant(await exchange(service, { body }), { name: "x" });
+  const finish = await holdRoom(t, service);
+  assertError(await exchange(service, { body }), 50301);
+  assertPlant(await finish(), { name: "held" });
 });
 
 test("a record for which the queue has no room is answered 50301", async (t) => {

@@ -19,6 +19,7 @@ import {
   chunked,
   encodeRequest,
   exchange,
+  holdRoom,
   ownLines,
   plantBody,
   type RequestParts,
@@ -204,7 +205,7 @@ test("no request of a client that has reset the connection is carried out", asyn
 });
 
 const LOOKS = { connectionCheckIntervalMs: 20 };
-const NO_ROOM = { ...LOOKS, pendingBytesMax: 1000 };
+const NO_ROOM = { ...LOOKS, pendingBytesMax: 4000 };
 const CHUNKED = { "Transfer-Encoding": "chunked" };
 const lengthy = (bytes: number) => ({ "Content-Length": String(bytes) });
 const WAITING = { ...lengthy(2000), Expect: "100-continue" };
@@ -234,8 +235,9 @@ const SLOW: readonly [
 
 for (const [what, options, headers, body, result, closes] of SLOW) {
   test(`a create whose body arrives slowly releases its headers, and is answered like any other: ${what}`, async (t) => {
-    const begin = t.mock.method(Connection.prototype, "begin");
     const service = await startService(t, options);
+    if (options === NO_ROOM) await holdRoom(t, service);
+    const begin = t.mock.method(Connection.prototype, "begin");
     const client = await Client.connect(service.port);
     const named = { "X-Request-Id": "slow-1", ...headers };
     const request = encodeRequest(service, { headers: named, body });

@@ -1,5 +1,6 @@
 /** Shared by the contract tests: exact requests, and checks of every answer. */
 import assert from "node:assert/strict";
+import type { TestContext } from "node:test";
 import { Client } from "./client.ts";
 import type { RawAnswer } from "./raw.ts";
 import { errorNumber, type Service } from "./service.ts";
@@ -156,4 +157,23 @@ export function assertCommonHeaders({ headers, text }: AnyAnswer): void {
 interface AnyAnswer {
   readonly headers: { get(name: string): string | null | undefined };
   readonly text: string;
+}
+
+/**
+ * Begins a create that stays under way, and so holds room.
+ *
+ * @returns sends the rest, and resolves with the answer.
+ */
+export async function holdRoom(t: TestContext, target: Target): Promise<() => Promise<RawAnswer>> {
+  const body = '{"id":1000000,"name":"held"}';
+  const request = encodeRequest(target, { body, headers: { Expect: "100-continue" } });
+  const client = await Client.connect(target.port);
+  t.after(() => client.destroy());
+  await client.send(request.subarray(0, -body.length));
+  assert.equal((await client.next()).status, 100);
+  await client.send(body.slice(0, 10));
+  return async () => {
+    await client.send(body.slice(10));
+    return client.next();
+  };
 }
