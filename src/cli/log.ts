@@ -2,14 +2,14 @@
  * The log of a running server, on standard error: what the server reports of itself, and one line
  * for every request.
  *
- * Invariant: whatever text an event holds, its line is one line that moves no cursor and holds no
- * token. A request's numbers and the characters of its id are as RequestMessage promises. The
+ * Invariant: whatever text an event holds, its line is one line that moves no cursor, holds no token,
+ * and is shorter than the 16 KiB at which Docker cuts a line in two. A request's numbers and the characters of its id are as RequestMessage promises. The
  * members of a JSON line are part of the interface: members are added, but never changed or removed.
  */
 import { constants, fstatSync, openSync } from "node:fs";
 import { styleText } from "node:util";
 import { publishWarning, type RequestMessage, subscribe } from "../core/channels.ts";
-import { encodeJsonString, escapeControls } from "../core/text.ts";
+import { cut, encodeJsonString, escapeControls } from "../core/text.ts";
 import { type Format as FormatOf, LineWriter } from "./line-writer.ts";
 import { count, LEVELS, type Level, type Notice, printNotice, report, reportTo } from "./output.ts";
 
@@ -39,8 +39,47 @@ export function startLog(given: LogFormat | undefined, level: Level): void {
   });
   const isWanted = (noticed: Level) => LEVELS.indexOf(noticed) <= LEVELS.indexOf(level);
   reportTo((notice) => isWanted(notice.level) && writer.write(notice));
-  if (isWanted("info")) subscribe("plant-store:request", (message) => writer.write(message));
-  process.once("exit", () => writer.end());
+  const refusals = new RefusalLimit((event) => writer.write(event));
+  if (isWanted("info")) subscribe("plant-store:request", (message) => refusals.write(message));
+  process.once("exit", () => {
+    refusals.endSecond();
+    writer.end();
+  });
+}
+
+/** How many requests without a good token are logged in a second. */
+const REFUSALS_MAX = 10;
+
+/**
+ * Logs every request that had a good token, and only so many of the others: a line is longer than the
+ * request that makes it, and anybody may send that.
+ */
+class RefusalLimit {
+  readonly #log: (event: LogEvent) => void;
+  /** Requests without a good token in this second, which begins with the first of them. */
+  #refusals = 0;
+
+  constructor(log: (event: LogEvent) => void) {
+    this.#log = log;
+  }
+
+  write(request: RequestMessage): void {
+    if (request.token === undefined) {
+      if (this.#refusals === 0) setTimeout(() => this.endSecond(), 1000).unref();
+      this.#refusals++;
+      if (this.#refusals > REFUSALS_MAX) return;
+    }
+    this.#log(request);
+  }
+
+  /** Logs how many were left out. */
+  endSecond(): void {
+    const lines = this.#refusals - REFUSALS_MAX;
+    this.#refusals = 0;
+    if (lines <= 0) return;
+    const message = `left out ${count(lines, "request")} without a good token: ${REFUSALS_MAX} a second are logged`;
+    this.#log({ level: "warn", event: "refusals-dropped", message, fields: { lines } });
+  }
 }
 
 /** If a line cannot be made, makes a line about the fault instead. */
@@ -99,8 +138,9 @@ export const jsonFormat: Format = (event, time) =>
 
 function noticeInJson({ fields, ...notice }: Notice, time: number): string {
   const members = { time: formatTime(time), ...notice, ...fields };
-  const text = JSON.stringify(members, (_, value) => value ?? null);
-  return escapeControls(hideTokens(text));
+  const show = (_: string, value: unknown) =>
+    typeof value === "string" ? shorten(value) : (value ?? null);
+  return escapeControls(JSON.stringify(members, show));
 }
 
 /** `JSON.stringify` would take three times as long (measured: 9 % of a create). */
@@ -133,9 +173,10 @@ function formatTime(time: number): string {
 
 function encodeText(text: string | undefined): string {
   if (text === undefined) return "null";
-  const literal = encodeJsonString(hideTokens(text));
+  const short = shorten(text);
+  const literal = encodeJsonString(short);
   // Searching a string that was just concatenated is slow, and nearly every text is harmless.
-  return escapeControls(text) === text ? literal : escapeControls(literal);
+  return escapeControls(short) === short ? literal : escapeControls(literal);
 }
 
 type Colour = "red" | "yellow" | "green" | "gray";
@@ -167,12 +208,20 @@ function requestInText(request: RequestMessage): string {
 }
 
 function showText(text: string): string {
-  return escapeControls(hideTokens(text));
+  return escapeControls(shorten(text));
 }
 
 function colourOf(status: number): Colour {
   if (status >= 500) return "red";
   return status >= 400 ? "yellow" : "green";
+}
+
+/** Each may take six bytes of a line. */
+const TEXT_CHARACTERS_MAX = 1024;
+
+/** Cuts last: half of a token in the place of the cut would not be recognised. */
+function shorten(text: string): string {
+  return cut(hideTokens(text), TEXT_CHARACTERS_MAX);
 }
 
 const TOKEN_LENGTH = 47;

@@ -52,11 +52,11 @@ function escapeCharacter(character: string): string {
 
 const SHOWN_CHARACTERS_MAX = 60;
 
-/** The first 60 characters of a value, for a message. */
-export function cut(text: string): string {
-  if (text.length <= SHOWN_CHARACTERS_MAX) return text;
+/** The first characters of a value, 60 for a message. */
+export function cut(text: string, charactersMax: number = SHOWN_CHARACTERS_MAX): string {
+  if (text.length <= charactersMax) return text;
   // Not half of a surrogate pair.
-  const head = text.slice(0, SHOWN_CHARACTERS_MAX).replace(/[\ud800-\udbff]$/, "");
+  const head = text.slice(0, charactersMax).replace(/[\ud800-\udbff]$/, "");
   return `${head}…`;
 }
 

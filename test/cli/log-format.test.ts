@@ -230,6 +230,37 @@ for (const [name, format] of FORMATS) {
   });
 }
 
+/** Where Docker cuts a line in two. */
+const DOCKER_LINE_BYTES = 16 * 1024;
+
+for (const [name, format] of FORMATS) {
+  for (const character of ["x", "\u0085", "\u0001", "\ud83c", "\u202e", '"', "…"]) {
+    test(`however often a text has the code unit 0x${hexOf(character)}, its line in ${name} is shorter than Docker's`, () => {
+      const text = character.repeat(DOCKER_LINE_BYTES);
+      const request = { ...REQUEST, path: text, client: text };
+      const notice = { level: "warn", event: "x", message: text } as const;
+      for (const line of [lineOf(format, request), lineOf(format, notice)]) {
+        assert.ok(Buffer.byteLength(line) < DOCKER_LINE_BYTES, `${Buffer.byteLength(line)}`);
+      }
+    });
+  }
+}
+
+const PATH_LENGTHS: readonly [length: number, logged: string][] = [
+  [1023, "x".repeat(1023)],
+  [1024, "x".repeat(1024)],
+  [1025, `${"x".repeat(1024)}…`],
+  [16_384, `${"x".repeat(1024)}…`],
+];
+
+for (const [length, logged] of PATH_LENGTHS) {
+  test(`a path of ${length} bytes is logged with its first ${Math.min(length, 1024)}`, () => {
+    const request = { ...REQUEST, path: "x".repeat(length) };
+    assert.equal(JSON.parse(lineOf(jsonFormat, request)).path, logged);
+    assert.ok(lineOf(textFormat, request).includes(logged.slice("POST ".length)));
+  });
+}
+
 /** Ways to write a token in a path so that it decodes to the token. */
 const SPELLINGS: Readonly<Record<string, (token: string) => string>> = {
   "with %5F": (token) => token.replaceAll("_", "%5F"),
@@ -325,6 +356,20 @@ for (const [name, format] of FORMATS) {
     fc.assert(property, { numRuns: 300 });
   });
 }
+
+test("no part of a token is logged, wherever a long path is cut", () => {
+  const token = generateToken();
+  const part = token.slice("pst_".length, 10);
+  for (const spell of Object.values(SPELLINGS)) {
+    for (let left = 0; left < 64; left++) {
+      const path = `/${"x".repeat(1023 - left)}${spell(token)}`;
+      for (const format of [jsonFormat, textFormat]) {
+        const line = lineOf(format, { ...REQUEST, path });
+        for (const text of decodings(line)) assert.ok(!text.includes(part), line);
+      }
+    }
+  }
+});
 
 test("a token after what could be the beginning of another one is masked", () => {
   const token = generateToken();

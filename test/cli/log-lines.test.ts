@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { logLinesOf } from "../support/messages.ts";
+import { type LogLine, logLinesOf } from "../support/messages.ts";
 import { runModule } from "../support/run.ts";
 
 /** The log of a program that runs this script, in JSON. */
@@ -9,10 +9,14 @@ async function logOf(script: string) {
     import { channel } from "node:diagnostics_channel";
     import { startLog } from "${new URL("../../src/cli/log.ts", import.meta.url)}";
     startLog("json", "info");
-    const answer = (path) => channel("plant-store:request").publish({
+    const publish = (path, token) => channel("plant-store:request").publish({
       method: "POST", path, status: 200, durationMs: 1, bodyBytes: 2, requestId: "a",
-      cut: false,
+      cut: false, token,
     });
+    const answer = (path) => publish(path, "gardener");
+    const refuse = (times) => {
+      for (let at = 0; at < times; at++) publish("/refused", undefined);
+    };
     ${script}`);
   return logLinesOf(stderr);
 }
@@ -48,4 +52,61 @@ test("a line that cannot be made is replaced by a log-fault at its time, and no 
       [time, "request", "info", "/3"],
     ],
   );
+});
+
+/** The path of each line of a request, or the number of requests that were left out. */
+function outlineOf(lines: readonly LogLine[]): unknown[] {
+  return lines.map(({ path, event, lines }) => path ?? [event, lines]);
+}
+
+const TEN = Array(10).fill("/refused");
+
+for (const [times, outline] of [
+  [0, []],
+  [10, TEN],
+  [11, [...TEN, ["refusals-dropped", 1]]],
+  [5000, [...TEN, ["refusals-dropped", 4990]]],
+] as const) {
+  test(`of ${times} requests in a second without a good token, at most 10 are logged, and how many are left out`, async () => {
+    assert.deepEqual(outlineOf(await logOf(`refuse(${times})`)), outline);
+  });
+}
+
+test("every request with a good token is logged, however many others are left out", async () => {
+  const lines = await logOf(`
+    for (let at = 0; at < 100; at++) {
+      refuse(2);
+      answer("/good");
+    }`);
+  assert.equal(lines.filter(({ path }) => path === "/good").length, 100);
+  assert.equal(lines.filter(({ path }) => path === "/refused").length, 10);
+  assert.deepEqual(outlineOf(lines).at(-1), ["refusals-dropped", 190]);
+});
+
+test("after a second ten more are logged; the number is logged then, also if no request follows", async () => {
+  const lines = await logOf(`
+    const timers = [];
+    const { setTimeout } = globalThis;
+    globalThis.setTimeout = (work, ms) => {
+      const timer = setTimeout(work, ms);
+      if (ms === 1000) timers.push({ work, timer });
+      return timer;
+    };
+    const endSecond = () => timers.at(-1).work();
+    refuse(12);
+    endSecond();
+    answer("/quiet");
+    refuse(3);
+    endSecond();
+    refuse(13);
+    answer(timers.some(({ timer }) => timer.hasRef()) ? "/alive" : "/" + timers.length);`);
+  const ten = (dropped: number) => [...TEN, ["refusals-dropped", dropped]];
+  assert.deepEqual(outlineOf(lines), [
+    ...ten(2),
+    "/quiet",
+    ...TEN.slice(0, 3),
+    ...TEN,
+    "/3", // timers, none of which keeps the process alive
+    ["refusals-dropped", 3],
+  ]);
 });

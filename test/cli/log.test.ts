@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { join } from "node:path";
 import { test } from "node:test";
 import { createToken } from "../../src/index.ts";
+import { ask, samplesOf } from "../support/admin.ts";
 import { startServer } from "../support/cli.ts";
 import { Client } from "../support/client.ts";
 import { encodeRequest } from "../support/contract.ts";
@@ -101,6 +103,38 @@ test("a request that was never parsed has its line, even if it is the first", as
   );
 });
 
+test("a flood without a good token makes few lines, and metrics count all of it", async (t) => {
+  const folder = makeFolder(t);
+  const token = await createToken(folder, { name: "gardener" });
+  const admin = join(folder, "admin.sock");
+  const server = await startServer(t, ["--data", folder, "--admin", admin]);
+  const flood = ["GARDEN\r\n\r\n", encodeRequest({ token: "guess" }, { method: "GET" })];
+  for (let round = 0; round < 20; round++) {
+    for (const bytes of flood) {
+      const client = await Client.connect(server.port);
+      await client.send(bytes);
+      await client.next();
+      client.destroy();
+    }
+    assert.equal((await postPlant(server.url, token, FERN)).status, 200);
+  }
+  const { text } = await ask(`unix:${admin}`, "/metrics");
+  const answers = [...samplesOf(text)].filter(([name]) => name.includes('{operation="none"'));
+  assert.equal(
+    answers.reduce((sum, [, count]) => sum + count, 0),
+    40,
+  );
+  const lines = logLinesOf((await server.stop()).stderr);
+  const requests = lines.filter(({ event }) => event === "request");
+  assert.equal(requests.filter((request) => request.token === "gardener").length, 20);
+  const refused = requests.filter((request) => request.token === null).length;
+  const dropped = lines.filter(({ event }) => event === "refusals-dropped");
+  assert.equal(
+    dropped.reduce((sum, line) => sum + Number(line.lines), refused),
+    40,
+  );
+});
+
 /** Bytes that Node's parser accepts in a request line, and some that it refuses. */
 const PATHS = ["/\u009b31m", "/\u0085x", "/\u00a0\u00ad", '/"},{"level":"error"', "/%0d%0a", "/\\"];
 
@@ -132,10 +166,10 @@ test("a stopped reader of the log delays no answer, and later reads how many lin
   const client = await Client.connect(server.port);
   t.after(() => client.destroy());
   // About 4 MB of lines: more than a pipe, its reader's buffer and the limit hold together.
-  const target = `/${"x".repeat(8000)}`;
-  for (let at = 0; at < 500; at++) {
-    await client.send(encodeRequest({ token }, { target }));
-    assert.equal((await client.next()).status, 404);
+  const request = encodeRequest({ token }, { target: `/${"x".repeat(1000)}` });
+  for (let at = 0; at < 3000; at += 25) {
+    await client.send(Buffer.concat(Array(25).fill(request)));
+    for (let each = 0; each < 25; each++) assert.equal((await client.next()).status, 404);
   }
   assert.equal((await postPlant(server.url, token, FERN)).status, 200);
   server.process.stderr?.resume();
