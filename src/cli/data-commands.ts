@@ -3,7 +3,8 @@ import fs from "node:fs";
 import path from "node:path";
 import { LOG_NAME } from "../core/file-names.ts";
 import { parseInt64 } from "../core/int64.ts";
-import { encodeNewPlant, type NewPlant } from "../core/plant.ts";
+import { encodeNewPlant, parseNewPlant } from "../core/plant.ts";
+import type { PlantService } from "../core/services.ts";
 import {
   backup as backUp,
   backupInto,
@@ -18,7 +19,6 @@ import {
   PlantStoreError,
   type RepairOutcome,
   type RepairPlan,
-  readPlants,
   repairLog,
   restore as restoreInto,
   type VerifyReport,
@@ -37,7 +37,6 @@ import { DATA, JSON_OUTPUT, KEEP, switchOption, textOption } from "./options.ts"
 import {
   confirm,
   count,
-  encodeLines,
   formatTable,
   printLines,
   printListing,
@@ -53,17 +52,30 @@ export const get = defineCommand({
   async run([text = ""], options, settings) {
     const id = parseInt64(text);
     if (id === undefined) throw new UsageError(`get: expected an int64 as ID, got "${text}"`);
-    const plant = isDatabase(options)
-      ? await withDatabase(options, settings, ({ plants }) => plants.get(id))
-      : await findPlant(options.data, id);
-    if (plant === undefined) printMessage(`no plant has the id ${id}`);
-    else await printLines([encodeNewPlant(plant)]);
-    return plant === undefined ? 1 : 0;
+    const line = isDatabase(options)
+      ? await withDatabase(options, settings, ({ plants }) => findRow(plants, id))
+      : await findLine(options.data, id);
+    if (line === undefined) printMessage(`no plant has the id ${id}`);
+    else await printListing([Buffer.from(`${line}\n`)]);
+    return line === undefined ? 1 : 0;
   },
 });
 
-async function findPlant(data: string, id: bigint): Promise<NewPlant | undefined> {
-  for await (const plant of readPlants(data)) if (plant.id === id) return plant;
+async function findRow(plants: PlantService, id: bigint): Promise<string | undefined> {
+  const plant = await plants.get(id);
+  return plant && encodeNewPlant(plant);
+}
+
+/** The first line of the log that is the plant with this id. */
+async function findLine(data: string, id: bigint): Promise<string | undefined> {
+  for await (const lines of exportLines(data)) {
+    for (let start = 0; start < lines.length; ) {
+      const end = lines.indexOf("\n", start);
+      const line = lines.subarray(start, end);
+      if (parseNewPlant(line).id === id) return line.toString();
+      start = end + 1;
+    }
+  }
   return undefined;
 }
 
@@ -72,16 +84,10 @@ export const list = defineCommand({
   summary: "print every plant as a line of JSON: oldest first, or by id from a database",
   options: { data: DATA, ...DATABASE_OPTIONS },
   async run(_, options, settings) {
-    const print = (lines: AsyncIterable<Buffer>) => printListing(escapeLines(lines));
-    if (!isDatabase(options)) await print(listLogLines(options.data));
-    else await withDatabase(options, settings, ({ plants }) => print(plants.listLines()));
+    if (!isDatabase(options)) await printListing(listLogLines(options.data));
+    else await withDatabase(options, settings, ({ plants }) => printListing(plants.listLines()));
   },
 });
-
-/** A line that was written by hand may hold control characters. */
-async function* escapeLines(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
-  for await (const chunk of chunks) yield encodeLines(chunk.toString().trimEnd().split("\n"));
-}
 
 export const exportCommand = defineCommand({
   name: "export",

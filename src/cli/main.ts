@@ -22,7 +22,8 @@ else {
 }
 
 function refuse(why: string): void {
-  process.stderr.write(`plant-store: ${why}\n`);
+  // The reason may name a path, and nothing is loaded that could escape it.
+  process.stderr.write(`plant-store: ${why.replace(/[^ -~]/g, "?")}\n`);
   process.exit(2);
 }
 

@@ -1,6 +1,7 @@
 /**
  * What the program prints. Results, and the line of a server that is ready, go to standard output.
- * Everything else goes to standard error, one line each, without control characters.
+ * Everything else goes to standard error, one line each. All are without control characters, except
+ * stored lines, which a pipe or a file gets as they are.
  */
 import { fstatSync, writeFileSync } from "node:fs";
 import { createInterface } from "node:readline/promises";
@@ -54,9 +55,17 @@ export async function printLines(lines: readonly string[]): Promise<void> {
   await print(encodeLines(lines));
 }
 
-/** Prints a listing that comes in chunks of whole lines, as fast as its reader takes them. */
-export async function printListing(chunks: AsyncIterable<Buffer>): Promise<void> {
-  for await (const chunk of chunks) await print(chunk);
+/**
+ * Prints a listing that comes in chunks of whole lines, as fast as its reader takes them; a terminal gets
+ * what would control it as escapes.
+ */
+export async function printListing(
+  chunks: AsyncIterable<Buffer> | Iterable<Buffer>,
+): Promise<void> {
+  for await (const chunk of chunks) {
+    const isShown = process.stdout.isTTY;
+    await print(isShown ? encodeLines(chunk.toString().split("\n").slice(0, -1)) : chunk);
+  }
 }
 
 /** Prints without waiting for the reader. */
@@ -66,7 +75,7 @@ export function announce(lines: readonly string[]): void {
 }
 
 /** Lines in which no character controls a terminal. */
-export function encodeLines(lines: readonly string[]): Buffer {
+function encodeLines(lines: readonly string[]): Buffer {
   return Buffer.from(lines.map((line) => `${escapeControls(line)}\n`).join(""));
 }
 

@@ -11,7 +11,7 @@ import * as data from "./data-commands.ts";
 import { enterFolder } from "./data-folder.ts";
 import { health } from "./health.ts";
 import { nameFault } from "./log.ts";
-import { flushOutputs, report, reportWarnings, watchOutputs } from "./output.ts";
+import { flushOutputs, printListing, report, reportWarnings, watchOutputs } from "./output.ts";
 import { printDatabaseSchema, printOpenapi, printSystemdUnit } from "./print.ts";
 import { serve } from "./serve.ts";
 import { tokenCreate, tokenExport, tokenImport, tokenList, tokenRevoke } from "./token-commands.ts";
@@ -64,8 +64,8 @@ async function main(typed: readonly string[]): Promise<ExitStatus> {
   return (await command.run(args, ready, settings)) ?? 0;
 }
 
-function print(text: string): ExitStatus {
-  process.stdout.write(text);
+async function print(text: string): Promise<ExitStatus> {
+  await printListing([Buffer.from(text)]);
   return 0;
 }
 

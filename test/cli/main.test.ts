@@ -12,6 +12,7 @@ import { messagesOf } from "../support/messages.ts";
 import { PROGRAM } from "../support/program.ts";
 import { type Finished, finish, runToEnd } from "../support/run.ts";
 import { writeLog } from "../support/stores.ts";
+import { NEEDS_TERMINAL, terminalArgs } from "../support/terminal.ts";
 
 /** A run mostly waits for its process to start, so several run at once. */
 const AT_ONCE = { concurrency: 4 };
@@ -234,10 +235,7 @@ describe("no stored or typed text controls the terminal", AT_ONCE, () => {
 
   /** `lines` are those on standard output and on standard error. */
   const RUNS: readonly [words: string[], log: string, status: number, lines: [number, number]][] = [
-    [["get", "1"], LOG, 0, [1, 0]],
     [["get", HOSTILE], LOG, 2, [0, 1]],
-    [["list"], LOG, 0, [1, 0]],
-    [["list"], DAMAGED, 3, [1, 1]],
     [["export"], `${HOSTILE}\n`, 3, [0, 1]],
     [["verify"], DAMAGED, 3, [7, 2]],
     [["verify", "--json"], LOG, 0, [1, 0]],
@@ -280,7 +278,29 @@ describe("no stored or typed text controls the terminal", AT_ONCE, () => {
       assert.equal(end.status, status, end.stderr);
       assert.doesNotMatch(end.stdout + end.stderr, NEVER);
       assert.deepEqual([countLines(end.stdout), countLines(end.stderr)], lines);
-      if (words[0] === "get" && status === 0) assert.deepEqual(JSON.parse(end.stdout), PLANT);
+    });
+  }
+
+  const SHOWN: readonly [words: string[], log: string, status: number][] = [
+    [["get", "1"], LOG, 0],
+    [["list"], LOG, 0],
+    [["list"], DAMAGED, 3],
+    [["export"], LOG, 0],
+    [["export"], DAMAGED, 3],
+    [["verify"], DAMAGED, 3],
+  ];
+  for (const [words, log, status] of SHOWN) {
+    const typed = `${words.join(" ")}, with a log of ${log.length} characters`;
+    test(`at a terminal ${typed}, ends with ${status}`, NEEDS_TERMINAL, async (t) => {
+      const data = join(makeFolder(t), HOSTILE);
+      mkdirSync(data, 0o700);
+      writeLog(data, log);
+      const end = await runToEnd(["script", ...terminalArgs([...words, "--data", data])]);
+      assert.equal(end.status, status, end.stdout);
+      const text = end.stdout.replaceAll("\r\u001b[K", "").replaceAll("\r\n", "\n");
+      assert.doesNotMatch(text, NEVER);
+      const [first = ""] = text.split("\n");
+      if (words[0] !== "verify") assert.deepEqual(JSON.parse(first), PLANT);
     });
   }
 
@@ -299,11 +319,20 @@ describe("no stored or typed text controls the terminal", AT_ONCE, () => {
     assert.doesNotMatch(stdout + stderr, NEVER);
   });
 
-  test("but export prints the bytes of the log as they are", async (t) => {
-    const data = makeFolder(t);
-    writeLog(data, LOG);
-    assert.equal((await runCli(["export", "--data", data])).stdout, LOG);
-  });
+  const LINES: readonly [what: string, line: string][] = [
+    ["raw control characters", LOG],
+    ["escapes that JSON does not ask for", '{"id":1,"name":"\\u007f\\u202e\\/"}\n'],
+    ["another order and spaces", '{ "name": "Fern", "id": 1.0 }\n'],
+  ];
+  for (const words of [["export"], ["get", "1"]]) {
+    for (const [what, line] of LINES) {
+      test(`but ${words[0]} prints a line with ${what} as it is, into a pipe`, async (t) => {
+        const data = makeFolder(t);
+        writeLog(data, line);
+        assert.equal((await runCli([...words, "--data", data])).stdout, line);
+      });
+    }
+  }
 });
 
 function countLines(text: string): number {
