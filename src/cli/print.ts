@@ -86,10 +86,19 @@ function ownCommand(): readonly string[] {
   // Not from argv[1], which is what was typed if this is an executable.
   if (isSea()) return [process.execPath];
   const flags = [...process.execArgv];
-  const isKnown = process.allowedNodeEnvironmentFlags.has(NO_DEBUGGER);
-  if (isKnown && !flags.includes(NO_DEBUGGER)) flags.push(NO_DEBUGGER);
+  if (isKnown(NO_DEBUGGER) && !flags.includes(NO_DEBUGGER)) flags.push(NO_DEBUGGER);
   return [process.execPath, ...flags, path.resolve(process.argv[1] ?? "")];
 }
+
+/** Whether this Node accepts a flag, also in NODE_OPTIONS. */
+function isKnown(flag: string): boolean {
+  return process.allowedNodeEnvironmentFlags.has(flag);
+}
+
+/** A variable, because an executable takes no flags of Node. The image sets the same. */
+const HEAP_LIMIT = `# At most half of the memory is for the heap. By itself V8 takes 256 MiB, however small the limit is.
+Environment=NODE_OPTIONS=--max-old-space-size-percentage=50
+`;
 
 /** The service may do nothing but its work. */
 const SANDBOX = `# A user of its own, who owns /var/lib/plant-store, and /run/plant-store for admin.sock.
@@ -161,7 +170,7 @@ RestartPreventExitStatus=2 3 9
 ExecStopPost=+/bin/sh -c 'case $$EXIT_STATUS in 2|3|9) systemctl --no-block stop plant-store.socket;; esac'
 # A drain takes up to 10 s; the rest is for a slow disk. A kill then loses no plant.
 TimeoutStopSec=90
-
+${isKnown("--max-old-space-size-percentage") ? HEAP_LIMIT : ""}
 ${SANDBOX}
 [Install]
 WantedBy=multi-user.target

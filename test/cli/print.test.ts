@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
 import { serviceUnit, socketUnit } from "../../src/cli/print.ts";
 import { runCli } from "../support/cli.ts";
+import { readPage } from "../support/docs.ts";
 import { makeFolder } from "../support/folders.ts";
 import { PROGRAM } from "../support/program.ts";
 import { runToEnd } from "../support/run.ts";
@@ -126,6 +127,14 @@ test("the unit starts this Node, without its debugger if it can be switched off"
   const again = await runToEnd([node, ...words.slice(0, -1), "print", "systemd-unit"]);
   assert.deepEqual([again.status, again.stderr], [0, ""]);
   assert.ok(again.stdout.includes(`\nExecStart=${command}\n`), again.stdout);
+});
+
+test("the unit bounds the heap as the image does, if this Node can", async () => {
+  const [flag = "", name] =
+    /NODE_OPTIONS=((--[a-z-]+)=\d+)/.exec(readPage("docs/Dockerfile")) ?? [];
+  const known = process.allowedNodeEnvironmentFlags.has(name ?? assert.fail());
+  const lines = (await print("--unit=service")).split("\n");
+  assert.equal(lines.includes(`Environment=${flag}`), known);
 });
 
 test("the unit repeats every flag of this Node, also one that is given twice", async () => {

@@ -22,11 +22,15 @@ function inDocs(isWanted: (name: string) => boolean): string[] {
 
 export const CONTAINER_FILES: readonly string[] = ["docs/Dockerfile", "docs/compose.yaml"];
 
-/** The variables that the Dockerfile sets, with another home. */
+/** The variables that the Dockerfile sets, with another home; of flags only if this Node knows them. */
 export function imageVariables(home: string): Record<string, string> {
   const [, block = ""] = /^ENV ((?:.*\\\n)*.*)$/m.exec(readPage("docs/Dockerfile")) ?? [];
   const pairs = block.replaceAll("/home/nonroot", home).matchAll(/(\w+)=(\S+)/g);
-  return Object.fromEntries(Array.from(pairs, ([, name = "", value = ""]) => [name, value]));
+  const { NODE_OPTIONS = "", ...others } = Object.fromEntries(
+    Array.from(pairs, ([, name = "", value = ""]) => [name, value]),
+  );
+  const isKnown = process.allowedNodeEnvironmentFlags.has(NODE_OPTIONS.replace(/=.*/, ""));
+  return isKnown ? { NODE_OPTIONS, ...others } : others;
 }
 
 /** Every page of the repository. */
