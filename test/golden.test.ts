@@ -82,6 +82,19 @@ test("the index that version 1.0.0 keeps beside a long log is removed, and the l
   assert.deepEqual(read(folder, "plants.jsonl"), read(GOLDEN, "plants.jsonl"));
 });
 
+test("lines of version 1.0.0 in the canonical form are passed on as they are", async (t) => {
+  const folder = copyGolden(t);
+  const store = await openStore(t, folder);
+  const lines = Buffer.concat(await collect(store.listLines()))
+    .toString()
+    .split("\n");
+  const golden = read(GOLDEN, "plants.jsonl").toString().replace("\ufeff", "").split("\n");
+  assert.deepEqual(lines.slice(0, 13), golden.slice(0, 13));
+  for (const [at, { id }] of PLANTS.entries()) {
+    assert.equal((await store.getLine(id))?.toString(), lines[at], String(id));
+  }
+});
+
 test("a repeat of a plant of version 1.0.0 answers as before, and another plant with its id is a conflict", async (t) => {
   const folder = copyGolden(t);
   const store = await openStore(t, folder);
@@ -102,12 +115,19 @@ test("a new plant is appended after those of version 1.0.0", async (t) => {
   assert.deepEqual(read(folder, "plants.jsonl"), Buffer.concat([golden, line]));
 });
 
-test("plants of version 1.0.0 that are written again have the same bytes", async (t) => {
+/** Version 1.0.0 escaped more than later ones do. */
+const ONLY_1_0_0 = /\\u(?:007f|008[0-46-9a-f]|009.|202[a-e]|206[6-9]|feff)/g;
+
+test("plants of version 1.0.0 that are written again have the same bytes, except for fewer escapes", async (t) => {
   const folder = makeFolder(t);
   const store = await openStore(t, folder);
   const untouched = read(GOLDEN, "plants.jsonl").toString().replace("\ufeff", "").split("\n", 13);
   for (const plant of PLANTS.slice(0, untouched.length)) await store.create(plant);
-  assert.deepEqual(read(folder, "plants.jsonl").toString().split("\n").slice(0, -1), untouched);
+  const written = read(folder, "plants.jsonl").toString().split("\n").slice(0, -1);
+  const decodeEscapes = (line: string) =>
+    line.replace(ONLY_1_0_0, (each) => JSON.parse(`"${each}"`));
+  assert.deepEqual(written, untouched.map(decodeEscapes));
+  assert.notDeepEqual(written, untouched);
 });
 
 test("the tokens of version 1.0.0 are live or dead as they were", async (t) => {

@@ -3,14 +3,15 @@
  * an object. Every other form, faults included, is left to the general parser (core/plant), which
  * agrees on every plant that is recognised here.
  */
+import { ESCAPE_PARTS, HEX_DIGIT, SHORT_ESCAPE } from "./json.ts";
 
 /**
- * Finds plants in the exact form that `encodeNewPlant` writes:
+ * Finds plants in the form that `encodeNewPlant` writes, the canonical one:
  *
  *   {"id":7,"name":"Fern"}  or  {"id":7,"name":"Fern","tag":"indoor"}
  *
- * without spaces, with the shortest spelling of the id, and no escapes in its strings except \" and
- * \\. Looks at four bytes at a time if it can.
+ * without spaces, with the shortest spelling of the id, and with any escapes of JSON in its strings.
+ * Looks at four bytes at a time if it can.
  */
 export class EncodedPlantFinder {
   /** The id as two signed words, the two halves of an int64 in two's complement. */
@@ -47,12 +48,17 @@ export class EncodedPlantFinder {
     return at >= 0 && this.#bytes[at] === CLOSE_BRACE ? at + 1 : -1;
   }
 
+  /** Whether the plant that was found has this id. */
+  hasId(id: bigint): boolean {
+    return BigInt.asIntN(32, id) === BigInt(this.idLow) && id >> 32n === BigInt(this.idHigh);
+  }
+
   /** Whether the four bytes of `word` are at an offset. */
   #isAt(at: number, word: number): boolean {
     return at <= this.#lastFour && this.#view.getInt32(at, true) === word;
   }
 
-  /** Returns the offset after the id, or -1; also for the lowest int64, which has no magnitude. */
+  /** Returns the offset after the id, or -1. */
   #readId(start: number): number {
     const bytes = this.#bytes;
     const isNegative = bytes[start] === MINUS;
@@ -75,7 +81,9 @@ export class EncodedPlantFinder {
       high = high * 10 + (sum - low) / WORD;
     }
     const length = at - first;
-    if (length < 1 || length > DIGITS_MAX || high >= WORD / 2) return -1;
+    if (length < 1 || length > DIGITS_MAX) return -1;
+    const isLowest = isNegative && high === WORD / 2 && low === 0;
+    if (high >= WORD / 2 && !isLowest) return -1;
     // A leading zero is invalid JSON, and -0 has the shorter spelling 0.
     if (bytes[first] === ZERO && (length > 1 || isNegative)) return -1;
     this.idLow = (isNegative ? -low : low) | 0;
@@ -95,16 +103,35 @@ export class EncodedPlantFinder {
 
   /**
    * Returns the offset after the quote that ends a string, or -1 if the string holds a control
-   * character or any other escape than \" and \\.
+   * character, or a backslash that begins no escape.
    */
   #skipString(start: number): number {
     const bytes = this.#bytes;
-    for (let at = start; ; at += 2) {
+    for (let at = start; ; ) {
       at = this.#skipPlainText(at);
       if (bytes[at] === QUOTE) return at + 1;
       if (bytes[at] !== BACKSLASH) return -1;
-      if (bytes[at + 1] !== QUOTE && bytes[at + 1] !== BACKSLASH) return -1;
+      // One escape often follows another.
+      do {
+        if (this.#isEscapePart(at + 1, SHORT_ESCAPE)) at += 2;
+        else if (bytes[at + 1] === LETTER_U && this.#areHexDigits(at + 2)) at += 6;
+        else return -1;
+      } while (bytes[at] === BACKSLASH);
     }
+  }
+
+  /** Whether four hexadecimal digits are at an offset. */
+  #areHexDigits(at: number): boolean {
+    for (let digit = at; digit < at + 4; digit++) {
+      if (!this.#isEscapePart(digit, HEX_DIGIT)) return false;
+    }
+    return true;
+  }
+
+  #isEscapePart(at: number, part: number): boolean {
+    return (
+      at < this.#bytes.length && ((ESCAPE_PARTS[this.#bytes[at] as number] as number) & part) !== 0
+    );
   }
 
   /** Returns the offset of the next quote, backslash or control character, or of the end. */
@@ -133,6 +160,7 @@ const QUOTE = 0x22;
 const MINUS = 0x2d;
 const ZERO = 0x30;
 const BACKSLASH = 0x5c;
+const LETTER_U = 0x75;
 const CLOSE_BRACE = 0x7d;
 
 const ID_START = wordOf('{"id');

@@ -63,10 +63,15 @@ function parseCommon(text: string): NewPlant | undefined {
 
 type Field = "id" | "name" | "tag";
 
+/** What may spell one of them with escapes: decoding every escaped name would double the time of a body. */
+const ESCAPED_FIELD = /^"(?:[adegimnt]|\\u00[67][0-9a-fA-F]){2,4}"$/;
+
 function parseAny(text: string): NewPlant {
   const literals: Record<Field, string[]> = { id: [], name: [], tag: [] };
   const whole = scanJson(text, (nameLiteral, literal) => {
-    const name = nameLiteral.includes("\\") ? JSON.parse(nameLiteral) : nameLiteral.slice(1, -1);
+    const isEscaped = nameLiteral.includes("\\");
+    if (isEscaped && !ESCAPED_FIELD.test(nameLiteral)) return;
+    const name = isEscaped ? JSON.parse(nameLiteral) : nameLiteral.slice(1, -1);
     if (Object.hasOwn(literals, name)) literals[name as Field].push(literal);
   });
   if (!whole.startsWith("{")) {

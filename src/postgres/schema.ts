@@ -10,7 +10,7 @@
  * `tag` are then for people only.
  */
 import { randomBytes } from "node:crypto";
-import { encodeNewPlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
+import { encodeNewPlant, isSamePlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import type { Rows } from "./connection.ts";
 
 /** @internal */
@@ -260,7 +260,8 @@ export function decodeRow(row: Rows[number]): NewPlant {
 /** Whether a row has the content of a plant; both have the same id. @internal */
 export function isPlantOfRow(plant: NewPlant, row: Rows[number]): boolean {
   const [, name, tag, exact] = row;
-  if (exact !== null) return exact === encodeNewPlant(plant);
+  // Equal texts are the same plant; it may also have another spelling.
+  if (exact !== null) return exact === encodeNewPlant(plant) || isSamePlant(plant, decodeRow(row));
   return name === plant.name && tag === (plant.tag ?? null);
 }
 

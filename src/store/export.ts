@@ -51,7 +51,7 @@ export async function* listLogLines(directory: string): AsyncGenerator<Buffer> {
     const lines = new LineRuns(block);
     const checks: (() => Promise<void>)[] = [];
     const isFirst = (idLow: number, idHigh: number, offset: number) =>
-      index.addWords(idLow, idHigh, offset) === undefined;
+      index.addWords(idLow, idHigh, offset) === undefined || undefined;
     try {
       appendListed(lines, block, file.path, isFirst, (plant, position) => {
         const first = index.add(plant.id, position.offset);

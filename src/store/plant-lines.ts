@@ -11,7 +11,6 @@ import { EncodedPlantFinder } from "../core/encoded-plant.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { encodeNewPlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import { RECORD_BYTES_MAX } from "../core/record-size.ts";
-import { holdsUnsafe } from "../core/text.ts";
 import { LINE_FEED, type LinePosition } from "../log/format.ts";
 import {
   type LineBlock,
@@ -94,25 +93,25 @@ export class LineRuns {
 }
 
 /**
- * Appends those lines of a block to `lines` that belong to a list, in the form of a list.
+ * Appends those lines of a block to `lines` that belong to a list: as they are, or in the canonical form
+ * if they have another one.
  *
- * @param isListed whether a plant belongs to the list, by the two words of its id and its offset.
- * @param judge decides about every plant for which `isListed` is not true.
+ * @param isListed whether a plant belongs to the list, by the two words of its id and its offset;
+ * `undefined` leaves it to `judge`.
+ * @param judge decides about every plant that `isListed` leaves to it, or that has another form.
  * @throws PlantStoreError `corruption` if a line is no plant; the lines before it are appended.
  */
 export function appendListed(
   lines: LineRuns,
   block: LineBlock,
   path: string,
-  isListed: (idLow: number, idHigh: number, offset: number) => boolean,
+  isListed: (idLow: number, idHigh: number, offset: number) => boolean | undefined,
   judge: (plant: NewPlant, position: LinePosition) => boolean,
 ): void {
-  // A line that was written by hand may hold raw what the form of a list escapes.
-  const isEscaped = !holdsUnsafe(block.bytes.toString());
   const take: PlantTaker = (start, end, _line, idLow, idHigh) => {
-    if (!isEscaped || !isListed(idLow, idHigh, block.offset + start)) return false;
-    lines.add(start, end + 1);
-    return true;
+    const isOne = isListed(idLow, idHigh, block.offset + start);
+    if (isOne === true) lines.add(start, end + 1);
+    return isOne !== undefined;
   };
   takePlants(block, take, (line, position) => {
     const plant = decodeRecord(line, path, position);
@@ -133,6 +132,19 @@ export function parseLine(line: Buffer): NewPlant | PlantStoreError {
     if (error instanceof PlantStoreError) return error;
     throw error;
   }
+}
+
+/**
+ * The bytes of a line in the canonical form, if its plant has this id: the line itself if it has that form.
+ *
+ * @throws PlantStoreError `corruption`, which names path and place, if the line is no plant or another one.
+ */
+export function canonicalLine(line: Buffer, id: bigint, path: string, place: LinePlace): Buffer {
+  const finder = new EncodedPlantFinder(line);
+  if (isUtf8(line) && finder.find(0) === line.length && finder.hasId(id)) return line;
+  const plant = decodeRecord(line, path, place);
+  if (plant.id !== id) throw lineError(path, place, `expected id ${id}, got ${plant.id}`);
+  return Buffer.from(encodeNewPlant(plant));
 }
 
 /** @throws PlantStoreError `corruption`, which names path and place, if the line is no plant. */

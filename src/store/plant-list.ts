@@ -44,8 +44,10 @@ export async function* listLines(
       lines,
       block,
       file.path,
-      // The first line may be the one that is left out.
-      (low, high, offset) => offset !== start && index.getWords(low, high) === offset,
+      (low, high, offset) => {
+        const isKnown = index.getWords(low, high) === offset;
+        return isKnown ? after === undefined || offset !== start : undefined;
+      },
       ({ id }, { offset }) => {
         const first = index.get(id) ?? Number.POSITIVE_INFINITY;
         if (first > offset) throw lineError(file.path, { offset }, "it had another id");

@@ -11,19 +11,19 @@
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { Gate } from "../core/gate.ts";
-import type { NewPlant } from "../core/plant.ts";
 import type { FilePiece, LogFile } from "../log/file.ts";
 import { LINE_FEED } from "../log/format.ts";
-import { lineError, type ReadableFile, readLineAt } from "../log/reader.ts";
+import { type ReadableFile, readLineAt } from "../log/reader.ts";
 import { describeSystemError } from "../log/system-error.ts";
 import type { LogWriter } from "../log/writer.ts";
-import { decodeRecord } from "./plant-lines.ts";
+import { canonicalLine } from "./plant-lines.ts";
 
 interface Lookup {
   readonly id: bigint;
   /** Of its record. */
   readonly offset: number;
-  readonly resolve: (plant: NewPlant) => void;
+  /** Receives the line, which is valid during the call. */
+  readonly give: (line: Buffer) => void;
   readonly reject: (cause: unknown) => void;
 }
 
@@ -66,14 +66,16 @@ export class PlantReader {
   }
 
   /**
-   * The plant with an id at its byte offset. Close the file only after the result has settled.
+   * What `use` makes of the line of a plant with an id at its byte offset. Close the file only after the
+   * result has settled.
    *
+   * @param use receives the line in the canonical form, without its line feed, valid during the call.
    * @throws PlantStoreError as `judge` returns it.
    */
-  read(id: bigint, offset: number): Promise<NewPlant> {
+  read<T>(id: bigint, offset: number, use: (line: Buffer) => T): Promise<T> {
     return new Promise((resolve, reject) => {
       if (this.#asked.length === 0) setImmediate(() => this.#answerTurn());
-      this.#asked.push({ id, offset, resolve, reject });
+      this.#asked.push({ id, offset, give: (line) => resolve(use(line)), reject });
     });
   }
 
@@ -123,11 +125,8 @@ export class PlantReader {
     });
   }
 
-  #give({ id, offset, resolve }: Lookup, line: Buffer): void {
-    const { path } = this.#file;
-    const plant = decodeRecord(line, path, { offset });
-    if (plant.id !== id) throw lineError(path, { offset }, `expected id ${id}, got ${plant.id}`);
-    resolve(plant);
+  #give({ id, offset, give }: Lookup, line: Buffer): void {
+    give(canonicalLine(line, id, this.#file.path, { offset }));
   }
 
   /** Rejects the lookups if their work fails. */
@@ -200,9 +199,9 @@ function layOut(lookups: readonly Lookup[], end: number) {
 
 /** The line at the start of some bytes, without its line feed; `undefined` if it is long. */
 function shortLine(bytes: Buffer, start: number, bytesMax: number): Buffer | undefined {
-  const end = bytes.indexOf(LINE_FEED, start);
-  const isShort = end >= 0 && end - start < Math.min(bytesMax, SHORT_LINE_BYTES);
-  return isShort ? bytes.subarray(start, end) : undefined;
+  const line = bytes.subarray(start, start + Math.min(bytesMax, SHORT_LINE_BYTES));
+  const end = line.indexOf(LINE_FEED);
+  return end < 0 ? undefined : line.subarray(0, end);
 }
 
 const CHUNK_BYTES = 4 * 1024 * 1024;

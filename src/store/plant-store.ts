@@ -11,7 +11,7 @@ import { CreatesInFlight } from "../core/creates-in-flight.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { assertInt64 } from "../core/int64.ts";
 import { assertMethods, assertNumber, assertText, readNumber } from "../core/options.ts";
-import { encodeNewPlant, type NewPlant, validateNewPlant } from "../core/plant.ts";
+import { encodeNewPlant, type NewPlant, parseNewPlant, validateNewPlant } from "../core/plant.ts";
 import type { CreateOutcome, ListOptions, PlantService, StoreStatus } from "../core/services.ts";
 import { Checkpointer } from "../log/checkpoint.ts";
 import { LogWriter, type LogWriterOptions } from "../log/writer.ts";
@@ -119,7 +119,12 @@ export class PlantStore implements PlantService {
   /** Makes a plant durable unless its id is taken; returns the plant that has the id. */
   async #store(plant: NewPlant): Promise<NewPlant> {
     const taken = this.#log.index.get(plant.id);
-    if (taken !== undefined) return this.#read(plant.id, taken).catch(throwUndecided);
+    if (taken !== undefined) {
+      // Equal bytes are the same plant; it may also have another spelling.
+      const compare = (line: Buffer) =>
+        isLineOf(plant, line) ? { ...plant } : parseNewPlant(line);
+      return this.#read(plant.id, taken, compare).catch(throwUndecided);
+    }
     this.#log.index.assertRoom(this.#writer.durableBytes);
     const offset = await this.#writer.append(encodeNewPlant(plant));
     this.#log.index.add(plant.id, offset);
@@ -128,16 +133,24 @@ export class PlantStore implements PlantService {
     return plant;
   }
 
-  async get(id: bigint): Promise<NewPlant | undefined> {
+  get(id: bigint): Promise<NewPlant | undefined> {
+    return this.#find(id, parseNewPlant);
+  }
+
+  getLine(id: bigint): Promise<Buffer | undefined> {
+    return this.#find(id, (line) => Buffer.from(line));
+  }
+
+  async #find<T>(id: bigint, use: (line: Buffer) => T): Promise<T | undefined> {
     assertInt64(id);
     this.#assertUsable();
     const offset = this.#log.index.get(id);
-    return offset === undefined ? undefined : this.#read(id, offset);
+    return offset === undefined ? undefined : this.#read(id, offset, use);
   }
 
   /** @throws PlantStoreError as `PlantReader.judge` returns it. */
-  async #read(id: bigint, offset: number): Promise<NewPlant> {
-    const reading = this.#reader.read(id, offset);
+  async #read<T>(id: bigint, offset: number, use: (line: Buffer) => T): Promise<T> {
+    const reading = this.#reader.read(id, offset, use);
     this.#reads.add(reading);
     try {
       return await reading;
@@ -203,6 +216,10 @@ export class PlantStore implements PlantService {
 }
 
 type Limits = Pick<LogWriterOptions, "batchBytesMax" | "queueBytesMax">;
+
+function isLineOf(plant: NewPlant, line: Buffer): boolean {
+  return line.equals(Buffer.from(encodeNewPlant(plant)));
+}
 
 /** For a create whose id is taken: whether it is a repeat or a conflict is not known. */
 function throwUndecided(error: unknown): never {

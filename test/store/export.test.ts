@@ -206,6 +206,8 @@ test("the lines before a damaged one are exported, and the fault names path, lin
   assert.equal(Buffer.concat(given).toString(), A_LINE + B_LINE);
 });
 
+const unchanged = (log: string): [string, string] => [log, log];
+
 /** The list of a log: every plant once, in the same form as a list over HTTP. */
 const LISTS: readonly [says: string, log: string, listed: string][] = [
   ["an empty log", "", ""],
@@ -215,7 +217,10 @@ const LISTS: readonly [says: string, log: string, listed: string][] = [
   ["one plant in two spellings", `${A_LINE}{"name":"a","id":1}\n`, A_LINE],
   ["one plant in two other spellings", `{"name":"a","id":1}\n${A_LINE}`, A_LINE],
   ["one plant twice, and once more without its line feed", A_LINE + A_LINE + A_LINE.trim(), A_LINE],
-  ["a character that ends a line", '{"id":1,"name":"\u2028"}\n', '{"id":1,"name":"\\u2028"}\n'],
+  [
+    "characters that version 1.0.0 escaped",
+    ...unchanged('{"id":1,"name":"\u2028\u007f\\u007f"}\n'),
+  ],
   ["a torn tail", `${A_LINE}{"id":2`, A_LINE],
 ];
 

@@ -6,7 +6,7 @@ import { makeFolder } from "../support/folders.ts";
 import { openStore, readLog } from "../support/stores.ts";
 
 /** Each takes six bytes of the record. */
-const NAME = "\u007f".repeat(11 * 1024 * 1024);
+const NAME = "\u0085".repeat(11 * 1024 * 1024);
 
 test("a plant that is longer than a line may be is refused, and the next one stored", async (t) => {
   const folder = makeFolder(t);

@@ -71,8 +71,6 @@ for (const which of BOTH) {
   });
 }
 
-/** Each is escaped; not the first line, which is never passed on as it is. */
-
 /** What may happen to a log of three lines while a store has it open. */
 const DAMAGES: readonly [says: string, damage: (log: string, line: string) => void][] = [
   ["is cut before its second line", (log, line) => truncateSync(log, line.length)],
