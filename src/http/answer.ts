@@ -264,7 +264,7 @@ export function trySendWhole(res: ServerResponse, reply: Reply, requestId: strin
   const kind = tag === "" ? "create" : "read";
   if (reply.status !== 200 || !isPlain(res)) return false;
   if (kind === "create" && reply.headers !== NO_HEADERS) return false;
-  if (Buffer.byteLength(body) !== body.length) return false; // it leaves as Latin-1
+  const text = inLatin1(body);
   const internals = res as unknown as Internals;
   const { _keepAliveTimeout: keepAliveMs = 0 } = internals;
   const second = Math.floor(Date.now() / 1000);
@@ -280,10 +280,18 @@ export function trySendWhole(res: ServerResponse, reply: Reply, requestId: strin
   res.statusCode = 200;
   res.statusMessage = "OK";
   const [start, middle, beforeTag = "", ending] = lastHeads[kind].parts;
-  const values = `${body.length}${middle}${requestId}${beforeTag}${tag}`;
-  internals._header = `${start}${values}${ending}${body}`;
+  const values = `${text.length}${middle}${requestId}${beforeTag}${tag}`;
+  internals._header = `${start}${values}${ending}${text}`;
   res.end();
   return true;
+}
+
+/** The bytes of a body as text that leaves as these bytes, because Node writes a head as Latin-1. */
+function inLatin1(body: string | Uint8Array): string {
+  if (typeof body !== "string") {
+    return Buffer.from(body.buffer, body.byteOffset, body.length).toString("latin1");
+  }
+  return Buffer.byteLength(body) === body.length ? body : Buffer.from(body).toString("latin1");
 }
 
 /** Whether a response is as Node made it for a request other than HEAD on a connection that stays open. */

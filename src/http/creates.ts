@@ -28,6 +28,8 @@ const PLACE_BYTES = 4 * 1024;
 export class Creates {
   /** The creates so far. */
   count = 0;
+  /** Those whose plants are being stored. */
+  underWay = 0;
   readonly #plants: PlantService;
   readonly #authenticator: Authenticator;
   readonly #bodyBytesMax: number;
@@ -109,12 +111,14 @@ export class Creates {
   }
 
   async #store(exchange: Exchange, plant: NewPlant, held: Held): Promise<void> {
+    this.underWay++;
     try {
       await this.#plants.create(plant);
       answer(exchange, okReply(encodePlant(plant)));
     } catch (error) {
       answerFailure(exchange, error);
     } finally {
+      this.underWay--;
       endWhenSent(exchange, held);
     }
   }

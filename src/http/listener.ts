@@ -107,7 +107,7 @@ export class Listener {
 
   constructor(options: ListenerOptions, lingering = new Lingering()) {
     const { plants, tokens, basePath = "", onError = warnOfError } = options;
-    assertMethods("plants", plants, ["create", "get", "list"], ["listLines"]);
+    assertMethods("plants", plants, ["create", "get", "list"], ["getLine", "listLines"]);
     assertMethods("tokens", tokens, ["verify"], ["isCurrent"]);
     this.lingering = lingering;
     this.#authenticator = new Authenticator(tokens);

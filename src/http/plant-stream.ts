@@ -3,21 +3,17 @@
  *
  * A stream holds one slice, and reads the next one when the socket has taken it. So a stream that the
  * client does not read holds its lease and no more, and reading ends when the client leaves. The
- * streams of a listener take turns, one slice each, and rest while plants are created. A stream that
+ * streams and pages of a listener take turns, one slice each, and rest while plants are created. A stream that
  * fails is cut without its last chunk, so that no client takes a part for the whole.
  */
 import { setImmediate, setTimeout } from "node:timers/promises";
 import { Gate } from "../core/gate.ts";
-import { encodeNewPlant } from "../core/plant.ts";
-import type { PlantService } from "../core/services.ts";
 import { type Exchange, publishCut, reportFault } from "./answer.ts";
 import type { ReadLease } from "./budget.ts";
-import { type ListQuery, NDJSON } from "./list-query.ts";
+import type { Slices } from "./list-lines.ts";
+import { NDJSON } from "./list-query.ts";
 import { type Reply, replyHeaders } from "./reply.ts";
 import { nameRequest, publishAnswer } from "./request-message.ts";
-
-/** Encoding this much takes about a millisecond. */
-const SLICE_CHARACTERS = 32 * 1024;
 
 /** The body has no length, and follows. */
 const BEGINNING: Reply = {
@@ -29,30 +25,48 @@ const BEGINNING: Reply = {
 /** Copies of a slice of long plants in memory until it is sent: block, slice, text, bytes. */
 const HELD_SLICES = 4;
 
-/** A slice takes half a millisecond, so streams get 3 % of a server busy with creates. */
+/** A slice takes half a millisecond, so lists get 3 % of a server busy with creates. */
 const REST_MS_MAX = 16;
+/** Slices that are read at once: the store does not know their lengths before. */
+const READING_MAX = 8;
 
-/** Makes the streams of a listener take turns and give way to creates. */
-export class StreamPace {
-  readonly #creates: { readonly count: number };
+/** What lists give way to. */
+export interface CreateCounts {
+  /** The creates so far. */
+  readonly count: number;
+  /** Those whose plants are being stored. */
+  readonly underWay: number;
+}
+
+/** Makes the lists of a listener, streams and pages, take turns and give way to creates. */
+export class ListPace {
+  readonly #creates: CreateCounts;
   readonly #turns = new Gate(1);
+  readonly #reading = new Gate(READING_MAX);
   #countBefore = 0;
 
-  /** @param creates counts the creates so far. */
-  constructor(creates: { readonly count: number }) {
+  constructor(creates: CreateCounts) {
     this.#creates = creates;
   }
 
+  /** Rests, then reads the next slice of a list; `undefined` if the lease is over by then. */
+  async read(slices: Slices, lease: ReadLease): Promise<IteratorResult<Uint8Array> | undefined> {
+    await this.rest(lease);
+    return lease.readIn(this.#reading, () => slices.next());
+  }
+
   /**
-   * Waits for the rests of earlier streams, then a millisecond for each create since the last rest,
-   * because creates under way are answered together. A stream that is over does not rest.
+   * Waits for the rests of earlier slices, then a millisecond for each create since the last rest,
+   * because creates under way are answered together, and until none is under way; at most 16 ms in
+   * all. A list that is over does not rest.
    */
-  rest(stream: { readonly isOver: boolean }): Promise<void> {
+  rest(list: { readonly isOver: boolean }): Promise<void> {
     return this.#turns.pass(async () => {
-      if (stream.isOver) return;
-      const restMs = Math.min(REST_MS_MAX, this.#creates.count - this.#countBefore);
+      if (list.isOver) return;
+      let restMs = Math.min(REST_MS_MAX, this.#creates.count - this.#countBefore);
       this.#countBefore = this.#creates.count;
       await (restMs === 0 ? setImmediate() : setTimeout(restMs));
+      for (; restMs < REST_MS_MAX && this.#creates.underWay > 0; restMs++) await setTimeout(1);
     });
   }
 }
@@ -61,15 +75,14 @@ export class StreamPace {
  * Sends the slices. Resolves when all are sent or the client has left.
  *
  * @param checkSender throws or rejects if the sender may no longer read.
- * @param gate limits the slices that are read at once.
  * @throws what reading throws before the first slice is sent.
  */
 export async function sendStream(
   exchange: Exchange,
-  slices: AsyncGenerator<Uint8Array, undefined>,
+  slices: Slices,
   lease: ReadLease,
   checkSender: () => undefined | Promise<void>,
-  { gate, pace }: { readonly gate: Gate; readonly pace: StreamPace },
+  pace: ListPace,
 ): Promise<void> {
   const { req, res } = exchange;
   const requestId = nameRequest(req);
@@ -80,7 +93,7 @@ export async function sendStream(
   const isOver = () => lease.isOver || (!hasBegun && res.headersSent);
   try {
     while (!lease.isOver) {
-      const next = await lease.readIn(gate, () => slices.next());
+      const next = await pace.read(slices, lease);
       if (next !== undefined) await checkSender(); // which may wait
       if (next === undefined || isOver()) break;
       const slice = next.value;
@@ -99,7 +112,6 @@ export async function sendStream(
         sentBytes += slice.length;
         if (res.write(slice) === false) await lease.room(res);
       }
-      await pace.rest(lease);
     }
   } catch (error) {
     if (!isOver()) {
@@ -112,25 +124,4 @@ export async function sendStream(
   }
   if (hasBegun) publishAnswer({ status: 200, cut: !isWhole, sentBytes }, requestId, req);
   else publishCut(req, res);
-}
-
-/** Whole lines, a slice at a time. An empty slice means that work found no plant. */
-export async function* sliceLines(
-  plants: PlantService,
-  { limit, after }: ListQuery,
-): AsyncGenerator<Uint8Array, undefined> {
-  if (limit === undefined && plants.listLines !== undefined) {
-    yield* plants.listLines({ after });
-    return;
-  }
-  let slice = "";
-  let count = 0;
-  for await (const plant of plants.list({ after })) {
-    if (count++ === limit) break;
-    slice += `${encodeNewPlant(plant)}\n`;
-    if (slice.length < SLICE_CHARACTERS) continue;
-    yield Buffer.from(slice);
-    slice = "";
-  }
-  if (slice !== "") yield Buffer.from(slice);
 }

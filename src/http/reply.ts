@@ -14,7 +14,8 @@ import { encodeJsonString } from "../core/text.ts";
 export interface Reply {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
-  readonly body: string;
+  /** Text, or the bytes of text in UTF-8. */
+  readonly body: string | Uint8Array;
   /** The entity tag of a plant. */
   readonly tag?: string;
   /** The number in an Error body. */
@@ -76,7 +77,7 @@ export function scopeChallenge(scope: Scope): string {
 export const NO_HEADERS: Reply["headers"] = Object.freeze({});
 
 /** A 200 with a JSON body. */
-export function okReply(body: string, headers = NO_HEADERS): Reply {
+export function okReply(body: Reply["body"], headers = NO_HEADERS): Reply {
   return { status: 200, headers, body };
 }
 

@@ -5,7 +5,7 @@ import { syncBuiltinESMExports } from "node:module";
 import net from "node:net";
 import { type TestContext, test } from "node:test";
 import timers from "node:timers/promises";
-import { StreamPace } from "../../src/http/plant-stream.ts";
+import { ListPace } from "../../src/http/plant-stream.ts";
 import {
   createRequestListener,
   type ListOptions,
@@ -70,7 +70,7 @@ test("a stream starts after a plant, and ends at its limit", async (t) => {
   }
 });
 
-test("a whole stream uses the lines of a store that offers them; every other stream uses plants", async (t) => {
+test("every stream uses the lines of a store that offers them, and otherwise its plants", async (t) => {
   const plants: PlantService = {
     ...EMPTY,
     async *list() {
@@ -88,7 +88,9 @@ test("a whole stream uses the lines of a store that offers them; every other str
     [{}, "", made.join("")],
     [{ listLines }, "", "undefined line\nundefined line\nline\n"],
     [{ listLines }, "?after=7", "7 line\n7 line\nline\n"],
-    [{ listLines }, "?limit=1", made[0]],
+    [{ listLines }, "?limit=1", "undefined line\n"],
+    [{ listLines }, "?limit=2", "undefined line\nundefined line\n"],
+    [{}, "?limit=1", made[0]],
   ] as const) {
     const listener = createRequestListener({ plants: { ...plants, ...offered }, tokens });
     const { url } = await serve(t, listener);
@@ -387,9 +389,11 @@ test("a stream that is refused for its body before it begins is published once",
   const requests = collectMessages<RequestMessage>(t, "plant-store:request");
   const source = new Source();
   const { released, release } = makeLatch();
+  let hasBegun = false;
   let hasEnded = false;
   t.mock.method(source, "list", async function* (): AsyncGenerator<NewPlant> {
     try {
+      hasBegun = true;
       await released;
       yield { id: 1n, name: NAME };
     } finally {
@@ -400,7 +404,9 @@ test("a stream that is refused for its body before it begins is published once",
   const socket = net.connect(target.port, "127.0.0.1");
   t.after(() => socket.destroy());
   const headers = { ...NDJSON, "Transfer-Encoding": "chunked" };
-  socket.write(encodeRequest(target, { method: "GET", headers, body: "no chunk\r\n" }));
+  socket.write(encodeRequest(target, { method: "GET", headers, body: "" }));
+  await until("the list is read", () => hasBegun);
+  socket.write("no chunk\r\n");
   await once(socket.resume(), "end");
   assert.deepEqual(
     requests.map(({ error }) => error),
@@ -441,10 +447,10 @@ function holdRests(t: TestContext, onRest: (ms: number) => void = () => {}): (()
 }
 
 test("streams take turns, and each rests for the creates since the last rest", async (t) => {
-  const creates = { count: 0 };
+  const creates = { count: 0, underWay: 0 };
   const restsMs: number[] = [];
   const rests = holdRests(t, (ms) => restsMs.push(ms));
-  const pace = new StreamPace(creates);
+  const pace = new ListPace(creates);
   const order: string[] = [];
   const rest = (name: string, isOver = false) => pace.rest({ isOver }).then(() => order.push(name));
   creates.count++;
@@ -461,7 +467,7 @@ test("streams take turns, and each rests for the creates since the last rest", a
   assert.deepEqual(restsMs, [1, 16]);
 });
 
-test("during creates a stream rests after each slice, also after an empty one", async (t) => {
+test("during creates a stream rests before each slice, also before an empty one", async (t) => {
   const events: string[] = [];
   const rests = holdRests(t, (ms) => events.push(`rest of ${ms} ms`));
   async function* listLines() {
@@ -473,13 +479,16 @@ test("during creates a stream rests after each slice, also after an empty one", 
   const target = await startWith(t, { ...EMPTY, listLines });
   await assertCreates(target);
   const answer = send(`${target.url}/plants`, { headers: headersOf(target) });
-  for (let rest = 0; rest < 3; rest++) {
+  for (let rest = 0; rest < 4; rest++) {
     await until("it rests", () => rests.length > rest);
     for (let creates = 0; creates < 2; creates++) await assertCreates(target);
     rests[rest]?.();
   }
   assert.equal((await answer).text, "a\nb\n");
-  assert.deepEqual(events, ["a", "rest of 1 ms", "", "rest of 2 ms", "b", "rest of 2 ms"]);
+  assert.deepEqual(events, [
+    ...["rest of 1 ms", "a", "rest of 2 ms", "", "rest of 2 ms", "b"],
+    "rest of 2 ms",
+  ]);
 });
 
 test("a stream that finds no plants for a long time does not hit the stall timeout", async (t) => {

@@ -1,0 +1,137 @@
+/** Reads pass on the lines of the store, byte for byte, and make their own only for a store without lines. */
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { test } from "node:test";
+import { encodeNewPlant, parseNewPlant } from "../../src/core/plant.ts";
+import { createRequestListener, type NewPlant, type PlantService } from "../../src/index.ts";
+import { nextOf, read, startReadable } from "../support/reading.ts";
+import { serve } from "../support/serve.ts";
+import { send } from "../support/service.ts";
+import { writeLog } from "../support/stores.ts";
+
+/** Plants as version 1.0.0, another program and this one write them. */
+const LINES: readonly string[] = [
+  '{"id":1,"name":"delete \\u007f","tag":"\\u0061\\/\\u2028"}',
+  '{"id":-9223372036854775808,"name":"raw \u007f \u0085 \u2028 \u202e \ufeff"}',
+  '{"id":9007199254740993,"name":"植物 \u{1f33f} \\ud83c","tag":""}',
+  '{"id":4,"name":"Fenêtre"}',
+  '{"id":5,"name":"plain","tag":"indoor"}',
+];
+const IDS = LINES.map((line) => parseNewPlant(Buffer.from(line)).id);
+const NDJSON = { Accept: "application/x-ndjson" };
+
+const bytesOf = (lines: readonly string[]) => lines.map((line) => `${line}\n`).join("");
+
+test("a plant is read as it is in the log, and its tag is a hash of these bytes", async (t) => {
+  const service = await startReadable(t, [], {
+    prepare: async (folder) => writeLog(folder, bytesOf(LINES)),
+  });
+  for (const [at, id] of IDS.entries()) {
+    const line = LINES[at] as string;
+    const hash = createHash("sha256").update(line).digest("base64url").slice(0, 22);
+    const length = String(Buffer.byteLength(line));
+    for (const method of ["GET", "HEAD"]) {
+      const { text, headers } = await read(service, `/plants/${id}`, {}, method);
+      assert.equal(text, method === "GET" ? line : "");
+      assert.equal(headers.get("etag"), `"${hash}"`);
+      assert.equal(headers.get("content-length"), length);
+      const again = await read(service, `/plants/${id}`, { "If-None-Match": `"${hash}"` }, method);
+      assert.deepEqual([again.status, again.text], [304, ""]);
+    }
+  }
+});
+
+for (const limit of [1, 2, 4, 5, 6]) {
+  test(`pages and streams of ${limit} plants have the lines of the log`, async (t) => {
+    const service = await startReadable(t, [], {
+      prepare: async (folder) => writeLog(folder, bytesOf(LINES)),
+    });
+    let path: string | undefined = `/plants?limit=${limit}`;
+    for (let from = 0; path !== undefined; from += limit) {
+      const lines = LINES.slice(from, from + limit);
+      const page = await read(service, path);
+      assert.equal(page.text, `[${lines.join()}]`);
+      const head = await read(service, path, {}, "HEAD");
+      assert.equal(head.headers.get("content-length"), String(Buffer.byteLength(page.text)));
+      assert.equal(head.headers.get("link"), page.headers.get("link"));
+      assert.equal((await read(service, path, NDJSON)).text, bytesOf(lines));
+      path = nextOf(path, page);
+      const isLast = from + limit >= LINES.length;
+      const next = `/plants?limit=${limit}&after=${IDS[from + limit - 1]}`;
+      assert.equal(path, isLast ? undefined : next);
+    }
+  });
+}
+
+/** FAKE: a store that counts what it is asked for, and whose lines are unlike those of this program. */
+function makeStore(offers: readonly ("getLine" | "listLines")[]) {
+  const plants = LINES.map((line): NewPlant => parseNewPlant(Buffer.from(line)));
+  const asked: string[] = [];
+  const all: Required<PlantService> = {
+    create: async () => "created",
+    get: async (id) => {
+      asked.push("get");
+      return plants.find((plant) => plant.id === id);
+    },
+    async *list() {
+      for (const plant of plants) {
+        asked.push("list");
+        yield plant;
+      }
+    },
+    getLine: async (id) => {
+      asked.push("getLine");
+      const at = IDS.indexOf(id);
+      return at < 0 ? undefined : new TextEncoder().encode(LINES[at]);
+    },
+    async *listLines() {
+      // Whole lines, in slices of any length.
+      for (const lines of [[], LINES.slice(0, 2), LINES.slice(2, 3), [], LINES.slice(3)]) {
+        asked.push("listLines");
+        yield new TextEncoder().encode(bytesOf(lines));
+      }
+    },
+  };
+  const { create, get, list } = all;
+  const offered = Object.fromEntries(offers.map((name) => [name, all[name]]));
+  return { asked, plants: { create, get, list, ...offered } as PlantService };
+}
+
+const ENCODED = LINES.map((line) => encodeNewPlant(parseNewPlant(Buffer.from(line))));
+
+for (const [offers, path, accept, expected, asked] of [
+  [[], "/plants/1", {}, ENCODED[0], ["get"]],
+  [["getLine"], "/plants/1", {}, LINES[0], ["getLine"]],
+  [["getLine"], "/plants/9", {}, undefined, ["getLine"]],
+  [[], "/plants/9", {}, undefined, ["get"]],
+  [[], "/plants?limit=2", {}, `[${ENCODED.slice(0, 2).join()}]`, ["list", "list", "list"]],
+  [[], "/plants", {}, `[${ENCODED.join()}]`, LINES.map(() => "list")],
+  [[], "/plants?limit=2", NDJSON, bytesOf(ENCODED.slice(0, 2)), ["list", "list"]],
+  [["listLines"], "/plants", {}, `[${LINES.join()}]`, LINES.map(() => "listLines")],
+  [
+    ["listLines"],
+    "/plants?limit=2",
+    {},
+    `[${LINES.slice(0, 2).join()}]`,
+    Array(3).fill("listLines"),
+  ],
+  [
+    ["listLines"],
+    "/plants?limit=3",
+    NDJSON,
+    bytesOf(LINES.slice(0, 3)),
+    Array(3).fill("listLines"),
+  ],
+] as const) {
+  const what = `${path}${accept === NDJSON ? " as a stream" : ""}`;
+  test(`${what} asks a store with ${offers.join() || "plants only"} for ${asked.join()}`, async (t) => {
+    const store = makeStore(offers);
+    const tokens = { verify: () => ({ name: "test", scopes: ["read" as const] }) };
+    const { url } = await serve(t, createRequestListener({ plants: store.plants, tokens }));
+    const headers = { Authorization: "Bearer any", ...accept };
+    const answer = await send(`${url}${path}`, { headers });
+    if (expected === undefined) assert.equal(answer.status, 404);
+    else assert.equal(answer.text, expected);
+    assert.deepEqual(store.asked, asked);
+  });
+}
