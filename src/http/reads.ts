@@ -6,15 +6,13 @@
  * neither parses nor encodes it.
  */
 import { hash } from "node:crypto";
-import { PlantStoreError } from "../core/errors.ts";
 import { Gate } from "../core/gate.ts";
 import type { Numbers } from "../core/options.ts";
-import { encodeNewPlant } from "../core/plant.ts";
 import type { PlantService, VerifiedToken } from "../core/services.ts";
 import { answer, type Exchange, publishCut } from "./answer.ts";
 import type { Authenticator } from "./bearer.ts";
 import { Budget, Lease, ReadLease } from "./budget.ts";
-import { Page, sliceLines } from "./list-lines.ts";
+import { Page, readLine, sliceLines } from "./lines.ts";
 import { type ListQuery, parseListQuery, wantsStream } from "./list-query.ts";
 import { type CreateCounts, ListPace, sendStream } from "./plant-stream.ts";
 import type { Reply } from "./reply.ts";
@@ -60,7 +58,7 @@ export class Reads {
     const ifNoneMatch = req.headers["if-none-match"];
     try {
       const reply = await lease.readIn(this.#plantGate, async () => {
-        const line = await this.#readLine(id);
+        const line = await readLine(this.#plants, id);
         lease.hold(line.length);
         return plantReply(line, ifNoneMatch);
       });
@@ -82,19 +80,6 @@ export class Reads {
       const checkSender = () => this.#authenticator.requireCurrent(sender);
       await sendStream(exchange, slices, lease, checkSender, this.#pace);
     } else await this.#answer(exchange, sender, await this.#readPage(query, lease));
-  }
-
-  /** @throws PlantStoreError `unknown_plant`, and as `PlantService.get`. */
-  async #readLine(id: bigint): Promise<Uint8Array> {
-    const plants = this.#plants;
-    if (plants.getLine !== undefined) {
-      const line = await plants.getLine(id);
-      if (line !== undefined) return line;
-    } else {
-      const plant = await plants.get(id);
-      if (plant !== undefined) return Buffer.from(encodeNewPlant(plant));
-    }
-    throw new PlantStoreError("unknown_plant", `id: there is no plant ${id}`);
   }
 
   /** @throws PlantStoreError `overloaded`, and as `PlantService.list`. */

@@ -1,10 +1,9 @@
 /**
- * The lines of a list, as slices of whole lines in the canonical form: those of a store that has them,
- * else encoded here; how many of them are wanted; and a page of them.
+ * The lines of plants in the canonical form: those of a store that has them, else encoded here. A list is
+ * slices of whole lines, as many as are wanted, and a page joins them.
  */
-
-import type { NewPlant } from "../core/plant.ts";
-import { encodeNewPlant } from "../core/plant.ts";
+import { PlantStoreError } from "../core/errors.ts";
+import { encodeNewPlant, type NewPlant } from "../core/plant.ts";
 import type { PlantService } from "../core/services.ts";
 import { LIMIT_DEFAULT, type ListQuery } from "./list-query.ts";
 import { okReply, type Reply } from "./reply.ts";
@@ -21,6 +20,22 @@ const ID_AT = '{"id":'.length;
 
 /** An empty slice means that work found no plant. */
 export type Slices = AsyncGenerator<Uint8Array, undefined>;
+
+/**
+ * The line of one plant, without its line feed.
+ *
+ * @throws PlantStoreError `unknown_plant`, and as `PlantService.get`.
+ */
+export async function readLine(plants: PlantService, id: bigint): Promise<Uint8Array> {
+  if (plants.getLine !== undefined) {
+    const line = await plants.getLine(id);
+    if (line !== undefined) return line;
+  } else {
+    const plant = await plants.get(id);
+    if (plant !== undefined) return Buffer.from(encodeNewPlant(plant));
+  }
+  throw new PlantStoreError("unknown_plant", `id: there is no plant ${id}`);
+}
 
 /** The lines of a stream. */
 export async function* sliceLines(plants: PlantService, { limit, after }: ListQuery): Slices {
