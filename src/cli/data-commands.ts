@@ -4,7 +4,6 @@ import path from "node:path";
 import { LOG_NAME } from "../core/file-names.ts";
 import { parseInt64 } from "../core/int64.ts";
 import { encodeNewPlant, parseNewPlant } from "../core/plant.ts";
-import type { PlantService } from "../core/services.ts";
 import {
   backup as backUp,
   backupInto,
@@ -53,7 +52,9 @@ export const get = defineCommand({
     const id = parseInt64(text);
     if (id === undefined) throw new UsageError(`get: expected an int64 as ID, got "${text}"`);
     const line = isDatabase(options)
-      ? await withDatabase(options, settings, ({ plants }) => findRow(plants, id))
+      ? await withDatabase(options, settings, ({ plants }) =>
+          plants.get(id).then((plant) => plant && encodeNewPlant(plant)),
+        )
       : await findLine(options.data, id);
     if (line === undefined) printMessage(`no plant has the id ${id}`);
     else await printListing([Buffer.from(`${line}\n`)]);
@@ -61,20 +62,12 @@ export const get = defineCommand({
   },
 });
 
-async function findRow(plants: PlantService, id: bigint): Promise<string | undefined> {
-  const plant = await plants.get(id);
-  return plant && encodeNewPlant(plant);
-}
-
 /** The first line of the log that is the plant with this id. */
 async function findLine(data: string, id: bigint): Promise<string | undefined> {
   for await (const lines of exportLines(data)) {
-    for (let start = 0; start < lines.length; ) {
-      const end = lines.indexOf("\n", start);
-      const line = lines.subarray(start, end);
-      if (parseNewPlant(line).id === id) return line.toString();
-      start = end + 1;
-    }
+    const isWanted = (line: string) => parseNewPlant(Buffer.from(line)).id === id;
+    const found = lines.toString().split("\n").slice(0, -1).find(isWanted);
+    if (found !== undefined) return found;
   }
   return undefined;
 }

@@ -39,10 +39,10 @@ export function startLog(given: LogFormat | undefined, level: Level): void {
   });
   const isWanted = (noticed: Level) => LEVELS.indexOf(noticed) <= LEVELS.indexOf(level);
   reportTo((notice) => isWanted(notice.level) && writer.write(notice));
-  const refusals = new RefusalLimit((event) => writer.write(event));
-  if (isWanted("info")) subscribe("plant-store:request", (message) => refusals.write(message));
+  const { logRequest, endSecond } = limitRefusals((event) => writer.write(event));
+  if (isWanted("info")) subscribe("plant-store:request", logRequest);
   process.once("exit", () => {
-    refusals.endSecond();
+    endSecond();
     writer.end();
   });
 }
@@ -51,35 +51,27 @@ export function startLog(given: LogFormat | undefined, level: Level): void {
 const REFUSALS_MAX = 10;
 
 /**
- * Logs every request that had a good token, and only so many of the others: a line is longer than the
- * request that makes it, and anybody may send that.
+ * Logs every request with a good token, and so many of the others: a line is longer than the request
+ * that makes it, and anybody may send that. A second begins with its first refusal; its end logs how many
+ * were left out.
  */
-class RefusalLimit {
-  readonly #log: (event: LogEvent) => void;
-  /** Requests without a good token in this second, which begins with the first of them. */
-  #refusals = 0;
-
-  constructor(log: (event: LogEvent) => void) {
-    this.#log = log;
-  }
-
-  write(request: RequestMessage): void {
-    if (request.token === undefined) {
-      if (this.#refusals === 0) setTimeout(() => this.endSecond(), 1000).unref();
-      this.#refusals++;
-      if (this.#refusals > REFUSALS_MAX) return;
-    }
-    this.#log(request);
-  }
-
-  /** Logs how many were left out. */
-  endSecond(): void {
-    const lines = this.#refusals - REFUSALS_MAX;
-    this.#refusals = 0;
+function limitRefusals(log: (event: LogEvent) => void) {
+  let refusals = 0;
+  const endSecond = () => {
+    const lines = refusals - REFUSALS_MAX;
+    refusals = 0;
     if (lines <= 0) return;
     const message = `left out ${count(lines, "request")} without a good token: ${REFUSALS_MAX} a second are logged`;
-    this.#log({ level: "warn", event: "refusals-dropped", message, fields: { lines } });
-  }
+    log({ level: "warn", event: "refusals-dropped", message, fields: { lines } });
+  };
+  const logRequest = (request: RequestMessage) => {
+    if (request.token === undefined) {
+      if (refusals++ === 0) setTimeout(endSecond, 1000).unref();
+      if (refusals > REFUSALS_MAX) return;
+    }
+    log(request);
+  };
+  return { logRequest, endSecond };
 }
 
 /** If a line cannot be made, makes a line about the fault instead. */
