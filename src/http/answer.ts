@@ -281,8 +281,10 @@ export function trySendWhole(res: ServerResponse, reply: Reply, requestId: strin
   res.statusMessage = "OK";
   const [start, middle, beforeTag = "", ending] = lastHeads[kind].parts;
   const values = `${text.length}${middle}${requestId}${beforeTag}${tag}`;
-  internals._header = `${start}${values}${ending}${text}`;
+  const head = `${start}${values}${ending}`;
+  internals._header = `${head}${text}`;
   res.end();
+  internals._header = head; // the response stays until the next request: not the body, too
   return true;
 }
 

@@ -154,6 +154,21 @@ test("an answer sent as one text has its own status, even if another was set bef
   assert.deepEqual([responses[2]?.statusCode, responses[2]?.statusMessage], [200, "OK"]);
 });
 
+test("a response that stays on its connection does not keep its body", async (t) => {
+  const held: ServerResponse[] = [];
+  const body = "x".repeat(100_000);
+  const { url } = await serve(t, (_req, res) => {
+    // Twice: Node makes the first head, and the next one is a copy of it.
+    assert.equal(trySendWhole(res, okReply(body), "one"), true);
+    held.push(res);
+  });
+  for (let sent = 0; sent < 2; sent++) assert.equal((await fetch(url)).status, 200);
+  for (const res of held) {
+    assert.equal(res.headersSent, true);
+    assert.ok(String(Reflect.get(res, "_header")).length < 1000);
+  }
+});
+
 test("the head is made again each second, and for a server with another keep-alive time", async (t) => {
   const service = await startService(t, { keepAliveTimeoutMs: 7000 });
   const { port } = await mount(t, service);
