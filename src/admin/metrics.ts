@@ -78,7 +78,7 @@ function readRecorder(recorder: Recorder): Metrics {
       recorder.syncSeconds,
     "plant_store_batch_records histogram Plants in a batch.": recorder.batchRecords,
     "plant_store_batch_bytes histogram Bytes in a batch.": recorder.batchBytes,
-    "plant_store_connections_dropped_total counter Connections closed at once because too many were open.":
+    "plant_store_connections_dropped_total counter Connections closed because too many were open.":
       recorder.droppedConnections,
     "plant_store_warnings_total counter Events `warning` logged.": recorder.warnings,
     "nodejs_eventloop_delay_seconds histogram How late a timer fired that is due every 10 ms.":

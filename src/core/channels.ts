@@ -75,7 +75,7 @@ export interface BatchMessage {
   readonly syncMs: number;
 }
 
-/** On `plant-store:drop`: our server closed a new connection because it has as many as it may. */
+/** On `plant-store:drop`: a server of ours closed a connection because it has no room for more. */
 export interface DropMessage {
   /** The limit of that server. */
   readonly connectionsMax: number;

@@ -127,7 +127,7 @@ export function answer(
   if (res.headersSent) return undefined; // the connection's own failure was reported first
   const rest = restBytes(req);
   const isCutOff = rest > DISCARD_BYTES_MAX || (rest > 0 && isLastAnswer(res));
-  if (closes || isCutOff) lingerAfterEnd(req, res, lingering);
+  if (closes || isCutOff) lingerAfterEnd({ req, res, lingering });
   const requestId = nameRequest(req);
   if (!trySendWhole(res, reply, requestId)) {
     res.writeHead(reply.status, replyHeaders(reply, requestId));
@@ -161,7 +161,7 @@ export function answerSocket(socket: Socket, reply: Reply, lingering: Lingering)
  * Has the connection linger after the answer, and no request that follows carried out. Node calls
  * `destroySoon` after a last answer, which would reset a client that still sends.
  */
-function lingerAfterEnd(req: IncomingMessage, res: ServerResponse, lingering: Lingering): void {
+export function lingerAfterEnd({ req, res, lingering }: Exchange): void {
   // The socket of an HTTP/2 request is the session's, which has other streams.
   if (req.httpVersionMajor > 1) return;
   res.setHeader("Connection", "close");

@@ -10,22 +10,14 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { PlantStoreError } from "../core/errors.ts";
 import { type Numbers, readNumber } from "../core/options.ts";
-import {
-  afterAnswer,
-  answer,
-  answerSocket,
-  closeAfter,
-  ignoreFollowing,
-  isLastAnswer,
-} from "./answer.ts";
+import { afterAnswer, closeAfter, ignoreFollowing, isLastAnswer } from "./answer.ts";
 import { DirectRequest } from "./body.ts";
 import { Budget, heldBytes, Lease, overloaded } from "./budget.ts";
 import type { Listener } from "./listener.ts";
-import { errorReply } from "./reply.ts";
 import { describeParserFault, findFramingFault } from "./request-head.ts";
 
-/** How long nothing may move: between two requests; and before the first, or while an answer is due. */
-type StandstillTimes = Readonly<{ idleMs: number; stallMs: number }>;
+/** How long nothing may move between two requests, and before the first or while an answer is due. */
+type Limits = Readonly<{ idleMs: number; stallMs: number; unansweredMax: number }>;
 
 /** Node's own margin: a client that sends within the advertised time never meets the close. */
 const IDLE_MARGIN_MS = 1000;
@@ -35,6 +27,12 @@ const WAITING_BYTES_MAX = 64 * 1024;
 
 /** Each unanswered request holds about 6 KiB, and a packet of 64 KiB may hold two thousand of them. */
 const UNANSWERED_MAX = 1000;
+
+/** What carries the requests of a server out. */
+export type Handler = Pick<
+  Listener,
+  "handle" | "refuse" | "refuseBytes" | "lingering" | "clientOn"
+>;
 
 /** The headers that an answer needs once the head of its request was judged. */
 const KEPT_HEADERS = ["origin", "x-request-id", "content-length", "transfer-encoding", "expect"];
@@ -49,8 +47,10 @@ const DRAIN_LOOKS = 20;
 
 /** All connections of a server: what a mounted listener leaves to the server around it. */
 export class Connections {
-  readonly #listener: Listener;
-  readonly #times: StandstillTimes;
+  /** The sockets that are still shaking hands, under TLS. */
+  readonly handshakes = new Set<Socket>();
+  readonly #handler: Handler;
+  readonly #limits: Limits;
   readonly #connections = new Map<Socket, Connection>();
   /** Lent to requests that wait, on all connections: thousands of clients may each send ten ahead. */
   readonly #waitingBudget = new Budget();
@@ -62,10 +62,14 @@ export class Connections {
   /** During a drain: looks that are left for request heads which still arrive. */
   #looksLeft = DRAIN_LOOKS;
 
-  /** @throws TypeError or RangeError for a number out of its range. */
-  constructor(listener: Listener, options: Numbers) {
-    this.#listener = listener;
-    this.#times = {
+  /**
+   * @param unansweredMax of each connection; with 1 pipelined requests are refused.
+   * @throws TypeError or RangeError for a number out of its range.
+   */
+  constructor(handler: Handler, options: Numbers, unansweredMax = UNANSWERED_MAX) {
+    this.#handler = handler;
+    this.#limits = {
+      unansweredMax,
       idleMs: readNumber(options, "keepAliveTimeoutMs"),
       stallMs: readNumber(options, "stallTimeoutMs"),
     };
@@ -73,8 +77,8 @@ export class Connections {
   }
 
   add(socket: Socket): void {
-    const lend = () => new Lease(this.#waitingBudget, this.#listener.clientOn(socket));
-    const connection = new Connection(socket, this.#times, lend);
+    const lend = () => new Lease(this.#waitingBudget, this.#handler.clientOn(socket));
+    const connection = new Connection(socket, this.#limits, lend);
     this.#connections.set(socket, connection);
     socket.once("close", () => {
       connection.noteClosed();
@@ -89,7 +93,7 @@ export class Connections {
     if (connection === undefined) return;
     if (connection.isFlooded) {
       connection.isBroken = true;
-      afterAnswer(connection.res, () => this.#listener.lingering.close(socket));
+      afterAnswer(connection.res, () => this.#handler.lingering.close(socket));
     }
     const hasLeft = connection.unanswered > 0 && socket.errored;
     if (connection.isBroken || hasLeft || isLastAnswer(connection.res)) {
@@ -100,15 +104,15 @@ export class Connections {
     const hasRoom = connection.begin(res);
     if (this.#isClosing) closeAfter(res);
     const fault = hasRoom ? findFramingFault(req) : overloaded();
-    if (fault === undefined) this.#listener.handle(req, res, sendContinue);
-    else this.#listener.refuse(req, res, fault);
+    if (fault === undefined) this.#handler.handle(req, res, sendContinue);
+    else this.#handler.refuse(req, res, fault);
   }
 
   /** The parser gave up on the bytes that arrived last, or the time for a request ran out. */
   refuse(socket: Socket, cause: NodeJS.ErrnoException): void {
     const connection = this.#connections.get(socket);
     // A lingering connection was answered, and ends by its own bounds.
-    if (connection === undefined || connection.isBroken || this.#listener.lingering.has(socket))
+    if (connection === undefined || connection.isBroken || this.#handler.lingering.has(socket))
       return;
     connection.isBroken = true;
     const fault = describeParserFault(cause);
@@ -117,9 +121,7 @@ export class Connections {
     else if (res?.req.complete === false) this.#refuseBody(res, fault);
     else if (!isLastAnswer(res)) {
       const { rawPacket } = cause as { rawPacket?: Buffer };
-      const { cors, lingering } = this.#listener;
-      const reply = cors.markReply(errorReply(fault), rawPacket, res?.req.headers.origin);
-      afterAnswer(res, () => answerSocket(socket, reply, lingering));
+      this.#handler.refuseBytes(socket, fault, res, rawPacket);
     }
   }
 
@@ -127,7 +129,7 @@ export class Connections {
   #refuseBody(res: ServerResponse, fault: PlantStoreError): void {
     const { req } = res;
     if (!res.headersSent) {
-      answer({ req, res, lingering: this.#listener.lingering }, errorReply(fault), true);
+      this.#handler.refuse(req, res, fault, true);
       if (req instanceof DirectRequest) req.collector?.leave(); // the rest of the body never arrives
     } else if (!isLastAnswer(res)) req.socket.destroy();
   }
@@ -186,7 +188,7 @@ export class Connection {
   /** No further request is carried out; the parser may report its fault again. */
   isBroken = false;
   readonly #socket: Socket;
-  readonly #times: StandstillTimes;
+  readonly #limits: Limits;
   readonly #lend: () => Lease;
   /** Of the memory of requests that wait for an earlier answer; absent if none does. */
   #waiting: Lease | undefined;
@@ -200,9 +202,9 @@ export class Connection {
   #tokenlessBytes: number | undefined;
 
   /** @param lend makes a lease for requests that wait. */
-  constructor(socket: Socket, times: StandstillTimes, lend: () => Lease) {
+  constructor(socket: Socket, limits: Limits, lend: () => Lease) {
     this.#socket = socket;
-    this.#times = times;
+    this.#limits = limits;
     this.#lend = lend;
     socket.on("timeout", () => socket.destroy()); // Node does, but not after CONNECT
   }
@@ -223,7 +225,7 @@ export class Connection {
     this.res = res;
     this.unanswered++;
     // Not documented: the time that Node advertises in the answer.
-    (res as unknown as { _keepAliveTimeout: number })._keepAliveTimeout = this.#times.idleMs;
+    (res as unknown as { _keepAliveTimeout: number })._keepAliveTimeout = this.#limits.idleMs;
     res.on("close", this.#noteAnswered);
     this.#stopTimer();
     return hasRoom;
@@ -233,7 +235,7 @@ export class Connection {
   #wait(bytes: number): boolean {
     this.#waiting ??= this.#lend();
     const held = this.#waitingBytes + bytes;
-    const hasRoom = this.unanswered < UNANSWERED_MAX && this.#waiting.hold(held);
+    const hasRoom = this.unanswered < this.#limits.unansweredMax && this.#waiting.hold(held);
     if (hasRoom) this.#waitingBytes += bytes;
     if (this.#waitingBytes > WAITING_BYTES_MAX && !this.#isHeld) {
       this.#isHeld = true;
@@ -286,7 +288,7 @@ export class Connection {
     const isIdle = req !== undefined && this.unanswered === 0;
     const isCollecting = req instanceof DirectRequest && req.collector !== undefined;
     if (isStill && (isIdle || isCollecting)) dropHeaders(req);
-    const { idleMs, stallMs } = this.#times;
+    const { idleMs, stallMs } = this.#limits;
     const limitMs = isIdle ? idleMs + IDLE_MARGIN_MS : stallMs;
     const wantedMs = isStill ? limitMs : 0;
     if (timeout !== wantedMs) this.#socket.setTimeout(wantedMs);

@@ -1,8 +1,8 @@
 /** The address or socket where a server listens, and how many connections it accepts. */
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
-import type { Server } from "node:http";
-import type { AddressInfo } from "node:net";
+import type { IncomingMessage, Server } from "node:http";
+import type { AddressInfo, Socket } from "node:net";
 import tls from "node:tls";
 import { getHeapStatistics } from "node:v8";
 import { type DropMessage, drops, publishWarning } from "../core/channels.ts";
@@ -13,8 +13,11 @@ import {
   assertText,
   DEFAULT_HOST,
   NUMBER_OPTIONS,
+  type Numbers,
   readNumber,
 } from "../core/options.ts";
+import { Budget, Lease, NO_TOKEN } from "./budget.ts";
+import type { TlsSocket } from "./tls.ts";
 
 export interface ListenOptions {
   /** Default: 127.0.0.1. */
@@ -64,11 +67,13 @@ export function addressOf(server: Server): string {
 
 /** Memory of a connection at worst, without the head of a request (measured). */
 const CONNECTION_BYTES = 32 * 1024;
-/** Memory of a TLS connection in OpenSSL, as Node reckons it. */
-const TLS_BYTES = 50 * 1024;
+/** What TLS adds (measured). */
+const TLS_BYTES = 68 * 1024;
+/** What an unfinished handshake adds to that: OpenSSL collects a hello of up to 128 KiB (measured). */
+const HANDSHAKE_BYTES = 134 * 1024;
 /** Descriptors for the log, the 100 connections of the admin listener, and Node itself. */
 const RESERVED_FILES = 160;
-/** How often dropped connections are warned about. */
+/** How often closed connections are warned about. */
 const DROP_WARNING_MS = 60_000;
 
 /**
@@ -96,34 +101,75 @@ export function readFilesMax(): number | undefined {
 }
 
 /**
- * Limits how many connections a server has open, TLS handshakes included: it closes further ones.
+ * Limits how many connections a server has open, TLS handshakes included. The oldest that never showed
+ * a good token makes room for a new one: a good client shows its token at once. A token keeps connections
+ * as it keeps memory (http/budget), so no client takes all of them; the others it has make room, too. If all are
+ * kept, the new connection is closed.
  *
- * @param wanted by default as many as the process can hold.
- * @throws TypeError or RangeError if `wanted` is out of its range.
+ * @param handshakes what `watchHandshakes` keeps.
+ * @param clientOn the token that was shown on a connection. Without it no connection ever shows one, and
+ * each request makes a connection the newest.
+ * @throws TypeError or RangeError for a number out of its range.
  * @internal
  */
 export function limitConnections(
   server: Server,
-  wanted: number | undefined,
-  headerBytesMax: number,
+  options: Numbers,
+  handshakes: Set<Socket>,
+  clientOn?: (socket: Socket) => string,
 ): void {
   const tlsBytes = server instanceof tls.Server ? TLS_BYTES : 0;
-  const eachBytes = CONNECTION_BYTES + headerBytesMax + tlsBytes;
+  const eachBytes = CONNECTION_BYTES + readNumber(options, "headerBytesMax") + tlsBytes;
   const heapBytes = getHeapStatistics().heap_size_limit;
   const files = readFilesMax() ?? Number.POSITIVE_INFINITY;
-  const connectionsMax = wanted ?? connectionsThatFit(files, heapBytes, eachBytes);
+  const { connectionsMax = connectionsThatFit(files, heapBytes, eachBytes) } = options;
   assertNumber("connectionsMax", connectionsMax);
-  server.maxConnections = connectionsMax;
+  const bytesMax = Math.max(heapBytes / 2, connectionsMax * eachBytes);
+  /** Oldest first, by their sockets as accepted, the sockets of their requests: TLS has its own. */
+  const strangers = new Map<Socket, Socket>();
+  const places = new Budget(connectionsMax);
+  const kept = new Map<Socket, Lease>();
+  const hasRoom = () => {
+    const open = strangers.size + kept.size;
+    const bytes = open * eachBytes + handshakes.size * HANDSHAKE_BYTES;
+    return open <= connectionsMax && bytes <= bytesMax;
+  };
   let dropped = 0;
   let warnedAt = Number.NEGATIVE_INFINITY;
-  server.on("drop", () => {
+  const drop = (socket: Socket) => {
+    handshakes.delete(socket);
+    socket.destroy();
     dropped++;
     if (drops.hasSubscribers) drops.publish({ connectionsMax } satisfies DropMessage);
-    const now = performance.now();
-    if (now - warnedAt < DROP_WARNING_MS) return;
-    warnedAt = now;
+    if (performance.now() - warnedAt < DROP_WARNING_MS) return;
+    warnedAt = performance.now();
     publishWarning(
-      `Closed new connections because ${connectionsMax} are open (connectionsMax): ${dropped} so far`,
+      `Closed connections at ${addressOf(server)} because there is room for ${connectionsMax} ` +
+        `(connectionsMax), those that never showed a good token first: ${dropped} so far; ` +
+        "find out who opens so many, or permit more open files and memory",
     );
+  };
+  server.on("connection", (socket: Socket) => {
+    strangers.set(socket, socket);
+    socket.once("close", () => {
+      strangers.delete(socket);
+      kept.get(socket)?.end();
+      kept.delete(socket);
+    });
+    for (const [oldest, ofRequests] of strangers) {
+      if (hasRoom()) return;
+      strangers.delete(oldest);
+      const client = clientOn?.(ofRequests) ?? NO_TOKEN;
+      const place = new Lease(places, client);
+      if (client !== NO_TOKEN && place.hold(1)) kept.set(oldest, place);
+      else drop(oldest);
+    }
+  });
+  server.on("secureConnection", (socket: TlsSocket) => {
+    if (strangers.has(socket._parent)) strangers.set(socket._parent, socket); // in its old place
+  });
+  if (clientOn !== undefined) return;
+  server.on("request", ({ socket }: IncomingMessage) => {
+    if (strangers.delete(socket)) strangers.set(socket, socket);
   });
 }

@@ -15,8 +15,10 @@ import type {
   VerifiedToken,
 } from "../core/services.ts";
 import {
+  afterAnswer,
   answer,
   answerFailure,
+  answerSocket,
   closeAfter,
   type Exchange,
   ignoreFollowing,
@@ -96,7 +98,7 @@ export function createRequestListener(options: ListenerOptions): RequestListener
 
 /** @internal */
 export class Listener {
-  readonly cors: Cors;
+  readonly #cors: Cors;
   readonly lingering: Lingering;
   readonly #authenticator: Authenticator;
   readonly #creates: Creates;
@@ -111,7 +113,7 @@ export class Listener {
     assertMethods("tokens", tokens, ["verify"], ["isCurrent"]);
     this.lingering = lingering;
     this.#authenticator = new Authenticator(tokens);
-    this.cors = new Cors(options.corsOrigins);
+    this.#cors = new Cors(options.corsOrigins);
     this.#basePath = normalizeBasePath(basePath);
     assertMethods("options", { onError }, ["onError"]);
     this.#onError = onError;
@@ -128,17 +130,30 @@ export class Listener {
     else this.refuse(req, res, fault);
   }
 
-  /** Answers with a fault of the framing, after which the connection closes. */
-  refuse(req: IncomingMessage, res: ServerResponse, fault: unknown): void {
+  /** Answers with a fault of the framing, or of the body of a request that has begun, and closes. */
+  refuse(req: IncomingMessage, res: ServerResponse, fault: unknown, isBegun = false): void {
     if (res.headersSent) return;
-    noteRefusal(req, this.#trusted);
-    this.cors.mark(req, res);
+    if (!isBegun) {
+      noteRefusal(req, this.#trusted);
+      this.#cors.mark(req, res);
+    }
     answer({ req, res, lingering: this.lingering }, errorReply(fault), true);
   }
 
   /** Whose memory a request on a connection takes: the name of the last good token on it. */
   clientOn(socket: IncomingMessage["socket"]): string {
     return this.#authenticator.senderOn(socket);
+  }
+
+  /** Answers bytes that never became a request, after the last answer. */
+  refuseBytes(
+    socket: IncomingMessage["socket"],
+    fault: unknown,
+    last?: ServerResponse,
+    bytes?: Buffer,
+  ): void {
+    const reply = this.#cors.markReply(errorReply(fault), bytes, last?.req.headers.origin);
+    afterAnswer(last, () => answerSocket(socket, reply, this.lingering));
   }
 
   /** Handles one request; `sendContinue` is called before its body is read. Never throws. */
@@ -154,8 +169,8 @@ export class Listener {
       closeAfter(res);
       ignoreFollowing(req);
     }
-    this.cors.mark(req, res);
-    if (this.cors.isPreflight(req)) {
+    this.#cors.mark(req, res);
+    if (this.#cors.isPreflight(req)) {
       answer(exchange, PREFLIGHT_REPLY);
       return;
     }

@@ -8,7 +8,7 @@ import http, { IncomingMessage, type Server, type ServerResponse } from "node:ht
 import net, { type Socket } from "node:net";
 import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises";
 import { publishWarning } from "../core/channels.ts";
-import { normalizeBasePath, readNumber } from "../core/options.ts";
+import { type Numbers, normalizeBasePath, readNumber } from "../core/options.ts";
 import { DirectRequest, isDirectSafe } from "./body.ts";
 import { Connections, DRAIN_LOOK_MS } from "./connections.ts";
 import { addressOf, type ListenOptions, limitConnections, listen } from "./listen.ts";
@@ -36,8 +36,10 @@ export interface ServerOptions extends ListenerOptions, ListenOptions {
    */
   readonly stallTimeoutMs?: number | undefined;
   /**
-   * Connections that are open at once; further ones are closed. Default: the smaller of what the
-   * limit of open files leaves, and of what half of the heap holds at 48 KiB each.
+   * Connections that are open at once. For one more, the oldest that never showed a good token is
+   * closed, or the new one if all the others have. Default: the smaller of what the limit of open
+   * files leaves, and of what half of the heap holds at 48 KiB each; with TLS at 116 KiB, and at
+   * 250 KiB during the handshake.
    */
   readonly connectionsMax?: number | undefined;
   /** How often the server looks for slow requests and still connections. Default: 1,000. */
@@ -49,7 +51,6 @@ export class PlantServer {
   readonly url: string;
   readonly #server: Server;
   readonly #connections: Connections;
-  readonly #handshakes: ReadonlySet<Socket>;
   readonly #isSocketHeld: boolean;
   #closing: Promise<void> | undefined;
 
@@ -57,7 +58,6 @@ export class PlantServer {
     this.#server = server;
     this.#connections = connections;
     this.#isSocketHeld = options.fd !== undefined;
-    this.#handshakes = options.tls === undefined ? new Set() : watchHandshakes(server);
     const scheme = options.tls === undefined ? "http" : "https";
     this.url = `${scheme}://${addressOf(server)}${normalizeBasePath(options.basePath ?? "")}`;
   }
@@ -70,10 +70,10 @@ export class PlantServer {
    * (`NUMBER_OPTIONS`); Error if certificate and key do not belong together.
    */
   static async start(options: ServerOptions): Promise<PlantServer> {
-    const connections = new Connections(new Listener(options), options);
-    const server = createServer(options, connections);
+    const listener = new Listener(options);
+    const connections = new Connections(listener, options);
+    const server = createServer(options, connections, (socket) => listener.clientOn(socket));
     await listen(server, options);
-    server.on("error", (error) => publishWarning("Cannot accept a connection", error));
     return new PlantServer(server, connections, options);
   }
 
@@ -122,7 +122,7 @@ export class PlantServer {
     const graceMs = Math.min(DRAIN_LOOK_MS, drainTimeoutMs);
     await sleep(graceMs);
     await this.#acceptWaiting();
-    for (const socket of this.#handshakes) socket.destroy();
+    for (const socket of this.#connections.handshakes) socket.destroy();
     const closed = new Promise((resolve) => this.#server.close(resolve));
     const deadline = setTimeout(() => this.#connections.cutAll(), drainTimeoutMs - graceMs);
     await closed;
@@ -147,7 +147,12 @@ export class PlantServer {
 /** Clients that connect without a pause must not keep a server from closing. */
 const ACCEPT_TURNS_MAX = 100;
 
-function createServer(options: ServerOptions, connections: Connections): Server {
+/** @param clientOn see `limitConnections`. @throws as `PlantServer.start`. @internal */
+export function createServer(
+  options: Numbers & Pick<ServerOptions, "tls">,
+  connections: Connections,
+  clientOn?: (socket: Socket) => string,
+): Server {
   const { tls } = options;
   const requestTimeoutMs = readNumber(options, "requestTimeoutMs");
   const settings = {
@@ -163,12 +168,16 @@ function createServer(options: ServerOptions, connections: Connections): Server 
     requireHostHeader: false,
   };
   const server = tls === undefined ? http.createServer(settings) : createTlsServer(settings, tls);
-  limitConnections(server, options.connectionsMax, settings.maxHeaderSize);
+  if (tls !== undefined) watchHandshakes(server, connections.handshakes);
+  limitConnections(server, options, connections.handshakes, clientOn);
   server.maxHeadersCount = NODE_HEADERS_MAX;
   // A client may close its side after its last request and wait for the answer (RFC 9112 section
   // 9.6). Node does not document the switch.
   Object.assign(server, { httpAllowHalfOpen: true });
-  server.on("listening", () => connections.startLooking());
+  server.on("listening", () => {
+    connections.startLooking();
+    server.on("error", (error) => publishWarning("Cannot accept a connection", error));
+  });
   server.on("close", () => connections.stopLooking());
   const connected = tls === undefined ? "connection" : "secureConnection";
   server.on(connected, (socket: Socket) => connections.add(socket));

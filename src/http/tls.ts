@@ -4,7 +4,7 @@
  * Invariant: a certificate and a key that do not match are refused before anything changes. Open
  * connections keep the certificate they began with.
  */
-import { createPrivateKey, X509Certificate } from "node:crypto";
+import { constants, createPrivateKey, X509Certificate } from "node:crypto";
 import type { Server, ServerOptions } from "node:http";
 import https from "node:https";
 import type { Socket } from "node:net";
@@ -50,8 +50,9 @@ export function replaceCertificate(server: Server, tls: TlsOptions): void {
 }
 
 function secureContextOf({ cert, key }: TlsOptions) {
-  // Older versions of the protocol are broken (RFC 8996).
-  const context = { cert, key, minVersion: "TLSv1.2", ciphers: CIPHERS } as const;
+  // Older versions of the protocol are broken (RFC 8996), and a second handshake would hold memory.
+  const secureOptions = constants.SSL_OP_NO_RENEGOTIATION;
+  const context = { cert, key, minVersion: "TLSv1.2", ciphers: CIPHERS, secureOptions } as const;
   try {
     // Node itself takes an empty key or certificate for none.
     if (!new X509Certificate(cert).checkPrivateKey(createPrivateKey(key))) {
@@ -65,23 +66,22 @@ function secureContextOf({ cert, key }: TlsOptions) {
   return context;
 }
 
-/** The connections that are still shaking hands, which the HTTP server does not know. @internal */
-export function watchHandshakes(server: Server): ReadonlySet<Socket> {
-  const sockets = new Set<Socket>();
+/** Keeps the set of connections that are still shaking hands, which the HTTP server does not know. @internal */
+export function watchHandshakes(server: Server, sockets: Set<Socket>): void {
   server.on("connection", (socket: Socket) => {
     sockets.add(socket);
     socket.once("close", () => sockets.delete(socket));
   });
   // Not documented: the connection under TLS, which has no address if it is a unix socket.
-  server.on("secureConnection", ({ _parent }) => sockets.delete(_parent));
+  server.on("secureConnection", ({ _parent }: TlsSocket) => sockets.delete(_parent));
   server.on("tlsClientError", ({ code }: NodeJS.ErrnoException, socket: TlsSocket) => {
     if (code === "ERR_SSL_HTTP_REQUEST") answerPlainHttp(socket);
     else socket.destroy();
   });
-  return sockets;
 }
 
-interface TlsSocket extends Socket {
+/** @internal */
+export interface TlsSocket extends Socket {
   readonly _parent: Socket;
 }
 

@@ -12,6 +12,7 @@ const IDLE_MS = 600_000;
 const IDLE = IDLE_MS + 1000;
 const STALL = 700_000;
 const NONE = 0;
+const LIMITS = { idleMs: IDLE_MS, stallMs: STALL, unansweredMax: 2 };
 const WAITING = new Budget(1024);
 const lend = () => new Lease(WAITING, "a");
 
@@ -84,7 +85,7 @@ for (const [says, steps] of LIVES) {
   test(`a connection is timed ${says}`, async (t) => {
     const { socket, client } = await accept(t);
     socket.on("data", () => {});
-    const connection = new Connection(socket, { idleMs: IDLE_MS, stallMs: STALL }, lend);
+    const connection = new Connection(socket, LIMITS, lend);
     const answers: ServerResponse[] = [];
     const take: Record<Step, () => unknown> = {
       look: () => connection.look(),

@@ -1,14 +1,17 @@
 /** How many connections our own server has open at once. */
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { syncBuiltinESMExports } from "node:module";
+import { describe, type TestContext, test } from "node:test";
+import v8, { getHeapStatistics } from "node:v8";
 import { connectionsThatFit } from "../../src/http/listen.ts";
-import type { DropMessage } from "../../src/index.ts";
+import { type DropMessage, PlantServer } from "../../src/index.ts";
 import { startAdmin } from "../support/admin.ts";
 import { makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";
 import { Client } from "../support/client.ts";
-import { assertPlant, encodeRequest } from "../support/contract.ts";
-import { startService } from "../support/service.ts";
-import { collectMessages, collectWarnings, until } from "../support/watch.ts";
+import { assertError, assertPlant, encodeRequest } from "../support/contract.ts";
+import type { RawAnswer } from "../support/raw.ts";
+import { type Service, startService } from "../support/service.ts";
+import { collectMessages, collectWarnings, TIMEOUT, until } from "../support/watch.ts";
 
 const KIB = 1024;
 const MIB = 1024 * KIB;
@@ -30,45 +33,119 @@ for (const [files, heapMiB, connections] of FITTING) {
   });
 }
 
-test("connections beyond the limit are closed and counted, and the others are served", async (t) => {
+function create(service: Service, token = service.token): Buffer {
+  return encodeRequest({ token }, { body: '{"id":1,"name":"x"}' });
+}
+
+/** Sends a create, and returns its answer. */
+async function ask(client: Client, request: Buffer): Promise<RawAnswer> {
+  await client.send(request);
+  return client.next();
+}
+
+async function closed(client: Client): Promise<void> {
+  await client.rest().catch(() => {}); // perhaps by a reset
+}
+
+test("when connections are full, the oldest without a good token makes room, and is counted", async (t) => {
   const admin = await startAdmin(t);
   const drops = collectMessages<DropMessage>(t, "plant-store:drop");
   const warnings = collectWarnings(t, "connectionsMax");
-  const service = await startService(t, { connectionsMax: 2 });
-  const clients = [await Client.connect(service.port), await Client.connect(service.port)] as const;
-  for (let time = 0; time < 3; time++) {
+  const service = await startService(t, { connectionsMax: 3 });
+  const silent = await Client.connect(service.port);
+  const good = await Client.connect(service.port);
+  assertPlant(await ask(good, create(service)), { name: "x" });
+  const bad = await Client.connect(service.port);
+  assertError(await ask(bad, create(service, "pst_unknown")), 40102);
+  for (const oldest of [silent, bad]) {
     const late = await Client.connect(service.port);
-    await late.rest().catch(() => {}); // closed, perhaps by a reset
+    await closed(oldest);
+    assertPlant(await ask(late, create(service)), { name: "x" });
+    t.after(() => late.destroy());
   }
+  const beyond = await Client.connect(service.port);
+  await closed(beyond); // the others have shown a good token
+  assertPlant(await ask(good, create(service)), { name: "x" });
   assert.deepEqual(
     drops,
-    Array.from({ length: 3 }, () => ({ connectionsMax: 2 })),
+    Array.from({ length: 3 }, () => ({ connectionsMax: 3 })),
   );
   assert.equal(warnings.length, 1, "one warning for all");
   const { text } = await admin.get("/metrics");
   assert.match(text, /^plant_store_connections_dropped_total 3$/m);
-  for (const client of clients) {
-    await client.send(encodeRequest(service, { body: '{"id":1,"name":"x"}' }));
-    assertPlant(await client.next(), { name: "x" });
-  }
-  clients[0].destroy();
+  good.destroy();
   await until("there is room again", async () => {
     const next = await Client.connect(service.port);
-    await next.send(encodeRequest(service, { body: '{"id":1,"name":"x"}' }));
-    return next.next().then(
+    return ask(next, create(service)).then(
       () => true,
       () => false,
     );
   });
-  clients[1].destroy();
 });
 
-test("a connection before the end of its TLS handshake counts", NEEDS_OPENSSL, async (t) => {
-  const tls = makeCertificate(t, "localhost");
-  const drops = collectMessages<DropMessage>(t, "plant-store:drop");
-  const service = await startService(t, { connectionsMax: 1, tls });
-  const silent = await Client.connect(service.port);
-  await assert.rejects(Client.connectSecurely(service.port, tls.cert));
-  assert.equal(drops.length, 1);
-  silent.destroy();
+test("a token check without isCurrent makes connections known, too", async (t) => {
+  const service = await startService(t);
+  const tokens = { verify: () => ({ name: "a", scopes: ["write"] as const }) };
+  const options = { port: 0, connectionsMax: 1, plants: service.store, tokens };
+  const server = await PlantServer.start(options);
+  t.after(() => server.close(0));
+  const port = Number(new URL(server.url).port);
+  const known = await Client.connect(port);
+  for (let time = 0; time < 2; time++) {
+    assertPlant(await ask(known, create(service)), { name: "x" });
+    await closed(await Client.connect(port));
+  }
+  known.destroy();
 });
+
+describe("under TLS", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {
+  test("a silent handshake makes room, then a finished one without a good token", async (t) => {
+    const tls = makeCertificate(t, "localhost");
+    const service = await startService(t, { connectionsMax: 2, tls });
+    const known = await Client.connectSecurely(service.port, tls.cert);
+    assertPlant(await ask(known, create(service)), { name: "x" });
+    const shaking = await Client.connect(service.port);
+    const finished = await Client.connectSecurely(service.port, tls.cert);
+    await closed(shaking);
+    const last = await Client.connectSecurely(service.port, tls.cert);
+    await closed(finished);
+    for (const client of [last, known]) {
+      assertPlant(await ask(client, create(service)), { name: "x" });
+    }
+    await assert.rejects(Client.connectSecurely(service.port, tls.cert));
+    for (const client of [last, known]) client.destroy();
+  });
+
+  test("an unfinished handshake counts as 250 KiB of half of the heap", async (t) => {
+    const tls = makeCertificate(t, "localhost");
+    const drops = collectMessages<DropMessage>(t, "plant-store:drop");
+    const service = await withHeap(t, 1200 * KIB, () => startService(t, { tls }));
+    const finished = await Client.connectSecurely(service.port, tls.cert);
+    const first = await Client.connect(service.port);
+    assert.deepEqual(drops, []);
+    const second = await Client.connect(service.port); // 616 KiB
+    await closed(finished);
+    assert.deepEqual(drops, [{ connectionsMax: 5 }]);
+    const third = await Client.connect(service.port); // 750 KiB
+    await closed(first);
+    assert.equal(drops.length, 2);
+    for (const client of [second, third]) client.destroy();
+  });
+});
+
+/** Calls a function as in a process with another limit of the heap. */
+async function withHeap<Made>(
+  t: TestContext,
+  bytes: number,
+  make: () => Promise<Made>,
+): Promise<Made> {
+  const heap = { ...getHeapStatistics(), heap_size_limit: bytes };
+  const fake = t.mock.method(v8, "getHeapStatistics", () => heap); // FAKE: a flag sets it for a process
+  syncBuiltinESMExports();
+  try {
+    return await make();
+  } finally {
+    fake.mock.restore();
+    syncBuiltinESMExports();
+  }
+}

@@ -15,7 +15,7 @@ import { makeFolder } from "../support/folders.ts";
 import { parseAnswers } from "../support/raw.ts";
 import { type Service, type ServiceOptions, startService } from "../support/service.ts";
 import { trickle } from "../support/trickle.ts";
-import { collectMessages, TIMEOUT } from "../support/watch.ts";
+import { collectMessages, TIMEOUT, until } from "../support/watch.ts";
 
 /** So long that a test which waits for one of these limits fails by its own timeout. */
 const PATIENT = {
@@ -140,6 +140,23 @@ describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => 
     }
   });
 
+  test("refuses a second handshake on a connection", async (t) => {
+    const service = await startSecure(t);
+    const options = {
+      port: service.port,
+      rejectUnauthorized: false,
+      maxVersion: "TLSv1.2",
+    } as const;
+    const socket = tls.connect(options).on("error", () => {});
+    t.after(() => socket.destroy());
+    await once(socket, "secureConnect");
+    const [error] = await new Promise<[Error | null]>((resolve) => {
+      socket.renegotiate({ rejectUnauthorized: false }, (fault) => resolve([fault]));
+      socket.once("error", (fault) => resolve([fault]));
+    });
+    assert.match(String(error), /no renegotiation/i);
+  });
+
   test("answers broken HTTP with an Error body, after the earlier answers", async (t) => {
     const service = await startSecure(t);
     const client = await service.connect();
@@ -198,6 +215,17 @@ describe("a server with a certificate", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => 
     await once(socket, "close");
   });
 
+  test("closes a handshake that takes longer than the headers may, although bytes arrive", async (t) => {
+    const service = await startSecure(t, { headerTimeoutMs: 400 });
+    const client = await Client.connect(service.port);
+    // A record of 16 KiB, which holds the beginning of a hello.
+    await client.send(Buffer.from("160301400001003ffc0303", "hex"));
+    await until("the handshake is closed", async () => {
+      await client.send("a");
+      return client.isClosed;
+    });
+  });
+
   test("answers a request head that arrives in pieces while it drains", async (t) => {
     const service = await startSecure(t, PATIENT);
     const client = await service.connect();
@@ -237,7 +265,8 @@ test("unfinished handshakes are closed and finished ones kept, also on a unix so
   const server = createTlsServer({}, makeCertificate(t, "first"));
   t.after(() => server.close());
   server.on("request", (_: IncomingMessage, res: ServerResponse) => res.end("done"));
-  const handshakes = watchHandshakes(server);
+  const handshakes = new Set<Socket>();
+  watchHandshakes(server, handshakes);
   server.listen({ path });
   await once(server, "listening");
   /** The server's end of a connection. Connections are opened one at a time, so the event belongs to this one. */
