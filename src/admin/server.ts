@@ -6,16 +6,15 @@
  *
  * It reads only: GET and HEAD, no bodies, no tokens. Pages of other origins cannot read an answer.
  */
-import http, { type Server } from "node:http";
+import type { Server } from "node:http";
 import { publishWarning } from "../core/channels.ts";
 import type { AdminAddress } from "../core/host-port.ts";
 import { assertMethods, assertText } from "../core/options.ts";
 import type { Status } from "../core/services.ts";
-import { encodeReply, errorReply, replyHeaders } from "../http/reply.ts";
-import { describeParserFault, NODE_HEADERS_MAX } from "../http/request-head.ts";
-import { nameRequest } from "../http/request-message.ts";
+import { Connections } from "../http/connections.ts";
+import { createServer } from "../http/server.ts";
 import { assertAdminAddress, isLocal, isOwnHost, listen } from "./address.ts";
-import { answer } from "./answers.ts";
+import { AdminHandler } from "./answers.ts";
 import type { Recorder } from "./recorder.ts";
 import { Sources } from "./status.ts";
 
@@ -32,18 +31,14 @@ export interface AdminOptions {
   readonly hosts?: readonly string[] | undefined;
 }
 
-/** More than a scraper and its people need. */
-const CONNECTIONS_MAX = 100;
-const REQUEST_TIMEOUT_MS = 10_000;
-const CONNECTION_CHECK_INTERVAL_MS = 1000;
-
-/** In every answer; the status page replaces the policy. */
-const HEADERS = {
-  "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
-  "Cross-Origin-Resource-Policy": "same-origin",
-  "Cross-Origin-Opener-Policy": "same-origin",
-  "Referrer-Policy": "no-referrer",
-  "X-Frame-Options": "DENY",
+/** Of each connection: a hundred answers of some 30 KiB that are not read hold 3 MiB, without a budget. */
+const UNANSWERED_MAX = 1;
+const LIMITS = {
+  connectionsMax: 100, // more than a scraper and its people need
+  headerTimeoutMs: 10_000,
+  requestTimeoutMs: 10_000,
+  keepAliveTimeoutMs: 10_000,
+  stallTimeoutMs: 10_000,
 };
 
 /** Its figures cover the whole process: the channels report every server in it. */
@@ -51,11 +46,13 @@ export class AdminServer {
   /** Where it listens: `http://127.0.0.1:9180`, or `unix:` and a path. */
   readonly url: string;
   readonly #server: Server;
+  readonly #connections: Connections;
   readonly #recorder: Recorder;
 
-  private constructor(server: Server, url: string, recorder: Recorder) {
+  private constructor(server: Server, url: string, connections: Connections, recorder: Recorder) {
     this.#server = server;
     this.url = url;
+    this.#connections = connections;
     this.#recorder = recorder;
   }
 
@@ -71,7 +68,9 @@ export class AdminServer {
     assertText("version", version);
     for (const host of hosts ?? []) assertText("hosts", host);
     const sources = new Sources(status, version);
-    const server = createServer((host) => isOwnHost(host, address, hosts), sources);
+    const handler = new AdminHandler((host) => isOwnHost(host, address, hosts), sources);
+    const connections = new Connections(handler, LIMITS, UNANSWERED_MAX);
+    const server = createServer(LIMITS, connections);
     let url: string;
     try {
       url = await listen(server, address);
@@ -80,7 +79,6 @@ export class AdminServer {
       sources.recorder.close();
       throw error;
     }
-    server.on("error", (error) => publishWarning("Cannot accept a connection", error));
     server.unref();
     if (!isLocal(address)) {
       publishWarning(
@@ -88,14 +86,14 @@ export class AdminServer {
           "let it listen on 127.0.0.1 or a socket, or protect it with a firewall",
       );
     }
-    return new AdminServer(server, url, sources.recorder);
+    return new AdminServer(server, url, connections, sources.recorder);
   }
 
   /** Closes at once, and removes its socket. */
   async close(): Promise<void> {
     this.#recorder.close();
     const closed = new Promise((resolve) => this.#server.close(resolve));
-    this.#server.closeAllConnections();
+    this.#connections.cutAll();
     await closed;
   }
 
@@ -103,28 +101,4 @@ export class AdminServer {
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
   }
-}
-
-function createServer(isOwn: (host: string | undefined) => boolean, sources: Sources): Server {
-  const server = http.createServer({
-    headersTimeout: REQUEST_TIMEOUT_MS,
-    requestTimeout: REQUEST_TIMEOUT_MS,
-    connectionsCheckingInterval: CONNECTION_CHECK_INTERVAL_MS,
-    insecureHTTPParser: false, // whatever NODE_OPTIONS says
-    requireHostHeader: false, // answers.ts checks it
-  });
-  server.maxConnections = CONNECTIONS_MAX;
-  server.maxHeadersCount = NODE_HEADERS_MAX;
-  server.timeout = REQUEST_TIMEOUT_MS;
-  server.on("request", async (req, res) => {
-    const reply = await answer(req, isOwn, sources);
-    res.writeHead(reply.status, { ...HEADERS, ...replyHeaders(reply, nameRequest(req)) });
-    res.end(req.method === "HEAD" ? undefined : reply.body);
-  });
-  server.on("clientError", (error, socket) => {
-    const fault = describeParserFault(error);
-    if (fault === undefined || !socket.writable) socket.destroy();
-    else socket.end(encodeReply(errorReply(fault), nameRequest()));
-  });
-  return server;
 }

@@ -9,6 +9,22 @@ import { Recorder } from "./recorder.ts";
 /** A disk that hangs must not keep back the other figures. */
 const FREE_BYTES_DEADLINE_MS = 1000;
 
+/** However many ask, what they ask for is made ten times a second at most. */
+const SHARED_MS = 100;
+
+/** Has all who ask within `SHARED_MS` share what is made. */
+export function share<Made>(make: () => Promise<Made>): () => Promise<Made> {
+  let madeAt = Number.NEGATIVE_INFINITY;
+  let made: Promise<Made>;
+  return () => {
+    const now = performance.now();
+    if (now - madeAt < SHARED_MS) return made;
+    madeAt = now;
+    made = make();
+    return made;
+  };
+}
+
 export class Sources {
   readonly status: Status;
   readonly version: string;
@@ -25,7 +41,9 @@ export class Sources {
    * one answer, because each holds a thread of the pool, which creates need too. Rejects like
    * `Status.freeBytes`.
    */
-  async freeBytes(): Promise<number | undefined> {
+  readonly freeBytes = share(() => this.#askFreeBytes());
+
+  async #askFreeBytes(): Promise<number | undefined> {
     this.#freeBytes ??= this.status.freeBytes().finally(() => {
       this.#freeBytes = undefined;
     });

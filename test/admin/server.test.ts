@@ -145,10 +145,13 @@ test("during a start, /readyz and the status page show how much of the log is re
   const admin = await startAdmin(t);
   admin.status.current = "starting";
   admin.status.known = undefined;
-  const messages = async () => [
-    JSON.parse((await admin.get("/readyz")).text).message,
-    JSON.parse((await admin.get("/status.json")).text).message,
-  ];
+  const messages = async () => {
+    admin.wait();
+    return [
+      JSON.parse((await admin.get("/readyz")).text).message,
+      JSON.parse((await admin.get("/status.json")).text).message,
+    ];
+  };
   for (const message of await messages()) assert.equal(message.includes("%"), false);
   admin.status.read = { bytes: 429, total: 1000 };
   for (const message of await messages()) assert.match(message, /\b42 %/);
@@ -172,6 +175,7 @@ for (const [says, free, later] of FREE_LATER) {
     const states = async () =>
       Promise.all(paths.map(async (path) => JSON.parse((await admin.get(path)).text).state));
     const refuse = (refusedMsAgo: number | undefined) => {
+      admin.wait();
       admin.status.known = { plants: 7, queueBytes: 0, refusedMsAgo };
     };
     refuse(0);

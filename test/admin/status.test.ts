@@ -23,6 +23,7 @@ test("errors are listed in the order of their numbers, over all operations, whic
     { error: 40402, code: "unknown_plant", count: 1, lastAt: START + 3000 },
   ]);
   fail(4000, 40101, "createPlant");
+  admin.wait();
   const [, second] = await errors();
   assert.deepEqual(second, { error: 40101, code: "missing_token", count: 2, lastAt: START + 4000 });
 });
@@ -32,6 +33,7 @@ test("before the store is open its tokens are unknown, and not none", async (t) 
   const tokens = async () => JSON.parse((await admin.get("/status.json")).text).tokens;
   assert.deepEqual(await tokens(), []);
   admin.status.known = undefined;
+  admin.wait();
   assert.equal(await tokens(), undefined);
 });
 

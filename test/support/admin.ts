@@ -55,6 +55,8 @@ export interface Admin {
   readonly status: TestStatus;
   readonly server: AdminServer;
   get(path: string, request?: AdminRequest): Promise<AdminAnswer>;
+  /** Has the next request make its text anew. */
+  wait(): void;
 }
 
 export interface AdminRequest {
@@ -75,7 +77,17 @@ export async function startAdmin(
   const status = new TestStatus();
   const server = await AdminServer.start({ address, status, version: "1.2.3" });
   t.after(() => server.close());
-  return { status, server, get: (path, request) => ask(server.url, path, request) };
+  const { now } = performance;
+  let waitedMs = 0;
+  return {
+    status,
+    server,
+    get: (path, request) => ask(server.url, path, request),
+    wait: () => {
+      waitedMs += 100;
+      t.mock.method(performance, "now", () => now.call(performance) + waitedMs);
+    },
+  };
 }
 
 /** One request to an admin listener, whose URL is written as the listener reports it. */
