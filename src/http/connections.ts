@@ -12,7 +12,7 @@ import type { PlantStoreError } from "../core/errors.ts";
 import { type Numbers, readNumber } from "../core/options.ts";
 import { afterAnswer, closeAfter, ignoreFollowing, isLastAnswer } from "./answer.ts";
 import { DirectRequest } from "./body.ts";
-import { Budget, heldBytes, Lease, overloaded } from "./budget.ts";
+import { Budget, heldBytes, Lease, NO_TOKEN, overloaded } from "./budget.ts";
 import type { Listener } from "./listener.ts";
 import { describeParserFault, findFramingFault } from "./request-head.ts";
 
@@ -28,11 +28,9 @@ const WAITING_BYTES_MAX = 64 * 1024;
 /** Each unanswered request holds about 6 KiB, and a packet of 64 KiB may hold two thousand of them. */
 const UNANSWERED_MAX = 1000;
 
-/** What carries the requests of a server out. */
-export type Handler = Pick<
-  Listener,
-  "handle" | "refuse" | "refuseBytes" | "lingering" | "clientOn"
->;
+/** What carries the requests of a server out, and whose requests those on a connection are. */
+export type Handler = Pick<Listener, "handle" | "refuse" | "refuseBytes" | "lingering"> &
+  Partial<Pick<Listener, "clientOn">>;
 
 /** The headers that an answer needs once the head of its request was judged. */
 const KEPT_HEADERS = ["origin", "x-request-id", "content-length", "transfer-encoding", "expect"];
@@ -77,7 +75,7 @@ export class Connections {
   }
 
   add(socket: Socket): void {
-    const lend = () => new Lease(this.#waitingBudget, this.#handler.clientOn(socket));
+    const lend = () => new Lease(this.#waitingBudget, this.#handler.clientOn?.(socket) ?? NO_TOKEN);
     const connection = new Connection(socket, this.#limits, lend);
     this.#connections.set(socket, connection);
     socket.once("close", () => {

@@ -4,7 +4,7 @@ import { syncBuiltinESMExports } from "node:module";
 import { describe, type TestContext, test } from "node:test";
 import v8, { getHeapStatistics } from "node:v8";
 import { connectionsThatFit } from "../../src/http/listen.ts";
-import { type DropMessage, PlantServer } from "../../src/index.ts";
+import { createToken, type DropMessage, PlantServer } from "../../src/index.ts";
 import { startAdmin } from "../support/admin.ts";
 import { makeCertificate, NEEDS_OPENSSL } from "../support/certificates.ts";
 import { Client } from "../support/client.ts";
@@ -63,16 +63,11 @@ test("when connections are full, the oldest without a good token makes room, and
     assertPlant(await ask(late, create(service)), { name: "x" });
     t.after(() => late.destroy());
   }
-  const beyond = await Client.connect(service.port);
-  await closed(beyond); // the others have shown a good token
   assertPlant(await ask(good, create(service)), { name: "x" });
-  assert.deepEqual(
-    drops,
-    Array.from({ length: 3 }, () => ({ connectionsMax: 3 })),
-  );
+  assert.deepEqual(drops, [{ connectionsMax: 3 }, { connectionsMax: 3 }]);
   assert.equal(warnings.length, 1, "one warning for all");
   const { text } = await admin.get("/metrics");
-  assert.match(text, /^plant_store_connections_dropped_total 3$/m);
+  assert.match(text, /^plant_store_connections_dropped_total 2$/m);
   good.destroy();
   await until("there is room again", async () => {
     const next = await Client.connect(service.port);
@@ -81,6 +76,26 @@ test("when connections are full, the oldest without a good token makes room, and
       () => false,
     );
   });
+});
+
+test("one token keeps half of the connections, so that another always gets one", async (t) => {
+  const service = await startService(t, { connectionsMax: 6 });
+  const other = await createToken(service.folder, { name: "other" });
+  await service.tokens.refresh();
+  const held: Client[] = [];
+  for (let count = 0; count < 6; count++) {
+    const client = await Client.connect(service.port);
+    assertPlant(await ask(client, create(service)), { name: "x" });
+    held.push(client);
+  }
+  const late = await Client.connect(service.port);
+  await closed(held[3] as Client); // three are kept
+  assertPlant(await ask(late, create(service, other)), { name: "x" });
+  for (const client of [...held.slice(0, 3), ...held.slice(4)]) {
+    assertPlant(await ask(client, create(service)), { name: "x" });
+    client.destroy();
+  }
+  late.destroy();
 });
 
 test("a token check without isCurrent makes connections known, too", async (t) => {
@@ -112,7 +127,6 @@ describe("under TLS", { ...NEEDS_OPENSSL, ...TIMEOUT }, () => {
     for (const client of [last, known]) {
       assertPlant(await ask(client, create(service)), { name: "x" });
     }
-    await assert.rejects(Client.connectSecurely(service.port, tls.cert));
     for (const client of [last, known]) client.destroy();
   });
 
