@@ -16,6 +16,7 @@ import {
   type Numbers,
   readNumber,
 } from "../core/options.ts";
+import { memoryLeft } from "../memory.ts";
 import { Budget, Lease, NO_TOKEN } from "./budget.ts";
 import type { TlsSocket } from "./tls.ts";
 
@@ -120,7 +121,7 @@ export function limitConnections(
 ): void {
   const tlsBytes = server instanceof tls.Server ? TLS_BYTES : 0;
   const eachBytes = CONNECTION_BYTES + readNumber(options, "headerBytesMax") + tlsBytes;
-  const heapBytes = getHeapStatistics().heap_size_limit;
+  const heapBytes = Math.min(getHeapStatistics().heap_size_limit, memoryLeft());
   const files = readFilesMax() ?? Number.POSITIVE_INFINITY;
   const { connectionsMax = connectionsThatFit(files, heapBytes, eachBytes) } = options;
   assertNumber("connectionsMax", connectionsMax);
