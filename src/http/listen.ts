@@ -102,10 +102,10 @@ export function readFilesMax(): number | undefined {
 }
 
 /**
- * Limits how many connections a server has open, TLS handshakes included. The oldest that never showed
- * a good token makes room for a new one: a good client shows its token at once. A token keeps connections
- * as it keeps memory (http/budget), so no client takes all of them; the others it has make room, too. If all are
- * kept, the new connection is closed.
+ * Limits how many connections a server has open, TLS handshakes included. The oldest that shows no good
+ * token makes room for a new one: a good client shows its token at once. If all show one, the oldest of
+ * those beyond the share of their token makes room, so that no client takes all places (http/budget).
+ * If there is none either, the new connection is closed.
  *
  * @param handshakes what `watchHandshakes` keeps.
  * @param clientOn the token that was shown on a connection. Without it no connection ever shows one, and
@@ -128,10 +128,12 @@ export function limitConnections(
   const bytesMax = Math.max(heapBytes / 2, connectionsMax * eachBytes);
   /** Oldest first, by their sockets as accepted, the sockets of their requests: TLS has its own. */
   const strangers = new Map<Socket, Socket>();
-  const places = new Budget(connectionsMax);
+  /** Those that showed a token, oldest first, while nobody needs to know whether it may keep them. */
+  const spare = new Map<Socket, Lease>();
   const kept = new Map<Socket, Lease>();
+  const places = new Budget(connectionsMax);
   const hasRoom = () => {
-    const open = strangers.size + kept.size;
+    const open = strangers.size + spare.size + kept.size;
     const bytes = open * eachBytes + handshakes.size * HANDSHAKE_BYTES;
     return open <= connectionsMax && bytes <= bytesMax;
   };
@@ -150,21 +152,29 @@ export function limitConnections(
         "find out who opens so many, or permit more open files and memory",
     );
   };
+  const makeRoom = (newest: Socket) => {
+    for (const [oldest, ofRequests] of strangers) {
+      if (oldest === newest) break;
+      strangers.delete(oldest);
+      const client = clientOn?.(ofRequests) ?? NO_TOKEN;
+      if (client === NO_TOKEN) return drop(oldest);
+      spare.set(oldest, new Lease(places, client));
+    }
+    for (const [oldest, place] of spare) {
+      spare.delete(oldest);
+      if (!place.hold(1)) return drop(oldest);
+      kept.set(oldest, place);
+    }
+    strangers.delete(newest);
+    drop(newest);
+  };
   server.on("connection", (socket: Socket) => {
     strangers.set(socket, socket);
     socket.once("close", () => {
-      strangers.delete(socket);
       kept.get(socket)?.end();
-      kept.delete(socket);
+      for (const sockets of [strangers, spare, kept]) sockets.delete(socket);
     });
-    for (const [oldest, ofRequests] of strangers) {
-      if (hasRoom()) return;
-      strangers.delete(oldest);
-      const client = clientOn?.(ofRequests) ?? NO_TOKEN;
-      const place = new Lease(places, client);
-      if (client !== NO_TOKEN && place.hold(1)) kept.set(oldest, place);
-      else drop(oldest);
-    }
+    while (!hasRoom()) makeRoom(socket);
   });
   server.on("secureConnection", (socket: TlsSocket) => {
     if (strangers.has(socket._parent)) strangers.set(socket._parent, socket); // in its old place

@@ -11,7 +11,7 @@ import { Client } from "../support/client.ts";
 import { assertError, assertPlant, encodeRequest } from "../support/contract.ts";
 import type { RawAnswer } from "../support/raw.ts";
 import { type Service, startService } from "../support/service.ts";
-import { collectMessages, collectWarnings, TIMEOUT, until } from "../support/watch.ts";
+import { collectMessages, collectWarnings, TIMEOUT } from "../support/watch.ts";
 
 const KIB = 1024;
 const MIB = 1024 * KIB;
@@ -47,35 +47,55 @@ async function closed(client: Client): Promise<void> {
   await client.rest().catch(() => {}); // perhaps by a reset
 }
 
+/** Connects, and shows a token. */
+async function connectKnown(t: TestContext, service: Service, token?: string): Promise<Client> {
+  const client = await Client.connect(service.port);
+  t.after(() => client.destroy());
+  assertPlant(await ask(client, create(service, token)), { name: "x" });
+  return client;
+}
+
 test("when connections are full, the oldest without a good token makes room, and is counted", async (t) => {
   const admin = await startAdmin(t);
   const drops = collectMessages<DropMessage>(t, "plant-store:drop");
   const warnings = collectWarnings(t, "connectionsMax");
-  const service = await startService(t, { connectionsMax: 3 });
+  const service = await startService(t, { connectionsMax: 5 });
+  const good = [await connectKnown(t, service), await connectKnown(t, service)];
   const silent = await Client.connect(service.port);
-  const good = await Client.connect(service.port);
-  assertPlant(await ask(good, create(service)), { name: "x" });
+  good.push(await connectKnown(t, service));
   const bad = await Client.connect(service.port);
   assertError(await ask(bad, create(service, "pst_unknown")), 40102);
-  for (const oldest of [silent, bad]) {
-    const late = await Client.connect(service.port);
-    await closed(oldest);
-    assertPlant(await ask(late, create(service)), { name: "x" });
-    t.after(() => late.destroy());
-  }
-  assertPlant(await ask(good, create(service)), { name: "x" });
-  assert.deepEqual(drops, [{ connectionsMax: 3 }, { connectionsMax: 3 }]);
+  const late = await Client.connect(service.port);
+  await closed(silent);
+  const later = await Client.connect(service.port);
+  await closed(bad);
+  good.push(await connectKnown(t, service));
+  await closed(late);
+  for (const client of good) assertPlant(await ask(client, create(service)), { name: "x" });
+  assert.deepEqual(
+    drops,
+    Array.from({ length: 3 }, () => ({ connectionsMax: 5 })),
+  );
   assert.equal(warnings.length, 1, "one warning for all");
   const { text } = await admin.get("/metrics");
-  assert.match(text, /^plant_store_connections_dropped_total 2$/m);
-  good.destroy();
-  await until("there is room again", async () => {
-    const next = await Client.connect(service.port);
-    return ask(next, create(service)).then(
-      () => true,
-      () => false,
-    );
-  });
+  assert.match(text, /^plant_store_connections_dropped_total 3$/m);
+  later.destroy();
+});
+
+test("if all connections show a good token, the oldest beyond the share of its token makes room", async (t) => {
+  let other = "";
+  const prepare = async (folder: string) => {
+    other = await createToken(folder, { name: "other" });
+  };
+  const service = await startService(t, { connectionsMax: 5, prepare });
+  const many: Client[] = [];
+  for (let n = 0; n < 5; n++) many.push(await connectKnown(t, service));
+  const others = [await connectKnown(t, service, other), await connectKnown(t, service, other)];
+  const rest = many.filter(({ isClosed }) => !isClosed);
+  assert.deepEqual(rest, [many[0], many[1], many[4]]);
+  for (const client of rest) assertPlant(await ask(client, create(service)), { name: "x" });
+  for (const client of others)
+    assertPlant(await ask(client, create(service, other)), { name: "x" });
 });
 
 test("one token keeps half of the connections, so that another always gets one", async (t) => {
