@@ -8,7 +8,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { PlantStoreError } from "../core/errors.ts";
 import type { Gate } from "../core/gate.ts";
-import { type Numbers, readNumber } from "../core/options.ts";
+import { type NumberOptionName, type Numbers, readNumber } from "../core/options.ts";
 import { defaultBudget } from "../memory.ts";
 
 /** Whoever has shown no good token. */
@@ -25,9 +25,14 @@ export class Budget {
     this.#max = max;
   }
 
-  /** @throws TypeError or RangeError for a number out of its range. */
-  static of(options: Numbers, name: "pendingBytesMax" | "readBytesMax"): Budget {
-    return new Budget(readNumber(options, name, defaultBudget()));
+  /**
+   * The budget of an option.
+   *
+   * @param unitBytes what it lends is in units of so many bytes.
+   * @throws TypeError or RangeError for a number out of its range.
+   */
+  static of(options: Numbers, name: NumberOptionName, unitBytes = 1): Budget {
+    return new Budget(readNumber(options, name, Math.floor(defaultBudget() / unitBytes)));
   }
 
   /**

@@ -5,10 +5,11 @@
  * answer needs is lent before the plant is stored. A plant is answered once it is durable, and a request
  * that was answered before its body was whole creates none.
  */
+import { setImmediate } from "node:timers/promises";
+import { Gate } from "../core/gate.ts";
 import { type Numbers, readNumber } from "../core/options.ts";
 import { encodePlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import type { PlantService, VerifiedToken } from "../core/services.ts";
-import { defaultBudget } from "../memory.ts";
 import { answer, answerFailure, type Exchange, publishCut } from "./answer.ts";
 import type { Authenticator } from "./bearer.ts";
 import { BodyCollector, collectBody, requireBody } from "./body.ts";
@@ -22,6 +23,8 @@ import { notesOf } from "./request-message.ts";
  * answer may be three times as long as its body (U+0085 becomes an escape), and so may a record.
  */
 const COPIES = 3;
+/** A longer body may take 40 ms a MiB: one is parsed in a turn of the event loop. */
+const LONG_BYTES = 32 * 1024;
 /** For the default of places: a request holds about 6 KiB besides its body, and few come at once. */
 const PLACE_BYTES = 4 * 1024;
 
@@ -35,14 +38,14 @@ export class Creates {
   readonly #bodyBytesMax: number;
   readonly #places: Budget;
   readonly #bytes: Budget;
+  readonly #turns = new Gate(1);
 
   /** @throws TypeError or RangeError for a number out of its range. */
   constructor(plants: PlantService, authenticator: Authenticator, options: Numbers) {
-    const places = Math.floor(defaultBudget() / PLACE_BYTES);
     this.#plants = plants;
     this.#authenticator = authenticator;
     this.#bodyBytesMax = readNumber(options, "bodyBytesMax");
-    this.#places = new Budget(readNumber(options, "pendingRequestsMax", places));
+    this.#places = Budget.of(options, "pendingRequestsMax", PLACE_BYTES);
     this.#bytes = Budget.of(options, "pendingBytesMax");
   }
 
@@ -84,8 +87,10 @@ export class Creates {
     try {
       if (!held.bytes.hold(ANSWER_BYTES + COPIES * body.length)) throw overloaded();
       // The body may arrive long after the head.
-      const isCurrent = this.#authenticator.requireCurrent(sender);
-      if (isCurrent !== undefined) void this.#parseLater(exchange, isCurrent, body, held);
+      const isCurrent = () => this.#authenticator.requireCurrent(sender);
+      const waiting =
+        body.length > LONG_BYTES ? this.#turns.pass(setImmediate).then(isCurrent) : isCurrent();
+      if (waiting !== undefined) void this.#parseLater(exchange, waiting, body, held);
       else void this.#store(exchange, parseNewPlant(body), held);
     } catch (error) {
       answerFailure(exchange, error);
@@ -95,12 +100,12 @@ export class Creates {
 
   async #parseLater(
     exchange: Exchange,
-    isCurrent: Promise<void>,
+    waiting: Promise<void>,
     body: Buffer,
     held: Held,
   ): Promise<void> {
     try {
-      await isCurrent;
+      await waiting;
       // A client that was answered meanwhile was promised no plant.
       if (exchange.res.headersSent) endWhenSent(exchange, held);
       else void this.#store(exchange, parseNewPlant(body), held);

@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { connect } from "node:net";
 import { test } from "node:test";
-import { createToken } from "../../src/index.ts";
+import { createRequestListener, createToken } from "../../src/index.ts";
 import { Client } from "../support/client.ts";
 import {
   assertError,
@@ -19,6 +19,7 @@ import {
   ownLines,
   resultOf,
 } from "../support/contract.ts";
+import { serve } from "../support/serve.ts";
 import { startService } from "../support/service.ts";
 import { until } from "../support/watch.ts";
 
@@ -196,6 +197,33 @@ test("the answer to a create holds memory until the client reads it or leaves", 
   assertPlant(await exchange(other, { body: '{"id":3,"name":"y"}' }), { name: "y" });
   socket.destroy();
   await until("the memory has returned", async () => (await service.post(long(2))).status === 200);
+});
+
+test("long bodies are parsed one in a turn of the event loop", async (t) => {
+  let turn = 0;
+  let isOver = false;
+  const count = () => {
+    turn++;
+    if (!isOver) setImmediate(count);
+  };
+  count();
+  const turns: number[] = [];
+  const create = async () => {
+    turns.push(turn);
+    return "created" as const;
+  };
+  const plants = { create, get: async () => undefined, async *list() {} };
+  const tokens = { verify: () => ({ name: "a", scopes: ["write"] as const }) };
+  const listener = createRequestListener({ plants, tokens });
+  const { port } = await serve(t, listener);
+  const request = encodeRequest({ token: "any" }, { body: plantOf(60_000) });
+  const client = await Client.connect(port);
+  // In one packet or two, so that several are whole at once.
+  await client.send(Buffer.concat(Array.from({ length: 10 }, () => request)));
+  for (let answered = 0; answered < 10; answered++) assertPlant(await client.next(), { name: "x" });
+  isOver = true;
+  client.destroy();
+  assert.equal(new Set(turns).size, 10);
 });
 
 test("a body whose client leaves returns its memory", async (t) => {
