@@ -47,6 +47,15 @@ type BodyHandler = (body: Buffer | undefined, failure?: PlantStoreError) => void
 
 const NOTHING = Buffer.alloc(0);
 
+/** A piece takes a microsecond, so those of a MiB in chunks of one byte would hold the loop for a second. */
+const PIECES_MAX = 4096;
+const PIECE_BYTES_MIN = 64;
+
+function tooManyPieces(): PlantStoreError {
+  const message = `body: expected pieces (chunks) of at least ${PIECE_BYTES_MIN} bytes on average after the first ${PIECES_MAX}, got smaller ones`;
+  return new PlantStoreError("bad_request", message);
+}
+
 /** Puts a body together from chunks, within the limits. */
 export class BodyCollector {
   /** Whether the handler was called: nothing more is wanted. */
@@ -58,6 +67,7 @@ export class BodyCollector {
   /** Its first `#size` bytes are the body so far. */
   #body: Buffer = NOTHING;
   #size = 0;
+  #pieces = 0;
 
   /**
    * @param declared how many bytes are announced; 0 if that is not known.
@@ -76,6 +86,8 @@ export class BodyCollector {
     if (!isUint8Array(chunk)) this.#end(undefined, touchedBody());
     else if (this.#size + chunk.length > this.#bytesMax) {
       this.#end(undefined, tooLarge(this.#bytesMax));
+    } else if (++this.#pieces > PIECES_MAX + this.#size / PIECE_BYTES_MIN) {
+      this.#end(undefined, tooManyPieces());
       // Deno's is no Buffer, and as text it would be a list of numbers.
     } else if (!this.#append(Buffer.isBuffer(chunk) ? chunk : Buffer.from(chunk))) {
       this.#end(undefined, overloaded());

@@ -5,7 +5,6 @@ import { runInNewContext } from "node:vm";
 import fc from "fast-check";
 import { BodyCollector, isDirectSafe } from "../../src/http/body.ts";
 import type { Lease } from "../../src/http/budget.ts";
-import { usedBytes } from "../support/memory.ts";
 
 /** A collector, its results, and how many bytes it was lent. */
 function collect(bytesMax: number, declared = 0, lentMax = Number.POSITIVE_INFINITY) {
@@ -99,19 +98,25 @@ test("a body whose client leaves is nothing to answer", () => {
   assert.deepEqual(results, [{ body: undefined, code: undefined }]);
 });
 
-test("a body in pieces of one byte takes about as much memory as its length", () => {
-  const size = 200_000;
-  const { collector, results } = collect(size);
-  const before = usedBytes();
-  for (let at = 0; at < size; at++) collector.add(Buffer.from([at % 251]));
-  const grown = usedBytes() - before;
-  assert.ok(grown < 10 * size, `${grown} bytes for a body of ${size}`);
-  collector.end();
-  assert.deepEqual(
-    results[0]?.body,
-    Buffer.from(Array.from({ length: size }, (_, at) => at % 251)),
-  );
-});
+const PIECES: readonly [bytes: number, accepted: number][] = [
+  [1, 4161],
+  [32, 8191],
+  [64, 10_000],
+];
+
+for (const [bytes, accepted] of PIECES) {
+  test(`a body is refused once ${accepted} pieces of ${bytes} bytes have come, or never by 10,000`, () => {
+    const { collector, results } = collect(Number.POSITIVE_INFINITY);
+    const piece = Buffer.alloc(bytes, 32);
+    let added = 0;
+    while (added < 10_000 && !collector.isDone) {
+      collector.add(piece);
+      added++;
+    }
+    assert.equal(collector.isDone ? added - 1 : added, accepted);
+    assert.equal(results[0]?.code, collector.isDone ? "bad_request" : undefined);
+  });
+}
 
 test("only versions of Node that the tests run on take bodies from the parser", () => {
   assert.equal(isDirectSafe(), true);
