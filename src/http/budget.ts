@@ -57,18 +57,18 @@ export class Budget {
 
 /** What one borrower holds of a budget. */
 export class Lease {
+  readonly client: string;
   readonly #budget: Budget;
-  readonly #client: string;
   #amount = 0;
 
   constructor(budget: Budget, client: string) {
     this.#budget = budget;
-    this.#client = client;
+    this.client = client;
   }
 
   /** Sets how much is held from now on. @returns false, and changes nothing, if there is no room. */
   hold(amount: number): boolean {
-    if (!this.#budget.take(this.#client, amount - this.#amount, this.#amount)) return false;
+    if (!this.#budget.take(this.client, amount - this.#amount, this.#amount)) return false;
     this.#amount = amount;
     return true;
   }
@@ -172,9 +172,9 @@ export class ReadLease {
     });
   }
 
-  /** Reads when the gate lets it; resolves with `undefined` if the lease is over by then. */
+  /** Reads when the gate lets this client; resolves with `undefined` if the lease is over by then. */
   readIn<T>(gate: Gate, read: () => Promise<T>): Promise<T | undefined> {
-    return gate.pass(async () => (this.isOver ? undefined : read()));
+    return gate.pass(async () => (this.isOver ? undefined : read()), this.#lease.client);
   }
 
   /**

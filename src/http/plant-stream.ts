@@ -49,25 +49,27 @@ export class ListPace {
     this.#creates = creates;
   }
 
-  /** Rests, then reads the next slice of a list; `undefined` if the lease is over by then. */
-  async read(slices: Slices, lease: ReadLease): Promise<IteratorResult<Uint8Array> | undefined> {
-    await this.rest(lease);
+  /**
+   * Waits for the rests of other lists, of which those of other clients come in between; rests, and reads
+   * the next slice of a list. Resolves with `undefined` if the lease is over by then.
+   */
+  async read(
+    slices: Slices,
+    lease: Pick<ReadLease, "readIn">,
+  ): Promise<IteratorResult<Uint8Array> | undefined> {
+    await lease.readIn(this.#turns, () => this.#rest());
     return lease.readIn(this.#reading, () => slices.next());
   }
 
   /**
-   * Waits for the rests of earlier slices, then a millisecond for each create since the last rest,
-   * because creates under way are answered together, and until none is under way; at most 16 ms in
-   * all. A list that is over does not rest.
+   * Waits a millisecond for each create since the last rest, because creates under way are answered
+   * together, and until none is under way; at most 16 ms in all.
    */
-  rest(list: { readonly isOver: boolean }): Promise<void> {
-    return this.#turns.pass(async () => {
-      if (list.isOver) return;
-      let restMs = Math.min(REST_MS_MAX, this.#creates.count - this.#countBefore);
-      this.#countBefore = this.#creates.count;
-      await (restMs === 0 ? setImmediate() : setTimeout(restMs));
-      for (; restMs < REST_MS_MAX && this.#creates.underWay > 0; restMs++) await setTimeout(1);
-    });
+  async #rest(): Promise<void> {
+    let restMs = Math.min(REST_MS_MAX, this.#creates.count - this.#countBefore);
+    this.#countBefore = this.#creates.count;
+    await (restMs === 0 ? setImmediate() : setTimeout(restMs));
+    for (; restMs < REST_MS_MAX && this.#creates.underWay > 0; restMs++) await setTimeout(1);
   }
 }
 

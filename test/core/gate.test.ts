@@ -41,3 +41,15 @@ test("a gate runs at most its number of tasks at once, and the others in order",
   assert.deepEqual(await Promise.all(passed.slice(1)), ["b", "c", "d", "e"]);
   assert.equal(await gate.pass(async () => "f"), "f");
 });
+
+test("clients take turns at a gate, no matter how much one of them waits for", async () => {
+  const gate = new Gate(1);
+  const order: string[] = [];
+  const pass = (name: string, client: string) => gate.pass(async () => order.push(name), client);
+  await Promise.all([
+    ...[1, 2, 3, 4].map((at) => pass(`a${at}`, "a")),
+    ...[1, 2].map((at) => pass(`b${at}`, "b")),
+    pass("c1", "c"),
+  ]);
+  assert.deepEqual(order, ["a1", "a2", "b1", "c1", "a3", "b2", "a4"]);
+});

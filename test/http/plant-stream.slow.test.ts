@@ -5,6 +5,8 @@ import { syncBuiltinESMExports } from "node:module";
 import net from "node:net";
 import { type TestContext, test } from "node:test";
 import timers from "node:timers/promises";
+import type { ReadLease } from "../../src/http/budget.ts";
+import type { Slices } from "../../src/http/lines.ts";
 import { ListPace } from "../../src/http/plant-stream.ts";
 import {
   createRequestListener,
@@ -446,25 +448,38 @@ function holdRests(t: TestContext, onRest: (ms: number) => void = () => {}): (()
   return rests;
 }
 
-test("streams take turns, and each rests for the creates since the last rest", async (t) => {
+test("lists take turns, those of different clients alternate, and each rests for the creates since the last rest", async (t) => {
   const creates = { count: 0, underWay: 0 };
   const restsMs: number[] = [];
   const rests = holdRests(t, (ms) => restsMs.push(ms));
   const pace = new ListPace(creates);
   const order: string[] = [];
-  const rest = (name: string, isOver = false) => pace.rest({ isOver }).then(() => order.push(name));
+  const read = async (name: string, client: string, isOver = false) => {
+    async function* slices(): Slices {
+      order.push(name);
+      yield new Uint8Array();
+    }
+    const readIn: ReadLease["readIn"] = (gate, work) =>
+      gate.pass(async () => (isOver ? undefined : work()), client);
+    const next = await pace.read(slices(), { readIn });
+    if (next === undefined) order.push(`${name} is over`);
+  };
   creates.count++;
-  const all = [rest("a"), rest("gone", true), rest("b"), rest("c")];
-  await until("it rests", () => rests.length === 1);
-  assert.deepEqual(order, []);
-  creates.count += 100;
-  rests[0]?.();
-  await until("it rests", () => rests.length === 2);
-  assert.deepEqual(order, ["a", "gone"]);
-  rests[1]?.();
+  const all = [
+    read("1 of a", "a"),
+    read("2 of a", "a", true),
+    read("3 of a", "a"),
+    read("4 of a", "a"),
+    read("1 of b", "b"),
+  ];
+  for (let rest = 0; rest < 4; rest++) {
+    await until("it rests", () => rests.length === rest + 1);
+    creates.count += 100;
+    rests[rest]?.();
+  }
   await Promise.all(all);
-  assert.deepEqual(order, ["a", "gone", "b", "c"]);
-  assert.deepEqual(restsMs, [1, 16]);
+  assert.deepEqual(order, ["1 of a", "2 of a is over", "1 of b", "3 of a", "4 of a"]);
+  assert.deepEqual(restsMs, [1, 16, 16, 16]);
 });
 
 test("during creates a stream rests before each slice, also before an empty one", async (t) => {
