@@ -49,7 +49,6 @@ const REFUSED: readonly string[][] = [
   ["--port", "x"],
   ["--tls-cert", "cert.pem"],
   ["--tls-key", "key.pem"],
-  ["--body-bytes-max", "2", "--pending-bytes-max", "1"],
 ];
 for (const args of REFUSED) {
   test(`serve --print-config refuses ${args.join(" ")} as serve does`, async (t) => {
