@@ -50,7 +50,7 @@ export class EncodedPlantFinder {
 
   /** Whether the plant that was found has this id. */
   hasId(id: bigint): boolean {
-    return BigInt.asIntN(32, id) === BigInt(this.idLow) && id >> 32n === BigInt(this.idHigh);
+    return Number(BigInt.asIntN(32, id)) === this.idLow && Number(id >> 32n) === this.idHigh;
   }
 
   /** Whether the four bytes of `word` are at an offset. */

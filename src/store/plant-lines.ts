@@ -134,19 +134,6 @@ export function parseLine(line: Buffer): NewPlant | PlantStoreError {
   }
 }
 
-/**
- * The bytes of a line in the canonical form, if its plant has this id: the line itself if it has that form.
- *
- * @throws PlantStoreError `corruption`, which names path and place, if the line is no plant or another one.
- */
-export function canonicalLine(line: Buffer, id: bigint, path: string, place: LinePlace): Buffer {
-  const finder = new EncodedPlantFinder(line);
-  if (isUtf8(line) && finder.find(0) === line.length && finder.hasId(id)) return line;
-  const plant = decodeRecord(line, path, place);
-  if (plant.id !== id) throw lineError(path, place, `expected id ${id}, got ${plant.id}`);
-  return Buffer.from(encodeNewPlant(plant));
-}
-
 /** @throws PlantStoreError `corruption`, which names path and place, if the line is no plant. */
 export function decodeRecord(line: Buffer, path: string, place: LinePlace): NewPlant {
   const plant = parseLine(line);

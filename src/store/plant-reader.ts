@@ -8,23 +8,50 @@
  * that is not what was written, or whose place cannot be looked at, fails the store; any other exception
  * fails one read.
  */
+import { isUtf8 } from "node:buffer";
 import { publishWarning } from "../core/channels.ts";
+import { EncodedPlantFinder } from "../core/encoded-plant.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { Gate } from "../core/gate.ts";
+import { encodeNewPlant, type NewPlant } from "../core/plant.ts";
 import type { FilePiece, LogFile } from "../log/file.ts";
 import { LINE_FEED } from "../log/format.ts";
-import { type ReadableFile, readLineAt } from "../log/reader.ts";
+import { lineError, type ReadableFile, readLineAt } from "../log/reader.ts";
 import { describeSystemError } from "../log/system-error.ts";
 import type { LogWriter } from "../log/writer.ts";
-import { canonicalLine } from "./plant-lines.ts";
+import { decodeRecord } from "./plant-lines.ts";
 
 interface Lookup {
-  readonly id: bigint;
-  /** Of its record. */
+  /** Of the record. */
   readonly offset: number;
   /** Receives the line, which is valid during the call. */
   readonly give: (line: Buffer) => void;
   readonly reject: (cause: unknown) => void;
+}
+
+/** A record that is in an index. */
+export interface KnownRecord {
+  readonly id: bigint;
+  readonly path: string;
+  readonly offset: number;
+}
+
+/** What to make of the line of a record, without its line feed, which is valid during the call. */
+export type UseLine<T> = (line: Buffer, record: KnownRecord) => T;
+
+/** @throws PlantStoreError `corruption`, which names path and place, if the line is no plant or another one. */
+export function decodeKnown(line: Buffer, record: KnownRecord): NewPlant {
+  const { id, path } = record;
+  const plant = decodeRecord(line, path, record);
+  if (plant.id !== id) throw lineError(path, record, `expected id ${id}, got ${plant.id}`);
+  return plant;
+}
+
+/** A copy of a line, in the canonical form. @throws as `decodeKnown`. */
+export function copyKnown(line: Buffer, record: KnownRecord): Buffer {
+  const finder = new EncodedPlantFinder(line);
+  const isKnown = isUtf8(line) && finder.find(0) === line.length && finder.hasId(record.id);
+  return Buffer.from(isKnown ? line : encodeNewPlant(decodeKnown(line, record)));
 }
 
 /** A longer line is read alone: thousands of lookups must not hold thousands of long plants. */
@@ -69,13 +96,14 @@ export class PlantReader {
    * What `use` makes of the line of a plant with an id at its byte offset. Close the file only after the
    * result has settled.
    *
-   * @param use receives the line in the canonical form, without its line feed, valid during the call.
+   * @param use checks that the line is this plant.
    * @throws PlantStoreError as `judge` returns it.
    */
-  read<T>(id: bigint, offset: number, use: (line: Buffer) => T): Promise<T> {
+  read<T>(id: bigint, offset: number, use: UseLine<T>): Promise<T> {
+    const record = { id, path: this.#file.path, offset };
     return new Promise((resolve, reject) => {
       if (this.#asked.length === 0) setImmediate(() => this.#answerTurn());
-      this.#asked.push({ id, offset, give: (line) => resolve(use(line)), reject });
+      this.#asked.push({ offset, give: (line) => resolve(use(line, record)), reject });
     });
   }
 
@@ -87,7 +115,7 @@ export class PlantReader {
       for (const lookup of lookups) {
         const line = this.#recent.lineAt(lookup.offset);
         if (line === undefined) this.#older.push(lookup);
-        else this.#give(lookup, line);
+        else lookup.give(line);
       }
     });
     if (!this.#isReading) void this.#readOlder();
@@ -113,7 +141,7 @@ export class PlantReader {
       // A line that could not be read is read again, alone: only its own fault counts.
       const line = shortLine(this.#gathered, starts[at] as number, end - lookup.offset);
       if (line === undefined) void this.#settle([lookup], () => this.#readAlone(lookup));
-      else this.#give(lookup, line);
+      else lookup.give(line);
     }
   }
 
@@ -121,12 +149,8 @@ export class PlantReader {
     return longGate.pass(async () => {
       const line = await readLineAt(this.source, lookup.offset, this.#writer.durableBytes);
       this.#assertInPlace();
-      this.#give(lookup, line);
+      lookup.give(line);
     });
-  }
-
-  #give({ id, offset, give }: Lookup, line: Buffer): void {
-    give(canonicalLine(line, id, this.#file.path, { offset }));
   }
 
   /** Rejects the lookups if their work fails. */

@@ -11,13 +11,13 @@ import { CreatesInFlight } from "../core/creates-in-flight.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { assertInt64 } from "../core/int64.ts";
 import { assertMethods, assertNumber, assertText, readNumber } from "../core/options.ts";
-import { encodeNewPlant, type NewPlant, parseNewPlant, validateNewPlant } from "../core/plant.ts";
+import { encodeNewPlant, type NewPlant, validateNewPlant } from "../core/plant.ts";
 import type { CreateOutcome, ListOptions, PlantService, StoreStatus } from "../core/services.ts";
 import { Checkpointer } from "../log/checkpoint.ts";
 import { LogWriter, type LogWriterOptions } from "../log/writer.ts";
 import { type OpenedLog, openLog } from "./open-log.ts";
 import { listLines, parseLines } from "./plant-list.ts";
-import { PlantReader } from "./plant-reader.ts";
+import { copyKnown, decodeKnown, PlantReader, type UseLine } from "./plant-reader.ts";
 
 export interface PlantStoreOptions {
   /** The command that the error of another process names as the holder. Default: `library`. */
@@ -120,10 +120,7 @@ export class PlantStore implements PlantService {
   async #store(plant: NewPlant): Promise<NewPlant> {
     const taken = this.#log.index.get(plant.id);
     if (taken !== undefined) {
-      // Equal bytes are the same plant; it may also have another spelling.
-      const compare = (line: Buffer) =>
-        isLineOf(plant, line) ? { ...plant } : parseNewPlant(line);
-      return this.#read(plant.id, taken, compare).catch(throwUndecided);
+      return this.#read(plant.id, taken, decodeKnown).catch(throwUndecided);
     }
     this.#log.index.assertRoom(this.#writer.durableBytes);
     const offset = await this.#writer.append(encodeNewPlant(plant));
@@ -134,14 +131,14 @@ export class PlantStore implements PlantService {
   }
 
   get(id: bigint): Promise<NewPlant | undefined> {
-    return this.#find(id, parseNewPlant);
+    return this.#find(id, decodeKnown);
   }
 
   getLine(id: bigint): Promise<Buffer | undefined> {
-    return this.#find(id, (line) => Buffer.from(line));
+    return this.#find(id, copyKnown);
   }
 
-  async #find<T>(id: bigint, use: (line: Buffer) => T): Promise<T | undefined> {
+  async #find<T>(id: bigint, use: UseLine<T>): Promise<T | undefined> {
     assertInt64(id);
     this.#assertUsable();
     const offset = this.#log.index.get(id);
@@ -149,7 +146,7 @@ export class PlantStore implements PlantService {
   }
 
   /** @throws PlantStoreError as `PlantReader.judge` returns it. */
-  async #read<T>(id: bigint, offset: number, use: (line: Buffer) => T): Promise<T> {
+  async #read<T>(id: bigint, offset: number, use: UseLine<T>): Promise<T> {
     const reading = this.#reader.read(id, offset, use);
     this.#reads.add(reading);
     try {
@@ -216,10 +213,6 @@ export class PlantStore implements PlantService {
 }
 
 type Limits = Pick<LogWriterOptions, "batchBytesMax" | "queueBytesMax">;
-
-function isLineOf(plant: NewPlant, line: Buffer): boolean {
-  return line.equals(Buffer.from(encodeNewPlant(plant)));
-}
 
 /** For a create whose id is taken: whether it is a repeat or a conflict is not known. */
 function throwUndecided(error: unknown): never {
