@@ -3,8 +3,6 @@
  * an object. Every other form, faults included, is left to the general parser (core/plant), which
  * agrees on every plant that is recognised here.
  */
-import { ESCAPE_PARTS, HEX_DIGIT, SHORT_ESCAPE } from "./json.ts";
-
 /**
  * Finds plants in the form that `encodeNewPlant` writes, the canonical one:
  *
@@ -111,27 +109,18 @@ export class EncodedPlantFinder {
       at = this.#skipPlainText(at);
       if (bytes[at] === QUOTE) return at + 1;
       if (bytes[at] !== BACKSLASH) return -1;
-      // One escape often follows another.
-      do {
-        if (this.#isEscapePart(at + 1, SHORT_ESCAPE)) at += 2;
-        else if (bytes[at + 1] === LETTER_U && this.#areHexDigits(at + 2)) at += 6;
-        else return -1;
-      } while (bytes[at] === BACKSLASH);
+      if (IS_SHORT_ESCAPE[bytes[at + 1] as number] === 1) at += 2;
+      else if (bytes[at + 1] === LETTER_U && this.#areHexDigits(at + 2)) at += 6;
+      else return -1;
     }
   }
 
-  /** Whether four hexadecimal digits are at an offset. */
+  /** Whether four hexadecimal digits are at an offset; what comes after the end is none. */
   #areHexDigits(at: number): boolean {
-    for (let digit = at; digit < at + 4; digit++) {
-      if (!this.#isEscapePart(digit, HEX_DIGIT)) return false;
-    }
-    return true;
-  }
-
-  #isEscapePart(at: number, part: number): boolean {
-    return (
-      at < this.#bytes.length && ((ESCAPE_PARTS[this.#bytes[at] as number] as number) & part) !== 0
-    );
+    let digits = 0;
+    for (let digit = at; digit < at + 4; digit++)
+      digits += IS_HEX_DIGIT[this.#bytes[digit] as number] as number;
+    return digits === 4;
   }
 
   /** Returns the offset of the next quote, backslash or control character, or of the end. */
@@ -163,6 +152,10 @@ const BACKSLASH = 0x5c;
 const LETTER_U = 0x75;
 const CLOSE_BRACE = 0x7d;
 
+/** By byte, 0 or 1: what may follow a backslash, except \u, and what may follow that. */
+const IS_SHORT_ESCAPE = tableOf(/["\\/bfnrt]/);
+const IS_HEX_DIGIT = tableOf(/[0-9a-fA-F]/);
+
 const ID_START = wordOf('{"id');
 const ID_END = wordOf('id":');
 const NAME_START = wordOf(',"na');
@@ -177,4 +170,10 @@ function wordOf(text: string): number {
 
 function isPlain(byte: number | undefined): boolean {
   return byte !== undefined && byte >= 0x20 && byte !== QUOTE && byte !== BACKSLASH;
+}
+
+function tableOf(pattern: RegExp): Uint8Array {
+  return Uint8Array.from({ length: 256 }, (_, byte) =>
+    Number(pattern.test(String.fromCharCode(byte))),
+  );
 }

@@ -3,7 +3,7 @@
  *
  * `JSON.parse` rounds numbers, hides duplicate members, and builds objects whose keys an attacker may
  * choose to collide. This scanner checks the whole text against RFC 8259, builds nothing, and reports
- * the members of the top-level object. It is iterative: a level of depth takes one bit, never a stack
+ * the members of the top-level object. It is iterative: a level of depth takes a byte, never a stack
  * frame. It knows nothing about plants, and uses nothing that a browser lacks.
  */
 import { PlantStoreError } from "./errors.ts";
@@ -22,47 +22,34 @@ export function scanJson(text: string, onMember: MemberVisitor): string {
 }
 
 const QUOTE = 0x22;
-const PLUS = 0x2b;
 const COMMA = 0x2c;
-const MINUS = 0x2d;
-const DOT = 0x2e;
-const ZERO = 0x30;
 const COLON = 0x3a;
 const OPEN_BRACKET = 0x5b;
 const BACKSLASH = 0x5c;
-const CLOSE_BRACKET = 0x5d;
 const OPEN_BRACE = 0x7b;
 const CLOSE_BRACE = 0x7d;
+/** From a bracket or brace to the one that closes it. */
+const CLOSING = 2;
 
-const LETTER_U = 0x75;
-
-const LITERALS = ["true", "false", "null"];
-
-/** Two bits of `ESCAPE_PARTS`: what may follow a backslash, except `u`; what may follow that. @internal */
-export const SHORT_ESCAPE = 1;
-/** @internal */
-export const HEX_DIGIT = 2;
-
-/** What each byte, or character, may be in an escape (RFC 8259 section 7). @internal */
-export const ESCAPE_PARTS = new Uint8Array(256);
-for (let code = 0; code < ESCAPE_PARTS.length; code++) {
-  const character = String.fromCharCode(code);
-  const isShort = '"\\/bfnrt'.includes(character);
-  const isDigit = "0123456789abcdefABCDEF".includes(character);
-  ESCAPE_PARTS[code] = (isShort ? SHORT_ESCAPE : 0) | (isDigit ? HEX_DIGIT : 0);
-}
+/** Values other than strings and containers (RFC 8259 sections 3 and 6). */
+const SCALAR = /true|false|null|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y;
+/** What may follow a backslash. */
+const ESCAPE = /["\\/bfnrt]|u[0-9a-fA-F]{4}/y;
 
 class Scanner {
   readonly #text: string;
   readonly #onMember: MemberVisitor;
-  readonly #open = new OpenContainers();
   #at = 0;
+  /** The bracket that ends each open container. Memory that is not written to yet takes no room. */
+  readonly #closers: Uint8Array;
+  #depth = 0;
   /** Name, and start of the value, of the top-level member that is being read. */
   #name = "";
   #valueStart = 0;
 
   constructor(text: string, onMember: MemberVisitor) {
     this.#text = text;
+    this.#closers = new Uint8Array(text.length);
     this.#onMember = onMember;
   }
 
@@ -71,47 +58,48 @@ class Scanner {
     const start = this.#at;
     do {
       if (!this.#openContainer()) this.#closeContainers();
-    } while (this.#open.depth > 0);
+    } while (this.#depth > 0);
     const value = this.#text.slice(start, this.#at);
     this.#skipSpace();
     if (this.#at < this.#text.length) this.#fail("the end of the text");
     return value;
   }
 
+  #isTopLevel(): boolean {
+    return this.#depth === 1 && this.#closers[0] === CLOSE_BRACE;
+  }
+
   /** Reads up to the first value in a container (true), or a scalar or an empty container (false). */
   #openContainer(): boolean {
     const opener = this.#code();
     if (opener !== OPEN_BRACE && opener !== OPEN_BRACKET) {
-      this.#scanScalar(opener);
+      if (opener === QUOTE) this.#scanString();
+      else this.#takeMatch(SCALAR, "a value");
       return false;
     }
-    const isObject = opener === OPEN_BRACE;
     this.#at++;
     this.#skipSpace();
-    if (this.#take(isObject ? CLOSE_BRACE : CLOSE_BRACKET)) return false;
-    this.#open.push(isObject);
-    if (isObject) this.#scanName();
+    if (this.#take(opener + CLOSING)) return false;
+    this.#closers[this.#depth++] = opener + CLOSING;
+    if (opener === OPEN_BRACE) this.#scanName();
     return true;
   }
 
   /** After a value: reads the brackets that close here, and up to the next value if one follows. */
   #closeContainers(): void {
-    const open = this.#open;
-    while (open.depth > 0) {
-      const { isObject } = open;
-      if (isObject && open.depth === 1) {
+    while (this.#depth > 0) {
+      const closer = this.#closers[this.#depth - 1] as number;
+      if (this.#isTopLevel()) {
         this.#onMember(this.#name, this.#text.slice(this.#valueStart, this.#at));
       }
       this.#skipSpace();
       if (this.#take(COMMA)) {
         this.#skipSpace();
-        if (isObject) this.#scanName();
+        if (closer === CLOSE_BRACE) this.#scanName();
         return;
       }
-      if (!this.#take(isObject ? CLOSE_BRACE : CLOSE_BRACKET)) {
-        this.#fail(`"," or "${isObject ? "}" : "]"}"`);
-      }
-      open.pop();
+      if (!this.#take(closer)) this.#fail(`"," or "${String.fromCharCode(closer)}"`);
+      this.#depth--;
     }
   }
 
@@ -124,85 +112,38 @@ class Scanner {
     this.#skipSpace();
     if (!this.#take(COLON)) this.#fail('":"');
     this.#skipSpace();
-    if (this.#open.depth > 1) return;
+    if (!this.#isTopLevel()) return;
     this.#name = this.#text.slice(start, end);
     this.#valueStart = this.#at;
   }
 
-  #scanScalar(first: number): void {
-    if (first === QUOTE) this.#scanString();
-    else if (first === MINUS || isDigit(first)) this.#scanNumber(first);
-    else {
-      const literal = LITERALS.find((text) => this.#text.startsWith(text, this.#at));
-      if (literal === undefined) this.#fail("a value");
-      this.#at += literal.length;
-    }
-  }
-
-  /** RFC 8259 section 6. A fraction or an exponent without digits is left to what follows. */
-  #scanNumber(first: number): void {
-    const text = this.#text;
-    const start = first === MINUS ? this.#at + 1 : this.#at;
-    let at = text.charCodeAt(start) === ZERO ? start + 1 : this.#digitsEnd(start);
-    if (at === start) this.#fail("a value");
-    if (text.charCodeAt(at) === DOT) {
-      const end = this.#digitsEnd(at + 1);
-      if (end > at + 1) at = end;
-    }
-    if ((text.charCodeAt(at) | 0x20) === 0x65) {
-      const sign = text.charCodeAt(at + 1);
-      const digits = sign === PLUS || sign === MINUS ? at + 2 : at + 1;
-      const end = this.#digitsEnd(digits);
-      if (end > digits) at = end;
-    }
-    this.#at = at;
-  }
-
-  #digitsEnd(start: number): number {
-    let at = start;
-    while (isDigit(this.#text.charCodeAt(at))) at++;
-    return at;
-  }
-
-  /** Reads a string from its opening quote. Runs of characters that mean nothing cost a comparison each. */
+  /** Reads a string from its opening quote. */
   #scanString(): void {
-    const text = this.#text;
-    for (let at = this.#at + 1; ; at++) {
-      const code = text.charCodeAt(at);
-      if (code >= 0x20 && code !== QUOTE && code !== BACKSLASH) continue;
-      if (code === BACKSLASH) {
-        at = this.#escapeEnd(at + 1);
-        continue;
-      }
-      this.#at = at;
+    this.#at++;
+    for (;;) {
+      const code = this.#skipPlainText();
       if (code < 0x20) this.#fail("a control character as an escape");
-      if (code !== QUOTE) this.#fail("the end of the string");
+      if (Number.isNaN(code)) this.#fail("the end of the string");
       this.#at++;
-      return;
+      if (code === QUOTE) return;
+      this.#takeMatch(ESCAPE, "an escape of RFC 8259");
     }
   }
 
-  /** Returns the offset of the last character of an escape, given that after its backslash. */
-  #escapeEnd(start: number): number {
-    const text = this.#text;
-    const code = text.charCodeAt(start);
-    if (isEscapePart(code, SHORT_ESCAPE)) return start;
-    let at = start;
-    if (code === LETTER_U) {
-      while (at < start + 4 && isEscapePart(text.charCodeAt(at + 1), HEX_DIGIT)) at++;
-      if (at === start + 4) return at;
-    }
-    this.#at = start;
-    return this.#fail("an escape of RFC 8259");
+  /** Returns the code unit after a run of characters that mean nothing in a string; NaN at the end. */
+  #skipPlainText(): number {
+    let at = this.#at;
+    let code = this.#text.charCodeAt(at);
+    while (code >= 0x20 && code !== QUOTE && code !== BACKSLASH) code = this.#text.charCodeAt(++at);
+    this.#at = at;
+    return code;
   }
 
   #skipSpace(): void {
-    const text = this.#text;
     let at = this.#at;
-    for (;;) {
-      const code = text.charCodeAt(at);
-      if (code !== 0x20 && code !== 0x0a && code !== 0x0d && code !== 0x09) break;
-      at++;
+    let code = this.#text.charCodeAt(at);
+    while (code === 0x20 || code === 0x0a || code === 0x0d || code === 0x09) {
+      code = this.#text.charCodeAt(++at);
     }
     this.#at = at;
   }
@@ -218,8 +159,14 @@ class Scanner {
     return true;
   }
 
+  #takeMatch(pattern: RegExp, expected: string): void {
+    pattern.lastIndex = this.#at;
+    if (!pattern.test(this.#text)) this.#fail(expected);
+    this.#at = pattern.lastIndex;
+  }
+
   #fail(expected: string): never {
-    const byte = utf8Length(this.#text, this.#at) + 1;
+    const byte = new TextEncoder().encode(this.#text.slice(0, this.#at)).length + 1;
     const code = this.#text.codePointAt(this.#at);
     const got =
       code === undefined ? "the end of the text" : encodeJsonString(String.fromCodePoint(code));
@@ -228,49 +175,4 @@ class Scanner {
       `invalid JSON at byte ${byte}: expected ${expected}, got ${got}`,
     );
   }
-}
-
-/** The kinds of the open containers, a bit each: a text of brackets alone must not take many times its length. */
-class OpenContainers {
-  depth = 0;
-  /** Whether the innermost one is an object. */
-  isObject = false;
-  #bits = new Uint8Array(16);
-
-  push(isObject: boolean): void {
-    const at = this.depth++;
-    this.isObject = isObject;
-    if (at >> 3 === this.#bits.length) {
-      const bits = new Uint8Array(2 * this.#bits.length);
-      bits.set(this.#bits);
-      this.#bits = bits;
-    }
-    const bit = 1 << (at & 7);
-    if (isObject) (this.#bits[at >> 3] as number) |= bit;
-    else (this.#bits[at >> 3] as number) &= ~bit;
-  }
-
-  pop(): void {
-    const at = --this.depth - 1;
-    this.isObject = at >= 0 && (((this.#bits[at >> 3] as number) >> (at & 7)) & 1) === 1;
-  }
-}
-
-function isDigit(code: number): boolean {
-  return code >= 0x30 && code <= 0x39;
-}
-
-function isEscapePart(code: number, part: number): boolean {
-  return code < ESCAPE_PARTS.length && ((ESCAPE_PARTS[code] as number) & part) !== 0;
-}
-
-/** The length in UTF-8 of the first code units of a text; half of a surrogate pair takes two of four bytes. */
-function utf8Length(text: string, end: number): number {
-  let bytes = 0;
-  for (let at = 0; at < end; at++) {
-    const code = text.charCodeAt(at);
-    if (code < 0x80) bytes++;
-    else bytes += code < 0x800 || (code >= 0xd800 && code < 0xe000) ? 2 : 3;
-  }
-  return bytes;
 }

@@ -41,16 +41,14 @@ export interface PlantService {
   list(options?: ListOptions): AsyncIterable<NewPlant>;
 
   /**
-   * The plant that `get` returns, as a line of JSON without its line feed, `{"id":7,"name":"Fern"}` or
-   * `{"id":7,"name":"Fern","tag":"indoor"}`: UTF-8 in this order of members, without spaces, the id in
-   * its shortest spelling; of the spellings of a string, always the same. It is not changed later. If a
-   * store has this method, reads over HTTP pass on its bytes, and do not encode the plant that `get`
-   * returns.
+   * The plant that `get` returns as a line of JSON, without its line feed and not changed later:
+   * `{"id":7,"name":"Fern"}`, in this order, without spaces, with the shortest spelling of the id. If a
+   * store has this method, reads over HTTP pass on these bytes.
    */
   getLine?(id: bigint): Promise<Uint8Array | undefined>;
 
   /**
-   * The plants that `list` yields, as such lines, each with its line feed: slices of about 32 KiB of
+   * The plants that `list` yields as such lines, each with its line feed: slices of about 32 KiB of
    * whole lines, which may be empty and are not changed later. If a store has this method, pages and
    * streams use it, and rest before each slice.
    */

@@ -12,10 +12,10 @@ import type { PlantService, VerifiedToken } from "../core/services.ts";
 import { answer, type Exchange, publishCut } from "./answer.ts";
 import type { Authenticator } from "./bearer.ts";
 import { Budget, Lease, ReadLease } from "./budget.ts";
-import { Page, readLine, sliceLines } from "./lines.ts";
-import { type ListQuery, parseListQuery, wantsStream } from "./list-query.ts";
+import { FirstLines, readLine, sliceLines } from "./lines.ts";
+import { LIMIT_DEFAULT, type ListQuery, parseListQuery, wantsStream } from "./list-query.ts";
 import { type CreateCounts, ListPace, sendStream } from "./plant-stream.ts";
-import type { Reply } from "./reply.ts";
+import { okReply, type Reply } from "./reply.ts";
 
 /**
  * A plant is read before its length is known, so the plants that are read at once are limited. Our store
@@ -27,6 +27,9 @@ const PLANTS_READING_MAX = 256;
 const PLANT_BYTES = 4 * 1024;
 /** A block that the store reads, and a slice that the socket has not taken yet. */
 const LIST_BYTES = 256 * 1024;
+const PAGE_BYTES_MAX = 1024 * 1024;
+/** How a line begins. */
+const ID_AFTER = '{"id":';
 
 export class Reads {
   readonly #plants: PlantService;
@@ -76,23 +79,28 @@ export class Reads {
     const lease = new ReadLease(new Lease(this.#budget, sender.name), LIST_BYTES, req, res);
     lease.endWhenSent();
     if (wantsStream(req)) {
-      const slices = sliceLines(this.#plants, query);
+      const wanted = query.limit === undefined ? undefined : new FirstLines(query.limit);
+      const slices = sliceLines(this.#plants, query.after, wanted);
       const checkSender = () => this.#authenticator.requireCurrent(sender);
       await sendStream(exchange, slices, lease, checkSender, this.#pace);
     } else await this.#answer(exchange, sender, await this.#readPage(query, lease));
   }
 
   /** @throws PlantStoreError `overloaded`, and as `PlantService.list`. */
-  async #readPage(query: ListQuery, lease: ReadLease): Promise<Reply | undefined> {
-    const page = new Page(query);
-    const slices = page.read(this.#plants, query);
+  async #readPage(
+    { limit = LIMIT_DEFAULT, after }: ListQuery,
+    lease: ReadLease,
+  ): Promise<Reply | undefined> {
+    const wanted = new FirstLines(limit, PAGE_BYTES_MAX);
+    const slices = sliceLines(this.#plants, after, wanted);
+    const lines: Uint8Array[] = [];
     try {
       for (;;) {
         const next = await this.#pace.read(slices, lease);
         if (next === undefined) return undefined;
-        const isWhole = next.done === true || page.add(next.value);
-        lease.hold(page.bytes);
-        if (isWhole) return page.reply();
+        if (next.value !== undefined) lines.push(next.value);
+        lease.hold(wanted.bytes);
+        if (next.done === true || wanted.hasMore) return pageReply(lines, wanted);
       }
     } finally {
       await slices.return(undefined);
@@ -121,4 +129,14 @@ export function plantReply(body: string | Uint8Array, ifNoneMatch = ""): Reply {
   // By the weak comparison of RFC 9110 section 13.1.2, which ignores `W/`.
   const isMatch = ifNoneMatch === "*" || ifNoneMatch.includes(tag);
   return { status: isMatch ? 304 : 200, headers: PLANT_HEADERS, body: isMatch ? "" : body, tag };
+}
+
+function pageReply(lines: readonly Uint8Array[], { countMax, hasMore }: FirstLines): Reply {
+  const text = Buffer.concat(lines).toString("latin1").trimEnd().replaceAll("\n", ",");
+  const body = Buffer.from(`[${text}]`, "latin1");
+  if (!hasMore) return okReply(body);
+  const last = text.lastIndexOf(ID_AFTER) + ID_AFTER.length; // no string in JSON holds it
+  const id = text.slice(last, text.indexOf(",", last));
+  // Relative (RFC 3986 section 5.3), so that it is right through a proxy that serves another path.
+  return okReply(body, { Link: `<?limit=${countMax}&after=${id}>; rel="next"` });
 }

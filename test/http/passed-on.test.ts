@@ -106,7 +106,7 @@ for (const [offers, path, accept, expected, asked] of [
   [[], "/plants/9", {}, undefined, ["get"]],
   [[], "/plants?limit=2", {}, `[${ENCODED.slice(0, 2).join()}]`, ["list", "list", "list"]],
   [[], "/plants", {}, `[${ENCODED.join()}]`, LINES.map(() => "list")],
-  [[], "/plants?limit=2", NDJSON, bytesOf(ENCODED.slice(0, 2)), ["list", "list"]],
+  [[], "/plants?limit=2", NDJSON, bytesOf(ENCODED.slice(0, 2)), ["list", "list", "list"]],
   [["listLines"], "/plants", {}, `[${LINES.join()}]`, LINES.map(() => "listLines")],
   [
     ["listLines"],
@@ -120,7 +120,7 @@ for (const [offers, path, accept, expected, asked] of [
     "/plants?limit=3",
     NDJSON,
     bytesOf(LINES.slice(0, 3)),
-    Array(3).fill("listLines"),
+    Array(5).fill("listLines"),
   ],
 ] as const) {
   const what = `${path}${accept === NDJSON ? " as a stream" : ""}`;
