@@ -1,5 +1,4 @@
 /**
-/**
  * The lines of plants in the canonical form: those of a store that has lines, else encoded here. A list is
  * slices of whole lines, of which the first ones are wanted.
  */
