@@ -1,0 +1,99 @@
+/** Where an attack takes place: the memory and the core of the server, and a network of its own. */
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { availableParallelism } from "node:os";
+import type { TestContext } from "node:test";
+import { makeCertificate } from "../support/certificates.ts";
+import { type MemoryCgroup, makeMemoryCgroup } from "../support/memory-cgroup.ts";
+import { freePort } from "../support/serve.ts";
+import type { RoomName } from "./attacks.ts";
+
+export interface Ground {
+  /** The first words of commands. */
+  readonly serverWords: readonly string[];
+  readonly clientWords: readonly string[];
+  readonly attackerWords: readonly string[];
+  /** For the environment of the server. */
+  readonly env: Readonly<Record<string, string>>;
+  readonly serverArgs: readonly string[];
+  readonly adminPort: number;
+  readonly cgroup: MemoryCgroup | undefined;
+  /** From now on connections are as narrow as those of a slow client: the system buffers little. */
+  narrow(): void;
+}
+
+const ROOMS: Readonly<Record<RoomName, { readonly mib?: number; readonly nodeOptions: string }>> = {
+  image: { mib: 128, nodeOptions: imageOptions() },
+  "256 MiB": { mib: 256, nodeOptions: "" },
+  "512 MiB": { mib: 512, nodeOptions: "" },
+  "heap of 256 MB": { nodeOptions: "--max-old-space-size=256" },
+};
+
+export const ROOM_NAMES = Object.keys(ROOMS) as RoomName[];
+
+/** What the image sets for Node. */
+function imageOptions(): string {
+  const text = readFileSync(new URL("../../docs/Dockerfile", import.meta.url), "utf8");
+  return /\bNODE_OPTIONS="?([^"\n\\]+)/.exec(text)?.[1]?.trim() ?? "";
+}
+
+/** The words that give a program one core; none, and a sentence, if that is not possible. */
+function pin(t: TestContext, core: number): readonly string[] {
+  if (availableParallelism() > 1 && spawnSync("taskset", ["-V"]).status === 0) {
+    return ["taskset", "-c", String(core)];
+  }
+  if (core === 0)
+    t.diagnostic("The server shares its core with its clients: this needs two cores and taskset.");
+  return [];
+}
+
+interface Network {
+  readonly words: readonly string[];
+  narrow(): void;
+}
+
+/** A network of its own, so that its buffers can be changed; that of the machine if it is not permitted. */
+async function makeNetwork(t: TestContext): Promise<Network> {
+  const holder = spawn("unshare", ["--net", "sh", "-c", "ip link set lo up && echo up && cat"]);
+  holder.on("error", () => {});
+  t.after(() => holder.kill("SIGKILL"));
+  const closed = once(holder, "close").catch(() => []);
+  const [text] = await Promise.race([once(holder.stdout, "data"), closed]);
+  if (String(text) !== "up\n") {
+    t.diagnostic("The buffers of sockets are large: smaller ones need root, unshare and ip.");
+    return { words: [], narrow: () => {} };
+  }
+  const words = ["nsenter", `--net=/proc/${holder.pid}/ns/net`];
+  const buffers = "echo 4096 4096 4096 >/proc/sys/net/ipv4/tcp_rmem && ip link set lo mtu 1500";
+  return {
+    words,
+    narrow: () => void spawnSync("nsenter", [...words.slice(1), "sh", "-c", buffers]),
+  };
+}
+
+/** Makes the ground for one attack, until the test ends; a reason if this machine does not have it. */
+export async function makeGround(
+  t: TestContext,
+  name: RoomName,
+  isTls: boolean,
+): Promise<Ground | string> {
+  const { mib, nodeOptions } = ROOMS[name];
+  const cgroup = mib === undefined ? undefined : makeMemoryCgroup(t, mib * 2 ** 20);
+  if (typeof cgroup === "string") return cgroup;
+  const { words, narrow } = await makeNetwork(t);
+  const clientWords = [...words, ...pin(t, 1)];
+  const files = isTls ? makeCertificate(t, "victim") : undefined;
+  return {
+    serverWords: [...(cgroup?.wrapper ?? []), ...words, ...pin(t, 0)],
+    clientWords,
+    // The victims come first where both want the core.
+    attackerWords: [...clientWords, "nice", "-n", "19"],
+    env: nodeOptions === "" ? {} : { NODE_OPTIONS: nodeOptions },
+    serverArgs:
+      files === undefined ? [] : ["--tls-cert", files.certPath, "--tls-key", files.keyPath],
+    adminPort: await freePort(),
+    cgroup,
+    narrow,
+  };
+}
