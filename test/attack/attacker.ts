@@ -6,7 +6,7 @@
  */
 import { once } from "node:events";
 import net from "node:net";
-import { setImmediate as turn } from "node:timers/promises";
+import { setTimeout as sleep } from "node:timers/promises";
 import { ATTACKS, type Attack, type Target } from "./attacks.ts";
 
 /** The kernel drops the packets of more that wait to be accepted. */
@@ -37,12 +37,11 @@ class Attacker {
 
   /** Opens all connections, and each again when it closes. */
   async begin(): Promise<void> {
-    for (let left = this.#attack.connections; left > 0; left -= OPENED_AT_A_TIME) {
-      const sockets = Array.from({ length: Math.min(left, OPENED_AT_A_TIME) }, () => this.#open());
-      await Promise.race([
-        Promise.all(sockets.map((socket) => once(socket, "connect").catch(() => {}))),
-        new Promise((resolve) => setTimeout(resolve, 500)),
-      ]);
+    const { connections, paceMs } = this.#attack;
+    for (let opened = 1; opened <= connections; opened++) {
+      const connected = once(this.#open(), "connect").catch(() => {});
+      if (paceMs !== undefined) await sleep(paceMs);
+      else if (opened % OPENED_AT_A_TIME === 0) await Promise.race([connected, sleep(500)]);
     }
   }
 
@@ -78,7 +77,7 @@ class Attacker {
     for (let at = 0; at < bytes.length && socket.writable; at += pieceBytes) {
       const hasRoom = socket.write(bytes.subarray(at, at + pieceBytes));
       if (at + pieceBytes >= bytes.length) return;
-      if (hasRoom) await turn();
+      if (hasRoom) await new Promise((resolve) => setImmediate(resolve));
       else await Promise.race([once(socket, "drain"), once(socket, "close")]).catch(() => {});
     }
   }

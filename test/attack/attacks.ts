@@ -26,6 +26,8 @@ export interface Attack {
   readonly send: Send;
   /** How many requests a connection sends before it has an answer; default: 1. */
   readonly ahead?: number;
+  /** The time between two connections that are opened; default: none. */
+  readonly paceMs?: number;
   /** What happens to the answers: each one that is read is followed by another request. */
   readonly answers: "read" | "read slowly" | "never read";
   /** In how many bytes the requests are written, one piece of each connection a turn; default: whole. */
@@ -68,6 +70,9 @@ export function longBody(id: number | string, written: string): Buffer {
 /** The body that creates a plant of a victim, and its line in the log. */
 export const victimPlant = (id: string) => `{"id":${id},"name":"victim"}`;
 
+/** The server has so many short plants, with the ids from 0 on, before the long ones. */
+export const SHORT_PLANTS = 60_000;
+
 /** The first id of plants that attackers create. */
 const FIRST_ID = 2_000_000_000;
 
@@ -107,7 +112,7 @@ const fillBody = (begin: string, piece: string) =>
 
 /** Ways to read one long plant, one after the other. */
 function readsOf(id: string): Send {
-  const before = Number(id) === -1 ? "0" : String(Number(id) + 1);
+  const before = Number(id) === -1 ? SHORT_PLANTS - 1 : Number(id) + 1;
   const ways = [
     ({ reader }: Target) => get(reader, `/plants/${id}`),
     ({ reader }: Target) => head(reader, `/plants/${id}`),
@@ -126,7 +131,7 @@ const HALF_SENT = [
 
 function halfSent({ writer }: Target, count: number): Buffer {
   const request = create(writer, longBody(1, "a"));
-  const bodyBytes = HALF_SENT[count % HALF_SENT.length] ?? 0;
+  const bodyBytes = HALF_SENT[count] ?? HALF_SENT.at(-1 - (count % 32)) ?? 0;
   const headBytes = request.indexOf("\r\n\r\n") + 4;
   return request.subarray(0, headBytes + Math.min(bodyBytes, request.length - headBytes - 1));
 }
@@ -167,7 +172,7 @@ const READS: readonly Attack[] = [
     by: "a read token",
     connections: 8,
     ahead: 10,
-    send: same(({ reader }) => head(reader, "/plants?limit=1&after=0")),
+    send: same(({ reader }) => head(reader, `/plants?limit=1&after=${SHORT_PLANTS - 1}`)),
     answers: "read",
     p99MsMax: 150,
   },
@@ -202,7 +207,8 @@ const WRITES: readonly Attack[] = [
   {
     name: "repeats of 1 MiB, answers never read",
     by: "a write token",
-    connections: 700,
+    connections: 1000,
+    paceMs: 5,
     send: same(({ writer }) => create(writer, longBody(-6, "a"))),
     answers: "never read",
     rooms: ["heap of 256 MB", "256 MiB"],
@@ -210,7 +216,8 @@ const WRITES: readonly Attack[] = [
   {
     name: "creates of 1 MiB, answers never read",
     by: "a write token",
-    connections: 700,
+    connections: 1000,
+    paceMs: 5,
     send: creates("a"),
     answers: "never read",
     bytesMax: 700 * MIB,
@@ -228,6 +235,7 @@ const WRITES: readonly Attack[] = [
     name: "half-sent bodies",
     by: "a write token",
     connections: HALF_SENT.length,
+    paceMs: 10,
     send: halfSent,
     answers: "read",
   },
@@ -315,8 +323,7 @@ const STRANGERS: readonly Attack[] = [
   {
     name: "requests without a token",
     by: "no token",
-    connections: 32,
-    ahead: 20,
+    connections: 64,
     send: same(() => unknown("/")),
     answers: "read",
     logShareMax: 1,
@@ -324,8 +331,7 @@ const STRANGERS: readonly Attack[] = [
   {
     name: "requests without a token for paths of 16 KiB",
     by: "no token",
-    connections: 32,
-    ahead: 20,
+    connections: 64,
     send: same(() => unknown(LONG_PATH)),
     answers: "read",
     logShareMax: 1,
@@ -383,9 +389,16 @@ const LOCALS: readonly Attack[] = [
     answers: "read",
   },
   {
+    name: "connections to the admin listener that are silent after one answer",
+    by: "a local user",
+    connections: 130,
+    send: asks("/livez"),
+    answers: "never read",
+  },
+  {
     name: "a page of another site asks the admin listener",
     by: "a local user",
-    connections: 100,
+    connections: 6,
     send: asks("/metrics", "Sec-Fetch-Site: cross-site\r\n"),
     answers: "read",
     forbidden: [200],

@@ -88,7 +88,7 @@ export async function makeGround(
     serverWords: [...(cgroup?.wrapper ?? []), ...words, ...pin(t, 0)],
     clientWords,
     // The victims come first where both want the core.
-    attackerWords: [...clientWords, "nice", "-n", "19"],
+    attackerWords: [...clientWords, "nice", "-n", "5"],
     env: nodeOptions === "" ? {} : { NODE_OPTIONS: nodeOptions },
     serverArgs:
       files === undefined ? [] : ["--tls-cert", files.certPath, "--tls-key", files.keyPath],

@@ -15,16 +15,16 @@ import { PROGRAM } from "../support/program.ts";
 import { runToEnd } from "../support/run.ts";
 import { logPath, writeLog } from "../support/stores.ts";
 import type { Attacked } from "./attacker.ts";
-import { type Attack, type Target, victimPlant } from "./attacks.ts";
+import { type Attack, SHORT_PLANTS, type Target, victimPlant } from "./attacks.ts";
 import type { Ground } from "./ground.ts";
 import type { Fared } from "./victims.ts";
 
 const BEFORE_MS = 1000;
 const ANSWER_MS_MAX = 20_000;
 const MEMORY_EVERY_MS = 100;
-/** Plants for pages, then plants for streams: longer together than the buffers of a socket. */
-const SMALL_PLANTS = 50_000;
-const PLANTS = 10_000;
+/** The last of the short plants are longer, so that a stream is longer than the buffers of a socket. */
+const LONGER_PLANTS = 10_000;
+const LONGER_NAME = "n".repeat(1000);
 
 export interface Outcome {
   readonly fared: Fared;
@@ -87,9 +87,7 @@ interface Server {
   readonly port: number;
   readonly memory: { peakBytes: number };
   logBytes(): number;
-  /** The last text that it printed on standard error. */
-  lastWords(): string;
-  /** How it ended, if it has. */
+  /** How it ended, if it has, and why Node says so. */
   end(): string | undefined;
   stop(): Promise<void>;
 }
@@ -105,14 +103,14 @@ async function startServer(
   const child = spawn(program, [...words, ...args], { env });
   t.after(() => child.kill("SIGKILL"));
   let logBytes = 0;
-  let last = "";
+  let cause = "";
   child.stderr.on("data", (chunk: Buffer) => {
     logBytes += chunk.length;
-    last = chunk.toString().slice(-400);
+    cause ||= /FATAL ERROR: .*/.exec(chunk.toString("latin1"))?.[0] ?? "";
   });
   let end: string | undefined;
   const closed = once(child, "close").then(([status, signal]) => {
-    end = `${signal ?? `status ${status}`}`;
+    end = `${signal ?? `status ${status}`} ${cause}`.trim();
   });
   const ready = await new Lines(child).next();
   const port = /^plant-store listening on \S+:(\d+)$/.exec(ready ?? "")?.[1];
@@ -131,7 +129,6 @@ async function startServer(
     port: Number(port),
     memory,
     logBytes: () => logBytes,
-    lastWords: () => last,
     end: () => end,
     stop: async () => {
       child.kill("SIGTERM");
@@ -168,15 +165,13 @@ function startProgram(
 /** Makes a folder with plants to read, and the tokens of the clients. */
 async function prepareFolder(t: TestContext) {
   const folder = makeFolder(t);
-  const name = "n".repeat(1000);
-  const small = Array.from({ length: SMALL_PLANTS }, (_, id) => `{"id":${id},"name":"Fern"}\n`);
-  const long = Array.from(
-    { length: PLANTS },
-    (_, at) => `{"id":${SMALL_PLANTS + at},"name":"${name}"}\n`,
-  );
-  writeLog(folder, small.join("") + long.join(""));
-  const token = (tokenName: string, scope: "read" | "write") =>
-    createToken(folder, { name: tokenName, scopes: [scope] });
+  const lines = Array.from({ length: SHORT_PLANTS }, (_, id) => {
+    const name = id < SHORT_PLANTS - LONGER_PLANTS ? "Fern" : LONGER_NAME;
+    return `{"id":${id},"name":"${name}"}\n`;
+  });
+  writeLog(folder, lines.join(""));
+  const token = (name: string, scope: "read" | "write") =>
+    createToken(folder, { name, scopes: [scope] });
   return {
     folder,
     attacker: {
@@ -221,7 +216,7 @@ export async function runAttack(
     JSON.stringify({ port, adminPort, isTls, ...victim }),
   ]);
   const etags = await victims.lines.next();
-  if (etags === undefined) throw new Error(`the long plants are not stored: ${server.lastWords()}`);
+  if (etags === undefined) throw new Error("the long plants are not stored");
   const target: Target = { port, adminPort, ...attacker, etags: JSON.parse(etags) };
   const attackerArgs = [attack.name, JSON.stringify(target)];
   const crowd = startProgram(t, ground.attackerWords, "attacker.ts", attackerArgs);
@@ -259,7 +254,7 @@ export async function runAttack(
     peakBytes: memory.peakBytes,
     cgroupPeakBytes,
     oomKills: ground.cgroup?.kills() ?? 0,
-    end: end === undefined ? undefined : `${end} ${server.lastWords().split("\n")[0]}`,
+    end,
     lost: await countLost(folder, acknowledged),
     restarts: again !== undefined,
     isHealthy: status === 0,
