@@ -1,8 +1,8 @@
 /**
- * Carries out one attack, in a process of its own: prints "ready", begins when a line arrives on standard
- * input, and ends at the next line, with JSON that says what it did.
+ * Carries out one attack, in a process of its own: prints "ready", begins when its target arrives on
+ * standard input, as a line of JSON, and ends at the next line, with JSON that says what it did.
  *
- * Usage: attacker.ts NAME TARGET (as JSON)
+ * Usage: attacker.ts NAME
  */
 import { once } from "node:events";
 import net from "node:net";
@@ -17,6 +17,7 @@ const STATUS = Buffer.from("HTTP/1.1 ");
 export interface Attacked {
   opened: number;
   closed: number;
+  /** Without what the system did not take. */
   sentBytes: number;
   readBytes: number;
   /** How many answers had each status, of those that were read. */
@@ -24,6 +25,13 @@ export interface Attacked {
 }
 
 const done: Attacked = { opened: 0, closed: 0, sentBytes: 0, readBytes: 0, statuses: {} };
+
+const sockets = new Set<net.Socket>();
+
+function count(socket: net.Socket): void {
+  done.sentBytes += socket.bytesWritten - socket.writableLength;
+  sockets.delete(socket);
+}
 
 class Attacker {
   readonly #attack: Attack;
@@ -50,9 +58,11 @@ class Attacker {
     const port = by === "a local user" ? this.#target.adminPort : this.#target.port;
     const socket = net.connect({ port, host: "127.0.0.1", noDelay: true });
     done.opened++;
+    sockets.add(socket);
     socket.on("error", () => {});
     socket.on("close", () => {
       done.closed++;
+      count(socket);
       setTimeout(() => this.#open(), 1);
     });
     socket.on("connect", () => void this.#send(socket, ahead));
@@ -62,17 +72,9 @@ class Attacker {
   }
 
   async #send(socket: net.Socket, requests: number): Promise<void> {
-    const { send, bytesMax = Number.POSITIVE_INFINITY } = this.#attack;
-    let packet: Buffer[] = [];
-    for (let left = requests; left > 0; left--) {
-      if (done.sentBytes > bytesMax) break;
-      const bytes = send(this.#target, this.#count++);
-      done.sentBytes += bytes.length;
-      packet.push(bytes);
-    }
-    const bytes = packet.length === 1 ? packet[0] : Buffer.concat(packet);
-    packet = [];
-    if (bytes === undefined || bytes.length === 0) return;
+    const { send } = this.#attack;
+    const packet = Array.from({ length: requests }, () => send(this.#target, this.#count++));
+    const bytes = Buffer.concat(packet);
     const { pieceBytes = bytes.length } = this.#attack;
     for (let at = 0; at < bytes.length && socket.writable; at += pieceBytes) {
       const hasRoom = socket.write(bytes.subarray(at, at + pieceBytes));
@@ -110,11 +112,12 @@ function readSlowly(socket: net.Socket): void {
   });
 }
 
-const [name, target = ""] = process.argv.slice(2);
+const name = process.argv[2];
 const attack = ATTACKS.find((one) => one.name === name);
 if (attack === undefined) throw new Error(`expected the name of an attack, got ${name}`);
 process.stdout.write("ready\n");
+const [target] = await once(process.stdin, "data");
+void new Attacker(attack, JSON.parse(String(target))).begin();
 await once(process.stdin, "data");
-void new Attacker(attack, JSON.parse(target)).begin();
-await once(process.stdin, "data");
+for (const socket of sockets) count(socket);
 process.stdout.write(`${JSON.stringify(done)}\n`, () => process.exit());

@@ -32,10 +32,8 @@ export interface Attack {
   readonly answers: "read" | "read slowly" | "never read";
   /** In how many bytes the requests are written, one piece of each connection a turn; default: whole. */
   readonly pieceBytes?: number;
-  /** After so many bytes the attacker sends nothing more: the disk is not what is attacked. */
-  readonly bytesMax?: number;
-  /** Where it runs unless the environment says so; default: in a heap of 256 MB. */
-  readonly rooms?: readonly RoomName[];
+  /** What limits the memory of the server, unless the environment says so; default: a heap of 256 MB. */
+  readonly memory?: readonly MemoryLimit[];
   readonly isTls?: boolean;
   /** The bar for other clients' creates; default: 100. */
   readonly p99MsMax?: number;
@@ -45,8 +43,8 @@ export interface Attack {
   readonly forbidden?: readonly number[];
 }
 
-/** Where a server runs: `image` is a container of 128 MiB with the settings of the image. */
-export type RoomName = "image" | "256 MiB" | "512 MiB" | "heap of 256 MB";
+/** Limits of containers, of which `image` is 128 MiB with the settings of the image, and one of the heap. */
+export type MemoryLimit = "image" | "256 MiB" | "512 MiB" | "heap of 256 MB";
 
 const MIB = 2 ** 20;
 const NAME_BYTES = MIB - 80;
@@ -199,7 +197,7 @@ const READS: readonly Attack[] = [
     send: same(({ reader }) => get(reader, "/plants/-6")),
     answers: "never read",
     p99MsMax: 150,
-    rooms: ["heap of 256 MB", "256 MiB"],
+    memory: ["heap of 256 MB", "256 MiB"],
   },
 ];
 
@@ -211,7 +209,7 @@ const WRITES: readonly Attack[] = [
     paceMs: 5,
     send: same(({ writer }) => create(writer, longBody(-6, "a"))),
     answers: "never read",
-    rooms: ["heap of 256 MB", "256 MiB"],
+    memory: ["heap of 256 MB", "256 MiB"],
   },
   {
     name: "creates of 1 MiB, answers never read",
@@ -220,8 +218,7 @@ const WRITES: readonly Attack[] = [
     paceMs: 5,
     send: creates("a"),
     answers: "never read",
-    bytesMax: 700 * MIB,
-    rooms: ["heap of 256 MB", "256 MiB"],
+    memory: ["heap of 256 MB", "256 MiB"],
   },
   {
     name: "conflicts of 40 bytes with 1 MiB of DEL",
@@ -247,8 +244,7 @@ const WRITES: readonly Attack[] = [
       send: creates("a"),
       answers: "read",
       pieceBytes: 64 * 1024,
-      bytesMax: 700 * MIB,
-      rooms: ["256 MiB", "image"],
+      memory: ["256 MiB", "image"],
     }),
   ),
   {
@@ -258,7 +254,7 @@ const WRITES: readonly Attack[] = [
     send: creates("a"),
     answers: "read",
     pieceBytes: 1,
-    rooms: ["256 MiB"],
+    memory: ["256 MiB"],
   },
   {
     name: "64 bodies in chunks of 1 byte",
@@ -274,7 +270,7 @@ const WRITES: readonly Attack[] = [
       ),
     ),
     answers: "read",
-    rooms: ["256 MiB", "image"],
+    memory: ["256 MiB", "image"],
   },
   ...(
     [
@@ -292,7 +288,6 @@ const WRITES: readonly Attack[] = [
       connections: 64,
       send,
       answers: "read",
-      bytesMax: 400 * MIB,
     }),
   ),
   {
@@ -352,7 +347,7 @@ const STRANGERS: readonly Attack[] = [
     send: same(unfinishedHello),
     answers: "read",
     isTls: true,
-    rooms: ["heap of 256 MB", "256 MiB"],
+    memory: ["heap of 256 MB", "256 MiB"],
   },
 ];
 

@@ -1,14 +1,14 @@
 /**
  * What one client may cost the others: every attack of the table, with its figures and its bars.
  *
- * ATTACK_SECONDS says how long each lasts, ATTACK_ROOMS ("all", or names divided by commas) where the
- * server runs, and ATTACK_ONLY selects attacks whose name contains it.
+ * ATTACK_SECONDS says how long each attack lasts, ATTACK_MEMORY ("all", or names divided by commas) which
+ * limits of memory the server has, and ATTACK_ONLY selects the attacks whose name contains it.
  */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { ATTACKS, type Attack, type RoomName } from "./attacks.ts";
-import { makeGround, ROOM_NAMES } from "./ground.ts";
+import { ATTACKS, type Attack, type MemoryLimit } from "./attacks.ts";
 import { type Outcome, runAttack } from "./run-attack.ts";
+import { MEMORY_LIMIT_NAMES, makeSandbox } from "./sandbox.ts";
 import type { Kind, Phase, Sample } from "./victims.ts";
 
 const SECONDS = Number(process.env.ATTACK_SECONDS ?? 4);
@@ -17,10 +17,10 @@ const GOOD_AFTER_MS_MAX = 2000;
 const CREATE_EVERY_MS = 20;
 const TIMEOUT = { timeout: 2 * (SECONDS * 1000 + 120_000) };
 
-function roomsOf({ rooms = ["heap of 256 MB"] }: Attack): readonly RoomName[] {
-  const { ATTACK_ROOMS: chosen } = process.env;
-  if (chosen === undefined) return rooms;
-  return ROOM_NAMES.filter((name) => chosen === "all" || chosen.split(",").includes(name));
+function limitsOf({ memory = ["heap of 256 MB"] }: Attack): readonly MemoryLimit[] {
+  const { ATTACK_MEMORY: chosen } = process.env;
+  if (chosen === undefined) return memory;
+  return MEMORY_LIMIT_NAMES.filter((name) => chosen === "all" || chosen.split(",").includes(name));
 }
 
 /**
@@ -141,15 +141,15 @@ function findMisses(attack: Attack, outcome: Outcome): string[] {
 }
 
 /** Runs an attack, and once more if it misses a bar: others may have used the machine. */
-async function hold(t: TestContext, attack: Attack, room: RoomName): Promise<void> {
+async function hold(t: TestContext, attack: Attack, limit: MemoryLimit): Promise<void> {
   let misses: string[] = [];
   for (let trial = 0; trial < 2; trial++) {
-    const ground = await makeGround(t, room, attack.isTls === true);
-    if (typeof ground === "string") return t.skip(ground);
-    const outcome = await runAttack(t, attack, ground, SECONDS);
+    const sandbox = await makeSandbox(t, limit, attack.isTls === true);
+    if (typeof sandbox === "string") return t.skip(sandbox);
+    const outcome = await runAttack(t, attack, sandbox, SECONDS);
     misses = findMisses(attack, outcome);
     const verdict = misses.length === 0 ? "holds" : `MISSES: ${misses.join("; ")}`;
-    t.diagnostic(`${attack.by}: ${attack.name}, ${room} | ${verdict} | ${describe(outcome)}`);
+    t.diagnostic(`${attack.by}: ${attack.name}, ${limit} | ${verdict} | ${describe(outcome)}`);
     if (misses.length === 0 || process.env.ATTACK_ONCE !== undefined) break;
   }
   assert.deepEqual(misses, []);
@@ -157,10 +157,9 @@ async function hold(t: TestContext, attack: Attack, room: RoomName): Promise<voi
 
 const { ATTACK_ONLY: only = "" } = process.env;
 
-for (const attack of ATTACKS.filter(({ name }) => name.includes(only))) {
-  for (const room of roomsOf(attack)) {
-    test(`${attack.by}: ${attack.name}, with ${room}: others are served`, TIMEOUT, (t) =>
-      hold(t, attack, room),
-    );
+for (const attack of ATTACKS) {
+  for (const limit of limitsOf(attack)) {
+    const name = `others are served while ${attack.by} tries: ${attack.name} (${limit})`;
+    if (name.includes(only)) test(name, TIMEOUT, (t) => hold(t, attack, limit));
   }
 }

@@ -16,7 +16,7 @@ import { runToEnd } from "../support/run.ts";
 import { logPath, writeLog } from "../support/stores.ts";
 import type { Attacked } from "./attacker.ts";
 import { type Attack, SHORT_PLANTS, type Target, victimPlant } from "./attacks.ts";
-import type { Ground } from "./ground.ts";
+import type { Sandbox } from "./sandbox.ts";
 import type { Fared } from "./victims.ts";
 
 const BEFORE_MS = 1000;
@@ -37,7 +37,7 @@ export interface Outcome {
   readonly end: string | undefined;
   /** Acknowledged plants that are not in the log. */
   readonly lost: number;
-  /** Whether the server starts again in the same room. */
+  /** Whether the server starts again under the same limits. */
   readonly restarts: boolean;
   /** Whether `plant-store health` succeeded during the attack. */
   readonly isHealthy: boolean;
@@ -89,17 +89,18 @@ interface Server {
   logBytes(): number;
   /** How it ended, if it has, and why Node says so. */
   end(): string | undefined;
-  stop(): Promise<void>;
+  /** Ends it, so that only what is on disk counts. */
+  kill(): Promise<void>;
 }
 
 /** Starts a server; `undefined` if it does not become ready. */
 async function startServer(
   t: TestContext,
-  ground: Ground,
+  sandbox: Sandbox,
   args: readonly string[],
 ): Promise<Server | undefined> {
-  const [program = "", ...words] = [...ground.serverWords, process.execPath, PROGRAM, "serve"];
-  const env = { ...process.env, npm_lifecycle_event: undefined, ...ground.env };
+  const [program = "", ...words] = [...sandbox.serverWords, process.execPath, PROGRAM, "serve"];
+  const env = { ...process.env, npm_lifecycle_event: undefined, ...sandbox.env };
   const child = spawn(program, [...words, ...args], { env });
   t.after(() => child.kill("SIGKILL"));
   let logBytes = 0;
@@ -130,9 +131,7 @@ async function startServer(
     memory,
     logBytes: () => logBytes,
     end: () => end,
-    stop: async () => {
-      child.kill("SIGTERM");
-      await Promise.race([closed, sleep(ANSWER_MS_MAX, undefined, { ref: false })]);
+    kill: async () => {
       child.kill("SIGKILL");
       await closed;
     },
@@ -201,35 +200,34 @@ async function countLost(folder: string, acknowledged: readonly string[]): Promi
 export async function runAttack(
   t: TestContext,
   attack: Attack,
-  ground: Ground,
+  sandbox: Sandbox,
   seconds: number,
 ): Promise<Outcome> {
   const { folder, attacker, victim } = await prepareFolder(t);
-  const { adminPort } = ground;
+  const { adminPort } = sandbox;
   const admin = `127.0.0.1:${adminPort}`;
-  const args = ["--data", folder, "--port", "0", "--admin", admin, ...ground.serverArgs];
-  const server = await startServer(t, ground, args);
+  const args = ["--data", folder, "--port", "0", "--admin", admin, ...sandbox.serverArgs];
+  const server = await startServer(t, sandbox, args);
   if (server === undefined) throw new Error("the server did not start");
   const { port, memory } = server;
   const isTls = attack.isTls === true;
-  const victims = startProgram(t, ground.clientWords, "victims.ts", [
+  const victims = startProgram(t, sandbox.clientWords, "victims.ts", [
     JSON.stringify({ port, adminPort, isTls, ...victim }),
   ]);
+  const crowd = startProgram(t, sandbox.attackerWords, "attacker.ts", [attack.name]);
   const etags = await victims.lines.next();
   if (etags === undefined) throw new Error("the long plants are not stored");
   const target: Target = { port, adminPort, ...attacker, etags: JSON.parse(etags) };
-  const attackerArgs = [attack.name, JSON.stringify(target)];
-  const crowd = startProgram(t, ground.attackerWords, "attacker.ts", attackerArgs);
   await crowd.lines.next();
   victims.child.stdin?.write("before\n");
   await sleep(BEFORE_MS);
   const logBefore = server.logBytes();
-  if (attack.answers === "never read") ground.narrow();
+  if (attack.answers === "never read") sandbox.narrow();
   victims.child.stdin?.write("during\n");
-  crowd.child.stdin?.write("go\n");
+  crowd.child.stdin?.write(`${JSON.stringify(target)}\n`);
   await sleep(seconds * 500);
   const health = ["health", "--admin", admin, "--timeout-ms", "2000"];
-  const healthWords = [...ground.clientWords, process.execPath, PROGRAM, ...health];
+  const healthWords = [...sandbox.clientWords, process.execPath, PROGRAM, ...health];
   const [{ status }] = await Promise.all([
     runToEnd(healthWords, { timeout: ANSWER_MS_MAX }),
     sleep(seconds * 500),
@@ -243,17 +241,17 @@ export async function runAttack(
   if (fared === undefined) throw new Error("the victims did not end");
   const logBytes = server.logBytes() - logBefore;
   const end = server.end();
-  const cgroupPeakBytes = ground.cgroup?.peakBytes();
-  await server.stop();
-  const again = await startServer(t, ground, args);
-  await again?.stop();
+  const cgroupPeakBytes = sandbox.cgroup?.peakBytes();
+  await server.kill();
+  const again = await startServer(t, sandbox, args);
+  await again?.kill();
   const { acknowledged } = JSON.parse(fared) as Fared;
   return {
     fared: JSON.parse(fared),
     attacked: attacked === undefined ? undefined : JSON.parse(attacked),
     peakBytes: memory.peakBytes,
     cgroupPeakBytes,
-    oomKills: ground.cgroup?.kills() ?? 0,
+    oomKills: sandbox.cgroup?.kills() ?? 0,
     end,
     lost: await countLost(folder, acknowledged),
     restarts: again !== undefined,

@@ -7,9 +7,9 @@ import type { TestContext } from "node:test";
 import { makeCertificate } from "../support/certificates.ts";
 import { type MemoryCgroup, makeMemoryCgroup } from "../support/memory-cgroup.ts";
 import { freePort } from "../support/serve.ts";
-import type { RoomName } from "./attacks.ts";
+import type { MemoryLimit } from "./attacks.ts";
 
-export interface Ground {
+export interface Sandbox {
   /** The first words of commands. */
   readonly serverWords: readonly string[];
   readonly clientWords: readonly string[];
@@ -23,14 +23,16 @@ export interface Ground {
   narrow(): void;
 }
 
-const ROOMS: Readonly<Record<RoomName, { readonly mib?: number; readonly nodeOptions: string }>> = {
+const MEMORY_LIMITS: Readonly<
+  Record<MemoryLimit, { readonly mib?: number; readonly nodeOptions: string }>
+> = {
   image: { mib: 128, nodeOptions: imageOptions() },
   "256 MiB": { mib: 256, nodeOptions: "" },
   "512 MiB": { mib: 512, nodeOptions: "" },
   "heap of 256 MB": { nodeOptions: "--max-old-space-size=256" },
 };
 
-export const ROOM_NAMES = Object.keys(ROOMS) as RoomName[];
+export const MEMORY_LIMIT_NAMES = Object.keys(MEMORY_LIMITS) as MemoryLimit[];
 
 /** What the image sets for Node. */
 function imageOptions(): string {
@@ -72,13 +74,13 @@ async function makeNetwork(t: TestContext): Promise<Network> {
   };
 }
 
-/** Makes the ground for one attack, until the test ends; a reason if this machine does not have it. */
-export async function makeGround(
+/** Makes the sandbox for one attack, until the test ends; a reason if this machine does not have it. */
+export async function makeSandbox(
   t: TestContext,
-  name: RoomName,
+  name: MemoryLimit,
   isTls: boolean,
-): Promise<Ground | string> {
-  const { mib, nodeOptions } = ROOMS[name];
+): Promise<Sandbox | string> {
+  const { mib, nodeOptions } = MEMORY_LIMITS[name];
   const cgroup = mib === undefined ? undefined : makeMemoryCgroup(t, mib * 2 ** 20);
   if (typeof cgroup === "string") return cgroup;
   const { words, narrow } = await makeNetwork(t);
