@@ -99,7 +99,7 @@ async function startServer(
   sandbox: Sandbox,
   args: readonly string[],
 ): Promise<Server | undefined> {
-  const [program = "", ...words] = [...sandbox.serverWords, process.execPath, PROGRAM, "serve"];
+  const [program = "", ...words] = [...sandbox.serverWords, sandbox.node, PROGRAM, "serve"];
   const env = { ...process.env, npm_lifecycle_event: undefined, ...sandbox.env };
   const child = spawn(program, [...words, ...args], { env });
   t.after(() => child.kill("SIGKILL"));

@@ -1,15 +1,20 @@
 /** Where an attack takes place: the memory and the core of the server, and a network of its own. */
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import type { TestContext } from "node:test";
 import { makeCertificate } from "../support/certificates.ts";
+import { readPage } from "../support/docs.ts";
 import { type MemoryCgroup, makeMemoryCgroup } from "../support/memory-cgroup.ts";
+import { installNode } from "../support/nodes.ts";
 import { freePort } from "../support/serve.ts";
 import type { MemoryLimit } from "./attacks.ts";
 
+const DOCKERFILE = readPage("docs/Dockerfile");
+
 export interface Sandbox {
+  /** The Node.js of the server. */
+  readonly node: string;
   /** The first words of commands. */
   readonly serverWords: readonly string[];
   readonly clientWords: readonly string[];
@@ -23,21 +28,34 @@ export interface Sandbox {
   narrow(): void;
 }
 
-const MEMORY_LIMITS: Readonly<
-  Record<MemoryLimit, { readonly mib?: number; readonly nodeOptions: string }>
-> = {
-  image: { mib: 128, nodeOptions: imageOptions() },
-  "256 MiB": { mib: 256, nodeOptions: "" },
-  "512 MiB": { mib: 512, nodeOptions: "" },
+interface Memory {
+  /** Of the container; default: none. */
+  readonly mib?: number;
+  readonly nodeOptions?: string;
+  readonly isImage?: boolean;
+}
+
+const MEMORY_LIMITS: Readonly<Record<MemoryLimit, Memory>> = {
+  image: { mib: 128, isImage: true, ...imageSettings() },
+  "256 MiB": { mib: 256 },
+  "512 MiB": { mib: 512 },
   "heap of 256 MB": { nodeOptions: "--max-old-space-size=256" },
 };
 
 export const MEMORY_LIMIT_NAMES = Object.keys(MEMORY_LIMITS) as MemoryLimit[];
 
-/** What the image sets for Node. */
-function imageOptions(): string {
-  const text = readFileSync(new URL("../../docs/Dockerfile", import.meta.url), "utf8");
-  return /\bNODE_OPTIONS="?([^"\n\\]+)/.exec(text)?.[1]?.trim() ?? "";
+function imageSettings(): Pick<Memory, "nodeOptions"> {
+  const nodeOptions = /NODE_OPTIONS=(\S+)/.exec(DOCKERFILE)?.[1];
+  return nodeOptions === undefined ? {} : { nodeOptions };
+}
+
+/** The Node.js of the image; `undefined` if npm cannot install it. */
+function imageNode(): string | undefined {
+  try {
+    return installNode(/^FROM node:(\d+)/m.exec(DOCKERFILE)?.[1] ?? "");
+  } catch {
+    return undefined;
+  }
 }
 
 /** The words that give a program one core; none, and a sentence, if that is not possible. */
@@ -80,18 +98,21 @@ export async function makeSandbox(
   name: MemoryLimit,
   isTls: boolean,
 ): Promise<Sandbox | string> {
-  const { mib, nodeOptions } = MEMORY_LIMITS[name];
+  const { mib, nodeOptions, isImage } = MEMORY_LIMITS[name];
+  const node = isImage === true ? imageNode() : process.execPath;
+  if (node === undefined) return "needs the Node.js of the image, which npm could not install";
   const cgroup = mib === undefined ? undefined : makeMemoryCgroup(t, mib * 2 ** 20);
   if (typeof cgroup === "string") return cgroup;
   const { words, narrow } = await makeNetwork(t);
   const clientWords = [...words, ...pin(t, 1)];
   const files = isTls ? makeCertificate(t, "victim") : undefined;
   return {
+    node,
     serverWords: [...(cgroup?.wrapper ?? []), ...words, ...pin(t, 0)],
     clientWords,
     // The victims come first where both want the core.
     attackerWords: [...clientWords, "nice", "-n", "5"],
-    env: nodeOptions === "" ? {} : { NODE_OPTIONS: nodeOptions },
+    env: nodeOptions === undefined ? {} : { NODE_OPTIONS: nodeOptions },
     serverArgs:
       files === undefined ? [] : ["--tls-cert", files.certPath, "--tls-key", files.keyPath],
     adminPort: await freePort(),
