@@ -104,6 +104,7 @@ function describe(outcome: Outcome): string {
     `good after ${goodAfterMs(outcome).toFixed(0)} ms`,
     `lost ${lost} of ${acknowledged.length}`,
     `log bytes per byte ${log}`,
+    `waited ${outcome.waitedMs.toFixed(0)} ms for the core`,
     attacked === undefined
       ? "attacker silent"
       : `attacker: ${attacked.opened} connections, ${attacked.closed} closed, ` +

@@ -4,7 +4,7 @@
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { createReadStream } from "node:fs";
+import { createReadStream, readFileSync } from "node:fs";
 import type { TestContext } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
@@ -42,6 +42,8 @@ export interface Outcome {
   /** Whether `plant-store health` succeeded during the attack. */
   readonly isHealthy: boolean;
   readonly logBytes: number;
+  /** How long the main thread waited for its core during the attack: others use it, too. */
+  readonly waitedMs: number;
 }
 
 /** Reads the lines that a program prints. */
@@ -146,6 +148,16 @@ function statusFieldOf(pid = 0): string {
   }
 }
 
+/** How long the main thread of a process has waited for a core, in milliseconds. */
+function waitedMs(pid = 0): number {
+  try {
+    const [, nanoseconds] = readFileSync(`/proc/${pid}/task/${pid}/schedstat`, "utf8").split(" ");
+    return Number(nanoseconds) / 1e6;
+  } catch {
+    return Number.NaN; // it has ended
+  }
+}
+
 function startProgram(
   t: TestContext,
   words: readonly string[],
@@ -222,6 +234,7 @@ export async function runAttack(
   victims.child.stdin?.write("before\n");
   await sleep(BEFORE_MS);
   const logBefore = server.logBytes();
+  const waitedBefore = waitedMs(server.child.pid);
   if (attack.answers === "never read") sandbox.narrow();
   victims.child.stdin?.write("during\n");
   crowd.child.stdin?.write(`${JSON.stringify(target)}\n`);
@@ -232,6 +245,7 @@ export async function runAttack(
     runToEnd(healthWords, { timeout: ANSWER_MS_MAX }),
     sleep(seconds * 500),
   ]);
+  const waited = waitedMs(server.child.pid) - waitedBefore;
   crowd.child.stdin?.write("stop\n");
   const attacked = await crowd.lines.next(2000);
   crowd.child.kill("SIGKILL");
@@ -257,5 +271,6 @@ export async function runAttack(
     restarts: again !== undefined,
     isHealthy: status === 0,
     logBytes,
+    waitedMs: waited,
   };
 }
