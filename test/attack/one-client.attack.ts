@@ -23,20 +23,28 @@ function limitsOf({ memory = ["heap of 256 MB"] }: Attack): readonly MemoryLimit
   return MEMORY_LIMIT_NAMES.filter((name) => chosen === "all" || chosen.split(",").includes(name));
 }
 
+/** Above this share of the time the server had to wait for its core, so others use the machine. */
+const WAITED_SHARE_MAX = 0.1;
+
 /**
- * The times of creates on one connection, in order. A create that takes long keeps others from being
- * sent, and each of those would have taken what was left of that time.
+ * The times of creates on one connection, in order: as the client saw them, or for how long the server used
+ * its core meanwhile. A create that takes long keeps others from being sent, and each of those would have
+ * taken what was left of that time.
  */
-function timesOf({ fared: { samples, endedAt } }: Outcome, phase: Phase): number[] {
+function timesOf(
+  { fared: { samples, endedAt } }: Outcome,
+  phase: Phase,
+  which: "ms" | "ownMs" = "ms",
+): number[] {
   return samples
     .filter((sample) => sample.kind === "create" && sample.phase === phase)
-    .flatMap(({ at, ms }) => {
+    .flatMap((sample) => {
+      const { at, ms } = sample;
       const missed = Math.min(ms, Math.max(0, endedAt - at)) / CREATE_EVERY_MS;
-      return [
-        ms,
-        ...Array.from({ length: Math.ceil(missed) - 1 }, (_, n) => ms - (n + 1) * CREATE_EVERY_MS),
-      ];
+      const left = Array.from({ length: Math.ceil(missed) }, (_, n) => ms - n * CREATE_EVERY_MS);
+      return left.map((part) => (sample[which] * part) / ms);
     })
+    .filter((ms) => ms >= 0)
     .sort((a, b) => a - b);
 }
 
@@ -104,6 +112,7 @@ function describe(outcome: Outcome): string {
     `good after ${goodAfterMs(outcome).toFixed(0)} ms`,
     `lost ${lost} of ${acknowledged.length}`,
     `log bytes per byte ${log}`,
+    `own ${describeTimes(timesOf(outcome, "during", "ownMs"))} ms`,
     `waited ${outcome.waitedMs.toFixed(0)} ms for the core`,
     attacked === undefined
       ? "attacker silent"
@@ -116,7 +125,8 @@ function describe(outcome: Outcome): string {
 /** The bars that an outcome misses. */
 function findMisses(attack: Attack, outcome: Outcome): string[] {
   const p99Max = attack.p99MsMax ?? P99_MS_MAX;
-  const p99 = share(timesOf(outcome, "during"), 0.99);
+  const isBusy = outcome.waitedMs > WAITED_SHARE_MAX * SECONDS * 1000;
+  const p99 = share(timesOf(outcome, "during", isBusy ? "ownMs" : "ms"), 0.99);
   const isOnly200 = (kind: Kind) => [...outcomesOf(outcome, kind).keys()].join() === "200";
   const { statuses = {} } = outcome.attacked ?? {};
   const forbidden = (attack.forbidden ?? []).filter((status) => statuses[status] !== undefined);

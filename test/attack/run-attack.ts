@@ -224,7 +224,7 @@ export async function runAttack(
   const { port, memory } = server;
   const isTls = attack.isTls === true;
   const victims = startProgram(t, sandbox.clientWords, "victims.ts", [
-    JSON.stringify({ port, adminPort, isTls, ...victim }),
+    JSON.stringify({ pid: server.child.pid, port, adminPort, isTls, ...victim }),
   ]);
   const crowd = startProgram(t, sandbox.attackerWords, "attacker.ts", [attack.name]);
   const etags = await victims.lines.next();

@@ -7,6 +7,7 @@
  * Usage: victims.ts VICTIM_TARGET (as JSON)
  */
 import { once } from "node:events";
+import { readdirSync, readFileSync } from "node:fs";
 import net from "node:net";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -16,6 +17,8 @@ import { parseAnswer, type RawAnswer } from "../support/raw.ts";
 import { get, LONG_NAMES, longBody, victimPlant } from "./attacks.ts";
 
 export interface VictimTarget {
+  /** Of the server. */
+  readonly pid: number;
   readonly port: number;
   readonly adminPort: number;
   readonly isTls: boolean;
@@ -34,6 +37,8 @@ export interface Sample {
   /** Since the start of the process. */
   readonly at: number;
   readonly ms: number;
+  /** For how much of that time the server used its core. */
+  readonly ownMs: number;
   /** The status of the answer, or what came instead. */
   readonly outcome: string;
 }
@@ -159,6 +164,20 @@ const REQUESTS: Readonly<Record<Kind, () => Promise<string>>> = {
   scrape: () => askOnce(target.adminPort, scrapes[scraped++ % scrapes.length] ?? Buffer.alloc(0)),
 };
 
+/** How much processor time the threads of the server have used, in milliseconds. */
+function usedMs(): number {
+  const tasks = `/proc/${target.pid}/task`;
+  try {
+    const used = readdirSync(tasks).map((task) => {
+      const [nanoseconds] = readFileSync(`${tasks}/${task}/schedstat`, "utf8").split(" ");
+      return Number(nanoseconds) / 1e6;
+    });
+    return used.reduce((sum, ms) => sum + ms, 0);
+  } catch {
+    return Number.NaN; // it has ended, or one of its threads
+  }
+}
+
 let endedAt = Number.POSITIVE_INFINITY;
 
 /** Whether the clients have seen that the server is good again, or waited long enough. */
@@ -172,9 +191,10 @@ async function goOn(kind: Kind): Promise<void> {
   while (!isOver()) {
     const at = performance.now();
     const begunIn = phase;
+    const usedBefore = usedMs();
     const outcome = await REQUESTS[kind]();
     const ms = performance.now() - at;
-    samples.push({ kind, phase: begunIn, at, ms, outcome });
+    samples.push({ kind, phase: begunIn, at, ms, ownMs: usedMs() - usedBefore, outcome });
     await sleep(Math.max(1, EVERY_MS[kind] - ms));
   }
 }
