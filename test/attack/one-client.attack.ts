@@ -11,7 +11,7 @@ import { type Outcome, runAttack } from "./run-attack.ts";
 import { MEMORY_LIMIT_NAMES, makeSandbox } from "./sandbox.ts";
 import type { Kind, Phase, Sample } from "./victims.ts";
 
-const SECONDS = Number(process.env.ATTACK_SECONDS ?? 4);
+const SECONDS = Number(process.env.ATTACK_SECONDS ?? 3);
 const P99_MS_MAX = 100;
 const GOOD_AFTER_MS_MAX = 2000;
 const CREATE_EVERY_MS = 20;
