@@ -1,9 +1,9 @@
 /**
  * The operations that read: one plant, a page of plants, or a stream of all (http/plant-stream).
  *
- * They are additions to the interface, for tokens with the scope `read`. Each passes on the lines of the
- * store: also an answer without a body reads its line, because a plant may be spelt anew (a repair), but
- * neither parses nor encodes it.
+ * They are additions to the interface, for tokens with the scope `read`. Each passes on lines of the
+ * store, and neither parses nor encodes them. An answer without a body, a 304 too, reads its line: its
+ * tag is a hash of the bytes that are there now.
  */
 import { hash } from "node:crypto";
 import { Gate } from "../core/gate.ts";

@@ -482,6 +482,62 @@ test("lists take turns, those of different clients alternate, and each rests for
   assert.deepEqual(restsMs, [1, 16, 16, 16]);
 });
 
+test("a list rests until no create is under way, and for 16 ms at most", async (t) => {
+  const creates = { count: 0, underWay: 1 };
+  const restsMs: number[] = [];
+  const rests = holdRests(t, (ms) => restsMs.push(ms));
+  const pace = new ListPace(creates);
+  let isRested = false;
+  const rest = async () => {
+    isRested = false;
+    await pace.rest({ isOver: false });
+    isRested = true;
+  };
+  const first = rest();
+  for (let ms = 1; ms <= 3; ms++) {
+    await until("it rests", () => rests.length === ms);
+    assert.equal(isRested, false);
+    if (ms === 3) creates.underWay = 0;
+    rests[ms - 1]?.();
+  }
+  await first;
+  creates.underWay = 1;
+  const second = rest();
+  for (let ms = 1; ms <= 16; ms++) {
+    await until("it rests", () => rests.length === 3 + ms);
+    rests[2 + ms]?.();
+  }
+  await second;
+  assert.deepEqual(restsMs, Array(19).fill(1));
+});
+
+test("during creates a page rests before each slice, as a stream does", async (t) => {
+  const events: string[] = [];
+  const rests = holdRests(t, (ms) => events.push(`rest of ${ms} ms`));
+  async function* listLines() {
+    for (const id of [1, 2, 3]) {
+      events.push(`slice ${id}`);
+      yield new TextEncoder().encode(`{"id":${id},"name":"a"}\n`);
+    }
+  }
+  const target = await startWith(t, { ...EMPTY, listLines });
+  for (const method of ["GET", "HEAD"]) {
+    const begun = rests.length;
+    await assertCreates(target);
+    const headers = { Authorization: `Bearer ${target.token}` };
+    const answer = send(`${target.url}/plants?limit=2`, { method, headers });
+    for (let rest = begun; rest < begun + 3; rest++) {
+      await until("it rests", () => rests.length > rest);
+      await assertCreates(target);
+      rests[rest]?.();
+    }
+    assert.equal((await answer).headers.get("link"), '<?limit=2&after=2>; rel="next"');
+  }
+  const once = ["rest of 1 ms", "slice 1", "rest of 1 ms", "slice 2", "rest of 1 ms", "slice 3"];
+  assert.deepEqual(events.slice(0, 6), once);
+  assert.equal(events.length, 12);
+});
+
 test("during creates a stream rests before each slice, also before an empty one", async (t) => {
   const events: string[] = [];
   const rests = holdRests(t, (ms) => events.push(`rest of ${ms} ms`));
