@@ -142,6 +142,21 @@ export const PROMISES: Readonly<Record<string, (trial: Trial) => Promise<void>>>
     }
   },
 
+  "a row whose record has another spelling is repeated, and stays as it is": async (trial) => {
+    const plants = await trial.openPlants();
+    const session = await trial.openSession();
+    const plant = { id: 7n, name: "\0\u007f\u202e\ufeff", tag: "\ud800\u009f" };
+    const spelt = '{"id":7,"name":"\\u0000\\u007f\\u202e\\ufeff","tag":"\\ud800\\u009f"}'; // by version 1.0.0
+    await session.query(
+      `INSERT INTO plant_store.plants (id, name, tag, exact, batch) VALUES (7, '', '', '${spelt}', 0)`,
+    );
+    assert.equal(await plants.create(plant), "replayed");
+    assert.deepEqual(await plants.get(7n), plant);
+    await assert.rejects(plants.create({ ...plant, tag: "\ud800" }), { code: "conflict" });
+    const { rows } = await session.query("SELECT exact FROM plant_store.plants");
+    assert.deepEqual(rows, [{ exact: spelt }]);
+  },
+
   "of two servers that create the same ids with other names, one wins each id": async (trial) => {
     const ours = await trial.openPlants();
     const theirs = await trial.openPlants();
