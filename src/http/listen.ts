@@ -102,10 +102,10 @@ export function readFilesMax(): number | undefined {
 }
 
 /**
- * Limits how many connections a server has open, TLS handshakes included. The oldest that shows no good
- * token makes room for a new one: a good client shows its token at once. If all show one, the oldest of
- * those beyond the share of their token makes room, so that no client takes all places (http/budget).
- * If there is none either, the new connection is closed.
+ * Limits how many connections a server has open, TLS handshakes included, so that no client takes all.
+ * For a new one makes room: if more than half show no good token, the oldest of those, because a good client
+ * shows its token at once; else the oldest that its token may not keep, by the rule of http/budget; else
+ * the oldest without a token.
  *
  * @param handshakes what `watchHandshakes` keeps.
  * @param clientOn the token that was shown on a connection. Without it no connection ever shows one, and
@@ -152,11 +152,12 @@ export function limitConnections(
         "find out who opens so many, or permit more open files and memory",
     );
   };
-  const makeRoom = (newest: Socket) => {
+  const makeRoom = () => {
     for (const [oldest, ofRequests] of strangers) {
-      if (oldest === newest) break;
-      strangers.delete(oldest);
       const client = clientOn?.(ofRequests) ?? NO_TOKEN;
+      const areMost = strangers.size > connectionsMax / 2;
+      if (client === NO_TOKEN && !areMost) break;
+      strangers.delete(oldest);
       if (client === NO_TOKEN) return drop(oldest);
       spare.set(oldest, new Lease(places, client));
     }
@@ -165,8 +166,9 @@ export function limitConnections(
       if (!place.hold(1)) return drop(oldest);
       kept.set(oldest, place);
     }
-    strangers.delete(newest);
-    drop(newest);
+    const [oldest] = strangers.keys();
+    strangers.delete(oldest as Socket);
+    drop(oldest as Socket);
   };
   server.on("connection", (socket: Socket) => {
     strangers.set(socket, socket);
@@ -174,7 +176,7 @@ export function limitConnections(
       kept.get(socket)?.end();
       for (const sockets of [strangers, spare, kept]) sockets.delete(socket);
     });
-    while (!hasRoom()) makeRoom(socket);
+    while (!hasRoom()) makeRoom();
   });
   server.on("secureConnection", (socket: TlsSocket) => {
     if (strangers.has(socket._parent)) strangers.set(socket._parent, socket); // in its old place

@@ -36,9 +36,9 @@ export interface ServerOptions extends ListenerOptions, ListenOptions {
    */
   readonly stallTimeoutMs?: number | undefined;
   /**
-   * Connections that are open at once. For one more, the oldest that never showed a good token is
-   * closed, or if all have, the oldest beyond the share of its token: a token keeps no more than stay
-   * free. Default: the smaller of what the limit of open files leaves, and of what half of the heap
+   * Connections that are open at once. For one more an old one is closed: while more than half have shown
+   * no good token, the oldest of those; else the oldest beyond the share of its token, which keeps no
+   * more than stay free. Default: the smaller of what the limit of open files leaves, and of what half of the heap
    * (of the memory, if that is less) holds at 48 KiB each; with TLS at 116 KiB, and at 250 KiB during the handshake.
    */
   readonly connectionsMax?: number | undefined;

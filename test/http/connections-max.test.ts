@@ -118,6 +118,20 @@ test("one token keeps half of the connections, so that another always gets one",
   late.destroy();
 });
 
+test("a connection that shows no token yet is not closed for those of a token beyond its share", async (t) => {
+  const service = await startService(t, { connectionsMax: 4 });
+  const other = await createToken(service.folder, { name: "other" });
+  await service.tokens.refresh();
+  const many: Client[] = [];
+  for (let n = 0; n < 4; n++) many.push(await connectKnown(t, service));
+  const fresh = await Client.connect(service.port);
+  const fresher = await Client.connect(service.port);
+  for (const client of [fresh, fresher]) {
+    assertPlant(await ask(client, create(service, other)), { name: "x" });
+    client.destroy();
+  }
+});
+
 test("a token check without isCurrent makes connections known, too", async (t) => {
   const service = await startService(t);
   const tokens = { verify: () => ({ name: "a", scopes: ["write"] as const }) };
