@@ -245,6 +245,9 @@ const ARE_NODES = /\b_storeHeader\b/.test(`${writeHead}`) && /\b_send\b/.test(`$
 const AROUND_VALUES =
   /^(.*\r\nContent-Length: )\d+(\r\n.*\r\nX-Request-Id: )[^\r]*(?:(\r\nETag: )[^\r]*)?(\r\n.*)$/s;
 
+/** A longer body is not worth the copies of it that a text takes. */
+const WHOLE_MAX = 64 * 1024;
+
 const UNKNOWN = { second: 0, keepAliveMs: 0, parts: [] as readonly string[] };
 /** The heads that Node made last, split. */
 const lastHeads = { create: UNKNOWN, read: UNKNOWN };
@@ -264,6 +267,7 @@ export function trySendWhole(res: ServerResponse, reply: Reply, requestId: strin
   const kind = tag === "" ? "create" : "read";
   if (reply.status !== 200 || !isPlain(res)) return false;
   if (kind === "create" && reply.headers !== NO_HEADERS) return false;
+  if (body.length > WHOLE_MAX) return false;
   const text = inLatin1(body);
   const internals = res as unknown as Internals;
   const { _keepAliveTimeout: keepAliveMs = 0 } = internals;

@@ -25,6 +25,8 @@ const PLANTS_READING_MAX = 256;
 
 /** The least that a read holds: its request, and a plant of common size. */
 const PLANT_BYTES = 4 * 1024;
+/** The line in the store while it is read, and on its way to the socket. */
+const LINE_COPIES = 2;
 /** A block that the store reads, and a slice that the socket has not taken yet. */
 const LIST_BYTES = 256 * 1024;
 const PAGE_BYTES_MAX = 1024 * 1024;
@@ -62,7 +64,7 @@ export class Reads {
     try {
       const reply = await lease.readIn(this.#plantGate, async () => {
         const line = await readLine(this.#plants, id);
-        lease.hold(line.length);
+        lease.hold(LINE_COPIES * line.length);
         return plantReply(line, ifNoneMatch);
       });
       await this.#answer(exchange, sender, reply);

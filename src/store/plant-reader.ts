@@ -61,7 +61,7 @@ const GATHERED_MAX = 1024;
 const WARNING_REST_MS = 1000;
 
 /** Long lines that are held at once, in all stores of the process. */
-const longGate = new Gate(8);
+const longGate = new Gate(2);
 
 export class PlantReader {
   /** The log, for reads that take turns with all others. */
