@@ -13,6 +13,9 @@ import { ioError } from "./system-error.ts";
 /** Smaller blocks make a start slower. */
 const BLOCK_BYTES = 1024 * 1024;
 
+/** A line of a MiB takes 16 reads. */
+const SEARCH_BYTES = 64 * 1024;
+
 /** Far above `RECORD_BYTES_MAX`: a longer line is a hole that a disk left, and fits no buffer. */
 const LINE_BYTES_MAX = 2 ** 29;
 
@@ -66,7 +69,8 @@ export async function* readBlocks(
 
 /**
  * The whole lines from `offset`, the start of a line: all lines that end within this many bytes, or one
- * longer line. Bytes after them are read again with the next block (measured: faster than a copy).
+ * longer line. Bytes after them are read again with the next block (measured: faster than a copy). The
+ * end of a longer line is found before it is read, so that it takes no more memory than its length.
  */
 export async function readLinesAt(
   file: ReadableFile,
@@ -74,20 +78,23 @@ export async function readLinesAt(
   end: number,
   bytes: number,
 ): Promise<Buffer> {
-  let read = Buffer.alloc(0);
-  for (let length = bytes; ; length *= 2) {
-    const chunk = Buffer.allocUnsafe(Math.max(0, Math.min(length, end - offset)));
-    const searched = read.copy(chunk);
-    const rest = chunk.subarray(searched);
-    if ((await file.read(rest, offset + searched)) < rest.length) {
-      throw ioError(`Cannot read "${file.path}"`, "it became shorter while it was read");
-    }
-    const lineEnd =
-      searched > 0 ? chunk.indexOf(LINE_FEED, searched) : chunk.lastIndexOf(LINE_FEED);
-    if (lineEnd >= 0 || chunk.length < length) return chunk.subarray(0, lineEnd + 1);
-    if (length >= LINE_BYTES_MAX) throw lineError(file.path, { offset }, TOO_LONG);
-    read = chunk;
+  const block = await readWhole(file, offset, Math.min(bytes, end - offset));
+  const lineEnd = block.lastIndexOf(LINE_FEED) + 1;
+  if (lineEnd > 0 || block.length < bytes) return block.subarray(0, lineEnd);
+  for (let at = offset + bytes; at < end; at += SEARCH_BYTES) {
+    const searched = await readWhole(file, at, Math.min(SEARCH_BYTES, end - at));
+    const found = searched.indexOf(LINE_FEED) + 1;
+    const length = at + (found || SEARCH_BYTES) - offset;
+    if (length > LINE_BYTES_MAX) throw lineError(file.path, { offset }, TOO_LONG);
+    if (found > 0) return readWhole(file, offset, length);
   }
+  return block.subarray(0, 0);
+}
+
+async function readWhole(file: ReadableFile, offset: number, bytes: number): Promise<Buffer> {
+  const block = Buffer.allocUnsafe(Math.max(0, bytes));
+  if ((await file.read(block, offset)) === block.length) return block;
+  throw ioError(`Cannot read "${file.path}"`, "it became shorter while it was read");
 }
 
 /** The place of a line, without its number if that is not known. */
