@@ -4,15 +4,15 @@ import { totalmem } from "node:os";
 const MIB = 1024 * 1024;
 
 /**
- * The memory of the machine, or of the container if that is smaller, in bytes, less what this process
- * has. Not what the system calls free or available: the pages of a large log are in neither.
+ * The memory of the machine, or of the container if that is smaller, less what this process has; at least
+ * 16 MiB. In bytes. Not what the system calls free or available: the pages of a large log are in neither.
  *
  * @internal
  */
 export function memoryLeft(): number {
   // 2^64 without a limit, 0 if the system does not tell; other runtimes lack it.
   const limit = process.constrainedMemory?.() || Number.POSITIVE_INFINITY;
-  return Math.max(0, Math.min(limit, totalmem()) - process.memoryUsage().rss);
+  return Math.max(16 * MIB, Math.min(limit, totalmem()) - process.memoryUsage().rss);
 }
 
 /**
@@ -22,5 +22,5 @@ export function memoryLeft(): number {
  * @internal
  */
 export function defaultBudget(): number {
-  return Math.floor(Math.min(Math.max(memoryLeft() / 4, 4 * MIB), 64 * MIB));
+  return Math.floor(Math.min(memoryLeft() / 4, 64 * MIB));
 }

@@ -6,7 +6,7 @@
  */
 
 export interface NumberOption {
-  /** Absent if it depends on the process: on its memory (core/memory), or on its limit of open files. */
+  /** Absent if it depends on the process: on its memory (src/memory.ts), or on its limit of open files. */
   readonly default?: number;
   /** The least allowed value. */
   readonly min: number;
@@ -71,20 +71,14 @@ export type Numbers = { readonly [Name in NumberOptionName]?: number | undefined
 /**
  * The value of an option, or its default.
  *
- * @param byDefault if the table has none.
  * @throws TypeError unless it is a number; RangeError unless it is whole and within its bounds.
  * @internal
  */
-export function readNumber(options: Numbers, name: DefaultedName): number;
-export function readNumber(options: Numbers, name: NumberOptionName, byDefault: number): number;
-export function readNumber(options: Numbers, name: NumberOptionName, byDefault?: number): number {
+export function readNumber(options: Numbers, name: DefaultedName): number {
   const value = options[name];
-  if (value !== undefined) {
-    assertNumber(name, value);
-    return value;
-  }
-  const { default: fixed }: NumberOption = NUMBER_OPTIONS[name];
-  return (fixed ?? byDefault) as number;
+  if (value === undefined) return NUMBER_OPTIONS[name].default;
+  assertNumber(name, value);
+  return value;
 }
 
 /** @throws TypeError or RangeError like `readNumber`. @internal */

@@ -52,6 +52,7 @@ export class Authenticator {
   }
 
   #verify(socket: Socket, header: string): VerifiedToken | Promise<VerifiedToken> {
+    this.#accepted.delete(socket);
     const verdict = this.#tokens.verify(parseBearer(header));
     const accept = (verified: Verdict) => {
       if (!verified) throw invalidToken(NOT_LIVE);

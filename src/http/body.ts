@@ -4,8 +4,10 @@
  * JSON.
  */
 import { IncomingMessage } from "node:http";
+import { setImmediate } from "node:timers/promises";
 import { isUint8Array } from "node:util/types";
 import { PlantStoreError } from "../core/errors.ts";
+import { Gate } from "../core/gate.ts";
 import { type Lease, overloaded } from "./budget.ts";
 import { NOTED, type Noted } from "./request-message.ts";
 
@@ -47,15 +49,6 @@ type BodyHandler = (body: Buffer | undefined, failure?: PlantStoreError) => void
 
 const NOTHING = Buffer.alloc(0);
 
-/** A piece takes a microsecond, so those of a MiB in chunks of one byte would hold the loop for a second. */
-const PIECES_MAX = 4096;
-const PIECE_BYTES_MIN = 64;
-
-function tooManyPieces(): PlantStoreError {
-  const message = `body: expected pieces (chunks) of at least ${PIECE_BYTES_MIN} bytes on average after the first ${PIECES_MAX}, got smaller ones`;
-  return new PlantStoreError("bad_request", message);
-}
-
 /** Puts a body together from chunks, within the limits. */
 export class BodyCollector {
   /** Whether the handler was called: nothing more is wanted. */
@@ -67,7 +60,6 @@ export class BodyCollector {
   /** Its first `#size` bytes are the body so far. */
   #body: Buffer = NOTHING;
   #size = 0;
-  #pieces = 0;
 
   /**
    * @param declared how many bytes are announced; 0 if that is not known.
@@ -86,8 +78,6 @@ export class BodyCollector {
     if (!isUint8Array(chunk)) this.#end(undefined, touchedBody());
     else if (this.#size + chunk.length > this.#bytesMax) {
       this.#end(undefined, tooLarge(this.#bytesMax));
-    } else if (++this.#pieces > PIECES_MAX + this.#size / PIECE_BYTES_MIN) {
-      this.#end(undefined, tooManyPieces());
       // Deno's is no Buffer, and as text it would be a list of numbers.
     } else if (!this.#append(Buffer.isBuffer(chunk) ? chunk : Buffer.from(chunk))) {
       this.#end(undefined, overloaded());
@@ -148,6 +138,11 @@ export function collectBody(req: IncomingMessage, collector: BodyCollector): voi
   req.resume?.();
 }
 
+/** Each takes a microsecond or two, and a packet may hold 11,000 chunks of one byte. */
+const PIECES_MAX = 1000;
+/** Bodies in many small pieces are read one after the other, a packet in a turn of the event loop. */
+const piecemeal = new Gate(1);
+
 /**
  * A request whose body the HTTP parser hands to a collector, without a stream in between, which makes a
  * tenth more creates. Node documents neither that its parser calls `push` nor what it asks a request
@@ -159,6 +154,7 @@ export function collectBody(req: IncomingMessage, collector: BodyCollector): voi
 export class DirectRequest extends IncomingMessage {
   /** Receives the body, or has received it; so the head was judged. */
   collector: BodyCollector | undefined;
+  #pieces = 0;
   /** Of http/request-message. */
   [NOTED]: Noted | undefined = undefined;
 
@@ -182,8 +178,17 @@ export class DirectRequest extends IncomingMessage {
     else {
       collector.add(chunk);
       if (collector.isDone) this.collector = undefined;
+      if (++this.#pieces === PIECES_MAX) void this.#rest();
     }
     return true;
+  }
+
+  /** Has the rest of the body wait for its turn. */
+  async #rest(): Promise<void> {
+    this.socket.pause();
+    await piecemeal.pass(setImmediate);
+    this.#pieces = 0;
+    this.socket.resume();
   }
 
   /** Called by Node on a request that was answered, to discard a body that nobody read. */

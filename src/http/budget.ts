@@ -1,28 +1,27 @@
 /**
  * Bounds of memory. Bodies of creates, requests under way, requests that wait on their connections and
- * answers to reads borrow from a budget of their own each, until the system has the answer: clients that
- * ask for plants and never read the answers may keep others from reading, but nobody from creating.
+ * answers to reads borrow from a budget of their own each, until the system has the answer.
  *
- * Invariant: no client keeps another one out. A client is the name of a token, or all that show none.
+ * Invariant: no client keeps another one out. A client is the name of a token, or all requests without one.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { PlantStoreError } from "../core/errors.ts";
 import type { Gate } from "../core/gate.ts";
-import { type NumberOptionName, type Numbers, readNumber } from "../core/options.ts";
+import { assertNumber, type NumberOptionName, type Numbers } from "../core/options.ts";
 import { defaultBudget } from "../memory.ts";
 
-/** Whoever has shown no good token. */
+/** The client of all requests without a good token. */
 export const NO_TOKEN = "";
 
 export class Budget {
-  readonly #max: number;
+  readonly max: number;
   #lent = 0;
   /** How much of it each client holds. */
   readonly #shares = new Map<string, number>();
 
   /** @param max by default by the memory there is. */
   constructor(max = defaultBudget()) {
-    this.#max = max;
+    this.max = max;
   }
 
   /**
@@ -32,7 +31,9 @@ export class Budget {
    * @throws TypeError or RangeError for a number out of its range.
    */
   static of(options: Numbers, name: NumberOptionName, unitBytes = 1): Budget {
-    return new Budget(readNumber(options, name, Math.floor(defaultBudget() / unitBytes)));
+    const max = options[name] ?? Math.floor(defaultBudget() / unitBytes);
+    assertNumber(name, max);
+    return new Budget(max);
   }
 
   /**
@@ -40,14 +41,12 @@ export class Budget {
    * of the budget, two that want all get a third each, and another one always finds room.
    *
    * @param amount a negative one is given back.
-   * @param own the part that this borrower holds. If nothing else is lent, it may exceed its share: a need
-   * larger than that would never find room.
    * @returns false, and lends nothing, if there is no room.
    */
-  take(client: string, amount: number, own: number): boolean {
+  take(client: string, amount: number): boolean {
     const share = (this.#shares.get(client) ?? 0) + amount;
     const lent = this.#lent + amount;
-    if (amount > 0 && share > this.#max - lent && this.#lent !== own) return false;
+    if (amount > 0 && share > this.max - lent) return false;
     this.#lent = lent;
     if (share === 0) this.#shares.delete(client);
     else this.#shares.set(client, share);
@@ -66,10 +65,16 @@ export class Lease {
     this.client = client;
   }
 
-  /** Sets how much is held from now on. @returns false, and changes nothing, if there is no room. */
+  /**
+   * Sets how much is held from now on. More than half of the budget counts as half: such a need finds room
+   * only while nothing else is lent, and leaves some to others.
+   *
+   * @returns false, and changes nothing, if there is no room.
+   */
   hold(amount: number): boolean {
-    if (!this.#budget.take(this.client, amount - this.#amount, this.#amount)) return false;
-    this.#amount = amount;
+    const counted = Math.min(amount, this.#budget.max / 2);
+    if (!this.#budget.take(this.client, counted - this.#amount)) return false;
+    this.#amount = counted;
     return true;
   }
 
@@ -94,6 +99,7 @@ export function afterSent(req: IncomingMessage, res: ServerResponse, then: () =>
   // A response that waits for earlier ones emits no "close" with its connection. Its request does,
   // and also when other code has read it to its end.
   const end = () => {
+    res.off("finish", end);
     res.off("close", end);
     req.off("close", follow);
     req.socket.off("close", end);
@@ -101,8 +107,9 @@ export function afterSent(req: IncomingMessage, res: ServerResponse, then: () =>
   };
   const follow = () => {
     if (req.socket.destroyed) end();
-    else req.socket.on("close", end);
+    else req.socket.setMaxListeners(0).on("close", end); // as many as there are such responses
   };
+  res.on("finish", end); // all that some stand-ins emit
   res.on("close", end);
   if (req.closed || req.socket.destroyed) follow();
   else req.on("close", follow);

@@ -91,7 +91,9 @@ export class Creates {
       // The body may arrive long after the head.
       const isCurrent = () => this.#authenticator.requireCurrent(sender);
       const waiting =
-        body.length > LONG_BYTES ? this.#longBodies.pass(passTurns).then(isCurrent) : isCurrent();
+        body.length > LONG_BYTES
+          ? this.#longBodies.pass(passTurns, sender.name).then(isCurrent)
+          : isCurrent();
       if (waiting !== undefined) void this.#parseLater(exchange, waiting, body, held);
       else void this.#store(exchange, parseNewPlant(body), held);
     } catch (error) {

@@ -30,12 +30,15 @@ const CIPHERS =
   "TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_GCM_SHA256:" +
   "ECDHE+AESGCM:ECDHE+CHACHA20";
 
+/** It holds the memory of its hello. */
+const HANDSHAKE_MS_MAX = 10_000;
+
 /** @throws Error if certificate and key do not match. @internal */
 export function createTlsServer(settings: ServerOptions, tls: TlsOptions): Server {
   return https.createServer({
     ...settings,
     ...secureContextOf(tls),
-    handshakeTimeout: settings.headersTimeout,
+    handshakeTimeout: Math.min(settings.headersTimeout ?? HANDSHAKE_MS_MAX, HANDSHAKE_MS_MAX),
     noDelay: true, // node:http sets these two for plain connections
     allowHalfOpen: true,
   } as https.ServerOptions);

@@ -7,7 +7,7 @@
  */
 import { PlantStoreError } from "../core/errors.ts";
 import { assertInt64, INT64_MAX, INT64_MIN } from "../core/int64.ts";
-import { assertMethods, assertText, readNumber } from "../core/options.ts";
+import { assertMethods, assertNumber, assertText, readNumber } from "../core/options.ts";
 import { encodeNewPlant, type NewPlant, validateNewPlant } from "../core/plant.ts";
 import { assertRecordSize, RECORD_BYTES_MAX } from "../core/record-size.ts";
 import type {
@@ -77,7 +77,8 @@ export class PostgresPlants implements PlantService {
     const { password } = options;
     if (password !== undefined && typeof password !== "function") assertText("password", password);
     const connections = readNumber(options, "databaseConnections");
-    const queueBytesMax = readNumber(options, "queueBytesMax", defaultBudget());
+    const { queueBytesMax = defaultBudget() } = options;
+    assertNumber("queueBytesMax", queueBytesMax);
     const database = await Database.open(options, readNumber(options, "databaseDeadlineMs"));
     return new PostgresPlants(database, { connections, queueBytesMax });
   }

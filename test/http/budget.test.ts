@@ -26,15 +26,19 @@ test("two clients that want all of a budget share it, and a third still finds ro
   assert.equal(new Lease(budget, NO_TOKEN).hold(16), true);
 });
 
-test("only the borrower that holds all that is lent may exceed its share", () => {
+test("a need for more than half of a budget finds room only while nothing else is lent, and leaves some", () => {
   const budget = new Budget(100);
   const lease = new Lease(budget, "a");
   assert.equal(lease.hold(250), true);
   assert.equal(lease.hold(300), true);
-  const other = new Lease(budget, "a");
-  assert.equal(other.hold(1), false);
+  assert.equal(new Lease(budget, "a").hold(1), false);
+  const other = new Lease(budget, "b");
+  assert.equal(other.hold(26), false);
+  assert.equal(other.hold(25), true);
   lease.end();
-  assert.equal(other.hold(250), true);
+  assert.equal(new Lease(budget, "a").hold(250), false);
+  other.end();
+  assert.equal(lease.hold(250), true);
 });
 
 test("whatever clients do, one that holds nothing is lent half of what is free", () => {

@@ -199,6 +199,18 @@ test("the answer to a create holds memory until the client reads it or leaves", 
   await until("the memory has returned", async () => (await service.post(long(2))).status === 200);
 });
 
+test("a body in 30,000 chunks of one byte is stored, and other requests come in between", async (t) => {
+  const service = await startService(t);
+  const client = await Client.connect(service.port);
+  const body = `{"id":1,"name":"x"}`.padEnd(30_000);
+  const request = chunkedRequest(service, ...everyByte(Buffer.from(body)));
+  const sending = client.send(request);
+  assertPlant(await exchange(service, { body: '{"id":2,"name":"y"}' }), { name: "y" });
+  await sending;
+  assertPlant(await client.next(), { name: "x" });
+  client.destroy();
+});
+
 test("long bodies are parsed one in a turn of the event loop", async (t) => {
   let turn = 0;
   let isOver = false;
