@@ -96,8 +96,8 @@ function isKnown(flag: string): boolean {
 }
 
 /** A variable, because an executable takes no flags of Node. The image sets the same. */
-const HEAP_LIMIT = `# At most half of the memory is for the heap. By itself V8 takes 256 MiB, however small the limit is.
-Environment=NODE_OPTIONS=--max-old-space-size-percentage=50
+const HEAP_LIMIT = `# At most 40 % of the memory are for the heap. By itself V8 takes 256 MiB, however small the limit is.
+Environment=NODE_OPTIONS=--max-old-space-size-percentage=40
 `;
 
 /** The service may do nothing but its work. */
