@@ -76,6 +76,10 @@ export function isTokenName(name: string): boolean {
 
 /** The name and scopes of an accepted token, never the token itself. */
 export interface VerifiedToken {
+  /**
+   * Whose request it is. Memory, turns and connections are shared among names, so a client must not
+   * choose its own; an empty name counts as no token.
+   */
   readonly name: string;
   readonly scopes: readonly Scope[];
 }
