@@ -132,6 +132,17 @@ test("a connection that shows no token yet is not closed for those of a token be
   }
 });
 
+test("a connection whose last token was refused makes room like one that never showed a good one", async (t) => {
+  const service = await startService(t, { connectionsMax: 3 });
+  const fallen = await connectKnown(t, service);
+  assertError(await ask(fallen, create(service, "pst_unknown")), 40102);
+  const good = [await connectKnown(t, service), await connectKnown(t, service)];
+  const late = await Client.connect(service.port);
+  await closed(fallen);
+  for (const client of good) assertPlant(await ask(client, create(service)), { name: "x" });
+  late.destroy();
+});
+
 test("a token check without isCurrent makes connections known, too", async (t) => {
   const service = await startService(t);
   const tokens = { verify: () => ({ name: "a", scopes: ["write"] as const }) };

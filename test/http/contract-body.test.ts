@@ -238,6 +238,25 @@ test("long bodies are parsed one in a turn of the event loop", async (t) => {
   assert.equal(new Set(turns).size, 10);
 });
 
+test("long bodies of different tokens take turns", async (t) => {
+  const names: string[] = [];
+  const create = async ({ name }: { readonly name: string }) => {
+    names.push(name);
+    return "created" as const;
+  };
+  const plants = { create, get: async () => undefined, async *list() {} };
+  const tokens = { verify: (name: string) => ({ name, scopes: ["write"] as const }) };
+  const { port } = await serve(t, createRequestListener({ plants, tokens }));
+  const requestOf = (token: string) =>
+    encodeRequest({ token }, { body: `{"id":1,"name":"${token}"}`.padEnd(40_000) });
+  const [many, one] = [await Client.connect(port), await Client.connect(port)];
+  await many.send(Buffer.concat(Array.from({ length: 60 }, () => requestOf("many"))));
+  await one.send(requestOf("one"));
+  assertPlant(await one.next(), { name: "one" });
+  assert.ok(names.length < 30, `${names.length} before it`);
+  for (const client of [many, one]) client.destroy();
+});
+
 test("a body whose client leaves returns its memory", async (t) => {
   const service = await startService(t, { pendingBytesMax: 4000 });
   const body = plantOf(900);
