@@ -260,9 +260,13 @@ export function decodeRow(row: Rows[number]): NewPlant {
 /** Whether a row has the content of a plant; both have the same id. @internal */
 export function isPlantOfRow(plant: NewPlant, row: Rows[number]): boolean {
   const [, name, tag, exact] = row;
-  // Equal texts are the same plant; it may also have another spelling.
-  if (exact !== null) return exact === encodeNewPlant(plant) || isSamePlant(plant, decodeRow(row));
-  return name === plant.name && tag === (plant.tag ?? null);
+  if (exact === null) return name === plant.name && tag === (plant.tag ?? null);
+  try {
+    // Equal texts are the same plant; it may also have another spelling.
+    return exact === encodeNewPlant(plant) || isSamePlant(plant, decodeRow(row));
+  } catch {
+    return false; // it was edited by hand, and is no plant any more
+  }
 }
 
 /** Not NUL, which the database refuses, nor half a surrogate pair, which it changes. */

@@ -15,6 +15,8 @@ const HELD = "55P03";
 interface Behaviour {
   /** Throws if the server refuses to create these plants; may return the batch of their rows. */
   readonly create?: (ids: readonly string[], batch: string) => string | undefined;
+  /** By id: the column `exact` of a row, `null` in all others. */
+  readonly exact?: Readonly<Record<string, string>>;
   readonly connect?: () => Promise<void>;
   /** The write of the lease. */
   readonly beat?: () => void | Promise<void>;
@@ -27,6 +29,7 @@ interface Behaviour {
 async function open(t: TestContext, behaviour: Behaviour): Promise<PostgresPlants> {
   const {
     create = () => undefined,
+    exact = {},
     connect = async () => {},
     beat = () => {},
     hasLongStatement,
@@ -38,7 +41,7 @@ async function open(t: TestContext, behaviour: Behaviour): Promise<PostgresPlant
       const ids = idsOf(text, values);
       if (ids !== undefined) {
         const number = values[4] ?? "";
-        return answerCreate(ids, create(ids, number) ?? number);
+        return answerCreate(ids, create(ids, number) ?? number, exact);
       }
       if (text.includes("INSERT INTO plant_store.plant_leases")) {
         await beat();
@@ -82,6 +85,24 @@ test("a row that is refused fails alone, at once, and is warned about", TIMEOUT,
   assert.deepEqual(outcomes, ["write_failed", "created", "created", "created"]);
   assert.equal(warnings.filter(({ cause }) => String(cause).includes(REFUSED)).length, 1);
 });
+
+test(
+  "a create whose row holds no readable record is a conflict, and is not sent again",
+  TIMEOUT,
+  async (t) => {
+    const sent: string[] = [];
+    const create = (ids: readonly string[]) => {
+      sent.push(...ids);
+      return undefined;
+    };
+    const plants = await open(t, { create, exact: { 1: "{broken" } });
+    const outcomes = await Promise.all(
+      [1n, 2n, 3n].map((id) => plants.create({ id, name: "Fern" }).catch(({ code }) => code)),
+    );
+    assert.deepEqual(outcomes, ["conflict", "created", "created"]);
+    assert.deepEqual([sent, plants.status().queueBytes], [["1", "2", "3"], 0]);
+  },
+);
 
 test("a row whose statement always fails for no known reason is soon alone", TIMEOUT, async (t) => {
   const create = (ids: readonly string[]) => {

@@ -78,9 +78,13 @@ export function idsOf(text: string, values: readonly string[]): string[] | undef
   return (values[0] ?? "").slice(1, -1).split(",");
 }
 
-/** The rows of plants named "Fern", with the number of their batch. */
-export function answerCreate(ids: readonly string[], batch: string | undefined): unknown[] {
-  return ids.map((id) => [id, "Fern", null, null, batch]);
+/** The rows of plants named "Fern", with the number of their batch; `exact` by id. */
+export function answerCreate(
+  ids: readonly string[],
+  batch: string | undefined,
+  exact: Readonly<Record<string, string>> = {},
+): unknown[] {
+  return ids.map((id) => [id, "Fern", null, exact[id] ?? null, batch]);
 }
 
 /** What the driver throws if the server refuses a statement. */

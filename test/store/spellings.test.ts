@@ -79,6 +79,12 @@ for (const [what, spell] of SPELLINGS) {
   });
 }
 
+for (const exact of ["", "{broken", '{"id":7}', '"Fern"', '{"id":8,"name":"Fern"}']) {
+  test(`a row whose record was changed by hand to ${exact || "nothing"} has the content of no plant`, () => {
+    assert.equal(isPlantOfRow({ id: 7n, name: "Fern" }, ["7", "Fern", null, exact]), false);
+  });
+}
+
 test("plants that were just created are repeated by the bytes in memory, and read as they were written", async (t) => {
   const store = await openStore(t, makeFolder(t));
   for (const plant of PLANTS) assert.equal(await store.create(plant), "created");
