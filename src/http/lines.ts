@@ -54,7 +54,10 @@ export class FirstLines {
   }
 }
 
-/** @param wanted all lines if it is absent; it takes note of the slices that were yielded. */
+/**
+ * @param wanted all lines if it is absent; it takes note of the slices that were yielded.
+ * @throws Error if the store yields a slice that does not end with a line feed, and as `PlantService.list`.
+ */
 export async function* sliceLines(
   plants: PlantService,
   after: bigint | undefined,
@@ -62,12 +65,12 @@ export async function* sliceLines(
 ): Slices {
   const lines =
     plants.listLines?.({ after }) ?? encodeLines(plants.list({ after }), wanted?.countMax);
-  if (wanted === undefined) yield* lines;
-  else {
-    for await (const slice of lines) {
-      yield wanted.take(slice);
-      if (wanted.hasMore) break;
+  for await (const slice of lines) {
+    if ((slice.at(-1) ?? LINE_FEED) !== LINE_FEED) {
+      throw new Error("listLines: expected slices of whole lines, got one without its line feed");
     }
+    yield wanted === undefined ? slice : wanted.take(slice);
+    if (wanted?.hasMore === true) break;
   }
 }
 

@@ -139,6 +139,7 @@ function pageReply(lines: readonly Uint8Array[], { countMax, hasMore }: FirstLin
   if (!hasMore) return okReply(body);
   const last = text.lastIndexOf(ID_AFTER) + ID_AFTER.length; // no string in JSON holds it
   const id = text.slice(last, text.indexOf(",", last));
+  if (!/^-?\d+$/.test(id)) throw new Error("listLines: expected lines that begin with the id");
   // Relative (RFC 3986 section 5.3), so that it is right through a proxy that serves another path.
   return okReply(body, { Link: `<?limit=${countMax}&after=${id}>; rel="next"` });
 }

@@ -8,6 +8,7 @@ import { nextOf, read, startReadable } from "../support/reading.ts";
 import { serve } from "../support/serve.ts";
 import { send } from "../support/service.ts";
 import { writeLog } from "../support/stores.ts";
+import { collectWarnings } from "../support/watch.ts";
 
 /** Plants as version 1.0.0, another program and this one write them. */
 const LINES: readonly string[] = [
@@ -135,3 +136,46 @@ for (const [offers, path, accept, expected, asked] of [
     assert.deepEqual(store.asked, asked);
   });
 }
+
+const WRONG_SLICES: readonly [what: string, slices: readonly string[]][] = [
+  ["a line without its line feed", [LINES.slice(3).join("\n")]],
+  ["lines whose last one is cut", [bytesOf(LINES).slice(0, -9)]],
+  ["lines in slices that cut them", [bytesOf(LINES).slice(0, 99), bytesOf(LINES).slice(99)]],
+  ["lines with a space before the id", [bytesOf(LINES).replaceAll(":", ": ")]],
+  ["lines with the name first", ['{"name":"a","id":1}\n{"name":"b","id":2}\n']],
+  ["ids that are not numbers", ['{"id":"1","name":"a"}\n{"id":"2","name":"b"}\n']],
+  ["no ids", ['{"name":"a"}\n{"name":"b"}\n']],
+];
+
+for (const [what, slices] of WRONG_SLICES) {
+  test(`a page of a store that lists ${what} is answered 500, and the warning names listLines`, async (t) => {
+    const { plants } = makeStore([]);
+    async function* listLines() {
+      for (const slice of slices) yield new TextEncoder().encode(slice);
+    }
+    const tokens = { verify: () => ({ name: "test", scopes: ["read" as const] }) };
+    const listener = createRequestListener({ plants: { ...plants, listLines }, tokens });
+    const { url } = await serve(t, listener);
+    const warnings = collectWarnings(t);
+    const { status } = await send(`${url}/plants?limit=1`, {
+      headers: { Authorization: "Bearer any" },
+    });
+    assert.equal(status, 500);
+    assert.deepEqual(
+      warnings.map(({ cause }) => String(cause).includes("listLines")),
+      [true],
+    );
+  });
+}
+
+test("a stream of a store that cuts its lines is answered 500", async (t) => {
+  const { plants } = makeStore([]);
+  async function* listLines() {
+    yield new TextEncoder().encode(bytesOf(LINES).slice(0, -9));
+  }
+  const tokens = { verify: () => ({ name: "test", scopes: ["read" as const] }) };
+  const listener = createRequestListener({ plants: { ...plants, listLines }, tokens });
+  const { url } = await serve(t, listener);
+  const headers = { Authorization: "Bearer any", ...NDJSON };
+  assert.equal((await send(`${url}/plants`, { headers })).status, 500);
+});
