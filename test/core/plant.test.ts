@@ -58,6 +58,8 @@ const PLANTS: readonly [text: string, plant: NewPlant][] = [
   ['{"id":7,"name":"Fern"}', FERN],
   [' \r\n{ "name"\t:"Fern" ,\n"id": 7.0 } ', FERN],
   ['{"\\u0069d":70e-1,"n\\u0061me":"\\u0046ern"}', FERN],
+  ['{"\\u0069\\u0064":7,"\\u006E\\u0061\\u006D\\u0065":"Fern"}', FERN],
+  ['{"id":7,"\\u006e\\u0061\\u006d\\u0065":"Fern"}', FERN],
   ['{"id":7,"name":"Fern","tag":""}', { ...FERN, tag: "" }],
   ['{"id":-0,"name":""}', { id: 0n, name: "" }],
   ['{"id":7,"name":" Fern ","tag":"\\u0000"}', { id: 7n, name: " Fern ", tag: "\0" }],

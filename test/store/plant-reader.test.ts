@@ -116,3 +116,47 @@ test("a store that is closed while plants are read gives them first", async (t) 
   assert.deepEqual(await Promise.all(gets), plants);
   await closing;
 });
+
+test("a line that was read does not change while the memory is used for other plants", async (t) => {
+  const store = await openStore(t, makeFolder(t));
+  await store.create({ id: 1n, name: "first" });
+  const line = await store.getLine(1n);
+  for (let id = 2n; id < 14n; id++) await store.create({ id, name: "z".repeat(1_000_000) });
+  assert.equal(String(line), '{"id":1,"name":"first"}');
+});
+
+const EDITED: readonly [what: string, line: Buffer][] = [
+  ["has another id", Buffer.from('{"id":2,"name":"abc"}\n')],
+  ["is not UTF-8", Buffer.from('{"id":1,"name":"a\xff\xff"}\n', "latin1")],
+  ["is no plant", Buffer.from('{"id":1,"nama":"abc"}\n')],
+];
+
+for (const [what, line] of EDITED) {
+  for (const read of ["getLine", "get"] as const) {
+    test(`${read} fails the store if the line of a plant ${what} by now`, async (t) => {
+      const folder = makeFolder(t);
+      writeLog(folder, '{"id":1,"name":"abc"}\n');
+      const store = await openStore(t, folder);
+      writeLog(folder, line);
+      await assert.rejects(store[read](1n), { code: "store_failed" });
+      assert.equal((await store.failed).code, "store_failed");
+    });
+  }
+}
+
+test("the search for the end of a long line ends after a few KiB, however many are read together", async (t) => {
+  const folder = makeFolder(t);
+  const plants = Array.from({ length: 1024 }, (_, at) => plantOfLine(BigInt(at), 2000));
+  writeLog(folder, linesOf(plants));
+  const store = await openStore(t, folder);
+  const { indexOf } = Buffer.prototype;
+  let searchedMax = 0;
+  t.mock.method(Buffer.prototype, "indexOf", function (this: Buffer, ...given: [number, number?]) {
+    const found = indexOf.apply(this, given);
+    const end = found < 0 ? this.length : found;
+    searchedMax = Math.max(searchedMax, end - (given[1] ?? 0));
+    return found;
+  });
+  await lookUpAll(store, plants);
+  assert.ok(searchedMax > 0 && searchedMax <= 4096, `${searchedMax} bytes`);
+});
