@@ -57,7 +57,7 @@ export const get = defineCommand({
         )
       : await findLine(options.data, id);
     if (line === undefined) printMessage(`no plant has the id ${id}`);
-    else await printListing([Buffer.from(`${line}\n`)]);
+    else await printListing([Buffer.from(`${line}\n`)], "result");
     return line === undefined ? 1 : 0;
   },
 });

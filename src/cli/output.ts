@@ -58,10 +58,14 @@ export async function printLines(lines: readonly string[]): Promise<void> {
 /**
  * Prints a listing that comes in chunks of whole lines, as fast as its reader takes them; a terminal gets
  * what would control it as escapes.
+ *
+ * @param kind `result` if the reader needs all of it.
  */
 export async function printListing(
   chunks: AsyncIterable<Buffer> | Iterable<Buffer>,
+  kind: "listing" | "result" = "listing",
 ): Promise<void> {
+  printed = kind;
   for await (const chunk of chunks) {
     const isShown = process.stdout.isTTY;
     await print(isShown ? encodeLines(chunk.toString().split("\n").slice(0, -1)) : chunk);

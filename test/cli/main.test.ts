@@ -153,6 +153,21 @@ test("list ends quietly with status 0 if its reader stops early", async (t) => {
   assert.deepEqual([end.stdout, end.stderr], [line(0), "status 0\n"]);
 });
 
+for (const [words, status] of [
+  ["list", 0],
+  ["export", 0],
+  ["get 1", 1],
+] as const) {
+  test(`${words} ends with status ${status} if its reader has gone`, async (t) => {
+    const folder = makeFolder(t);
+    writeLog(folder, '{"id":1,"name":"Fern"}\n');
+    const pipe = join(makeFolder(t), "pipe");
+    const unread = `mkfifo "${pipe}"; exec 3<>"${pipe}" 4>"${pipe}" 3>&-; exec "$@" >&4`;
+    const end = await runInShell(unread, [...words.split(" "), "--data", folder]);
+    assert.equal(end.status, status, end.stderr);
+  });
+}
+
 for (const words of ["list", "export", "token create gardener", "serve --print-config"]) {
   test(`a full standard output ends ${words} with status 1 and one line`, async (t) => {
     const folder = makeFolder(t);
