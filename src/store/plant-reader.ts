@@ -13,7 +13,7 @@ import { publishWarning } from "../core/channels.ts";
 import { EncodedPlantFinder } from "../core/encoded-plant.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { Gate } from "../core/gate.ts";
-import { encodeNewPlant, type NewPlant } from "../core/plant.ts";
+import { encodeNewPlant } from "../core/plant.ts";
 import type { FilePiece, LogFile } from "../log/file.ts";
 import { LINE_FEED } from "../log/format.ts";
 import { lineError, type ReadableFile, readLineAt } from "../log/reader.ts";
@@ -27,31 +27,6 @@ interface Lookup {
   /** Receives the line, which is valid during the call. */
   readonly give: (line: Buffer) => void;
   readonly reject: (cause: unknown) => void;
-}
-
-/** A record that is in an index. */
-export interface KnownRecord {
-  readonly id: bigint;
-  readonly path: string;
-  readonly offset: number;
-}
-
-/** What to make of the line of a record, without its line feed, which is valid during the call. */
-export type UseLine<T> = (line: Buffer, record: KnownRecord) => T;
-
-/** @throws PlantStoreError `corruption`, which names path and place, if the line is no plant or another one. */
-export function decodeKnown(line: Buffer, record: KnownRecord): NewPlant {
-  const { id, path } = record;
-  const plant = decodeRecord(line, path, record);
-  if (plant.id !== id) throw lineError(path, record, `expected id ${id}, got ${plant.id}`);
-  return plant;
-}
-
-/** A copy of a line, in the canonical form. @throws as `decodeKnown`. */
-export function copyKnown(line: Buffer, record: KnownRecord): Buffer {
-  const finder = new EncodedPlantFinder(line);
-  const isKnown = isUtf8(line) && finder.find(0) === line.length && finder.hasId(record.id);
-  return Buffer.from(isKnown ? line : encodeNewPlant(decodeKnown(line, record)));
 }
 
 /** A longer line is read alone: thousands of lookups must not hold thousands of long plants. */
@@ -93,18 +68,28 @@ export class PlantReader {
   }
 
   /**
-   * What `use` makes of the line of a plant with an id at its byte offset. Close the file only after the
-   * result has settled.
+   * A copy of the line of a plant with an id at its byte offset, in the canonical form and without its
+   * line feed. Close the file only after the result has settled.
    *
-   * @param use checks that the line is this plant.
    * @throws PlantStoreError as `judge` returns it.
    */
-  read<T>(id: bigint, offset: number, use: UseLine<T>): Promise<T> {
-    const record = { id, path: this.#file.path, offset };
+  read(id: bigint, offset: number): Promise<Buffer> {
     return new Promise((resolve, reject) => {
       if (this.#asked.length === 0) setImmediate(() => this.#answerTurn());
-      this.#asked.push({ offset, give: (line) => resolve(use(line, record)), reject });
+      const give = (line: Buffer) => resolve(this.#copy(line, id, offset));
+      this.#asked.push({ offset, give, reject });
     });
+  }
+
+  /** @throws PlantStoreError `corruption`, which names path and place, if the line is no plant or another one. */
+  #copy(line: Buffer, id: bigint, offset: number): Buffer {
+    const finder = new EncodedPlantFinder(line);
+    const isKnown = isUtf8(line) && finder.find(0) === line.length && finder.hasId(id);
+    if (isKnown) return Buffer.from(line);
+    const { path } = this.#file;
+    const plant = decodeRecord(line, path, { offset });
+    if (plant.id !== id) throw lineError(path, { offset }, `expected id ${id}, got ${plant.id}`);
+    return Buffer.from(encodeNewPlant(plant));
   }
 
   #answerTurn(): void {

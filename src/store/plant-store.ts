@@ -11,13 +11,13 @@ import { CreatesInFlight } from "../core/creates-in-flight.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { assertInt64 } from "../core/int64.ts";
 import { assertMethods, assertNumber, assertText, readNumber } from "../core/options.ts";
-import { encodeNewPlant, type NewPlant, validateNewPlant } from "../core/plant.ts";
+import { encodeNewPlant, type NewPlant, parseNewPlant, validateNewPlant } from "../core/plant.ts";
 import type { CreateOutcome, ListOptions, PlantService, StoreStatus } from "../core/services.ts";
 import { Checkpointer } from "../log/checkpoint.ts";
 import { LogWriter, type LogWriterOptions } from "../log/writer.ts";
 import { type OpenedLog, openLog } from "./open-log.ts";
 import { listLines, parseLines } from "./plant-list.ts";
-import { copyKnown, decodeKnown, PlantReader, type UseLine } from "./plant-reader.ts";
+import { PlantReader } from "./plant-reader.ts";
 
 export interface PlantStoreOptions {
   /** The command that the error of another process names as the holder. Default: `library`. */
@@ -120,7 +120,7 @@ export class PlantStore implements PlantService {
   async #store(plant: NewPlant): Promise<NewPlant> {
     const taken = this.#log.index.get(plant.id);
     if (taken !== undefined) {
-      return this.#read(plant.id, taken, decodeKnown).catch(throwUndecided);
+      return parseNewPlant(await this.#read(plant.id, taken).catch(throwUndecided));
     }
     this.#log.index.assertRoom(this.#writer.durableBytes);
     const offset = await this.#writer.append(encodeNewPlant(plant));
@@ -130,24 +130,25 @@ export class PlantStore implements PlantService {
     return plant;
   }
 
-  get(id: bigint): Promise<NewPlant | undefined> {
-    return this.#find(id, decodeKnown);
+  async get(id: bigint): Promise<NewPlant | undefined> {
+    const line = await this.#find(id);
+    return line && parseNewPlant(line);
   }
 
   getLine(id: bigint): Promise<Buffer | undefined> {
-    return this.#find(id, copyKnown);
+    return this.#find(id);
   }
 
-  async #find<T>(id: bigint, use: UseLine<T>): Promise<T | undefined> {
+  async #find(id: bigint): Promise<Buffer | undefined> {
     assertInt64(id);
     this.#assertUsable();
     const offset = this.#log.index.get(id);
-    return offset === undefined ? undefined : this.#read(id, offset, use);
+    return offset === undefined ? undefined : this.#read(id, offset);
   }
 
   /** @throws PlantStoreError as `PlantReader.judge` returns it. */
-  async #read<T>(id: bigint, offset: number, use: UseLine<T>): Promise<T> {
-    const reading = this.#reader.read(id, offset, use);
+  async #read(id: bigint, offset: number): Promise<Buffer> {
+    const reading = this.#reader.read(id, offset);
     this.#reads.add(reading);
     try {
       return await reading;
