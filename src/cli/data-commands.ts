@@ -3,7 +3,7 @@ import fs from "node:fs";
 import path from "node:path";
 import { LOG_NAME } from "../core/file-names.ts";
 import { parseInt64 } from "../core/int64.ts";
-import { encodeNewPlant, parseNewPlant } from "../core/plant.ts";
+import { encodeLines, encodeNewPlant, parseNewPlant } from "../core/plant.ts";
 import {
   backup as backUp,
   backupInto,
@@ -78,7 +78,10 @@ export const list = defineCommand({
   options: { data: DATA, ...DATABASE_OPTIONS },
   async run(_, options, settings) {
     if (!isDatabase(options)) await printListing(listLogLines(options.data));
-    else await withDatabase(options, settings, ({ plants }) => printListing(plants.listLines()));
+    else
+      await withDatabase(options, settings, ({ plants }) =>
+        printListing(encodeLines(plants.list())),
+      );
   },
 });
 
@@ -91,7 +94,10 @@ plant-store export --database URL > FILE && plant-store import FILE
 If export fails, nothing is imported then. A data directory needs no export: see import.`,
   async run(_, options, settings) {
     if (!isDatabase(options)) await printListing(exportLines(options.data));
-    else await withDatabase(options, settings, ({ plants }) => printListing(plants.listLines()));
+    else
+      await withDatabase(options, settings, ({ plants }) =>
+        printListing(encodeLines(plants.list())),
+      );
   },
 });
 

@@ -9,6 +9,7 @@ import { isUtf8 } from "node:buffer";
 import { PlantStoreError } from "./errors.ts";
 import { assertInt64, parseCanonicalInt64, parseInt64 } from "./int64.ts";
 import { scanJson } from "./json.ts";
+import { assertRecordSize, RECORD_BYTES_MAX } from "./record-size.ts";
 import { cut, encodeJsonString } from "./text.ts";
 
 /** What the create operation answers (interface, section 2.1). */
@@ -138,6 +139,53 @@ export function encodePlant(plant: Plant): string {
 /** `{"id":…,"name":…[,"tag":…]}`: one line of the log, without its line feed. @internal */
 export function encodeNewPlant(plant: NewPlant): string {
   return `{"id":${plant.id},${encodeMembers(plant)}}`;
+}
+
+/**
+ * The plants as lines with their line feeds: slices of whole lines, which take about a millisecond each.
+ * Encodes one plant more than `countMax`, if there are so many.
+ *
+ * @internal
+ */
+export async function* encodeLines(
+  plants: AsyncIterable<NewPlant>,
+  countMax = Number.POSITIVE_INFINITY,
+): AsyncGenerator<Buffer, undefined> {
+  let slice = "";
+  let count = 0;
+  for await (const plant of plants) {
+    slice += `${encodeNewPlant(plant)}\n`;
+    if (++count > countMax) break;
+    if (slice.length < SLICE_CHARACTERS) continue;
+    yield Buffer.from(slice);
+    slice = "";
+  }
+  if (slice !== "") yield Buffer.from(slice);
+}
+
+const SLICE_CHARACTERS = 32 * 1024;
+
+/** Pieces that cut no surrogate pair. */
+const PIECES = /.{1,65536}/gsu;
+
+/**
+ * Checks the length of the line of a plant before the line is made, which may take six times the memory of
+ * the plant.
+ *
+ * @throws PlantStoreError `body_too_large` if the line is longer than a record may be.
+ * @internal
+ */
+export function assertPlantSize({ id, name, tag }: NewPlant): void {
+  // A character takes six bytes at most.
+  if (name.length + (tag?.length ?? 0) <= RECORD_BYTES_MAX / 6 - 64) return;
+  const empty = tag === undefined ? { id, name: "" } : { id, name: "", tag: "" };
+  let bytes = encodeNewPlant(empty).length + 1;
+  for (const text of [name, tag ?? ""]) {
+    for (const [piece] of text.matchAll(PIECES)) {
+      bytes += Buffer.byteLength(encodeJsonString(piece)) - 2; // without its quotes
+    }
+  }
+  assertRecordSize(bytes);
 }
 
 /** Whether two plants are equal; an absent tag differs from an empty one. @internal */

@@ -3,11 +3,9 @@
  * slices of whole lines, of which the first ones are wanted.
  */
 import { PlantStoreError } from "../core/errors.ts";
-import { encodeNewPlant, type NewPlant } from "../core/plant.ts";
+import { encodeLines, encodeNewPlant } from "../core/plant.ts";
 import type { PlantService } from "../core/services.ts";
 
-/** Encoding this much takes about a millisecond. */
-const SLICE_CHARACTERS = 32 * 1024;
 const LINE_FEED = 0x0a;
 
 /** An empty slice means that work found no plant. */
@@ -72,21 +70,4 @@ export async function* sliceLines(
     yield wanted === undefined ? slice : wanted.take(slice);
     if (wanted?.hasMore === true) break;
   }
-}
-
-/** Encodes one plant more than are wanted, if there are so many. */
-async function* encodeLines(
-  plants: AsyncIterable<NewPlant>,
-  countMax = Number.POSITIVE_INFINITY,
-): Slices {
-  let slice = "";
-  let count = 0;
-  for await (const plant of plants) {
-    slice += `${encodeNewPlant(plant)}\n`;
-    if (++count > countMax) break;
-    if (slice.length < SLICE_CHARACTERS) continue;
-    yield Buffer.from(slice);
-    slice = "";
-  }
-  if (slice !== "") yield Buffer.from(slice);
 }

@@ -81,10 +81,12 @@ export async function readLinesAt(
   const block = await readWhole(file, offset, Math.min(bytes, end - offset));
   const lineEnd = block.lastIndexOf(LINE_FEED) + 1;
   if (lineEnd > 0 || block.length < bytes) return block.subarray(0, lineEnd);
-  for (let at = offset + bytes; at < end; at += SEARCH_BYTES) {
-    const searched = await readWhole(file, at, Math.min(SEARCH_BYTES, end - at));
+  let step = bytes;
+  for (let at = offset + bytes; at < end; at += step) {
+    step = Math.min(2 * step, SEARCH_BYTES); // not far beyond the line: a disk may not read there
+    const searched = await readWhole(file, at, Math.min(step, end - at));
     const found = searched.indexOf(LINE_FEED) + 1;
-    const length = at + (found || SEARCH_BYTES) - offset;
+    const length = at + (found || step) - offset;
     if (length > LINE_BYTES_MAX) throw lineError(file.path, { offset }, TOO_LONG);
     if (found > 0) return readWhole(file, offset, length);
   }

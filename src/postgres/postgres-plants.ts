@@ -8,8 +8,7 @@
 import { PlantStoreError } from "../core/errors.ts";
 import { assertInt64, INT64_MAX, INT64_MIN } from "../core/int64.ts";
 import { assertMethods, assertNumber, assertText, readNumber } from "../core/options.ts";
-import { encodeNewPlant, type NewPlant, validateNewPlant } from "../core/plant.ts";
-import { assertRecordSize, RECORD_BYTES_MAX } from "../core/record-size.ts";
+import { assertPlantSize, type NewPlant, validateNewPlant } from "../core/plant.ts";
 import type {
   CreateOutcome,
   DatabaseStatus,
@@ -38,8 +37,6 @@ const GET_PLANTS_MAX = 64;
 const PAGE_PLANTS = 128;
 const PAGE_PLANTS_MAX = 2048;
 const PAGE_BYTES = 256 * 1024;
-/** Streams rest after about this many characters. */
-const SLICE_CHARACTERS = 32 * 1024;
 
 interface Read {
   readonly id: bigint;
@@ -96,7 +93,7 @@ export class PostgresPlants implements PlantService {
   async create(given: NewPlant): Promise<CreateOutcome> {
     const plant = validateNewPlant(given);
     this.#assertUsable();
-    assertSize(plant);
+    assertPlantSize(plant);
     return this.#writer.create(plant);
   }
 
@@ -117,19 +114,6 @@ export class PostgresPlants implements PlantService {
   /** In order of id. */
   async *list(options: ListOptions = {}): AsyncGenerator<NewPlant> {
     for await (const rows of this.#pages(options)) for (const row of rows) yield decodeRow(row);
-  }
-
-  async *listLines(options: ListOptions = {}): AsyncGenerator<Buffer> {
-    for await (const rows of this.#pages(options)) {
-      let slice = "";
-      for (const row of rows) {
-        slice += `${encodeNewPlant(decodeRow(row))}\n`;
-        if (slice.length < SLICE_CHARACTERS) continue;
-        yield Buffer.from(slice);
-        slice = "";
-      }
-      if (slice !== "") yield Buffer.from(slice);
-    }
   }
 
   /** Accepts no more calls, waits for those in progress, at most until their deadline, and logs out. */
@@ -222,11 +206,4 @@ export class PostgresPlants implements PlantService {
       { cause: new DatabaseFault(refusal) },
     );
   }
-}
-
-function assertSize(plant: NewPlant): void {
-  const { name, tag = "" } = plant;
-  // A character takes six bytes at most.
-  if (name.length + tag.length <= RECORD_BYTES_MAX / 6 - 64) return;
-  assertRecordSize(Buffer.byteLength(encodeNewPlant(plant)) + 1);
 }

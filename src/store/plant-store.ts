@@ -11,7 +11,13 @@ import { CreatesInFlight } from "../core/creates-in-flight.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { assertInt64 } from "../core/int64.ts";
 import { assertMethods, assertNumber, assertText, readNumber } from "../core/options.ts";
-import { encodeNewPlant, type NewPlant, parseNewPlant, validateNewPlant } from "../core/plant.ts";
+import {
+  assertPlantSize,
+  encodeNewPlant,
+  type NewPlant,
+  parseNewPlant,
+  validateNewPlant,
+} from "../core/plant.ts";
 import type { CreateOutcome, ListOptions, PlantService, StoreStatus } from "../core/services.ts";
 import { Checkpointer } from "../log/checkpoint.ts";
 import { LogWriter, type LogWriterOptions } from "../log/writer.ts";
@@ -113,6 +119,7 @@ export class PlantStore implements PlantService {
   async create(given: NewPlant): Promise<CreateOutcome> {
     const plant = validateNewPlant(given);
     this.#assertUsable();
+    assertPlantSize(plant);
     return this.#inFlight.create(plant);
   }
 

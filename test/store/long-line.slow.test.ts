@@ -1,6 +1,8 @@
 /** Plants whose records would be longer than a line of a log may be. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { assertPlantSize, encodeNewPlant } from "../../src/core/plant.ts";
+import { RECORD_BYTES_MAX } from "../../src/core/record-size.ts";
 import { importPlants } from "../../src/index.ts";
 import { makeFolder } from "../support/folders.ts";
 import { openStore, readLog } from "../support/stores.ts";
@@ -15,6 +17,35 @@ test("a plant that is longer than a line may be is refused, and the next one sto
   assert.equal(await store.create({ id: 1n, name: "a" }), "created");
   assert.equal(readLog(folder), '{"id":1,"name":"a"}\n');
 });
+
+test("the length of a long plant is found without its line in memory", async (t) => {
+  const store = await openStore(t, makeFolder(t));
+  const { stringify } = JSON;
+  let charactersMax = 0;
+  t.mock.method(JSON, "stringify", (text: string) => {
+    charactersMax = Math.max(charactersMax, text.length);
+    return stringify(text);
+  });
+  await assert.rejects(store.create({ id: 1n, name: NAME }), { code: "body_too_large" });
+  assert.ok(charactersMax > 0 && charactersMax <= 65_536, `${charactersMax} characters`);
+});
+
+for (const unit of ["a", "\u00e9", "\u{1f33f}", "\ud83c", "\u2028", '"']) {
+  for (const member of ["name", "tag"] as const) {
+    test(`a plant with a ${member} of ${JSON.stringify(unit)} may have a line of 64 MiB, and no byte more`, () => {
+      const empty = { id: -1n, name: "", ...(member === "tag" && { tag: "" }) };
+      const left = RECORD_BYTES_MAX - encodeNewPlant(empty).length - 1;
+      const unitBytes =
+        Buffer.byteLength(encodeNewPlant({ id: 1n, name: unit })) - '{"id":1,"name":""}'.length;
+      const count = Math.floor(left / unitBytes);
+      const text = `${"b".repeat(left - count * unitBytes)}${unit.repeat(count)}`;
+      assertPlantSize({ ...empty, [member]: text });
+      assert.throws(() => assertPlantSize({ ...empty, [member]: `a${text}` }), {
+        code: "body_too_large",
+      });
+    });
+  }
+}
 
 test("a line that is too long for a record is refused by its number, and the others are imported", async (t) => {
   const store = await openStore(t, makeFolder(t));
