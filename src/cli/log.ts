@@ -3,8 +3,9 @@
  * for every request.
  *
  * Invariant: whatever text an event holds, its line is one line that moves no cursor, holds no token,
- * and is shorter than the 16 KiB at which Docker cuts a line in two. A request's numbers and the characters of its id are as RequestMessage promises. The
- * members of a JSON line are part of the interface: members are added, but never changed or removed.
+ * and is shorter than the 16 KiB at which Docker cuts a line in two. A request's numbers and the
+ * characters of its id are as RequestMessage promises. The members of a JSON line are part of the
+ * interface: members are added, but never changed or removed.
  */
 import { constants, fstatSync, openSync } from "node:fs";
 import { styleText } from "node:util";

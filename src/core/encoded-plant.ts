@@ -3,6 +3,7 @@
  * an object. Every other form, faults included, is left to the general parser (core/plant), which
  * agrees on every plant that is recognised here.
  */
+
 /**
  * Finds plants in the form that `encodeNewPlant` writes, the canonical one:
  *

@@ -40,7 +40,7 @@ class Scanner {
   readonly #text: string;
   readonly #onMember: MemberVisitor;
   #at = 0;
-  /** The bracket that ends each open container. Memory that is not written to yet takes no room. */
+  /** The bracket that ends each open container. Of a long array, memory that is not written to takes no room. */
   readonly #closers: Uint8Array;
   #depth = 0;
   /** Name, and start of the value, of the top-level member that is being read. */

@@ -294,9 +294,8 @@ export function trySendWhole(res: ServerResponse, reply: Reply, requestId: strin
 
 /** The bytes of a body as text that leaves as these bytes, because Node writes a head as Latin-1. */
 function inLatin1(body: Reply["body"]): string {
-  if (Buffer.isBuffer(body)) return body.toString("latin1");
-  if (typeof body !== "string") return inLatin1(Buffer.from(body));
-  return Buffer.byteLength(body) === body.length ? body : inLatin1(Buffer.from(body));
+  if (typeof body === "string" && Buffer.byteLength(body) === body.length) return body;
+  return (Buffer.isBuffer(body) ? body : Buffer.from(body as string)).toString("latin1");
 }
 
 /** Whether a response is as Node made it for a request other than HEAD on a connection that stays open. */

@@ -3,8 +3,8 @@
  *
  * A stream holds one slice, and reads the next one when the socket has taken it. So a stream that the
  * client does not read holds its lease and no more, and reading ends when the client leaves. The
- * streams and pages of a listener take turns, one slice each, and rest while plants are created. A stream that
- * fails is cut without its last chunk, so that no client takes a part for the whole.
+ * streams and pages of a listener take turns, one slice each, and rest while plants are created. A
+ * stream that fails is cut without its last chunk, so that no client takes a part for the whole.
  */
 import { setImmediate, setTimeout } from "node:timers/promises";
 import { Gate } from "../core/gate.ts";
@@ -50,8 +50,8 @@ export class ListPace {
   }
 
   /**
-   * Waits for the rests of other lists, of which those of other clients come in between; rests, and reads
-   * the next slice of a list. Resolves with `undefined` if the lease is over by then.
+   * Clients take turns. Waits for this client's turn, rests, then reads the next slice of its list. Resolves
+   * with `undefined` if the lease is over by then.
    */
   async read(
     slices: Slices,

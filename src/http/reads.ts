@@ -1,9 +1,9 @@
 /**
  * The operations that read: one plant, a page of plants, or a stream of all (http/plant-stream).
  *
- * They are additions to the interface, for tokens with the scope `read`. Each passes on lines of the
- * store, and neither parses nor encodes them. An answer without a body, a 304 too, reads its line: its
- * tag is a hash of the bytes that are there now.
+ * They are additions to the interface, for tokens with the scope `read`. Each operation passes on lines
+ * of the store, and neither parses nor encodes them. An answer to HEAD and a 304 have no body, but the
+ * line is read for them, too. The tag of a plant is a hash of the bytes that its line has now.
  */
 import { hash } from "node:crypto";
 import { Gate } from "../core/gate.ts";
