@@ -63,89 +63,72 @@ export class Creates {
     const place = new Lease(this.#places, sender.name);
     if (!place.hold(weightOf(req))) throw overloaded();
     this.count++;
-    const held = { place, bytes: new Lease(this.#bytes, sender.name) };
-    const collector = new BodyCollector(
-      this.#bodyBytesMax,
-      declared,
-      held.bytes,
-      (body, failure) => {
+    const bytes = new Lease(this.#bytes, sender.name);
+    const endWhenSent = () =>
+      afterSent(req, res, () => {
+        place.end();
+        bytes.end();
+      });
+    const collector = new BodyCollector(this.#bodyBytesMax, declared, bytes, (body, failure) => {
+      try {
+        if (failure !== undefined) throw failure;
         // A client that was answered otherwise, with a timeout perhaps, was promised no plant.
-        if (body !== undefined && !res.headersSent) this.#parse(exchange, sender, body, held);
-        else {
-          if (failure !== undefined) answerFailure(exchange, failure);
-          else publishCut(req, res);
-          endWhenSent(exchange, held);
+        if (body !== undefined && !res.headersSent) {
+          void this.#store(exchange, this.#parse(exchange, sender, body, bytes), endWhenSent);
+          return;
         }
-      },
-    );
+        publishCut(req, res);
+      } catch (error) {
+        answerFailure(exchange, error);
+      }
+      endWhenSent();
+    });
     sendContinue?.();
     collectBody(req, collector);
   }
 
   /** Not in `#store`: an async function would keep the body until the plant is durable. */
-  #parse(exchange: Exchange, sender: VerifiedToken, body: Buffer, held: Held): void {
-    const notes = notesOf(exchange.req);
+  #parse(
+    { req }: Exchange,
+    sender: VerifiedToken,
+    body: Buffer,
+    bytes: Lease,
+  ): NewPlant | Promise<NewPlant> {
+    const notes = notesOf(req);
     if (notes !== undefined) notes.bodyBytes = body.length;
-    try {
-      if (!held.bytes.hold(ANSWER_BYTES + COPIES * body.length)) throw overloaded();
-      // The body may arrive long after the head.
-      const isCurrent = () => this.#authenticator.requireCurrent(sender);
-      const waiting =
-        body.length > LONG_BYTES
-          ? this.#longBodies.pass(passTurns, sender.name).then(isCurrent)
-          : isCurrent();
-      if (waiting !== undefined) void this.#parseLater(exchange, waiting, body, held);
-      else void this.#store(exchange, parseNewPlant(body), held);
-    } catch (error) {
-      answerFailure(exchange, error);
-      endWhenSent(exchange, held);
-    }
+    if (!bytes.hold(ANSWER_BYTES + COPIES * body.length)) throw overloaded();
+    // The body may arrive long after the head.
+    const isCurrent = () => this.#authenticator.requireCurrent(sender);
+    const waiting =
+      body.length > LONG_BYTES
+        ? this.#longBodies.pass(passTurns, sender.name).then(isCurrent)
+        : isCurrent();
+    return waiting?.then(() => parseNewPlant(body)) ?? parseNewPlant(body);
   }
 
-  async #parseLater(
+  async #store(
     exchange: Exchange,
-    waiting: Promise<void>,
-    body: Buffer,
-    held: Held,
+    parsed: NewPlant | Promise<NewPlant>,
+    endWhenSent: () => void,
   ): Promise<void> {
     try {
-      await waiting;
-      // A client that was answered meanwhile was promised no plant.
-      if (exchange.res.headersSent) endWhenSent(exchange, held);
-      else void this.#store(exchange, parseNewPlant(body), held);
-    } catch (error) {
-      answerFailure(exchange, error);
-      endWhenSent(exchange, held);
-    }
-  }
-
-  async #store(exchange: Exchange, plant: NewPlant, held: Held): Promise<void> {
-    this.underWay++;
-    try {
-      await this.#plants.create(plant);
+      const plant = parsed instanceof Promise ? await parsed : parsed;
+      if (exchange.res.headersSent) return; // as above
+      this.underWay++;
+      try {
+        await this.#plants.create(plant);
+      } finally {
+        this.underWay--;
+      }
       answer(exchange, okReply(encodePlant(plant)));
     } catch (error) {
       answerFailure(exchange, error);
     } finally {
-      this.underWay--;
-      endWhenSent(exchange, held);
+      endWhenSent();
     }
   }
 }
 
-/** What a create holds. */
-interface Held {
-  readonly place: Lease;
-  readonly bytes: Lease;
-}
-
 async function passTurns(): Promise<void> {
   for (let turn = 0; turn < TURNS; turn++) await setImmediate();
-}
-
-function endWhenSent({ req, res }: Exchange, { place, bytes }: Held): void {
-  afterSent(req, res, () => {
-    place.end();
-    bytes.end();
-  });
 }
