@@ -6,6 +6,8 @@ import {
   DEFAULT_HOST,
   type DefaultedName,
   NUMBER_OPTIONS,
+  type NumberOption,
+  type NumberOptionName,
   normalizeBasePath,
   SOCKET_PATH_BYTES_MAX,
 } from "../core/options.ts";
@@ -30,10 +32,7 @@ export const PORT = {
   defaultText: `${NUMBER_OPTIONS.port.default}`,
 };
 
-export const KEEP = {
-  ...integer("N", "how many backups are kept", NUMBER_OPTIONS.keep),
-  defaultText: `${NUMBER_OPTIONS.keep.default}`,
-};
+export const { keep: KEEP } = numbers({ keep: "how many backups are kept" });
 
 export const BASE_PATH: Option<string> = {
   placeholder: "/PATH",
@@ -133,13 +132,16 @@ export function integer(
   return { placeholder, help, expected: `a whole number from ${min} to ${max}`, parse };
 }
 
-/** Makes an option of each number option of the library, with its default and bounds, and this help. */
-export function numbers<Name extends DefaultedName>(
+type Defaulted = Option<number> & { readonly defaultText: string };
+
+/** Makes an option of each number option of the library, with its bounds, its default if there is one, and this help. */
+export function numbers<Name extends NumberOptionName>(
   helps: Readonly<Record<Name, string>>,
-): Readonly<Record<Name, Option<number> & { readonly defaultText: string }>> {
+): { readonly [N in Name]: N extends DefaultedName ? Defaulted : Option<number> } {
   const options = Object.entries<string>(helps).map(([name, help]) => {
-    const bounds = NUMBER_OPTIONS[name as Name];
-    return [name, { ...integer("N", help, bounds), defaultText: `${bounds.default}` }];
+    const bounds: NumberOption = NUMBER_OPTIONS[name as Name];
+    const shown = bounds.default === undefined ? {} : { defaultText: `${bounds.default}` };
+    return [name, { ...integer("N", help, bounds), ...shown }];
   });
   return Object.fromEntries(options);
 }

@@ -1,5 +1,4 @@
 /** The options of `serve`, the rules between them, and the table that shows them. */
-import { NUMBER_OPTIONS } from "../core/options.ts";
 import { flagOf, type OptionValues, type Setting, UsageError } from "./command.ts";
 import { DATABASE_OPTIONS, isDatabase, showSetting } from "./database.ts";
 import { LOG_FORMATS } from "./log.ts";
@@ -10,7 +9,6 @@ import {
   CORS_ORIGIN,
   DATA,
   HOST,
-  integer,
   numbers,
   oneOf,
   PORT,
@@ -42,27 +40,15 @@ export const SERVE_OPTIONS = {
   printConfig: switchOption("print every option with its value and source, and exit"),
   corsOrigin: CORS_ORIGIN,
   trustedProxy: TRUSTED_PROXY,
-  connectionsMax: integer(
-    "N",
-    "connections open at once; if not given, as many as open files and half of the heap allow",
-    NUMBER_OPTIONS.connectionsMax,
-  ),
-  pendingBytesMax: integer(
-    "N",
-    "creates in flight, with their answers, and records that wait for the disk; beyond it 503; if not given, 4 to 64 MiB by the memory there is",
-    NUMBER_OPTIONS.pendingBytesMax,
-  ),
-  pendingRequestsMax: integer(
-    "N",
-    "creates in flight together; beyond it 503; if not given, 1,024 to 16,384 by the memory there is",
-    NUMBER_OPTIONS.pendingRequestsMax,
-  ),
-  readBytesMax: integer(
-    "N",
-    "answers to reads that wait to be sent, together; beyond it 503; if not given, 4 to 64 MiB by the memory there is",
-    NUMBER_OPTIONS.readBytesMax,
-  ),
   ...numbers({
+    connectionsMax:
+      "connections open at once; if not given, as many as open files and half of the heap allow",
+    pendingBytesMax:
+      "creates in flight, with their answers, and records that wait for the disk; beyond it 503; if not given, 4 to 64 MiB by the memory there is",
+    pendingRequestsMax:
+      "creates in flight together; beyond it 503; if not given, 1,024 to 16,384 by the memory there is",
+    readBytesMax:
+      "answers to reads that wait to be sent, together; beyond it 503; if not given, 4 to 64 MiB by the memory there is",
     bodyBytesMax: "the longest body; beyond it 413",
     headerBytesMax: "request line and headers together; beyond it 431",
     headerTimeoutMs: "time to receive all headers, at most that for a whole request; beyond it 408",
