@@ -138,15 +138,11 @@ export class PlantStore implements PlantService {
   }
 
   async get(id: bigint): Promise<NewPlant | undefined> {
-    const line = await this.#find(id);
+    const line = await this.getLine(id);
     return line && parseNewPlant(line);
   }
 
-  getLine(id: bigint): Promise<Buffer | undefined> {
-    return this.#find(id);
-  }
-
-  async #find(id: bigint): Promise<Buffer | undefined> {
+  async getLine(id: bigint): Promise<Buffer | undefined> {
     assertInt64(id);
     this.#assertUsable();
     const offset = this.#log.index.get(id);
