@@ -40,12 +40,8 @@ export function startLog(given: LogFormat | undefined, level: Level): void {
   });
   const isWanted = (noticed: Level) => LEVELS.indexOf(noticed) <= LEVELS.indexOf(level);
   reportTo((notice) => isWanted(notice.level) && writer.write(notice));
-  const { logRequest, endSecond } = limitRefusals((event) => writer.write(event));
-  if (isWanted("info")) subscribe("plant-store:request", logRequest);
-  process.once("exit", () => {
-    endSecond();
-    writer.end();
-  });
+  if (isWanted("info")) subscribe("plant-store:request", limitRefusals(writer));
+  process.once("exit", () => writer.end());
 }
 
 /** How many requests without a good token are logged in a second. */
@@ -56,23 +52,23 @@ const REFUSALS_MAX = 10;
  * that makes it, and anybody may send that. A second begins with its first refusal; its end logs how many
  * were left out.
  */
-function limitRefusals(log: (event: LogEvent) => void) {
+function limitRefusals(writer: LineWriter<LogEvent>): (request: RequestMessage) => void {
   let refusals = 0;
   const endSecond = () => {
     const lines = refusals - REFUSALS_MAX;
     refusals = 0;
     if (lines <= 0) return;
     const message = `left out ${count(lines, "request")} without a good token: ${REFUSALS_MAX} a second are logged`;
-    log({ level: "warn", event: "refusals-dropped", message, fields: { lines } });
+    writer.write({ level: "warn", event: "refusals-dropped", message, fields: { lines } });
   };
-  const logRequest = (request: RequestMessage) => {
+  process.once("exit", endSecond);
+  return (request) => {
     if (request.token === undefined) {
       if (refusals++ === 0) setTimeout(endSecond, 1000).unref();
       if (refusals > REFUSALS_MAX) return;
     }
-    log(request);
+    writer.write(request);
   };
-  return { logRequest, endSecond };
 }
 
 /** If a line cannot be made, makes a line about the fault instead. */
