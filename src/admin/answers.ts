@@ -6,7 +6,6 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { afterAnswer, Lingering, lingerAfterEnd } from "../http/answer.ts";
-import { NO_TOKEN } from "../http/budget.ts";
 import { OPENAPI } from "../http/openapi.ts";
 import { encodeReply, errorReply, okReply, type Reply, replyHeaders } from "../http/reply.ts";
 import { nameRequest } from "../http/request-message.ts";
@@ -62,7 +61,6 @@ const HEADERS = {
 /** Publishes nothing, so that the metrics of the service do not count its answers. */
 export class AdminHandler {
   readonly lingering = new Lingering();
-  readonly clientOn = () => NO_TOKEN;
   readonly #isOwn: (host: string | undefined) => boolean;
   readonly #routes: ReadonlyMap<string, Route>;
 
