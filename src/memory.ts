@@ -12,7 +12,15 @@ const MIB = 1024 * 1024;
 export function memoryLeft(): number {
   // 2^64 without a limit, 0 if the system does not tell; other runtimes lack it.
   const limit = process.constrainedMemory?.() || Number.POSITIVE_INFINITY;
-  return Math.max(16 * MIB, Math.min(limit, totalmem()) - process.memoryUsage().rss);
+  return Math.max(16 * MIB, Math.min(limit, totalmem()) - residentBytes());
+}
+
+function residentBytes(): number {
+  try {
+    return process.memoryUsage().rss;
+  } catch {
+    return 64 * MIB; // without /proc: about what a process has after its start
+  }
 }
 
 /**

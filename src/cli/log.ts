@@ -59,7 +59,7 @@ function limitRefusals(writer: LineWriter<LogEvent>): (request: RequestMessage) 
     refusals = 0;
     if (lines <= 0) return;
     const message = `left out ${count(lines, "request")} without a good token: ${REFUSALS_MAX} a second are logged`;
-    writer.write({ level: "warn", event: "refusals-dropped", message, fields: { lines } });
+    writer.write({ level: "info", event: "refusals-dropped", message, fields: { lines } });
   };
   process.once("exit", endSecond);
   return (request) => {

@@ -8,7 +8,7 @@ import { setImmediate } from "node:timers/promises";
 import { isUint8Array } from "node:util/types";
 import { PlantStoreError } from "../core/errors.ts";
 import { Gate } from "../core/gate.ts";
-import { type Lease, overloaded } from "./budget.ts";
+import { overloaded } from "./budget.ts";
 import { NOTED, type Noted } from "./request-message.ts";
 
 function tooLarge(bytesMax: number): PlantStoreError {
@@ -55,7 +55,7 @@ export class BodyCollector {
   isDone = false;
   readonly #bytesMax: number;
   readonly #declared: number;
-  readonly #lease: Lease;
+  readonly #lend: (room: number) => boolean;
   readonly #onEnd: BodyHandler;
   /** Its first `#size` bytes are the body so far. */
   #body: Buffer = NOTHING;
@@ -63,12 +63,17 @@ export class BodyCollector {
 
   /**
    * @param declared how many bytes are announced; 0 if that is not known.
-   * @param lease of the room that the body takes. The caller ends it.
+   * @param lend lends the room that the body takes from now on, in bytes; false if there is none.
    */
-  constructor(bytesMax: number, declared: number, lease: Lease, onEnd: BodyHandler) {
+  constructor(
+    bytesMax: number,
+    declared: number,
+    lend: (room: number) => boolean,
+    onEnd: BodyHandler,
+  ) {
     this.#bytesMax = bytesMax;
     this.#declared = declared;
-    this.#lease = lease;
+    this.#lend = lend;
     this.#onEnd = onEnd;
   }
 
@@ -94,8 +99,9 @@ export class BodyCollector {
     const start = this.#size;
     const end = start + chunk.length;
     if (start === 0 || end > this.#body.length) {
-      const room = start === 0 ? end : end <= this.#declared ? this.#declared : 2 * end;
-      if (!this.#lease.hold(room)) return false;
+      // Lent from the first piece on: a refusal comes before the body is sent.
+      const room = end <= this.#declared ? this.#declared : start === 0 ? end : 2 * end;
+      if (!this.#lend(room)) return false;
       const body = start === 0 ? chunk : Buffer.allocUnsafe(room);
       this.#body.copy(body, 0, 0, start);
       this.#body = body;

@@ -69,12 +69,13 @@ export class Creates {
         place.end();
         bytes.end();
       });
-    const collector = new BodyCollector(this.#bodyBytesMax, declared, bytes, (body, failure) => {
+    const lend = (room: number) => bytes.hold(ANSWER_BYTES + COPIES * room);
+    const collector = new BodyCollector(this.#bodyBytesMax, declared, lend, (body, failure) => {
       try {
         if (failure !== undefined) throw failure;
         // A client that was answered otherwise, with a timeout perhaps, was promised no plant.
         if (body !== undefined && !res.headersSent) {
-          void this.#store(exchange, this.#parse(exchange, sender, body, bytes), endWhenSent);
+          void this.#store(exchange, this.#parse(exchange, sender, body), endWhenSent);
           return;
         }
         publishCut(req, res);
@@ -88,15 +89,9 @@ export class Creates {
   }
 
   /** Not in `#store`: an async function would keep the body until the plant is durable. */
-  #parse(
-    { req }: Exchange,
-    sender: VerifiedToken,
-    body: Buffer,
-    bytes: Lease,
-  ): NewPlant | Promise<NewPlant> {
+  #parse({ req }: Exchange, sender: VerifiedToken, body: Buffer): NewPlant | Promise<NewPlant> {
     const notes = notesOf(req);
     if (notes !== undefined) notes.bodyBytes = body.length;
-    if (!bytes.hold(ANSWER_BYTES + COPIES * body.length)) throw overloaded();
     // The body may arrive long after the head.
     const isCurrent = () => this.#authenticator.requireCurrent(sender);
     const waiting =

@@ -11,7 +11,7 @@ import type { Numbers } from "../core/options.ts";
 import type { PlantService, VerifiedToken } from "../core/services.ts";
 import { answer, type Exchange, publishCut } from "./answer.ts";
 import type { Authenticator } from "./bearer.ts";
-import { Budget, Lease, ReadLease } from "./budget.ts";
+import { Budget, Lease, overloaded, ReadLease } from "./budget.ts";
 import { FirstLines, readLine, sliceLines } from "./lines.ts";
 import { LIMIT_DEFAULT, type ListQuery, parseListQuery, wantsStream } from "./list-query.ts";
 import { type CreateCounts, ListPace, sendStream } from "./plant-stream.ts";
@@ -104,6 +104,8 @@ export class Reads {
         lease.hold(wanted.bytes);
         if (next.done === true || wanted.hasMore) return pageReply(lines, wanted);
       }
+    } catch (error) {
+      throw error instanceof RangeError ? overloaded() : error; // no memory for a long page
     } finally {
       await slices.return(undefined);
     }

@@ -15,7 +15,7 @@ const NEEDS_NEWER = existsSync(NEWER)
   : { skip: "needs PostgreSQL 18: npm ci --prefix test/postgres/postgresql-18" };
 
 for (const [what, name, needs, passed] of [
-  ["the promises of the database store hold", "conformance", NEEDS_POSTGRES, 13],
+  ["the promises of the database store hold", "conformance", NEEDS_POSTGRES, 14],
   ["another role runs nothing as that of the store", "hostile-role", NEEDS_POOLER, 9],
   ["rights of other roles are noticed", "rights", NEEDS_POSTGRES, 19],
 ] as const) {
