@@ -31,7 +31,7 @@ import { Creates } from "./creates.ts";
 import { Reads } from "./reads.ts";
 import { errorReply, scopeChallenge } from "./reply.ts";
 import { findLengthFault, requireExpectation } from "./request-head.ts";
-import { noteArrival, noteRefusal, notesOf } from "./request-message.ts";
+import { noteArrival, notesOf } from "./request-message.ts";
 import { findRoute, methodNotAllowed, methodsOf, notFound } from "./router.ts";
 
 export interface ListenerOptions {
@@ -134,7 +134,7 @@ export class Listener {
   refuse(req: IncomingMessage, res: ServerResponse, fault: unknown, isBegun = false): void {
     if (res.headersSent) return;
     if (!isBegun) {
-      noteRefusal(req, this.#trusted);
+      noteArrival(req, this.#trusted, false);
       this.#cors.mark(req, res);
     }
     answer({ req, res, lingering: this.lingering }, errorReply(fault), true);

@@ -40,15 +40,10 @@ interface WatchedRequest extends IncomingMessage {
   [NOTED]?: Noted;
 }
 
-/** Call it when the listener receives a request. */
-export function noteArrival(req: WatchedRequest, trusted?: TrustedProxies): void {
+/** Call it when the listener receives a request. @param isTimed whether its duration is published. */
+export function noteArrival(req: WatchedRequest, trusted?: TrustedProxies, isTimed = true): void {
   if (!requests.hasSubscribers) return;
-  req[NOTED] = beginMessage(req, clientOf(req, trusted), performance.now());
-}
-
-/** Call it when a request is refused in place of `noteArrival`. */
-export function noteRefusal(req: WatchedRequest, trusted?: TrustedProxies): void {
-  if (requests.hasSubscribers) req[NOTED] = beginMessage(req, clientOf(req, trusted));
+  req[NOTED] = beginMessage(req, clientOf(req, trusted), isTimed ? performance.now() : undefined);
 }
 
 function beginMessage(req?: IncomingMessage, client?: string, arrivedAt?: number): Noted {
