@@ -178,8 +178,7 @@ const PIECES = /.{1,65536}/gsu;
 export function assertPlantSize({ id, name, tag }: NewPlant): void {
   // A character takes six bytes at most.
   if (name.length + (tag?.length ?? 0) <= RECORD_BYTES_MAX / 6 - 64) return;
-  const empty = tag === undefined ? { id, name: "" } : { id, name: "", tag: "" };
-  let bytes = encodeNewPlant(empty).length + 1;
+  let bytes = encodeNewPlant(newPlant(id, "", tag && "")).length + 1;
   for (const text of [name, tag ?? ""]) {
     for (const [piece] of text.matchAll(PIECES)) {
       bytes += Buffer.byteLength(encodeJsonString(piece)) - 2; // without its quotes
