@@ -53,6 +53,8 @@ const NOTHING = Buffer.alloc(0);
 export class BodyCollector {
   /** Whether the handler was called: nothing more is wanted. */
   isDone = false;
+  /** Whose body it is: clients take turns. */
+  client = "";
   readonly #bytesMax: number;
   readonly #declared: number;
   readonly #lend: (room: number) => boolean;
@@ -184,15 +186,15 @@ export class DirectRequest extends IncomingMessage {
     else {
       collector.add(chunk);
       if (collector.isDone) this.collector = undefined;
-      if (++this.#pieces === PIECES_MAX) void this.#rest();
+      if (++this.#pieces === PIECES_MAX) void this.#rest(collector.client);
     }
     return true;
   }
 
   /** Has the rest of the body wait for its turn. */
-  async #rest(): Promise<void> {
+  async #rest(client: string): Promise<void> {
     this.socket.pause();
-    await piecemeal.pass(setImmediate);
+    await piecemeal.pass(setImmediate, client);
     this.#pieces = 0;
     this.socket.resume();
   }

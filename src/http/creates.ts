@@ -84,6 +84,7 @@ export class Creates {
       }
       endWhenSent();
     });
+    collector.client = sender.name;
     sendContinue?.();
     collectBody(req, collector);
   }
