@@ -16,8 +16,8 @@ export const NO_TOKEN = "";
 export class Budget {
   readonly max: number;
   #lent = 0;
-  /** How much of it each client holds. */
-  readonly #shares = new Map<string, number>();
+  /** How much of it each client holds that holds any. */
+  readonly #shares = new Map<string, { lent: number }>();
 
   /** @param max by default by the memory there is. */
   constructor(max = defaultBudget()) {
@@ -44,12 +44,13 @@ export class Budget {
    * @returns false, and lends nothing, if there is no room.
    */
   take(client: string, amount: number): boolean {
-    const share = (this.#shares.get(client) ?? 0) + amount;
+    const share = this.#shares.get(client) ?? { lent: 0 };
     const lent = this.#lent + amount;
-    if (amount > 0 && share > this.max - lent) return false;
+    if (amount > 0 && share.lent + amount > this.max - lent) return false;
     this.#lent = lent;
-    if (share === 0) this.#shares.delete(client);
-    else this.#shares.set(client, share);
+    if (share.lent === 0) this.#shares.set(client, share);
+    share.lent += amount;
+    if (share.lent === 0) this.#shares.delete(client);
     return true;
   }
 }
