@@ -73,10 +73,11 @@ export class PlantReader {
    *
    * @throws PlantStoreError as `judge` returns it.
    */
-  read(id: bigint, offset: number): Promise<Buffer> {
+  read(id: bigint, offset: number, expected?: Buffer): Promise<Buffer> {
     return new Promise((resolve, reject) => {
       if (this.#asked.length === 0) setImmediate(() => this.#answerTurn());
-      const give = (line: Buffer) => resolve(this.#copy(line, id, offset));
+      const give = (line: Buffer) =>
+        resolve(expected?.equals(line) ? expected : this.#copy(line, id, offset));
       this.#asked.push({ offset, give, reject });
     });
   }

@@ -127,7 +127,10 @@ export class PlantStore implements PlantService {
   async #store(plant: NewPlant): Promise<NewPlant> {
     const taken = this.#log.index.get(plant.id);
     if (taken !== undefined) {
-      return parseNewPlant(await this.#read(plant.id, taken).catch(throwUndecided));
+      // Equal bytes are a repeat, and cost a tenth less than two plants that are compared.
+      const record = Buffer.from(encodeNewPlant(plant));
+      const line = await this.#read(plant.id, taken, record).catch(throwUndecided);
+      return line === record ? { ...plant } : parseNewPlant(line);
     }
     this.#log.index.assertRoom(this.#writer.durableBytes);
     const offset = await this.#writer.append(encodeNewPlant(plant));
@@ -150,8 +153,8 @@ export class PlantStore implements PlantService {
   }
 
   /** @throws PlantStoreError as `PlantReader.judge` returns it. */
-  async #read(id: bigint, offset: number): Promise<Buffer> {
-    const reading = this.#reader.read(id, offset);
+  async #read(id: bigint, offset: number, expected?: Buffer): Promise<Buffer> {
+    const reading = this.#reader.read(id, offset, expected);
     this.#reads.add(reading);
     try {
       return await reading;
