@@ -136,9 +136,6 @@ export function weightOf(req: IncomingMessage): number {
   return Math.max(1, Math.round(heldBytes(req) / WEIGHT_BYTES));
 }
 
-/** About the most that an answer without a plant takes, with its head: messages are cut. */
-export const ANSWER_BYTES = 1024;
-
 /**
  * The bytes that the answer to one read holds, from the first look into the store until the system has it
  * or its client has left. A refused answer returns all of them at once, so of several reads that do not

@@ -13,7 +13,7 @@ import type { PlantService, VerifiedToken } from "../core/services.ts";
 import { answer, answerFailure, type Exchange, publishCut } from "./answer.ts";
 import type { Authenticator } from "./bearer.ts";
 import { BodyCollector, collectBody, requireBody } from "./body.ts";
-import { ANSWER_BYTES, afterSent, Budget, Lease, overloaded, weightOf } from "./budget.ts";
+import { afterSent, Budget, Lease, overloaded, weightOf } from "./budget.ts";
 import { okReply } from "./reply.ts";
 import { requireJson } from "./request-head.ts";
 import { notesOf } from "./request-message.ts";
@@ -23,6 +23,8 @@ import { notesOf } from "./request-message.ts";
  * answer may be three times as long as its body (U+0085 becomes an escape), and so may a record.
  */
 const COPIES = 3;
+/** About the most that an answer without a plant takes, with its head: messages are cut. */
+const ANSWER_BYTES = 1024;
 /** A longer body may take 40 ms a MiB: other requests come in between. */
 const LONG_BYTES = 32 * 1024;
 /** Turns of the event loop before each: Node accepts one connection in a turn. */
