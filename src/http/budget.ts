@@ -93,7 +93,7 @@ export function overloaded(): PlantStoreError {
 
 /** Calls `then` once the system has the whole answer or the client has left; at once if that is so. */
 export function afterSent(req: IncomingMessage, res: ServerResponse, then: () => void): void {
-  if (res.writableFinished || res.closed) {
+  if (res.writableFinished || res.closed || hasLeft(req, res)) {
     then();
     return;
   }
@@ -114,6 +114,11 @@ export function afterSent(req: IncomingMessage, res: ServerResponse, then: () =>
   res.on("close", end);
   if (req.closed || req.socket.destroyed) follow();
   else req.on("close", follow);
+}
+
+/** Nearly every answer leaves in the turn of its end. Over HTTP/2 many responses share a socket. */
+function hasLeft({ httpVersionMajor }: IncomingMessage, res: ServerResponse): boolean {
+  return res.writableEnded && httpVersionMajor === 1 && res.socket?.writableLength === 0;
 }
 
 /** Memory of a request and its response in Node and this server, without headers (measured). */
