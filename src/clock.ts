@@ -1,12 +1,61 @@
 /**
- * The clocks and timers of this process. Core reads none, so other rooms hand it these.
+ * The port to time and chance: clocks, timers, turns of the event loop, random bytes.
  *
- * Invariant: `Date` is asked each time, so that a program can test expiries with a clock of its own.
+ * Invariants. Timers and the monotonic clock are those that Node had when this file was loaded: the fake
+ * timers of an embedder's test, enabled later, do not stop a store. `Date` is asked each time, so that such a
+ * test can have tokens expire. The program uses one clock at a time; a test hands in a simulated one.
  */
-import type { Clock } from "./core/followed-tokens.ts";
+import { randomBytes } from "node:crypto";
+import timers from "node:timers";
+import type { Clock as FollowedClock } from "./core/followed-tokens.ts";
 
 /** @internal */
-export function systemClock(): Clock {
+export type Timer = Pick<NodeJS.Timeout, "unref" | "refresh">;
+
+/** @internal */
+export interface Clock {
+  /** The monotonic clock, in milliseconds. */
+  steadyMs(): number;
+  /** Milliseconds since 1970, UTC. */
+  wallMs(): number;
+  setTimeout(run: () => void, ms: number): Timer;
+  clearTimeout(timer: Timer | undefined): void;
+  setInterval(run: () => void, ms: number): Timer;
+  clearInterval(timer: Timer | undefined): void;
+  /** Runs in the next turn of the event loop, after sockets were read. */
+  setImmediate(run: () => void): void;
+  randomBytes(count: number): Buffer;
+}
+
+/** The clock of this program. @internal */
+export let clock: Clock = {
+  steadyMs: performance.now.bind(performance),
+  wallMs: () => Date.now(),
+  setTimeout: timers.setTimeout,
+  clearTimeout: timers.clearTimeout as Clock["clearTimeout"],
+  setInterval: timers.setInterval,
+  clearInterval: timers.clearInterval as Clock["clearInterval"],
+  setImmediate: timers.setImmediate,
+  randomBytes,
+};
+
+/** @internal */
+export function turn(): Promise<void> {
+  return new Promise((resolve) => clock.setImmediate(resolve));
+}
+
+/** @internal */
+export function sleep(ms: number): Promise<void> {
+  return new Promise((resolve) => clock.setTimeout(resolve, ms));
+}
+
+/** For a simulation. @internal */
+export function replaceClock(other: Clock): void {
+  clock = other;
+}
+
+/** @internal */
+export function systemClock(): FollowedClock {
   return {
     performance,
     get Date() {

@@ -14,8 +14,8 @@ export type Sources = ReadonlyMap<string, string>;
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   core: [],
   memory: [],
-  log: ["core", "memory"],
-  store: ["core", "log"],
+  log: ["core", "memory", "clock"],
+  store: ["core", "log", "clock"],
   clock: ["core"],
   auth: ["core", "log", "clock"],
   postgres: ["core", "clock", "memory"],
