@@ -9,15 +9,13 @@
  * The file has another name while the log is unsynced: a sync of it has failed, so the kernel may report
  * bytes as synced that the disk does not have (log/resync).
  */
-import { constants, existsSync } from "node:fs";
-import fs from "node:fs/promises";
 import path from "node:path";
 import { crc32 } from "node:zlib";
 import { publishWarning } from "../core/channels.ts";
-import { openEntry, removeLeftover, syncDirectory, useAndClose } from "./folder.ts";
+import { disk } from "./disk.ts";
+import { LogFile } from "./file.ts";
+import { removeLeftover, useAndClose } from "./folder.ts";
 import { ioError, orIoError, systemCode } from "./system-error.ts";
-
-const { O_CREAT, O_TRUNC, O_WRONLY } = constants;
 
 export interface Checkpoint {
   /** The length of the log; a line starts there. */
@@ -47,12 +45,13 @@ export function extendCheckpoint(before: Checkpoint, bytes: Buffer, records: num
  */
 export async function readCheckpoint(logPath: string): Promise<Checkpoint | undefined> {
   for (const filePath of [checkpointPath(logPath), unsyncedPath(logPath)]) {
-    try {
-      const handle = await openEntry(filePath);
-      return decodeCheckpoint(await useAndClose(handle, () => handle.readFile("utf8")));
-    } catch (cause) {
-      if (systemCode(cause) !== "ENOENT") throw ioError(`Cannot read "${filePath}"`, cause);
-    }
+    const file = await LogFile.openForReading(filePath);
+    if (file === undefined) continue;
+    return useAndClose(file, async () => {
+      const bytes = Buffer.alloc(LINE_BYTES_MAX);
+      const got = await file.read(bytes, 0);
+      return decodeCheckpoint(bytes.toString("utf8", 0, got));
+    });
   }
   return undefined;
 }
@@ -60,7 +59,7 @@ export async function readCheckpoint(logPath: string): Promise<Checkpoint | unde
 /** Whether the disk has the checkpoint now, which another program may have copied. @internal */
 export async function syncCheckpoint(logPath: string): Promise<boolean> {
   try {
-    await useAndClose(await openEntry(checkpointPath(logPath)), (handle) => handle.sync());
+    await useAndClose(await disk.open(checkpointPath(logPath)), (file) => file.sync());
     return true;
   } catch {
     return false;
@@ -76,13 +75,13 @@ export async function syncCheckpoint(logPath: string): Promise<boolean> {
 export async function writeCheckpoint(logPath: string, checkpoint: Checkpoint): Promise<void> {
   const newPath = newCheckpointPath(logPath);
   try {
-    await useAndClose(await openEntry(newPath, O_WRONLY | O_CREAT | O_TRUNC), async (handle) => {
-      await handle.writeFile(encodeCheckpoint(checkpoint));
-      await handle.sync();
-    });
-    await fs.rename(newPath, checkpointPath(logPath));
-    await fs.rm(unsyncedPath(logPath), { force: true }); // it covers synced bytes only
-    await syncDirectory(path.dirname(logPath));
+    disk.unlink(newPath); // of a process that was killed
+    await useAndClose(await LogFile.open(newPath), (file) =>
+      file.appendOrThrow(Buffer.from(encodeCheckpoint(checkpoint))),
+    );
+    disk.rename(newPath, checkpointPath(logPath));
+    disk.unlink(unsyncedPath(logPath)); // it covers synced bytes only
+    await disk.syncFolder(path.dirname(logPath));
   } catch (cause) {
     removeLeftover(newPath);
     throw ioError(`Cannot write "${checkpointPath(logPath)}"`, cause);
@@ -97,21 +96,21 @@ export async function writeCheckpoint(logPath: string, checkpoint: Checkpoint): 
  */
 export function removeCheckpoint(logPath: string): Promise<void> {
   return orIoError(`Cannot remove "${checkpointPath(logPath)}"`, async () => {
-    await fs.rm(checkpointPath(logPath), { force: true });
+    disk.unlink(checkpointPath(logPath));
     if (isUnsynced(logPath)) {
       // The log is still unsynced.
-      await useAndClose(await openEntry(unsyncedPath(logPath), O_WRONLY), async (handle) => {
-        await handle.truncate();
-        await handle.sync();
+      await useAndClose(await disk.openForChanges(unsyncedPath(logPath)), (file) => {
+        file.truncate(0);
+        return file.sync();
       });
     }
-    await syncDirectory(path.dirname(logPath));
+    await disk.syncFolder(path.dirname(logPath));
   });
 }
 
 /** Whether a sync of the log has failed, and not all of its bytes were written again since. @internal */
 export function isUnsynced(logPath: string): boolean {
-  return existsSync(unsyncedPath(logPath));
+  return disk.find(unsyncedPath(logPath)) !== undefined;
 }
 
 /**
@@ -123,18 +122,18 @@ export function isUnsynced(logPath: string): boolean {
  */
 export async function markUnsynced(logPath: string): Promise<void> {
   try {
-    await fs.rename(checkpointPath(logPath), unsyncedPath(logPath));
+    disk.rename(checkpointPath(logPath), unsyncedPath(logPath));
   } catch (cause) {
     if (systemCode(cause) !== "ENOENT") throw cause;
-    await (await openEntry(unsyncedPath(logPath), O_WRONLY | O_CREAT)).close();
+    await (await disk.openForChanges(unsyncedPath(logPath))).close();
   }
 }
 
 /** Undoes `markUnsynced`; a checkpoint that was written since is the newer one. @throws the system's error. @internal */
-export async function markSynced(logPath: string): Promise<void> {
+export function markSynced(logPath: string): void {
   if (!isUnsynced(logPath)) return;
-  if (existsSync(checkpointPath(logPath))) await fs.rm(unsyncedPath(logPath));
-  else await fs.rename(unsyncedPath(logPath), checkpointPath(logPath));
+  if (disk.find(checkpointPath(logPath)) !== undefined) disk.unlink(unsyncedPath(logPath));
+  else disk.rename(unsyncedPath(logPath), checkpointPath(logPath));
 }
 
 /** @internal */
@@ -157,6 +156,9 @@ export function encodeCheckpoint({ bytes, records, crc32: sum }: Checkpoint): st
   const text = `{"bytes":${bytes},"records":${records},"crc32":"${hex(sum)}"`;
   return `${text},"check":"${hex(crc32(text))}"}\n`;
 }
+
+/** A longer file is none. */
+const LINE_BYTES_MAX = 256;
 
 const LINE =
   /^(\{"bytes":([0-9]{1,15}),"records":([0-9]{1,15}),"crc32":"([0-9a-f]{8})"),"check":"([0-9a-f]{8})"\}\n$/;

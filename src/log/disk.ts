@@ -67,14 +67,14 @@ export interface WritableFile extends OpenFile {
 
 /** A text that an operator names. */
 export interface NamedText {
-  readonly chunks: AsyncIterable<Buffer>;
+  readonly text: AsyncIterable<Buffer>;
   /** Its length; `undefined` for a pipe or a device. */
   readonly bytes: number | undefined;
 }
 
 /** Every method throws, or rejects with, the system's error. */
 export interface Disk {
-  /** Opens a file to read it. Refuses a FIFO, whose reader may wait for ever, and a device. */
+  /** Opens a file to read it. Refuses a FIFO, whose reader may wait for ever. */
   open(filePath: string): Promise<OpenFile>;
   /** Opens a file for changes, and makes it if it is missing (0600). A new name is not durable. */
   openForChanges(filePath: string): Promise<WritableFile>;
@@ -162,17 +162,18 @@ class SystemFile implements WritableFile {
   }
 }
 
-/** Opens a regular file, and waits for no writer of a FIFO. */
-async function openRegular(filePath: string, flags: number): Promise<FileHandle> {
+/** Opens a file, and waits for no writer of a FIFO. */
+async function openFile(filePath: string, flags: number): Promise<FileHandle> {
   const handle = await fsPromises.open(filePath, flags | O_NONBLOCK, 0o600);
   const state = fs.fstatSync(handle.fd);
-  if (state.isFile()) return handle;
+  if (!state.isDirectory() && !state.isFIFO()) return handle;
   await handle.close();
-  const found = state.isDirectory() ? "a folder" : state.isFIFO() ? "a FIFO" : "a device";
+  const found = state.isDirectory() ? "a folder" : "a FIFO";
   throw new Error(`expected a regular file, got ${found}`);
 }
 
-function isSameFile(one: FileState, other: FileState): boolean {
+/** Whether two states are of one file. */
+export function isSameFile(one: FileState, other: FileState): boolean {
   return one.dev === other.dev && one.ino === other.ino;
 }
 
@@ -184,16 +185,26 @@ declare const WebAssembly: {
   readonly Memory: new (size: { readonly initial: number }) => { readonly buffer: ArrayBuffer };
 };
 
+/** Below a file there is nothing. */
+function orMissing(find: () => FileState | undefined): FileState | undefined {
+  try {
+    return find();
+  } catch (cause) {
+    if (systemCode(cause) === "ENOTDIR") return undefined;
+    throw cause;
+  }
+}
+
 class SystemDisk implements Disk {
   async open(filePath: string): Promise<OpenFile> {
-    return new SystemFile(await openRegular(filePath, O_RDONLY));
+    return new SystemFile(await openFile(filePath, O_RDONLY));
   }
 
   async openForChanges(filePath: string): Promise<WritableFile> {
-    const handle = await openRegular(filePath, O_RDWR | O_CREAT);
+    const handle = await openFile(filePath, O_RDWR | O_CREAT);
     let appender: FileHandle | undefined;
     try {
-      appender = await openRegular(filePath, O_WRONLY | O_APPEND | SYNCED);
+      appender = await openFile(filePath, O_WRONLY | O_APPEND | SYNCED);
       const file = new SystemFile(handle, appender);
       if (isSameFile(file.state(), new SystemFile(appender).state())) return file;
       throw new Error("another file took its name in the meantime");
@@ -212,17 +223,17 @@ class SystemDisk implements Disk {
       return undefined;
     }
     return {
-      chunks: handle.createReadStream({ highWaterMark: chunkBytes }),
+      text: handle.createReadStream({ highWaterMark: chunkBytes }),
       bytes: state.isFile() ? state.size : undefined,
     };
   }
 
   find(filePath: string): FileState | undefined {
-    return fs.statSync(filePath, { bigint: true, throwIfNoEntry: false });
+    return orMissing(() => fs.statSync(filePath, { bigint: true, throwIfNoEntry: false }));
   }
 
   findEntry(filePath: string): FileState | undefined {
-    return fs.lstatSync(filePath, { bigint: true, throwIfNoEntry: false });
+    return orMissing(() => fs.lstatSync(filePath, { bigint: true, throwIfNoEntry: false }));
   }
 
   async findLater(filePath: string): Promise<FileState | undefined> {

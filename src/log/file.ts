@@ -6,13 +6,12 @@
  * other; an append checks afterwards that the file ends with it. A change in place checks first that
  * the file ends where this process left it; one that ends elsewhere has another writer.
  */
-import fs from "node:fs";
-import type { FileHandle } from "node:fs/promises";
 import path from "node:path";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { Gate } from "../core/gate.ts";
-import { openEntry, syncFolder } from "./folder.ts";
+import { disk, type FileState, isSameFile, type OpenFile, type WritableFile } from "./disk.ts";
+import { syncFolderAndName } from "./folder.ts";
 import { LINE_FEED } from "./format.ts";
 import { describeSystemError, ioError, isRefusal, orIoError, systemCode } from "./system-error.ts";
 
@@ -27,9 +26,6 @@ export type AppendResult =
   | { readonly outcome: "refused"; readonly cause: unknown }
   | { readonly outcome: "unknown"; readonly cause: Error };
 
-const { O_APPEND, O_CREAT, O_DSYNC, O_RDWR, O_SYNC, O_WRONLY } = fs.constants;
-/** A write waits for the disk: one call instead of two (measured: docs/speed.md). macOS has no O_DSYNC. */
-const SYNCED = O_DSYNC ?? O_SYNC;
 const CHUNK_BYTES = 1024 * 1024;
 
 export interface ByteRange {
@@ -54,26 +50,21 @@ export const requestedReads = new Gate(REQUESTED_READS_MAX);
 
 export class LogFile {
   readonly path: string;
-  /** For reads, and for changes in place. */
-  readonly #handle: FileHandle;
-  /** For appends; `undefined` in a file that was opened for reading. */
-  readonly #appender: FileHandle | undefined;
-  readonly #identity: Identity;
-  /** A folder that is reached through a descriptor of this process, and the path that it had. */
-  readonly #folder: { readonly link: string; readonly target: string } | undefined;
+  readonly #file: OpenFile;
+  /** The same file; `undefined` if it was opened for reading. */
+  readonly #writable: WritableFile | undefined;
+  readonly #identity: FileState;
   /** Under which the file is written; `undefined` if it has none. */
   readonly #lock: Lock | undefined;
   #end: number;
 
-  private constructor(filePath: string, handle: FileHandle, appender?: FileHandle, lock?: Lock) {
+  private constructor(filePath: string, file: OpenFile, writable?: WritableFile, lock?: Lock) {
     this.path = filePath;
-    this.#handle = handle;
-    this.#appender = appender;
+    this.#file = file;
+    this.#writable = writable;
     this.#lock = lock;
-    this.#identity = identityOf(handle);
-    const link = /^\/proc\/self\/fd\/\d+(?=\/)/.exec(filePath)?.[0];
-    this.#folder = link === undefined ? undefined : { link, target: fs.readlinkSync(link) };
-    this.#end = this.size();
+    this.#identity = file.state();
+    this.#end = Number(this.#identity.size);
   }
 
   /**
@@ -84,21 +75,15 @@ export class LogFile {
    */
   static open(filePath: string, lock?: Lock): Promise<LogFile> {
     return orIoError(`Cannot open "${filePath}"`, async () => {
-      const handle = await openEntry(filePath, O_RDWR | O_CREAT);
-      let appender: FileHandle | undefined;
+      const file = await disk.openForChanges(filePath);
       try {
         // Also for an old file: the process that made it may have died before this.
         // A failure is not remembered: ext4 and XFS accept no further write after it.
-        await syncFolder(path.dirname(filePath));
-        appender = await openEntry(filePath, O_WRONLY | O_APPEND | SYNCED);
-        if (!isSame(identityOf(handle), identityOf(appender))) {
-          throw new Error("another file took its name in the meantime");
-        }
-        warnOfLinks(filePath, handle);
-        return new LogFile(filePath, handle, appender, lock);
+        await syncFolderAndName(path.dirname(filePath));
+        warnOfLinks(filePath, file.state());
+        return new LogFile(filePath, file, file, lock);
       } catch (error) {
-        await appender?.close();
-        await handle.close();
+        await file.close();
         throw error;
       }
     });
@@ -107,7 +92,7 @@ export class LogFile {
   /** Opens for reading; `undefined` if there is no such file. Otherwise like `open`. */
   static async openForReading(filePath: string): Promise<LogFile | undefined> {
     try {
-      return new LogFile(filePath, await openEntry(filePath));
+      return new LogFile(filePath, await disk.open(filePath));
     } catch (cause) {
       if (systemCode(cause) === "ENOENT") return undefined;
       throw ioError(`Cannot open "${filePath}"`, cause);
@@ -115,7 +100,7 @@ export class LogFile {
   }
 
   size(): number {
-    return fs.fstatSync(this.#handle.fd).size;
+    return Number(this.#file.state().size);
   }
 
   /** Where the file ends if only this process has changed it since it was opened. */
@@ -127,15 +112,13 @@ export class LogFile {
   async append(bytes: Buffer): Promise<AppendResult> {
     let written = 0;
     try {
-      if (this.#appender === undefined) throw new Error("it was opened for reading");
       while (written < bytes.length) {
         // Writing the rest after a short write gives its reason. If another process has appended in
         // between, the rest would continue the record of that process.
         if (written > 0) this.assertEndsAt(this.#end + written);
-        const rest = bytes.length - written;
-        const { bytesWritten } = await this.#appender.write(bytes, written, rest, null);
-        if (bytesWritten === 0) throw new Error("the system wrote nothing, and gave no reason");
-        written += bytesWritten;
+        const count = await this.#forChanges.append(bytes, written);
+        if (count === 0) throw new Error("the system wrote nothing, and gave no reason");
+        written += count;
       }
     } catch (cause) {
       return this.#undo(bytes, written, cause);
@@ -177,7 +160,7 @@ export class LogFile {
     await this.read(found, this.#end);
     if (!found.equals(written)) throw this.#fault("does not end with the bytes of this process");
     this.assertEndsAt(this.#end + written.length);
-    if (written.length > 0) fs.ftruncateSync(this.#handle.fd, this.#end);
+    if (written.length > 0) this.#forChanges.truncate(this.#end);
     return written.length;
   }
 
@@ -208,10 +191,9 @@ export class LogFile {
     this.assertUnchanged();
     await orIoError(`Cannot write "${this.path}"`, async () => {
       for (let written = 0; written < bytes.length; ) {
-        const rest = bytes.length - written;
-        const result = await this.#handle.write(bytes, written, rest, position + written);
-        if (result.bytesWritten === 0) throw new Error("the system wrote nothing");
-        written += result.bytesWritten;
+        const count = await this.#forChanges.overwrite(bytes, written, position + written);
+        if (count === 0) throw new Error("the system wrote nothing");
+        written += count;
       }
     });
   }
@@ -227,7 +209,7 @@ export class LogFile {
     this.assertUnchanged();
     await orIoError(`Cannot cut "${this.path}"`, async () => {
       if (this.#hasLineFeed(length)) throw this.#fault("was changed by another program");
-      fs.ftruncateSync(this.#handle.fd, length);
+      this.#forChanges.truncate(length);
       this.#end = length;
       await this.sync();
     });
@@ -236,7 +218,7 @@ export class LogFile {
   #hasLineFeed(start: number): boolean {
     const chunk = Buffer.allocUnsafe(Math.max(1, Math.min(CHUNK_BYTES, this.#end - start)));
     for (let offset = start; offset < this.#end; ) {
-      const got = fs.readSync(this.#handle.fd, chunk, 0, chunk.length, offset);
+      const got = this.#file.readNow(chunk, offset);
       if (got === 0) return false;
       if (chunk.subarray(0, got).includes(LINE_FEED)) return true;
       offset += got;
@@ -244,13 +226,14 @@ export class LogFile {
     return false;
   }
 
-  /**
-   * Not `fdatasync`, which does not commit a rename of the file by another program (ext4).
-   *
-   * @throws the system's error. The kernel reports a failed sync once to each descriptor.
-   */
+  /** Makes all of the file durable. @throws the system's error, which is reported once only. */
   sync(): Promise<void> {
-    return this.#handle.sync();
+    return this.#file.sync();
+  }
+
+  get #forChanges(): WritableFile {
+    if (this.#writable === undefined) throw new Error("it was opened for reading");
+    return this.#writable;
   }
 
   /**
@@ -264,11 +247,19 @@ export class LogFile {
       let filled = 0;
       while (filled < buffer.length) {
         const wanted = buffer.length - filled;
-        const { bytesRead } = await this.#handle.read(buffer, filled, wanted, position + filled);
-        if (bytesRead === 0) break;
-        filled += bytesRead;
+        const got = await this.#readSome(buffer, filled, wanted, position + filled);
+        if (got === 0) break;
+        filled += got;
       }
       return filled;
+    });
+  }
+
+  #readSome(buffer: Buffer, start: number, bytes: number, position: number): Promise<number> {
+    return new Promise((resolve, reject) => {
+      this.#file.read(buffer, start, bytes, position, (cause, got) =>
+        cause === null ? resolve(got) : reject(cause),
+      );
     });
   }
 
@@ -290,7 +281,7 @@ export class LogFile {
       // Promises would take twice the processor time (measured).
       const readNext = () => {
         const { start, bytes, position } = pieces[begun++] as FilePiece;
-        fs.read(this.#handle.fd, buffer, start, bytes, position, (cause, got) => {
+        this.#file.read(buffer, start, bytes, position, (cause, got) => {
           requestedReads.leave();
           if (cause !== null || got < bytes) buffer.fill(0, start, start + bytes);
           if (++ended === pieces.length) resolve();
@@ -317,14 +308,9 @@ export class LogFile {
       return "is not locked any more, because its lock file was removed or replaced";
     }
     try {
-      // The descriptor still leads to the folder after that was moved.
-      const { link, target } = this.#folder ?? {};
-      if (link !== undefined && fs.readlinkSync(link) !== target) {
-        return "was moved with its folder";
-      }
-      const found = fs.statSync(this.path, { bigint: true, throwIfNoEntry: false });
+      const found = disk.find(this.path);
       if (found === undefined) return "was deleted or renamed";
-      if (!isSame(found, this.#identity)) return "was replaced";
+      if (!isSameFile(found, this.#identity)) return "was replaced";
       if (found.size >= size && found.size <= sizeMax) return undefined;
       return `was changed by another program (expected ${size} bytes, got ${found.size})`;
     } catch (cause) {
@@ -350,8 +336,8 @@ export class LogFile {
     );
   }
 
-  async close(): Promise<void> {
-    await Promise.all([this.#handle.close(), this.#appender?.close()]);
+  close(): Promise<void> {
+    return this.#file.close();
   }
 }
 
@@ -361,23 +347,9 @@ interface Lock {
   findLoss(): Error | undefined;
 }
 
-interface Identity {
-  readonly dev: bigint;
-  readonly ino: bigint;
-}
-
-function identityOf(handle: FileHandle): Identity {
-  return fs.fstatSync(handle.fd, { bigint: true });
-}
-
-function isSame(one: Identity, other: Identity): boolean {
-  return one.dev === other.dev && one.ino === other.ino;
-}
-
 /** Such a file may be a part of a snapshot, which the next append would change. */
-function warnOfLinks(filePath: string, handle: FileHandle): void {
-  const { nlink } = fs.fstatSync(handle.fd);
-  const isLink = fs.lstatSync(filePath).isSymbolicLink();
+function warnOfLinks(filePath: string, { nlink }: FileState): void {
+  const isLink = disk.findEntry(filePath)?.isSymbolicLink() === true;
   if (nlink <= 1 && !isLink) return;
   const what = isLink ? "is a symbolic link" : `has ${nlink} names (hard links)`;
   publishWarning(

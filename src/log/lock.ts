@@ -26,7 +26,7 @@ import os from "node:os";
 import path from "node:path";
 import { PlantStoreError } from "../core/errors.ts";
 import { SOCKET_PATH_BYTES_MAX } from "../core/options.ts";
-import { giveSocketToFolderOwner, unreliableFileSystem } from "./folder.ts";
+import { unreliableFileSystem } from "./folder.ts";
 import { describeSystemError, ioError, orIoError, systemCode } from "./system-error.ts";
 
 /** The answer of a holder: one line of JSON, at most 4 KiB, within 1 s. */
@@ -192,7 +192,6 @@ async function claim(
   // threads. The owner and root may connect.
   server.listen({ path: folder.addressOf(mine), exclusive: true });
   await once(server, "listening");
-  giveSocketToFolderOwner(folder.pathOf(mine));
   const highest = folder.highest();
   const answer = await ask(folder, highest);
   if (answer !== "dead") return answer;

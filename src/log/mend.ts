@@ -7,10 +7,10 @@
  * too: a disk that zeroes one of their sectors has lost an acknowledged plant, whose line is blanked as
  * well. What is taken out of a log is first copied to a new file `<log>.quarantine-N` and synced.
  */
-import fs from "node:fs";
 import path from "node:path";
 import { publishWarning } from "../core/channels.ts";
 import { NUMBER_OPTIONS } from "../core/options.ts";
+import { disk } from "./disk.ts";
 import { type ByteRange, LogFile } from "./file.ts";
 import { isBlank, LINE_FEED, type LinePosition } from "./format.ts";
 import { endOfLines, readTail } from "./reader.ts";
@@ -124,12 +124,12 @@ export async function mendLog(file: LogFile, { lost, tail, isRecord }: Mendable)
  */
 export async function quarantine(file: LogFile, ranges: readonly ByteRange[]): Promise<string> {
   let number = 1;
-  while (fs.existsSync(`${file.path}.quarantine-${number}`)) number++;
+  while (disk.findEntry(`${file.path}.quarantine-${number}`) !== undefined) number++;
   const target = await LogFile.open(`${file.path}.quarantine-${number}`);
   try {
     for (const range of ranges) await target.appendRange(file, range);
   } catch (error) {
-    fs.rmSync(target.path, { force: true });
+    disk.unlink(target.path);
     throw error;
   } finally {
     await target.close();

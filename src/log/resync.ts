@@ -9,15 +9,14 @@
  * every byte that was read. A failed sync is remembered across starts (`isUnsynced`), because the kernel
  * reports it once, until a process that has read every byte has written it to a new file.
  */
-import fs from "node:fs";
-import { open } from "node:fs/promises";
 import path from "node:path";
 import { crc32 } from "node:zlib";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { type Checkpoint, isUnsynced, markSynced, markUnsynced } from "./checkpoint.ts";
+import { disk } from "./disk.ts";
 import { LogFile } from "./file.ts";
-import { openEntry, removeLeftover, syncDirectory, syncFolder, useAndClose } from "./folder.ts";
+import { removeLeftover, syncFolderAndName, useAndClose } from "./folder.ts";
 import { earliestBatchStart } from "./mend.ts";
 import { describeSystemError, orIoError, systemCode } from "./system-error.ts";
 
@@ -53,11 +52,11 @@ export function syncLog(logPath: string, advice: string): Promise<void> {
     if (systemCode(error) !== "ENOENT") throw error;
   };
   return orIoError(`Cannot sync "${logPath}"`, async () => {
-    const file = await openEntry(logPath).catch(ignoreMissing);
+    const file = await disk.open(logPath).catch(ignoreMissing);
     if (file !== undefined) {
       await useAndClose(file, () => syncFound({ path: logPath, sync: () => file.sync() }));
     }
-    await syncFolder(path.dirname(logPath)).catch(ignoreMissing);
+    await syncFolderAndName(path.dirname(logPath)).catch(ignoreMissing);
     if (!isUnsynced(logPath)) return;
     const fault = "a sync of it has failed, so it may not be on disk";
     throw new PlantStoreError("unsynced", `Cannot sync "${logPath}": ${fault}; ${advice}`);
@@ -100,18 +99,16 @@ export async function makeDurable(
  */
 export async function rewriteLog(file: LogFile, end: Checkpoint): Promise<void> {
   file.assertUnchanged();
-  // A link stays. No other path is resolved: its owner may reach the folder only by a descriptor.
-  const isLink = fs.lstatSync(file.path).isSymbolicLink();
-  const target = isLink ? fs.realpathSync(file.path) : file.path;
+  const target = disk.realPath(file.path); // a link stays
   const newPath = newLogPath(target);
   try {
-    fs.rmSync(newPath, { force: true }); // of a process that was killed
+    disk.unlink(newPath); // of a process that was killed
     const sum = await useAndClose(await LogFile.open(newPath), (copy) => copyLog(file, copy, end));
     if (sum !== end.crc32) throw new Error("other bytes were read than before");
     file.assertUnchanged(); // or the copy would lack what another process has appended
-    fs.renameSync(newPath, target);
-    await syncDirectory(path.dirname(target));
-    await markSynced(file.path);
+    disk.rename(newPath, target);
+    await disk.syncFolder(path.dirname(target));
+    markSynced(file.path);
   } catch (cause) {
     removeLeftover(newPath);
     const reason = rootOf(cause);
@@ -151,37 +148,14 @@ async function rewrite(file: LogFile, start: number, end: number): Promise<void>
   }
 }
 
-const { O_DIRECT, O_RDONLY } = fs.constants;
-/** O_DIRECT demands such offsets, and memory at such addresses, as WebAssembly has. */
-const ALIGNMENT = 4096;
-const WASM_PAGE_BYTES = 65_536;
-/** The types of Node do not describe it. */
-declare const WebAssembly: {
-  readonly Memory: new (size: { readonly initial: number }) => { readonly buffer: ArrayBuffer };
-};
-
 /** Whether the disk has these bytes, not the page cache alone; also true if the system cannot tell. */
 async function isOnDisk(file: LogFile, start: number, end: number): Promise<boolean> {
-  if (start >= end || O_DIRECT === undefined) return true;
-  try {
-    const memory = new WebAssembly.Memory({ initial: CHUNK_BYTES / WASM_PAGE_BYTES });
-    const found = Buffer.from(memory.buffer);
-    const cached = Buffer.alloc(CHUNK_BYTES);
-    return await useAndClose(await open(file.path, O_RDONLY | O_DIRECT), async (disk) => {
-      const first = start - (start % ALIGNMENT);
-      for (let offset = first; offset < end; offset += CHUNK_BYTES) {
-        const length = Math.min(CHUNK_BYTES, end - offset); // what follows is another program's
-        const { bytesRead } = await disk.read(found, 0, CHUNK_BYTES, offset);
-        const got = await file.read(cached.subarray(0, length), offset);
-        if (!found.subarray(0, Math.min(bytesRead, length)).equals(cached.subarray(0, got)))
-          return false;
-      }
-      return true;
-    });
-  } catch (cause) {
-    // Else a file system without O_DIRECT, or no address space for WebAssembly.
-    return systemCode(rootOf(cause)) !== "EIO";
+  for (let offset = start; offset < end; offset += CHUNK_BYTES) {
+    const cached = Buffer.alloc(Math.min(CHUNK_BYTES, end - offset));
+    await file.read(cached, offset);
+    if (!(await disk.holds(file.path, cached, offset))) return false;
   }
+  return true;
 }
 
 async function remember(logPath: string, failure: unknown): Promise<void> {

@@ -8,7 +8,6 @@
  * has another name. The source is only read, also beside a running server.
  */
 import { randomBytes } from "node:crypto";
-import fs from "node:fs";
 import path from "node:path";
 import { PlantStoreError } from "../core/errors.ts";
 import { LOG_NAME, RESTORE_NAME, TOKEN_LOG_NAME } from "../core/file-names.ts";
@@ -18,8 +17,14 @@ import {
   readCheckpoint,
   writeCheckpoint,
 } from "../log/checkpoint.ts";
+import { disk } from "../log/disk.ts";
 import { LogFile } from "../log/file.ts";
-import { ensureDirectory, syncDirectory, syncFolder, useAndClose } from "../log/folder.ts";
+import {
+  ensureDirectory,
+  removeFolderOfFiles,
+  syncFolderAndName,
+  useAndClose,
+} from "../log/folder.ts";
 import { ioError } from "../log/system-error.ts";
 import {
   findReadable,
@@ -115,10 +120,11 @@ export async function makeFolder(
   partial = `${path.resolve(target)}.partial-${randomBytes(4).toString("hex")}`,
 ): Promise<BackupReport> {
   const failure = `Cannot back up to "${target}"`;
-  if (fs.existsSync(target)) throw new PlantStoreError("io_error", `${failure}: it exists already`);
+  if (disk.findEntry(target) !== undefined)
+    throw new PlantStoreError("io_error", `${failure}: it exists already`);
   return fillAside(partial, fill, failure, async () => {
-    fs.renameSync(partial, target);
-    await syncFolder(path.dirname(path.resolve(target)));
+    disk.rename(partial, target);
+    await syncFolderAndName(path.dirname(path.resolve(target)));
   });
 }
 
@@ -130,7 +136,7 @@ async function fillFolder(directory: string, fill: Fill): Promise<BackupReport> 
   const failure = `Cannot restore into "${directory}"`;
   const partial = path.join(directory, RESTORE_NAME);
   const requireEmpty = () => {
-    const found = fs.readdirSync(directory).find((name) => !NO_CONTENTS.test(name));
+    const found = disk.list(directory).find(({ name }) => !NO_CONTENTS.test(name))?.name;
     if (found === undefined) return;
     const fault = `expected an empty folder, found "${found}"; move what is in it elsewhere`;
     throw new PlantStoreError("io_error", `${failure}: ${fault}`);
@@ -138,16 +144,16 @@ async function fillFolder(directory: string, fill: Fill): Promise<BackupReport> 
   await ensureDirectory(directory);
   return useAndClose(await lockDirectory(directory, "restore"), async () => {
     requireEmpty();
-    fs.rmSync(partial, { recursive: true, force: true }); // of a restore that was killed
+    removeFolderOfFiles(partial); // of a restore that was killed
     return fillAside(partial, fill, failure, async () => {
       requireEmpty(); // a token may have been created meanwhile
       for (const name of [checkpointPath(LOG_NAME), TOKEN_LOG_NAME, LOG_NAME]) {
         const copy = path.join(partial, name);
-        if (!fs.existsSync(copy)) continue;
-        fs.renameSync(copy, path.join(directory, name));
-        await syncFolder(directory);
+        if (disk.find(copy) === undefined) continue;
+        disk.rename(copy, path.join(directory, name));
+        await syncFolderAndName(directory);
       }
-      fs.rmdirSync(partial);
+      disk.removeFolder(partial);
     });
   });
 }
@@ -162,11 +168,11 @@ async function fillAside(
   await ensureDirectory(partial);
   try {
     const report = await fill(partial);
-    await syncDirectory(partial);
+    await disk.syncFolder(partial);
     await place();
     return report;
   } catch (cause) {
-    fs.rmSync(partial, { recursive: true, force: true });
+    removeFolderOfFiles(partial);
     if (cause instanceof PlantStoreError) throw cause;
     throw ioError(failure, cause);
   }

@@ -8,13 +8,13 @@
  * May be run again: a plant that is stored already counts as replayed. Memory is bounded by a block of
  * lines, whose creates are sent together, and by the longest line.
  */
-import { open } from "node:fs/promises";
 import { crc32 } from "node:zlib";
 import { PlantStoreError } from "../core/errors.ts";
 import { parseNewPlant } from "../core/plant.ts";
 import { RECORD_BYTES_MAX } from "../core/record-size.ts";
 import type { CreateOutcome, PlantService } from "../core/services.ts";
 import { readCheckpoint } from "../log/checkpoint.ts";
+import { disk, type NamedText } from "../log/disk.ts";
 import type { LogFile } from "../log/file.ts";
 import { LINE_FEED } from "../log/format.ts";
 import { LOG_START, positionAfter, readBlocks, splitLines, visitLines } from "../log/reader.ts";
@@ -100,11 +100,7 @@ async function tryCreate(
   }
 }
 
-export interface ImportFile {
-  readonly text: AsyncIterable<Buffer>;
-  /** Its length; `undefined` for a pipe. */
-  readonly bytes: number | undefined;
-}
+export type ImportFile = NamedText;
 
 /**
  * Opens a file of JSON lines, or the log of a data directory, for `importPlants`. All of a log is verified
@@ -119,16 +115,8 @@ export function openImportFile(
   onProgress?: (bytes: number, total: number) => void,
 ): Promise<ImportFile> {
   return orIoError(`Cannot read "${path}"`, async () => {
-    const handle = await open(path);
-    const stat = await handle.stat();
-    if (stat.isDirectory()) {
-      await handle.close();
-      return openImportFolder(path, onProgress);
-    }
-    return {
-      text: handle.createReadStream({ highWaterMark: BLOCK_BYTES }),
-      bytes: stat.isFile() ? stat.size : undefined,
-    };
+    const text = await disk.openText(path, BLOCK_BYTES);
+    return text ?? openImportFolder(path, onProgress);
   });
 }
 

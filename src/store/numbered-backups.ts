@@ -10,13 +10,13 @@
  * these names, so each of them that is found is that of a killed process.
  */
 import { randomBytes } from "node:crypto";
-import fs from "node:fs";
 import path from "node:path";
 import { publishWarning } from "../core/channels.ts";
 import { LOG_NAME, TOKEN_LOG_NAME } from "../core/file-names.ts";
 import { readNumber } from "../core/options.ts";
 import { checkpointPath, newCheckpointPath } from "../log/checkpoint.ts";
-import { ensureDirectory, removeFolderOfFiles, syncDirectory, useAndClose } from "../log/folder.ts";
+import { disk } from "../log/disk.ts";
+import { ensureDirectory, removeFolderOfFiles, useAndClose } from "../log/folder.ts";
 import { describeSystemError, orIoError } from "../log/system-error.ts";
 import { type BackupReport, copyDirectory, type Fill, makeFolder } from "./backup.ts";
 import { BACKUP_NAME, lockDirectory } from "./plant-log.ts";
@@ -87,16 +87,16 @@ function byAge(one: string, other: string): number {
 }
 
 function listFolders(folder: string, names: RegExp): string[] {
-  const entries = fs.readdirSync(folder, { withFileTypes: true });
-  return entries
-    .filter((each) => each.isDirectory() && names.test(each.name))
+  return disk
+    .list(folder)
+    .filter(({ name, kind }) => kind === "folder" && names.test(name))
     .map(({ name }) => name);
 }
 
 /** Links and files count, too: a link to a backup that was moved elsewhere keeps its number taken. */
 function nextName(folder: string): string {
-  const names = fs.readdirSync(folder).filter((name) => BACKUP_NAME.test(name));
-  const highest = Math.max(0, ...names.map(numberOf));
+  const names = disk.list(folder).filter(({ name }) => BACKUP_NAME.test(name));
+  const highest = Math.max(0, ...names.map(({ name }) => numberOf(name)));
   // Of a year beyond 9999, which a clock may show, the last four digits.
   const date = new Date()
     .toISOString()
@@ -117,9 +117,9 @@ async function removeFolders(folder: string, names: readonly string[]): Promise<
       requireOwnFiles(found);
       if (BACKUP_NAME.test(name)) {
         const unfinished = unfinishedName(found);
-        fs.renameSync(found, unfinished);
+        disk.rename(found, unfinished);
         found = unfinished;
-        await syncDirectory(folder);
+        await disk.syncFolder(folder);
         requireOwnFiles(found); // a server may have started before the rename
       }
       removeFolderOfFiles(found);
@@ -138,8 +138,9 @@ const OWN_FILES = [LOG_NAME, TOKEN_LOG_NAME, ...CHECKPOINTS];
 
 /** @throws Error that names what else the folder holds, and what to do. */
 function requireOwnFiles(found: string): void {
-  const entries = fs.readdirSync(found, { withFileTypes: true });
-  const other = entries.find((each) => !each.isFile() || !OWN_FILES.includes(each.name))?.name;
+  const other = disk
+    .list(found)
+    .find(({ name, kind }) => kind !== "file" || !OWN_FILES.includes(name))?.name;
   if (other === undefined) return;
   const meaning = /^(tokens-)?lock\./.test(other)
     ? "so it was used as a data directory, and may hold plants that no other copy has"

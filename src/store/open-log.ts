@@ -7,7 +7,6 @@
  * its checkpoint or differs from it. What a power cut leaves is mended (log/mend). What is opened is on
  * disk, also what another program wrote (log/resync).
  */
-import { existsSync } from "node:fs";
 import {
   type Checkpoint,
   isUnsynced,
@@ -15,6 +14,7 @@ import {
   readCheckpoint,
   syncCheckpoint,
 } from "../log/checkpoint.ts";
+import { disk } from "../log/disk.ts";
 import { type ByteRange, LogFile } from "../log/file.ts";
 import { prepareDirectory, removeLeftover } from "../log/folder.ts";
 import type { DirectoryLock } from "../log/lock.ts";
@@ -24,7 +24,7 @@ import { makeDurable, newLogPath, syncFound } from "../log/resync.ts";
 import type { IdIndex } from "./id-index.ts";
 import { LogScan } from "./log-scan.ts";
 import { isRecord } from "./plant-lines.ts";
-import { lockDirectory, logPathOf, removePersistedIndex, requireKnownBytes } from "./plant-log.ts";
+import { lockDirectory, logPathOf, requireKnownBytes } from "./plant-log.ts";
 
 /** A log that may be appended to. */
 export interface OpenedLog {
@@ -70,7 +70,7 @@ async function openLocked(
   onProgress: OnProgress | undefined,
 ): Promise<Omit<OpenedLog, "lock">> {
   const checkpoint = await readCheckpoint(logPath);
-  if (!existsSync(logPath)) requireKnownBytes(logPath, checkpoint);
+  if (disk.find(logPath) === undefined) requireKnownBytes(logPath, checkpoint);
   let file = await LogFile.open(logPath, lock);
   try {
     const { index, end } = await recover(file, checkpoint, onProgress);
@@ -120,7 +120,6 @@ async function recover(
   }
 
   // Everything was read: from here on the log is changed.
-  await removePersistedIndex(file.path);
   const length = await mendLog(file, { lost, tail: scan.tail, isRecord });
   await scan.scanTo(length); // the last record, if it was completed
   return scan;

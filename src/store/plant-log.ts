@@ -2,16 +2,15 @@
  * The log of plants in a data directory: its files, its lock, how it is read without the lock (also
  * while another process writes it), and what its checkpoint demands of it.
  */
-import fs from "node:fs/promises";
 import path from "node:path";
 import { PlantStoreError } from "../core/errors.ts";
 import { LOCK_NAME, LOG_NAME } from "../core/file-names.ts";
 import { type Checkpoint, readCheckpoint } from "../log/checkpoint.ts";
+import { disk } from "../log/disk.ts";
 import { LogFile } from "../log/file.ts";
 import { LINE_FEED } from "../log/format.ts";
 import { askDurableBytes, DirectoryLock } from "../log/lock.ts";
 import { endOfLines, lineError, readTail } from "../log/reader.ts";
-import { orIoError } from "../log/system-error.ts";
 import { LogScan } from "./log-scan.ts";
 import { isRecord } from "./plant-lines.ts";
 
@@ -45,8 +44,7 @@ export async function openLogForReading(directory: string): Promise<LogFile> {
   const file = await LogFile.openForReading(logPath);
   if (file !== undefined) return file;
   requireKnownBytes(logPath, await readCheckpoint(logPath));
-  const names = await fs.readdir(directory).catch(() => []);
-  const backup = names.find((name) => BACKUP_NAME.test(name));
+  const backup = findBackup(directory);
   const advice =
     backup === undefined
       ? "expected a data directory or a backup, as --data or as SOURCE"
@@ -55,6 +53,14 @@ export async function openLogForReading(directory: string): Promise<LogFile> {
     "io_error",
     `Cannot read "${logPath}": there is no such file; ${advice}`,
   );
+}
+
+function findBackup(folder: string): string | undefined {
+  try {
+    return disk.list(folder).find(({ name }) => BACKUP_NAME.test(name))?.name;
+  } catch {
+    return undefined;
+  }
 }
 
 /** How much of a log may be read. */
@@ -133,17 +139,4 @@ export function requireKnownBytes(
     `Cannot open "${logPath}": ${fault}; restore it from a backup, or accept it as it is with ` +
       '"plant-store repair"',
   );
-}
-
-/**
- * Removes the index that earlier versions kept beside the log. Call it before the log is changed:
- * such a version must not trust an index that is out of date.
- *
- * @throws PlantStoreError `io_error`.
- */
-export function removePersistedIndex(logPath: string): Promise<void> {
-  const indexPath = `${logPath}.index`;
-  return orIoError(`Cannot remove "${indexPath}"`, async () => {
-    for (const each of [`${indexPath}.new`, indexPath]) await fs.rm(each, { force: true });
-  });
 }

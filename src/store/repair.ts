@@ -6,7 +6,6 @@
  * the old one whole. A crash at any moment leaves a folder that starts, or refuses as before: first
  * the checkpoint is removed, then one rename replaces the log, and last the new checkpoint is written.
  */
-import fs from "node:fs";
 import path from "node:path";
 import { PlantStoreError } from "../core/errors.ts";
 import {
@@ -18,14 +17,15 @@ import {
   removeCheckpoint,
   writeCheckpoint,
 } from "../log/checkpoint.ts";
+import { disk } from "../log/disk.ts";
 import { LogFile } from "../log/file.ts";
-import { removeLeftover, syncDirectory, useAndClose } from "../log/folder.ts";
+import { removeLeftover, useAndClose } from "../log/folder.ts";
 import { LOG_START, readBlocks, visitLines } from "../log/reader.ts";
 import { makeDurable, newLogPath } from "../log/resync.ts";
 import { orIoError } from "../log/system-error.ts";
 import { type LineFault, LogScan } from "./log-scan.ts";
 import { LineRuns } from "./plant-lines.ts";
-import { lockDirectory, logPathOf, openLogForReading, removePersistedIndex } from "./plant-log.ts";
+import { lockDirectory, logPathOf, openLogForReading } from "./plant-log.ts";
 
 export type { Checkpoint };
 
@@ -67,7 +67,7 @@ export async function repairLog(directory: string, options: RepairOptions): Prom
   return useAndClose(await lockDirectory(directory, "repair"), async () => {
     const checkpoint = await readCheckpoint(logPath);
     // The checkpoint shows that the log held something: an empty one can take its place.
-    const isGone = checkpoint !== undefined && !fs.existsSync(logPath);
+    const isGone = checkpoint !== undefined && disk.find(logPath) === undefined;
     if (isGone) return acceptLoss(logPath, checkpoint, options);
     const file = await openLogForReading(directory);
     const outcome = await useAndClose(file, () => repair(file, checkpoint, options));
@@ -83,13 +83,13 @@ async function acceptLoss(
 ): Promise<RepairOutcome> {
   const plan: RepairPlan = { action: "start_empty", plants: 0, leftOut: 0, checkpoint };
   if (!(await confirm(plan))) return { ...plan, isDone: false };
-  if (fs.existsSync(logPath)) {
+  if (disk.find(logPath) !== undefined) {
     throw new PlantStoreError(
       "locked",
       `Cannot accept the loss of "${logPath}": it is there again; start "repair" once more to read it`,
     );
   }
-  await forget(logPath);
+  await removeCheckpoint(logPath);
   return { ...plan, isDone: true };
 }
 
@@ -123,7 +123,7 @@ async function repair(
     // Another program may have written what is reported and accepted.
     await useAndClose(await LogFile.open(file.path), (log) => makeDurable(log, scan.end));
     if (plan.action === "accept") {
-      await forget(file.path);
+      await removeCheckpoint(file.path);
       await writeCheckpoint(file.path, scan.end);
     }
     return { ...plan, isDone: true };
@@ -151,7 +151,7 @@ async function writeWithout(
   tail: number,
 ): Promise<Checkpoint> {
   const newPath = newLogPath(file.path);
-  fs.rmSync(newPath, { force: true }); // of a repair that was killed
+  disk.unlink(newPath); // of a repair that was killed
   return useAndClose(await LogFile.open(newPath), async (target) => {
     let end = EMPTY_LOG;
     for await (const block of readBlocks(file, LOG_START, tail)) {
@@ -173,12 +173,6 @@ async function writeWithout(
   });
 }
 
-/** Durably removes the checkpoint, and the index of earlier versions. */
-async function forget(logPath: string): Promise<void> {
-  await removePersistedIndex(logPath);
-  await removeCheckpoint(logPath);
-}
-
 /** Replaces the old log with the new one; returns the name under which the old one is kept. */
 function replaceLog(file: LogFile): Promise<string> {
   const logPath = file.path;
@@ -186,22 +180,22 @@ function replaceLog(file: LogFile): Promise<string> {
     file.assertUnchanged();
     await file.sync(); // it is kept, and another program may have written it
     const keptAs = keepOld(logPath);
-    await forget(logPath);
+    await removeCheckpoint(logPath);
     file.assertUnchanged(); // or the new log would lack what another process has appended
-    fs.renameSync(newLogPath(logPath), logPath);
-    await syncDirectory(path.dirname(logPath));
+    disk.rename(newLogPath(logPath), logPath);
+    await disk.syncFolder(path.dirname(logPath));
     return keptAs;
   });
 }
 
 /** Gives the old log a second name, which it keeps when the first one is taken from it. */
 function keepOld(logPath: string): string {
-  const { ino } = fs.statSync(logPath, { bigint: true });
+  const old = disk.find(logPath);
   for (let number = 1; ; number++) {
     const keptPath = `${logPath}.before-repair-${number}`;
-    const kept = fs.statSync(keptPath, { bigint: true, throwIfNoEntry: false });
+    const kept = disk.find(keptPath);
     // A repair that was killed after this step has kept it already.
-    if (kept === undefined) fs.linkSync(logPath, keptPath);
-    if (kept === undefined || kept.ino === ino) return path.basename(keptPath);
+    if (kept === undefined) disk.link(logPath, keptPath);
+    if (kept === undefined || kept.ino === old?.ino) return path.basename(keptPath);
   }
 }

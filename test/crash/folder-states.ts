@@ -96,8 +96,6 @@ async function makeLittered(folder: string): Promise<FolderState> {
   const state = await makeClean(folder);
   writeFileSync(join(folder, "plants.jsonl.checkpoint"), '{"bytes":1');
   writeFileSync(join(folder, "plants.jsonl.checkpoint.new"), '{"by');
-  writeFileSync(join(folder, "plants.jsonl.index"), "torn");
-  writeFileSync(join(folder, "plants.jsonl.index.new"), "torn");
   writeFileSync(join(folder, "plants.jsonl.quarantine-1"), "older");
   writeFileSync(join(folder, "lock.new-0123456789ab"), "");
   return state;

@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import fs from "node:fs";
-import fsPromises from "node:fs/promises";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { crc32 } from "node:zlib";
@@ -16,6 +15,7 @@ import {
   removeCheckpoint,
   writeCheckpoint,
 } from "../../src/log/checkpoint.ts";
+import { disk } from "../../src/log/disk.ts";
 import { makeFolder } from "../support/folders.ts";
 import { collectWarnings } from "../support/watch.ts";
 
@@ -134,7 +134,8 @@ test("writeCheckpoint() without room keeps the last one, and leaves no other fil
 }, async (t) => {
   const logPath = logIn(t);
   await writeCheckpoint(logPath, SOME);
-  fs.symlinkSync("/dev/full", `${checkpointPath(logPath)}.new`); // every write to it fails with ENOSPC
+  const { openForChanges } = disk;
+  t.mock.method(disk, "openForChanges", () => openForChanges("/dev/full")); // every write fails with ENOSPC
   await assert.rejects(writeCheckpoint(logPath, EMPTY_LOG), { code: "io_error" });
   assert.deepEqual(await readCheckpoint(logPath), SOME);
   assert.deepEqual(fs.readdirSync(path.dirname(logPath)), ["test.jsonl.checkpoint"]);
@@ -387,7 +388,7 @@ test("Checkpointer that cannot write tries once per 16 MiB and at a clean stop, 
   const timers = fakeTimers(t);
   const { logPath, checkpointer } = makeCheckpointer(t, EMPTY_LOG, EMPTY_LOG);
   const folder = path.dirname(logPath);
-  const opens = t.mock.method(fsPromises, "open"); // counts, and opens all the same
+  const opens = t.mock.method(disk, "openForChanges"); // counts, and opens all the same
   const attempts = () => opens.mock.calls.filter(({ arguments: [at] }) => at === newPath).length;
   const newPath = `${checkpointPath(logPath)}.new`;
   const batches = async (from: number) => {

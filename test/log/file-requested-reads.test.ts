@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import fs from "node:fs";
 import { type TestContext, test } from "node:test";
 import fc from "fast-check";
-import { type FilePiece, LogFile } from "../../src/log/file.ts";
+import type { FilePiece } from "../../src/log/file.ts";
 import { openLog } from "../support/logs.ts";
 
 const CONTENT = Buffer.from(Array.from({ length: 50_000 }, (_, at) => 1 + ((at * 7919) % 251)));
@@ -71,22 +71,13 @@ test("LogFile.readPieces() makes zeros of a piece whose read fails (fake fault)"
   assert.deepEqual(buffer, Buffer.concat([contentOf(places).fill(0, 100, 200)]));
 });
 
-/** Holds all reads; `release()` lets the oldest one go on. */
+/** Holds all reads; `release()` lets the oldest one go on. Single reads are of ten bytes. */
 function holdEachRead(t: TestContext) {
   const held: { readonly kind: "piece" | "single"; readonly release: () => void }[] = [];
-  const { read } = fs;
+  const read = fs.read as (...given: unknown[]) => void;
   t.mock.method(fs, "read", (...given: unknown[]) => {
-    held.push({ kind: "piece", release: () => (read as (...given: unknown[]) => void)(...given) });
+    held.push({ kind: given[3] === 10 ? "single" : "piece", release: () => read(...given) });
   });
-  const { read: readSingle } = LogFile.prototype;
-  t.mock.method(
-    LogFile.prototype,
-    "read",
-    async function (this: LogFile, ...given: Parameters<typeof readSingle>) {
-      await new Promise<void>((release) => held.push({ kind: "single", release }));
-      return readSingle.apply(this, given);
-    },
-  );
   return held;
 }
 

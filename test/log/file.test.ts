@@ -5,11 +5,9 @@ import os from "node:os";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { PlantStoreError } from "../../src/core/errors.ts";
-import { EMPTY_LOG, writeCheckpoint } from "../../src/log/checkpoint.ts";
 import { LogFile } from "../../src/log/file.ts";
 import { makeFolder } from "../support/folders.ts";
 import { MEDDLING, openLog } from "../support/logs.ts";
-import { makeServiceFolder, NEEDS_ROOT, SERVICE } from "../support/other-user.ts";
 import { collectWarnings } from "../support/watch.ts";
 
 test("LogFile.open() makes a missing file, empty and with mode 0600", async (t) => {
@@ -21,73 +19,6 @@ test("LogFile.open() makes a missing file, empty and with mode 0600", async (t) 
   assert.equal(file.path, filePath);
   assert.deepEqual(await file.append(Buffer.from("a\n")), { outcome: "durable" });
 });
-
-// Only root can give a file away, and only a file of root needs it.
-const isRoot = process.getuid?.() === 0;
-
-test("LogFile.open() gives a new file to the owner of its folder", { skip: !isRoot }, async (t) => {
-  const folder = makeFolder(t);
-  fs.chownSync(folder, 4321, 8765);
-  const file = await LogFile.open(path.join(folder, "new.jsonl"));
-  t.after(() => file.close());
-  const { uid, gid } = fs.statSync(path.join(folder, "new.jsonl"));
-  assert.deepEqual({ uid, gid }, { uid: 4321, gid: 8765 });
-});
-
-/** What the owner of a folder may put in place of a file, so that root opens another one. */
-const TRAPS: Readonly<Record<string, (filePath: string, vault: string) => void>> = {
-  "a link to a file of root": (filePath, vault) => fs.symlinkSync(vault, filePath),
-  "a link to no file": (filePath, vault) => fs.symlinkSync(`${vault}-2`, filePath),
-  "another name of a file of root": (filePath, vault) => fs.linkSync(vault, filePath),
-  "a FIFO": (filePath) => execFileSync("mkfifo", [filePath]),
-  "a folder": (filePath) => fs.mkdirSync(filePath),
-  "a device": (filePath) => execFileSync("mknod", [filePath, "c", "1", "3"]),
-};
-
-const GUARDED_OPENERS: Readonly<Record<string, (filePath: string) => Promise<unknown>>> = {
-  "LogFile.open()": LogFile.open,
-  "LogFile.openForReading()": LogFile.openForReading,
-  "writeCheckpoint()": (filePath) =>
-    writeCheckpoint(filePath.slice(0, -".checkpoint.new".length), EMPTY_LOG),
-};
-
-for (const [trap, set] of Object.entries(TRAPS)) {
-  test(`root in another user's folder does not open ${trap}`, NEEDS_ROOT, async (t) => {
-    for (const [name, open] of Object.entries(GUARDED_OPENERS)) {
-      const vault = path.join(makeFolder(t), "shadow");
-      fs.writeFileSync(vault, "secret\n", { mode: 0o600 });
-      const folder = makeServiceFolder(t);
-      const filePath = path.join(folder, "a.checkpoint.new");
-      set(filePath, vault);
-      const result = await open(filePath).catch((error) => error);
-      // A new checkpoint replaces what is in its place.
-      if (name !== "writeCheckpoint()") assert.ok(isIoError(result), name);
-      const { uid, gid, mode } = fs.statSync(vault);
-      assert.deepEqual([name, uid, gid, mode & 0o777], [name, 0, 0, 0o600]);
-      assert.equal(fs.readFileSync(vault, "utf8"), "secret\n", name);
-      assert.deepEqual(fs.readdirSync(path.dirname(vault)), ["shadow"], name);
-    }
-  });
-}
-
-test(
-  "root in another user's folder opens the files that it has made there",
-  NEEDS_ROOT,
-  async (t) => {
-    const filePath = path.join(makeServiceFolder(t), "a");
-    for (const text of ["one\n", "two\n"]) {
-      const file = await LogFile.open(filePath);
-      assert.deepEqual(await file.append(Buffer.from(text)), { outcome: "durable" });
-      await file.close();
-      await writeCheckpoint(filePath, EMPTY_LOG);
-    }
-    assert.equal(fs.readFileSync(filePath, "utf8"), "one\ntwo\n");
-    for (const name of [filePath, `${filePath}.checkpoint`]) {
-      const { uid, mode } = fs.statSync(name);
-      assert.deepEqual([uid, mode & 0o777], [SERVICE, 0o600]);
-    }
-  },
-);
 
 for (const [what, link] of [
   ["has another name", fs.linkSync],
@@ -110,20 +41,6 @@ test("LogFile refuses a FIFO, which it would wait for", async (t) => {
   execFileSync("mkfifo", [filePath]);
   await assert.rejects(LogFile.open(filePath), { code: "io_error" });
   await assert.rejects(LogFile.openForReading(filePath), { code: "io_error" });
-});
-
-test("LogFile.displacement() finds a folder that was moved, also through a descriptor", async (t) => {
-  const folder = path.join(makeFolder(t), "a");
-  fs.mkdirSync(folder);
-  const fd = fs.openSync(folder, fs.constants.O_DIRECTORY);
-  t.after(() => fs.closeSync(fd));
-  const file = await LogFile.open(`/proc/self/fd/${fd}/log`);
-  t.after(() => file.close());
-  assert.equal(file.displacement(0), undefined);
-  fs.renameSync(folder, `${folder}-2`);
-  assert.notEqual(file.displacement(0), undefined);
-  fs.renameSync(`${folder}-2`, folder);
-  assert.equal(file.displacement(0), undefined);
 });
 
 test("LogFile.open() leaves the content and the mode of an existing file alone", async (t) => {

@@ -5,18 +5,7 @@ import { test } from "node:test";
 import { ensureDirectory, prepareDirectory } from "../../src/log/folder.ts";
 import { makeFolder } from "../support/folders.ts";
 import { openLog } from "../support/logs.ts";
-import { makeServiceFolder, NEEDS_ROOT, SERVICE } from "../support/other-user.ts";
 import { collectWarnings } from "../support/watch.ts";
-
-test(
-  "ensureDirectory() run by root gives a new folder to the owner of its parent",
-  NEEDS_ROOT,
-  async (t) => {
-    const folder = path.join(makeServiceFolder(t), "a", "b");
-    await ensureDirectory(folder);
-    for (const each of [folder, path.dirname(folder)]) assert.equal(fs.statSync(each).uid, SERVICE);
-  },
-);
 
 test("ensureDirectory() makes a missing folder and its parents with mode 0700", async (t) => {
   const parent = path.join(makeFolder(t), "a");

@@ -11,7 +11,6 @@ import { askDurableBytes, DirectoryLock, type LockOptions } from "../../src/log/
 import { makeFolder } from "../support/folders.ts";
 import { seeAttempts } from "../support/lock-process.ts";
 import { openLog } from "../support/logs.ts";
-import { makeServiceFolder, NEEDS_ROOT, SERVICE } from "../support/other-user.ts";
 import { until } from "../support/watch.ts";
 
 /** A lock that is released when the test ends. */
@@ -336,16 +335,6 @@ test("DirectoryLock.acquire() changes no mode and no umask", async (t) => {
   );
   const [other, lock] = ["other", "lock.1"].map((name) => fs.statSync(path.join(folder, name)));
   assert.equal((lock?.mode ?? 0) & 0o666, (other?.mode ?? 0) & 0o666, "as the umask says");
-});
-
-test("a lock that root takes in another user's folder answers that user", {
-  ...NEEDS_ROOT,
-}, async (t) => {
-  const folder = makeServiceFolder(t);
-  await hold(t, folder, { durableBytes: () => 7 });
-  process.seteuid?.(SERVICE);
-  const bytes = await askDurableBytes(folder, "lock").finally(() => process.seteuid?.(0));
-  assert.equal(bytes, 7);
 });
 
 test("DirectoryLock.close() does not wait for a client that never hangs up", {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import fs from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { type TestContext, test } from "node:test";
 import {
   type BackupIntoOptions,
@@ -10,6 +10,7 @@ import {
   subscribe,
   verifyLog,
 } from "../../src/index.ts";
+import { disk } from "../../src/log/disk.ts";
 import { DirectoryLock } from "../../src/log/lock.ts";
 import { makeFolder } from "../support/folders.ts";
 import { snapshot } from "../support/snapshot.ts";
@@ -332,7 +333,7 @@ test("a server that starts just before an old backup loses its name keeps the fo
   const { folder, into, names } = prepare(t, old);
   const warnings = watchWarnings(t);
   const rename = fs.renameSync;
-  t.mock.method(fs, "renameSync", (from: string, to: string) => {
+  t.mock.method(disk, "rename", (from: string, to: string) => {
     if (from === join(folder, old)) fs.writeFileSync(join(from, "lock.1"), "");
     rename(from, to);
   });
@@ -346,10 +347,10 @@ test("a server that starts just before an old backup loses its name keeps the fo
 test("an older backup stays until the new one has its name", async (t) => {
   const old = "plants-000001-20260101T000000Z";
   const { folder, into } = prepare(t, old);
-  const rename = fs.renameSync;
+  const { rename } = disk;
   const seen: string[][] = [];
-  t.mock.method(fs, "renameSync", (from: string, to: string) => {
-    if (from.startsWith(folder)) seen.push(namesIn(folder));
+  t.mock.method(disk, "rename", (from: string, to: string) => {
+    if (dirname(from) === folder) seen.push(namesIn(folder));
     rename(from, to);
   });
   const { name } = await into({ keep: 1 });

@@ -1,11 +1,9 @@
 import assert from "node:assert/strict";
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import fsPromises from "node:fs/promises";
+import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { type TestContext, test } from "node:test";
-import { type NewPlant, PlantStore, repairLog } from "../../src/index.ts";
+import { test } from "node:test";
+import { type NewPlant, PlantStore } from "../../src/index.ts";
 import { makeFolder } from "../support/folders.ts";
-import { snapshot } from "../support/snapshot.ts";
 import { collect, logPath, openStore, readLog, writeLog } from "../support/stores.ts";
 import { collectWarnings } from "../support/watch.ts";
 
@@ -227,82 +225,4 @@ test("a fault far into the log is named by its own line and byte", async (t) => 
     assert.match(error.message, new RegExp(`\\b60001\\b.*\\b${before.length}\\b`));
     return true;
   });
-});
-
-/** The index of version 1.0.0 beside a long log, and one that it was writing. */
-const OLD_INDEX = ["plants.jsonl.index", "plants.jsonl.index.new"];
-
-/** A folder after a clean stop with `known` as its log, then with `log`, and an old index. */
-async function makeWithOldIndex(
-  t: TestContext,
-  { known, log }: { known: string; log?: string },
-): Promise<string> {
-  const folder = makeFolder(t);
-  writeLog(folder, known);
-  await (await PlantStore.open(folder)).close();
-  if (log === undefined) rmSync(logPath(folder));
-  else writeLog(folder, log);
-  for (const name of OLD_INDEX) writeFileSync(join(folder, name), "an index");
-  return folder;
-}
-
-const open = async (folder: string) => (await PlantStore.open(folder)).close();
-const repair = (folder: string) => repairLog(folder, { confirm: async () => true });
-
-/** Everything that opens a log for writing, and what it does to the log of `A`. */
-const WRITERS: readonly {
-  readonly says: string;
-  readonly log?: string;
-  readonly write: (folder: string) => Promise<unknown>;
-}[] = [
-  { says: "a start", log: `${A}\n`, write: open },
-  { says: "a start that completes the last record", log: `${A}\n${B}`, write: open },
-  { says: "a start that cuts a torn tail", log: `${A}\n{"id"`, write: open },
-  { says: "a repair that accepts an edit", log: `${B}\n`, write: repair },
-  { says: "a repair that leaves a line out", log: `${A}\nx\n`, write: repair },
-  { says: "a repair that accepts the loss of the log", write: repair },
-];
-
-for (const { says, log, write } of WRITERS) {
-  test(`${says} removes the index of an earlier version before it changes the log or its checkpoint`, async (t) => {
-    const folder = await makeWithOldIndex(t, {
-      known: `${A}\n`,
-      ...(log !== undefined && { log }),
-    });
-    const state = () => {
-      const { "plants.jsonl": text, "plants.jsonl.checkpoint": checkpoint } = snapshot(folder);
-      return { text, checkpoint };
-    };
-    const before = state();
-    const atRemoval: unknown[] = [];
-    const { rm } = fsPromises;
-    t.mock.method(fsPromises, "rm", async (...given: Parameters<typeof rm>) => {
-      if (String(given[0]).includes(".index")) atRemoval.push(state());
-      return rm(...given);
-    });
-    await write(folder);
-    assert.deepEqual(atRemoval, [before, before]);
-    for (const name of OLD_INDEX) assert.equal(existsSync(join(folder, name)), false, name);
-    await open(folder);
-  });
-}
-
-test("a start that refuses, and a repair that is declined, leave the index of an earlier version too", async (t) => {
-  const folder = await makeWithOldIndex(t, { known: `${A}\n`, log: `${A}\nx\n` });
-  const before = snapshot(folder);
-  await assert.rejects(open(folder), { code: "corruption" });
-  await repairLog(folder, { confirm: async () => false });
-  assert.deepEqual(snapshot(folder), before);
-});
-
-test("a start that cannot remove the index of an earlier version fails, and leaves the log as it is", async (t) => {
-  const folder = await makeWithOldIndex(t, { known: `${A}\n`, log: `${A}\n{"id"` });
-  rmSync(join(folder, "plants.jsonl.index"));
-  mkdirSync(join(folder, "plants.jsonl.index"));
-  await assert.rejects(open(folder), (error: Error & { code?: string }) => {
-    assert.equal(error.code, "io_error");
-    assert.ok(error.message.includes(`${logPath(folder)}.index`));
-    return true;
-  });
-  assert.equal(readLog(folder), `${A}\n{"id"`);
 });

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { chmodSync, chownSync, existsSync, mkdirSync, statSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, mkdirSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { PlantStore } from "../../src/index.ts";
@@ -171,21 +171,6 @@ for (const mode of [0o750, 0o705, 0o710, 0o777]) {
     assert.equal(modeOf(logPath(folder)), 0o600);
   });
 }
-
-test("files that root makes belong to the owner of the folder", {
-  skip: process.getuid?.() === 0 ? false : "only root can give files away",
-}, async (t) => {
-  const folder = makeFolder(t);
-  const owner = 12345;
-  writeLog(folder, '{"id":1,"name":"a"}\n{"id":2,'); // a torn tail, so that a quarantine is made
-  chownSync(logPath(folder), owner, owner);
-  chownSync(folder, owner, owner);
-  await openStore(t, folder);
-  for (const name of ["plants.jsonl", "plants.jsonl.quarantine-1"]) {
-    const { uid, gid } = statSync(join(folder, name));
-    assert.deepEqual({ name, uid, gid }, { name, uid: owner, gid: owner });
-  }
-});
 
 test("a file in place of the folder is an io_error that names the path", async (t) => {
   const file = join(makeFolder(t), "file");

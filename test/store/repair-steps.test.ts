@@ -4,12 +4,12 @@
  */
 import assert from "node:assert/strict";
 import fs from "node:fs";
-import fsPromises from "node:fs/promises";
 import { basename } from "node:path";
 import { type TestContext, test } from "node:test";
 import { crc32 } from "node:zlib";
 import { isSound, PlantStore, repairLog, verifyLog } from "../../src/index.ts";
 import { checkpointPath, encodeCheckpoint } from "../../src/log/checkpoint.ts";
+import { disk } from "../../src/log/disk.ts";
 import { makeFolder } from "../support/folders.ts";
 import { snapshot } from "../support/snapshot.ts";
 import { logPath, writeLog } from "../support/stores.ts";
@@ -22,24 +22,18 @@ const YES = { confirm: async () => true };
 
 /** Records every step that changes a name in the folder, in order. */
 function watchSteps(t: TestContext, onStep: (step: string) => void): void {
-  const { linkSync, renameSync } = fs;
-  const { rename, rm } = fsPromises;
-  t.mock.method(fs, "linkSync", (from: string, to: string) => {
-    if (!basename(to).startsWith("plants")) return linkSync(from, to); // a lock
+  const { link, rename, unlink } = disk;
+  t.mock.method(disk, "link", (from: string, to: string) => {
     onStep(`keep as ${basename(to)}`);
-    return linkSync(from, to);
+    link(from, to);
   });
-  t.mock.method(fs, "renameSync", (from: string, to: string) => {
+  t.mock.method(disk, "rename", (from: string, to: string) => {
     onStep(`${basename(from)} becomes ${basename(to)}`);
-    return renameSync(from, to);
+    rename(from, to);
   });
-  t.mock.method(fsPromises, "rename", async (from: string, to: string) => {
-    onStep(`${basename(from)} becomes ${basename(to)}`);
-    return rename(from, to);
-  });
-  t.mock.method(fsPromises, "rm", async (path: string, options: fs.RmOptions) => {
-    onStep(`remove ${basename(path)}`);
-    return rm(path, options);
+  t.mock.method(disk, "unlink", (path: string) => {
+    if (/checkpoint(\.unsynced)?$/.test(path)) onStep(`remove ${basename(path)}`);
+    unlink(path);
   });
 }
 
@@ -58,8 +52,6 @@ const STEPS: readonly [says: string, log: string, steps: readonly string[]][] = 
     DAMAGED,
     [
       "keep as plants.jsonl.before-repair-1",
-      "remove plants.jsonl.index.new",
-      "remove plants.jsonl.index",
       "remove plants.jsonl.checkpoint",
       "plants.jsonl.repaired becomes plants.jsonl",
       "plants.jsonl.checkpoint.new becomes plants.jsonl.checkpoint",
@@ -70,8 +62,6 @@ const STEPS: readonly [says: string, log: string, steps: readonly string[]][] = 
     "accepts an edit",
     EDITED,
     [
-      "remove plants.jsonl.index.new",
-      "remove plants.jsonl.index",
       "remove plants.jsonl.checkpoint",
       "plants.jsonl.checkpoint.new becomes plants.jsonl.checkpoint",
       "remove plants.jsonl.checkpoint.unsynced",

@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import fs from "node:fs";
-import fsPromises from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { crc32 } from "node:zlib";
@@ -13,6 +12,7 @@ import {
   verifyLog,
 } from "../../src/index.ts";
 import { checkpointPath, encodeCheckpoint, readCheckpoint } from "../../src/log/checkpoint.ts";
+import { disk } from "../../src/log/disk.ts";
 import { LogFile } from "../../src/log/file.ts";
 import { makeFolder } from "../support/folders.ts";
 import { snapshot } from "../support/snapshot.ts";
@@ -323,11 +323,11 @@ test("repair does not replace a log to which another program has appended at the
   writeLog(folder, `${A}x\n${B}`);
   writeCheckpointOf(folder, A);
   const late = '{"id":9,"name":"acknowledged by another"}\n';
-  const { rm } = fsPromises;
-  t.mock.method(fsPromises, "rm", async (path: string, options: fs.RmOptions) => {
+  const { unlink } = disk;
+  t.mock.method(disk, "unlink", (path: string) => {
     // The checkpoint is removed between the first check of the log and the last one.
     if (path === checkpointPath(logPath(folder))) fs.appendFileSync(logPath(folder), late);
-    return rm(path, options);
+    unlink(path);
   });
   await assert.rejects(repairLog(folder, { confirm: YES }), { code: "locked" });
   assert.equal(readLog(folder), `${A}x\n${B}${late}`);
