@@ -89,6 +89,12 @@ export async function syncFolderAndName(directory: string): Promise<void> {
   }
 }
 
+/** Gives a file or folder its name, durably: a rename alone may be lost. @throws the system's error. */
+export async function renameDurably(from: string, to: string): Promise<void> {
+  disk.rename(from, to);
+  await syncFolderAndName(path.dirname(to));
+}
+
 /** File systems by their magic numbers (statfs(2)). */
 const UNRELIABLE_FILE_SYSTEMS = new Map<number, string>([
   [0x6969, "NFS"],

@@ -16,7 +16,7 @@ import { PlantStoreError } from "../core/errors.ts";
 import { type Checkpoint, isUnsynced, markSynced, markUnsynced } from "./checkpoint.ts";
 import { disk } from "./disk.ts";
 import { LogFile } from "./file.ts";
-import { removeLeftover, syncFolderAndName, useAndClose } from "./folder.ts";
+import { removeLeftover, renameDurably, syncFolderAndName, useAndClose } from "./folder.ts";
 import { earliestBatchStart } from "./mend.ts";
 import { describeSystemError, orIoError, systemCode } from "./system-error.ts";
 
@@ -106,8 +106,7 @@ export async function rewriteLog(file: LogFile, end: Checkpoint): Promise<void> 
     const sum = await useAndClose(await LogFile.open(newPath), (copy) => copyLog(file, copy, end));
     if (sum !== end.crc32) throw new Error("other bytes were read than before");
     file.assertUnchanged(); // or the copy would lack what another process has appended
-    disk.rename(newPath, target);
-    await disk.syncFolder(path.dirname(target));
+    await renameDurably(newPath, target);
     markSynced(file.path);
   } catch (cause) {
     removeLeftover(newPath);

@@ -19,12 +19,7 @@ import {
 } from "../log/checkpoint.ts";
 import { disk } from "../log/disk.ts";
 import { LogFile } from "../log/file.ts";
-import {
-  ensureDirectory,
-  removeFolderOfFiles,
-  syncFolderAndName,
-  useAndClose,
-} from "../log/folder.ts";
+import { ensureDirectory, removeFolderOfFiles, renameDurably, useAndClose } from "../log/folder.ts";
 import { ioError } from "../log/system-error.ts";
 import {
   findReadable,
@@ -122,10 +117,7 @@ export async function makeFolder(
   const failure = `Cannot back up to "${target}"`;
   if (disk.findEntry(target) !== undefined)
     throw new PlantStoreError("io_error", `${failure}: it exists already`);
-  return fillAside(partial, fill, failure, async () => {
-    disk.rename(partial, target);
-    await syncFolderAndName(path.dirname(path.resolve(target)));
-  });
+  return fillAside(partial, fill, failure, () => renameDurably(partial, path.resolve(target)));
 }
 
 /** What may be in a folder that counts as empty. */
@@ -150,8 +142,7 @@ async function fillFolder(directory: string, fill: Fill): Promise<BackupReport> 
       for (const name of [checkpointPath(LOG_NAME), TOKEN_LOG_NAME, LOG_NAME]) {
         const copy = path.join(partial, name);
         if (disk.find(copy) === undefined) continue;
-        disk.rename(copy, path.join(directory, name));
-        await syncFolderAndName(directory);
+        await renameDurably(copy, path.join(directory, name));
       }
       disk.removeFolder(partial);
     });

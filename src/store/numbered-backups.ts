@@ -16,7 +16,7 @@ import { LOG_NAME, TOKEN_LOG_NAME } from "../core/file-names.ts";
 import { readNumber } from "../core/options.ts";
 import { checkpointPath, newCheckpointPath } from "../log/checkpoint.ts";
 import { disk } from "../log/disk.ts";
-import { ensureDirectory, removeFolderOfFiles, useAndClose } from "../log/folder.ts";
+import { ensureDirectory, removeFolderOfFiles, renameDurably, useAndClose } from "../log/folder.ts";
 import { describeSystemError, orIoError } from "../log/system-error.ts";
 import { type BackupReport, copyDirectory, type Fill, makeFolder } from "./backup.ts";
 import { BACKUP_NAME, lockDirectory } from "./plant-log.ts";
@@ -117,9 +117,8 @@ async function removeFolders(folder: string, names: readonly string[]): Promise<
       requireOwnFiles(found);
       if (BACKUP_NAME.test(name)) {
         const unfinished = unfinishedName(found);
-        disk.rename(found, unfinished);
+        await renameDurably(found, unfinished);
         found = unfinished;
-        await disk.syncFolder(folder);
         requireOwnFiles(found); // a server may have started before the rename
       }
       removeFolderOfFiles(found);

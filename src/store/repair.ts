@@ -19,7 +19,7 @@ import {
 } from "../log/checkpoint.ts";
 import { disk } from "../log/disk.ts";
 import { LogFile } from "../log/file.ts";
-import { removeLeftover, useAndClose } from "../log/folder.ts";
+import { removeLeftover, renameDurably, useAndClose } from "../log/folder.ts";
 import { LOG_START, readBlocks, visitLines } from "../log/reader.ts";
 import { makeDurable, newLogPath } from "../log/resync.ts";
 import { orIoError } from "../log/system-error.ts";
@@ -182,8 +182,7 @@ function replaceLog(file: LogFile): Promise<string> {
     const keptAs = keepOld(logPath);
     await removeCheckpoint(logPath);
     file.assertUnchanged(); // or the new log would lack what another process has appended
-    disk.rename(newLogPath(logPath), logPath);
-    await disk.syncFolder(path.dirname(logPath));
+    await renameDurably(newLogPath(logPath), logPath);
     return keptAs;
   });
 }
