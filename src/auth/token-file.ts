@@ -20,7 +20,7 @@ import {
 } from "../core/token.ts";
 import { LogFile } from "../log/file.ts";
 import { ensureDirectory, useAndClose } from "../log/folder.ts";
-import { DirectoryLock } from "../log/lock.ts";
+import { locks } from "../log/lock.ts";
 import { mendLog } from "../log/mend.ts";
 import { makeDurable, syncFound } from "../log/resync.ts";
 import { encodeTokenEvent, type TokenEvent, type TokenSet } from "./token-log.ts";
@@ -139,7 +139,7 @@ async function changeTokens<T>(
   await ensureDirectory(directory);
   const options = { name: TOKEN_LOCK_NAME, command: "token", waitMs: LOCK_WAIT_MS };
   const filePath = tokenPath(directory);
-  return useAndClose(await DirectoryLock.acquire(directory, options), async (lock) => {
+  return useAndClose(await locks.acquire(directory, options), async (lock) => {
     const found = await useAndClose(await LogFile.open(filePath, lock), recoverTokens);
     // Opened once more, because it may have been replaced by a copy.
     return useAndClose(await LogFile.open(filePath, lock), async (file) => {

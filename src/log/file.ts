@@ -341,7 +341,7 @@ export class LogFile {
   }
 }
 
-/** What a file needs to know of a DirectoryLock. */
+/** What a file needs to know of a lock. */
 interface Lock {
   /** Why the lock is lost; `undefined` while it is held. */
   findLoss(): Error | undefined;

@@ -1,5 +1,6 @@
 /**
- * The lock of a data directory: at most one living process holds it.
+ * The port to the lock of a data directory, which at most one living process holds, and its
+ * implementation by sockets. A simulation hands in another one, because a socket is no file on a disk.
  *
  * The lock is a listening Unix socket, linked into the folder as `<name>.N` under the next free
  * number; the highest number is the holder. The kernel closes the socket when the process ends, so a
@@ -53,6 +54,32 @@ export interface LockOptions {
   readonly durableBytes?: (() => number | undefined) | undefined;
 }
 
+/** A lock that this process has taken. */
+export interface HeldLock {
+  /** Resolves, never rejects, when the entry of this lock was found removed or replaced. */
+  readonly lost: Promise<Error>;
+  /**
+   * Looks at the entry now. Call it in the turn that relies on the lock: a process that was frozen has
+   * not looked meanwhile.
+   *
+   * @returns why the lock is lost; `undefined` while it is held.
+   */
+  findLoss(): Error | undefined;
+  close(): Promise<void>;
+}
+
+export interface Locks {
+  /** @throws PlantStoreError `locked`, naming the holder; `io_error` if sockets or links do not work. */
+  acquire(directory: string, options: LockOptions): Promise<HeldLock>;
+  /**
+   * How much of a log the process that writes it knows to be on disk; `undefined` if there is none.
+   *
+   * @throws PlantStoreError `locked` if a living holder does not answer within 1 s, is another user's, or
+   * does not know yet.
+   */
+  askDurableBytes(directory: string, name: string): Promise<number | undefined>;
+}
+
 /** A holder that takes longer for its answer counts as living and silent. */
 const ANSWER_TIMEOUT_MS = 1000;
 const ANSWER_CHARACTERS_MAX = 4096;
@@ -63,8 +90,7 @@ const RETRY_MS = 10;
 /** How often a holder that is idle checks that its entry is still there. */
 const CHECK_INTERVAL_MS = 500;
 
-export class DirectoryLock {
-  /** Resolves, never rejects, when the entry of this lock was found removed or replaced. */
+class SocketLock implements HeldLock {
   readonly lost: Promise<Error>;
   readonly #folder: LockFolder;
   readonly #server: net.Server;
@@ -73,7 +99,7 @@ export class DirectoryLock {
   #loss: Error | undefined;
   #reportLoss: (loss: Error) => void = () => {};
 
-  private constructor(folder: LockFolder, server: net.Server, entry: Entry) {
+  constructor(folder: LockFolder, server: net.Server, entry: Entry) {
     this.#folder = folder;
     this.#server = server;
     this.#entry = entry;
@@ -84,12 +110,6 @@ export class DirectoryLock {
     this.#checking.unref(); // a lock alone keeps no process alive
   }
 
-  /**
-   * Looks at the entry now. Call it in the turn that relies on the lock: a process that was frozen has
-   * not looked meanwhile.
-   *
-   * @returns why the lock is lost; `undefined` while it is held.
-   */
   findLoss(): Error | undefined {
     if (this.#loss === undefined && !this.#entry.isThere()) {
       this.#loss = lostError(this.#entry.path);
@@ -99,50 +119,46 @@ export class DirectoryLock {
     return this.#loss;
   }
 
-  /** @throws PlantStoreError `locked`, naming the holder; `io_error` if sockets or links do not work. */
-  static async acquire(directory: string, options: LockOptions): Promise<DirectoryLock> {
-    const deadline = performance.now() + (options.waitMs ?? 0);
-    for (let deadRivals = 0; ; ) {
-      const result = await DirectoryLock.#tryAcquire(directory, options);
-      if (result instanceof DirectoryLock) return result;
-      if (result === "dead" && ++deadRivals < DEAD_RIVALS_MAX) continue;
-      if (performance.now() >= deadline) throw lockedError(directory, result);
-      await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
-    }
-  }
-
-  /** Returns the answer of the holder if there is one. */
-  static async #tryAcquire(
-    directory: string,
-    options: LockOptions,
-  ): Promise<DirectoryLock | Answer> {
-    if (!fs.existsSync(directory)) {
-      throw new PlantStoreError(
-        "io_error",
-        `Cannot use "${directory}": there is no such folder; name the data directory with --data`,
-      );
-    }
-    const folder = new LockFolder(directory, options.name);
-    const since = new Date().toISOString();
-    const server = answerWith(options, since);
-    let claimed: Entry | Answer = "dead";
-    try {
-      claimed = await claim(folder, server, since);
-      if (claimed instanceof Entry) return new DirectoryLock(folder, server, claimed);
-      return claimed;
-    } catch (cause) {
-      if (cause instanceof PlantStoreError) throw cause;
-      throw UNSUPPORTED.includes(systemCode(cause) ?? "")
-        ? unsupportedError(directory, describeSystemError(cause))
-        : ioError(`Cannot lock "${directory}"`, cause);
-    } finally {
-      if (!(claimed instanceof Entry)) await close(server, folder);
-    }
-  }
-
   async close(): Promise<void> {
     clearInterval(this.#checking);
     await close(this.#server, this.#folder);
+  }
+}
+
+async function acquire(directory: string, options: LockOptions): Promise<HeldLock> {
+  const deadline = performance.now() + (options.waitMs ?? 0);
+  for (let deadRivals = 0; ; ) {
+    const result = await tryAcquire(directory, options);
+    if (result instanceof SocketLock) return result;
+    if (result === "dead" && ++deadRivals < DEAD_RIVALS_MAX) continue;
+    if (performance.now() >= deadline) throw lockedError(directory, result);
+    await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+  }
+}
+
+/** Returns the answer of the holder if there is one. */
+async function tryAcquire(directory: string, options: LockOptions): Promise<SocketLock | Answer> {
+  if (!fs.existsSync(directory)) {
+    throw new PlantStoreError(
+      "io_error",
+      `Cannot use "${directory}": there is no such folder; name the data directory with --data`,
+    );
+  }
+  const folder = new LockFolder(directory, options.name);
+  const since = new Date().toISOString();
+  const server = answerWith(options, since);
+  let claimed: Entry | Answer = "dead";
+  try {
+    claimed = await claim(folder, server, since);
+    if (claimed instanceof Entry) return new SocketLock(folder, server, claimed);
+    return claimed;
+  } catch (cause) {
+    if (cause instanceof PlantStoreError) throw cause;
+    throw UNSUPPORTED.includes(systemCode(cause) ?? "")
+      ? unsupportedError(directory, describeSystemError(cause))
+      : ioError(`Cannot lock "${directory}"`, cause);
+  } finally {
+    if (!(claimed instanceof Entry)) await close(server, folder);
   }
 }
 
@@ -152,16 +168,7 @@ async function close(server: net.Server, folder: LockFolder): Promise<void> {
   folder.close();
 }
 
-/**
- * How much of a log the process that writes it knows to be on disk; `undefined` if there is none.
- *
- * @throws PlantStoreError `locked` if a living holder does not answer within 1 s, is another user's, or
- * does not know yet.
- */
-export async function askDurableBytes(
-  directory: string,
-  name: string,
-): Promise<number | undefined> {
+async function askDurableBytes(directory: string, name: string): Promise<number | undefined> {
   const folder = new LockFolder(directory, name);
   const asking = orIoError(`Cannot ask who uses "${directory}"`, async () => {
     for (let highest = folder.highest(); ; ) {
@@ -440,4 +447,12 @@ class LockFolder {
 
 function numberOf(suffix: string): number {
   return suffix.startsWith(TEMPORARY) ? 0 : Number(suffix);
+}
+
+/** The locks of this program. */
+export let locks: Locks = { acquire, askDurableBytes };
+
+/** For a simulation. @internal */
+export function replaceLocks(other: Locks): void {
+  locks = other;
 }

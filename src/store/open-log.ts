@@ -17,7 +17,7 @@ import {
 import { disk } from "../log/disk.ts";
 import { type ByteRange, LogFile } from "../log/file.ts";
 import { prepareDirectory, removeLeftover } from "../log/folder.ts";
-import type { DirectoryLock } from "../log/lock.ts";
+import type { HeldLock } from "../log/lock.ts";
 import { lostLineJudge, mendLog } from "../log/mend.ts";
 import { lineError } from "../log/reader.ts";
 import { makeDurable, newLogPath, syncFound } from "../log/resync.ts";
@@ -28,7 +28,7 @@ import { lockDirectory, logPathOf, requireKnownBytes } from "./plant-log.ts";
 
 /** A log that may be appended to. */
 export interface OpenedLog {
-  readonly lock: DirectoryLock;
+  readonly lock: HeldLock;
   readonly file: LogFile;
   readonly index: IdIndex;
   /** The log as it is now: whole lines, all of them on disk. */
@@ -66,7 +66,7 @@ export async function openLog(directory: string, options: OpenOptions): Promise<
 
 async function openLocked(
   logPath: string,
-  lock: DirectoryLock,
+  lock: HeldLock,
   onProgress: OnProgress | undefined,
 ): Promise<Omit<OpenedLog, "lock">> {
   const checkpoint = await readCheckpoint(logPath);

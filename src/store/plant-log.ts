@@ -9,7 +9,7 @@ import { type Checkpoint, readCheckpoint } from "../log/checkpoint.ts";
 import { disk } from "../log/disk.ts";
 import { LogFile } from "../log/file.ts";
 import { LINE_FEED } from "../log/format.ts";
-import { askDurableBytes, DirectoryLock } from "../log/lock.ts";
+import { type HeldLock, locks } from "../log/lock.ts";
 import { endOfLines, lineError, readTail } from "../log/reader.ts";
 import { LogScan } from "./log-scan.ts";
 import { isRecord } from "./plant-lines.ts";
@@ -18,13 +18,13 @@ export function logPathOf(directory: string): string {
   return path.join(path.resolve(directory), LOG_NAME);
 }
 
-/** Takes the lock of a directory, like `DirectoryLock.acquire`. */
+/** Takes the lock of a directory, like `locks.acquire`. */
 export function lockDirectory(
   directory: string,
   command: string,
   durableBytes?: () => number | undefined,
-): Promise<DirectoryLock> {
-  return DirectoryLock.acquire(directory, { name: LOCK_NAME, command, durableBytes });
+): Promise<HeldLock> {
+  return locks.acquire(directory, { name: LOCK_NAME, command, durableBytes });
 }
 
 /**
@@ -81,7 +81,7 @@ export interface Readable {
  * @throws PlantStoreError `locked` if the holder does not answer; `io_error`.
  */
 export async function findReadable(directory: string, file: LogFile): Promise<Readable> {
-  const durableBytes = await askDurableBytes(directory, LOCK_NAME);
+  const durableBytes = await locks.askDurableBytes(directory, LOCK_NAME);
   const size = durableBytes ?? file.size();
   const end = await endOfLines(file, size);
   const tail = durableBytes === undefined ? await readTail(file, end, size) : undefined;

@@ -7,7 +7,7 @@
 import { LOCK_NAME } from "../core/file-names.ts";
 import { readCheckpoint } from "../log/checkpoint.ts";
 import { useAndClose } from "../log/folder.ts";
-import { askDurableBytes } from "../log/lock.ts";
+import { locks } from "../log/lock.ts";
 import { lostLineJudge } from "../log/mend.ts";
 import { type LineFault, LogScan } from "./log-scan.ts";
 import { openLogForReading } from "./plant-log.ts";
@@ -53,7 +53,7 @@ export async function verifyLog(
 ): Promise<VerifyReport> {
   return useAndClose(await openLogForReading(directory), async (file) => {
     const checkpoint = await readCheckpoint(file.path);
-    const durableBytes = await askDurableBytes(directory, LOCK_NAME);
+    const durableBytes = await locks.askDurableBytes(directory, LOCK_NAME);
     const size = durableBytes ?? file.size();
     const counts = { repeat: 0, conflict: 0, unreadable: 0, mendable: 0 };
     const scan = await LogScan.run(file, size, {

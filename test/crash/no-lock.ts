@@ -4,18 +4,11 @@
  */
 import type * as real from "../../src/log/lock.ts";
 
-export class DirectoryLock implements Pick<real.DirectoryLock, keyof real.DirectoryLock> {
-  readonly lost = new Promise<Error>(() => {});
-
-  static async acquire(): Promise<DirectoryLock> {
-    return new DirectoryLock();
-  }
-
-  findLoss(): undefined {
-    return undefined;
-  }
-
-  async close(): Promise<void> {}
-}
-
-export const askDurableBytes: typeof real.askDurableBytes = async () => undefined;
+export const locks: typeof real.locks = {
+  acquire: async () => ({
+    lost: new Promise(() => {}),
+    findLoss: () => undefined,
+    close: async () => {},
+  }),
+  askDurableBytes: async () => undefined,
+};

@@ -4,17 +4,17 @@ import fs from "node:fs";
 import { test } from "node:test";
 import { Worker } from "node:worker_threads";
 import { PlantStoreError } from "../../src/core/errors.ts";
-import { askDurableBytes, DirectoryLock } from "../../src/log/lock.ts";
+import { locks } from "../../src/log/lock.ts";
 import { makeFolder } from "../support/folders.ts";
 import { RIVAL_COMMAND, Rival, seeAttempts } from "../support/lock-process.ts";
 
 const mine = { name: "lock", command: "mine" };
 
-test("DirectoryLock.acquire() names the process that holds the lock, and what it does", async (t) => {
+test("locks.acquire() names the process that holds the lock, and what it does", async (t) => {
   const folder = makeFolder(t);
   const rival = await Rival.start(t);
   assert.equal(await rival.acquire(folder), "won");
-  await assert.rejects(DirectoryLock.acquire(folder, mine), (error) => {
+  await assert.rejects(locks.acquire(folder, mine), (error) => {
     assert.ok(error instanceof PlantStoreError);
     assert.equal(error.code, "locked");
     assert.match(error.message, new RegExp(`\\b${rival.pid}\\b`));
@@ -22,29 +22,29 @@ test("DirectoryLock.acquire() names the process that holds the lock, and what it
     return true;
   });
   await rival.release();
-  await (await DirectoryLock.acquire(folder, mine)).close();
+  await (await locks.acquire(folder, mine)).close();
 });
 
-test("DirectoryLock.acquire() waits for another process to release the lock", async (t) => {
+test("locks.acquire() waits for another process to release the lock", async (t) => {
   const folder = makeFolder(t);
   const rival = await Rival.start(t);
-  const lock = await DirectoryLock.acquire(folder, mine);
+  const lock = await locks.acquire(folder, mine);
   const waiting = rival.acquire(folder, 60_000);
   await seeAttempts(folder, waiting);
   await lock.close();
   assert.equal(await waiting, "won");
 });
 
-test("DirectoryLock.acquire() is never blocked by a holder that was killed", async (t) => {
+test("locks.acquire() is never blocked by a holder that was killed", async (t) => {
   const folder = makeFolder(t);
   const rival = await Rival.start(t);
   assert.equal(await rival.acquire(folder), "won");
   await rival.kill();
-  assert.equal(await askDurableBytes(folder, "lock"), undefined);
-  await (await DirectoryLock.acquire(folder, mine)).close();
+  assert.equal(await locks.askDurableBytes(folder, "lock"), undefined);
+  await (await locks.acquire(folder, mine)).close();
 });
 
-test("DirectoryLock.acquire() treats a stopped holder as alive, although it does not answer", {
+test("locks.acquire() treats a stopped holder as alive, although it does not answer", {
   skip: process.platform !== "linux",
 }, async (t) => {
   const folder = makeFolder(t);
@@ -52,11 +52,11 @@ test("DirectoryLock.acquire() treats a stopped holder as alive, although it does
   assert.equal(await rival.acquire(folder), "won");
   await stop(rival);
   await Promise.all([
-    assert.rejects(DirectoryLock.acquire(folder, mine), { code: "locked" }),
-    assert.rejects(askDurableBytes(folder, "lock"), { code: "locked" }),
+    assert.rejects(locks.acquire(folder, mine), { code: "locked" }),
+    assert.rejects(locks.askDurableBytes(folder, "lock"), { code: "locked" }),
   ]);
   await rival.kill();
-  await (await DirectoryLock.acquire(folder, mine)).close();
+  await (await locks.acquire(folder, mine)).close();
 });
 
 const RIVALS = 10;
@@ -64,7 +64,7 @@ const ROUNDS = 8;
 /** The winner of this round is killed: its socket must not let two processes win the next round. */
 const CRASH = 3;
 
-test("DirectoryLock.acquire() is won by exactly one of ten processes at once", async (t) => {
+test("locks.acquire() is won by exactly one of ten processes at once", async (t) => {
   const folder = makeFolder(t);
   const rivals = await Promise.all(Array.from({ length: RIVALS }, () => Rival.start(t)));
   for (let round = 0; round < ROUNDS; round++) {
@@ -74,7 +74,7 @@ test("DirectoryLock.acquire() is won by exactly one of ten processes at once", a
     assert.deepEqual(losers, Array(RIVALS - 1).fill("locked"), `round ${round}`);
     const rival = rivals[winner];
     const named = { message: new RegExp(`\\b${rival?.pid}\\b`) };
-    await assert.rejects(DirectoryLock.acquire(folder, mine), named);
+    await assert.rejects(locks.acquire(folder, mine), named);
     if (round !== CRASH) {
       await rival?.release();
       continue;
@@ -84,14 +84,14 @@ test("DirectoryLock.acquire() is won by exactly one of ten processes at once", a
   }
 });
 
-test("DirectoryLock.acquire() fails with locked when a rival removes its socket", async (t) => {
+test("locks.acquire() fails with locked when a rival removes its socket", async (t) => {
   // A winner removes the temporary sockets of all others, no matter how far those have come.
   const folder = makeFolder(t);
-  const lock = await DirectoryLock.acquire(folder, { ...mine, command: "first" });
+  const lock = await locks.acquire(folder, { ...mine, command: "first" });
   const sweeper = await sweepMeanwhile(folder);
   try {
     for (let attempt = 0; attempt < 300; attempt++) {
-      await assert.rejects(DirectoryLock.acquire(folder, mine), { code: "locked" });
+      await assert.rejects(locks.acquire(folder, mine), { code: "locked" });
     }
   } finally {
     await sweeper.terminate();

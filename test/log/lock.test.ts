@@ -7,7 +7,7 @@ import os from "node:os";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { PlantStoreError } from "../../src/core/errors.ts";
-import { askDurableBytes, DirectoryLock, type LockOptions } from "../../src/log/lock.ts";
+import { type HeldLock, type LockOptions, locks } from "../../src/log/lock.ts";
 import { makeFolder } from "../support/folders.ts";
 import { seeAttempts } from "../support/lock-process.ts";
 import { openLog } from "../support/logs.ts";
@@ -18,8 +18,8 @@ async function hold(
   t: TestContext,
   folder: string,
   options: Partial<LockOptions> = {},
-): Promise<DirectoryLock> {
-  const lock = await DirectoryLock.acquire(folder, { name: "lock", command: "first", ...options });
+): Promise<HeldLock> {
+  const lock = await locks.acquire(folder, { name: "lock", command: "first", ...options });
   t.after(() => lock.close());
   return lock;
 }
@@ -40,10 +40,10 @@ async function listenAt(address: string): Promise<Server> {
   return server;
 }
 
-test("DirectoryLock.acquire() refuses a second holder and names the first", async (t) => {
+test("locks.acquire() refuses a second holder and names the first", async (t) => {
   const folder = makeFolder(t);
   await hold(t, folder);
-  await assert.rejects(DirectoryLock.acquire(folder, second), (error) => {
+  await assert.rejects(locks.acquire(folder, second), (error) => {
     assert.ok(error instanceof PlantStoreError);
     assert.equal(error.code, "locked");
     assert.match(error.message, new RegExp(`\\b${process.pid}\\b`));
@@ -52,67 +52,67 @@ test("DirectoryLock.acquire() refuses a second holder and names the first", asyn
   });
 });
 
-test("DirectoryLock.close() lets the next acquire succeed, again and again", async (t) => {
+test("HeldLock.close() lets the next acquire succeed, again and again", async (t) => {
   const folder = makeFolder(t);
   for (let round = 0; round < 3; round++) {
-    const lock = await DirectoryLock.acquire(folder, second);
-    await assert.rejects(DirectoryLock.acquire(folder, second), { code: "locked" });
+    const lock = await locks.acquire(folder, second);
+    await assert.rejects(locks.acquire(folder, second), { code: "locked" });
     await lock.close();
   }
 });
 
-test("DirectoryLock.acquire() keeps locks of other names and other folders apart", async (t) => {
+test("locks.acquire() keeps locks of other names and other folders apart", async (t) => {
   const folder = makeFolder(t);
   await hold(t, folder);
   await hold(t, folder, { name: "tokens" });
   await hold(t, folder, { name: "lock.1" });
   await hold(t, makeFolder(t));
-  await assert.rejects(DirectoryLock.acquire(folder, second), { code: "locked" });
+  await assert.rejects(locks.acquire(folder, second), { code: "locked" });
 });
 
-test("DirectoryLock.acquire() finds a lock through any path to the same folder", async (t) => {
+test("locks.acquire() finds a lock through any path to the same folder", async (t) => {
   const folder = makeFolder(t);
   await hold(t, folder);
   const link = path.join(makeFolder(t), "link");
   fs.symlinkSync(folder, link);
   for (const other of [link, `${folder}/.`, path.relative(process.cwd(), folder)]) {
-    await assert.rejects(DirectoryLock.acquire(other, second), { code: "locked" });
+    await assert.rejects(locks.acquire(other, second), { code: "locked" });
   }
 });
 
-test("DirectoryLock.acquire() waits for a holder that closes within waitMs", async (t) => {
+test("locks.acquire() waits for a holder that closes within waitMs", async (t) => {
   const folder = makeFolder(t);
-  const lock = await DirectoryLock.acquire(folder, second);
-  const waiting = DirectoryLock.acquire(folder, { ...second, waitMs: 60_000 });
+  const lock = await locks.acquire(folder, second);
+  const waiting = locks.acquire(folder, { ...second, waitMs: 60_000 });
   await seeAttempts(folder, waiting);
   await lock.close();
   await (await waiting).close();
 });
 
-test("DirectoryLock.acquire() gives up on a holder that stays longer than waitMs", async (t) => {
+test("locks.acquire() gives up on a holder that stays longer than waitMs", async (t) => {
   const folder = makeFolder(t);
   await hold(t, folder);
-  await assert.rejects(DirectoryLock.acquire(folder, { ...second, waitMs: 30 }), {
+  await assert.rejects(locks.acquire(folder, { ...second, waitMs: 30 }), {
     code: "locked",
   });
 });
 
-test("askDurableBytes() returns what the holder knows, and undefined if there is no holder", async (t) => {
+test("locks.askDurableBytes() returns what the holder knows, and undefined if there is no holder", async (t) => {
   const folder = makeFolder(t);
-  assert.equal(await askDurableBytes(folder, "lock"), undefined);
+  assert.equal(await locks.askDurableBytes(folder, "lock"), undefined);
   let durableBytes: number | undefined;
-  const lock = await DirectoryLock.acquire(folder, {
+  const lock = await locks.acquire(folder, {
     name: "lock",
     command: "serve",
     durableBytes: () => durableBytes,
   });
   const unknown = { code: "locked", message: /"serve"/ };
-  await assert.rejects(askDurableBytes(folder, "lock"), unknown, "it does not know yet");
+  await assert.rejects(locks.askDurableBytes(folder, "lock"), unknown, "it does not know yet");
   durableBytes = 12_345;
-  assert.equal(await askDurableBytes(folder, "lock"), durableBytes);
-  assert.equal(await askDurableBytes(folder, "tokens"), undefined);
+  assert.equal(await locks.askDurableBytes(folder, "lock"), durableBytes);
+  assert.equal(await locks.askDurableBytes(folder, "tokens"), undefined);
   await lock.close();
-  assert.equal(await askDurableBytes(folder, "lock"), undefined);
+  assert.equal(await locks.askDurableBytes(folder, "lock"), undefined);
 });
 
 test("a holder answers with one line about itself", async (t) => {
@@ -127,54 +127,54 @@ test("a holder answers with one line about itself", async (t) => {
   assert.equal(new Date(since).toISOString(), since);
 });
 
-test("DirectoryLock works in a folder whose path is longer than a socket address", async (t) => {
+test("a lock works in a folder whose path is longer than a socket address", async (t) => {
   const parent = makeFolder(t);
   const folder = path.join(parent, "long ".repeat(30).trim(), "é".repeat(100));
   fs.mkdirSync(folder, { recursive: true });
   const lock = await hold(t, folder);
-  await assert.rejects(DirectoryLock.acquire(folder, second), { message: /"first"/ });
+  await assert.rejects(locks.acquire(folder, second), { message: /"first"/ });
   await lock.close();
-  assert.equal(await askDurableBytes(folder, "lock"), undefined);
+  assert.equal(await locks.askDurableBytes(folder, "lock"), undefined);
   await hold(t, folder);
   assert.deepEqual(fs.readdirSync(folder), ["lock.2"]);
 });
 
-test("DirectoryLock works at every length of path around that of a socket address", async (t) => {
+test("a lock works at every length of path around that of a socket address", async (t) => {
   const parent = makeFolder(t);
   for (let length = 85; length <= 112; length++) {
     const bytes = length - parent.length - 1;
     // Two bytes a character: what counts is the length in bytes.
     const folder = path.join(parent, `${"x".repeat(bytes % 2)}${"é".repeat(bytes / 2)}`);
     fs.mkdirSync(folder);
-    const lock = await DirectoryLock.acquire(folder, second);
-    await assert.rejects(DirectoryLock.acquire(folder, second), { code: "locked" });
+    const lock = await locks.acquire(folder, second);
+    await assert.rejects(locks.acquire(folder, second), { code: "locked" });
     await lock.close();
     assert.deepEqual(fs.readdirSync(folder), ["lock.1"], `${length} bytes`);
   }
 });
 
-test("DirectoryLock.close() leaves the highest number, which is never used again", async (t) => {
+test("HeldLock.close() leaves the highest number, which is never used again", async (t) => {
   const folder = makeFolder(t);
   for (let number = 1; number <= 12; number++) {
-    const lock = await DirectoryLock.acquire(folder, second);
+    const lock = await locks.acquire(folder, second);
     assert.deepEqual(fs.readdirSync(folder), [`lock.${number}`]);
     await lock.close();
     assert.deepEqual(fs.readdirSync(folder), [`lock.${number}`]);
   }
 });
 
-test("DirectoryLock.acquire() refuses if the linked entry does not reach this process (fake link)", async (t) => {
+test("locks.acquire() refuses if the linked entry does not reach this process (fake link)", async (t) => {
   const folder = makeFolder(t);
   await leaveDeadSocket(folder, "dead");
   const { linkSync } = fs;
   // As on a file system that makes another file of a second name.
   t.mock.method(fs, "linkSync", (_: string, to: string) => linkSync(path.join(folder, "dead"), to));
-  await assert.rejects(DirectoryLock.acquire(folder, second), { code: "io_error" });
+  await assert.rejects(locks.acquire(folder, second), { code: "io_error" });
   assert.deepEqual(fs.readdirSync(folder), ["dead"], "nothing is left there");
 });
 
 /** Waits until the lock is lost; the lock's own timer does not keep the process alive. */
-async function lossOf({ lost }: DirectoryLock): Promise<Error> {
+async function lossOf({ lost }: HeldLock): Promise<Error> {
   let loss: Error | undefined;
   void lost.then((error) => {
     loss = error;
@@ -198,7 +198,7 @@ const REMOVALS: Readonly<Record<string, (entry: string) => void>> = {
 };
 
 for (const [what, remove] of Object.entries(REMOVALS)) {
-  test(`DirectoryLock.lost resolves once the entry of the lock was ${what}`, async (t) => {
+  test(`HeldLock.lost resolves once the entry of the lock was ${what}`, async (t) => {
     const folder = makeFolder(t);
     const lock = await hold(t, folder);
     remove(path.join(folder, "lock.1"));
@@ -207,7 +207,7 @@ for (const [what, remove] of Object.entries(REMOVALS)) {
   });
 }
 
-test("DirectoryLock.lost resolves when another process has taken the lock after its entry was removed", async (t) => {
+test("HeldLock.lost resolves when another process has taken the lock after its entry was removed", async (t) => {
   const folder = makeFolder(t);
   const lock = await hold(t, folder);
   fs.rmSync(path.join(folder, "lock.1"));
@@ -215,7 +215,7 @@ test("DirectoryLock.lost resolves when another process has taken the lock after 
   await lossOf(lock);
 });
 
-test("DirectoryLock.findLoss() finds at once that the entry was removed (fake clock)", async (t) => {
+test("HeldLock.findLoss() finds at once that the entry was removed (fake clock)", async (t) => {
   const folder = makeFolder(t);
   t.mock.timers.enable({ apis: ["setInterval"] });
   const lock = await hold(t, folder);
@@ -228,10 +228,10 @@ test("DirectoryLock.findLoss() finds at once that the entry was removed (fake cl
   assert.equal(lock.findLoss(), loss, "it is lost for good");
 });
 
-test("DirectoryLock.lost stays pending while the lock is held, and after it was closed (fake clock)", async (t) => {
+test("HeldLock.lost stays pending while the lock is held, and after it was closed (fake clock)", async (t) => {
   const folder = makeFolder(t);
   t.mock.timers.enable({ apis: ["setInterval"] });
-  const lock = await DirectoryLock.acquire(folder, { name: "lock", command: "first" });
+  const lock = await locks.acquire(folder, { name: "lock", command: "first" });
   let isLost = false;
   void lock.lost.then(() => {
     isLost = true;
@@ -246,7 +246,7 @@ test("DirectoryLock.lost stays pending while the lock is held, and after it was 
   assert.equal(isLost, false, "after it was released");
 });
 
-test("DirectoryLock.acquire() removes the sockets of dead processes, and nothing else", async (t) => {
+test("locks.acquire() removes the sockets of dead processes, and nothing else", async (t) => {
   const folder = makeFolder(t);
   for (const name of ["lock.3", "lock.9", "lock.10", "lock.new-0123456789ab", "tokens.4"]) {
     await leaveDeadSocket(folder, name);
@@ -258,24 +258,24 @@ test("DirectoryLock.acquire() removes the sockets of dead processes, and nothing
   assert.deepEqual(fs.readdirSync(folder).sort(), left.sort());
 });
 
-test("DirectoryLock.acquire() treats a holder that hangs up without an answer as alive", async (t) => {
+test("locks.acquire() treats a holder that hangs up without an answer as alive", async (t) => {
   const folder = makeFolder(t);
   const server = createServer((socket) => socket.destroy());
   await new Promise<void>((resolve) => server.listen(path.join(folder, "lock.1"), resolve));
   t.after(() => server.close());
-  await assert.rejects(DirectoryLock.acquire(folder, second), { code: "locked" });
-  await assert.rejects(askDurableBytes(folder, "lock"), { code: "locked" });
+  await assert.rejects(locks.acquire(folder, second), { code: "locked" });
+  await assert.rejects(locks.askDurableBytes(folder, "lock"), { code: "locked" });
 });
 
-test("askDurableBytes() finds no holder if it closes its lock while it is asked", async (t) => {
+test("locks.askDurableBytes() finds no holder if it closes its lock while it is asked", async (t) => {
   const folder = makeFolder(t);
   const lock = await hold(t, folder);
-  const asked = askDurableBytes(folder, "lock"); // connected by now, and not accepted
+  const asked = locks.askDurableBytes(folder, "lock"); // connected by now, and not accepted
   await lock.close();
   assert.equal(await asked, undefined);
 });
 
-test("DirectoryLock.acquire() names the host of a holder only if it is another host", async (t) => {
+test("locks.acquire() names the host of a holder only if it is another host", async (t) => {
   const folder = makeFolder(t);
   const host = `not-${os.hostname()}`;
   const since = new Date().toISOString();
@@ -283,12 +283,12 @@ test("DirectoryLock.acquire() names the host of a holder only if it is another h
   const server = createServer((socket) => socket.end(`${answer}\n`));
   await new Promise<void>((resolve) => server.listen(path.join(folder, "lock.1"), resolve));
   t.after(() => server.close());
-  await assert.rejects(DirectoryLock.acquire(folder, second), (error: Error) => {
+  await assert.rejects(locks.acquire(folder, second), (error: Error) => {
     return error.message.includes(`"${host}"`);
   });
   const own = makeFolder(t);
   await hold(t, own);
-  await assert.rejects(DirectoryLock.acquire(own, second), (error: Error) => {
+  await assert.rejects(locks.acquire(own, second), (error: Error) => {
     return !error.message.includes(`"${os.hostname()}"`);
   });
 });
@@ -305,22 +305,22 @@ async function outrun(t: TestContext, folder: string, times: number): Promise<()
   return () => outruns;
 }
 
-test("DirectoryLock.acquire() tries again at once when a faster rival has died", async (t) => {
+test("locks.acquire() tries again at once when a faster rival has died", async (t) => {
   const folder = makeFolder(t);
   await outrun(t, folder, 3);
   await hold(t, folder);
   const named = { message: new RegExp(`\\b${process.pid}\\b`) };
-  await assert.rejects(DirectoryLock.acquire(folder, second), named);
+  await assert.rejects(locks.acquire(folder, second), named);
 });
 
-test("DirectoryLock.acquire() gives up if rivals come and die endlessly", async (t) => {
+test("locks.acquire() gives up if rivals come and die endlessly", async (t) => {
   const folder = makeFolder(t);
   const outruns = await outrun(t, folder, Number.POSITIVE_INFINITY);
-  await assert.rejects(DirectoryLock.acquire(folder, second), { code: "locked" });
+  await assert.rejects(locks.acquire(folder, second), { code: "locked" });
   assert.equal(outruns(), 10);
 });
 
-test("DirectoryLock.acquire() changes no mode and no umask", async (t) => {
+test("locks.acquire() changes no mode and no umask", async (t) => {
   const calls = [
     t.mock.method(fs, "chmodSync", () => {}),
     t.mock.method(fs, "fchmodSync", () => {}),
@@ -337,24 +337,24 @@ test("DirectoryLock.acquire() changes no mode and no umask", async (t) => {
   assert.equal((lock?.mode ?? 0) & 0o666, (other?.mode ?? 0) & 0o666, "as the umask says");
 });
 
-test("DirectoryLock.close() does not wait for a client that never hangs up", {
+test("HeldLock.close() does not wait for a client that never hangs up", {
   timeout: 5000,
 }, async (t) => {
   const folder = makeFolder(t);
-  const lock = await DirectoryLock.acquire(folder, second);
+  const lock = await locks.acquire(folder, second);
   const asking = connect({ path: path.join(folder, "lock.1"), allowHalfOpen: true });
   t.after(() => asking.destroy());
   await new Promise((resolve) => asking.once("end", resolve).resume());
   await lock.close();
-  assert.equal(await askDurableBytes(folder, "lock"), undefined);
+  assert.equal(await locks.askDurableBytes(folder, "lock"), undefined);
 });
 
-test("DirectoryLock.acquire() and askDurableBytes() throw io_error for a folder that they cannot use", async (t) => {
+test("locks.acquire() and locks.askDurableBytes() throw io_error for a folder that they cannot use", async (t) => {
   const missing = path.join(makeFolder(t), "missing");
   const { path: file } = await openLog(t);
   for (const folder of [missing, file]) {
-    await assert.rejects(DirectoryLock.acquire(folder, second), { code: "io_error" });
-    await assert.rejects(askDurableBytes(folder, "lock"), { code: "io_error" });
+    await assert.rejects(locks.acquire(folder, second), { code: "io_error" });
+    await assert.rejects(locks.askDurableBytes(folder, "lock"), { code: "io_error" });
   }
 });
 
@@ -369,10 +369,10 @@ async function impersonate(t: TestContext, answer: (socket: Socket) => void): Pr
   return folder;
 }
 
-test("askDurableBytes() returns the length that the holder reports", async (t) => {
+test("locks.askDurableBytes() returns the length that the holder reports", async (t) => {
   const answer = JSON.stringify({ ...HOLDER, durableBytes: 7, later: true });
   const folder = await impersonate(t, (socket) => socket.end(`${answer}\n`));
-  assert.equal(await askDurableBytes(folder, "lock"), 7);
+  assert.equal(await locks.askDurableBytes(folder, "lock"), 7);
 });
 
 const NO_ANSWERS: readonly unknown[] = [
@@ -390,8 +390,8 @@ for (const answer of NO_ANSWERS) {
   test(`a holder that answers ${text.slice(0, 99)} counts as silent`, async (t) => {
     const folder = await impersonate(t, (socket) => socket.end(`${text}\n`));
     const silent = { code: "locked", message: /does not answer/ };
-    await assert.rejects(askDurableBytes(folder, "lock"), silent);
-    await assert.rejects(DirectoryLock.acquire(folder, second), silent);
+    await assert.rejects(locks.askDurableBytes(folder, "lock"), silent);
+    await assert.rejects(locks.acquire(folder, second), silent);
   });
 }
 
@@ -409,7 +409,7 @@ const ENDLESS: Readonly<Record<string, (socket: Socket) => unknown>> = {
 for (const [way, send] of Object.entries(ENDLESS)) {
   test(`a holder that never finishes its answer counts as silent: ${way}`, async (t) => {
     const folder = await impersonate(t, send);
-    await assert.rejects(askDurableBytes(folder, "lock"), { code: "locked" });
+    await assert.rejects(locks.askDurableBytes(folder, "lock"), { code: "locked" });
   });
 }
 
@@ -441,11 +441,11 @@ for (const [mode, owner, isBelieved] of STRANGERS) {
     });
     t.after(() => child.kill("SIGKILL"));
     await once(child.stdout, "data");
-    if (isBelieved) assert.equal(await askDurableBytes(folder, "lock"), 0);
+    if (isBelieved) assert.equal(await locks.askDurableBytes(folder, "lock"), 0);
     else {
       const refused = { code: "locked", message: /another user/ };
-      await assert.rejects(askDurableBytes(folder, "lock"), refused);
-      await assert.rejects(DirectoryLock.acquire(folder, second), refused);
+      await assert.rejects(locks.askDurableBytes(folder, "lock"), refused);
+      await assert.rejects(locks.acquire(folder, second), refused);
     }
   });
 }

@@ -17,7 +17,7 @@ import {
 } from "../../src/index.ts";
 import { checkpointPath, encodeCheckpoint } from "../../src/log/checkpoint.ts";
 import { LogFile } from "../../src/log/file.ts";
-import { DirectoryLock } from "../../src/log/lock.ts";
+import { locks } from "../../src/log/lock.ts";
 import { makeFolder } from "../support/folders.ts";
 import { snapshot } from "../support/snapshot.ts";
 import { collect, logPath, openFilesIn, openStore, readLog, writeLog } from "../support/stores.ts";
@@ -308,7 +308,7 @@ test("a restore into a directory that holds anything is refused, and changes not
 test("a restore into a directory that is in use is refused", async (t) => {
   const { source, folder, contents } = await prepareRestore(t);
   fs.mkdirSync(folder);
-  const lock = await DirectoryLock.acquire(folder, { name: "lock", command: "other" });
+  const lock = await locks.acquire(folder, { name: "lock", command: "other" });
   await assert.rejects(restore(source, folder), { code: "locked" });
   await lock.close();
   assert.deepEqual(contents(), []);

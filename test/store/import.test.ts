@@ -9,7 +9,7 @@ import {
   PlantStoreError,
 } from "../../src/index.ts";
 import { checkpointPath } from "../../src/log/checkpoint.ts";
-import { DirectoryLock } from "../../src/log/lock.ts";
+import { locks } from "../../src/log/lock.ts";
 import { makeFolder } from "../support/folders.ts";
 import { snapshot } from "../support/snapshot.ts";
 import { collect, logPath, openFilesIn, openStore, readLog, writeLog } from "../support/stores.ts";
@@ -350,7 +350,7 @@ test("a folder without a log is an io_error, with only a checkpoint a corruption
 test("a data directory whose holder does not say what is durable is refused", async (t) => {
   const source = makeFolder(t);
   writeLog(source, `${A}\n`);
-  const lock = await DirectoryLock.acquire(source, { name: "lock", command: "serve" });
+  const lock = await locks.acquire(source, { name: "lock", command: "serve" });
   t.after(() => lock.close());
   await assert.rejects(openImportFile(source), { code: "locked" });
 });

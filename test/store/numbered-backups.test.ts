@@ -11,7 +11,7 @@ import {
   verifyLog,
 } from "../../src/index.ts";
 import { disk } from "../../src/log/disk.ts";
-import { DirectoryLock } from "../../src/log/lock.ts";
+import { locks } from "../../src/log/lock.ts";
 import { makeFolder } from "../support/folders.ts";
 import { snapshot } from "../support/snapshot.ts";
 import { logPath, openFilesIn, openStore, readLog, writeLog } from "../support/stores.ts";
@@ -378,7 +378,7 @@ test("a second backup into a folder is refused while one is made, and touches no
 test("a folder that another process uses is left alone", async (t) => {
   const left = ["plants-000001-20260101T000000Z", "plants-000002-20260101T000000Z.unfinished-01"];
   const { folder, into, names } = prepare(t, ...left);
-  const lock = await DirectoryLock.acquire(folder, { name: "lock", command: "backup" });
+  const lock = await locks.acquire(folder, { name: "lock", command: "backup" });
   await assert.rejects(into({ keep: 1 }), { code: "locked" });
   assert.deepEqual(names(), left);
   await lock.close();

@@ -8,7 +8,7 @@ import { readdirSync } from "node:fs";
 import type { TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
 import { PlantStoreError } from "../../src/core/errors.ts";
-import { DirectoryLock, type LockOptions } from "../../src/log/lock.ts";
+import { type HeldLock, type LockOptions, locks } from "../../src/log/lock.ts";
 
 /** The command that errors name for one of these processes. */
 export const RIVAL_COMMAND = "rival";
@@ -81,7 +81,7 @@ export async function seeAttempts(folder: string, waiting: Promise<unknown>): Pr
 if (process.argv[1] === fileURLToPath(import.meta.url)) obey();
 
 function obey(): void {
-  let lock: DirectoryLock | undefined;
+  let lock: HeldLock | undefined;
   process.on("message", async (order: Order) => {
     if (order === "release") {
       await lock?.close();
@@ -90,7 +90,7 @@ function obey(): void {
     }
     const options: LockOptions = { name: "lock", command: RIVAL_COMMAND, waitMs: order.waitMs };
     try {
-      lock = await DirectoryLock.acquire(order.acquire, options);
+      lock = await locks.acquire(order.acquire, options);
       process.send?.("won");
     } catch (error) {
       process.send?.(error instanceof PlantStoreError ? error.code : String(error));
