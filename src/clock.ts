@@ -7,10 +7,13 @@
  */
 import { randomBytes } from "node:crypto";
 import timers from "node:timers";
-import type { Clock as FollowedClock } from "./core/followed-tokens.ts";
 
 /** @internal */
-export type Timer = Pick<NodeJS.Timeout, "unref" | "refresh">;
+export interface Timer {
+  unref(): unknown;
+  /** Lets it start anew. */
+  refresh(): unknown;
+}
 
 /** @internal */
 export interface Clock {
@@ -52,18 +55,4 @@ export function sleep(ms: number): Promise<void> {
 /** For a simulation. @internal */
 export function replaceClock(other: Clock): void {
   clock = other;
-}
-
-/** @internal */
-export function systemClock(): FollowedClock {
-  return {
-    performance,
-    get Date() {
-      return Date;
-    },
-    setTimeout,
-    clearTimeout,
-    setInterval,
-    clearInterval,
-  };
 }

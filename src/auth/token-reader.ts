@@ -6,9 +6,9 @@
  */
 import fs from "node:fs";
 import path from "node:path";
-import { setImmediate as turn } from "node:timers/promises";
 import { promisify } from "node:util";
 import { crc32 } from "node:zlib";
+import { turn } from "../clock.ts";
 import { TOKEN_LOG_NAME } from "../core/file-names.ts";
 import { isBlank, type LinePosition, markLength } from "../log/format.ts";
 import { LOG_START, lineError, positionAfter, splitLines, visitLines } from "../log/reader.ts";

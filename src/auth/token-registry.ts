@@ -9,7 +9,7 @@
  * is at rest, and no look waits for that: the disk may hang.
  */
 import fs from "node:fs/promises";
-import { systemClock } from "../clock.ts";
+import { clock } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
 import { FollowedTokens, LOOK_INTERVAL_MS, VERDICT_MS } from "../core/followed-tokens.ts";
 import type { TokenStatus, TokenVerifier, VerifiedToken } from "../core/services.ts";
@@ -27,7 +27,7 @@ export class TokenRegistry implements TokenVerifier {
   readonly #path: string;
   readonly #reader: TokenReader;
   readonly #tokens = new FollowedTokens({
-    clock: systemClock(),
+    clock,
     intervalMs: LOOK_INTERVAL_MS.folder,
     waitMs: VERDICT_MS,
     look: () => this.#look(),

@@ -18,11 +18,19 @@ export const LOOK_INTERVAL_MS = { folder: 100, database: 500 } as const;
 /** Requests that wait for a look: as many as may be in flight by default. */
 const WAITING_MAX = 16_384;
 
-/** Clocks and timers. Not `globalThis`, whose members take long to find. @internal */
-export type Clock = Pick<
-  typeof globalThis,
-  "performance" | "Date" | "setTimeout" | "clearTimeout" | "setInterval" | "clearInterval"
->;
+interface Timer {
+  unref(): unknown;
+}
+
+/** Clocks and timers; `src/clock.ts` describes them. @internal */
+export interface Clock {
+  steadyMs(): number;
+  wallMs(): number;
+  setTimeout(run: () => void, ms: number): Timer;
+  clearTimeout(timer: Timer | undefined): void;
+  setInterval(run: () => void, ms: number): Timer;
+  clearInterval(timer: Timer | undefined): void;
+}
 
 /** One moment by both clocks, in milliseconds. @internal */
 export interface Moment {
@@ -69,8 +77,8 @@ export class FollowedTokens {
   #next: Promise<void> | undefined;
   /** The requests that wait for a look, oldest first: all wait equally long. */
   #waiting: Waiter[] = [];
-  #expiry: NodeJS.Timeout | undefined;
-  #interval: NodeJS.Timeout | undefined;
+  #expiry: Timer | undefined;
+  #interval: Timer | undefined;
   #isClosed = false;
 
   constructor(options: FollowOptions) {
@@ -81,16 +89,16 @@ export class FollowedTokens {
   }
 
   now(): Moment {
-    return { steadyMs: this.#clock.performance.now(), wallMs: this.#clock.Date.now() };
+    return { steadyMs: this.#clock.steadyMs(), wallMs: this.#clock.wallMs() };
   }
 
   /** Milliseconds since the newest good look began. */
   get ageMs(): number {
-    return ageMs(this.#lookedAt, this.#clock.performance.now(), this.#clock.Date.now());
+    return ageMs(this.#lookedAt, this.#clock.steadyMs(), this.#clock.wallMs());
   }
 
   get isFresh(): boolean {
-    return this.#isFreshAt(this.#clock.Date.now());
+    return this.#isFreshAt(this.#clock.wallMs());
   }
 
   /**
@@ -113,7 +121,7 @@ export class FollowedTokens {
    * @throws PlantStoreError `tokens_unreadable`, also as a rejection.
    */
   verify(token: string): VerifiedToken | undefined | Promise<VerifiedToken | undefined> {
-    const wallMs = this.#clock.Date.now();
+    const wallMs = this.#clock.wallMs();
     const verdict = this.#live.verify(token, wallMs);
     if (this.#isFreshAt(wallMs)) return verdict;
     if (verdict === undefined) throw this.#unreadable();
@@ -122,14 +130,14 @@ export class FollowedTokens {
 
   /** Waits like `verify`; a verdict that is over or unknown is `false` at once. */
   isCurrent(verified: VerifiedToken): boolean | Promise<boolean> {
-    const wallMs = this.#clock.Date.now();
+    const wallMs = this.#clock.wallMs();
     const isCurrent = this.#live.isCurrent(verified, wallMs);
     if (!isCurrent || this.#isFreshAt(wallMs)) return isCurrent;
     return this.#nextLook().then(() => this.isCurrent(verified));
   }
 
   list(): TokenStatus[] {
-    return this.#live.list(this.#clock.Date.now());
+    return this.#live.list(this.#clock.wallMs());
   }
 
   /**
@@ -162,11 +170,10 @@ export class FollowedTokens {
    * no longer wait for it. Never rejects.
    */
   async refresh(): Promise<void> {
-    const { setTimeout, clearTimeout } = this.#clock;
     await new Promise<void>((resolve) => {
-      const timer = setTimeout(resolve, this.#options.waitMs);
+      const timer = this.#clock.setTimeout(resolve, this.#options.waitMs);
       void this.#look().then(() => {
-        clearTimeout(timer);
+        this.#clock.clearTimeout(timer);
         resolve();
       });
     });
@@ -180,7 +187,7 @@ export class FollowedTokens {
   }
 
   #isFreshAt(wallMs: number): boolean {
-    return ageMs(this.#lookedAt, this.#clock.performance.now(), wallMs) < VERDICT_MS;
+    return ageMs(this.#lookedAt, this.#clock.steadyMs(), wallMs) < VERDICT_MS;
   }
 
   /** Begins a look, or waits for the next one to begin if one is under way already. */
@@ -197,13 +204,13 @@ export class FollowedTokens {
     if (this.#isClosed || this.#waiting.length >= WAITING_MAX) throw this.#unreadable();
     if (this.#waiting.length === 0) void this.#look();
     const { waitMs } = this.#options;
-    const deadline = this.#clock.performance.now() + waitMs;
+    const deadline = this.#clock.steadyMs() + waitMs;
     this.#expiry ??= this.#clock.setTimeout(() => this.#expire(), waitMs);
     return new Promise((resolve, reject) => this.#waiting.push({ deadline, resolve, reject }));
   }
 
   /** Rejects the requests whose deadline has passed. */
-  #expire(now = this.#clock.performance.now()): void {
+  #expire(now = this.#clock.steadyMs()): void {
     const count = this.#waiting.findIndex(({ deadline }) => deadline > now);
     const late = this.#waiting.splice(0, count < 0 ? this.#waiting.length : count);
     for (const { reject } of late) reject(this.#unreadable());

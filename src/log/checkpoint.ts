@@ -11,6 +11,7 @@
  */
 import path from "node:path";
 import { crc32 } from "node:zlib";
+import { clock, type Timer } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
 import { disk } from "./disk.ts";
 import { LogFile } from "./file.ts";
@@ -189,7 +190,7 @@ export class Checkpointer {
   #triedBytes: number;
   #latest: Checkpoint;
   #writing: Promise<void> | undefined;
-  #quiet: NodeJS.Timeout | undefined;
+  #quiet: Timer | undefined;
   readonly #mayWrite: () => boolean;
   #hasWarned = false;
 
@@ -222,7 +223,7 @@ export class Checkpointer {
     this.#latest = latest;
     if (latest.bytes - this.#triedBytes >= EVERY_BYTES) void this.#write();
     if (this.#quiet === undefined) {
-      this.#quiet = setTimeout(() => void this.#write(), QUIET_MS);
+      this.#quiet = clock.setTimeout(() => void this.#write(), QUIET_MS);
       this.#quiet.unref(); // `close` writes one anyway
     } else this.#quiet.refresh();
   }
@@ -233,7 +234,7 @@ export class Checkpointer {
 
   /** Writes a checkpoint of the whole log. Call it after the last append. */
   async close(): Promise<void> {
-    clearTimeout(this.#quiet);
+    clock.clearTimeout(this.#quiet);
     await this.idle();
     await this.#write();
   }

@@ -19,12 +19,12 @@
  * Not safe on network file systems, where sockets do not reach other machines; even there the appends
  * of log/file do not overwrite those of another process.
  */
-import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import fs from "node:fs";
 import net from "node:net";
 import os from "node:os";
 import path from "node:path";
+import { clock, sleep, type Timer } from "../clock.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { SOCKET_PATH_BYTES_MAX } from "../core/options.ts";
 import { unreliableFileSystem } from "./folder.ts";
@@ -95,7 +95,7 @@ class SocketLock implements HeldLock {
   readonly #folder: LockFolder;
   readonly #server: net.Server;
   readonly #entry: Entry;
-  readonly #checking: NodeJS.Timeout;
+  readonly #checking: Timer;
   #loss: Error | undefined;
   #reportLoss: (loss: Error) => void = () => {};
 
@@ -106,33 +106,33 @@ class SocketLock implements HeldLock {
     this.lost = new Promise((resolve) => {
       this.#reportLoss = resolve;
     });
-    this.#checking = setInterval(() => this.findLoss(), CHECK_INTERVAL_MS);
+    this.#checking = clock.setInterval(() => this.findLoss(), CHECK_INTERVAL_MS);
     this.#checking.unref(); // a lock alone keeps no process alive
   }
 
   findLoss(): Error | undefined {
     if (this.#loss === undefined && !this.#entry.isThere()) {
       this.#loss = lostError(this.#entry.path);
-      clearInterval(this.#checking);
+      clock.clearInterval(this.#checking);
       this.#reportLoss(this.#loss);
     }
     return this.#loss;
   }
 
   async close(): Promise<void> {
-    clearInterval(this.#checking);
+    clock.clearInterval(this.#checking);
     await close(this.#server, this.#folder);
   }
 }
 
 async function acquire(directory: string, options: LockOptions): Promise<HeldLock> {
-  const deadline = performance.now() + (options.waitMs ?? 0);
+  const deadline = clock.steadyMs() + (options.waitMs ?? 0);
   for (let deadRivals = 0; ; ) {
     const result = await tryAcquire(directory, options);
     if (result instanceof SocketLock) return result;
     if (result === "dead" && ++deadRivals < DEAD_RIVALS_MAX) continue;
-    if (performance.now() >= deadline) throw lockedError(directory, result);
-    await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+    if (clock.steadyMs() >= deadline) throw lockedError(directory, result);
+    await sleep(RETRY_MS);
   }
 }
 
@@ -145,7 +145,7 @@ async function tryAcquire(directory: string, options: LockOptions): Promise<Sock
     );
   }
   const folder = new LockFolder(directory, options.name);
-  const since = new Date().toISOString();
+  const since = new Date(clock.wallMs()).toISOString();
   const server = answerWith(options, since);
   let claimed: Entry | Answer = "dead";
   try {
@@ -194,7 +194,7 @@ async function claim(
   server: net.Server,
   since: string,
 ): Promise<Entry | Answer> {
-  const mine = `${TEMPORARY}${randomBytes(6).toString("hex")}`;
+  const mine = `${TEMPORARY}${clock.randomBytes(6).toString("hex")}`;
   // No mode: a chmod follows a link that was put in the socket's place, and a umask is for all
   // threads. The owner and root may connect.
   server.listen({ path: folder.addressOf(mine), exclusive: true });
@@ -263,11 +263,16 @@ function answerWith({ command, durableBytes }: LockOptions, since: string): net.
 /** Asks the socket with this number; no socket has the number 0. */
 async function ask(folder: LockFolder, number: number): Promise<Answer> {
   const address = folder.addressOf(number);
-  const signal = AbortSignal.timeout(ANSWER_TIMEOUT_MS);
-  let answer = await connect(address, signal);
-  // A holder that hangs up may be closing its lock; then it is dead at the second look.
-  if (answer === "silent") answer = await connect(address, signal);
-  return typeof answer === "object" && !folder.isTrusted(number) ? "foreign" : answer;
+  const asking = new AbortController();
+  const timer = clock.setTimeout(() => asking.abort(), ANSWER_TIMEOUT_MS);
+  try {
+    let answer = await connect(address, asking.signal);
+    // A holder that hangs up may be closing its lock; then it is dead at the second look.
+    if (answer === "silent") answer = await connect(address, asking.signal);
+    return typeof answer === "object" && !folder.isTrusted(number) ? "foreign" : answer;
+  } finally {
+    clock.clearTimeout(timer);
+  }
 }
 
 /** Only a refused connection or a missing file proves a holder dead. */

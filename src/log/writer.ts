@@ -7,6 +7,7 @@
  * the log (log/file). After a failed sync, or once the file was moved or changed, the writer has
  * failed for good: it never writes and never acknowledges again.
  */
+import { clock } from "../clock.ts";
 import { type BatchMessage, batches, publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { assertRecordSize } from "../core/record-size.ts";
@@ -87,7 +88,7 @@ export class LogWriter {
 
   /** How long ago the disk refused the last batch; `undefined` if it took that. */
   get refusedMsAgo(): number | undefined {
-    return this.#refusal === undefined ? undefined : performance.now() - this.#refusal.at;
+    return this.#refusal === undefined ? undefined : clock.steadyMs() - this.#refusal.at;
   }
 
   /**
@@ -139,14 +140,14 @@ export class LogWriter {
    * the turn that ends first has not polled the sockets yet.
    */
   async #gather(): Promise<void> {
-    const deadline = performance.now() + GATHER_MS_MAX;
+    const deadline = clock.steadyMs() + GATHER_MS_MAX;
     let known: number;
     let records = 0;
     do {
       known = records;
-      await new Promise(setImmediate);
+      await new Promise<void>((resolve) => clock.setImmediate(resolve));
       records = this.#queue[0]?.records ?? 0;
-    } while (records > known && !this.#isNextWorthwhile() && performance.now() < deadline);
+    } while (records > known && !this.#isNextWorthwhile() && clock.steadyMs() < deadline);
   }
 
   #isNextWorthwhile(): boolean {
@@ -158,14 +159,14 @@ export class LogWriter {
   #startWrite(): Write | undefined {
     const batch = this.#queue.shift();
     if (batch === undefined) return undefined;
-    const startedAt = batches.hasSubscribers ? performance.now() : undefined;
+    const startedAt = batches.hasSubscribers ? clock.steadyMs() : undefined;
     return { batch, startedAt, written: this.#file.append(batch.bytes) };
   }
 
   /** Waits for a batch and answers it; returns the next one if it is being written already. */
   async #finishWrite({ batch, startedAt, written }: Write): Promise<Write | undefined> {
     const result = await written;
-    const syncMs = startedAt === undefined ? undefined : performance.now() - startedAt;
+    const syncMs = startedAt === undefined ? undefined : clock.steadyMs() - startedAt;
     this.#queuedBytes -= batch.bytes.length; // first: a client that is answered may append at once
     if (this.#failure !== undefined) batch.fail(this.#failure);
     else if (result.outcome === "refused") this.#refuse(batch, result.cause);
@@ -206,7 +207,7 @@ export class LogWriter {
 
   #refuse(batch: Batch, cause: unknown): void {
     const why = describeSystemError(cause);
-    this.#refusal = { why, at: performance.now() };
+    this.#refusal = { why, at: clock.steadyMs() };
     this.#warn();
     const error = new PlantStoreError(
       "write_failed",
@@ -225,7 +226,7 @@ export class LogWriter {
     const isRefused = this.#refusal !== undefined;
     if (isRefused === this.#isKnownRefused) return; // nearly always
     const kind = isRefused ? "refused" : "written";
-    const now = performance.now();
+    const now = clock.steadyMs();
     if (now - this.#warnedAt[kind] < restMs) return;
     this.#isKnownRefused = isRefused;
     this.#warnedAt[kind] = now;

@@ -11,6 +11,7 @@
  * every client of a plant was answered 503, it leaves the queue; if it was sent, it may still be stored,
  * because that answer leaves the outcome open.
  */
+import { clock, type Timer } from "../clock.ts";
 import { batches } from "../core/channels.ts";
 import { conflict } from "../core/creates-in-flight.ts";
 import { PlantStoreError } from "../core/errors.ts";
@@ -81,7 +82,7 @@ export class BatchWriter {
   /** How many lanes are sending a batch. */
   #sending = 0;
   #isFlushDue = false;
-  #sweep: NodeJS.Timeout | undefined;
+  #sweep: Timer | undefined;
 
   constructor(database: Database, options: WriterOptions) {
     this.#database = database;
@@ -97,21 +98,21 @@ export class BatchWriter {
    */
   create(plant: NewPlant): Promise<CreateOutcome> {
     return new Promise((resolve, reject) => {
-      const deadline = performance.now() + this.#database.deadlineMs;
+      const deadline = clock.steadyMs() + this.#database.deadlineMs;
       const waiter = { plant, deadline, resolve, reject };
       const entry = this.#entries.get(plant.id);
       if (entry === undefined) this.#add(plant, waiter);
       else entry.waiters.push(waiter);
-      this.#sweep ??= setTimeout(() => this.#rejectLate(), SWEEP_MS);
+      this.#sweep ??= clock.setTimeout(() => this.#rejectLate(), SWEEP_MS);
     });
   }
 
   /** Resolves when every create is answered, at the deadline at the latest. */
   async drain(): Promise<void> {
-    const deadline = performance.now() + this.#database.deadlineMs;
+    const deadline = clock.steadyMs() + this.#database.deadlineMs;
     const isAwaiting = () => [...this.#entries.values()].some(({ waiters }) => waiters.length > 0);
-    while (isAwaiting() && performance.now() < deadline) await this.#database.pause(10);
-    clearTimeout(this.#sweep);
+    while (isAwaiting() && clock.steadyMs() < deadline) await this.#database.pause(10);
+    clock.clearTimeout(this.#sweep);
     this.#fail([...this.#entries.values()], closedFault());
   }
 
@@ -130,7 +131,7 @@ export class BatchWriter {
     this.#queue.push(entry);
     if (!this.#isFlushDue) {
       this.#isFlushDue = true;
-      setImmediate(() => {
+      clock.setImmediate(() => {
         this.#isFlushDue = false;
         this.#flush();
       });
@@ -139,7 +140,7 @@ export class BatchWriter {
 
   /** Rejects callers at their deadline. A plant without callers that was not sent leaves the queue. */
   #rejectLate(): void {
-    const now = performance.now();
+    const now = clock.steadyMs();
     for (const entry of this.#entries.values()) {
       if (!entry.waiters.some(({ deadline }) => deadline <= now)) continue;
       entry.waiters = entry.waiters.filter(({ deadline, reject }) => {
@@ -151,7 +152,7 @@ export class BatchWriter {
     this.#queue = this.#queue.filter(({ waiters }) => waiters.length > 0);
     this.#flush(1); // no plant waits longer for a statement that is held up
     const isBusy = this.#entries.size > 0;
-    this.#sweep = isBusy ? setTimeout(() => this.#rejectLate(), SWEEP_MS) : undefined;
+    this.#sweep = isBusy ? clock.setTimeout(() => this.#rejectLate(), SWEEP_MS) : undefined;
   }
 
   /** Gives waiting plants to an idle lane, if there are at least so many. */
@@ -199,14 +200,14 @@ export class BatchWriter {
     lockMs: number,
     { number = randomNumber(), limitMs = this.#database.deadlineMs } = {},
   ): Promise<void> {
-    const begun = performance.now();
+    const begun = clock.steadyMs();
     const plants = entries.map(({ plant }) => plant);
     const values = createValues(plants, number, lockMs);
     const create = (connection: Connection) => this.#database.write(connection, CREATE, values);
     try {
       const rows = await lane.run(create, limitMs, () => entries.some(isAwaited));
       const stored = new Map(rows.map((row) => [row[0], row]));
-      this.#publish(rows, number, performance.now() - begun);
+      this.#publish(rows, number, clock.steadyMs() - begun);
       for (const entry of entries) {
         const row = stored.get(String(entry.plant.id));
         if (row === undefined) void this.#hold(entry, number);
@@ -233,7 +234,7 @@ export class BatchWriter {
       await this.#send(lane, entries.slice(0, half), HELD_LOCK_TIMEOUT_MS, { number });
       await this.#send(lane, entries.slice(half), HELD_LOCK_TIMEOUT_MS, { number });
     } else if (fault.sqlstate === "55P03") {
-      first.heldSince ??= performance.now();
+      first.heldSince ??= clock.steadyMs();
       void this.#hold(first, number);
     } else if (step === "split") {
       this.#database.noteRefused(fault);
@@ -284,7 +285,7 @@ export class BatchWriter {
 
 /** Whether a client waits for the plant. Those of a held one may be about to send it again. */
 function isAwaited({ waiters, heldSince = Number.NEGATIVE_INFINITY }: Entry): boolean {
-  return waiters.length > 0 || performance.now() - heldSince < HELD_MS;
+  return waiters.length > 0 || clock.steadyMs() - heldSince < HELD_MS;
 }
 
 function writeFailed(cause: DatabaseFault): PlantStoreError {

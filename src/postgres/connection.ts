@@ -8,6 +8,7 @@
  */
 import net from "node:net";
 import tls from "node:tls";
+import { clock } from "../clock.ts";
 import { escapeControls } from "../core/text.ts";
 import {
   type Candidate,
@@ -172,7 +173,7 @@ export class Connection {
       client.connection.on("authenticationMD5Password", refuse);
     }
     const late = new Error(`no answer within ${limitMs} ms`);
-    const timer = setTimeout(() => socket.destroy(late), limitMs);
+    const timer = clock.setTimeout(() => socket.destroy(late), limitMs);
     try {
       await client.connect();
       return new Connection(client, socket, candidate);
@@ -180,7 +181,7 @@ export class Connection {
       socket.destroy();
       throw toFault(`Cannot connect to "${formatHost(candidate)}"`, cause);
     } finally {
-      clearTimeout(timer);
+      clock.clearTimeout(timer);
     }
   }
 
@@ -191,7 +192,7 @@ export class Connection {
    */
   async query(text: string, values: readonly (string | null)[] = []): Promise<Rows> {
     this.#doubt = undefined;
-    this.busySince = performance.now();
+    this.busySince = clock.steadyMs();
     try {
       const statement = { text, values, rowMode: "array", types: TEXT_TYPES };
       const { rows, command } = await this.#client.query(statement);
@@ -218,9 +219,9 @@ export class Connection {
   /** Logs out, within a second. A statement under way is rejected. */
   async close(): Promise<void> {
     this.isOpen = false;
-    const timer = setTimeout(() => this.#socket.destroy(), 1000);
+    const timer = clock.setTimeout(() => this.#socket.destroy(), 1000);
     await this.#client.end().catch(() => {});
-    clearTimeout(timer);
+    clock.clearTimeout(timer);
     this.#socket.destroy();
   }
 }

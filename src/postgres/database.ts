@@ -13,7 +13,7 @@
  */
 import dns from "node:dns/promises";
 import { setMaxListeners } from "node:events";
-import { setTimeout as sleep } from "node:timers/promises";
+import { clock } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { ageMs, type Moment, VERDICT_MS } from "../core/followed-tokens.ts";
@@ -95,7 +95,7 @@ export class Database {
   /** The look under way. */
   #looking: Promise<void> | undefined;
   /** When the newest good look began. */
-  #lookedAt: Moment = { steadyMs: performance.now(), wallMs: Date.now() };
+  #lookedAt: Moment = { steadyMs: clock.steadyMs(), wallMs: clock.wallMs() };
   #failedLooks = 0;
   readonly #inspector = new Inspector();
   /** The id of the store that was found first: no other is used. */
@@ -122,7 +122,7 @@ export class Database {
   static async open(options: DatabaseOptions, deadlineMs: number): Promise<Database> {
     const database = new Database(options, deadlineMs);
     try {
-      await database.#lookUntil(performance.now() + deadlineMs);
+      await database.#lookUntil(clock.steadyMs() + deadlineMs);
       void database.#keepLooking();
       void database.#keepSearching();
       return database;
@@ -164,7 +164,18 @@ export class Database {
 
   /** Ends early when the database is closed. */
   async pause(ms: number, { ref = true } = {}): Promise<void> {
-    await sleep(ms, undefined, { signal: this.#closing.signal, ref }).catch(() => {});
+    const { signal } = this.#closing;
+    if (signal.aborted) return;
+    await new Promise<void>((resolve) => {
+      const end = () => {
+        clock.clearTimeout(timer);
+        signal.removeEventListener("abort", end);
+        resolve();
+      };
+      const timer = clock.setTimeout(end, ms);
+      if (!ref) timer.unref();
+      signal.addEventListener("abort", end);
+    });
   }
 
   /** Closes every connection. Statements under way are rejected. */
@@ -234,7 +245,8 @@ export class Database {
   async #find(silentMs: number): Promise<Candidate> {
     // Servers that lost the database together must not return together.
     const longest = Math.min(BACKOFF_MS * 2 ** this.#failedSearches, BACKOFF_MS_MAX);
-    if (this.#failedSearches > 0) await this.pause(Math.random() * longest);
+    if (this.#failedSearches > 0)
+      await this.pause((longest * clock.randomBytes(4).readUInt32LE()) / 2 ** 32);
     const hosts: Host[] = []; // in the order of the URL, without those that have not answered
     const last = this.#last;
     let full: DatabaseFault | undefined;
@@ -309,7 +321,7 @@ export class Database {
   /** Connects, and judges the database there. */
   async #open(candidate: Candidate): Promise<{ connection: Connection; found: Inspection }> {
     if (this.isClosed) throw closedFault();
-    const deadline = performance.now() + CONNECT_LIMIT_MS;
+    const deadline = clock.steadyMs() + CONNECT_LIMIT_MS;
     const { pg, password } = this.#options;
     const connection = await Connection.open(pg, this.#target, candidate, {
       password,
@@ -318,7 +330,7 @@ export class Database {
     for (const other of this.#connections) if (!other.isOpen) this.#connections.delete(other);
     this.#connections.add(connection);
     try {
-      const limitMs = Math.max(1, deadline - performance.now());
+      const limitMs = Math.max(1, deadline - clock.steadyMs());
       const found = await this.#inspect(connection, limitMs);
       if (this.isClosed) throw closedFault();
       return { connection, found };
@@ -331,9 +343,9 @@ export class Database {
   /** @throws DatabaseFault if the database does not answer in time, UnfitFault if it is unfit. */
   async #inspect(connection: Connection, limitMs: number): Promise<Inspection> {
     const label = formatHost(connection.candidate);
-    const timer = setTimeout(() => connection.destroy(), limitMs);
+    const timer = clock.setTimeout(() => connection.destroy(), limitMs);
     const inspecting = this.#inspector.inspect(connection);
-    const found = await inspecting.finally(() => clearTimeout(timer));
+    const found = await inspecting.finally(() => clock.clearTimeout(timer));
     if (found.isInRecovery) throw new StandbyFault(`"${label}" is a standby`);
     const { store, refusal = this.#options.requireSync ? found.unprovable : undefined } = found;
     // Before a host was chosen it is not known which of the stores is meant.
@@ -380,7 +392,7 @@ export class Database {
   async lookIfOld(): Promise<void> {
     // Twice, because the look under way may have begun before the process was frozen.
     for (let looks = 0; looks < 2 && !this.isClosed; looks++) {
-      if (ageMs(this.#lookedAt, performance.now(), Date.now()) < VERDICT_MS) return;
+      if (ageMs(this.#lookedAt, clock.steadyMs(), clock.wallMs()) < VERDICT_MS) return;
       await this.#look().catch(() => {});
     }
   }
@@ -391,7 +403,7 @@ export class Database {
       try {
         return await this.#look();
       } catch (cause) {
-        if (isFinal(cause as DatabaseFault) || performance.now() >= deadline) throw cause;
+        if (isFinal(cause as DatabaseFault) || clock.steadyMs() >= deadline) throw cause;
       }
       await this.pause(BACKOFF_MS);
     }
@@ -425,8 +437,8 @@ export class Database {
   }
 
   async #lookOnce(): Promise<void> {
-    const began = performance.now();
-    const lookedAt = { steadyMs: began, wallMs: Date.now() };
+    const began = clock.steadyMs();
+    const lookedAt = { steadyMs: began, wallMs: clock.wallMs() };
     try {
       if (!this.#looker?.isOpen) this.#looker = await this.connect();
       else this.#note(this.#looker.candidate, await this.#inspect(this.#looker, LOOK_LIMIT_MS));
@@ -447,7 +459,7 @@ export class Database {
     this.refusal = undefined;
     if (!this.inspection?.hasLongStatement) this.#closeLate(began);
     if (this.#awaySince === undefined) return;
-    const seconds = ((performance.now() - this.#awaySince) / 1000).toFixed(1);
+    const seconds = ((clock.steadyMs() - this.#awaySince) / 1000).toFixed(1);
     this.#awaySince = undefined;
     publishWarning(`Found the database on "${this.state().host}" after ${seconds} s`);
   }
@@ -458,7 +470,7 @@ export class Database {
    * its client, so a firewall may have forgotten the connection.
    */
   #closeLate(lookBegan: number): void {
-    const since = Math.min(performance.now() - this.deadlineMs, lookBegan - SEEN_AFTER_MS);
+    const since = Math.min(clock.steadyMs() - this.deadlineMs, lookBegan - SEEN_AFTER_MS);
     for (const connection of this.#connections) {
       if ((connection.busySince ?? since) < since) connection.destroy();
     }
@@ -475,7 +487,7 @@ export class Database {
       if (this.refusal !== message) publishWarning(message);
       this.refusal = message;
     } else if (this.#awaySince === undefined && this.state().connections === 0) {
-      this.#awaySince = performance.now();
+      this.#awaySince = clock.steadyMs();
       publishWarning("Lost the database: requests wait for it until their deadline", fault);
     }
   }
@@ -571,10 +583,10 @@ export class Lane {
 
   #runUntilDeadline<T>(work: (connection: Connection) => Promise<T>): Promise<T> {
     const { deadlineMs } = this.#database;
-    const deadline = performance.now() + deadlineMs;
+    const deadline = clock.steadyMs() + deadlineMs;
     return within(
       deadlineMs,
-      this.run(work, deadlineMs, () => performance.now() < deadline),
+      this.run(work, deadlineMs, () => clock.steadyMs() < deadline),
     );
   }
 
@@ -590,10 +602,10 @@ export class Lane {
     limitMs: number,
     isWanted = () => true,
   ): Promise<T> {
-    const deadline = performance.now() + limitMs;
+    const deadline = clock.steadyMs() + limitMs;
     return this.#turns.pass(async () => {
       let fault: unknown;
-      for (let attempt = 0; attempt === 0 || performance.now() < deadline; attempt++) {
+      for (let attempt = 0; attempt === 0 || clock.steadyMs() < deadline; attempt++) {
         if (!isWanted()) break;
         try {
           return await work(await this.connect());
@@ -623,8 +635,8 @@ export class Lane {
 export function within<T>(deadlineMs: number, work: Promise<T>): Promise<T> {
   return new Promise((resolve, reject) => {
     const late = new DatabaseFault(`The database did not answer within ${deadlineMs} ms`);
-    const timer = setTimeout(() => reject(late), deadlineMs);
-    work.then(resolve, reject).finally(() => clearTimeout(timer));
+    const timer = clock.setTimeout(() => reject(late), deadlineMs);
+    work.then(resolve, reject).finally(() => clock.clearTimeout(timer));
   });
 }
 
@@ -641,6 +653,8 @@ function isSame(a: Candidate, b: Candidate): boolean {
 async function resolveHost({ host, port }: DatabaseHost): Promise<Candidate[]> {
   if (isSocketFolder(host)) return [{ host, address: host, port }];
   const addresses = dns.lookup(host, { all: true }).catch(() => []);
-  const limit = sleep(CONNECT_LIMIT_MS, [], { ref: false });
+  const limit = new Promise<[]>((resolve) => {
+    clock.setTimeout(() => resolve([]), CONNECT_LIMIT_MS).unref();
+  });
   return (await Promise.race([addresses, limit])).map(({ address }) => ({ host, address, port }));
 }

@@ -4,6 +4,7 @@
  * Invariant. A value that is missing in an answer, or has another form, is a reason to refuse. The
  * statements follow the rules of those in `schema`.
  */
+import { clock } from "../clock.ts";
 import type { Connection, DatabaseFault, Rows } from "./connection.ts";
 import { RIGHTS, SCHEMA_VERSION, TABLES } from "./schema.ts";
 import { STARTED_AT } from "./standby-proof.ts";
@@ -265,7 +266,7 @@ export class Inspector {
 
   async #inspectNodes(connection: Connection, row: Rows[number] | undefined): Promise<Rows> {
     if (row?.[4] !== "t") return [];
-    const now = performance.now();
+    const now = clock.steadyMs();
     if (now - this.#askedNodesAt >= NODES_INTERVAL_MS) {
       this.#nodes = await connection.query(INSPECT_NODES);
       this.#askedNodesAt = now;

@@ -5,6 +5,7 @@
  * may show a plant whose create was not answered yet. Every call ends within the deadline. Lists are
  * in order of id: a plant that was durable when its list began is in it once.
  */
+import { clock } from "../clock.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { assertInt64, INT64_MAX, INT64_MIN } from "../core/int64.ts";
 import { assertMethods, assertNumber, assertText, readNumber } from "../core/options.ts";
@@ -105,7 +106,7 @@ export class PostgresPlants implements PlantService {
     });
     if (!this.#isReading) {
       this.#isReading = true;
-      setImmediate(() => this.#readNext());
+      clock.setImmediate(() => this.#readNext());
     }
     // It may wait for the statement of earlier reads.
     return this.#answer(within(this.database.deadlineMs, reading));

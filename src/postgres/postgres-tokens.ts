@@ -6,8 +6,7 @@
  * of the tokens, in one statement. So a primary that was replaced is believed for 2 s at most, if it has
  * a synchronous standby: it can commit no more.
  */
-import { randomInt } from "node:crypto";
-import { systemClock } from "../clock.ts";
+import { clock } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { FollowedTokens, LOOK_INTERVAL_MS, VERDICT_MS } from "../core/followed-tokens.ts";
@@ -31,7 +30,7 @@ RETURNING (SELECT tokens_version FROM plant_store.plant_schema)`;
 /** Judges tokens by the table of a database, for any number of servers. */
 export class PostgresTokens implements TokenVerifier {
   readonly #plants: PostgresPlants;
-  readonly #slot = String(randomInt(SLOTS));
+  readonly #slot = String(clock.randomBytes(4).readUInt32LE() % SLOTS);
   readonly #tokens: FollowedTokens;
   #version: string | null | undefined;
   #lastFault: string | undefined;
@@ -40,7 +39,7 @@ export class PostgresTokens implements TokenVerifier {
   private constructor(plants: PostgresPlants) {
     this.#plants = plants;
     this.#tokens = new FollowedTokens({
-      clock: systemClock(),
+      clock,
       intervalMs: LOOK_INTERVAL_MS.database,
       waitMs: plants.database.deadlineMs,
       look: () => this.#look(VERDICT_MS).catch((fault: DatabaseFault) => this.#warn(fault)),
@@ -135,14 +134,15 @@ export class PostgresTokens implements TokenVerifier {
   async #look(limitMs: number): Promise<void> {
     await this.#plants.database.sideWrites.run(async (connection) => {
       const begun = this.#tokens.now();
-      const late = setInterval(() => this.#warn(), VERDICT_MS).unref();
+      const late = clock.setInterval(() => this.#warn(), VERDICT_MS);
+      late.unref();
       const beating = this.#plants.database.write(connection, BEAT, [this.#slot]);
-      const [beat] = await beating.finally(() => clearInterval(late));
+      const [beat] = await beating.finally(() => clock.clearInterval(late));
       if (beat?.[0] === this.#version) this.#tokens.note(begun);
       else {
         // On the same connection: another host may have other tokens.
         const rows = await connection.query(READ_TOKENS);
-        const now = Date.now();
+        const now = clock.wallMs();
         const live = decodeTokens(rows).filter((token) => isLive(token, now));
         this.#tokens.note(begun, live);
         this.#version = rows[0]?.[0];

@@ -9,7 +9,7 @@
  * `text` cannot hold (NUL, a lone surrogate) is kept exactly in `exact`, the record as JSON; `name` and
  * `tag` are then for people only.
  */
-import { randomBytes } from "node:crypto";
+import { clock } from "../clock.ts";
 import { encodeNewPlant, isSamePlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import type { Rows } from "./connection.ts";
 
@@ -174,7 +174,7 @@ ${statements.map(run).join("\n")}
 
 /** 63 random bits in decimal: no two changes share one. @internal */
 export function randomNumber(): string {
-  return (randomBytes(8).readBigUInt64LE() >> 1n).toString();
+  return (clock.randomBytes(8).readBigUInt64LE() >> 1n).toString();
 }
 
 /**

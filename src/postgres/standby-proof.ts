@@ -8,7 +8,7 @@
  * the session, but it has to come from the server that made the commit, and a pooler may go on to
  * another one.
  */
-import { setTimeout as sleep } from "node:timers/promises";
+import { sleep } from "../clock.ts";
 import { type Connection, DatabaseFault } from "./connection.ts";
 
 /** When the server was started, in SQL: two servers differ in it. @internal */

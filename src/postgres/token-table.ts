@@ -6,7 +6,7 @@
  * made with: two changes at once never both count. Random, because a counter would have the same
  * value on two sides of a failover. A change is reported after a commit of ours that covers it.
  */
-import { randomBytes } from "node:crypto";
+import { clock } from "../clock.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import {
   formatToken,
@@ -85,7 +85,7 @@ export function createFirstToken(
  * @throws PlantStoreError `token_unknown`; `io_error` if the database does not confirm the change.
  */
 export async function revokeToken(plants: PostgresPlants, name: string): Promise<void> {
-  const now = Date.now();
+  const now = clock.wallMs();
   await changeTokens(plants, (tokens) => {
     const named = tokens.filter((token) => token.name === name && (token.revokedAt ?? now) === now);
     const isMeant = (token: TokenRecord) => token.revokedAt === now || isLive(token, now);
@@ -117,7 +117,7 @@ export async function importTokens(
   const given = [...records];
   let changes = 0;
   await changeTokens(plants, (tokens) => {
-    const { merged, changed } = mergeTokens(tokens, given, Date.now());
+    const { merged, changed } = mergeTokens(tokens, given, clock.wallMs());
     changes = changed.length;
     return merged;
   });
@@ -143,8 +143,8 @@ async function createTokenIf(
   newToken: NewToken,
   isInTheWay: (token: TokenRecord) => boolean,
 ): Promise<string | undefined> {
-  const now = Date.now();
-  const token = formatToken(randomBytes(TOKEN_BYTES));
+  const now = clock.wallMs();
+  const token = formatToken(clock.randomBytes(TOKEN_BYTES));
   const record = makeRecord(token, newToken, now);
   const isCreated = await changeTokens(plants, (tokens) => {
     const others = tokens.filter(({ hash }) => hash !== record.hash);

@@ -7,8 +7,8 @@
  * by a rename, and a checkpoint without its log is refused by every start. What a killed copy leaves
  * has another name. The source is only read, also beside a running server.
  */
-import { randomBytes } from "node:crypto";
 import path from "node:path";
+import { clock } from "../clock.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { LOG_NAME, RESTORE_NAME, TOKEN_LOG_NAME } from "../core/file-names.ts";
 import {
@@ -112,7 +112,7 @@ export async function copyDirectory<Report extends BackupReport>(
 export async function makeFolder(
   target: string,
   fill: Fill,
-  partial = `${path.resolve(target)}.partial-${randomBytes(4).toString("hex")}`,
+  partial = `${path.resolve(target)}.partial-${clock.randomBytes(4).toString("hex")}`,
 ): Promise<BackupReport> {
   const failure = `Cannot back up to "${target}"`;
   if (disk.findEntry(target) !== undefined)

@@ -11,7 +11,7 @@
  * and growing leaves no garbage. Ids are only ever added. An id takes 16 to 22 bytes; a `Map` takes
  * about 100, and ends at 16,777,216.
  */
-import { randomFillSync } from "node:crypto";
+import { clock } from "../clock.ts";
 import { PlantStoreError } from "../core/errors.ts";
 
 /**
@@ -55,6 +55,10 @@ const PLANTS_MAX = 2 ** 31;
 /** A random word for each value of each byte of an id: see `hashId`. */
 const HASH_WORDS = 8 * 256;
 
+function randomWords(): Int32Array {
+  return new Int32Array(new Uint8Array(clock.randomBytes(4 * HASH_WORDS)).buffer);
+}
+
 export class IdIndex {
   readonly #hashWords: Int32Array;
   /** Empty pages, for the next table. */
@@ -72,7 +76,7 @@ export class IdIndex {
    * @param expected how many ids are likely to come at once.
    * @param hashWords random words that an attacker cannot guess.
    */
-  constructor(expected = 0, hashWords: Int32Array = randomFillSync(new Int32Array(HASH_WORDS))) {
+  constructor(expected = 0, hashWords = randomWords()) {
     this.#hashWords = hashWords;
     const homes = Math.max(PAGE_SLOTS - SLACK, Math.ceil(expected / LOAD_MAX));
     this.#table = new SlotTable(homes, hashWords, this.#pool);

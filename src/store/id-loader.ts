@@ -11,7 +11,7 @@
  * bucket an id is in depends on its hash alone: the index may grow meanwhile. Before `flush` an id
  * may be in the index or not: a full bucket does not wait.
  */
-import { setImmediate as turn } from "node:timers/promises";
+import { turn } from "../clock.ts";
 import type { LinePosition } from "../log/format.ts";
 import { IdEntries, type IdIndex } from "./id-index.ts";
 

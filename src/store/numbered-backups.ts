@@ -9,8 +9,8 @@
  * (log/lock), so two processes never take the same number. Only that process makes unfinished backups with
  * these names, so each of them that is found is that of a killed process.
  */
-import { randomBytes } from "node:crypto";
 import path from "node:path";
+import { clock } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
 import { LOG_NAME, TOKEN_LOG_NAME } from "../core/file-names.ts";
 import { readNumber } from "../core/options.ts";
@@ -74,7 +74,7 @@ async function addBackup(folder: string, keep: number, fill: Fill): Promise<Numb
 const UNFINISHED = /^plants-(?:\d{6,15}-)?\d{8}T\d{6}Z\.unfinished-[0-9a-f]+$/;
 
 function unfinishedName(backup: string): string {
-  return `${backup}.unfinished-${randomBytes(4).toString("hex")}`;
+  return `${backup}.unfinished-${clock.randomBytes(4).toString("hex")}`;
 }
 
 /** A backup without a number is older than every numbered one. */
@@ -98,7 +98,7 @@ function nextName(folder: string): string {
   const names = disk.list(folder).filter(({ name }) => BACKUP_NAME.test(name));
   const highest = Math.max(0, ...names.map(({ name }) => numberOf(name)));
   // Of a year beyond 9999, which a clock may show, the last four digits.
-  const date = new Date()
+  const date = new Date(clock.wallMs())
     .toISOString()
     .slice(-24)
     .replace(/[-:]|\.\d+/g, "");

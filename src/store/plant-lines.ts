@@ -141,6 +141,20 @@ export function decodeRecord(line: Buffer, path: string, place: LinePlace): NewP
   return plant;
 }
 
+/**
+ * A copy of the line of a plant, in the canonical form and without its line feed.
+ *
+ * @throws PlantStoreError `corruption`, which names path and place, if the line is no plant, or another one.
+ */
+export function copyRecord(line: Buffer, id: bigint, path: string, place: LinePlace): Buffer {
+  const finder = new EncodedPlantFinder(line);
+  const isKnown = isUtf8(line) && finder.find(0) === line.length && finder.hasId(id);
+  if (isKnown) return Buffer.from(line);
+  const plant = decodeRecord(line, path, place);
+  if (plant.id !== id) throw lineError(path, place, `expected id ${id}, got ${plant.id}`);
+  return Buffer.from(encodeNewPlant(plant));
+}
+
 /** Whether these bytes are a whole record. */
 export function isRecord(bytes: Buffer): boolean {
   return !(parseLine(bytes) instanceof PlantStoreError);

@@ -8,18 +8,16 @@
  * that is not what was written, or whose place cannot be looked at, fails the store; any other exception
  * fails one read.
  */
-import { isUtf8 } from "node:buffer";
+import { clock } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
-import { EncodedPlantFinder } from "../core/encoded-plant.ts";
 import { PlantStoreError } from "../core/errors.ts";
 import { Gate } from "../core/gate.ts";
-import { encodeNewPlant } from "../core/plant.ts";
 import type { FilePiece, LogFile } from "../log/file.ts";
 import { LINE_FEED } from "../log/format.ts";
-import { lineError, type ReadableFile, readLineAt } from "../log/reader.ts";
+import { type ReadableFile, readLineAt } from "../log/reader.ts";
 import { describeSystemError } from "../log/system-error.ts";
 import type { LogWriter } from "../log/writer.ts";
-import { decodeRecord } from "./plant-lines.ts";
+import { copyRecord } from "./plant-lines.ts";
 
 interface Lookup {
   /** Of the record. */
@@ -75,22 +73,13 @@ export class PlantReader {
    */
   read(id: bigint, offset: number, expected?: Buffer): Promise<Buffer> {
     return new Promise((resolve, reject) => {
-      if (this.#asked.length === 0) setImmediate(() => this.#answerTurn());
+      if (this.#asked.length === 0) clock.setImmediate(() => this.#answerTurn());
       const give = (line: Buffer) =>
-        resolve(expected?.equals(line) ? expected : this.#copy(line, id, offset));
+        resolve(
+          expected?.equals(line) ? expected : copyRecord(line, id, this.#file.path, { offset }),
+        );
       this.#asked.push({ offset, give, reject });
     });
-  }
-
-  /** @throws PlantStoreError `corruption`, which names path and place, if the line is no plant or another one. */
-  #copy(line: Buffer, id: bigint, offset: number): Buffer {
-    const finder = new EncodedPlantFinder(line);
-    const isKnown = isUtf8(line) && finder.find(0) === line.length && finder.hasId(id);
-    if (isKnown) return Buffer.from(line);
-    const { path } = this.#file;
-    const plant = decodeRecord(line, path, { offset });
-    if (plant.id !== id) throw lineError(path, { offset }, `expected id ${id}, got ${plant.id}`);
-    return Buffer.from(encodeNewPlant(plant));
   }
 
   #answerTurn(): void {
@@ -165,7 +154,7 @@ export class PlantReader {
     if (cause instanceof PlantStoreError && cause.code === "corruption") {
       return this.#writer.fail(cause);
     }
-    const now = performance.now();
+    const now = clock.steadyMs();
     if (now - this.#warnedAt >= WARNING_REST_MS) {
       this.#warnedAt = now;
       const why = describeSystemError(cause instanceof PlantStoreError ? cause.cause : cause);

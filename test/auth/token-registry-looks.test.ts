@@ -11,6 +11,7 @@ import {
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { TokenReader } from "../../src/auth/token-reader.ts";
+import { clock } from "../../src/clock.ts";
 import { createToken, revokeToken, TokenRegistry } from "../../src/index.ts";
 import { makeFolder } from "../support/folders.ts";
 import { runToEnd } from "../support/run.ts";
@@ -29,11 +30,11 @@ async function openByHand(
   folder: string,
 ): Promise<{ registry: TokenRegistry; look: () => Promise<void> }> {
   const ticks: (() => unknown)[] = [];
-  const { setInterval: repeat } = globalThis;
-  const timers = t.mock.method(globalThis, "setInterval", (tick: () => unknown, ms: number) => {
+  const { setInterval: repeat } = clock;
+  const timers = t.mock.method(clock, "setInterval", (tick: () => void, ms: number) => {
     if (ms !== LOOK_INTERVAL_MS) return repeat(tick, ms); // a timer of a lock
     ticks.push(tick);
-    return { unref() {} };
+    return { unref() {}, refresh() {} };
   });
   const registry = await TokenRegistry.open(folder);
   timers.mock.restore();
@@ -281,8 +282,8 @@ test("refresh() shares a look that has not begun, and waits for one that begins 
 
 /** A monotonic clock that the test moves. */
 function holdClock(t: TestContext): { pass(ms: number): void } {
-  let now = Math.ceil(performance.now()); // sums of whole milliseconds are exact
-  t.mock.method(performance, "now", () => now);
+  let now = Math.ceil(clock.steadyMs()); // sums of whole milliseconds are exact
+  t.mock.method(clock, "steadyMs", () => now);
   return {
     pass(ms) {
       now += ms;

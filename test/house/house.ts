@@ -16,7 +16,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   memory: [],
   log: ["core", "memory", "clock"],
   store: ["core", "log", "clock"],
-  clock: ["core"],
+  clock: [],
   auth: ["core", "log", "clock"],
   postgres: ["core", "clock", "memory"],
   http: ["core", "memory"],
@@ -136,6 +136,10 @@ export function findLongFunctions(sources: Sources): string[] {
   });
 }
 
+/** Timers, clocks and random values, except as members of `clock`. */
+const OTHER_TIME =
+  /(?<!\bclock\.)\b(?:(?:set|clear)(?:Timeout|Interval|Immediate)|random(?:Bytes|Int|UUID|Fill(?:Sync)?))\b|\bperformance\.|\bDate\.now\b|(?<!new )\bDate\(|\bnew Date\(\)|\bhrtime\b|\bMath\.random\b|\bgetRandomValues\b|\bAbortSignal\.timeout\b|"node:(?:timers|perf_hooks)/;
+
 const BANNED: readonly { readonly pattern: RegExp; readonly but: RegExp; readonly why: string }[] =
   [
     { pattern: /\b(TO[D]O|FIX[M]E|X[X]X)\b/, but: /^$/, why: "unfinished work" },
@@ -146,6 +150,11 @@ const BANNED: readonly { readonly pattern: RegExp; readonly but: RegExp; readonl
       pattern: /\bprocess\.(exit|on|once|argv|env|stdout|stderr)\b/,
       but: /^cli\//,
       why: "process",
+    },
+    {
+      pattern: OTHER_TIME,
+      but: /^(?!(?:log|store|postgres)\/)/,
+      why: "time or chance that does not come from clock.ts",
     },
   ];
 

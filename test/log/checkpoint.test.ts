@@ -4,6 +4,7 @@ import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { crc32 } from "node:zlib";
 import fc from "fast-check";
+import { clock, type Timer } from "../../src/clock.ts";
 import {
   type Checkpoint,
   Checkpointer,
@@ -178,7 +179,7 @@ test("extendCheckpoint() gives the same result however the bytes are split", () 
 const MIB_16 = 16 * 1024 * 1024;
 
 /** The timer of a checkpointer, which fires when the test calls `goOff`. */
-interface FakeTimer {
+interface FakeTimer extends Timer {
   readonly delayMs: number;
   /** How often it was set or refreshed. */
   starts: number;
@@ -187,10 +188,10 @@ interface FakeTimer {
   goOff(): void;
 }
 
-/** FAKE timers, because those of `t.mock.timers` have no `refresh` on Node 20. */
+/** FAKE timers. */
 function fakeTimers(t: TestContext): readonly FakeTimer[] {
   const timers: FakeTimer[] = [];
-  t.mock.method(globalThis, "setTimeout", (goOff: () => void, delayMs: number) => {
+  t.mock.method(clock, "setTimeout", (goOff: () => void, delayMs: number) => {
     const timer = {
       delayMs,
       starts: 1,
@@ -205,8 +206,8 @@ function fakeTimers(t: TestContext): readonly FakeTimer[] {
     timers.push(timer);
     return timer;
   });
-  t.mock.method(globalThis, "clearTimeout", (timer: FakeTimer | undefined) => {
-    if (timer !== undefined) timer.isCleared = true;
+  t.mock.method(clock, "clearTimeout", (timer: Timer | undefined) => {
+    if (timer !== undefined) (timer as FakeTimer).isCleared = true;
   });
   return timers;
 }

@@ -6,6 +6,7 @@ import { connect, createServer, type Server, type Socket } from "node:net";
 import os from "node:os";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
+import { clock } from "../../src/clock.ts";
 import { PlantStoreError } from "../../src/core/errors.ts";
 import { type HeldLock, type LockOptions, locks } from "../../src/log/lock.ts";
 import { makeFolder } from "../support/folders.ts";
@@ -215,9 +216,23 @@ test("HeldLock.lost resolves when another process has taken the lock after its e
   await lossOf(lock);
 });
 
+/** FAKE intervals, which pass when the test calls the result. */
+function stopIntervals(t: TestContext): () => void {
+  const runs = new Map<object, () => void>();
+  t.mock.method(clock, "setInterval", (run: () => void) => {
+    const timer = { unref() {}, refresh() {} };
+    runs.set(timer, run);
+    return timer;
+  });
+  t.mock.method(clock, "clearInterval", (timer: object) => runs.delete(timer));
+  return () => {
+    for (const run of runs.values()) run();
+  };
+}
+
 test("HeldLock.findLoss() finds at once that the entry was removed (fake clock)", async (t) => {
   const folder = makeFolder(t);
-  t.mock.timers.enable({ apis: ["setInterval"] });
+  stopIntervals(t);
   const lock = await hold(t, folder);
   assert.equal(lock.findLoss(), undefined);
   fs.rmSync(path.join(folder, "lock.1"));
@@ -230,18 +245,18 @@ test("HeldLock.findLoss() finds at once that the entry was removed (fake clock)"
 
 test("HeldLock.lost stays pending while the lock is held, and after it was closed (fake clock)", async (t) => {
   const folder = makeFolder(t);
-  t.mock.timers.enable({ apis: ["setInterval"] });
+  const tick = stopIntervals(t);
   const lock = await locks.acquire(folder, { name: "lock", command: "first" });
   let isLost = false;
   void lock.lost.then(() => {
     isLost = true;
   });
-  t.mock.timers.tick(10_000);
+  tick();
   await new Promise(setImmediate);
   assert.equal(isLost, false, "while it is held");
   await lock.close();
   fs.rmSync(path.join(folder, "lock.1"));
-  t.mock.timers.tick(10_000);
+  tick();
   await new Promise(setImmediate);
   assert.equal(isLost, false, "after it was released");
 });

@@ -7,6 +7,7 @@
 import assert from "node:assert/strict";
 import fs from "node:fs";
 import { type TestContext, test } from "node:test";
+import { clock } from "../../src/clock.ts";
 import { PlantStoreError } from "../../src/core/errors.ts";
 import { EMPTY_LOG } from "../../src/log/checkpoint.ts";
 import type { AppendResult, LogFile } from "../../src/log/file.ts";
@@ -55,8 +56,8 @@ test("LogWriter.append() rejects a refused batch with write_failed and continues
     "write_failed",
     "write_failed",
   ]);
-  const clock = performance.now();
-  const now = t.mock.method(performance, "now", () => clock + 5000);
+  const start = clock.steadyMs();
+  const now = t.mock.method(clock, "steadyMs", () => start + 5000);
   assert.ok((writer.refusedMsAgo ?? 0) >= 5000);
   now.mock.restore();
   assert.equal(fs.readFileSync(file.path, "utf8"), OLD);
@@ -189,9 +190,9 @@ async function flap(t: TestContext) {
   t.mock.method(file, "append", async (bytes: Buffer) =>
     bytes.toString() === "no\n" ? REFUSED : appendToFile(bytes),
   );
-  const start = Math.ceil(performance.now()); // a whole number, so that sums are exact
+  const start = Math.ceil(clock.steadyMs()); // a whole number, so that sums are exact
   let now = start;
-  t.mock.method(performance, "now", () => now);
+  t.mock.method(clock, "steadyMs", () => now);
   const warnings = collectWarnings(t, file.path);
   const writer = writerOn(file);
   const states = () =>

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { type TestContext, test } from "node:test";
 import fc from "fast-check";
+import { clock } from "../../src/clock.ts";
 import type { BatchMessage } from "../../src/core/channels.ts";
 import { PlantStoreError } from "../../src/core/errors.ts";
 import { EMPTY_LOG } from "../../src/log/checkpoint.ts";
@@ -104,7 +105,7 @@ test("LogWriter.append() writes records that arrive during a sync together in th
 
 test("LogWriter.append() writes the records of successive turns together (fake clock)", async (t) => {
   const { writer, batches } = await openWriter(t);
-  t.mock.method(performance, "now", () => 0);
+  t.mock.method(clock, "steadyMs", () => 0);
   await appendByTurns(writer, { turns: 5, recordsATurn: 1 });
   assert.deepEqual(
     batches().map(({ bytes }) => bytes.length),
@@ -114,7 +115,7 @@ test("LogWriter.append() writes the records of successive turns together (fake c
 
 test("LogWriter.append() does not wait once a batch has enough records (fake clock)", async (t) => {
   const { writer, batches } = await openWriter(t);
-  t.mock.method(performance, "now", () => 0);
+  t.mock.method(clock, "steadyMs", () => 0);
   await appendByTurns(writer, { turns: 3, recordsATurn: 16 });
   assert.equal(batches()[0]?.bytes.length, 2 * 32);
 });
@@ -122,7 +123,7 @@ test("LogWriter.append() does not wait once a batch has enough records (fake clo
 test("LogWriter.append() does not wait longer than a millisecond (fake clock)", async (t) => {
   const { writer, batches } = await openWriter(t);
   let now = 0;
-  t.mock.method(performance, "now", () => now++);
+  t.mock.method(clock, "steadyMs", () => now++);
   await appendByTurns(writer, { turns: 3, recordsATurn: 1 });
   assert.equal(batches()[0]?.bytes, "x\n");
 });

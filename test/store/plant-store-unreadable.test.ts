@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { closeSync, openSync, truncateSync, writeSync } from "node:fs";
 import { test } from "node:test";
+import { clock } from "../../src/clock.ts";
 import { encodeNewPlant } from "../../src/core/plant.ts";
 import type { PlantStore } from "../../src/index.ts";
 import { failReads } from "../support/failing-reads.ts";
@@ -90,8 +91,8 @@ for (const bytes of [60, 700, 1500]) {
 test("failed reads give one warning a second, which names the log and the reason (fake fault)", async (t) => {
   const { folder, store } = await openWithPlants(t);
   const warnings = collectWarnings(t, logPath(folder));
-  const clock = Math.floor(performance.now()); // a sum with a fraction is rounded
-  const now = t.mock.method(performance, "now", () => clock);
+  const start = Math.floor(clock.steadyMs()); // a sum with a fraction is rounded
+  const now = t.mock.method(clock, "steadyMs", () => start);
   failReads(t).begin();
   const readAll = () => Promise.allSettled(CALLS.map(([, , call]) => call(store)));
   for (const [afterMs, count] of [
@@ -100,7 +101,7 @@ test("failed reads give one warning a second, which names the log and the reason
     [1000, 2],
     [1999, 2],
   ] as const) {
-    now.mock.mockImplementation(() => clock + afterMs);
+    now.mock.mockImplementation(() => start + afterMs);
     await readAll();
     assert.equal(warnings.length, count, `after ${afterMs} ms`);
   }
