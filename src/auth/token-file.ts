@@ -4,9 +4,8 @@
  * A change takes a lock of its own for milliseconds and waits for it, so that tokens can be changed
  * beside a running server and by many processes at once. It counts once its line is durable.
  */
-import { randomBytes } from "node:crypto";
-import fs from "node:fs";
 import { crc32 } from "node:zlib";
+import { clock } from "../clock.ts";
 import { TOKEN_LOCK_NAME } from "../core/file-names.ts";
 import {
   formatToken,
@@ -57,12 +56,15 @@ export async function createFirstToken(
  * cannot be written.
  */
 export async function revokeToken(directory: string, name: string): Promise<void> {
-  if (!fs.existsSync(tokenPath(directory))) {
-    await syncTokens(tokenPath(directory));
+  const filePath = tokenPath(directory);
+  const file = await LogFile.openForReading(filePath);
+  await file?.close();
+  if (file === undefined) {
+    await syncTokens(filePath);
     throw tokenUnknown(name); // create no folder for this
   }
   await changeTokens(directory, async (tokens, append) => {
-    const now = Date.now();
+    const now = clock.wallMs();
     if (!hasName(tokens.live(now), name)) throw tokenUnknown(name);
     await append({ event: "revoked", name, revokedAt: now });
   });
@@ -99,7 +101,7 @@ export async function importTokens(
   records: Iterable<TokenRecord>,
 ): Promise<number> {
   return changeTokens(directory, async ({ tokens }, append) => {
-    const { changed } = mergeTokens(tokens, records, Date.now());
+    const { changed } = mergeTokens(tokens, records, clock.wallMs());
     if (changed.length > 0) await append({ event: "imported", tokens: changed });
     return changed.length;
   });
@@ -107,7 +109,7 @@ export async function importTokens(
 
 /** @internal */
 export function generateToken(): string {
-  return formatToken(randomBytes(TOKEN_BYTES));
+  return formatToken(clock.randomBytes(TOKEN_BYTES));
 }
 
 function hasName(tokens: readonly TokenRecord[], name: string): boolean {
@@ -120,9 +122,9 @@ async function createUnless(
   isTaken: (live: readonly TokenRecord[]) => boolean,
 ): Promise<string | undefined> {
   const token = generateToken();
-  const record = makeRecord(token, newToken, Date.now());
+  const record = makeRecord(token, newToken, clock.wallMs());
   return changeTokens(directory, async (tokens, append) => {
-    if (isTaken(tokens.live(Date.now()))) return undefined;
+    if (isTaken(tokens.live(clock.wallMs()))) return undefined;
     await append({ event: "created", ...record });
     return token;
   });

@@ -4,19 +4,16 @@
  * A last line that lacks only its line feed counts, because it may be a revocation; any other text
  * after the last line feed is an append under way.
  */
-import fs from "node:fs";
 import path from "node:path";
-import { promisify } from "node:util";
 import { crc32 } from "node:zlib";
 import { turn } from "../clock.ts";
 import { TOKEN_LOG_NAME } from "../core/file-names.ts";
+import { LogFile } from "../log/file.ts";
+import { useAndClose } from "../log/folder.ts";
 import { isBlank, type LinePosition, markLength } from "../log/format.ts";
 import { LOG_START, lineError, positionAfter, splitLines, visitLines } from "../log/reader.ts";
 import { syncLog } from "../log/resync.ts";
-import { ioError } from "../log/system-error.ts";
 import { decodeTokenEvent, type TokenEvent, TokenSet } from "./token-log.ts";
-
-const { O_NONBLOCK, O_RDONLY } = fs.constants;
 
 /** What is parsed in one turn of the event loop: a few milliseconds. */
 const PIECE_BYTES = 128 * 1024;
@@ -104,8 +101,6 @@ export class TokenReader {
   readonly #path: string;
   /** What was parsed so far; absent if the next read cannot continue from there. */
   #known: (ParsedTokens & { readonly crc32: number }) | undefined;
-  #keepsSpare = false;
-  #spare: number | undefined;
 
   constructor(filePath: string) {
     this.#path = filePath;
@@ -130,67 +125,17 @@ export class TokenReader {
     return tokens;
   }
 
-  /**
-   * Keeps a descriptor between two reads until `close`, so that a process that may open no more files
-   * can still read this one. It leads to no log, because another file may take the log's name.
-   */
-  keepSpare(): void {
-    this.#keepsSpare = true;
-    this.#takeSpare();
-  }
-
-  close(): void {
-    this.#keepsSpare = false;
-    this.#freeSpare();
-  }
-
   async #readBytes(): Promise<Buffer | undefined> {
-    let fd: number | undefined;
-    try {
-      // In the same turn as the open, so that no connection can take the descriptor.
-      this.#freeSpare();
-      fd = fs.openSync(this.#path, O_RDONLY | O_NONBLOCK); // else it waits for the writer of a FIFO
-      const stat = fs.fstatSync(fd);
-      if (!stat.isFile()) throw new Error("expected a regular file");
-      return await readWhole(fd, stat.size);
-    } catch (cause) {
-      if ((cause as NodeJS.ErrnoException).code === "ENOENT") return undefined;
-      throw ioError(`Cannot read "${this.#path}"`, cause);
-    } finally {
-      if (fd !== undefined) fs.closeSync(fd);
-      this.#takeSpare();
-    }
-  }
-
-  #takeSpare(): void {
-    if (!this.#keepsSpare || this.#spare !== undefined) return;
-    try {
-      this.#spare = fs.openSync("/dev/null", "r");
-    } catch {
-      // No descriptor is left: the next read tries again.
-    }
-  }
-
-  #freeSpare(): void {
-    if (this.#spare !== undefined) fs.closeSync(this.#spare);
-    this.#spare = undefined;
+    const file = await LogFile.openForReading(this.#path);
+    if (file === undefined) return undefined;
+    return useAndClose(file, async () => {
+      const bytes = Buffer.allocUnsafe(file.size());
+      return bytes.subarray(0, await file.read(bytes, 0));
+    });
   }
 }
 
 /** The CRC-32 of the bytes before the end of what was parsed. */
 function checksum(bytes: Buffer, { tail }: ParsedTokens): number {
   return crc32(bytes.subarray(0, tail.offset));
-}
-
-const readAt = promisify(fs.read);
-
-/** Not `fs.readFile`: with a descriptor it takes a read that fails for the end of the file. */
-async function readWhole(fd: number, bytes: number): Promise<Buffer> {
-  const buffer = Buffer.allocUnsafe(bytes);
-  for (let filled = 0; filled < bytes; ) {
-    const { bytesRead } = await readAt(fd, buffer, filled, bytes - filled, filled);
-    if (bytesRead === 0) return buffer.subarray(0, filled);
-    filled += bytesRead;
-  }
-  return buffer;
 }

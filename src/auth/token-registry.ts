@@ -4,16 +4,17 @@
  * Invariants. A change of the token log is in force within 2 s, however it was made (appended,
  * edited, replaced by a rename), or no token is accepted (core/followed-tokens): the registry looks at
  * the file ten times a second, because file system events do not report all of those. A look fails if
- * the file cannot be read, or if a whole line of it is no event. A file that is missing for half a
- * second means no tokens; until then an editor may be saving it. What an editor wrote is synced once it
- * is at rest, and no look waits for that: the disk may hang.
+ * the file cannot be read, also for want of a descriptor, or if a whole line of it is no event; one that
+ * hangs does not hold up the process. A file that is missing for half a second means no tokens; until then
+ * an editor may be saving it. What an editor wrote is synced once it is at rest, and no look waits for that.
  */
-import fs from "node:fs/promises";
 import { clock } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
 import { FollowedTokens, LOOK_INTERVAL_MS, VERDICT_MS } from "../core/followed-tokens.ts";
 import type { TokenStatus, TokenVerifier, VerifiedToken } from "../core/services.ts";
+import { disk } from "../log/disk.ts";
 import { requestedReads } from "../log/file.ts";
+import { ioError, orIoError } from "../log/system-error.ts";
 import { syncTokens, TokenReader, tokenPath } from "./token-reader.ts";
 
 /** A file that is missing for this long means no tokens. */
@@ -58,8 +59,7 @@ export class TokenRegistry implements TokenVerifier {
     const tokens = await registry.#reader.read();
     registry.#syncMeanwhile();
     await registry.#syncing; // a start serves what is on disk
-    registry.#tokens.note(begun, tokens?.live(Date.now()) ?? []);
-    registry.#reader.keepSpare();
+    registry.#tokens.note(begun, tokens?.live(clock.wallMs()) ?? []);
     registry.#tokens.follow();
     return registry;
   }
@@ -104,7 +104,6 @@ export class TokenRegistry implements TokenVerifier {
   /** Stops following the file. Two seconds later every verdict is `tokens_unreadable`. */
   close(): void {
     this.#tokens.close();
-    this.#reader.close();
   }
 
   /** `close()`, for `using` and `await using`. */
@@ -126,7 +125,7 @@ export class TokenRegistry implements TokenVerifier {
       if (stamp !== undefined && !isSame) this.#syncMeanwhile();
       this.#stamp = stamp;
       this.#lastFault = undefined;
-      this.#tokens.note(begun, isSame ? undefined : (tokens?.live(Date.now()) ?? []));
+      this.#tokens.note(begun, isSame ? undefined : (tokens?.live(clock.wallMs()) ?? []));
     } catch (error) {
       this.#warnOnce(error as Error);
     }
@@ -142,16 +141,11 @@ export class TokenRegistry implements TokenVerifier {
 
   /** Identifies a state of the file; `undefined` if it is missing or too fresh to trust. */
   async #readStamp(): Promise<string | undefined> {
-    try {
-      const { dev, ino, size, mtimeNs, ctimeNs, ctimeMs } = await fs.stat(this.#path, {
-        bigint: true,
-      });
-      if (Date.now() - Number(ctimeMs) < FRESH_MS) return undefined;
-      return [dev, ino, size, mtimeNs, ctimeNs].join(":");
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
-      throw error;
-    }
+    const action = `Cannot read "${this.#path}"`;
+    const state = await orIoError(action, () => disk.findLater(this.#path));
+    if (state?.isFile() === false) throw ioError(action, "expected a regular file");
+    if (state === undefined || clock.wallMs() - Number(state.ctimeMs) < FRESH_MS) return undefined;
+    return [state.dev, state.ino, state.size, state.mtimeNs, state.ctimeNs].join(":");
   }
 
   #warnOnce(error: Error): void {

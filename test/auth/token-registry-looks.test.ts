@@ -1,13 +1,5 @@
 import assert from "node:assert/strict";
-import {
-  appendFileSync,
-  existsSync,
-  mkdirSync,
-  readdirSync,
-  readlinkSync,
-  renameSync,
-  symlinkSync,
-} from "node:fs";
+import { appendFileSync, mkdirSync, renameSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { TokenReader } from "../../src/auth/token-reader.ts";
@@ -382,28 +374,4 @@ test("an unfinished last line is not a failed look, however long it stays", asyn
     await look();
   }
   assert.equal(judge(registry, token)?.name, "a");
-});
-
-test("a registry keeps one spare descriptor, and releases it", {
-  skip: existsSync("/proc/self/fd") ? false : "needs /proc",
-}, async (t) => {
-  const spares = () =>
-    readdirSync("/proc/self/fd").filter((fd) => {
-      try {
-        return readlinkSync(`/proc/self/fd/${fd}`) === "/dev/null" && Number(fd) > 2;
-      } catch {
-        return false; // the descriptor of the listing itself
-      }
-    }).length;
-  const folder = makeFolder(t);
-  await createToken(folder, { name: "a" });
-  const before = spares();
-  const { registry, look } = await openByHand(t, folder);
-  assert.equal(spares(), before + 1);
-  await look();
-  assert.equal(spares(), before + 1);
-  const looking = look();
-  registry.close();
-  await looking;
-  assert.equal(spares(), before);
 });
