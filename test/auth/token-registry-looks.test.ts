@@ -5,6 +5,7 @@ import { type TestContext, test } from "node:test";
 import { TokenReader } from "../../src/auth/token-reader.ts";
 import { clock } from "../../src/clock.ts";
 import { createToken, revokeToken, TokenRegistry } from "../../src/index.ts";
+import { type Disk, disk, replaceDisk } from "../../src/log/disk.ts";
 import { makeFolder } from "../support/folders.ts";
 import { runToEnd } from "../support/run.ts";
 import { judge, readTokenLog, tokenLogPath, writeTokenLog } from "../support/token-logs.ts";
@@ -375,3 +376,60 @@ test("an unfinished last line is not a failed look, however long it stays", asyn
   }
   assert.equal(judge(registry, token)?.name, "a");
 });
+
+/** The calls of a look, each of which meets a fault of the disk. */
+const CALLS: Readonly<Record<string, (whole: Disk, fault: () => Promise<void>) => Partial<Disk>>> =
+  {
+    find: (whole, fault) => ({ findLater: (path) => fault().then(() => whole.findLater(path)) }),
+    open: (whole, fault) => ({ open: (path) => fault().then(() => whole.open(path)) }),
+    "second read": (whole, fault) => ({
+      async open(path) {
+        const file = await whole.open(path);
+        return {
+          state: () => file.state(),
+          read(buffer, start, bytes, position, done) {
+            if (position === 0) return file.read(buffer, start, 1, position, done);
+            const read = () => file.read(buffer, start, bytes, position, done);
+            fault().then(read, (cause) => done(cause, 0));
+          },
+          readNow: (buffer, position) => file.readNow(buffer, position),
+          sync: () => file.sync(),
+          close: () => file.close(),
+        };
+      },
+    }),
+  };
+
+for (const [call, over] of Object.entries(CALLS)) {
+  for (const fault of ["hangs", "fails"]) {
+    test(`while the ${call} of a look ${fault}, tokens are accepted for 2 s and no longer, and nothing waits for it`, async (t) => {
+      const folder = makeFolder(t);
+      const token = await createToken(folder, { name: "a" });
+      const { registry, look } = await openByHand(t, folder);
+      const verdict = judge(registry, token);
+      const clock = holdClock(t);
+      await look();
+
+      const whole = disk;
+      t.after(() => replaceDisk(whole));
+      const { released, release } = makeLatch();
+      let faults = 0;
+      const meet = () => {
+        faults++;
+        return fault === "hangs" ? released : Promise.reject(new Error("input/output error"));
+      };
+      replaceDisk(Object.assign(Object.create(whole), over(whole, meet)));
+      const looking = look();
+      await until("a look meets the fault", () => faults > 0);
+      clock.pass(1999);
+      assert.ok(verdict !== undefined && judge(registry, token) === verdict);
+      clock.pass(1);
+      assert.throws(() => registry.verify("unknown"), { code: "tokens_unreadable" });
+      const waiting = registry.verify(token);
+      replaceDisk(whole);
+      release();
+      await looking;
+      assert.equal(await waiting, verdict);
+    });
+  }
+}
