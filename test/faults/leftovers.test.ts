@@ -62,7 +62,7 @@ describe("what a killed process left unfinished", AT_ONCE, () => {
   });
 });
 
-const NAMES = ["repaired", "checkpoint.new", "index.new"];
+const NAMES = ["repaired", "checkpoint.new"];
 const OF_OTHERS = ["repaired.txt", "repaired-1", "quarantine-1", "before-repair-1", "new", "bak"];
 
 function leave(folder: string, names: readonly string[]): void {
