@@ -54,7 +54,6 @@ export { OPENAPI } from "./http/openapi.ts";
 export { PlantServer, type ServerOptions } from "./http/server.ts";
 export type { TlsOptions } from "./http/tls.ts";
 export { type BackupReport, backup, restore } from "./store/backup.ts";
-export { exportLines, listLogLines, readPlants } from "./store/export.ts";
 export {
   type ImportFile,
   type ImportOptions,
@@ -68,6 +67,7 @@ export {
   backupInto,
   type NumberedBackupReport,
 } from "./store/numbered-backups.ts";
+export { exportLines, listLogLines, readPlants } from "./store/plant-list.ts";
 export { PlantStore, type PlantStoreOptions } from "./store/plant-store.ts";
 export {
   type Checkpoint,

@@ -1,6 +1,5 @@
 /**
- * The lines of a block as plants: which lines are plants and with which ids, and the lines that are
- * passed on as they are.
+ * The lines of a block as plants: which lines are plants and with which ids, and which of them are listed.
  *
  * Nearly every line has the form in which the store writes it and is recognised in place, without
  * an object or a string of its own. Every other line goes to a visitor, which judges it by the
@@ -9,7 +8,7 @@
 import { isUtf8 } from "node:buffer";
 import { EncodedPlantFinder } from "../core/encoded-plant.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import { encodeNewPlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
+import { type NewPlant, parseNewPlant } from "../core/plant.ts";
 import { RECORD_BYTES_MAX } from "../core/record-size.ts";
 import { LINE_FEED, type LinePosition } from "../log/format.ts";
 import {
@@ -46,77 +45,53 @@ export function takePlants(block: LineBlock, take: PlantTaker, visit: LineVisito
   visitLines(block, visit, isUtf8(bytes) ? takeLine : undefined);
 }
 
-/** Selected lines of a block. Lines that follow each other are joined without a copy. */
-export class LineRuns {
-  readonly #block: LineBlock;
-  readonly #pieces: Buffer[] = [];
-  #start = 0;
-  #end = 0;
-
-  constructor(block: LineBlock) {
-    this.#block = block;
-  }
-
-  /** Appends the bytes between two offsets of the block. */
-  add(start: number, end: number): void {
-    if (start !== this.#end) {
-      this.#finish();
-      this.#start = start;
-    }
-    this.#end = end;
-  }
-
-  /** Appends a line of the block, given without its line feed. */
-  addLine(line: Buffer, { offset }: LinePosition): void {
-    const start = offset - this.#block.offset;
-    this.add(start, start + line.length + 1);
-  }
-
-  /** Appends a line that is not in the block in this form. */
-  insert(line: string): void {
-    this.#finish();
-    this.#pieces.push(Buffer.from(line));
-  }
-
-  /** Returns all lines that were appended. */
-  join(): Buffer {
-    this.#finish();
-    const [first] = this.#pieces;
-    return first !== undefined && this.#pieces.length === 1 ? first : Buffer.concat(this.#pieces);
-  }
-
-  #finish(): void {
-    const { bytes } = this.#block;
-    if (this.#end > this.#start) this.#pieces.push(bytes.subarray(this.#start, this.#end));
-    this.#start = this.#end;
-  }
-}
-
 /**
- * Appends those lines of a block to `lines` that belong to a list: as they are, or in the canonical form
- * if they have another one.
+ * Yields once: the lines of a block that a list has. Those that are listed as they are, and follow each
+ * other, are passed on without a copy. The lines before a damaged one are valid, so they are yielded before
+ * the fault is thrown.
  *
- * @param isListed whether a plant belongs to the list, by the two words of its id and its offset;
- * `undefined` leaves it to `judge`.
- * @param judge decides about every plant that `isListed` leaves to it, or that has another form.
- * @throws PlantStoreError `corruption` if a line is no plant; the lines before it are appended.
+ * @param isListed whether a plant in the usual form is listed, by the two words of its id and its offset;
+ * `undefined` leaves it to `choose`.
+ * @param choose what to list for any other plant, without a line feed; `undefined`: nothing.
+ * @throws PlantStoreError `corruption` if a line is no plant.
  */
-export function appendListed(
-  lines: LineRuns,
+export function* selectLines(
   block: LineBlock,
   path: string,
   isListed: (idLow: number, idHigh: number, offset: number) => boolean | undefined,
-  judge: (plant: NewPlant, position: LinePosition) => boolean,
-): void {
+  choose: (plant: NewPlant, line: Buffer, position: LinePosition) => string | Buffer | undefined,
+): Generator<Buffer> {
+  const { bytes, offset } = block;
+  const pieces: Buffer[] = [];
+  let runStart = 0;
+  let runEnd = 0;
+  const endRun = () => {
+    if (runEnd > runStart) pieces.push(bytes.subarray(runStart, runEnd));
+    runStart = runEnd;
+  };
   const take: PlantTaker = (start, end, _line, idLow, idHigh) => {
-    const isOne = isListed(idLow, idHigh, block.offset + start);
-    if (isOne === true) lines.add(start, end + 1);
+    const isOne = isListed(idLow, idHigh, offset + start);
+    if (isOne === true) {
+      if (start !== runEnd) {
+        endRun();
+        runStart = start;
+      }
+      runEnd = end + 1;
+    }
     return isOne !== undefined;
   };
-  takePlants(block, take, (line, position) => {
-    const plant = decodeRecord(line, path, position);
-    if (judge(plant, position)) lines.insert(`${encodeNewPlant(plant)}\n`);
-  });
+  try {
+    takePlants(block, take, (line, position) => {
+      const chosen = choose(decodeRecord(line, path, position), line, position);
+      if (chosen === undefined) return;
+      endRun();
+      pieces.push(Buffer.from(`${chosen}\n`));
+    });
+  } finally {
+    endRun();
+    const [first] = pieces;
+    yield first !== undefined && pieces.length === 1 ? first : Buffer.concat(pieces);
+  }
 }
 
 /** The plant of a line, or the error that says what is wrong with it. */

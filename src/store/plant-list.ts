@@ -1,15 +1,28 @@
 /**
- * Lists the plants of an open store in the order of the log.
+ * Lists plants in the order of the log: those of an open store, and those of a data directory that another
+ * process may be writing.
  *
- * A list reads blocks so small that a slow client holds little memory, and a fast client does not
- * block the event loop. It yields the plants in the index, so a plant that was duplicated by hand
- * comes once.
+ * A list of an open store reads blocks so small that a slow client holds little memory, and a fast
+ * client does not block the event loop. It has the plants in the index, so a plant that was duplicated
+ * by hand comes once. Reading a directory takes no lock and changes nothing; store/plant-log decides how
+ * far it reads.
  */
-import { type NewPlant, parseNewPlant } from "../core/plant.ts";
-import { LINE_FEED } from "../log/format.ts";
-import { type LineBlock, lineError, type ReadableFile, readLinesAt } from "../log/reader.ts";
-import type { IdIndex } from "./id-index.ts";
-import { appendListed, LineRuns } from "./plant-lines.ts";
+import { encodeNewPlant, isSamePlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
+import type { LogFile } from "../log/file.ts";
+import { LINE_FEED, type LinePosition } from "../log/format.ts";
+import {
+  type LineBlock,
+  LOG_START,
+  lineError,
+  positionAfter,
+  type ReadableFile,
+  readBlocks,
+  readLineAt,
+  readLinesAt,
+} from "../log/reader.ts";
+import { IdIndex } from "./id-index.ts";
+import { decodeRecord, selectLines } from "./plant-lines.ts";
+import { findReadable, openLogForReading } from "./plant-log.ts";
 
 /** Half a millisecond of work; most pages need no more. */
 const BLOCK_BYTES = 32 * 1024;
@@ -26,7 +39,8 @@ interface ListRange {
 
 /**
  * Yields the plants of a list as JSON lines, block by block. Nearly every line is passed on as it is in
- * the log. Reads nothing ahead: a list may wait for its client, and the next line may be a long one.
+ * the log, and any other one in the canonical form. Reads nothing ahead: a list may wait for its client,
+ * and the next line may be a long one.
  *
  * @throws PlantStoreError `corruption` if a line is no plant any more, or another one; whatever a read throws.
  */
@@ -35,26 +49,20 @@ export async function* listLines(
   index: IdIndex,
   { start, end, after }: ListRange,
 ): AsyncGenerator<Buffer> {
+  const isListed = (low: number, high: number, offset: number) => {
+    const isKnown = index.getWords(low, high) === offset;
+    return isKnown ? after === undefined || offset !== start : undefined;
+  };
+  const choose = (plant: NewPlant, _: Buffer, { offset }: LinePosition) => {
+    const first = index.get(plant.id) ?? Number.POSITIVE_INFINITY;
+    if (first > offset) throw lineError(file.path, { offset }, "it had another id");
+    return plant.id !== after && first === offset ? encodeNewPlant(plant) : undefined;
+  };
   for (let offset = start; offset < end; ) {
     const bytes = await readLinesAt(file, offset, end, BLOCK_BYTES);
     if (bytes.length === 0) throw lineError(file.path, { offset }, "its line feed is gone");
     const block: LineBlock = { bytes, offset, line: 1 }; // its number in the log is not known
-    const lines = new LineRuns(block);
-    appendListed(
-      lines,
-      block,
-      file.path,
-      (low, high, offset) => {
-        const isKnown = index.getWords(low, high) === offset;
-        return isKnown ? after === undefined || offset !== start : undefined;
-      },
-      ({ id }, { offset }) => {
-        const first = index.get(id) ?? Number.POSITIVE_INFINITY;
-        if (first > offset) throw lineError(file.path, { offset }, "it had another id");
-        return id !== after && first === offset;
-      },
-    );
-    yield lines.join();
+    for (const lines of selectLines(block, file.path, isListed, choose)) yield lines;
     offset += bytes.length;
   }
 }
@@ -81,5 +89,83 @@ export async function* parseLines(
       yield parse(bytes.subarray(start, end)); // yield* takes three times as long
       start = end + 1;
     }
+  }
+}
+
+/**
+ * Every plant in the log, oldest first, in bounded memory. A plant that was duplicated by hand is
+ * yielded twice.
+ *
+ * @throws PlantStoreError `io_error` if there is no log, `locked` if the process that holds the
+ * directory does not answer within 1 s, `corruption`.
+ */
+export function readPlants(directory: string): AsyncGenerator<NewPlant> {
+  return parseLines(exportLines(directory));
+}
+
+/**
+ * The lines of the log as they are in the file, each one a plant, without blank lines: up to a MiB of JSON
+ * lines at a time, ready to be written somewhere. Fails like `readPlants`.
+ */
+export async function* exportLines(directory: string): AsyncGenerator<Buffer> {
+  const isListed = () => true;
+  const choose = (_: NewPlant, line: Buffer) => line;
+  for await (const { block, file } of readDurableBlocks(directory)) {
+    for (const lines of selectLines(block, file.path, isListed, choose)) yield lines;
+  }
+}
+
+/**
+ * The plants of the log as JSON lines, oldest first, each once, as a list over HTTP has them. It holds
+ * about 20 bytes of memory for each plant.
+ *
+ * Fails like `readPlants`, and with `corruption` if one id has two contents.
+ */
+export async function* listLogLines(directory: string): AsyncGenerator<Buffer> {
+  const index = new IdIndex();
+  const isFirst = (low: number, high: number, offset: number) =>
+    index.addWords(low, high, offset) === undefined || undefined;
+  for await (const { block, file } of readDurableBlocks(directory)) {
+    const checks: (() => Promise<void>)[] = [];
+    const choose = (plant: NewPlant, _: Buffer, position: LinePosition) => {
+      const first = index.add(plant.id, position.offset);
+      if (first === undefined) return encodeNewPlant(plant);
+      checks.push(() => checkRepeat(file, plant, position, first));
+      return undefined;
+    };
+    for (const lines of selectLines(block, file.path, isFirst, choose)) {
+      yield lines;
+      for (const check of checks) await check();
+    }
+  }
+}
+
+/** @throws PlantStoreError `corruption` unless the line at the offset `first` holds the same plant. */
+async function checkRepeat(
+  file: LogFile,
+  plant: NewPlant,
+  position: LinePosition,
+  first: number,
+): Promise<void> {
+  const line = await readLineAt(file, first, position.offset);
+  if (isSamePlant(plant, decodeRecord(line, file.path, { offset: first }))) return;
+  const fault = `id ${plant.id} is at byte offset ${first} with another name or tag`;
+  throw lineError(file.path, position, fault);
+}
+
+async function* readDurableBlocks(
+  directory: string,
+): AsyncGenerator<{ readonly block: LineBlock; readonly file: LogFile }> {
+  const file = await openLogForReading(directory);
+  try {
+    const { end, lastLine } = await findReadable(directory, file);
+    let position = LOG_START;
+    for await (const block of readBlocks(file, position, end)) {
+      yield { block, file };
+      position = positionAfter(block);
+    }
+    if (lastLine.length > 0) yield { block: { bytes: lastLine, ...position }, file };
+  } finally {
+    await file.close();
   }
 }

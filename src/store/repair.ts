@@ -24,7 +24,6 @@ import { LOG_START, readBlocks, visitLines } from "../log/reader.ts";
 import { makeDurable, newLogPath } from "../log/resync.ts";
 import { orIoError } from "../log/system-error.ts";
 import { type LineFault, LogScan } from "./log-scan.ts";
-import { LineRuns } from "./plant-lines.ts";
 import { lockDirectory, logPathOf, openLogForReading } from "./plant-log.ts";
 
 export type { Checkpoint };
@@ -155,16 +154,15 @@ async function writeWithout(
   return useAndClose(await LogFile.open(newPath), async (target) => {
     let end = EMPTY_LOG;
     for await (const block of readBlocks(file, LOG_START, tail)) {
-      const lines = new LineRuns(block);
-      let records = 0;
-      visitLines(block, (line, position) => {
-        if (leftOut.has(position.offset)) return;
-        lines.addLine(line, position);
-        records++;
+      const kept: Buffer[] = [];
+      visitLines(block, (line, { offset }) => {
+        const start = offset - block.offset;
+        const end = start + line.length + 1;
+        if (!leftOut.has(offset)) kept.push(block.bytes.subarray(start, end));
       });
-      const bytes = lines.join();
+      const bytes = Buffer.concat(kept);
       if (bytes.length > 0) await target.appendOrThrow(bytes);
-      end = extendCheckpoint(end, bytes, records);
+      end = extendCheckpoint(end, bytes, kept.length);
     }
     if (!leftOut.has(tail)) {
       await target.appendRange(file, { offset: tail, bytes: file.end - tail });

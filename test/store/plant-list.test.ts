@@ -67,7 +67,7 @@ for (const which of BOTH) {
     await list.next();
     await store.get(0n); // after all other reads
     overwrite(logPath(folder), encodeNewPlant(plants[0] as NewPlant).length + 1, "[");
-    await assert.rejects(list.next(), { code: "store_failed" });
+    await assert.rejects(collect<unknown>(list), { code: "store_failed" });
   });
 }
 
