@@ -67,8 +67,8 @@ export interface Command<O extends Options = Options> {
   /** What the help shows for each argument: a name, or words such as `bash|zsh`. `[NAME]` may be left out. */
   readonly arguments?: readonly string[];
   readonly options: O;
-  /** `run` calls `enterFolder` itself; for all other commands with `data`, `program` does. */
-  readonly entersFolder?: boolean;
+  /** `run` calls `becomeOwner` itself; for all other commands with `data`, `program` does. */
+  readonly becomesOwner?: boolean;
   /** More help, shown below the options. */
   readonly details?: string;
   /** Resolves with the exit status; `undefined` is 0. */

@@ -24,9 +24,10 @@ import {
   verifyLog,
 } from "../index.ts";
 import { defineCommand, UsageError } from "./command.ts";
-import { enterFolder, visitFolder } from "./data-folder.ts";
+import { becomeOwner, isRootsAlone, requireRootsAlone } from "./data-folder.ts";
 import {
   DATABASE_OPTIONS,
+  type DatabaseChoice,
   isDatabase,
   notForDatabases,
   openDatabase,
@@ -106,7 +107,7 @@ export const importCommand = defineCommand({
   summary: "create the plants of a data directory, or of a file of JSON lines; - is standard input",
   arguments: ["SOURCE"],
   options: { data: DATA, ...DATABASE_OPTIONS },
-  entersFolder: true,
+  becomesOwner: true,
   details: `Stop the server of --data first; a server of SOURCE may run. Plants that are already stored
 are counted and left alone, so an interrupted import can be run again.
 If SOURCE is a data directory or a backup, all of it is verified before the first plant is
@@ -119,10 +120,11 @@ a line was refused.`,
         `import: "${source}" is the data directory itself; name another directory as SOURCE or with --data`,
       );
     }
-    const { text, bytes: total } = await openSource(source);
+    const { text, bytes: total } = await openSource(source, options);
+    if (!isDatabase(options)) becomeOwner(options.data);
     const store = isDatabase(options)
       ? (await openDatabase(options, settings)).plants
-      : await PlantStore.open(enterFolder(options.data), { command: "import" });
+      : await PlantStore.open(options.data, { command: "import" });
     try {
       const { created, replayed, refused } = await withProgress("importing", (show) =>
         importPlants(store, text, {
@@ -152,20 +154,21 @@ function statOf(name: string): fs.BigIntStats | undefined {
   }
 }
 
-/** Root reads a data directory as its owner, and a file as root. */
-async function openSource(source: string): Promise<ImportFile> {
+/** Root opens a file, and a data directory of its own, before it becomes the owner of --data. */
+async function openSource(
+  source: string,
+  options: DatabaseChoice & { readonly data: string },
+): Promise<ImportFile> {
   if (source === "-") return { text: process.stdin, bytes: undefined };
   if (statOf(source)?.isDirectory() !== true) return openImportFile(source);
-  const visit = visitFolder(source);
-  const opened = await withProgress("verifying the source", (show) =>
-    openImportFile(visit.folder, show),
-  ).catch((error) => {
-    if (error.code !== "corruption") throw error;
-    const advice = `nothing was created; plant-store verify --data "${source}" names each fault`;
-    throw new PlantStoreError(error.code, `${error.message}; ${advice}`, { cause: error });
-  });
-  visit.end();
-  return opened;
+  if (!isDatabase(options) && !isRootsAlone(source)) becomeOwner(options.data);
+  return withProgress("verifying the source", (show) => openImportFile(source, show)).catch(
+    (error) => {
+      if (error.code !== "corruption") throw error;
+      const advice = `nothing was created; plant-store verify --data "${source}" names each fault`;
+      throw new PlantStoreError(error.code, `${error.message}; ${advice}`, { cause: error });
+    },
+  );
 }
 
 export const backup = defineCommand({
@@ -178,7 +181,6 @@ export const backup = defineCommand({
     keep: KEEP,
     ...notForDatabases("pg_basebackup or pg_dump"),
   },
-  entersFolder: true,
   details: `The copy holds everything that was acknowledged before the backup began, and is a data
 directory: put it back with restore, or serve it with --data TARGET. To serve a numbered
 backup, restore it first.
@@ -200,22 +202,13 @@ a warning; the exit status is still 0.`,
         `backup: ${sourceOf("into")}: expected a folder for backups, got "${into}", which is a data directory or a backup itself`,
       );
     }
-    // Root enters each folder as its owner, so a target of root's stays root's.
-    const visit = visitFolder(data);
-    const enter = (folder: string) => {
-      visit.end();
-      return enterFolder(folder);
-    };
+    requireRootsAlone(into ?? path.dirname(path.resolve(target)));
     const done = await withProgress("verifying the copy", async (onProgress) => {
       if (into !== undefined) {
-        const options = { keep, onProgress, onOpen: () => enter(into) };
-        const { name, ...report } = await backupInto(visit.folder, into, options);
+        const { name, ...report } = await backupInto(data, into, { keep, onProgress });
         return { ...report, place: path.join(into, name) };
       }
-      const { dir, base } = path.parse(path.resolve(target));
-      const enterTarget = () => path.join(enter(dir), base);
-      const report = await backUp(visit.folder, target, onProgress, enterTarget);
-      return { ...report, place: target, removed: [] };
+      return { ...(await backUp(data, target, onProgress)), place: target, removed: [] };
     });
     const copied = `${count(done.plants, "plant")}, ${count(done.bytes, "byte")}`;
     const removed = done.removed.length === 0 ? "" : `; removed ${done.removed.join(", ")}`;
@@ -228,17 +221,13 @@ export const restore = defineCommand({
   summary: "copy the backup SOURCE into an empty or missing data directory",
   arguments: ["SOURCE"],
   options: { data: DATA, ...notForDatabases("pg_basebackup or pg_restore") },
-  entersFolder: true,
+  becomesOwner: true,
   details: `Stop the server first, and move what is in the data directory elsewhere. SOURCE is a folder
 that backup made, or a copy of a data directory. Only a copy that was verified gets its name.`,
   async run([source = ""], { data }) {
-    const visit = visitFolder(source);
-    const enterData = () => {
-      visit.end();
-      return enterFolder(data);
-    };
+    if (!isRootsAlone(source)) becomeOwner(data);
     const { plants, bytes } = await withProgress("verifying the copy", (show) =>
-      restoreInto(visit.folder, data, show, enterData),
+      restoreInto(source, data, show, () => becomeOwner(data)),
     );
     const copied = `${count(plants, "plant")}, ${count(bytes, "byte")}`;
     await printLines([`restored ${copied}, into "${data}"`]);

@@ -1,30 +1,9 @@
 /** What a server listens on: an address, and the two files of a certificate. */
-import cluster from "node:cluster";
 import { createPrivateKey, X509Certificate } from "node:crypto";
-import { lookup } from "node:dns/promises";
 import { readFileSync } from "node:fs";
-import net from "node:net";
 import { type AdminAddress, formatAdminAddress, formatHostPort } from "../core/host-port.ts";
 import type { TlsOptions } from "../index.ts";
-import { willChangeUser } from "./data-folder.ts";
 import type { ServeOptions } from "./serve-options.ts";
-
-/** A function that Node does not document. */
-type CreateServerHandle = (address: string, port: number, family: number) => object | number;
-
-/**
- * Binds the address, without listening, if root is about to become the owner of the data directory:
- * that user may lack the permission. `undefined` if binding fails: listening then reports why.
- */
-export async function bindAsRoot(options: ServeOptions): Promise<object | undefined> {
-  if (cluster.isWorker || !willChangeUser(options.data)) return undefined; // for a worker the primary binds
-  const { _createServerHandle: create } = net as unknown as {
-    readonly _createServerHandle?: CreateServerHandle;
-  };
-  const found = await lookup(options.host).catch(() => undefined);
-  const handle = found && create?.(found.address, options.port, found.family);
-  return typeof handle === "object" ? handle : undefined;
-}
 
 /**
  * Describes why a server cannot listen, and what to do. Returns any other error as it is.

@@ -132,7 +132,7 @@ export function reportTo(next: (notice: Notice) => void): void {
 
 export function report(notice: Notice): void {
   clearProgress();
-  const message = nameFolders(notice.message).replaceAll('"plant-store ', `"${PROGRAM} `);
+  const message = notice.message.replaceAll('"plant-store ', `"${PROGRAM} `);
   reporter({ ...notice, message });
 }
 
@@ -152,18 +152,6 @@ export function printMessage(message: string): void {
 export function printNotice({ level, message }: Notice): void {
   const label = level === "warn" ? "warning: " : "";
   process.stderr.write(`plant-store: ${label}${escapeControls(message)}\n`);
-}
-
-/** Paths through descriptors, and the folders as the operator named them. */
-const shownPaths = new Map<string, string>();
-
-/** Shows the folder in messages in place of `/proc/self/fd/N`, from now on. */
-export function showPathAs(through: string, folder: string): void {
-  shownPaths.set(through, folder);
-}
-
-function nameFolders(message: string): string {
-  return message.replace(/\/proc\/self\/fd\/\d+/g, (path) => shownPaths.get(path) ?? path);
 }
 
 /**

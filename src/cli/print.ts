@@ -40,17 +40,20 @@ earlier version to their schema:
 });
 
 const FOLDER = "/etc/systemd/system";
+const USER_FILE = "/etc/sysusers.d/plant-store.conf";
 
 export const printSystemdUnit = defineCommand({
   name: "print systemd-unit",
-  summary: "print hardened units for systemd: the service, its socket, a backup and its timer",
+  summary: "print hardened units for systemd: user, service, socket, a backup and its timer",
   options: {
-    unit: oneOf(["service", "socket", "backup", "timer"], "print only this unit"),
+    unit: oneOf(["user", "service", "socket", "backup", "timer"], "print only this unit"),
     host: HOST,
     port: PORT,
     keep: KEEP,
   },
-  details: `The services start the program that printed them. To install the server:
+  details: `The services start the program that printed them, as the user plant-store. To install the server:
+  mkdir -p ${path.dirname(USER_FILE)}
+  plant-store print systemd-unit --unit user > ${USER_FILE} && systemd-sysusers
   plant-store print systemd-unit --unit service > ${FOLDER}/plant-store.service
   plant-store print systemd-unit --unit socket > ${FOLDER}/plant-store.socket
   systemctl daemon-reload && systemctl enable --now plant-store.socket plant-store.service
@@ -66,14 +69,15 @@ To back it up once a day, into /var/lib/plant-store-backup:
     }
     const program = ownCommand();
     const units = [
-      ["service", "plant-store.service", serviceUnit([...program, "serve"])],
-      ["socket", "plant-store.socket", socketUnit(formatHostPort(host, port))],
-      ["backup", "plant-store-backup.service", backupUnit(program, keep)],
-      ["timer", "plant-store-backup.timer", TIMER_UNIT],
+      ["user", USER_FILE, SYSTEM_USER],
+      ["service", `${FOLDER}/plant-store.service`, serviceUnit([...program, "serve"])],
+      ["socket", `${FOLDER}/plant-store.socket`, socketUnit(formatHostPort(host, port))],
+      ["backup", `${FOLDER}/plant-store-backup.service`, backupUnit(program, keep)],
+      ["timer", `${FOLDER}/plant-store-backup.timer`, TIMER_UNIT],
     ] as const;
     const texts = units
       .filter(([kind]) => kind === (unit ?? kind))
-      .map(([, name, text]) => `# ${FOLDER}/${name}\n${text}`);
+      .map(([, name, text]) => `# ${name}\n${text}`);
     await printLines(texts.join("\n").trimEnd().split("\n"));
   },
 });
@@ -100,9 +104,14 @@ const HEAP_LIMIT = `# At most 40 % of the memory are for the heap. By itself V8 
 Environment=NODE_OPTIONS=--max-old-space-size-percentage=40
 `;
 
+/** As sysusers.d(5) takes it. */
+const SYSTEM_USER = `u plant-store - "Plant store"
+`;
+
 /** The service may do nothing but its work. */
-const SANDBOX = `# A user of its own, who owns /var/lib/plant-store, and /run/plant-store for admin.sock.
-DynamicUser=yes
+const SANDBOX = `# This user owns /var/lib/plant-store, and /run/plant-store for admin.sock. If a group may read the TLS key,
+# give the group to the service: SupplementaryGroups=
+User=plant-store
 StateDirectory=plant-store
 StateDirectoryMode=0700
 RuntimeDirectory=plant-store
@@ -203,13 +212,14 @@ Description=Backup of the plant store
 
 [Service]
 Type=oneshot
-# As root: the backup reads as the owner of the plants, who cannot change what is written here.
+# The user of the service, which itself has no right to write here (ProtectSystem=strict).
+User=plant-store
 StateDirectory=plant-store-backup
 StateDirectoryMode=0700
 UMask=0077
 ExecStart=${program.map(quote).join(" ")} backup --data /var/lib/plant-store --into \${STATE_DIRECTORY} --keep ${keep}
 
-CapabilityBoundingSet=CAP_DAC_READ_SEARCH CAP_SETGID CAP_SETUID
+CapabilityBoundingSet=
 NoNewPrivileges=yes
 ProtectSystem=strict
 ProtectHome=yes

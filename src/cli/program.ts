@@ -8,7 +8,7 @@ import { describeCommand, describeGroup, describeProgram, findCommand, readArgs 
 import { type Command, type ExitStatus, UsageError, VERSION } from "./command.ts";
 import { definePrintCompletion } from "./completion.ts";
 import * as data from "./data-commands.ts";
-import { enterFolder } from "./data-folder.ts";
+import { becomeOwner } from "./data-folder.ts";
 import { health } from "./health.ts";
 import { nameFault } from "./log.ts";
 import { flushOutputs, printListing, report, reportWarnings, watchOutputs } from "./output.ts";
@@ -59,9 +59,14 @@ async function main(typed: readonly string[]): Promise<ExitStatus> {
   const { args, options, settings, wantsHelp } = readArgs(command, rest);
   if (wantsHelp) return print(describeCommand(command));
   const isDatabase = options.database !== undefined || options.databaseFile !== undefined;
-  const mustEnter = options.data !== undefined && !isDatabase && command.entersFolder !== true;
-  const ready = mustEnter ? { ...options, data: enterFolder(options.data) } : options;
-  return (await command.run(args, ready, settings)) ?? 0;
+  if (options.data !== undefined && !isDatabase && !command.becomesOwner) becomeOwner(options.data);
+  return (await command.run(args, options, settings)) ?? 0;
+}
+
+/** Whether this user may not open a file or a folder. To run the command again would not help. */
+function isDenied(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  return (error as NodeJS.ErrnoException).code === "EACCES" || isDenied(error.cause);
 }
 
 async function print(text: string): Promise<ExitStatus> {
@@ -70,7 +75,7 @@ async function print(text: string): Promise<ExitStatus> {
 }
 
 function exitStatus(error: unknown): ExitStatus {
-  if (error instanceof UsageError) return 2;
+  if (error instanceof UsageError || isDenied(error)) return 2;
   return error instanceof PlantStoreError && NEEDS_A_PERSON.includes(error.code) ? 3 : 1;
 }
 

@@ -3,8 +3,9 @@
  *
  * SIGTERM or SIGINT drains the server, or aborts its start, and the exit status is 0. If the store
  * fails for good, even during a drain, the status is 1, so that a supervisor starts the server again
- * from what is on disk. The admin listener starts first and is closed last. Root reads the certificate
- * and binds the port before it becomes the owner of the data directory.
+ * from what is on disk. The admin listener starts first and is closed last. Root becomes the owner of the
+ * data directory once the log is open: the owner must be able to read the certificate, also when it is
+ * renewed.
  */
 import type { DatabaseStatus } from "../core/services.ts";
 import {
@@ -19,9 +20,9 @@ import {
 } from "../index.ts";
 import { type Backend, openBackend, readFreeBytes } from "./backend.ts";
 import { defineCommand, type ExitStatus, PROGRAM, type Setting, VERSION } from "./command.ts";
-import { enterFolder } from "./data-folder.ts";
+import { becomeOwner } from "./data-folder.ts";
 import { isDatabase } from "./database.ts";
-import { bindAsRoot, describeListenError, readTlsFiles } from "./endpoint.ts";
+import { describeListenError, readTlsFiles } from "./endpoint.ts";
 import { startLog } from "./log.ts";
 import { announce, count, describeProgress, printLines, report } from "./output.ts";
 import { checkMatch, describeConfig, SERVE_OPTIONS, type ServeOptions } from "./serve-options.ts";
@@ -31,7 +32,7 @@ export const serve = defineCommand({
   name: "serve",
   summary: "serve POST /plants until SIGTERM or SIGINT",
   options: SERVE_OPTIONS,
-  entersFolder: true,
+  becomesOwner: true,
   async run(_, options, settings) {
     checkMatch(options);
     if (options.printConfig === true) {
@@ -45,15 +46,14 @@ export const serve = defineCommand({
 
 async function serveUntil(
   stop: AbortSignal,
-  typed: ServeOptions,
+  options: ServeOptions,
   settings: readonly Setting[],
 ): Promise<ExitStatus> {
   const fd = takeListeningSocket(settings);
-  let tls = readTlsFiles(typed);
-  const bound = fd === undefined ? await bindAsRoot(typed) : undefined;
-  const isFolder = !isDatabase(typed);
-  const options = isFolder ? { ...typed, data: enterFolder(typed.data) } : typed;
-  const status = new ServeStatus(isFolder ? options.data : undefined);
+  const data = isDatabase(options) ? undefined : options.data;
+  if (data !== undefined) becomeOwner(data);
+  let tls = readTlsFiles(options);
+  const status = new ServeStatus(data);
   const admin = startAdmin(options, status);
   // Awaited after the store is open: a second server must report the lock, not the address in use.
   admin.catch(() => {});
@@ -73,7 +73,7 @@ async function serveUntil(
     const adminUrl = (await admin)?.url;
     stop.throwIfAborted(); // from now on a signal drains
     const stopped = new Promise((resolve) => stop.addEventListener("abort", resolve));
-    server = await startServer(options, { fd, bound, tls, plants, tokens });
+    server = await startServer(options, { fd, tls, plants, tokens });
     status.phase = "ready";
     status.backend = backend;
     const welcome = options.firstToken ? await introduce(server.url, backend) : [];
@@ -126,7 +126,7 @@ async function startAdmin(
   });
 }
 
-type Parts = Pick<ServerOptions, "plants" | "tokens" | "fd" | "bound" | "tls">;
+type Parts = Pick<ServerOptions, "plants" | "tokens" | "fd" | "tls">;
 
 async function startServer(options: ServeOptions, parts: Parts): Promise<PlantServer> {
   const { host, port, corsOrigin: corsOrigins, trustedProxy: trustedProxies } = options;

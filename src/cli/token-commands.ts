@@ -13,7 +13,7 @@ import {
   type TokenRecord,
 } from "../index.ts";
 import { defineCommand, type Setting, UsageError } from "./command.ts";
-import { enterFolder } from "./data-folder.ts";
+import { becomeOwner } from "./data-folder.ts";
 import { DATABASE_OPTIONS, type DatabaseChoice, isDatabase, withDatabase } from "./database.ts";
 import { DATA, EXPIRES, JSON_OUTPUT } from "./options.ts";
 import { formatTable, printLines, printMessage } from "./output.ts";
@@ -130,7 +130,7 @@ export const tokenImport = defineCommand({
   summary: "import the tokens that token export has printed; - is standard input",
   arguments: ["FILE"],
   options: { data: DATA, ...DATABASE_OPTIONS },
-  entersFolder: true,
+  becomesOwner: true,
   details: `All tokens are imported, or none: the exit status is 3 if a line is refused, if another live
 token has the name of a new one, or if one hash belongs to two different tokens. A token that
 is revoked on either side is revoked afterwards. An import can be repeated. Running servers
@@ -139,13 +139,14 @@ accept and refuse the tokens once the command has ended.`,
     const { data } = options;
     const records = await readTokenLines(file); // root reads it as root
     if (records === undefined) return 3;
+    if (!isDatabase(options)) becomeOwner(data);
     const isNew = !isDatabase(options) && !existsSync(data);
     try {
       const changed = isDatabase(options)
         ? await withDatabase(options, settings, ({ plants, postgres }) =>
             postgres.importTokens(plants, records),
           )
-        : await importTokens(enterFolder(data), records);
+        : await importTokens(data, records);
       await printLines([`imported ${changed}, already there ${records.length - changed}`]);
     } catch (error) {
       if (!(error instanceof PlantStoreError && error.code === "token_exists")) throw error;

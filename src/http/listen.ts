@@ -31,11 +31,6 @@ export interface ListenOptions {
    * that this server did not accept wait in the socket for the next process: a restart refuses none.
    */
   readonly fd?: number | undefined;
-  /**
-   * A handle of Node's that is bound and does not listen yet; `host` and `port` are ignored then.
-   * @internal
-   */
-  readonly bound?: object | undefined;
 }
 
 /**
@@ -50,12 +45,11 @@ const BACKLOG = 4096;
  * @internal
  */
 export async function listen(server: Server, options: ListenOptions): Promise<void> {
-  const { host = DEFAULT_HOST, fd, bound } = options;
+  const { host = DEFAULT_HOST, fd } = options;
   assertText("host", host);
   const port = readNumber(options, "port");
   assertDescriptor("fd", fd);
-  if (bound !== undefined) server.listen(bound, BACKLOG);
-  else server.listen({ ...(fd === undefined ? { host, port } : { fd }), backlog: BACKLOG });
+  server.listen({ ...(fd === undefined ? { host, port } : { fd }), backlog: BACKLOG });
   await once(server, "listening");
 }
 

@@ -40,8 +40,6 @@ export interface BackupReport {
  *
  * @param target the folder to make; it must not exist.
  * @param onProgress receives how many bytes of the copy are verified, about once a MiB.
- * @param onOpen called after all that is copied was opened, and before anything is made; returns the
- * path of the target from then on. So a program may read as one user and write as another.
  * @throws PlantStoreError `io_error` if the target exists or the system refuses, `locked` if the
  * process that holds the directory does not answer, `corruption` if the log is damaged, because its
  * copy would be no backup.
@@ -50,16 +48,17 @@ export function backup(
   directory: string,
   target: string,
   onProgress?: (bytes: number, total: number) => void,
-  onOpen: () => string = () => target,
 ): Promise<BackupReport> {
-  return copyDirectory(directory, onProgress, (fill) => makeFolder(onOpen(), fill));
+  return copyDirectory(directory, onProgress, (fill) => makeFolder(target, fill));
 }
 
 /**
  * Copies the plants and tokens of a backup, or of any data directory, into a data directory that is
  * empty or missing. Files of locks and `lost+found` do not count.
  *
- * @param onProgress, onOpen as for `backup`.
+ * @param onProgress as for `backup`.
+ * @param onOpen called after all that is copied was opened, and before anything is made, so that a program
+ * may read as one user and write as another.
  * @throws PlantStoreError as `backup`; `io_error` if the directory holds something, `locked` if a
  * process uses it.
  */
@@ -67,9 +66,12 @@ export function restore(
   source: string,
   directory: string,
   onProgress?: (bytes: number, total: number) => void,
-  onOpen: () => string = () => directory,
+  onOpen?: () => void,
 ): Promise<BackupReport> {
-  return copyDirectory(source, onProgress, (fill) => fillFolder(onOpen(), fill));
+  return copyDirectory(source, onProgress, (fill) => {
+    onOpen?.();
+    return fillFolder(directory, fill);
+  });
 }
 
 type Progress = (bytes: number, total: number) => void;

@@ -26,8 +26,6 @@ export interface BackupIntoOptions {
   readonly keep?: number | undefined;
   /** As for `backup`. */
   readonly onProgress?: ((bytes: number, total: number) => void) | undefined;
-  /** As for `backup`; returns the path of the folder from then on. */
-  readonly onOpen?: (() => string) | undefined;
 }
 
 export interface NumberedBackupReport extends BackupReport {
@@ -50,8 +48,7 @@ export async function backupInto(
   options: BackupIntoOptions = {},
 ): Promise<NumberedBackupReport> {
   const keep = readNumber(options, "keep");
-  const { onProgress, onOpen = () => folder } = options;
-  return copyDirectory(directory, onProgress, (fill) => addBackup(onOpen(), keep, fill));
+  return copyDirectory(directory, options.onProgress, (fill) => addBackup(folder, keep, fill));
 }
 
 async function addBackup(folder: string, keep: number, fill: Fill): Promise<NumberedBackupReport> {

@@ -4,26 +4,20 @@
  */
 import assert from "node:assert/strict";
 import { execFileSync, spawn, spawnSync } from "node:child_process";
-import { randomInt } from "node:crypto";
-import { once } from "node:events";
 import {
   chmodSync,
   chownSync,
   linkSync,
   lstatSync,
   mkdirSync,
-  mkdtempSync,
   readdirSync,
   readFileSync,
-  renameSync,
-  rmdirSync,
   rmSync,
   statSync,
   symlinkSync,
   writeFileSync,
 } from "node:fs";
-import net, { type AddressInfo } from "node:net";
-import { tmpdir } from "node:os";
+import net from "node:net";
 import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
 import { canRun, statusField } from "../faults/machine.ts";
@@ -49,6 +43,7 @@ import { TIMEOUT, until } from "../support/watch.ts";
 
 const FERN = '{"id":1,"name":"Fern"}';
 const SECRET = "a secret of root";
+const OTHER = SERVICE + 1;
 
 /** Runs a command as root; kills it if it hangs. */
 function run(folder: string, ...words: readonly string[]): Promise<Finished> {
@@ -82,20 +77,19 @@ function makeVault(t: TestContext): string {
   return vault;
 }
 
+/** A folder of another user (0700), below a folder of root that all may enter. */
+function makeFolderOf(t: TestContext, owner: number): string {
+  const folder = makeServiceFolder(t);
+  chownSync(folder, owner, owner);
+  return folder;
+}
+
 /** What the owner of a folder puts in place of a file. Here root does it, so that every trap can be made. */
 const TRAPS: Readonly<Record<string, (place: string, vault: string) => void>> = {
   "a link to a file of root": (place, vault) => symlinkSync(join(vault, "shadow"), place),
   "a link to no file, in a folder of root": (place, vault) =>
     symlinkSync(join(vault, "evil"), place),
   "another name of a file of root": (place, vault) => linkSync(join(vault, "shadow"), place),
-  "a FIFO": (place) => {
-    execFileSync("mkfifo", ["-m", "600", place]);
-    chownSync(place, SERVICE, SERVICE);
-  },
-  "a folder": (place) => {
-    mkdirSync(place);
-    chownSync(place, SERVICE, SERVICE);
-  },
 };
 
 const TOKEN_LINE = `{"name":"app","hash":"${"0".repeat(64)}","scopes":["write"],"createdAt":"2026-01-01T00:00:00.000Z"}\n`;
@@ -107,20 +101,15 @@ const REPAIR = ["repair", "--yes"];
 const PLACES: Readonly<Record<string, readonly (readonly string[])[]>> = {
   "tokens.jsonl": [
     ["token", "create", "gardener"],
-    ["token", "list"],
     ["token", "export"],
-    ["token", "import", "/dev/null"],
   ],
-  "plants.jsonl": [IMPORT, ["export"], ["verify"], REPAIR],
+  "plants.jsonl": [IMPORT, ["export"], REPAIR],
   "plants.jsonl.checkpoint": [IMPORT, REPAIR],
   "plants.jsonl.checkpoint.new": [IMPORT],
-  "plants.jsonl.index": [IMPORT],
-  "plants.jsonl.index.new": [IMPORT],
   "plants.jsonl.quarantine-1": [IMPORT],
   "plants.jsonl.repaired": [REPAIR],
   "plants.jsonl.before-repair-1": [REPAIR],
   "lock.1": [IMPORT],
-  "lock.99": [["list"]],
   "tokens-lock.1": [["token", "create", "gardener"]],
 };
 
@@ -163,7 +152,7 @@ describe("as root in a folder of another user", SETTINGS, () => {
       if (name !== "plants.jsonl") writeLogFor(folder, []);
       symlinkSync(join(vault, "shadow"), join(folder, name));
       const before = describeFiles(vault);
-      const target = join(makeFolder(t), "copy");
+      const target = join(makeServiceFolder(t), "copy");
       await run(folder, "backup", target);
       const child = spawn(process.execPath, [PROGRAM, "serve", "--port=0", "--data", folder]);
       t.after(() => child.kill("SIGKILL"));
@@ -188,95 +177,98 @@ describe("as root in a folder of another user", SETTINGS, () => {
     chmodSync(join(vault, "shadow"), 0o660);
     symlinkSync(join(vault, "shadow"), logPath(folder));
     const { status, stdout } = await run(folder, "list");
-    assert.deepEqual([status, stdout], [1, ""]);
+    assert.deepEqual([status, stdout], [2, ""]);
     assert.equal((await run(folder, "token", "create", "gardener")).status, 0);
     assert.equal(statSync(join(folder, "tokens.jsonl")).uid, SERVICE);
   });
 
-  for (const parentMode of [0o755, 0o700]) {
-    const parent = parentMode.toString(8);
-    test(`every command works and reports its user, below a folder of root with mode ${parent}`, async (t) => {
-      const folder = makeServiceFolder(t, parentMode);
-      const file = join(makeFolder(t), "plants.jsonl"); // no other user can read it
-      writeFileSync(file, `${FERN}\n`, { mode: 0o600 });
-      const tokens = join(makeFolder(t), "tokens.jsonl");
-      writeFileSync(tokens, TOKEN_LINE, { mode: 0o600 });
-      const commands = [
-        ["token", "create", "gardener"],
-        ["token", "list"],
-        ["token", "export"],
-        ["token", "import", tokens],
-        ["import", file],
-        ["list"],
-        ["get", "1"],
-        ["export"],
-        ["verify"],
-        ["backup", join(makeFolder(t), "copy")],
-        ["repair", "--yes"],
-        ["token", "revoke", "gardener"],
-      ];
-      const covered = new Set(["serve", "restore", ...commands.map((words) => nameOf(words))]);
-      assert.deepEqual(covered, await commandsWithData(), "all that have --data");
-      for (const words of commands) {
-        const { status, stderr } = await run(folder, ...words);
-        assert.equal(status, 0, `${words.join(" ")}: ${stderr}`);
-        const messages = messagesOf(stderr);
-        assert.equal(messages.length, 1, stderr);
-        assert.ok(messages[0]?.includes(`"${folder}"`) && messages[0].includes(`${SERVICE}`));
-      }
-      for (const name of readdirSync(folder)) {
-        const { uid, gid } = lstatSync(join(folder, name));
+  test("every command works and reports its user", async (t) => {
+    const folder = makeServiceFolder(t);
+    const file = join(makeFolder(t), "plants.jsonl"); // no other user can read it
+    writeFileSync(file, `${FERN}\n`, { mode: 0o600 });
+    const tokens = join(makeFolder(t), "tokens.jsonl");
+    writeFileSync(tokens, TOKEN_LINE, { mode: 0o600 });
+    const backup = join(makeServiceFolder(t), "copy");
+    const commands = [
+      ["token", "create", "gardener"],
+      ["token", "list"],
+      ["token", "export"],
+      ["token", "import", tokens],
+      ["import", file],
+      ["list"],
+      ["get", "1"],
+      ["export"],
+      ["verify"],
+      ["backup", backup],
+      ["backup", "--into", join(backup, "..", "numbered")],
+      ["repair", "--yes"],
+      ["token", "revoke", "gardener"],
+    ];
+    const covered = new Set(["serve", "restore", ...commands.map((words) => nameOf(words))]);
+    assert.deepEqual(covered, await commandsWithData(), "all that have --data");
+    for (const words of commands) {
+      const { status, stderr } = await run(folder, ...words);
+      assert.equal(status, 0, `${words.join(" ")}: ${stderr}`);
+      const messages = messagesOf(stderr);
+      assert.equal(messages.length, 1, stderr);
+      assert.ok(messages[0]?.includes(`"${folder}"`) && messages[0].includes(`${SERVICE}`));
+    }
+    for (const each of [folder, backup]) {
+      for (const name of ["", ...readdirSync(each)]) {
+        const { uid, gid } = lstatSync(join(each, name));
         assert.deepEqual([name, uid, gid], [name, SERVICE, SERVICE]);
       }
-    });
-  }
+    }
+  });
 
-  test("messages show the path as given, also if the owner of the directory cannot use it", async (t) => {
-    const folder = makeServiceFolder(t, 0o700);
+  test("every command is refused, and touches nothing, if the owner has no path to the folder", async (t) => {
+    const folder = makeServiceFolder(t, 0o700); // of the folder above, which is root's
+    writeLogFor(folder, []);
     const link = join(makeFolder(t), "link");
     symlinkSync(folder, link);
-    writeLogFor(folder, REPAIR);
-    for (const words of [["import", "/dev/null"], ["list"], ["verify"]]) {
-      const { stdout, stderr } = await run(link, ...words);
-      assert.ok(stderr.includes(`"${link}`), stderr);
-      assert.equal(`${stdout}${stderr}`.includes("/proc/self"), false, stderr);
-    }
-  });
-
-  test("a backup reads as the owner of the directory and writes as the owner of the target's folder", async (t) => {
-    const folder = makeServiceFolder(t, 0o700);
-    writeLogFor(folder, []);
-    assert.equal((await run(folder, "token", "create", "gardener")).status, 0);
-    const [roots, others] = [makeFolder(t), join(makeServiceFolder(t, 0o700), "..", "other")];
-    const other = SERVICE + 1;
-    mkdirSync(others, { mode: 0o700 });
-    chownSync(others, other, other);
-    for (const [parent, owner] of [
-      [roots, 0],
-      [others, other],
-    ] as const) {
-      const target = join(parent, "copy");
-      const { status, stdout, stderr } = await run(folder, "backup", target);
-      assert.equal(status, 0, stderr);
-      assert.ok(stdout.includes(`"${target}"`), stdout);
-      const files = ["", "plants.jsonl", "plants.jsonl.checkpoint", "tokens.jsonl"];
-      for (const name of files) {
-        const { uid, gid, mode } = statSync(join(target, name));
-        assert.deepEqual([name, uid, gid, mode & 0o077], [name, owner, owner, 0]);
+    const before = describeFiles(folder);
+    for (const words of [
+      ["serve", "--port=0"],
+      ["token", "create", "gardener"],
+      IMPORT,
+      ["list"],
+      ["verify"],
+      ["backup", join(makeServiceFolder(t), "copy")],
+    ]) {
+      for (const data of [folder, link]) {
+        const { status, stdout, stderr } = await run(data, ...words);
+        assert.deepEqual([status, stdout], [2, ""], stderr);
+        const [message = "", ...more] = messagesOf(stderr);
+        assert.deepEqual(more, []);
+        assert.ok(message.includes(`"${data}"`) && message.includes("EACCES"), message);
+        assert.deepEqual(describeFiles(folder), before);
       }
-      assert.deepEqual(readdirSync(parent), ["copy"]);
-      assert.equal((await run(folder, "backup", target)).status, 1, "it exists");
     }
   });
 
-  test("a restore reads as the owner of the backup, and writes as the owner of the directory", async (t) => {
-    const [roots, folder] = [makeFolder(t), makeServiceFolder(t, 0o700)];
+  test("a backup is made by the owner, and refused in a folder of root", async (t) => {
+    const folder = makeServiceFolder(t);
     writeLogFor(folder, []);
-    assert.equal((await run(folder, "token", "create", "gardener")).status, 0);
-    const backup = join(roots, "copy");
-    assert.equal((await run(folder, "backup", backup)).status, 0);
-    for (const data of [makeServiceFolder(t, 0o700), join(makeServiceFolder(t), "new", "data")]) {
-      const { status, stdout, stderr } = await run(data, "restore", backup);
+    const vault = makeVault(t);
+    const before = describeFiles(vault);
+    for (const words of [
+      ["backup", join(vault, "copy")],
+      ["backup", "--into", join(vault, "backups")],
+    ]) {
+      const { status, stdout, stderr } = await run(folder, ...words);
+      assert.deepEqual([status, stdout], [2, ""], stderr);
+      assert.ok(stderr.includes(vault) && stderr.includes("EACCES"), stderr);
+      assert.deepEqual(describeFiles(vault), before);
+    }
+  });
+
+  test("a restore and an import open a folder of root before, and write as the owner of the directory", async (t) => {
+    const source = join(makeFolder(t), "copy"); // no other user can read it
+    mkdirSync(source, { mode: 0o700 });
+    assert.equal((await run(source, "token", "create", "gardener")).status, 0);
+    writeLog(source, `${FERN}\n`);
+    for (const data of [makeServiceFolder(t), join(makeServiceFolder(t), "new", "data")]) {
+      const { status, stdout, stderr } = await run(data, "restore", source);
       assert.equal(status, 0, stderr);
       assert.ok(stdout.includes(`"${data}"`), stdout);
       for (const name of ["", "plants.jsonl", "plants.jsonl.checkpoint", "tokens.jsonl"]) {
@@ -284,80 +276,40 @@ describe("as root in a folder of another user", SETTINGS, () => {
         assert.deepEqual([name, uid, gid, mode & 0o077], [name, SERVICE, SERVICE, 0]);
       }
     }
-  });
-
-  test("a numbered backup is written as the owner of its folder, who cannot remove one of root", async (t) => {
-    const data = makeServiceFolder(t, 0o700);
-    writeLogFor(data, []);
-    const folder = makeServiceFolder(t, 0o700);
-    const other = SERVICE + 1;
-    chownSync(folder, other, other);
-    const old = "plants-000001-20260101T000000Z";
-    mkdirSync(join(folder, old), { mode: 0o755 });
-    writeFileSync(join(folder, old, "plants.jsonl"), `${FERN}\n`);
-    const { status, stdout, stderr } = await run(data, "backup", "--into", folder, "--keep", "1");
-    assert.equal(status, 0, stderr);
-    assert.match(stderr, /\bwarning\b.*\bEACCES\b/);
-    const [, name = ""] = /"(.*)"/.exec(stdout) ?? [];
-    assert.ok(name.startsWith(join(folder, "plants-000002-")), stdout);
-    assert.equal(`${stdout}${stderr}`.includes("/proc/self"), false, stderr);
-    for (const each of ["", "plants.jsonl", "plants.jsonl.checkpoint"]) {
-      assert.equal(statSync(join(name, each)).uid, other, each);
-    }
-    const again = await run(data, "backup", "--into", folder, "--keep", "1");
-    assert.equal(again.status, 0, again.stderr);
-    const whole = readdirSync(folder).filter((each) => /^plants-\d+-\d+T\d+Z$/.test(each));
-    assert.equal(whole.length, 1, "what is left of the old one is no backup");
-  });
-
-  test("an import reads a data directory as its owner, and writes as the owner of the other", async (t) => {
-    const [source, vault] = [makeServiceFolder(t, 0o700), makeVault(t)];
-    writeLogFor(source, []);
-    const data = makeServiceFolder(t, 0o700);
-    chownSync(data, SERVICE + 1, SERVICE + 1);
+    const data = makeServiceFolder(t);
     const { status, stdout, stderr } = await run(data, "import", source);
     assert.equal(status, 0, stderr);
     assert.match(stdout, /\b1\b.*\b0\b.*\b0\b/);
-    assert.equal(statSync(logPath(data)).uid, SERVICE + 1);
-    rmSync(logPath(source));
-    symlinkSync(join(vault, "shadow"), logPath(source));
-    const refused = await run(data, "import", source);
-    assert.equal(refused.status, 1, "its owner may not read this");
-    assert.equal(refused.stderr.includes(SECRET), false);
+    assert.equal(statSync(logPath(data)).uid, SERVICE);
   });
 
-  test("in a folder of root, or without a folder, root stays root", async (t) => {
-    const folder = makeFolder(t);
-    for (const data of [folder, join(folder, "new")]) {
-      const { status, stderr } = await run(data, "token", "create", "gardener");
-      assert.equal(status, 0);
-      assert.doesNotMatch(stderr, /not as root/);
-      assert.equal(statSync(join(data, "tokens.jsonl")).uid, 0);
+  test("a restore and an import read a folder of another user as the owner of the directory", async (t) => {
+    const source = makeFolderOf(t, OTHER);
+    chmodSync(source, 0o755);
+    writeLog(source, `${FERN}\n`);
+    chmodSync(logPath(source), 0o644);
+    for (const command of ["restore", "import"]) {
+      const data = makeServiceFolder(t);
+      const { status, stderr } = await run(data, command, source);
+      assert.equal(status, 0, stderr);
+      assert.equal(readLog(data), `${FERN}\n`);
     }
-  });
-
-  test("a folder of root that another user can replace is used through its descriptor", async (t) => {
-    const parent = makeServiceFolder(t); // in it, that user may rename folders of root
-    const folder = join(parent, "roots");
-    mkdirSync(folder, { mode: 0o700 });
-    for (const words of [["token", "create", "a"], IMPORT, ["verify"]]) {
-      const { status, stderr } = await run(folder, ...words);
-      assert.deepEqual([status, stderr], [0, ""], words.join(" "));
+    const vault = makeVault(t);
+    for (const name of ["plants.jsonl", "tokens.jsonl"]) {
+      rmSync(join(source, name), { force: true });
+      symlinkSync(join(vault, "shadow"), join(source, name));
+      for (const command of name === "plants.jsonl" ? ["restore", "import"] : ["restore"]) {
+        const data = makeServiceFolder(t);
+        const { status, stdout, stderr } = await run(data, command, source);
+        assert.deepEqual([status, stdout], [2, ""], stderr);
+        assert.equal(stderr.includes(SECRET), false);
+        const made = readdirSync(data).filter((each) => !each.startsWith("lock."));
+        assert.deepEqual(made, []);
+      }
+      rmSync(join(source, name));
+      writeLog(source, `${FERN}\n`);
+      chmodSync(logPath(source), 0o644);
     }
-    for (const name of readdirSync(folder)) assert.equal(lstatSync(join(folder, name)).uid, 0);
-    const server = await startServer(t, ["--data", folder, "--log", "off"]);
-    const ended = once(server.process, "close");
-    const token = (await run(folder, "token", "create", "b")).stdout.trim();
-    renameSync(folder, `${folder}-2`);
-    mkdirSync(folder);
-    let status = 401;
-    await until("the token is known", async () => {
-      ({ status } = await postPlant(server.url, token, FERN));
-      return status !== 401;
-    });
-    assert.equal(status, 503);
-    assert.deepEqual(await ended, [1, null]);
-    assert.deepEqual(readdirSync(folder), []);
   });
 
   test("the service starts after a command of root, also of an older version", async (t) => {
@@ -371,6 +323,85 @@ describe("as root in a folder of another user", SETTINGS, () => {
       assert.deepEqual([status, stderr], [0, ""], words.join(" "));
     }
     assert.equal(readdirSync(folder).includes("lock.7"), false, "it was swept");
+  });
+});
+
+describe("as root in a folder of root", SETTINGS, () => {
+  test("root stays root, also in a missing folder and below a sticky one", async (t) => {
+    const folder = makeFolder(t);
+    chmodSync(folder, 0o1777);
+    for (const data of [folder, join(folder, "new")]) {
+      const { status, stderr } = await run(data, "token", "create", "gardener");
+      assert.equal(status, 0);
+      assert.doesNotMatch(stderr, /not as root/);
+      assert.equal(statSync(join(data, "tokens.jsonl")).uid, 0);
+    }
+    const backup = join(folder, "copy");
+    await run(folder, ...IMPORT);
+    assert.equal((await run(folder, "backup", backup)).status, 0);
+    assert.equal(statSync(backup).uid, 0);
+  });
+
+  /** Each returns a path of a folder that another user can change or replace, and what to name as the cause. */
+  const OPEN: Readonly<
+    Record<string, (t: TestContext) => readonly [folder: string, part: string]>
+  > = {
+    "that others may write to": (t) => {
+      const folder = makeFolder(t);
+      chmodSync(folder, 0o775);
+      return [folder, folder];
+    },
+    "below a folder of another user": (t) => {
+      const parent = makeServiceFolder(t);
+      mkdirSync(join(parent, "roots"), { mode: 0o700 });
+      return [join(parent, "roots"), parent];
+    },
+    "behind a link of another user": (t) => {
+      const link = join(makeServiceFolder(t), "link");
+      symlinkSync(makeFolder(t), link);
+      return [link, join(link, "..")];
+    },
+    "behind a link to a folder of another user": (t) => {
+      const parent = makeServiceFolder(t);
+      mkdirSync(join(parent, "roots"));
+      const link = join(makeFolder(t), "link");
+      symlinkSync(join(parent, "roots"), link);
+      return [link, parent];
+    },
+  };
+
+  for (const [which, make] of Object.entries(OPEN)) {
+    test(`a folder ${which} is refused, also for a backup, and no link in it is followed`, async (t) => {
+      const [folder, part] = make(t);
+      const vault = makeVault(t);
+      for (const name of ["tokens.jsonl", "plants.jsonl"]) {
+        symlinkSync(join(vault, "shadow"), join(folder, name));
+      }
+      const data = makeFolder(t);
+      assert.equal((await run(data, ...IMPORT)).status, 0);
+      const before = describeFiles(vault);
+      for (const end of [
+        await run(folder, "token", "create", "gardener"),
+        await run(folder, "serve", "--port=0"),
+        await run(join(folder, "new"), ...IMPORT),
+        await run(data, "backup", join(folder, "copy")),
+        await run(data, "backup", "--into", join(folder, "backups")),
+      ]) {
+        assert.deepEqual([end.status, end.stdout], [2, ""], end.stderr);
+        assert.equal(messagesOf(end.stderr).length, 1, end.stderr);
+        assert.ok(end.stderr.includes(JSON.stringify(part).slice(1, -1)), end.stderr);
+      }
+      assert.deepEqual(describeFiles(vault), before);
+      assert.deepEqual(readdirSync(folder).sort(), ["plants.jsonl", "tokens.jsonl"]);
+    });
+  }
+
+  test("a backup into a folder of another user is refused", async (t) => {
+    const [data, folder] = [makeFolder(t), makeServiceFolder(t)];
+    assert.equal((await run(data, ...IMPORT)).status, 0);
+    const end = await run(data, "backup", join(folder, "copy"));
+    assert.deepEqual([end.status, end.stdout, readdirSync(folder)], [2, "", []]);
+    assert.ok(end.stderr.includes(`"${folder}"`), end.stderr);
   });
 });
 
@@ -412,23 +443,18 @@ describe("root that cannot switch to the owner of the folder", {
 });
 
 describe("serve as root in a folder of another user", { ...NEEDS_ROOT, ...TIMEOUT }, () => {
-  test("binds a port below 1024, and runs as the owner when it is ready", async (t) => {
-    const port = await freePortOfRoots();
-    if (port === undefined) return t.skip("every user may bind every port here");
-    const folder = makeServiceFolder(t, 0o700);
+  test("runs as the owner, with none of the rights of root", async (t) => {
+    const folder = makeServiceFolder(t);
     const token = (await run(folder, "token", "create", "gardener")).stdout.trim();
-    const server = await startServer(t, ["--data", folder, "--port", String(port)]);
-    assert.equal(server.port, port);
+    const admin = join(folder, "admin.sock");
+    const server = await startServer(t, ["--data", folder, "--admin", admin]);
     const pid = server.process.pid ?? 0;
     const ids = Array(4).fill(SERVICE).join("\t");
     assert.deepEqual([statusField(pid, "Uid"), statusField(pid, "Gid")], [ids, ids]);
-    assert.match(readFileSync(`/proc/${pid}/status`, "utf8"), /^Groups:[ \t]*$/m);
+    assert.equal(groupsOf(pid), "");
     assert.equal(Number.parseInt(statusField(pid, "CapEff"), 16), 0);
     assert.equal((await postPlant(server.url, token, FERN)).status, 200);
-    const second = await runToEnd(
-      [process.execPath, PROGRAM, "serve", "--data", folder, "--port", String(port)],
-      { timeout: 20_000 },
-    );
+    const second = await run(folder, "serve", "--port", String(server.port));
     assert.equal(second.status, 1);
     assert.ok(second.stderr.includes(String(pid)), `it names the first: ${second.stderr}`);
     assert.equal((await server.stop()).status, 0);
@@ -436,30 +462,41 @@ describe("serve as root in a folder of another user", { ...NEEDS_ROOT, ...TIMEOU
     assert.equal(statSync(logPath(folder)).uid, SERVICE);
   });
 
-  test("names a port that another program uses", async (t) => {
-    const other = net.createServer().listen(0, "127.0.0.1");
-    t.after(() => other.close());
-    await once(other, "listening");
-    const { port } = other.address() as AddressInfo;
-    const end = await run(makeServiceFolder(t), "serve", "--port", String(port));
-    assert.equal(end.status, 1);
-    assert.ok(end.stderr.includes(`127.0.0.1:${port}`), end.stderr);
+  test("takes the groups of an owner who has a name, and not the group of the folder", async (t) => {
+    if (!canRun(t, "id", "nobody")) return;
+    const [uid, ...groups] = ["-u", "-G"].flatMap((flag) =>
+      execFileSync("id", [flag, "nobody"], { encoding: "utf8" }).trim().split(" "),
+    );
+    const folder = makeServiceFolder(t);
+    chownSync(folder, Number(uid), 0);
+    const server = await startServer(t, ["--data", folder]);
+    const pid = server.process.pid ?? 0;
+    const primary = Array(4).fill(groups[0]).join("\t");
+    assert.deepEqual([statusField(pid, "Gid"), groupsOf(pid)], [primary, groups.join(" ")]);
+    assert.equal((await server.stop()).status, 0);
   });
 
-  test("reads a key of root, and warns that SIGHUP cannot read it again", {
+  test("reads the certificate as the owner: its key is refused if only root can read it", {
     ...NEEDS_OPENSSL,
   }, async (t) => {
     const { cert, certPath, keyPath } = makeCertificate(t, "first"); // in a folder of root, 0700
     const folder = makeServiceFolder(t);
+    const args = ["--tls-cert", certPath, "--tls-key", keyPath];
+    const refused = await run(folder, "serve", "--port=0", ...args);
+    assert.deepEqual([refused.status, refused.stdout], [2, ""], refused.stderr);
+    assert.ok(refused.stderr.includes(certPath), refused.stderr);
+    chmodSync(join(certPath, ".."), 0o711);
+    chmodSync(keyPath, 0o640);
+    chownSync(keyPath, 0, 0);
+    const keyRefused = await run(folder, "serve", "--port=0", ...args);
+    assert.deepEqual([keyRefused.status, keyRefused.stdout], [2, ""], keyRefused.stderr);
+    assert.ok(keyRefused.stderr.includes(keyPath), keyRefused.stderr);
+    chownSync(keyPath, 0, SERVICE);
     const token = (await run(folder, "token", "create", "gardener")).stdout.trim();
-    const server = await startServer(t, [
-      ...["--data", folder, "--tls-cert", certPath, "--tls-key", keyPath],
-    ]);
+    const server = await startServer(t, ["--data", folder, ...args]);
     assert.match(server.url, /^https:/);
-    const warnings = () => messagesOf(server.stderr());
     server.process.kill("SIGHUP");
-    await until("the reload is reported", () => warnings().length > 0);
-    for (const warning of warnings()) assert.ok(warning.includes(certPath), warning);
+    await until("the certificate is read again", () => server.stderr().includes('"reloaded"'));
     const client = await Client.connectSecurely(server.port, cert);
     await client.send(encodeRequest({ token }, { body: FERN }));
     assert.equal((await client.next()).status, 200);
@@ -467,7 +504,7 @@ describe("serve as root in a folder of another user", { ...NEEDS_ROOT, ...TIMEOU
     assert.equal((await server.stop()).status, 0);
   });
 
-  test("the documented command for tokens works beside a service with DynamicUser", async (t) => {
+  test("the documented command for tokens works beside the service", async (t) => {
     if (!canRunAsService(t)) return;
     const [block = ""] = codeBlocks(
       "docs/operating.md",
@@ -476,64 +513,27 @@ describe("serve as root in a folder of another user", { ...NEEDS_ROOT, ...TIMEOU
     );
     const words = /plant-store (token create .*) --data \/var\/lib\/plant-store$/m.exec(block)?.[1];
     assert.ok(words !== undefined, "it is there");
-    // As systemd does: /var/lib/plant-store is a link to private/plant-store, and root owns private (0700).
-    const lib = makeFolder(t);
-    chmodSync(lib, 0o755);
-    mkdirSync(join(lib, "private"), { mode: 0o700 });
-    const real = join(lib, "private", "plant-store");
-    mkdirSync(real, { mode: 0o700 });
-    chownSync(real, SERVICE, SERVICE);
-    const state = join(lib, "plant-store");
-    symlinkSync(join("private", "plant-store"), state);
-    // In its namespace the service has a path to its folder: here that is a bind mount.
-    const data = bindFolder(t, real);
-    if (data === undefined) return;
+    const data = makeServiceFolder(t);
     const service = await startServer(t, ["--data", data], { wrapper: AS_SERVICE });
-    const made = await run(state, ...words.split(" "));
+    const made = await run(data, ...words.split(" "));
     assert.equal(made.status, 0, made.stderr);
     const token = made.stdout.trim();
     await until("the token is accepted", async () => {
       return (await postPlant(service.url, token, FERN)).status === 200;
     });
-    assert.equal((await run(state, "list")).stdout, `${FERN}\n`);
-    assert.equal((await run(state, "verify")).status, 0);
-    assert.equal((await run(state, ...IMPORT)).status, 1, "it is in use");
+    assert.equal((await run(data, "list")).stdout, `${FERN}\n`);
+    assert.equal((await run(data, ...IMPORT)).status, 1, "it is in use");
     assert.equal((await service.stop()).status, 0);
-    assert.equal((await run(state, ...IMPORT)).status, 0);
+    assert.equal((await run(data, ...IMPORT)).status, 0);
     const again = await startServer(t, ["--data", data], { wrapper: AS_SERVICE });
     assert.equal((await postPlant(again.url, token, FERN)).status, 200);
     assert.equal((await again.stop()).status, 0);
   });
 });
 
-/** Another path to a folder, until the test ends. */
-function bindFolder(t: TestContext, folder: string): string | undefined {
-  const path = mkdtempSync(join(tmpdir(), "plant-store-bind-"));
-  t.after(() => {
-    spawnSync("umount", ["-l", path]);
-    rmdirSync(path);
-  });
-  return canRun(t, "mount", "--bind", folder, path) ? path : undefined;
-}
-
-/** A free port below 1,024, which only root may bind. */
-async function freePortOfRoots(): Promise<number | undefined> {
-  if (readFileSync("/proc/sys/net/ipv4/ip_unprivileged_port_start", "utf8").trim() !== "1024") {
-    return undefined;
-  }
-  for (let tries = 0; tries < 100; tries++) {
-    // Two runs of this suite must not meet, and fetch refuses many ports below and above these.
-    const port = randomInt(650, 980);
-    const server = net.createServer();
-    const isFree = await new Promise<boolean>((resolve) => {
-      server.once("error", () => resolve(false));
-      server.listen(port, "127.0.0.1", () => resolve(true));
-    });
-    if (!isFree) continue;
-    await new Promise((resolve) => server.close(resolve));
-    return port;
-  }
-  return undefined;
+/** The supplementary groups of a process. */
+function groupsOf(pid: number): string {
+  return /^Groups:[ \t]*(.*?) *$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1] ?? "?";
 }
 
 /** Leaves a dead socket as older versions did: root's, and open to everybody. */

@@ -1,7 +1,7 @@
 /** The units, checked by systemd's own tools. */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { mkdirSync, readdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, type TestContext, test } from "node:test";
 import { serviceUnit, socketUnit } from "../../src/cli/print.ts";
@@ -79,7 +79,7 @@ test("the unit restarts the service after a failure except status 2, 3 and 9, le
     "Restart=on-failure",
     "RestartPreventExitStatus=2 3 9",
     "TimeoutStopSec=90",
-    "DynamicUser=yes",
+    "User=plant-store",
     "StateDirectory=plant-store",
     "RuntimeDirectory=plant-store",
     "ProtectSystem=strict",
@@ -91,6 +91,22 @@ test("the unit restarts the service after a failure except status 2, 3 and 9, le
     assert.ok(text.split("\n").includes(line), line);
   }
   assert.match(text, /^ExecStart=\S.* serve$/m);
+});
+
+test("the service and its backup run as the system user that --unit=user describes", {
+  skip:
+    spawnSync("systemd-sysusers", ["--version"]).status === 0 ? false : "needs systemd-sysusers",
+}, async (t) => {
+  const root = makeFolder(t);
+  mkdirSync(join(root, "etc"));
+  const file = join(root, "plant-store.conf");
+  writeFileSync(file, await print("--unit=user"));
+  const end = spawnSync("systemd-sysusers", [`--root=${root}`, file], { encoding: "utf8" });
+  assert.equal(end.status, 0, end.stderr);
+  const [, name = ""] = /^([a-z-]+):/m.exec(readFileSync(join(root, "etc/passwd"), "utf8")) ?? [];
+  for (const unit of ["service", "backup"]) {
+    assert.ok((await print(`--unit=${unit}`)).includes(`\nUser=${name}\n`), unit);
+  }
 });
 
 test("a failure that needs a person stops the socket too, so that no client starts the service", async (t) => {
@@ -180,10 +196,10 @@ test("the backup unit makes a numbered backup without a shell, and keeps the new
 
 test("all units are printed with the names of their files, and the socket listens at the given address", async () => {
   const [all, socket] = await Promise.all([print(), print("--unit=socket", "--host=::1")]);
-  const names = ["plant-store.service", "plant-store.socket"];
+  const names = ["plant-store.conf", "plant-store.service", "plant-store.socket"];
   const backups = ["plant-store-backup.service", "plant-store-backup.timer"];
   const printed = Array.from(
-    all.matchAll(/^# \S+\/(plant-store\S+)\n\[Unit\]$/gm),
+    all.matchAll(/^# \S+\/(plant-store\S+)\n(?:\[Unit\]|u plant-store - .*)$/gm),
     ([, name]) => name,
   );
   assert.deepEqual(printed, [...names, ...backups]);

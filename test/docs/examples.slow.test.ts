@@ -146,6 +146,7 @@ exec node -e 'process.exit(process.argv[1] in require(process.argv[2]).scripts ?
   rsync: `PATH=\${PATH#*:}; for word; do set -- "$@" "\${word#vm:}"; shift; done; exec rsync "$@"`,
   scp: `exec cp "$1" "\${2#vm:}"`,
   systemctl: `for unit in "$@"; do case $unit in *.socket|*.service) test "\${unit%.*}" = plant-store || exit 1;; esac; done`,
+  "systemd-sysusers": "test -s ./etc/sysusers.d/plant-store.conf",
   docker: `case $1 in
 build) test -f "$3" && test "$4 $5 $6" = '-t plant-store .';;
 compose) test -f "$3" && case $4 in
@@ -177,6 +178,7 @@ function makePath(folder: string): string {
 const FOLDERS = [
   "/var/lib/plant-store",
   "/etc/systemd/system",
+  "/etc/sysusers.d",
   "/usr/local/bin",
   "/backup",
   "/home/nonroot",

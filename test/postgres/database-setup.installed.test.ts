@@ -35,8 +35,8 @@ const REPLACED: Readonly<Record<string, string>> = {
   // It asks a terminal for the password, or else reads it, twice.
   psql: `case "$*" in *'\\password '*) printf '%s\\n%s\\n' "$NEW" "$NEW" | setsid -w '${PROGRAMS}/psql' "$@";;
     *) exec '${PROGRAMS}/psql' "$@";; esac`,
-  groupadd: 'test "$*" = "--system garden-url"',
-  chown: 'test "$1" = root:garden-url && test -f "$2"',
+  "systemd-sysusers": 'test -s "$ROOT/etc/sysusers.d/plant-store.conf"',
+  chown: 'test "$1" = root:plant-store && test -f "$2"',
   // Starts the server with the variables of the unit, and returns when it listens.
   systemctl: `case $1 in
     daemon-reload) exit 0;;
