@@ -130,10 +130,12 @@ export async function markUnsynced(logPath: string): Promise<void> {
   }
 }
 
-/** Undoes `markUnsynced`; a checkpoint that was written since is the newer one. @throws the system's error. @internal */
+/** Undoes `markUnsynced`; a checkpoint that was written since is the newer one, and an empty file is none. @throws the system's error. @internal */
 export function markSynced(logPath: string): void {
   if (!isUnsynced(logPath)) return;
-  if (disk.find(checkpointPath(logPath)) !== undefined) disk.unlink(unsyncedPath(logPath));
+  const isEmpty = disk.find(unsyncedPath(logPath))?.size === 0n;
+  const isOlder = disk.find(checkpointPath(logPath)) !== undefined;
+  if (isEmpty || isOlder) disk.unlink(unsyncedPath(logPath));
   else disk.rename(unsyncedPath(logPath), checkpointPath(logPath));
 }
 

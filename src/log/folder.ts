@@ -27,6 +27,13 @@ export function removeLeftover(filePath: string): void {
   } catch {}
 }
 
+/** Like `removeLeftover`, for a folder of files. */
+export function removeLeftoverFolder(directory: string): void {
+  try {
+    removeFolderOfFiles(directory);
+  } catch {}
+}
+
 /** Removes a folder, if there is one, and the files in it. @throws the system's error, also if the folder holds a folder. */
 export function removeFolderOfFiles(directory: string): void {
   if (disk.findEntry(directory) === undefined) return;

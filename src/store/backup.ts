@@ -19,8 +19,15 @@ import {
 } from "../log/checkpoint.ts";
 import { disk } from "../log/disk.ts";
 import { LogFile } from "../log/file.ts";
-import { ensureDirectory, removeFolderOfFiles, renameDurably, useAndClose } from "../log/folder.ts";
-import { ioError } from "../log/system-error.ts";
+import {
+  ensureDirectory,
+  removeFolderOfFiles,
+  removeLeftover,
+  removeLeftoverFolder,
+  renameDurably,
+  useAndClose,
+} from "../log/folder.ts";
+import { orIoError } from "../log/system-error.ts";
 import {
   findReadable,
   lockDirectory,
@@ -116,10 +123,10 @@ export async function makeFolder(
   fill: Fill,
   partial = `${path.resolve(target)}.partial-${clock.randomBytes(4).toString("hex")}`,
 ): Promise<BackupReport> {
-  const failure = `Cannot back up to "${target}"`;
-  if (disk.findEntry(target) !== undefined)
-    throw new PlantStoreError("io_error", `${failure}: it exists already`);
-  return fillAside(partial, fill, failure, () => renameDurably(partial, path.resolve(target)));
+  return orIoError(`Cannot back up to "${target}"`, async () => {
+    if (disk.findEntry(target) !== undefined) throw new Error("it exists already");
+    return fillAside(partial, fill, () => renameDurably(partial, path.resolve(target)));
+  });
 }
 
 /** What may be in a folder that counts as empty. */
@@ -127,35 +134,46 @@ const NO_CONTENTS = /^((tokens-)?lock\..*|lost\+found|restore\.partial)$/;
 
 /** Puts all that `fill` makes into an empty folder, or nothing. */
 async function fillFolder(directory: string, fill: Fill): Promise<BackupReport> {
-  const failure = `Cannot restore into "${directory}"`;
   const partial = path.join(directory, RESTORE_NAME);
   const requireEmpty = () => {
     const found = disk.list(directory).find(({ name }) => !NO_CONTENTS.test(name))?.name;
     if (found === undefined) return;
-    const fault = `expected an empty folder, found "${found}"; move what is in it elsewhere`;
-    throw new PlantStoreError("io_error", `${failure}: ${fault}`);
+    throw new Error(`expected an empty folder, found "${found}"; move what is in it elsewhere`);
   };
   await ensureDirectory(directory);
-  return useAndClose(await lockDirectory(directory, "restore"), async () => {
-    requireEmpty();
-    removeFolderOfFiles(partial); // of a restore that was killed
-    return fillAside(partial, fill, failure, async () => {
-      requireEmpty(); // a token may have been created meanwhile
-      for (const name of [checkpointPath(LOG_NAME), TOKEN_LOG_NAME, LOG_NAME]) {
-        const copy = path.join(partial, name);
-        if (disk.find(copy) === undefined) continue;
-        await renameDurably(copy, path.join(directory, name));
-      }
-      disk.removeFolder(partial);
-    });
-  });
+  return useAndClose(await lockDirectory(directory, "restore"), () =>
+    orIoError(`Cannot restore into "${directory}"`, async () => {
+      requireEmpty();
+      removeFolderOfFiles(partial); // of a restore that was killed
+      return fillAside(partial, fill, async () => {
+        requireEmpty(); // a token may have been created meanwhile
+        await placeCopies(partial, directory);
+        disk.removeFolder(partial);
+      });
+    }),
+  );
+}
+
+/** Moves what was restored to its place, the log last; or leaves nothing there. */
+async function placeCopies(partial: string, directory: string): Promise<void> {
+  const placed: string[] = [];
+  try {
+    for (const name of [checkpointPath(LOG_NAME), TOKEN_LOG_NAME, LOG_NAME]) {
+      const copy = path.join(partial, name);
+      if (disk.find(copy) === undefined) continue;
+      placed.push(path.join(directory, name));
+      await renameDurably(copy, path.join(directory, name));
+    }
+  } catch (error) {
+    for (const each of placed.reverse()) removeLeftover(each);
+    throw error;
+  }
 }
 
 /** Has a folder filled, and then placed; removes it if that fails. */
 async function fillAside(
   partial: string,
   fill: Fill,
-  failure: string,
   place: () => Promise<void>,
 ): Promise<BackupReport> {
   await ensureDirectory(partial);
@@ -164,10 +182,9 @@ async function fillAside(
     await disk.syncFolder(partial);
     await place();
     return report;
-  } catch (cause) {
-    removeFolderOfFiles(partial);
-    if (cause instanceof PlantStoreError) throw cause;
-    throw ioError(failure, cause);
+  } catch (error) {
+    removeLeftoverFolder(partial);
+    throw error;
   }
 }
 

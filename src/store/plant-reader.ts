@@ -56,7 +56,11 @@ export class PlantReader {
     this.#writer = writer;
     this.source = {
       path: file.path,
-      read: (buffer, position) => file.readForRequest(buffer, position),
+      read: async (buffer, position) => {
+        const got = await file.readForRequest(buffer, position);
+        this.#assertInPlace(); // a log that was replaced has other plants
+        return got;
+      },
     };
   }
 
@@ -122,9 +126,7 @@ export class PlantReader {
 
   #readAlone(lookup: Lookup): Promise<void> {
     return longGate.pass(async () => {
-      const line = await readLineAt(this.source, lookup.offset, this.#writer.durableBytes);
-      this.#assertInPlace();
-      lookup.give(line);
+      lookup.give(await readLineAt(this.source, lookup.offset, this.#writer.durableBytes));
     });
   }
 

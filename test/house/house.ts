@@ -153,8 +153,13 @@ const BANNED: readonly { readonly pattern: RegExp; readonly but: RegExp; readonl
     },
     {
       pattern: OTHER_TIME,
-      but: /^(?!(?:log|store|postgres)\/)/,
+      but: /^(?!(?:log|store|auth|postgres)\/)/,
       why: "time or chance that does not come from clock.ts",
+    },
+    {
+      pattern: /"(?:node:)?fs(?:\/promises)?"/,
+      but: /^(?!(?:log|store|auth)\/)|^log\/(?:disk|lock)\.ts$/,
+      why: "access to files that does not go through log/disk.ts",
     },
   ];
 

@@ -13,6 +13,8 @@ import {
   EMPTY_LOG,
   encodeCheckpoint,
   isUnsynced,
+  markSynced,
+  markUnsynced,
   readCheckpoint,
   unsyncedPath,
 } from "../../src/log/checkpoint.ts";
@@ -220,3 +222,11 @@ for (const [what, meddle] of Object.entries(MEDDLING)) {
     assert.equal(isUnsynced(file.path), false);
   });
 }
+
+test("a log without a checkpoint that is synced again leaves no file beside it", async (t) => {
+  const file = await openLog(t, LINES);
+  await markUnsynced(file.path);
+  markSynced(file.path);
+  assert.equal(fs.existsSync(checkpointPath(file.path)), false);
+  assert.equal(isUnsynced(file.path), false);
+});

@@ -10,12 +10,14 @@ import {
   listTokens,
   type NewPlant,
   PlantStore,
+  PlantStoreError,
   restore,
   revokeToken,
   TokenRegistry,
   verifyLog,
 } from "../../src/index.ts";
 import { checkpointPath, encodeCheckpoint } from "../../src/log/checkpoint.ts";
+import { disk } from "../../src/log/disk.ts";
 import { LogFile } from "../../src/log/file.ts";
 import { locks } from "../../src/log/lock.ts";
 import { makeFolder } from "../support/folders.ts";
@@ -329,14 +331,35 @@ test("a restore of a damaged log is refused, and leaves an empty directory", asy
   assert.deepEqual(contents(), []);
 });
 
-test("a restore that ends before the log has its name leaves what no start takes for a store", async (t) => {
-  const { source, folder, contents } = await prepareRestore(t);
-  const rename = fs.renameSync;
-  t.mock.method(fs, "renameSync", (from: string, to: string) => {
-    if (to === logPath(folder)) throw new Error("the machine stops");
+test("a backup that fails, and cannot remove what it has made, reports why it failed (fake faults)", async (t) => {
+  const folder = makeFolder(t);
+  writeLog(folder, A);
+  t.mock.method(disk, "syncFolder", async () => {
+    throw Object.assign(new Error("EIO: i/o error, fsync"), { code: "EIO" });
+  });
+  t.mock.method(disk, "unlink", () => {
+    throw Object.assign(new Error("EROFS: read-only file system, rm"), { code: "EROFS" });
+  });
+  await assert.rejects(backup(folder, join(makeFolder(t), "copy")), (error: Error) => {
+    assert.ok(error instanceof PlantStoreError);
+    assert.equal(error.code, "io_error");
+    assert.match(error.message, /EIO/);
+    return true;
+  });
+});
+
+test("a restore whose last step fails leaves the folder empty (fake fault)", async (t) => {
+  const source = makeFolder(t);
+  writeLog(source, A);
+  const folder = makeFolder(t);
+  const { rename } = disk;
+  t.mock.method(disk, "rename", (from: string, to: string) => {
+    if (to === logPath(folder)) throw Object.assign(new Error("EIO: i/o error"), { code: "EIO" });
     rename(from, to);
   });
   await assert.rejects(restore(source, folder), { code: "io_error" });
-  assert.deepEqual(contents(), ["plants.jsonl.checkpoint", "tokens.jsonl"]);
-  await assert.rejects(PlantStore.open(folder), { code: "corruption" });
+  assert.deepEqual(
+    fs.readdirSync(folder).filter((name) => !name.startsWith("lock.")),
+    [],
+  );
 });

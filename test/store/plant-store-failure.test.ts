@@ -199,3 +199,12 @@ test("an id that is not an int64 throws a RangeError, and the store continues", 
   await assert.rejects(store.get(7 as unknown as bigint), TypeError);
   assert.deepEqual(await store.get(7n), { id: 7n, name: "a" });
 });
+
+test("a list finds out by itself that the log was replaced", async (t) => {
+  const folder = makeFolder(t);
+  const store = await openStore(t, folder);
+  await store.create({ id: 1n, name: "a" });
+  copyFileSync(logPath(folder), `${logPath(folder)}.copy`);
+  renameSync(`${logPath(folder)}.copy`, logPath(folder));
+  await assert.rejects(collect(store.list()), { code: "store_failed" });
+});
