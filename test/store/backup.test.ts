@@ -9,7 +9,6 @@ import {
   isSound,
   listTokens,
   type NewPlant,
-  PlantStore,
   PlantStoreError,
   restore,
   revokeToken,
