@@ -18,10 +18,11 @@ import {
   tokenUnknown,
 } from "../core/token.ts";
 import { LogFile } from "../log/file.ts";
-import { ensureDirectory, useAndClose } from "../log/folder.ts";
+import { ensureDirectory, removeLeftover, useAndClose } from "../log/folder.ts";
+import { LINE_FEED } from "../log/format.ts";
 import { locks } from "../log/lock.ts";
 import { mendLog } from "../log/mend.ts";
-import { makeDurable, syncFound } from "../log/resync.ts";
+import { makeDurable, newLogPath, syncFound } from "../log/resync.ts";
 import { encodeTokenEvent, type TokenEvent, type TokenSet } from "./token-log.ts";
 import { parseTokens, syncTokens, TokenReader, tokenPath } from "./token-reader.ts";
 
@@ -146,8 +147,11 @@ async function changeTokens<T>(
     // Opened once more, because it may have been replaced by a copy.
     return useAndClose(await LogFile.open(filePath, lock), async (file) => {
       file.assertEndsAt(found.end);
-      const append = (event: TokenEvent) =>
-        file.appendOrThrow(Buffer.from(`${encodeTokenEvent(event)}\n`));
+      // First the event, then its line feed: a line is never one of which a power cut lost a sector.
+      const append = async (event: TokenEvent) => {
+        await file.appendOrThrow(Buffer.from(encodeTokenEvent(event)));
+        await file.appendOrThrow(Buffer.of(LINE_FEED));
+      };
       return change(found.tokens, append);
     });
   });
@@ -164,5 +168,6 @@ async function recoverTokens(
   const end = await mendLog(file, { lost: [], tail, isRecord: () => last !== undefined });
   await makeDurable(file, { bytes: end, records: 0, crc32: crc32(bytes.subarray(0, end)) });
   if (last !== undefined) tokens.apply(last);
+  removeLeftover(newLogPath(file.path)); // of a process that was killed
   return { tokens, end };
 }

@@ -15,7 +15,7 @@ import { clock, type Timer } from "../clock.ts";
 import { publishWarning } from "../core/channels.ts";
 import { disk } from "./disk.ts";
 import { LogFile } from "./file.ts";
-import { removeLeftover, useAndClose } from "./folder.ts";
+import { exists, removeLeftover, useAndClose } from "./folder.ts";
 import { ioError, orIoError, systemCode } from "./system-error.ts";
 
 export interface Checkpoint {
@@ -111,7 +111,7 @@ export function removeCheckpoint(logPath: string): Promise<void> {
 
 /** Whether a sync of the log has failed, and not all of its bytes were written again since. @internal */
 export function isUnsynced(logPath: string): boolean {
-  return disk.find(unsyncedPath(logPath)) !== undefined;
+  return exists(unsyncedPath(logPath));
 }
 
 /**
@@ -134,8 +134,7 @@ export async function markUnsynced(logPath: string): Promise<void> {
 export function markSynced(logPath: string): void {
   if (!isUnsynced(logPath)) return;
   const isEmpty = disk.find(unsyncedPath(logPath))?.size === 0n;
-  const isOlder = disk.find(checkpointPath(logPath)) !== undefined;
-  if (isEmpty || isOlder) disk.unlink(unsyncedPath(logPath));
+  if (isEmpty || exists(checkpointPath(logPath))) disk.unlink(unsyncedPath(logPath));
   else disk.rename(unsyncedPath(logPath), checkpointPath(logPath));
 }
 

@@ -5,8 +5,8 @@
  */
 import path from "node:path";
 import { publishWarning } from "../core/channels.ts";
-import { disk } from "./disk.ts";
-import { orIoError, systemCode } from "./system-error.ts";
+import { disk, type FileState } from "./disk.ts";
+import { ioError, orIoError, systemCode } from "./system-error.ts";
 
 /** Does some work with a resource, and closes it, also if the work rejects. */
 export async function useAndClose<T extends { close(): Promise<void> }, R>(
@@ -17,6 +17,15 @@ export async function useAndClose<T extends { close(): Promise<void> }, R>(
     return await work(resource);
   } finally {
     await resource.close();
+  }
+}
+
+/** Whether the path leads to anything. @throws PlantStoreError `io_error`. */
+export function exists(filePath: string): boolean {
+  try {
+    return disk.find(filePath) !== undefined;
+  } catch (cause) {
+    throw ioError(`Cannot look for "${filePath}"`, cause);
   }
 }
 
@@ -42,18 +51,20 @@ export function removeFolderOfFiles(directory: string): void {
 }
 
 /** Makes the folder if it is missing. @throws PlantStoreError `io_error`. */
-export function ensureDirectory(directory: string): Promise<void> {
+export function ensureDirectory(directory: string): Promise<FileState> {
   return orIoError(`Cannot use the folder "${directory}"`, async () => {
     const target = path.resolve(directory);
     await makeDirectory(target);
-    if (disk.find(target)?.isDirectory() !== true) throw new Error("not a folder");
+    const found = disk.find(target);
+    if (found?.isDirectory() !== true) throw new Error("not a folder");
+    return found;
   });
 }
 
 /** Like `ensureDirectory`, and warns of what the place of a data directory does not promise. */
 export async function prepareDirectory(directory: string): Promise<void> {
-  await ensureDirectory(directory);
-  if (((disk.find(directory)?.mode ?? 0n) & 0o077n) !== 0n) {
+  const { mode } = await ensureDirectory(directory);
+  if ((mode & 0o077n) !== 0n) {
     publishWarning(`"${directory}" is open to other users; close it: chmod 700 "${directory}"`);
   }
   const kind = unreliableFileSystem(directory);
@@ -66,7 +77,7 @@ export async function prepareDirectory(directory: string): Promise<void> {
 
 /** Makes a folder, and those above it, durably; another process may be faster. */
 async function makeDirectory(directory: string): Promise<void> {
-  if (disk.find(directory) !== undefined) return;
+  if (exists(directory)) return;
   const parent = path.dirname(directory);
   await makeDirectory(parent);
   try {

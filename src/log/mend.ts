@@ -123,9 +123,11 @@ export async function mendLog(file: LogFile, { lost, tail, isRecord }: Mendable)
  * @throws PlantStoreError `io_error`; no file is left then.
  */
 export async function quarantine(file: LogFile, ranges: readonly ByteRange[]): Promise<string> {
-  let number = 1;
-  while (disk.findEntry(`${file.path}.quarantine-${number}`) !== undefined) number++;
-  const target = await LogFile.open(`${file.path}.quarantine-${number}`);
+  const target = await orIoError("Cannot make a quarantine file", async () => {
+    let number = 1;
+    while (disk.findEntry(`${file.path}.quarantine-${number}`) !== undefined) number++;
+    return LogFile.open(`${file.path}.quarantine-${number}`);
+  });
   try {
     for (const range of ranges) await target.appendRange(file, range);
   } catch (error) {

@@ -21,6 +21,7 @@ import { disk } from "../log/disk.ts";
 import { LogFile } from "../log/file.ts";
 import {
   ensureDirectory,
+  exists,
   removeFolderOfFiles,
   removeLeftover,
   removeLeftoverFolder,
@@ -160,7 +161,7 @@ async function placeCopies(partial: string, directory: string): Promise<void> {
   try {
     for (const name of [checkpointPath(LOG_NAME), TOKEN_LOG_NAME, LOG_NAME]) {
       const copy = path.join(partial, name);
-      if (disk.find(copy) === undefined) continue;
+      if (!exists(copy)) continue;
       placed.push(path.join(directory, name));
       await renameDurably(copy, path.join(directory, name));
     }

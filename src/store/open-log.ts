@@ -14,9 +14,8 @@ import {
   readCheckpoint,
   syncCheckpoint,
 } from "../log/checkpoint.ts";
-import { disk } from "../log/disk.ts";
 import { type ByteRange, LogFile } from "../log/file.ts";
-import { prepareDirectory, removeLeftover } from "../log/folder.ts";
+import { exists, prepareDirectory, removeLeftover } from "../log/folder.ts";
 import type { HeldLock } from "../log/lock.ts";
 import { lostLineJudge, mendLog } from "../log/mend.ts";
 import { lineError } from "../log/reader.ts";
@@ -70,7 +69,7 @@ async function openLocked(
   onProgress: OnProgress | undefined,
 ): Promise<Omit<OpenedLog, "lock">> {
   const checkpoint = await readCheckpoint(logPath);
-  if (disk.find(logPath) === undefined) requireKnownBytes(logPath, checkpoint);
+  if (!exists(logPath)) requireKnownBytes(logPath, checkpoint);
   let file = await LogFile.open(logPath, lock);
   try {
     const { index, end } = await recover(file, checkpoint, onProgress);

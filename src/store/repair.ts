@@ -19,7 +19,7 @@ import {
 } from "../log/checkpoint.ts";
 import { disk } from "../log/disk.ts";
 import { LogFile } from "../log/file.ts";
-import { removeLeftover, renameDurably, useAndClose } from "../log/folder.ts";
+import { exists, removeLeftover, renameDurably, useAndClose } from "../log/folder.ts";
 import { LOG_START, readBlocks, visitLines } from "../log/reader.ts";
 import { makeDurable, newLogPath } from "../log/resync.ts";
 import { orIoError } from "../log/system-error.ts";
@@ -66,7 +66,7 @@ export async function repairLog(directory: string, options: RepairOptions): Prom
   return useAndClose(await lockDirectory(directory, "repair"), async () => {
     const checkpoint = await readCheckpoint(logPath);
     // The checkpoint shows that the log held something: an empty one can take its place.
-    const isGone = checkpoint !== undefined && disk.find(logPath) === undefined;
+    const isGone = checkpoint !== undefined && !exists(logPath);
     if (isGone) return acceptLoss(logPath, checkpoint, options);
     const file = await openLogForReading(directory);
     const outcome = await useAndClose(file, () => repair(file, checkpoint, options));
@@ -82,7 +82,7 @@ async function acceptLoss(
 ): Promise<RepairOutcome> {
   const plan: RepairPlan = { action: "start_empty", plants: 0, leftOut: 0, checkpoint };
   if (!(await confirm(plan))) return { ...plan, isDone: false };
-  if (disk.find(logPath) !== undefined) {
+  if (exists(logPath)) {
     throw new PlantStoreError(
       "locked",
       `Cannot accept the loss of "${logPath}": it is there again; start "repair" once more to read it`,

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { appendFileSync, existsSync, readFileSync } from "node:fs";
+import { appendFileSync, existsSync, readFileSync, writeFileSync } from "node:fs";
 import { test } from "node:test";
 import { createFirstToken, createToken, listTokens, revokeToken } from "../../src/index.ts";
 import { makeFolder } from "../support/folders.ts";
@@ -105,4 +105,12 @@ test("a change that failed releases the lock", async (t) => {
   await assert.rejects(createToken(folder, { name: "a" }), { code: "corruption" });
   writeTokenLog(folder, "");
   await createToken(folder, { name: "a" });
+});
+
+test("a change of a token removes the unfinished copy that a killed process left", async (t) => {
+  const folder = makeFolder(t);
+  await createToken(folder, { name: "a" });
+  writeFileSync(`${tokenLogPath(folder)}.repaired`, '{"event":"cre');
+  await createToken(folder, { name: "b" });
+  assert.equal(existsSync(`${tokenLogPath(folder)}.repaired`), false);
 });

@@ -3,6 +3,7 @@ import { chmodSync, existsSync, mkdirSync, statSync, writeFileSync } from "node:
 import { join } from "node:path";
 import { test } from "node:test";
 import { PlantStore } from "../../src/index.ts";
+import { disk } from "../../src/log/disk.ts";
 import { makeFolder } from "../support/folders.ts";
 import { snapshot } from "../support/snapshot.ts";
 import { collect, logPath, openFilesIn, openStore, readLog, writeLog } from "../support/stores.ts";
@@ -191,3 +192,13 @@ test("a folder in place of the log is an io_error", async (t) => {
 function modeOf(path: string): number {
   return statSync(path).mode & 0o777;
 }
+
+test("a disk that cannot look for the log is an io_error (fake fault)", async (t) => {
+  const folder = makeFolder(t);
+  const { find } = disk;
+  t.mock.method(disk, "find", (path: string) => {
+    if (path === logPath(folder)) throw Object.assign(new Error("EIO: i/o error"), { code: "EIO" });
+    return find(path);
+  });
+  await assert.rejects(PlantStore.open(folder), { code: "io_error" });
+});
