@@ -67,7 +67,7 @@ export {
   backupInto,
   type NumberedBackupReport,
 } from "./store/numbered-backups.ts";
-export { exportLines, listLogLines, readPlants } from "./store/plant-list.ts";
+export { exportLines, readPlants } from "./store/plant-list.ts";
 export { PlantStore, type PlantStoreOptions } from "./store/plant-store.ts";
 export {
   type Checkpoint,

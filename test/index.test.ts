@@ -42,7 +42,6 @@ test("the library exports these names and no others", () => {
     "importTokens",
     "isLive",
     "isSound",
-    "listLogLines",
     "listTokens",
     "openImportFile",
     "parseAdminAddress",

@@ -12,7 +12,6 @@ import {
   importPlants,
   isSound,
   type LineFault,
-  listLogLines,
   openImportFile,
   PlantStore,
   PlantStoreError,
@@ -23,7 +22,7 @@ import {
   type VerifyReport,
   verifyLog,
 } from "../index.ts";
-import { defineCommand, UsageError } from "./command.ts";
+import { defineCommand, type Setting, UsageError } from "./command.ts";
 import { becomeOwner, isRootsAlone, requireRootsAlone } from "./data-folder.ts";
 import {
   DATABASE_OPTIONS,
@@ -77,14 +76,18 @@ export const list = defineCommand({
   name: "list",
   summary: "print every plant as a line of JSON: oldest first, or by id from a database",
   options: { data: DATA, ...DATABASE_OPTIONS },
-  async run(_, options, settings) {
-    if (!isDatabase(options)) await printListing(listLogLines(options.data));
-    else
-      await withDatabase(options, settings, ({ plants }) =>
-        printListing(encodeLines(plants.list())),
-      );
-  },
+  run: (_, options, settings) => printPlants(options, settings),
 });
+
+/** A data directory's lines as they are in its log, or the plants of a database. */
+async function printPlants(
+  options: DatabaseChoice & { readonly data: string },
+  settings: readonly Setting[],
+): Promise<undefined> {
+  if (!isDatabase(options)) await printListing(exportLines(options.data));
+  else
+    await withDatabase(options, settings, ({ plants }) => printListing(encodeLines(plants.list())));
+}
 
 export const exportCommand = defineCommand({
   name: "export",
@@ -93,13 +96,7 @@ export const exportCommand = defineCommand({
   details: `What it prints can be imported, for example from a database into a data directory:
 plant-store export --database URL > FILE && plant-store import FILE
 If export fails, nothing is imported then. A data directory needs no export: see import.`,
-  async run(_, options, settings) {
-    if (!isDatabase(options)) await printListing(exportLines(options.data));
-    else
-      await withDatabase(options, settings, ({ plants }) =>
-        printListing(encodeLines(plants.list())),
-      );
-  },
+  run: (_, options, settings) => printPlants(options, settings),
 });
 
 export const importCommand = defineCommand({

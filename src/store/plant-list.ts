@@ -7,7 +7,7 @@
  * by hand comes once. Reading a directory takes no lock and changes nothing; store/plant-log decides how
  * far it reads.
  */
-import { encodeNewPlant, isSamePlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
+import { encodeNewPlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
 import type { LogFile } from "../log/file.ts";
 import { LINE_FEED, type LinePosition } from "../log/format.ts";
 import {
@@ -17,11 +17,10 @@ import {
   positionAfter,
   type ReadableFile,
   readBlocks,
-  readLineAt,
   readLinesAt,
 } from "../log/reader.ts";
-import { IdIndex } from "./id-index.ts";
-import { decodeRecord, selectLines } from "./plant-lines.ts";
+import type { IdIndex } from "./id-index.ts";
+import { selectLines } from "./plant-lines.ts";
 import { findReadable, openLogForReading } from "./plant-log.ts";
 
 /** Half a millisecond of work; most pages need no more. */
@@ -113,44 +112,6 @@ export async function* exportLines(directory: string): AsyncGenerator<Buffer> {
   for await (const { block, file } of readDurableBlocks(directory)) {
     for (const lines of selectLines(block, file.path, isListed, choose)) yield lines;
   }
-}
-
-/**
- * The plants of the log as JSON lines, oldest first, each once, as a list over HTTP has them. It holds
- * about 20 bytes of memory for each plant.
- *
- * Fails like `readPlants`, and with `corruption` if one id has two contents.
- */
-export async function* listLogLines(directory: string): AsyncGenerator<Buffer> {
-  const index = new IdIndex();
-  const isFirst = (low: number, high: number, offset: number) =>
-    index.addWords(low, high, offset) === undefined || undefined;
-  for await (const { block, file } of readDurableBlocks(directory)) {
-    const checks: (() => Promise<void>)[] = [];
-    const choose = (plant: NewPlant, _: Buffer, position: LinePosition) => {
-      const first = index.add(plant.id, position.offset);
-      if (first === undefined) return encodeNewPlant(plant);
-      checks.push(() => checkRepeat(file, plant, position, first));
-      return undefined;
-    };
-    for (const lines of selectLines(block, file.path, isFirst, choose)) {
-      yield lines;
-      for (const check of checks) await check();
-    }
-  }
-}
-
-/** @throws PlantStoreError `corruption` unless the line at the offset `first` holds the same plant. */
-async function checkRepeat(
-  file: LogFile,
-  plant: NewPlant,
-  position: LinePosition,
-  first: number,
-): Promise<void> {
-  const line = await readLineAt(file, first, position.offset);
-  if (isSamePlant(plant, decodeRecord(line, file.path, { offset: first }))) return;
-  const fault = `id ${plant.id} is at byte offset ${first} with another name or tag`;
-  throw lineError(file.path, position, fault);
 }
 
 async function* readDurableBlocks(

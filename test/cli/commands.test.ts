@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSy
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { createToken, TokenRegistry } from "../../src/index.ts";
-import { runCli, startServer } from "../support/cli.ts";
+import { runCli } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
 import { readLog, writeLog } from "../support/stores.ts";
 import { judge } from "../support/token-logs.ts";
@@ -78,19 +78,6 @@ test("list prints thousands of plants with a few writes", async (t) => {
   const { status, stderr } = await runCli(["list", "--data", folder], { env });
   assert.equal(status, 0);
   assert.ok(Number(stderr) > 0 && Number(stderr) < 10, stderr);
-});
-
-test("list prints a duplicated plant once, as GET /plants does", async (t) => {
-  const folder = makeFolder(t);
-  writeLog(folder, `${LOG}${LINES[1]}\n`);
-  const token = await createToken(folder, { name: "reader", scopes: ["read"] });
-  const server = await startServer(t, ["--data", folder]);
-  const headers = { Authorization: `Bearer ${token}`, Accept: "application/x-ndjson" };
-  const listed = await (await fetch(`${server.url}/plants`, { headers })).text();
-  assert.equal(listed, LOG);
-  assert.equal((await runCli(["list", "--data", folder])).stdout, listed);
-  assert.equal((await server.stop()).status, 0);
-  assert.equal((await runCli(["list", "--data", folder])).stdout, listed);
 });
 
 test("list of a store without plants prints nothing and succeeds", async (t) => {

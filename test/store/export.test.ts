@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { appendFileSync, existsSync, mkdirSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { exportLines, listLogLines, type NewPlant, readPlants } from "../../src/index.ts";
+import { exportLines, type NewPlant, readPlants } from "../../src/index.ts";
 import { makeFolder } from "../support/folders.ts";
 import { collect, logPath, openFilesIn, openStore, readLog, writeLog } from "../support/stores.ts";
 
@@ -205,65 +205,3 @@ test("the lines before a damaged one are exported, and the fault names path, lin
   });
   assert.equal(Buffer.concat(given).toString(), A_LINE + B_LINE);
 });
-
-const unchanged = (log: string): [string, string] => [log, log];
-
-/** The list of a log: every plant once, in the same form as a list over HTTP. */
-const LISTS: readonly [says: string, log: string, listed: string][] = [
-  ["an empty log", "", ""],
-  ["nothing but blank lines", "\n \n", ""],
-  ["lines in any spelling", A_LINE + B_LINE, `${A_LINE}{"id":2,"name":"b","tag":"t"}\n`],
-  ["one plant twice", A_LINE + A_LINE, A_LINE],
-  ["one plant in two spellings", `${A_LINE}{"name":"a","id":1}\n`, A_LINE],
-  ["one plant in two other spellings", `{"name":"a","id":1}\n${A_LINE}`, A_LINE],
-  ["one plant twice, and once more without its line feed", A_LINE + A_LINE + A_LINE.trim(), A_LINE],
-  [
-    "characters that version 1.0.0 escaped",
-    ...unchanged('{"id":1,"name":"\u2028\u007f\\u007f"}\n'),
-  ],
-  ["a torn tail", `${A_LINE}{"id":2`, A_LINE],
-];
-
-for (const [says, log, listed] of LISTS) {
-  test(`the list of ${says} has every plant once`, async (t) => {
-    const folder = makeFolder(t);
-    writeLog(folder, log);
-    assert.equal(Buffer.concat(await collect(listLogLines(folder))).toString(), listed);
-    assert.equal(readLog(folder), log);
-  });
-}
-
-test("the list of a log of several blocks has a plant once, even if its repeat is blocks later", async (t) => {
-  const folder = makeFolder(t);
-  const lines = Array.from({ length: 6000 }, (_, id) => {
-    return `{"id":${id},"name":"${"x".repeat((id * 7919) % 900)}"}\n`;
-  });
-  writeLog(folder, lines.join("") + lines.slice(0, 10).join(""));
-  const blocks = await collect(listLogLines(folder));
-  assert.ok(blocks.length > 1, "in bounded memory");
-  assert.ok(blocks.length < 10, "in few pieces");
-  assert.equal(Buffer.concat(blocks).toString(), lines.join(""));
-});
-
-const LIST_REFUSALS: readonly [says: string, log: string, given: string][] = [
-  ["a damaged line", `${A_LINE}damage\n`, A_LINE],
-  ["one id with two contents", `${A_LINE}{"id":1,"name":"other"}\n`, A_LINE],
-];
-
-for (const [says, log, given] of LIST_REFUSALS) {
-  test(`the list of a log with ${says} gives the lines before it, then names the line`, async (t) => {
-    const folder = makeFolder(t);
-    writeLog(folder, log);
-    const pieces: Buffer[] = [];
-    const reading = async () => {
-      for await (const bytes of listLogLines(folder)) pieces.push(bytes);
-    };
-    await assert.rejects(reading, (error: Error & { code?: string }) => {
-      assert.equal(error.code, "corruption");
-      assert.match(error.message, /plants\.jsonl": line 2\b.*\b20\b/);
-      return true;
-    });
-    assert.equal(Buffer.concat(pieces).toString(), given);
-    assert.deepEqual(openFilesIn(folder), []);
-  });
-}
