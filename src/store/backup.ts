@@ -167,6 +167,7 @@ async function placeCopies(partial: string, directory: string): Promise<void> {
     }
   } catch (error) {
     for (const each of placed.reverse()) removeLeftover(each);
+    await disk.syncFolder(directory).catch(() => {}); // or a power cut brings some of them back
     throw error;
   }
 }
