@@ -26,6 +26,7 @@ import {
   removeLeftover,
   removeLeftoverFolder,
   renameDurably,
+  syncFolderAndName,
   useAndClose,
 } from "../log/folder.ts";
 import { orIoError } from "../log/system-error.ts";
@@ -126,7 +127,15 @@ export async function makeFolder(
 ): Promise<BackupReport> {
   return orIoError(`Cannot back up to "${target}"`, async () => {
     if (disk.findEntry(target) !== undefined) throw new Error("it exists already");
-    return fillAside(partial, fill, () => renameDurably(partial, path.resolve(target)));
+    return fillAside(partial, fill, async () => {
+      disk.rename(partial, target);
+      try {
+        await syncFolderAndName(path.dirname(path.resolve(target)));
+      } catch (error) {
+        removeLeftoverFolder(target);
+        throw error;
+      }
+    });
   });
 }
 
@@ -149,7 +158,7 @@ async function fillFolder(directory: string, fill: Fill): Promise<BackupReport> 
       return fillAside(partial, fill, async () => {
         requireEmpty(); // a token may have been created meanwhile
         await placeCopies(partial, directory);
-        disk.removeFolder(partial);
+        removeLeftoverFolder(partial);
       });
     }),
   );

@@ -362,3 +362,16 @@ test("a restore whose last step fails leaves the folder empty (fake fault)", asy
     [],
   );
 });
+
+test("a backup whose name cannot be made durable is removed (fake fault)", async (t) => {
+  const folder = makeFolder(t);
+  writeLog(folder, A);
+  const parent = makeFolder(t);
+  const { syncFolder } = disk;
+  t.mock.method(disk, "syncFolder", async (at: string) => {
+    if (fs.existsSync(join(parent, "copy"))) throw Object.assign(new Error("EIO"), { code: "EIO" });
+    return syncFolder(at);
+  });
+  await assert.rejects(backup(folder, join(parent, "copy")), { code: "io_error" });
+  assert.deepEqual(fs.readdirSync(parent), []);
+});
