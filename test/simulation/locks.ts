@@ -1,0 +1,155 @@
+/**
+ * The locks of a simulation: who holds a folder, and how much of its log is durable.
+ *
+ * Invariants. A lock leaves an entry in the folder, as the real one does, and dies with its process. What is
+ * simulated is what callers rely on; the sockets themselves are tested with real processes.
+ */
+import path from "node:path";
+import { PlantStoreError } from "../../src/core/errors.ts";
+import type { LockOptions } from "../../src/log/lock.ts";
+import type { SimulatedClock } from "./clock.ts";
+import type { SimulatedDisk } from "./disk.ts";
+import type { Platter, PlatterNode } from "./platter.ts";
+
+export interface HeldLock {
+  readonly lost: Promise<Error>;
+  findLoss(): Error | undefined;
+  close(): Promise<void>;
+}
+
+const RETRY_MS = 10;
+const ANSWER_MS = 0.2;
+const CHECK_INTERVAL_MS = 500;
+
+/** The locks that the processes of one machine hold. Make another after a crash. */
+export class SimulatedLocks {
+  readonly #disk: SimulatedDisk;
+  readonly #clock: SimulatedClock;
+  readonly #platter: Platter;
+  readonly #held = new Map<PlatterNode, Held>();
+
+  constructor(disk: SimulatedDisk, clock: SimulatedClock) {
+    this.#disk = disk;
+    this.#clock = clock;
+    this.#platter = disk.platter;
+  }
+
+  async acquire(directory: string, options: LockOptions): Promise<HeldLock> {
+    const deadline = this.#clock.steadyMs() + (options.waitMs ?? 0);
+    for (;;) {
+      await this.#pause(ANSWER_MS);
+      if (this.#platter.find(directory)?.kind !== "folder") {
+        throw new PlantStoreError("io_error", `Cannot use "${directory}": there is no such folder`);
+      }
+      const { number, holder } = this.#highest(directory, options.name);
+      if (holder === undefined) return this.#take(directory, options, number + 1);
+      if (this.#clock.steadyMs() >= deadline) throw lockedError(directory, holder.options.command);
+      await this.#pause(RETRY_MS);
+    }
+  }
+
+  async askDurableBytes(directory: string, name: string): Promise<number | undefined> {
+    await this.#pause(ANSWER_MS);
+    const { holder } = this.#highest(directory, name);
+    if (holder === undefined) return undefined;
+    const bytes = holder.options.durableBytes?.();
+    if (bytes === undefined) throw lockedError(directory, holder.options.command);
+    return bytes;
+  }
+
+  /** Removes the entry of a lock, as a program does that sweeps a folder. */
+  lose(directory: string, name: string): void {
+    const { number } = this.#highest(directory, name);
+    if (number > 0) this.#platter.unlink(path.join(directory, `${name}.${number}`));
+  }
+
+  #pause(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      this.#clock.after(ms, () => {
+        if (!this.#disk.isDead) resolve();
+      });
+    });
+  }
+
+  #highest(directory: string, name: string): { number: number; holder: Held | undefined } {
+    const folder = this.#platter.find(directory);
+    let number = 0;
+    for (const found of folder?.kind === "folder" ? folder.names.keys() : []) {
+      if (!found.startsWith(`${name}.`)) continue;
+      const of = Number(found.slice(name.length + 1));
+      if (of > number) number = of;
+    }
+    const entry = this.#platter.find(path.join(directory, `${name}.${number}`));
+    return { number, holder: entry === undefined ? undefined : this.#held.get(entry) };
+  }
+
+  #take(directory: string, options: LockOptions, number: number): HeldLock {
+    const entryPath = path.join(directory, `${options.name}.${number}`);
+    const entry = this.#platter.create(entryPath, "other", "link");
+    for (let below = number - 1; below > 0; below--) {
+      const old = path.join(directory, `${options.name}.${below}`);
+      if (this.#platter.find(old) === undefined) break;
+      this.#platter.unlink(old);
+    }
+    const lock = new Held(
+      options,
+      this.#clock,
+      this.#disk,
+      () => this.#platter.find(entryPath) === entry,
+    );
+    this.#held.set(entry, lock);
+    lock.onClose = () => this.#held.delete(entry);
+    return lock;
+  }
+}
+
+class Held implements HeldLock {
+  readonly lost: Promise<Error>;
+  readonly options: LockOptions;
+  onClose: () => void = () => {};
+  readonly #isThere: () => boolean;
+  readonly #clock: SimulatedClock;
+  readonly #disk: SimulatedDisk;
+  #loss: Error | undefined;
+  #reportLoss: (loss: Error) => void = () => {};
+  #isClosed = false;
+
+  constructor(
+    options: LockOptions,
+    clock: SimulatedClock,
+    disk: SimulatedDisk,
+    isThere: () => boolean,
+  ) {
+    this.options = options;
+    this.#clock = clock;
+    this.#disk = disk;
+    this.#isThere = isThere;
+    this.lost = new Promise((resolve) => {
+      this.#reportLoss = resolve;
+    });
+    this.#look();
+  }
+
+  #look(): void {
+    this.#clock.after(CHECK_INTERVAL_MS, () => {
+      if (!this.#isClosed && !this.#disk.isDead && this.findLoss() === undefined) this.#look();
+    });
+  }
+
+  findLoss(): Error | undefined {
+    if (this.#loss === undefined && !this.#isThere()) {
+      this.#loss = new Error("the entry of the lock was removed or replaced");
+      this.#reportLoss(this.#loss);
+    }
+    return this.#loss;
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.onClose();
+  }
+}
+
+function lockedError(directory: string, command: string): PlantStoreError {
+  return new PlantStoreError("locked", `Cannot use "${directory}": it is in use by "${command}"`);
+}
