@@ -16,15 +16,10 @@ import type {
   WritableFile,
 } from "../../src/log/disk.ts";
 import type { SimulatedClock } from "./clock.ts";
-import {
-  type Dirt,
-  type FileNode,
-  type Platter,
-  type PlatterNode,
-  SystemError,
-} from "./platter.ts";
+import { type FileNode, type Platter, type PlatterNode, SystemError } from "./platter.ts";
+import type { Dirt } from "./platter-file.ts";
 import { hashText, type Random } from "./random.ts";
-import type { RuleBook } from "./rules.ts";
+import type { RuleBook, RuleName } from "./rules.ts";
 
 export interface DiskOptions {
   readonly platter: Platter;
@@ -38,19 +33,30 @@ export class DeadError extends Error {}
 
 export type MomentKind = "issued" | "applied" | "returned";
 
-/** An operation that has not returned. */
+/** A call and the file it is for. */
 interface Operation {
   readonly call: string;
   readonly filePath: string;
   readonly random: Random;
+  readonly hash: number;
 }
 
+/** What an operation does. Each may throw the system's error. */
 interface Work<T> {
   apply(random: Random): T;
   /** Makes durable what was promised. */
-  finish?(value: T): void;
-  /** What of it happens if the process dies before it was applied. */
-  land?(random: Random): void;
+  finish?(value: T, random: Random): void;
+  /** What of it happens if the process dies before it was applied: all, or a part that `random` chooses. */
+  land?(random: Random, isWhole: boolean): void;
+  /** The process dies after it was applied. */
+  abandon?(value: T): void;
+}
+
+/** An operation that has not returned. */
+interface Flight {
+  readonly operation: Operation;
+  readonly work: Work<unknown>;
+  applied: { readonly value: unknown } | undefined;
 }
 
 const LATENCY_MS = 0.1;
@@ -67,8 +73,10 @@ export class SimulatedDisk implements Disk {
   readonly clock: SimulatedClock;
   readonly rules: RuleBook;
   readonly #random: Random;
-  readonly #flying = new Map<Operation, Work<unknown>>();
-  readonly #calls = new Map<string, number>();
+  /** Open files. @internal */
+  readonly files = new Set<SimulatedFile>();
+  readonly #flights = new Set<Flight>();
+  readonly #calls = new Map<string, { count: number; readonly hash: number }>();
   #crashAt = Number.POSITIVE_INFINITY;
   #trace = 0;
   #reportCrash: () => void = () => {};
@@ -97,37 +105,79 @@ export class SimulatedDisk implements Disk {
   die(): void {
     if (this.isDead) return;
     this.isDead = true;
-    for (const [{ random }, work] of this.#flying) work.land?.(random.fork("landing"));
-    this.#flying.clear();
+    for (const { operation, work, applied } of this.#flights) {
+      if (applied !== undefined) {
+        work.abandon?.(applied.value);
+        continue;
+      }
+      if (work.land === undefined) continue;
+      const random = operation.random.fork("landing");
+      const isWhole = this.rules.fires("crash: a write lands whole", random);
+      if (!isWhole && !this.rules.fires("crash: a write lands in part", random)) continue;
+      try {
+        work.land(random, isWhole);
+      } catch {} // the dead are not told
+    }
+    this.#flights.clear();
+    for (const file of this.files) file.drop();
+    this.files.clear();
     this.#reportCrash();
   }
 
   #begin(call: string, filePath: string): Operation {
-    if (this.isDead) throw new DeadError(call);
     const key = `${call} ${filePath}`;
-    const count = (this.#calls.get(key) ?? 0) + 1;
-    this.#calls.set(key, count);
-    return { call, filePath, random: this.#random.fork(`${key} ${count}`) };
+    let calls = this.#calls.get(key);
+    if (calls === undefined) {
+      calls = { count: 0, hash: hashText(key)[0] };
+      this.#calls.set(key, calls);
+    }
+    calls.count++;
+    const random = this.#random.fork(`${key} ${calls.count}`);
+    return { call, filePath, random, hash: calls.hash };
   }
 
   /** Returns false if the process has died at it. */
-  #passes(kind: MomentKind, { call, filePath }: Operation): boolean {
+  #passes(kind: MomentKind, { call, filePath, hash }: Operation): boolean {
     this.moments++;
-    const [hash] = hashText(`${kind} ${call} ${filePath} ${this.clock.steadyMs()}`);
-    this.#trace = (Math.imul(this.#trace, 31) + hash) >>> 0;
+    const time = Math.floor(this.clock.steadyMs() * 1000);
+    this.#trace = (Math.imul(this.#trace ^ hash ^ time, 0x9e3779b1) + kind.length) >>> 0;
     this.onMoment?.(kind, call, filePath);
-    if (this.moments >= this.#crashAt) this.die();
+    if (this.moments >= this.#crashAt && !this.isDead) {
+      this.rules.count(`crash: ${kind}`);
+      this.die();
+    }
     return !this.isDead;
   }
 
   /** An operation in the turn of its call. @internal */
-  now<T>(call: string, filePath: string, apply: (random: Random) => T): T {
+  now<T>(call: string, filePath: string, apply: (random: Random) => T, fault?: Fault): T {
+    if (this.isDead) throw new DeadError(call);
     const operation = this.#begin(call, filePath);
-    if (!this.#passes("issued", operation)) throw new DeadError(call);
-    const value = apply(operation.random.fork("apply"));
-    if (!this.#passes("applied", operation)) throw new DeadError(call);
-    if (!this.#passes("returned", operation)) throw new DeadError(call);
-    return value;
+    const { random } = operation;
+    try {
+      this.#requireLife("issued", operation);
+      if (this.rules.fires("time: a call that does not wait is slow", random)) {
+        this.clock.freeze(random.between(500, 5000));
+      }
+      this.maybeFail(fault, call, filePath, random);
+      const value = apply(random);
+      this.#requireLife("applied", operation);
+      this.#requireLife("returned", operation);
+      return value;
+    } catch (error) {
+      if (error instanceof DeadError) this.rules.count("crash: in a call that does not wait");
+      throw error;
+    }
+  }
+
+  #requireLife(kind: MomentKind, operation: Operation): void {
+    if (!this.#passes(kind, operation)) throw new DeadError(operation.call);
+  }
+
+  /** @throws SystemError if chance will have it. @internal */
+  maybeFail(fault: Fault | undefined, call: string, filePath: string, random: Random): void {
+    if (fault === undefined || !this.rules.fires(fault.rule, random)) return;
+    throw new SystemError(random.pick(fault.codes), call, filePath);
   }
 
   /** An operation that takes its time. @internal */
@@ -135,131 +185,178 @@ export class SimulatedDisk implements Disk {
     return new Promise((resolve, reject) => {
       if (this.isDead) return;
       const operation = this.#begin(call, filePath);
-      const { random } = operation;
-      this.#flying.set(operation, work as Work<unknown>);
+      const flight: Flight = { operation, work: work as Work<unknown>, applied: undefined };
+      this.#flights.add(flight);
       if (!this.#passes("issued", operation)) return;
-      const settle = (done: () => void) => {
-        this.clock.after(random.exponential(LATENCY_MS), () => {
-          if (this.isDead) return;
-          done();
+      const { random } = operation;
+      const end = (settle: () => void) => {
+        this.#wait(random, () => {
+          if (this.#flights.values().next().value !== flight) {
+            this.rules.count("time: completions change places");
+          }
+          this.#flights.delete(flight);
+          settle();
         });
       };
-      this.clock.after(random.exponential(LATENCY_MS), () => {
-        if (this.isDead) return;
-        this.#flying.delete(operation);
+      const finish = (value: T) => {
+        try {
+          work.finish?.(value, random);
+        } catch (error) {
+          if (this.#passes("returned", operation)) reject(error);
+          return;
+        }
+        if (this.#passes("returned", operation)) resolve(value);
+      };
+      this.#wait(random, () => {
         let value: T;
         try {
-          value = work.apply(random.fork("apply"));
+          value = work.apply(random);
         } catch (error) {
-          return settle(() => {
+          end(() => {
             if (this.#passes("returned", operation)) reject(error);
           });
+          return;
         }
-        if (!this.#passes("applied", operation)) return;
-        settle(() => {
-          work.finish?.(value);
-          if (this.#passes("returned", operation)) resolve(value);
-        });
+        flight.applied = { value };
+        if (this.#passes("applied", operation)) end(() => finish(value));
       });
     });
   }
 
-  #openNode(filePath: string): FileNode {
+  /** Goes on later, or never. */
+  #wait(random: Random, then: () => void): void {
+    if (this.rules.fires("time: never", random)) return;
+    let ms = random.exponential(LATENCY_MS);
+    if (this.rules.fires("time: slow", random)) ms += random.between(500, 8000);
+    this.clock.after(ms, () => {
+      if (!this.isDead) then();
+    });
+  }
+
+  #openNode(filePath: string, random: Random): FileNode {
     const node = this.platter.find(filePath);
     if (node === undefined) throw new SystemError("ENOENT", "open", filePath);
-    if (node.kind === "file") return node;
+    if (node.kind === "file") {
+      this.maybeDropLost(node, random);
+      return node;
+    }
     const found = node.kind === "folder" ? "a folder" : "a device";
     throw new Error(`expected a regular file, got ${found}`);
   }
 
+  /** @internal */
+  maybeDropLost(node: FileNode, random: Random): void {
+    if (!node.hasLost || !this.rules.fires("sync: lost pages leave the cache", random)) return;
+    node.dropLost(this.rules);
+  }
+
   open(filePath: string): Promise<OpenFile> {
     return this.later("open", filePath, {
-      apply: () => new SimulatedFile(this, filePath, this.#openNode(filePath)),
+      apply: (random) => {
+        this.maybeFail(OPEN_FAULT, "open", filePath, random);
+        return new SimulatedFile(this, filePath, this.#openNode(filePath, random));
+      },
+      abandon: (file) => file.drop(),
     });
   }
 
   openForChanges(filePath: string): Promise<WritableFile> {
-    const make = () => {
-      if (this.platter.find(filePath) === undefined) this.platter.create(filePath, "file");
+    const make = (random: Random) => {
+      if (this.platter.find(filePath) !== undefined) return;
+      this.platter.create(filePath, "file", "open", random);
     };
     return this.later("openForChanges", filePath, {
-      apply: () => {
-        make();
-        return new SimulatedFile(this, filePath, this.#openNode(filePath));
+      apply: (random) => {
+        const isBefore = random.chance(0.5);
+        if (isBefore) this.maybeFail(OPEN_FAULT, "open", filePath, random);
+        make(random);
+        if (!isBefore) this.maybeFail(OPEN_FAULT, "open", filePath, random);
+        return new SimulatedFile(this, filePath, this.#openNode(filePath, random));
       },
-      land: (random) => {
-        if (random.chance(0.5)) attempt(make);
-      },
+      land: make,
+      abandon: (file) => file.drop(),
     });
   }
 
   async openText(filePath: string, chunkBytes: number): Promise<NamedText | undefined> {
-    const node = await this.later("openText", filePath, {
-      apply: () => {
-        const found = this.platter.find(filePath);
-        if (found === undefined) throw new SystemError("ENOENT", "open", filePath);
-        return found;
+    const file = await this.later("openText", filePath, {
+      apply: (random) => {
+        this.maybeFail(OPEN_FAULT, "open", filePath, random);
+        if (this.platter.find(filePath)?.kind === "folder") return undefined;
+        return new SimulatedFile(this, filePath, this.#openNode(filePath, random));
       },
+      abandon: (opened) => opened?.drop(),
     });
-    if (node.kind !== "file") return undefined;
-    const file = new SimulatedFile(this, filePath, node);
-    return { chunks: readChunks(file, chunkBytes), bytes: node.size };
+    return file && { chunks: readChunks(file, chunkBytes), bytes: file.size };
   }
 
   find(filePath: string): FileState | undefined {
-    return this.now("find", filePath, () => stateOf(this.platter.find(filePath)));
+    return this.now("find", filePath, () => stateOf(this.platter.find(filePath)), FIND_FAULT);
   }
 
   findEntry(filePath: string): FileState | undefined {
-    return this.now("findEntry", filePath, () => stateOf(this.platter.find(filePath)));
+    return this.now("findEntry", filePath, () => stateOf(this.platter.find(filePath)), FIND_FAULT);
   }
 
   findLater(filePath: string): Promise<FileState | undefined> {
     return this.later("findLater", filePath, {
-      apply: () => stateOf(this.platter.find(filePath)),
+      apply: (random) => {
+        this.maybeFail(FIND_FAULT, "stat", filePath, random);
+        return stateOf(this.platter.find(filePath));
+      },
     });
   }
 
   realPath(filePath: string): string {
     return this.now("realPath", filePath, () => {
-      if (this.platter.find(filePath) === undefined) {
-        throw new SystemError("ENOENT", "realpath", filePath);
-      }
-      return path.resolve(filePath);
+      if (this.platter.find(filePath) !== undefined) return path.resolve(filePath);
+      throw new SystemError("ENOENT", "realpath", filePath);
     });
   }
 
   list(folder: string): FolderEntry[] {
-    return this.now("list", folder, (random) => {
+    const read = (random: Random) => {
       const { names } = this.platter.folder(folder, "scandir");
-      return random.shuffle([...names].map(([name, { kind }]) => ({ name, kind })));
-    });
+      return random.shuffle([...names].map(([name, { kind }]): FolderEntry => ({ name, kind })));
+    };
+    return this.now("list", folder, read, LIST_FAULT);
+  }
+
+  #change(call: string, filePath: string, change: (random: Random) => void): void {
+    this.now(call, filePath, change, NAMES_FAULT);
   }
 
   rename(from: string, to: string): void {
-    this.now("rename", `${from} ${to}`, () => this.platter.rename(from, to));
+    this.#change("rename", `${from} ${to}`, () => this.platter.rename(from, to));
   }
 
   link(from: string, to: string): void {
-    this.now("link", `${from} ${to}`, () => this.platter.link(from, to));
+    this.#change("link", `${from} ${to}`, () => this.platter.link(from, to));
   }
 
   unlink(filePath: string): void {
-    this.now("unlink", filePath, () => this.platter.unlink(filePath));
+    this.#change("unlink", filePath, () => this.platter.unlink(filePath));
   }
 
   makeFolder(folder: string): void {
-    this.now("makeFolder", folder, () => this.platter.create(folder, "folder", "mkdir"));
+    this.#change("makeFolder", folder, (random) => {
+      this.platter.create(folder, "folder", "mkdir", random);
+    });
   }
 
   removeFolder(folder: string): void {
-    this.now("removeFolder", folder, () => this.platter.removeFolder(folder));
+    this.#change("removeFolder", folder, () => this.platter.removeFolder(folder));
   }
 
   async syncFolder(folder: string): Promise<void> {
     await this.later("syncFolder", folder, {
       apply: () => this.platter.folder(folder, "open"),
-      finish: (node) => this.platter.commitNames(node),
+      finish: (node, random) => {
+        if (this.rules.fires("syncFolder: fails for good", random)) this.platter.isReadOnly = true;
+        this.maybeFail(SYNC_FOLDER_FAULT, "fsync", folder, random);
+        if (this.platter.isReadOnly) throw new SystemError("EIO", "fsync", folder);
+        this.platter.commitNames(node);
+      },
     });
   }
 
@@ -267,8 +364,7 @@ export class SimulatedDisk implements Disk {
     return this.later("holds", filePath, {
       apply: () => {
         const node = this.platter.find(filePath);
-        if (node?.kind !== "file") return true;
-        return node.durable.subarray(position, position + bytes.length).equals(bytes);
+        return node?.kind !== "file" || node.holds(bytes, position);
       },
     });
   }
@@ -284,16 +380,62 @@ export class SimulatedDisk implements Disk {
 /** Its magic number. */
 const EXT4 = 0xef53;
 
+/** A call that fails, and with what. */
+interface Fault {
+  readonly rule: RuleName;
+  readonly codes: readonly string[];
+}
+
+const OPEN_FAULT: Fault = { rule: "open: fails", codes: ["EMFILE", "EIO", "EACCES"] };
+const FIND_FAULT: Fault = { rule: "find: fails", codes: ["EIO", "EACCES"] };
+const LIST_FAULT: Fault = { rule: "list: fails", codes: ["EIO", "EMFILE"] };
+const NAMES_FAULT: Fault = { rule: "names: a change fails", codes: ["EIO", "ENOSPC", "EACCES"] };
+const SYNC_FOLDER_FAULT: Fault = { rule: "syncFolder: fails", codes: ["EIO"] };
+const READ_FAULT: Fault = { rule: "read: fails", codes: ["EIO"] };
+const TRUNCATE_FAULT: Fault = { rule: "truncate: fails", codes: ["EIO"] };
+const OVERWRITE_FAULT: Fault = { rule: "overwrite: fails", codes: ["EIO", "ENOSPC"] };
+const APPEND_FAULTS: readonly Fault[] = [
+  { rule: "append: fails before it writes", codes: ["EIO"] },
+  { rule: "append: quota", codes: ["EDQUOT"] },
+  { rule: "append: too large", codes: ["EFBIG"] },
+];
+
+/** Bytes that a process sees, and that are not yet durable. */
+interface Written {
+  readonly bytes: number;
+  readonly dirt: Dirt;
+}
+
+/** One of the two descriptors: each gets a failure once. */
+interface Cursor {
+  failures: number;
+  /** Whether what it gets next happened before it was opened. */
+  isOld: boolean;
+}
+
 class SimulatedFile implements WritableFile {
   readonly #disk: SimulatedDisk;
   readonly #path: string;
   readonly #node: FileNode;
+  readonly #forChanges: Cursor;
+  readonly #forAppends: Cursor;
   #isOpen = true;
 
   constructor(disk: SimulatedDisk, filePath: string, node: FileNode) {
     this.#disk = disk;
     this.#path = filePath;
     this.#node = node;
+    node.opens++;
+    disk.files.add(this);
+    const isOld =
+      !node.isFailureKnown && disk.rules.isOn("sync: a new descriptor gets an old failure");
+    const cursor = { failures: isOld ? node.failures - 1 : node.failures, isOld };
+    this.#forChanges = { ...cursor };
+    this.#forAppends = { ...cursor };
+  }
+
+  get size(): number {
+    return this.#node.size;
   }
 
   #use(call: string): FileNode {
@@ -305,63 +447,136 @@ class SimulatedFile implements WritableFile {
     return this.#disk.now("state", this.#path, () => stateOf(this.#use("fstat")) as FileState);
   }
 
-  read(buffer: Buffer, start: number, bytes: number, position: number, done: ReadDone): void {
-    this.#disk
-      .later("read", this.#path, {
-        apply: () => this.#use("read").read(buffer, start, bytes, position),
-      })
-      .then(
-        (got) => done(null, got),
-        (cause) => done(cause, 0),
-      );
+  /** @throws SystemError for a failed sync that this descriptor did not get yet. */
+  #report(cursor: Cursor, code: string, isOwn = false): void {
+    const { rules } = this.#disk;
+    if (cursor.failures === this.#node.failures) return;
+    if (!isOwn) rules.count("sync: reports an earlier failure");
+    if (!isOwn && cursor.isOld) rules.count("sync: a new descriptor gets an old failure");
+    cursor.failures = this.#node.failures;
+    cursor.isOld = false;
+    this.#node.isFailureKnown = true;
+    throw new SystemError(code, "fsync", this.#path);
   }
 
-  readNow(buffer: Buffer, position: number): number {
-    return this.#disk.now("readNow", this.#path, () =>
-      this.#use("read").read(buffer, 0, buffer.length, position),
+  read(buffer: Buffer, start: number, bytes: number, position: number, done: ReadDone): void {
+    const apply = (random: Random) => {
+      const node = this.#use("read");
+      this.#disk.maybeFail(READ_FAULT, "read", this.#path, random);
+      const isShort = bytes > 1 && this.#disk.rules.fires("read: a short count", random);
+      return this.#read(
+        node,
+        buffer,
+        start,
+        isShort ? random.between(1, bytes - 1) : bytes,
+        position,
+        random,
+      );
+    };
+    this.#disk.later("read", this.#path, { apply }).then(
+      (got) => done(null, got),
+      (cause) => done(cause, 0),
     );
   }
 
+  #read(
+    node: FileNode,
+    buffer: Buffer,
+    start: number,
+    bytes: number,
+    position: number,
+    random: Random,
+  ): number {
+    this.#disk.maybeDropLost(node, random);
+    if (node.hasBad(position, bytes)) throw new SystemError("EIO", "read", this.#path);
+    return node.read(buffer, start, bytes, position);
+  }
+
+  readNow(buffer: Buffer, position: number): number {
+    const apply = (random: Random) =>
+      this.#read(this.#use("read"), buffer, 0, buffer.length, position, random);
+    return this.#disk.now("readNow", this.#path, apply, READ_FAULT);
+  }
+
   async append(bytes: Buffer, start: number): Promise<number> {
-    const write = (end: number): Dirt => {
+    const { platter, rules } = this.#disk;
+    const write = (end: number): Written => {
       const node = this.#use("write");
       const position = node.size;
-      node.write(bytes.subarray(start, end), position);
-      this.#disk.platter.touch(node);
-      return node.dirtOf(position, position + end - start);
+      const count = platter.write(node, bytes.subarray(start, end), position);
+      return { bytes: count, dirt: node.dirt(position, position + count) };
     };
-    await this.#disk.later("append", this.#path, {
-      apply: () => write(bytes.length),
-      finish: (dirt) => this.#node.commit(dirt),
-      land: (random) => attempt(() => write(random.between(start, bytes.length))),
+    const written = await this.#disk.later("append", this.#path, {
+      apply: (random) => {
+        for (const fault of APPEND_FAULTS) {
+          this.#disk.maybeFail(fault, "write", this.#path, random);
+        }
+        return write(this.#shortEnd("append: a short count", bytes, start, random));
+      },
+      finish: ({ dirt }, random) => {
+        if (rules.fires("append: its sync fails", random)) {
+          platter.failSync(this.#node, dirt, random);
+          this.#report(this.#forAppends, "EIO", true);
+        }
+        this.#node.commit(dirt);
+        this.#report(this.#forAppends, "EIO");
+      },
+      land: (random, isWhole) => {
+        const { dirt } = write(isWhole ? bytes.length : random.between(start, bytes.length));
+        this.#node.abandon(dirt);
+      },
+      abandon: ({ dirt }) => {
+        rules.count("crash: a visible append is not durable");
+        this.#node.abandon(dirt);
+      },
     });
-    return bytes.length - start;
+    return written.bytes;
+  }
+
+  /** Where a write ends: of more than a byte it may write a part. */
+  #shortEnd(rule: RuleName, bytes: Buffer, start: number, random: Random): number {
+    const isShort = bytes.length - start > 1 && this.#disk.rules.fires(rule, random);
+    return isShort ? random.between(start + 1, bytes.length - 1) : bytes.length;
   }
 
   async overwrite(bytes: Buffer, start: number, position: number): Promise<number> {
-    const write = (end: number) => {
-      const node = this.#use("write");
-      node.write(bytes.subarray(start, end), position);
-      this.#disk.platter.touch(node);
-    };
-    await this.#disk.later("overwrite", this.#path, {
-      apply: () => write(bytes.length),
-      land: (random) => attempt(() => write(random.between(start, bytes.length))),
+    const { platter, rules } = this.#disk;
+    const write = (end: number) =>
+      platter.write(this.#use("write"), bytes.subarray(start, end), position);
+    return this.#disk.later("overwrite", this.#path, {
+      apply: (random) => {
+        this.#disk.maybeFail(OVERWRITE_FAULT, "write", this.#path, random);
+        const count = write(this.#shortEnd("overwrite: a short count", bytes, start, random));
+        if (rules.fires("sync: a write behind fails", random)) {
+          platter.failSync(this.#node, this.#node.dirt(), random);
+        }
+        return count;
+      },
+      land: (random, isWhole) => {
+        write(isWhole ? bytes.length : random.between(start, bytes.length));
+      },
     });
-    return bytes.length - start;
   }
 
   truncate(bytes: number): void {
-    this.#disk.now("truncate", this.#path, () => {
-      this.#use("ftruncate").truncate(bytes);
-      this.#disk.platter.touch(this.#node);
-    });
+    const cut = () => this.#disk.platter.truncate(this.#use("ftruncate"), bytes);
+    this.#disk.now("truncate", this.#path, cut, TRUNCATE_FAULT);
   }
 
   async sync(): Promise<void> {
+    const { platter, rules } = this.#disk;
     await this.#disk.later("sync", this.#path, {
       apply: () => this.#use("fsync").dirt(),
-      finish: (dirt) => this.#node.commit(dirt),
+      finish: (dirt, random) => {
+        const isFull = rules.fires("sync: fails for want of room", random);
+        if (isFull || rules.fires("sync: fails", random)) {
+          platter.failSync(this.#node, dirt, random);
+          this.#report(this.#forChanges, isFull ? "ENOSPC" : "EIO", true);
+        }
+        this.#node.commit(dirt);
+        this.#report(this.#forChanges, "EIO");
+      },
+      abandon: (dirt) => this.#node.abandon(dirt),
     });
   }
 
@@ -369,17 +584,18 @@ class SimulatedFile implements WritableFile {
     return this.#disk.later("close", this.#path, {
       apply: () => {
         this.#use("close");
-        this.#isOpen = false;
+        this.drop();
+        this.#disk.files.delete(this);
       },
     });
   }
-}
 
-/** Does what a dead process had begun, if it is possible. */
-function attempt(work: () => void): void {
-  try {
-    work();
-  } catch {}
+  /** The descriptors are gone. @internal */
+  drop(): void {
+    if (!this.#isOpen) return;
+    this.#isOpen = false;
+    this.#node.opens--;
+  }
 }
 
 async function* readChunks(file: OpenFile, chunkBytes: number): AsyncGenerator<Buffer> {

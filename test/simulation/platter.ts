@@ -1,17 +1,19 @@
 /**
  * What is on a simulated disk: the files and folders that processes see, apart from what a power cut leaves.
  *
- * Invariants. A file has the bytes that processes see, the bytes that are durable, and the sectors and lengths
- * that are not durable yet. The names in folders change by operations that are kept in order until a sync of
- * the folder; a crash keeps the first few of them, or any of them. `crash` returns another platter, and nothing
- * that was done to the old one afterwards reaches it. A program reaches the platter only through a
- * SimulatedDisk; a test uses it as another program would, which syncs nothing unless it says so.
+ * Invariants. The names in folders change by operations that are kept in order until a sync of the folder; a
+ * cut keeps the first few of them, or any subset; a rename is one of them. A cut gives another platter, and
+ * nothing that is done to the old one afterwards reaches it; a kill leaves the same. A program reaches the
+ * platter only through a SimulatedDisk; a test uses it as another program would, which syncs nothing unless it
+ * says so.
  */
 import os from "node:os";
 import path from "node:path";
+import { BaseNode, type CutKind, chooseCount, FileNode, SECTOR_BYTES } from "./platter-file.ts";
 import type { Random } from "./random.ts";
+import { RuleBook } from "./rules.ts";
 
-export const SECTOR_BYTES = 512;
+export { type CutKind, FileNode, SECTOR_BYTES } from "./platter-file.ts";
 
 /** The time stamps of a file come from here. */
 export interface TimeSource {
@@ -32,30 +34,7 @@ export class SystemError extends Error {
   }
 }
 
-/** The sectors and the length that a sync covers. */
-export interface Dirt {
-  readonly sectors: readonly number[];
-  readonly step: number;
-}
-
-interface SizeStep {
-  readonly number: number;
-  readonly size: number;
-}
-
 export type PlatterNode = FileNode | FolderNode | SocketNode;
-
-abstract class BaseNode {
-  readonly ino: bigint;
-  nlink = 0;
-  mtimeMs = 0;
-  ctimeMs = 0;
-  mode = 0;
-
-  constructor(ino: bigint) {
-    this.ino = ino;
-  }
-}
 
 /** The socket of a lock: only its name counts. */
 export class SocketNode extends BaseNode {
@@ -64,159 +43,8 @@ export class SocketNode extends BaseNode {
 
 export class FolderNode extends BaseNode {
   readonly kind = "folder";
-  names = new Map<string, PlatterNode>();
-  durableNames = new Map<string, PlatterNode>();
-}
-
-export class FileNode extends BaseNode {
-  readonly kind = "file";
-  size = 0;
-  durableSize = 0;
-  /** Changed since they were last written. */
-  readonly dirty = new Set<number>();
-  /** The cache believes that they are on disk, after a sync that failed. */
-  readonly lost = new Set<number>();
-  #bytes: Buffer = Buffer.alloc(0);
-  #durable: Buffer = Buffer.alloc(0);
-  #steps: SizeStep[] = [];
-  #step = 0;
-
-  /** What processes see. Valid until the next change. */
-  get bytes(): Buffer {
-    return this.#bytes.subarray(0, this.size);
-  }
-
-  /** What a cut leaves if nothing else reaches the disk. Valid until the next change. */
-  get durable(): Buffer {
-    return this.#durable.subarray(0, this.durableSize);
-  }
-
-  read(buffer: Buffer, start: number, bytes: number, position: number): number {
-    const end = Math.min(this.size, position + bytes);
-    return end <= position ? 0 : this.#bytes.copy(buffer, start, position, end);
-  }
-
-  write(bytes: Buffer, position: number): void {
-    if (bytes.length === 0) return;
-    const end = position + bytes.length;
-    this.#bytes = withRoom(this.#bytes, end);
-    bytes.copy(this.#bytes, position);
-    this.#touch(Math.min(position, this.size), end);
-    if (end > this.size) this.#resize(end);
-  }
-
-  truncate(size: number): void {
-    if (size === this.size) return;
-    this.#bytes = withRoom(this.#bytes, size);
-    if (size < this.size) this.#bytes.fill(0, size, this.size);
-    this.#touch(Math.min(size, this.size), Math.max(size, this.size));
-    this.#resize(size);
-  }
-
-  #touch(start: number, end: number): void {
-    const last = Math.ceil(end / SECTOR_BYTES);
-    for (let sector = Math.floor(start / SECTOR_BYTES); sector < last; sector++) {
-      this.dirty.add(sector);
-      this.lost.delete(sector);
-    }
-  }
-
-  #resize(size: number): void {
-    this.size = size;
-    this.#steps.push({ number: ++this.#step, size });
-  }
-
-  /** All that a sync would make durable now. */
-  dirt(): Dirt {
-    return { sectors: [...this.dirty], step: this.#step };
-  }
-
-  /** What an append of these bytes makes durable. */
-  dirtOf(start: number, end: number): Dirt {
-    const sectors: number[] = [];
-    const last = Math.ceil(end / SECTOR_BYTES);
-    for (let sector = Math.floor(start / SECTOR_BYTES); sector < last; sector++) {
-      if (this.dirty.has(sector)) sectors.push(sector);
-    }
-    return { sectors, step: this.#step };
-  }
-
-  /** Makes what was dirty durable. */
-  commit({ sectors, step }: Dirt): void {
-    while (this.#steps[0] !== undefined && this.#steps[0].number <= step) {
-      this.durableSize = resizeBytes(this.#durable, this.durableSize, this.#steps[0].size);
-      this.#steps.shift();
-    }
-    for (const sector of sectors) {
-      if (!this.dirty.delete(sector)) continue;
-      this.#durable = withRoom(this.#durable, Math.min((sector + 1) * SECTOR_BYTES, this.size));
-      copySector(this.#bytes, this.#durable, sector, this.size);
-    }
-    this.#durable = withRoom(this.#durable, this.durableSize);
-  }
-
-  commitAll(): void {
-    this.commit(this.dirt());
-  }
-
-  /** Whether every crash leaves exactly these bytes here. */
-  keeps(bytes: Buffer, position: number): boolean {
-    const end = position + bytes.length;
-    if (end > this.durableSize || end > this.size) return false;
-    if (this.#steps.some(({ size }) => size < end)) return false;
-    return (
-      bytes.equals(this.#bytes.subarray(position, end)) &&
-      bytes.equals(this.#durable.subarray(position, end))
-    );
-  }
-
-  /** What a cut leaves of the file. */
-  afterCut(chooses: CutChoice): Buffer {
-    const steps = chooses.steps(this.#steps.length);
-    let bytes: Buffer = Buffer.from(this.#durable);
-    let size = this.durableSize;
-    for (const step of this.#steps.slice(0, steps)) size = resizeBytes(bytes, size, step.size);
-    bytes = withRoom(bytes, size);
-    for (const sector of this.dirty) {
-      if (sector * SECTOR_BYTES >= size) continue;
-      if (chooses.isWritten()) copySector(this.#bytes, bytes, sector, Math.min(size, this.size));
-    }
-    return bytes.subarray(0, size);
-  }
-
-  /** Takes these bytes as what is durable and seen. */
-  load(bytes: Buffer): void {
-    this.#bytes = Buffer.from(bytes);
-    this.#durable = Buffer.from(bytes);
-    this.size = bytes.length;
-    this.durableSize = bytes.length;
-  }
-}
-
-/** What a cut does to everything that is not durable. */
-interface CutChoice {
-  /** How many of the pending steps happen. */
-  steps(count: number): number;
-  isWritten(): boolean;
-}
-
-function withRoom(bytes: Buffer, size: number): Buffer {
-  if (bytes.length >= size) return bytes;
-  const larger = Buffer.alloc(Math.max(size, bytes.length * 2, 4 * SECTOR_BYTES));
-  bytes.copy(larger);
-  return larger;
-}
-
-/** What is cut off reads as zeros if the file grows again. */
-function resizeBytes(bytes: Buffer, from: number, to: number): number {
-  if (to < from) bytes.fill(0, to, from);
-  return to;
-}
-
-function copySector(from: Buffer, to: Buffer, sector: number, end: number): void {
-  const start = sector * SECTOR_BYTES;
-  const stop = Math.min(start + SECTOR_BYTES, end);
-  if (stop > start) from.copy(to, start, start, stop);
+  readonly names = new Map<string, PlatterNode>();
+  readonly durableNames = new Map<string, PlatterNode>();
 }
 
 interface NameChange {
@@ -228,18 +56,36 @@ interface NameChange {
 /** Changes of names that happen together. */
 type NameOperation = readonly NameChange[];
 
-/** `nothing` and `everything` of what is not durable reaches the disk, or what chance decides. */
-export type CutKind = "nothing" | "everything" | "chance";
+/** Damage of what was durable. */
+export interface Rot {
+  readonly path: string;
+  readonly offset: number;
+  readonly bytes: number;
+}
+
+/** The clock of the kernel's time stamps goes on by this much. */
+const TICK_MS = 4;
 
 export class Platter {
   readonly root: FolderNode;
+  readonly rules: RuleBook;
+  /** How many bytes and nodes fit. */
+  bytesMax = Number.POSITIVE_INFINITY;
+  nodesMax = Number.POSITIVE_INFINITY;
+  /** After a failure that only a restart of the machine ends. */
+  isReadOnly = false;
+  bytesUsed = 0;
+  nodesUsed = 0;
   readonly #time: TimeSource;
   #pending: NameOperation[] = [];
-  #inodes: bigint;
+  #nextIno: bigint;
+  #freeInos: bigint[] = [];
+  #wasKilled = false;
 
-  constructor(time: TimeSource, inodes = 2n) {
+  constructor(time: TimeSource, rules = new RuleBook(), nextIno = 2n) {
     this.#time = time;
-    this.#inodes = inodes;
+    this.rules = rules;
+    this.#nextIno = nextIno;
     this.root = this.#stamp(new FolderNode(1n));
   }
 
@@ -274,18 +120,32 @@ export class Platter {
   }
 
   /** Makes a node with a name, which must be free. */
-  create(filePath: string, kind: PlatterNode["kind"], call = "open"): PlatterNode {
+  create(filePath: string, kind: PlatterNode["kind"], call = "open", random?: Random): PlatterNode {
     const { folder, name } = this.#place(filePath, call);
     if (folder.names.has(name)) throw new SystemError("EEXIST", call, filePath);
-    const ino = this.#inodes++;
+    this.#requireWritable(call, filePath);
+    if (this.nodesUsed >= this.nodesMax) {
+      this.rules.count("room: no inodes");
+      throw new SystemError("ENOSPC", call, filePath);
+    }
+    const ino = this.#takeIno(random);
     const node =
       kind === "file"
         ? new FileNode(ino)
         : kind === "folder"
           ? new FolderNode(ino)
           : new SocketNode(ino);
+    this.nodesUsed++;
     this.#change([{ folder, name, node: this.#stamp(node) }]);
     return node;
+  }
+
+  #takeIno(random: Random | undefined): bigint {
+    const isAgain =
+      random !== undefined &&
+      this.#freeInos.length > 0 &&
+      this.rules.fires("names: an inode number is used again", random);
+    return isAgain ? (this.#freeInos.pop() as bigint) : this.#nextIno++;
   }
 
   rename(from: string, to: string): void {
@@ -294,12 +154,14 @@ export class Platter {
     const node = source.folder.names.get(source.name);
     if (node === undefined) throw new SystemError("ENOENT", "rename", from);
     const old = target.folder.names.get(target.name);
-    if (old === node) return;
-    if (old?.kind === "folder" && old.names.size > 0)
-      throw new SystemError("ENOTEMPTY", "rename", to);
     if (old !== undefined && (old.kind === "folder") !== (node.kind === "folder")) {
       throw new SystemError(old.kind === "folder" ? "EISDIR" : "ENOTDIR", "rename", to);
     }
+    if (old?.kind === "folder" && old.names.size > 0) {
+      throw new SystemError("ENOTEMPTY", "rename", to);
+    }
+    this.#requireWritable("rename", from);
+    if (old === node) return;
     this.#change([
       { ...source, node: undefined },
       { ...target, node },
@@ -312,6 +174,7 @@ export class Platter {
     if (node.kind === "folder") throw new SystemError("EPERM", "link", from);
     const target = this.#place(to, "link");
     if (target.folder.names.has(target.name)) throw new SystemError("EEXIST", "link", to);
+    this.#requireWritable("link", from);
     this.#change([{ ...target, node }]);
   }
 
@@ -320,6 +183,7 @@ export class Platter {
     const node = this.find(filePath);
     if (node === undefined) return;
     if (node.kind === "folder") throw new SystemError("EISDIR", "unlink", filePath);
+    this.#requireWritable("unlink", filePath);
     this.#change([{ ...this.#place(filePath, "unlink"), node: undefined }]);
   }
 
@@ -327,12 +191,17 @@ export class Platter {
     if (this.folder(folderPath, "rmdir").names.size > 0) {
       throw new SystemError("ENOTEMPTY", "rmdir", folderPath);
     }
+    this.#requireWritable("rmdir", folderPath);
     this.#change([{ ...this.#place(folderPath, "rmdir"), node: undefined }]);
   }
 
   #place(filePath: string, call: string): { folder: FolderNode; name: string } {
     const folder = this.folder(path.dirname(filePath), call);
     return { folder, name: path.basename(filePath) };
+  }
+
+  #requireWritable(call: string, filePath?: string): void {
+    if (this.isReadOnly) throw new SystemError("EROFS", call, filePath);
   }
 
   #change(operation: NameOperation): void {
@@ -349,30 +218,73 @@ export class Platter {
         this.touch(node, false);
       }
       this.touch(folder);
+      if (old?.nlink === 0 && old !== node && !operation.some((change) => change.node === old)) {
+        this.#free(old);
+      }
     }
     this.#pending.push(operation);
   }
 
-  /** How many operations on names precede now. */
-  get pendingNames(): number {
-    return this.#pending.length;
+  #free(node: PlatterNode): void {
+    this.nodesUsed--;
+    if (node.kind === "file") this.bytesUsed -= node.size;
+    if (node.kind !== "file" || node.opens === 0) this.#freeInos.push(node.ino);
   }
 
-  /** Makes the names in a folder durable, and what happened to other names before. */
+  /**
+   * Writes bytes as far as there is room.
+   *
+   * @returns how many; fewer only if there is no room for more.
+   * @throws SystemError `ENOSPC` if there is no room for any.
+   */
+  write(node: FileNode, bytes: Buffer, position: number): number {
+    this.#requireWritable("write");
+    const growth = Math.max(0, position + bytes.length - node.size);
+    const room = node.nlink === 0 ? growth : Math.max(0, this.bytesMax - this.bytesUsed);
+    const count = growth <= room ? bytes.length : bytes.length - (growth - room);
+    if (count <= 0 && bytes.length > 0) {
+      this.rules.count("room: no bytes");
+      throw new SystemError("ENOSPC", "write");
+    }
+    if (count < bytes.length) this.rules.count("room: a short append, then none");
+    if (node.nlink > 0) this.bytesUsed += Math.min(growth, room);
+    node.write(bytes.subarray(0, count), position);
+    this.touch(node);
+    return count;
+  }
+
+  truncate(node: FileNode, size: number): void {
+    this.#requireWritable("ftruncate");
+    if (node.nlink > 0) this.bytesUsed += size - node.size;
+    node.truncate(size);
+    this.touch(node);
+  }
+
+  /** A sync of a file fails. */
+  failSync(node: FileNode, dirt: ReturnType<FileNode["dirt"]>, random: Random): void {
+    const before = node.size;
+    node.fail(dirt, random, this.rules);
+    if (node.nlink > 0) this.bytesUsed += node.size - before;
+  }
+
+  /** Makes the names in a folder durable, and what happened to other names before, except with any subset. */
   commitNames(folder: FolderNode): void {
-    const last = this.#pending.findLastIndex((operation) =>
-      operation.some((change) => change.folder === folder),
-    );
-    for (const operation of this.#pending.splice(0, last + 1)) {
+    const isOf = (operation: NameOperation) => operation.some((change) => change.folder === folder);
+    if (this.rules.isOn("names: any subset")) {
+      this.#commit(this.#pending.filter(isOf));
+      this.#pending = this.#pending.filter((operation) => !isOf(operation));
+    } else this.#commit(this.#pending.splice(0, this.#pending.findLastIndex(isOf) + 1));
+  }
+
+  #commit(operations: readonly NameOperation[]): void {
+    for (const operation of operations) {
       for (const change of operation) setName(change.folder.durableNames, change);
     }
   }
 
   /** Makes everything durable, as sync(1) does. */
   commitAll(): void {
-    for (const operation of this.#pending.splice(0)) {
-      for (const change of operation) setName(change.folder.durableNames, change);
-    }
+    this.#commit(this.#pending.splice(0));
     for (const node of walk(this.root, (folder) => folder.names)) {
       if (node.kind === "file") node.commitAll();
     }
@@ -383,8 +295,19 @@ export class Platter {
    * content.
    */
   keeps(filePath: string, bytes: Buffer, position: number): boolean {
-    const node = this.durableNode(filePath);
-    return node?.kind === "file" && node === this.find(filePath) && node.keeps(bytes, position);
+    let node: PlatterNode | undefined = this.root;
+    for (const name of splitPath(filePath)) {
+      if (node?.kind !== "folder") return false;
+      const folder: FolderNode = node;
+      const next = folder.durableNames.get(name);
+      if (next === undefined || next !== folder.names.get(name)) return false;
+      const isChanging = this.#pending.some((operation) =>
+        operation.some((change) => change.folder === folder && change.name === name),
+      );
+      if (isChanging) return false;
+      node = next;
+    }
+    return node.kind === "file" && node.keeps(bytes, position);
   }
 
   /** What the path leads to after a cut that loses all it can. */
@@ -397,35 +320,89 @@ export class Platter {
     return node;
   }
 
-  /** What a process that starts now finds, after the last one was killed, or after a power cut. */
+  /** Damages something durable: a bit, or a whole sector that cannot be read. `undefined`: there is nothing. */
+  rot(
+    filePath: string,
+    kind: "rot: a bit" | "rot: an unreadable sector",
+    random: Random,
+  ): Rot | undefined {
+    const node = this.durableNode(filePath);
+    if (node?.kind !== "file" || node.durableSize === 0) return undefined;
+    this.rules.count(kind);
+    if (kind === "rot: a bit") return { path: filePath, offset: node.flip(random), bytes: 1 };
+    const sector = random.below(Math.ceil(node.durableSize / SECTOR_BYTES));
+    node.bad.add(sector);
+    return { path: filePath, offset: sector * SECTOR_BYTES, bytes: SECTOR_BYTES };
+  }
+
+  /** Paths of all files, sorted. */
+  files(folderPath = "/"): string[] {
+    const node = this.find(folderPath);
+    if (node?.kind !== "folder") return [];
+    return [...node.names]
+      .flatMap(([name, child]) => {
+        const childPath = path.join(folderPath, name);
+        if (child.kind === "folder") return this.files(childPath);
+        return child.kind === "file" ? [childPath] : [];
+      })
+      .sort();
+  }
+
+  /** What a process that starts now finds: after a kill this very platter, after a power cut another one. */
   crash(kind: "kill" | "cut", random: Random, cut: CutKind = "chance"): Platter {
-    if (kind === "kill") return this;
-    return this.#afterCut(random, cut);
+    if (kind === "cut") {
+      if (this.#wasKilled && cut === "chance") this.rules.count("crash: kill, then cut");
+      if (cut === "chance") this.rules.count("crash: cut");
+      return this.#afterCut(random, cut);
+    }
+    this.rules.count("crash: kill");
+    this.#wasKilled = true;
+    return this;
+  }
+
+  /** The operations on names that a cut keeps. */
+  #keptNames(random: Random, kind: CutKind): NameOperation[] {
+    const isChance = kind === "chance";
+    let kept: NameOperation[];
+    if (isChance && this.#pending.length > 0 && this.rules.fires("names: any subset", random)) {
+      kept = this.#pending.filter(() => random.chance(0.5));
+    } else kept = this.#pending.slice(0, chooseCount(kind, this.#pending.length, random));
+    if (!isChance || kept.length === this.#pending.length) return kept;
+    if (!this.rules.isOn("names: the last ones are lost")) return this.#pending;
+    this.rules.count("names: the last ones are lost");
+    const isAcross = ([one, other]: NameOperation) =>
+      other !== undefined && one?.folder !== other.folder;
+    if (this.#pending.some((operation) => isAcross(operation) && !kept.includes(operation))) {
+      this.rules.count("names: a rename across folders is lost");
+    }
+    return kept;
   }
 
   #afterCut(random: Random, kind: CutKind): Platter {
-    const choice: CutChoice = {
-      steps: (count) =>
-        kind === "nothing" ? 0 : kind === "everything" ? count : random.between(0, count),
-      isWritten: () => kind === "everything" || (kind === "chance" && random.chance(0.5)),
-    };
     const names = new Map<FolderNode, Map<string, PlatterNode>>();
-    const namesOf = (folder: FolderNode) => {
-      const found = names.get(folder) ?? new Map(folder.durableNames);
-      names.set(folder, found);
-      return found;
-    };
-    for (const operation of this.#pending.slice(0, choice.steps(this.#pending.length))) {
-      for (const change of operation) setName(namesOf(change.folder), change);
+    for (const operation of this.#keptNames(random.fork("names"), kind)) {
+      for (const change of operation) {
+        const of = names.get(change.folder) ?? new Map(change.folder.durableNames);
+        names.set(change.folder, of);
+        setName(of, change);
+      }
     }
-    const after = new Platter(this.#time, this.#inodes);
+    const namesOf = (folder: FolderNode) => names.get(folder) ?? folder.durableNames;
+    const after = new Platter(this.#time, this.rules, this.#nextIno);
+    after.bytesMax = this.bytesMax;
+    after.nodesMax = this.nodesMax;
     const copies = new Map<PlatterNode, PlatterNode>([[this.root, after.root]]);
     for (const node of walk(this.root, namesOf)) {
       if (node.kind !== "folder") continue;
       const copy = copies.get(node) as FolderNode;
       for (const [name, child] of namesOf(node)) {
-        const childCopy = copies.get(child) ?? copyNode(child, choice);
-        copies.set(child, childCopy);
+        let childCopy = copies.get(child);
+        if (childCopy === undefined) {
+          childCopy = copyNode(child, kind, random.fork(`inode ${child.ino}`), this.rules);
+          copies.set(child, childCopy);
+          after.nodesUsed++;
+          if (childCopy.kind === "file") after.bytesUsed += childCopy.size;
+        }
         childCopy.nlink++;
         copy.names.set(name, childCopy);
         copy.durableNames.set(name, childCopy);
@@ -435,22 +412,18 @@ export class Platter {
   }
 }
 
-/** The clock of the kernel's time stamps goes on by this much. */
-const TICK_MS = 4;
-
 function setName(names: Map<string, PlatterNode>, { name, node }: NameChange): void {
   if (node === undefined) names.delete(name);
   else names.set(name, node);
 }
 
-function copyNode(node: PlatterNode, choice: CutChoice): PlatterNode {
-  let copy: PlatterNode;
-  if (node.kind === "folder") copy = new FolderNode(node.ino);
-  else if (node.kind === "other") copy = new SocketNode(node.ino);
-  else {
-    copy = new FileNode(node.ino);
-    copy.load(node.afterCut(choice));
-  }
+function copyNode(node: PlatterNode, kind: CutKind, random: Random, rules: RuleBook): PlatterNode {
+  const copy =
+    node.kind === "folder"
+      ? new FolderNode(node.ino)
+      : node.kind === "other"
+        ? new SocketNode(node.ino)
+        : node.afterCut(kind, random, rules);
   copy.mode = node.mode;
   copy.mtimeMs = node.mtimeMs;
   copy.ctimeMs = node.ctimeMs;
@@ -460,7 +433,7 @@ function copyNode(node: PlatterNode, choice: CutChoice): PlatterNode {
 /** Every node once, a folder before what is in it. */
 function* walk(
   root: FolderNode,
-  namesOf: (folder: FolderNode) => Map<string, PlatterNode>,
+  namesOf: (folder: FolderNode) => ReadonlyMap<string, PlatterNode>,
 ): Generator<PlatterNode> {
   const seen = new Set<PlatterNode>([root]);
   for (const node of seen) {
@@ -469,6 +442,15 @@ function* walk(
   }
 }
 
-function splitPath(filePath: string): string[] {
-  return path.resolve("/", filePath).split("/").filter(Boolean);
+const SPLIT = new Map<string, readonly string[]>();
+const SPLIT_MAX = 1000;
+
+function splitPath(filePath: string): readonly string[] {
+  let names = SPLIT.get(filePath);
+  if (names === undefined) {
+    names = path.resolve("/", filePath).split("/").filter(Boolean);
+    if (SPLIT.size >= SPLIT_MAX) SPLIT.clear();
+    SPLIT.set(filePath, names);
+  }
+  return names;
 }
