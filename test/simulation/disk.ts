@@ -287,7 +287,7 @@ export class SimulatedDisk implements Disk {
       },
       abandon: (opened) => opened?.drop(),
     });
-    return file && { chunks: readChunks(file, chunkBytes), bytes: file.size };
+    return file && { text: readChunks(file, chunkBytes), bytes: file.size };
   }
 
   find(filePath: string): FileState | undefined {
