@@ -72,7 +72,8 @@ export class SimulatedDisk implements Disk {
   onMoment: ((kind: MomentKind, call: string, filePath: string) => void) | undefined;
   readonly clock: SimulatedClock;
   readonly rules: RuleBook;
-  readonly #random: Random;
+  /** @internal */
+  readonly random: Random;
   /** Open files. @internal */
   readonly files = new Set<SimulatedFile>();
   readonly #flights = new Set<Flight>();
@@ -85,7 +86,7 @@ export class SimulatedDisk implements Disk {
     this.platter = platter;
     this.clock = clock;
     this.rules = rules;
-    this.#random = random.fork("disk");
+    this.random = random.fork("disk");
     this.crashed = new Promise((resolve) => {
       this.#reportCrash = resolve;
     });
@@ -132,7 +133,7 @@ export class SimulatedDisk implements Disk {
       this.#calls.set(key, calls);
     }
     calls.count++;
-    const random = this.#random.fork(`${key} ${calls.count}`);
+    const random = this.random.fork(`${key} ${calls.count}`);
     return { call, filePath, random, hash: calls.hash };
   }
 
@@ -396,6 +397,7 @@ const TRUNCATE_FAULT: Fault = { rule: "truncate: fails", codes: ["EIO"] };
 const OVERWRITE_FAULT: Fault = { rule: "overwrite: fails", codes: ["EIO", "ENOSPC"] };
 const APPEND_FAULTS: readonly Fault[] = [
   { rule: "append: fails before it writes", codes: ["EIO"] },
+  { rule: "append: no room", codes: ["ENOSPC"] },
   { rule: "append: quota", codes: ["EDQUOT"] },
   { rule: "append: too large", codes: ["EFBIG"] },
 ];

@@ -10,6 +10,7 @@ import type { LockOptions } from "../../src/log/lock.ts";
 import type { SimulatedClock } from "./clock.ts";
 import type { SimulatedDisk } from "./disk.ts";
 import type { Platter, PlatterNode } from "./platter.ts";
+import type { Random } from "./random.ts";
 
 export interface HeldLock {
   readonly lost: Promise<Error>;
@@ -26,9 +27,12 @@ export class SimulatedLocks {
   readonly #disk: SimulatedDisk;
   readonly #clock: SimulatedClock;
   readonly #platter: Platter;
+  readonly #random: Random;
+  #asked = 0;
   readonly #held = new Map<PlatterNode, Held>();
 
   constructor(disk: SimulatedDisk, clock: SimulatedClock) {
+    this.#random = disk.random.fork("locks");
     this.#disk = disk;
     this.#clock = clock;
     this.#platter = disk.platter;
@@ -42,7 +46,11 @@ export class SimulatedLocks {
         throw new PlantStoreError("io_error", `Cannot use "${directory}": there is no such folder`);
       }
       const { number, holder } = this.#highest(directory, options.name);
-      if (holder === undefined) return this.#take(directory, options, number + 1);
+      if (holder === undefined) {
+        if (number > 0) this.#disk.rules.count("lock: its holder is dead");
+        return this.#take(directory, options, number + 1);
+      }
+      this.#disk.rules.count("lock: held");
       if (this.#clock.steadyMs() >= deadline) throw lockedError(directory, holder.options.command);
       await this.#pause(RETRY_MS);
     }
@@ -52,7 +60,9 @@ export class SimulatedLocks {
     await this.#pause(ANSWER_MS);
     const { holder } = this.#highest(directory, name);
     if (holder === undefined) return undefined;
-    const bytes = holder.options.durableBytes?.();
+    const random = this.#random.fork(`${directory} ${++this.#asked}`);
+    const isSilent = this.#disk.rules.fires("lock: its holder is silent", random);
+    const bytes = isSilent ? undefined : holder.options.durableBytes?.();
     if (bytes === undefined) throw lockedError(directory, holder.options.command);
     return bytes;
   }
@@ -60,7 +70,9 @@ export class SimulatedLocks {
   /** Removes the entry of a lock, as a program does that sweeps a folder. */
   lose(directory: string, name: string): void {
     const { number } = this.#highest(directory, name);
-    if (number > 0) this.#platter.unlink(path.join(directory, `${name}.${number}`));
+    if (number === 0) return;
+    this.#disk.rules.count("lock: its entry is removed");
+    this.#platter.unlink(path.join(directory, `${name}.${number}`));
   }
 
   #pause(ms: number): Promise<void> {

@@ -159,7 +159,7 @@ export class FileNode extends BaseNode {
     for (; done < this.#steps.length; done++) {
       const { number, size } = this.#steps[done] as SizeStep;
       if (number > last) break;
-      if (size < this.durableSize) this.#durable.fill(0, size, this.durableSize);
+      if (size < this.durableSize) clear(this.#durable, size, this.durableSize);
       this.durableSize = size;
     }
     if (done === 0) return;
@@ -267,7 +267,7 @@ export class FileNode extends BaseNode {
     let image: Buffer = Buffer.from(this.#durable);
     let size = this.durableSize;
     for (const step of this.#steps.slice(0, count)) {
-      if (step.size < size) image.fill(0, step.size, size);
+      if (step.size < size) clear(image, step.size, size);
       else if (kind === "chance" && rules.draws("cut: the length grows in part", random)) {
         size = Math.min(step.size, roundUp(random.between(size, step.size)));
         if (size < step.size) rules.count("cut: the length grows in part");
@@ -368,6 +368,11 @@ export function chooseCount(kind: CutKind, count: number, random: Random): numbe
   if (kind === "everything") return count;
   const share = random.pick(SHARES);
   return share === 0 ? 0 : share === 1 ? count : random.between(0, count);
+}
+
+/** Makes bytes zeros, as far as the buffer goes. */
+function clear(bytes: Buffer, start: number, end: number): void {
+  if (start < bytes.length) bytes.fill(0, start, Math.min(end, bytes.length));
 }
 
 function roundUp(bytes: number): number {
