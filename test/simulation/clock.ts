@@ -78,11 +78,11 @@ export class SimulatedClock implements Clock {
 
   #timer(run: () => void, ms: number, repeats: boolean): Timer {
     const schedule = (due: () => void) => this.#add(Math.max(1, ms), due);
-    return new SimulatedTimer(schedule, run, repeats) as unknown as Timer;
+    return new SimulatedTimer(schedule, run, repeats);
   }
 
   clearTimeout(timer: Timer | undefined): void {
-    (timer as unknown as SimulatedTimer | undefined)?.clear();
+    (timer as SimulatedTimer | undefined)?.clear();
   }
 
   setInterval(run: () => void, ms: number): Timer {
@@ -165,8 +165,7 @@ export class SimulatedClock implements Clock {
   }
 }
 
-/** Node's has more, which no program here uses. */
-class SimulatedTimer {
+class SimulatedTimer implements Timer {
   readonly #schedule: (due: () => void) => Event;
   readonly #run: () => void;
   readonly #repeats: boolean;

@@ -6,24 +6,18 @@
  */
 import path from "node:path";
 import { PlantStoreError } from "../../src/core/errors.ts";
-import type { LockOptions } from "../../src/log/lock.ts";
+import type { HeldLock, LockOptions, Locks } from "../../src/log/lock.ts";
 import type { SimulatedClock } from "./clock.ts";
 import type { SimulatedDisk } from "./disk.ts";
 import type { Platter, PlatterNode } from "./platter.ts";
 import type { Random } from "./random.ts";
-
-export interface HeldLock {
-  readonly lost: Promise<Error>;
-  findLoss(): Error | undefined;
-  close(): Promise<void>;
-}
 
 const RETRY_MS = 10;
 const ANSWER_MS = 0.2;
 const CHECK_INTERVAL_MS = 500;
 
 /** The locks that the processes of one machine hold. Make another after a crash. */
-export class SimulatedLocks {
+export class SimulatedLocks implements Locks {
   readonly #disk: SimulatedDisk;
   readonly #clock: SimulatedClock;
   readonly #platter: Platter;
