@@ -6,6 +6,7 @@
  * called again.
  */
 import type { Clock, Timer } from "../../src/clock.ts";
+import { lendBuffers, takeBuffersBack } from "./memory.ts";
 import type { Random } from "./random.ts";
 
 /** Taken before a guard forbids it. */
@@ -117,6 +118,7 @@ export class SimulatedClock implements Clock {
     const last = this.events + eventsMax;
     await new Promise<void>((resolve, reject) => {
       const step = () => {
+        lendBuffers(true);
         try {
           do {
             drain?.();
@@ -132,6 +134,8 @@ export class SimulatedClock implements Clock {
           nextTurn(step);
         } catch (error) {
           reject(error as Error);
+        } finally {
+          lendBuffers(false);
         }
       };
       nextTurn(step);
@@ -156,6 +160,7 @@ export class SimulatedClock implements Clock {
   async endWorld(): Promise<void> {
     for (let turns = 0; turns < 2; turns++) await new Promise<void>((resolve) => nextTurn(resolve));
     this.#queue.clear();
+    takeBuffersBack();
     this.#world++;
   }
 
