@@ -1,0 +1,212 @@
+/**
+ * What other programs do to a folder: people with editors, copies, rotten disks. None of them syncs.
+ *
+ * Invariant. After each of them the folder owes what can be seen in it, until a start has served that or a cut
+ * has taken it.
+ */
+import { piecesOf } from "./image.ts";
+import type { Folder } from "./judge.ts";
+import type { Life } from "./life.ts";
+import { Others } from "./others.ts";
+import { FileNode } from "./platter.ts";
+import { type Edit, type Intrusion, makePlant, type PlantChoice } from "./work.ts";
+
+export class Edits {
+  readonly #life: Life;
+  #number = 0;
+
+  constructor(life: Life) {
+    this.#life = life;
+  }
+
+  #file(filePath: string): FileNode | undefined {
+    const node = this.#life.platter.find(filePath);
+    return node instanceof FileNode ? node : undefined;
+  }
+
+  #linesOf(choices: readonly PlantChoice[], isTorn = false): Buffer {
+    const lines = choices.map((choice) => {
+      const { id, name, tag } = makePlant(this.#life.plan, choice);
+      const members = tag === undefined ? { name } : { name, tag };
+      return `{"id":${id}, ${JSON.stringify(members).slice(1)}\n`;
+    });
+    const text = Buffer.from(lines.join(""));
+    return isTorn ? text.subarray(0, Math.ceil((text.length * 2) / 3)) : text;
+  }
+
+  get #others(): Others {
+    const { platter, clock, random } = this.#life;
+    return new Others(platter, clock, random.fork(`${clock.events} ${++this.#number}`));
+  }
+
+  #append(
+    folder: Folder,
+    bytes: Buffer,
+    choices: readonly PlantChoice[],
+    isPastLock = false,
+  ): void {
+    if (this.#file(folder.logPath) === undefined) return;
+    if (isPastLock) this.#others.appendPastLock(folder.logPath, bytes);
+    else this.#others.append(folder.logPath, bytes);
+    if (folder.unsynced === "all") return;
+    for (const choice of choices)
+      folder.unsynced.add(String(makePlant(this.#life.plan, choice).id));
+  }
+
+  /** Changes a folder that nobody serves. */
+  edit(folder: Folder, edit: Edit): void {
+    const { platter, judge } = this.#life;
+    if (platter.find(folder.path) === undefined || platter.isReadOnly) return;
+    switch (edit.edit) {
+      case "append":
+        this.#append(folder, this.#linesOf(edit.plants, edit.isTorn), edit.plants);
+        break;
+      case "replace":
+        this.#replaceLog(folder, this.#linesOf(edit.plants));
+        break;
+      case "copy folder":
+        this.#copyFolder(folder);
+        return;
+      case "old checkpoint":
+        this.#useOldCheckpoint(folder);
+        break;
+      case "remove log":
+      case "remove checkpoint":
+        this.#others.remove(
+          edit.edit === "remove log" ? folder.logPath : `${folder.logPath}.checkpoint`,
+        );
+        if (edit.edit === "remove log") folder.unsynced = "all";
+        break;
+      case "cut log":
+        this.#cutLog(folder, edit.line);
+        break;
+      case "rot":
+        this.#rot(folder, edit.place);
+        break;
+      case "sync":
+        this.#others.sync();
+        folder.unsynced = new Set();
+        folder.hasUnsyncedTokens = false;
+        return;
+      case "cut power":
+        this.#life.cutPower("chance");
+        return;
+      default:
+        this.#changeLines(folder, edit.edit, edit.line);
+    }
+    judge.absorb(folder, edit.edit);
+  }
+
+  #changeLines(folder: Folder, how: string, line: number): void {
+    const { log } = this.#life.judge.view(folder);
+    if (log === undefined || log.bytes.length === 0) return;
+    const lines = piecesOf(log);
+    const { offset, bytes } = lines[line % lines.length] ?? { offset: 0, bytes: 0 };
+    const end = offset + bytes;
+    const found = log.bytes.subarray(offset, end);
+    const middle = Buffer.from(found);
+    if (how === "change line") middle[Math.floor(bytes / 2)] = 0x2e;
+    const instead = how === "remove line" ? [] : how === "repeat line" ? [found, found] : [middle];
+    const pieces = [log.bytes.subarray(0, offset), ...instead, log.bytes.subarray(end)];
+    folder.unsynced = "all";
+    this.#others.edit(folder.logPath, Buffer.concat(pieces));
+  }
+
+  #cutLog(folder: Folder, line: number): void {
+    const node = this.#file(folder.logPath);
+    const { log } = this.#life.judge.view(folder);
+    if (node === undefined || log === undefined || log.bytes.length === 0) return;
+    const pieces = piecesOf(log);
+    this.#life.platter.truncate(node, pieces[line % pieces.length]?.offset ?? 0);
+    folder.unsynced = "all";
+  }
+
+  #replaceLog(folder: Folder, more: Buffer): void {
+    const bytes = this.#life.judge.bytesOf(folder.logPath);
+    if (bytes === undefined) return;
+    this.#others.replace(folder.logPath, Buffer.concat([bytes, more]));
+    folder.unsynced = "all";
+  }
+
+  /** `cp -r`, and whoever did it serves the copy. */
+  #copyFolder(folder: Folder): void {
+    const copy = this.#life.newFolder();
+    this.#others.copyFolder(folder.path, copy.path);
+    copy.plants = folder.plants.copy();
+    copy.tokens = folder.tokens.copy();
+    copy.excuse = folder.excuse;
+    copy.mayRepeat = folder.mayRepeat;
+    copy.unsynced = "all";
+    copy.hasUnsyncedTokens = true;
+    this.#life.judge.absorb(copy, "copy folder");
+    this.#life.folder = copy;
+  }
+
+  #useOldCheckpoint(folder: Folder): void {
+    const checkpoint = this.#life.judge.bytesOf(`${folder.logPath}.checkpoint`);
+    const { oldCheckpoint } = this.#life;
+    if (checkpoint === undefined) return;
+    if (oldCheckpoint !== undefined) {
+      this.#others.replaceCheckpoint(`${folder.logPath}.checkpoint`, oldCheckpoint);
+    }
+    this.#life.oldCheckpoint = checkpoint;
+  }
+
+  #rot(folder: Folder, place: number): void {
+    const { platter, random } = this.#life;
+    const kind = place % 4 === 0 ? "rot: an unreadable sector" : "rot: a bit";
+    const rot = platter.rot(folder.logPath, kind, random.fork(`rot ${place}`));
+    if (rot === undefined) return;
+    folder.unsynced = "all"; // what is durable and what is seen may differ now
+    if (kind !== "rot: a bit") folder.excuse ??= kind;
+    folder.isRotten ||= kind !== "rot: a bit";
+  }
+
+  /** Changes a folder that a server serves. */
+  intrude(folder: Folder, how: Intrusion, choice: PlantChoice): void {
+    const { platter, judge, world } = this.#life;
+    if (platter.isReadOnly) return;
+    judge.judgeLog(folder, "before another program changes it");
+    switch (how) {
+      case "append":
+        this.#append(folder, this.#linesOf([choice]), [choice], true);
+        break;
+      case "remove log":
+        this.#others.remove(folder.logPath);
+        folder.unsynced = "all";
+        break;
+      case "replace log":
+        this.#replaceLog(folder, Buffer.alloc(0));
+        break;
+      case "cut log":
+        this.#cutLog(folder, choice.number);
+        break;
+      case "remove lock":
+        world.locks.lose(folder.path, "lock");
+        break;
+      case "edit tokens":
+        this.#editTokens(folder, choice);
+        return;
+    }
+    judge.absorb(folder, how);
+    // The server may write a checkpoint of what it knows.
+    if (how === "remove log" || how === "cut log") folder.excuse ??= how;
+  }
+
+  /** An operator without the command line. */
+  #editTokens(folder: Folder, { number }: PlantChoice): void {
+    const { clock } = this.#life;
+    const states = [...folder.tokens.states.values()];
+    const state = states[number % Math.max(1, states.length)];
+    if (state === undefined || this.#file(folder.tokenPath) === undefined) return;
+    folder.changes++;
+    const revokedAt = new Date(clock.wallMs()).toISOString();
+    const line = { event: "revoked", name: state.name, revokedAt };
+    this.#others.append(folder.tokenPath, Buffer.from(`${JSON.stringify(line)}\n`));
+    folder.hasUnsyncedTokens = true;
+    for (const each of folder.tokens.named(state.name)) {
+      each.revokeSent = true;
+      each.revokedAtMs ??= clock.steadyMs();
+    }
+  }
+}

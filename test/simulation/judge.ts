@@ -1,0 +1,298 @@
+/**
+ * Judges what a server shows, and what its disk holds, by what the folder owes.
+ *
+ * Invariants. It reads the platter and never changes it. What was promised is compared with what the disk would
+ * keep if the power were cut in this instant, not with what processes see. A start is judged twice: by the
+ * documents (image.ts), and by whether somebody else did the damage for which it refuses.
+ */
+import path from "node:path";
+import {
+  type CheckpointImage,
+  type Image,
+  parseCheckpoint,
+  parseImage,
+  parsePlant,
+  parseTokenImage,
+  piecesOf,
+  whyRefused,
+} from "./image.ts";
+import { PlantLedger, TokenLedger, Violation } from "./ledger.ts";
+import type { Platter } from "./platter.ts";
+
+const LOG = "plants.jsonl";
+const TOKENS = "tokens.jsonl";
+const KEPT = /\.(quarantine|before-repair)-\d+$/;
+/** What the documents name, and what a start leaves. */
+const NAMED =
+  /^(plants\.jsonl(\.checkpoint(\.unsynced)?|\.(quarantine|before-repair)-\d+)?|tokens\.jsonl(\.checkpoint\.unsynced|\.quarantine-\d+)?|(tokens-)?lock\..*|restore\.partial)$/;
+
+/** A data directory, and what it owes. */
+export class Folder {
+  readonly path: string;
+  plants = new PlantLedger();
+  tokens = new TokenLedger();
+  /** What somebody else did, for which a start may refuse. */
+  excuse: string | undefined;
+  /** Others wrote a plant twice. */
+  mayRepeat = false;
+  /** The plants that others wrote and nobody synced. */
+  unsynced: Set<string> | "all" = new Set();
+  /** Whether others wrote the tokens, and nobody synced them. */
+  hasUnsyncedTokens = false;
+  /** The line of each plant that the server knows. */
+  readonly places = new Map<string, { readonly offset: number; readonly bytes: number }>();
+  /** What was set aside, by name: it stays as it is. */
+  readonly kept = new Map<string, Buffer>();
+  /** How often others changed it. */
+  changes = 0;
+  /** A sector of it cannot be read. */
+  isRotten = false;
+  /** It was repaired since others changed it. */
+  isRepaired = false;
+
+  constructor(folderPath: string) {
+    this.path = folderPath;
+  }
+
+  get logPath(): string {
+    return path.join(this.path, LOG);
+  }
+
+  get tokenPath(): string {
+    return path.join(this.path, TOKENS);
+  }
+}
+
+/** What a process sees of a folder. */
+export interface View {
+  readonly log: Image | undefined;
+  readonly checkpoint: CheckpointImage | undefined;
+  /** A sync of the log has failed. */
+  readonly isUnsynced: boolean;
+  /** Why a start has to refuse it. */
+  readonly fault: string | undefined;
+}
+
+export class Judge {
+  platter: Platter;
+
+  constructor(platter: Platter) {
+    this.platter = platter;
+  }
+
+  bytesOf(filePath: string): Buffer | undefined {
+    const node = this.platter.find(filePath);
+    return node?.kind === "file" ? Buffer.from(node.bytes) : undefined;
+  }
+
+  view({ logPath }: Folder): View {
+    const bytes = this.bytesOf(logPath);
+    const log = bytes && parseImage(bytes);
+    const unsynced = this.bytesOf(`${logPath}.checkpoint.unsynced`);
+    const checkpoint = parseCheckpoint(this.bytesOf(`${logPath}.checkpoint`) ?? unsynced);
+    const fault = whyRefused(log, checkpoint);
+    return { log, checkpoint, isUnsynced: unsynced !== undefined, fault };
+  }
+
+  /** Every owed plant is there, as processes see it. */
+  judgeLog(folder: Folder, how: string): void {
+    const { log } = this.view(folder);
+    const { plants, mayRepeat } = folder;
+    if (log === undefined) {
+      if (plants.size > 0) throw new Violation("lost", `${how}: the log is gone`);
+      return;
+    }
+    plants.judge(withTail(log), how, mayRepeat || folder.excuse !== undefined);
+    this.#judgeKept(folder, how);
+  }
+
+  /** Every token that was acknowledged is there, and is revoked if that was. */
+  judgeTokens({ tokens, tokenPath, path: folderPath }: Folder, how: string): void {
+    const image = parseTokenImage(this.bytesOf(tokenPath) ?? Buffer.alloc(0));
+    for (const { hash, name, revokedAtMs, isForgiven } of tokens.states.values()) {
+      if (isForgiven) continue;
+      if (!image.created.has(hash)) {
+        throw new Violation("token lost", `${how}: token "${name}" is not in ${folderPath}`);
+      }
+      if (revokedAtMs !== undefined && !image.revoked.has(hash)) {
+        throw new Violation("token lost", `${how}: the revocation of "${name}" is gone`);
+      }
+    }
+  }
+
+  /** What was set aside stays as it was. */
+  #judgeKept({ path: folderPath, kept }: Folder, how: string): void {
+    for (const [name, bytes] of kept) {
+      if (this.bytesOf(path.join(folderPath, name))?.equals(bytes) === true) continue;
+      throw new Violation("quarantine changed", `${how}: "${name}" is not what it was`);
+    }
+  }
+
+  /** A start serves the folder. @param before what it found. */
+  judgeServed(folder: Folder, before: View, size: number): void {
+    const how = "a start that serves";
+    if (before.fault !== undefined) {
+      throw new Violation("served damage", `${how}, but ${before.fault}`);
+    }
+    const { log } = this.view(folder);
+    if (log === undefined) throw new Violation("lost", `${how}: there is no log`);
+    folder.plants.adopt(log, how);
+    const ids = new Set(log.plants.map(({ id }) => id));
+    if (size !== ids.size) {
+      throw new Violation("index", `${how}: it has ${size} plants, its log ${ids.size}`);
+    }
+    if (log.bad.length > 0 || log.end < log.bytes.length) {
+      throw new Violation("served damage", `${how}: a line or the end is damaged`);
+    }
+    this.assertDurable(folder.logPath, log.bytes, 0, how);
+    this.judgeRemoved(folder, before, how);
+    this.#judgeNames(folder, log, how);
+    folder.excuse = undefined;
+    folder.unsynced = new Set();
+    folder.places.clear();
+    for (const { id, offset, bytes } of log.plants) {
+      if (!folder.places.has(id)) folder.places.set(id, { offset, bytes });
+    }
+  }
+
+  /** @throws Violation if a cut in this instant would lose the bytes. */
+  assertDurable(filePath: string, bytes: Buffer, position: number, how: string): void {
+    if (this.platter.keeps(filePath, bytes, position)) return;
+    const where = `bytes ${position} to ${position + bytes.length} of "${filePath}"`;
+    throw new Violation("not durable", `${how}: a cut would lose ${where}`);
+  }
+
+  /** A plant was acknowledged or shown: it is in its place, on the disk. */
+  judgeShown(folder: Folder, id: string, content: string, how: string): void {
+    folder.plants.owe(id, content, how);
+    const place = folder.places.get(id);
+    if (place === undefined) throw new Violation("index", `${how}: id ${id} has no line`);
+    const { offset, bytes } = place;
+    const line = this.bytesOf(folder.logPath)?.subarray(offset, offset + bytes);
+    const text = (line ?? "").toString().replace(/^\ufeff/, "");
+    if (line === undefined || parsePlant(text)?.content !== content) {
+      throw new Violation("not durable", `${how}: the line of id ${id} is not in the log`);
+    }
+    this.assertDurable(folder.logPath, line, offset, `${how}, id ${id}`);
+  }
+
+  /** A line, or an end, that is not in its place any more is in a copy that no cut takes. */
+  judgeRemoved(folder: Folder, before: View, how: string): void {
+    const now = this.bytesOf(folder.logPath) ?? Buffer.alloc(0);
+    if (before.log === undefined) return;
+    const { bytes: old } = before.log;
+    if (now.length >= old.length && now.subarray(0, old.length).equals(old)) return;
+    let copies: Buffer[] | undefined;
+    for (const piece of piecesOf(before.log)) {
+      const { offset, bytes } = piece;
+      const text = old.subarray(offset, offset + bytes);
+      if (now.subarray(offset, offset + bytes).equals(text) || isBlank(text)) continue;
+      copies ??= this.#durableCopies(folder);
+      if (copies.some((copy) => copy.includes(text))) continue;
+      throw new Violation("removed", `${how}: ${bytes} bytes at ${offset} were not set aside`);
+    }
+  }
+
+  #durableCopies({ path: folderPath }: Folder): Buffer[] {
+    const copies: Buffer[] = [];
+    for (const name of this.namesIn(folderPath).filter((each) => KEPT.test(each))) {
+      const filePath = path.join(folderPath, name);
+      const bytes = this.bytesOf(filePath);
+      if (bytes !== undefined && this.platter.keeps(filePath, bytes, 0)) copies.push(bytes);
+    }
+    return copies;
+  }
+
+  namesIn(folderPath: string): string[] {
+    const node = this.platter.find(folderPath);
+    return node?.kind === "folder" ? [...node.names.keys()] : [];
+  }
+
+  /** A start leaves nothing that the documents do not name. */
+  #judgeNames(folder: Folder, log: Image, how: string): void {
+    for (const name of this.namesIn(folder.path)) {
+      // A start leaves an unfinished file beside an empty log.
+      if (!NAMED.test(name) && log.bytes.length > 0) {
+        throw new Violation("leftover", `${how}: it leaves "${name}"`);
+      }
+      if (!KEPT.test(name) || folder.kept.has(name)) continue;
+      const keptPath = path.join(folder.path, name);
+      const bytes = this.bytesOf(keptPath);
+      // Others may have copied it.
+      if (bytes !== undefined && this.platter.keeps(keptPath, bytes, 0))
+        folder.kept.set(name, bytes);
+    }
+  }
+
+  /** A start refused the folder for its content. */
+  judgeRefused(folder: Folder, before: View, message: string): void {
+    const { fault, isUnsynced, log } = before;
+    if (fault === undefined) {
+      // After a sync that failed, what looks like a power cut may be what the cache has dropped.
+      const isDamaged = (log?.bad.length ?? 0) > 0 || (log?.end ?? 0) < (log?.bytes.length ?? 0);
+      if (isDamaged && (isUnsynced || this.view(folder).isUnsynced)) return;
+      throw new Violation("refused", `a start refuses a good folder: ${message}`);
+    }
+    if (folder.excuse === undefined) {
+      throw new Violation(
+        "refused",
+        `a start refuses, and nobody else did it: ${fault}: ${message}`,
+      );
+    }
+    this.judgeRemoved(folder, before, "a start that refuses");
+  }
+
+  /** Others changed the folder: from now on it owes what can be seen. */
+  absorb(folder: Folder, how: string): void {
+    const { log, fault } = this.view(folder);
+    const { plants } = folder;
+    folder.changes++;
+    folder.isRepaired = false;
+    plants.forgiveAll();
+    const seen = new Set<string>();
+    for (const { id, content } of log?.plants ?? []) {
+      plants.send(id, content);
+      if (seen.has(id)) folder.mayRepeat = true;
+      else plants.owe(id, content, how);
+      seen.add(id);
+    }
+    for (const { id, content } of log === undefined ? [] : withTail(log).plants) {
+      plants.send(id, content);
+    }
+    if (fault !== undefined) folder.excuse ??= `${how}: ${fault}`;
+  }
+
+  /** The power was cut: what others never synced may be gone. */
+  absorbCut(folder: Folder): void {
+    const { unsynced, plants } = folder;
+    // Of a file that was written anew, old and new sectors may be mixed.
+    if (unsynced === "all") this.absorb(folder, "a cut took what others never synced");
+    else for (const id of unsynced) plants.forgive(id);
+    const isOthers = unsynced === "all" || unsynced.size > 0;
+    if (isOthers && this.view(folder).fault !== undefined) {
+      folder.excuse ??= "a cut took what others never synced";
+    }
+    if (folder.hasUnsyncedTokens) folder.tokens.forgiveAll();
+  }
+
+  /** Files of a folder are on the disk, whole. */
+  assertFolderDurable(folderPath: string, how: string): void {
+    for (const name of this.namesIn(folderPath)) {
+      const filePath = path.join(folderPath, name);
+      const bytes = this.bytesOf(filePath);
+      if (bytes !== undefined) this.assertDurable(filePath, bytes, 0, how);
+    }
+  }
+}
+
+/** The plants of a log, and one that lacks only its line feed. */
+function withTail(log: Image): Image {
+  const tail = parsePlant(log.bytes.toString("utf8", log.end).replace(/^\ufeff/, ""));
+  if (tail === undefined) return log;
+  const offset = log.end;
+  return { ...log, plants: [...log.plants, { ...tail, offset, bytes: log.bytes.length - offset }] };
+}
+
+function isBlank(bytes: Buffer): boolean {
+  return /^[ \t\r\n]*$/.test(bytes.toString("latin1"));
+}

@@ -1,0 +1,215 @@
+/**
+ * What a data directory owes: the plants that must be in it, and those that may.
+ *
+ * Invariants. A plant that was acknowledged, or ever shown, must be there for ever, unless somebody other than
+ * the program took it. A plant that was sent, and whose outcome is unknown, may be there. No other plant may.
+ */
+import type { Image, ImagePlant } from "./image.ts";
+
+/** A promise that was broken. */
+export class Violation extends Error {
+  /** The same for the same promise, so that a shorter life can be compared. */
+  readonly kind: string;
+
+  constructor(kind: string, message: string) {
+    super(message);
+    this.kind = kind;
+  }
+}
+
+/** Where in time a plant was sent first and acknowledged. */
+interface Debt {
+  readonly content: string;
+  readonly sentAt: number;
+  readonly owedAt: number;
+}
+
+export class PlantLedger {
+  readonly #must = new Map<string, Debt>();
+  /** By id, then by content: when it was sent first. */
+  readonly #maybe = new Map<string, Map<string, number>>();
+  /** The log, as it was last seen: its plants keep their order. */
+  #order: readonly string[] = [];
+  #moment = 0;
+
+  get size(): number {
+    return this.#must.size;
+  }
+
+  /** The ids that must be there. */
+  get owed(): IterableIterator<string> {
+    return this.#must.keys();
+  }
+
+  /** The content that must be there. */
+  contentOf(id: string): string | undefined {
+    return this.#must.get(id)?.content;
+  }
+
+  /** The contents that may be there, first of all the one that must. */
+  possible(id: string): string[] {
+    const must = this.contentOf(id);
+    return must === undefined ? [...(this.#maybe.get(id)?.keys() ?? [])] : [must];
+  }
+
+  /** A create was sent, or another program wrote the plant. */
+  send(id: string, content: string): void {
+    let contents = this.#maybe.get(id);
+    if (contents === undefined) {
+      contents = new Map();
+      this.#maybe.set(id, contents);
+    }
+    if (!contents.has(content)) contents.set(content, ++this.#moment);
+  }
+
+  /** A create was acknowledged, or the plant was shown. @param how for the message. */
+  owe(id: string, content: string, how: string): void {
+    const debt = this.#must.get(id);
+    if (debt?.content === content) return;
+    if (debt !== undefined) {
+      throw new Violation("changed", `${how}: id ${id} is ${content}, and was ${debt.content}`);
+    }
+    const sentAt = this.#maybe.get(id)?.get(content);
+    if (sentAt === undefined) {
+      throw new Violation("never sent", `${how}: nobody sent id ${id} as ${content}`);
+    }
+    this.#must.set(id, { content, sentAt, owedAt: ++this.#moment });
+  }
+
+  /** Others may have taken or changed this plant: nothing is owed. */
+  forgive(id: string): void {
+    const debt = this.#must.get(id);
+    if (debt === undefined) return;
+    this.#must.delete(id);
+    this.#order = [];
+    if (this.#maybe.get(id)?.has(debt.content) !== true) this.send(id, debt.content);
+  }
+
+  /** Others may have taken or changed any plant. */
+  forgiveAll(): void {
+    for (const id of [...this.#must.keys()]) this.forgive(id);
+  }
+
+  /** A copy: what another folder owes that got the same bytes. */
+  copy(): PlantLedger {
+    const copy = new PlantLedger();
+    for (const [id, debt] of this.#must) copy.#must.set(id, debt);
+    for (const [id, contents] of this.#maybe) copy.#maybe.set(id, new Map(contents));
+    copy.#moment = this.#moment;
+    return copy;
+  }
+
+  /**
+   * Judges a log: every plant that must be there is, unchanged and once; no plant that may not be there is;
+   * they are in their order.
+   *
+   * @param mayRepeat whether others may have written a plant twice.
+   */
+  judge(image: Image, how: string, mayRepeat = false): void {
+    const seen = new Set<string>();
+    let lastSent = 0;
+    for (const { id, content, offset } of image.plants) {
+      const where = `${how}, byte ${offset}: id ${id}`;
+      if (seen.has(id)) {
+        if (!mayRepeat) throw new Violation("twice", `${where} is there twice`);
+        continue;
+      }
+      seen.add(id);
+      const debt = this.#must.get(id);
+      if (debt !== undefined && debt.content !== content) {
+        throw new Violation("changed", `${where} is ${content}, and was ${debt.content}`);
+      }
+      const sentAt = debt?.sentAt ?? this.#maybe.get(id)?.get(content);
+      if (sentAt === undefined) {
+        throw new Violation("never sent", `${where} is ${content}, which nobody sent`);
+      }
+      if (debt !== undefined && debt.owedAt < lastSent) {
+        throw new Violation(
+          "order",
+          `${where} was acknowledged before the one ahead of it was sent`,
+        );
+      }
+      lastSent = Math.max(lastSent, sentAt);
+    }
+    for (const id of this.#must.keys()) {
+      if (!seen.has(id)) throw new Violation("lost", `${how}: id ${id} is not there`);
+    }
+    this.#judgeOrder([...seen], how);
+  }
+
+  #judgeOrder(ids: readonly string[], how: string): void {
+    const places = new Map(ids.map((id, at) => [id, at]));
+    let last = -1;
+    for (const id of this.#order) {
+      const place = places.get(id);
+      if (place === undefined) continue;
+      if (place < last) throw new Violation("order", `${how}: id ${id} has moved`);
+      last = place;
+    }
+  }
+
+  /** A start serves this log, so from now on all of it must be there. */
+  adopt(image: Image, how: string): void {
+    this.judge(image, how, true);
+    for (const { id, content } of image.plants) this.owe(id, content, how);
+    this.#order = firstsOf(image.plants);
+  }
+}
+
+function firstsOf(plants: readonly ImagePlant[]): string[] {
+  return [...new Set(plants.map(({ id }) => id))];
+}
+
+interface TokenState {
+  readonly token: string;
+  readonly hash: string;
+  readonly name: string;
+  /** By the monotonic clock. */
+  createdAtMs: number;
+  /** When a revocation was sent first; its outcome may be unknown. */
+  revokeSent: boolean;
+  /** When its revocation was acknowledged. */
+  revokedAtMs: number | undefined;
+  /** Others may have taken or changed its line. */
+  isForgiven: boolean;
+}
+
+export type { TokenState };
+
+/** The tokens that were created in a folder. Their secrets are known to the simulation alone. */
+export class TokenLedger {
+  readonly states = new Map<string, TokenState>();
+  /** Names of creates that failed: their tokens may exist, and nobody knows them. */
+  readonly tried = new Set<string>();
+
+  create(token: string, hash: string, name: string, nowMs: number): void {
+    if (this.states.has(token))
+      throw new Violation("token", `a token was created twice: "${name}"`);
+    const at = { createdAtMs: nowMs, revokeSent: false, revokedAtMs: undefined, isForgiven: false };
+    this.states.set(token, { token, hash, name, ...at });
+  }
+
+  /** The tokens that are revoked with this name. */
+  named(name: string): TokenState[] {
+    return [...this.states.values()].filter((state) => state.name === name);
+  }
+
+  forgiveAll(): void {
+    for (const state of this.states.values()) state.isForgiven = true;
+  }
+
+  /** Another server will know them from now on. */
+  startAnew(nowMs: number): void {
+    for (const state of this.states.values()) {
+      state.createdAtMs = nowMs;
+      if (state.revokedAtMs !== undefined) state.revokedAtMs = nowMs;
+    }
+  }
+
+  copy(): TokenLedger {
+    const copy = new TokenLedger();
+    for (const [token, state] of this.states) copy.states.set(token, { ...state });
+    for (const name of this.tried) copy.tried.add(name);
+    return copy;
+  }
+}

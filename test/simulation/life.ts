@@ -1,0 +1,367 @@
+/**
+ * A life: some dozens of rounds over the same disk. A round is a start, some work, and a crash or a stop.
+ *
+ * Invariants. Nothing but the plan decides what happens, and nothing but the seed decides the plan. Of a process
+ * that has died nothing is heard.
+ */
+import { crc32 } from "node:zlib";
+import { replaceClock } from "../../src/clock.ts";
+import { PlantStoreError } from "../../src/core/errors.ts";
+import { subscribe } from "../../src/index.ts";
+import { replaceDisk } from "../../src/log/disk.ts";
+import { SimulatedClock } from "./clock.ts";
+import { Edits } from "./edits.ts";
+import { emptyGates } from "./gates.ts";
+import { parseImage } from "./image.ts";
+import { Folder, Judge, type View } from "./judge.ts";
+import { Violation } from "./ledger.ts";
+import { type Backup, compareWithVerify, repair, restoreBackup, verify } from "./operator.ts";
+import { type CutKind, Platter, SystemError } from "./platter.ts";
+import { Random } from "./random.ts";
+import { RuleBook } from "./rules.ts";
+import { Server } from "./server.ts";
+import { drawPlan, faultsIn, type LifePlan, plantContent, type RoundPlan } from "./work.ts";
+import { World } from "./world.ts";
+
+export type { LifePlan } from "./work.ts";
+
+export interface LifeResult {
+  readonly rounds: number;
+  readonly violation?: { readonly kind: string; readonly message: string };
+  /** A hash of all that happened. */
+  readonly trace: string;
+  /** How often each rule fired, and what was served or refused. */
+  readonly counts: Record<string, number>;
+  /** All decisions: run it again, whole or in part. */
+  readonly plan: LifePlan;
+}
+
+/** A round takes some seconds; then whatever waits waits for ever. */
+const ROUND_MS_MAX = 180_000;
+
+export async function runLife(seed: string, plan = drawPlan(seed)): Promise<LifeResult> {
+  const life = new Life(plan);
+  const violation = await life.run();
+  const { rounds, counts, trace } = life;
+  const result = { rounds, trace: trace.toString(16), counts: { ...counts }, plan };
+  if (violation === undefined) return result;
+  return { ...result, violation: { kind: violation.kind, message: violation.message } };
+}
+
+export class Life {
+  readonly plan: LifePlan;
+  readonly random: Random;
+  readonly clock: SimulatedClock;
+  readonly rules: RuleBook;
+  readonly judge: Judge;
+  readonly edits: Edits;
+  platter: Platter;
+  world!: World;
+  /** The folder that is served. */
+  folder: Folder;
+  backups: Backup[] = [];
+  /** Folders that a command began to fill. */
+  readonly underway = new Set<string>();
+  /** What a start or a repair has found, until it ends. */
+  recovering: { readonly folder: Folder; readonly before: View } | undefined;
+  oldCheckpoint: Buffer | undefined;
+  /** Whether the process was frozen, or its clock set. */
+  isDisturbed = false;
+  rounds = 0;
+  trace = 0;
+  readonly #folders: Folder[] = [];
+  readonly #outcomes: Record<string, number> = {};
+  #faultsBefore = 0;
+
+  constructor(plan: LifePlan) {
+    this.plan = plan;
+    this.random = new Random(plan.seed);
+    this.clock = new SimulatedClock(this.random);
+    this.rules = new RuleBook({ ...plan.rates });
+    this.platter = new Platter(this.clock, this.rules);
+    this.judge = new Judge(this.platter);
+    this.edits = new Edits(this);
+    this.folder = this.newFolder();
+  }
+
+  get counts(): Record<string, number> {
+    return { ...this.rules.counts, ...this.#outcomes };
+  }
+
+  get isDead(): boolean {
+    return this.world.disk.isDead;
+  }
+
+  /** Whether a fault may have made a call of this process fail. */
+  get hasFaults(): boolean {
+    return this.platter.isReadOnly || faultsIn(this.rules.counts) > this.#faultsBefore;
+  }
+
+  /** What a command threw, as its caller may expect it. @throws anything else. */
+  failureOf(error: unknown): PlantStoreError {
+    if (this.isDead || error instanceof Violation) throw error;
+    if (error instanceof PlantStoreError) return error;
+    if (!(error instanceof SystemError)) throw error;
+    throw new Violation(`raw ${error.syscall}`, `${error.message}\n${error.stack}`);
+  }
+
+  newFolder(): Folder {
+    const folder = new Folder(`/data-${this.#folders.length + 1}`);
+    this.#folders.push(folder);
+    return folder;
+  }
+
+  note(text: string): void {
+    this.trace = crc32(`${text} ${this.clock.steadyMs()} ${this.clock.events}`, this.trace);
+  }
+
+  count(outcome: string): void {
+    this.#outcomes[outcome] = (this.#outcomes[outcome] ?? 0) + 1;
+    this.note(outcome);
+  }
+
+  rest(ms: number): Promise<void> {
+    const { world } = this;
+    return new Promise((resolve) => {
+      this.clock.after(ms, () => {
+        if (!world.disk.isDead) resolve();
+      });
+    });
+  }
+
+  async run(): Promise<Violation | undefined> {
+    const stop = this.#listen();
+    try {
+      for (const round of this.plan.rounds) {
+        await this.#runRound(round);
+        this.rounds++;
+      }
+      await this.#end();
+      return undefined;
+    } catch (error) {
+      if (error instanceof Violation) return error;
+      throw error;
+    } finally {
+      stop();
+    }
+  }
+
+  /** What the store reports of new plants: where their lines are. */
+  #listen(): () => void {
+    return subscribe("plant-store:create", ({ log, id, name, tag, offset, bytes }) => {
+      if (this.isDead) return;
+      try {
+        const folder = this.#folders.find(({ logPath }) => logPath === log);
+        if (folder === undefined) return;
+        folder.places.set(String(id), { offset, bytes });
+        const content = plantContent(tag === undefined ? { id, name } : { id, name, tag });
+        this.judge.judgeShown(folder, String(id), content, "a new plant");
+      } catch (error) {
+        this.world.fail(error);
+      }
+    });
+  }
+
+  async #runRound(round: RoundPlan): Promise<void> {
+    for (const edit of round.edits) this.edits.edit(this.folder, edit);
+    await this.#runWorld(round, () => this.#serve(round));
+    if (round.end.how !== "stop") this.#crash(round);
+    this.#judgeAll(`after ${round.end.how} in round ${round.number}`);
+  }
+
+  async #runWorld({ number, end, room }: RoundPlan, work: () => Promise<void>): Promise<void> {
+    const { clock, platter, rules } = this;
+    this.world = new World({
+      clock,
+      platter,
+      rules,
+      number,
+      random: this.random.fork(`world ${number}`),
+    });
+    this.#faultsBefore = faultsIn(rules.counts);
+    this.recovering = undefined;
+    this.isDisturbed = false;
+    if (room > 0) platter.bytesMax = platter.bytesUsed + room;
+    if (end.moment > 0) this.world.disk.crashAt(end.moment);
+    replaceClock(clock);
+    replaceDisk(this.world.disk);
+    this.world.useLocks();
+    clock.after(ROUND_MS_MAX, () => {
+      if (!this.world.disk.isDead) this.#hang();
+    });
+    await this.world.run(work);
+    await clock.endWorld();
+    emptyGates();
+    await clock.endWorld();
+    this.note(`moments ${this.world.disk.moments} ${this.world.disk.trace}`);
+    this.platter.bytesMax = Number.POSITIVE_INFINITY;
+    this.rules.rates = { ...this.plan.rates };
+    if (this.world.failure !== undefined) throw this.world.failure;
+  }
+
+  #hang(): void {
+    const isSlow = (this.rules.counts["time: never"] ?? 0) > 0;
+    if (isSlow) this.world.disk.die();
+    else this.world.fail(new Violation("hang", "something waits for ever"));
+  }
+
+  async #serve({ before, remedy, commands, end }: RoundPlan): Promise<void> {
+    let report: Awaited<ReturnType<typeof verify>>;
+    for (const step of before) {
+      if (step === "restore") await this.#tolerate(() => restoreBackup(this));
+      else if (step === "repair") await repair(this);
+      else report = await verify(this);
+    }
+    if (before.at(-1) !== "verify") report = undefined;
+    let server = await this.#start(report);
+    if (server === undefined) server = await this.#remedy(remedy);
+    if (server === undefined) return;
+    await server.run(commands);
+    if (end.how === "stop") await server.close();
+    else server.registry.close();
+  }
+
+  /** A command of the operator that a fault may end. */
+  async #tolerate(work: () => Promise<void>): Promise<void> {
+    try {
+      await work();
+    } catch (error) {
+      const { code, message } = this.failureOf(error);
+      this.count(`command: ${code}`);
+      if (this.hasFaults) return;
+      throw new Violation(`needless ${code}`, `a restore fails: ${message}`);
+    }
+  }
+
+  async #start(report?: Awaited<ReturnType<typeof verify>>): Promise<Server | undefined> {
+    const { folder } = this;
+    try {
+      const server = await Server.start(this, folder);
+      this.count("start: serves");
+      if (!this.isDead) compareWithVerify(report, true);
+      return server;
+    } catch (error) {
+      const failure = this.failureOf(error);
+      this.count(`start: ${failure.code}`);
+      this.#judgeRefusal(folder, failure);
+      if (failure.code === "corruption" && this.recovering !== undefined) {
+        compareWithVerify(report, false);
+      }
+      this.recovering = undefined;
+      return undefined;
+    }
+  }
+
+  #judgeRefusal(folder: Folder, { code, message }: PlantStoreError): void {
+    const before = this.recovering?.before;
+    if (code === "corruption" && before !== undefined) {
+      this.judge.judgeRefused(folder, before, message);
+      if (folder.isRepaired) throw new Violation("repair", `a start refuses after it: ${message}`);
+      return;
+    }
+    if (code === "corruption" && folder.hasUnsyncedTokens) return;
+    const isExcused = this.hasFaults || folder.isRotten;
+    if (["io_error", "unsynced"].includes(code) && isExcused) return;
+    throw new Violation(`start: ${code}`, `a start fails: ${message}`);
+  }
+
+  /** The operator makes room, waits until the disk works, and does what the documents say. */
+  async #remedy(remedy: RoundPlan["remedy"]): Promise<Server | undefined> {
+    this.platter.bytesMax = Number.POSITIVE_INFINITY;
+    this.platter.nodesMax = Number.POSITIVE_INFINITY;
+    this.platter.isReadOnly = false;
+    this.rules.rates = calmRates(this.plan);
+    this.#faultsBefore = faultsIn(this.rules.counts);
+    this.world.isCalm = true;
+    const again = await this.#start();
+    if (again !== undefined) return again;
+    if (remedy === "repair" && !this.folder.isRotten) {
+      await repair(this);
+      const repaired = await this.#start();
+      if (repaired !== undefined) return repaired;
+    } else if (remedy === "restore" && this.backups.length > 0) await restoreBackup(this);
+    else this.folder = this.newFolder();
+    return this.#start();
+  }
+
+  /** Cuts the power of a machine on which nothing runs. */
+  cutPower(cut: CutKind): void {
+    this.platter = this.platter.crash("cut", this.random.fork(`cut ${this.clock.events}`), cut);
+    this.judge.platter = this.platter;
+    for (const folder of this.#folders) this.judge.absorbCut(folder);
+  }
+
+  #crash({ number, end }: RoundPlan): void {
+    if (this.recovering !== undefined) {
+      const { folder, before } = this.recovering;
+      this.judge.judgeRemoved(folder, before, "a start or a repair that was killed");
+    }
+    const random = this.random.fork(`crash ${number}`);
+    if (end.how !== "cut") this.platter = this.platter.crash("kill", random);
+    if (end.how === "kill") return;
+    this.#judgeAll("between the kill and the cut");
+    this.cutPower(end.cut);
+  }
+
+  #judgeAll(how: string): void {
+    for (const folder of this.#folders) {
+      if (folder !== this.folder && !this.underway.has(folder.path)) continue;
+      this.judge.judgeLog(folder, how);
+      this.judge.judgeTokens(folder, how);
+    }
+    for (const { path, log } of this.backups) {
+      if (this.judge.bytesOf(`${path}/plants.jsonl`)?.equals(log) === true) continue;
+      if (path.startsWith("/numbered/") && this.judge.namesIn(path).length === 0) continue;
+      throw new Violation("backup", `${how}: "${path}" is not what it was`);
+    }
+    for (const path of this.underway) this.#judgeUnderway(path, how);
+    const log = this.judge.bytesOf(this.folder.logPath) ?? Buffer.alloc(0);
+    this.note(`${how}: ${log.length} bytes, ${crc32(log)}`);
+  }
+
+  /** What a command leaves that did not end is whole, or has another name. */
+  #judgeUnderway(path: string, how: string): void {
+    const { log, fault } = this.judge.view(new Folder(path));
+    if (log === undefined) return;
+    if (fault !== undefined || log.end < log.bytes.length || parseImage(log.bytes).bad.length > 0) {
+      throw new Violation("half a copy", `${how}: "${path}": ${fault}`);
+    }
+  }
+
+  /** The machine is well again: a start serves everything, and another one finds the same bytes. */
+  async #end(): Promise<void> {
+    const round = { number: this.plan.rounds.length + 1, room: 0 };
+    const end = { how: "stop", moment: 0, cut: "nothing" } as const;
+    const plan: RoundPlan = {
+      ...round,
+      end,
+      edits: [],
+      before: [],
+      remedy: "repair",
+      commands: [],
+    };
+    await this.#runWorld(plan, async () => {
+      this.rules.rates = calmRates(this.plan);
+      this.platter.isReadOnly = false;
+      this.world.isCalm = true;
+      const server = (await this.#start()) ?? (await this.#remedy("repair"));
+      if (server === undefined) return;
+      await server.close();
+      const bytes = this.judge.bytesOf(this.folder.logPath);
+      const again = await this.#start();
+      if (again === undefined || bytes === undefined) {
+        throw new Violation("start again", "a second start refuses");
+      }
+      await again.close();
+      if (this.judge.bytesOf(this.folder.logPath)?.equals(bytes) !== true) {
+        throw new Violation("start again", "a second start changes the log");
+      }
+    });
+    this.#judgeAll("at the end");
+  }
+}
+
+/** Nothing fails any more. */
+function calmRates({ rates }: LifePlan): LifePlan["rates"] {
+  return Object.fromEntries(Object.keys(rates).map((name) => [name, 0]));
+}

@@ -1,0 +1,285 @@
+/**
+ * A server of a simulated life and its clients, with everything they are answered judged at once.
+ *
+ * Invariants. The store, the registry and the commands are the real ones. A client goes on after an error. What
+ * arrives after the process has died is seen by nobody.
+ */
+import { PlantStoreError } from "../../src/core/errors.ts";
+import type { NewPlant } from "../../src/core/plant.ts";
+import type { CreateOutcome, PlantService } from "../../src/core/services.ts";
+import {
+  exportLines,
+  importPlants,
+  isSound,
+  listLogLines,
+  openImportFile,
+  PlantStore,
+  TokenRegistry,
+  verifyLog,
+} from "../../src/index.ts";
+import { parseImage } from "./image.ts";
+import type { Folder } from "./judge.ts";
+import { Violation } from "./ledger.ts";
+import type { Life } from "./life.ts";
+import { makeBackup, newestBackup } from "./operator.ts";
+import { lookAtTokens, useTokens } from "./tokens.ts";
+import { type Command, idOf, makePlant, plantContent } from "./work.ts";
+
+/** Errors that a fault of the disk, or another program, may cause. */
+const FAULT_CODES = [
+  "store_failed",
+  "write_failed",
+  "read_failed",
+  "io_error",
+  "unsynced",
+  "locked",
+];
+
+export class Server {
+  readonly life: Life;
+  readonly folder: Folder;
+  readonly store: PlantStore;
+  readonly registry: TokenRegistry;
+
+  /** How often others had changed the folder when this server served it. */
+  readonly #changes: number;
+
+  private constructor(life: Life, folder: Folder, store: PlantStore, registry: TokenRegistry) {
+    this.life = life;
+    this.folder = folder;
+    this.store = store;
+    this.registry = registry;
+    this.#changes = folder.changes;
+  }
+
+  /** Whether others have changed the folder since this server serves it. */
+  get isIntruded(): boolean {
+    return this.folder.changes > this.#changes;
+  }
+
+  /** Starts as `serve` does. */
+  static async start(life: Life, folder: Folder): Promise<Server> {
+    const { batchBytesMax, queueBytesMax } = life.plan;
+    const before = life.judge.view(folder);
+    life.recovering = { folder, before };
+    const store = await PlantStore.open(folder.path, { batchBytesMax, queueBytesMax });
+    life.recovering = undefined;
+    life.judge.judgeServed(folder, before, store.size);
+    const registry = await TokenRegistry.open(folder.path).catch(async (error) => {
+      await store.close();
+      throw error;
+    });
+    return new Server(life, folder, store, registry);
+  }
+
+  async run(commands: readonly Command[]): Promise<void> {
+    const clients = new Map<number, Command[]>();
+    for (const command of commands) {
+      const queue = clients.get(command.client) ?? [];
+      clients.set(command.client, queue);
+      queue.push(command);
+    }
+    await Promise.all([...clients.values()].map((queue) => this.#runClient(queue)));
+  }
+
+  async #runClient(commands: readonly Command[]): Promise<void> {
+    for (const command of commands) {
+      await this.life.rest(command.waitMs);
+      let outcome = "done";
+      try {
+        await this.#do(command);
+      } catch (error) {
+        outcome = this.#judgeError(command, error);
+      }
+      this.life.note(`${command.number} ${command.act} ${outcome}`);
+    }
+  }
+
+  /** @throws Violation unless the command may fail like this. */
+  #judgeError({ act }: Command, error: unknown): string {
+    const { life } = this;
+    if (life.isDead) return "dead";
+    const { code, message, cause } = life.failureOf(error);
+    const isExcused = life.hasFaults || this.isIntruded;
+    if (FAULT_CODES.includes(code) && isExcused) return code;
+    if (code === "locked" && act === "backup into") return code; // another client makes one
+    if (code === "overloaded" && life.plan.queueBytesMax < 1024 * 1024) return code;
+    if (code === "unknown_cursor" || code === "token_exists" || code === "token_unknown")
+      return code;
+    if (code === "corruption" && isExcused) return code;
+    const why = message + (cause instanceof Error ? `: ${cause.message}` : "");
+    throw new Violation(`needless ${code}`, `${act} fails without a fault: ${why}`);
+  }
+
+  async #do(command: Command): Promise<void> {
+    const { life, folder } = this;
+    switch (command.act) {
+      case "create": {
+        const plants = command.plants.map((choice) => makePlant(life.plan, choice));
+        const outcomes = await Promise.allSettled(plants.map((plant) => this.create(plant)));
+        for (const each of outcomes) {
+          if (each.status === "rejected" && !isConflict(each.reason)) throw each.reason;
+        }
+        return;
+      }
+      case "import":
+        return this.#import(command.plants.map((choice) => makePlant(life.plan, choice)));
+      case "import folder":
+        return this.#importFolder();
+      case "get":
+        return this.#get(idOf(command.plant));
+      case "list":
+        return this.#list(command.plant % 3 === 0 ? undefined : idOf(command.plant));
+      case "export":
+        return this.#export(exportLines(folder.path), "export");
+      case "read folder":
+        return this.#export(listLogLines(folder.path), "list");
+      case "verify":
+        return this.#verify();
+      case "backup":
+      case "backup into":
+        return makeBackup(this, command);
+      case "look":
+        return lookAtTokens(this);
+      case "rest":
+        return life.rest(command.ms);
+      case "freeze":
+        life.rules.count("time: the process is frozen");
+        life.isDisturbed = true;
+        return life.clock.freeze(command.ms);
+      case "set clock":
+        life.rules.count("time: the wall clock is set");
+        life.isDisturbed = true;
+        return life.clock.shiftWall(command.number % 2 === 0 ? command.ms : -command.ms);
+      case "intrude":
+        return life.edits.intrude(folder, command.how, command.plant);
+      default:
+        return useTokens(this, command);
+    }
+  }
+
+  /** @throws what the store throws, once that is judged. */
+  async create(plant: NewPlant): Promise<CreateOutcome> {
+    const { life, folder } = this;
+    const id = String(plant.id);
+    const content = plantContent(plant);
+    folder.plants.send(id, content);
+    try {
+      const outcome = await this.store.create(plant);
+      if (!life.isDead) life.judge.judgeShown(folder, id, content, `a create is ${outcome}`);
+      return outcome;
+    } catch (error) {
+      if (!life.isDead && isConflict(error)) {
+        const owed = folder.plants.contentOf(id);
+        if (owed === undefined || owed === content) {
+          throw new Violation("conflict", `a create of ${id} is refused for ${owed}`);
+        }
+      }
+      throw error;
+    }
+  }
+
+  #service(): PlantService {
+    const unused = () => {
+      throw new Error("an import only creates");
+    };
+    return { create: (plant) => this.create(plant), get: unused, list: unused };
+  }
+
+  async #import(plants: readonly NewPlant[]): Promise<void> {
+    const lines = plants.map(({ id, name, tag }) => {
+      const members = [`"id": ${id}`, `"name": ${JSON.stringify(name)}`];
+      if (tag !== undefined) members.unshift(`"tag":${JSON.stringify(tag)}`);
+      return `{ ${members.join(", ")} }`;
+    });
+    const text = Buffer.from(["", "no plant", ...lines].join("\r\n"));
+    async function* chunks() {
+      for (let at = 0; at < text.length; at += 300) yield text.subarray(at, at + 300);
+    }
+    const report = await importPlants(this.#service(), chunks());
+    const { created, replayed, refused } = report;
+    if (this.life.isDead || created + replayed + refused === lines.length + 1) return;
+    throw new Violation("import", `${lines.length + 1} lines became ${JSON.stringify(report)}`);
+  }
+
+  async #importFolder(): Promise<void> {
+    const source = newestBackup(this.life);
+    if (source === undefined) return;
+    const { text } = await openImportFile(source.path);
+    await importPlants(this.#service(), text);
+  }
+
+  async #get(id: bigint): Promise<void> {
+    const { life, folder, store } = this;
+    const owed = folder.plants.contentOf(String(id));
+    const plant = await store.get(id);
+    if (life.isDead) return;
+    if (plant !== undefined) {
+      life.judge.judgeShown(folder, String(id), plantContent(plant), "a get");
+    } else if (owed !== undefined && !this.isIntruded) {
+      throw new Violation("get", `a get does not find id ${id}`);
+    }
+  }
+
+  async #list(after: bigint | undefined): Promise<void> {
+    const { life, folder, store } = this;
+    const owed = [...folder.plants.owed];
+    const start = folder.places.get(String(after))?.offset ?? -1;
+    const seen = new Set<string>();
+    let last = start;
+    for await (const plant of store.list({ after })) {
+      if (life.isDead || this.isIntruded) return; // a list looks at the log only when it begins
+      const id = String(plant.id);
+      life.judge.judgeShown(folder, id, plantContent(plant), "a list");
+      const { offset = -1 } = folder.places.get(id) ?? {};
+      if (offset <= last) throw new Violation("list", `a list has id ${id} at ${offset} too late`);
+      last = offset;
+      seen.add(id);
+    }
+    if (life.isDead || this.isIntruded) return;
+    const missing = owed.find(
+      (id) => !seen.has(id) && (folder.places.get(id)?.offset ?? 0) > start,
+    );
+    if (missing !== undefined) throw new Violation("list", `a list lacks id ${missing}`);
+  }
+
+  /** What another process reads beside a server is what that server knows to be durable. */
+  async #export(lines: AsyncIterable<Buffer>, command: string): Promise<void> {
+    const { life, folder } = this;
+    const owed = [...folder.plants.owed];
+    const chunks: Buffer[] = [];
+    for await (const chunk of lines) chunks.push(chunk);
+    if (life.isDead || this.isIntruded) return;
+    const image = parseImage(Buffer.concat(chunks));
+    for (const { id, content } of image.plants) {
+      life.judge.judgeShown(folder, id, content, `an ${command}`);
+    }
+    const seen = new Set(image.plants.map(({ id }) => id));
+    const missing = owed.find((id) => !seen.has(id));
+    if (missing !== undefined) throw new Violation(command, `an ${command} lacks id ${missing}`);
+  }
+
+  async #verify(): Promise<void> {
+    const { life, folder } = this;
+    const report = await verifyLog(folder.path);
+    if (life.isDead || this.isIntruded || folder.mayRepeat) return;
+    if (!isSound(report) || report.tornBytes > 0 || report.mendable > 0) {
+      throw new Violation("verify", `verify beside a server: ${JSON.stringify(report)}`);
+    }
+  }
+
+  async close(): Promise<void> {
+    const { life, folder } = this;
+    this.registry.close();
+    await this.store.close();
+    const { log, checkpoint } = life.judge.view(folder);
+    const isStopped = life.isDead || life.hasFaults || this.isIntruded;
+    if (isStopped || log === undefined || checkpoint?.bytes === log.bytes.length) return;
+    if (log.bytes.length === 0) return;
+    throw new Violation("checkpoint", `a stop leaves a checkpoint of ${checkpoint?.bytes} bytes`);
+  }
+}
+
+function isConflict(error: unknown): boolean {
+  return error instanceof PlantStoreError && error.code === "conflict";
+}

@@ -1,0 +1,158 @@
+/**
+ * What operators do with the tokens of a served folder, and what the server says of them.
+ */
+import { createHash } from "node:crypto";
+import { PlantStoreError } from "../../src/core/errors.ts";
+import type { VerifiedToken } from "../../src/core/services.ts";
+import { createToken, importTokens, listTokens, revokeToken } from "../../src/index.ts";
+import type { Folder } from "./judge.ts";
+import { type TokenState, Violation } from "./ledger.ts";
+import type { Life } from "./life.ts";
+import type { Server } from "./server.ts";
+import type { Command } from "./work.ts";
+
+/** How long a change may take until it is in force. */
+const IN_FORCE_MS = 2000;
+
+export function hashOf(token: string): string {
+  return createHash("sha256").update(token).digest("hex");
+}
+
+export async function useTokens({ life, folder }: Server, command: Command): Promise<void> {
+  if (command.act === "create token") return create(life, folder, command.name);
+  if (command.act === "revoke token") return revoke(life, folder, command.name);
+  if (command.act === "list tokens") return list(life, folder);
+  if (command.act === "import tokens") return importSome(life, folder, command.number);
+}
+
+/** What is reported is on the disk. */
+function judgeDurable({ judge }: Life, { tokenPath }: Folder, how: string): void {
+  const bytes = judge.bytesOf(tokenPath);
+  if (bytes !== undefined) judge.assertDurable(tokenPath, bytes, 0, how);
+}
+
+function mayBeLive({ revokeSent, isForgiven }: TokenState): boolean {
+  return !revokeSent || isForgiven;
+}
+
+async function create(life: Life, folder: Folder, name: string): Promise<void> {
+  const { changes } = folder;
+  const { tried } = folder.tokens;
+  const isTaken = folder.tokens.named(name).some(mayBeLive) || tried.has(name);
+  tried.add(name); // until it is known what became of it
+  try {
+    const token = await createToken(folder.path, { name });
+    if (life.isDead) return;
+    if (!isTaken) tried.delete(name);
+    folder.tokens.create(token, hashOf(token), name, life.clock.steadyMs());
+    if (changes === folder.changes) judgeDurable(life, folder, "a token was created");
+  } catch (error) {
+    if (life.isDead || !isCode(error, "token_exists") || isTaken) throw error;
+    throw new Violation("token exists", `no token has the name "${name}"`);
+  }
+}
+
+async function revoke(life: Life, folder: Folder, name: string): Promise<void> {
+  const { changes } = folder;
+  const states = folder.tokens.named(name);
+  const isLive = states.some((state) => !state.revokeSent && !state.isForgiven);
+  for (const state of states) state.revokeSent = true;
+  try {
+    await revokeToken(folder.path, name);
+  } catch (error) {
+    if (life.isDead || !isCode(error, "token_unknown") || !isLive) throw error;
+    if (changes !== folder.changes) throw error;
+    throw new Violation("token unknown", `a token has the name "${name}"`);
+  }
+  if (life.isDead) return;
+  for (const state of states) state.revokedAtMs ??= life.clock.steadyMs();
+  if (changes === folder.changes) judgeDurable(life, folder, "a token was revoked");
+}
+
+async function list(life: Life, folder: Folder): Promise<void> {
+  const { changes } = folder;
+  const known = [...folder.tokens.states.values()].map((state) => ({ ...state }));
+  const listed = await listTokens(folder.path);
+  if (life.isDead || changes !== folder.changes) return;
+  judgeDurable(life, folder, "tokens are listed");
+  for (const { hash, name, revokedAtMs, isForgiven } of known) {
+    if (isForgiven) continue;
+    const found = listed.find((token) => token.hash === hash);
+    if (found !== undefined && (revokedAtMs === undefined || found.revokedAt !== undefined))
+      continue;
+    throw new Violation("token list", `a list has "${name}" as ${JSON.stringify(found)}`);
+  }
+}
+
+/** One event with several tokens: a long line. */
+async function importSome(life: Life, folder: Folder, number: number): Promise<void> {
+  const random = life.world.random.fork(`import tokens ${number}`);
+  const createdAt = life.clock.wallMs();
+  const some = Array.from({ length: random.between(1, 6) }, (_, at) => {
+    const token = `pst_${random.bytes(32).toString("base64url")}`;
+    const name = `imported-${life.world.number}-${number}-${at}`;
+    return { token, record: { name, hash: hashOf(token), scopes: ["read" as const], createdAt } };
+  });
+  const { changes } = folder;
+  const count = await importTokens(
+    folder.path,
+    some.map(({ record }) => record),
+  );
+  if (life.isDead) return;
+  if (count !== some.length) throw new Violation("token import", `${count} of ${some.length}`);
+  for (const { token, record } of some) {
+    folder.tokens.create(token, record.hash, record.name, life.clock.steadyMs());
+  }
+  if (changes === folder.changes) judgeDurable(life, folder, "tokens were imported");
+}
+
+/** Asks the server about every token, and about one that never was. */
+export async function lookAtTokens(server: Server): Promise<void> {
+  const { life, folder, registry } = server;
+  const states = [...folder.tokens.states.values()];
+  const ask = async (token: string): Promise<VerifiedToken | undefined | "unreadable"> => {
+    try {
+      return await registry.verify(token);
+    } catch (error) {
+      if (isCode(error, "tokens_unreadable")) return "unreadable";
+      throw error;
+    }
+  };
+  const isCalm = !life.hasFaults && !server.isIntruded && !life.isDisturbed;
+  await Promise.all(
+    states.map(async (state) => {
+      const verdict = await ask(state.token);
+      if (!life.isDead) judgeVerdict(life, state, verdict, isCalm);
+    }),
+  );
+  const stranger = `pst_${life.world.random.fork("stranger").bytes(32).toString("base64url")}`;
+  const verdict = await ask(stranger);
+  if (life.isDead || verdict === undefined || verdict === "unreadable") return;
+  throw new Violation("token", "a token that never existed is accepted");
+}
+
+function judgeVerdict(
+  life: Life,
+  { name, createdAtMs, revokeSent, revokedAtMs, isForgiven }: TokenState,
+  verdict: VerifiedToken | undefined | "unreadable",
+  isCalm: boolean,
+): void {
+  const now = life.clock.steadyMs();
+  if (verdict === "unreadable") {
+    if (isCalm) throw new Violation("token unreadable", "tokens cannot be read without a fault");
+    return;
+  }
+  if (verdict === undefined) {
+    if (!isCalm || revokeSent || isForgiven || now - createdAtMs < IN_FORCE_MS) return;
+    throw new Violation("token refused", `token "${name}" is refused`);
+  }
+  if (verdict.name !== name)
+    throw new Violation("token", `"${name}" is taken for "${verdict.name}"`);
+  if (revokedAtMs === undefined || now - revokedAtMs < IN_FORCE_MS) return;
+  const late = Math.round(now - revokedAtMs);
+  throw new Violation("token accepted", `"${name}" is accepted ${late} ms after it was revoked`);
+}
+
+function isCode(error: unknown, code: string): boolean {
+  return error instanceof PlantStoreError && error.code === code;
+}
