@@ -39,6 +39,7 @@ interface Operation {
   readonly filePath: string;
   readonly random: Random;
   readonly hash: number;
+  readonly isChange: boolean;
 }
 
 /** What an operation does. Each may throw the system's error. */
@@ -59,6 +60,18 @@ interface Flight {
   applied: { readonly value: unknown } | undefined;
 }
 
+/** The calls of one kind for one file. */
+interface Calls extends Pick<Operation, "hash" | "isChange"> {
+  count: number;
+}
+
+/** All other calls change something. */
+const READS = new Set(
+  "open openText find findEntry findLater realPath list holds fileSystem state read readNow close".split(
+    " ",
+  ),
+);
+
 const LATENCY_MS = 0.1;
 
 export class SimulatedDisk implements Disk {
@@ -67,6 +80,8 @@ export class SimulatedDisk implements Disk {
   readonly crashed: Promise<void>;
   /** How many moments there were. */
   moments = 0;
+  /** How many of them were of calls that change files. */
+  changes = 0;
   isDead = false;
   /** Receives each moment, before a crash at it. */
   onMoment: ((kind: MomentKind, call: string, filePath: string) => void) | undefined;
@@ -77,8 +92,9 @@ export class SimulatedDisk implements Disk {
   /** Open files. @internal */
   readonly files = new Set<SimulatedFile>();
   readonly #flights = new Set<Flight>();
-  readonly #calls = new Map<string, { count: number; readonly hash: number }>();
+  readonly #calls = new Map<string, Calls>();
   #crashAt = Number.POSITIVE_INFINITY;
+  #crashAtChange = Number.POSITIVE_INFINITY;
   #trace = 0;
   #reportCrash: () => void = () => {};
 
@@ -92,9 +108,10 @@ export class SimulatedDisk implements Disk {
     });
   }
 
-  /** Has the process die at this moment, counted from 1. */
-  crashAt(moment: number): void {
-    this.#crashAt = moment;
+  /** Has the process die at this moment, counted from 1: one of all, or of those of calls that change files. */
+  crashAt(moment: number, of: "all" | "changes" = "all"): void {
+    if (of === "all") this.#crashAt = moment;
+    else this.#crashAtChange = moment;
   }
 
   /** A hash of all moments and their times. */
@@ -129,21 +146,23 @@ export class SimulatedDisk implements Disk {
     const key = `${call} ${filePath}`;
     let calls = this.#calls.get(key);
     if (calls === undefined) {
-      calls = { count: 0, hash: hashText(key)[0] };
+      calls = { count: 0, hash: hashText(key)[0], isChange: !READS.has(call) };
       this.#calls.set(key, calls);
     }
     calls.count++;
     const random = this.random.fork(`${key} ${calls.count}`);
-    return { call, filePath, random, hash: calls.hash };
+    return { call, filePath, random, hash: calls.hash, isChange: calls.isChange };
   }
 
   /** Returns false if the process has died at it. */
-  #passes(kind: MomentKind, { call, filePath, hash }: Operation): boolean {
+  #passes(kind: MomentKind, { call, filePath, hash, isChange }: Operation): boolean {
     this.moments++;
     const time = Math.floor(this.clock.steadyMs() * 1000);
     this.#trace = (Math.imul(this.#trace ^ hash ^ time, 0x9e3779b1) + kind.length) >>> 0;
     this.onMoment?.(kind, call, filePath);
-    if (this.moments >= this.#crashAt && !this.isDead) {
+    if (isChange) this.changes++;
+    const isTime = this.moments >= this.#crashAt || this.changes >= this.#crashAtChange;
+    if (isTime && !this.isDead) {
       this.rules.count(`crash: ${kind}`);
       this.die();
     }

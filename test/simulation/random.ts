@@ -90,7 +90,11 @@ export class Random {
 
   bytes(count: number): Buffer {
     const bytes = Buffer.allocUnsafe(count);
-    for (let at = 0; at < count; at++) bytes[at] = this.below(256);
+    let rest = 0;
+    for (let at = 0; at < count; at++) {
+      if (at % 4 === 0) rest = Math.floor(this.next() * 2 ** 32);
+      bytes[at] = rest >>> (8 * (at % 4));
+    }
     return bytes;
   }
 }
