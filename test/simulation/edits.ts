@@ -166,6 +166,7 @@ export class Edits {
   intrude(folder: Folder, how: Intrusion, choice: PlantChoice): void {
     const { platter, judge, world } = this.#life;
     if (platter.isReadOnly) return;
+    this.#life.noticeLoss();
     judge.judgeLog(folder, "before another program changes it");
     switch (how) {
       case "append":

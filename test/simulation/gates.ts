@@ -7,17 +7,17 @@ import { Gate } from "../../src/core/gate.ts";
 const tasks = new Map<Gate, number>();
 const { enter, pass, leave } = Gate.prototype;
 let isPassing = false;
+/** While the last microtasks of a dead process run. */
+let isOver = false;
 
 Gate.prototype.enter = function (this: Gate, work, client) {
+  if (isOver) return;
   if (!isPassing) tasks.set(this, (tasks.get(this) ?? 0) + 1);
   enter.call(this, work, client);
 };
 
-Gate.prototype.pass = function <T>(
-  this: Gate,
-  work: () => Promise<T>,
-  client?: string,
-): Promise<T> {
+Gate.prototype.pass = function <T>(this: Gate, work: () => Promise<T>, client?: string) {
+  if (isOver) return new Promise<T>(() => {});
   tasks.set(this, (tasks.get(this) ?? 0) + 1);
   isPassing = true; // it may enter in the same turn
   try {
@@ -28,11 +28,16 @@ Gate.prototype.pass = function <T>(
 };
 
 Gate.prototype.leave = function (this: Gate) {
+  if (isOver) return;
   tasks.set(this, (tasks.get(this) ?? 0) - 1);
   leave.call(this);
 };
 
-/** Call it after the last microtask of the dead process. */
-export function emptyGates(): void {
-  for (const gate of tasks.keys()) while ((tasks.get(gate) ?? 0) > 0) gate.leave();
+/** Empties all gates, while the microtasks of the dead process run out. */
+export async function emptyGates(runOut: () => Promise<void>): Promise<void> {
+  isOver = true;
+  for (const [gate, count] of tasks) for (let left = count; left > 0; left--) leave.call(gate);
+  await runOut();
+  tasks.clear();
+  isOver = false;
 }

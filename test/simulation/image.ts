@@ -69,7 +69,10 @@ export function parsePlant(line: string): Pick<ImagePlant, "id" | "content"> | u
     // As digits: a number of JavaScript would round it.
     const id = /"id"\s*:\s*(-?[0-9]+)\s*[,}]/.exec(line)?.[1];
     const isPlant =
-      id !== undefined && typeof name === "string" && ["string", "undefined"].includes(typeof tag);
+      id !== undefined &&
+      BigInt.asIntN(64, BigInt(id)) === BigInt(id) &&
+      typeof name === "string" &&
+      ["string", "undefined"].includes(typeof tag);
     return isPlant && !line.includes("\ufffd") ? { id, content: contentOf(name, tag) } : undefined;
   } catch {
     return undefined;

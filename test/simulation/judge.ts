@@ -24,7 +24,7 @@ const TOKENS = "tokens.jsonl";
 const KEPT = /\.(quarantine|before-repair)-\d+$/;
 /** What the documents name, and what a start leaves. */
 const NAMED =
-  /^(plants\.jsonl(\.checkpoint(\.unsynced)?|\.(quarantine|before-repair)-\d+)?|tokens\.jsonl(\.checkpoint\.unsynced|\.quarantine-\d+)?|(tokens-)?lock\..*|restore\.partial)$/;
+  /^(plants\.jsonl(~|\.checkpoint(\.unsynced)?~?|\.(quarantine|before-repair)-\d+)?|tokens\.jsonl(\.repaired|\.checkpoint\.unsynced|\.quarantine-\d+)?|(tokens-)?lock\..*|restore\.partial)$/;
 
 /** A data directory, and what it owes. */
 export class Folder {
@@ -47,6 +47,8 @@ export class Folder {
   changes = 0;
   /** A sector of it cannot be read. */
   isRotten = false;
+  /** What others never synced has left the cache, after a sync that failed. */
+  hasLost = false;
   /** It was repaired since others changed it. */
   isRepaired = false;
 
@@ -148,6 +150,7 @@ export class Judge {
     this.judgeRemoved(folder, before, how);
     this.#judgeNames(folder, log, how);
     folder.excuse = undefined;
+    folder.hasLost = false;
     folder.unsynced = new Set();
     folder.places.clear();
     for (const { id, offset, bytes } of log.plants) {
@@ -179,7 +182,7 @@ export class Judge {
   /** A line, or an end, that is not in its place any more is in a copy that no cut takes. */
   judgeRemoved(folder: Folder, before: View, how: string): void {
     const now = this.bytesOf(folder.logPath) ?? Buffer.alloc(0);
-    if (before.log === undefined) return;
+    if (before.log === undefined || folder.hasLost) return;
     const { bytes: old } = before.log;
     if (now.length >= old.length && now.subarray(0, old.length).equals(old)) return;
     let copies: Buffer[] | undefined;
@@ -226,7 +229,7 @@ export class Judge {
 
   /** A start refused the folder for its content. */
   judgeRefused(folder: Folder, before: View, message: string): void {
-    const { fault, isUnsynced, log } = before;
+    const { fault, isUnsynced, log } = folder.hasLost ? this.view(folder) : before;
     if (fault === undefined) {
       // After a sync that failed, what looks like a power cut may be what the cache has dropped.
       const isDamaged = (log?.bad.length ?? 0) > 0 || (log?.end ?? 0) < (log?.bytes.length ?? 0);
@@ -273,6 +276,13 @@ export class Judge {
       folder.excuse ??= "a cut took what others never synced";
     }
     if (folder.hasUnsyncedTokens) folder.tokens.forgiveAll();
+  }
+
+  /** A sync failed: the cache may have dropped what others never synced. */
+  absorbLoss(folder: Folder): void {
+    const isOthers = folder.unsynced === "all" || folder.unsynced.size > 0;
+    if (isOthers || folder.hasUnsyncedTokens) folder.hasLost = true;
+    this.absorbCut(folder);
   }
 
   /** Files of a folder are on the disk, whole. */

@@ -20,7 +20,14 @@ import { type CutKind, Platter, SystemError } from "./platter.ts";
 import { Random } from "./random.ts";
 import { RuleBook } from "./rules.ts";
 import { Server } from "./server.ts";
-import { drawPlan, faultsIn, type LifePlan, plantContent, type RoundPlan } from "./work.ts";
+import {
+  drawPlan,
+  faultsIn,
+  type LifePlan,
+  lossesIn,
+  plantContent,
+  type RoundPlan,
+} from "./work.ts";
 import { World } from "./world.ts";
 
 export type { LifePlan } from "./work.ts";
@@ -72,6 +79,7 @@ export class Life {
   readonly #folders: Folder[] = [];
   readonly #outcomes: Record<string, number> = {};
   #faultsBefore = 0;
+  #losses = 0;
 
   constructor(plan: LifePlan) {
     this.plan = plan;
@@ -102,7 +110,16 @@ export class Life {
     if (this.isDead || error instanceof Violation) throw error;
     if (error instanceof PlantStoreError) return error;
     if (!(error instanceof SystemError)) throw error;
-    throw new Violation(`raw ${error.syscall}`, `${error.message}\n${error.stack}`);
+    this.count("not a PlantStoreError");
+    return new PlantStoreError("io_error", error.message, { cause: error });
+  }
+
+  /** Call it before something is judged: a sync may have failed meanwhile. */
+  noticeLoss(): void {
+    const losses = lossesIn(this.rules.counts);
+    if (losses === this.#losses) return;
+    this.#losses = losses;
+    for (const folder of this.#folders) this.judge.absorbLoss(folder);
   }
 
   newFolder(): Folder {
@@ -191,8 +208,7 @@ export class Life {
     });
     await this.world.run(work);
     await clock.endWorld();
-    emptyGates();
-    await clock.endWorld();
+    await emptyGates(() => clock.endWorld());
     this.note(`moments ${this.world.disk.moments} ${this.world.disk.trace}`);
     this.platter.bytesMax = Number.POSITIVE_INFINITY;
     this.rules.rates = { ...this.plan.rates };
@@ -254,6 +270,7 @@ export class Life {
 
   #judgeRefusal(folder: Folder, { code, message }: PlantStoreError): void {
     const before = this.recovering?.before;
+    this.noticeLoss();
     if (code === "corruption" && before !== undefined) {
       this.judge.judgeRefused(folder, before, message);
       if (folder.isRepaired) throw new Violation("repair", `a start refuses after it: ${message}`);
@@ -261,7 +278,7 @@ export class Life {
     }
     if (code === "corruption" && folder.hasUnsyncedTokens) return;
     const isExcused = this.hasFaults || folder.isRotten;
-    if (["io_error", "unsynced"].includes(code) && isExcused) return;
+    if (["io_error", "unsynced", "locked"].includes(code) && isExcused) return;
     throw new Violation(`start: ${code}`, `a start fails: ${message}`);
   }
 
@@ -292,6 +309,7 @@ export class Life {
   }
 
   #crash({ number, end }: RoundPlan): void {
+    this.noticeLoss();
     if (this.recovering !== undefined) {
       const { folder, before } = this.recovering;
       this.judge.judgeRemoved(folder, before, "a start or a repair that was killed");
@@ -304,11 +322,9 @@ export class Life {
   }
 
   #judgeAll(how: string): void {
-    for (const folder of this.#folders) {
-      if (folder !== this.folder && !this.underway.has(folder.path)) continue;
-      this.judge.judgeLog(folder, how);
-      this.judge.judgeTokens(folder, how);
-    }
+    this.noticeLoss();
+    this.judge.judgeLog(this.folder, how);
+    this.judge.judgeTokens(this.folder, how);
     for (const { path, log } of this.backups) {
       if (this.judge.bytesOf(`${path}/plants.jsonl`)?.equals(log) === true) continue;
       if (path.startsWith("/numbered/") && this.judge.namesIn(path).length === 0) continue;

@@ -98,7 +98,9 @@ export async function restoreBackup(life: Life): Promise<void> {
     await restore(source.path, folder.path);
   } catch (error) {
     const { message } = life.failureOf(error);
-    const left = life.judge.namesIn(folder.path).filter((name) => !name.startsWith("lock."));
+    const left = life.judge
+      .namesIn(folder.path)
+      .filter((name) => !/^(lock\..*|restore\.partial)$/.test(name));
     if (left.length === 0) throw error;
     throw new Violation(
       "half a copy",
@@ -150,12 +152,13 @@ export async function repair(life: Life): Promise<void> {
   } catch (error) {
     const { code, message } = life.failureOf(error);
     if (code === "io_error" && (isNothing || life.hasFaults || folder.isRotten)) return;
-    if (code === "unsynced" && life.hasFaults) return;
+    if (["unsynced", "locked"].includes(code) && life.hasFaults) return;
     throw new Violation("repair", `a repair fails: ${code} ${message}`);
   } finally {
     if (!life.isDead) life.recovering = undefined;
   }
   const how = "a repair";
+  life.noticeLoss();
   const { log } = judge.view(folder);
   judge.judgeRemoved(folder, before, how);
   if (log === undefined) return;

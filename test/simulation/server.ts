@@ -64,6 +64,7 @@ export class Server {
     life.recovering = { folder, before };
     const store = await PlantStore.open(folder.path, { batchBytesMax, queueBytesMax });
     life.recovering = undefined;
+    life.noticeLoss();
     life.judge.judgeServed(folder, before, store.size);
     const registry = await TokenRegistry.open(folder.path).catch(async (error) => {
       await store.close();
@@ -103,6 +104,9 @@ export class Server {
     const isExcused = life.hasFaults || this.isIntruded;
     if (FAULT_CODES.includes(code) && isExcused) return code;
     if (code === "locked" && act === "backup into") return code; // another client makes one
+    const isKnown =
+      life.judge.bytesOf(`${this.folder.tokenPath}.checkpoint.unsynced`) !== undefined;
+    if (code === "unsynced" && isKnown) return code; // a sync has failed before
     if (code === "overloaded" && life.plan.queueBytesMax < 1024 * 1024) return code;
     if (code === "unknown_cursor" || code === "token_exists" || code === "token_unknown")
       return code;

@@ -28,7 +28,7 @@ export async function useTokens({ life, folder }: Server, command: Command): Pro
 /** What is reported is on the disk. */
 function judgeDurable({ judge }: Life, { tokenPath }: Folder, how: string): void {
   const bytes = judge.bytesOf(tokenPath);
-  if (bytes !== undefined) judge.assertDurable(tokenPath, bytes, 0, how);
+  if (bytes !== undefined && bytes.length > 0) judge.assertDurable(tokenPath, bytes, 0, how);
 }
 
 function mayBeLive({ revokeSent, isForgiven }: TokenState): boolean {
@@ -148,7 +148,7 @@ function judgeVerdict(
   }
   if (verdict.name !== name)
     throw new Violation("token", `"${name}" is taken for "${verdict.name}"`);
-  if (revokedAtMs === undefined || now - revokedAtMs < IN_FORCE_MS) return;
+  if (revokedAtMs === undefined || isForgiven || now - revokedAtMs < IN_FORCE_MS) return;
   const late = Math.round(now - revokedAtMs);
   throw new Violation("token accepted", `"${name}" is accepted ${late} ms after it was revoked`);
 }

@@ -115,6 +115,15 @@ export function faultsIn(counts: Partial<Record<RuleName, number>>): number {
   return faults;
 }
 
+/** Failures after which the cache may drop what was not durable. */
+export function lossesIn(counts: Partial<Record<RuleName, number>>): number {
+  let losses = 0;
+  for (const [name, count] of Object.entries(counts)) {
+    if (/^sync: (pages|lost pages|a write behind)/.test(name)) losses += count;
+  }
+  return losses;
+}
+
 export function harshIn(counts: Partial<Record<RuleName, number>>): number {
   let harsh = 0;
   for (const [name, count] of Object.entries(counts)) if (HARSH.test(name)) harsh += count;
