@@ -539,7 +539,7 @@ class SimulatedFile implements WritableFile {
           platter.failSync(this.#node, dirt, random);
           this.#report(this.#forAppends, "EIO", true);
         }
-        this.#node.commit(dirt);
+        this.#commit(dirt);
         this.#report(this.#forAppends, "EIO");
       },
       land: (random, isWhole) => {
@@ -552,6 +552,16 @@ class SimulatedFile implements WritableFile {
       },
     });
     return written.bytes;
+  }
+
+  /** @throws SystemError if the disk takes nothing any more. */
+  #commit(dirt: Dirt): void {
+    if (!this.#disk.platter.isReadOnly) {
+      this.#node.commit(dirt);
+      return;
+    }
+    this.#node.abandon(dirt);
+    throw new SystemError("EIO", "fsync", this.#path);
   }
 
   /** Where a write ends: of more than a byte it may write a part. */
@@ -594,7 +604,7 @@ class SimulatedFile implements WritableFile {
           platter.failSync(this.#node, dirt, random);
           this.#report(this.#forChanges, isFull ? "ENOSPC" : "EIO", true);
         }
-        this.#node.commit(dirt);
+        this.#commit(dirt);
         this.#report(this.#forChanges, "EIO");
       },
       abandon: (dirt) => this.#node.abandon(dirt),

@@ -7,6 +7,7 @@
 import path from "node:path";
 import { PlantStoreError } from "../../src/core/errors.ts";
 import type { HeldLock, LockOptions, Locks } from "../../src/log/lock.ts";
+import { ioError } from "../../src/log/system-error.ts";
 import type { SimulatedClock } from "./clock.ts";
 import type { SimulatedDisk } from "./disk.ts";
 import type { Platter, PlatterNode } from "./platter.ts";
@@ -42,7 +43,11 @@ export class SimulatedLocks implements Locks {
       const { number, holder } = this.#highest(directory, options.name);
       if (holder === undefined) {
         if (number > 0) this.#disk.rules.count("lock: its holder is dead");
-        return this.#take(directory, options, number + 1);
+        try {
+          return this.#take(directory, options, number + 1);
+        } catch (cause) {
+          throw ioError(`Cannot lock "${directory}"`, cause);
+        }
       }
       this.#disk.rules.count("lock: held");
       if (this.#clock.steadyMs() >= deadline) throw lockedError(directory, holder.options.command);

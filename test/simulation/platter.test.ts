@@ -1,5 +1,6 @@
 /** What the simulated disk does to a program that dies, loses its power, or is refused something. */
 import assert from "node:assert/strict";
+import { readdirSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import type { WritableFile } from "../../src/log/disk.ts";
@@ -461,4 +462,17 @@ test("the same seed gives the same life, to the byte", async () => {
     platter.files(),
   ]);
   assert.deepEqual(one, other);
+});
+
+test("the programs exist that show the rules on a real kernel", () => {
+  const names = Object.values(RULES).flatMap(
+    ({ shownBy }) => shownBy.match(/\btest\/[\w/-]+/g) ?? [],
+  );
+  for (const name of new Set(names)) {
+    const folder = readdirSync(path.dirname(name));
+    assert.ok(
+      folder.some((file) => file.startsWith(`${path.basename(name)}.`)),
+      name,
+    );
+  }
 });

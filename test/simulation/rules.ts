@@ -16,7 +16,7 @@ interface Rule {
 const KILLS = "npm run crash: SIGKILL at random moments under load";
 const MATRIX = "npm run crash -- --matrix: SIGKILL at every system call, by strace";
 const CUTS = "npm run crash -- --power-cuts: FS_IOC_SHUTDOWN of ext4 and XFS";
-const INJECTED = "npm run crash -- --matrix: strace can have any call fail with this error";
+const INJECTED = "strace --inject=CALL:error=CODE has any call fail";
 const FULL = "test/crash/small-disk: a tmpfs without room";
 const FSYNC = "Rebello et al., ATC '20 (CuttleFS)";
 const ERRSEQ = "Linux lib/errseq.c, fs/sync.c: an error is reported once to each descriptor";
@@ -74,7 +74,7 @@ export const RULES = {
   "append: a short count": rarely(POSIX),
   "append: no room": rarely(FULL),
   "append: quota": rarely("setquota(8) on ext4"),
-  "append: too large": rarely("ulimit -f (RLIMIT_FSIZE)"),
+  "append: too large": rarely("test/faults/disk-limits: ulimit -f"),
   "append: fails before it writes": rarely(INJECTED),
   "append: its sync fails": rarely(FSYNC),
   "overwrite: fails": rarely(INJECTED),
@@ -93,7 +93,7 @@ export const RULES = {
   "sync: pages are gone": often(1, `${FSYNC}: ext4 after the page is dropped`),
   "sync: a rewrite in place stays lost": often(0.3, "ext4: the extent stays unwritten"),
   "sync: lost pages leave the cache": often(0.5, "memory pressure; echo 1 > drop_caches"),
-  "syncFolder: fails": rarely(INJECTED),
+  "syncFolder: fails": rarely("test/faults/disk-folder-sync: strace --inject=fsync:error=EIO"),
   "syncFolder: fails for good": rarely("ext4 aborts its journal: errors=remount-ro"),
 
   // Room.
@@ -102,11 +102,11 @@ export const RULES = {
   "room: no inodes": always(FULL),
 
   // Rot.
-  "rot: a bit": rarely("npm run crash -- --matrix --only bit-rot"),
+  "rot: a bit": rarely("test/crash/bit-rot: a flipped bit anywhere"),
   "rot: an unreadable sector": rarely("dm-dust; hdparm --make-bad-sector"),
 
   // Other calls.
-  "open: fails": rarely("EMFILE: ulimit -n"),
+  "open: fails": rarely("test/faults/disk-descriptors: ulimit -n"),
   "find: fails": rarely(INJECTED),
   "list: fails": rarely(INJECTED),
   "names: a change fails": rarely(INJECTED),
@@ -115,9 +115,9 @@ export const RULES = {
 
   // Time.
   "time: completions change places": always("io_uring and thread pools promise no order"),
-  "time: slow": rarely("test/bench/slow-disk: a disk that takes seconds"),
+  "time: slow": rarely("test/faults/disk-slow: strace --inject=CALL:delay_enter"),
   "time: a call that does not wait is slow": rarely("test/faults/frozen: SIGSTOP"),
-  "time: never": rarely("a process in state D: NFS, a dying disk"),
+  "time: never": rarely("test/faults/disk-slow: a write that never ends; a dying disk"),
   "time: the wall clock is set": rarely("clock_settime(2)"),
   "time: the process is frozen": rarely("test/faults/frozen: SIGSTOP"),
 
