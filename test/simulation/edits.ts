@@ -191,20 +191,25 @@ export class Edits {
     }
     judge.absorb(folder, how);
     // The server may write a checkpoint of what it knows.
-    if (how === "remove log" || how === "cut log") folder.excuse ??= how;
+    if (how !== "append" && how !== "remove lock") folder.excuse ??= how;
   }
 
   /** An operator without the command line. */
   #editTokens(folder: Folder, { number }: PlantChoice): void {
-    const { clock } = this.#life;
+    const { clock, judge } = this.#life;
     const states = [...folder.tokens.states.values()];
     const state = states[number % Math.max(1, states.length)];
     if (state === undefined || this.#file(folder.tokenPath) === undefined) return;
     folder.changes++;
     const revokedAt = new Date(clock.wallMs()).toISOString();
     const line = { event: "revoked", name: state.name, revokedAt };
-    this.#others.append(folder.tokenPath, Buffer.from(`${JSON.stringify(line)}\n`));
+    const text = Buffer.from(`${JSON.stringify(line)}\n`);
+    this.#others.append(folder.tokenPath, text);
     folder.hasUnsyncedTokens = true;
+    if (!judge.bytesOf(folder.tokenPath)?.subarray(-text.length).equals(text)) {
+      folder.tokens.forgiveAll(); // there was no room for it
+      return;
+    }
     for (const each of folder.tokens.named(state.name)) {
       each.revokeSent = true;
       each.revokedAtMs ??= clock.steadyMs();

@@ -130,8 +130,13 @@ export class Judge {
     }
   }
 
-  /** A start serves the folder. @param before what it found. */
-  judgeServed(folder: Folder, before: View, size: number): void {
+  /**
+   * A start serves the folder.
+   *
+   * @param before what it found.
+   * @param mayLeave whether a fault may have kept it from removing something.
+   */
+  judgeServed(folder: Folder, before: View, size: number, mayLeave = false): void {
     const how = "a start that serves";
     if (before.fault !== undefined) {
       throw new Violation("served damage", `${how}, but ${before.fault}`);
@@ -148,7 +153,7 @@ export class Judge {
     }
     this.assertDurable(folder.logPath, log.bytes, 0, how);
     this.judgeRemoved(folder, before, how);
-    this.#judgeNames(folder, log, how);
+    this.#judgeNames(folder, log, how, mayLeave);
     folder.excuse = undefined;
     folder.hasLost = false;
     folder.unsynced = new Set();
@@ -212,10 +217,10 @@ export class Judge {
   }
 
   /** A start leaves nothing that the documents do not name. */
-  #judgeNames(folder: Folder, log: Image, how: string): void {
+  #judgeNames(folder: Folder, log: Image, how: string, mayLeave: boolean): void {
     for (const name of this.namesIn(folder.path)) {
       // A start leaves an unfinished file beside an empty log.
-      if (!NAMED.test(name) && log.bytes.length > 0) {
+      if (!NAMED.test(name) && log.bytes.length > 0 && !mayLeave) {
         throw new Violation("leftover", `${how}: it leaves "${name}"`);
       }
       if (!KEPT.test(name) || folder.kept.has(name)) continue;
@@ -276,6 +281,15 @@ export class Judge {
       folder.excuse ??= "a cut took what others never synced";
     }
     if (folder.hasUnsyncedTokens) folder.tokens.forgiveAll();
+  }
+
+  /** A cut damaged what was durable: whatever is left counts, and a start may refuse. */
+  absorbHarm(folder: Folder): void {
+    this.absorb(folder, "a harsh cut");
+    folder.excuse ??= "a harsh cut";
+    folder.tokens.forgiveAll();
+    folder.hasUnsyncedTokens = true;
+    folder.kept.clear();
   }
 
   /** A sync failed: the cache may have dropped what others never synced. */

@@ -179,8 +179,17 @@ export type { TokenState };
 /** The tokens that were created in a folder. Their secrets are known to the simulation alone. */
 export class TokenLedger {
   readonly states = new Map<string, TokenState>();
-  /** Names of creates that failed: their tokens may exist, and nobody knows them. */
-  readonly tried = new Set<string>();
+  /** By name, creates whose outcome is unknown: their tokens may exist, and nobody knows them. */
+  readonly #attempts = new Map<string, number>();
+
+  /** A create begins, or its outcome is known. */
+  attempt(name: string, change: 1 | -1): void {
+    this.#attempts.set(name, (this.#attempts.get(name) ?? 0) + change);
+  }
+
+  isAttempted(name: string): boolean {
+    return (this.#attempts.get(name) ?? 0) > 0;
+  }
 
   create(token: string, hash: string, name: string, nowMs: number): void {
     if (this.states.has(token))
@@ -209,7 +218,7 @@ export class TokenLedger {
   copy(): TokenLedger {
     const copy = new TokenLedger();
     for (const [token, state] of this.states) copy.states.set(token, { ...state });
-    for (const name of this.tried) copy.tried.add(name);
+    for (const [name, count] of this.#attempts) copy.#attempts.set(name, count);
     return copy;
   }
 }

@@ -23,6 +23,7 @@ import { Server } from "./server.ts";
 import {
   drawPlan,
   faultsIn,
+  harshIn,
   type LifePlan,
   lossesIn,
   plantContent,
@@ -254,13 +255,14 @@ export class Life {
     try {
       const server = await Server.start(this, folder);
       this.count("start: serves");
-      if (!this.isDead) compareWithVerify(report, true);
+      if (!this.isDead && !this.hasFaults) compareWithVerify(report, true);
       return server;
     } catch (error) {
       const failure = this.failureOf(error);
       this.count(`start: ${failure.code}`);
       this.#judgeRefusal(folder, failure);
-      if (failure.code === "corruption" && this.recovering !== undefined) {
+      const isKnown = this.recovering?.before.isUnsynced === false && !this.hasFaults;
+      if (failure.code === "corruption" && isKnown) {
         compareWithVerify(report, false);
       }
       this.recovering = undefined;
@@ -303,9 +305,16 @@ export class Life {
 
   /** Cuts the power of a machine on which nothing runs. */
   cutPower(cut: CutKind): void {
+    const harm = harshIn(this.rules.counts);
     this.platter = this.platter.crash("cut", this.random.fork(`cut ${this.clock.events}`), cut);
     this.judge.platter = this.platter;
     for (const folder of this.#folders) this.judge.absorbCut(folder);
+    if (harshIn(this.rules.counts) === harm) return;
+    for (const folder of this.#folders) this.judge.absorbHarm(folder);
+    this.underway.clear();
+    this.backups = this.backups.filter(
+      ({ path, log }) => this.judge.bytesOf(`${path}/plants.jsonl`)?.equals(log) === true,
+    );
   }
 
   #crash({ number, end }: RoundPlan): void {

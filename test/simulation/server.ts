@@ -17,6 +17,7 @@ import {
   TokenRegistry,
   verifyLog,
 } from "../../src/index.ts";
+import { DeadError } from "./disk.ts";
 import { parseImage } from "./image.ts";
 import type { Folder } from "./judge.ts";
 import { Violation } from "./ledger.ts";
@@ -63,9 +64,10 @@ export class Server {
     const before = life.judge.view(folder);
     life.recovering = { folder, before };
     const store = await PlantStore.open(folder.path, { batchBytesMax, queueBytesMax });
+    if (life.isDead) throw new DeadError("a start"); // amid what it ignores
     life.recovering = undefined;
     life.noticeLoss();
-    life.judge.judgeServed(folder, before, store.size);
+    life.judge.judgeServed(folder, before, store.size, life.hasFaults);
     const registry = await TokenRegistry.open(folder.path).catch(async (error) => {
       await store.close();
       throw error;

@@ -25,29 +25,32 @@ export async function useTokens({ life, folder }: Server, command: Command): Pro
   if (command.act === "import tokens") return importSome(life, folder, command.number);
 }
 
-/** What is reported is on the disk. */
-function judgeDurable({ judge }: Life, { tokenPath }: Folder, how: string): void {
-  const bytes = judge.bytesOf(tokenPath);
-  if (bytes !== undefined && bytes.length > 0) judge.assertDurable(tokenPath, bytes, 0, how);
+/** What is reported is on the disk. @param last a text in the last line that counts. */
+function judgeDurable({ judge }: Life, { tokenPath }: Folder, how: string, last: string): void {
+  const bytes = judge.bytesOf(tokenPath) ?? Buffer.alloc(0);
+  const end = bytes.indexOf("\n", bytes.lastIndexOf(last)) + 1; // another change may follow
+  if (end > 0) judge.assertDurable(tokenPath, bytes.subarray(0, end), 0, how);
 }
 
-function mayBeLive({ revokeSent, isForgiven }: TokenState): boolean {
-  return !revokeSent || isForgiven;
+function mayBeLive({ revokedAtMs, isForgiven }: TokenState): boolean {
+  return revokedAtMs === undefined || isForgiven;
 }
 
 async function create(life: Life, folder: Folder, name: string): Promise<void> {
   const { changes } = folder;
-  const { tried } = folder.tokens;
-  const isTaken = folder.tokens.named(name).some(mayBeLive) || tried.has(name);
-  tried.add(name); // until it is known what became of it
+  const { tokens } = folder;
+  tokens.attempt(name, 1);
   try {
     const token = await createToken(folder.path, { name });
     if (life.isDead) return;
-    if (!isTaken) tried.delete(name);
-    folder.tokens.create(token, hashOf(token), name, life.clock.steadyMs());
-    if (changes === folder.changes) judgeDurable(life, folder, "a token was created");
+    tokens.attempt(name, -1);
+    tokens.create(token, hashOf(token), name, life.clock.steadyMs());
+    if (changes === folder.changes)
+      judgeDurable(life, folder, "a token was created", hashOf(token));
   } catch (error) {
-    if (life.isDead || !isCode(error, "token_exists") || isTaken) throw error;
+    if (life.isDead || !isCode(error, "token_exists")) throw error;
+    tokens.attempt(name, -1);
+    if (tokens.named(name).some(mayBeLive) || tokens.isAttempted(name)) throw error;
     throw new Violation("token exists", `no token has the name "${name}"`);
   }
 }
@@ -58,7 +61,10 @@ async function revoke(life: Life, folder: Folder, name: string): Promise<void> {
   const isLive = states.some((state) => !state.revokeSent && !state.isForgiven);
   for (const state of states) state.revokeSent = true;
   try {
-    await revokeToken(folder.path, name);
+    // A token that is created meanwhile may be revoked, too.
+    await revokeToken(folder.path, name).finally(() => {
+      for (const state of folder.tokens.named(name)) state.revokeSent = true;
+    });
   } catch (error) {
     if (life.isDead || !isCode(error, "token_unknown") || !isLive) throw error;
     if (changes !== folder.changes) throw error;
@@ -66,7 +72,8 @@ async function revoke(life: Life, folder: Folder, name: string): Promise<void> {
   }
   if (life.isDead) return;
   for (const state of states) state.revokedAtMs ??= life.clock.steadyMs();
-  if (changes === folder.changes) judgeDurable(life, folder, "a token was revoked");
+  if (changes === folder.changes)
+    judgeDurable(life, folder, "a token was revoked", `"revoked","name":"${name}"`);
 }
 
 async function list(life: Life, folder: Folder): Promise<void> {
@@ -74,7 +81,7 @@ async function list(life: Life, folder: Folder): Promise<void> {
   const known = [...folder.tokens.states.values()].map((state) => ({ ...state }));
   const listed = await listTokens(folder.path);
   if (life.isDead || changes !== folder.changes) return;
-  judgeDurable(life, folder, "tokens are listed");
+  judgeDurable(life, folder, "tokens are listed", listed.at(-1)?.hash ?? "none");
   for (const { hash, name, revokedAtMs, isForgiven } of known) {
     if (isForgiven) continue;
     const found = listed.find((token) => token.hash === hash);
@@ -103,7 +110,8 @@ async function importSome(life: Life, folder: Folder, number: number): Promise<v
   for (const { token, record } of some) {
     folder.tokens.create(token, record.hash, record.name, life.clock.steadyMs());
   }
-  if (changes === folder.changes) judgeDurable(life, folder, "tokens were imported");
+  const last = some.at(-1)?.record.hash ?? "none";
+  if (changes === folder.changes) judgeDurable(life, folder, "tokens were imported", last);
 }
 
 /** Asks the server about every token, and about one that never was. */
