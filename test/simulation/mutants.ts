@@ -9,7 +9,6 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { simulate } from "./runner.ts";
-import type { Failure } from "./worker.ts";
 
 export interface Mutant {
   readonly name: string;
@@ -339,7 +338,6 @@ export const MUTANTS: readonly Mutant[] = [
 ];
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
-const SECONDS = 60;
 
 /** @returns the file with the mistake. @throws if the text is not found, or more than once. */
 export function breakSource({ name, file, old, new: text }: Mutant, root = ROOT): string {
@@ -348,14 +346,23 @@ export function breakSource({ name, file, old, new: text }: Mutant, root = ROOT)
   return parts.join(text);
 }
 
+interface MutantOptions {
+  /** How many are tried at once. */
+  readonly processes: number;
+  /** How long for each. */
+  readonly seconds: number;
+  /** A part of their names. */
+  readonly only: string | undefined;
+}
+
 /** @returns whether all were found; prints each. */
-export async function tryMutants(processes: number, only?: string): Promise<boolean> {
-  const left = MUTANTS.filter(({ name }) => only === undefined || name.includes(only));
+export async function tryMutants({ processes, seconds, only = "" }: MutantOptions) {
+  const left = MUTANTS.filter(({ name }) => name.includes(only));
   let isEachFound = true;
   const next = async (): Promise<void> => {
     const mutant = left.shift();
     if (mutant === undefined) return;
-    const { isFound, line } = await tryMutant(mutant);
+    const { isFound, line } = await tryMutant(mutant, seconds);
     isEachFound &&= isFound;
     process.stdout.write(`${line}\n`);
     await next();
@@ -365,7 +372,7 @@ export async function tryMutants(processes: number, only?: string): Promise<bool
 }
 
 /** On one core. */
-async function tryMutant(mutant: Mutant): Promise<{ isFound: boolean; line: string }> {
+async function tryMutant(mutant: Mutant, seconds: number) {
   const root = mkdtempSync(join(tmpdir(), "plant-store-mutant-"));
   try {
     for (const part of ["package.json", "src", "test/simulation"]) {
@@ -374,25 +381,27 @@ async function tryMutant(mutant: Mutant): Promise<{ isFound: boolean; line: stri
     symlinkSync(join(ROOT, "node_modules"), join(root, "node_modules"));
     writeFileSync(join(root, "src", mutant.file), breakSource(mutant));
     const begun = performance.now();
-    const failure = await findFailure(root);
-    const seconds = ((performance.now() - begun) / 1000).toFixed(1);
+    const { failure, rounds } = await findFailure(root, begun + seconds * 1000);
+    const took = `${((performance.now() - begun) / 1000).toFixed(1)} s, ${rounds} rounds`;
     const found = failure === undefined ? "NOT FOUND" : `seed ${failure.seed}, ${failure.kind}`;
-    return { isFound: failure !== undefined, line: `${mutant.name}: ${found} (${seconds} s)` };
+    return { isFound: failure !== undefined, line: `${mutant.name}: ${found} (${took})` };
   } finally {
     rmSync(root, { recursive: true, force: true });
   }
 }
 
 /** The first life that fails in this copy, and does not fail without the mistake. */
-async function findFailure(root: string): Promise<Failure | undefined> {
-  const end = performance.now() + SECONDS * 1000;
+async function findFailure(root: string, endMs: number) {
+  let rounds = 0;
   for (let part = 1; ; part++) {
-    const seconds = (end - performance.now()) / 1000;
-    if (seconds <= 0) return undefined;
+    const seconds = (endMs - performance.now()) / 1000;
+    if (seconds <= 0) return { rounds };
     const how = { first: `mutant-${part}`, seconds, processes: 1, isShortened: false };
-    const [failure] = (await simulate({ ...how, root })).failures;
-    if (failure === undefined) return undefined;
+    const broken = await simulate({ ...how, root });
+    rounds += broken.rounds;
+    const [failure] = broken.failures;
+    if (failure === undefined) return { rounds };
     const { failures } = await simulate({ ...how, seeds: [failure.seed], seconds: 0 });
-    if (failures.length === 0) return failure;
+    if (failures.length === 0) return { failure, rounds };
   }
 }

@@ -19,7 +19,7 @@ const HELP = `Usage: npm run simulate -- [options]
   --only SEED [--plan JSON] runs this life only, by another plan if it is given
   --processes N             how many at once (one a processor)
   --go-on                   counts failures instead of stopping at the first one; does not shorten them
-  --mutants [--only NAME]   breaks the source in known ways, one after another, and runs until that is found
+  --mutants [--only NAME]   breaks the source in known ways, one after another, and looks for each as long
 `;
 /** In a shorter run a rare rule may not fire. */
 const EVERY_RULE_ROUNDS = 20_000;
@@ -83,7 +83,10 @@ async function main(): Promise<number> {
     return 0;
   }
   const processes = Number(values.processes ?? availableParallelism());
-  if (values.mutants === true) return (await tryMutants(processes, values.only)) ? 0 : 1;
+  const wanted = Number(values.seconds ?? Number(values.minutes ?? 1) * 60);
+  if (values.mutants === true) {
+    return (await tryMutants({ processes, seconds: wanted, only: values.only })) ? 0 : 1;
+  }
   const goesOn = values["go-on"] === true;
   const common = { processes, goesOn, isShortened: !goesOn, onFailure: printFailure };
   if (values.only !== undefined) {
@@ -94,7 +97,7 @@ async function main(): Promise<number> {
     return result.failures.length === 0 ? 0 : 1;
   }
   const seeds = values.seed ?? [String(randomInt(1_000_000_000))];
-  const seconds = Number(values.seconds ?? Number(values.minutes ?? 1) * 60) / seeds.length;
+  const seconds = wanted / seeds.length;
   let status = 0;
   for (const first of seeds) {
     print(`First seed: ${first}`);
