@@ -47,7 +47,7 @@ export class Folder {
   changes = 0;
   /** A sector of it cannot be read. */
   isRotten = false;
-  /** What others never synced has left the cache, after a sync that failed. */
+  /** What nobody synced has left the cache, after a sync that failed. */
   hasLost = false;
   /** It was repaired since others changed it. */
   isRepaired = false;
@@ -294,8 +294,7 @@ export class Judge {
 
   /** A sync failed: the cache may have dropped what others never synced. */
   absorbLoss(folder: Folder): void {
-    const isOthers = folder.unsynced === "all" || folder.unsynced.size > 0;
-    if (isOthers || folder.hasUnsyncedTokens) folder.hasLost = true;
+    folder.hasLost = true; // a view may show what is not there any more
     this.absorbCut(folder);
   }
 

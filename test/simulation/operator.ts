@@ -101,7 +101,7 @@ export async function restoreBackup(life: Life): Promise<void> {
     const left = life.judge
       .namesIn(folder.path)
       .filter((name) => !/^(lock\..*|restore\.partial)$/.test(name));
-    if (left.length === 0) throw error;
+    if (left.length === 0 || life.platter.isReadOnly) throw error;
     throw new Violation(
       "half a copy",
       `a restore fails (${message}), and leaves ${left.join(", ")}`,
