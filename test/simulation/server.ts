@@ -11,7 +11,6 @@ import {
   exportLines,
   importPlants,
   isSound,
-  listLogLines,
   openImportFile,
   PlantStore,
   TokenRegistry,
@@ -137,9 +136,8 @@ export class Server {
       case "list":
         return this.#list(command.plant % 3 === 0 ? undefined : idOf(command.plant));
       case "export":
-        return this.#export(exportLines(folder.path), "export");
       case "read folder":
-        return this.#export(listLogLines(folder.path), "list");
+        return this.#export(exportLines(folder.path), command.act);
       case "verify":
         return this.#verify();
       case "backup":
