@@ -250,18 +250,19 @@ export class Judge {
     this.judgeRemoved(folder, before, "a start that refuses");
   }
 
-  /** Others changed the folder: from now on it owes what can be seen. */
+  /** Others changed the folder: it owes what it owed and still has. */
   absorb(folder: Folder, how: string): void {
     const { log, fault } = this.view(folder);
     const { plants } = folder;
     folder.changes++;
     folder.isRepaired = false;
+    const owed = new Map([...plants.owed].map((id) => [id, plants.contentOf(id)]));
     plants.forgiveAll();
     const seen = new Set<string>();
     for (const { id, content } of log?.plants ?? []) {
       plants.send(id, content);
       if (seen.has(id)) folder.mayRepeat = true;
-      else plants.owe(id, content, how);
+      else if (owed.get(id) === content) plants.owe(id, content, how);
       seen.add(id);
     }
     for (const { id, content } of log === undefined ? [] : withTail(log).plants) {

@@ -275,7 +275,8 @@ export class Life {
     this.noticeLoss();
     if (code === "corruption" && before !== undefined) {
       this.judge.judgeRefused(folder, before, message);
-      if (folder.isRepaired) throw new Violation("repair", `a start refuses after it: ${message}`);
+      if (folder.isRepaired && !this.hasFaults)
+        throw new Violation("repair", `a start refuses after it: ${message}`);
       return;
     }
     if (code === "corruption" && folder.hasUnsyncedTokens) return;

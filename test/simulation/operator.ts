@@ -55,7 +55,7 @@ export async function makeBackup(server: Server, command: Command): Promise<void
     throw new Violation("backup", `a backup of ${checkpoint?.bytes} bytes: ${fault}`);
   }
   life.judge.assertFolderDurable(target, "a backup");
-  made.plants = source.plants.copy();
+  made.mayRepeat = source.mayRepeat;
   if (!server.isIntruded) {
     for (const [id, content] of owed) {
       if (log.plants.some((plant) => plant.id === id && plant.content === content)) continue;
@@ -65,6 +65,7 @@ export async function makeBackup(server: Server, command: Command): Promise<void
     life.judge.judgeTokens(made, "a backup");
     for (const { id, content } of log.plants) source.plants.owe(id, content, "a backup");
   }
+  made.plants = source.plants.copy();
   life.judge.absorb(made, "a backup");
   made.tokens = source.tokens.copy();
   forgiveTokens(life, made);
