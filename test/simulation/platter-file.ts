@@ -103,7 +103,13 @@ export class FileNode extends BaseNode {
   truncate(size: number): void {
     if (size === this.size) return;
     this.#touch(Math.min(size, this.size), Math.max(size, this.size));
-    if (size < this.size) this.#bytes.fill(0, size, this.size);
+    if (size < this.size) {
+      this.#bytes.fill(0, size, this.size);
+      // Their blocks are given back; the next ones are others.
+      for (const sector of this.#stubborn) {
+        if (sector * SECTOR_BYTES >= size) this.#stubborn.delete(sector);
+      }
+    }
     this.#resize(size);
   }
 
