@@ -156,6 +156,7 @@ export class Judge {
     this.#judgeNames(folder, log, how, mayLeave);
     folder.excuse = undefined;
     folder.hasLost = false;
+    folder.isRepaired = false;
     folder.unsynced = new Set();
     folder.places.clear();
     for (const { id, offset, bytes } of log.plants) {

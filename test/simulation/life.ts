@@ -181,6 +181,7 @@ export class Life {
   }
 
   async #runRound(round: RoundPlan): Promise<void> {
+    this.folder.isRepaired = false;
     for (const edit of round.edits) this.edits.edit(this.folder, edit);
     await this.#runWorld(round, () => this.#serve(round));
     if (round.end.how !== "stop") this.#crash(round);

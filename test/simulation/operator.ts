@@ -62,7 +62,8 @@ export async function makeBackup(server: Server, command: Command): Promise<void
       throw new Violation("backup", `a backup lacks id ${id}`);
     }
     made.tokens = tokens;
-    life.judge.judgeTokens(made, "a backup");
+    life.noticeLoss();
+    if (!source.hasLost) life.judge.judgeTokens(made, "a backup");
     for (const { id, content } of log.plants) source.plants.owe(id, content, "a backup");
   }
   made.plants = source.plants.copy();
