@@ -138,7 +138,7 @@ export class Judge {
    */
   judgeServed(folder: Folder, before: View, size: number, mayLeave = false): void {
     const how = "a start that serves";
-    if (before.fault !== undefined) {
+    if (before.fault !== undefined && !folder.hasLost) {
       throw new Violation("served damage", `${how}, but ${before.fault}`);
     }
     const { log } = this.view(folder);
@@ -239,7 +239,8 @@ export class Judge {
     if (fault === undefined) {
       // After a sync that failed, what looks like a power cut may be what the cache has dropped.
       const isDamaged = (log?.bad.length ?? 0) > 0 || (log?.end ?? 0) < (log?.bytes.length ?? 0);
-      if (isDamaged && (isUnsynced || this.view(folder).isUnsynced)) return;
+      const now = this.view(folder);
+      if ((isDamaged || folder.hasLost) && (isUnsynced || now.isUnsynced)) return;
       throw new Violation("refused", `a start refuses a good folder: ${message}`);
     }
     if (folder.excuse === undefined) {

@@ -104,6 +104,7 @@ export class Server {
     const { code, message, cause } = life.failureOf(error);
     const isExcused = life.hasFaults || this.isIntruded;
     if (FAULT_CODES.includes(code) && isExcused) return code;
+    if (act === "import folder" && message.includes("there is no such file")) return code; // removed
     // A change of a token may cut what a crash left of the last one meanwhile.
     if (code === "io_error" && / bytes, and now has /.test(message)) return code;
     if (code === "locked" && act === "backup into") return code; // another client makes one

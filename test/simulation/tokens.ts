@@ -28,8 +28,9 @@ export async function useTokens({ life, folder }: Server, command: Command): Pro
 /** What is reported is on the disk. @param last a text in the last line that counts. */
 function judgeDurable({ judge }: Life, { tokenPath }: Folder, how: string, last: string): void {
   const bytes = judge.bytesOf(tokenPath) ?? Buffer.alloc(0);
-  const end = bytes.indexOf("\n", bytes.lastIndexOf(last)) + 1; // another change may follow
-  if (end > 0) judge.assertDurable(tokenPath, bytes.subarray(0, end), 0, how);
+  const at = bytes.lastIndexOf(last);
+  const end = bytes.indexOf("\n", at) + 1; // another change may follow
+  if (at >= 0 && end > 0) judge.assertDurable(tokenPath, bytes.subarray(0, end), 0, how);
 }
 
 function mayBeLive({ revokedAtMs, isForgiven }: TokenState): boolean {
@@ -67,7 +68,8 @@ async function revoke(life: Life, folder: Folder, name: string): Promise<void> {
     });
   } catch (error) {
     if (life.isDead || !isCode(error, "token_unknown") || !isLive) throw error;
-    if (changes !== folder.changes) throw error;
+    life.noticeLoss();
+    if (changes !== folder.changes || states.some((state) => state.isForgiven)) throw error;
     throw new Violation("token unknown", `a token has the name "${name}"`);
   }
   if (life.isDead) return;
@@ -80,6 +82,8 @@ async function list(life: Life, folder: Folder): Promise<void> {
   const { changes } = folder;
   const known = [...folder.tokens.states.values()].map((state) => ({ ...state }));
   const listed = await listTokens(folder.path);
+  if (!life.isDead) life.noticeLoss();
+  if (folder.hasLost) return;
   if (life.isDead || changes !== folder.changes) return;
   judgeDurable(life, folder, "tokens are listed", listed.at(-1)?.hash ?? "none");
   for (const { hash, name, revokedAtMs, isForgiven } of known) {
