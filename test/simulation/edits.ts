@@ -55,6 +55,12 @@ export class Edits {
 
   /** Changes a folder that nobody serves. */
   edit(folder: Folder, edit: Edit): void {
+    this.#life.noticeLoss();
+    this.#edit(folder, edit);
+    this.#life.noticeLoss(); // what was written may be lost already
+  }
+
+  #edit(folder: Folder, edit: Edit): void {
     const { platter, judge } = this.#life;
     if (platter.find(folder.path) === undefined || platter.isReadOnly) return;
     switch (edit.edit) {
@@ -192,6 +198,8 @@ export class Edits {
     judge.absorb(folder, how);
     // The server may write a checkpoint of what it knows.
     if (how !== "append" && how !== "remove lock") folder.excuse ??= how;
+    if (how === "append") folder.mayRepeat = true; // the server may be writing the same plant
+    this.#life.noticeLoss();
   }
 
   /** An operator without the command line. */

@@ -261,14 +261,12 @@ export class Judge {
     const owed = new Map([...plants.owed].map((id) => [id, plants.contentOf(id)]));
     plants.forgiveAll();
     const seen = new Set<string>();
-    for (const { id, content } of log?.plants ?? []) {
+    // A start may complete the last one.
+    for (const { id, content } of log === undefined ? [] : withTail(log).plants) {
       plants.send(id, content);
       if (seen.has(id)) folder.mayRepeat = true;
       else if (owed.get(id) === content) plants.owe(id, content, how);
       seen.add(id);
-    }
-    for (const { id, content } of log === undefined ? [] : withTail(log).plants) {
-      plants.send(id, content);
     }
     if (fault !== undefined) folder.excuse ??= `${how}: ${fault}`;
   }

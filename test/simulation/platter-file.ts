@@ -206,7 +206,7 @@ export class FileNode extends BaseNode {
       }
       this.#dirty.delete(sector);
       this.#lost.add(sector);
-      if (isStubborn && sector * SECTOR_BYTES >= this.durableSize) this.#stubborn.add(sector);
+      if (isStubborn && this.#isUnwritten(sector)) this.#stubborn.add(sector);
       if (pages !== "sync: pages are kept") this.#forget(sector);
     }
     if (pages === "sync: pages are reverted" && this.#step === dirt.step) {
@@ -215,6 +215,13 @@ export class FileNode extends BaseNode {
       this.size = this.durableSize;
       this.#steps = [];
     }
+  }
+
+  /** Whether the disk never got anything of the sector. */
+  #isUnwritten(sector: number): boolean {
+    const at = sector * SECTOR_BYTES;
+    if (at < this.durableSize) return false;
+    return this.#durable.subarray(at, at + SECTOR_BYTES).every((byte) => byte === 0);
   }
 
   /** The cache has the sector as the disk has it. */

@@ -51,6 +51,7 @@ async function create(life: Life, folder: Folder, name: string): Promise<void> {
   } catch (error) {
     if (life.isDead || !isCode(error, "token_exists")) throw error;
     tokens.attempt(name, -1);
+    if (changes !== folder.changes) throw error;
     if (tokens.named(name).some(mayBeLive) || tokens.isAttempted(name)) throw error;
     throw new Violation("token exists", `no token has the name "${name}"`);
   }
