@@ -13,12 +13,12 @@ import path from "node:path";
 import { crc32 } from "node:zlib";
 import { publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import { type Checkpoint, isUnsynced, markSynced, markUnsynced } from "./checkpoint.ts";
+import { type Checkpoint, EMPTY_LOG, isUnsynced, markSynced, markUnsynced } from "./checkpoint.ts";
 import { disk } from "./disk.ts";
 import { LogFile } from "./file.ts";
 import { removeLeftover, renameDurably, syncFolderAndName, useAndClose } from "./folder.ts";
 import { earliestBatchStart } from "./mend.ts";
-import { describeSystemError, orIoError, systemCode } from "./system-error.ts";
+import { describeSystemError, ioError, orIoError, systemCode } from "./system-error.ts";
 
 const CHUNK_BYTES = 1024 * 1024;
 
@@ -68,7 +68,8 @@ export function syncLog(logPath: string, advice: string): Promise<void> {
  * have failed to sync it. If a sync has failed, the log is replaced by a copy (`rewriteLog`).
  *
  * @param end the log as it was read.
- * @param knownBytes the length in the checkpoint.
+ * @param startFrom returns where to start, given the earliest offset at which the last batch may start. All
+ * that follows is read again, and must be what was read before.
  * @returns whether the log was replaced; `file` is the old one then.
  * @throws PlantStoreError `unsynced` if the disk does not take the bytes; `locked` if another process has
  * changed the file since it was opened; `io_error`.
@@ -76,13 +77,17 @@ export function syncLog(logPath: string, advice: string): Promise<void> {
 export async function makeDurable(
   file: LogFile,
   end: Checkpoint,
-  knownBytes = 0,
+  startFrom = (_earliest: number) => EMPTY_LOG,
 ): Promise<boolean> {
   if (!isUnsynced(file.path)) {
-    const start = Math.max(knownBytes, await earliestBatchStart(file, end.bytes));
-    await rewrite(file, start, end.bytes);
+    const start = startFrom(await earliestBatchStart(file, end.bytes));
+    const sum = await rewrite(file, start, end.bytes);
     await syncFound(file);
-    if (!(await isOnDisk(file, start, end.bytes))) {
+    if (sum !== end.crc32) {
+      file.assertUnchanged();
+      throw ioError(`Cannot read "${file.path}"`, "other bytes were read than before; start again");
+    }
+    if (!(await isOnDisk(file, start.bytes, end.bytes))) {
       file.assertUnchanged();
       await remember(file.path, "the disk has other bytes than were read");
     }
@@ -138,13 +143,16 @@ async function copyLog(file: LogFile, copy: LogFile, end: Checkpoint): Promise<n
   return sum;
 }
 
-/** Writes bytes again in place, unchanged. Fails like `LogFile.overwrite`. */
-async function rewrite(file: LogFile, start: number, end: number): Promise<void> {
-  for (let offset = start; offset < end; offset += CHUNK_BYTES) {
+/** Writes bytes again in place, unchanged; returns the CRC-32 of all up to them. Fails like `LogFile.overwrite`. */
+async function rewrite(file: LogFile, start: Checkpoint, end: number): Promise<number> {
+  let sum = start.crc32;
+  for (let offset = start.bytes; offset < end; offset += CHUNK_BYTES) {
     const chunk = Buffer.alloc(Math.min(CHUNK_BYTES, end - offset));
     await file.read(chunk, offset);
     await file.overwrite(chunk, offset);
+    sum = crc32(chunk, sum);
   }
+  return sum;
 }
 
 /** Whether the disk has these bytes, not the page cache alone; also true if the system cannot tell. */

@@ -70,6 +70,8 @@ export class LogScan {
   isTailNew = false;
   /** Of the bytes up to the checkpoint's length, once they were scanned. */
   #knownSum = EMPTY_LOG.crc32;
+  /** The scanned part at the start of each block: one a MiB. */
+  readonly #marks: Checkpoint[] = [];
   readonly #file: LogFile;
   readonly #options: ScanOptions;
   readonly #loader: IdLoader;
@@ -110,9 +112,21 @@ export class LogScan {
     return isSeen && this.#knownSum === checkpoint.crc32 ? "matches" : "differs";
   }
 
+  /**
+   * Where the last batch has to be written again from: the checkpoint, unless that is before the earliest
+   * start of the batch; else the last place before it whose checksum is known.
+   */
+  startOfRewrite(earliest: number): Checkpoint {
+    const { checkpoint } = this.#options;
+    const isNear = checkpoint !== undefined && checkpoint.bytes >= earliest;
+    if (isNear && this.checksum === "matches") return checkpoint;
+    return this.#marks.findLast(({ bytes }) => bytes <= earliest) ?? EMPTY_LOG;
+  }
+
   /** Scans the lines after those that were scanned, up to `end`, where a line ends. */
   async scanTo(end: number): Promise<void> {
     for await (const block of readBlocks(this.#file, this.tail, end)) {
+      this.#marks.push(this.end);
       const unreadable = this.#takeBlock(block);
       this.tail = positionAfter(block);
       if (unreadable.length > 0 || this.#loader.hasRepeats) await this.#report(unreadable);

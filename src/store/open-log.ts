@@ -72,8 +72,9 @@ async function openLocked(
   if (!exists(logPath)) requireKnownBytes(logPath, checkpoint);
   let file = await LogFile.open(logPath, lock);
   try {
-    const { index, end } = await recover(file, checkpoint, onProgress);
-    if (await makeDurable(file, end, checkpoint?.bytes)) {
+    const scan = await recover(file, checkpoint, onProgress);
+    const { index, end } = scan;
+    if (await makeDurable(file, end, (earliest) => scan.startOfRewrite(earliest))) {
       await file.close();
       file = await LogFile.open(logPath, lock);
       file.assertEndsAt(end.bytes); // another program may have found the copy first

@@ -120,7 +120,9 @@ async function repair(
   file.assertUnchanged(); // the plan is for the log as it was read
   if (plan.action !== "rewrite") {
     // Another program may have written what is reported and accepted.
-    await useAndClose(await LogFile.open(file.path), (log) => makeDurable(log, scan.end));
+    await useAndClose(await LogFile.open(file.path), (log) =>
+      makeDurable(log, scan.end, (earliest) => scan.startOfRewrite(earliest)),
+    );
     if (plan.action === "accept") {
       await removeCheckpoint(file.path);
       await writeCheckpoint(file.path, scan.end);

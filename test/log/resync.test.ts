@@ -76,7 +76,8 @@ for (const [what, lengths, start] of REWRITES) {
     const content = Buffer.from(lengths.map(lineOf).join(""));
     const file = await openLog(t, content);
     const written = watchOverwrites(t, file);
-    await makeDurable(file, checkpointOf(content));
+    const known = (earliest: number) => checkpointOf(content.subarray(0, earliest));
+    await makeDurable(file, checkpointOf(content), known);
     assert.equal(written.start(), start);
     assert.equal(written.bytes().equals(content.subarray(start)), true);
     assert.equal(fs.readFileSync(file.path).equals(content), true);
@@ -122,7 +123,7 @@ for (const [what, known] of [
     assert.deepEqual(await readCheckpoint(file.path), known ? end : undefined);
 
     const { ino } = fs.statSync(file.path);
-    assert.equal(await makeDurable(file, end, end.bytes), true);
+    assert.equal(await makeDurable(file, end), true);
     assert.equal(fs.readFileSync(file.path, "utf8"), LINES);
     assert.notEqual(fs.statSync(file.path).ino, ino);
     assert.equal(isUnsynced(file.path), false);
@@ -158,7 +159,7 @@ test("a log that can neither be synced nor copied is unsynced, and a later start
   assert.equal(isUnsynced(file.path), true);
 
   fs.rmSync(newLogPath(file.path), { recursive: true });
-  assert.equal(await makeDurable(file, end, end.bytes), true);
+  assert.equal(await makeDurable(file, end), true);
   assert.equal(isUnsynced(file.path), false);
 });
 
@@ -229,4 +230,11 @@ test("a log without a checkpoint that is synced again leaves no file beside it",
   markSynced(file.path);
   assert.equal(fs.existsSync(checkpointPath(file.path)), false);
   assert.equal(isUnsynced(file.path), false);
+});
+
+test("a last batch that is read otherwise than before is not served", async (t) => {
+  const file = await openLog(t, LINES);
+  const end = checkpointOf(LINES.replace("1", "2"));
+  await assert.rejects(makeDurable(file, end), { code: "io_error" });
+  assert.equal(isUnsynced(file.path), false, "the next start reads it again");
 });

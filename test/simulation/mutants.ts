@@ -41,18 +41,18 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "a start does not make the log durable",
     START,
-    "if (await makeDurable(file, end, checkpoint?.bytes)) {",
+    "if (await makeDurable(file, end, (earliest) => scan.startOfRewrite(earliest))) {",
     "if (file.end < 0) {",
   ),
   mutant(
     "a start does not write the last batch again",
     RESYNC,
-    "    await rewrite(file, start, end.bytes);",
+    "    await file.overwrite(chunk, offset);",
   ),
   mutant(
     "a start does not ask the disk for the last batch",
     RESYNC,
-    "if (!(await isOnDisk(file, start, end.bytes))) {",
+    "if (!(await isOnDisk(file, start.bytes, end.bytes))) {",
     "if (file.end < 0) {",
   ),
   mutant(
