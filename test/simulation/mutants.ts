@@ -195,7 +195,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "a start takes a missing log for a new one",
     START,
-    "  if (disk.find(logPath) === undefined) requireKnownBytes(logPath, checkpoint);",
+    "  if (!exists(logPath)) requireKnownBytes(logPath, checkpoint);",
   ),
   mutant(
     "a damaged checkpoint counts",
