@@ -39,6 +39,12 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("a start does not sync what it found", RESYNC, "    await file.sync();"),
   mutant("a start forgets that a sync has failed", RESYNC, "    await remember(file.path, cause);"),
   mutant(
+    "a sync that failed is tried again",
+    RESYNC,
+    "    await file.sync();",
+    "    await file.sync().catch(() => file.sync());",
+  ),
+  mutant(
     "a start does not make the log durable",
     START,
     "if (await makeDurable(file, end, (earliest) => scan.startOfRewrite(earliest))) {",
@@ -83,6 +89,12 @@ export const MUTANTS: readonly Mutant[] = [
     "a folder that another program made has no durable name",
     "log/folder.ts",
     "if (disk.find(parent)?.dev === disk.find(directory)?.dev) await disk.syncFolder(parent);",
+  ),
+  mutant(
+    "a name is taken away before it is given",
+    "log/folder.ts",
+    "  disk.rename(from, to);",
+    "  disk.unlink(to); disk.rename(from, to);",
   ),
   mutant(
     "a rename is not durable",
@@ -140,6 +152,12 @@ export const MUTANTS: readonly Mutant[] = [
     WRITER,
     "batch.fail(this.fail(result.cause));",
     "this.#refuse(batch, result.cause);",
+  ),
+  mutant(
+    "a batch is answered with the one before it",
+    WRITER,
+    "      this.#acknowledge(batch, start, syncMs);",
+    "      this.#acknowledge(batch, start, syncMs); next?.batch.acknowledge(start);",
   ),
   mutant(
     "all batches share a buffer",
@@ -245,8 +263,6 @@ export const MUTANTS: readonly Mutant[] = [
     MEND,
     '    if (!isLost) line.fill(" ", start, end);',
   ),
-  mutant("a cut at a start is not synced", FILE, "      await this.sync();"),
-
   // Checkpoints.
   mutant(
     "a checkpoint is not synced before its rename",
@@ -254,19 +270,6 @@ export const MUTANTS: readonly Mutant[] = [
     "      file.appendOrThrow(Buffer.from(encodeCheckpoint(checkpoint))),",
     "      file.overwrite(Buffer.from(encodeCheckpoint(checkpoint)), 0),",
   ),
-  mutant(
-    "a checkpoint is written in place",
-    CHECKPOINT,
-    "  const newPath = newCheckpointPath(logPath);",
-    "  const newPath = checkpointPath(logPath);",
-  ),
-  mutant(
-    "a checkpoint is written after the lock is lost",
-    CHECKPOINT,
-    "if (this.#isUpToDate() || !this.#mayWrite()) return;",
-    "if (this.#isUpToDate()) return;",
-  ),
-
   // Repair, backup, restore.
   mutant(
     "a repair does not keep the old log",
