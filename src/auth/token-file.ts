@@ -150,7 +150,8 @@ async function changeTokens<T>(
       // First the event, then its line feed: a line is never one of which a power cut lost a sector.
       const append = async (event: TokenEvent) => {
         await file.appendOrThrow(Buffer.from(encodeTokenEvent(event)));
-        await file.appendOrThrow(Buffer.of(LINE_FEED));
+        // Without room for it the event counts all the same, and the next change completes its line.
+        await file.appendOrThrow(Buffer.of(LINE_FEED), { mayBeRefused: true });
       };
       return change(found.tokens, append);
     });

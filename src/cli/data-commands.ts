@@ -151,6 +151,13 @@ function statOf(name: string): fs.BigIntStats | undefined {
   }
 }
 
+/** Root opens a folder only if nobody else can change it, and becomes the owner of --data before if not. */
+function enterForSource(source: string, data: string): void {
+  if (isRootsAlone(source)) return;
+  becomeOwner(data);
+  requireRootsAlone(source); // if --data is root's, too
+}
+
 /** Root opens a file, and a data directory of its own, before it becomes the owner of --data. */
 async function openSource(
   source: string,
@@ -158,7 +165,7 @@ async function openSource(
 ): Promise<ImportFile> {
   if (source === "-") return { text: process.stdin, bytes: undefined };
   if (statOf(source)?.isDirectory() !== true) return openImportFile(source);
-  if (!isDatabase(options) && !isRootsAlone(source)) becomeOwner(options.data);
+  if (!isDatabase(options)) enterForSource(source, options.data);
   return withProgress("verifying the source", (show) => openImportFile(source, show)).catch(
     (error) => {
       if (error.code !== "corruption") throw error;
@@ -199,7 +206,7 @@ a warning; the exit status is still 0.`,
         `backup: ${sourceOf("into")}: expected a folder for backups, got "${into}", which is a data directory or a backup itself`,
       );
     }
-    requireRootsAlone(into ?? path.dirname(path.resolve(target)));
+    requireRootsAlone(into ?? target);
     const done = await withProgress("verifying the copy", async (onProgress) => {
       if (into !== undefined) {
         const { name, ...report } = await backupInto(data, into, { keep, onProgress });
@@ -222,7 +229,7 @@ export const restore = defineCommand({
   details: `Stop the server first, and move what is in the data directory elsewhere. SOURCE is a folder
 that backup made, or a copy of a data directory. Only a copy that was verified gets its name.`,
   async run([source = ""], { data }) {
-    if (!isRootsAlone(source)) becomeOwner(data);
+    enterForSource(source, data);
     const { plants, bytes } = await withProgress("verifying the copy", (show) =>
       restoreInto(source, data, show, () => becomeOwner(data)),
     );

@@ -36,6 +36,12 @@ export function becomeOwner(folder: string): void {
     return;
   }
   const owner = `the owner of "${existing}" (user ${uid})`;
+  const foreign = findPart(existing, (stat) => stat.uid !== 0 && stat.uid !== uid);
+  if (foreign !== undefined) {
+    throw new UsageError(
+      `Cannot become ${owner}: "${foreign}" belongs to another user, who can have the path lead elsewhere`,
+    );
+  }
   try {
     switchTo(uid, gid);
   } catch (error) {
@@ -69,19 +75,33 @@ export function requireRootsAlone(folder: string): void {
   );
 }
 
-/** The part of the path that another user than root can change, or of what its links lead to. */
+/** The part of the path, of what its links lead to, or of its contents that another user than root can change. */
 function findOpenPart(folder: string): string | undefined {
   const existing = nearestExisting(folder);
-  for (const whole of [existing, fs.realpathSync(existing)]) {
-    for (let part = whole; ; part = path.dirname(part)) {
-      const stat = fs.lstatSync(part);
-      // In a sticky folder a user can change only entries of their own. The mode of a link has no meaning.
-      const isSticky = stat.isSymbolicLink() || (stat.mode & 0o1000) !== 0;
-      if (stat.uid !== 0 || (!isSticky && (stat.mode & 0o022) !== 0)) return part;
-      if (part === path.dirname(part)) break;
-    }
-  }
-  return undefined;
+  const isThere = existing === path.resolve(folder);
+  const open = findPart(existing, (stat, part) => {
+    // In a sticky folder a user can change only entries of their own. The mode of a link has no meaning.
+    const isSticky = (stat.mode & 0o1000) !== 0 && !(isThere && part === existing);
+    const isOpen = !stat.isSymbolicLink() && !isSticky && (stat.mode & 0o022) !== 0;
+    return stat.uid !== 0 || isOpen;
+  });
+  if (open !== undefined || !isThere || !fs.statSync(existing).isDirectory()) return open;
+  // A link that another user has put there stays after the folder was closed.
+  const contents = fs.readdirSync(existing).map((name) => path.join(existing, name));
+  return contents.find((entry) => fs.lstatSync(entry, { throwIfNoEntry: false })?.uid);
+}
+
+type Judge = (stat: fs.Stats, part: string) => boolean;
+
+/** The first part of a path, or of what a link in it leads to, of which the judge says so. */
+function findPart(whole: string, judge: Judge): string | undefined {
+  const above = path.dirname(whole);
+  const found = above === whole ? undefined : findPart(above, judge);
+  if (found !== undefined) return found;
+  const stat = fs.lstatSync(whole);
+  if (judge(stat, whole)) return whole;
+  if (!stat.isSymbolicLink()) return undefined;
+  return findPart(path.resolve(fs.realpathSync(above), fs.readlinkSync(whole)), judge);
 }
 
 function nearestExisting(folder: string): string {

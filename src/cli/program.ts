@@ -66,7 +66,8 @@ async function main(typed: readonly string[]): Promise<ExitStatus> {
 /** Whether this user may not open a file or a folder. To run the command again would not help. */
 function isDenied(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
-  return (error as NodeJS.ErrnoException).code === "EACCES" || isDenied(error.cause);
+  const { code, syscall } = error as NodeJS.ErrnoException;
+  return (code === "EACCES" && syscall !== "connect") || isDenied(error.cause);
 }
 
 async function print(text: string): Promise<ExitStatus> {

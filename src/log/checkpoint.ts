@@ -77,7 +77,7 @@ export async function writeCheckpoint(logPath: string, checkpoint: Checkpoint): 
   const newPath = newCheckpointPath(logPath);
   try {
     disk.unlink(newPath); // of a process that was killed
-    await useAndClose(await LogFile.open(newPath), (file) =>
+    await useAndClose(await LogFile.open(newPath, undefined, true), (file) =>
       file.appendOrThrow(Buffer.from(encodeCheckpoint(checkpoint))),
     );
     disk.rename(newPath, checkpointPath(logPath));

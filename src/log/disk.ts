@@ -165,11 +165,14 @@ class SystemFile implements WritableFile {
 /** Opens a file, and waits for no writer of a FIFO. */
 async function openFile(filePath: string, flags: number): Promise<FileHandle> {
   const handle = await fsPromises.open(filePath, flags | O_NONBLOCK, 0o600);
-  const state = fs.fstatSync(handle.fd);
-  if (!state.isDirectory() && !state.isFIFO()) return handle;
-  await handle.close();
-  const found = state.isDirectory() ? "a folder" : "a FIFO";
-  throw new Error(`expected a regular file, got ${found}`);
+  try {
+    const state = fs.fstatSync(handle.fd);
+    if (!state.isDirectory() && !state.isFIFO()) return handle;
+    throw new Error(`expected a regular file, got ${state.isFIFO() ? "a FIFO" : "a folder"}`);
+  } catch (error) {
+    await handle.close();
+    throw error;
+  }
 }
 
 /** Whether two states are of one file. */
@@ -209,8 +212,7 @@ class SystemDisk implements Disk {
       if (isSameFile(file.state(), new SystemFile(appender).state())) return file;
       throw new Error("another file took its name in the meantime");
     } catch (error) {
-      await appender?.close();
-      await handle.close();
+      await Promise.allSettled([appender?.close(), handle.close()]);
       throw error;
     }
   }

@@ -71,15 +71,16 @@ export class LogFile {
    * Opens for reading and appending; makes a missing file, and its entry in the folder durable.
    *
    * @param lock held by this process; once it is lost the file counts as displaced.
+   * @param isTemporary whether its name may be lost, because it is renamed next.
    * @throws PlantStoreError `io_error`.
    */
-  static open(filePath: string, lock?: Lock): Promise<LogFile> {
+  static open(filePath: string, lock?: Lock, isTemporary = false): Promise<LogFile> {
     return orIoError(`Cannot open "${filePath}"`, async () => {
       const file = await disk.openForChanges(filePath);
       try {
         // Also for an old file: the process that made it may have died before this.
         // A failure is not remembered: ext4 and XFS accept no further write after it.
-        await syncFolderAndName(path.dirname(filePath));
+        if (!isTemporary) await syncFolderAndName(path.dirname(filePath));
         warnOfLinks(filePath, file.state());
         return new LogFile(filePath, file, file, lock);
       } catch (error) {
@@ -164,9 +165,10 @@ export class LogFile {
     return written.length;
   }
 
-  /** Like `append`. @throws PlantStoreError `io_error` unless the bytes are durable. */
-  async appendOrThrow(bytes: Buffer): Promise<void> {
+  /** Like `append`. @throws PlantStoreError `io_error` unless the bytes are durable, or may be refused and are. */
+  async appendOrThrow(bytes: Buffer, { mayBeRefused = false } = {}): Promise<void> {
     const result = await this.append(bytes);
+    if (mayBeRefused && result.outcome === "refused") return;
     if (result.outcome !== "durable") throw ioError(`Cannot write "${this.path}"`, result.cause);
   }
 

@@ -45,7 +45,12 @@ export function removeLeftoverFolder(directory: string): void {
 
 /** Removes a folder, if there is one, and the files in it. @throws the system's error, also if the folder holds a folder. */
 export function removeFolderOfFiles(directory: string): void {
-  if (disk.findEntry(directory) === undefined) return;
+  const found = disk.findEntry(directory);
+  if (found === undefined) return;
+  if (!found.isDirectory()) {
+    disk.unlink(directory); // a link: what it leads to stays
+    return;
+  }
   for (const { name } of disk.list(directory)) disk.unlink(path.join(directory, name));
   disk.removeFolder(directory);
 }

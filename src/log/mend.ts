@@ -12,6 +12,7 @@ import { publishWarning } from "../core/channels.ts";
 import { NUMBER_OPTIONS } from "../core/options.ts";
 import { disk } from "./disk.ts";
 import { type ByteRange, LogFile } from "./file.ts";
+import { removeLeftover } from "./folder.ts";
 import { isBlank, LINE_FEED, type LinePosition } from "./format.ts";
 import { endOfLines, readTail } from "./reader.ts";
 import { orIoError } from "./system-error.ts";
@@ -131,7 +132,7 @@ export async function quarantine(file: LogFile, ranges: readonly ByteRange[]): P
   try {
     for (const range of ranges) await target.appendRange(file, range);
   } catch (error) {
-    disk.unlink(target.path);
+    removeLeftover(target.path);
     throw error;
   } finally {
     await target.close();

@@ -80,14 +80,15 @@ export async function makeDurable(
   startFrom = (_earliest: number) => EMPTY_LOG,
 ): Promise<boolean> {
   if (!isUnsynced(file.path)) {
-    const start = startFrom(await earliestBatchStart(file, end.bytes));
-    const sum = await rewrite(file, start, end.bytes);
+    const earliest = await earliestBatchStart(file, end.bytes);
+    const start = startFrom(earliest);
+    const batch = Math.max(start.bytes, earliest);
+    const [before = 0] = (await sumsOf(file, start.bytes, batch, start.crc32)).slice(-1);
+    const sums = await sumsOf(file, batch, end.bytes, before);
+    if (sums.at(-1) !== end.crc32) throw otherBytes(file);
+    await rewrite(file, batch, end.bytes, sums);
     await syncFound(file);
-    if (sum !== end.crc32) {
-      file.assertUnchanged();
-      throw ioError(`Cannot read "${file.path}"`, "other bytes were read than before; start again");
-    }
-    if (!(await isOnDisk(file, start.bytes, end.bytes))) {
+    if (!(await isOnDisk(file, batch, end.bytes))) {
       file.assertUnchanged();
       await remember(file.path, "the disk has other bytes than were read");
     }
@@ -133,34 +134,54 @@ function rootOf(failure: unknown): unknown {
 /** Copies all of a log; returns the CRC-32 of the bytes that `end` knows. */
 async function copyLog(file: LogFile, copy: LogFile, end: Checkpoint): Promise<number> {
   let sum = 0;
-  for (let offset = 0; offset < end.bytes; offset += CHUNK_BYTES) {
-    const chunk = Buffer.alloc(Math.min(CHUNK_BYTES, end.bytes - offset));
-    await file.read(chunk, offset);
-    await copy.appendOrThrow(chunk);
-    sum = crc32(chunk, sum);
+  for await (const { bytes } of readChunks(file, 0, end.bytes)) {
+    await copy.appendOrThrow(bytes);
+    sum = crc32(bytes, sum);
   }
   await copy.appendRange(file, { offset: end.bytes, bytes: file.end - end.bytes });
   return sum;
 }
 
-/** Writes bytes again in place, unchanged; returns the CRC-32 of all up to them. Fails like `LogFile.overwrite`. */
-async function rewrite(file: LogFile, start: Checkpoint, end: number): Promise<number> {
-  let sum = start.crc32;
-  for (let offset = start.bytes; offset < end; offset += CHUNK_BYTES) {
-    const chunk = Buffer.alloc(Math.min(CHUNK_BYTES, end - offset));
-    await file.read(chunk, offset);
-    await file.overwrite(chunk, offset);
-    sum = crc32(chunk, sum);
+/** The CRC-32 of the log up to the end of each chunk. @param sum that of the bytes before `start`. */
+async function sumsOf(file: LogFile, start: number, end: number, sum: number): Promise<number[]> {
+  const sums = [sum];
+  for await (const { bytes } of readChunks(file, start, end)) {
+    sums.push(crc32(bytes, sums.at(-1)));
   }
-  return sum;
+  return sums;
+}
+
+/** Writes the chunks with these sums again in place. Fails like `LogFile.overwrite`, and if other bytes are read. */
+async function rewrite(file: LogFile, start: number, end: number, sums: number[]): Promise<void> {
+  let sum = sums.shift();
+  for await (const { bytes, offset } of readChunks(file, start, end)) {
+    sum = crc32(bytes, sum);
+    if (sum !== sums.shift()) throw otherBytes(file);
+    await file.overwrite(bytes, offset);
+  }
+}
+
+function otherBytes(file: LogFile): PlantStoreError {
+  file.assertUnchanged();
+  return ioError(`Cannot read "${file.path}"`, "other bytes were read than before; start again");
+}
+
+async function* readChunks(
+  file: LogFile,
+  start: number,
+  end: number,
+): AsyncGenerator<{ readonly bytes: Buffer; readonly offset: number }> {
+  for (let offset = start; offset < end; offset += CHUNK_BYTES) {
+    const bytes = Buffer.alloc(Math.min(CHUNK_BYTES, end - offset));
+    await file.read(bytes, offset);
+    yield { bytes, offset };
+  }
 }
 
 /** Whether the disk has these bytes, not the page cache alone; also true if the system cannot tell. */
 async function isOnDisk(file: LogFile, start: number, end: number): Promise<boolean> {
-  for (let offset = start; offset < end; offset += CHUNK_BYTES) {
-    const cached = Buffer.alloc(Math.min(CHUNK_BYTES, end - offset));
-    await file.read(cached, offset);
-    if (!(await disk.holds(file.path, cached, offset))) return false;
+  for await (const { bytes, offset } of readChunks(file, start, end)) {
+    if (!(await disk.holds(file.path, bytes, offset))) return false;
   }
   return true;
 }

@@ -25,7 +25,6 @@ import {
   removeFolderOfFiles,
   removeLeftover,
   removeLeftoverFolder,
-  renameDurably,
   syncFolderAndName,
   useAndClose,
 } from "../log/folder.ts";
@@ -171,8 +170,11 @@ async function placeCopies(partial: string, directory: string): Promise<void> {
     for (const name of [checkpointPath(LOG_NAME), TOKEN_LOG_NAME, LOG_NAME]) {
       const copy = path.join(partial, name);
       if (!exists(copy)) continue;
-      placed.push(path.join(directory, name));
-      await renameDurably(copy, path.join(directory, name));
+      const place = path.join(directory, name);
+      if (exists(place)) throw new Error(`another process has made "${name}" meanwhile`);
+      disk.rename(copy, place);
+      placed.push(place);
+      await syncFolderAndName(directory);
     }
   } catch (error) {
     for (const each of placed.reverse()) removeLeftover(each);

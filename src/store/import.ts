@@ -14,7 +14,7 @@ import { parseNewPlant } from "../core/plant.ts";
 import { RECORD_BYTES_MAX } from "../core/record-size.ts";
 import type { CreateOutcome, PlantService } from "../core/services.ts";
 import { readCheckpoint } from "../log/checkpoint.ts";
-import { disk, type NamedText } from "../log/disk.ts";
+import { disk } from "../log/disk.ts";
 import type { LogFile } from "../log/file.ts";
 import { LINE_FEED } from "../log/format.ts";
 import { LOG_START, positionAfter, readBlocks, splitLines, visitLines } from "../log/reader.ts";
@@ -100,7 +100,11 @@ async function tryCreate(
   }
 }
 
-export type ImportFile = NamedText;
+export interface ImportFile {
+  readonly text: AsyncIterable<Buffer>;
+  /** Its length; `undefined` for a pipe. */
+  readonly bytes: number | undefined;
+}
 
 /**
  * Opens a file of JSON lines, or the log of a data directory, for `importPlants`. All of a log is verified

@@ -42,6 +42,7 @@ interface ListRange {
  * and the next line may be a long one.
  *
  * @throws PlantStoreError `corruption` if a line is no plant any more, or another one; whatever a read throws.
+ * @internal
  */
 export async function* listLines(
   file: ReadableFile,
@@ -70,6 +71,7 @@ export async function* listLines(
  * Parses lines, each of which is a plant.
  *
  * @param judge makes the error to throw of what was thrown if a line cannot be parsed for lack of memory.
+ * @internal
  */
 export async function* parseLines(
   lines: AsyncIterable<Buffer>,

@@ -152,7 +152,7 @@ async function writeWithout(
   tail: number,
 ): Promise<Checkpoint> {
   const newPath = newLogPath(file.path);
-  disk.unlink(newPath); // of a repair that was killed
+  await orIoError(`Cannot replace "${newPath}"`, async () => disk.unlink(newPath)); // of a repair that was killed
   return useAndClose(await LogFile.open(newPath), async (target) => {
     let end = EMPTY_LOG;
     for await (const block of readBlocks(file, LOG_START, tail)) {

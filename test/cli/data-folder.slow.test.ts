@@ -7,6 +7,8 @@ import { execFileSync, spawn, spawnSync } from "node:child_process";
 import {
   chmodSync,
   chownSync,
+  existsSync,
+  lchownSync,
   linkSync,
   lstatSync,
   mkdirSync,
@@ -319,19 +321,49 @@ describe("as root in a folder of another user", SETTINGS, () => {
 });
 
 describe("as root in a folder of root", SETTINGS, () => {
-  test("root stays root, also in a missing folder and below a sticky one", async (t) => {
+  test("root stays root below a sticky folder, but not in it", async (t) => {
     const folder = makeFolder(t);
     chmodSync(folder, 0o1777);
-    for (const data of [folder, join(folder, "new")]) {
-      const { status, stderr } = await run(data, "token", "create", "gardener");
-      assert.equal(status, 0);
-      assert.doesNotMatch(stderr, /not as root/);
-      assert.equal(statSync(join(data, "tokens.jsonl")).uid, 0);
-    }
+    assert.equal((await run(folder, "token", "create", "gardener")).status, 2);
+    const data = join(folder, "new");
+    const { status, stderr } = await run(data, "token", "create", "gardener");
+    assert.equal(status, 0);
+    assert.doesNotMatch(stderr, /not as root/);
+    assert.equal(statSync(join(data, "tokens.jsonl")).uid, 0);
     const backup = join(folder, "copy");
-    await run(folder, ...IMPORT);
-    assert.equal((await run(folder, "backup", backup)).status, 0);
+    await run(data, ...IMPORT);
+    assert.equal((await run(data, "backup", backup)).status, 0);
     assert.equal(statSync(backup).uid, 0);
+  });
+
+  test("a link that another user has left in a folder of root's is not followed", async (t) => {
+    const folder = makeFolder(t);
+    const aim = join(makeFolder(t), "aim");
+    symlinkSync(aim, join(folder, "tokens.jsonl"));
+    lchownSync(join(folder, "tokens.jsonl"), SERVICE, SERVICE);
+    assert.equal((await run(folder, "token", "create", "gardener")).status, 2);
+    assert.equal(existsSync(aim), false);
+  });
+
+  test("a folder to which a link of another user leads is refused", async (t) => {
+    const real = makeFolder(t);
+    const theirs = makeServiceFolder(t);
+    symlinkSync(real, join(theirs, "current"));
+    const link = join(makeFolder(t), "data");
+    symlinkSync(join(theirs, "current"), link);
+    assert.equal((await run(link, "token", "create", "gardener")).status, 2);
+    assert.deepEqual(readdirSync(real), []);
+  });
+
+  test("a source that another user can change is not restored by root", async (t) => {
+    const secret = join(makeFolder(t), "secret");
+    writeFileSync(secret, "secret", { mode: 0o600 });
+    const source = makeServiceFolder(t);
+    writeLog(source, `${FERN}\n`);
+    symlinkSync(secret, join(source, "tokens.jsonl"));
+    const data = join(makeFolder(t), "data");
+    assert.equal((await run(data, "restore", source)).status, 2);
+    assert.equal(existsSync(data), false);
   });
 
   /** Each returns a path of a folder that another user can change or replace, and what to name as the cause. */

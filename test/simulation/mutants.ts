@@ -53,12 +53,12 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "a start does not write the last batch again",
     RESYNC,
-    "    await file.overwrite(chunk, offset);",
+    "    await file.overwrite(bytes, offset);",
   ),
   mutant(
     "a start does not ask the disk for the last batch",
     RESYNC,
-    "if (!(await isOnDisk(file, start.bytes, end.bytes))) {",
+    "if (!(await isOnDisk(file, batch, end.bytes))) {",
     "if (file.end < 0) {",
   ),
   mutant(

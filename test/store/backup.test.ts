@@ -347,6 +347,18 @@ test("a backup that fails, and cannot remove what it has made, reports why it fa
   });
 });
 
+test("a restore removes a link in place of what a killed one left, and nothing behind it", async (t) => {
+  const source = makeFolder(t);
+  writeLog(source, A);
+  const folder = makeFolder(t);
+  const other = makeFolder(t);
+  fs.writeFileSync(join(other, "kept"), "");
+  fs.symlinkSync(other, join(folder, "restore.partial"));
+  await restore(source, folder);
+  assert.deepEqual(fs.readdirSync(other), ["kept"]);
+  assert.equal(readLog(folder), A);
+});
+
 test("a restore whose last step fails leaves the folder empty (fake fault)", async (t) => {
   const source = makeFolder(t);
   writeLog(source, A);
