@@ -211,6 +211,7 @@ async function copyPlants(
   return useAndClose(await copyFile(plants, targetPath, end), async (copy) => {
     if (lastLine.length > 0) await copy.appendOrThrow(lastLine);
     const scan = await scanSoundLog(copy, copy.end, checkpoint, onProgress, plants.path);
+    if (scan.end.bytes !== copy.end) throw new Error(`"${plants.path}" was changed meanwhile`);
     await writeCheckpoint(targetPath, scan.end);
     return { plants: scan.index.size, bytes: scan.end.bytes };
   });
