@@ -4,7 +4,7 @@
  * Invariant. After each of them the folder owes what can be seen in it, until a start has served that or a cut
  * has taken it.
  */
-import { piecesOf } from "./image.ts";
+import { parseTokenImage, piecesOf } from "./image.ts";
 import type { Folder } from "./judge.ts";
 import type { Life } from "./life.ts";
 import { Others } from "./others.ts";
@@ -71,7 +71,8 @@ export class Edits {
         this.#replaceLog(folder, this.#linesOf(edit.plants));
         break;
       case "copy folder":
-        this.#copyFolder(folder);
+      case "move folder":
+        this.#takeElsewhere(folder, edit.edit === "move folder");
         return;
       case "old checkpoint":
         this.#useOldCheckpoint(folder);
@@ -134,17 +135,19 @@ export class Edits {
     folder.unsynced = "all";
   }
 
-  /** `cp -r`, and whoever did it serves the copy. */
-  #copyFolder(folder: Folder): void {
+  /** `cp -r` or `mv`, and whoever did it serves the folder there. */
+  #takeElsewhere(folder: Folder, isMoved: boolean): void {
     const copy = this.#life.newFolder();
-    this.#others.copyFolder(folder.path, copy.path);
+    if (isMoved) this.#others.move(folder.path, copy.path);
+    else this.#others.copyFolder(folder.path, copy.path);
     copy.plants = folder.plants.copy();
     copy.tokens = folder.tokens.copy();
     copy.excuse = folder.excuse;
     copy.mayRepeat = folder.mayRepeat;
+    copy.isRotten = isMoved && folder.isRotten;
     copy.unsynced = "all";
     copy.hasUnsyncedTokens = true;
-    this.#life.judge.absorb(copy, "copy folder");
+    this.#life.judge.absorb(copy, "another folder");
     this.#life.folder = copy;
   }
 
@@ -214,8 +217,9 @@ export class Edits {
     const text = Buffer.from(`${JSON.stringify(line)}\n`);
     this.#others.append(folder.tokenPath, text);
     folder.hasUnsyncedTokens = true;
-    if (!judge.bytesOf(folder.tokenPath)?.subarray(-text.length).equals(text)) {
-      folder.tokens.forgiveAll(); // there was no room for it
+    const image = parseTokenImage(judge.bytesOf(folder.tokenPath) ?? Buffer.alloc(0));
+    if (!image.revoked.has(state.hash)) {
+      folder.tokens.forgiveAll(); // there was no room for it, or half a line before it
       return;
     }
     for (const each of folder.tokens.named(state.name)) {

@@ -67,7 +67,7 @@ export function parsePlant(line: string): Pick<ImagePlant, "id" | "content"> | u
   try {
     const { name, tag } = JSON.parse(line);
     // As digits: a number of JavaScript would round it.
-    const id = /"id"\s*:\s*(-?[0-9]+)\s*[,}]/.exec(line)?.[1];
+    const id = /"id"\s*:\s*(-?[0-9]+)(?:\.0+)?\s*[,}]/.exec(line)?.[1];
     const isPlant =
       id !== undefined &&
       BigInt.asIntN(64, BigInt(id)) === BigInt(id) &&

@@ -206,6 +206,7 @@ export class Judge {
     const copies: Buffer[] = [];
     for (const name of this.namesIn(folderPath).filter((each) => KEPT.test(each))) {
       const filePath = path.join(folderPath, name);
+      if (this.platter.find(filePath) === this.platter.find(path.join(folderPath, LOG))) continue;
       const bytes = this.bytesOf(filePath);
       if (bytes !== undefined && this.platter.keeps(filePath, bytes, 0)) copies.push(bytes);
     }
@@ -227,6 +228,8 @@ export class Judge {
       if (!KEPT.test(name) || folder.kept.has(name)) continue;
       const keptPath = path.join(folder.path, name);
       const bytes = this.bytesOf(keptPath);
+      // A repair that was killed leaves a second name of the log.
+      if (this.platter.find(keptPath) === this.platter.find(folder.logPath)) continue;
       // Others may have copied it.
       if (bytes !== undefined && this.platter.keeps(keptPath, bytes, 0))
         folder.kept.set(name, bytes);

@@ -201,6 +201,7 @@ export class Life {
     this.recovering = undefined;
     this.isDisturbed = false;
     if (room > 0) platter.bytesMax = platter.bytesUsed + room;
+    if (room === 1) platter.nodesMax = platter.nodesUsed + (number % 4);
     if (end.moment > 0) this.world.disk.crashAt(end.moment);
     replaceClock(clock);
     replaceDisk(this.world.disk);
@@ -213,6 +214,7 @@ export class Life {
     await emptyGates(() => clock.endWorld());
     this.note(`moments ${this.world.disk.moments} ${this.world.disk.trace}`);
     this.platter.bytesMax = Number.POSITIVE_INFINITY;
+    this.platter.nodesMax = Number.POSITIVE_INFINITY;
     this.rules.rates = { ...this.plan.rates };
     if (this.world.failure !== undefined) throw this.world.failure;
   }

@@ -51,6 +51,10 @@ export async function makeBackup(server: Server, command: Command): Promise<void
   }
   const made = new Folder(target);
   const { log, fault, checkpoint } = life.judge.view(made);
+  // Another command may have made a newer one meanwhile, and removed this one.
+  if (log === undefined && target.startsWith(NUMBERED) && life.judge.namesIn(target).length === 0) {
+    return;
+  }
   if (log === undefined || fault !== undefined || checkpoint?.bytes !== log.bytes.length) {
     throw new Violation("backup", `a backup of ${checkpoint?.bytes} bytes: ${fault}`);
   }

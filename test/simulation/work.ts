@@ -47,7 +47,14 @@ export type Edit =
   | { readonly edit: "append"; readonly plants: readonly PlantChoice[]; readonly isTorn: boolean }
   | { readonly edit: "change line" | "remove line" | "repeat line"; readonly line: number }
   | { readonly edit: "replace"; readonly plants: readonly PlantChoice[] }
-  | { readonly edit: "copy folder" | "old checkpoint" | "remove log" | "remove checkpoint" }
+  | {
+      readonly edit:
+        | "copy folder"
+        | "move folder"
+        | "old checkpoint"
+        | "remove log"
+        | "remove checkpoint";
+    }
   | { readonly edit: "cut log"; readonly line: number }
   | { readonly edit: "rot"; readonly place: number }
   | { readonly edit: "sync" | "cut power" };
@@ -240,7 +247,7 @@ function drawEdit(random: Random, plants: number): Edit {
   if (kind < 3) {
     return { edit: "append", plants: drawPlants(random, plants, 4), isTorn: random.chance(0.3) };
   }
-  if (kind < 5) return { edit: "copy folder" };
+  if (kind < 5) return { edit: random.pick(["copy folder", "copy folder", "move folder"]) };
   if (kind === 5) return { edit: random.pick(["change line", "remove line", "repeat line"]), line };
   if (kind === 6) return { edit: "replace", plants: drawPlants(random, plants, 4) };
   if (kind === 7) return { edit: random.pick(["old checkpoint", "remove checkpoint"]) };
