@@ -105,12 +105,16 @@ export class FileNode extends BaseNode {
     this.#touch(Math.min(size, this.size), Math.max(size, this.size));
     if (size < this.size) {
       this.#bytes.fill(0, size, this.size);
-      // Their blocks are given back; the next ones are others.
-      for (const sector of this.#stubborn) {
-        if (sector * SECTOR_BYTES >= size) this.#stubborn.delete(sector);
-      }
+      this.#giveBack(size);
     }
     this.#resize(size);
+  }
+
+  /** The blocks after the end are free; the next ones are others. */
+  #giveBack(size: number): void {
+    for (const sector of this.#stubborn) {
+      if (sector * SECTOR_BYTES >= size) this.#stubborn.delete(sector);
+    }
   }
 
   /** Call it before the change. */
@@ -214,6 +218,7 @@ export class FileNode extends BaseNode {
       this.#bytes = withRoom(this.#bytes, this.durableSize);
       this.size = this.durableSize;
       this.#steps = [];
+      this.#giveBack(this.size);
     }
   }
 
