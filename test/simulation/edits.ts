@@ -147,6 +147,7 @@ export class Edits {
     copy.isRotten = isMoved && folder.isRotten;
     copy.unsynced = "all";
     copy.hasUnsyncedTokens = true;
+    copy.areTokensEdited = true; // a cut may take any of it
     this.#life.judge.absorb(copy, "another folder");
     this.#life.folder = copy;
   }
@@ -217,6 +218,7 @@ export class Edits {
     const text = Buffer.from(`${JSON.stringify(line)}\n`);
     this.#others.append(folder.tokenPath, text);
     folder.hasUnsyncedTokens = true;
+    folder.areTokensEdited = true;
     const image = parseTokenImage(judge.bytesOf(folder.tokenPath) ?? Buffer.alloc(0));
     if (!image.revoked.has(state.hash)) {
       folder.tokens.forgiveAll(); // there was no room for it, or half a line before it

@@ -39,6 +39,8 @@ export class Folder {
   unsynced: Set<string> | "all" = new Set();
   /** Whether others wrote the tokens, and nobody synced them. */
   hasUnsyncedTokens = false;
+  /** Others wrote to the tokens, perhaps after half a line: they may not be readable. */
+  areTokensEdited = false;
   /** The line of each plant that the server knows. */
   readonly places = new Map<string, { readonly offset: number; readonly bytes: number }>();
   /** What was set aside, by name: it stays as it is. */
@@ -293,6 +295,7 @@ export class Judge {
     folder.excuse ??= "a harsh cut";
     folder.tokens.forgiveAll();
     folder.hasUnsyncedTokens = true;
+    folder.areTokensEdited = true;
     folder.kept.clear();
   }
 

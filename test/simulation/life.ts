@@ -282,7 +282,7 @@ export class Life {
         throw new Violation("repair", `a start refuses after it: ${message}`);
       return;
     }
-    if (code === "corruption" && folder.hasUnsyncedTokens) return;
+    if (code === "corruption" && folder.areTokensEdited) return;
     const isExcused = this.hasFaults || folder.isRotten;
     if (["io_error", "unsynced", "locked"].includes(code) && isExcused) return;
     throw new Violation(`start: ${code}`, `a start fails: ${message}`);

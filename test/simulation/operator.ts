@@ -60,6 +60,7 @@ export async function makeBackup(server: Server, command: Command): Promise<void
   }
   life.judge.assertFolderDurable(target, "a backup");
   made.mayRepeat = source.mayRepeat;
+  made.areTokensEdited = source.areTokensEdited;
   if (!server.isIntruded) {
     for (const [id, content] of owed) {
       if (log.plants.some((plant) => plant.id === id && plant.content === content)) continue;
@@ -123,6 +124,7 @@ export async function restoreBackup(life: Life): Promise<void> {
   folder.plants = source.folder.plants.copy();
   folder.tokens = source.folder.tokens.copy();
   folder.mayRepeat = source.folder.mayRepeat;
+  folder.areTokensEdited = source.folder.areTokensEdited;
   folder.tokens.startAnew(life.clock.steadyMs());
   life.judge.judgeTokens(folder, "a restore");
   life.folder = folder;
