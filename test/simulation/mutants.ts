@@ -83,7 +83,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "a new file has no durable name",
     FILE,
-    "        await syncFolderAndName(path.dirname(filePath));",
+    "        if (!isTemporary) await syncFolderAndName(path.dirname(filePath));",
   ),
   mutant(
     "a folder that another program made has no durable name",
