@@ -267,7 +267,7 @@ export class SimulatedDisk implements Disk {
   /** @internal */
   maybeDropLost(node: FileNode, random: Random): void {
     if (!node.hasLost || !this.rules.fires("sync: lost pages leave the cache", random)) return;
-    node.dropLost(this.rules);
+    this.platter.dropLost(node);
   }
 
   open(filePath: string): Promise<OpenFile> {

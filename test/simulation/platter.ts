@@ -80,6 +80,7 @@ export class Platter {
   #pending: NameOperation[] = [];
   #nextIno: bigint;
   #freeInos: bigint[] = [];
+  #failed = new Set<FileNode>();
   #wasKilled = false;
 
   constructor(time: TimeSource, rules = new RuleBook(), nextIno = 2n) {
@@ -265,6 +266,20 @@ export class Platter {
     const before = node.size;
     node.fail(dirt, random, this.rules);
     if (node.nlink > 0) this.bytesUsed += node.size - before;
+    this.#failed.add(node);
+  }
+
+  /** What a failed sync of a file lost leaves the cache. */
+  dropLost(node: FileNode): void {
+    node.dropLost(this.rules);
+    this.#failed.add(node);
+  }
+
+  /** The files that processes may see otherwise since the last call, because a sync of them failed. */
+  takeFailed(): Set<FileNode> {
+    const failed = this.#failed;
+    if (failed.size > 0) this.#failed = new Set();
+    return failed;
   }
 
   /** Makes the names in a folder durable, and what happened to other names before, except with any subset. */
