@@ -4,7 +4,7 @@
  * Invariant. After each of them the folder owes what can be seen in it, until a start has served that or a cut
  * has taken it.
  */
-import { parseTokenImage, piecesOf } from "./image.ts";
+import { piecesOf } from "./image.ts";
 import type { Folder } from "./judge.ts";
 import type { Life } from "./life.ts";
 import { Others } from "./others.ts";
@@ -107,7 +107,7 @@ export class Edits {
   #changeLines(folder: Folder, how: string, line: number): void {
     const { log } = this.#life.judge.view(folder);
     if (log === undefined || log.bytes.length === 0) return;
-    const lines = piecesOf(log);
+    const lines = piecesOf(log.bytes);
     const { offset, bytes } = lines[line % lines.length] ?? { offset: 0, bytes: 0 };
     const end = offset + bytes;
     const found = log.bytes.subarray(offset, end);
@@ -123,7 +123,7 @@ export class Edits {
     const node = this.#file(folder.logPath);
     const { log } = this.#life.judge.view(folder);
     if (node === undefined || log === undefined || log.bytes.length === 0) return;
-    const pieces = piecesOf(log);
+    const pieces = piecesOf(log.bytes);
     this.#life.platter.truncate(node, pieces[line % pieces.length]?.offset ?? 0);
     folder.unsynced = "all";
   }
@@ -143,11 +143,11 @@ export class Edits {
     copy.plants = folder.plants.copy();
     copy.tokens = folder.tokens.copy();
     copy.excuse = folder.excuse;
-    copy.mayRepeat = folder.mayRepeat;
+    copy.repeated = new Set(folder.repeated);
     copy.isRotten = isMoved && folder.isRotten;
     copy.unsynced = "all";
     copy.hasUnsyncedTokens = true;
-    copy.areTokensEdited = true; // a cut may take any of it
+    copy.hasBadTokens = folder.hasBadTokens;
     this.#life.judge.absorb(copy, "another folder");
     this.#life.folder = copy;
   }
@@ -202,7 +202,8 @@ export class Edits {
     judge.absorb(folder, how);
     // The server may write a checkpoint of what it knows.
     if (how !== "append" && how !== "remove lock") folder.excuse ??= how;
-    if (how === "append") folder.mayRepeat = true; // the server may be writing the same plant
+    // The server may be writing the same plant.
+    if (how === "append") folder.repeated.add(String(makePlant(this.#life.plan, choice).id));
     this.#life.noticeLoss();
   }
 
@@ -218,15 +219,6 @@ export class Edits {
     const text = Buffer.from(`${JSON.stringify(line)}\n`);
     this.#others.append(folder.tokenPath, text);
     folder.hasUnsyncedTokens = true;
-    folder.areTokensEdited = true;
-    const image = parseTokenImage(judge.bytesOf(folder.tokenPath) ?? Buffer.alloc(0));
-    if (!image.revoked.has(state.hash)) {
-      folder.tokens.forgiveAll(); // there was no room for it, or half a line before it
-      return;
-    }
-    for (const each of folder.tokens.named(state.name)) {
-      each.revokeSent = true;
-      each.revokedAtMs ??= clock.steadyMs();
-    }
+    judge.adoptTokens(folder); // there may be no room for it, or half a line before it
   }
 }

@@ -141,14 +141,14 @@ export function tailPlant({ bytes, end }: Image): Pick<ImagePlant, "id" | "conte
 }
 
 /** The lines of a log with their places, and what follows the last line feed. */
-export function piecesOf({ bytes, end }: Image): ByteRange[] {
+export function piecesOf(bytes: Buffer): ByteRange[] {
   const pieces: ByteRange[] = [];
   let offset = 0;
   for (const { length } of linesOf(bytes)) {
     pieces.push({ offset, bytes: length });
     offset += length;
   }
-  if (end < bytes.length) pieces.push({ offset: end, bytes: bytes.length - end });
+  if (offset < bytes.length) pieces.push({ offset, bytes: bytes.length - offset });
   return pieces;
 }
 

@@ -71,16 +71,21 @@ test("the events of a token log are applied in their order", () => {
   assert.equal(tokens.bad, 1);
 });
 
+const NONE: ReadonlySet<string> = new Set();
+
 test("a ledger misses a plant that was acknowledged, and refuses one that nobody sent", () => {
   const ledger = new PlantLedger();
   ledger.send("1", '["Fern"]');
-  ledger.judge(image(""), "before it is acknowledged");
-  ledger.judge(image(ONE), "before it is acknowledged");
-  assert.throws(() => ledger.judge(image(TWO), "it"), { kind: "never sent" });
+  ledger.judge(image(""), "before it is acknowledged", NONE);
+  ledger.judge(image(ONE), "before it is acknowledged", NONE);
+  assert.throws(() => ledger.judge(image(TWO), "it", NONE), { kind: "never sent" });
   ledger.owe("1", '["Fern"]', "it");
-  assert.throws(() => ledger.judge(image(""), "it"), { kind: "lost" });
-  assert.throws(() => ledger.judge(image(ONE, ONE), "it"), { kind: "twice" });
-  assert.throws(() => ledger.judge(image('{"id":1,"name":"Moss"}\n'), "it"), { kind: "changed" });
+  assert.throws(() => ledger.judge(image(""), "it", NONE), { kind: "lost" });
+  assert.throws(() => ledger.judge(image(ONE, ONE), "it", NONE), { kind: "twice" });
+  ledger.judge(image(ONE, ONE), "it", new Set(["1"]));
+  assert.throws(() => ledger.judge(image('{"id":1,"name":"Moss"}\n'), "it", NONE), {
+    kind: "changed",
+  });
   assert.throws(() => ledger.owe("1", '["Moss"]', "it"), { kind: "changed" });
 });
 
@@ -89,13 +94,13 @@ test("a ledger notices that a plant was acknowledged before the one ahead of it 
   ledger.send("1", '["Fern"]');
   ledger.owe("1", '["Fern"]', "it");
   ledger.send("9007199254740993", '["Moss",""]');
-  ledger.judge(image(ONE, TWO), "it");
-  assert.throws(() => ledger.judge(image(TWO, ONE), "it"), { kind: "order" });
+  ledger.judge(image(ONE, TWO), "it", NONE);
+  assert.throws(() => ledger.judge(image(TWO, ONE), "it", NONE), { kind: "order" });
 });
 
 function makeFolder(text: string) {
   const platter = new Platter({ wallMs: () => 0 });
-  const judge = new Judge(platter);
+  const judge = new Judge(platter, () => 0);
   const folder = new Folder("/data");
   platter.create("/data", "folder");
   const node = platter.create(folder.logPath, "file") as FileNode;

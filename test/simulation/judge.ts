@@ -14,10 +14,11 @@ import {
   parsePlant,
   parseTokenImage,
   piecesOf,
+  type TokenImage,
   whyRefused,
 } from "./image.ts";
 import { PlantLedger, TokenLedger, Violation } from "./ledger.ts";
-import type { Platter } from "./platter.ts";
+import type { FileNode, Platter } from "./platter.ts";
 
 const LOG = "plants.jsonl";
 const TOKENS = "tokens.jsonl";
@@ -33,14 +34,16 @@ export class Folder {
   tokens = new TokenLedger();
   /** What somebody else did, for which a start may refuse. */
   excuse: string | undefined;
-  /** Others wrote a plant twice. */
-  mayRepeat = false;
+  /** The plants that others may have written twice. */
+  repeated = new Set<string>();
   /** The plants that others wrote and nobody synced. */
   unsynced: Set<string> | "all" = new Set();
   /** Whether others wrote the tokens, and nobody synced them. */
   hasUnsyncedTokens = false;
-  /** Others wrote to the tokens, perhaps after half a line: they may not be readable. */
-  areTokensEdited = false;
+  /** Others wrote to the tokens, and left lines that cannot be read. */
+  hasBadTokens = false;
+  /** The token log as this round found it, unless others have changed it meanwhile. */
+  tokensBefore: Buffer | undefined;
   /** The line of each plant that the server knows. */
   readonly places = new Map<string, { readonly offset: number; readonly bytes: number }>();
   /** What was set aside, by name: it stays as it is. */
@@ -79,9 +82,12 @@ export interface View {
 
 export class Judge {
   platter: Platter;
+  /** The monotonic clock. */
+  readonly #nowMs: () => number;
 
-  constructor(platter: Platter) {
+  constructor(platter: Platter, nowMs: () => number) {
     this.platter = platter;
+    this.#nowMs = nowMs;
   }
 
   bytesOf(filePath: string): Buffer | undefined {
@@ -101,27 +107,53 @@ export class Judge {
   /** Every owed plant is there, as processes see it. */
   judgeLog(folder: Folder, how: string): void {
     const { log } = this.view(folder);
-    const { plants, mayRepeat } = folder;
+    const { plants, repeated } = folder;
     if (log === undefined) {
       if (plants.size > 0) throw new Violation("lost", `${how}: the log is gone`);
       return;
     }
-    plants.judge(withTail(log), how, mayRepeat || folder.excuse !== undefined);
+    plants.judge(withTail(log), how, repeated);
     this.#judgeKept(folder, how);
   }
 
-  /** Every token that was acknowledged is there, and is revoked if that was. */
-  judgeTokens({ tokens, tokenPath, path: folderPath }: Folder, how: string): void {
-    const image = parseTokenImage(this.bytesOf(tokenPath) ?? Buffer.alloc(0));
-    for (const { hash, name, revokedAtMs, isForgiven } of tokens.states.values()) {
-      if (isForgiven) continue;
-      if (!image.created.has(hash)) {
-        throw new Violation("token lost", `${how}: token "${name}" is not in ${folderPath}`);
-      }
-      if (revokedAtMs !== undefined && !image.revoked.has(hash)) {
-        throw new Violation("token lost", `${how}: the revocation of "${name}" is gone`);
-      }
+  /** The token log has what it owes, and nothing else. */
+  judgeTokens(folder: Folder, how: string): void {
+    this.settleTokens(folder);
+    const image = this.#tokensOf(folder);
+    if (folder.tokens.isUncertain) return;
+    this.judgeCopiedTokens(folder, folder.tokens, folder.tokens, how);
+    if (image.bad > 0 && !folder.hasBadTokens) {
+      throw new Violation("token log", `${how}: ${image.bad} lines are no events`);
     }
+  }
+
+  /** @param known what may be there, too. */
+  judgeCopiedTokens(folder: Folder, owed: TokenLedger, known: TokenLedger, how: string): void {
+    const image = this.#tokensOf(folder);
+    owed.judgeOwed(image, how);
+    known.judgeKnown(image, how);
+  }
+
+  #tokensOf({ tokenPath }: Folder): TokenImage {
+    return parseTokenImage(this.bytesOf(tokenPath) ?? Buffer.alloc(0));
+  }
+
+  /** What others wrote to the token log is on the disk by now: it owes what it has. */
+  settleTokens(folder: Folder): void {
+    const { tokens, tokenPath } = folder;
+    const bytes = this.bytesOf(tokenPath);
+    if (!folder.hasUnsyncedTokens && !tokens.isUncertain) return;
+    if (bytes !== undefined && !this.platter.keeps(tokenPath, bytes, 0)) return;
+    if (tokens.isUncertain) this.adoptTokens(folder);
+    folder.hasUnsyncedTokens = false;
+  }
+
+  /** Others changed the token log: it owes what it has. */
+  adoptTokens(folder: Folder): void {
+    const image = this.#tokensOf(folder);
+    folder.tokens.adopt(image, this.#nowMs());
+    folder.hasBadTokens = image.bad > 0;
+    folder.tokensBefore = undefined;
   }
 
   /** What was set aside stays as it was. */
@@ -145,7 +177,7 @@ export class Judge {
     }
     const { log } = this.view(folder);
     if (log === undefined) throw new Violation("lost", `${how}: there is no log`);
-    folder.plants.adopt(log, how);
+    folder.plants.adopt(log, how, folder.repeated);
     const ids = new Set(log.plants.map(({ id }) => id));
     if (size !== ids.size) {
       throw new Violation("index", `${how}: it has ${size} plants, its log ${ids.size}`);
@@ -189,26 +221,36 @@ export class Judge {
 
   /** A line, or an end, that is not in its place any more is in a copy that no cut takes. */
   judgeRemoved(folder: Folder, before: View, how: string): void {
-    const now = this.bytesOf(folder.logPath) ?? Buffer.alloc(0);
-    if (before.log === undefined || folder.hasLost) return;
-    const { bytes: old } = before.log;
-    if (now.length >= old.length && now.subarray(0, old.length).equals(old)) return;
-    let copies: Buffer[] | undefined;
-    for (const piece of piecesOf(before.log)) {
-      const { offset, bytes } = piece;
-      const text = old.subarray(offset, offset + bytes);
-      if (now.subarray(offset, offset + bytes).equals(text) || isBlank(text)) continue;
-      copies ??= this.#durableCopies(folder);
-      if (copies.some((copy) => copy.includes(text))) continue;
-      throw new Violation("removed", `${how}: ${bytes} bytes at ${offset} were not set aside`);
+    if (before.log !== undefined && !folder.hasLost) {
+      this.#judgePieces(folder, folder.logPath, before.log.bytes, how);
     }
   }
 
-  #durableCopies({ path: folderPath }: Folder): Buffer[] {
+  /** The same for the token log, since the round began. */
+  judgeRemovedTokens(folder: Folder, how: string): void {
+    const { tokensBefore, tokenPath } = folder;
+    if (tokensBefore !== undefined) this.#judgePieces(folder, tokenPath, tokensBefore, how);
+  }
+
+  #judgePieces({ path: folderPath }: Folder, filePath: string, old: Buffer, how: string): void {
+    const now = this.bytesOf(filePath) ?? Buffer.alloc(0);
+    if (now.length >= old.length && now.subarray(0, old.length).equals(old)) return;
+    let copies: Buffer[] | undefined;
+    for (const { offset, bytes } of piecesOf(old)) {
+      const text = old.subarray(offset, offset + bytes);
+      if (now.subarray(offset, offset + bytes).equals(text) || isBlank(text)) continue;
+      copies ??= this.#durableCopies(folderPath, filePath);
+      if (copies.some((copy) => copy.includes(text))) continue;
+      const where = `${bytes} bytes at ${offset} of "${filePath}"`;
+      throw new Violation("removed", `${how}: ${where} were not set aside`);
+    }
+  }
+
+  #durableCopies(folderPath: string, of: string): Buffer[] {
     const copies: Buffer[] = [];
     for (const name of this.namesIn(folderPath).filter((each) => KEPT.test(each))) {
       const filePath = path.join(folderPath, name);
-      if (this.platter.find(filePath) === this.platter.find(path.join(folderPath, LOG))) continue;
+      if (this.platter.find(filePath) === this.platter.find(of)) continue;
       const bytes = this.bytesOf(filePath);
       if (bytes !== undefined && this.platter.keeps(filePath, bytes, 0)) copies.push(bytes);
     }
@@ -269,7 +311,7 @@ export class Judge {
     // A start may complete the last one.
     for (const { id, content } of log === undefined ? [] : withTail(log).plants) {
       plants.send(id, content);
-      if (seen.has(id)) folder.mayRepeat = true;
+      if (seen.has(id)) folder.repeated.add(id);
       else if (owed.get(id) === content) plants.owe(id, content, how);
       seen.add(id);
     }
@@ -278,31 +320,38 @@ export class Judge {
 
   /** The power was cut: what others never synced may be gone. */
   absorbCut(folder: Folder): void {
+    this.#absorbLostPlants(folder, "a cut took what others never synced");
+    if (folder.hasUnsyncedTokens || folder.tokens.isUncertain) this.adoptTokens(folder);
+    folder.hasUnsyncedTokens = false;
+  }
+
+  #absorbLostPlants(folder: Folder, how: string): void {
     const { unsynced, plants } = folder;
     // Of a file that was written anew, old and new sectors may be mixed.
-    if (unsynced === "all") this.absorb(folder, "a cut took what others never synced");
+    if (unsynced === "all") this.absorb(folder, how);
     else for (const id of unsynced) plants.forgive(id);
     const isOthers = unsynced === "all" || unsynced.size > 0;
-    if (isOthers && this.view(folder).fault !== undefined) {
-      folder.excuse ??= "a cut took what others never synced";
-    }
-    if (folder.hasUnsyncedTokens) folder.tokens.forgiveAll();
+    if (isOthers && this.view(folder).fault !== undefined) folder.excuse ??= how;
   }
 
   /** A cut damaged what was durable: whatever is left counts, and a start may refuse. */
   absorbHarm(folder: Folder): void {
     this.absorb(folder, "a harsh cut");
     folder.excuse ??= "a harsh cut";
-    folder.tokens.forgiveAll();
-    folder.hasUnsyncedTokens = true;
-    folder.areTokensEdited = true;
+    this.adoptTokens(folder);
     folder.kept.clear();
   }
 
-  /** A sync failed: the cache may have dropped what others never synced. */
-  absorbLoss(folder: Folder): void {
-    folder.hasLost = true; // a view may show what is not there any more
-    this.absorbCut(folder);
+  /** Syncs of these files failed: the cache may have dropped what others never synced. */
+  absorbLoss(folder: Folder, files: ReadonlySet<FileNode>): void {
+    const hasFailed = (filePath: string) => files.has(this.platter.find(filePath) as FileNode);
+    if (hasFailed(folder.logPath)) {
+      folder.hasLost = true; // a view may show what is not there any more
+      this.#absorbLostPlants(folder, "a failed sync took what others never synced");
+    }
+    if (!hasFailed(folder.tokenPath)) return;
+    folder.tokensBefore = undefined;
+    if (folder.hasUnsyncedTokens) folder.tokens.isUncertain = true;
   }
 
   /** Files of a folder are on the disk, whole. */

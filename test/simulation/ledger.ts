@@ -4,7 +4,7 @@
  * Invariants. A plant that was acknowledged, or ever shown, must be there for ever, unless somebody other than
  * the program took it. A plant that was sent, and whose outcome is unknown, may be there. No other plant may.
  */
-import type { Image, ImagePlant } from "./image.ts";
+import type { Image, ImagePlant, TokenImage } from "./image.ts";
 
 /** A promise that was broken. */
 export class Violation extends Error {
@@ -39,6 +39,11 @@ export class PlantLedger {
   /** The ids that must be there. */
   get owed(): IterableIterator<string> {
     return this.#must.keys();
+  }
+
+  /** The contents that must be there, by id. */
+  debts(): Map<string, string> {
+    return new Map([...this.#must].map(([id, { content }]) => [id, content]));
   }
 
   /** The content that must be there. */
@@ -103,15 +108,15 @@ export class PlantLedger {
    * Judges a log: every plant that must be there is, unchanged and once; no plant that may not be there is;
    * they are in their order.
    *
-   * @param mayRepeat whether others may have written a plant twice.
+   * @param repeated the ids that others may have written twice.
    */
-  judge(image: Image, how: string, mayRepeat = false): void {
+  judge(image: Image, how: string, repeated: ReadonlySet<string>): void {
     const seen = new Set<string>();
     let lastSent = 0;
     for (const { id, content, offset } of image.plants) {
       const where = `${how}, byte ${offset}: id ${id}`;
       if (seen.has(id)) {
-        if (!mayRepeat) throw new Violation("twice", `${where} is there twice`);
+        if (!repeated.has(id)) throw new Violation("twice", `${where} is there twice`);
         continue;
       }
       seen.add(id);
@@ -137,6 +142,14 @@ export class PlantLedger {
     this.#judgeOrder([...seen], how);
   }
 
+  /** No plant is there that nobody sent. */
+  judgeKnown({ plants }: Image, how: string): void {
+    for (const { id, content } of plants) {
+      if (this.#maybe.get(id)?.has(content) === true) continue;
+      throw new Violation("never sent", `${how}: nobody sent id ${id} as ${content}`);
+    }
+  }
+
   #judgeOrder(ids: readonly string[], how: string): void {
     const places = new Map(ids.map((id, at) => [id, at]));
     let last = -1;
@@ -149,8 +162,8 @@ export class PlantLedger {
   }
 
   /** A start serves this log, so from now on all of it must be there. */
-  adopt(image: Image, how: string): void {
-    this.judge(image, how, true);
+  adopt(image: Image, how: string, repeated: ReadonlySet<string>): void {
+    this.judge(image, how, repeated);
     for (const { id, content } of image.plants) this.owe(id, content, how);
     this.#order = firstsOf(image.plants);
   }
@@ -168,10 +181,10 @@ interface TokenState {
   createdAtMs: number;
   /** When a revocation was sent first; its outcome may be unknown. */
   revokeSent: boolean;
-  /** When its revocation was acknowledged. */
+  /** When its revocation was acknowledged, or others took its line. */
   revokedAtMs: number | undefined;
-  /** Others may have taken or changed its line. */
-  isForgiven: boolean;
+  /** Others took its line. */
+  isTaken: boolean;
 }
 
 export type { TokenState };
@@ -179,6 +192,8 @@ export type { TokenState };
 /** The tokens that were created in a folder. Their secrets are known to the simulation alone. */
 export class TokenLedger {
   readonly states = new Map<string, TokenState>();
+  /** Others wrote to the token log, and what is seen of that may still leave the cache: nothing is owed. */
+  isUncertain = false;
   /** By name, creates whose outcome is unknown: their tokens may exist, and nobody knows them. */
   readonly #attempts = new Map<string, number>();
 
@@ -194,7 +209,7 @@ export class TokenLedger {
   create(token: string, hash: string, name: string, nowMs: number): void {
     if (this.states.has(token))
       throw new Violation("token", `a token was created twice: "${name}"`);
-    const at = { createdAtMs: nowMs, revokeSent: false, revokedAtMs: undefined, isForgiven: false };
+    const at = { createdAtMs: nowMs, revokeSent: false, revokedAtMs: undefined, isTaken: false };
     this.states.set(token, { token, hash, name, ...at });
   }
 
@@ -203,8 +218,42 @@ export class TokenLedger {
     return [...this.states.values()].filter((state) => state.name === name);
   }
 
-  forgiveAll(): void {
-    for (const state of this.states.values()) state.isForgiven = true;
+  /** Every token that was acknowledged is there, and is revoked if that was. */
+  judgeOwed({ created, revoked }: TokenImage, how: string): void {
+    for (const { hash, name, revokedAtMs, isTaken } of this.states.values()) {
+      if (isTaken) continue;
+      if (created.get(hash) !== name) {
+        throw new Violation("token lost", `${how}: token "${name}" is not there`);
+      }
+      if (revokedAtMs !== undefined && !revoked.has(hash)) {
+        throw new Violation("token lost", `${how}: the revocation of "${name}" is gone`);
+      }
+    }
+  }
+
+  /** No token is there that nobody created. */
+  judgeKnown({ created }: TokenImage, how: string): void {
+    const unknown = new Map(created);
+    for (const { hash } of this.states.values()) unknown.delete(hash);
+    const left = new Map(this.#attempts);
+    for (const name of unknown.values()) {
+      const attempts = left.get(name) ?? 0;
+      if (attempts === 0) throw new Violation("token", `${how}: nobody created "${name}"`);
+      left.set(name, attempts - 1);
+    }
+  }
+
+  /** Others changed the token log: from now on it owes what it has. */
+  adopt({ created, revoked }: TokenImage, nowMs: number): void {
+    this.isUncertain = false;
+    for (const state of this.states.values()) {
+      const isRevoked = revoked.has(state.hash);
+      state.isTaken = created.get(state.hash) !== state.name;
+      if (state.isTaken || isRevoked) state.revokedAtMs ??= nowMs;
+      else state.revokedAtMs = undefined;
+      state.revokeSent = isRevoked;
+      state.createdAtMs = nowMs; // in force a little later
+    }
   }
 
   /** Another server will know them from now on. */
@@ -217,6 +266,7 @@ export class TokenLedger {
 
   copy(): TokenLedger {
     const copy = new TokenLedger();
+    copy.isUncertain = this.isUncertain;
     for (const [token, state] of this.states) copy.states.set(token, { ...state });
     for (const [name, count] of this.#attempts) copy.#attempts.set(name, count);
     return copy;

@@ -12,22 +12,29 @@ import { replaceDisk } from "../../src/log/disk.ts";
 import { SimulatedClock } from "./clock.ts";
 import { Edits } from "./edits.ts";
 import { emptyGates } from "./gates.ts";
-import { parseImage } from "./image.ts";
 import { Folder, Judge, type View } from "./judge.ts";
 import { Violation } from "./ledger.ts";
-import { type Backup, compareWithVerify, repair, restoreBackup, verify } from "./operator.ts";
+import {
+  type Backup,
+  type Copying,
+  compareWithVerify,
+  judgeCopy,
+  numberedBackups,
+  repair,
+  restoreBackup,
+  verify,
+} from "./operator.ts";
 import { type CutKind, Platter, SystemError } from "./platter.ts";
 import { Random } from "./random.ts";
 import { RuleBook } from "./rules.ts";
 import { Server } from "./server.ts";
 import {
   drawPlan,
-  faultsIn,
-  harshIn,
+  firedOf,
   type LifePlan,
-  lossesIn,
   plantContent,
   type RoundPlan,
+  type RuleKind,
 } from "./work.ts";
 import { World } from "./world.ts";
 
@@ -68,8 +75,12 @@ export class Life {
   /** The folder that is served. */
   folder: Folder;
   backups: Backup[] = [];
-  /** Folders that a command began to fill. */
-  readonly underway = new Set<string>();
+  /** Folders that a command began to fill, and did not report. */
+  readonly underway = new Map<string, Copying>();
+  /** The first numbered backup that this process began. */
+  numberedBegun: Copying | undefined;
+  /** The logs of numbered backups that nobody reported. */
+  readonly #unreported = new Map<string, Buffer>();
   /** What a start or a repair has found, until it ends. */
   recovering: { readonly folder: Folder; readonly before: View } | undefined;
   oldCheckpoint: Buffer | undefined;
@@ -79,8 +90,7 @@ export class Life {
   trace = 0;
   readonly #folders: Folder[] = [];
   readonly #outcomes: Record<string, number> = {};
-  #faultsBefore = 0;
-  #losses = 0;
+  #firedBefore: Record<RuleKind, number> = { fault: 0, delay: 0, harm: 0 };
 
   constructor(plan: LifePlan) {
     this.plan = plan;
@@ -88,7 +98,7 @@ export class Life {
     this.clock = new SimulatedClock(this.random);
     this.rules = new RuleBook({ ...plan.rates });
     this.platter = new Platter(this.clock, this.rules);
-    this.judge = new Judge(this.platter);
+    this.judge = new Judge(this.platter, () => this.clock.steadyMs());
     this.edits = new Edits(this);
     this.folder = this.newFolder();
   }
@@ -103,7 +113,16 @@ export class Life {
 
   /** Whether a fault may have made a call of this process fail. */
   get hasFaults(): boolean {
-    return this.platter.isReadOnly || faultsIn(this.rules.counts) > this.#faultsBefore;
+    return this.platter.isReadOnly || this.#firedSince("fault") > 0;
+  }
+
+  /** Whether a call of this process took long, or never ended. */
+  get isSlow(): boolean {
+    return this.#firedSince("delay") > 0;
+  }
+
+  #firedSince(kind: RuleKind): number {
+    return firedOf(this.rules.counts)[kind] - this.#firedBefore[kind];
   }
 
   /** What a command threw, as its caller may expect it. @throws anything else. */
@@ -117,10 +136,9 @@ export class Life {
 
   /** Call it before something is judged: a sync may have failed meanwhile. */
   noticeLoss(): void {
-    const losses = lossesIn(this.rules.counts);
-    if (losses === this.#losses) return;
-    this.#losses = losses;
-    for (const folder of this.#folders) this.judge.absorbLoss(folder);
+    const failed = this.platter.takeFailed();
+    if (failed.size === 0) return;
+    for (const folder of this.#folders) this.judge.absorbLoss(folder, failed);
   }
 
   newFolder(): Folder {
@@ -181,9 +199,11 @@ export class Life {
   }
 
   async #runRound(round: RoundPlan): Promise<void> {
-    this.folder.isRepaired = false;
     for (const edit of round.edits) this.edits.edit(this.folder, edit);
+    this.folder.tokensBefore = this.judge.bytesOf(this.folder.tokenPath);
     await this.#runWorld(round, () => this.#serve(round));
+    this.noticeLoss();
+    this.judge.judgeRemovedTokens(this.folder, `at the end of round ${round.number}`);
     if (round.end.how !== "stop") this.#crash(round);
     this.#judgeAll(`after ${round.end.how} in round ${round.number}`);
   }
@@ -197,8 +217,9 @@ export class Life {
       number,
       random: this.random.fork(`world ${number}`),
     });
-    this.#faultsBefore = faultsIn(rules.counts);
+    this.#firedBefore = firedOf(this.rules.counts);
     this.recovering = undefined;
+    this.numberedBegun = undefined;
     this.isDisturbed = false;
     if (room > 0) platter.bytesMax = platter.bytesUsed + room;
     if (room === 1) platter.nodesMax = platter.nodesUsed + (number % 4);
@@ -220,8 +241,7 @@ export class Life {
   }
 
   #hang(): void {
-    const isSlow = (this.rules.counts["time: never"] ?? 0) > 0;
-    if (isSlow) this.world.disk.die();
+    if (this.isSlow) this.world.disk.die();
     else this.world.fail(new Violation("hang", "something waits for ever"));
   }
 
@@ -282,7 +302,7 @@ export class Life {
         throw new Violation("repair", `a start refuses after it: ${message}`);
       return;
     }
-    if (code === "corruption" && folder.areTokensEdited) return;
+    if (code === "corruption" && folder.hasBadTokens) return;
     const isExcused = this.hasFaults || folder.isRotten;
     if (["io_error", "unsynced", "locked"].includes(code) && isExcused) return;
     throw new Violation(`start: ${code}`, `a start fails: ${message}`);
@@ -294,7 +314,7 @@ export class Life {
     this.platter.nodesMax = Number.POSITIVE_INFINITY;
     this.platter.isReadOnly = false;
     this.rules.rates = calmRates(this.plan);
-    this.#faultsBefore = faultsIn(this.rules.counts);
+    this.#firedBefore = firedOf(this.rules.counts);
     this.world.isCalm = true;
     const again = await this.#start();
     if (again !== undefined) return again;
@@ -309,11 +329,12 @@ export class Life {
 
   /** Cuts the power of a machine on which nothing runs. */
   cutPower(cut: CutKind): void {
-    const harm = harshIn(this.rules.counts);
+    const { harm } = firedOf(this.rules.counts);
     this.platter = this.platter.crash("cut", this.random.fork(`cut ${this.clock.events}`), cut);
     this.judge.platter = this.platter;
     for (const folder of this.#folders) this.judge.absorbCut(folder);
-    if (harshIn(this.rules.counts) === harm) return;
+    if (firedOf(this.rules.counts).harm === harm) return;
+    this.#reportHarm();
     for (const folder of this.#folders) this.judge.absorbHarm(folder);
     this.underway.clear();
     this.backups = this.backups.filter(
@@ -321,8 +342,19 @@ export class Life {
     );
   }
 
+  /** What a disk that damages what was durable, or loses any name, has taken: nothing that the program owes. */
+  #reportHarm(): void {
+    try {
+      this.judge.judgeLog(this.folder, "a harsh cut");
+      this.judge.judgeTokens(this.folder, "a harsh cut");
+      this.count("harsh cut: all is there");
+    } catch (error) {
+      if (!(error instanceof Violation)) throw error;
+      this.count(`harsh cut: ${error.kind}`);
+    }
+  }
+
   #crash({ number, end }: RoundPlan): void {
-    this.noticeLoss();
     if (this.recovering !== undefined) {
       const { folder, before } = this.recovering;
       this.judge.judgeRemoved(folder, before, "a start or a repair that was killed");
@@ -338,22 +370,38 @@ export class Life {
     this.noticeLoss();
     this.judge.judgeLog(this.folder, how);
     this.judge.judgeTokens(this.folder, how);
-    for (const { path, log } of this.backups) {
-      if (this.judge.bytesOf(`${path}/plants.jsonl`)?.equals(log) === true) continue;
-      if (path.startsWith("/numbered/") && this.judge.namesIn(path).length === 0) continue;
-      throw new Violation("backup", `${how}: "${path}" is not what it was`);
-    }
-    for (const path of this.underway) this.#judgeUnderway(path, how);
+    for (const { path, log } of this.backups) this.#judgeBackup(path, log, how);
+    for (const [path, copying] of this.underway) this.#judgeUnderway(path, copying, how);
+    this.#judgeNumbered(how);
     const log = this.judge.bytesOf(this.folder.logPath) ?? Buffer.alloc(0);
     this.note(`${how}: ${log.length} bytes, ${crc32(log)}`);
   }
 
+  #judgeBackup(path: string, log: Buffer, how: string): void {
+    if (this.judge.bytesOf(`${path}/plants.jsonl`)?.equals(log) === true) return;
+    const isNumbered = path.startsWith("/numbered/");
+    if (isNumbered && this.platter.find(path) === undefined) return; // a newer one was made
+    throw new Violation("backup", `${how}: "${path}" is not what it was`);
+  }
+
   /** What a command leaves that did not end is whole, or has another name. */
-  #judgeUnderway(path: string, how: string): void {
-    const { log, fault } = this.judge.view(new Folder(path));
-    if (log === undefined) return;
-    if (fault !== undefined || log.end < log.bytes.length || parseImage(log.bytes).bad.length > 0) {
-      throw new Violation("half a copy", `${how}: "${path}": ${fault}`);
+  #judgeUnderway(path: string, copying: Copying, how: string): void {
+    const folder = new Folder(path);
+    const isMade = copying.isAtOnce
+      ? this.platter.find(path) !== undefined
+      : this.judge.bytesOf(folder.logPath) !== undefined;
+    if (isMade) judgeCopy(this, folder, copying, how);
+  }
+
+  #judgeNumbered(how: string): void {
+    const reported = new Set(this.backups.map(({ path }) => path));
+    for (const path of numberedBackups(this)) {
+      const log = this.#unreported.get(path);
+      if (log !== undefined) this.#judgeBackup(path, log, how);
+      else if (!reported.has(path)) {
+        if (this.numberedBegun === undefined) throw new Violation("backup", `${how}: "${path}"`);
+        this.#unreported.set(path, judgeCopy(this, new Folder(path), this.numberedBegun, how));
+      }
     }
   }
 

@@ -10,9 +10,8 @@ import {
   type VerifyReport,
   verifyLog,
 } from "../../src/index.ts";
-import { parseTokenImage } from "./image.ts";
 import { Folder } from "./judge.ts";
-import { Violation } from "./ledger.ts";
+import { type TokenLedger, Violation } from "./ledger.ts";
 import type { Life } from "./life.ts";
 import type { Server } from "./server.ts";
 import type { Command } from "./work.ts";
@@ -27,55 +26,89 @@ export interface Backup {
   readonly log: Buffer;
 }
 
+/** A command that fills a folder. */
+export interface Copying {
+  readonly source: Folder;
+  /** What the source owed when it began. */
+  readonly owed: ReadonlyMap<string, string>;
+  readonly tokens: TokenLedger;
+  /** How often others had changed the source. */
+  readonly changes: number;
+  /** Whether its folder gets its name all at once. */
+  readonly isAtOnce: boolean;
+}
+
+function beginCopy(source: Folder, isAtOnce: boolean): Copying {
+  const { plants, tokens, changes } = source;
+  return { source, owed: plants.debts(), tokens: tokens.copy(), changes, isAtOnce };
+}
+
+/** @throws Violation unless the folder is what its source was between the begin and now. Returns its log. */
+export function judgeCopy({ judge }: Life, target: Folder, copying: Copying, how: string): Buffer {
+  const { source, owed, tokens, changes } = copying;
+  const { log, fault, checkpoint } = judge.view(target);
+  const isWhole =
+    log !== undefined && log.bad.length === 0 && log.bytes.length === checkpoint?.bytes;
+  if (!isWhole || fault !== undefined) {
+    const found = `${log?.bytes.length} bytes, its checkpoint has ${checkpoint?.bytes}`;
+    throw new Violation("half a copy", `${how}: ${target.path} has ${found}; ${fault}`);
+  }
+  source.plants.judgeKnown(log, how);
+  if (source.changes !== changes) return log.bytes;
+  const has = new Map(log.plants.map(({ id, content }) => [id, content]));
+  for (const [id, content] of owed) {
+    if (has.get(id) !== content) throw new Violation("backup", `${how} lacks id ${id}`);
+  }
+  if (!source.tokens.isUncertain) judge.judgeCopiedTokens(target, tokens, source.tokens, how);
+  return log.bytes;
+}
+
 export async function makeBackup(server: Server, command: Command): Promise<void> {
   const { life, folder: source } = server;
-  const owed = new Map([...source.plants.owed].map((id) => [id, source.plants.contentOf(id)]));
-  const tokens = source.tokens.copy();
+  const { judge } = life;
+  const copying = beginCopy(source, true);
   let target: string;
   if (command.act === "backup into") {
+    life.numberedBegun ??= copying;
     const { name, removed } = await backupInto(source.path, NUMBERED, { keep: command.keep });
     if (life.isDead) return;
     target = `${NUMBERED}/${name}`;
     const gone = removed.map((each) => `${NUMBERED}/${each}`);
     life.backups = life.backups.filter(({ path }) => !gone.includes(path));
-    const left = life.judge.namesIn(NUMBERED).filter((each) => /^plants-\d{6}-\w+$/.test(each));
-    if (left.length > command.keep && !life.hasFaults) {
-      throw new Violation("backups", `${left.length} backups are kept, not ${command.keep}`);
+    const { length } = numberedBackups(life);
+    if (length > command.keep && !life.hasFaults) {
+      throw new Violation("backups", `${length} are kept, not ${command.keep}`);
     }
   } else {
     target = `/backup-${life.world.number}-${command.number}`;
-    life.underway.add(target);
+    life.underway.set(target, copying);
     await backup(source.path, target);
     if (life.isDead) return;
     life.underway.delete(target);
   }
-  const made = new Folder(target);
-  const { log, fault, checkpoint } = life.judge.view(made);
   // Another command may have made a newer one meanwhile, and removed this one.
-  if (log === undefined && target.startsWith(NUMBERED) && life.judge.namesIn(target).length === 0) {
-    return;
-  }
-  if (log === undefined || fault !== undefined || checkpoint?.bytes !== log.bytes.length) {
-    throw new Violation("backup", `a backup of ${checkpoint?.bytes} bytes: ${fault}`);
-  }
-  life.judge.assertFolderDurable(target, "a backup");
-  made.mayRepeat = source.mayRepeat;
-  made.areTokensEdited = source.areTokensEdited;
-  if (!server.isIntruded) {
-    for (const [id, content] of owed) {
-      if (log.plants.some((plant) => plant.id === id && plant.content === content)) continue;
-      throw new Violation("backup", `a backup lacks id ${id}`);
-    }
-    made.tokens = tokens;
-    life.noticeLoss();
-    if (!source.hasLost) life.judge.judgeTokens(made, "a backup");
-    for (const { id, content } of log.plants) source.plants.owe(id, content, "a backup");
-  }
+  if (command.act === "backup into" && life.platter.find(target) === undefined) return;
+  life.noticeLoss();
+  const made = new Folder(target);
+  const log = judgeCopy(life, made, copying, "a backup");
+  judge.assertFolderDurable(target, "a backup");
   made.plants = source.plants.copy();
-  life.judge.absorb(made, "a backup");
   made.tokens = source.tokens.copy();
-  forgiveTokens(life, made);
-  life.backups.push({ path: target, folder: made, log: log.bytes });
+  made.repeated = new Set(source.repeated);
+  judge.absorb(made, "a backup");
+  judge.adoptTokens(made);
+  for (const [id, content] of server.isIntruded ? [] : made.plants.debts()) {
+    source.plants.owe(id, content, "a backup");
+  }
+  life.backups.push({ path: target, folder: made, log });
+}
+
+/** The paths of numbered backups. What is being made, or removed, has another name. */
+export function numberedBackups({ judge }: Life): string[] {
+  return judge
+    .namesIn(NUMBERED)
+    .filter((name) => /^plants-\d{6}-\w+$/.test(name))
+    .map((name) => `${NUMBERED}/${name}`);
 }
 
 /** Of those that are there: a command that died may have removed an old one. */
@@ -83,24 +116,12 @@ export function newestBackup({ backups, judge }: Life): Backup | undefined {
   return backups.findLast(({ folder }) => judge.bytesOf(folder.logPath) !== undefined);
 }
 
-/** A copy owes the tokens that it has. */
-function forgiveTokens({ judge }: Life, folder: Folder): void {
-  const image = parseTokenImage(judge.bytesOf(folder.tokenPath) ?? Buffer.alloc(0));
-  for (const [token, state] of folder.tokens.states) {
-    if (!image.created.has(state.hash)) folder.tokens.states.delete(token);
-    else if (!image.revoked.has(state.hash)) {
-      state.revokedAtMs = undefined;
-      state.revokeSent = false;
-    }
-  }
-}
-
 /** Restores the newest backup, and has the copy served from now on. */
 export async function restoreBackup(life: Life): Promise<void> {
   const source = newestBackup(life);
   if (source === undefined) return;
   const folder = life.newFolder();
-  life.underway.add(folder.path);
+  life.underway.set(folder.path, beginCopy(source.folder, false));
   try {
     await restore(source.path, folder.path);
   } catch (error) {
@@ -123,8 +144,8 @@ export async function restoreBackup(life: Life): Promise<void> {
   }
   folder.plants = source.folder.plants.copy();
   folder.tokens = source.folder.tokens.copy();
-  folder.mayRepeat = source.folder.mayRepeat;
-  folder.areTokensEdited = source.folder.areTokensEdited;
+  folder.repeated = new Set(source.folder.repeated);
+  folder.hasBadTokens = source.folder.hasBadTokens;
   folder.tokens.startAnew(life.clock.steadyMs());
   life.judge.judgeTokens(folder, "a restore");
   life.folder = folder;
@@ -173,5 +194,10 @@ export async function repair(life: Life): Promise<void> {
   if (log === undefined) return;
   judge.judgeLog(folder, how);
   judge.assertDurable(folder.logPath, log.bytes.subarray(0, log.end), 0, how);
+  folder.hasLost = false;
+  folder.unsynced = new Set();
+  folder.excuse = undefined;
   folder.isRepaired = true;
+  const { fault } = judge.view(folder);
+  if (fault !== undefined) throw new Violation("repair", `after it ${fault}`);
 }

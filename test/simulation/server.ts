@@ -4,7 +4,7 @@
  * Invariants. The store, the registry and the commands are the real ones. A client goes on after an error. What
  * arrives after the process has died is seen by nobody.
  */
-import { PlantStoreError } from "../../src/core/errors.ts";
+import { type ErrorCode, PlantStoreError } from "../../src/core/errors.ts";
 import type { NewPlant } from "../../src/core/plant.ts";
 import type { CreateOutcome, PlantService } from "../../src/core/services.ts";
 import {
@@ -99,22 +99,27 @@ export class Server {
 
   /** @throws Violation unless the command may fail like this. */
   #judgeError({ act }: Command, error: unknown): string {
-    const { life } = this;
+    const { life, folder } = this;
     if (life.isDead) return "dead";
     const { code, message, cause } = life.failureOf(error);
-    const isExcused = life.hasFaults || this.isIntruded;
-    if (FAULT_CODES.includes(code) && isExcused) return code;
-    if (act === "import folder" && message.includes("there is no such file")) return code; // removed
-    // A change of a token may cut what a crash left of the last one meanwhile.
-    if (code === "io_error" && / bytes, and now has /.test(message)) return code;
-    if (code === "locked" && act === "backup into") return code; // another client makes one
-    const isKnown =
-      life.judge.bytesOf(`${this.folder.tokenPath}.checkpoint.unsynced`) !== undefined;
-    if (code === "unsynced" && isKnown) return code; // a sync has failed before
-    if (code === "overloaded" && life.plan.queueBytesMax < 1024 * 1024) return code;
-    if (code === "unknown_cursor" || code === "token_exists" || code === "token_unknown")
-      return code;
-    if (code === "corruption" && isExcused) return code;
+    const isIn = (...acts: Command["act"][]) => acts.includes(act);
+    const hasFailed = life.judge.bytesOf(`${folder.tokenPath}.checkpoint.unsynced`) !== undefined;
+    const isExcused: Partial<Record<ErrorCode, boolean>> = {
+      // Another client makes one.
+      locked: life.isSlow || isIn("backup into"),
+      // What is imported was removed, or what a crash left of a token was cut while it was copied.
+      io_error:
+        (isIn("import folder") && message.includes("there is no such file")) ||
+        (isIn("backup", "backup into") && / bytes, and now has /.test(message)),
+      unsynced: hasFailed,
+      overloaded: life.plan.queueBytesMax < 1024 * 1024,
+      unknown_cursor: isIn("list"),
+      token_exists: isIn("create token"),
+      token_unknown: isIn("revoke token"),
+      corruption: this.isIntruded || folder.hasLost || folder.isRotten || folder.hasBadTokens,
+    };
+    if (isExcused[code] === true) return code;
+    if (FAULT_CODES.includes(code) && (life.hasFaults || this.isIntruded)) return code;
     const why = message + (cause instanceof Error ? `: ${cause.message}` : "");
     throw new Violation(`needless ${code}`, `${act} fails without a fault: ${why}`);
   }
@@ -126,7 +131,7 @@ export class Server {
         const plants = command.plants.map((choice) => makePlant(life.plan, choice));
         const outcomes = await Promise.allSettled(plants.map((plant) => this.create(plant)));
         for (const each of outcomes) {
-          if (each.status === "rejected" && !isConflict(each.reason)) throw each.reason;
+          if (each.status === "rejected" && !isCode(each.reason, "conflict")) throw each.reason;
         }
         return;
       }
@@ -137,7 +142,7 @@ export class Server {
       case "get":
         return this.#get(idOf(command.plant));
       case "list":
-        return this.#list(command.plant % 3 === 0 ? undefined : idOf(command.plant));
+        return this.#listAfter(command.plant % 3 === 0 ? undefined : idOf(command.plant));
       case "export":
       case "read folder":
         return this.#export(exportLines(folder.path), command.act);
@@ -176,7 +181,7 @@ export class Server {
       if (!life.isDead) life.judge.judgeShown(folder, id, content, `a create is ${outcome}`);
       return outcome;
     } catch (error) {
-      if (!life.isDead && isConflict(error)) {
+      if (!life.isDead && isCode(error, "conflict")) {
         const owed = folder.plants.contentOf(id);
         if (owed === undefined || owed === content) {
           throw new Violation("conflict", `a create of ${id} is refused for ${owed}`);
@@ -228,6 +233,16 @@ export class Server {
     }
   }
 
+  async #listAfter(after: bigint | undefined): Promise<void> {
+    const isOwed = this.folder.plants.contentOf(String(after)) !== undefined;
+    try {
+      await this.#list(after);
+    } catch (error) {
+      if (!isCode(error, "unknown_cursor") || !isOwed || this.isIntruded) throw error;
+      throw new Violation("list", `a list does not know id ${after}`);
+    }
+  }
+
   async #list(after: bigint | undefined): Promise<void> {
     const { life, folder, store } = this;
     const owed = [...folder.plants.owed];
@@ -269,7 +284,7 @@ export class Server {
   async #verify(): Promise<void> {
     const { life, folder } = this;
     const report = await verifyLog(folder.path);
-    if (life.isDead || this.isIntruded || folder.mayRepeat) return;
+    if (life.isDead || this.isIntruded || folder.repeated.size > 0) return;
     if (!isSound(report) || report.tornBytes > 0 || report.mendable > 0) {
       throw new Violation("verify", `verify beside a server: ${JSON.stringify(report)}`);
     }
@@ -287,6 +302,6 @@ export class Server {
   }
 }
 
-function isConflict(error: unknown): boolean {
-  return error instanceof PlantStoreError && error.code === "conflict";
+function isCode(error: unknown, code: ErrorCode): boolean {
+  return error instanceof PlantStoreError && error.code === code;
 }

@@ -33,8 +33,8 @@ function judgeDurable({ judge }: Life, { tokenPath }: Folder, how: string, last:
   if (at >= 0 && end > 0) judge.assertDurable(tokenPath, bytes.subarray(0, end), 0, how);
 }
 
-function mayBeLive({ revokedAtMs, isForgiven }: TokenState): boolean {
-  return revokedAtMs === undefined || isForgiven;
+function mayBeLive({ revokedAtMs }: TokenState): boolean {
+  return revokedAtMs === undefined;
 }
 
 async function create(life: Life, folder: Folder, name: string): Promise<void> {
@@ -46,13 +46,15 @@ async function create(life: Life, folder: Folder, name: string): Promise<void> {
     if (life.isDead) return;
     tokens.attempt(name, -1);
     tokens.create(token, hashOf(token), name, life.clock.steadyMs());
-    if (changes === folder.changes)
-      judgeDurable(life, folder, "a token was created", hashOf(token));
+    if (changes !== folder.changes) life.judge.adoptTokens(folder);
+    else judgeDurable(life, folder, "a token was created", hashOf(token));
   } catch (error) {
     if (life.isDead || !isCode(error, "token_exists")) throw error;
     tokens.attempt(name, -1);
     if (changes !== folder.changes) throw error;
-    if (tokens.named(name).some(mayBeLive) || tokens.isAttempted(name)) throw error;
+    life.noticeLoss();
+    if (tokens.isUncertain || tokens.isAttempted(name)) throw error;
+    if (tokens.named(name).some(mayBeLive)) throw error;
     throw new Violation("token exists", `no token has the name "${name}"`);
   }
 }
@@ -60,7 +62,7 @@ async function create(life: Life, folder: Folder, name: string): Promise<void> {
 async function revoke(life: Life, folder: Folder, name: string): Promise<void> {
   const { changes } = folder;
   const states = folder.tokens.named(name);
-  const isLive = states.some((state) => !state.revokeSent && !state.isForgiven);
+  const isLive = states.some((state) => !state.revokeSent && !state.isTaken);
   for (const state of states) state.revokeSent = true;
   try {
     // A token that is created meanwhile may be revoked, too.
@@ -70,13 +72,13 @@ async function revoke(life: Life, folder: Folder, name: string): Promise<void> {
   } catch (error) {
     if (life.isDead || !isCode(error, "token_unknown") || !isLive) throw error;
     life.noticeLoss();
-    if (changes !== folder.changes || states.some((state) => state.isForgiven)) throw error;
+    if (changes !== folder.changes || folder.tokens.isUncertain) throw error;
     throw new Violation("token unknown", `a token has the name "${name}"`);
   }
   if (life.isDead) return;
   for (const state of states) state.revokedAtMs ??= life.clock.steadyMs();
-  if (changes === folder.changes)
-    judgeDurable(life, folder, "a token was revoked", `"revoked","name":"${name}"`);
+  if (changes !== folder.changes) life.judge.adoptTokens(folder);
+  else judgeDurable(life, folder, "a token was revoked", `"revoked","name":"${name}"`);
 }
 
 async function list(life: Life, folder: Folder): Promise<void> {
@@ -84,11 +86,10 @@ async function list(life: Life, folder: Folder): Promise<void> {
   const known = [...folder.tokens.states.values()].map((state) => ({ ...state }));
   const listed = await listTokens(folder.path);
   if (!life.isDead) life.noticeLoss();
-  if (folder.hasLost) return;
-  if (life.isDead || changes !== folder.changes) return;
+  if (life.isDead || changes !== folder.changes || folder.tokens.isUncertain) return;
   judgeDurable(life, folder, "tokens are listed", listed.at(-1)?.hash ?? "none");
-  for (const { hash, name, revokedAtMs, isForgiven } of known) {
-    if (isForgiven) continue;
+  for (const { hash, name, revokedAtMs, isTaken } of known) {
+    if (isTaken) continue;
     const found = listed.find((token) => token.hash === hash);
     if (found !== undefined && (revokedAtMs === undefined || found.revokedAt !== undefined))
       continue;
@@ -105,18 +106,19 @@ async function importSome(life: Life, folder: Folder, number: number): Promise<v
     const name = `imported-${life.world.number}-${number}-${at}`;
     return { token, record: { name, hash: hashOf(token), scopes: ["read" as const], createdAt } };
   });
-  const { changes } = folder;
-  const count = await importTokens(
-    folder.path,
-    some.map(({ record }) => record),
-  );
+  const { changes, tokens } = folder;
+  const records = some.map(({ record }) => record);
+  for (const { name } of records) tokens.attempt(name, 1);
+  const count = await importTokens(folder.path, records);
   if (life.isDead) return;
+  for (const { name } of records) tokens.attempt(name, -1);
   if (count !== some.length) throw new Violation("token import", `${count} of ${some.length}`);
   for (const { token, record } of some) {
-    folder.tokens.create(token, record.hash, record.name, life.clock.steadyMs());
+    tokens.create(token, record.hash, record.name, life.clock.steadyMs());
   }
   const last = some.at(-1)?.record.hash ?? "none";
-  if (changes === folder.changes) judgeDurable(life, folder, "tokens were imported", last);
+  if (changes !== folder.changes) life.judge.adoptTokens(folder);
+  else judgeDurable(life, folder, "tokens were imported", last);
 }
 
 /** Asks the server about every token, and about one that never was. */
@@ -131,11 +133,14 @@ export async function lookAtTokens(server: Server): Promise<void> {
       throw error;
     }
   };
-  const isCalm = !life.hasFaults && !server.isIntruded && !life.isDisturbed;
+  life.noticeLoss();
+  life.judge.settleTokens(folder);
+  if (folder.tokens.isUncertain) return;
+  const isCalm = !life.hasFaults && !life.isSlow && !server.isIntruded && !life.isDisturbed;
   await Promise.all(
     states.map(async (state) => {
       const verdict = await ask(state.token);
-      if (!life.isDead) judgeVerdict(life, state, verdict, isCalm);
+      if (!life.isDead && !folder.tokens.isUncertain) judgeVerdict(life, state, verdict, isCalm);
     }),
   );
   const stranger = `pst_${life.world.random.fork("stranger").bytes(32).toString("base64url")}`;
@@ -146,7 +151,7 @@ export async function lookAtTokens(server: Server): Promise<void> {
 
 function judgeVerdict(
   life: Life,
-  { name, createdAtMs, revokeSent, revokedAtMs, isForgiven }: TokenState,
+  { name, createdAtMs, revokeSent, revokedAtMs, isTaken }: TokenState,
   verdict: VerifiedToken | undefined | "unreadable",
   isCalm: boolean,
 ): void {
@@ -156,12 +161,12 @@ function judgeVerdict(
     return;
   }
   if (verdict === undefined) {
-    if (!isCalm || revokeSent || isForgiven || now - createdAtMs < IN_FORCE_MS) return;
+    if (!isCalm || revokeSent || isTaken || now - createdAtMs < IN_FORCE_MS) return;
     throw new Violation("token refused", `token "${name}" is refused`);
   }
   if (verdict.name !== name)
     throw new Violation("token", `"${name}" is taken for "${verdict.name}"`);
-  if (revokedAtMs === undefined || isForgiven || now - revokedAtMs < IN_FORCE_MS) return;
+  if (revokedAtMs === undefined || now - revokedAtMs < IN_FORCE_MS) return;
   const late = Math.round(now - revokedAtMs);
   throw new Violation("token accepted", `"${name}" is accepted ${late} ms after it was revoked`);
 }

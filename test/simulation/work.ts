@@ -108,33 +108,30 @@ export function plantContent({ name, tag }: NewPlant): string {
   return contentOf(name, tag);
 }
 
-/** Rules for which a call may fail, or never end. Others change what a call does, or when. */
-const FAULT =
-  /^(append|overwrite|truncate|sync|syncFolder|room|rot|open|find|list|names|read|lock|time): (?!a short count|any subset|completions|held|.* dead$|pages|the last ones|a rename across|an inode|the wall|a rewrite)/;
+/** What a rule does: it makes a call fail, or take long, or a cut damage what was durable. */
+export type RuleKind = keyof typeof KINDS;
+
+const KINDS = {
+  fault:
+    /^(append|overwrite|truncate|sync|syncFolder|room|rot|open|find|list|names|read|lock): (?!a short count|any subset|held|.* dead$|pages|the last ones|a rename across|an inode|a rewrite)/,
+  delay: /^time: (slow|never|a call)/,
+  harm: /^(harsh:|names: any subset)/,
+};
+const KIND_NAMES = Object.keys(KINDS) as RuleKind[];
+const KIND_OF = new Map(
+  RULE_NAMES.map((rule) => [rule, KIND_NAMES.find((kind) => KINDS[kind].test(rule))]),
+);
 /** Rules that a life switches on by what is done in it. */
 const DONE_BY_LIFE = /^(others|rot|lock: its entry|time: the)/;
-/** A cut damages what was durable: a start may refuse then. */
-const HARSH = /^(harsh:|names: any subset)/;
 
-export function faultsIn(counts: Partial<Record<RuleName, number>>): number {
-  let faults = 0;
-  for (const [name, count] of Object.entries(counts)) if (FAULT.test(name)) faults += count;
-  return faults;
-}
-
-/** Failures after which the cache may drop what was not durable. */
-export function lossesIn(counts: Partial<Record<RuleName, number>>): number {
-  let losses = 0;
-  for (const [name, count] of Object.entries(counts)) {
-    if (/^sync: (pages|lost pages|a write behind)/.test(name)) losses += count;
+/** How often rules of each kind have fired. */
+export function firedOf(counts: Partial<Record<RuleName, number>>): Record<RuleKind, number> {
+  const fired = { fault: 0, delay: 0, harm: 0 };
+  for (const [rule, count] of Object.entries(counts)) {
+    const kind = KIND_OF.get(rule as RuleName);
+    if (kind !== undefined) fired[kind] += count;
   }
-  return losses;
-}
-
-export function harshIn(counts: Partial<Record<RuleName, number>>): number {
-  let harsh = 0;
-  for (const [name, count] of Object.entries(counts)) if (HARSH.test(name)) harsh += count;
-  return harsh;
+  return fired;
 }
 
 export function drawPlan(seed: string): LifePlan {
@@ -161,7 +158,7 @@ function drawRates(random: Random, isCalm: boolean): Rates {
   const isHarsh = random.chance(0.06);
   for (const name of RULE_NAMES) {
     if (RULES[name].rate > 0 || DONE_BY_LIFE.test(name)) continue;
-    if (HARSH.test(name)) {
+    if (KIND_OF.get(name) === "harm") {
       if (isHarsh) rates[name] = random.pick([0.02, 0.2]);
     } else if (!isCalm && random.chance(density)) rates[name] = random.pick([0.001, 0.005, 0.02]);
   }
