@@ -207,6 +207,21 @@ export class Edits {
     this.#life.noticeLoss();
   }
 
+  /** An operator takes the lines out of the token log that cannot be read. */
+  mendTokens(folder: Folder): void {
+    const { judge } = this.#life;
+    const bytes = judge.bytesOf(folder.tokenPath) ?? Buffer.alloc(0);
+    const pieces: Buffer[] = [];
+    let end = 0;
+    for (const { offset, bytes: length } of judge.tokensOf(folder).bad) {
+      pieces.push(bytes.subarray(end, offset));
+      end = offset + length;
+    }
+    this.#others.edit(folder.tokenPath, Buffer.concat([...pieces, bytes.subarray(end)]));
+    folder.hasUnsyncedTokens = true;
+    judge.adoptTokens(folder);
+  }
+
   /** An operator without the command line. */
   #editTokens(folder: Folder, { number }: PlantChoice): void {
     const { clock, judge } = this.#life;

@@ -157,7 +157,7 @@ export interface TokenImage {
   readonly created: ReadonlyMap<string, string>;
   readonly revoked: ReadonlySet<string>;
   /** Whole lines that are no events. */
-  readonly bad: number;
+  readonly bad: readonly ByteRange[];
 }
 
 interface TokenLine {
@@ -170,8 +170,9 @@ interface TokenLine {
 export function parseTokenImage(bytes: Buffer): TokenImage {
   const created = new Map<string, string>();
   const revoked = new Set<string>();
-  let bad = 0;
-  const apply = ({ event, name = "", hash = "", tokens = [] }: TokenLine) => {
+  const bad: ByteRange[] = [];
+  /** Returns false for what is no event. */
+  const apply = ({ event, name = "", hash = "", tokens = [] }: TokenLine): boolean => {
     if (event === "created") created.set(hash, name);
     else if (event === "revoked") {
       for (const [each, owner] of created) if (owner === name) revoked.add(each);
@@ -180,20 +181,21 @@ export function parseTokenImage(bytes: Buffer): TokenImage {
         created.set(token.hash, token.name);
         if (token.revokedAt !== undefined) revoked.add(token.hash);
       }
-    } else bad++;
+    } else return false;
+    return true;
+  };
+  const isEvent = (line: string) => {
+    try {
+      return apply(JSON.parse(line));
+    } catch {
+      return false;
+    }
   };
   let end = 0;
   for (const { line, length } of linesOf(bytes)) {
+    if (!/^[ \t\r]*$/.test(line) && !isEvent(line)) bad.push({ offset: end, bytes: length });
     end += length;
-    if (/^[ \t\r]*$/.test(line)) continue;
-    try {
-      apply(JSON.parse(line));
-    } catch {
-      bad++;
-    }
   }
-  try {
-    apply(JSON.parse(bytes.toString("utf8", end))); // a last line counts without its line feed
-  } catch {}
+  isEvent(bytes.toString("utf8", end)); // a last line counts without its line feed
   return { created, revoked, bad };
 }

@@ -119,22 +119,22 @@ export class Judge {
   /** The token log has what it owes, and nothing else. */
   judgeTokens(folder: Folder, how: string): void {
     this.settleTokens(folder);
-    const image = this.#tokensOf(folder);
+    const image = this.tokensOf(folder);
     if (folder.tokens.isUncertain) return;
     this.judgeCopiedTokens(folder, folder.tokens, folder.tokens, how);
-    if (image.bad > 0 && !folder.hasBadTokens) {
-      throw new Violation("token log", `${how}: ${image.bad} lines are no events`);
+    if (image.bad.length > 0 && !folder.hasBadTokens) {
+      throw new Violation("token log", `${how}: ${image.bad.length} lines are no events`);
     }
   }
 
   /** @param known what may be there, too. */
   judgeCopiedTokens(folder: Folder, owed: TokenLedger, known: TokenLedger, how: string): void {
-    const image = this.#tokensOf(folder);
+    const image = this.tokensOf(folder);
     owed.judgeOwed(image, how);
     known.judgeKnown(image, how);
   }
 
-  #tokensOf({ tokenPath }: Folder): TokenImage {
+  tokensOf({ tokenPath }: Folder): TokenImage {
     return parseTokenImage(this.bytesOf(tokenPath) ?? Buffer.alloc(0));
   }
 
@@ -150,9 +150,9 @@ export class Judge {
 
   /** Others changed the token log: it owes what it has. */
   adoptTokens(folder: Folder): void {
-    const image = this.#tokensOf(folder);
+    const image = this.tokensOf(folder);
     folder.tokens.adopt(image, this.#nowMs());
-    folder.hasBadTokens = image.bad > 0;
+    folder.hasBadTokens = image.bad.length > 0;
     folder.tokensBefore = undefined;
   }
 

@@ -7,7 +7,7 @@
 import { crc32 } from "node:zlib";
 import { replaceClock } from "../../src/clock.ts";
 import { PlantStoreError } from "../../src/core/errors.ts";
-import { subscribe } from "../../src/index.ts";
+import { PlantStore, subscribe } from "../../src/index.ts";
 import { replaceDisk } from "../../src/log/disk.ts";
 import { SimulatedClock } from "./clock.ts";
 import { Edits } from "./edits.ts";
@@ -53,6 +53,9 @@ export interface LifeResult {
 
 /** A round takes some seconds; then whatever waits waits for ever. */
 const ROUND_MS_MAX = 180_000;
+/** After how many of the cuts the start is judged twice, and within how many moments it dies. */
+const RECOVERIES = 0.05;
+const RECOVERY_MOMENTS = 200;
 
 export async function runLife(seed: string, plan = drawPlan(seed)): Promise<LifeResult> {
   const life = new Life(plan);
@@ -206,17 +209,64 @@ export class Life {
     this.judge.judgeRemovedTokens(this.folder, `at the end of round ${round.number}`);
     if (round.end.how !== "stop") this.#crash(round);
     this.#judgeAll(`after ${round.end.how} in round ${round.number}`);
+    if (/cut/.test(round.end.how)) await this.#judgeRecovery(round.number);
+  }
+
+  #makeWorld(number: number, name: string, platter: Platter): World {
+    const { clock, rules } = this;
+    return new World({ clock, platter, rules, number, random: this.random.fork(name) });
+  }
+
+  /** Runs a process until it is done or has died. */
+  async #run(world: World, work: () => Promise<void>): Promise<void> {
+    const { clock } = this;
+    replaceClock(clock);
+    replaceDisk(world.disk);
+    world.useLocks();
+    await world.run(work);
+    await clock.endWorld();
+    await emptyGates(() => clock.endWorld());
+    this.note(`moments ${world.disk.moments} ${world.disk.trace}`);
+    if (world.failure !== undefined) throw world.failure;
+  }
+
+  /** A start that dies at any moment, and the one after it, leave the bytes that one start leaves. */
+  async #judgeRecovery(number: number): Promise<void> {
+    const random = this.random.fork(`recovery ${number}`);
+    if (!random.chance(RECOVERIES)) return;
+    const { path, logPath } = this.folder;
+    const { batchBytesMax, queueBytesMax } = this.plan;
+    this.rules.rates = calmRates(this.plan);
+    const recover = async (platter: Platter, moment = 0) => {
+      const world = this.#makeWorld(number, `recovery ${number} ${moment}`, platter);
+      if (moment > 0) world.disk.crashAt(moment);
+      let outcome = "died";
+      await this.#run(world, async () => {
+        try {
+          await (await PlantStore.open(path, { batchBytesMax, queueBytesMax })).close();
+          outcome = "served";
+        } catch (error) {
+          if (!(error instanceof PlantStoreError)) throw error;
+          outcome = error.code;
+        }
+      });
+      const node = platter.find(logPath);
+      return `${outcome} ${node?.kind === "file" ? crc32(node.bytes) : "nothing"}`;
+    };
+    const copy = () => this.platter.crash("cut", random, "everything");
+    const once = await recover(copy());
+    const interrupted = copy();
+    await recover(interrupted, random.between(1, RECOVERY_MOMENTS));
+    const again = random.chance(0.5) ? interrupted : interrupted.crash("cut", random);
+    const twice = await recover(again);
+    this.rules.rates = { ...this.plan.rates };
+    if (once === twice) return;
+    throw new Violation("recovery", `a start ends with ${once}; after another that died, ${twice}`);
   }
 
   async #runWorld({ number, end, room }: RoundPlan, work: () => Promise<void>): Promise<void> {
-    const { clock, platter, rules } = this;
-    this.world = new World({
-      clock,
-      platter,
-      rules,
-      number,
-      random: this.random.fork(`world ${number}`),
-    });
+    const { clock, platter } = this;
+    this.world = this.#makeWorld(number, `world ${number}`, platter);
     this.#firedBefore = firedOf(this.rules.counts);
     this.recovering = undefined;
     this.numberedBegun = undefined;
@@ -224,20 +274,13 @@ export class Life {
     if (room > 0) platter.bytesMax = platter.bytesUsed + room;
     if (room === 1) platter.nodesMax = platter.nodesUsed + (number % 4);
     if (end.moment > 0) this.world.disk.crashAt(end.moment);
-    replaceClock(clock);
-    replaceDisk(this.world.disk);
-    this.world.useLocks();
     clock.after(ROUND_MS_MAX, () => {
       if (!this.world.disk.isDead) this.#hang();
     });
-    await this.world.run(work);
-    await clock.endWorld();
-    await emptyGates(() => clock.endWorld());
-    this.note(`moments ${this.world.disk.moments} ${this.world.disk.trace}`);
+    await this.#run(this.world, work);
     this.platter.bytesMax = Number.POSITIVE_INFINITY;
     this.platter.nodesMax = Number.POSITIVE_INFINITY;
     this.rules.rates = { ...this.plan.rates };
-    if (this.world.failure !== undefined) throw this.world.failure;
   }
 
   #hang(): void {
@@ -318,6 +361,11 @@ export class Life {
     this.world.isCalm = true;
     const again = await this.#start();
     if (again !== undefined) return again;
+    if (this.folder.hasBadTokens) {
+      this.edits.mendTokens(this.folder);
+      const mended = await this.#start();
+      if (mended !== undefined) return mended;
+    }
     if (remedy === "repair" && !this.folder.isRotten) {
       await repair(this);
       const repaired = await this.#start();
