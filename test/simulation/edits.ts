@@ -8,7 +8,7 @@ import { piecesOf } from "./image.ts";
 import type { Folder } from "./judge.ts";
 import type { Life } from "./life.ts";
 import { Others } from "./others.ts";
-import { FileNode } from "./platter.ts";
+import { FileNode, SystemError } from "./platter.ts";
 import { type Edit, type Intrusion, makePlant, type PlantChoice } from "./work.ts";
 
 export class Edits {
@@ -174,10 +174,25 @@ export class Edits {
 
   /** Changes a folder that a server serves. */
   intrude(folder: Folder, how: Intrusion, choice: PlantChoice): void {
-    const { platter, judge, world } = this.#life;
+    const { platter, judge } = this.#life;
     if (platter.isReadOnly) return;
     this.#life.noticeLoss();
     judge.judgeLog(folder, "before another program changes it");
+    try {
+      this.#intrude(folder, how, choice);
+    } catch (error) {
+      if (!(error instanceof SystemError)) throw error; // there was no room
+    }
+    if (how === "edit tokens") return;
+    judge.absorb(folder, how);
+    // The server may write a checkpoint of what it knows.
+    if (how !== "append" && how !== "remove lock") folder.excuse ??= how;
+    // The server may be writing the same plant.
+    if (how === "append") folder.repeated.add(String(makePlant(this.#life.plan, choice).id));
+    this.#life.noticeLoss();
+  }
+
+  #intrude(folder: Folder, how: Intrusion, choice: PlantChoice): void {
     switch (how) {
       case "append":
         this.#append(folder, this.#linesOf([choice]), [choice], true);
@@ -193,18 +208,12 @@ export class Edits {
         this.#cutLog(folder, choice.number);
         break;
       case "remove lock":
-        world.locks.lose(folder.path, "lock");
+        this.#life.world.locks.lose(folder.path, "lock");
         break;
       case "edit tokens":
         this.#editTokens(folder, choice);
-        return;
+        break;
     }
-    judge.absorb(folder, how);
-    // The server may write a checkpoint of what it knows.
-    if (how !== "append" && how !== "remove lock") folder.excuse ??= how;
-    // The server may be writing the same plant.
-    if (how === "append") folder.repeated.add(String(makePlant(this.#life.plan, choice).id));
-    this.#life.noticeLoss();
   }
 
   /** An operator takes the lines out of the token log that cannot be read. */

@@ -29,6 +29,7 @@ import { Random } from "./random.ts";
 import { RuleBook } from "./rules.ts";
 import { Server } from "./server.ts";
 import {
+  type Command,
   drawPlan,
   firedOf,
   type LifePlan,
@@ -53,6 +54,9 @@ export interface LifeResult {
 
 /** A round takes some seconds; then whatever waits waits for ever. */
 const ROUND_MS_MAX = 180_000;
+/** After how many of the starts everything is read. */
+const READS = 0.1;
+const READ_ALL: Command = { number: -1, client: 0, waitMs: 0, act: "read all" };
 /** After how many of the cuts the start is judged twice, and within how many moments it dies. */
 const RECOVERIES = 0.05;
 const RECOVERY_MOMENTS = 200;
@@ -133,8 +137,7 @@ export class Life {
     if (this.isDead || error instanceof Violation) throw error;
     if (error instanceof PlantStoreError) return error;
     if (!(error instanceof SystemError)) throw error;
-    this.count("not a PlantStoreError");
-    return new PlantStoreError("io_error", error.message, { cause: error });
+    throw new Violation("raw error", error.message);
   }
 
   /** Call it before something is judged: a sync may have failed meanwhile. */
@@ -288,7 +291,7 @@ export class Life {
     else this.world.fail(new Violation("hang", "something waits for ever"));
   }
 
-  async #serve({ before, remedy, commands, end }: RoundPlan): Promise<void> {
+  async #serve({ number, before, remedy, commands, end }: RoundPlan): Promise<void> {
     let report: Awaited<ReturnType<typeof verify>>;
     for (const step of before) {
       if (step === "restore") await this.#tolerate(() => restoreBackup(this));
@@ -299,7 +302,8 @@ export class Life {
     let server = await this.#start(report);
     if (server === undefined) server = await this.#remedy(remedy);
     if (server === undefined) return;
-    await server.run(commands);
+    const isRead = this.random.fork(`read ${number}`).chance(READS);
+    await server.run(isRead ? [READ_ALL, ...commands] : commands);
     if (end.how === "stop") await server.close();
     else server.registry.close();
   }
@@ -471,6 +475,7 @@ export class Life {
       this.world.isCalm = true;
       const server = (await this.#start()) ?? (await this.#remedy("repair"));
       if (server === undefined) return;
+      await server.readAll();
       await server.close();
       const bytes = this.judge.bytesOf(this.folder.logPath);
       const again = await this.#start();

@@ -143,6 +143,8 @@ export class Server {
         return this.#get(idOf(command.plant));
       case "list":
         return this.#listAfter(command.plant % 3 === 0 ? undefined : idOf(command.plant));
+      case "read all":
+        return this.readAll();
       case "export":
       case "read folder":
         return this.#export(exportLines(folder.path), command.act);
@@ -219,6 +221,12 @@ export class Server {
     if (source === undefined) return;
     const { text } = await openImportFile(source.path);
     await importPlants(this.#service(), text);
+  }
+
+  /** Every plant that is owed, by the index and by the list. */
+  async readAll(): Promise<void> {
+    await this.#list(undefined);
+    for (const id of [...this.folder.plants.owed]) await this.#get(BigInt(id));
   }
 
   async #get(id: bigint): Promise<void> {

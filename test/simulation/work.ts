@@ -25,7 +25,7 @@ export type Command = {
 } & (
   | { readonly act: "create" | "import"; readonly plants: readonly PlantChoice[] }
   | { readonly act: "get" | "list"; readonly plant: number }
-  | { readonly act: "export" | "verify" | "import folder" | "backup" | "read folder" }
+  | { readonly act: "export" | "verify" | "import folder" | "backup" | "read folder" | "read all" }
   | { readonly act: "backup into"; readonly keep: number }
   | { readonly act: "create token" | "revoke token"; readonly name: string }
   | { readonly act: "list tokens" | "import tokens" | "look" }
