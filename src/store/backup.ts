@@ -131,7 +131,8 @@ export async function makeFolder(
       try {
         await syncFolderAndName(path.dirname(path.resolve(target)));
       } catch (error) {
-        removeLeftoverFolder(target);
+        // First its name: a power cut amid the removal would leave a part of it under this one.
+        disk.rename(target, partial);
         throw error;
       }
     });

@@ -75,8 +75,9 @@ async function openLocked(
     const scan = await recover(file, checkpoint, onProgress);
     const { index, end } = scan;
     if (await makeDurable(file, end, (earliest) => scan.startOfRewrite(earliest))) {
-      await file.close();
+      const old = file;
       file = await LogFile.open(logPath, lock);
+      await old.close();
       file.assertEndsAt(end.bytes); // another program may have found the copy first
     }
     if (end.bytes > 0) {

@@ -351,7 +351,9 @@ export class Judge {
     }
     if (!hasFailed(folder.tokenPath)) return;
     folder.tokensBefore = undefined;
-    if (folder.hasUnsyncedTokens) folder.tokens.isUncertain = true;
+    if (!folder.hasUnsyncedTokens) return;
+    folder.tokens.isUncertain = true;
+    folder.hasBadTokens = this.tokensOf(folder).bad.length > 0;
   }
 
   /** Files of a folder are on the disk, whole. */
