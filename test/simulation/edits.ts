@@ -55,12 +55,6 @@ export class Edits {
 
   /** Changes a folder that nobody serves. */
   edit(folder: Folder, edit: Edit): void {
-    this.#life.noticeLoss();
-    this.#edit(folder, edit);
-    this.#life.noticeLoss(); // what was written may be lost already
-  }
-
-  #edit(folder: Folder, edit: Edit): void {
     const { platter, judge } = this.#life;
     if (platter.find(folder.path) === undefined || platter.isReadOnly) return;
     switch (edit.edit) {
@@ -147,8 +141,8 @@ export class Edits {
     copy.isRotten = isMoved && folder.isRotten;
     copy.unsynced = "all";
     copy.hasUnsyncedTokens = true;
-    copy.hasBadTokens = folder.hasBadTokens;
     this.#life.judge.absorb(copy, "another folder");
+    this.#life.judge.adoptTokens(copy);
     this.#life.folder = copy;
   }
 
@@ -176,7 +170,6 @@ export class Edits {
   intrude(folder: Folder, how: Intrusion, choice: PlantChoice): void {
     const { platter, judge } = this.#life;
     if (platter.isReadOnly) return;
-    this.#life.noticeLoss();
     judge.judgeLog(folder, "before another program changes it");
     try {
       this.#intrude(folder, how, choice);
@@ -189,7 +182,6 @@ export class Edits {
     if (how !== "append" && how !== "remove lock") folder.excuse ??= how;
     // The server may be writing the same plant.
     if (how === "append") folder.repeated.add(String(makePlant(this.#life.plan, choice).id));
-    this.#life.noticeLoss();
   }
 
   #intrude(folder: Folder, how: Intrusion, choice: PlantChoice): void {

@@ -342,14 +342,13 @@ export class Judge {
     folder.kept.clear();
   }
 
-  /** Syncs of these files failed: the cache may have dropped what others never synced. */
-  absorbLoss(folder: Folder, files: ReadonlySet<FileNode>): void {
-    const hasFailed = (filePath: string) => files.has(this.platter.find(filePath) as FileNode);
-    if (hasFailed(folder.logPath)) {
+  /** A sync of this file failed: the cache may have dropped what others never synced. */
+  absorbLoss(folder: Folder, file: FileNode): void {
+    if (this.platter.find(folder.logPath) === file) {
       folder.hasLost = true; // a view may show what is not there any more
       this.#absorbLostPlants(folder, "a failed sync took what others never synced");
     }
-    if (!hasFailed(folder.tokenPath)) return;
+    if (this.platter.find(folder.tokenPath) !== file) return;
     folder.tokensBefore = undefined;
     if (!folder.hasUnsyncedTokens) return;
     folder.tokens.isUncertain = true;

@@ -105,6 +105,9 @@ export class Life {
     this.clock = new SimulatedClock(this.random);
     this.rules = new RuleBook({ ...plan.rates });
     this.platter = new Platter(this.clock, this.rules);
+    this.platter.onLoss = (file) => {
+      for (const folder of this.#folders) this.judge.absorbLoss(folder, file);
+    };
     this.judge = new Judge(this.platter, () => this.clock.steadyMs());
     this.edits = new Edits(this);
     this.folder = this.newFolder();
@@ -138,13 +141,6 @@ export class Life {
     if (error instanceof PlantStoreError) return error;
     if (!(error instanceof SystemError)) throw error;
     throw new Violation("raw error", error.message);
-  }
-
-  /** Call it before something is judged: a sync may have failed meanwhile. */
-  noticeLoss(): void {
-    const failed = this.platter.takeFailed();
-    if (failed.size === 0) return;
-    for (const folder of this.#folders) this.judge.absorbLoss(folder, failed);
   }
 
   newFolder(): Folder {
@@ -208,7 +204,6 @@ export class Life {
     for (const edit of round.edits) this.edits.edit(this.folder, edit);
     this.folder.tokensBefore = this.judge.bytesOf(this.folder.tokenPath);
     await this.#runWorld(round, () => this.#serve(round));
-    this.noticeLoss();
     this.judge.judgeRemovedTokens(this.folder, `at the end of round ${round.number}`);
     if (round.end.how !== "stop") this.#crash(round);
     this.#judgeAll(`after ${round.end.how} in round ${round.number}`);
@@ -342,7 +337,6 @@ export class Life {
 
   #judgeRefusal(folder: Folder, { code, message }: PlantStoreError): void {
     const before = this.recovering?.before;
-    this.noticeLoss();
     if (code === "corruption" && before !== undefined) {
       this.judge.judgeRefused(folder, before, message);
       if (folder.isRepaired && !this.hasFaults)
@@ -419,7 +413,6 @@ export class Life {
   }
 
   #judgeAll(how: string): void {
-    this.noticeLoss();
     this.judge.judgeLog(this.folder, how);
     this.judge.judgeTokens(this.folder, how);
     for (const { path, log } of this.backups) this.#judgeBackup(path, log, how);

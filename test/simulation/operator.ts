@@ -88,7 +88,6 @@ export async function makeBackup(server: Server, command: Command): Promise<void
   }
   // Another command may have made a newer one meanwhile, and removed this one.
   if (command.act === "backup into" && life.platter.find(target) === undefined) return;
-  life.noticeLoss();
   const made = new Folder(target);
   const log = judgeCopy(life, made, copying, "a backup");
   judge.assertFolderDurable(target, "a backup");
@@ -188,7 +187,6 @@ export async function repair(life: Life): Promise<void> {
     if (!life.isDead) life.recovering = undefined;
   }
   const how = "a repair";
-  life.noticeLoss();
   const { log } = judge.view(folder);
   judge.judgeRemoved(folder, before, how);
   if (log === undefined) return;

@@ -76,11 +76,12 @@ export class Platter {
   isReadOnly = false;
   bytesUsed = 0;
   nodesUsed = 0;
+  /** Receives a file that processes may see otherwise now, because a sync of it has failed. */
+  onLoss: ((file: FileNode) => void) | undefined;
   readonly #time: TimeSource;
   #pending: NameOperation[] = [];
   #nextIno: bigint;
   #freeInos: bigint[] = [];
-  #failed = new Set<FileNode>();
   #wasKilled = false;
 
   constructor(time: TimeSource, rules = new RuleBook(), nextIno = 2n) {
@@ -266,20 +267,13 @@ export class Platter {
     const before = node.size;
     node.fail(dirt, random, this.rules);
     if (node.nlink > 0) this.bytesUsed += node.size - before;
-    this.#failed.add(node);
+    this.onLoss?.(node);
   }
 
   /** What a failed sync of a file lost leaves the cache. */
   dropLost(node: FileNode): void {
     node.dropLost(this.rules);
-    this.#failed.add(node);
-  }
-
-  /** The files that processes may see otherwise since the last call, because a sync of them failed. */
-  takeFailed(): Set<FileNode> {
-    const failed = this.#failed;
-    if (failed.size > 0) this.#failed = new Set();
-    return failed;
+    this.onLoss?.(node);
   }
 
   /** Makes the names in a folder durable, and what happened to other names before, except with any subset. */
@@ -406,6 +400,7 @@ export class Platter {
     const after = new Platter(this.#time, this.rules, this.#nextIno);
     after.bytesMax = this.bytesMax;
     after.nodesMax = this.nodesMax;
+    after.onLoss = this.onLoss;
     const copies = new Map<PlatterNode, PlatterNode>([[this.root, after.root]]);
     for (const node of walk(this.root, namesOf)) {
       if (node.kind !== "folder") continue;

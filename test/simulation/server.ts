@@ -65,7 +65,6 @@ export class Server {
     const store = await PlantStore.open(folder.path, { batchBytesMax, queueBytesMax });
     if (life.isDead) throw new DeadError("a start"); // amid what it ignores
     life.recovering = undefined;
-    life.noticeLoss();
     life.judge.judgeServed(folder, before, store.size, life.hasFaults);
     const registry = await TokenRegistry.open(folder.path).catch(async (error) => {
       await store.close();
@@ -106,7 +105,7 @@ export class Server {
     const hasFailed = life.judge.bytesOf(`${folder.tokenPath}.checkpoint.unsynced`) !== undefined;
     const isExcused: Partial<Record<ErrorCode, boolean>> = {
       // Another client makes one.
-      locked: life.isSlow || isIn("backup into"),
+      locked: life.isSlow || life.isDisturbed || isIn("backup into"),
       // What is imported was removed, or what a crash left of a token was cut while it was copied.
       io_error:
         (isIn("import folder") && message.includes("there is no such file")) ||

@@ -52,7 +52,6 @@ async function create(life: Life, folder: Folder, name: string): Promise<void> {
     if (life.isDead || !isCode(error, "token_exists")) throw error;
     tokens.attempt(name, -1);
     if (changes !== folder.changes) throw error;
-    life.noticeLoss();
     if (tokens.isUncertain || tokens.isAttempted(name)) throw error;
     if (tokens.named(name).some(mayBeLive)) throw error;
     throw new Violation("token exists", `no token has the name "${name}"`);
@@ -71,7 +70,6 @@ async function revoke(life: Life, folder: Folder, name: string): Promise<void> {
     });
   } catch (error) {
     if (life.isDead || !isCode(error, "token_unknown") || !isLive) throw error;
-    life.noticeLoss();
     if (changes !== folder.changes || folder.tokens.isUncertain) throw error;
     throw new Violation("token unknown", `a token has the name "${name}"`);
   }
@@ -85,7 +83,6 @@ async function list(life: Life, folder: Folder): Promise<void> {
   const { changes } = folder;
   const known = [...folder.tokens.states.values()].map((state) => ({ ...state }));
   const listed = await listTokens(folder.path);
-  if (!life.isDead) life.noticeLoss();
   if (life.isDead || changes !== folder.changes || folder.tokens.isUncertain) return;
   judgeDurable(life, folder, "tokens are listed", listed.at(-1)?.hash ?? "none");
   for (const { hash, name, revokedAtMs, isTaken } of known) {
@@ -133,7 +130,6 @@ export async function lookAtTokens(server: Server): Promise<void> {
       throw error;
     }
   };
-  life.noticeLoss();
   life.judge.settleTokens(folder);
   if (folder.tokens.isUncertain) return;
   const isCalm = !life.hasFaults && !life.isSlow && !server.isIntruded && !life.isDisturbed;
