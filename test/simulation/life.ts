@@ -27,7 +27,7 @@ import {
 import { type CutKind, Platter, SystemError } from "./platter.ts";
 import { Random } from "./random.ts";
 import { RuleBook } from "./rules.ts";
-import { Server } from "./server.ts";
+import { Server, sizesOf } from "./server.ts";
 import {
   type Command,
   drawPlan,
@@ -233,7 +233,6 @@ export class Life {
     const random = this.random.fork(`recovery ${number}`);
     if (!random.chance(RECOVERIES)) return;
     const { path, logPath } = this.folder;
-    const { batchBytesMax, queueBytesMax } = this.plan;
     this.rules.rates = calmRates(this.plan);
     const recover = async (platter: Platter, moment = 0) => {
       const world = this.#makeWorld(number, `recovery ${number} ${moment}`, platter);
@@ -241,7 +240,7 @@ export class Life {
       let outcome = "died";
       await this.#run(world, async () => {
         try {
-          await (await PlantStore.open(path, { batchBytesMax, queueBytesMax })).close();
+          await (await PlantStore.open(path, sizesOf(this))).close();
           outcome = "served";
         } catch (error) {
           if (!(error instanceof PlantStoreError)) throw error;

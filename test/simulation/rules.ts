@@ -130,6 +130,7 @@ export const RULES = {
   "others: moved": rarely("test/faults/disk-taken-away"),
   "others: an old checkpoint": rarely("npm run crash -- --rivals: a wrong checkpoint"),
   "others: a write past the lock": rarely("npm run crash -- --rivals"),
+  "others: a second process": rarely("npm run crash -- --rivals"),
   "others: sync(1)": rarely("sync(1)"),
 
   // Locks.

@@ -40,7 +40,8 @@ export class Server {
   readonly folder: Folder;
   readonly store: PlantStore;
   readonly registry: TokenRegistry;
-
+  /** The store of a second process, which has passed the lock. */
+  #other: PlantStore | undefined;
   /** How often others had changed the folder when this server served it. */
   readonly #changes: number;
 
@@ -59,10 +60,9 @@ export class Server {
 
   /** Starts as `serve` does. */
   static async start(life: Life, folder: Folder): Promise<Server> {
-    const { batchBytesMax, queueBytesMax } = life.plan;
     const before = life.judge.view(folder);
     life.recovering = { folder, before };
-    const store = await PlantStore.open(folder.path, { batchBytesMax, queueBytesMax });
+    const store = await PlantStore.open(folder.path, sizesOf(life));
     if (life.isDead) throw new DeadError("a start"); // amid what it ignores
     life.recovering = undefined;
     life.judge.judgeServed(folder, before, store.size, life.hasFaults);
@@ -164,6 +164,8 @@ export class Server {
         life.rules.count("time: the wall clock is set");
         life.isDisturbed = true;
         return life.clock.shiftWall(command.number % 2 === 0 ? command.ms : -command.ms);
+      case "start another":
+        return this.#startAnother();
       case "intrude":
         return life.edits.intrude(folder, command.how, command.plant);
       default:
@@ -171,14 +173,27 @@ export class Server {
     }
   }
 
+  /** Another program removes the lock, and a second process serves the folder beside this one. */
+  async #startAnother(): Promise<void> {
+    const { life, folder } = this;
+    if (this.#other !== undefined) return;
+    life.edits.intrude(folder, "remove lock", { number: 0, version: 0 });
+    const other = await PlantStore.open(folder.path, sizesOf(life));
+    if (life.isDead) return;
+    life.rules.count("others: a second process");
+    this.#other = other;
+  }
+
   /** @throws what the store throws, once that is judged. */
   async create(plant: NewPlant): Promise<CreateOutcome> {
     const { life, folder } = this;
+    const isOther = this.#other !== undefined && plant.name.length % 2 === 0;
+    const store = isOther ? (this.#other as PlantStore) : this.store;
     const id = String(plant.id);
     const content = plantContent(plant);
     folder.plants.send(id, content);
     try {
-      const outcome = await this.store.create(plant);
+      const outcome = await store.create(plant);
       if (!life.isDead) life.judge.judgeShown(folder, id, content, `a create is ${outcome}`);
       return outcome;
     } catch (error) {
@@ -300,6 +315,7 @@ export class Server {
   async close(): Promise<void> {
     const { life, folder } = this;
     this.registry.close();
+    await this.#other?.close();
     await this.store.close();
     const { log, checkpoint } = life.judge.view(folder);
     const isStopped = life.isDead || life.hasFaults || this.isIntruded;
@@ -307,6 +323,11 @@ export class Server {
     if (log.bytes.length === 0) return;
     throw new Violation("checkpoint", `a stop leaves a checkpoint of ${checkpoint?.bytes} bytes`);
   }
+}
+
+export function sizesOf({ plan }: Life) {
+  const { batchBytesMax, queueBytesMax } = plan;
+  return { batchBytesMax, queueBytesMax };
 }
 
 function isCode(error: unknown, code: ErrorCode): boolean {

@@ -28,7 +28,7 @@ export type Command = {
   | { readonly act: "export" | "verify" | "import folder" | "backup" | "read folder" | "read all" }
   | { readonly act: "backup into"; readonly keep: number }
   | { readonly act: "create token" | "revoke token"; readonly name: string }
-  | { readonly act: "list tokens" | "import tokens" | "look" }
+  | { readonly act: "list tokens" | "import tokens" | "look" | "start another" }
   | { readonly act: "rest" | "freeze" | "set clock"; readonly ms: number }
   | { readonly act: "intrude"; readonly how: Intrusion; readonly plant: PlantChoice }
 );
@@ -227,6 +227,7 @@ function drawCommand(random: Random, number: number, plants: number): Command {
     const ms = random.pick([50, 500, 2100, 2100, 11_000]);
     return { ...at, act: random.pick(["rest", "rest", "freeze", "set clock"]), ms };
   }
+  if (kind === 96 && random.chance(0.5)) return { ...at, act: "start another" };
   const how = random.pick<Intrusion>([
     "append",
     "remove log",
