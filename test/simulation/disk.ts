@@ -372,10 +372,14 @@ export class SimulatedDisk implements Disk {
     await this.later("syncFolder", folder, {
       apply: () => this.platter.folder(folder, "open"),
       finish: (node, random) => {
-        if (this.rules.fires("syncFolder: fails for good", random)) this.platter.isReadOnly = true;
-        this.maybeFail(SYNC_FOLDER_FAULT, "fsync", folder, random);
-        if (this.platter.isReadOnly) throw new SystemError("EIO", "fsync", folder);
-        this.platter.commitNames(node);
+        if (!this.platter.isReadOnly) {
+          this.platter.isReadOnly = this.rules.fires("syncFolder: fails for good", random);
+          const isFailing =
+            this.platter.isReadOnly || this.rules.fires("syncFolder: fails", random);
+          if (!isFailing) return this.platter.commitNames(node);
+          this.platter.failNames(random);
+        }
+        throw new SystemError("EIO", "fsync", folder);
       },
     });
   }
@@ -410,7 +414,6 @@ const OPEN_FAULT: Fault = { rule: "open: fails", codes: ["EMFILE", "EIO", "EACCE
 const FIND_FAULT: Fault = { rule: "find: fails", codes: ["EIO", "EACCES"] };
 const LIST_FAULT: Fault = { rule: "list: fails", codes: ["EIO", "EMFILE"] };
 const NAMES_FAULT: Fault = { rule: "names: a change fails", codes: ["EIO", "ENOSPC", "EACCES"] };
-const SYNC_FOLDER_FAULT: Fault = { rule: "syncFolder: fails", codes: ["EIO"] };
 const READ_FAULT: Fault = { rule: "read: fails", codes: ["EIO"] };
 const TRUNCATE_FAULT: Fault = { rule: "truncate: fails", codes: ["EIO"] };
 const OVERWRITE_FAULT: Fault = { rule: "overwrite: fails", codes: ["EIO", "ENOSPC"] };

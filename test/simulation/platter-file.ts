@@ -267,6 +267,7 @@ export class FileNode extends BaseNode {
     const end = position + bytes.length;
     if (end > this.durableSize || end > this.size) return false;
     if (this.#steps.some(({ size }) => size < end)) return false;
+    if (this.hasBad(position, bytes.length)) return false;
     return (
       bytes.equals(this.#bytes.subarray(position, end)) &&
       bytes.equals(this.#durable.subarray(position, end))
@@ -370,6 +371,13 @@ export class FileNode extends BaseNode {
       this.#bytes[at] = (this.#bytes[at] as number) ^ bit;
     }
     return at;
+  }
+
+  /** Makes a durable sector zeros. */
+  blank(sector: number): void {
+    const at = sector * SECTOR_BYTES;
+    clear(this.#durable, at, at + SECTOR_BYTES);
+    if (!this.#dirty.has(sector)) clear(this.#bytes, at, at + SECTOR_BYTES);
   }
 }
 

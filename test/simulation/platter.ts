@@ -11,7 +11,7 @@ import os from "node:os";
 import path from "node:path";
 import { BaseNode, type CutKind, chooseCount, FileNode, SECTOR_BYTES } from "./platter-file.ts";
 import type { Random } from "./random.ts";
-import { RuleBook } from "./rules.ts";
+import { RuleBook, type RuleName } from "./rules.ts";
 
 export { type CutKind, FileNode, SECTOR_BYTES } from "./platter-file.ts";
 
@@ -55,6 +55,8 @@ interface NameChange {
 
 /** Changes of names that happen together. */
 type NameOperation = readonly NameChange[];
+
+export type RotKind = Extract<RuleName, `rot: ${string}`>;
 
 /** Damage of what was durable. */
 export interface Rot {
@@ -285,6 +287,12 @@ export class Platter {
     } else this.#commit(this.#pending.splice(0, this.#pending.findLastIndex(isOf) + 1));
   }
 
+  /** A sync of a folder fails: the first few changes of names may be durable all the same. */
+  failNames(random: Random): void {
+    const count = chooseCount("chance", this.#pending.length, random);
+    this.#commit(this.#pending.splice(0, count));
+  }
+
   #commit(operations: readonly NameOperation[]): void {
     for (const operation of operations) {
       for (const change of operation) setName(change.folder.durableNames, change);
@@ -329,18 +337,15 @@ export class Platter {
     return node;
   }
 
-  /** Damages something durable: a bit, or a whole sector that cannot be read. `undefined`: there is nothing. */
-  rot(
-    filePath: string,
-    kind: "rot: a bit" | "rot: an unreadable sector",
-    random: Random,
-  ): Rot | undefined {
+  /** Damages something durable: a bit or a whole sector of any file. `undefined`: there is nothing. */
+  rot(filePath: string, kind: RotKind, random: Random): Rot | undefined {
     const node = this.durableNode(filePath);
     if (node?.kind !== "file" || node.durableSize === 0) return undefined;
     this.rules.count(kind);
     if (kind === "rot: a bit") return { path: filePath, offset: node.flip(random), bytes: 1 };
     const sector = random.below(Math.ceil(node.durableSize / SECTOR_BYTES));
-    node.bad.add(sector);
+    if (kind === "rot: a sector of zeros") node.blank(sector);
+    else node.bad.add(sector);
     return { path: filePath, offset: sector * SECTOR_BYTES, bytes: SECTOR_BYTES };
   }
 

@@ -14,7 +14,6 @@ interface Rule {
 }
 
 const KILLS = "npm run crash: SIGKILL at random moments under load";
-const MATRIX = "npm run crash -- --matrix: SIGKILL at every system call, by strace";
 const CUTS = "npm run crash -- --power-cuts: FS_IOC_SHUTDOWN of ext4 and XFS";
 const INJECTED = "strace --inject=CALL:error=CODE has any call fail";
 const FULL = "test/crash/small-disk: a tmpfs without room";
@@ -40,10 +39,10 @@ export const RULES = {
   "crash: kill": always(KILLS),
   "crash: cut": always(CUTS),
   "crash: kill, then cut": always(CUTS),
-  "crash: issued": always(MATRIX),
-  "crash: applied": always(MATRIX),
-  "crash: returned": always(MATRIX),
-  "crash: in a call that does not wait": always(MATRIX),
+  "crash: issued": always(KILLS),
+  "crash: applied": always(KILLS),
+  "crash: returned": always(KILLS),
+  "crash: in a call that does not wait": always(KILLS),
   "crash: a visible append is not durable": always(KILLS),
   "crash: a write lands whole": often(
     0.3,
@@ -93,7 +92,7 @@ export const RULES = {
   "sync: pages are gone": often(1, `${FSYNC}: ext4 after the page is dropped`),
   "sync: a rewrite in place stays lost": often(0.3, "ext4: the extent stays unwritten"),
   "sync: lost pages leave the cache": often(0.5, "memory pressure; echo 1 > drop_caches"),
-  "syncFolder: fails": rarely("test/faults/disk-folder-sync: strace --inject=fsync:error=EIO"),
+  "syncFolder: fails": rarely(INJECTED),
   "syncFolder: fails for good": rarely("ext4 aborts its journal: errors=remount-ro"),
 
   // Room.
@@ -102,7 +101,8 @@ export const RULES = {
   "room: no inodes": always(FULL),
 
   // Rot.
-  "rot: a bit": rarely("test/crash/bit-rot: a flipped bit anywhere"),
+  "rot: a bit": rarely("Bairavasundaram et al., FAST '08: bytes that change at rest"),
+  "rot: a sector of zeros": rarely("a disk that remaps a sector"),
   "rot: an unreadable sector": rarely("dm-dust; hdparm --make-bad-sector"),
 
   // Other calls.
@@ -128,9 +128,9 @@ export const RULES = {
   "others: an edit by replacement": rarely(`${CUTS}, "token file edited"`),
   "others: removed": rarely("test/faults/disk-taken-away"),
   "others: moved": rarely("test/faults/disk-taken-away"),
-  "others: an old checkpoint": rarely("npm run crash -- --rivals: a wrong checkpoint"),
-  "others: a write past the lock": rarely("npm run crash -- --rivals"),
-  "others: a second process": rarely("npm run crash -- --rivals"),
+  "others: an old checkpoint": rarely("cp(1) of a file of an earlier time"),
+  "others: a write past the lock": rarely("npm run crash -- --rivals: two servers on one log"),
+  "others: a second process": rarely("npm run crash -- --rivals: two servers on one log"),
   "others: sync(1)": rarely("sync(1)"),
 
   // Locks.
