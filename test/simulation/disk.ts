@@ -83,7 +83,10 @@ export class SimulatedDisk implements Disk {
   /** How many of them were of calls that change files. */
   changes = 0;
   isDead = false;
-  /** Receives each moment, before a crash at it. */
+  /**
+   * Receives each moment, before a crash at it, and before the process learns of it: another program acts in
+   * the middle of a call here. A call that fails is issued and returned, and not applied.
+   */
   onMoment: ((kind: MomentKind, call: string, filePath: string) => void) | undefined;
   readonly clock: SimulatedClock;
   readonly rules: RuleBook;
