@@ -97,7 +97,8 @@ export class SimulatedDisk implements Disk {
   readonly #flights = new Set<Flight>();
   readonly #calls = new Map<string, Calls>();
   #crashAt = Number.POSITIVE_INFINITY;
-  #crashAtChange = Number.POSITIVE_INFINITY;
+  #crashOf = "any call";
+  #momentsOf = 0;
   #trace = 0;
   #reportCrash: () => void = () => {};
 
@@ -111,10 +112,11 @@ export class SimulatedDisk implements Disk {
     });
   }
 
-  /** Has the process die at this moment, counted from 1: one of all, or of those of calls that change files. */
-  crashAt(moment: number, of: "all" | "changes" = "all"): void {
-    if (of === "all") this.#crashAt = moment;
-    else this.#crashAtChange = moment;
+  /** Has the process die at this moment, counted from 1: one of all, or of those of one kind of call. */
+  crashAt(moment: number, of = "any call"): void {
+    this.#crashAt = moment;
+    this.#crashOf = of;
+    this.#momentsOf = of === "any call" ? this.moments : 0;
   }
 
   /** A hash of all moments and their times. */
@@ -164,8 +166,8 @@ export class SimulatedDisk implements Disk {
     this.#trace = (Math.imul(this.#trace ^ hash ^ time, 0x9e3779b1) + kind.length) >>> 0;
     this.onMoment?.(kind, call, filePath);
     if (isChange) this.changes++;
-    const isTime = this.moments >= this.#crashAt || this.changes >= this.#crashAtChange;
-    if (isTime && !this.isDead) {
+    if (this.#crashOf === call || this.#crashOf === "any call") this.#momentsOf++;
+    if (this.#momentsOf >= this.#crashAt && !this.isDead) {
       this.rules.count(`crash: ${kind}`);
       this.die();
     }

@@ -11,6 +11,13 @@ import { Others } from "./others.ts";
 import { FileNode, SystemError } from "./platter.ts";
 import { type Edit, type Intrusion, makePlant, type PlantChoice } from "./work.ts";
 
+/** How many bytes of some lines are there, by what they lack. */
+const KEPT = {
+  nothing: (bytes: number) => bytes,
+  "its line feed": (bytes: number) => bytes - 1,
+  "a third": (bytes: number) => Math.ceil((bytes * 2) / 3),
+};
+
 export class Edits {
   readonly #life: Life;
   #number = 0;
@@ -24,14 +31,14 @@ export class Edits {
     return node instanceof FileNode ? node : undefined;
   }
 
-  #linesOf(choices: readonly PlantChoice[], isTorn = false): Buffer {
+  #linesOf(choices: readonly PlantChoice[], lacks: keyof typeof KEPT = "nothing"): Buffer {
     const lines = choices.map((choice) => {
       const { id, name, tag } = makePlant(this.#life.plan, choice);
       const members = tag === undefined ? { name } : { name, tag };
       return `{"id":${id}, ${JSON.stringify(members).slice(1)}\n`;
     });
     const text = Buffer.from(lines.join(""));
-    return isTorn ? text.subarray(0, Math.ceil((text.length * 2) / 3)) : text;
+    return text.subarray(0, KEPT[lacks](text.length));
   }
 
   get #others(): Others {
@@ -59,7 +66,7 @@ export class Edits {
     if (platter.find(folder.path) === undefined || platter.isReadOnly) return;
     switch (edit.edit) {
       case "append":
-        this.#append(folder, this.#linesOf(edit.plants, edit.isTorn), edit.plants);
+        this.#append(folder, this.#linesOf(edit.plants, edit.lacks), edit.plants);
         break;
       case "replace":
         this.#replaceLog(folder, this.#linesOf(edit.plants));
@@ -82,8 +89,11 @@ export class Edits {
         this.#cutLog(folder, edit.line);
         break;
       case "rot":
-        this.#rot(folder, edit.place);
+        this.#rot(folder, edit);
         break;
+      case "edit tokens":
+        this.#editTokens(folder, edit.edit, edit.line);
+        return;
       case "sync":
         this.#others.sync();
         folder.unsynced = new Set();
@@ -156,14 +166,26 @@ export class Edits {
     this.#life.oldCheckpoint = checkpoint;
   }
 
-  #rot(folder: Folder, place: number): void {
-    const { platter, random } = this.#life;
-    const kind = place % 4 === 0 ? "rot: an unreadable sector" : "rot: a bit";
-    const rot = platter.rot(folder.logPath, kind, random.fork(`rot ${place}`));
+  #rot(folder: Folder, { file, place }: Extract<Edit, { edit: "rot" }>): void {
+    const { platter, random, judge } = this.#life;
+    const paths = {
+      log: folder.logPath,
+      checkpoint: `${folder.logPath}.checkpoint`,
+      tokens: folder.tokenPath,
+    };
+    // A bit of a token may make another one of it.
+    const isSector = place % 4 === 0 || file === "tokens";
+    const kind = isSector ? "rot: an unreadable sector" : "rot: a bit";
+    const rot = platter.rot(paths[file], kind, random.fork(`rot ${place}`));
     if (rot === undefined) return;
-    folder.unsynced = "all"; // what is durable and what is seen may differ now
-    if (kind !== "rot: a bit") folder.excuse ??= kind;
-    folder.isRotten ||= kind !== "rot: a bit";
+    folder.isRotten ||= kind === "rot: an unreadable sector";
+    if (file === "tokens") {
+      folder.hasUnsyncedTokens = true; // what is durable and what is seen may differ now
+      judge.adoptTokens(folder);
+    } else if (file === "log") {
+      folder.unsynced = "all";
+      if (kind !== "rot: a bit") folder.excuse ??= kind;
+    }
   }
 
   /** Changes a folder that a server serves. */
@@ -176,7 +198,7 @@ export class Edits {
     } catch (error) {
       if (!(error instanceof SystemError)) throw error; // there was no room
     }
-    if (how === "edit tokens") return;
+    if (isTokenEdit(how)) return;
     judge.absorb(folder, how);
     // The server may write a checkpoint of what it knows.
     if (how !== "append" && how !== "remove lock") folder.excuse ??= how;
@@ -202,8 +224,8 @@ export class Edits {
       case "remove lock":
         this.#life.world.locks.lose(folder.path, "lock");
         break;
-      case "edit tokens":
-        this.#editTokens(folder, choice);
+      default:
+        this.#editTokens(folder, how, choice.number);
         break;
     }
   }
@@ -224,17 +246,38 @@ export class Edits {
   }
 
   /** An operator without the command line. */
-  #editTokens(folder: Folder, { number }: PlantChoice): void {
+  #editTokens(folder: Folder, how: Edit["edit"] | Intrusion, number: number): void {
     const { clock, judge } = this.#life;
+    const bytes = judge.bytesOf(folder.tokenPath);
     const states = [...folder.tokens.states.values()];
     const state = states[number % Math.max(1, states.length)];
-    if (state === undefined || this.#file(folder.tokenPath) === undefined) return;
+    if (state === undefined || bytes === undefined) return;
     folder.changes++;
     const revokedAt = new Date(clock.wallMs()).toISOString();
-    const line = { event: "revoked", name: state.name, revokedAt };
-    const text = Buffer.from(`${JSON.stringify(line)}\n`);
-    this.#others.append(folder.tokenPath, text);
-    folder.hasUnsyncedTokens = true;
-    judge.adoptTokens(folder); // there may be no room for it, or half a line before it
+    const revocation = JSON.stringify({ event: "revoked", name: state.name, revokedAt });
+    const append = (text: string) => this.#others.append(folder.tokenPath, Buffer.from(text));
+    try {
+      if (how === "edit tokens") append(`${revocation}\n`);
+      else if (how === "edit tokens, no line feed") append(revocation);
+      else if (how === "spoil tokens") append(`no event\n${revocation}\n`);
+      else if (how === "mend tokens") this.mendTokens(folder);
+      else this.#others.edit(folder.tokenPath, withoutLine(bytes, state.hash));
+    } finally {
+      folder.hasUnsyncedTokens = true;
+      judge.adoptTokens(folder); // there may be no room for it, or half a line before it
+    }
   }
+}
+
+function isTokenEdit(how: Intrusion): boolean {
+  return how.includes("token");
+}
+
+/** The line with this text becomes spaces. */
+function withoutLine(bytes: Buffer, text: string): Buffer {
+  const at = bytes.indexOf(text);
+  if (at < 0) return bytes;
+  const start = bytes.lastIndexOf("\n", at) + 1;
+  const end = bytes.indexOf("\n", at);
+  return Buffer.from(bytes).fill(" ", start, end < 0 ? bytes.length : end);
 }

@@ -10,6 +10,7 @@ import { PlantStoreError } from "../../src/core/errors.ts";
 import { PlantStore, subscribe } from "../../src/index.ts";
 import { replaceDisk } from "../../src/log/disk.ts";
 import { SimulatedClock } from "./clock.ts";
+import { drawPlan } from "./draw.ts";
 import { Edits } from "./edits.ts";
 import { emptyGates } from "./gates.ts";
 import { Folder, Judge, type View } from "./judge.ts";
@@ -30,7 +31,6 @@ import { RuleBook } from "./rules.ts";
 import { Server, sizesOf } from "./server.ts";
 import {
   type Command,
-  drawPlan,
   firedOf,
   type LifePlan,
   plantContent,
@@ -270,7 +270,7 @@ export class Life {
     this.isDisturbed = false;
     if (room > 0) platter.bytesMax = platter.bytesUsed + room;
     if (room === 1) platter.nodesMax = platter.nodesUsed + (number % 4);
-    if (end.moment > 0) this.world.disk.crashAt(end.moment);
+    if (end.moment > 0) this.world.disk.crashAt(end.moment, end.of);
     clock.after(ROUND_MS_MAX, () => {
       if (!this.world.disk.isDead) this.#hang();
     });
@@ -452,7 +452,7 @@ export class Life {
   /** The machine is well again: a start serves everything, and another one finds the same bytes. */
   async #end(): Promise<void> {
     const round = { number: this.plan.rounds.length + 1, room: 0 };
-    const end = { how: "stop", moment: 0, cut: "nothing" } as const;
+    const end = { how: "stop", of: "any call", moment: 0, cut: "nothing" } as const;
     const plan: RoundPlan = {
       ...round,
       end,
