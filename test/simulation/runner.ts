@@ -9,20 +9,10 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Failure, Report, Task } from "./worker.ts";
 
-export interface RunOptions {
-  /** Lives to run first. */
-  readonly seeds?: readonly string[];
-  /** Instead of the plan that each of these seeds gives. */
-  readonly plan?: Task["plan"];
-  /** Names the lives after these. */
-  readonly first: string;
-  /** No life begins later. */
-  readonly seconds: number;
+export interface RunOptions extends Omit<Task, "number" | "step"> {
   readonly processes: number;
-  /** Whether to go on after a failure. */
-  readonly goesOn?: boolean;
-  /** Whether to shorten the plan of a life that fails; by default it is. */
-  readonly isShortened?: boolean;
+  /** Whether to end the run after this failure; by default after any. */
+  readonly isEnough?: (failure: Failure) => boolean;
   readonly onFailure?: (failure: Failure) => void;
   /** The project, or a copy of it with a mistake. */
   readonly root?: string;
@@ -38,72 +28,54 @@ export interface RunResult {
   failures: Failure[];
 }
 
-const ROOT = fileURLToPath(new URL("../../", import.meta.url));
+export const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 /** Each start takes megabytes of buffers, for which the garbage collector runs: half as many rounds a second. */
 const FEWER_COLLECTIONS = ["--heap-growing-percent=900"];
 /** Some thousand times as long as a life takes; less than it may take to shorten one. */
 const SILENT_MS_MAX = 90_000;
 
 export async function simulate(options: RunOptions): Promise<RunResult> {
+  const { processes, isEnough = () => true, onFailure, root = ROOT, ...task } = options;
   const result: RunResult = { lives: 0, rounds: 0, lifeMs: 0, counts: {}, failures: [] };
-  const workers: ChildProcess[] = [];
   const fail = (failure: Failure) => {
     result.failures.push(failure);
-    options.onFailure?.(failure);
-    if (options.goesOn !== true) for (const worker of workers) worker.kill("SIGKILL");
+    onFailure?.(failure);
+    if (isEnough(failure)) for (const worker of workers) worker.kill("SIGKILL");
   };
-  const path = join(options.root ?? ROOT, "test/simulation/worker.ts");
-  const ends = Array.from({ length: options.processes }, (_, number) => {
-    const { seeds = [], plan, first, seconds, processes, isShortened = true } = options;
-    const worker = fork(path, { execArgv: [...FEWER_COLLECTIONS, "--import", "tsx"] });
-    workers.push(worker);
-    worker.send({
-      seeds,
-      first,
-      number,
-      step: processes,
-      untilMs: seconds * 1000,
-      isShortened,
-      ...(plan && { plan }),
-    } satisfies Task);
-    return follow(worker, result, fail);
+  const path = join(root, "test/simulation/worker.ts");
+  const workers = Array.from({ length: processes }, (_, number) => {
+    const share: Task = { ...task, number, step: processes };
+    const execArgv = [...FEWER_COLLECTIONS, "--import", "tsx"];
+    return fork(path, [JSON.stringify(share)], { execArgv });
   });
-  await Promise.all(ends);
+  await Promise.all(workers.map((worker) => follow(worker, result, fail)));
   return result;
 }
 
 /** Settles when the process has ended. */
 async function follow(worker: ChildProcess, result: RunResult, fail: (failure: Failure) => void) {
-  let current = "";
-  let found: Failure | undefined;
-  let isDone = false;
+  let last: Report = { seed: "" };
   const watchdog = setTimeout(() => {
-    fail(found ?? { seed: current, kind: "hang", message: "the life does not end" });
     worker.kill("SIGKILL");
+    fail(last.failure ?? { seed: last.seed, kind: "hang", message: "the life does not end" });
   }, SILENT_MS_MAX);
   worker.on("message", (report: Report) => {
     watchdog.refresh();
-    if ("begun" in report) current = report.begun;
-    if ("found" in report) found = report.found;
-    if ("isDone" in report) {
-      isDone = true;
-      worker.disconnect();
-    }
-    if (!("life" in report) || worker.killed) return;
-    const { ms, rounds, counts, failure } = report.life;
+    last = report;
+    if (report.life === undefined || worker.killed) return;
+    const { ms, rounds, counts } = report.life;
     result.lives++;
     result.rounds += rounds;
     result.lifeMs += ms;
     for (const [rule, count] of Object.entries(counts)) {
       result.counts[rule] = (result.counts[rule] ?? 0) + count;
     }
-    if (failure !== undefined) fail(failure);
+    if (report.failure !== undefined) fail(report.failure);
   });
-  const [status, signal] = await new Promise<[number | null, string | null]>((resolve) => {
-    worker.once("exit", (...how) => resolve(how));
+  const how = await new Promise<number | string | null>((resolve) => {
+    worker.once("exit", (status, signal) => resolve(signal ?? status));
   });
   clearTimeout(watchdog);
-  if (isDone || worker.killed) return;
-  const message = `the process ended with ${signal ?? status}`;
-  fail({ seed: current, kind: "process ended", message });
+  if (how === 0 || worker.killed) return;
+  fail({ seed: last.seed, kind: "process ended", message: `the process ended with ${how}` });
 }

@@ -10,16 +10,19 @@ import { Shrinker } from "./shrink.ts";
 
 /** What to run. */
 export interface Task {
-  readonly seeds: readonly string[];
+  /** Lives to run first. */
+  readonly seeds?: readonly string[];
   /** Instead of the plan that each of these seeds gives. */
   readonly plan?: LifePlan;
-  /** After the seeds: more, named by this and a number, until the time is over. */
+  /** After the seeds: more, named by this and a number. */
   readonly first: string;
+  /** No more of them begin later. */
+  readonly seconds: number;
+  /** Which of the lives to run: from this one on each `step`th. */
   readonly number: number;
   readonly step: number;
-  /** At the seeds, too. */
-  readonly untilMs: number;
-  readonly isShortened: boolean;
+  /** Whether to shorten the plan of a life that fails; by default it is. */
+  readonly isShortened?: boolean;
 }
 
 export interface Failure {
@@ -30,27 +33,21 @@ export interface Failure {
   readonly plan?: LifePlan;
 }
 
-/** What this process sends. */
-export type Report =
-  | { readonly begun: string }
-  /** Sent before it is shortened, which may not end. */
-  | { readonly found: Failure }
-  | { readonly life: LifeReport }
-  | { readonly isDone: true };
-
-export interface LifeReport {
+/** What this process sends: when a life begins, before a failure is shortened, and when the life has ended. */
+export interface Report {
   readonly seed: string;
-  readonly ms: number;
-  readonly rounds: number;
-  readonly counts: Record<string, number>;
   readonly failure?: Failure;
+  readonly life?: Pick<LifeResult, "rounds" | "counts"> & { readonly ms: number };
 }
 
 /** One life in so many is run twice, and its traces are compared. */
 const TWICE_ONE_IN = 20;
 const SHORTEN_MS = 60_000;
 
-const send = (message: Report) => process.send?.(message);
+/** Settles when the report has left. */
+function send(report: Report): Promise<unknown> {
+  return new Promise((resolve) => process.send?.(report, resolve));
+}
 
 let unhandled: unknown;
 process.on("unhandledRejection", (cause) => {
@@ -63,62 +60,53 @@ type Run = Omit<LifeResult, "plan"> & { readonly plan?: LifePlan };
 /** A life that ends by an error is a failure like others. */
 async function run(seed: string, plan?: LifePlan): Promise<Run> {
   unhandled = undefined;
-  let result: LifeResult | undefined;
+  let result: Run = { rounds: 0, trace: "", counts: {} };
   try {
     result = await guarded(() => runLife(seed, plan));
   } catch (cause) {
     unhandled ??= cause;
   }
-  if (unhandled === undefined && result !== undefined) return result;
-  const message =
-    unhandled instanceof Error ? (unhandled.stack ?? unhandled.message) : `${unhandled}`;
-  const kind = `error: ${message.split("\n", 1)[0]}`;
-  return { rounds: 0, trace: "", counts: {}, ...result, violation: { kind, message } };
+  if (unhandled === undefined) return result;
+  const message = unhandled instanceof Error ? (unhandled.stack ?? "") : `${unhandled}`;
+  return { ...result, violation: { kind: `error: ${message.split("\n", 1)[0]}`, message } };
 }
 
-async function findViolation(seed: string, result: Run, isTwice: boolean) {
-  if (result.violation !== undefined || !isTwice) return result.violation;
-  const { trace } = await run(seed);
-  if (trace === result.trace) return undefined;
-  return { kind: "not repeatable", message: `its trace was ${result.trace}, then ${trace}` };
-}
-
-async function shorten(seed: string, plan: LifePlan, kind: string): Promise<LifePlan> {
-  const endMs = realMs() + SHORTEN_MS;
-  const fails = async (shorter: LifePlan) => (await run(seed, shorter)).violation?.kind === kind;
-  if (!(await fails(plan))) return plan;
-  return new Shrinker(plan, fails, () => realMs() > endMs).run();
-}
-
-async function report(seed: string, isTwice: boolean, task: Task): Promise<LifeReport> {
-  const begun = realMs();
-  const result = await run(seed, task.plan);
-  const ms = realMs() - begun;
-  const { rounds, counts } = result;
-  const violation = await findViolation(seed, result, isTwice && task.plan === undefined);
-  if (violation === undefined) return { seed, ms, rounds, counts };
-  const found = { seed, ...violation };
-  send({ found });
-  if (!task.isShortened || result.plan === undefined || found.kind === "not repeatable") {
-    return { seed, ms, rounds, counts, failure: found };
+/** Returns how the life fails, with its plan as short as that could be made. */
+async function judge(seed: string, result: Run, task: Task, isTwice: boolean) {
+  const { violation, plan } = result;
+  if (violation === undefined) {
+    if (!isTwice || task.plan !== undefined) return undefined;
+    const { trace } = await run(seed);
+    if (trace === result.trace) return undefined;
+    const message = `its trace was ${result.trace}, then ${trace}`;
+    return { seed, kind: "not repeatable", message };
   }
-  const plan = await shorten(seed, result.plan, found.kind);
-  const { violation: shorter = violation } = await run(seed, plan);
-  return { seed, ms, rounds, counts, failure: { seed, ...shorter, plan } };
+  const failure = { seed, ...violation };
+  await send({ seed, failure });
+  if (task.isShortened === false || plan === undefined) return failure;
+  const endMs = realMs() + SHORTEN_MS;
+  const fails = async (shorter: LifePlan) =>
+    (await run(seed, shorter)).violation?.kind === violation.kind;
+  if (!(await fails(plan))) return failure;
+  const shortest = await new Shrinker(plan, fails, () => realMs() > endMs).run();
+  return { ...failure, ...(await run(seed, shortest)).violation, plan: shortest };
 }
 
 async function work(task: Task): Promise<void> {
-  const { seeds, first, number, step, untilMs } = task;
-  const endMs = realMs() + untilMs;
-  for (let at = number; seeds[at] !== undefined || realMs() < endMs; at += step) {
+  const { seeds = [], first, number, step, seconds } = task;
+  const endMs = realMs() + seconds * 1000;
+  for (let at = number; at < seeds.length || realMs() < endMs; at += step) {
     const seed = seeds[at] ?? `${first}.${at}`;
-    send({ begun: seed });
-    send({ life: await report(seed, at % TWICE_ONE_IN === 0, task) });
-    // Lets the reports leave.
-    await new Promise((resolve) => setImmediate(resolve));
+    await send({ seed });
+    const begun = realMs();
+    const result = await run(seed, task.plan);
+    const { rounds, counts } = result;
+    const life = { ms: realMs() - begun, rounds, counts };
+    const failure = await judge(seed, result, task, at % TWICE_ONE_IN === 0);
+    await send({ seed, life, ...(failure && { failure }) });
   }
-  send({ isDone: true });
 }
 
-process.on("message", (task: Task) => void work(task));
 process.once("disconnect", () => process.exit());
+await work(JSON.parse(process.argv[2] ?? ""));
+process.exit(0);
