@@ -439,13 +439,15 @@ export class Life {
 
   #judgeNumbered(how: string): void {
     const reported = new Set(this.backups.map(({ path }) => path));
-    for (const path of numberedBackups(this)) {
+    const unreported = numberedBackups(this).filter((path) => !reported.has(path));
+    for (const path of this.#unreported.keys()) {
+      if (!unreported.includes(path)) this.#unreported.delete(path); // its name may be used again
+    }
+    for (const path of unreported) {
       const log = this.#unreported.get(path);
       if (log !== undefined) this.#judgeBackup(path, log, how);
-      else if (!reported.has(path)) {
-        if (this.numberedBegun === undefined) throw new Violation("backup", `${how}: "${path}"`);
-        this.#unreported.set(path, judgeCopy(this, new Folder(path), this.numberedBegun, how));
-      }
+      else if (this.numberedBegun === undefined) throw new Violation("backup", `${how}: "${path}"`);
+      else this.#unreported.set(path, judgeCopy(this, new Folder(path), this.numberedBegun, how));
     }
   }
 

@@ -42,6 +42,8 @@ export class Server {
   readonly registry: TokenRegistry;
   /** The store of a second process, which has passed the lock. */
   #other: PlantStore | undefined;
+  /** How many commands have begun to revoke a token, by its name. */
+  readonly revokes = new Map<string, number>();
   /** How often others had changed the folder when this server served it. */
   readonly #changes: number;
 

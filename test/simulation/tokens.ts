@@ -18,9 +18,10 @@ export function hashOf(token: string): string {
   return createHash("sha256").update(token).digest("hex");
 }
 
-export async function useTokens({ life, folder }: Server, command: Command): Promise<void> {
+export async function useTokens(server: Server, command: Command): Promise<void> {
+  const { life, folder } = server;
   if (command.act === "create token") return create(life, folder, command.name);
-  if (command.act === "revoke token") return revoke(life, folder, command.name);
+  if (command.act === "revoke token") return revoke(server, command.name);
   if (command.act === "list tokens") return list(life, folder);
   if (command.act === "import tokens") return importSome(life, folder, command.number);
 }
@@ -58,18 +59,22 @@ async function create(life: Life, folder: Folder, name: string): Promise<void> {
   }
 }
 
-async function revoke(life: Life, folder: Folder, name: string): Promise<void> {
+async function revoke({ life, folder, revokes }: Server, name: string): Promise<void> {
   const { changes } = folder;
   const states = folder.tokens.named(name);
   const isLive = states.some((state) => !state.revokeSent && !state.isTaken);
   for (const state of states) state.revokeSent = true;
+  const isFirst = !revokes.has(name);
+  revokes.set(name, (revokes.get(name) ?? 0) + 1);
   try {
     // A token that is created meanwhile may be revoked, too.
     await revokeToken(folder.path, name).finally(() => {
       for (const state of folder.tokens.named(name)) state.revokeSent = true;
     });
   } catch (error) {
-    if (life.isDead || !isCode(error, "token_unknown") || !isLive) throw error;
+    // Another command may have revoked it first.
+    const isLost = isLive && isFirst && revokes.get(name) === 1;
+    if (life.isDead || !isCode(error, "token_unknown") || !isLost) throw error;
     if (changes !== folder.changes || folder.tokens.isUncertain) throw error;
     throw new Violation("token unknown", `a token has the name "${name}"`);
   }
