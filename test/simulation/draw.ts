@@ -48,6 +48,7 @@ type Routine = keyof typeof ROUTINES;
 
 const INTRUSIONS: Weights<Intrusion> = {
   append: 4,
+  "append amid an append": 4,
   "remove log": 1,
   "replace log": 1,
   "cut log": 1,

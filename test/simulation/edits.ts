@@ -4,6 +4,8 @@
  * Invariant. After each of them the folder owes what can be seen in it, until a start has served that or a cut
  * has taken it.
  */
+
+import type { MomentKind } from "./disk.ts";
 import { piecesOf } from "./image.ts";
 import type { Folder } from "./judge.ts";
 import type { Life } from "./life.ts";
@@ -17,6 +19,11 @@ const KEPT = {
   "its line feed": (bytes: number) => bytes - 1,
   "a third": (bytes: number) => Math.ceil((bytes * 2) / 3),
 };
+
+/** The first one first: the others damage a whole sector. */
+const ROTS = ["rot: a bit", "rot: an unreadable sector", "rot: a sector of zeros"] as const;
+/** When another program appends: at a moment of an append, or of one that fails. */
+const AMID = ["issued", "applied", "returned", "failing", "failing"] as const;
 
 export class Edits {
   readonly #life: Life;
@@ -174,8 +181,8 @@ export class Edits {
       tokens: folder.tokenPath,
     };
     // A bit of a token may make another one of it.
-    const isSector = place % 4 === 0 || file === "tokens";
-    const kind = isSector ? "rot: an unreadable sector" : "rot: a bit";
+    const kinds = ROTS.slice(file === "tokens" ? 1 : 0);
+    const kind = kinds[place % kinds.length] ?? "rot: a bit";
     const rot = platter.rot(paths[file], kind, random.fork(`rot ${place}`));
     if (rot === undefined) return;
     folder.isRotten ||= kind === "rot: an unreadable sector";
@@ -188,10 +195,26 @@ export class Edits {
     }
   }
 
+  /** Appends a plant in the middle of the next append of the server, or of the next one that fails. */
+  #appendAmid(folder: Folder, choice: PlantChoice): void {
+    const { disk } = this.#life.world;
+    const wanted = AMID[choice.number % AMID.length];
+    let last: MomentKind | undefined;
+    disk.onMoment = (moment, call, filePath) => {
+      if (call !== "append" || filePath !== folder.logPath) return;
+      const isFailing = moment === "returned" && last === "issued";
+      last = moment;
+      if (moment !== wanted && !(isFailing && wanted === "failing")) return;
+      disk.onMoment = undefined;
+      this.intrude(folder, "append", choice);
+    };
+  }
+
   /** Changes a folder that a server serves. */
   intrude(folder: Folder, how: Intrusion, choice: PlantChoice): void {
     const { platter, judge } = this.#life;
     if (platter.isReadOnly) return;
+    if (how === "append amid an append") return this.#appendAmid(folder, choice);
     judge.judgeLog(folder, "before another program changes it");
     try {
       this.#intrude(folder, how, choice);

@@ -36,6 +36,7 @@ export type Command = {
 /** What another program does to a folder that a server serves. */
 export type Intrusion =
   | "append"
+  | "append amid an append"
   | "remove log"
   | "replace log"
   | "cut log"
