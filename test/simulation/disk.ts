@@ -39,7 +39,6 @@ interface Operation {
   readonly filePath: string;
   readonly random: Random;
   readonly hash: number;
-  readonly isChange: boolean;
 }
 
 /** What an operation does. Each may throw the system's error. */
@@ -61,16 +60,9 @@ interface Flight {
 }
 
 /** The calls of one kind for one file. */
-interface Calls extends Pick<Operation, "hash" | "isChange"> {
+interface Calls extends Pick<Operation, "hash"> {
   count: number;
 }
-
-/** All other calls change something. */
-const READS = new Set(
-  "open openText find findEntry findLater realPath list holds fileSystem state read readNow close".split(
-    " ",
-  ),
-);
 
 const LATENCY_MS = 0.1;
 
@@ -80,8 +72,6 @@ export class SimulatedDisk implements Disk {
   readonly crashed: Promise<void>;
   /** How many moments there were. */
   moments = 0;
-  /** How many of them were of calls that change files. */
-  changes = 0;
   isDead = false;
   /**
    * Receives each moment, before a crash at it, and before the process learns of it: another program acts in
@@ -151,21 +141,20 @@ export class SimulatedDisk implements Disk {
     const key = `${call} ${filePath}`;
     let calls = this.#calls.get(key);
     if (calls === undefined) {
-      calls = { count: 0, hash: hashText(key)[0], isChange: !READS.has(call) };
+      calls = { count: 0, hash: hashText(key)[0] };
       this.#calls.set(key, calls);
     }
     calls.count++;
     const random = this.random.fork(`${key} ${calls.count}`);
-    return { call, filePath, random, hash: calls.hash, isChange: calls.isChange };
+    return { call, filePath, random, hash: calls.hash };
   }
 
   /** Returns false if the process has died at it. */
-  #passes(kind: MomentKind, { call, filePath, hash, isChange }: Operation): boolean {
+  #passes(kind: MomentKind, { call, filePath, hash }: Operation): boolean {
     this.moments++;
     const time = Math.floor(this.clock.steadyMs() * 1000);
     this.#trace = (Math.imul(this.#trace ^ hash ^ time, 0x9e3779b1) + kind.length) >>> 0;
     this.onMoment?.(kind, call, filePath);
-    if (isChange) this.changes++;
     if (this.#crashOf === call || this.#crashOf === "any call") this.#momentsOf++;
     if (this.#momentsOf >= this.#crashAt && !this.isDead) {
       this.rules.count(`crash: ${kind}`);
