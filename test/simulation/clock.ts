@@ -32,11 +32,11 @@ export class SimulatedClock implements Clock {
   events = 0;
   readonly #random: Random;
   readonly #chance: Random;
-  readonly #queue = new EventQueue();
+  /** Sorted, the next one last. Some five wait, at most some dozens. */
+  #queue: Event[] = [];
   /** Wall time minus monotonic time. */
   #offsetMs = Date.UTC(2027, 0, 1);
   #nowMs = 1000;
-  #world = 0;
   #number = 0;
 
   constructor(random: Random) {
@@ -69,7 +69,9 @@ export class SimulatedClock implements Clock {
 
   #add(ms: number, run: () => void, tie = this.#chance.next()): Event {
     const event = { dueMs: this.#nowMs + ms, tie, number: ++this.#number, run };
-    this.#queue.push(event);
+    let at = this.#queue.length;
+    while (at > 0 && isBefore(this.#queue[at - 1] as Event, event)) at--;
+    this.#queue.splice(at, 0, event);
     return event;
   }
 
@@ -146,7 +148,7 @@ export class SimulatedClock implements Clock {
   /** Returns false if there is none. */
   #runNext(): boolean {
     for (;;) {
-      const event = this.#queue.shift();
+      const event = this.#queue.pop();
       if (event === undefined) return false;
       if (event.run === undefined) continue; // it was cleared
       this.#nowMs = Math.max(this.#nowMs, event.dueMs);
@@ -159,14 +161,8 @@ export class SimulatedClock implements Clock {
   /** Lets the microtasks of a dead world run out, and discards its events. */
   async endWorld(): Promise<void> {
     for (let turns = 0; turns < 2; turns++) await new Promise<void>((resolve) => nextTurn(resolve));
-    this.#queue.clear();
+    this.#queue = [];
     takeBuffersBack();
-    this.#world++;
-  }
-
-  /** How many worlds have ended. */
-  get world(): number {
-    return this.#world;
   }
 }
 
@@ -204,47 +200,6 @@ class SimulatedTimer implements Timer {
 
   unref(): this {
     return this;
-  }
-}
-
-/** A binary heap. */
-class EventQueue {
-  #events: Event[] = [];
-
-  push(event: Event): void {
-    const events = this.#events;
-    let at = events.length;
-    events.push(event);
-    while (at > 0) {
-      const parent = (at - 1) >> 1;
-      if (!isBefore(event, events[parent] as Event)) break;
-      events[at] = events[parent] as Event;
-      at = parent;
-    }
-    events[at] = event;
-  }
-
-  shift(): Event | undefined {
-    const events = this.#events;
-    const first = events[0];
-    const last = events.pop();
-    if (first === undefined || last === undefined || events.length === 0) return first;
-    let at = 0;
-    for (;;) {
-      let child = 2 * at + 1;
-      if (child >= events.length) break;
-      const right = events[child + 1];
-      if (right !== undefined && isBefore(right, events[child] as Event)) child++;
-      if (!isBefore(events[child] as Event, last)) break;
-      events[at] = events[child] as Event;
-      at = child;
-    }
-    events[at] = last;
-    return first;
-  }
-
-  clear(): void {
-    this.#events = [];
   }
 }
 
