@@ -214,7 +214,10 @@ export class Edits {
   intrude(folder: Folder, how: Intrusion, choice: PlantChoice): void {
     const { platter, judge } = this.#life;
     if (platter.isReadOnly) return;
-    if (how === "append amid an append") return this.#appendAmid(folder, choice);
+    if (how === "append amid an append") {
+      this.#appendAmid(folder, choice);
+      return;
+    }
     judge.judgeLog(folder, "before another program changes it");
     try {
       this.#intrude(folder, how, choice);

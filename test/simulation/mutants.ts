@@ -249,7 +249,7 @@ a restore that fails leaves what it has placed: half a copy
 a restore that fails does not make durable that nothing is left: half a copy
 -     await disk.syncFolder(directory).catch(() => {}); // or a power cut brings some of them back
 a backup whose name is not durable stays: backup, half a copy
--         removeLeftoverFolder(target);
+-         disk.rename(target, partial);
 a backup of whole lines has a part of one: backup
 -     if (scan.end.bytes !== copy.end) throw new Error(\`"\${plants.path}" was changed meanwhile\`);
 
