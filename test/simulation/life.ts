@@ -338,8 +338,8 @@ export class Life {
     const before = this.recovering?.before;
     if (code === "corruption" && before !== undefined) {
       this.judge.judgeRefused(folder, before, message);
-      if (folder.isRepaired && !this.hasFaults)
-        throw new Violation("repair", `a start refuses after it: ${message}`);
+      if (this.hasFaults) folder.isRepaired = false; // a sync failed since
+      if (folder.isRepaired) throw new Violation("repair", `a start refuses after it: ${message}`);
       return;
     }
     if (code === "corruption" && folder.hasBadTokens) return;

@@ -15,6 +15,8 @@ export type CutKind = "nothing" | "everything" | "chance";
 
 /** What a sync covers. */
 export interface Dirt {
+  /** In the order in which they begin. */
+  readonly number: number;
   readonly sectors: readonly number[];
   readonly step: number;
   /** Sectors that were changed since, as they were. */
@@ -60,6 +62,7 @@ export class FileNode extends BaseNode {
   #durable: Buffer = Buffer.alloc(0);
   #steps: SizeStep[] = [];
   #step = 0;
+  #syncs = 0;
 
   /** What processes see. Valid until the next change. */
   get bytes(): Buffer {
@@ -143,7 +146,8 @@ export class FileNode extends BaseNode {
       end === Number.POSITIVE_INFINITY
         ? [...this.#dirty]
         : sectorsOf(start, end).filter((sector) => this.#dirty.has(sector));
-    const dirt = { sectors, step: this.#step, copies: new Map<number, Buffer>() };
+    const number = ++this.#syncs;
+    const dirt = { number, sectors, step: this.#step, copies: new Map<number, Buffer>() };
     this.#flights.add(dirt);
     return dirt;
   }
@@ -177,7 +181,7 @@ export class FileNode extends BaseNode {
     this.#durable = withRoom(this.#durable, this.durableSize);
   }
 
-  #commitSector(sector: number, { copies }: Dirt): void {
+  #commitSector(sector: number, { number, copies }: Dirt): void {
     const copy = copies.get(sector);
     if (copy === undefined) this.#dirty.delete(sector); // else it was changed since
     if (this.#stubborn.has(sector)) {
@@ -188,6 +192,11 @@ export class FileNode extends BaseNode {
     const at = sector * SECTOR_BYTES;
     if (copy === undefined) this.#bytes.copy(this.#durable, at, at, at + SECTOR_BYTES);
     else copy.copy(this.#durable, at);
+    // A sync that began before this one, and ends after it, does not bring older bytes back.
+    for (const older of this.#flights) {
+      if (older.number > number) break;
+      older.copies.set(sector, Buffer.from(this.#durable.subarray(at, at + SECTOR_BYTES)));
+    }
   }
 
   /** A sync, or a write behind, that fails: some sectors are written, the others are taken for written. */

@@ -7,7 +7,7 @@ import { LogFile } from "../../src/log/file.ts";
 import { SimulatedClock } from "./clock.ts";
 import { DeadError, SimulatedDisk } from "./disk.ts";
 import { Others } from "./others.ts";
-import { type CutKind, Platter } from "./platter.ts";
+import { type CutKind, type FileNode, Platter } from "./platter.ts";
 import { Random } from "./random.ts";
 import { type Rates, RULES, RuleBook } from "./rules.ts";
 
@@ -217,6 +217,18 @@ test("a kill leaves an append that is visible and not durable, and a cut may tak
   assert.equal(machine.platter.keeps(LOG, Buffer.from("two"), 3), false);
   machine.restart("cut", "nothing");
   assert.equal(machine.text, "one");
+});
+
+test("a sync that began earlier and ends later does not bring older bytes back", () => {
+  const { platter } = new Machine();
+  const file = platter.create("/file", "file") as FileNode;
+  file.write(Buffer.from("one"), 0);
+  const earlier = file.dirt();
+  file.write(Buffer.from("two"), 3);
+  file.commit(file.dirt());
+  file.commit(earlier);
+  assert.equal(file.durable.toString(), "onetwo");
+  assert.equal(file.isDurable, true);
 });
 
 test("a failed sync is reported once to each descriptor, and the next sync proves nothing", async () => {
