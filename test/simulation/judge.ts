@@ -271,12 +271,12 @@ export class Judge {
       }
       if (!KEPT.test(name) || folder.kept.has(name)) continue;
       const keptPath = path.join(folder.path, name);
-      const bytes = this.bytesOf(keptPath);
+      const node = this.platter.find(keptPath);
       // A repair that was killed leaves a second name of the log.
-      if (this.platter.find(keptPath) === this.platter.find(folder.logPath)) continue;
-      // Others may have copied it.
-      if (bytes !== undefined && this.platter.keeps(keptPath, bytes, 0))
-        folder.kept.set(name, bytes);
+      if (node?.kind !== "file" || node === this.platter.find(folder.logPath)) continue;
+      const bytes = Buffer.from(node.bytes);
+      // Others may have copied it, or a start that died may have begun it.
+      if (node.isDurable && this.platter.keeps(keptPath, bytes, 0)) folder.kept.set(name, bytes);
     }
   }
 
