@@ -166,6 +166,10 @@ async function recoverTokens(
   await file.read(bytes.subarray(0, file.end), 0);
   const { tokens, tail, last } = await parseTokens(file.path, bytes.subarray(0, file.end));
   await syncFound(file); // before a write of the mend reports, and so hides, an earlier failure
+  if (last !== undefined && bytes[file.end - 1] === 0) {
+    await file.truncate(file.end - 1);
+    bytes.fill(LINE_FEED, file.end);
+  }
   const end = await mendLog(file, { lost: [], tail, isRecord: () => last !== undefined });
   await makeDurable(file, { bytes: end, records: 0, crc32: crc32(bytes.subarray(0, end)) });
   if (last !== undefined) tokens.apply(last);

@@ -85,9 +85,11 @@ function decodeAt(line: Buffer, filePath: string, position: LinePosition): Token
   }
 }
 
+/** A line feed that was not written when the power went, or the disk failed, may be a zero. */
 function parseTail(text: Buffer): TokenEvent | undefined {
   try {
-    return isBlank(text) ? undefined : decodeTokenEvent(text);
+    const event = text.at(-1) === 0 ? text.subarray(0, -1) : text;
+    return isBlank(event) ? undefined : decodeTokenEvent(event);
   } catch {
     return undefined;
   }

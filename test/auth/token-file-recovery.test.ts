@@ -30,24 +30,29 @@ test("a torn last line is ignored, and the next change moves it to quarantine", 
   assert.ok(readTokenLog(folder).startsWith(whole));
 });
 
-test("a last line that lacks only its line feed counts, and the next change completes it", async (t) => {
-  const folder = makeFolder(t);
-  await createToken(folder, { name: "a" });
-  appendFileSync(tokenLogPath(folder), REVOCATION);
-  const before = readTokenLog(folder);
+for (const [says, end] of [
+  ["lacks only its line feed", ""],
+  ["has a zero where a power cut lost its line feed", "\0"],
+]) {
+  test(`a last line that ${says} counts, and the next change completes it`, async (t) => {
+    const folder = makeFolder(t);
+    await createToken(folder, { name: "a" });
+    const before = readTokenLog(folder) + REVOCATION;
+    appendFileSync(tokenLogPath(folder), REVOCATION + end);
 
-  assert.notEqual((await listTokens(folder))[0]?.revokedAt, undefined);
-  assert.equal(readTokenLog(folder), before);
+    assert.notEqual((await listTokens(folder))[0]?.revokedAt, undefined);
+    assert.equal(readTokenLog(folder), before + end);
 
-  // The change itself sees the revocation, too: the name is free.
-  await createToken(folder, { name: "a" });
-  assert.ok(readTokenLog(folder).startsWith(`${before}\n{`));
-  assert.equal(existsSync(`${tokenLogPath(folder)}.quarantine-1`), false);
-  assert.deepEqual(
-    (await listTokens(folder)).map(({ revokedAt }) => revokedAt !== undefined),
-    [true, false],
-  );
-});
+    // The change itself sees the revocation, too: the name is free.
+    await createToken(folder, { name: "a" });
+    assert.ok(readTokenLog(folder).startsWith(`${before}\n{`));
+    assert.equal(existsSync(`${tokenLogPath(folder)}.quarantine-1`), false);
+    assert.deepEqual(
+      (await listTokens(folder)).map(({ revokedAt }) => revokedAt !== undefined),
+      [true, false],
+    );
+  });
+}
 
 const READABLE: readonly [says: string, edit: (log: string) => string][] = [
   ["blank lines", (log) => `\n${log}\n  \n`],

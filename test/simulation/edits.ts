@@ -103,8 +103,9 @@ export class Edits {
         return;
       case "sync":
         this.#others.sync();
-        folder.unsynced = new Set();
-        folder.hasUnsyncedTokens = false;
+        // What a failed sync has lost is not written again.
+        if (!folder.hasLost) folder.unsynced = new Set();
+        judge.settleTokens(folder);
         return;
       case "cut power":
         this.#life.cutPower("chance");

@@ -196,6 +196,7 @@ export function parseTokenImage(bytes: Buffer): TokenImage {
     if (!/^[ \t\r]*$/.test(line) && !isEvent(line)) bad.push({ offset: end, bytes: length });
     end += length;
   }
-  isEvent(bytes.toString("utf8", end)); // a last line counts without its line feed
+  // A last line counts without its line feed, and with a zero that a power cut left of it.
+  isEvent(bytes.toString("utf8", end).replace(/\0$/, ""));
   return { created, revoked, bad };
 }
