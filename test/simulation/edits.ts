@@ -11,7 +11,7 @@ import type { Folder } from "./judge.ts";
 import type { Life } from "./life.ts";
 import { Others } from "./others.ts";
 import { FileNode, SystemError } from "./platter.ts";
-import { type Edit, type Intrusion, makePlant, type PlantChoice } from "./work.ts";
+import { type Edit, type Intrusion, makePlant, type PlantChoice, plantContent } from "./work.ts";
 
 /** How many bytes of some lines are there, by what they lack. */
 const KEPT = {
@@ -227,10 +227,13 @@ export class Edits {
     }
     if (isTokenEdit(how)) return;
     judge.absorb(folder, how);
-    // The server may write a checkpoint of what it knows.
-    if (how !== "append" && how !== "remove lock") folder.excuse ??= how;
-    // The server may be writing the same plant.
-    if (how === "append") folder.repeated.add(String(makePlant(this.#life.plan, choice).id));
+    if (how === "append") {
+      // The server may be writing the same plant, or another one of this id.
+      const { id, ...content } = makePlant(this.#life.plan, choice);
+      folder.repeated.add(String(id));
+      const isOther = (each: string) => each !== plantContent({ id, ...content });
+      if (folder.plants.sent(String(id)).some(isOther)) folder.excuse ??= how;
+    } else if (how !== "remove lock") folder.excuse ??= how; // it may write a checkpoint of what it knows
   }
 
   #intrude(folder: Folder, how: Intrusion, choice: PlantChoice): void {

@@ -193,7 +193,12 @@ export class Judge {
     folder.isRepaired = false;
     folder.unsynced = new Set();
     folder.places.clear();
-    for (const { id, offset, bytes } of log.plants) {
+    this.learnPlaces(folder);
+  }
+
+  /** A process has read the log. */
+  learnPlaces(folder: Folder): void {
+    for (const { id, offset, bytes } of this.view(folder).log?.plants ?? []) {
       if (!folder.places.has(id)) folder.places.set(id, { offset, bytes });
     }
   }

@@ -51,10 +51,9 @@ export class PlantLedger {
     return this.#must.get(id)?.content;
   }
 
-  /** The contents that may be there, first of all the one that must. */
-  possible(id: string): string[] {
-    const must = this.contentOf(id);
-    return must === undefined ? [...(this.#maybe.get(id)?.keys() ?? [])] : [must];
+  /** The contents that may have been sent with this id. */
+  sent(id: string): string[] {
+    return [...(this.#maybe.get(id)?.keys() ?? [])];
   }
 
   /** A create was sent, or another program wrote the plant. */

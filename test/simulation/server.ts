@@ -183,6 +183,7 @@ export class Server {
     const other = await PlantStore.open(folder.path, sizesOf(life));
     if (life.isDead) return;
     life.rules.count("others: a second process");
+    life.judge.learnPlaces(folder);
     this.#other = other;
   }
 
