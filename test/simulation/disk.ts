@@ -482,14 +482,8 @@ class SimulatedFile implements WritableFile {
       const node = this.#use("read");
       this.#disk.maybeFail(READ_FAULT, "read", this.#path, random);
       const isShort = bytes > 1 && this.#disk.rules.fires("read: a short count", random);
-      return this.#read(
-        node,
-        buffer,
-        start,
-        isShort ? random.between(1, bytes - 1) : bytes,
-        position,
-        random,
-      );
+      const end = start + (isShort ? random.between(1, bytes - 1) : bytes);
+      return this.#read(node, buffer.subarray(start, end), position, random);
     };
     this.#disk.later("read", this.#path, { apply }).then(
       (got) => done(null, got),
@@ -497,22 +491,14 @@ class SimulatedFile implements WritableFile {
     );
   }
 
-  #read(
-    node: FileNode,
-    buffer: Buffer,
-    start: number,
-    bytes: number,
-    position: number,
-    random: Random,
-  ): number {
+  #read(node: FileNode, target: Buffer, position: number, random: Random): number {
     this.#disk.maybeDropLost(node, random);
-    if (node.hasBad(position, bytes)) throw new SystemError("EIO", "read", this.#path);
-    return node.read(buffer, start, bytes, position);
+    if (node.hasBad(position, target.length)) throw new SystemError("EIO", "read", this.#path);
+    return node.read(target, position);
   }
 
   readNow(buffer: Buffer, position: number): number {
-    const apply = (random: Random) =>
-      this.#read(this.#use("read"), buffer, 0, buffer.length, position, random);
+    const apply = (random: Random) => this.#read(this.#use("read"), buffer, position, random);
     return this.#disk.now("readNow", this.#path, apply, READ_FAULT);
   }
 

@@ -50,7 +50,7 @@ export class Edits {
 
   get #others(): Others {
     const { platter, clock, random } = this.#life;
-    return new Others(platter, clock, random.fork(`${clock.events} ${++this.#number}`));
+    return new Others(platter, random.fork(`${clock.events} ${++this.#number}`));
   }
 
   #append(

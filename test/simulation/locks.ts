@@ -102,14 +102,9 @@ export class SimulatedLocks implements Locks {
       if (this.#platter.find(old) === undefined) break;
       this.#platter.unlink(old);
     }
-    const lock = new Held(
-      options,
-      this.#clock,
-      this.#disk,
-      () => this.#platter.find(entryPath) === entry,
-    );
+    const isThere = () => this.#platter.find(entryPath) === entry;
+    const lock = new Held(options, this.#clock, isThere, () => this.#held.delete(entry));
     this.#held.set(entry, lock);
-    lock.onClose = () => this.#held.delete(entry);
     return lock;
   }
 }
@@ -117,47 +112,40 @@ export class SimulatedLocks implements Locks {
 class Held implements HeldLock {
   readonly lost: Promise<Error>;
   readonly options: LockOptions;
-  onClose: () => void = () => {};
   readonly #isThere: () => boolean;
-  readonly #clock: SimulatedClock;
-  readonly #disk: SimulatedDisk;
+  readonly #release: () => void;
+  readonly #stopChecks: () => void;
   #loss: Error | undefined;
   #reportLoss: (loss: Error) => void = () => {};
-  #isClosed = false;
 
   constructor(
     options: LockOptions,
     clock: SimulatedClock,
-    disk: SimulatedDisk,
     isThere: () => boolean,
+    release: () => void,
   ) {
     this.options = options;
-    this.#clock = clock;
-    this.#disk = disk;
     this.#isThere = isThere;
+    this.#release = release;
     this.lost = new Promise((resolve) => {
       this.#reportLoss = resolve;
     });
-    this.#look();
-  }
-
-  #look(): void {
-    this.#clock.after(CHECK_INTERVAL_MS, () => {
-      if (!this.#isClosed && !this.#disk.isDead && this.findLoss() === undefined) this.#look();
-    });
+    const checking = clock.setInterval(() => this.findLoss(), CHECK_INTERVAL_MS);
+    this.#stopChecks = () => clock.clearInterval(checking);
   }
 
   findLoss(): Error | undefined {
     if (this.#loss === undefined && !this.#isThere()) {
       this.#loss = new Error("the entry of the lock was removed or replaced");
+      this.#stopChecks();
       this.#reportLoss(this.#loss);
     }
     return this.#loss;
   }
 
   async close(): Promise<void> {
-    this.#isClosed = true;
-    this.onClose();
+    this.#stopChecks();
+    this.#release();
   }
 }
 

@@ -1,24 +1,20 @@
 /**
- * Other programs and people, who change files behind the back of the program: they copy, append, edit, remove,
- * and set the clock.
+ * Other programs and people, who change files behind the back of the program: they copy, append, edit, remove.
  *
  * Invariant. None of them syncs, except sync(1): what they did is seen at once, and a cut may take it.
  */
 import path from "node:path";
-import type { SimulatedClock } from "./clock.ts";
 import { type FileNode, type Platter, SystemError } from "./platter.ts";
 import type { Random } from "./random.ts";
 import type { RuleName } from "./rules.ts";
 
 export class Others {
   readonly #platter: Platter;
-  readonly #clock: SimulatedClock;
   readonly #random: Random;
   #number = 0;
 
-  constructor(platter: Platter, clock: SimulatedClock, random: Random) {
+  constructor(platter: Platter, random: Random) {
     this.#platter = platter;
-    this.#clock = clock;
     this.#random = random.fork("others");
   }
 
@@ -50,18 +46,17 @@ export class Others {
     }
   }
 
-  /** Copies a folder and all files in it, as `cp -r` does. Names that the choice refuses are left out. */
-  copyFolder(from: string, to: string, chooses: (name: string) => boolean = () => true): void {
+  /** Copies a folder and all files in it, as `cp -r` does. */
+  copyFolder(from: string, to: string): void {
     this.#count("others: a copied folder");
-    this.#copyFolder(from, to, chooses);
+    this.#copyFolder(from, to);
   }
 
-  #copyFolder(from: string, to: string, chooses: (name: string) => boolean): void {
+  #copyFolder(from: string, to: string): void {
     if (this.#platter.find(to) === undefined) this.#platter.create(to, "folder", "mkdir");
     for (const [name, node] of this.#platter.folder(from, "scandir").names) {
-      if (!chooses(name)) continue;
       const [source, target] = [path.join(from, name), path.join(to, name)];
-      if (node.kind === "folder") this.#copyFolder(source, target, chooses);
+      if (node.kind === "folder") this.#copyFolder(source, target);
       else if (node.kind === "file") this.put(target, Buffer.from(node.bytes));
     }
   }
@@ -122,15 +117,5 @@ export class Others {
   sync(): void {
     this.#count("others: sync(1)");
     this.#platter.commitAll();
-  }
-
-  shiftWall(ms: number): void {
-    this.#count("time: the wall clock is set");
-    this.#clock.shiftWall(ms);
-  }
-
-  freeze(ms: number): void {
-    this.#count("time: the process is frozen");
-    this.#clock.freeze(ms);
   }
 }

@@ -83,9 +83,10 @@ export class FileNode extends BaseNode {
     return this.#lost.size > 0;
   }
 
-  read(buffer: Buffer, start: number, bytes: number, position: number): number {
-    const end = Math.min(this.size, position + bytes);
-    return end <= position ? 0 : this.#bytes.copy(buffer, start, position, end);
+  /** Fills the target as far as there are bytes. */
+  read(target: Buffer, position: number): number {
+    const end = Math.min(this.size, position + target.length);
+    return end <= position ? 0 : this.#bytes.copy(target, 0, position, end);
   }
 
   hasBad(position: number, bytes: number): boolean {

@@ -348,8 +348,8 @@ test("a write that was under way may land after the process died, whole or in pa
 
 test("bytes that another program appends in the middle of an append that fails are not cut", async (t) => {
   const machine = new Machine();
-  const { clock, disk, platter, random, rules } = machine;
-  const others = new Others(platter, clock, random);
+  const { disk, platter, random, rules } = machine;
+  const others = new Others(platter, random);
   const before = systemDisk;
   t.after(() => replaceDisk(before));
   replaceDisk(disk);
