@@ -113,15 +113,6 @@ test("what a dead world has begun never happens", async () => {
   assert.equal(calls, 0);
 });
 
-test("the wall clock can be set, and a frozen process finds that it is late", async () => {
-  const clock = newClock();
-  const [wall, steady] = [clock.wallMs(), clock.steadyMs()];
-  clock.shiftWall(-5000);
-  assert.deepEqual([clock.wallMs(), clock.steadyMs()], [wall - 5000, steady]);
-  clock.freeze(700);
-  assert.deepEqual([clock.wallMs(), clock.steadyMs()], [wall - 4300, steady + 700]);
-});
-
 test("chance depends on seed and name alone", () => {
   const random = new Random("seed");
   const before = random.fork("name").bytes(8);

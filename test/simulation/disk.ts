@@ -264,12 +264,14 @@ export class SimulatedDisk implements Disk {
     this.platter.dropLost(node);
   }
 
+  #openFile(filePath: string, random: Random): SimulatedFile {
+    this.maybeFail(OPEN_FAULT, "open", filePath, random);
+    return new SimulatedFile(this, filePath, this.#openNode(filePath, random));
+  }
+
   open(filePath: string): Promise<OpenFile> {
     return this.later("open", filePath, {
-      apply: (random) => {
-        this.maybeFail(OPEN_FAULT, "open", filePath, random);
-        return new SimulatedFile(this, filePath, this.#openNode(filePath, random));
-      },
+      apply: (random) => this.#openFile(filePath, random),
       abandon: (file) => file.drop(),
     });
   }
@@ -281,10 +283,9 @@ export class SimulatedDisk implements Disk {
     };
     return this.later("openForChanges", filePath, {
       apply: (random) => {
-        const isBefore = random.chance(0.5);
-        if (isBefore) this.maybeFail(OPEN_FAULT, "open", filePath, random);
+        if (random.chance(0.5)) make(random); // it may fail after that, too
+        this.maybeFail(OPEN_FAULT, "open", filePath, random);
         make(random);
-        if (!isBefore) this.maybeFail(OPEN_FAULT, "open", filePath, random);
         return new SimulatedFile(this, filePath, this.#openNode(filePath, random));
       },
       land: make,
@@ -295,9 +296,8 @@ export class SimulatedDisk implements Disk {
   async openText(filePath: string, chunkBytes: number): Promise<NamedText | undefined> {
     const file = await this.later("openText", filePath, {
       apply: (random) => {
-        this.maybeFail(OPEN_FAULT, "open", filePath, random);
         if (this.platter.find(filePath)?.kind === "folder") return undefined;
-        return new SimulatedFile(this, filePath, this.#openNode(filePath, random));
+        return this.#openFile(filePath, random);
       },
       abandon: (opened) => opened?.drop(),
     });
@@ -631,44 +631,23 @@ async function* readChunks(file: OpenFile, chunkBytes: number): AsyncGenerator<B
   }
 }
 
-function stateOf(node: PlatterNode | undefined): FileState | undefined {
-  return node === undefined ? undefined : new SimulatedState(node);
-}
-
 /** The number of the only device. */
 const DEVICE = 64n;
 
-class SimulatedState implements FileState {
-  readonly dev = DEVICE;
-  readonly ino: bigint;
-  readonly size: bigint;
-  readonly nlink: bigint;
-  readonly mode: bigint;
-  readonly mtimeNs: bigint;
-  readonly ctimeNs: bigint;
-  readonly ctimeMs: bigint;
-  readonly #kind: PlatterNode["kind"];
-
-  constructor(node: PlatterNode) {
-    this.ino = node.ino;
-    this.size = BigInt(node.kind === "file" ? node.size : 0);
-    this.nlink = BigInt(node.nlink);
-    this.mode = BigInt(node.mode);
-    this.mtimeNs = BigInt(node.mtimeMs) * 1_000_000n;
-    this.ctimeMs = BigInt(node.ctimeMs);
-    this.ctimeNs = this.ctimeMs * 1_000_000n;
-    this.#kind = node.kind;
-  }
-
-  isFile(): boolean {
-    return this.#kind === "file";
-  }
-
-  isDirectory(): boolean {
-    return this.#kind === "folder";
-  }
-
-  isSymbolicLink(): boolean {
-    return false;
-  }
+function stateOf(node: PlatterNode | undefined): FileState | undefined {
+  if (node === undefined) return undefined;
+  const ctimeMs = BigInt(node.ctimeMs);
+  return {
+    dev: DEVICE,
+    ino: node.ino,
+    size: BigInt(node.kind === "file" ? node.size : 0),
+    nlink: BigInt(node.nlink),
+    mode: BigInt(node.mode),
+    mtimeNs: BigInt(node.mtimeMs) * 1_000_000n,
+    ctimeNs: ctimeMs * 1_000_000n,
+    ctimeMs,
+    isFile: () => node.kind === "file",
+    isDirectory: () => node.kind === "folder",
+    isSymbolicLink: () => false,
+  };
 }
