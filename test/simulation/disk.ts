@@ -465,16 +465,24 @@ class SimulatedFile implements WritableFile {
     return this.#disk.now("state", this.#path, () => stateOf(this.#use("fstat")) as FileState);
   }
 
-  /** @throws SystemError for a failed sync that this descriptor did not get yet. */
-  #report(cursor: Cursor, code: string, isOwn = false): void {
-    const { rules } = this.#disk;
+  /** @throws SystemError if the sync fails by this code, or for a failure that this descriptor did not get yet. */
+  #endSync(dirt: Dirt, cursor: Cursor, random: Random, code?: string): void {
+    const { platter, rules } = this.#disk;
+    if (code !== undefined) platter.failSync(this.#node, dirt, random);
+    else if (!platter.isReadOnly) this.#node.commit(dirt);
+    else {
+      this.#node.abandon(dirt);
+      throw new SystemError("EIO", "fsync", this.#path);
+    }
     if (cursor.failures === this.#node.failures) return;
-    if (!isOwn) rules.count("sync: reports an earlier failure");
-    if (!isOwn && cursor.isOld) rules.count("sync: a new descriptor gets an old failure");
+    if (code === undefined) {
+      rules.count("sync: reports an earlier failure");
+      if (cursor.isOld) rules.count("sync: a new descriptor gets an old failure");
+    }
     cursor.failures = this.#node.failures;
     cursor.isOld = false;
     this.#node.isFailureKnown = true;
-    throw new SystemError(code, "fsync", this.#path);
+    throw new SystemError(code ?? "EIO", "fsync", this.#path);
   }
 
   read(buffer: Buffer, start: number, bytes: number, position: number, done: ReadDone): void {
@@ -518,12 +526,8 @@ class SimulatedFile implements WritableFile {
         return write(this.#shortEnd("append: a short count", bytes, start, random));
       },
       finish: ({ dirt }, random) => {
-        if (rules.fires("append: its sync fails", random)) {
-          platter.failSync(this.#node, dirt, random);
-          this.#report(this.#forAppends, "EIO", true);
-        }
-        this.#commit(dirt);
-        this.#report(this.#forAppends, "EIO");
+        const isFailing = rules.fires("append: its sync fails", random);
+        this.#endSync(dirt, this.#forAppends, random, isFailing ? "EIO" : undefined);
       },
       land: (random, isWhole) => {
         const { dirt } = write(isWhole ? bytes.length : random.between(start, bytes.length));
@@ -535,16 +539,6 @@ class SimulatedFile implements WritableFile {
       },
     });
     return written.bytes;
-  }
-
-  /** @throws SystemError if the disk takes nothing any more. */
-  #commit(dirt: Dirt): void {
-    if (!this.#disk.platter.isReadOnly) {
-      this.#node.commit(dirt);
-      return;
-    }
-    this.#node.abandon(dirt);
-    throw new SystemError("EIO", "fsync", this.#path);
   }
 
   /** Where a write ends: of more than a byte it may write a part. */
@@ -578,17 +572,13 @@ class SimulatedFile implements WritableFile {
   }
 
   async sync(): Promise<void> {
-    const { platter, rules } = this.#disk;
+    const { rules } = this.#disk;
     await this.#disk.later("sync", this.#path, {
       apply: () => this.#use("fsync").dirt(),
       finish: (dirt, random) => {
         const isFull = rules.fires("sync: fails for want of room", random);
-        if (isFull || rules.fires("sync: fails", random)) {
-          platter.failSync(this.#node, dirt, random);
-          this.#report(this.#forChanges, isFull ? "ENOSPC" : "EIO", true);
-        }
-        this.#commit(dirt);
-        this.#report(this.#forChanges, "EIO");
+        const code = isFull ? "ENOSPC" : rules.fires("sync: fails", random) ? "EIO" : undefined;
+        this.#endSync(dirt, this.#forChanges, random, code);
       },
       abandon: (dirt) => this.#node.abandon(dirt),
     });

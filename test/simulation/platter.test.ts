@@ -59,14 +59,22 @@ function textOf(platter: Platter, filePath: string): string | undefined {
   return node?.kind === "file" ? node.bytes.toString() : undefined;
 }
 
+function filesIn(platter: Platter, folderPath: string): string[] {
+  const names = [...platter.folder(folderPath, "scandir").names];
+  return names.flatMap(([name, { kind }]) => {
+    const filePath = `${folderPath}/${name}`;
+    return kind === "folder" ? filesIn(platter, filePath) : [filePath];
+  });
+}
+
 /** Each file with what is in it, zeros as `_`, and a long run of one byte as `x*number`. */
 function describe(platter: Platter): string {
-  const files = platter.files().map((filePath) => {
+  const files = filesIn(platter, "/data").map((filePath) => {
     const text = textOf(platter, filePath)?.replaceAll("\0", "_") ?? "";
     const short = text.replace(/(.)\1{9,}/g, (run, one) => `${one}*${run.length} `).trimEnd();
     return `${filePath.slice("/data/".length)}: ${short}`;
   });
-  return files.join(", ");
+  return files.sort().join(", ");
 }
 
 async function openLog({ disk }: Machine, text = ""): Promise<WritableFile> {

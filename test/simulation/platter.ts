@@ -106,11 +106,12 @@ export class Platter {
     if (isContent) node.mtimeMs = now;
   }
 
-  find(filePath: string): PlatterNode | undefined {
+  /** What the path leads to; `durableNames`: after a cut that loses all it can. */
+  find(filePath: string, by: "names" | "durableNames" = "names"): PlatterNode | undefined {
     let node: PlatterNode | undefined = this.root;
     for (const name of splitPath(filePath)) {
       if (node?.kind !== "folder") return undefined;
-      node = node.names.get(name);
+      node = node[by].get(name);
     }
     return node;
   }
@@ -327,19 +328,9 @@ export class Platter {
     return node.kind === "file" && node.keeps(bytes, position);
   }
 
-  /** What the path leads to after a cut that loses all it can. */
-  durableNode(filePath: string): PlatterNode | undefined {
-    let node: PlatterNode | undefined = this.root;
-    for (const name of splitPath(filePath)) {
-      if (node?.kind !== "folder") return undefined;
-      node = node.durableNames.get(name);
-    }
-    return node;
-  }
-
   /** Damages something durable: a bit or a whole sector of any file. `undefined`: there is nothing. */
   rot(filePath: string, kind: RotKind, random: Random): Rot | undefined {
-    const node = this.durableNode(filePath);
+    const node = this.find(filePath, "durableNames");
     if (node?.kind !== "file" || node.durableSize === 0) return undefined;
     this.rules.count(kind);
     if (kind === "rot: a bit") return { path: filePath, offset: node.flip(random), bytes: 1 };
@@ -347,19 +338,6 @@ export class Platter {
     if (kind === "rot: a sector of zeros") node.blank(sector);
     else node.bad.add(sector);
     return { path: filePath, offset: sector * SECTOR_BYTES, bytes: SECTOR_BYTES };
-  }
-
-  /** Paths of all files, sorted. */
-  files(folderPath = "/"): string[] {
-    const node = this.find(folderPath);
-    if (node?.kind !== "folder") return [];
-    return [...node.names]
-      .flatMap(([name, child]) => {
-        const childPath = path.join(folderPath, name);
-        if (child.kind === "folder") return this.files(childPath);
-        return child.kind === "file" ? [childPath] : [];
-      })
-      .sort();
   }
 
   /** What a process that starts now finds: after a kill this very platter, after a power cut another one. */
