@@ -337,7 +337,12 @@ export class SimulatedDisk implements Disk {
   }
 
   #change(call: string, filePath: string, change: (random: Random) => void): void {
-    this.now(call, filePath, change, NAMES_FAULT);
+    this.now(call, filePath, (random) => {
+      const isDone = random.chance(0.5); // it may fail all the same, as with `mount -o dirsync`
+      if (isDone) change(random);
+      this.maybeFail(NAMES_FAULT, call, filePath, random);
+      if (!isDone) change(random);
+    });
   }
 
   rename(from: string, to: string): void {

@@ -177,6 +177,15 @@ const CASES: Record<string, Case> = {
     },
     cuts: ["aside/log: ", "log: "],
   },
+  "a rename that failed, done or not": {
+    rates: { "names: a change fails": 1 },
+    kind: "everything",
+    steps: async ({ disk }) => {
+      await disk.openForChanges("/data/old");
+      assert.throws(() => disk.rename("/data/old", "/data/new"));
+    },
+    cuts: ["new: ", "old: "],
+  },
   "the first names that were made": { steps: inOrder, cuts: ["", "a: ", "a: , b: "] },
   "any of the names that were made": {
     rates: { "names: any subset": 1 },
