@@ -385,9 +385,12 @@ export class SimulatedDisk implements Disk {
 
   holds(filePath: string, bytes: Buffer, position: number): Promise<boolean> {
     return this.later("holds", filePath, {
-      apply: () => {
+      apply: (random) => {
         const node = this.platter.find(filePath);
-        return node?.kind !== "file" || node.holds(bytes, position);
+        if (node?.kind !== "file") return true;
+        return (
+          this.rules.fires("holds: the system cannot tell", random) || node.holds(bytes, position)
+        );
       },
     });
   }

@@ -23,7 +23,7 @@ type Weights<K extends string> = Readonly<Record<K, number>>;
 
 /** What a client or an operator does, as one command or as several that belong together. */
 const ROUTINES = {
-  create: 50,
+  create: 40,
   get: 4,
   list: 4,
   import: 4,
@@ -36,8 +36,8 @@ const ROUTINES = {
   "list tokens": 1,
   "import tokens": 2,
   look: 4,
-  "revoke and look": 2,
-  "spoil tokens and look": 1,
+  "revoke and look": 4,
+  "spoil tokens and look": 2,
   "start another": 0.5,
   rest: 3,
   freeze: 1,
@@ -84,7 +84,7 @@ const ENDS: Weights<RoundEnd["how"]> = { stop: 1, kill: 2, cut: 3, "kill and cut
 const CALLS: Weights<RoundEnd["of"]> = {
   "any call": 8,
   append: 1,
-  overwrite: 1,
+  overwrite: 2,
   truncate: 1,
   sync: 1,
   syncFolder: 1,
@@ -93,6 +93,11 @@ const CALLS: Weights<RoundEnd["of"]> = {
   link: 0.5,
   unlink: 1,
 };
+
+/** Of a theme: plants of several sectors, and what is done before a start. */
+const [LONG, RESTORES, REPAIRS] = ["long plants", "restores", "repairs"];
+const LONG_CREATES: readonly string[] = ["create", "kill", LONG];
+const NO_ROOM: readonly RuleName[] = ["append: no room", "append: a short count"];
 
 /** What a life does often. */
 interface Habits {
@@ -110,14 +115,45 @@ interface Habits {
   readonly repairs: number;
 }
 
+/** What belongs together in half of the lives. */
+interface Theme {
+  /** What is done often, of any of the tables above. */
+  readonly often: readonly string[];
+  /** What fails often. */
+  readonly fails: readonly RuleName[];
+}
+
+const THEMES: readonly Theme[] = [
+  // What a sync that failed leaves, for the next start.
+  { often: LONG_CREATES, fails: ["append: its sync fails", "truncate: fails"] },
+  { often: [...LONG_CREATES, "truncate"], fails: ["append: its sync fails"] },
+  { often: ["append", "replace", "kill", "sync"], fails: ["sync: fails"] },
+  { often: ["append", "kill", "sync"], fails: ["sync: a write behind fails"] },
+  // What a cut leaves of long lines, and a cut amid their mend.
+  { often: ["create", "cut", "append", "overwrite", "sync", LONG], fails: [] },
+  { often: ["create", "append", "append amid an append"], fails: [...NO_ROOM] },
+  {
+    often: ["edit tokens", "create token", "list tokens", "revoke and look"],
+    fails: ["sync: fails"],
+  },
+  { often: ["create token", "import tokens", "append", "cut"], fails: [...NO_ROOM] },
+  { often: ["revoke and look", "spoil tokens and look", "look"], fails: [] },
+  { often: ["look", "rest", "revoke token"], fails: ["time: never", "read: fails"] },
+  { often: ["backup", RESTORES, "rename", "syncFolder", "cut"], fails: ["syncFolder: fails"] },
+  { often: ["change line", "append", REPAIRS, "rename", "link", "unlink", "cut"], fails: [] },
+  { often: ["append", "replace", "cut"], fails: ["open: fails", "read: fails"] },
+];
+
 export function drawPlan(seed: string): LifePlan {
   const random = new Random(seed).fork("plan");
-  const habits = drawHabits(random.fork("habits"));
+  const theme = random.chance(0.5) ? random.pick(THEMES) : undefined;
+  const habits = drawHabits(random.fork("habits"), theme);
   const rounds = random.between(8, 36);
+  const isLong = theme?.often.includes(LONG) === true;
   return {
     seed,
-    rates: drawRates(random.fork("rates")),
-    plantBytesMax: random.pick([0, 60, 300, 700, 1536, 1536]),
+    rates: drawRates(random.fork("rates"), theme),
+    plantBytesMax: isLong ? 1536 : random.pick([0, 60, 300, 700, 1536]),
     batchBytesMax: random.pick([1024 * 1024, 1024 * 1024, 512, 2048]),
     queueBytesMax: random.pick([4 * 1024 * 1024, 4 * 1024 * 1024, 1500]),
     rounds: Array.from({ length: rounds }, (_, number) =>
@@ -126,26 +162,33 @@ export function drawPlan(seed: string): LifePlan {
   };
 }
 
-function drawHabits(random: Random): Habits {
+function drawHabits(random: Random, theme?: Theme): Habits {
+  const often = new Set(theme?.often);
+  const share = (name: string) => (often.has(name) ? 0.4 : random.pick([0, 0.04, 0.04, 0.4]));
   return {
     plants: random.between(20, 100),
-    routines: vary(random.fork("routines"), ROUTINES),
-    intrusions: vary(random.fork("intrusions"), INTRUSIONS),
-    edits: vary(random.fork("edits"), EDITS),
-    ends: vary(random.fork("ends"), ENDS),
-    calls: vary(random.fork("calls"), CALLS),
+    routines: vary(random.fork("routines"), ROUTINES, often),
+    intrusions: vary(random.fork("intrusions"), INTRUSIONS, often),
+    edits: vary(random.fork("edits"), EDITS, often),
+    ends: vary(random.fork("ends"), ENDS, often),
+    calls: vary(random.fork("calls"), CALLS, often),
     editing: random.pick([0, 0.05, 0.15, 0.5]),
     commandsMax: random.pick([5, 10, 20]),
-    restores: random.pick([0, 0.04, 0.04, 0.4]),
-    repairs: random.pick([0, 0.04, 0.04, 0.4]),
+    restores: share(RESTORES),
+    repairs: share(REPAIRS),
   };
 }
 
 /** Some are left out, others come far more often. */
-function vary<K extends string>(random: Random, weights: Weights<K>): Weights<K> {
+function vary<K extends string>(
+  random: Random,
+  weights: Weights<K>,
+  often: ReadonlySet<string>,
+): Weights<K> {
+  const factor = (name: string) => (often.has(name) ? 8 : random.pick([0, 0.3, 1, 1, 1, 8]));
   const varied = Object.entries<number>(weights).map(([name, weight]) => [
     name,
-    weight * random.pick([0, 0.3, 1, 1, 1, 8]),
+    weight * factor(name),
   ]);
   return varied.some(([, weight]) => Number(weight) > 0) ? Object.fromEntries(varied) : weights;
 }
@@ -160,31 +203,34 @@ function choose<K extends string>(random: Random, weights: Weights<K>): K {
   return (found ?? (entries[0] as [K, number]))[0];
 }
 
-/** Rules that a life switches on by what is done in it. */
-const DONE_BY_LIFE = /^(others|rot|lock: its entry|time: the)/;
+/** Rules that are switched on by what is done in a life, or by another rule. */
+const DONE_BY_LIFE = /^(others|rot|holds|lock: its entry|time: the)/;
 /** After these little else happens. */
 const LASTING = /^(time: never|syncFolder: fails for good)/;
 
 /**
- * In a calm life nothing fails but the power and the process. In others many things fail now and then, or one or
- * two of them all the time.
+ * In a calm life nothing fails but the power and the process. In others many things fail now and then, or a few of
+ * them often.
  */
-function drawRates(random: Random): Rates {
+function drawRates(random: Random, theme?: Theme): Rates {
   const rates: Partial<Record<RuleName, number>> = {};
   const faults = RULE_NAMES.filter((name) => RULES[name].rate === 0 && !DONE_BY_LIFE.test(name));
   const isHarsh = (name: RuleName) => kindOf(name) === "harm";
   if (random.chance(0.06)) {
     for (const name of faults.filter(isHarsh)) rates[name] = random.pick([0.02, 0.2]);
   }
-  if (random.chance(0.35)) return rates;
   const others = faults.filter((name) => !isHarsh(name));
-  const density = random.pick([0, 0.1, 0.3, 1]);
+  const density = theme === undefined ? random.pick([0, 0, 0.1, 0.3, 1]) : 0;
   for (const name of others) {
     if (random.chance(density)) rates[name] = random.pick([0.001, 0.005, 0.02]);
   }
-  const often = density < 1 ? random.between(density === 0 ? 1 : 0, 2) : 0;
-  for (const name of random.shuffle(others).slice(0, often)) {
-    rates[name] = LASTING.test(name) ? 0.02 : random.pick([0.1, 0.3]);
+  const often = density === 1 ? 0 : random.between(0, 2);
+  for (const name of theme?.fails ?? random.shuffle(others).slice(0, often)) {
+    rates[name] = LASTING.test(name) ? 0.02 : random.pick([0.1, 0.3, 0.5]);
+  }
+  if (random.chance(0.2)) {
+    rates["holds: the system cannot tell"] = 1;
+    rates["sync: a rewrite in place stays lost"] = 0; // the program cannot know it
   }
   return rates;
 }
@@ -198,6 +244,7 @@ function drawRound(random: Random, number: number, habits: Habits): RoundPlan {
   ];
   return {
     number,
+    isCalm: random.chance(0.4),
     room: random.chance(0.06) ? random.pick([1, 600, 2500, 6000]) : 0,
     edits: random.chance(habits.editing)
       ? Array.from({ length: random.between(1, 2) }, () => drawEdit(random, habits))
@@ -308,10 +355,11 @@ function actsOf(random: Random, habits: Habits): Act[] {
 function lookAfter(random: Random, changes: Act[]): Act[] {
   const rest: Act = { act: "rest", ms: 2100 };
   const isAtRest = random.chance(0.5);
+  const list: Act[] = random.chance(0.5) ? [{ act: "list tokens" }] : [];
   const before: Act[] = isAtRest
     ? [{ act: "create token", name: random.pick(NAMES) }, rest, rest]
     : [];
-  return [...before, ...changes, rest, { act: "look" }];
+  return [...before, ...changes, ...list, rest, { act: "look" }];
 }
 
 function drawEdit(random: Random, habits: Habits): Edit {

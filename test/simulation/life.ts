@@ -261,8 +261,10 @@ export class Life {
     throw new Violation("recovery", `a start ends with ${once}; after another that died, ${twice}`);
   }
 
-  async #runWorld({ number, end, room }: RoundPlan, work: () => Promise<void>): Promise<void> {
+  async #runWorld(round: RoundPlan, work: () => Promise<void>): Promise<void> {
     const { clock, platter } = this;
+    const { number, end, room, isCalm } = round;
+    if (isCalm) this.rules.rates = calmRates(this.plan);
     this.world = this.#makeWorld(number, `world ${number}`, platter);
     this.#firedBefore = firedOf(this.rules.counts);
     this.recovering = undefined;
@@ -457,6 +459,7 @@ export class Life {
     const end = { how: "stop", of: "any call", moment: 0, cut: "nothing" } as const;
     const plan: RoundPlan = {
       ...round,
+      isCalm: true,
       end,
       edits: [],
       before: [],
@@ -464,7 +467,6 @@ export class Life {
       commands: [],
     };
     await this.#runWorld(plan, async () => {
-      this.rules.rates = calmRates(this.plan);
       this.platter.isReadOnly = false;
       this.world.isCalm = true;
       const server = (await this.#start()) ?? (await this.#remedy("repair"));

@@ -112,6 +112,7 @@ export const RULES = {
   "names: a change fails": rarely(INJECTED),
   "read: a short count": rarely(POSIX),
   "read: fails": rarely(INJECTED),
+  "holds: the system cannot tell": rarely("open(2): O_DIRECT fails on tmpfs before Linux 6.6"),
 
   // Time.
   "time: completions change places": always("io_uring and thread pools promise no order"),

@@ -93,6 +93,8 @@ export interface RoundEnd {
 
 export interface RoundPlan {
   readonly number: number;
+  /** Nothing fails but the power and the process. */
+  readonly isCalm: boolean;
   /** How many bytes the disk has room for; 0: enough. */
   readonly room: number;
   readonly edits: readonly Edit[];
