@@ -303,6 +303,9 @@ export class Judge {
       );
     }
     this.judgeRemoved(folder, before, "a start that refuses");
+    if (before.log === undefined && this.bytesOf(folder.logPath) !== undefined) {
+      throw new Violation("made", "a start refuses a folder without a log, and makes one");
+    }
   }
 
   /** Others changed the folder: it owes what it owed and still has. */

@@ -87,9 +87,14 @@ async function revoke({ life, folder, revokes }: Server, name: string): Promise<
 async function list(life: Life, folder: Folder): Promise<void> {
   const { changes } = folder;
   const known = [...folder.tokens.states.values()].map((state) => ({ ...state }));
+  const before = life.judge.bytesOf(folder.tokenPath) ?? Buffer.alloc(0);
   const listed = await listTokens(folder.path);
-  if (life.isDead || changes !== folder.changes || folder.tokens.isUncertain) return;
-  judgeDurable(life, folder, "tokens are listed", listed.at(-1)?.hash ?? "none");
+  if (life.isDead || changes !== folder.changes) return;
+  const now = life.judge.bytesOf(folder.tokenPath)?.subarray(0, before.length);
+  if (before.length > 0 && now?.equals(before) === true) {
+    life.judge.assertDurable(folder.tokenPath, before, 0, "tokens are listed");
+  }
+  if (folder.tokens.isUncertain) return;
   for (const { hash, name, revokedAtMs, isTaken } of known) {
     if (isTaken) continue;
     const found = listed.find((token) => token.hash === hash);
@@ -123,13 +128,21 @@ async function importSome(life: Life, folder: Folder, number: number): Promise<v
   else judgeDurable(life, folder, "tokens were imported", last);
 }
 
+/** No request waits so long for its token to be judged, whatever hangs. */
+const LATE_MS = 60_000;
+
+async function late(life: Life): Promise<never> {
+  await life.rest(LATE_MS);
+  throw new Violation("token late", "a request waits for a minute for its token to be judged");
+}
+
 /** Asks the server about every token, and about one that never was. */
 export async function lookAtTokens(server: Server): Promise<void> {
   const { life, folder, registry } = server;
   const states = [...folder.tokens.states.values()];
   const ask = async (token: string): Promise<VerifiedToken | undefined | "unreadable"> => {
     try {
-      return await registry.verify(token);
+      return await Promise.race([registry.verify(token), late(life)]);
     } catch (error) {
       if (isCode(error, "tokens_unreadable")) return "unreadable";
       throw error;
