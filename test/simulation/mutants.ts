@@ -31,9 +31,9 @@ const MISTAKES = `
 log/resync.ts
 a start does not sync what it found: not durable, lost
 -     await file.sync();
-a start forgets that a sync has failed: not durable, lost
+a start forgets that a sync has failed: not durable, lost, index
 -     await remember(file.path, cause);
-a sync that failed is tried again: not durable, lost
+a sync that failed is tried again: not durable, lost, index
 -     await file.sync();
 +     await file.sync().catch(() => file.sync());
 a start does not write the last batch again: not durable, lost
@@ -54,7 +54,7 @@ a start leaves out lines that it cannot read: served damage, lost
 + else if (position.line < 0) throw
 a start does not compare the checksum: served damage
 -   requireKnownBytes(file.path, checkpoint, scan);
-a start takes a missing log for a new one: served damage, lost, changed by a refusal
+a start takes a missing log for a new one: made
 -   if (!exists(logPath)) requireKnownBytes(logPath, checkpoint);
 
 auth/token-file.ts
@@ -78,7 +78,7 @@ a new file has no durable name: not durable, lost, token lost
 -         if (!isTemporary) await syncFolderAndName(path.dirname(filePath));
 an append whose sync failed is durable: not durable, lost
 -       return this.#undo(bytes, written, cause);
-a short append is whole: not durable, lost
+a short append is whole: needless store_failed, needless io_error, start: io_error
 -       while (written < bytes.length) {
 +       if (written < bytes.length) {
 an append does not look for its file: not durable, lost
@@ -214,7 +214,7 @@ a token file that was just changed is not read again: token accepted
 a token file that cannot be read leaves its tokens good: token accepted
 -       this.#warnOnce(error as Error);
 +       this.#tokens.note(begun);
-a request with a token waits as long as a look: token late, hang
+a request with a token waits as long as a look: token late
 -     waitMs: VERDICT_MS,
 +     waitMs: 1e9,
 
