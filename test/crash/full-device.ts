@@ -72,8 +72,8 @@ const filledThenKilled: CutScenario = {
   name: "filled, then killed",
   isOnThinDevice: true,
   attempt(round) {
-    const cut = { call: "ftruncate", path: "/plants.jsonl", count: 1 };
-    const surroundings = killing(join(round.work, "trace"), folderOn(round.disk), cut, 1);
+    const log = logIn(folderOn(round.disk));
+    const surroundings = killing(join(round.work, "trace"), log, "ftruncate");
     return fillByServing(round, surroundings, ({ signal }) => signal === "SIGKILL");
   },
 };

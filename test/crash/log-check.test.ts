@@ -7,7 +7,6 @@ import { makeFolder } from "../support/folders.ts";
 import { checkLog } from "./log-check.ts";
 import { lateGrowth } from "./memory.ts";
 import { PlantBook } from "./plant-book.ts";
-import { readPlaces } from "./strace.ts";
 
 test("checkLog() counts lost plants, plants that occur twice, and lines that are not plants", (t) => {
   const book = new PlantBook({ hasLongNames: true });
@@ -29,26 +28,6 @@ test("checkLog() counts lost plants, plants that occur twice, and lines that are
   assert.deepEqual(check(a, b, c, d.slice(0, -1)), [4, 1, 0, 1]);
   assert.deepEqual(check(a, b, c, d.replace("Fern", "Moss")), [4, 1, 0, 1]);
   assert.deepEqual(check(a, b, c, d, '{"id":1,"name":"a stranger"}'), [5, 0, 0, 1]);
-});
-
-test("readPlaces() finds every call below the root, counted by thread", () => {
-  const trace = [
-    '7 openat(AT_FDCWD</x>, "/tmp/r/data", O_RDONLY) = 20</tmp/r/data>',
-    '7 openat(AT_FDCWD</x>, "/tmp/r/data", O_RDONLY <unfinished ...>',
-    '8 openat(AT_FDCWD</x>, "/tmp/r/data", O_RDONLY) = 20</tmp/r/data>',
-    "7 <... openat resumed>) = 21</tmp/r/data>",
-    '8 pwrite64(21</tmp/r/data/plants.jsonl>, "{}", 2, 0) = 2',
-    '7 link("/tmp/r/data/lock.new", "/tmp/r/data/lock.2") = 0',
-    '7 bind(19<socket:[1]>, {sa_family=AF_UNIX, sun_path="/tmp/r/data/lock.new"}, 110) = 0',
-    '7 openat(AT_FDCWD</x>, "/etc/passwd", O_RDONLY) = 22</etc/passwd>',
-    "+++ exited with 0 +++",
-  ];
-  assert.deepEqual(readPlaces(trace.join("\n"), "/tmp/r"), [
-    { call: "openat", path: "/data", count: 2 },
-    { call: "pwrite64", path: "/data/plants.jsonl", count: 1 },
-    { call: "link", path: "/data/lock.new", count: 1 },
-    { call: "bind", path: undefined, count: 1 },
-  ]);
 });
 
 test("lateGrowth() distinguishes memory of plants from a leak", () => {

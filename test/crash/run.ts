@@ -3,7 +3,6 @@
  * if anything was lost, duplicated or wrong.
  *
  *   npm run crash -- --rounds 500 --seed 7        SIGKILL at random moments under load
- *   npm run crash -- --matrix --only repair       SIGKILL at every single system call
  *   npm run crash -- --rivals 50                  two servers on one log, without a lock
  *   npm run crash -- --power-cuts 50              power cuts of a disk, after files were used that nobody synced
  *   npm run soak -- --minutes 30                  everything at once for half an hour, then a verdict
@@ -13,7 +12,6 @@ import { parseArgs } from "node:util";
 import { CUT_SCENARIOS, runPowerCuts } from "./cut-rounds.ts";
 import { runKillRounds } from "./kill-rounds.ts";
 import { FILE_SYSTEMS, whyNoLoopDisk } from "./loop-disk.ts";
-import { type MatrixOptions, runMatrix } from "./matrix.ts";
 import { BUILT, buildUnlockedProgram, type Program } from "./program.ts";
 import { Random } from "./random.ts";
 import {
@@ -29,26 +27,21 @@ import {
   totalsRow,
 } from "./report.ts";
 import { KINDS_WITH_STRACE, RIVAL_KINDS, runRivals } from "./rival-rounds.ts";
-import { SCENARIOS } from "./scenarios.ts";
 import { runSoak } from "./soak.ts";
-import { CHANGING_CALLS, hasStrace, OTHER_CALLS } from "./strace.ts";
+import { hasStrace } from "./strace.ts";
 
 const HELP = `Options:
   --rounds N        kills at random moments (500)
   --connections N   keep-alive connections of the load (64)
   --seed N          repeats the choices of a run
-  --matrix          a kill at every call that changes files, by strace, instead
   --rivals N        N rounds of each kind of two servers on one log, without the lock, instead
   --power-cuts N    N power cuts in each scenario on each file system, instead; needs root, loop
                     devices and strace, and is faster with TMPDIR=/dev/shm
   --file-system FS  with --power-cuts: ext4 or xfs only
-  --only TEXT       with --matrix, --rivals or --power-cuts: only scenarios or kinds with this in
-                    their name
-  --all-calls       with --matrix: kills also at the calls in between
-  --jobs N          with --matrix or --power-cuts: how many runs go on at once (2)
-  --ci              20 rounds, then a kill at one call of each kind in every scenario of the matrix,
-                    then 2 rounds of each kind of rivals, and 1 power cut in each scenario on each
-                    file system, instead
+  --only TEXT       with --rivals or --power-cuts: only scenarios or kinds with this in their name
+  --jobs N          with --power-cuts: how many runs go on at once (2)
+  --ci              20 rounds, then 2 rounds of each kind of rivals, and 1 power cut in each scenario
+                    on each file system, instead
   --soak            creates, repeats, reads, streams, kills, stops, full disks and token changes
                     under full load, instead ("npm run soak")
   --minutes N       with --soak: how long it takes (30)
@@ -59,9 +52,7 @@ const { values } = parseArgs({
     rounds: { type: "string", default: "500" },
     connections: { type: "string", default: "64" },
     seed: { type: "string", default: String(Math.floor(Math.random() * 2 ** 32)) },
-    matrix: { type: "boolean", default: false },
     only: { type: "string", default: "" },
-    "all-calls": { type: "boolean", default: false },
     jobs: { type: "string", default: "2" },
     rivals: { type: "string" },
     "power-cuts": { type: "string" },
@@ -93,27 +84,6 @@ async function rounds(program: Program, count: number): Promise<Totals> {
   });
   print(formatTable([TOTALS_HEAD, totalsRow(totals)]));
   return totals;
-}
-
-async function matrix(
-  program: Program,
-  choice: Pick<MatrixOptions, "untilSurvived" | "sample">,
-): Promise<Totals> {
-  if (!hasStrace()) throw new Error("the matrix needs strace");
-  const all = newTotals();
-  const rows: (string | number)[][] = [["", ...TOTALS_HEAD]];
-  const calls = values["all-calls"] ? [...CHANGING_CALLS, ...OTHER_CALLS] : CHANGING_CALLS;
-  for (const scenario of SCENARIOS.filter(({ name }) => name.includes(values.only))) {
-    const options = { calls, jobs: Number(values.jobs), ...choice };
-    const { totals, killsByCall } = await runMatrix(program, scenario, options);
-    rows.push([scenario.name, ...totalsRow(totals)]);
-    addTotals(all, totals);
-    const counts = [...killsByCall].map(([call, count]) => `${call} ${count}`);
-    print(`${scenario.name}: ${counts.join(", ")}`);
-    process.stdout.write(formatFaults(totals));
-  }
-  print(formatTable([...rows, ["all", ...totalsRow(all)]]));
-  return all;
 }
 
 async function rivals(program: Program, count: number): Promise<Totals> {
@@ -182,7 +152,6 @@ async function soak(program: Program, seconds: number): Promise<Totals> {
 async function ci(program: Program): Promise<Totals> {
   const all = newTotals();
   addTotals(all, await rounds(program, 20));
-  addTotals(all, await matrix(program, { untilSurvived: false, sample: new Random(seed) }));
   addTotals(all, await rivals(program, 2));
   addTotals(all, await powerCuts(program, 1));
   return all;
@@ -200,9 +169,7 @@ function runPart(program: Program): Promise<Totals> {
   if (values.soak) return soak(program, 60 * Number(values.minutes));
   if (values.rivals !== undefined) return rivals(program, Number(values.rivals));
   if (values["power-cuts"] !== undefined) return powerCuts(program, Number(values["power-cuts"]));
-  return values.matrix
-    ? matrix(program, { untilSurvived: true })
-    : rounds(program, Number(values.rounds));
+  return rounds(program, Number(values.rounds));
 }
 
 if (values.help) process.stdout.write(HELP);
