@@ -7,11 +7,7 @@ import { runRivals } from "./rival-rounds.ts";
 
 const programs = { locked: BUILT, unlocked: await buildUnlockedProgram() };
 
-for (const kind of [
-  "both under load",
-  "one is killed, and the next starts",
-  "a wrong checkpoint",
-]) {
+for (const kind of ["both under load", "one is killed, and the next starts"]) {
   test(`two servers on one log lose nothing that either acknowledged: ${kind}`, {
     timeout: 120_000,
   }, async (t) => {

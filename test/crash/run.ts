@@ -26,7 +26,7 @@ import {
   type Totals,
   totalsRow,
 } from "./report.ts";
-import { KINDS_WITH_STRACE, RIVAL_KINDS, runRivals } from "./rival-rounds.ts";
+import { KIND_WITH_STRACE, RIVAL_KINDS, runRivals } from "./rival-rounds.ts";
 import { runSoak } from "./soak.ts";
 import { hasStrace } from "./strace.ts";
 
@@ -94,7 +94,7 @@ async function rivals(program: Program, count: number): Promise<Totals> {
   const rows: (string | number)[][] = [["", "rounds", ...head, "failed servers", "refused starts"]];
   for (const name of Object.keys(RIVAL_KINDS)) {
     if (!name.includes(values.only)) continue;
-    if (KINDS_WITH_STRACE.includes(name) && !hasStrace()) {
+    if (name === KIND_WITH_STRACE && !hasStrace()) {
       print(`${name}: not run, because strace is missing`);
       continue;
     }
