@@ -6,21 +6,18 @@ import {
   appendFileSync,
   existsSync,
   mkdirSync,
-  readdirSync,
-  readFileSync,
   renameSync,
   rmSync,
   symlinkSync,
-  truncateSync,
   writeFileSync,
 } from "node:fs";
 import { dirname, join } from "node:path";
 import { createToken } from "../../src/index.ts";
 import { logIn, makeSource, type Source, takeLines } from "./cut-source.ts";
 import { replay } from "./load.ts";
-import { execute, type LoopDisk, waitFor } from "./loop-disk.ts";
+import { execute, type LoopDisk } from "./loop-disk.ts";
 import type { PlantBook } from "./plant-book.ts";
-import { type Ended, type Program, Run, runProgram } from "./program.ts";
+import { type Ended, type Program, type Run, runProgram } from "./program.ts";
 import type { Random } from "./random.ts";
 import type { Totals } from "./report.ts";
 import { describeEnd, Server } from "./server.ts";
@@ -48,8 +45,6 @@ export interface Reported {
   readonly live: readonly string[];
   /** Tokens that were reported as revoked. */
   readonly revoked?: readonly string[];
-  /** Files that were reported as kept, by their path. */
-  readonly kept?: ReadonlyMap<string, string>;
   /** Processes that end with the power. */
   readonly running?: readonly Run[];
 }
@@ -141,20 +136,6 @@ const copied: CutScenario = {
     const folder = copyIn(source, round);
     const running = await repeat(round, new Server(round.program, folder), source);
     return { folder, book: source.book, live: [source.token], running };
-  },
-};
-
-/** Nothing is acknowledged; but a stop writes a checkpoint, which must not know bytes that are lost. */
-const stopped: CutScenario = {
-  name: "copied, then stopped",
-  async attempt(round) {
-    const source = await makeRoundSource(round);
-    const folder = copyIn(source, round);
-    const server = new Server(round.program, folder);
-    await server.ready;
-    const ended = await server.stop();
-    if (ended.status !== 0) round.totals.faults.push(`a stop ${describeEnd(ended)}`);
-    return { folder, book: source.book, live: [] };
   },
 };
 
@@ -253,110 +234,5 @@ const restored: CutScenario = {
   },
 };
 
-const backedUp: CutScenario = {
-  name: "backup",
-  async attempt(round) {
-    const { book, folder: data, token } = await makeRoundSource(round);
-    const server = round.random.next() < 0.5 ? new Server(round.program, data) : undefined;
-    await server?.ready;
-    const folder = choosePlace(round, "backup");
-    const args = ["backup", folder, "--data", data];
-    if (await reports(round, args, /^backed up /m)) book.acknowledgeAll();
-    return { folder, book, live: [token], running: server === undefined ? [] : [server.run] };
-  },
-};
-
-/** A whole one is there at any moment after the first; the cut comes amid the second, or after it. */
-const backedUpTwice: CutScenario = {
-  name: "backup --into",
-  async attempt(round) {
-    const { program, random } = round;
-    const { book, folder: data, token } = await makeRoundSource(round);
-    const backups = choosePlace(round, "backups");
-    const args = ["backup", "--into", backups, "--keep", "1", "--data", data];
-    if (!(await reports(round, args, /^backed up /m))) return undefined;
-    book.acknowledgeAll();
-    const [first] = readdirSync(backups);
-    const second = new Run(program, args);
-    const moment = random.pick<() => boolean>([
-      () => !second.isRunning,
-      () => readdirSync(backups).length > 1,
-      () => !readdirSync(backups).includes(first ?? ""),
-    ]);
-    await waitFor("the moment of the cut", () => moment() || !second.isRunning);
-    return {
-      get folder() {
-        const whole = readdirSync(backups).filter((name) => name.endsWith("Z"));
-        return join(backups, whole.sort().at(-1) ?? "none"); // after the cut
-      },
-      book,
-      live: [token],
-      running: [second],
-    };
-  },
-};
-
-const imported: CutScenario = {
-  name: "import",
-  async attempt(round) {
-    const source = await makeRoundSource(round);
-    const { book } = source;
-    const lines = join(round.work, "lines");
-    const folder = copyIn(source, round);
-    writeFileSync(lines, readFileSync(logIn(source.folder), "utf8") + takeLines(book, 100));
-    const args = ["import", lines, "--data", folder];
-    if (await reports(round, args, /^created 100, already /m)) book.acknowledgeAll();
-    return { folder, book, live: [] };
-  },
-};
-
-interface Repair {
-  /** Makes a log one that a repair reports about. */
-  readonly damage: (log: string) => void;
-  /** What the repair prints. */
-  readonly prints: RegExp;
-  /** How many plants the damage has removed from the end. */
-  readonly removed: number;
-}
-
-const REPAIRS: readonly [Repair, ...Repair[]] = [
-  { damage: () => {}, prints: /^nothing to repair/m, removed: 0 },
-  { damage: removeLastLine, prints: /^(accepted|nothing to repair)/m, removed: 1 },
-  { damage: (log) => appendFileSync(log, '{"id":\n'), prints: /^repaired: /m, removed: 0 },
-];
-
-function removeLastLine(log: string): void {
-  const bytes = readFileSync(log);
-  truncateSync(log, bytes.lastIndexOf("\n", bytes.length - 2) + 1);
-}
-
-const repaired: CutScenario = {
-  name: "repair",
-  async attempt(round) {
-    const source = await makeRoundSource(round);
-    const { book } = source;
-    const folder = copyIn(source, round);
-    const { damage, prints, removed } = round.random.pick(REPAIRS);
-    damage(logIn(folder));
-    const before = readFileSync(logIn(folder), "utf8");
-    if (await reports(round, ["repair", "--yes", "--data", folder], prints)) {
-      book.acknowledgeAll(book.taken - removed);
-    }
-    const keptPath = `${logIn(folder)}.before-repair-1`;
-    const kept = new Map(existsSync(keptPath) ? [[keptPath, before]] : []);
-    return { folder, book, live: [], kept };
-  },
-};
-
 /** Those on a disk that has room. */
-export const ORDINARY_CUTS: readonly CutScenario[] = [
-  copied,
-  stopped,
-  appended,
-  tokenEdited,
-  restored,
-  backedUp,
-  backedUpTwice,
-  imported,
-  repaired,
-];
+export const ORDINARY_CUTS: readonly CutScenario[] = [copied, appended, tokenEdited, restored];
