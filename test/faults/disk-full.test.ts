@@ -1,6 +1,6 @@
 /** A disk that is really full, and then has room again. */
 import assert from "node:assert/strict";
-import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { createToken } from "../../src/index.ts";
@@ -18,7 +18,6 @@ const AT_ONCE = { concurrency: 3, ...TIMEOUT };
 /** Longer than a page, so that a few of them fill the disk. */
 const LONG_NAME = "Fern".repeat(2500);
 const ROUNDS_MAX = 50;
-const PAGE_BYTES = 4096;
 
 /** Fills the rest of the disk. */
 function fill(folder: string): void {
@@ -64,47 +63,6 @@ describe("a full disk", AT_ONCE, () => {
     assert.equal(readLog(folder).split("\n").length - 1, id + 1);
   });
 
-  test("a disk that alternates between full and not full logs one warning per state and second", async (t) => {
-    const folder = mountSmallDisk(t, "64k");
-    if (folder === undefined) return;
-    const trial = await Trial.start(t, { folder });
-    assert.equal(await trial.create(1), 200);
-    fill(folder);
-    const since = performance.now();
-    for (let id = 2; id < 16; id += 2) {
-      assert.equal(await trial.create(id, LONG_NAME), 50302);
-      assert.equal(await trial.create(id + 1), 200);
-    }
-    const seconds = Math.ceil((performance.now() - since) / 1000);
-    const ofLog = ({ messages }: { readonly messages: readonly string[] }) =>
-      messages.filter((message) => message.includes(`"${logPath(folder)}" can`));
-    const lines = ofLog(await trial.stop());
-    assert.ok(lines.length >= 2 && lines.length <= 2 * seconds, lines.join("\n"));
-    assert.match(lines.at(-1) ?? "", /can be written again/, "as the last batch was written");
-    assertKept(folder, trial.acknowledged);
-  });
-
-  test("a stop succeeds without room for the checkpoint, and a start succeeds without a checkpoint", async (t) => {
-    const folder = mountSmallDisk(t, "64k");
-    if (folder === undefined) return;
-    const trial = await Trial.start(t, { folder });
-    assert.equal(await trial.create(1), 200);
-    fill(folder);
-    const end = await trial.stop();
-    assert.equal(end.status, 0);
-    assert.equal(end.messages.length, 1, end.messages.join("\n"));
-    assert.deepEqual(
-      readdirSync(folder).filter((name) => name.includes("checkpoint")),
-      [],
-    );
-    // The disk is full, but a record that fits into the last page of the log is stored.
-    const next = await Trial.start(t, { folder, reuseToken: trial.token });
-    assert.equal(await next.create(1), 200);
-    assert.equal(await next.create(2), 200);
-    await next.stop();
-    assertLog(folder, [plant(1), plant(2)]);
-  });
-
   test("without room for the quarantine file a start ends with status 1 and changes nothing", async (t) => {
     const folder = mountSmallDisk(t, "64k");
     if (folder === undefined) return;
@@ -125,27 +83,6 @@ describe("a full disk", AT_ONCE, () => {
     assert.equal((await trial.stop()).status, 0);
     assertLog(folder, [plant(1), plant(2)]);
     assert.equal(readFileSync(join(folder, "plants.jsonl.quarantine-1"), "utf8"), torn);
-  });
-
-  test("a token for which there is no room is refused with status 1, and other tokens stay valid", async (t) => {
-    const folder = mountSmallDisk(t, "64k");
-    if (folder === undefined) return;
-    const path = join(folder, "tokens.jsonl");
-    const trial = await Trial.start(t, { folder });
-    // An event takes about 200 bytes, so only a part of the next one fits into the last page.
-    for (let at = 0; PAGE_BYTES - (statSync(path).size % PAGE_BYTES) > 100; at++) {
-      await createToken(folder, { name: `t${at}` });
-    }
-    const tokens = readFileSync(path, "utf8");
-    fill(folder);
-    const end = await runCli(["token", "create", "n".repeat(64), "--data", folder]);
-    assert.deepEqual([end.status, end.stdout], [1, ""]);
-    assert.match(end.stderr, /^plant-store: [^\n]*\bENOSPC\b[^\n]*\n$/);
-    assert.equal(readFileSync(path, "utf8"), tokens, "no part of the event is left");
-    assert.equal(await trial.create(1), 50302); // its log has no page yet
-    rmSync(join(folder, "filler"));
-    assert.equal(await trial.create(1), 200);
-    assert.equal((await trial.stop()).status, 0);
   });
 });
 

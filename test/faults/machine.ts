@@ -61,14 +61,6 @@ export function traced(t: TestContext, options: readonly string[]): Traced {
   };
 }
 
-/** Kills a process when it begins this call on a file. */
-export function killedAt(t: TestContext, call: string, path: string): Traced {
-  const kill = ["-e", `trace=${call}`, "-e", `inject=${call}:signal=KILL`];
-  const { wrapper, ...rest } = traced(t, ["-P", path, ...kill]);
-  // With the filter in the kernel, strace does not kill at a write.
-  return { ...rest, wrapper: wrapper.filter((word) => word !== "--seccomp-bpf") };
-}
-
 /** Injects faults into the calls on the log of a folder; makes that log first. */
 export function faulty(t: TestContext, folder: string, ...injections: readonly string[]): Traced {
   writeLog(folder, ""); // so that strace knows the file
@@ -136,11 +128,6 @@ export function mountSmallDisk(t: TestContext, size: string): string | undefined
 
 export function remount(folder: string, options: string): void {
   run("mount", "-o", `remount,${options}`, folder);
-}
-
-/** Sets or removes an attribute of a file; `change` is written as for `chattr`. */
-export function chattr(change: string, path: string): void {
-  run("chattr", change, path);
 }
 
 /** The descriptor that a process would be given next. */

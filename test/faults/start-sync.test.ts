@@ -1,18 +1,15 @@
 /** A start makes durable what others have written; here its syncs fail, or it is killed amid them. */
 import assert from "node:assert/strict";
-import { existsSync, readFileSync, renameSync, statSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { existsSync, readFileSync } from "node:fs";
+import { dirname } from "node:path";
 import { describe, type TestContext, test } from "node:test";
-import { createToken, listTokens } from "../../src/index.ts";
 import { checkpointPath, unsyncedPath } from "../../src/log/checkpoint.ts";
 import { newLogPath } from "../../src/log/resync.ts";
 import { runCli } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
-import { PROGRAM } from "../support/program.ts";
-import { type Finished, runToEnd } from "../support/run.ts";
 import { logPath, readLog, writeCheckpointOf, writeLog } from "../support/stores.ts";
 import { TIMEOUT } from "../support/watch.ts";
-import { canTrace, killedAt, type Traced, traced } from "./machine.ts";
+import { canTrace, type Traced, traced } from "./machine.ts";
 import { type Call, readCalls } from "./trace.ts";
 import { assertGoesOn, plant, startRefused, Trial } from "./trial.ts";
 
@@ -110,29 +107,6 @@ describe("a start", AT_ONCE, () => {
     await assertGoesOn(t, folder, PLANTS);
   });
 
-  test("that is killed while it copies the log is followed by one that does", async (t) => {
-    if (!canTrace(t)) return;
-    const folder = copied(t);
-    const checkpoint = checkpointPath(logPath(folder));
-    renameSync(checkpoint, unsyncedPath(logPath(folder))); // its sync has failed
-    const end = await startRefused(t, folder, killedAt(t, "write", newLogPath(logPath(folder))));
-    assert.equal(end.signal, "SIGKILL");
-    assert.equal(isMarked(folder), true);
-    const under = failing(t, folder);
-    const trial = await Trial.start(t, { folder, ...under });
-    assert.equal(rewritten(folder, under), LOG);
-    assert.equal((await trial.stop()).status, 0);
-  });
-
-  test("that cannot remember a failed sync ends with status 3, and changes nothing", async (t) => {
-    if (!canTrace(t)) return;
-    const folder = copied(t);
-    const under = failing(t, folder, "fsync:error=EIO:when=1", "rename:error=EROFS");
-    const end = await startRefused(t, folder, under);
-    assert.equal(end.status, 3);
-    assert.equal(rewritten(folder, under), "");
-  });
-
   test("shows that it is syncing until the disk has the log", async (t) => {
     if (!canTrace(t)) return;
     const folder = copied(t);
@@ -150,71 +124,4 @@ describe("a start", AT_ONCE, () => {
     );
     assert.equal((await (await starting).stop()).status, 0);
   });
-});
-
-/** Runs a command under a trace to its end. */
-function runTraced({ wrapper, env }: Traced, ...words: readonly string[]): Promise<Finished> {
-  const command = [...wrapper, process.execPath, PROGRAM, ...words];
-  return runToEnd(command, { env: { ...process.env, ...env } });
-}
-
-test("a repair that accepts an edit writes its last batch again", async (t) => {
-  if (!canTrace(t)) return;
-  const folder = copied(t);
-  const edited = LOG.replace("Plant 1", "Plant A");
-  writeLog(folder, edited);
-  const under = failing(t, folder);
-  const { status, stderr } = await runTraced(under, "repair", "--yes", "--data", folder);
-  assert.equal(status, 0, stderr);
-  assert.equal(rewritten(folder, under), edited);
-});
-
-test("a list of tokens is printed after the token log and its folder were synced", async (t) => {
-  if (!canTrace(t)) return;
-  const folder = makeFolder(t);
-  await createToken(folder, { name: "gardener" });
-  const under = traced(t, ["-y", "-e", "trace=fsync,write,writev"]);
-  const { status, stderr } = await runTraced(under, "token", "list", "--data", folder);
-  assert.equal(status, 0, stderr);
-  const calls = readCalls(under.read());
-  const printed = calls.find(({ args }) => args.includes("gardener")) as Call;
-  for (const path of [join(folder, "tokens.jsonl"), folder]) {
-    const synced = calls.find(({ name, args }) => name === "fsync" && args.endsWith(`<${path}>`));
-    assert.ok(synced !== undefined && synced.end < printed.begin, path);
-  }
-});
-
-test("a token log whose sync has failed is listed only once a change of a token has replaced it", async (t) => {
-  if (!canTrace(t)) return;
-  const folder = makeFolder(t);
-  await createToken(folder, { name: "gardener" });
-  const path = join(folder, "tokens.jsonl");
-  const before = readFileSync(path, "utf8");
-  const { ino } = statSync(path);
-  const under = traced(t, ["-P", path, "-e", "trace=fsync", "-e", "inject=fsync:error=EIO:when=1"]);
-  const { status, stdout } = await runTraced(under, "token", "list", "--data", folder);
-  assert.match(under.read(), /INJECTED/);
-  assert.deepEqual([status, stdout], [3, ""]);
-  // The kernel has reported the failure already.
-  await assert.rejects(listTokens(folder), { code: "unsynced" });
-
-  await createToken(folder, { name: "visitor" });
-  assert.notEqual(statSync(path).ino, ino);
-  assert.ok(readFileSync(path, "utf8").startsWith(before));
-  assert.deepEqual(
-    (await listTokens(folder)).map(({ name }) => name),
-    ["gardener", "visitor"],
-  );
-});
-
-test("a repair that is killed before its new log has its name leaves the log unsynced", async (t) => {
-  if (!canTrace(t)) return;
-  const folder = copied(t);
-  writeLog(folder, `${LOG}damage\n`);
-  const log = logPath(folder);
-  renameSync(checkpointPath(log), unsyncedPath(log)); // its sync has failed
-  const under = killedAt(t, "rename", newLogPath(log));
-  const { signal } = await runTraced(under, "repair", "--yes", "--data", folder);
-  assert.equal(signal, "SIGKILL");
-  assert.equal(isMarked(folder), true);
 });

@@ -2,17 +2,24 @@ import assert from "node:assert/strict";
 import fs from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
+import { disk } from "../../src/log/disk.ts";
 import { ensureDirectory, prepareDirectory } from "../../src/log/folder.ts";
 import { makeFolder } from "../support/folders.ts";
 import { openLog } from "../support/logs.ts";
 import { collectWarnings } from "../support/watch.ts";
 
-test("ensureDirectory() makes a missing folder and its parents with mode 0700", async (t) => {
-  const parent = path.join(makeFolder(t), "a");
+test("ensureDirectory() makes a missing folder and its parents durably, with mode 0700", async (t) => {
+  const root = makeFolder(t);
+  const parent = path.join(root, "a");
   const folder = path.join(parent, "b");
+  const { mock } = t.mock.method(disk, "syncFolder");
   await ensureDirectory(folder);
   assert.equal(fs.statSync(folder).mode & 0o777, 0o700);
   assert.equal(fs.statSync(parent).mode & 0o777, 0o700);
+  assert.deepEqual(
+    mock.calls.map(({ arguments: [synced] }) => synced),
+    [root, parent],
+  );
 });
 
 const MODES: readonly [mode: number, isOpen: boolean][] = [
