@@ -6,7 +6,6 @@ import {
   type BackupIntoOptions,
   backupInto,
   isSound,
-  PlantStoreError,
   subscribe,
   verifyLog,
 } from "../../src/index.ts";
@@ -217,48 +216,6 @@ test("a backup that fails its verification removes none, and leaves nothing", as
   assert.deepEqual(snapshot(join(folder, before[0] ?? "")), { "plants.jsonl": "old" });
   assert.deepEqual([...openFilesIn(folder), ...openFilesIn(data)], []);
 });
-
-/** Calls that fail while a backup is made, and how many of them: every further one fails, too. */
-const STEPS = [
-  ["mkdirSync", 1],
-  ["renameSync", 3],
-  ["readdirSync", 12],
-  ["rmdirSync", 3],
-] as const;
-
-for (const [step, count] of STEPS) {
-  for (let good = 0; good < count; good++) {
-    test(`a backup whose call ${good + 1} of ${step} fails leaves whole backups only, and the next one tidies up`, async (t) => {
-      const before = [
-        "plants-000001-20260101T000000Z",
-        "plants-000002-20260101T000000Z",
-        "plants-000003-20260101T000000Z",
-        "plants-000004-20260101T000000Z.unfinished-01",
-      ];
-      const { folder, into, names } = prepare(t, ...before);
-      const real = fs[step] as (...args: unknown[]) => unknown;
-      let calls = 0;
-      const mocked = t.mock.method(fs, step, (...args: unknown[]) => {
-        if (String(args[0]).startsWith(folder) && calls++ >= good) throw new Error("it stops");
-        return real(...args);
-      });
-      const result = await into({ keep: 1 }).catch((error: unknown) => error);
-      mocked.mock.restore();
-      assert.ok(calls > good, "it was called so often");
-      const whole = names().filter((name) => !name.includes(".unfinished-"));
-      for (const name of whole) {
-        const isOld = before.includes(name);
-        assert.equal(readLog(join(folder, name)), isOld ? "old" : A + B, name);
-      }
-      if (result instanceof Error) {
-        assert.ok(result instanceof PlantStoreError);
-        assert.deepEqual(whole, before.slice(0, 3), "none was removed");
-      } else assert.ok(whole.length >= 1);
-      const { name } = await into({ keep: 1 });
-      assert.deepEqual(names(), [name]);
-    });
-  }
-}
 
 /** What others put into a backup, so that it is left whole. */
 const FOREIGN: readonly [what: string, name: string, put: (found: string) => void][] = [
