@@ -1,34 +1,11 @@
 import assert from "node:assert/strict";
-import { appendFileSync, existsSync, readFileSync, writeFileSync } from "node:fs";
+import { appendFileSync, existsSync, writeFileSync } from "node:fs";
 import { test } from "node:test";
 import { createFirstToken, createToken, listTokens, revokeToken } from "../../src/index.ts";
 import { makeFolder } from "../support/folders.ts";
 import { readTokenLog, tokenLogPath, writeTokenLog } from "../support/token-logs.ts";
-import { collectWarnings } from "../support/watch.ts";
 
 const REVOCATION = '{"event":"revoked","name":"a","revokedAt":"2026-01-01T00:00:00.000Z"}';
-
-test("a torn last line is ignored, and the next change moves it to quarantine", async (t) => {
-  const folder = makeFolder(t);
-  const warnings = collectWarnings(t);
-  await createToken(folder, { name: "a" });
-  const whole = readTokenLog(folder);
-  const torn = '{"event":"revoked","na';
-  appendFileSync(tokenLogPath(folder), torn);
-
-  assert.equal((await listTokens(folder))[0]?.revokedAt, undefined);
-  assert.equal(readTokenLog(folder), whole + torn); // reading changes nothing
-  assert.equal(warnings.length, 0);
-
-  await createToken(folder, { name: "b" });
-  assert.equal(warnings.length, 1);
-  assert.equal(readFileSync(`${tokenLogPath(folder)}.quarantine-1`, "utf8"), torn);
-  assert.deepEqual(
-    (await listTokens(folder)).map(({ name }) => name),
-    ["a", "b"],
-  );
-  assert.ok(readTokenLog(folder).startsWith(whole));
-});
 
 for (const [says, end] of [
   ["lacks only its line feed", ""],

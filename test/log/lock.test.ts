@@ -10,7 +10,6 @@ import { clock } from "../../src/clock.ts";
 import { PlantStoreError } from "../../src/core/errors.ts";
 import { type HeldLock, type LockOptions, locks } from "../../src/log/lock.ts";
 import { makeFolder } from "../support/folders.ts";
-import { seeAttempts } from "../support/lock-process.ts";
 import { openLog } from "../support/logs.ts";
 import { until } from "../support/watch.ts";
 
@@ -53,15 +52,6 @@ test("locks.acquire() refuses a second holder and names the first", async (t) =>
   });
 });
 
-test("HeldLock.close() lets the next acquire succeed, again and again", async (t) => {
-  const folder = makeFolder(t);
-  for (let round = 0; round < 3; round++) {
-    const lock = await locks.acquire(folder, second);
-    await assert.rejects(locks.acquire(folder, second), { code: "locked" });
-    await lock.close();
-  }
-});
-
 test("locks.acquire() keeps locks of other names and other folders apart", async (t) => {
   const folder = makeFolder(t);
   await hold(t, folder);
@@ -79,23 +69,6 @@ test("locks.acquire() finds a lock through any path to the same folder", async (
   for (const other of [link, `${folder}/.`, path.relative(process.cwd(), folder)]) {
     await assert.rejects(locks.acquire(other, second), { code: "locked" });
   }
-});
-
-test("locks.acquire() waits for a holder that closes within waitMs", async (t) => {
-  const folder = makeFolder(t);
-  const lock = await locks.acquire(folder, second);
-  const waiting = locks.acquire(folder, { ...second, waitMs: 60_000 });
-  await seeAttempts(folder, waiting);
-  await lock.close();
-  await (await waiting).close();
-});
-
-test("locks.acquire() gives up on a holder that stays longer than waitMs", async (t) => {
-  const folder = makeFolder(t);
-  await hold(t, folder);
-  await assert.rejects(locks.acquire(folder, { ...second, waitMs: 30 }), {
-    code: "locked",
-  });
 });
 
 test("locks.askDurableBytes() returns what the holder knows, and undefined if there is no holder", async (t) => {
@@ -229,19 +202,6 @@ function stopIntervals(t: TestContext): () => void {
     for (const run of runs.values()) run();
   };
 }
-
-test("HeldLock.findLoss() finds at once that the entry was removed (fake clock)", async (t) => {
-  const folder = makeFolder(t);
-  stopIntervals(t);
-  const lock = await hold(t, folder);
-  assert.equal(lock.findLoss(), undefined);
-  fs.rmSync(path.join(folder, "lock.1"));
-  const loss = lock.findLoss();
-  assert.ok(loss !== undefined);
-  assert.equal(await lock.lost, loss);
-  fs.writeFileSync(path.join(folder, "lock.1"), "");
-  assert.equal(lock.findLoss(), loss, "it is lost for good");
-});
 
 test("HeldLock.lost stays pending while the lock is held, and after it was closed (fake clock)", async (t) => {
   const folder = makeFolder(t);

@@ -73,27 +73,6 @@ test("a backup can be read by its owner only, no matter which modes its source h
   }
 });
 
-test("while a store takes creates, a backup holds all plants answered before it", async (t) => {
-  const folder = makeFolder(t);
-  const targets = makeFolder(t);
-  const store = await openStore(t, folder, { batchBytesMax: 200 });
-  let answered = 0;
-  for (let round = 0; round < 8; round++) {
-    const before = answered;
-    const creates = Array.from({ length: 50 }, (_, n) =>
-      store.create({ id: BigInt(round * 50 + n), name: "x".repeat(n) }).then(() => answered++),
-    );
-    const target = join(targets, String(round));
-    const { plants: records, bytes } = await backup(folder, target);
-    await Promise.all(creates);
-    assert.ok(records >= before && records <= before + 50);
-    assert.equal(readLog(target), readLog(folder).slice(0, bytes), "whole lines of the source");
-    assert.equal(readLog(target).split("\n").length - 1, records);
-    assert.equal(isSound(await verifyLog(target)), true);
-    assert.equal((await verifyLog(target)).checksum, "matches");
-  }
-});
-
 test("while a store is open, a backup leaves out what is not known to be durable", async (t) => {
   const folder = makeFolder(t);
   const targets = makeFolder(t);

@@ -48,17 +48,6 @@ test("while a store is open, only its durable plants are read", async (t) => {
   }
 });
 
-test("while a store is open, a plant is read as soon as its create is answered", async (t) => {
-  const folder = makeFolder(t);
-  const store = await openStore(t, folder);
-  const created: NewPlant[] = [];
-  for (let id = 0n; id < 10n; id++) {
-    await store.create({ id, name: "x" });
-    created.push({ id, name: "x" });
-    assert.deepEqual(await collect(readPlants(folder)), created);
-  }
-});
-
 test("a torn tail is not read, and stays where it is", async (t) => {
   const folder = makeFolder(t);
   const log = '{"id":1,"name":"a"}\n{"id":2,"na';

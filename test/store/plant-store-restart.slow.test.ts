@@ -103,24 +103,3 @@ test("plants of every length survive a restart, with any size of a read", async 
   for (const plant of plants) assert.equal(await after.create(plant), "replayed");
   assert.deepEqual(await collect(after.list()), plants);
 });
-
-test("a store that was only opened and closed leaves its log as it was", async (t) => {
-  const folder = makeFolder(t);
-  const first = await openStore(t, folder);
-  await first.create({ id: 1n, name: "a" });
-  await first.close();
-  const before = readLog(folder);
-  for (let restart = 0; restart < 3; restart++) {
-    await (await openStore(t, folder)).close();
-    assert.equal(readLog(folder), before);
-  }
-});
-
-test("a conflict is a conflict after a restart too", async (t) => {
-  const folder = makeFolder(t);
-  const before = await openStore(t, folder);
-  await before.create({ id: 1n, name: "a" });
-  await before.close();
-  const after = await openStore(t, folder);
-  await assert.rejects(after.create({ id: 1n, name: "b" }), { code: "conflict" });
-});

@@ -287,23 +287,6 @@ test("beside an open store, verify reads only what the store knows to be durable
   assert.deepEqual(await verifyLog(folder), { ...SOUND, records: 1, bytes: 20 });
 });
 
-test("while a store takes creates, every verify finds it sound", async (t) => {
-  const folder = makeFolder(t);
-  const store = await openStore(t, folder, { batchBytesMax: 100 });
-  let records = 0;
-  for (let round = 0n; round < 10n; round++) {
-    const creates = Array.from({ length: 20 }, (_, n) =>
-      store.create({ id: round * 100n + BigInt(n), name: "x" }),
-    );
-    const report = await verifyLog(folder);
-    assert.equal(isSound(report), true);
-    assert.equal(report.tornBytes, 0);
-    assert.ok(report.records >= records && report.records <= records + 20);
-    await Promise.all(creates);
-    records += 20;
-  }
-});
-
 test("verify, backup, list and export refuse a log that is gone and was not empty, as a start does, and make nothing", async (t) => {
   const folder = makeFolder(t);
   const target = join(makeFolder(t), "copy");
