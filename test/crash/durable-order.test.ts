@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
-import { spawnSync } from "node:child_process";
-import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { createToken } from "../../src/index.ts";
+import { canTrace, traced } from "../faults/machine.ts";
+import { readCalls } from "../faults/trace.ts";
 import { startServer } from "../support/cli.ts";
 import { makeFolder } from "../support/folders.ts";
 import { postPlant } from "../support/post.ts";
@@ -12,70 +12,20 @@ import { until } from "../support/watch.ts";
 
 const LINE = '{"id":7,"name":"Fern","tag":"indoor"}';
 
-/** A system call in a trace. If lines of other calls interrupt it, its parts are joined. */
-interface Call {
-  readonly name: string;
-  readonly args: string;
-  readonly result: string;
-  /** The lines on which it begins and ends. */
-  readonly begin: number;
-  readonly end: number;
-}
-
-/** Parses `PID name(args) = result`, also if it is split into `<unfinished ...>` and `resumed>`. */
-function parseTrace(trace: string): Call[] {
-  const calls: Call[] = [];
-  const open = new Map<string, { name: string; args: string; begin: number }>();
-  for (const [at, line] of trace.split("\n").entries()) {
-    const whole = /^(\d+) +(\w+)\((.*)\) += (.*)$/.exec(line);
-    const begun = /^(\d+) +(\w+)\((.*?) *<unfinished \.\.\.>$/.exec(line);
-    const resumed = /^(\d+) +<\.\.\. \w+ resumed>(.*)\) += (.*)$/.exec(line);
-    if (begun !== null) {
-      const [, pid = "", name = "", args = ""] = begun;
-      open.set(pid, { name, args, begin: at });
-    } else if (resumed !== null) {
-      const [, pid = "", rest = "", result = ""] = resumed;
-      const start = open.get(pid);
-      assert.ok(start !== undefined, line);
-      open.delete(pid);
-      calls.push({ ...start, args: start.args + rest, result, end: at });
-    } else if (whole !== null) {
-      const [, , name = "", args = "", result = ""] = whole;
-      calls.push({ name, args, result, begin: at, end: at });
-    }
-  }
-  return calls;
-}
-
 test("a create is answered only after its record was written through to the disk", async (t) => {
-  if (spawnSync("strace", ["-V"]).error !== undefined) {
-    t.skip("needs strace");
-    return;
-  }
+  if (!canTrace(t)) return;
   const folder = makeFolder(t);
-  const tracePath = join(makeFolder(t), "trace");
   const token = await createToken(folder, { name: "traced" });
-  const trace = "trace=openat,close,pwrite64,write,writev,sendto,sendmsg,exit_group";
-  const server = await startServer(t, ["--data", folder], {
-    wrapper: ["strace", "-f", "-qq", "-s", "200", "-o", tracePath, "-e", trace],
-    // One thread writes, and not through io_uring, which strace cannot show.
-    env: { UV_THREADPOOL_SIZE: "1", UV_USE_IO_URING: "0" },
-  });
-  // strace passes no signal on, so the traced process gets it directly.
-  const { pid } = server.process;
-  const traced = Number(readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8"));
-  t.after(() => {
-    try {
-      process.kill(traced, "SIGKILL");
-    } catch {} // it has already ended
-  });
+  const trace = "trace=openat,close,pwrite64,write,writev,sendto,sendmsg";
+  const { read, ...under } = traced(t, ["-e", trace]);
+  const server = await startServer(t, ["--data", folder], under);
   assert.equal((await postPlant(server.url, token, LINE)).status, 200);
-  process.kill(traced, "SIGTERM");
-  await until("the traced server has ended", () => server.process.exitCode !== null);
+  server.process.kill("SIGTERM");
+  await until("the server has ended", () => server.process.exitCode !== null);
   assert.equal(server.process.exitCode, 0);
   assert.equal(readLog(folder), `${LINE}\n`);
 
-  const calls = parseTrace(readFileSync(tracePath, "utf8"));
+  const calls = readCalls(read());
   const opened = calls.filter(({ name, args }) => {
     return name === "openat" && args.includes(`"${join(folder, "plants.jsonl")}"`);
   });

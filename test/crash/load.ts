@@ -36,12 +36,12 @@ export const USUAL_MIX: Mix = { replay: 0.1, conflict: 0.03, twin: 0.05 };
 
 const WRONG_KEPT = 10;
 
-export function newTally(): Tally {
+function newTally(): Tally {
   return { answered: 0, refused: 0, wrong: [] };
 }
 
 /** Sends a plant, new or not; returns false if the connection has ended. */
-export async function sendPlant(
+async function sendPlant(
   connection: Connection,
   { token, book }: Target,
   plant: number,
@@ -54,7 +54,7 @@ export async function sendPlant(
 }
 
 /** Sends another plant with the id of an acknowledged one. */
-export async function sendConflict(
+async function sendConflict(
   connection: Connection,
   { token, book }: Target,
   plant: number,

@@ -51,9 +51,8 @@ export class PlantBook {
     this.#states[plant] = ACKNOWLEDGED;
   }
 
-  /** Acknowledges the first plants; by default all that were sent. */
-  acknowledgeAll(count = this.taken): void {
-    for (let plant = 0; plant < count; plant++) this.acknowledge(plant);
+  acknowledgeAll(): void {
+    for (let plant = 0; plant < this.taken; plant++) this.acknowledge(plant);
   }
 
   isAcknowledged(plant: number): boolean {
@@ -107,18 +106,6 @@ export class PlantBook {
     const id = /^\{"id":(-?[0-9]{1,19}),/.exec(line)?.[1];
     const plant = id === undefined ? -1 : Number(BigInt(id) - FIRST_ID);
     return plant >= 0 && plant < this.taken ? plant : undefined;
-  }
-
-  /** A copy of what is known now. */
-  copy(): PlantBook {
-    const copy = new PlantBook({
-      hasLongNames: this.#hasLongNames,
-      hasEqualLines: this.#hasEqualLines,
-    });
-    copy.#states = this.#states.slice();
-    copy.taken = this.taken;
-    copy.acknowledged = this.acknowledged;
-    return copy;
   }
 
   #members(plant: number): string {

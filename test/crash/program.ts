@@ -47,7 +47,6 @@ export interface Ended {
 /** A program under which a process runs, such as strace, and its environment. */
 export interface Surroundings {
   readonly wrapper?: readonly string[];
-  readonly nodeArgs?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
 }
 
@@ -70,8 +69,8 @@ export class Run {
     surroundings: Surroundings = {},
     deadlineMs = DEADLINE_MS,
   ) {
-    const { wrapper = [], nodeArgs = [], env = {} } = surroundings;
-    const words = [...wrapper, process.execPath, ...nodeArgs, program.main, ...args];
+    const { wrapper = [], env = {} } = surroundings;
+    const words = [...wrapper, process.execPath, program.main, ...args];
     const [command = "", ...rest] = words;
     this.#isWrapped = wrapper.length > 0;
     this.#child = spawn(command, rest, {
