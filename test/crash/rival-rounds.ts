@@ -47,46 +47,46 @@ const REPLAYS = 200;
 const ROUNDS_PER_FOLDER = 5;
 
 /** What each kind of round does with its servers; those that still run afterwards are killed. */
-type Kind = (round: Round) => Promise<void>;
+type Kind = (life: RivalLife) => Promise<void>;
 
 export const RIVAL_KINDS: Readonly<Record<string, Kind>> = {
-  "both under load": async (round) => {
-    const one = await round.start();
-    const other = await round.start();
-    await Promise.all([round.load(one), round.load(other)]);
-    await round.pass(TOGETHER_MS_MAX);
+  "both under load": async (life) => {
+    const one = await life.start();
+    const other = await life.start();
+    await Promise.all([life.load(one), life.load(other)]);
+    await life.pass(TOGETHER_MS_MAX);
   },
-  "one is killed, and the next starts": async (round) => {
-    const one = await round.start();
-    const other = await round.start();
-    await round.load(one);
-    await round.pass(ALONE_MS_MAX);
+  "one is killed, and the next starts": async (life) => {
+    const one = await life.start();
+    const other = await life.start();
+    await life.load(one);
+    await life.pass(ALONE_MS_MAX);
     await one?.server.kill();
-    const next = round.start();
-    await round.load(other);
-    await round.load(await next);
-    await round.pass(TOGETHER_MS_MAX);
+    const next = life.start();
+    await life.load(other);
+    await life.load(await next);
+    await life.pass(TOGETHER_MS_MAX);
   },
-  "two starts on a torn tail, one of them slow": async (round) => {
-    await (await round.start())?.server.kill();
-    round.tear();
-    const slow = round.startSlow();
-    await round.quarantined();
-    await round.load(await round.start());
+  "two starts on a torn tail, one of them slow": async (life) => {
+    await (await life.start())?.server.kill();
+    life.tear();
+    const slow = life.startSlow();
+    await life.quarantined();
+    await life.load(await life.start());
     await slow;
   },
-  "no room for one": async (round) => {
-    const one = await round.start();
-    const limited = await round.startLimited();
-    await Promise.all([round.load(limited), round.load(one)]);
-    await round.pass(TOGETHER_MS_MAX);
+  "no room for one": async (life) => {
+    const one = await life.start();
+    const limited = await life.startLimited();
+    await Promise.all([life.load(limited), life.load(one)]);
+    await life.pass(TOGETHER_MS_MAX);
   },
-  "one log in two folders": async (round) => {
-    const one = await round.start(round.locked);
-    await round.load(one);
-    await round.pass(ALONE_MS_MAX);
-    await round.load(await round.start(round.locked, round.linkedFolder()));
-    await round.pass(TOGETHER_MS_MAX);
+  "one log in two folders": async (life) => {
+    const one = await life.start(life.locked);
+    await life.load(one);
+    await life.pass(ALONE_MS_MAX);
+    await life.load(await life.start(life.locked, life.linkedFolder()));
+    await life.pass(TOGETHER_MS_MAX);
   },
 };
 
@@ -142,28 +142,8 @@ interface Running {
   readonly port: number;
 }
 
-/** The actions of a kind of round. */
-interface Round {
-  readonly random: Random;
-  readonly locked: Program;
-  /** Starts a server; `undefined` if it refused. */
-  start(program?: Program, folder?: string, options?: ServerOptions): Promise<Running | undefined>;
-  /** Starts a server that has room for a little more in the log, but not for a whole batch. */
-  startLimited(): Promise<Running | undefined>;
-  load(running: Running | undefined, connections?: number): Promise<void>;
-  /** Leaves half a record at the end of the log, as a kill does. */
-  tear(): void;
-  /** Starts a server whose disk is slow between the last check of the log and the cut that follows. */
-  startSlow(): Promise<Running | undefined>;
-  /** Waits until a server has begun to quarantine the end of the log. */
-  quarantined(): Promise<void>;
-  /** Waits for a random time up to this; nothing depends on it. */
-  pass(msMax: number): Promise<void>;
-  /** A folder of its own for the same log, by a hard link. */
-  linkedFolder(): string;
-}
-
-class RivalLife implements Round {
+/** Two servers on one folder, through some rounds. */
+class RivalLife {
   readonly #book: PlantBook;
   readonly #programs: RivalPrograms;
   readonly #folder: string;
@@ -266,6 +246,7 @@ class RivalLife implements Round {
     return true;
   }
 
+  /** Starts a server; `undefined` if it refused. */
   async start(
     program = this.#programs.unlocked,
     folder = this.#folder,
@@ -277,6 +258,7 @@ class RivalLife implements Round {
     return port === undefined ? undefined : { server, port };
   }
 
+  /** Starts a server that has room for a little more in the log, but not for a whole batch. */
   startLimited(): Promise<Running | undefined> {
     const room = statSync(this.#log).size + this.random.below(20_000);
     return this.start(this.#programs.unlocked, this.#folder, {
@@ -284,11 +266,13 @@ class RivalLife implements Round {
     });
   }
 
+  /** Leaves half a record at the end of the log, as a kill does. */
   tear(): void {
     // As long as the next record, so the log grows back to the length that the slow start has seen.
     appendFileSync(this.#log, "x".repeat(Buffer.byteLength(this.#book.line(this.#book.taken)) + 1));
   }
 
+  /** Starts a server whose disk is slow between the last check of the log and the cut that follows. */
   startSlow(): Promise<Running | undefined> {
     // The second sync of the folder is for the quarantine file, before the cut.
     const inject = "inject=fsync:delay_enter=1500000:when=2";
@@ -299,6 +283,7 @@ class RivalLife implements Round {
     });
   }
 
+  /** Waits until a server has begun to quarantine the end of the log. */
   async quarantined(): Promise<void> {
     const before = this.#quarantines;
     await until("a server quarantines the end of the log", () => {
@@ -307,17 +292,19 @@ class RivalLife implements Round {
     });
   }
 
-  async load(running: Running | undefined, connections = this.#options.connections): Promise<void> {
+  async load(running: Running | undefined): Promise<void> {
     if (running === undefined) return;
-    const { random } = this.#options;
+    const { connections, random } = this.#options;
     const target = { port: running.port, token: this.#token, book: this.#book };
     this.#loads.push(await Load.start({ ...target, connections, random, mix: NEW_PLANTS }));
   }
 
+  /** Waits for a random time up to this; nothing depends on it. */
   pass(msMax: number): Promise<void> {
     return new Promise((resolve) => setTimeout(resolve, this.random.next() * msMax));
   }
 
+  /** A folder of its own for the same log, by a hard link. */
   linkedFolder(): string {
     const { path, remove } = makeTemporaryFolder("rivals");
     this.#cleanups.push(remove);
