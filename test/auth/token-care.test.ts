@@ -49,24 +49,6 @@ for (const [says, tail] of TAILS) {
   });
 }
 
-test("a token log that is cut at any byte of its last line keeps every token before it", async (t) => {
-  const folder = makeFolder(t);
-  await createToken(folder, { name: "a" });
-  const before = readTokenLog(folder);
-  await createToken(folder, { name: "b" });
-  const whole = readTokenLog(folder);
-  for (let length = before.length; length <= whole.length; length++) {
-    writeTokenLog(folder, whole.slice(0, length));
-    const isThere = length >= whole.length - 1; // a line that lacks only its line feed counts
-    const expected = isThere ? ["a", "b"] : ["a"];
-    const names = async () => (await listTokens(folder)).map(({ name }) => name);
-    assert.deepEqual(await names(), expected, `${length} bytes`);
-    if (length % 16 !== 0 && !isThere) continue;
-    await createToken(folder, { name: "c" });
-    assert.deepEqual(await names(), [...expected, "c"], `${length} bytes`);
-  }
-});
-
 test("a change after the token log was replaced by a rename is written to the new file", async (t) => {
   const folder = makeFolder(t);
   const first = await createToken(folder, { name: "a" });

@@ -120,28 +120,6 @@ test("writeCheckpoint() replaces the last one, with mode 0600, and leaves no oth
   assert.deepEqual(fs.readdirSync(path.dirname(logPath)), ["test.jsonl.checkpoint"]);
 });
 
-test("the leftover of a killed writeCheckpoint() is ignored and overwritten", async (t) => {
-  const logPath = logIn(t);
-  const newPath = `${checkpointPath(logPath)}.new`;
-  fs.writeFileSync(newPath, encodeCheckpoint(SOME).repeat(9));
-  assert.equal(await readCheckpoint(logPath), undefined);
-  await writeCheckpoint(logPath, SOME);
-  assert.deepEqual(await readCheckpoint(logPath), SOME);
-  assert.equal(fs.existsSync(newPath), false);
-});
-
-test("writeCheckpoint() without room keeps the last one, and leaves no other file", {
-  skip: !fs.existsSync("/dev/full"),
-}, async (t) => {
-  const logPath = logIn(t);
-  await writeCheckpoint(logPath, SOME);
-  const { openForChanges } = disk;
-  t.mock.method(disk, "openForChanges", () => openForChanges("/dev/full")); // every write fails with ENOSPC
-  await assert.rejects(writeCheckpoint(logPath, EMPTY_LOG), { code: "io_error" });
-  assert.deepEqual(await readCheckpoint(logPath), SOME);
-  assert.deepEqual(fs.readdirSync(path.dirname(logPath)), ["test.jsonl.checkpoint"]);
-});
-
 test("writeCheckpoint() throws io_error for every obstacle", async (t) => {
   const obstacles: readonly ((logPath: string) => void)[] = [
     (logPath) => fs.rmSync(path.dirname(logPath), { recursive: true }),

@@ -136,19 +136,6 @@ async function fakeWrites(
   });
 }
 
-for (const written of [0, 1, 4, 7]) {
-  test(`LogFile.append() undoes what was written before it was refused: ${written} bytes (fake short write)`, async (t) => {
-    const file = await openLog(t, "old\n");
-    const first = written === 0 ? [] : [{ written }];
-    await fakeWrites(t, file.path, [...first, { code: "ENOSPC" }]);
-    const result = await file.append(Buffer.from("one\ntwo\n"));
-    assert.equal(result.outcome, "refused");
-    assert.equal(fs.readFileSync(file.path, "utf8"), "old\n");
-    assert.deepEqual(await file.append(Buffer.from("three\n")), { outcome: "durable" });
-    assert.equal(fs.readFileSync(file.path, "utf8"), "old\nthree\n");
-  });
-}
-
 /** What another process did between the short write of "on" and the refusal of the rest. */
 const RIVALS: Readonly<Record<string, (path: string) => void>> = {
   "appended a record": (path) => fs.appendFileSync(path, "rival\n"),

@@ -10,7 +10,6 @@ import {
   hasLostSector,
   mendLog,
 } from "../../src/log/mend.ts";
-import { ioError } from "../../src/log/system-error.ts";
 import { openLog } from "../support/logs.ts";
 import { snapshot } from "../support/snapshot.ts";
 import { collectWarnings } from "../support/watch.ts";
@@ -147,61 +146,6 @@ for (const [says, lines, rest, kept, quarantined] of MENDED) {
     assert.equal(warnings.length, lost.length + (rest === "" ? 0 : 1)); // a line for each change
   });
 }
-
-test("mendLog() completes the quarantine file before it overwrites a byte", async (t) => {
-  const { content, lost, tail } = logOf(DAMAGED, A, DAMAGED);
-  const file = await openLog(t, content);
-  const overwrite = file.overwrite.bind(file);
-  const atEachWrite: (string | undefined)[] = [];
-  t.mock.method(file, "overwrite", (bytes: Buffer, position: number) => {
-    atEachWrite.push(snapshot(path.dirname(file.path))["test.jsonl.quarantine-1"]);
-    return overwrite(bytes, position);
-  });
-  await mendLog(file, { lost, tail, isRecord });
-  assert.ok(atEachWrite.length >= 2, "each line is overwritten");
-  assert.deepEqual(new Set(atEachWrite), new Set([DAMAGED + DAMAGED]));
-});
-
-test("mendLog() leaves the log as it is if it cannot read what to quarantine (fake read failure)", async (t) => {
-  const { content, lost, tail } = logOf(A, DAMAGED, B);
-  const file = await openLog(t, content);
-  t.mock.method(file, "read", async () => {
-    throw new Error("i/o error");
-  });
-  await assert.rejects(mendLog(file, { lost, tail, isRecord }));
-  assert.deepEqual(snapshot(path.dirname(file.path)), { "test.jsonl": content });
-});
-
-test("mendLog() that failed at any write succeeds when it is called again (fake refusal)", async (t) => {
-  const rest = '{"id":4}';
-  for (const refusedAt of [0, 1, 2]) {
-    const { content, lost, tail } = logOf(DAMAGED, A, DAMAGED);
-    const file = await openLog(t, content + rest);
-    let writes = 0;
-    const overwrite = file.overwrite.bind(file);
-    const append = file.append.bind(file);
-    const overwrites = t.mock.method(file, "overwrite", (bytes: Buffer, position: number) =>
-      writes++ === refusedAt
-        ? Promise.reject(ioError("Cannot write", new Error("disk full")))
-        : overwrite(bytes, position),
-    );
-    const appends = t.mock.method(file, "append", (bytes: Buffer) =>
-      writes++ === refusedAt
-        ? Promise.resolve({ outcome: "refused", cause: new Error("disk full") })
-        : append(bytes),
-    );
-    await assert.rejects(mendLog(file, { lost, tail, isRecord }), { code: "io_error" });
-    overwrites.mock.restore();
-    appends.mock.restore();
-    const length = await mendLog(file, { lost, tail, isRecord });
-    const kept = `${blankLine(DAMAGED)}${A}${blankLine(DAMAGED)}${rest}\n`;
-    assert.equal(length, kept.length);
-    const { "test.jsonl": log, "test.jsonl.quarantine-1": first } = snapshot(
-      path.dirname(file.path),
-    );
-    assert.deepEqual([log, first], [kept, DAMAGED + DAMAGED], `refused at write ${refusedAt}`);
-  }
-});
 
 const LIMIT = BATCH_BYTES_LIMIT;
 

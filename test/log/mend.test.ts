@@ -115,20 +115,6 @@ test("mendLog() never writes over an earlier quarantine", async (t) => {
   ]);
 });
 
-test("mendLog() syncs the quarantine file before it cuts the log", async (t) => {
-  const file = await openLog(t, `${LINES}torn`);
-  const truncate = file.truncate.bind(file);
-  const atTheCut: unknown[] = [];
-  t.mock.method(file, "truncate", (length: number) => {
-    atTheCut.push(beside(file)["test.jsonl.quarantine-1"]?.toString());
-    return truncate(length);
-  });
-  const sync = t.mock.method(file, "sync");
-  await mendTail(file, TAIL_START, isRecord);
-  assert.deepEqual(atTheCut, ["torn"]);
-  assert.equal(sync.mock.callCount(), 1);
-});
-
 test("mendLog() does not look for a record in a tail of more than 64 MiB", async (t) => {
   const { path: log } = await openLog(t, LINES);
   const limit = 64 * 1024 * 1024;
@@ -140,26 +126,6 @@ test("mendLog() does not look for a record in a tail of more than 64 MiB", async
   assert.equal(asked.mock.callCount(), 0);
   assert.equal(fs.statSync(`${file.path}.quarantine-1`).size, limit + 1);
   assert.equal(fs.readFileSync(file.path, "utf8"), LINES);
-});
-
-/** FAKE failures below; test/crash has disks that fail in the middle of a start. */
-const DISK_FULL = { outcome: "refused" as const, cause: new Error("disk full") };
-
-test("mendLog() throws io_error if it cannot write the line feed (fake refusal)", async (t) => {
-  const file = await openLog(t, `${LINES}{"id":3}`);
-  t.mock.method(file, "append", async () => DISK_FULL);
-  await assert.rejects(mendTail(file, TAIL_START, isRecord), { code: "io_error" });
-  assert.equal(fs.readFileSync(file.path, "utf8"), `${LINES}{"id":3}`);
-});
-
-test("mendLog() throws io_error if the cut fails, and the tail stays (fake failure)", async (t) => {
-  const file = await openLog(t, `${LINES}torn`);
-  t.mock.method(fs, "ftruncateSync", () => {
-    throw new Error("i/o error");
-  });
-  await assert.rejects(mendTail(file, TAIL_START, isRecord), { code: "io_error" });
-  assert.equal(fs.readFileSync(file.path, "utf8"), `${LINES}torn`);
-  assert.equal(beside(file)["test.jsonl.quarantine-1"]?.toString(), "torn");
 });
 
 for (const [what, meddle] of Object.entries(MEDDLING)) {

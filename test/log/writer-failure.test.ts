@@ -113,26 +113,6 @@ test("LogWriter.append() that runs out of memory after a write leaves nothing in
   assert.equal(await writer.append("two"), OLD.length + "one\n".length);
 });
 
-test("LogWriter.append() fails for good after a failed sync, and the queue shares its answer (fake sync failure)", async (t) => {
-  const file = await openLog(t, OLD);
-  const late: Promise<number>[] = [];
-  const appends = failFirstAppend(t, file, UNKNOWN, () => {
-    late.push(writer.append("two"), writer.append("three"), writer.append("four"));
-  });
-  const writer = writerOn(file);
-  const first = writer.append("one");
-  const error = await writer.failed;
-  assert.equal(error.code, "store_failed");
-  assert.equal(writer.failure, error);
-  for (const each of [first, ...late, writer.append("five")]) {
-    await assert.rejects(each, (rejection) => rejection === error);
-  }
-  await writer.drain();
-  assert.equal(appends.callCount(), 1, "nothing may be written or synced any more");
-  assert.equal(writer.durableBytes, OLD.length);
-  assert.equal(writer.queuedBytes, 0, "nothing waits any more");
-});
-
 test("LogWriter.fail() rejects what is not written yet, and writes none of it", async (t) => {
   const file = await openLog(t, OLD);
   const appends = t.mock.method(file, "append");
@@ -225,55 +205,6 @@ test("a stop logs the state of the log if its last warning was held back (fake r
   await writer.drain();
   assert.deepEqual(states(), ["cannot", "can", "cannot"]);
 });
-
-/** What other programs do to a log of `OLD` before its writer appends four bytes. */
-const MEDDLING: Readonly<Record<string, (path: string) => void>> = {
-  deleted: (path) => fs.rmSync(path),
-  renamed: (path) => fs.renameSync(path, `${path}.old`),
-  "replaced by an equal file": (path) => {
-    fs.copyFileSync(path, `${path}.new`);
-    fs.renameSync(`${path}.new`, path);
-  },
-  "saved anew by an editor": (path) => {
-    fs.rmSync(path);
-    fs.writeFileSync(path, OLD);
-  },
-  "replaced by a folder": (path) => {
-    fs.rmSync(path);
-    fs.mkdirSync(path);
-  },
-  "appended to, more than the next batch covers": (path) => fs.appendFileSync(path, "foreign\n"),
-  "appended to, as much as the next batch covers": (path) => fs.appendFileSync(path, "abc\n"),
-  "appended to, less than the next batch covers": (path) => fs.appendFileSync(path, "a\n"),
-  "cut to nothing": (path) => fs.truncateSync(path, 0),
-  "cut short by a byte": (path) => fs.truncateSync(path, OLD.length - 1),
-};
-
-for (const [what, meddle] of Object.entries(MEDDLING)) {
-  test(`LogWriter.append() never resolves for a log that was ${what}`, async (t) => {
-    const file = await openLog(t, OLD);
-    const writer = writerOn(file);
-    meddle(file.path);
-    assert.deepEqual(await outcomes([writer.append("one")]), ["store_failed"]);
-    assert.equal((await writer.failed).code, "store_failed");
-    assert.deepEqual(await outcomes([writer.append("two")]), ["store_failed"]);
-    assert.equal(writer.durableBytes, OLD.length);
-  });
-}
-
-for (const what of ["deleted", "replaced by an equal file", "cut to nothing"]) {
-  test(`LogWriter.append() notices a log that is ${what} during the sync`, async (t) => {
-    const file = await openLog(t, OLD);
-    const { displacement } = file;
-    // The first check is made before the write, and the second after its sync.
-    const looks = t.mock.method(file, "displacement", (size: number) => {
-      if (looks.mock.callCount() === 1) MEDDLING[what]?.(file.path);
-      return displacement.call(file, size);
-    });
-    const writer = writerOn(file);
-    assert.deepEqual(await outcomes([writer.append("one")]), ["store_failed"]);
-  });
-}
 
 test("LogWriter.failed names the file in its cause, and no path in its message", async (t) => {
   const file = await openLog(t, OLD);
