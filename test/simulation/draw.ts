@@ -129,6 +129,11 @@ const THEMES: readonly Theme[] = [
   { often: [...LONG_CREATES, "truncate"], fails: ["append: its sync fails", "truncate: fails"] },
   { often: ["append", "replace", "kill", "sync"], fails: ["sync: fails"] },
   { often: ["append", "kill", "sync"], fails: ["sync: a write behind fails"] },
+  // What other processes read while an append is under way.
+  {
+    often: ["create", "backup", "read a folder", "cut"],
+    fails: ["time: slow", "append: its sync fails"],
+  },
   // What a cut leaves of long lines, and a cut amid their mend.
   { often: ["create", "cut", "append", "overwrite", "sync", LONG], fails: [] },
   { often: ["create", "append", "append amid an append"], fails: [...NO_ROOM] },

@@ -162,7 +162,7 @@ a quarantine file is written to again: quarantine changed
 a last line without its line feed is torn: token lost, lost
 -   const isWhole = text !== undefined && (isBlank(text) || isRecord(text));
 +   const isWhole = text !== undefined && isBlank(text);
-a last line does not get its line feed: served damage, index, token lost
+a last line does not get its line feed: start: io_error, needless io_error, served damage, index, token lost
 -   await file.appendOrThrow(Buffer.of(LINE_FEED));
 a lost line is blanked in one write: refused
 -     if (!isLost) line.fill(" ", start, end);
@@ -175,11 +175,11 @@ a repair does not keep the old log: removed
 -     if (kept === undefined) disk.link(logPath, keptPath);
 a repair does not sync the log that it keeps: removed
 -     await file.sync();
-a repair leaves the checkpoint of the old log: refused, repair
+a repair leaves the checkpoint of the old log: removed, refused, repair
 -     await removeCheckpoint(logPath);
 
 store/plant-log.ts
-a backup copies what is not durable: not durable, never sent
+a backup copies what is not durable: lost, not durable, never sent
 -   const size = durableBytes ?? file.size();
 +   const size = file.size();
 a copy is not compared with the checkpoint: backup, restore
