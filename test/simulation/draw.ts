@@ -273,14 +273,12 @@ function drawRound(random: Random, number: number, habits: Habits): RoundPlan {
 function drawEnd(random: Random, { ends, calls }: Habits, isEarly: boolean): RoundEnd {
   const how = choose(random, ends);
   const of = choose(random, calls);
-  const moment =
-    of !== "any call"
-      ? random.between(1, random.pick([3, 9, 30]))
-      : random.chance(0.3)
-        ? 0
-        : isEarly || random.chance(0.5)
-          ? random.between(1, 200) // a start takes some 150
-          : random.between(150, 900);
+  let moment = random.between(1, random.pick([3, 9, 30]));
+  if (random.chance(0.4)) moment = 0;
+  else if (of === "any call") {
+    // A start takes some 150.
+    moment = isEarly || random.chance(0.5) ? random.between(1, 200) : random.between(150, 900);
+  }
   return { how, of, moment, cut: random.pick(["chance", "chance", "nothing", "everything"]) };
 }
 
@@ -339,7 +337,7 @@ function actsOf(random: Random, habits: Habits): Act[] {
     case "intrude":
       return [{ act, how: choose(random, habits.intrusions), plant }];
     case "revoke and look":
-      return lookAfter(random, [
+      return lookAfter(random, name, [
         random.chance(0.5)
           ? { act: "revoke token", name }
           : {
@@ -350,7 +348,7 @@ function actsOf(random: Random, habits: Habits): Act[] {
       ]);
     case "spoil tokens and look":
       return [
-        ...lookAfter(random, [{ act: "intrude", how: "spoil tokens", plant }]),
+        ...lookAfter(random, name, [{ act: "intrude", how: "spoil tokens", plant }]),
         { act: "intrude", how: "mend tokens", plant },
       ];
     default:
@@ -359,13 +357,11 @@ function actsOf(random: Random, habits: Habits): Act[] {
 }
 
 /** A change of tokens, perhaps of a file that a server has at rest, has to be in force after 2 s. */
-function lookAfter(random: Random, changes: Act[]): Act[] {
+function lookAfter(random: Random, name: string, changes: Act[]): Act[] {
   const rest: Act = { act: "rest", ms: 2100 };
   const isAtRest = random.chance(0.5);
   const list: Act[] = random.chance(0.5) ? [{ act: "list tokens" }] : [];
-  const before: Act[] = isAtRest
-    ? [{ act: "create token", name: random.pick(NAMES) }, rest, rest]
-    : [];
+  const before: Act[] = isAtRest ? [{ act: "create token", name }, rest, rest] : [];
   return [...before, ...changes, ...list, rest, { act: "look" }];
 }
 
