@@ -161,7 +161,11 @@ export class LogFile {
     await this.read(found, this.#end);
     if (!found.equals(written)) throw this.#fault("does not end with the bytes of this process");
     this.assertEndsAt(this.#end + written.length);
-    if (written.length > 0) this.#forChanges.truncate(this.#end);
+    if (written.length > 0) {
+      this.#forChanges.truncate(this.#end);
+      // Or a power cut may leave a line of its sectors and of those of the next append.
+      await this.sync();
+    }
     return written.length;
   }
 

@@ -32,7 +32,7 @@ export function newLogPath(logPath: string): string {
  *
  * @throws PlantStoreError `unsynced` if the sync failed, and that cannot be remembered.
  */
-export async function syncFound(file: Pick<LogFile, "path" | "sync">): Promise<void> {
+export async function syncFound(file: LogFile): Promise<void> {
   try {
     await file.sync();
   } catch (cause) {
@@ -52,9 +52,12 @@ export function syncLog(logPath: string, advice: string): Promise<void> {
     if (systemCode(error) !== "ENOENT") throw error;
   };
   return orIoError(`Cannot sync "${logPath}"`, async () => {
-    const file = await disk.open(logPath).catch(ignoreMissing);
+    const file = await LogFile.openForReading(logPath);
     if (file !== undefined) {
-      await useAndClose(file, () => syncFound({ path: logPath, sync: () => file.sync() }));
+      await useAndClose(file, async () => {
+        await syncFound(file);
+        if (!(await isOnDisk(file, 0, file.size()))) await remember(logPath, OTHER_BYTES);
+      });
     }
     await syncFolderAndName(path.dirname(logPath)).catch(ignoreMissing);
     if (!isUnsynced(logPath)) return;
@@ -90,7 +93,7 @@ export async function makeDurable(
     await syncFound(file);
     if (!(await isOnDisk(file, batch, end.bytes))) {
       file.assertUnchanged();
-      await remember(file.path, "the disk has other bytes than were read");
+      await remember(file.path, OTHER_BYTES);
     }
   }
   if (!isUnsynced(file.path)) return false;
@@ -178,10 +181,18 @@ async function* readChunks(
   }
 }
 
-/** Whether the disk has these bytes, not the page cache alone; also true if the system cannot tell. */
+const OTHER_BYTES = "the disk has other bytes than were read";
+
+/**
+ * Whether the disk has these bytes, not the page cache alone; also true if the system cannot tell, or if
+ * another process changes them meanwhile.
+ */
 async function isOnDisk(file: LogFile, start: number, end: number): Promise<boolean> {
   for await (const { bytes, offset } of readChunks(file, start, end)) {
-    if (!(await disk.holds(file.path, bytes, offset))) return false;
+    if (await disk.holds(file.path, bytes, offset)) continue;
+    const again = Buffer.alloc(bytes.length);
+    await file.read(again, offset);
+    if (again.equals(bytes)) return false;
   }
   return true;
 }
