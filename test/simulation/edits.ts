@@ -103,8 +103,7 @@ export class Edits {
         return;
       case "sync":
         this.#others.sync();
-        // What a failed sync has lost is not written again.
-        if (!folder.hasLost) folder.unsynced = new Set();
+        this.#settleLog(folder);
         judge.settleTokens(folder);
         return;
       case "cut power":
@@ -114,6 +113,13 @@ export class Edits {
         this.#changeLines(folder, edit.edit, edit.line);
     }
     judge.absorb(folder, edit.edit);
+  }
+
+  /** What others wrote to the log is on the disk by now, unless a sync of it has failed. */
+  #settleLog(folder: Folder): void {
+    const bytes = this.#life.judge.bytesOf(folder.logPath);
+    if (bytes !== undefined && !this.#life.platter.keeps(folder.logPath, bytes, 0)) return;
+    folder.unsynced = new Set();
   }
 
   #changeLines(folder: Folder, how: string, line: number): void {

@@ -232,10 +232,10 @@ export class FileNode extends BaseNode {
     }
   }
 
-  /** Whether the disk never got anything of the sector. */
+  /** Whether the sector has a block, and the disk never got anything of it. */
   #isUnwritten(sector: number): boolean {
     const at = sector * SECTOR_BYTES;
-    if (at < this.durableSize) return false;
+    if (at < this.durableSize || at >= this.size) return false;
     return this.#durable.subarray(at, at + SECTOR_BYTES).every((byte) => byte === 0);
   }
 
