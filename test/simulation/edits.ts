@@ -60,8 +60,12 @@ export class Edits {
     isPastLock = false,
   ): void {
     if (this.#file(folder.logPath) === undefined) return;
-    if (isPastLock) this.#others.appendPastLock(folder.logPath, bytes);
-    else this.#others.append(folder.logPath, bytes);
+    const offset = this.#file(folder.logPath)?.size ?? 0;
+    if (isPastLock) {
+      this.#others.appendPastLock(folder.logPath, bytes);
+      const text = this.#life.judge.bytesOf(folder.logPath)?.subarray(offset) ?? Buffer.alloc(0);
+      folder.appended.push({ offset, text });
+    } else this.#others.append(folder.logPath, bytes);
     if (folder.unsynced === "all") return;
     for (const choice of choices)
       folder.unsynced.add(String(makePlant(this.#life.plan, choice).id));
@@ -231,6 +235,7 @@ export class Edits {
     } catch (error) {
       if (!(error instanceof SystemError)) throw error; // there was no room
     }
+    if (/log$/.test(how)) folder.appended = [];
     if (isTokenEdit(how)) return;
     judge.absorb(folder, how);
     if (how === "append") {

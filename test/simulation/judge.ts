@@ -44,6 +44,8 @@ export class Folder {
   hasBadTokens = false;
   /** The token log as this round found it, unless others have changed it meanwhile. */
   tokensBefore: Buffer | undefined;
+  /** What others appended to the log in this round, unless they have changed it otherwise since. */
+  appended: { readonly offset: number; readonly text: Buffer }[] = [];
   /** The line of each plant that the server knows. */
   readonly places = new Map<string, { readonly offset: number; readonly bytes: number }>();
   /** What was set aside, by name: it stays as it is. */
@@ -175,6 +177,9 @@ export class Judge {
     if (before.fault !== undefined && !folder.hasLost) {
       throw new Violation("served damage", `${how}, but ${before.fault}`);
     }
+    if (before.isUnsynced && isDamaged(before.log)) {
+      throw new Violation("served damage", `${how}, but a sync has failed, and it is damaged`);
+    }
     const { log } = this.view(folder);
     if (log === undefined) throw new Violation("lost", `${how}: there is no log`);
     folder.plants.adopt(log, how, folder.repeated);
@@ -182,7 +187,7 @@ export class Judge {
     if (size !== ids.size) {
       throw new Violation("index", `${how}: it has ${size} plants, its log ${ids.size}`);
     }
-    if (log.bad.length > 0 || log.end < log.bytes.length) {
+    if (isDamaged(log)) {
       throw new Violation("served damage", `${how}: a line or the end is damaged`);
     }
     this.assertDurable(folder.logPath, log.bytes, 0, how);
@@ -235,6 +240,18 @@ export class Judge {
   judgeRemovedTokens(folder: Folder, how: string): void {
     const { tokensBefore, tokenPath } = folder;
     if (tokensBefore !== undefined) this.#judgePieces(folder, tokenPath, tokensBefore, how);
+  }
+
+  /** What others appended while a server ran is where it was, or in a copy. */
+  judgeAppended(folder: Folder, how: string): void {
+    const { appended, logPath, path: folderPath, hasLost } = folder;
+    folder.appended = [];
+    const now = this.bytesOf(logPath) ?? Buffer.alloc(0);
+    for (const { offset, text } of hasLost ? [] : appended) {
+      if (now.subarray(offset, offset + text.length).equals(text)) continue;
+      if (this.#durableCopies(folderPath, logPath).some((copy) => copy.includes(text))) continue;
+      throw new Violation("removed", `${how}: what others appended at ${offset} is gone`);
+    }
   }
 
   #judgePieces({ path: folderPath }: Folder, filePath: string, old: Buffer, how: string): void {
@@ -291,9 +308,8 @@ export class Judge {
     const { fault, isUnsynced, log } = folder.hasLost ? this.view(folder) : before;
     if (fault === undefined) {
       // After a sync that failed, what looks like a power cut may be what the cache has dropped.
-      const isDamaged = (log?.bad.length ?? 0) > 0 || (log?.end ?? 0) < (log?.bytes.length ?? 0);
       const now = this.view(folder);
-      if ((isDamaged || folder.hasLost) && (isUnsynced || now.isUnsynced)) return;
+      if ((isDamaged(log) || folder.hasLost) && (isUnsynced || now.isUnsynced)) return;
       throw new Violation("refused", `a start refuses a good folder: ${message}`);
     }
     if (folder.excuse === undefined && !folder.hasLost) {
@@ -380,6 +396,10 @@ function withTail(log: Image): Image {
   if (tail === undefined) return log;
   const offset = log.end;
   return { ...log, plants: [...log.plants, { ...tail, offset, bytes: log.bytes.length - offset }] };
+}
+
+function isDamaged(log: Image | undefined): boolean {
+  return log !== undefined && (log.bad.length > 0 || log.end < log.bytes.length);
 }
 
 function isBlank(bytes: Buffer): boolean {

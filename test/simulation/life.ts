@@ -97,7 +97,7 @@ export class Life {
   trace = 0;
   readonly #folders: Folder[] = [];
   readonly #outcomes: Record<string, number> = {};
-  #firedBefore: Record<RuleKind, number> = { fault: 0, delay: 0, harm: 0 };
+  #firedBefore = firedOf({});
 
   constructor(plan: LifePlan) {
     this.plan = plan;
@@ -123,6 +123,11 @@ export class Life {
 
   /** Whether a fault may have made a call of this process fail. */
   get hasFaults(): boolean {
+    return this.hasFailed || this.#firedSince("refusal") > 0;
+  }
+
+  /** The same, and the disk did not only refuse to take more. */
+  get hasFailed(): boolean {
     return this.platter.isReadOnly || this.#firedSince("fault") > 0;
   }
 
@@ -205,6 +210,7 @@ export class Life {
     this.folder.tokensBefore = this.judge.bytesOf(this.folder.tokenPath);
     await this.#runWorld(round, () => this.#serve(round));
     this.judge.judgeRemovedTokens(this.folder, `at the end of round ${round.number}`);
+    this.judge.judgeAppended(this.folder, `at the end of round ${round.number}`);
     if (round.end.how !== "stop") this.#crash(round);
     this.#judgeAll(`after ${round.end.how} in round ${round.number}`);
     if (/cut/.test(round.end.how)) await this.#judgeRecovery(round.number);

@@ -101,7 +101,10 @@ export class Platter {
 
   /** Notes that a file was changed now. */
   touch(node: PlatterNode, isContent = true): void {
-    const now = Math.floor(this.#time.wallMs() / TICK_MS) * TICK_MS;
+    const isCoarse = this.rules.isOn("stamps: whole seconds");
+    if (isCoarse) this.rules.count("stamps: whole seconds");
+    const tick = isCoarse ? 1000 : TICK_MS;
+    const now = Math.floor(this.#time.wallMs() / tick) * tick;
     node.ctimeMs = now;
     if (isContent) node.mtimeMs = now;
   }

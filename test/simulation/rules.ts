@@ -106,6 +106,7 @@ export const RULES = {
   "rot: an unreadable sector": rarely("dm-dust; hdparm --make-bad-sector"),
 
   // Other calls.
+  "stamps: whole seconds": rarely("ext3, HFS+, NFS before version 3"),
   "open: fails": rarely("test/faults/disk-descriptors: ulimit -n"),
   "find: fails": rarely(INJECTED),
   "list: fails": rarely(INJECTED),

@@ -120,7 +120,9 @@ export class Server {
       corruption: this.isIntruded || folder.hasLost || folder.isRotten || folder.hasBadTokens,
     };
     if (isExcused[code] === true) return code;
-    if (FAULT_CODES.includes(code) && (life.hasFaults || this.isIntruded)) return code;
+    const isNeedless = code === "store_failed" && !life.hasFailed && !this.isIntruded;
+    if (!isNeedless && FAULT_CODES.includes(code) && (life.hasFaults || this.isIntruded))
+      return code;
     const why = message + (cause instanceof Error ? `: ${cause.message}` : "");
     throw new Violation(`needless ${code}`, `${act} fails without a fault: ${why}`);
   }

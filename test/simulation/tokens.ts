@@ -27,7 +27,15 @@ export async function useTokens(server: Server, command: Command): Promise<void>
 }
 
 /** What is reported is on the disk. @param last a text in the last line that counts. */
-function judgeDurable({ judge }: Life, { tokenPath }: Folder, how: string, last: string): void {
+function judgeDurable(life: Life, folder: Folder, how: string, last: string): void {
+  const { judge } = life;
+  const { tokenPath } = folder;
+  const names = judge.namesIn(folder.path);
+  // Another command may be making one, if a sync has failed.
+  const isMade = names.includes("tokens.jsonl.checkpoint.unsynced") || life.hasFaults;
+  if (names.includes("tokens.jsonl.repaired") && !isMade) {
+    throw new Violation("leftover", `${how}: it leaves "tokens.jsonl.repaired"`);
+  }
   const bytes = judge.bytesOf(tokenPath) ?? Buffer.alloc(0);
   const at = bytes.lastIndexOf(last);
   const end = bytes.indexOf("\n", at) + 1; // another change may follow

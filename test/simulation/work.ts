@@ -139,6 +139,8 @@ export function plantContent({ name, tag }: NewPlant): string {
 export type RuleKind = keyof typeof KINDS;
 
 const KINDS = {
+  /** The disk takes no more, and says so. */
+  refusal: /^(append: (no room|quota|too large)|room:)/,
   fault:
     /^(append|overwrite|truncate|sync|syncFolder|room|rot|open|find|list|names|read|lock): (?!a short count|any subset|held|.* dead$|pages|the last ones|a rename across|an inode|a rewrite)/,
   delay: /^time: (slow|never|a call)/,
@@ -155,7 +157,7 @@ export function kindOf(rule: RuleName): RuleKind | undefined {
 
 /** How often rules of each kind have fired. */
 export function firedOf(counts: Partial<Record<RuleName, number>>): Record<RuleKind, number> {
-  const fired = { fault: 0, delay: 0, harm: 0 };
+  const fired = { refusal: 0, fault: 0, delay: 0, harm: 0 };
   for (const [rule, count] of Object.entries(counts)) {
     const kind = kindOf(rule as RuleName);
     if (kind !== undefined) fired[kind] += count;
