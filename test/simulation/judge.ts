@@ -40,8 +40,10 @@ export class Folder {
   unsynced: Set<string> | "all" = new Set();
   /** Whether others wrote the tokens, and nobody synced them. */
   hasUnsyncedTokens = false;
-  /** Others wrote to the tokens, and left lines that cannot be read. */
+  /** Others wrote to the tokens, or a sync failed, and that left lines that cannot be read. */
   hasBadTokens = false;
+  /** A sync of the tokens failed, and what it did not write may be lost. */
+  hasLostTokens = false;
   /** The token log as this round found it, unless others have changed it meanwhile. */
   tokensBefore: Buffer | undefined;
   /** What others appended to the log in this round, unless they have changed it otherwise since. */
@@ -348,6 +350,9 @@ export class Judge {
     this.#absorbLostPlants(folder, "a cut took what others never synced");
     if (folder.hasUnsyncedTokens || folder.tokens.isUncertain) this.adoptTokens(folder);
     folder.hasUnsyncedTokens = false;
+    // An event that a failed sync lost may have got its line feed.
+    if (folder.hasLostTokens) folder.hasBadTokens = this.tokensOf(folder).bad.length > 0;
+    folder.hasLostTokens = false;
   }
 
   #absorbLostPlants(folder: Folder, how: string): void {
@@ -375,6 +380,7 @@ export class Judge {
     }
     if (this.platter.find(folder.tokenPath) !== file) return;
     folder.tokensBefore = undefined;
+    folder.hasLostTokens = true;
     if (!folder.hasUnsyncedTokens) return;
     folder.tokens.isUncertain = true;
     folder.hasBadTokens = this.tokensOf(folder).bad.length > 0;

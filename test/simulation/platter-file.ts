@@ -228,6 +228,7 @@ export class FileNode extends BaseNode {
       this.#bytes = withRoom(this.#bytes, this.durableSize);
       this.size = this.durableSize;
       this.#steps = [];
+      clear(this.#durable, this.durableSize, this.#durable.length);
       this.#giveBack(this.size);
     }
   }
