@@ -64,7 +64,8 @@ export class Edits {
     if (isPastLock) {
       this.#others.appendPastLock(folder.logPath, bytes);
       const text = this.#life.judge.bytesOf(folder.logPath)?.subarray(offset) ?? Buffer.alloc(0);
-      folder.appended.push({ offset, text });
+      // Half a line may be what the server began to write, too.
+      if (text.equals(bytes)) folder.appended.push({ offset, text });
     } else this.#others.append(folder.logPath, bytes);
     if (folder.unsynced === "all") return;
     for (const choice of choices)
