@@ -164,7 +164,7 @@ export class LogFile {
     if (written.length > 0) {
       this.#forChanges.truncate(this.#end);
       // Or a power cut may leave a line of its sectors and of those of the next append.
-      await this.sync();
+      await this.#forChanges.sync();
     }
     return written.length;
   }
