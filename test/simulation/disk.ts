@@ -16,7 +16,13 @@ import type {
   WritableFile,
 } from "../../src/log/disk.ts";
 import type { SimulatedClock } from "./clock.ts";
-import { type FileNode, type Platter, type PlatterNode, SystemError } from "./platter.ts";
+import {
+  type FileNode,
+  type Platter,
+  type PlatterNode,
+  SECTOR_BYTES,
+  SystemError,
+} from "./platter.ts";
 import type { Dirt } from "./platter-file.ts";
 import { hashText, type Random } from "./random.ts";
 import type { RuleBook, RuleName } from "./rules.ts";
@@ -559,17 +565,22 @@ class SimulatedFile implements WritableFile {
     const { platter, rules } = this.#disk;
     const write = (end: number) =>
       platter.write(this.#use("write"), bytes.subarray(start, end), position);
+    // The kernel copies page by page: what is there already changes by whole sectors.
+    const wholeSectors = (end: number) =>
+      Math.max(start, end - ((position + end - start) % SECTOR_BYTES));
     return this.#disk.later("overwrite", this.#path, {
       apply: (random) => {
         this.#disk.maybeFail(OVERWRITE_FAULT, "write", this.#path, random);
-        const count = write(this.#shortEnd("overwrite: a short count", bytes, start, random));
+        const end = this.#shortEnd("overwrite: a short count", bytes, start, random);
+        const whole = wholeSectors(end);
+        const count = write(end === bytes.length || whole === start ? bytes.length : whole);
         if (rules.fires("sync: a write behind fails", random)) {
           platter.failSync(this.#node, this.#node.dirt(), random);
         }
         return count;
       },
       land: (random, isWhole) => {
-        write(isWhole ? bytes.length : random.between(start, bytes.length));
+        write(isWhole ? bytes.length : wholeSectors(random.between(start, bytes.length)));
       },
     });
   }

@@ -144,6 +144,16 @@ const THEMES: readonly Theme[] = [
   { often: ["create token", "import tokens", "append", "cut"], fails: [...NO_ROOM] },
   { often: ["revoke and look", "spoil tokens and look", "look"], fails: [] },
   { often: ["look", "rest", "revoke token"], fails: ["time: never", "read: fails"] },
+  { often: ["create token", "revoke token", "list tokens"], fails: ["append: its sync fails"] },
+  {
+    often: ["create token", "revoke token", "list tokens", "append", "cut"],
+    fails: ["append: quota"],
+  },
+  { often: ["create token", "import tokens", "kill", "openForChanges"], fails: ["sync: fails"] },
+  { often: ["import tokens", "append", "cut"], fails: [] },
+  { often: ["create", "import", "append", "cut", LONG], fails: NO_ROOM },
+  { often: ["create", "start another"], fails: [] },
+  { often: ["backup", "backup into", "unlink", "rename", "cut"], fails: [] },
   { often: ["backup", RESTORES, "rename", "syncFolder", "cut"], fails: ["syncFolder: fails"] },
   { often: ["change line", "append", REPAIRS, "rename", "link", "unlink", "cut"], fails: [] },
 ];

@@ -58,8 +58,10 @@ const ROUND_MS_MAX = 180_000;
 const READS = 0.1;
 const READ_ALL: Command = { number: -1, client: 0, waitMs: 0, act: "read all" };
 /** After how many of the cuts the start is judged twice, and within how many moments it dies. */
-const RECOVERIES = 0.05;
+const RECOVERIES = 0.1;
+const MENDS = ["any call", "append", "overwrite", "sync", "truncate"];
 const RECOVERY_MOMENTS = 200;
+const MEND_MOMENTS = 12;
 
 export async function runLife(seed: string, plan = drawPlan(seed)): Promise<LifeResult> {
   const life = new Life(plan);
@@ -123,12 +125,22 @@ export class Life {
 
   /** Whether a fault may have made a call of this process fail. */
   get hasFaults(): boolean {
-    return this.hasFailed || this.#firedSince("refusal") > 0;
+    return this.hasFailed || this.hasRefused;
   }
 
   /** The same, and the disk did not only refuse to take more. */
   get hasFailed(): boolean {
-    return this.platter.isReadOnly || this.#firedSince("fault") > 0;
+    return this.platter.isReadOnly || this.#firedSince("fault") > 0 || this.isBlind;
+  }
+
+  /** The disk refused to take more. */
+  get hasRefused(): boolean {
+    return this.#firedSince("refusal") > 0;
+  }
+
+  /** The disk did not tell what is there. */
+  get isBlind(): boolean {
+    return this.#firedSince("blind") > 0;
   }
 
   /** Whether a call of this process took long, or never ended. */
@@ -240,9 +252,9 @@ export class Life {
     if (!random.chance(RECOVERIES)) return;
     const { path, logPath } = this.folder;
     this.rules.rates = calmRates(this.plan);
-    const recover = async (platter: Platter, moment = 0) => {
+    const recover = async (platter: Platter, moment = 0, of = "any call") => {
       const world = this.#makeWorld(number, `recovery ${number} ${moment}`, platter);
-      if (moment > 0) world.disk.crashAt(moment);
+      if (moment > 0) world.disk.crashAt(moment, of);
       let outcome = "died";
       await this.#run(world, async () => {
         try {
@@ -259,7 +271,9 @@ export class Life {
     const copy = () => this.platter.crash("cut", random, "everything");
     const once = await recover(copy());
     const interrupted = copy();
-    await recover(interrupted, random.between(1, RECOVERY_MOMENTS));
+    const of = random.pick(MENDS);
+    const last = of === "any call" ? RECOVERY_MOMENTS : MEND_MOMENTS;
+    await recover(interrupted, random.between(1, last), of);
     const again = random.chance(0.5) ? interrupted : interrupted.crash("cut", random);
     const twice = await recover(again);
     this.rules.rates = { ...this.plan.rates };

@@ -10,6 +10,7 @@ import {
   type VerifyReport,
   verifyLog,
 } from "../../src/index.ts";
+import { parseImage } from "./image.ts";
 import { Folder } from "./judge.ts";
 import { type TokenLedger, Violation } from "./ledger.ts";
 import type { Life } from "./life.ts";
@@ -82,7 +83,12 @@ export async function makeBackup(server: Server, command: Command): Promise<void
   } else {
     target = `/backup-${life.world.number}-${command.number}`;
     life.underway.set(target, copying);
-    await backup(source.path, target);
+    try {
+      await backup(source.path, target);
+    } catch (error) {
+      judgeFailed(life, target);
+      throw error;
+    }
     if (life.isDead) return;
     life.underway.delete(target);
   }
@@ -96,10 +102,18 @@ export async function makeBackup(server: Server, command: Command): Promise<void
   made.repeated = new Set(source.repeated);
   judge.absorb(made, "a backup");
   judge.adoptTokens(made);
-  for (const [id, content] of server.isIntruded ? [] : made.plants.debts()) {
+  for (const { id, content } of server.isIntruded ? [] : parseImage(log).plants) {
     source.plants.owe(id, content, "a backup");
   }
   life.backups.push({ path: target, folder: made, log });
+}
+
+/** A backup that failed leaves nothing under its name, if the disk lets it go. */
+function judgeFailed(life: Life, target: string): void {
+  const mayStay =
+    life.isDead || life.platter.isReadOnly || life.rules.isOn("names: a change fails");
+  if (mayStay || life.platter.find(target) === undefined) return;
+  throw new Violation("backup", `it failed, and "${target}" is there`);
 }
 
 /** The paths of numbered backups. What is being made, or removed, has another name. */

@@ -120,7 +120,9 @@ export class Server {
       corruption: this.isIntruded || folder.hasLost || folder.isRotten || folder.hasBadTokens,
     };
     if (isExcused[code] === true) return code;
-    const isNeedless = code === "store_failed" && !life.hasFailed && !this.isIntruded;
+    const isNeedless =
+      (code === "store_failed" && !life.hasFailed && !this.isIntruded) ||
+      (code === "write_failed" && !life.hasRefused && !life.isBlind && !this.isIntruded);
     if (!isNeedless && FAULT_CODES.includes(code) && (life.hasFaults || this.isIntruded))
       return code;
     const why = message + (cause instanceof Error ? `: ${cause.message}` : "");

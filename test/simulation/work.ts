@@ -141,8 +141,10 @@ export type RuleKind = keyof typeof KINDS;
 const KINDS = {
   /** The disk takes no more, and says so. */
   refusal: /^(append: (no room|quota|too large)|room:)/,
+  /** What is there cannot be looked at. */
+  blind: /^(read: fails|rot|open|find|list)/,
   fault:
-    /^(append|overwrite|truncate|sync|syncFolder|room|rot|open|find|list|names|read|lock): (?!a short count|any subset|held|.* dead$|pages|the last ones|a rename across|an inode|a rewrite)/,
+    /^(append|overwrite|truncate|sync|syncFolder|names|lock): (?!a short count|any subset|held|.* dead$|pages|the last ones|a rename across|an inode|a rewrite)/,
   delay: /^time: (slow|never|a call)/,
   harm: /^(harsh:|names: any subset)/,
 };
@@ -157,7 +159,7 @@ export function kindOf(rule: RuleName): RuleKind | undefined {
 
 /** How often rules of each kind have fired. */
 export function firedOf(counts: Partial<Record<RuleName, number>>): Record<RuleKind, number> {
-  const fired = { refusal: 0, fault: 0, delay: 0, harm: 0 };
+  const fired = { refusal: 0, blind: 0, fault: 0, delay: 0, harm: 0 };
   for (const [rule, count] of Object.entries(counts)) {
     const kind = kindOf(rule as RuleName);
     if (kind !== undefined) fired[kind] += count;
