@@ -144,7 +144,10 @@ const THEMES: readonly Theme[] = [
   { often: ["create token", "import tokens", "append", "cut"], fails: [...NO_ROOM] },
   { often: ["revoke and look", "spoil tokens and look", "look"], fails: [] },
   { often: ["look", "rest", "revoke token"], fails: ["time: never", "read: fails"] },
-  { often: ["create token", "revoke token", "list tokens"], fails: ["append: its sync fails"] },
+  {
+    often: ["create token", "revoke token", "list tokens", "truncate", "kill"],
+    fails: ["append: its sync fails", "truncate: fails"],
+  },
   {
     often: ["create token", "revoke token", "list tokens", "append", "cut"],
     fails: ["append: quota"],

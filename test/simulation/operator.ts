@@ -102,8 +102,11 @@ export async function makeBackup(server: Server, command: Command): Promise<void
   made.repeated = new Set(source.repeated);
   judge.absorb(made, "a backup");
   judge.adoptTokens(made);
-  for (const { id, content } of server.isIntruded ? [] : parseImage(log).plants) {
-    source.plants.owe(id, content, "a backup");
+  if (!server.isIntruded) {
+    // What another process reads beside a server is what that server knows to be durable.
+    if (!source.hasLost) judge.assertDurable(source.logPath, log, 0, "a backup");
+    for (const { id, content } of parseImage(log).plants)
+      source.plants.owe(id, content, "a backup");
   }
   life.backups.push({ path: target, folder: made, log });
 }

@@ -363,6 +363,25 @@ test("a write that was under way may land after the process died, whole or in pa
   assert.deepEqual([...seen].sort(), ["a", "ab", "abc", "abcd"]);
 });
 
+test("a cut brings nothing of an append back that was refused after a part of it was durable", async (t) => {
+  const machine = new Machine();
+  const { disk, platter, rules } = machine;
+  const before = systemDisk;
+  t.after(() => replaceDisk(before));
+  replaceDisk(disk);
+  await machine.run(async () => {
+    const file = await LogFile.open(LOG);
+    rules.rates = { "append: a short count": 1 };
+    disk.onMoment = (kind, call) => {
+      if (call === "append" && kind === "returned") rules.rates = { "append: no room": 1 };
+    };
+    const { outcome } = await file.append(Buffer.from("a line\n"));
+    assert.equal(outcome, "refused");
+  });
+  assert.equal((platter.find(LOG) as FileNode).isDurable, true);
+  assert.equal(machine.text, "");
+});
+
 test("bytes that another program appends in the middle of an append that fails are not cut", async (t) => {
   const machine = new Machine();
   const { disk, platter, random, rules } = machine;
