@@ -122,9 +122,7 @@ export class Edits {
 
   /** What others wrote to the log is on the disk by now, unless a sync of it has failed. */
   #settleLog(folder: Folder): void {
-    const bytes = this.#life.judge.bytesOf(folder.logPath);
-    if (bytes !== undefined && !this.#life.platter.keeps(folder.logPath, bytes, 0)) return;
-    folder.unsynced = new Set();
+    if (this.#life.judge.isDurable(folder.logPath)) folder.unsynced = new Set();
   }
 
   #changeLines(folder: Folder, how: string, line: number): void {

@@ -145,9 +145,8 @@ export class Judge {
   /** What others wrote to the token log is on the disk by now: it owes what it has. */
   settleTokens(folder: Folder): void {
     const { tokens, tokenPath } = folder;
-    const bytes = this.bytesOf(tokenPath);
     if (!folder.hasUnsyncedTokens && !tokens.isUncertain) return;
-    if (bytes !== undefined && !this.platter.keeps(tokenPath, bytes, 0)) return;
+    if (!this.isDurable(tokenPath)) return;
     if (tokens.isUncertain) this.adoptTokens(folder);
     folder.hasUnsyncedTokens = false;
   }
@@ -215,6 +214,13 @@ export class Judge {
     if (this.platter.keeps(filePath, bytes, position)) return;
     const where = `bytes ${position} to ${position + bytes.length} of "${filePath}"`;
     throw new Violation("not durable", `${how}: a cut would lose ${where}`);
+  }
+
+  /** Whether no cut changes this file; one that is missing counts. */
+  isDurable(filePath: string): boolean {
+    const node = this.platter.find(filePath);
+    if (node?.kind !== "file") return true;
+    return node.isDurable && this.platter.keeps(filePath, node.bytes, 0);
   }
 
   /** A plant was acknowledged or shown: it is in its place, on the disk. */
@@ -299,9 +305,8 @@ export class Judge {
       const node = this.platter.find(keptPath);
       // A repair that was killed leaves a second name of the log.
       if (node?.kind !== "file" || node === this.platter.find(folder.logPath)) continue;
-      const bytes = Buffer.from(node.bytes);
       // Others may have copied it, or a start that died may have begun it.
-      if (node.isDurable && this.platter.keeps(keptPath, bytes, 0)) folder.kept.set(name, bytes);
+      if (this.isDurable(keptPath)) folder.kept.set(name, Buffer.from(node.bytes));
     }
   }
 
