@@ -85,7 +85,8 @@ async function openLocked(
       removeLeftover(newLogPath(logPath));
       removeLeftover(newCheckpointPath(logPath));
     }
-    const isSynced = checkpoint !== undefined && (await syncCheckpoint(logPath));
+    // Also one that cannot be read: after a power cut it could be an older one, of another log.
+    const isSynced = await syncCheckpoint(logPath);
     return { file, index, end, checkpoint: isSynced ? checkpoint : undefined };
   } catch (error) {
     await file.close();

@@ -58,6 +58,8 @@ export class Folder {
   isRotten = false;
   /** What nobody synced has left the cache, after a sync that failed. */
   hasLost = false;
+  /** How often that happened. */
+  losses = 0;
   /** It was repaired since others changed it. */
   isRepaired = false;
 
@@ -82,6 +84,8 @@ export interface View {
   readonly isUnsynced: boolean;
   /** Why a start has to refuse it. */
   readonly fault: string | undefined;
+  /** How often a sync of the log had lost something. */
+  readonly losses: number;
 }
 
 export class Judge {
@@ -99,13 +103,13 @@ export class Judge {
     return node?.kind === "file" ? Buffer.from(node.bytes) : undefined;
   }
 
-  view({ logPath }: Folder): View {
+  view({ logPath, losses }: Folder): View {
     const bytes = this.bytesOf(logPath);
     const log = bytes && parseImage(bytes);
     const unsynced = this.bytesOf(`${logPath}.checkpoint.unsynced`);
     const checkpoint = parseCheckpoint(this.bytesOf(`${logPath}.checkpoint`) ?? unsynced);
     const fault = whyRefused(log, checkpoint);
-    return { log, checkpoint, isUnsynced: unsynced !== undefined, fault };
+    return { log, checkpoint, isUnsynced: unsynced !== undefined, fault, losses };
   }
 
   /** Every owed plant is there, as processes see it. */
@@ -178,7 +182,8 @@ export class Judge {
     if (before.fault !== undefined && !folder.hasLost) {
       throw new Violation("served damage", `${how}, but ${before.fault}`);
     }
-    if (before.isUnsynced && isDamaged(before.log)) {
+    const isStill = before.losses === folder.losses; // a sync of the start may have brought old bytes back
+    if (isStill && before.isUnsynced && isDamaged(before.log)) {
       throw new Violation("served damage", `${how}, but a sync has failed, and it is damaged`);
     }
     const { log } = this.view(folder);
@@ -381,6 +386,7 @@ export class Judge {
   absorbLoss(folder: Folder, file: FileNode): void {
     if (this.platter.find(folder.logPath) === file) {
       folder.hasLost = true; // a view may show what is not there any more
+      folder.losses++;
       this.#absorbLostPlants(folder, "a failed sync took what others never synced");
     }
     if (this.platter.find(folder.tokenPath) !== file) return;
