@@ -173,8 +173,8 @@ async function placeCopies(partial: string, directory: string): Promise<void> {
       if (!exists(copy)) continue;
       const place = path.join(directory, name);
       if (exists(place)) throw new Error(`another process has made "${name}" meanwhile`);
+      placed.push(place); // a rename may fail that was done
       disk.rename(copy, place);
-      placed.push(place);
       await syncFolderAndName(directory);
     }
   } catch (error) {
