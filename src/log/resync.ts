@@ -56,7 +56,10 @@ export function syncLog(logPath: string, advice: string): Promise<void> {
     if (file !== undefined) {
       await useAndClose(file, async () => {
         await syncFound(file);
-        if (!(await isOnDisk(file, 0, file.size()))) await remember(logPath, OTHER_BYTES);
+        const size = file.size();
+        if (await isOnDisk(file, 0, size)) return;
+        // Another process may have changed or replaced it meanwhile.
+        if (file.displacement(size) === undefined) await remember(logPath, OTHER_BYTES);
       });
     }
     await syncFolderAndName(path.dirname(logPath)).catch(ignoreMissing);
@@ -183,16 +186,10 @@ async function* readChunks(
 
 const OTHER_BYTES = "the disk has other bytes than were read";
 
-/**
- * Whether the disk has these bytes, not the page cache alone; also true if the system cannot tell, or if
- * another process changes them meanwhile.
- */
+/** Whether the disk has these bytes, not the page cache alone; also true if the system cannot tell. */
 async function isOnDisk(file: LogFile, start: number, end: number): Promise<boolean> {
   for await (const { bytes, offset } of readChunks(file, start, end)) {
-    if (await disk.holds(file.path, bytes, offset)) continue;
-    const again = Buffer.alloc(bytes.length);
-    await file.read(again, offset);
-    if (again.equals(bytes)) return false;
+    if (!(await disk.holds(file.path, bytes, offset))) return false;
   }
   return true;
 }

@@ -127,16 +127,22 @@ export async function makeFolder(
   return orIoError(`Cannot back up to "${target}"`, async () => {
     if (disk.findEntry(target) !== undefined) throw new Error("it exists already");
     return fillAside(partial, fill, async () => {
-      disk.rename(partial, target);
       try {
+        disk.rename(partial, target);
         await syncFolderAndName(path.dirname(path.resolve(target)));
       } catch (error) {
-        // First its name: a power cut amid the removal would leave a part of it under this one.
-        disk.rename(target, partial);
+        takeBack(target, partial);
         throw error;
       }
     });
   });
+}
+
+/** Has a folder lose its name before its files: a power cut amid their removal would leave a part of it. */
+function takeBack(target: string, partial: string): void {
+  try {
+    disk.rename(target, partial);
+  } catch {} // it is not there, or the disk takes nothing any more
 }
 
 /** What may be in a folder that counts as empty. */

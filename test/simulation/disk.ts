@@ -537,7 +537,8 @@ class SimulatedFile implements WritableFile {
         for (const fault of APPEND_FAULTS) {
           this.#disk.maybeFail(fault, "write", this.#path, random);
         }
-        return write(this.#shortEnd("append: a short count", bytes, start, random));
+        const { size } = this.#node;
+        return write(this.#shortEnd("append: a short count", bytes, start, size, random));
       },
       finish: ({ dirt }, random) => {
         const isFailing = rules.fires("append: its sync fails", random);
@@ -555,32 +556,37 @@ class SimulatedFile implements WritableFile {
     return written.bytes;
   }
 
-  /** Where a write ends: of more than a byte it may write a part. */
-  #shortEnd(rule: RuleName, bytes: Buffer, start: number, random: Random): number {
-    const isShort = bytes.length - start > 1 && this.#disk.rules.fires(rule, random);
-    return isShort ? random.between(start + 1, bytes.length - 1) : bytes.length;
+  /** Where a write at this position ends: it may write a part, of whole sectors. */
+  #shortEnd(
+    rule: RuleName,
+    bytes: Buffer,
+    start: number,
+    position: number,
+    random: Random,
+  ): number {
+    const least = start + SECTOR_BYTES - (position % SECTOR_BYTES);
+    if (least >= bytes.length || !this.#disk.rules.fires(rule, random)) return bytes.length;
+    return wholeSectors(random.between(least, bytes.length - 1), start, position);
   }
 
   async overwrite(bytes: Buffer, start: number, position: number): Promise<number> {
     const { platter, rules } = this.#disk;
     const write = (end: number) =>
       platter.write(this.#use("write"), bytes.subarray(start, end), position);
-    // The kernel copies page by page: what is there already changes by whole sectors.
-    const wholeSectors = (end: number) =>
-      Math.max(start, end - ((position + end - start) % SECTOR_BYTES));
     return this.#disk.later("overwrite", this.#path, {
       apply: (random) => {
         this.#disk.maybeFail(OVERWRITE_FAULT, "write", this.#path, random);
-        const end = this.#shortEnd("overwrite: a short count", bytes, start, random);
-        const whole = wholeSectors(end);
-        const count = write(end === bytes.length || whole === start ? bytes.length : whole);
+        const count = write(
+          this.#shortEnd("overwrite: a short count", bytes, start, position, random),
+        );
         if (rules.fires("sync: a write behind fails", random)) {
           platter.failSync(this.#node, this.#node.dirt(), random);
         }
         return count;
       },
       land: (random, isWhole) => {
-        write(isWhole ? bytes.length : wholeSectors(random.between(start, bytes.length)));
+        const end = random.between(start, bytes.length);
+        write(isWhole ? bytes.length : wholeSectors(end, start, position));
       },
     });
   }
@@ -619,6 +625,11 @@ class SimulatedFile implements WritableFile {
     this.#isOpen = false;
     this.#node.opens--;
   }
+}
+
+/** The kernel copies page by page, so what a write leaves undone begins with a sector. */
+function wholeSectors(end: number, start: number, position: number): number {
+  return Math.max(start, end - ((position + end - start) % SECTOR_BYTES));
 }
 
 async function* readChunks(file: OpenFile, chunkBytes: number): AsyncGenerator<Buffer> {

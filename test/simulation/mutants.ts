@@ -12,7 +12,7 @@
  * own: a line that is blanked in one write, and a quarantine beside it (`log/mend-lost`); a copy that is not
  * compared with its source (`store/backup`); a log that reads otherwise the second time (`log/resync`); an
  * unfinished copy of a token log, and an event with a zero for its line feed (`auth/token-file-recovery`); a
- * refused append that is cut and not synced (`platter`).
+ * refused append that is cut and not synced (`simulation/platter`).
  */
 import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -246,11 +246,11 @@ store/backup.ts
 a restore that fails leaves what it has placed: half a copy
 -     for (const each of placed.reverse()) removeLeftover(each);
 a backup whose name is not durable stays: backup, half a copy
--         disk.rename(target, partial);
+-         takeBack(target, partial);
 
 log/resync.ts
 tokens are listed that only the page cache has: not durable
--         if (!(await isOnDisk(file, 0, file.size()))) await remember(logPath, OTHER_BYTES);
+-         if (file.displacement(size) === undefined) await remember(logPath, OTHER_BYTES);
 
 store/open-log.ts
 a log that was replaced is closed twice: raw error

@@ -7,7 +7,7 @@ import { LogFile } from "../../src/log/file.ts";
 import { SimulatedClock } from "./clock.ts";
 import { DeadError, SimulatedDisk } from "./disk.ts";
 import { Others } from "./others.ts";
-import { type CutKind, type FileNode, Platter } from "./platter.ts";
+import { type CutKind, type FileNode, Platter, SECTOR_BYTES } from "./platter.ts";
 import { Random } from "./random.ts";
 import { type Rates, RULES, RuleBook } from "./rules.ts";
 
@@ -293,11 +293,11 @@ test("a new descriptor gets a failure that nobody got, unless its pages have lef
 test("without room an append is short, and the next one is refused", async () => {
   const machine = new Machine();
   const { disk, platter } = machine;
-  platter.bytesMax = 10;
+  platter.bytesMax = 600;
   await machine.run(async () => {
-    const file = await openLog(machine, "1234567");
-    assert.equal(await file.append(Buffer.from("890ab"), 0), 3);
-    await assert.rejects(file.append(Buffer.from("ab"), 0), { code: "ENOSPC" });
+    const file = await openLog(machine, "x".repeat(500));
+    assert.equal(await file.append(Buffer.alloc(200, "y"), 0), SECTOR_BYTES - 500);
+    await assert.rejects(file.append(Buffer.alloc(200, "y"), 0), { code: "ENOSPC" });
     assert.equal(await over(file, "x"), 1);
     file.truncate(5);
     assert.equal(await file.append(Buffer.from("ab"), 0), 2);
@@ -375,7 +375,7 @@ test("a cut brings nothing of an append back that was refused after a part of it
     disk.onMoment = (kind, call) => {
       if (call === "append" && kind === "returned") rules.rates = { "append: no room": 1 };
     };
-    const { outcome } = await file.append(Buffer.from("a line\n"));
+    const { outcome } = await file.append(Buffer.alloc(2000, "x"));
     assert.equal(outcome, "refused");
   });
   assert.equal((platter.find(LOG) as FileNode).isDurable, true);

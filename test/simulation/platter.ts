@@ -240,7 +240,7 @@ export class Platter {
   }
 
   /**
-   * Writes bytes as far as there is room.
+   * Writes bytes as far as there is room, by whole sectors.
    *
    * @returns how many; fewer only if there is no room for more.
    * @throws SystemError `ENOSPC` if there is no room for any.
@@ -249,13 +249,15 @@ export class Platter {
     this.#requireWritable("write");
     const growth = Math.max(0, position + bytes.length - node.size);
     const room = node.nlink === 0 ? growth : Math.max(0, this.bytesMax - this.bytesUsed);
-    const count = growth <= room ? bytes.length : bytes.length - (growth - room);
+    // What does not fit begins with a block.
+    const fits = bytes.length - (growth - room);
+    const count = growth <= room ? bytes.length : fits - ((position + fits) % SECTOR_BYTES);
     if (count <= 0 && bytes.length > 0) {
       this.rules.count("room: no bytes");
       throw new SystemError("ENOSPC", "write");
     }
     if (count < bytes.length) this.rules.count("room: a short append, then none");
-    if (node.nlink > 0) this.bytesUsed += Math.min(growth, room);
+    if (node.nlink > 0) this.bytesUsed += Math.max(0, position + count - node.size);
     node.write(bytes.subarray(0, count), position);
     this.touch(node);
     return count;
