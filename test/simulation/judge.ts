@@ -130,6 +130,8 @@ export class Judge {
     const image = this.tokensOf(folder);
     if (folder.tokens.isUncertain) return;
     this.judgeCopiedTokens(folder, folder.tokens, folder.tokens, how);
+    // An event that a failed sync lost may have got its line feed.
+    if (folder.hasLostTokens && image.bad.length > 0) folder.hasBadTokens = true;
     if (image.bad.length > 0 && !folder.hasBadTokens) {
       throw new Violation("token log", `${how}: ${image.bad.length} lines are no events`);
     }
@@ -161,6 +163,9 @@ export class Judge {
     folder.tokens.adopt(image, this.#nowMs());
     folder.hasBadTokens = image.bad.length > 0;
     folder.tokensBefore = undefined;
+    // What a failed sync has lost may still leave the cache.
+    const node = this.platter.find(folder.tokenPath);
+    folder.tokens.isUncertain = node?.kind === "file" && node.hasLost;
   }
 
   /** What was set aside stays as it was. */
@@ -360,7 +365,6 @@ export class Judge {
     this.#absorbLostPlants(folder, "a cut took what others never synced");
     if (folder.hasUnsyncedTokens || folder.tokens.isUncertain) this.adoptTokens(folder);
     folder.hasUnsyncedTokens = false;
-    // An event that a failed sync lost may have got its line feed.
     if (folder.hasLostTokens) folder.hasBadTokens = this.tokensOf(folder).bad.length > 0;
     folder.hasLostTokens = false;
   }

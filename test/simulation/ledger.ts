@@ -244,11 +244,13 @@ export class TokenLedger {
 
   /** Others changed the token log: from now on it owes what it has. */
   adopt({ created, revoked }: TokenImage, nowMs: number): void {
+    // A revocation that was lost meanwhile counts from now on.
+    const since = this.isUncertain ? nowMs : undefined;
     this.isUncertain = false;
     for (const state of this.states.values()) {
       const isRevoked = revoked.has(state.hash);
       state.isTaken = created.get(state.hash) !== state.name;
-      if (state.isTaken || isRevoked) state.revokedAtMs ??= nowMs;
+      if (state.isTaken || isRevoked) state.revokedAtMs = since ?? state.revokedAtMs ?? nowMs;
       else state.revokedAtMs = undefined;
       state.revokeSent = isRevoked;
       state.createdAtMs = nowMs; // in force a little later

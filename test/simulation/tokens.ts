@@ -94,15 +94,17 @@ async function revoke({ life, folder, revokes }: Server, name: string): Promise<
 
 async function list(life: Life, folder: Folder): Promise<void> {
   const { changes } = folder;
+  const { isUncertain } = folder.tokens;
   const known = [...folder.tokens.states.values()].map((state) => ({ ...state }));
   const before = life.judge.bytesOf(folder.tokenPath) ?? Buffer.alloc(0);
   const listed = await listTokens(folder.path);
   if (life.isDead || changes !== folder.changes) return;
   const now = life.judge.bytesOf(folder.tokenPath)?.subarray(0, before.length);
-  if (before.length > 0 && now?.equals(before) === true) {
+  const cannotTell = folder.hasLostTokens && life.rules.isOn("holds: the system cannot tell");
+  if (before.length > 0 && now?.equals(before) === true && !cannotTell) {
     life.judge.assertDurable(folder.tokenPath, before, 0, "tokens are listed");
   }
-  if (folder.tokens.isUncertain) return;
+  if (isUncertain || folder.tokens.isUncertain) return;
   for (const { hash, name, revokedAtMs, isTaken } of known) {
     if (isTaken) continue;
     const found = listed.find((token) => token.hash === hash);
