@@ -2,9 +2,10 @@
  * The address of the client that sent a request.
  *
  * Invariant: a client cannot choose it. It is the address of the peer, unless the peer is a trusted
- * proxy. Each proxy appends the address that called it to `Forwarded` (RFC 7239) or
- * `X-Forwarded-For`, so these lists are read from their end, up to the first address that is not a
- * trusted proxy. A client may have invented the entries before that one.
+ * proxy. Each proxy appends the address that called it to `X-Forwarded-For`, so the list is read from
+ * its end, up to the first address that is not a trusted proxy. A client may have invented the entries
+ * before that one. `Forwarded` (RFC 7239) is not read: a proxy that appends to one header passes the
+ * other on as the client sent it.
  */
 import type { IncomingMessage } from "node:http";
 import { isIP, type Socket, SocketAddress } from "node:net";
@@ -33,27 +34,19 @@ export function clientOf(req: IncomingMessage, trusted?: TrustedProxies): string
   if (trusted === undefined) return peer;
   const caller = peer ?? (isUnix(req.socket) ? LOOPBACK : undefined);
   if (caller === undefined || !isTrusted(trusted, caller)) return peer;
-  const { forwarded, "x-forwarded-for": forwardedFor } = req.headers;
-  const first = forwarded && lastUntrusted(forwarded, nodeOf, trusted);
-  const second = forwardedFor && lastUntrusted(`${forwardedFor}`, (node) => node, trusted);
-  // A proxy appends to one of them, and passes the other on as the client sent it.
-  if (forwarded !== undefined && forwardedFor !== undefined && first !== second) return peer;
-  return first || second || peer;
+  const list = req.headers["x-forwarded-for"];
+  return (list && lastUntrusted(`${list}`, trusted)) || peer;
 }
 
 /**
  * The last address in a list that is no trusted proxy, or the first one if all are. An entry without
- * an address (`unknown`, `_hidden`, garbage) ends the search: the proxy that appended it is returned.
+ * an address (`unknown`, garbage) ends the search: the proxy that appended it is returned.
  */
-function lastUntrusted(
-  list: string,
-  readNode: (element: string) => string,
-  trusted: TrustedProxies,
-): string | undefined {
+function lastUntrusted(list: string, trusted: TrustedProxies): string | undefined {
   let client: string | undefined;
   let proxies = 0;
-  for (const element of elementsFromEnd(list)) {
-    const address = addressOf(readNode(element));
+  for (const element of list.split(",").reverse()) {
+    const address = addressOf(element);
     if (address === undefined || proxies === PROXIES_MAX) break;
     client = address;
     if (!isTrusted(trusted, address)) break;
@@ -62,29 +55,9 @@ function lastUntrusted(
   return client;
 }
 
-/** The elements of a list, the last one first. Commas in quotes separate nothing. */
-function* elementsFromEnd(list: string): Generator<string> {
-  let end = list.length;
-  let isQuoted = false;
-  for (let at = end - 1; at >= 0; at--) {
-    if (list[at] === '"') isQuoted = !isQuoted;
-    if (list[at] !== "," || isQuoted) continue;
-    yield list.slice(at + 1, end);
-    end = at;
-  }
-  yield list.slice(0, end);
-}
-
-/** The value of the one `for` in an element of `Forwarded`; empty if there is none, or several. */
-function nodeOf(element: string): string {
-  const pairs = element.match(/(?:[^;"]|"[^"]*")+/g) ?? [];
-  const nodes = pairs.flatMap((pair) => /^for=("[^"\\]*"|[^"\\]*)$/i.exec(pair.trim())?.[1] ?? []);
-  return nodes.length === 1 ? String(nodes[0]).replaceAll('"', "") : "";
-}
-
 /** The address in `192.0.2.1:4711`, `[2001:db8::1]:4711` or `2001:db8::1`. */
-function addressOf(node: string): string | undefined {
-  const text = node.trim();
+function addressOf(element: string): string | undefined {
+  const text = element.trim();
   const bare = isIP(text) ? text : text.replace(/:[\w.-]+$/, "").replace(/^\[(.*)\]$/, "$1");
   const family = isIP(bare);
   if (family !== 6) return family === 4 ? bare : undefined;

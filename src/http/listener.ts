@@ -65,8 +65,8 @@ export interface ListenerOptions {
    */
   readonly corsOrigins?: readonly string[] | undefined;
   /**
-   * The proxies whose `Forwarded` or `X-Forwarded-For` names the client in `RequestMessage`, such as
-   * a `BlockList` of `node:net`. A peer on a Unix socket counts as 127.0.0.1. Default: none.
+   * The proxies whose `X-Forwarded-For` names the client in `RequestMessage`, such as a `BlockList` of
+   * `node:net`. A peer on a Unix socket counts as 127.0.0.1. Default: none.
    */
   readonly trustedProxies?: TrustedProxies | undefined;
   /**

@@ -18,7 +18,6 @@ import { collectMessages, collectWarnings, until } from "../support/watch.ts";
 
 type Header = readonly [name: string, value: string];
 
-const FORWARDED = "Forwarded";
 const LIST = "X-Forwarded-For";
 
 /** Proxies on this machine, in 10.0.0.0/8 and in fd00::/8. */
@@ -94,63 +93,7 @@ const FOUND: readonly [says: string, headers: readonly Header[], client: string]
     "255.255.255.255",
   ],
   ["more proxies than there are", [[LIST, `192.0.2.1${", 10.0.0.1".repeat(500)}`]], "10.0.0.1"],
-  ["Forwarded", [[FORWARDED, "for=192.0.2.1;proto=http;by=10.0.0.1"]], "192.0.2.1"],
-  ["Forwarded in other letters", [[FORWARDED, "By=10.0.0.1; FOR=192.0.2.1"]], "192.0.2.1"],
-  ["Forwarded in quotes", [[FORWARDED, 'for="192.0.2.1:80"']], "192.0.2.1"],
-  ["Forwarded with IPv6", [[FORWARDED, 'for="[2001:db8::1]:4711"']], "2001:db8::1"],
-  ["Forwarded with a hidden port", [[FORWARDED, 'for="192.0.2.1:_http"']], "192.0.2.1"],
-  ["several in Forwarded", [[FORWARDED, "for=6.6.6.6, for=192.0.2.1,for=10.0.0.1"]], "192.0.2.1"],
-  [
-    "several lines of Forwarded",
-    [
-      [FORWARDED, "for=6.6.6.6"],
-      [FORWARDED, "for=1.2.3.4"],
-    ],
-    "1.2.3.4",
-  ],
-  ["Forwarded with an unknown client", [[FORWARDED, "for=6.6.6.6, for=unknown"]], "127.0.0.1"],
-  [
-    "Forwarded with a hidden client",
-    [[FORWARDED, "for=6.6.6.6, for=_x, for=10.0.0.1"]],
-    "10.0.0.1",
-  ],
-  ["an open quote in front", [[FORWARDED, 'for="6.6.6.6, for=192.0.2.1']], "192.0.2.1"],
-  [
-    "an address in the name of the host",
-    [[FORWARDED, 'for=192.0.2.1;host="a;for=6.6.6.6;"']],
-    "192.0.2.1",
-  ],
-  [
-    "that name in front",
-    [[FORWARDED, 'host="a;for=6.6.6.6;b,for=6.6.6.6";for=192.0.2.1']],
-    "192.0.2.1",
-  ],
-  ["two clients in one element", [[FORWARDED, "for=6.6.6.6;for=192.0.2.1"]], "127.0.0.1"],
-  ["an escape", [[FORWARDED, 'for="6.6.6.6\\"']], "127.0.0.1"],
-  [
-    "both headers that agree",
-    [
-      [FORWARDED, "for=192.0.2.1"],
-      [LIST, "192.0.2.1"],
-    ],
-    "192.0.2.1",
-  ],
-  [
-    "both headers that differ",
-    [
-      [FORWARDED, "for=6.6.6.6"],
-      [LIST, "192.0.2.1"],
-    ],
-    "127.0.0.1",
-  ],
-  [
-    "both, one of them empty",
-    [
-      [FORWARDED, ""],
-      [LIST, "192.0.2.1"],
-    ],
-    "127.0.0.1",
-  ],
+  ["Forwarded alone", [["Forwarded", "for=192.0.2.1"]], "127.0.0.1"],
 ];
 
 for (const [says, headers, client] of FOUND) {
@@ -159,22 +102,17 @@ for (const [says, headers, client] of FOUND) {
   });
 }
 
-const CLAIMS: readonly Header[] = [
-  [FORWARDED, "for=6.6.6.6"],
-  [LIST, "6.6.6.6"],
-];
+const CLAIM: Header = [LIST, "6.6.6.6"];
 
-for (const claim of CLAIMS) {
-  test(`without trusted proxies ${claim[0]} is ignored`, async (t) => {
-    assert.equal(await clientSeenAt(t, HERE, listen(), [claim]), "127.0.0.1");
-  });
+test("without trusted proxies X-Forwarded-For is ignored", async (t) => {
+  assert.equal(await clientSeenAt(t, HERE, listen(), [CLAIM]), "127.0.0.1");
+});
 
-  test(`${claim[0]} of a peer that is no trusted proxy is ignored`, async (t) => {
-    const others = new BlockList();
-    others.addSubnet("10.0.0.0", 8);
-    assert.equal(await clientSeenAt(t, HERE, listen(others), [claim]), "127.0.0.1");
-  });
-}
+test("X-Forwarded-For of a peer that is no trusted proxy is ignored", async (t) => {
+  const others = new BlockList();
+  others.addSubnet("10.0.0.0", 8);
+  assert.equal(await clientSeenAt(t, HERE, listen(others), [CLAIM]), "127.0.0.1");
+});
 
 test("an IPv4 peer of a server that listens on IPv6 is an IPv4 address, and trusted as such", async (t) => {
   const server = http.createServer(listen(ourProxies())).listen({ host: "::", port: 0 });
