@@ -215,13 +215,11 @@ function shorten(text: string): string {
 
 const TOKEN_LENGTH = 47;
 
-/** A percent sign, itself encoded any number of times: a proxy or a reader of the log may decode. */
-const PERCENT = "%(?:25)*";
-/** What decodes to a token: each of its characters may be percent-encoded. */
+/** What decodes to a token once, as a proxy or a reader of the log may do: each character may be encoded. */
 const START = "(?:p|%70)(?:s|%73)(?:t|%74)(?:_|%5[Ff])";
 const CHARACTER = "(?:[\\w-]|%(?:2[Dd]|3[0-9]|[46][1-9A-Fa-f]|[57][0-9Aa]|5[Ff]))";
 /** The whole run of such characters, because a token may begin anywhere in it. */
-const TOKEN_FORM = new RegExp(`${START}${CHARACTER}{43,}`.replaceAll("%", PERCENT), "g");
+const TOKEN_FORM = new RegExp(`${START}${CHARACTER}{43,}`, "g");
 
 /** A client may put its token into the path or a request id. The regular expression is slow. */
 function hideTokens(text: string): string {
