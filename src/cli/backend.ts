@@ -146,7 +146,6 @@ async function openStore(
           onProgress(bytes, total);
           show(bytes, total);
         },
-        batchBytesMax: options.batchBytesMax,
         queueBytesMax: options.pendingBytesMax,
       }),
     );

@@ -47,16 +47,11 @@ export const SERVE_OPTIONS = {
       "creates in flight, with their answers, and records that wait for the disk; beyond it 503; if not given, 4 to 64 MiB by the memory there is",
     pendingRequestsMax:
       "creates in flight together; beyond it 503; if not given, 1,024 to 16,384 by the memory there is",
-    readBytesMax:
-      "answers to reads that wait to be sent, together; beyond it 503; if not given, 4 to 64 MiB by the memory there is",
     bodyBytesMax: "the longest body; beyond it 413",
     headerBytesMax: "request line and headers together; beyond it 431",
     headerTimeoutMs: "time to receive all headers, at most that for a whole request; beyond it 408",
     requestTimeoutMs: "time to receive a whole request; beyond it 408",
     keepAliveTimeoutMs: "how long an idle connection is kept",
-    stallTimeoutMs: "how long a connection without progress is kept",
-    connectionCheckIntervalMs: "how often slow and stalled connections are looked for",
-    batchBytesMax: "what is written with one sync",
     databaseDeadlineMs: "how long a request waits for the database; beyond it 503",
     databaseConnections: "connections to the database for creates",
     drainDelayMs: "how long a stop still accepts connections, each for one answer",

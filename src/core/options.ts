@@ -37,13 +37,10 @@ export const NUMBER_OPTIONS = {
   headerTimeoutMs: milliseconds(10_000),
   requestTimeoutMs: milliseconds(30_000),
   keepAliveTimeoutMs: milliseconds(75_000),
-  stallTimeoutMs: milliseconds(120_000),
-  connectionCheckIntervalMs: milliseconds(1000),
   // Not 0: some versions of Node take it for no bound, others for no connection.
   connectionsMax: { min: 1, max: 1_000_000 },
   pendingBytesMax: { min: 1, max: GIB },
   pendingRequestsMax: { min: 1, max: 1_000_000 },
-  readBytesMax: { min: MIB, max: GIB },
   // A start rewrites this much of the log, no matter which limit the earlier process had.
   batchBytesMax: bytes(MIB, MIB),
   queueBytesMax: { min: 1, max: GIB },
@@ -59,7 +56,7 @@ export type NumberOptionName = keyof typeof NUMBER_OPTIONS;
 /** @internal */
 export type DefaultedName = Exclude<
   NumberOptionName,
-  "connectionsMax" | "pendingBytesMax" | "pendingRequestsMax" | "readBytesMax" | "queueBytesMax"
+  "connectionsMax" | "pendingBytesMax" | "pendingRequestsMax" | "queueBytesMax"
 >;
 
 /** The address to listen on by default: only this machine reaches it. @internal */

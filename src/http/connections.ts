@@ -19,6 +19,15 @@ import { describeParserFault, findFramingFault } from "./request-head.ts";
 /** How long nothing may move between two requests, and before the first or while an answer is due. */
 type Limits = Readonly<{ idleMs: number; stallMs: number; unansweredMax: number }>;
 
+/**
+ * A connection on which nothing moves while an answer is due is cut after this and up to two looks: the
+ * client does not read, or the disk takes longer. Twice the 60 s after which proxies give up.
+ */
+const STALL_MS = 120_000;
+
+/** How often slow requests and still connections are looked for; the times that are watched are seconds. */
+export const CONNECTION_CHECK_MS = 1000;
+
 /** Node's own margin: a client that sends within the advertised time never meets the close. */
 const IDLE_MARGIN_MS = 1000;
 
@@ -27,6 +36,9 @@ const WAITING_BYTES_MAX = 64 * 1024;
 
 /** Each unanswered request holds about 6 KiB, and a packet of 64 KiB may hold two thousand of them. */
 const UNANSWERED_MAX = 1000;
+
+type ConnectionTimes = Numbers &
+  Readonly<{ stallTimeoutMs?: number | undefined; connectionCheckIntervalMs?: number | undefined }>;
 
 /** What carries the requests of a server out, and whose requests those on a connection are. */
 export type Handler = Pick<Listener, "handle" | "refuse" | "refuseBytes" | "lingering"> &
@@ -64,14 +76,14 @@ export class Connections {
    * @param unansweredMax of each connection; with 1 pipelined requests are refused.
    * @throws TypeError or RangeError for a number out of its range.
    */
-  constructor(handler: Handler, options: Numbers, unansweredMax = UNANSWERED_MAX) {
+  constructor(handler: Handler, options: ConnectionTimes, unansweredMax = UNANSWERED_MAX) {
     this.#handler = handler;
     this.#limits = {
       unansweredMax,
       idleMs: readNumber(options, "keepAliveTimeoutMs"),
-      stallMs: readNumber(options, "stallTimeoutMs"),
+      stallMs: options.stallTimeoutMs ?? STALL_MS,
     };
-    this.#lookMs = readNumber(options, "connectionCheckIntervalMs");
+    this.#lookMs = options.connectionCheckIntervalMs ?? CONNECTION_CHECK_MS;
   }
 
   add(socket: Socket): void {

@@ -54,10 +54,7 @@ export interface ListenerOptions {
    * with a longer head counts as up to four. Default: 1,024 to 16,384, by the memory there is.
    */
   readonly pendingRequestsMax?: number | undefined;
-  /**
-   * Bytes that answers to reads, including streams, hold together until the system has them,
-   * shared as `pendingBytesMax` is. Default: 4 to 64 MiB, by the memory there is.
-   */
+  /** For tests: another bound of what answers to reads hold together. @internal */
   readonly readBytesMax?: number | undefined;
   /**
    * The origins whose pages may use the service from a browser, such as `https://app.example`, or
@@ -120,7 +117,7 @@ export class Listener {
     this.#trusted = options.trustedProxies;
     if (this.#trusted !== undefined) assertMethods("trustedProxies", this.#trusted, ["check"]);
     this.#creates = new Creates(plants, this.#authenticator, options);
-    this.#reads = new Reads(plants, this.#authenticator, options, this.#creates);
+    this.#reads = new Reads(plants, this.#authenticator, options.readBytesMax, this.#creates);
   }
 
   /** In another server; http/connections judges the framing in ours. */

@@ -7,7 +7,6 @@
  */
 import { hash } from "node:crypto";
 import { Gate } from "../core/gate.ts";
-import type { Numbers } from "../core/options.ts";
 import type { PlantService, VerifiedToken } from "../core/services.ts";
 import { answer, type Exchange, publishCut } from "./answer.ts";
 import type { Authenticator } from "./bearer.ts";
@@ -41,18 +40,18 @@ export class Reads {
   readonly #pace: ListPace;
 
   /**
+   * @param bytesMax what answers hold together; by default by the memory there is.
    * @param creates to which lists give way.
-   * @throws TypeError or RangeError for a number out of its range.
    */
   constructor(
     plants: PlantService,
     authenticator: Authenticator,
-    options: Numbers,
+    bytesMax: number | undefined,
     creates: CreateCounts,
   ) {
     this.#plants = plants;
     this.#authenticator = authenticator;
-    this.#budget = Budget.of(options, "readBytesMax");
+    this.#budget = new Budget(bytesMax);
     this.#pace = new ListPace(creates);
   }
 

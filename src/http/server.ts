@@ -10,7 +10,7 @@ import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises"
 import { publishWarning } from "../core/channels.ts";
 import { type Numbers, normalizeBasePath, readNumber } from "../core/options.ts";
 import { DirectRequest, isDirectSafe } from "./body.ts";
-import { Connections, DRAIN_LOOK_MS } from "./connections.ts";
+import { CONNECTION_CHECK_MS, Connections, DRAIN_LOOK_MS } from "./connections.ts";
 import { addressOf, type ListenOptions, limitConnections, listen } from "./listen.ts";
 import { Listener, type ListenerOptions } from "./listener.ts";
 import { NODE_HEADERS_MAX } from "./request-head.ts";
@@ -26,15 +26,10 @@ export interface ServerOptions extends ListenerOptions, ListenOptions {
   /** To receive a whole request; beyond it 408. Default: 30,000. */
   readonly requestTimeoutMs?: number | undefined;
   /**
-   * An idle connection is closed after this, another second, and up to two looks (see
-   * `connectionCheckIntervalMs`). Default: 75,000, so that a load balancer, after 60 s, closes first.
+   * An idle connection is closed after this and up to 3 s more. Default: 75,000, so that a load
+   * balancer, after 60 s, closes first.
    */
   readonly keepAliveTimeoutMs?: number | undefined;
-  /**
-   * A connection on which nothing moves while an answer is due is cut after this, and up to two
-   * looks: the client does not read, or the disk takes longer. Default: 120,000.
-   */
-  readonly stallTimeoutMs?: number | undefined;
   /**
    * Connections that are open at once. For one more an old one is closed: while more than half have shown
    * no good token, the oldest of those; else the oldest beyond the share of its token, which keeps no
@@ -42,7 +37,9 @@ export interface ServerOptions extends ListenerOptions, ListenOptions {
    * (of the memory, if that is less) holds at 48 KiB each; with TLS at 116 KiB, and at 250 KiB during the handshake.
    */
   readonly connectionsMax?: number | undefined;
-  /** How often the server looks for slow requests and still connections. Default: 1,000. */
+  /** For tests: see `STALL_MS`. @internal */
+  readonly stallTimeoutMs?: number | undefined;
+  /** For tests: see `CONNECTION_CHECK_MS`. @internal */
   readonly connectionCheckIntervalMs?: number | undefined;
 }
 
@@ -149,7 +146,7 @@ const ACCEPT_TURNS_MAX = 100;
 
 /** @param clientOn see `limitConnections`. @throws as `PlantServer.start`. @internal */
 export function createServer(
-  options: Numbers & Pick<ServerOptions, "tls">,
+  options: Numbers & Pick<ServerOptions, "tls" | "connectionCheckIntervalMs">,
   connections: Connections,
   clientOn?: (socket: Socket) => string,
 ): Server {
@@ -161,7 +158,7 @@ export function createServer(
     headersTimeout: Math.min(readNumber(options, "headerTimeoutMs"), requestTimeoutMs),
     requestTimeout: requestTimeoutMs,
     keepAliveTimeout: 0, // http/connections times connections
-    connectionsCheckingInterval: readNumber(options, "connectionCheckIntervalMs"),
+    connectionsCheckingInterval: options.connectionCheckIntervalMs ?? CONNECTION_CHECK_MS,
     // NODE_OPTIONS=--insecure-http-parser would let one request be read as two.
     insecureHTTPParser: false,
     // Node's own refusal has no body, and it accepts two Host headers.

@@ -40,8 +40,14 @@ for (const name of NAMES) {
 }
 
 const PAGE = readFileSync(new URL("../../docs/command-line.md", import.meta.url), "utf8");
-/** Three are in the table of options, and `queueBytesMax` belongs to the library only. */
-const NOT_IN_TABLE: readonly NumberOptionName[] = ["port", "drainDelayMs", "keep", "queueBytesMax"];
+/** Three are in the table of options, and two belong to the library only. */
+const NOT_IN_TABLE: readonly NumberOptionName[] = [
+  "port",
+  "drainDelayMs",
+  "keep",
+  "batchBytesMax",
+  "queueBytesMax",
+];
 
 for (const name of NAMES.filter((name) => !NOT_IN_TABLE.includes(name))) {
   const flag = `--${name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;

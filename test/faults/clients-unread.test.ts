@@ -19,7 +19,7 @@ test(
   `${STALLED} clients that pipeline small requests and never read do not exhaust the memory`,
   TIMEOUT,
   async (t) => {
-    const trial = await Trial.start(t, { args: ["--stall-timeout-ms=60000"], env: SMALL_HEAP });
+    const trial = await Trial.start(t, { env: SMALL_HEAP });
     const bytes = Buffer.from(SMALL.repeat(REQUESTS));
     const sockets = Array.from({ length: STALLED }, () =>
       net

@@ -41,8 +41,6 @@ const OF_THE_SERVER: typeof OF_THE_LISTENER = [
   ["headerTimeoutMs", Number.NaN, "RangeError"],
   ["requestTimeoutMs", Number.POSITIVE_INFINITY, "RangeError"],
   ["keepAliveTimeoutMs", -1, "RangeError"],
-  ["stallTimeoutMs", 2 ** 31, "RangeError"],
-  ["connectionCheckIntervalMs", null, "TypeError"],
 ];
 
 for (const [name, value, error] of OF_THE_LISTENER) {
