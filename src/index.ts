@@ -28,8 +28,12 @@ export {
   PlantStoreError,
   type RequestErrorCode,
 } from "./core/errors.ts";
-export type { AdminAddress } from "./core/host-port.ts";
-export { NUMBER_OPTIONS, type NumberOption, type NumberOptionName } from "./core/options.ts";
+export {
+  type AdminAddress,
+  NUMBER_OPTIONS,
+  type NumberOption,
+  type NumberOptionName,
+} from "./core/options.ts";
 export type { NewPlant, Plant } from "./core/plant.ts";
 export type {
   CreateOutcome,

@@ -8,8 +8,8 @@ import { once } from "node:events";
 import { chmodSync, lstatSync, rmSync } from "node:fs";
 import net, { type AddressInfo, isIP, type Server } from "node:net";
 import { isMainThread } from "node:worker_threads";
-import { type AdminAddress, formatAdminAddress } from "../core/host-port.ts";
-import { assertNumber, assertSocketPath, assertText } from "../core/options.ts";
+import { type AdminAddress, assertNumber, assertSocketPath, assertText } from "../core/options.ts";
+import { formatAdminAddress } from "../core/text.ts";
 
 /**
  * Parses `127.0.0.1:9180`, `[::1]:9180`, `localhost:9180`, or a path that contains a slash,

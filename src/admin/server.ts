@@ -8,8 +8,7 @@
  */
 import type { Server } from "node:http";
 import { publishWarning } from "../core/channels.ts";
-import type { AdminAddress } from "../core/host-port.ts";
-import { assertMethods, assertText } from "../core/options.ts";
+import { type AdminAddress, assertMethods, assertText } from "../core/options.ts";
 import type { Status } from "../core/services.ts";
 import { Connections } from "../http/connections.ts";
 import { createServer } from "../http/server.ts";

@@ -1,7 +1,7 @@
 /** Options that several commands share, and the parsers of option values. */
 import { BlockList, isIP } from "node:net";
-import type { AdminAddress } from "../core/host-port.ts";
 import {
+  type AdminAddress,
   assertOrigins,
   DEFAULT_HOST,
   type DefaultedName,

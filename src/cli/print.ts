@@ -2,7 +2,7 @@
 import { isIP } from "node:net";
 import path from "node:path";
 import { isSea } from "node:sea";
-import { formatHostPort } from "../core/host-port.ts";
+import { formatHostPort } from "../core/text.ts";
 import { OPENAPI } from "../index.ts";
 import { defineCommand, UsageError } from "./command.ts";
 import { HOST, KEEP, oneOf, PORT, textOption } from "./options.ts";

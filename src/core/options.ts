@@ -1,9 +1,11 @@
 /**
- * The options that are numbers, with their defaults and bounds, and guards for all options.
+ * The options that are numbers, with their defaults and bounds, guards for all options, and how long a
+ * record may be.
  *
  * The library and the command line take their figures from this table; a test holds docs/ to it. A
  * wrong option is a mistake of the calling program, so it is refused before anything is opened.
  */
+import { PlantStoreError } from "./errors.ts";
 
 export interface NumberOption {
   /** Absent if it depends on the process: on its memory (src/memory.ts), or on its limit of open files. */
@@ -59,6 +61,23 @@ export type DefaultedName = Exclude<
   "connectionsMax" | "pendingBytesMax" | "pendingRequestsMax" | "queueBytesMax"
 >;
 
+/**
+ * The longest line of a log that is written, or completed by a start; with its line feed. A database
+ * refuses longer plants, too, so that they can be moved back.
+ *
+ * @internal
+ */
+export const RECORD_BYTES_MAX = 64 * MIB;
+
+/** @throws PlantStoreError `body_too_large` if the line of a plant is longer. @internal */
+export function assertRecordSize(bytes: number): void {
+  if (bytes <= RECORD_BYTES_MAX) return;
+  throw new PlantStoreError(
+    "body_too_large",
+    `The plant: expected at most ${RECORD_BYTES_MAX} bytes as a line of a log, got ${bytes}`,
+  );
+}
+
 /** The address to listen on by default: only this machine reaches it. @internal */
 export const DEFAULT_HOST = "127.0.0.1";
 
@@ -99,6 +118,11 @@ export function assertText(name: string, value: string): void {
   if (typeof value !== "string") throw typeFault(name, "a string", value);
   if (value === "") throw new RangeError(`${name}: expected some text, got an empty string`);
 }
+
+/** The address of the admin listener: a host and a port, or the path of a Unix socket. */
+export type AdminAddress =
+  | { readonly host: string; readonly port: number }
+  | { readonly socketPath: string };
 
 /** `sun_path` of unix(7) holds 108 bytes, the last one a NUL. @internal */
 export const SOCKET_PATH_BYTES_MAX = 107;

@@ -9,7 +9,7 @@ import { isUtf8 } from "node:buffer";
 import { PlantStoreError } from "./errors.ts";
 import { assertInt64, parseCanonicalInt64, parseInt64 } from "./int64.ts";
 import { scanJson } from "./json.ts";
-import { assertRecordSize, RECORD_BYTES_MAX } from "./record-size.ts";
+import { assertRecordSize, RECORD_BYTES_MAX } from "./options.ts";
 import { cut, encodeJsonString } from "./text.ts";
 
 /** What the create operation answers (interface, section 2.1). */

@@ -6,7 +6,6 @@ import type { AddressInfo, Socket } from "node:net";
 import tls from "node:tls";
 import { getHeapStatistics } from "node:v8";
 import { type DropMessage, drops, publishWarning } from "../core/channels.ts";
-import { formatHostPort } from "../core/host-port.ts";
 import {
   assertDescriptor,
   assertNumber,
@@ -16,6 +15,7 @@ import {
   type Numbers,
   readNumber,
 } from "../core/options.ts";
+import { formatHostPort } from "../core/text.ts";
 import { memoryLeft } from "../memory.ts";
 import { Budget, Lease, NO_TOKEN } from "./budget.ts";
 import type { TlsSocket } from "./tls.ts";

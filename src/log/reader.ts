@@ -5,7 +5,7 @@
  * the last line feed is the tail: it is never given as a line.
  */
 import { PlantStoreError } from "../core/errors.ts";
-import { RECORD_BYTES_MAX } from "../core/record-size.ts";
+import { RECORD_BYTES_MAX } from "../core/options.ts";
 import type { LogFile } from "./file.ts";
 import { isBlank, LINE_FEED, type LinePosition, markLength } from "./format.ts";
 import { ioError } from "./system-error.ts";

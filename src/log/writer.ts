@@ -10,7 +10,7 @@
 import { clock } from "../clock.ts";
 import { type BatchMessage, batches, publishWarning } from "../core/channels.ts";
 import { PlantStoreError } from "../core/errors.ts";
-import { assertRecordSize } from "../core/record-size.ts";
+import { assertRecordSize } from "../core/options.ts";
 import { defaultBudget } from "../memory.ts";
 import { type Checkpoint, extendCheckpoint } from "./checkpoint.ts";
 import type { AppendResult, LogFile } from "./file.ts";

@@ -6,7 +6,7 @@
  * catches, looks for the end of an error for ever, or fills the memory.
  */
 import type net from "node:net";
-import { RECORD_BYTES_MAX } from "../core/record-size.ts";
+import { RECORD_BYTES_MAX } from "../core/options.ts";
 import { quote } from "../core/text.ts";
 
 /** A type, and a length that counts itself. */

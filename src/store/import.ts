@@ -10,8 +10,8 @@
  */
 import { crc32 } from "node:zlib";
 import { PlantStoreError } from "../core/errors.ts";
+import { RECORD_BYTES_MAX } from "../core/options.ts";
 import { parseNewPlant } from "../core/plant.ts";
-import { RECORD_BYTES_MAX } from "../core/record-size.ts";
 import type { CreateOutcome, PlantService } from "../core/services.ts";
 import { readCheckpoint } from "../log/checkpoint.ts";
 import { disk } from "../log/disk.ts";

@@ -8,8 +8,8 @@
 import { isUtf8 } from "node:buffer";
 import { EncodedPlantFinder } from "../core/encoded-plant.ts";
 import { PlantStoreError } from "../core/errors.ts";
+import { RECORD_BYTES_MAX } from "../core/options.ts";
 import { encodeNewPlant, type NewPlant, parseNewPlant } from "../core/plant.ts";
-import { RECORD_BYTES_MAX } from "../core/record-size.ts";
 import { LINE_FEED, type LinePosition } from "../log/format.ts";
 import {
   type LineBlock,

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isLocal, isOwnHost, parseAdminAddress } from "../../src/admin/address.ts";
-import { formatAdminAddress } from "../../src/core/host-port.ts";
+import { formatAdminAddress } from "../../src/core/text.ts";
 
 const GOOD: readonly [text: string, url: string, isLocal: boolean][] = [
   ["127.0.0.1:9180", "http://127.0.0.1:9180", true],

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { encodeJsonString, escapeControls } from "../../src/core/text.ts";
+import { encodeJsonString, escapeControls, formatHostPort } from "../../src/core/text.ts";
 import { anyString } from "../support/arbitraries.ts";
 
 /** What `JSON.stringify` leaves, although readers of lines may end one there. */
@@ -54,3 +54,18 @@ test("escapeControls() escapes control characters, bidirectional marks and lone 
     "\u{1f33f} \\ud83c\u{1f33f}\\udf3f",
   );
 });
+
+const FORMATTED: readonly [host: string, port: number, text: string][] = [
+  ["127.0.0.1", 8080, "127.0.0.1:8080"],
+  ["localhost", 0, "localhost:0"],
+  ["::", 65_535, "[::]:65535"],
+  ["::1", 80, "[::1]:80"],
+  ["::ffff:127.0.0.1", 80, "[::ffff:127.0.0.1]:80"],
+];
+
+for (const [host, port, text] of FORMATTED) {
+  test(`${host} and ${port} are ${text}, which is valid in a URL`, () => {
+    assert.equal(formatHostPort(host, port), text);
+    assert.ok(URL.canParse(`http://${text}/`));
+  });
+}

@@ -84,15 +84,6 @@ export function findMissingHeaders(sources: Sources): string[] {
     .map(([file]) => `${file} has no header`);
 }
 
-/** The most imports that a file of one concept needs. */
-const IMPORTS_MAX = 12;
-
-export function findManyImports(sources: Sources): string[] {
-  return [...sources]
-    .filter(([, text]) => (text.match(/^import\b(?!\()/gm)?.length ?? 0) > IMPORTS_MAX)
-    .map(([file]) => `${file} has more than ${IMPORTS_MAX} imports`);
-}
-
 /** A shorter file belongs into the only file that imports it. */
 const SHORT_LINES = 40;
 

@@ -1,8 +1,8 @@
 /** Plants whose records would be longer than a line of a log may be. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { RECORD_BYTES_MAX } from "../../src/core/options.ts";
 import { assertPlantSize, encodeNewPlant } from "../../src/core/plant.ts";
-import { RECORD_BYTES_MAX } from "../../src/core/record-size.ts";
 import { importPlants } from "../../src/index.ts";
 import { makeFolder } from "../support/folders.ts";
 import { openStore, readLog } from "../support/stores.ts";
