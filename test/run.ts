@@ -6,7 +6,7 @@
  *   node --import tsx test/run.ts FILE ...  these files
  *
  * The name of a file says when it runs: `*.slow.test.ts` holds tests that take more than a second,
- * `*.installed.test.ts` those that need `npm run install:checks`.
+ * `*.installed.test.ts` those that need the packages that `npm run test:full` installs.
  */
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";

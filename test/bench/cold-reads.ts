@@ -2,8 +2,8 @@
  * Reads of random plants from a log that is not in the page cache, compared with the same reads
  * from a log that is.
  *
- *   npm run bench:cold-reads
- *   npm run bench:cold-reads -- --against ../other-checkout   (built there before)
+ *   npm run bench -- cold-reads
+ *   npm run bench -- cold-reads --against ../other-checkout   (built there before)
  *
  * The names are long, so that a run reads few pages twice. The servers and the caches take turns,
  * and each number is a median.

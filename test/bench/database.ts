@@ -2,8 +2,8 @@
  * The speed of the store over a database: against the file store, and against fastify over a pool of `pg`
  * with one INSERT for each request. All of them on this machine, PostgreSQL included.
  *
- *   npm run bench:database                          about eight minutes
- *   npm run bench:database -- --restarts 1          about half of that
+ *   npm run bench -- database                          about eight minutes
+ *   npm run bench -- database --restarts 1             about half of that
  *
  * Runs take turns, so each figure is a ratio within a round (see support/compare). A run of creates
  * counts only if the table has grown by as many rows as were answered. `wrk` is needed.

@@ -1,11 +1,11 @@
 /**
  * The cost of the log of requests: one server logs for a tenth of a second, does
  * not log for the next, and so on. Two processes of one program differ by more
- * than a log costs, so this is more exact than `bench:slices -- --logged`: to one
+ * than a log costs, so this is more exact than `npm run bench -- slices --logged`: to one
  * percent or less, with enough starts.
  *
- *   npm run bench:logging -- --restarts 10
- *   npm run bench:logging -- --watched
+ *   npm run bench -- logging --restarts 10
+ *   npm run bench -- logging --watched
  *
  * Each start is one sample: the median of its turns. The server also warms up by
  * turns, because V8 optimises the code for what it has seen. A start counts only

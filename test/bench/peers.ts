@@ -5,7 +5,7 @@
  * `fs.fdatasync`. The last column is the rate of the plant store divided by that
  * of each peer.
  *
- *   npm run bench:peers -- --restarts 3 --runs 5
+ *   npm run bench -- peers --restarts 3 --runs 5
  *
  * The peers have a package file and a lock file of their own in `peers`. Their
  * packages are installed there, and only there, if they are missing.

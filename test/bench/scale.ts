@@ -2,8 +2,8 @@
  * The cost of size: memory per plant, pauses while the index grows, creates beside
  * a large log, reading one plant and all of them.
  *
- *   npm run bench:scale             about five minutes
- *   npm run bench:scale -- --full   the sizes of the promise: 50 M, 20 M, 10 M
+ *   npm run bench -- scale          about five minutes
+ *   npm run bench -- scale --full   the sizes of the promise: 50 M, 20 M, 10 M
  *
  * Every number is a median of runs that alternate with a comparison: a full index
  * with the same loop and an empty index, a full server with an empty one.

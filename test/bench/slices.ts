@@ -1,12 +1,12 @@
 /**
- * The comparison of `npm run bench` for a machine that is too restless for it:
+ * The comparison of `npm run bench -- creates` for a machine that is too restless for it:
  * hundreds of slices of a fraction of a second, by turns, each compared with the
  * slice of the first server next to it. The processes are started anew (see
  * support/compare), and each start is one sample: the median of the ratios of its
  * slices.
  *
- *   npm run bench:slices -- --watched --connections 64,256
- *   npm run bench:slices -- --against ../other-checkout
+ *   npm run bench -- slices --watched --connections 64,256
+ *   npm run bench -- slices --against ../other-checkout
  *
  * The load is a client in Node on open connections that pauses between slices, so
  * there are fewer requests per second than with wrk, and ratios may be nearer to

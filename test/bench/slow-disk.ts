@@ -11,7 +11,7 @@
  * it is under the load of the creates: it stores nothing, so it is busy where the
  * store would wait for its disk.
  *
- *   npm run bench:slow-disk
+ *   npm run bench -- slow-disk
  */
 import { mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";

@@ -4,9 +4,9 @@
  * with a cold one. An empty log shows the time that Node itself takes, and `dd`
  * the time to read the same bytes and discard them.
  *
- *   npm run bench:start             1 M and 10 M lines
- *   npm run bench:start -- --full   also 50 M
- *   npm run bench:start -- --executable --lines 0   the executable, built for it, with an empty log
+ *   npm run bench -- start          1 M and 10 M lines
+ *   npm run bench -- start --full   also 50 M
+ *   npm run bench -- start --executable --lines 0   the executable, built for it, with an empty log
  *
  * The caches take turns, and each number is a median. Nothing is pinned: a start
  * serves no request yet, so it has the whole machine, and reads on one core while

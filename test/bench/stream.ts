@@ -4,8 +4,8 @@
  * creates beside a stream that lasts as long as they do, between creates alone;
  * and creates while a stream comes and goes.
  *
- *   npm run bench:stream                           a million plants
- *   npm run bench:stream -- --plants 10_000_000    the size of the promise
+ *   npm run bench -- stream                        a million plants
+ *   npm run bench -- stream --plants 10_000_000    the size of the promise
  *
  * Each run has a server of its own, which has read the log and become idle; its
  * memory then is what later memory is compared with. Creates warm the server up

@@ -3,7 +3,7 @@
  * event, the longest time in which the event loop did nothing else, and `token
  * list`. Almost all of its tokens are dead, because the log is never rewritten.
  *
- *   npm run bench:tokens
+ *   npm run bench -- tokens
  */
 import { randomBytes } from "node:crypto";
 import { appendFileSync, writeFileSync } from "node:fs";

@@ -5,7 +5,7 @@
  *   npm run crash -- --rounds 500 --seed 7        SIGKILL at random moments under load
  *   npm run crash -- --rivals 50                  two servers on one log, without a lock
  *   npm run crash -- --power-cuts 50              power cuts of a disk, after files were used that nobody synced
- *   npm run soak -- --minutes 30                  everything at once for half an hour, then a verdict
+ *   npm run crash -- --soak --minutes 30           everything at once for half an hour, then a verdict
  *   npm run crash -- --ci                         what `.ci/run` runs: a part of all but the soak
  */
 import { parseArgs } from "node:util";
@@ -43,7 +43,7 @@ const HELP = `Options:
   --ci              20 rounds, then 2 rounds of each kind of rivals, and 1 power cut in each scenario
                     on each file system, instead
   --soak            creates, repeats, reads, streams, kills, stops, full disks and token changes
-                    under full load, instead ("npm run soak")
+                    under full load, instead
   --minutes N       with --soak: how long it takes (30)
 `;
 

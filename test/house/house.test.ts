@@ -127,6 +127,10 @@ test("the rules see every file and every room", () => {
   assert.ok(sources.has("index.ts") && sources.has("cli/serve.ts"));
 });
 
+test("the package has at most 15 scripts", () => {
+  assert.ok(Object.keys(readPackageFile("package.json").scripts ?? {}).length <= 15);
+});
+
 test("the package has no runtime dependencies, and exact versions of the others", () => {
   const { dependencies, devDependencies } = readPackageFile("package.json");
   assert.deepEqual(Object.keys(dependencies ?? {}), []);

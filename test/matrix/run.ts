@@ -1,8 +1,8 @@
 /**
  * The tests on every supported version of Node.
  *
- *   npm run test:matrix
- *   npm run test:matrix -- --only 22,24 test/core/int64.test.ts test/http/*.test.ts
+ *   node --import tsx test/matrix/run.ts
+ *   node --import tsx test/matrix/run.ts --only 22,24 test/core/int64.test.ts test/http/*.test.ts
  *
  * `--fresh` looks for newer versions than those that an earlier run installed. Prints one line a
  * Node, and what failed; the status is 1 then.

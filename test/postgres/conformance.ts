@@ -1,6 +1,6 @@
 /**
  * The promises of the database store, tried on a database. The tests run this on a server of their own;
- * `npm run conformance -- --database URL` runs it on any engine and prints which promises hold.
+ * `test/postgres/run-conformance.ts` runs it on any engine and prints which promises hold.
  *
  * Each promise begins with empty tables, and is tried by the role that owns them.
  */

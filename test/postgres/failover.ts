@@ -1,5 +1,5 @@
 /**
- * `npm run failover [-- --rounds N --only WORD]`: the faults of a primary and its standby, each tried N times
+ * `node --import tsx test/postgres/failover.ts [--rounds N --only WORD]`: the faults of a primary and its standby, each tried N times
  * (20), and its control once: without one safeguard plants must be lost, or the trial proves nothing. Outages,
  * which last up to a minute, are tried once for every ten rounds.
  */

@@ -1,7 +1,7 @@
 /**
  * Faults of a primary and its synchronous standby, under the load of two stores, and the plants that each
  * fault loses. Most have a control: the same fault without one safeguard, which must lose plants. The
- * tests run each fault once; `npm run failover` runs each many times, and its control.
+ * tests run each fault once; `test/postgres/failover.ts` runs each many times, and its control.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { PostgresPlants, type PostgresPlantsOptions } from "../../src/postgres/index.ts";

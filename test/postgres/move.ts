@@ -1,5 +1,5 @@
 /**
- * `npm run move [-- --plants N]`: moves a million plants from a data directory into a database by the command
+ * `node --import tsx test/postgres/move.ts [--plants N]`: moves a million plants from a data directory into a database by the command
  * `import`, and by `export` back into a data directory, with ascending ids and with random ones. Sorted, the
  * lines must be equal at every step.
  */

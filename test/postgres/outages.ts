@@ -1,6 +1,6 @@
 /**
  * Outages that last about as long as the deadline of a request, or longer. Nothing is lost in them either,
- * and every request ends within its deadline. They take up to a minute, so `npm run failover` alone has them.
+ * and every request ends within its deadline. They take up to a minute, so `test/postgres/failover.ts` alone has them.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { createToken, PostgresTokens, revokeToken } from "../../src/postgres/index.ts";

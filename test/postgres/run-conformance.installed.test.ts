@@ -1,4 +1,4 @@
-/** The program of `npm run conformance`, on engines that keep and break promises. */
+/** The program of conformance, on engines that keep and break promises. */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { test } from "node:test";

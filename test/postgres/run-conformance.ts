@@ -1,5 +1,5 @@
 /**
- * `npm run conformance -- --database URL [--engine citus]`: tries every promise of the database store on an
+ * `node --import tsx test/postgres/run-conformance.ts --database URL [--engine citus]`: tries every promise of the database store on an
  * engine, and prints which of them hold. It makes the tables (and on Citus the settings), and removes them at its
  * end, also after a failure or a signal. It refuses a database that has tables or settings of these names.
  *
@@ -188,7 +188,9 @@ const { values } = parseArgs({
 });
 const { database: url, engine } = values;
 if (url === undefined || (engine !== "postgresql" && engine !== "citus")) {
-  console.error("usage: npm run conformance -- --database URL [--engine postgresql|citus]");
+  console.error(
+    "usage: node --import tsx test/postgres/run-conformance.ts --database URL [--engine postgresql|citus]",
+  );
   process.exit(2);
 }
 const conformance = new Conformance(await loadDriver(), url, engine);

@@ -1,5 +1,5 @@
 /**
- * `npm run soak:database [-- --minutes 30]`: one server over a database under load for minutes: creates,
+ * `node --import tsx test/postgres/soak.ts [--minutes 30]`: one server over a database under load for minutes: creates,
  * repeats, reads and streams, while sessions are terminated, tokens change, and the standby goes and returns.
  * Its memory, its descriptors and its sessions must stay level, and every plant must be stored.
  */

@@ -33,7 +33,7 @@ export interface Browser {
 /** Why there is no browser, as the reason for a skipped test; `undefined` if there is one. */
 export function missingBrowser(): string | undefined {
   if (!existsSync(CHROMIUM)) return `there is no Chromium at ${CHROMIUM}`;
-  if (findDriver() === undefined) return 'its driver is missing: "npm run install:checks"';
+  if (findDriver() === undefined) return 'its driver is missing: "npm ci --prefix test/interop"';
   return undefined;
 }
 

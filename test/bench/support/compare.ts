@@ -72,7 +72,7 @@ export interface Row {
  */
 export const WARM_SECONDS = 10;
 
-/** Longer than `npm run bench:slow-disk` holds up a sync, so a sync in progress ends within this time. */
+/** Longer than `npm run bench -- slow-disk` holds up a sync, so a sync in progress ends within this time. */
 const QUIET_MS = 150;
 
 /** How often a run may be refused before the whole comparison is. */

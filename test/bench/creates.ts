@@ -3,12 +3,12 @@
  * that reads the body and answers a constant (floor.mjs). Then repeats and reads in
  * the same server, and how fast a file is imported again.
  *
- *   npm run bench -- --restarts 3 --runs 5
- *   npm run bench -- --mounted
- *   npm run bench -- --watched
- *   npm run bench -- --against ../other-checkout   (built there before)
- *   npm run bench -- --node /path/to/another/node
- *   npm run bench -- --profile DIRECTORY           (a .cpuprofile of each of its processes)
+ *   npm run bench -- creates --restarts 3 --runs 5
+ *   npm run bench -- creates --mounted
+ *   npm run bench -- creates --watched
+ *   npm run bench -- creates --against ../other-checkout   (built there before)
+ *   npm run bench -- creates --node /path/to/another/node
+ *   npm run bench -- creates --profile DIRECTORY           (a .cpuprofile of each of its processes)
  *
  * How runs alternate, and which of them count: support/compare.
  */
