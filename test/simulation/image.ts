@@ -135,9 +135,9 @@ export function whyRefused(
 }
 
 /** The plant after the last line feed, if it lacks only that. */
-export function tailPlant({ bytes, end }: Image): Pick<ImagePlant, "id" | "content">[] {
+export function tailPlant({ bytes, end }: Image): ImagePlant[] {
   const plant = parsePlant(bytes.toString("utf8", end).replace(/^\ufeff/, ""));
-  return plant === undefined ? [] : [plant];
+  return plant === undefined ? [] : [{ ...plant, offset: end, bytes: bytes.length - end }];
 }
 
 /** The lines of a log with their places, and what follows the last line feed. */

@@ -15,6 +15,7 @@ import {
   parseTokenImage,
   piecesOf,
   type TokenImage,
+  tailPlant,
   whyRefused,
 } from "./image.ts";
 import { PlantLedger, TokenLedger, Violation } from "./ledger.ts";
@@ -413,10 +414,7 @@ export class Judge {
 
 /** The plants of a log, and one that lacks only its line feed. */
 function withTail(log: Image): Image {
-  const tail = parsePlant(log.bytes.toString("utf8", log.end).replace(/^\ufeff/, ""));
-  if (tail === undefined) return log;
-  const offset = log.end;
-  return { ...log, plants: [...log.plants, { ...tail, offset, bytes: log.bytes.length - offset }] };
+  return { ...log, plants: [...log.plants, ...tailPlant(log)] };
 }
 
 function isDamaged(log: Image | undefined): boolean {
