@@ -118,26 +118,40 @@ async function repair(
   };
   if (plan.action !== "nothing" && !(await confirm(plan))) return { ...plan, isDone: false };
   file.assertUnchanged(); // the plan is for the log as it was read
-  if (plan.action !== "rewrite") {
-    // Another program may have written what is reported and accepted.
-    await useAndClose(await LogFile.open(file.path), (log) =>
-      makeDurable(log, scan.end, (earliest) => scan.startOfRewrite(earliest)),
-    );
-    if (plan.action === "accept") {
-      await removeCheckpoint(file.path);
-      await writeCheckpoint(file.path, scan.end);
-    }
-    return { ...plan, isDone: true };
-  }
-  try {
-    const end = await writeWithout(file, leftOut, scan.tail.offset);
-    const keptAs = await replaceLog(file);
-    await writeCheckpoint(file.path, end);
+  // Another program may have written what is reported, accepted or kept.
+  await useAndClose(await LogFile.open(file.path), (log) =>
+    makeDurable(log, scan.end, (earliest) => scan.startOfRewrite(earliest)),
+  );
+  if (plan.action === "rewrite") {
+    const keptAs = await rewriteWithout(file, leftOut, scan.tail.offset);
     return { ...plan, isDone: true, keptAs };
-  } catch (error) {
-    removeLeftover(newLogPath(file.path));
-    throw error;
   }
+  if (plan.action === "accept") {
+    await removeCheckpoint(file.path);
+    await writeCheckpoint(file.path, scan.end);
+  }
+  return { ...plan, isDone: true };
+}
+
+/** Replaces a log by one without some of its lines; returns the name under which the old one is kept. */
+async function rewriteWithout(
+  { path: logPath, end: size }: LogFile,
+  leftOut: ReadonlySet<number>,
+  tail: number,
+): Promise<string> {
+  const file = await openLogForReading(path.dirname(logPath)); // it may have been replaced by a copy
+  return useAndClose(file, async () => {
+    file.assertEndsAt(size);
+    try {
+      const end = await writeWithout(file, leftOut, tail);
+      const keptAs = await replaceLog(file);
+      await writeCheckpoint(logPath, end);
+      return keptAs;
+    } catch (error) {
+      removeLeftover(newLogPath(logPath));
+      throw error;
+    }
+  });
 }
 
 /**
@@ -178,7 +192,6 @@ function replaceLog(file: LogFile): Promise<string> {
   const logPath = file.path;
   return orIoError(`Cannot replace "${logPath}"`, async () => {
     file.assertUnchanged();
-    await file.sync(); // it is kept, and another program may have written it
     const keptAs = keepOld(logPath);
     await removeCheckpoint(logPath);
     file.assertUnchanged(); // or the new log would lack what another process has appended

@@ -179,8 +179,9 @@ a copy of what is cut may fail: removed
 store/repair.ts
 a repair does not keep the old log: removed
 -     if (kept === undefined) disk.link(logPath, keptPath);
-a repair does not sync the log that it keeps: removed
--     await file.sync();
+a repair does not make the log durable that it keeps: removed
+-     makeDurable(log, scan.end,
++     plan.action === "rewrite" || makeDurable(log, scan.end,
 a repair leaves the checkpoint of the old log: removed, refused, repair
 -     await removeCheckpoint(logPath);
 

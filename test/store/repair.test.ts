@@ -11,7 +11,13 @@ import {
   repairLog,
   verifyLog,
 } from "../../src/index.ts";
-import { checkpointPath, encodeCheckpoint, readCheckpoint } from "../../src/log/checkpoint.ts";
+import {
+  checkpointPath,
+  encodeCheckpoint,
+  isUnsynced,
+  readCheckpoint,
+  unsyncedPath,
+} from "../../src/log/checkpoint.ts";
 import { disk } from "../../src/log/disk.ts";
 import { LogFile } from "../../src/log/file.ts";
 import { makeFolder } from "../support/folders.ts";
@@ -209,6 +215,18 @@ for (const { says, log, torn = "", kept, leftOut, records } of REWRITTEN) {
     assert.equal(await store.create({ id: 1_000_000n, name: "fresh" }), "created");
   });
 }
+
+test("repair of a log whose sync has failed keeps a copy, because the old file may never be on the disk", async (t) => {
+  const folder = makeFolder(t);
+  writeLog(folder, `${A}no plant\n`);
+  fs.writeFileSync(unsyncedPath(logPath(folder)), "");
+  const { ino } = fs.statSync(logPath(folder));
+  const { keptAs = "" } = await repairLog(folder, { confirm: YES });
+  assert.equal(fs.readFileSync(join(folder, keptAs), "utf8"), `${A}no plant\n`);
+  assert.notEqual(fs.statSync(join(folder, keptAs)).ino, ino);
+  assert.equal(readLog(folder), A);
+  assert.equal(isUnsynced(logPath(folder)), false);
+});
 
 test("repair leaves out a last line that has an id with other content and no line feed", async (t) => {
   const folder = makeFolder(t);
