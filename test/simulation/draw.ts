@@ -6,16 +6,15 @@
  * in a life of everything the few steps that a fault needs seldom follow each other.
  */
 import { Random } from "./random.ts";
-import { type Rates, RULE_NAMES, RULES, type RuleName } from "./rules.ts";
-import {
-  type Command,
-  type Edit,
-  type Intrusion,
-  kindOf,
-  type LifePlan,
-  type PlantChoice,
-  type RoundEnd,
-  type RoundPlan,
+import { kindOf, type Rates, RULE_NAMES, RULES, type RuleName } from "./rules.ts";
+import type {
+  Command,
+  Edit,
+  Intrusion,
+  LifePlan,
+  PlantChoice,
+  RoundEnd,
+  RoundPlan,
 } from "./work.ts";
 
 /** How often each of some things is drawn, relative to the others. */
@@ -337,7 +336,7 @@ function actsOf(random: Random, habits: Habits): Act[] {
     case "list":
       return [{ act, plant: plant.number }];
     case "read a folder":
-      return [{ act: random.pick(["export", "verify", "read folder"]) }];
+      return [{ act: random.pick(["export", "export", "verify"]) }];
     case "backup into":
       return [{ act, keep: random.between(1, 3) }];
     case "create token":

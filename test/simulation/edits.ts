@@ -168,6 +168,7 @@ export class Edits {
     copy.isRotten = isMoved && folder.isRotten;
     copy.unsynced = "all";
     copy.hasUnsyncedTokens = true;
+    copy.mayHaveTokenMark = folder.mayHaveTokenMark;
     this.#life.judge.absorb(copy, "another folder");
     this.#life.judge.adoptTokens(copy);
     this.#life.folder = copy;
@@ -198,6 +199,7 @@ export class Edits {
     folder.isRotten ||= kind === "rot: an unreadable sector";
     if (file === "tokens") {
       folder.hasUnsyncedTokens = true; // what is durable and what is seen may differ now
+      folder.mayHaveTokenMark = true;
       judge.adoptTokens(folder);
     } else if (file === "log") {
       folder.unsynced = "all";
@@ -292,7 +294,7 @@ export class Edits {
     const states = [...folder.tokens.states.values()];
     const state = states[number % Math.max(1, states.length)];
     if (state === undefined || bytes === undefined) return;
-    folder.changes++;
+    folder.tokenChanges++;
     const revokedAt = new Date(clock.wallMs()).toISOString();
     const revocation = JSON.stringify({ event: "revoked", name: state.name, revokedAt });
     const append = (text: string) => this.#others.append(folder.tokenPath, Buffer.from(text));
@@ -301,9 +303,14 @@ export class Edits {
       else if (how === "edit tokens, no line feed") append(revocation);
       else if (how === "spoil tokens") append(`no event\n${revocation}\n`);
       else if (how === "mend tokens") this.mendTokens(folder);
-      else this.#others.edit(folder.tokenPath, withoutLine(bytes, state.hash));
+      else {
+        const erase = number % 2 === 0 ? "edit" : "replace";
+        this.#others[erase](folder.tokenPath, withoutLine(bytes, state.hash));
+      }
     } finally {
       folder.hasUnsyncedTokens = true;
+      const isWholeLine = how === "edit tokens" || how === "spoil tokens";
+      folder.areTokensContested ||= !isWholeLine && folder.tokenCommands > 0;
       judge.adoptTokens(folder); // there may be no room for it, or half a line before it
     }
   }

@@ -26,7 +26,7 @@ const TOKENS = "tokens.jsonl";
 const KEPT = /\.(quarantine|before-repair)-\d+$/;
 /** What the documents name, and what a start leaves. */
 const NAMED =
-  /^(plants\.jsonl(~|\.checkpoint(\.unsynced)?~?|\.(quarantine|before-repair)-\d+)?|tokens\.jsonl(\.repaired|\.checkpoint\.unsynced|\.quarantine-\d+)?|(tokens-)?lock\..*|restore\.partial)$/;
+  /^(plants\.jsonl(~|\.checkpoint(\.unsynced)?~?|\.(quarantine|before-repair)-\d+)?|tokens\.jsonl(~|\.repaired|\.checkpoint\.unsynced|\.quarantine-\d+)?|(tokens-)?lock\..*|restore\.partial)$/;
 
 /** A data directory, and what it owes. */
 export class Folder {
@@ -45,6 +45,10 @@ export class Folder {
   hasBadTokens = false;
   /** A sync of the tokens failed, and what it did not write may be lost. */
   hasLostTokens = false;
+  /** How many commands that write tokens run. */
+  tokenCommands = 0;
+  /** Others wrote while one ran: both may be one line, or what they changed may be undone. */
+  areTokensContested = false;
   /** The token log as this round found it, unless others have changed it meanwhile. */
   tokensBefore: Buffer | undefined;
   /** What others appended to the log in this round, unless they have changed it otherwise since. */
@@ -53,13 +57,17 @@ export class Folder {
   readonly places = new Map<string, { readonly offset: number; readonly bytes: number }>();
   /** What was set aside, by name: it stays as it is. */
   readonly kept = new Map<string, Buffer>();
-  /** How often others changed it. */
+  /** How often others changed its log. */
   changes = 0;
+  /** How often others changed its tokens. */
+  tokenChanges = 0;
+  /** Whether a sync of its tokens ever failed, or the disk never had them. */
+  mayHaveTokenMark = false;
   /** A sector of it cannot be read. */
   isRotten = false;
   /** What nobody synced has left the cache, after a sync that failed. */
   hasLost = false;
-  /** How often that happened. */
+  /** How often that happened, or happened to its checkpoint. */
   losses = 0;
   /** It was repaired since others changed it. */
   isRepaired = false;
@@ -85,7 +93,7 @@ export interface View {
   readonly isUnsynced: boolean;
   /** Why a start has to refuse it. */
   readonly fault: string | undefined;
-  /** How often a sync of the log had lost something. */
+  /** How often a sync of the log, or of its checkpoint, had lost something. */
   readonly losses: number;
 }
 
@@ -154,6 +162,7 @@ export class Judge {
     const { tokens, tokenPath } = folder;
     if (!folder.hasUnsyncedTokens && !tokens.isUncertain) return;
     if (!this.isDurable(tokenPath)) return;
+    if (folder.tokenCommands === 0) folder.areTokensContested = false;
     if (tokens.isUncertain) this.adoptTokens(folder);
     folder.hasUnsyncedTokens = false;
   }
@@ -166,7 +175,8 @@ export class Judge {
     folder.tokensBefore = undefined;
     // What a failed sync has lost may still leave the cache.
     const node = this.platter.find(folder.tokenPath);
-    folder.tokens.isUncertain = node?.kind === "file" && node.hasLost;
+    folder.tokens.isUncertain =
+      (node?.kind === "file" && node.hasLost) || folder.areTokensContested;
   }
 
   /** What was set aside stays as it was. */
@@ -185,10 +195,10 @@ export class Judge {
    */
   judgeServed(folder: Folder, before: View, size: number, mayLeave = false): void {
     const how = "a start that serves";
-    if (before.fault !== undefined && !folder.hasLost) {
+    const isStill = before.losses === folder.losses; // a sync of the start may have brought old bytes back
+    if (before.fault !== undefined && !folder.hasLost && isStill) {
       throw new Violation("served damage", `${how}, but ${before.fault}`);
     }
-    const isStill = before.losses === folder.losses; // a sync of the start may have brought old bytes back
     if (isStill && before.isUnsynced && isDamaged(before.log)) {
       throw new Violation("served damage", `${how}, but a sync has failed, and it is damaged`);
     }
@@ -205,6 +215,7 @@ export class Judge {
     this.assertDurable(folder.logPath, log.bytes, 0, how);
     this.judgeRemoved(folder, before, how);
     this.#judgeNames(folder, log, how, mayLeave);
+    folder.repeated = repeatedIn(log);
     folder.excuse = undefined;
     folder.hasLost = false;
     folder.isRepaired = false;
@@ -246,6 +257,13 @@ export class Judge {
       throw new Violation("not durable", `${how}: the line of id ${id} is not in the log`);
     }
     this.assertDurable(folder.logPath, line, offset, `${how}, id ${id}`);
+    if (folder.unsynced !== "all") folder.unsynced.delete(id);
+  }
+
+  /** A second process has read this plant from the log, and nobody has shown it yet. */
+  oweLogged(folder: Folder, id: string, how: string): void {
+    const logged = this.view(folder).log?.plants.find((plant) => plant.id === id);
+    if (logged !== undefined) this.judgeShown(folder, id, logged.content, how);
   }
 
   /** A line, or an end, that is not in its place any more is in a copy that no cut takes. */
@@ -323,7 +341,8 @@ export class Judge {
 
   /** A start refused the folder for its content. */
   judgeRefused(folder: Folder, before: View, message: string): void {
-    const { fault, isUnsynced, log } = folder.hasLost ? this.view(folder) : before;
+    const isOld = folder.hasLost || before.losses !== folder.losses;
+    const { fault, isUnsynced, log } = isOld ? this.view(folder) : before;
     if (fault === undefined) {
       // After a sync that failed, what looks like a power cut may be what the cache has dropped.
       const now = this.view(folder);
@@ -389,14 +408,16 @@ export class Judge {
 
   /** A sync of this file failed: the cache may have dropped what others never synced. */
   absorbLoss(folder: Folder, file: FileNode): void {
-    if (this.platter.find(folder.logPath) === file) {
+    const isLog = this.platter.find(folder.logPath) === file;
+    if (isLog || this.platter.find(`${folder.logPath}.checkpoint`) === file) folder.losses++;
+    if (isLog) {
       folder.hasLost = true; // a view may show what is not there any more
-      folder.losses++;
       this.#absorbLostPlants(folder, "a failed sync took what others never synced");
     }
     if (this.platter.find(folder.tokenPath) !== file) return;
     folder.tokensBefore = undefined;
     folder.hasLostTokens = true;
+    folder.mayHaveTokenMark = true;
     if (!folder.hasUnsyncedTokens) return;
     folder.tokens.isUncertain = true;
     folder.hasBadTokens = this.tokensOf(folder).bad.length > 0;
@@ -415,6 +436,13 @@ export class Judge {
 /** The plants of a log, and one that lacks only its line feed. */
 function withTail(log: Image): Image {
   return { ...log, plants: [...log.plants, ...tailPlant(log)] };
+}
+
+/** The ids that are there more than once. */
+function repeatedIn({ plants }: Image): Set<string> {
+  const seen = new Set<string>();
+  const isRepeat = (id: string) => seen.size === seen.add(id).size;
+  return new Set(plants.map(({ id }) => id).filter(isRepeat));
 }
 
 function isDamaged(log: Image | undefined): boolean {

@@ -20,6 +20,7 @@ import {
   type Copying,
   compareWithVerify,
   judgeCopy,
+  mayBeRemoved,
   numberedBackups,
   repair,
   restoreBackup,
@@ -27,16 +28,9 @@ import {
 } from "./operator.ts";
 import { type CutKind, Platter, SystemError } from "./platter.ts";
 import { Random } from "./random.ts";
-import { RuleBook } from "./rules.ts";
+import { RuleBook, type RuleKind, type RuleName } from "./rules.ts";
 import { Server, sizesOf } from "./server.ts";
-import {
-  type Command,
-  firedOf,
-  type LifePlan,
-  plantContent,
-  type RoundPlan,
-  type RuleKind,
-} from "./work.ts";
+import { type Command, type LifePlan, plantContent, type RoundPlan } from "./work.ts";
 import { World } from "./world.ts";
 
 export type { LifePlan } from "./work.ts";
@@ -99,7 +93,8 @@ export class Life {
   trace = 0;
   readonly #folders: Folder[] = [];
   readonly #outcomes: Record<string, number> = {};
-  #firedBefore = firedOf({});
+  #firedBefore = new RuleBook().fired;
+  #countsBefore: RuleBook["counts"] = {};
 
   constructor(plan: LifePlan) {
     this.plan = plan;
@@ -149,7 +144,18 @@ export class Life {
   }
 
   #firedSince(kind: RuleKind): number {
-    return firedOf(this.rules.counts)[kind] - this.#firedBefore[kind];
+    return this.rules.fired[kind] - this.#firedBefore[kind];
+  }
+
+  /** Whether a rule has fired in this round. */
+  hasFired(rule: RuleName): boolean {
+    return (this.rules.counts[rule] ?? 0) > (this.#countsBefore[rule] ?? 0);
+  }
+
+  /** The fewest numbered backups that a command keeps. */
+  get keepMin(): number {
+    const commands = this.plan.rounds.flatMap((round) => round.commands);
+    return Math.min(...commands.map((each) => (each.act === "backup into" ? each.keep : 9)));
   }
 
   /** What a command threw, as its caller may expect it. @throws anything else. */
@@ -221,6 +227,7 @@ export class Life {
     for (const edit of round.edits) this.edits.edit(this.folder, edit);
     this.folder.tokensBefore = this.judge.bytesOf(this.folder.tokenPath);
     await this.#runWorld(round, () => this.#serve(round));
+    if (this.hasFaults) this.folder.isRepaired = false;
     this.judge.judgeRemovedTokens(this.folder, `at the end of round ${round.number}`);
     this.judge.judgeAppended(this.folder, `at the end of round ${round.number}`);
     if (round.end.how !== "stop") this.#crash(round);
@@ -242,6 +249,7 @@ export class Life {
     await world.run(work);
     await clock.endWorld();
     await emptyGates(() => clock.endWorld());
+    for (const folder of this.#folders) folder.tokenCommands = 0;
     this.note(`moments ${world.disk.moments} ${world.disk.trace}`);
     if (world.failure !== undefined) throw world.failure;
   }
@@ -286,7 +294,8 @@ export class Life {
     const { number, end, room, isCalm } = round;
     if (isCalm) this.rules.rates = calmRates(this.plan);
     this.world = this.#makeWorld(number, `world ${number}`, platter);
-    this.#firedBefore = firedOf(this.rules.counts);
+    this.#firedBefore = this.rules.fired;
+    this.#countsBefore = { ...this.rules.counts };
     this.recovering = undefined;
     this.numberedBegun = undefined;
     this.isDisturbed = false;
@@ -331,7 +340,7 @@ export class Life {
     } catch (error) {
       const { code, message } = this.failureOf(error);
       this.count(`command: ${code}`);
-      if (this.hasFaults) return;
+      if (this.hasFaults && ["io_error", "unsynced", "locked"].includes(code)) return;
       throw new Violation(`needless ${code}`, `a restore fails: ${message}`);
     }
   }
@@ -376,7 +385,8 @@ export class Life {
     this.platter.nodesMax = Number.POSITIVE_INFINITY;
     this.platter.isReadOnly = false;
     this.rules.rates = calmRates(this.plan);
-    this.#firedBefore = firedOf(this.rules.counts);
+    const { delay } = this.#firedBefore; // what was slow takes the time of this round
+    this.#firedBefore = { ...this.rules.fired, delay };
     this.world.isCalm = true;
     const again = await this.#start();
     if (again !== undefined) return again;
@@ -396,11 +406,11 @@ export class Life {
 
   /** Cuts the power of a machine on which nothing runs. */
   cutPower(cut: CutKind): void {
-    const { harm } = firedOf(this.rules.counts);
+    const { harm } = this.rules.fired;
     this.platter = this.platter.crash("cut", this.random.fork(`cut ${this.clock.events}`), cut);
     this.judge.platter = this.platter;
     for (const folder of this.#folders) this.judge.absorbCut(folder);
-    if (firedOf(this.rules.counts).harm === harm) return;
+    if (this.rules.fired.harm === harm) return;
     this.#reportHarm();
     for (const folder of this.#folders) this.judge.absorbHarm(folder);
     this.underway.clear();
@@ -445,8 +455,7 @@ export class Life {
 
   #judgeBackup(path: string, log: Buffer, how: string): void {
     if (this.judge.bytesOf(`${path}/plants.jsonl`)?.equals(log) === true) return;
-    const isNumbered = path.startsWith("/numbered/");
-    if (isNumbered && this.platter.find(path) === undefined) return; // a newer one was made
+    if (this.platter.find(path) === undefined && mayBeRemoved(this, path)) return;
     throw new Violation("backup", `${how}: "${path}" is not what it was`);
   }
 

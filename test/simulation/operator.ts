@@ -35,18 +35,20 @@ export interface Copying {
   readonly tokens: TokenLedger;
   /** How often others had changed the source. */
   readonly changes: number;
+  readonly tokenChanges: number;
   /** Whether its folder gets its name all at once. */
   readonly isAtOnce: boolean;
 }
 
 function beginCopy(source: Folder, isAtOnce: boolean): Copying {
-  const { plants, tokens, changes } = source;
-  return { source, owed: plants.debts(), tokens: tokens.copy(), changes, isAtOnce };
+  const { plants, tokens, changes, tokenChanges } = source;
+  const owed = plants.debts();
+  return { source, owed, tokens: tokens.copy(), changes, tokenChanges, isAtOnce };
 }
 
 /** @throws Violation unless the folder is what its source was between the begin and now. Returns its log. */
 export function judgeCopy({ judge }: Life, target: Folder, copying: Copying, how: string): Buffer {
-  const { source, owed, tokens, changes } = copying;
+  const { source, owed, tokens, changes, tokenChanges } = copying;
   const { log, fault, checkpoint } = judge.view(target);
   const isWhole =
     log !== undefined && log.bad.length === 0 && log.bytes.length === checkpoint?.bytes;
@@ -55,12 +57,12 @@ export function judgeCopy({ judge }: Life, target: Folder, copying: Copying, how
     throw new Violation("half a copy", `${how}: ${target.path} has ${found}; ${fault}`);
   }
   source.plants.judgeKnown(log, how);
-  if (source.changes !== changes) return log.bytes;
   const has = new Map(log.plants.map(({ id, content }) => [id, content]));
-  for (const [id, content] of owed) {
+  for (const [id, content] of source.changes === changes ? owed : []) {
     if (has.get(id) !== content) throw new Violation("backup", `${how} lacks id ${id}`);
   }
-  if (!source.tokens.isUncertain) judge.judgeCopiedTokens(target, tokens, source.tokens, how);
+  const isKnown = source.tokenChanges === tokenChanges && !source.tokens.isUncertain;
+  if (isKnown) judge.judgeCopiedTokens(target, tokens, source.tokens, how);
   return log.bytes;
 }
 
@@ -113,8 +115,7 @@ export async function makeBackup(server: Server, command: Command): Promise<void
 
 /** A backup that failed leaves nothing under its name, if the disk lets it go. */
 function judgeFailed(life: Life, target: string): void {
-  const mayStay =
-    life.isDead || life.platter.isReadOnly || life.rules.isOn("names: a change fails");
+  const mayStay = life.isDead || life.platter.isReadOnly || life.hasFired("names: a change fails");
   if (mayStay || life.platter.find(target) === undefined) return;
   throw new Violation("backup", `it failed, and "${target}" is there`);
 }
@@ -125,6 +126,14 @@ export function numberedBackups({ judge }: Life): string[] {
     .namesIn(NUMBERED)
     .filter((name) => /^plants-\d{6}-\w+$/.test(name))
     .map((name) => `${NUMBERED}/${name}`);
+}
+
+/** Whether a command removes this one: it has a number, and as many newer ones are there as any command keeps. */
+export function mayBeRemoved(life: Life, backupPath: string): boolean {
+  if (!backupPath.startsWith(NUMBERED)) return false;
+  const numberOf = (each: string) => each.slice(`${NUMBERED}/plants-`.length).slice(0, 6);
+  const newer = numberedBackups(life).filter((each) => numberOf(each) > numberOf(backupPath));
+  return newer.length >= life.keepMin;
 }
 
 /** Of those that are there: a command that died may have removed an old one. */
@@ -145,7 +154,7 @@ export async function restoreBackup(life: Life): Promise<void> {
     const left = life.judge
       .namesIn(folder.path)
       .filter((name) => !/^(lock\..*|restore\.partial)$/.test(name));
-    const mayLeave = life.platter.isReadOnly || life.rules.isOn("names: a change fails");
+    const mayLeave = life.platter.isReadOnly || life.hasFired("names: a change fails");
     if (left.length === 0 || mayLeave) throw error;
     throw new Violation(
       "half a copy",

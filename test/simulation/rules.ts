@@ -146,6 +146,28 @@ export type RuleName = keyof typeof RULES;
 
 export const RULE_NAMES = Object.keys(RULES) as RuleName[];
 
+/** What a rule does: it makes a call fail, or take long, or a cut damage what was durable. */
+export type RuleKind = keyof typeof KINDS;
+
+const KINDS = {
+  /** The disk takes no more, and says so. */
+  refusal: /^(append: (no room|quota|too large)|room:)/,
+  /** What is there cannot be looked at. */
+  blind: /^(read: fails|rot|open|find|list)/,
+  fault:
+    /^(append|overwrite|truncate|sync|syncFolder|names|lock): (?!a short count|any subset|held|.* dead$|pages|the last ones|a rename across|an inode|a rewrite)/,
+  delay: /^time: (slow|never|a call)/,
+  harm: /^(harsh:|names: any subset)/,
+};
+const KIND_NAMES = Object.keys(KINDS) as RuleKind[];
+const KIND_OF = new Map(
+  RULE_NAMES.map((rule) => [rule, KIND_NAMES.find((kind) => KINDS[kind].test(rule))]),
+);
+
+export function kindOf(rule: RuleName): RuleKind | undefined {
+  return KIND_OF.get(rule);
+}
+
 /** How probable each rule is where it may fire. */
 export type Rates = Partial<Record<RuleName, number>>;
 
@@ -156,6 +178,16 @@ export class RuleBook {
 
   constructor(rates: Rates = {}) {
     this.rates = rates;
+  }
+
+  /** How often rules of each kind have fired. */
+  get fired(): Record<RuleKind, number> {
+    const fired = { refusal: 0, blind: 0, fault: 0, delay: 0, harm: 0 };
+    for (const [rule, count] of Object.entries(this.counts)) {
+      const kind = kindOf(rule as RuleName);
+      if (kind !== undefined) fired[kind] += count;
+    }
+    return fired;
   }
 
   rate(name: RuleName): number {

@@ -44,8 +44,11 @@ export class Server {
   #other: PlantStore | undefined;
   /** How many commands have begun to revoke a token, by its name. */
   readonly revokes = new Map<string, number>();
-  /** How often others had changed the folder when this server served it. */
+  /** The names of those that run. */
+  readonly revoking: string[] = [];
+  /** How often others had changed the log, and the tokens, when this server served them. */
   readonly #changes: number;
+  readonly #tokenChanges: number;
 
   private constructor(life: Life, folder: Folder, store: PlantStore, registry: TokenRegistry) {
     this.life = life;
@@ -53,11 +56,17 @@ export class Server {
     this.store = store;
     this.registry = registry;
     this.#changes = folder.changes;
+    this.#tokenChanges = folder.tokenChanges;
   }
 
-  /** Whether others have changed the folder since this server serves it. */
+  /** Whether others have changed the log since this server serves it. */
   get isIntruded(): boolean {
     return this.folder.changes > this.#changes;
+  }
+
+  /** The same of the tokens. */
+  get hasEditedTokens(): boolean {
+    return this.folder.tokenChanges > this.#tokenChanges;
   }
 
   /** Starts as `serve` does. */
@@ -104,7 +113,8 @@ export class Server {
     if (life.isDead) return "dead";
     const { code, message, cause } = life.failureOf(error);
     const isIn = (...acts: Command["act"][]) => acts.includes(act);
-    const hasFailed = life.judge.bytesOf(`${folder.tokenPath}.checkpoint.unsynced`) !== undefined;
+    const hasMark = life.judge.bytesOf(`${folder.tokenPath}.checkpoint.unsynced`) !== undefined;
+    const hasTokens = /token|backup/.test(act);
     const isExcused: Partial<Record<ErrorCode, boolean>> = {
       // Another client makes one.
       locked: life.isSlow || life.isDisturbed || isIn("backup into"),
@@ -112,19 +122,23 @@ export class Server {
       io_error:
         (isIn("import folder") && message.includes("there is no such file")) ||
         (isIn("backup", "backup into") && / bytes, and now has /.test(message)),
-      unsynced: hasFailed,
+      unsynced: hasMark && folder.mayHaveTokenMark,
       overloaded: life.plan.queueBytesMax < 1024 * 1024,
       unknown_cursor: isIn("list"),
       token_exists: isIn("create token"),
       token_unknown: isIn("revoke token"),
-      corruption: this.isIntruded || folder.hasLost || folder.isRotten || folder.hasBadTokens,
+      corruption:
+        this.isIntruded ||
+        folder.hasLost ||
+        folder.isRotten ||
+        (hasTokens && (folder.hasBadTokens || this.hasEditedTokens)),
     };
     if (isExcused[code] === true) return code;
     const isNeedless =
       (code === "store_failed" && !life.hasFailed && !this.isIntruded) ||
       (code === "write_failed" && !life.hasRefused && !life.isBlind && !this.isIntruded);
-    if (!isNeedless && FAULT_CODES.includes(code) && (life.hasFaults || this.isIntruded))
-      return code;
+    const isMet = life.hasFaults || this.isIntruded || (hasTokens && this.hasEditedTokens);
+    if (!isNeedless && FAULT_CODES.includes(code) && isMet) return code;
     const why = message + (cause instanceof Error ? `: ${cause.message}` : "");
     throw new Violation(`needless ${code}`, `${act} fails without a fault: ${why}`);
   }
@@ -151,8 +165,7 @@ export class Server {
       case "read all":
         return this.readAll();
       case "export":
-      case "read folder":
-        return this.#export(exportLines(folder.path), command.act);
+        return this.#export(exportLines(folder.path));
       case "verify":
         return this.#verify();
       case "backup":
@@ -205,6 +218,7 @@ export class Server {
       return outcome;
     } catch (error) {
       if (!life.isDead && isCode(error, "conflict")) {
+        if (store === this.#other) life.judge.oweLogged(folder, id, "a conflict");
         const owed = folder.plants.contentOf(id);
         if (owed === undefined || owed === content) {
           throw new Violation("conflict", `a create of ${id} is refused for ${owed}`);
@@ -295,7 +309,7 @@ export class Server {
   }
 
   /** What another process reads beside a server is what that server knows to be durable. */
-  async #export(lines: AsyncIterable<Buffer>, command: string): Promise<void> {
+  async #export(lines: AsyncIterable<Buffer>): Promise<void> {
     const { life, folder } = this;
     const owed = [...folder.plants.owed];
     const chunks: Buffer[] = [];
@@ -303,11 +317,11 @@ export class Server {
     if (life.isDead || this.isIntruded) return;
     const image = parseImage(Buffer.concat(chunks));
     for (const { id, content } of image.plants) {
-      life.judge.judgeShown(folder, id, content, `an ${command}`);
+      life.judge.judgeShown(folder, id, content, "an export");
     }
     const seen = new Set(image.plants.map(({ id }) => id));
     const missing = owed.find((id) => !seen.has(id));
-    if (missing !== undefined) throw new Violation(command, `an ${command} lacks id ${missing}`);
+    if (missing !== undefined) throw new Violation("export", `an export lacks id ${missing}`);
   }
 
   async #verify(): Promise<void> {

@@ -20,10 +20,15 @@ export function hashOf(token: string): string {
 
 export async function useTokens(server: Server, command: Command): Promise<void> {
   const { life, folder } = server;
-  if (command.act === "create token") return create(life, folder, command.name);
-  if (command.act === "revoke token") return revoke(server, command.name);
   if (command.act === "list tokens") return list(life, folder);
-  if (command.act === "import tokens") return importSome(life, folder, command.number);
+  folder.tokenCommands++;
+  try {
+    if (command.act === "create token") return await create(server, command.name);
+    if (command.act === "revoke token") return await revoke(server, command.name);
+    if (command.act === "import tokens") return await importSome(life, folder, command.number);
+  } finally {
+    folder.tokenCommands--;
+  }
 }
 
 /** What is reported is on the disk. @param last a text in the last line that counts. */
@@ -38,69 +43,76 @@ function judgeDurable(life: Life, folder: Folder, how: string, last: string): vo
   }
   const bytes = judge.bytesOf(tokenPath) ?? Buffer.alloc(0);
   const at = bytes.lastIndexOf(last);
+  if (at < 0) {
+    if (folder.hasLostTokens) return; // it has left the cache
+    throw new Violation("token lost", `${how}: no line has ${last}`);
+  }
   const end = bytes.indexOf("\n", at) + 1; // another change may follow
-  if (at >= 0 && end > 0) judge.assertDurable(tokenPath, bytes.subarray(0, end), 0, how);
+  judge.assertDurable(tokenPath, end > 0 ? bytes.subarray(0, end) : bytes, 0, how);
 }
 
 function mayBeLive({ revokedAtMs }: TokenState): boolean {
   return revokedAtMs === undefined;
 }
 
-async function create(life: Life, folder: Folder, name: string): Promise<void> {
-  const { changes } = folder;
-  const { tokens } = folder;
+async function create({ life, folder, revoking }: Server, name: string): Promise<void> {
+  const { tokens, tokenChanges } = folder;
   tokens.attempt(name, 1);
   try {
     const token = await createToken(folder.path, { name });
     if (life.isDead) return;
     tokens.attempt(name, -1);
     tokens.create(token, hashOf(token), name, life.clock.steadyMs());
-    if (changes !== folder.changes) life.judge.adoptTokens(folder);
+    // One that is being revoked may be this one.
+    for (const state of tokens.named(name)) state.revokeSent ||= revoking.includes(name);
+    if (tokenChanges !== folder.tokenChanges) life.judge.adoptTokens(folder);
     else judgeDurable(life, folder, "a token was created", hashOf(token));
   } catch (error) {
     if (life.isDead || !isCode(error, "token_exists")) throw error;
     tokens.attempt(name, -1);
-    if (changes !== folder.changes) throw error;
+    if (tokenChanges !== folder.tokenChanges) throw error;
     if (tokens.isUncertain || tokens.isAttempted(name)) throw error;
     if (tokens.named(name).some(mayBeLive)) throw error;
     throw new Violation("token exists", `no token has the name "${name}"`);
   }
 }
 
-async function revoke({ life, folder, revokes }: Server, name: string): Promise<void> {
-  const { changes } = folder;
+async function revoke({ life, folder, revokes, revoking }: Server, name: string): Promise<void> {
+  const { tokenChanges } = folder;
   const states = folder.tokens.named(name);
   const isLive = states.some((state) => !state.revokeSent && !state.isTaken);
   for (const state of states) state.revokeSent = true;
   const isFirst = !revokes.has(name);
   revokes.set(name, (revokes.get(name) ?? 0) + 1);
+  revoking.push(name);
   try {
     // A token that is created meanwhile may be revoked, too.
     await revokeToken(folder.path, name).finally(() => {
       for (const state of folder.tokens.named(name)) state.revokeSent = true;
+      revoking.splice(revoking.indexOf(name), 1);
     });
   } catch (error) {
     // Another command may have revoked it first.
     const isLost = isLive && isFirst && revokes.get(name) === 1;
     if (life.isDead || !isCode(error, "token_unknown") || !isLost) throw error;
-    if (changes !== folder.changes || folder.tokens.isUncertain) throw error;
+    if (tokenChanges !== folder.tokenChanges || folder.tokens.isUncertain) throw error;
     throw new Violation("token unknown", `a token has the name "${name}"`);
   }
   if (life.isDead) return;
   for (const state of states) state.revokedAtMs ??= life.clock.steadyMs();
-  if (changes !== folder.changes) life.judge.adoptTokens(folder);
+  if (tokenChanges !== folder.tokenChanges) life.judge.adoptTokens(folder);
   else judgeDurable(life, folder, "a token was revoked", `"revoked","name":"${name}"`);
 }
 
 async function list(life: Life, folder: Folder): Promise<void> {
-  const { changes } = folder;
+  const { tokenChanges } = folder;
   const { isUncertain } = folder.tokens;
   const known = [...folder.tokens.states.values()].map((state) => ({ ...state }));
   const before = life.judge.bytesOf(folder.tokenPath) ?? Buffer.alloc(0);
   const listed = await listTokens(folder.path);
-  if (life.isDead || changes !== folder.changes) return;
+  if (life.isDead || tokenChanges !== folder.tokenChanges) return;
   const now = life.judge.bytesOf(folder.tokenPath)?.subarray(0, before.length);
-  const cannotTell = folder.hasLostTokens && life.rules.isOn("holds: the system cannot tell");
+  const cannotTell = folder.hasLostTokens && life.hasFired("holds: the system cannot tell");
   if (before.length > 0 && now?.equals(before) === true && !cannotTell) {
     life.judge.assertDurable(folder.tokenPath, before, 0, "tokens are listed");
   }
@@ -123,7 +135,7 @@ async function importSome(life: Life, folder: Folder, number: number): Promise<v
     const name = `imported-${life.world.number}-${number}-${at}`;
     return { token, record: { name, hash: hashOf(token), scopes: ["read" as const], createdAt } };
   });
-  const { changes, tokens } = folder;
+  const { tokenChanges, tokens } = folder;
   const records = some.map(({ record }) => record);
   for (const { name } of records) tokens.attempt(name, 1);
   const count = await importTokens(folder.path, records);
@@ -134,7 +146,7 @@ async function importSome(life: Life, folder: Folder, number: number): Promise<v
     tokens.create(token, record.hash, record.name, life.clock.steadyMs());
   }
   const last = some.at(-1)?.record.hash ?? "none";
-  if (changes !== folder.changes) life.judge.adoptTokens(folder);
+  if (tokenChanges !== folder.tokenChanges) life.judge.adoptTokens(folder);
   else judgeDurable(life, folder, "tokens were imported", last);
 }
 
@@ -160,7 +172,7 @@ export async function lookAtTokens(server: Server): Promise<void> {
   };
   life.judge.settleTokens(folder);
   if (folder.tokens.isUncertain) return;
-  const isCalm = !life.hasFaults && !life.isSlow && !server.isIntruded && !life.isDisturbed;
+  const isCalm = !life.hasFaults && !life.isSlow && !server.hasEditedTokens && !life.isDisturbed;
   await Promise.all(
     states.map(async (state) => {
       const verdict = await ask(state.token);

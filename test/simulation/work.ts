@@ -8,7 +8,7 @@ import type { NewPlant } from "../../src/core/plant.ts";
 import { contentOf } from "./image.ts";
 import type { CutKind } from "./platter.ts";
 import { Random } from "./random.ts";
-import { type Rates, RULE_NAMES, type RuleName } from "./rules.ts";
+import type { Rates } from "./rules.ts";
 
 /** A plant of a life. Another version of it has the same id, and is a conflict. */
 export interface PlantChoice {
@@ -25,7 +25,7 @@ export type Command = {
 } & (
   | { readonly act: "create" | "import"; readonly plants: readonly PlantChoice[] }
   | { readonly act: "get" | "list"; readonly plant: number }
-  | { readonly act: "export" | "verify" | "import folder" | "backup" | "read folder" | "read all" }
+  | { readonly act: "export" | "verify" | "import folder" | "backup" | "read all" }
   | { readonly act: "backup into"; readonly keep: number }
   | { readonly act: "create token" | "revoke token"; readonly name: string }
   | { readonly act: "list tokens" | "import tokens" | "look" | "start another" }
@@ -133,36 +133,4 @@ export function idOf(number: number): bigint {
 
 export function plantContent({ name, tag }: NewPlant): string {
   return contentOf(name, tag);
-}
-
-/** What a rule does: it makes a call fail, or take long, or a cut damage what was durable. */
-export type RuleKind = keyof typeof KINDS;
-
-const KINDS = {
-  /** The disk takes no more, and says so. */
-  refusal: /^(append: (no room|quota|too large)|room:)/,
-  /** What is there cannot be looked at. */
-  blind: /^(read: fails|rot|open|find|list)/,
-  fault:
-    /^(append|overwrite|truncate|sync|syncFolder|names|lock): (?!a short count|any subset|held|.* dead$|pages|the last ones|a rename across|an inode|a rewrite)/,
-  delay: /^time: (slow|never|a call)/,
-  harm: /^(harsh:|names: any subset)/,
-};
-const KIND_NAMES = Object.keys(KINDS) as RuleKind[];
-const KIND_OF = new Map(
-  RULE_NAMES.map((rule) => [rule, KIND_NAMES.find((kind) => KINDS[kind].test(rule))]),
-);
-
-export function kindOf(rule: RuleName): RuleKind | undefined {
-  return KIND_OF.get(rule);
-}
-
-/** How often rules of each kind have fired. */
-export function firedOf(counts: Partial<Record<RuleName, number>>): Record<RuleKind, number> {
-  const fired = { refusal: 0, blind: 0, fault: 0, delay: 0, harm: 0 };
-  for (const [rule, count] of Object.entries(counts)) {
-    const kind = kindOf(rule as RuleName);
-    if (kind !== undefined) fired[kind] += count;
-  }
-  return fired;
 }
