@@ -168,7 +168,7 @@ export class Edits {
     copy.isRotten = isMoved && folder.isRotten;
     copy.unsynced = "all";
     copy.hasUnsyncedTokens = true;
-    copy.mayHaveTokenMark = folder.mayHaveTokenMark;
+    copy.mayHaveTokenMark ||= folder.mayHaveTokenMark;
     this.#life.judge.absorb(copy, "another folder");
     this.#life.judge.adoptTokens(copy);
     this.#life.folder = copy;

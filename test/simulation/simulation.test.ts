@@ -12,7 +12,7 @@ import { simulate } from "./runner.ts";
 const SEEDS: Readonly<Record<string, string>> = {
   "an empty file is renamed to a checkpoint": "mutant-1.18",
   "an error of the system leaves a function of the store": "mutant-1.10",
-  "a restore that fails leaves what it has placed": "mutant-1.126",
+  "a restore that fails leaves what it has placed": "mutant-1.82",
   "a log that was replaced is closed twice": "mutant-1.18",
 };
 /** And some that found nothing. */
