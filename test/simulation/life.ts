@@ -82,8 +82,8 @@ export class Life {
   readonly underway = new Map<string, Copying>();
   /** The first numbered backup that this process began. */
   numberedBegun: Copying | undefined;
-  /** The logs of numbered backups that nobody reported. */
-  readonly #unreported = new Map<string, Buffer>();
+  /** The logs of numbered backups that nobody reported; a cut may bring back one that was removed. */
+  readonly #unreported = new Map<string, Buffer[]>();
   /** What a start or a repair has found, until it ends. */
   recovering: { readonly folder: Folder; readonly before: View } | undefined;
   oldCheckpoint: Buffer | undefined;
@@ -471,14 +471,13 @@ export class Life {
   #judgeNumbered(how: string): void {
     const reported = new Set(this.backups.map(({ path }) => path));
     const unreported = numberedBackups(this).filter((path) => !reported.has(path));
-    for (const path of this.#unreported.keys()) {
-      if (!unreported.includes(path)) this.#unreported.delete(path); // its name may be used again
-    }
     for (const path of unreported) {
-      const log = this.#unreported.get(path);
-      if (log !== undefined) this.#judgeBackup(path, log, how);
-      else if (this.numberedBegun === undefined) throw new Violation("backup", `${how}: "${path}"`);
-      else this.#unreported.set(path, judgeCopy(this, new Folder(path), this.numberedBegun, how));
+      const logs = this.#unreported.get(path) ?? [];
+      const found = this.judge.bytesOf(`${path}/plants.jsonl`);
+      if (found !== undefined && logs.some((log) => log.equals(found))) continue;
+      if (this.numberedBegun === undefined) throw new Violation("backup", `${how}: "${path}"`);
+      const log = judgeCopy(this, new Folder(path), this.numberedBegun, how);
+      this.#unreported.set(path, [...logs, log]);
     }
   }
 
