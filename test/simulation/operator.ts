@@ -61,7 +61,8 @@ export function judgeCopy({ judge }: Life, target: Folder, copying: Copying, how
   for (const [id, content] of source.changes === changes ? owed : []) {
     if (has.get(id) !== content) throw new Violation("backup", `${how} lacks id ${id}`);
   }
-  const isKnown = source.tokenChanges === tokenChanges && !source.tokens.isUncertain;
+  const isUncertain = tokens.isUncertain || source.tokens.isUncertain;
+  const isKnown = source.tokenChanges === tokenChanges && !isUncertain;
   if (isKnown) judge.judgeCopiedTokens(target, tokens, source.tokens, how);
   return log.bytes;
 }
