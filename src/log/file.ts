@@ -45,7 +45,11 @@ export interface FilePiece {
  * and a bad disk may hold a read for minutes: two threads are left for appends and for looks at tokens.
  */
 const REQUESTED_READS_MAX = 2;
-/** A place is for one read, or a sync that nobody waits for, so a long list of pieces holds up no other reader. */
+/**
+ * A place is for one read, so a long list of pieces holds up no other reader. A server that syncs its token
+ * file holds a place until the whole file was synced and read; its syncs follow each other, so they leave the
+ * other place to requests.
+ */
 export const requestedReads = new Gate(REQUESTED_READS_MAX);
 
 export class LogFile {
